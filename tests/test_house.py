@@ -8,10 +8,13 @@ import tomllib
 from collections import Counter, defaultdict
 from functools import cache
 from graphlib import CycleError
+from typing import get_args
 
 import pytest
 
 from calc.families.family_table import FAMILIES, TOWERS, WRAPPERS
+from calc.model.feedforward import FeedForward
+from calc.model.mixers import Mixer
 from calc.serving.engines import ENGINES as KNOWN_ENGINES
 from docs.rooms import PACKAGES, PAGE, ROOMS, ROOT, drawing, edges, imported, modules, ordered, room, uses
 
@@ -270,3 +273,39 @@ def test_a_module_has_a_name_of_its_own():
     """In its room; an engine's folder may call its parts as the others do."""
     names = [(room(name), name.split(".")[-1]) for name in MODULES if name.startswith("calc.") and ENGINES not in name]
     assert {name for name, count in Counter(names).items() if count > 1} == set()
+
+
+KINDS = {kind.__name__ for kind in (*get_args(Mixer), *get_args(FeedForward))} | {"Attention", "Recurrent", "MixerKind"}
+ASKED_WHICH_KIND = {
+    "calc.model.block": 4,  # the doors: attentions, recurrences, moe, dense
+    "calc.serving.engines.llamacpp.mixing": 6,  # its graph of each kind
+    "calc.serving.engines.llamacpp.slots": 1,  # recurrences whose states its graph reads before it attends
+    "calc.serving.engines.sglang.compressed": 1,  # pools of DeepSeek-V4's attention
+    "calc.serving.engines.sglang.graphs": 1,  # kinds that it captures no graphs of prompts for
+    "calc.serving.engines.sglang.kernels": 3,  # formats of index keys by kernel
+    "calc.serving.engines.tensorrt_llm.pool": 1,  # formats of index keys
+    "calc.serving.engines.vllm.layers": 8,  # its cache spec of each kind, and what their kernels hand out
+    "calc.serving.engines.vllm.plan": 1,  # blocks of DeepSeek-V4's attention
+    "calc.serving.kv_cache": 1,  # tokens that wait to be compressed, which one kind has
+    "calc.training.course": 1,  # masks: none is counted for compressed attention
+    "calc.training.decoder": 8,  # the forward pass of each kind on the tape
+}
+"""Type tests on mixers and feed-forwards outside families; all else is answered by the kind (`MixerKind`)."""
+
+
+def kind_tests(tree):
+    """Names of kinds that `isinstance` or the class of a match asks for."""
+    for node in ast.walk(tree):
+        asked = None
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "isinstance":
+            asked = node.args[1]
+        elif isinstance(node, ast.MatchClass):
+            asked = node.cls
+        if asked is not None and KINDS & {name.id for name in ast.walk(asked) if isinstance(name, ast.Name)}:
+            yield ast.unparse(asked)
+
+
+def test_kinds_answer_for_themselves():
+    outside = {name: path for name, path in MODULES.items() if not name.startswith("calc.families")}
+    counts = {name: len(list(kind_tests(parsed(path)))) for name, path in outside.items()}
+    assert {name: count for name, count in counts.items() if count} == ASKED_WHICH_KIND

@@ -8,7 +8,6 @@ from calc.errors import Frozen, Message
 from calc.hardware.division import undivided
 from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture
-from calc.model.attention import GQA
 from calc.model.tensor import Tensor
 from calc.time.flops import is_multiplied
 
@@ -145,10 +144,10 @@ def ranks(architecture: Architecture) -> Check:
 def copied_heads(architecture: Architecture, tp: int) -> Iterator[Check]:
     """KV heads that several ranks hold."""
     counts = {
-        mixer.n_kv
+        mixer.cached_heads
         for block in architecture.all_blocks
-        for mixer in block.mixers
-        if isinstance(mixer, GQA) and mixer.own_keys
+        for mixer in block.attentions
+        if len(mixer.cached_vectors()) > 1
     }
     if counts and tp > min(counts):
         yield Check(
@@ -188,7 +187,8 @@ def vocabulary(architecture: Architecture) -> Check:
 
 def head_width(architecture: Architecture) -> Iterator[Check]:
     """Widths of heads that kernels are made for."""
-    widths = {mixer.d_head for block in architecture.all_blocks for mixer in block.mixers if isinstance(mixer, GQA)}
+    heads = {mixer.head_width for block in architecture.all_blocks for mixer in block.attentions}
+    widths = {width for width in heads if width is not None}
     why = Message(
         "Attention kernels are made for a few widths of a head, and others take the next larger one's time. "
         "FlashAttention ends at 256."

@@ -4,7 +4,6 @@ from collections.abc import Iterable, Sequence
 
 from calc.errors import Frozen
 from calc.model.architecture import Architecture
-from calc.model.feedforward import MLP, MoE
 
 
 class Proportions(Frozen):
@@ -33,7 +32,8 @@ class Proportions(Frozen):
 
 def proportions(name: str, architecture: Architecture) -> Proportions:
     count = architecture.parameters()
-    widths = [active_width(block.ffn) for block in architecture.all_blocks if block.ffn is not None]
+    feeds = [block.ffn for block in architecture.all_blocks if block.ffn is not None]
+    widths = [(ffn.active_width, ffn.gated) for ffn in feeds]
     width, gated = max(widths, default=(0, False))
     return Proportions(
         name=name,
@@ -44,14 +44,6 @@ def proportions(name: str, architecture: Architecture) -> Proportions:
         ffn=width / architecture.hidden if width else None,
         gated=gated,
     )
-
-
-def active_width(ffn: MLP | MoE) -> tuple[int, bool]:
-    """Columns that one token passes through, and whether they are gated."""
-    if isinstance(ffn, MLP):
-        return ffn.intermediate, ffn.gated
-    extra_width = sum(part.intermediate for part in (ffn.shared, ffn.parallel_mlp) if part is not None)
-    return ffn.top_k * ffn.expert.intermediate + extra_width, ffn.expert.gated
 
 
 def percentile(value: float, of: Iterable[float]) -> float:

@@ -14,12 +14,12 @@ from calc.families.attention_rows import MixerOf
 from calc.families.feedforward_rows import Experts, FeedForwardOf
 from calc.families.fields import Fields, Flag, Size, number, true
 from calc.families.rotary import Rotary
-from calc.model.block import Block, Extra, Norm, PredictionModule
+from calc.model.block import Block, Extra, PredictionModule
 from calc.model.gguf_rules import GGUFRules
 from calc.model.kernels import Kernels
 from calc.model.mixers import Mixer
 from calc.model.names import Names
-from calc.model.tensor import Component, Excluded, Shape
+from calc.model.tensor import Component, Excluded, Norm, Shape
 from calc.model.towers.listed import ListedTower
 
 T = TypeVar("T")

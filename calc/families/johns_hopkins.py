@@ -4,9 +4,9 @@ from calc.families.attention_rows import Attention, Sliding
 from calc.families.family import GATE_UP, Family, If, extras
 from calc.families.feedforward_rows import Dense
 from calc.families.fields import Fields
-from calc.model.block import Extra, Norm
+from calc.model.block import Extra
 from calc.model.names import Names
-from calc.model.tensor import Shape
+from calc.model.tensor import Norm, Shape
 
 MODERNBERT_NORM: If[Norm] = If("norm_bias", "layer", "rms")
 

@@ -16,10 +16,11 @@ from calc.families.family import (
 from calc.families.feedforward_rows import Dense, Experts
 from calc.families.fields import Fields
 from calc.model.attention import GQA
-from calc.model.block import Extra, Norm
+from calc.model.block import Extra
 from calc.model.gguf_rules import GGUFRules
 from calc.model.kernels import Kernels
 from calc.model.names import Names
+from calc.model.tensor import Norm
 
 LLAMA_ATTENTION = Attention(bias="attention_bias")
 LLAMA_LIKE = Family(mixer=LLAMA_ATTENTION, ffn=Dense(bias=False), defaults="llama")

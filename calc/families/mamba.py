@@ -4,12 +4,12 @@ from calc.families.family import Family, If, Weights
 from calc.families.feedforward_rows import Dense, Times, no_feedforward
 from calc.families.fields import Fields
 from calc.families.recurrent_rows import Mamba, Mamba2
-from calc.model.block import Norm
 from calc.model.gguf_rules import GGUFRules
 from calc.model.kernels import Kernels
 from calc.model.linear_attention import MLSTM
 from calc.model.names import Names
 from calc.model.recurrent import RWKV
+from calc.model.tensor import Norm
 
 MAMBA_NAMES = Names(
     embedding="backbone.embeddings",

@@ -9,13 +9,10 @@ import re
 from collections.abc import Iterator, Mapping
 
 from calc.model.architecture import Architecture
-from calc.model.attention import GQA
 from calc.model.block import Block, Extra
 from calc.model.feedforward import MLP, MoE
 from calc.model.mixers import Mixer
-from calc.model.mla import LatentAttention
-from calc.model.recurrent import Mamba2
-from calc.model.tensor import Component, Excluded, Shape, Shapes, Tensor
+from calc.model.tensor import Component, Excluded, Shape, Shapes, Tensor, joined
 
 MODULES = {
     "q_proj": "attn_q",
@@ -91,7 +88,6 @@ EXTRAS = {
     "model.altup_unembed_projections": "altup_unembd_proj",
 }
 QKV, GATE_UP = ("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj")
-DELTA_QKV, DELTA_CONVS = ("in_q", "in_k", "in_v"), ("q_conv1d", "k_conv1d", "v_conv1d")
 NORMS = {
     ("input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm"): (
         "attn_norm",
@@ -203,7 +199,8 @@ def _extras(model: Architecture, vocab: int) -> Iterator[Tensor]:
 
 def _rope_factors(model: Architecture) -> Iterator[Tensor]:
     """Factors of the rotary frequencies, which the converter works out of the config."""
-    heads = [m.d_head for block in model.blocks for m in block.mixers if isinstance(m, GQA) and m.window is None]
+    attentions = [mixer for block in model.blocks for mixer in block.attentions if mixer.window is None]
+    heads = [mixer.head_width for mixer in attentions if mixer.head_width is not None]
     if heads and (model.details.rope == "llama3" or model.gguf.rope_factors):
         yield Tensor("rope_freqs.weight", (heads[0] // 2,), "other")
     if model.details.rope == "longrope" and model.details.rope_factors:
@@ -236,10 +233,10 @@ def _block(model: Architecture, block: Block, excluded_as: Excluded | None = Non
     for mixer in block.mixers:
         for name, shape in _mixer(mixer, model, packed=bool(packed)).items():
             yield tensor(name, shape, mixer.component)
-    if isinstance(block.ffn, MoE):
-        yield from (tensor(*row) for row in _experts(block.ffn, model))
-    elif block.ffn is not None:
-        yield from (tensor(name, shape, "mlp") for name, shape in _dense(block.ffn, model).items())
+    if block.moe is not None:
+        yield from (tensor(*row) for row in _experts(block.moe, model))
+    if block.dense is not None:
+        yield from (tensor(name, shape, "mlp") for name, shape in _dense(block.dense, model).items())
     for extra in block.extras:
         if extra.excluded_as in (None, "persistent_buffers"):
             yield tensor(_named(extra.name, EXTRAS), extra.shape, extra.component, extra.experts, extra.top_k)
@@ -247,33 +244,11 @@ def _block(model: Architecture, block: Block, excluded_as: Excluded | None = Non
 
 def _mixer(mixer: Mixer, model: Architecture, *, packed: bool) -> Shapes:
     """A mixer's weights by their names in the file."""
-    shapes = mixer.shapes(model.hidden)
-    if isinstance(mixer, LatentAttention) and model.gguf.splits_latent:
-        del shapes["kv_b_proj.weight"]
-        shapes["attn_k_b.weight"] = (mixer.n_q, mixer.kv_rank, mixer.d_nope)
-        shapes["attn_v_b.weight"] = (mixer.n_q, mixer.d_v, mixer.kv_rank)
+    shapes = mixer.gguf_shapes(model.hidden, model.gguf)
     if packed:
-        shapes = _joined(shapes, QKV, "attn_qkv")
-    if mixer.kind == "gated_delta":
-        shapes = _joined(_joined(shapes, DELTA_QKV, "in_qkv"), DELTA_CONVS, "conv1d")
-    if mixer.kind == "gated_delta" and model.gguf.packs_beta_alpha:
-        shapes = _joined(shapes, ("in_b", "in_a"), "in_ba")
-    if isinstance(mixer, Mamba2):
-        shapes |= {"A_log": (mixer.n_heads, 1), "D": (mixer.n_heads, 1)}
-        if mixer.norm:
-            shapes["norm.weight"] = (mixer.n_groups, mixer.n_heads * mixer.d_head // mixer.n_groups)
+        shapes = joined(shapes, QKV, "attn_qkv")
     modules = {**MODULES, **RECURRENT.get(mixer.kind, {})}
     return {_named(name, modules): tuple(s for s in shape if s > 1 or len(shape) < 3) for name, shape in shapes.items()}
-
-
-def _joined(shapes: Shapes, parts: tuple[str, ...], whole: str) -> Shapes:
-    """Several matrices over the same input as one."""
-    left = dict(shapes)
-    for leaf in ("weight", "bias"):
-        members = [left.pop(f"{part}.{leaf}") for part in parts if f"{part}.{leaf}" in left]
-        if members:
-            left[f"{whole}.{leaf}"] = (sum(shape[0] for shape in members), *members[0][1:])
-    return left
 
 
 def _dense(mlp: MLP, model: Architecture) -> Shapes:
@@ -281,7 +256,7 @@ def _dense(mlp: MLP, model: Architecture) -> Shapes:
     shapes = mlp.shapes(model.hidden)
     packed = any(set(parts) == set(GATE_UP) for parts in model.names.packed.values())
     if packed and not model.gguf.splits_gate_up:
-        shapes = _joined(shapes, GATE_UP, "ffn_up")
+        shapes = joined(shapes, GATE_UP, "ffn_up")
     return {_named(name, MODULES): shape for name, shape in shapes.items()}
 
 
@@ -299,7 +274,7 @@ def _experts(moe: MoE, model: Architecture) -> Iterator[TensorRow]:
         yield "exp_probs_b.bias", (rows,), "router", 1, 1
     expert = moe.expert_shapes(hidden)
     if model.gguf.packs_experts:
-        expert = _joined(expert, GATE_UP, "ffn_gate_up")
+        expert = joined(expert, GATE_UP, "ffn_gate_up")
     for name, shape in expert.items():
         module, _, leaf = _named(name, MODULES).rpartition(".")
         yield f"{module}_exps.{leaf}", (local_experts, *shape), "experts_routed", local_experts, moe.top_k

@@ -22,8 +22,6 @@ from calc.formats.mixes import (
 from calc.formats.precision import Precision
 from calc.formats.table import Format
 from calc.model.architecture import Architecture
-from calc.model.attention import GQA
-from calc.model.feedforward import MoE
 from calc.model.tensor import Tensor
 
 FLOAT_TYPES: dict[FloatFormat, str] = {"fp32": "F32", "fp16": "F16", "bf16": "BF16"}
@@ -126,10 +124,10 @@ class Counted:
 
 def sizes_of(model: Architecture, values: int) -> ModelSizes:
     blocks = model.all_blocks
-    attention = [(block.layers[0], m) for block in blocks for m in block.mixers if isinstance(m, GQA)]
+    attention = [(block.layers[0], m) for block in blocks for m in block.attentions if m.head_width]
     first, mixer = min(attention, key=lambda row: row[0], default=(0, None))
-    group = mixer.n_q // mixer.n_kv if mixer is not None else 1
-    experts = max((block.ffn.n_experts for block in blocks if isinstance(block.ffn, MoE)), default=0)
+    group = mixer.n_q // mixer.cached_heads if mixer is not None else 1
+    experts = max((moe.n_experts for moe in model.experts), default=0)
     return ModelSizes(
         layers=model.num_layers,
         values=values,

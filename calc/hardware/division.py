@@ -4,8 +4,6 @@ from collections.abc import Callable, Iterator
 
 from calc.errors import Message
 from calc.model.architecture import Architecture
-from calc.model.attention import GQA
-from calc.model.feedforward import MLP
 
 MOST_RANKS = 64
 """How far the next degree that is allowed is looked for."""
@@ -35,12 +33,12 @@ def kv_heads(architecture: Architecture, tp: int) -> Message | None:
     """KV heads are divided, or each is held by several ranks (vLLM `linear.py`, QKVParallelLinear); a latent counts as
     one."""
     for block in architecture.all_blocks:
-        for mixer in block.mixers:
-            if isinstance(mixer, GQA) and mixer.n_kv % tp and tp % mixer.n_kv:
+        for mixer in block.attentions:
+            if mixer.cached_heads % tp and tp % mixer.cached_heads:
                 return Message(
                     "tp is {tp:,}, which neither divides the {n:,} KV heads nor is a multiple of them.",
                     tp=tp,
-                    n=mixer.n_kv,
+                    n=mixer.cached_heads,
                 )
     return None
 
@@ -61,13 +59,8 @@ def columns(architecture: Architecture, tp: int, slices: int) -> Message | None:
 def widths(architecture: Architecture, tp: int, slices: int) -> Iterator[tuple[int, int]]:
     """Columns of each feed-forward, and over how many ranks they are cut."""
     for block in architecture.all_blocks:
-        if isinstance(block.ffn, MLP):
-            yield block.ffn.intermediate, tp
-        elif block.moe is not None:
-            yield block.moe.expert.intermediate, slices
-            for part in (block.moe.shared, block.moe.parallel_mlp, block.moe.image_expert):
-                if part is not None:
-                    yield part.intermediate, tp
+        if block.ffn is not None:
+            yield from block.ffn.divided_columns(tp, slices)
 
 
 def nearest(tp: int, allowed: Callable[[int], bool]) -> tuple[int, ...]:

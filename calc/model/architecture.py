@@ -4,15 +4,13 @@ from functools import cached_property
 from typing import Any, Self
 
 from calc.errors import Frozen, Message
-from calc.model.attention import GQA
-from calc.model.block import Block, Extra, Norm, PredictionModule
+from calc.model.block import Block, Extra, PredictionModule
 from calc.model.details import Details
 from calc.model.feedforward import MoE
 from calc.model.gguf_rules import GGUFRules
 from calc.model.kernels import Kernels
-from calc.model.mixers import Recurrent
 from calc.model.names import Names
-from calc.model.tensor import Component, Excluded, Shape, Shapes, Tensor
+from calc.model.tensor import Component, Excluded, Norm, Shape, Shapes, Tensor
 from calc.model.towers.listed import ListedTower
 
 
@@ -82,10 +80,14 @@ class Architecture(Frozen):
         return any(block.recurrences for block in self.all_blocks)
 
     @property
+    def attends(self) -> bool:
+        """Whether any layer attends to a cache."""
+        return any(block.attentions for block in self.all_blocks)
+
+    @property
     def experts(self) -> tuple[MoE, ...]:
         """The feed-forwards with routed experts, of each kind of layer."""
-        feed_forwards = (block.ffn for block in self.all_blocks)
-        return tuple(ffn for ffn in feed_forwards if isinstance(ffn, MoE))
+        return tuple(block.moe for block in self.all_blocks if block.moe is not None)
 
     @property
     def chunk(self) -> int:
@@ -201,16 +203,15 @@ class Architecture(Frozen):
             for key, shape in self._norm(name, block.norm).items():
                 yield Tensor(names.within(block.path, key), shape, "norms", layers, excluded_as=excluded_as)
         for i, mixer in enumerate(block.mixers):
-            path = names.recurrent if isinstance(mixer, Recurrent) else names.attention.replace("{mixer}", str(i))
-            path = names.cross if isinstance(mixer, GQA) and mixer.cross else path
+            path = mixer.path(names, i)
             for name, shape in names.stored(mixer.shapes(hidden)).items():
                 rows, shape = (shape[0], shape[1:]) if "{expert}" in name else (1, shape)
                 where = names.within(block.path, path, name)
                 yield Tensor(where, shape, mixer.component, layers, rows, rows, excluded_as)
-        if isinstance(block.ffn, MoE):
-            yield from self._experts(block.ffn, layers, excluded_as)
-        elif block.ffn is not None:
-            for name, shape in names.stored(block.ffn.shapes(hidden)).items():
+        if block.moe is not None:
+            yield from self._experts(block.moe, layers, excluded_as)
+        elif block.dense is not None:
+            for name, shape in names.stored(block.dense.shapes(hidden)).items():
                 yield Tensor(names.within(names.mlp, name), shape, "mlp", layers, excluded_as=excluded_as)
         for extra in block.extras:
             where, why = names.within(extra.name), excluded_as or extra.excluded_as

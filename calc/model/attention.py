@@ -1,21 +1,71 @@
+from collections.abc import Iterator
 from typing import Any, Literal, Self
 
-from calc.errors import Frozen
-from calc.model.tensor import Component, Shapes, WindowTokens
+from calc.errors import Frozen, Message
+from calc.model.kernels import Kernels
+from calc.model.mixer_kind import Made, MixerKind
+from calc.model.names import Names
+from calc.model.tensor import Component, Elements, Shapes, WindowTokens
 
 Projection = Literal["q_proj", "k_proj", "v_proj", "o_proj", "g_proj"]
 
 
-class Attention(Frozen):
+Q, K, V = Message("Queries Q"), Message("Keys K"), Message("Values V")
+SCORES, OUTPUT = Message("Scores QKᵀ"), Message("Output of the heads, joined")
+MHA = Message(
+    "**Multi-head attention (MHA)** gives every query head keys and values of its own "
+    "([arXiv:1706.03762](https://arxiv.org/abs/1706.03762)). It caches the most."
+)
+MQA = Message(
+    "**Multi-query attention (MQA)** has one KV head, which all query heads read "
+    "([arXiv:1911.02150](https://arxiv.org/abs/1911.02150)). It caches the least of the kinds with plain keys and "
+    "values, at some cost in quality."
+)
+SINKS = Message(
+    "**Attention sinks**: a learned number for each query head joins the softmax, so that a head may look at nothing "
+    "(as in [arXiv:2309.17453](https://arxiv.org/abs/2309.17453))."
+)
+CROSS = Message("**Cross attention**: keys and values are those of the image, computed once and not of the text.")
+SHARED = Message(
+    "**Shared cache**: this layer has no keys and values of its own and reads those of an earlier layer "
+    "([arXiv:2405.12981](https://arxiv.org/abs/2405.12981))."
+)
+
+
+class Attention(MixerKind):
     """Base of mixers that cache something for each token."""
 
-    def cached_elements(self) -> int:
-        """Elements cached per token and layer."""
+    def read_elements(self) -> dict[WindowTokens, Any]:
+        """Elements that attention reads of each cached token, by how far back."""
         raise NotImplementedError
 
-    def compressed_elements(self) -> int:
-        """Elements that each token adds beyond the window, on average."""
-        return 0
+    def pair_flops(self, *, absorbed: bool = False) -> dict[WindowTokens, Any]:
+        """FLOPs of one query-key pair over all heads, by how far back the pairs go; absorbed: on latents."""
+        raise NotImplementedError
+
+    @property
+    def value_width(self) -> int:
+        """Elements of one head's output."""
+        raise NotImplementedError
+
+    @property
+    def picks_tokens(self) -> bool:
+        """Whether it chooses the tokens that it attends to."""
+        return False
+
+    @property
+    def attended_widths(self) -> tuple[int, int]:
+        """Elements of a key and of a value of one head as decode attends to them."""
+        raise NotImplementedError
+
+    @property
+    def exchanged_width(self) -> int:
+        """Elements of one head's query and output in decode."""
+        return sum(self.attended_widths)
+
+    def rule_heads(self) -> tuple[int, int]:
+        """KV heads and their width as the rule of thumb of articles takes them."""
+        return 1, self.cached_elements() // 2
 
     def written_elements(self) -> Any:
         """Elements that a token adds to the cache, on average."""
@@ -112,15 +162,40 @@ class GQA(Attention):
             return {self.window: pair}
         return {self.indexer.top_tokens: pair, None: 2 * self.indexer.n_index * self.indexer.d_index}
 
+    def cached_vectors(self) -> tuple[int, ...]:
+        """Widths of all keys and of all values that a token leaves in the cache."""
+        if not self.own_keys or self.cross:
+            return ()
+        return self.n_kv * self.d_head, self.n_kv * self.value_width
+
+    @property
+    def score_heads(self) -> int:
+        """Query heads."""
+        return self.n_q
+
     @property
     def value_width(self) -> int:
         """Elements of one head's output."""
         return self.d_v or self.d_head
 
     @property
-    def exchanged_width(self) -> int:
-        """Elements of one head's query and output in decode."""
-        return self.d_head + self.value_width
+    def attended_widths(self) -> tuple[int, int]:
+        """Elements of a key and of a value of one head."""
+        return self.d_head, self.value_width
+
+    @property
+    def cached_heads(self) -> int:
+        """KV heads."""
+        return self.n_kv
+
+    @property
+    def head_width(self) -> int | None:
+        """Elements of a key."""
+        return self.d_head
+
+    def rule_heads(self) -> tuple[int, int]:
+        """KV heads and the width of a key."""
+        return self.n_kv, self.d_head
 
     @property
     def picks_tokens(self) -> bool:
@@ -134,6 +209,170 @@ class GQA(Attention):
     def divides(self, tp: int) -> bool:
         """Whether tp ranks can share it evenly."""
         return self.n_q % tp == 0 and (self.n_kv % tp == 0 or tp % self.n_kv == 0)
+
+    def path(self, names: Names, number: int) -> str:
+        """Module that the weights lie in: one of its own where keys are those of an image."""
+        return names.cross if self.cross else super().path(names, number)
+
+    def as_grouped(self) -> "GQA | None":
+        """Itself, unless its keys and values are those of an image."""
+        return None if self.cross else self
+
+    def made(self, batch: tuple[str, int], length: tuple[str, int]) -> Iterator[Made]:
+        """Queries, keys, values, scores, and what the heads put out."""
+        heads, kv, d = ("n_q", self.n_q), ("n_kv", self.n_kv), ("d_head", self.d_head)
+        d_v = d if self.d_v is None else ("d_v", self.d_v)
+        yield Made(name=Q, sides=(batch, heads, length, d))
+        if not self.cross:
+            yield Made(name=K, sides=(batch, kv, length, d), cached=self.own_keys)
+            yield Made(name=V, sides=(batch, kv, length, d_v), cached=self.own_keys)
+            yield Made(name=SCORES, sides=(batch, heads, length, length))
+        yield Made(name=OUTPUT, sides=(batch, length, (f"n_q·{d_v[0]}", self.n_q * d_v[1])))
+
+    # What it is called
+
+    @classmethod
+    def terms(cls) -> tuple[Message, ...]:
+        """Its cases."""
+        return (MHA, MQA, SINKS, CROSS, SHARED)
+
+    def title(self) -> Message:
+        """As papers call so many query and KV heads, and what is special."""
+        kind = Message("MQA") if self.n_kv == 1 else Message("GQA-{n}", n=self.n_kv)
+        kind = Message("MHA") if self.n_kv == self.n_q else kind
+        if self.cross:
+            return Message("{kind}, cross attention", kind=kind)
+        if not self.own_keys:
+            return Message("{kind}, shared cache", kind=kind)
+        return kind if self.window is None else Message("{kind}, window of {n:,}", kind=kind, n=self.window)
+
+    def about(self) -> Iterator[Message]:
+        """By how many query heads share a KV head, and what is special."""
+        shared = self.n_q // self.n_kv
+        if shared == 1:
+            yield MHA
+        elif self.n_kv == 1:
+            yield MQA
+        else:
+            yield Message(
+                "**Grouped-query attention (GQA)** lies between the two: each KV head serves a group of query heads "
+                "([arXiv:2305.13245](https://arxiv.org/abs/2305.13245)). Here {n} query heads share one, so that the "
+                "cache is 1/{n} of multi-head attention's: {saved:.4g}% less.",
+                n=shared,
+                saved=100 - 100 / shared,
+            )
+        if self.cross:
+            yield CROSS
+        if not self.own_keys:
+            yield SHARED
+        if self.sinks:
+            yield SINKS
+        yield from limits(self.window, None if self.indexer is None else self.indexer.top_tokens)
+
+    def readers(self) -> Message:
+        """Which query heads read which KV heads."""
+        shared = self.n_q // self.n_kv
+        if self.n_kv == 1:
+            return Message("All {n_q:,} query heads read the one KV head.", n_q=self.n_q)
+        if shared == 1:
+            return Message("Each of the {n_q:,} query heads reads a KV head of its own.", n_q=self.n_q)
+        return Message(
+            "{n_q:,} query heads read {n_kv:,} KV heads, {shared:,} each: query heads 0 to {last:,} read KV head 0, "
+            "and so on.",
+            n_q=self.n_q,
+            n_kv=self.n_kv,
+            shared=shared,
+            last=shared - 1,
+        )
+
+    def why_not_square(self, hidden: int) -> Message:
+        """Heads are fewer or of another width."""
+        return Message(
+            "{n_q} query heads and {n_kv} KV heads of {width} beside a hidden width of {hidden:,}; biases and norms.",
+            n_q=self.n_q,
+            n_kv=self.n_kv,
+            width=self.d_head,
+            hidden=hidden,
+        )
+
+    # What is alive while it is computed
+
+    def repeated_elements(self) -> Any:
+        """Elements of a token's keys and values, repeated where query heads share them."""
+        return 0 if self.n_q == self.n_kv else 2 * self.n_q * self.d_head
+
+    def softmax_bytes(self, width: int, kernels: Kernels) -> int:
+        """Bytes of each score: twice in 16 bits, with sinks thrice, where the softmax is not in fp32."""
+        if self.sinks or not kernels.fp32_softmax:
+            return (2 + self.sinks) * width
+        return super().softmax_bytes(width, kernels)
+
+    def module_peaks(
+        self, hidden: int, kernels: Kernels, rotated: int, *, eager: bool, cached: bool
+    ) -> Iterator[tuple[Message, Elements]]:
+        """At the softmax where scores are written out, with keys and values repeated; else where queries and keys are
+        rotated."""
+        if eager:
+            yield Message("the softmax of attention"), self._at_softmax(kernels, rotated, cached=cached)
+        else:
+            yield from self._at_rotation(kernels, cached=cached)
+
+    def _at_softmax(self, kernels: Kernels, rotated: int, *, cached: bool) -> Elements:
+        q, kv = self.n_q * self.d_head, self.n_kv * self.d_head
+        elements: Elements = {"queries": q}
+        if repeated := self.repeated_elements():
+            elements["keys and values, repeated for every query head"] = repeated
+        if kernels.joins_rotated:
+            elements["queries and keys, joined after rotation"] = q + kv + (self.n_q + self.n_kv) * rotated
+        if not cached:
+            elements["keys and values"] = 2 * kv
+        return elements
+
+    def _at_rotation(self, kernels: Kernels, *, cached: bool) -> Iterator[tuple[Message, Elements]]:
+        """In 16 bits, in which one of fp32 counts twice. In fp32 the projections stay next to the two products and
+        their sum (or what is turned by 90 degrees) of queries, or next to rotated queries those of keys; keys and
+        values are not in the cache yet, which counts them."""
+        q, kv = self.n_q * self.d_head, self.n_kv * self.d_head
+        if kernels.rotation == "16_bits":
+            if self.qk_norm == "none":
+                yield Message("the rotation of queries"), {"queries, and rotated": 2 * q, "keys and values": 2 * kv}
+            else:
+                yield Message("the norm of queries, in fp32"), {"queries, in 16 bits and twice in fp32": 5 * q}
+            return
+        projected: Elements = {"queries": q} if cached else {"queries": q, "keys and values": 2 * kv}
+        if kernels.rotation == "fp32_copies":
+            projected["copies in fp32"] = 2 * (q + kv)
+        if kernels.rotation == "fp32_spread":
+            projected["cosines and sines, spread over pairs"] = 4 * self.d_head
+        yield Message("the rotation of queries, in fp32"), projected | {"products of queries and their sum": 6 * q}
+        yield (
+            Message("the rotation of keys, in fp32"),
+            projected | {"rotated queries": 2 * q, "products of keys and their sum": 6 * kv},
+        )
+
+    def fused_elements(self, hidden: Any) -> Elements:
+        """Queries, keys, values and output."""
+        return {
+            "queries and output": 2 * self.n_q * self.d_head,
+            "keys and values": 2 * self.n_kv * self.d_head,
+        }
+
+
+def limits(window: WindowTokens, top_tokens: int | None) -> Iterator[Message]:
+    """What a window and an indexer are for; None: there is none."""
+    if window is not None:
+        yield Message(
+            "**Sliding window**: each token sees itself and the {n:,} before it at most; the cache of the layer stops "
+            "growing there. Layers above still reach further, by a window a layer "
+            "([arXiv:2310.06825](https://arxiv.org/abs/2310.06825)).",
+            n=window - 1,
+        )
+    if top_tokens is not None:
+        yield Message(
+            "**Sparse attention**: an indexer picks {n:,} tokens that each query looks at; the cache still holds all "
+            "of them ([arXiv:2512.02556](https://arxiv.org/abs/2512.02556)).",
+            n=top_tokens,
+        )
 
 
 class BlockIndexer(Frozen):

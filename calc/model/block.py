@@ -1,13 +1,9 @@
-from typing import Literal, Self
+from typing import Self
 
 from calc.errors import Frozen
-from calc.model.feedforward import FeedForward, MoE
+from calc.model.feedforward import MLP, FeedForward, MoE
 from calc.model.mixers import AttentionMixer, Mixer, Recurrent, RecurrentMixer
-from calc.model.tensor import Component, Excluded, Shape, Shapes
-
-Norm = Literal["rms", "layer", "none"]
-"""With a weight: RMSNorm, and Cohere's that takes the mean off; with a weight and a bias: LayerNorm; OLMo's holds
-nothing."""
+from calc.model.tensor import Component, Excluded, Norm, Shape, Shapes
 
 
 class Extra(Frozen):
@@ -67,12 +63,16 @@ class Block(Frozen):
         """Its feed-forward where that has routed experts."""
         return self.ffn if isinstance(self.ffn, MoE) else None
 
+    @property
+    def dense(self) -> MLP | None:
+        """Its feed-forward where every token passes through all of it."""
+        return self.ffn if isinstance(self.ffn, MLP) else None
+
     def rank(self, tp: int, slices: int | None = None, spread: int = 1) -> Self:
         """The part that one of tp tensor-parallel ranks holds; of routed experts as `MoE.rank` says."""
         mixers = tuple(mixer.rank(tp) for mixer in self.mixers)
-        if isinstance(self.ffn, MoE):
-            return self.model_copy(update={"mixers": mixers, "ffn": self.ffn.rank(tp, slices, spread)})
-        return self.model_copy(update={"mixers": mixers, "ffn": None if self.ffn is None else self.ffn.rank(tp)})
+        ffn = None if self.ffn is None else self.ffn.rank(tp, slices, spread)
+        return self.model_copy(update={"mixers": mixers, "ffn": ffn})
 
 
 class PredictionModule(Frozen):

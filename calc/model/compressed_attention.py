@@ -1,7 +1,16 @@
+from collections.abc import Iterator
 from typing import Any, Literal, Self
 
-from calc.model.attention import Attention
-from calc.model.tensor import Component, Shapes, WindowTokens
+from calc.errors import Message
+from calc.model.attention import OUTPUT, SCORES, Attention, Q, limits
+from calc.model.kernels import Kernels
+from calc.model.mixer_kind import Made
+from calc.model.tensor import Component, Elements, Shapes, WindowTokens
+
+COMPRESSED = Message(
+    "**Compressed attention** has one key that is also the value. It looks at a window of recent tokens, and beyond it "
+    "at compressed entries, each of which stands for several tokens (DeepSeek-V4)."
+)
 
 
 class CompressedAttention(Attention):
@@ -92,14 +101,28 @@ class CompressedAttention(Attention):
         return {self.window: pair, self.top_entries * self.rate: pair / self.rate, None: index}
 
     @property
+    def score_heads(self) -> int:
+        """Query heads."""
+        return self.n_q
+
+    @property
     def value_width(self) -> int:
         """Elements of one head's output."""
         return self.d_head
 
     @property
-    def exchanged_width(self) -> int:
-        """Elements of one head's query and output in decode."""
-        return 2 * self.d_head
+    def attended_widths(self) -> tuple[int, int]:
+        """Elements of a key, which is the value too."""
+        return self.d_head, self.d_head
+
+    @property
+    def shared_parts(self) -> tuple[int, ...]:
+        """Width of the key."""
+        return (self.d_head,)
+
+    def cached_vectors(self) -> tuple[int, ...]:
+        """Width of the key."""
+        return (self.d_head,)
 
     @property
     def picks_tokens(self) -> bool:
@@ -117,3 +140,59 @@ class CompressedAttention(Attention):
     def divides(self, tp: int) -> bool:
         """Whether tp ranks can share it evenly."""
         return self.o_groups % tp == 0
+
+    def as_grouped(self) -> None:
+        """Its key is the value, and entries stand for several tokens."""
+        return None
+
+    def made(self, batch: tuple[str, int], length: tuple[str, int]) -> Iterator[Made]:
+        """Queries, the key of each token and of each entry, scores, and what the heads put out."""
+        tokens, heads, d = (batch, length), ("n_q", self.n_q), ("d_head", self.d_head)
+        yield Made(name=Message("Compressed queries"), sides=(*tokens, ("r_q", self.q_rank)))
+        yield Made(name=Q, sides=(batch, heads, length, d))
+        yield Made(name=Message("Keys, which are the values too"), sides=(batch, ("1", 1), length, d), cached=True)
+        seen = length
+        if self.rate is not None:
+            entries = ("L / m", length[1] // self.rate)
+            yield Made(name=Message("Compressed entries"), sides=(batch, ("1", 1), entries, d), cached=True)
+            seen = ("L + L / m", length[1] + entries[1])
+        yield Made(name=SCORES, sides=(batch, heads, length, seen))
+        yield Made(name=OUTPUT, sides=(*tokens, (f"n_q·{d[0]}", self.n_q * d[1])))
+
+    # What it is called
+
+    @classmethod
+    def terms(cls) -> tuple[Message, ...]:
+        """Its cases."""
+        return (COMPRESSED,)
+
+    def title(self) -> Message:
+        """Its window, and how many tokens an entry stands for."""
+        if self.rate is None:
+            return Message("Window of {n:,}", n=self.window)
+        return Message("Window of {n:,}, compressed by {rate:,}", n=self.window, rate=self.rate)
+
+    def about(self) -> Iterator[Message]:
+        """What an entry is, and its window."""
+        yield COMPRESSED
+        yield from limits(self.window, None)
+
+    def readers(self) -> Message:
+        """All heads read one vector."""
+        return Message(
+            "All {n_q:,} query heads read one vector of {width:,} channels, key and value at once.",
+            n_q=self.n_q,
+            width=self.d_head,
+        )
+
+    # What is alive while it is computed
+
+    def module_peaks(
+        self, hidden: int, kernels: Kernels, rotated: int, *, eager: bool, cached: bool
+    ) -> Iterator[tuple[Message, Elements]]:
+        """Queries before and after they are rotated, and output."""
+        yield Message("compressed attention"), {"queries, rotated, and output": 3 * self.n_q * self.d_head}
+
+    def fused_elements(self, hidden: Any) -> Elements:
+        """Queries and output."""
+        return {"queries and output": 2 * self.n_q * self.d_head}

@@ -9,7 +9,7 @@ from calc.model.architecture import Architecture
 from calc.model.attention import BlockIndexer
 from calc.model.block import Block, PredictionModule
 from calc.model.feedforward import MLP, MoE
-from calc.model.mixers import CompressedAttention, Mixer
+from calc.model.mixers import Mixer
 from calc.model.mla import LightningIndexer
 from calc.model.tensor import Component, Tensor
 
@@ -318,8 +318,7 @@ def window_steps(symbols: Symbols, architecture: Architecture, formulas: Archite
         layers = len(block.runs_in)
         for mixer, formula in zip(block.mixers, symbolic_block.mixers, strict=True):
             add(mixer.window, formula.cached_elements(), layers, mixer.cached_elements())
-            if isinstance(mixer, CompressedAttention) and isinstance(formula, CompressedAttention):
-                add(None, formula.compressed_elements(), layers, mixer.compressed_elements())
+            add(None, formula.compressed_elements(), layers, mixer.compressed_elements())
     return [
         (
             window,

@@ -1,7 +1,8 @@
+from collections.abc import Iterator
 from typing import Literal, Self
 
-from calc.errors import Frozen
-from calc.model.tensor import Shape, Shapes
+from calc.errors import Frozen, Message
+from calc.model.tensor import Component, Shape, Shapes, Sides
 
 Stacked = Literal["no", "in_out", "out_in", "module", "module_in_out"]
 
@@ -24,8 +25,35 @@ class MLP(Frozen):
             weights |= {f"{name}.bias": shape[:1] for name, shape in rows.items()}
         return weights
 
-    def rank(self, tp: int) -> Self:
-        """The part that one of tp tensor-parallel ranks holds."""
+    @property
+    def active_width(self) -> int:
+        """Columns that one token passes through."""
+        return self.intermediate
+
+    def inner_sides(self, component: Component) -> Sides:
+        """Sides, beyond the tokens, of what a component of it makes inside."""
+        return (("f", self.intermediate),) if component == "mlp" else ()
+
+    def divided_columns(self, tp: int, slices: int) -> Iterator[tuple[int, int]]:
+        """Columns of each matrix in, and over how many ranks they are divided: tp, or the slices of an expert."""
+        yield self.intermediate, tp
+
+    def why_not_square(self, hidden: int) -> Message:
+        """Why it is not two matrices of four times the hidden width."""
+        if self.gated:
+            return Message(
+                "Three matrices of width {width:,} (gated), not two of {four:,}.",
+                width=self.intermediate,
+                four=4 * hidden,
+            )
+        return Message(
+            "Two matrices of width {width:,}; the rule takes {four:,} and no biases.",
+            width=self.intermediate,
+            four=4 * hidden,
+        )
+
+    def rank(self, tp: int, slices: int | None = None, spread: int = 1) -> Self:
+        """The part that one of tp tensor-parallel ranks holds; slices and spread are those of experts."""
         return self.model_copy(update={"intermediate": self.intermediate // tp})
 
     def divides(self, tp: int) -> bool:
@@ -87,6 +115,38 @@ class MoE(Frozen):
         if self.latent_bias:
             weights |= {"fc1_latent_proj.bias": (self.latent,), "fc2_latent_proj.bias": (hidden,)}
         return weights
+
+    @property
+    def gated(self) -> bool:
+        """Whether each expert is."""
+        return self.expert.gated
+
+    @property
+    def active_width(self) -> int:
+        """Columns that one token passes through: its routed experts', and those of what every token does."""
+        dense = sum(part.intermediate for part in (self.shared, self.parallel_mlp) if part is not None)
+        return self.top_k * self.expert.intermediate + dense
+
+    def inner_sides(self, component: Component) -> Sides:
+        """Sides, beyond the tokens, of what a component of it makes inside."""
+        if component == "experts_routed":
+            return (("K", self.top_k), ("f_e", self.expert.intermediate))
+        if component == "experts_shared" and self.shared is not None:
+            return (("f_s", self.shared.intermediate),)
+        if component == "mlp" and self.parallel_mlp is not None:
+            return (("f_b", self.parallel_mlp.intermediate),)
+        return ()
+
+    def divided_columns(self, tp: int, slices: int) -> Iterator[tuple[int, int]]:
+        """Columns of each matrix in, and over how many ranks they are divided: tp, or the slices of an expert."""
+        yield self.expert.intermediate, slices
+        for part in (self.shared, self.parallel_mlp, self.image_expert):
+            if part is not None:
+                yield part.intermediate, tp
+
+    def why_not_square(self, hidden: int) -> Message:
+        """Why it is not two matrices of four times the hidden width."""
+        return Message("{n:,} routed experts a layer, of which a token uses {k}.", n=self.n_experts, k=self.top_k)
 
     def rank(self, tp: int, slices: int | None = None, spread: int = 1) -> Self:
         """The part that one of tp ranks holds: each expert is divided, the router is not. Routed experts may be cut

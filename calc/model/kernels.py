@@ -1,7 +1,7 @@
 from typing import Literal
 
 from calc.errors import Frozen
-from calc.model.block import Norm
+from calc.model.tensor import Norm
 
 Rotation = Literal["16_bits", "fp32", "fp32_spread", "fp32_copies"]
 """How queries and keys are rotated: in 16 bits; in fp32 by tables in fp32 (OLMo 2), which ERNIE 4.5 spreads over pairs;

@@ -2,13 +2,20 @@
 
 from typing import ClassVar, Literal, Self
 
+from calc.errors import Message
+from calc.model.gguf_rules import GGUFRules
 from calc.model.recurrent import Recurrent
-from calc.model.tensor import Shapes
+from calc.model.tensor import Shapes, joined
 
 
 class GatedDeltaNet(Recurrent):
     """Gated delta rule, arXiv:2412.06464, as in Qwen3-Next and OLMo Hybrid."""
 
+    word: ClassVar[Message] = Message("Gated DeltaNet")
+    summary: ClassVar[Message] = Message(
+        "**Gated DeltaNet** keeps a matrix for each head. Each token fades it by a gate and corrects what it says of "
+        "the token's key ([arXiv:2412.06464](https://arxiv.org/abs/2412.06464))."
+    )
     kind: Literal["gated_delta"] = "gated_delta"
     element_flops: ClassVar[int] = 7  # a decay (1), an update of the delta rule, which first reads (4), a read (2)
     chunk: int = 64
@@ -40,6 +47,12 @@ class GatedDeltaNet(Recurrent):
             "out_proj.weight": (hidden, v),
         }
 
+    def gguf_shapes(self, hidden: int, rules: GGUFRules) -> Shapes:
+        """Weights with projections and convolutions of queries, keys and values as one each."""
+        shapes = joined(self.shapes(hidden), ("in_q", "in_k", "in_v"), "in_qkv")
+        shapes = joined(shapes, ("q_conv1d", "k_conv1d", "v_conv1d"), "conv1d")
+        return joined(shapes, ("in_b", "in_a"), "in_ba") if rules.packs_beta_alpha else shapes
+
     def state_elements(self) -> int:
         """Elements of the recurrent state a sequence and layer."""
         return self.n_v * self.d_k * self.d_v
@@ -66,6 +79,11 @@ class KimiDelta(Recurrent):
     """Kimi delta attention, arXiv:2510.26692: a decay and an output gate for each channel, each through a bottleneck of
     `d_head`; Kimi K3 has none before the output gate, Ling before neither."""
 
+    word: ClassVar[Message] = Message("Kimi Delta Attention")
+    summary: ClassVar[Message] = Message(
+        "**Kimi Delta Attention** is a gated delta rule with a gate of its own for each channel "
+        "([arXiv:2510.26692](https://arxiv.org/abs/2510.26692))."
+    )
     kind: Literal["kimi_delta"] = "kimi_delta"
     element_flops: ClassVar[int] = 7  # a decay (1), an update of the delta rule, which first reads (4), a read (2)
     fp32_state: bool = True
@@ -118,6 +136,11 @@ class KimiDelta(Recurrent):
 class LightningAttention(Recurrent):
     """Linear attention with decay, arXiv:2401.04658, as in MiniMax-01."""
 
+    word: ClassVar[Message] = Message("Lightning attention")
+    summary: ClassVar[Message] = Message(
+        "**Lightning attention** is linear attention with decay, computed in blocks "
+        "([arXiv:2401.04658](https://arxiv.org/abs/2401.04658))."
+    )
     kind: Literal["lightning"] = "lightning"
     element_flops: ClassVar[int] = 5  # a decay (1), an update (2) and a read (2)
     state_width: ClassVar[int] = 2  # `MiniMaxLightningAttention` multiplies keys and values in their own type
@@ -154,6 +177,11 @@ class LightningAttention(Recurrent):
 class MLSTM(Recurrent):
     """The matrix memory of xLSTM 7B, arXiv:2503.13427."""
 
+    word: ClassVar[Message] = Message("mLSTM")
+    summary: ClassVar[Message] = Message(
+        "**mLSTM**, the matrix memory of xLSTM, keeps a matrix for each head "
+        "([arXiv:2503.13427](https://arxiv.org/abs/2503.13427))."
+    )
     kind: Literal["mlstm"] = "mlstm"
     state_width: ClassVar[int] = 2  # `xLSTMCache` is made in the type of the hidden states
     fp32_state: bool = True

@@ -1,8 +1,18 @@
-from typing import Any, Literal, Self
+from collections.abc import Iterator
+from typing import Any, ClassVar, Literal, Self
 
-from calc.errors import Frozen
-from calc.model.attention import Attention
-from calc.model.tensor import Component, Shapes, WindowTokens
+from calc.errors import Frozen, Message
+from calc.model.attention import GQA, OUTPUT, SCORES, Attention, K, Q, V, limits
+from calc.model.gguf_rules import GGUFRules
+from calc.model.kernels import Kernels
+from calc.model.mixer_kind import Made
+from calc.model.tensor import Component, Elements, Shapes, Sides, WindowTokens
+
+LATENT = Message(
+    "**Multi-head latent attention (MLA)** caches one compressed vector for all heads, from which each head makes its "
+    "keys and values, and one rotary key beside it ([arXiv:2405.04434](https://arxiv.org/abs/2405.04434)). The cache "
+    "does not depend on the number of heads."
+)
 
 
 class LatentAttention(Attention):
@@ -97,14 +107,30 @@ class LatentAttention(Attention):
         return {self.indexer.top_tokens: pair, None: index}
 
     @property
+    def score_heads(self) -> int:
+        """Query heads."""
+        return self.n_q
+
+    @property
     def value_width(self) -> int:
         """Elements of one head's output."""
         return self.d_v
 
+    absorbs: ClassVar[bool] = True
+
     @property
-    def exchanged_width(self) -> int:
-        """Elements of one head's query and output in decode, which works on the latents."""
-        return 2 * self.kv_rank + self.d_rope
+    def attended_widths(self) -> tuple[int, int]:
+        """Elements of a latent with its rotary key, and of the latent, which is the value."""
+        return self.kv_rank + self.d_rope, self.kv_rank
+
+    @property
+    def shared_parts(self) -> tuple[int, ...]:
+        """Widths of the latent and of the rotary key."""
+        return (self.kv_rank, self.d_rope) if self.d_rope else (self.kv_rank,)
+
+    def cached_vectors(self) -> tuple[int, ...]:
+        """Width of a latent with its rotary key."""
+        return (self.kv_rank + self.d_rope,)
 
     @property
     def picks_tokens(self) -> bool:
@@ -118,6 +144,117 @@ class LatentAttention(Attention):
     def divides(self, tp: int) -> bool:
         """Whether tp ranks can share it evenly."""
         return self.n_q % tp == 0
+
+    def as_grouped(self) -> GQA:
+        """With keys and values of its heads as they are computed."""
+        return GQA(n_q=self.n_q, n_kv=self.n_q, d_head=self.d_nope + self.d_rope, d_v=self.d_v, window=self.window)
+
+    def gguf_shapes(self, hidden: int, rules: GGUFRules) -> Shapes:
+        """Weights with the up-projection of the latent as one of keys and one of values."""
+        shapes = self.shapes(hidden)
+        if rules.splits_latent:
+            del shapes["kv_b_proj.weight"]
+            shapes["attn_k_b.weight"] = (self.n_q, self.kv_rank, self.d_nope)
+            shapes["attn_v_b.weight"] = (self.n_q, self.d_v, self.kv_rank)
+        return shapes
+
+    def made(self, batch: tuple[str, int], length: tuple[str, int]) -> Iterator[Made]:
+        """Queries, the latent with its rotary key, keys and values made of them, scores, and what the heads put out."""
+        tokens, heads = (batch, length), ("n_q", self.n_q)
+        d_v, d = ("d_v", self.d_v), ("d_nope + d_rope", self.d_nope + self.d_rope)
+        if self.q_rank is not None:
+            yield Made(name=Message("Compressed queries"), sides=(*tokens, ("r_q", self.q_rank)))
+        yield Made(name=Q, sides=(batch, heads, length, d))
+        latent: Sides = (*tokens, ("r_kv", self.kv_rank))
+        yield Made(name=Message("Latent of keys and values"), sides=latent, cached=self.own_latent)
+        if self.d_rope:
+            rotary: Sides = (batch, ("1", 1), length, ("d_rope", self.d_rope))
+            yield Made(name=Message("Rotary key, of all heads"), sides=rotary, cached=self.own_latent)
+        yield Made(name=K, sides=(batch, heads, length, d))
+        yield Made(name=V, sides=(batch, heads, length, d_v))
+        yield Made(name=SCORES, sides=(batch, heads, length, length))
+        yield Made(name=OUTPUT, sides=(*tokens, (f"n_q·{d_v[0]}", self.n_q * d_v[1])))
+
+    # What it is called
+
+    @classmethod
+    def terms(cls) -> tuple[Message, ...]:
+        """Its cases."""
+        return (LATENT,)
+
+    def title(self) -> Message:
+        """MLA, and its window."""
+        kind = Message("MLA")
+        return kind if self.window is None else Message("{kind}, window of {n:,}", kind=kind, n=self.window)
+
+    def about(self) -> Iterator[Message]:
+        """What a latent is, and what is special."""
+        yield LATENT
+        yield from limits(self.window, None if self.indexer is None else self.indexer.top_tokens)
+
+    def readers(self) -> Message:
+        """All heads read one latent."""
+        return Message(
+            "All {n_q:,} query heads read one latent of {latent:,} channels and one rotary key of {rope:,}; each makes "
+            "its own keys and values of the latent.",
+            n_q=self.n_q,
+            latent=self.kv_rank,
+            rope=self.d_rope,
+        )
+
+    def why_not_square(self, hidden: int) -> Message:
+        """It has low ranks."""
+        return Message("Queries, keys and values pass through low ranks, as five matrices, not four square ones.")
+
+    def rule_heads(self) -> tuple[int, int]:
+        """Every query head, as if each had keys and values."""
+        return self.n_q, self.d_v
+
+    def why_not_cached(self) -> Message:
+        """A latent is cached."""
+        return Message(
+            "One latent of {rank} and one rotary key of {rope} are cached, however many heads there are.",
+            rank=self.kv_rank,
+            rope=self.d_rope,
+        )
+
+    # What is alive while it is computed
+
+    def module_peaks(
+        self, hidden: int, kernels: Kernels, rotated: int, *, eager: bool, cached: bool
+    ) -> Iterator[tuple[Message, Elements]]:
+        """Where what is made of the latent is joined with rotated channels."""
+        key = self.d_nope + self.d_rope
+        yield (
+            Message("latent attention"),
+            {
+                "keys without positions and values": self.n_q * (self.d_nope + self.d_v),
+                "queries and keys, before and after they are joined": self.n_q * 3 * key,
+                "rotated channels": self.n_q * self.d_rope,
+            },
+        )
+
+    def fused_elements(self, hidden: Any) -> Elements:
+        """Queries, keys and values of every head, and output."""
+        key = self.d_nope + self.d_rope
+        return {
+            "queries": self.n_q * key,
+            "keys": self.n_q * key,
+            "values and output": self.n_q * 2 * self.d_v,
+            "keys without positions, from the latent": self.n_q * self.d_nope,
+        }
+
+    def expanded_bytes(self, width: int, kernels: Kernels, *, eager: bool) -> Elements:
+        """Keys without positions and values of every head; keys with them; and the scores, or values padded to the
+        width of keys for a kernel that takes no other."""
+        key, n = self.d_nope + self.d_rope, self.n_q
+        parts = {
+            "keys without positions and values": n * (self.d_nope + self.d_v) * width,
+            "keys with positions": n * key * width,
+        }
+        if eager:
+            return parts | {"scores and their softmax": n * self.softmax_bytes(width, kernels)}
+        return parts | {"values, as wide as keys": n * key * width}
 
 
 class LightningIndexer(Frozen):

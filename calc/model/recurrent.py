@@ -1,13 +1,21 @@
 """Mixers that keep a state of fixed size instead of a cache: it does not grow with the context."""
 
+from collections.abc import Iterator
 from typing import Any, ClassVar, Literal, Self
 
-from calc.errors import Frozen
-from calc.model.tensor import Component, Shapes
+from calc.errors import Message
+from calc.model.gguf_rules import GGUFRules
+from calc.model.kernels import Kernels
+from calc.model.mixer_kind import Made, MixerKind
+from calc.model.names import Names
+from calc.model.tensor import Component, Elements, Shapes
 
 
-class Recurrent(Frozen):
+class Recurrent(MixerKind):
     """What all of them share."""
+
+    word: ClassVar[Message] = Message("Short convolution")
+    summary: ClassVar[Message] = Message("**A recurrent layer** keeps a state of fixed size.")
 
     component: Component = "ssm_linear"
     window: None = None
@@ -17,18 +25,20 @@ class Recurrent(Frozen):
     conv_width: ClassVar[int] = 2  # transformers
     element_flops: ClassVar[int] = 0  # of a token in each element of the state
 
-    def cached_elements(self) -> int:
-        """Elements that one more token adds: none."""
-        return 0
-
-    def shapes(self, hidden: int) -> Shapes:
-        raise NotImplementedError
-
     def state_elements(self) -> int:
         raise NotImplementedError
 
     def conv_elements(self) -> int:
         raise NotImplementedError
+
+    def past_elements(self) -> int:
+        """Elements of the columns that the convolution looks back on, where it has a kernel one fewer than that."""
+        columns = getattr(self, "d_conv", None)
+        return self.conv_elements() if columns is None else self.conv_elements() // columns * (columns - 1)
+
+    def state_widths(self) -> tuple[int, int]:
+        """Elements of what the convolution looks back on, and of the state."""
+        return self.past_elements(), self.state_elements()
 
     def view_elements(self) -> int:
         """Elements of which the convolution's memory is a part only while tokens are generated: none."""
@@ -46,10 +56,59 @@ class Recurrent(Frozen):
         """Elements a token that the projections of the layer's input make."""
         return sum(shape[0] for shape in self.shapes(hidden).values() if shape[1:] == (hidden,))
 
+    def module_peaks(
+        self, hidden: int, kernels: Kernels, rotated: int, *, eager: bool, cached: bool
+    ) -> Iterator[tuple[Message, Elements]]:
+        """What the projections make, and as much again."""
+        yield Message("a recurrent layer"), self.fused_elements(hidden)
+
+    def fused_elements(self, hidden: Any) -> Elements:
+        """What the projections make, and as much again."""
+        return {"projections and what becomes of them": 2 * self.projected(hidden)}
+
+    def path(self, names: Names, number: int) -> str:
+        """Module of a layer that the weights lie in."""
+        return names.recurrent
+
+    def made(self, batch: tuple[str, int], length: tuple[str, int]) -> Iterator[Made]:
+        """The state alone."""
+        yield Made(name=Message("State, of any length"), sides=(batch, ("state", self.state_elements())), cached=True)
+
+    def as_grouped(self) -> None:
+        """It has no keys and values."""
+        return None
+
+    def title(self) -> Message:
+        """What papers call it."""
+        return self.word
+
+    @classmethod
+    def terms(cls) -> tuple[Message, ...]:
+        """What it remembers."""
+        return (cls.summary,)
+
+    def about(self) -> Iterator[Message]:
+        """What it remembers."""
+        yield self.summary
+        yield Message("Nothing of it grows with the context, and there are no scores.")
+
+    def readers(self) -> Message:
+        """No head reads anything."""
+        return Message("No heads of keys and values: the layer keeps a state of fixed size.")
+
+    def why_not_square(self, hidden: int) -> Message:
+        """It is no attention."""
+        return Message("Some layers have a recurrent mixer with matrices of its own.")
+
 
 class Mamba(Recurrent):
     """Selective state space, arXiv:2312.00752."""
 
+    word: ClassVar[Message] = Message("Mamba")
+    summary: ClassVar[Message] = Message(
+        "**Mamba** reads the sequence with a selective state space: what it remembers is a state of fixed size "
+        "([arXiv:2312.00752](https://arxiv.org/abs/2312.00752))."
+    )
     kind: Literal["mamba"] = "mamba"
     element_flops: ClassVar[int] = 5  # a decay (1), an update (2) and a read (2)
     d_inner: int
@@ -117,6 +176,11 @@ class Mamba(Recurrent):
 class Mamba2(Recurrent):
     """State space duality, arXiv:2405.21060."""
 
+    word: ClassVar[Message] = Message("Mamba-2")
+    summary: ClassVar[Message] = Message(
+        "**Mamba-2** keeps a matrix as the state of each head, updated token by token; it can also be computed like "
+        "attention without a softmax ([arXiv:2405.21060](https://arxiv.org/abs/2405.21060))."
+    )
     kind: Literal["mamba2"] = "mamba2"
     element_flops: ClassVar[int] = 5  # a decay (1), an update (2) and a read (2)
     n_heads: int
@@ -150,6 +214,13 @@ class Mamba2(Recurrent):
             weights |= {"norm.weight": (inner,)}
         return weights
 
+    def gguf_shapes(self, hidden: int, rules: GGUFRules) -> Shapes:
+        """Weights with numbers of heads as columns, and the norm by groups."""
+        shapes = self.shapes(hidden) | {"A_log": (self.n_heads, 1), "D": (self.n_heads, 1)}
+        if self.norm:
+            shapes["norm.weight"] = (self.n_groups, self.n_heads * self.d_head // self.n_groups)
+        return shapes
+
     def channels(self) -> int:
         """Channels of the convolution: x, B and C."""
         return self.n_heads * self.d_head + 2 * self.n_groups * self.d_state
@@ -174,6 +245,10 @@ class Mamba2(Recurrent):
 class ShortConv(Recurrent):
     """Gated short convolution, LFM2, arXiv:2511.23404."""
 
+    summary: ClassVar[Message] = Message(
+        "**A gated short convolution** remembers the last few tokens only "
+        "([arXiv:2511.23404](https://arxiv.org/abs/2511.23404))."
+    )
     kind: Literal["short_conv"] = "short_conv"
     d_inner: int
     d_conv: int
@@ -251,6 +326,11 @@ class QKConvs(Recurrent):
     """Compressed convolutional attention, arXiv:2510.04476, as in ZAYA: two short convolutions over queries and keys,
     and the half of a value that waits for the next token."""
 
+    word: ClassVar[Message] = Message("Compressed convolutional attention")
+    summary: ClassVar[Message] = Message(
+        "**Compressed convolutional attention** passes queries and keys through short convolutions "
+        "([arXiv:2510.04476](https://arxiv.org/abs/2510.04476))."
+    )
     kind: Literal["qk_convs"] = "qk_convs"
     state_width: ClassVar[int] = 2  # `ZayaAttention` keeps the half value as it was projected
     n_q: int
@@ -290,6 +370,11 @@ class QKConvs(Recurrent):
 class RWKV(Recurrent):
     """Time mixing of RWKV-4, arXiv:2305.13048 section 3.1."""
 
+    word: ClassVar[Message] = Message("RWKV")
+    summary: ClassVar[Message] = Message(
+        "**RWKV** mixes tokens over time with a state of one vector for each channel "
+        "([arXiv:2305.13048](https://arxiv.org/abs/2305.13048))."
+    )
     kind: Literal["rwkv"] = "rwkv"
     fp32_state: bool = True
     hidden: int
@@ -326,6 +411,11 @@ class RWKV(Recurrent):
 class GatedLRU(Recurrent):
     """Real-gated linear recurrent unit of Griffin, arXiv:2402.19427, as in RecurrentGemma."""
 
+    word: ClassVar[Message] = Message("RG-LRU")
+    summary: ClassVar[Message] = Message(
+        "**RG-LRU**, the gated linear recurrence of Griffin, keeps one vector "
+        "([arXiv:2402.19427](https://arxiv.org/abs/2402.19427))."
+    )
     kind: Literal["rg_lru"] = "rg_lru"
     n_blocks: int  # the gates are block-diagonal
     d_block: int

@@ -1,14 +1,11 @@
 """Rules of thumb that articles use, beside the exact figure, the difference explained term by term."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from fractions import Fraction
 
 from calc.errors import Frozen, Message
 from calc.model.architecture import Architecture
-from calc.model.attention import GQA
-from calc.model.feedforward import MLP
-from calc.model.mixers import CompressedAttention, Mixer, Recurrent
-from calc.model.mla import LatentAttention
+from calc.model.block import Block
 from calc.model.tensor import Component
 
 MIXERS: tuple[Component, ...] = ("attention", "ssm_linear")
@@ -50,10 +47,10 @@ class RuleOfThumb(Frozen):
 
 def describes(architecture: Architecture) -> bool:
     """Whether the rule for gated models has a meaning: grouped attention and one width of the feed-forward."""
-    mixers = {type(mixer) for block in architecture.blocks for mixer in block.mixers}
-    widths = {block.ffn.intermediate for block in architecture.blocks if isinstance(block.ffn, MLP) and block.ffn.gated}
-    plain = all(isinstance(block.ffn, MLP) and len(block.mixers) == 1 for block in architecture.blocks)
-    return plain and mixers == {GQA} and len(widths) == 1
+    blocks = architecture.blocks
+    grouped = all(len(block.mixers) == 1 and block.mixers[0].head_width is not None for block in blocks)
+    feeds = [block.dense for block in blocks if block.dense is not None]
+    return grouped and len(feeds) == len(blocks) and len({mlp.intermediate for mlp in feeds if mlp.gated}) == 1
 
 
 def gated_rule(architecture: Architecture) -> RuleOfThumb | None:
@@ -61,7 +58,7 @@ def gated_rule(architecture: Architecture) -> RuleOfThumb | None:
     if not describes(architecture):
         return None
     vocab, hidden, layers = architecture.vocab, architecture.hidden, architecture.num_layers
-    width = next(block.ffn.intermediate for block in architecture.blocks if isinstance(block.ffn, MLP))
+    width = next(block.dense.intermediate for block in architecture.blocks if block.dense is not None)
     return RuleOfThumb(
         what=Message("Gated decoder: embedding and head, square attention, feed-forward of width M·h"),
         formula="V·h·2 + L·(4 + 3·M)·h²",
@@ -92,21 +89,21 @@ def gated_terms(architecture: Architecture, width: int) -> Iterator[RuleTerm]:
             for name, shape in mixer.shapes(hidden).items():
                 if name in projections:
                     projections[name] += len(block.layers) * shape[0] * shape[1]
-    mixers = [mixer for block in architecture.blocks for mixer in block.mixers if isinstance(mixer, GQA)]
-    first = mixers[0]
+    first = next(mixer for block in architecture.blocks for mixer in block.attentions)
+    d_head, _ = first.attended_widths
     heads = Message(
         "{n} heads of {width} are {wide:,} wide, not {hidden:,}.",
         n=first.n_q,
-        width=first.d_head,
-        wide=first.n_q * first.d_head,
+        width=d_head,
+        wide=first.n_q * d_head,
         hidden=hidden,
     )
     shared = Message(
         "{n_kv} KV heads of {width} serve {n_q} query heads: {wide:,} columns, not {hidden:,}.",
-        n_kv=first.n_kv,
+        n_kv=first.cached_heads,
         n_q=first.n_q,
-        width=first.d_head,
-        wide=first.n_kv * first.d_head,
+        width=d_head,
+        wide=first.cached_heads * d_head,
         hidden=hidden,
     )
     names = {
@@ -177,64 +174,37 @@ def left_over(architecture: Architecture) -> Iterator[RuleTerm]:
 
 def mixer_reason(architecture: Architecture) -> Message:
     """Why attention is not four square matrices."""
-    kinds = [mixer for block in architecture.blocks for mixer in block.mixers]
-    first = kinds[0] if kinds else None
-    if isinstance(first, LatentAttention):
-        return Message("Queries, keys and values pass through low ranks, as five matrices, not four square ones.")
-    if any(isinstance(mixer, Recurrent) for mixer in kinds):
-        return Message("Some layers have a recurrent mixer with matrices of its own.")
-    if isinstance(first, GQA):
-        return Message(
-            "{n_q} query heads and {n_kv} KV heads of {width} beside a hidden width of {hidden:,}; biases and norms.",
-            n_q=first.n_q,
-            n_kv=first.n_kv,
-            width=first.d_head,
-            hidden=architecture.hidden,
-        )
+    recurrences = [mixer for block in architecture.blocks for mixer in block.recurrences]
+    attentions = [mixer for block in architecture.blocks for mixer in block.attentions]
+    for mixer in (*recurrences, *attentions):
+        return mixer.why_not_square(architecture.hidden)
     return Message("Its projections are not square.")
 
 
 def feed_forward_reason(architecture: Architecture) -> Message:
     """Why the feed-forward is not two matrices of four times the hidden width."""
-    feeds = [block.ffn for block in architecture.blocks if block.ffn is not None]
-    experts = [feed for feed in feeds if not isinstance(feed, MLP)]
-    if experts:
-        return Message(
-            "{n:,} routed experts a layer, of which a token uses {k}.", n=experts[0].n_experts, k=experts[0].top_k
-        )
-    if not feeds:
-        return Message("There is none.")
-    widths = [feed.intermediate for feed in feeds if isinstance(feed, MLP)]
-    gated = any(feed.gated for feed in feeds if isinstance(feed, MLP))
-    if gated:
-        return Message(
-            "Three matrices of width {width:,} (gated), not two of {four:,}.",
-            width=max(widths),
-            four=4 * architecture.hidden,
-        )
-    return Message(
-        "Two matrices of width {width:,}; the rule takes {four:,} and no biases.",
-        width=max(widths),
-        four=4 * architecture.hidden,
-    )
+    dense = [block.dense for block in architecture.blocks if block.dense is not None]
+    widest = max(dense, key=lambda mlp: (mlp.gated, mlp.intermediate), default=None)
+    deciding = next(iter(architecture.experts), widest)
+    return Message("There is none.") if deciding is None else deciding.why_not_square(architecture.hidden)
 
 
 def cache_rule(architecture: Architecture, bits: int | Fraction) -> RuleOfThumb | None:
     """2·L·n_kv·d_head·bytes: what every token adds, beside what it does. None for models without attention."""
-    attention = [m for block in architecture.all_blocks for m in block.mixers if not isinstance(m, Recurrent)]
-    if not attention:
+    first = next((mixer for block in architecture.all_blocks for mixer in block.attentions), None)
+    if first is None:
         return None
-    heads, width = cached_heads(attention)
+    heads, width = first.rule_heads()
     layers = architecture.num_layers
     groups: dict[tuple[str, Message | None], list[int]] = {}
     for block in architecture.all_blocks:
         n = len(block.runs_in)
         exact = sum(m.cached_elements() for m in block.mixers if m.window is None)
-        exact += sum(m.compressed_elements() for m in block.mixers if isinstance(m, CompressedAttention))
+        exact += sum(m.compressed_elements() for m in block.mixers)
         if block not in architecture.blocks:
             why: Message | None = Message("These layers run a block that several share; the rule does not count it.")
         else:
-            why = cache_reason(block.mixers) if exact != 2 * heads * width else None
+            why = cache_reason(block) if exact != 2 * heads * width else None
         group = groups.setdefault((str(why), why), [0, 0])
         group[0] += n if block in architecture.blocks else 0
         group[1] += n * exact
@@ -256,28 +226,13 @@ def cache_rule(architecture: Architecture, bits: int | Fraction) -> RuleOfThumb 
     )
 
 
-def cached_heads(attention: Iterable[Mixer]) -> tuple[int, int]:
-    """KV heads and their width as the rule takes them: with latent attention those of every query head."""
-    first = next(iter(attention))
-    if isinstance(first, GQA):
-        return first.n_kv, first.d_head
-    if isinstance(first, LatentAttention):
-        return first.n_q, first.d_v
-    return 1, first.cached_elements() // 2
-
-
-def cache_reason(mixers: Iterable[Mixer]) -> Message:
+def cache_reason(block: Block) -> Message:
     """Why a layer caches something else for every token."""
-    mixers = tuple(mixers)
-    for mixer in mixers:
-        if isinstance(mixer, LatentAttention):
-            return Message(
-                "One latent of {rank} and one rotary key of {rope} are cached, however many heads there are.",
-                rank=mixer.kv_rank,
-                rope=mixer.d_rope,
-            )
+    for mixer in block.attentions:
+        if (why := mixer.why_not_cached()) is not None:
+            return why
         if mixer.window is not None:
             return Message("These look back {window:,} tokens and then stop growing.", window=mixer.window)
-    if all(isinstance(mixer, Recurrent) for mixer in mixers):
+    if not block.attentions:
         return Message("These keep a state that does not grow.")
     return Message("These cache keys and values of another width, or those of another layer.")

@@ -1,13 +1,20 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
-from typing import Literal
+from typing import Any, Literal
 
 Shape = tuple[int, ...]
 Shapes = dict[str, Shape]
+Sides = tuple[tuple[str, int], ...]
+"""Each side of a tensor: what it counts, as a symbol or a word of the papers, and how many there are."""
 WindowTokens = int | None
 """How many tokens back; None: all."""
 
+Elements = dict[str, Any]
+"""Elements of a token, or bytes, by name; numbers or formulas."""
+Norm = Literal["rms", "layer", "none"]
+"""With a weight: RMSNorm, and Cohere's that takes the mean off; with a weight and a bias: LayerNorm; OLMo's holds
+nothing."""
 Component = Literal[
     "embedding",
     "attention",
@@ -24,6 +31,16 @@ Component = Literal[
 Excluded = Literal["persistent_buffers", "multi_token_prediction", "vision"]
 FixedDtype = Literal["fp32", "int64"]
 """Types that a checkpoint keeps some tensors in, whatever the format of the others."""
+
+
+def joined(shapes: Shapes, parts: tuple[str, ...], whole: str) -> Shapes:
+    """The shapes with several matrices over the same input as one."""
+    left = dict(shapes)
+    for leaf in ("weight", "bias"):
+        joint = [left.pop(f"{part}.{leaf}") for part in parts if f"{part}.{leaf}" in left]
+        if joint:
+            left[f"{whole}.{leaf}"] = (sum(shape[0] for shape in joint), *joint[0][1:])
+    return left
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,14 +6,12 @@ from typing import Any, NamedTuple
 from calc.formats import CACHE_BITS, CacheFormat
 from calc.model.block import Block
 from calc.model.mixers import CompressedAttention, Mixer
-from calc.model.mla import LatentAttention
 
 
 def token_bits(mixer: Mixer, kv: CacheFormat) -> int:
     """Bits cached per token and layer."""
-    if kv == "fp8_ds_mla" and isinstance(mixer, LatentAttention):
-        return sum(mixer.packed_bits().values())
-    return int(mixer.cached_elements() * CACHE_BITS[kv])
+    packed = mixer.packed_bits() if kv == "fp8_ds_mla" else None
+    return int(mixer.cached_elements() * CACHE_BITS[kv]) if packed is None else sum(packed.values())
 
 
 def growth(

@@ -2,8 +2,7 @@
 
 from calc.errors import Frozen
 from calc.model.kernels import Kernels
-from calc.model.mixers import Mixer, Recurrent
-from calc.serving.engines.transformers.working_memory import softmax_bytes
+from calc.model.mixers import Mixer
 
 WIDTH = 2  # bytes of an element in 16 bits
 
@@ -18,8 +17,8 @@ class Scores(Frozen):
 
 def scores(mixer: Mixer, kernels: Kernels, batch: int, length: int) -> Scores | None:
     """Scores of a prefill of `batch` sequences of `length` tokens; None where there are none."""
-    if isinstance(mixer, Recurrent):
+    if not mixer.score_heads:
         return None
-    rows = batch * mixer.n_q * length
-    each = softmax_bytes(mixer, WIDTH, kernels)
+    rows = batch * mixer.score_heads * length
+    each = mixer.softmax_bytes(WIDTH, kernels)
     return Scores(matrix=rows * length * WIDTH, eager=rows * length * each, flash=rows * 4)

@@ -7,13 +7,13 @@ from calc.formats import CacheFormat
 from calc.model.architecture import Architecture
 from calc.model.attention import GQA
 from calc.model.block import Block
-from calc.model.mixers import CompressedAttention, Mixer, Recurrent
+from calc.model.mixers import Mixer
 from calc.model.mla import LatentAttention
 from calc.serving.engines.engine import Engine
 from calc.serving.kv_cache import bytes_per_token, growth
 from calc.serving.workload import Workload
 
-Swap = Callable[[GQA | LatentAttention], Mixer]
+Swap = Callable[[Mixer, GQA], Mixer]
 
 
 class Variant(Frozen):
@@ -55,16 +55,16 @@ def variants(architecture: Architecture, engine: Engine, kv: CacheFormat, worklo
 
 def _models(architecture: Architecture) -> Iterator[tuple[Message, Architecture]]:
     mixers = [mixer for block in architecture.all_blocks for mixer in block.mixers]
-    heads = [mixer for mixer in mixers if isinstance(mixer, GQA | LatentAttention) and not _crosses(mixer)]
-    if not heads or any(isinstance(mixer, CompressedAttention) for mixer in mixers):
+    heads = [grouped for mixer in mixers if (grouped := mixer.as_grouped()) is not None]
+    if not heads:
         return
-    fewest, of_its_own = min(mixer.n_q for mixer in heads), {mixer.n_kv for mixer in heads if isinstance(mixer, GQA)}
+    fewest, of_its_own = min(mixer.n_q for mixer in heads), {mixer.n_kv for mixer in heads}
     usual = {8, 4, 1} | (of_its_own if len(of_its_own) == 1 else set())
     counts = [n for n in sorted(usual, reverse=True) if n < fewest and all(mixer.n_q % n == 0 for mixer in heads)]
-    swaps: dict[Message, Swap] = {Message("MHA"): lambda mixer: grouped(mixer, mixer.n_q)}
+    swaps: dict[Message, Swap] = {Message("MHA"): lambda _, heads: with_kv_heads(heads, heads.n_q)}
     for n in counts:
         name = Message("GQA-{n}", n=n) if n > 1 else Message("MQA")
-        swaps[name] = lambda mixer, n=n: grouped(mixer, n)  # type: ignore[misc]
+        swaps[name] = lambda _, heads, n=n: with_kv_heads(heads, n)  # type: ignore[misc]
     swaps[Message("MLA")] = latent
     made = {name: swapped(architecture, swap) for name, swap in swaps.items()}
     own = [name for name, model in made.items() if model == architecture]
@@ -74,19 +74,12 @@ def _models(architecture: Architecture) -> Iterator[tuple[Message, Architecture]
             yield Message("As it is"), architecture
 
 
-def _crosses(mixer: Mixer) -> bool:
-    """Whether it reads keys and values of an image."""
-    return isinstance(mixer, GQA) and mixer.cross
-
-
 def swapped(architecture: Architecture, swap: Swap) -> Architecture:
     """The model with each mixer of attention replaced; recurrent ones stay."""
 
     def replaced(block: Block) -> Block:
-        mixers = tuple(
-            mixer if isinstance(mixer, Recurrent | CompressedAttention) or _crosses(mixer) else swap(mixer)
-            for mixer in block.mixers
-        )
+        pairs = [(mixer, mixer.as_grouped()) for mixer in block.mixers]
+        mixers = tuple(mixer if heads is None else swap(mixer, heads) for mixer, heads in pairs)
         return block.model_copy(update={"mixers": mixers})
 
     return architecture.model_copy(
@@ -97,19 +90,17 @@ def swapped(architecture: Architecture, swap: Swap) -> Architecture:
     )
 
 
-def grouped(mixer: GQA | LatentAttention, n_kv: int) -> GQA:
-    """As many KV heads; for latent attention with its heads' widths as they are computed."""
-    if isinstance(mixer, GQA):
-        return mixer.model_copy(update={"n_kv": n_kv})
-    return GQA(n_q=mixer.n_q, n_kv=n_kv, d_head=mixer.d_nope + mixer.d_rope, d_v=mixer.d_v, window=mixer.window)
+def with_kv_heads(heads: GQA, n_kv: int) -> GQA:
+    """Grouped-query attention with as many KV heads."""
+    return heads.model_copy(update={"n_kv": n_kv})
 
 
-def latent(mixer: GQA | LatentAttention) -> LatentAttention:
+def latent(mixer: Mixer, heads: GQA) -> Mixer:
     """Latent attention in DeepSeek-V2's proportions (arXiv:2405.04434 section 2.1.3): a latent of 4 head widths and a
     rotary key of half a head, which is as much cache as 2.25 KV heads; queries are not compressed."""
-    if isinstance(mixer, LatentAttention):
+    if mixer.absorbs:
         return mixer
-    d = mixer.d_head
+    d = heads.d_head
     return LatentAttention(
-        n_q=mixer.n_q, q_rank=None, kv_rank=4 * d, d_nope=d, d_rope=d // 2, d_v=mixer.d_v or d, window=mixer.window
+        n_q=heads.n_q, q_rank=None, kv_rank=4 * d, d_nope=d, d_rope=d // 2, d_v=heads.value_width, window=heads.window
     )

@@ -8,7 +8,6 @@ from calc.formats.stored import Piece
 from calc.hardware.shards import copies_within
 from calc.model.architecture import Architecture
 from calc.model.mixers import AttentionMixer
-from calc.model.mla import LatentAttention
 from calc.model.tensor import Tensor, WindowTokens
 from calc.time.flops import Product, is_multiplied, product_of
 
@@ -54,13 +53,13 @@ def row_elements(matrices: Iterable[tuple[Product, Tensor, int]]) -> dict[Produc
 
 def read_bits(mixer: AttentionMixer, kv: CacheFormat) -> dict[WindowTokens, Any]:
     """Bits of a layer's cache that attention reads of each token, by how far back."""
-    if kv == "fp8_ds_mla" and isinstance(mixer, LatentAttention):
-        return dict(mixer.packed_bits())
+    if kv == "fp8_ds_mla" and (packed := mixer.packed_bits()) is not None:
+        return packed
     return {back: elements * CACHE_BITS[kv] for back, elements in mixer.read_elements().items()}
 
 
 def written_bits(mixer: AttentionMixer, kv: CacheFormat) -> Any:
     """Bits that a token adds to a layer's cache."""
-    if kv == "fp8_ds_mla" and isinstance(mixer, LatentAttention):
-        return sum(mixer.packed_bits().values())
+    if kv == "fp8_ds_mla" and (packed := mixer.packed_bits()) is not None:
+        return sum(packed.values())
     return mixer.written_elements() * CACHE_BITS[kv]

@@ -127,7 +127,7 @@ def assumptions(search: Search) -> Iterable[Message]:
         n=search.most,
         node=search.node,
     )
-    heads = min((getattr(m, "n_kv", 1) for m in attending(search.architecture)), default=None)
+    heads = min((m.cached_heads for m in attending(search.architecture)), default=None)
     if heads is not None and heads < min(search.node, search.most):
         yield Message(
             "Where tensor parallelism has more ranks than the model has KV heads ({heads:,}), ranks hold copies of the "

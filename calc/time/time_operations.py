@@ -12,7 +12,6 @@ from calc.hardware.parallel import Layout
 from calc.hardware.shards import blocks_within
 from calc.model.architecture import Architecture
 from calc.model.mixers import AttentionMixer
-from calc.model.mla import LatentAttention
 from calc.model.tensor import WindowTokens
 from calc.serving.kv_cache import StateBytes, state_bytes
 from calc.time.bytes import StoredProducts, read_bits, row_elements, touched, written_bits
@@ -227,7 +226,7 @@ def computed(
         routing=routing(whole, layout),
         layers=sum(map(len, stage)),
         sparse=sum(len(block.layers) for block in blocks if block.moe),
-        latent=sum(layers for mixer, layers in attending if isinstance(mixer, LatentAttention)),
+        latent=sum(layers for mixer, layers in attending if mixer.absorbs),
         linear=sum(layers for _, layers in recurrent),
         indexed=sum(layers for mixer, layers in attending if mixer.picks_tokens),
         hidden=rank.hidden,

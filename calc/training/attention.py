@@ -3,9 +3,9 @@
 from typing import TypeVar
 
 from calc.model.attention import GQA
-from calc.model.block import Norm
 from calc.model.compressed_attention import CompressedAttention
 from calc.model.mla import LatentAttention
+from calc.model.tensor import Norm
 from calc.training.modules import Modules, Rotary
 from calc.training.tape import CountedBy, TrackedTensor, scoped
 

@@ -8,9 +8,10 @@ from itertools import accumulate, groupby
 from calc.hardware.shards import blocks_within
 from calc.model.attention import GQA
 from calc.model.block import Block
-from calc.model.feedforward import MoE
-from calc.model.mixers import Recurrent
+from calc.model.feedforward import MLP
+from calc.model.mixers import Mixer
 from calc.model.mla import LatentAttention
+from calc.model.tensor import Shape
 from calc.training.decoder import Passes
 from calc.training.layout import TrainingLayout
 from calc.training.moments import (
@@ -154,23 +155,25 @@ def alternate_bytes(block: Block, hidden: int, w: int, *, compiled: bool) -> int
     """Bytes a token of attention's outputs and of every other matrix product in a layer, from the first on. Compiled,
     what is only added to the residual stream is not saved, for nothing reads it going back (torch 2.13,
     `_functorch/partitioners.py`, `solve_min_cut`)."""
-    outputs = 0
+    outputs = sum(w * matrices(mixer, hidden)[-1][1] + 4 * mixer.n_q for mixer in block.attentions)
     rows: list[int] = []  # of each matrix, once for each expert that a token passes through
     added: set[int] = set()  # places of those whose product is only added
     for mixer in block.mixers:
-        matrices = [shape for shape in mixer.shapes(hidden).values() if len(shape) == 2]
-        rows += [shape[0] for shape in matrices]
+        rows += [shape[0] for shape in matrices(mixer, hidden)]
         added.add(len(rows) - 1)
-        if not isinstance(mixer, Recurrent):
-            outputs += w * matrices[-1][1] + 4 * mixer.n_q
-    if isinstance(block.ffn, MoE):
-        rows += [block.ffn.top_k * shape[0] for shape in block.ffn.expert_shapes(hidden).values() if len(shape) == 2]
-    elif block.ffn is not None:
-        rows += [shape[0] for shape in block.ffn.shapes(hidden).values() if len(shape) == 2]
+    if block.moe is not None:
+        rows += [block.moe.top_k * shape[0] for shape in matrices(block.moe.expert, block.moe.latent or hidden)]
+    if block.dense is not None:
+        rows += [shape[0] for shape in matrices(block.dense, hidden)]
         added.add(len(rows) - 1)
     unread = added if compiled and block.norms_first and len(block.norms) < 4 else set()
     saved = [columns for place, columns in enumerate(rows) if place % 2 == 0 and place not in unread]
     return outputs + w * sum(saved)
+
+
+def matrices(part: Mixer | MLP, hidden: int) -> list[Shape]:
+    """Shapes of the matrices of a part of a layer, in their order."""
+    return [shape for shape in part.shapes(hidden).values() if len(shape) == 2]
 
 
 class Course:
@@ -384,8 +387,9 @@ class Course:
     def shared_columns(self, layer: int) -> int:
         """Columns of the keys and values that the last layers share, as seen from one of these."""
         blocks = [block for block in self.rank.blocks if min(block.layers) <= layer]
-        mixers = {mixer for block in blocks for mixer in block.mixers if isinstance(mixer, GQA) and not mixer.own_keys}
-        return sum(mixer.n_kv * (mixer.d_head + (mixer.d_v or mixer.d_head)) for mixer in mixers)
+        grouped = {mixer.as_grouped() for block in blocks for mixer in block.attentions}
+        sharing = [heads for heads in grouped if heads is not None and not heads.own_keys]
+        return sum(heads.n_kv * heads.exchanged_width for heads in sharing)
 
     def turning(self, run: Run) -> list[int]:
         """Layers of a run at which its backward pass may peak, by how many stand before them: its ends; and

@@ -1,18 +1,19 @@
 """Decoder layers as transformers' classes compute them in training; and the parts of a model run on the tape, each kind
 once."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from calc.errors import ConfigError, Message
 from calc.formats import FORMATS, Precision
 from calc.model.architecture import Architecture
 from calc.model.attention import GQA
-from calc.model.block import Block, Norm
-from calc.model.feedforward import MoE
+from calc.model.block import Block
+from calc.model.compressed_attention import CompressedAttention
 from calc.model.linear_attention import GatedDeltaNet, LightningAttention
-from calc.model.mixers import CompressedAttention, Mixer, Recurrent
+from calc.model.mixers import Mixer
 from calc.model.mla import LatentAttention
 from calc.model.recurrent import Mamba, Mamba2, ShortConv
+from calc.model.tensor import Norm
 from calc.training.attention import compressed_attention, grouped_query, latent_attention
 from calc.training.ends import (
     embedding,
@@ -29,7 +30,7 @@ from calc.training.mlp import mlp
 from calc.training.modules import Adapters, Modules, Rotary, Settings
 from calc.training.profile import Profile, profile
 from calc.training.recipe import WIDTH, Recipe
-from calc.training.recurrent import recurrent
+from calc.training.recurrent import gated_delta, lightning, selective_scan, short_convolution, state_space
 from calc.training.states import adapted_matrices, adapts_experts, plain_experts, trained_width
 from calc.training.tape import CountedBy, TrackedTensor, scoped
 from calc.training.workload import TrainingWorkload
@@ -109,24 +110,43 @@ def mixed(t: Modules, block: Block, x: TrackedTensor, rotary: Rotary | None) -> 
 
 @scoped
 def mixed_by(t: Modules, mixer: Mixer, norm: Norm, x: TrackedTensor, rotary: Rotary | None) -> TrackedTensor:
-    if isinstance(mixer, GQA):
-        return grouped_query(t, mixer, norm, x, rotary)
-    if isinstance(mixer, LatentAttention):
-        return latent_attention(t, mixer, x, rotary)
-    if isinstance(mixer, CompressedAttention):
-        return compressed_attention(t, mixer, x)
-    return recurrent(t, mixer, x)
+    forward = pass_of(mixer)
+    assert forward is not None  # check_modelled has let it through
+    return forward(t, norm, x, rotary)
+
+
+def pass_of(mixer: Mixer) -> Callable[[Modules, Norm, TrackedTensor, Rotary | None], TrackedTensor] | None:
+    """The forward pass of a kind; None: nobody has laid what it saves for the way back next to torch's own account."""
+    match mixer:
+        case GQA():
+            return lambda t, norm, x, rotary: grouped_query(t, mixer, norm, x, rotary)
+        case LatentAttention():
+            return lambda t, norm, x, rotary: latent_attention(t, mixer, x, rotary)
+        case CompressedAttention():
+            return lambda t, norm, x, rotary: compressed_attention(t, mixer, x)
+        case GatedDeltaNet():
+            return lambda t, norm, x, rotary: gated_delta(t, mixer, x)
+        case Mamba2():
+            return lambda t, norm, x, rotary: state_space(t, mixer, x)
+        case Mamba(n_heads=None):
+            return lambda t, norm, x, rotary: selective_scan(t, mixer, x)
+        case LightningAttention():
+            return lambda t, norm, x, rotary: lightning(t, mixer, x)
+        case ShortConv():
+            return lambda t, norm, x, rotary: short_convolution(t, mixer, x)
+        case _:
+            return None
 
 
 @scoped
 def fed(t: Modules, block: Block, x: TrackedTensor, state: TrackedTensor) -> TrackedTensor:
     """What the feed-forward makes of normed states; some experts read the state itself."""
-    if isinstance(block.ffn, MoE):
-        if block.ffn.parallel_mlp is not None:
-            return parallel_with_dense(t, block, block.ffn, block.ffn.parallel_mlp, x, state)
-        return mixture(t, block.ffn, x)
-    assert block.ffn is not None
-    return mlp(t, block.ffn, x)
+    if block.moe is not None:
+        if block.moe.parallel_mlp is not None:
+            return parallel_with_dense(t, block, block.moe, block.moe.parallel_mlp, x, state)
+        return mixture(t, block.moe, x)
+    assert block.dense is not None
+    return mlp(t, block.dense, x)
 
 
 def settings_of(
@@ -271,7 +291,7 @@ class Passes:
     def channels(self, block: Block) -> int:
         """Channels of a head that are turned: of several tables, those as wide as its heads."""
         widths = [columns for _, columns in self.rank.rotary]
-        heads = {mixer.d_head for mixer in block.mixers if isinstance(mixer, GQA)}
+        heads = {mixer.head_width for mixer in block.mixers}
         return next((columns for columns in widths if columns in heads), widths[0] if widths else 0)
 
     def tables(self, t: Modules, channels: int) -> list[TrackedTensor]:
@@ -284,7 +304,6 @@ class Passes:
 # Which models' steps are computed: those whose layers were laid beside torch's own account.
 
 
-MODELLED = (GatedDeltaNet, LightningAttention, Mamba, Mamba2, ShortConv)
 UNMODELLED_EXTRAS = ("altup.",)  # weights of what no pass computes: Gemma 3n's streams side by side
 
 
@@ -302,8 +321,5 @@ def check_modelled(architecture: Architecture) -> None:
 def unmodelled(architecture: Architecture) -> Iterator[str]:
     """Kinds of mixers, and names of weights, that no pass computes."""
     for block in architecture.all_blocks:
-        for mixer in block.mixers:
-            by_heads = isinstance(mixer, Mamba) and mixer.n_heads is not None
-            if isinstance(mixer, Recurrent) and (by_heads or not isinstance(mixer, MODELLED)):
-                yield mixer.kind
+        yield from (mixer.kind for mixer in block.mixers if pass_of(mixer) is None)
         yield from (extra.name for extra in block.extras if extra.name.startswith(UNMODELLED_EXTRAS))

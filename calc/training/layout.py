@@ -14,7 +14,6 @@ from calc.hardware.division import nearest
 from calc.hardware.overhead import Overhead
 from calc.hardware.parallel import Degrees
 from calc.model.architecture import Architecture
-from calc.model.feedforward import MoE
 from calc.serving.engines.launch import Launch, degrees
 from calc.training.recipe import RECIPES, Recipe
 from calc.training.workload import TrainingWorkload
@@ -162,7 +161,7 @@ class TrainingLayout(Degrees):
             else:
                 sentence = "ep is {ep:,}, which does not divide dp times cp, {replicas:,}."
                 yield Refusal(Message(sentence, ep=self.ep, replicas=self.replicas), "ep", fit)
-        for count in {block.ffn.n_experts for block in architecture.blocks if isinstance(block.ffn, MoE)} or {1}:
+        for count in {moe.n_experts for moe in architecture.experts} or {1}:
             if count % self.ep:
                 sentence = "ep is {ep:,}, which does not divide the {count:,} routed experts of this model."
                 yield Refusal(Message(sentence, ep=self.ep, count=count), "ep", [1])

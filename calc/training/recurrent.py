@@ -3,27 +3,11 @@
 from typing import NamedTuple
 
 from calc.model.linear_attention import GatedDeltaNet, LightningAttention
-from calc.model.mixers import RecurrentMixer
 from calc.model.recurrent import Mamba, Mamba2, ShortConv
 from calc.training.modules import Modules
 from calc.training.tape import CountedBy, Name, TrackedTensor, scoped
 
 OUTPUT = "output of the recurrent block"
-
-
-@scoped
-def recurrent(t: Modules, mixer: RecurrentMixer, x: TrackedTensor) -> TrackedTensor:
-    """Those that `calc.training.decoder.check_modelled` lets through."""
-    if isinstance(mixer, GatedDeltaNet):
-        return gated_delta(t, mixer, x)
-    if isinstance(mixer, Mamba2):
-        return state_space(t, mixer, x)
-    if isinstance(mixer, Mamba):
-        return selective_scan(t, mixer, x)
-    if isinstance(mixer, LightningAttention):
-        return lightning(t, mixer, x)
-    assert isinstance(mixer, ShortConv)
-    return short_convolution(t, mixer, x)
 
 
 @scoped

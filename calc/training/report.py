@@ -11,10 +11,7 @@ from calc.hardware.gpus import usual_gpus
 from calc.hardware.overhead import Overhead, OverheadItem
 from calc.model.architecture import Architecture, Parameters
 from calc.model.derivation import Legend, Step
-from calc.model.feedforward import MoE
-from calc.model.mixers import CompressedAttention, Recurrent
 from calc.model.paper import Heading, Item, Section, added, legend_of, lines
-from calc.model.recurrent import ShortConv
 from calc.model.traced import TracedSymbols
 from calc.training.layout import TrainingLayout, TrainingScenario
 from calc.training.moments import Part, Phase, TrainingComponent
@@ -177,17 +174,16 @@ def training_assumptions(
     yield from architecture.assumptions
     blocks, work, layout = architecture.all_blocks, training.work, training.layout
     yield PEAKS[memory.moment]
-    mixers = [mixer for block in blocks for mixer in block.mixers]
-    if any(isinstance(mixer, Recurrent) and not isinstance(mixer, ShortConv) for mixer in mixers):
+    if any(mixer.state_elements() for block in blocks for mixer in block.recurrences):
         yield Message(
             "Recurrent layers run by transformers' own code, as where neither flash-linear-attention nor mamba-ssm is "
             "installed; with their kernels a step takes less."
         )
-    if any(isinstance(mixer, CompressedAttention) for mixer in mixers):
+    if any(mixer.compressed_elements() for block in blocks for mixer in block.attentions):
         yield Message(
             "Compressed attention is assumed to keep queries, keys and outputs; no computed value stands behind it."
         )
-    if any(isinstance(block.ffn, MoE) for block in blocks):
+    if architecture.experts:
         yield Message("Tokens are assumed to spread evenly over the experts and their GPUs.")
         if plain_experts(work, training.frozen):
             yield Message("Experts stay in 16 bits: bitsandbytes quantizes linear modules, and these are stacked.")

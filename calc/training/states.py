@@ -339,7 +339,7 @@ def plain_experts(work: TrainingWorkload, base: Precision) -> bool:
 
 
 def has_experts(model: Architecture) -> bool:
-    return any(block.ffn is not None and block.ffn.kind == "moe" for block in model.all_blocks)
+    return bool(model.experts)
 
 
 def adapted_matrices(model: Architecture, work: TrainingWorkload) -> frozenset[str]:

@@ -11,7 +11,6 @@ from calc.hardware.overhead import CUDA_CONTEXT, FRAGMENTATION, Overhead, Overhe
 from calc.hardware.shards import alike_pieces, alike_stages
 from calc.hardware.solver import largest_near
 from calc.model.architecture import Architecture
-from calc.model.feedforward import MoE
 from calc.serving.gpu_memory import Memory
 from calc.training.course import Course
 from calc.training.decoder import Passes, check_modelled, settings_of
@@ -300,7 +299,7 @@ class Training:
     def gathers_experts(self) -> bool:
         """Whether FSDP would gather routed experts, which stand in one tensor: each of many ranks has whole ones of
         them."""
-        return not self.recipe.buffers and any(isinstance(block.ffn, MoE) for block in self.rank.all_blocks)
+        return not self.recipe.buffers and bool(self.rank.experts)
 
     def replica_bounds(self, most: int) -> list[int]:
         """Numbers of replicas up to each of which, in turn, the fewest are looked for: `most`, for more never hold
@@ -308,7 +307,7 @@ class Training:
         ranks as experts each has one: there also powers of two and the number of experts."""
         if not self.gathers_experts:
             return [most]
-        experts = {block.ffn.n_experts for block in self.rank.all_blocks if isinstance(block.ffn, MoE)}
+        experts = {moe.n_experts for moe in self.rank.experts}
         return sorted(n for n in {most, *experts, *(2**i for i in range(1, most.bit_length()))} if 1 < n <= most)
 
     def least_replicas(self, usable: int, enough: int) -> int:

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from calc.errors import Message, Refusal
 from calc.formats import CacheFormat
 from calc.model.architecture import Architecture
-from calc.model.mla import LatentAttention
 from calc.serving.kv_cache import growth, state_bytes
 
 
@@ -35,6 +34,6 @@ def without_latents(architecture: Architecture, kv: CacheFormat) -> Iterator[Ref
     """Why a model has nothing that a format is for."""
     if kv != "fp8_ds_mla":
         return
-    if not any(isinstance(mixer, LatentAttention) for block in architecture.blocks for mixer in block.mixers):
+    if not any(mixer.absorbs for block in architecture.blocks for mixer in block.mixers):
         sentence = Message("fp8_ds_mla stores the latent of MLA, which this model does not have; fp8 does.")
         yield Refusal(sentence, "kv", ["fp8"])

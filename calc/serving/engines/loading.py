@@ -11,7 +11,6 @@ from calc.formats.stored import Piece
 from calc.hardware.parallel import Layout
 from calc.hardware.shards import copies_within_piece
 from calc.model.architecture import Architecture
-from calc.model.feedforward import MoE
 from calc.model.tensor import Tensor
 from calc.serving.engines.sizes import LoadedWeights
 from calc.units import MIB
@@ -139,7 +138,7 @@ def padded_experts(piece: Piece, rank: Architecture, padding: ExpertPadding) -> 
     """Bytes that a kernel adds to an occurrence of a rank's experts."""
     tensor = piece.tensor
     blocks = (*rank.blocks, *(module.block for module in rank.prediction))
-    moe = next(block.ffn for block in blocks if isinstance(block.ffn, MoE) and tensor.layers[0] in block.layers)
+    moe = next(block.moe for block in blocks if block.moe is not None and tensor.layers[0] in block.layers)
     hidden, inner = moe.latent or rank.hidden, moe.expert.intermediate
     experts = matrices(tensor)
     width, depth = up_to(hidden, padding.hidden), up_to(inner, padding.inner)

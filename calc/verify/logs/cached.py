@@ -9,7 +9,6 @@ from calc.errors import Message
 from calc.hardware.gpus import gpus, usual_gpus
 from calc.hardware.solver import largest
 from calc.model.architecture import Architecture
-from calc.model.mla import LatentAttention
 from calc.serving.engines import LOGS
 from calc.serving.engines.cache import Pool
 from calc.serving.engines.launch import spelled_flags
@@ -63,7 +62,7 @@ class Pages(NamedTuple):
 
     @property
     def latent(self) -> bool:
-        return any(isinstance(mixer, LatentAttention) for block in self.architecture.blocks for mixer in block.mixers)
+        return any(mixer.absorbs for block in self.architecture.blocks for mixer in block.mixers)
 
     def tokens(self, case: Case, nbytes: int) -> int:
         """What the engine prints for so many bytes on every stage."""

@@ -8,9 +8,8 @@ import streamlit as st
 from calc import Architecture, ConfigError, Layout
 from calc.hardware.engine_rules import runs
 from calc.hardware.overhead import Overhead
-from calc.model.attention import GQA
 from calc.model.attention_shapes import made
-from calc.model.mixers import Mixer, Recurrent
+from calc.model.mixers import Mixer
 from calc.serving.engines import ENGINES
 from calc.serving.memory import Serving
 from calc.serving.scores import scores as bytes_of_scores
@@ -18,14 +17,13 @@ from calc.serving.variants import variants as with_other_kinds
 from calc.time.reply import reply
 from pages.parts import words
 from pages.parts.outputs import attention_drawing as drawing
-from pages.parts.outputs.attention_kinds import about, name
 from pages.parts.outputs.bar import keys
 from pages.parts.state.weighed import Answer
 from pages.parts.words import say
 
 
 def title(mixer: Mixer) -> str:
-    return say(name(mixer))
+    return say(mixer.title())
 
 
 def layers(answer: Answer, kinds: dict[Mixer, tuple[int, ...]]) -> None:
@@ -51,18 +49,18 @@ def lines(kinds: dict[Mixer, tuple[int, ...]]) -> Iterable[str]:
 
 
 def explain(mixer: Mixer) -> None:
-    st.markdown("\n\n".join(say(text) for text in about(mixer)))
+    st.markdown("\n\n".join(say(text) for text in mixer.about()))
 
 
 def heads(answer: Answer, mixer: Mixer) -> None:
     """Who reads what, and which tokens."""
-    if isinstance(mixer, Recurrent):
+    if not mixer.score_heads:
         return
     left, right = st.columns([3, 1])
     with left:
         st.markdown(say("**Query heads (above) and what they read (below)**"))
         st.html(drawing.heads(mixer))
-        st.caption(drawing.sentence(mixer))
+        st.caption(say(mixer.readers()))
     with right:
         st.markdown(say("**Tokens that each query sees**"))
         st.html(drawing.seen(mixer, answer.scenario.serving.workload.context, sight(answer, mixer)))
@@ -94,14 +92,14 @@ def shapes(answer: Answer, mixer: Mixer) -> None:
     ]
     st.markdown(say("**Shapes in one layer, with the whole context in one pass**"))
     st.markdown(words.table([say("Tensor"), say("Shape"), say("With values")], rows, numbers=0))
-    if isinstance(mixer, GQA):
-        st.caption(width(mixer, hidden))
+    if mixer.head_width is not None:
+        st.caption(width(mixer.score_heads, mixer.head_width, hidden))
 
 
-def width(mixer: GQA, hidden: int) -> str:
+def width(n_q: int, d_head: int, hidden: int) -> str:
     """Whether the heads together are as wide as the state."""
-    wide = mixer.n_q * mixer.d_head
-    values: dict[str, Any] = {"n_q": mixer.n_q, "d_head": mixer.d_head, "wide": wide, "hidden": hidden}
+    wide = n_q * d_head
+    values: dict[str, Any] = {"n_q": n_q, "d_head": d_head, "wide": wide, "hidden": hidden}
     if wide == hidden:
         return say("{n_q:,} heads × {d_head:,} = {wide:,}: the hidden size.", **values)
     return say(

@@ -5,13 +5,11 @@ its label what it shows. The colours are seen on light and on dark.
 """
 
 from base64 import b64encode
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from html import escape
 
-from calc.model.attention import GQA
 from calc.model.attention_shapes import group
-from calc.model.mixers import CompressedAttention, Mixer, Recurrent
-from calc.model.mla import LatentAttention
+from calc.model.mixers import Mixer
 from pages.parts.words import say
 
 HUES = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#6F63C0", "#A9B93B")
@@ -58,74 +56,32 @@ def layers(kinds: dict[Mixer, tuple[int, ...]], number: int, label: str) -> str:
 
 def heads(mixer: Mixer) -> str:
     """Query heads above, what they read below, and who reads what."""
-    if isinstance(mixer, Recurrent):
-        return ""
-    step = WIDE / mixer.n_q
+    step = WIDE / mixer.score_heads
     gap, width = min(4.0, step / 6), min(3.0, max(0.8, step / 12))
-    if isinstance(mixer, GQA):
-        wide = WIDE / mixer.n_kv
-        colors = [hue(kv) for kv in range(mixer.n_kv)]
-        shapes = []
-        for head in range(mixer.n_q):
-            kv = group(mixer, head)
-            shapes.append(line((head + 0.5) * step, 36, (kv + 0.5) * wide, 124, colors[kv], width))
-            shapes.append(box(head * step + gap / 2, 0, step - gap, 36, colors[kv]))
-        margin = min(wide / 12, 8)
-        for kv, color in enumerate(colors):
-            shapes += [box(kv * wide + margin, y, wide - 2 * margin, 30, color) for y in (124, 158)]
-        return drawn(shapes, 188, sentence(mixer))
+    wide = WIDE / mixer.cached_heads
     shapes = []
-    for head in range(mixer.n_q):
-        x = (head + 0.5) * step
-        shapes.append(line(x, 36, 250 + x / 2, 124, hue(0), width))
-        shapes.append(box(head * step + gap / 2, 0, step - gap, 36, hue(0)))
-    if isinstance(mixer, LatentAttention):
-        share = 600 * mixer.kv_rank / (mixer.kv_rank + mixer.d_rope)
-        shapes.append(box(200, 124, share - 4, 64, hue(1)))
-        if mixer.d_rope:
-            shapes.append(box(200 + share, 124, 600 - share, 64, hue(2)))
-    else:
-        shapes.append(box(200, 124, 600, 64, hue(1)))
-    return drawn(shapes, 188, sentence(mixer))
+    for head in range(mixer.score_heads):
+        x, kv = (head + 0.5) * step, group(mixer, head)
+        read = 250 + x / 2 if mixer.shared_parts else (kv + 0.5) * wide
+        shapes.append(line(x, 36, read, 124, hue(kv), width))
+        shapes.append(box(head * step + gap / 2, 0, step - gap, 36, hue(kv)))
+    return drawn([*shapes, *cached(mixer, wide)], 188, say(mixer.readers()))
 
 
-def sentence(mixer: Mixer) -> str:
-    """Who reads what, in a sentence."""
-    if isinstance(mixer, GQA):
-        shared, last = mixer.n_q // mixer.n_kv, mixer.n_q // mixer.n_kv - 1
-        if mixer.n_kv == 1:
-            return say("All {n_q:,} query heads read the one KV head.", n_q=mixer.n_q)
-        if shared == 1:
-            return say("Each of the {n_q:,} query heads reads a KV head of its own.", n_q=mixer.n_q)
-        return say(
-            "{n_q:,} query heads read {n_kv:,} KV heads, {shared:,} each: query heads 0 to {last:,} read KV head 0, "
-            "and so on.",
-            n_q=mixer.n_q,
-            n_kv=mixer.n_kv,
-            shared=shared,
-            last=last,
-        )
-    if isinstance(mixer, LatentAttention):
-        return say(
-            "All {n_q:,} query heads read one latent of {latent:,} channels and one rotary key of {rope:,}; each makes "
-            "its own keys and values of the latent.",
-            n_q=mixer.n_q,
-            latent=mixer.kv_rank,
-            rope=mixer.d_rope,
-        )
-    if isinstance(mixer, CompressedAttention):
-        return say(
-            "All {n_q:,} query heads read one vector of {width:,} channels, key and value at once.",
-            n_q=mixer.n_q,
-            width=mixer.d_head,
-        )
-    return say("No heads of keys and values: the layer keeps a state of fixed size.")
+def cached(mixer: Mixer, wide: float) -> Iterator[str]:
+    """The parts of one vector that all heads read, or a key and a value for each KV head."""
+    parts = mixer.shared_parts
+    for part in range(len(parts)):
+        x, width = 600 * sum(parts[:part]) / sum(parts), 600 * parts[part] / sum(parts)
+        yield box(200 + x, 124, width - 4 * (part < len(parts) - 1), 64, hue(part + 1))
+    margin = min(wide / 12, 8)
+    for kv in range(0 if parts else mixer.cached_heads):
+        for y in (124, 158):
+            yield box(kv * wide + margin, y, wide - 2 * margin, 30, hue(kv))
 
 
 def seen(mixer: Mixer, length: int, label: str) -> str:
     """Which tokens a query sees: a row a query, a column a key, in as many cells as can be told apart."""
-    if isinstance(mixer, Recurrent):
-        return ""
     window = CELLS if mixer.window is None else max(1, round(CELLS * min(1.0, mixer.window / length)))
     cell = 10
     edge = '<rect x="0" y="0" width="240" height="240" fill="none" stroke="#808080" stroke-opacity="0.5"/>'
@@ -134,6 +90,6 @@ def seen(mixer: Mixer, length: int, label: str) -> str:
         for key in range(query + 1):
             if query - key < window:
                 shapes.append(box(key * cell, query * cell, cell - 1, cell - 1, hue(0)))
-            elif isinstance(mixer, CompressedAttention) and mixer.rate is not None and key % 2 == 0:
+            elif mixer.compressed_elements() and key % 2 == 0:
                 shapes.append(box(key * cell, query * cell, cell - 1, cell - 1, hue(1)))
     return drawn(shapes, CELLS * cell, label, width=CELLS * cell, most=220)

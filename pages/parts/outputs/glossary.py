@@ -1,14 +1,15 @@
 """Every word of the pages with what it means: the texts are those of the controls, the drawings and the derivations."""
 
 from collections.abc import Callable, Iterable
+from typing import get_args
 
 import streamlit as st
 
 from calc.model.counting import WHAT
 from calc.model.derivation import SYMBOLS
+from calc.model.mixers import Mixer
 from pages.parts import words
 from pages.parts.inputs.fields import CONTROLS
-from pages.parts.outputs import attention_kinds as kinds
 from pages.parts.outputs.paper import SIDEWAYS
 from pages.parts.state.scenario import Uses, places
 from pages.parts.words import say
@@ -51,8 +52,7 @@ def components() -> Iterable[Row]:
 
 def mixers() -> Iterable[Row]:
     """Their texts begin with the word."""
-    texts = (kinds.MHA, kinds.MQA, kinds.LATENT, kinds.COMPRESSED, kinds.SINKS, kinds.CROSS, kinds.SHARED)
-    for text in (*texts, *kinds.RECURRENT.values()):
+    for text in (text for kind in get_args(Mixer) for text in kind.terms()):
         _, word, rest = say(text).split("**", 2)
         yield f"**{word}**", words.capitalized(rest.strip().removeprefix(":").removeprefix("：").strip())
 

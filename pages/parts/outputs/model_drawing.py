@@ -8,13 +8,11 @@ from dataclasses import dataclass, field
 from html import escape
 
 from calc.model.architecture import Architecture
-from calc.model.attention_shapes import Sides, made
+from calc.model.attention_shapes import made
 from calc.model.diagram import Diagram, LayerKind, ModelPart
-from calc.model.feedforward import MLP, MoE
-from calc.model.tensor import Tensor
+from calc.model.tensor import Sides, Tensor
 from calc.serving.workload import Workload
 from pages.parts import words
-from pages.parts.outputs.attention_kinds import name as name_of
 from pages.parts.words import say
 
 WIDE = 470
@@ -289,10 +287,10 @@ def title_of(kind: LayerKind, drawn: ModelPart) -> str:
     """What a module is called, with the sizes that make it."""
     mixers = [mixer for mixer in kind.block.mixers if mixer.component == drawn.component]
     if mixers:
-        return words.listed(dict.fromkeys(say(name_of(mixer)) for mixer in mixers))
-    ffn = kind.block.ffn
-    if isinstance(ffn, MoE) and drawn.component == "experts_routed":
-        return say("{n:,} routed experts, {k:,} for each token", n=ffn.n_experts, k=ffn.top_k)
+        return words.listed(dict.fromkeys(say(mixer.title()) for mixer in mixers))
+    moe = kind.block.moe
+    if moe is not None and drawn.component == "experts_routed":
+        return say("{n:,} routed experts, {k:,} for each token", n=moe.n_experts, k=moe.top_k)
     return words.part(drawn.component)
 
 
@@ -342,15 +340,7 @@ def made_between(
 def width_of(kind: LayerKind, drawn: ModelPart) -> tuple[tuple[str, int], ...]:
     """The last sides of what a feed-forward makes inside."""
     ffn = kind.block.ffn
-    if isinstance(ffn, MLP):
-        return (("f", ffn.intermediate),) if drawn.component == "mlp" else ()
-    if isinstance(ffn, MoE):
-        if drawn.component == "experts_routed":
-            return (("K", ffn.top_k), ("f_e", ffn.expert.intermediate))
-        inner = {"experts_shared": ("f_s", ffn.shared), "mlp": ("f_b", ffn.parallel_mlp)}.get(drawn.component)
-        if inner is not None and inner[1] is not None:
-            return ((inner[0], inner[1].intermediate),)
-    return ()
+    return () if ffn is None else ffn.inner_sides(drawn.component)
 
 
 def flowing(canvas: Canvas, name: str, sides: Sides, *, cached: bool) -> None:

@@ -8,12 +8,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from calc.model.architecture import Architecture
-from calc.model.attention import GQA
 from calc.model.block import Block
-from calc.model.linear_attention import GatedDeltaNet
 from calc.model.mixers import Mixer
-from calc.model.mla import LatentAttention
-from calc.model.recurrent import Mamba, Mamba2, ShortConv
 from calc.serving.engines.llamacpp.options import CacheType, LlamaCppOptions
 from calc.serving.engines.llamacpp.placement import BLOCKS
 
@@ -27,7 +23,7 @@ WINDOWED = frozenset(
 
 def is_windowed(mixer: Mixer, model: Architecture) -> bool:
     """Whether a layer keeps a window of the context alone."""
-    return isinstance(mixer, GQA) and mixer.window is not None and model.model_type in WINDOWED
+    return mixer.window is not None and model.model_type in WINDOWED
 
 
 def padded(size: int, multiple: int = PADDING) -> int:
@@ -114,16 +110,12 @@ class CacheTensor:
 def cache_tensors(model: Architecture, mixer: Mixer, context: ContextSizes, widest_value: int) -> Iterator[CacheTensor]:
     """What a layer keeps of the tokens, and of each sequence."""
     rows = context.cells_of(mixer, model) * context.streams
-    if isinstance(mixer, GQA) and mixer.own_keys:
-        value = mixer.n_kv * (mixer.d_v or mixer.d_head)
-        yield CacheTensor("k", mixer.n_kv * mixer.d_head, rows, context.type_k)
-        yield CacheTensor("v", max(value, widest_value) if context.transposed else value, rows, context.type_v)
-    elif isinstance(mixer, LatentAttention):
-        yield CacheTensor("k", mixer.kv_rank + mixer.d_rope, rows, context.type_k)
-    else:
-        for name, width in zip("rs", state_widths(mixer), strict=True):
-            if width:
-                yield CacheTensor(name, width, context.sequences * (1 + context.rollback), "f32")
+    for name, width, kind in zip("kv", mixer.cached_vectors(), (context.type_k, context.type_v), strict=False):
+        wide = max(width, widest_value) if name == "v" and context.transposed else width
+        yield CacheTensor(name, wide, rows, kind)
+    for name, width in zip("rs", mixer.state_widths(), strict=True):
+        if width:
+            yield CacheTensor(name, width, context.sequences * (1 + context.rollback), "f32")
 
 
 def block_cache(model: Architecture, block: Block, context: ContextSizes) -> Iterator[CacheTensor]:
@@ -135,23 +127,9 @@ def block_cache(model: Architecture, block: Block, context: ContextSizes) -> Ite
 def widest_value(model: Architecture) -> int:
     """Width of the values of the widest layer: without flash attention every layer has its width."""
     mixers = [mixer for block in model.all_blocks for mixer in block.mixers]
-    return max((m.n_kv * (m.d_v or m.d_head) for m in mixers if isinstance(m, GQA)), default=0)
+    return max((width for mixer in mixers for width in mixer.cached_vectors()[1:]), default=0)
 
 
 def state_bytes(blocks: Iterable[Block]) -> int:
     """Bytes of the states of a sequence in some layers, in fp32."""
-    return sum(4 * len(block.runs_in) * sum(state_widths(mixer)) for block in blocks for mixer in block.mixers)
-
-
-def state_widths(mixer: Mixer) -> tuple[int, int]:
-    """Elements of the convolution's memory and of the state of one sequence."""
-    if isinstance(mixer, Mamba):
-        return (mixer.d_conv - 1) * mixer.d_inner, mixer.d_inner * mixer.d_state
-    if isinstance(mixer, Mamba2):
-        return (mixer.d_conv - 1) * mixer.channels(), mixer.state_elements()
-    if isinstance(mixer, GatedDeltaNet):
-        channels = 2 * mixer.n_k * mixer.d_k + mixer.n_v * mixer.d_v
-        return (mixer.d_conv - 1) * channels, mixer.state_elements()
-    if isinstance(mixer, ShortConv):
-        return (mixer.d_conv - 1) * mixer.d_inner, 0
-    return 0, 0
+    return sum(4 * len(block.runs_in) * sum(mixer.state_widths()) for block in blocks for mixer in block.mixers)

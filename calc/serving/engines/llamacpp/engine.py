@@ -18,10 +18,8 @@ from calc.hardware.overhead import OverheadItem, Range
 from calc.hardware.parallel import Layout
 from calc.hardware.shards import copies_within
 from calc.model.architecture import Architecture
-from calc.model.attention import GQA
 from calc.model.block import Block
 from calc.model.derivation import NUMBERS, Numbers, Symbols
-from calc.model.mla import LatentAttention
 from calc.model.named import Peak
 from calc.serving.engines.cache import Cache
 from calc.serving.engines.engine import Engine
@@ -165,10 +163,10 @@ class LlamaCpp(Engine):
         fields = f"cache_type_k{of}", f"cache_type_v{of}"
         if BLOCKS[values][0] > 1 and self.options.flash_attn == "off":
             yield Refusal(Message("Quantized values need flash attention."), fields[1], ["f16"])
-        mixers = [mixer for block in model.all_blocks for mixer in block.mixers]
-        if keys != values and any(isinstance(mixer, LatentAttention) for mixer in mixers):
+        mixers = [mixer for block in model.all_blocks for mixer in block.attentions]
+        if keys != values and any(mixer.absorbs for mixer in mixers):
             yield Refusal(Message("Latent attention keeps keys and values in one type."), fields[1], [keys])
-        heads = [(m.d_head, m.d_v or m.d_head) for m in mixers if isinstance(m, GQA) and m.own_keys]
+        heads = [mixer.attended_widths for mixer in mixers if len(mixer.cached_vectors()) > 1]
         for kind, field, widths in zip(types, fields, zip(*heads, strict=True), strict=False):
             block = BLOCKS[kind][0]
             if (width := next((width for width in widths if width % block), None)) is not None:

@@ -14,7 +14,6 @@ from calc.formats import Precision
 from calc.hardware.gpu import GPU
 from calc.hardware.solver import largest, least
 from calc.model.architecture import Architecture
-from calc.model.feedforward import MoE
 from calc.serving.engines.device_buffers import DeviceBuffers
 from calc.serving.engines.llamacpp.context import PADDING, block_cache
 from calc.serving.engines.llamacpp.options import LlamaCppOptions
@@ -109,7 +108,7 @@ class Offloading:
         whole = self.layers + 1
         if self.has_room(everything := self.offloaded(whole, 0, length), length):
             return everything
-        routed = any(isinstance(block.ffn, MoE) for block in self.model.all_blocks)
+        routed = bool(self.model.experts)
         roughly = least(lambda n: self.split(whole, n, length) is not None, self.layers) if routed else None
         if roughly is not None:
             layout = self.first_with_room((self.offloaded(whole, n, length) for n in range(roughly, whole)), length)

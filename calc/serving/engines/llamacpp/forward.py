@@ -8,16 +8,12 @@ from collections.abc import Callable, Hashable, Sequence
 from functools import lru_cache
 
 from calc.model.architecture import Architecture
-from calc.model.attention import GQA
 from calc.model.block import Block
-from calc.model.feedforward import MLP, FeedForward, MoE
-from calc.model.linear_attention import GatedDeltaNet
-from calc.model.mla import LatentAttention
-from calc.model.recurrent import Mamba, Mamba2, ShortConv
+from calc.model.feedforward import MLP, MoE
 from calc.serving.engines.llamacpp import habits
 from calc.serving.engines.llamacpp.context import ContextSizes
 from calc.serving.engines.llamacpp.micro_batch import MicroBatch
-from calc.serving.engines.llamacpp.mixing import grouped_attention, mamba2, mixed
+from calc.serving.engines.llamacpp.mixing import begun, graph_of, mixed
 from calc.serving.engines.llamacpp.placement import HOST, ModelFile, Placement
 from calc.serving.engines.llamacpp.tape import PassTensor
 
@@ -119,7 +115,7 @@ def layer_of(b: MicroBatch, block: Block, state: PassTensor, *, last: bool) -> P
     if len(block.mixers) > 1:
         made = both_mixers(b, block, state, normed)
     else:
-        made = mixed(b, block.mixers[0], normed) if block.mixers else fed(b, block.ffn, normed)
+        made = mixed(b, block.mixers[0], normed) if block.mixers else fed(b, block, normed)
     if last and b.kind not in habits.ROWS_AFTER_NORM | habits.ROWS_BEFORE_NORM:
         made, state = b.wanted(made), b.wanted(state)
         b.rows = b.context.outputs
@@ -128,7 +124,7 @@ def layer_of(b: MicroBatch, block: Block, state: PassTensor, *, last: bool) -> P
     state = b.summed(state, made) if b.kind in habits.STATE_FIRST else b.summed(made, state)
     if b.kind in habits.SINGLE_MIXERS:
         return state
-    out = fed_after_norm(b, block.ffn, state)
+    out = fed_after_norm(b, block, state)
     if b.kind in habits.NORM_ON_OUTPUT:
         out = b.norm(out, "post_ffw_norm")
     state = b.summed(state, out) if b.kind in habits.STATE_BEFORE_FED else b.summed(out, state)
@@ -137,46 +133,45 @@ def layer_of(b: MicroBatch, block: Block, state: PassTensor, *, last: bool) -> P
 
 def both_mixers(b: MicroBatch, block: Block, state: PassTensor, normed: PassTensor) -> PassTensor:
     """Attention and a state space that read the same state."""
-    attention = next(mixer for mixer in block.mixers if isinstance(mixer, GQA))
-    recurrent = next(mixer for mixer in block.mixers if isinstance(mixer, Mamba2))
-    rest_of_attention = grouped_attention(b, attention, normed)
-    rest_of_recurrent = mamba2(b, recurrent, b.norm(state, "attn_norm"))
+    (attention,), (recurrent,) = block.attentions, block.recurrences
+    rest_of_attention = begun(b, attention, normed)
+    rest_of_recurrent = begun(b, recurrent, b.norm(state, "attn_norm"))
     return b.summed(rest_of_attention(), rest_of_recurrent(), "attention and state space")
 
 
 def parallel(b: MicroBatch, block: Block, state: PassTensor, *, last: bool) -> PassTensor:
     """A layer whose attention and feed-forward read the same state; most project attention's result last."""
     (mixer,) = block.mixers
-    assert isinstance(mixer, GQA)
     normed = b.norm(state, "attn_norm")
-    rest = grouped_attention(b, mixer, normed)
+    rest = begun(b, mixer, normed)
     attention = rest() if last or b.kind == "phi2" else None
     if b.has("ffn_norm.weight"):
         normed = b.norm(state, "ffn_norm")
     if last and attention is not None:
         attention, state, normed = (b.wanted(x) for x in (attention, state, normed))
         b.rows = b.context.outputs
-    out = fed(b, block.ffn, normed)
+    out = fed(b, block, normed)
     made = b.summed(out, rest()) if attention is None else b.summed(attention, out)
     return b.summed(made, state)
 
 
-def fed_after_norm(b: MicroBatch, ffn: FeedForward | None, state: PassTensor) -> PassTensor:
+def fed_after_norm(b: MicroBatch, block: Block, state: PassTensor) -> PassTensor:
     """The feed-forward of the normed state, by what norm the file has; Gemma 4 has a dense one next to experts."""
-    if isinstance(ffn, MoE) and ffn.parallel_mlp is not None:
+    moe = block.moe
+    if moe is not None and moe.parallel_mlp is not None:
         scaled = b.same("norm", b.same("norm", state), by="ffn_gate_inp.scale")
-        made = routed(b, ffn, scaled, lambda: b.norm(state, "pre_ffw_norm_2"))
-        out = b.norm(dense(b, ffn.parallel_mlp, b.norm(state, "ffn_norm")), "post_ffw_norm_1")
+        made = routed(b, moe, scaled, lambda: b.norm(state, "pre_ffw_norm_2"))
+        out = b.norm(dense(b, moe.parallel_mlp, b.norm(state, "ffn_norm")), "post_ffw_norm_1")
         return b.summed(out, b.norm(made, "post_ffw_norm_2"), "feed-forward")
     if b.kind in ("olmo2", "exaone4"):
-        return fed(b, ffn, state)
-    return fed(b, ffn, b.norm(state, "ffn_norm" if b.has("ffn_norm.weight") else "post_attention_norm"))
+        return fed(b, block, state)
+    return fed(b, block, b.norm(state, "ffn_norm" if b.has("ffn_norm.weight") else "post_attention_norm"))
 
 
-def fed(b: MicroBatch, ffn: FeedForward | None, x: PassTensor) -> PassTensor:
-    if ffn is None:
-        return x
-    return experts(b, ffn, x) if isinstance(ffn, MoE) else dense(b, ffn, x)
+def fed(b: MicroBatch, block: Block, x: PassTensor) -> PassTensor:
+    if block.moe is not None:
+        return experts(b, block.moe, x)
+    return x if block.dense is None else dense(b, block.dense, x)
 
 
 def dense(b: MicroBatch, mlp: MLP, x: PassTensor, suffix: str = "") -> PassTensor:
@@ -256,14 +251,12 @@ def chosen(b: MicroBatch, moe: MoE, x: PassTensor) -> tuple[PassTensor, PassTens
 
 def unknown_mixers(model: Architecture) -> str | None:
     """A kind of layer whose steps are not known here; None: all are."""
-    known = (GQA, LatentAttention, Mamba, Mamba2, GatedDeltaNet, ShortConv)
     single = model.gguf.architecture in habits.SINGLE_MIXERS
     for block in model.all_blocks:
         if not single and (not block.mixers or block.ffn is None):
             return "layers without attention or feed-forward"
         for mixer in block.mixers:
-            odd = isinstance(mixer, GQA) and (mixer.gate != "none" or mixer.cross or not mixer.own_keys)
-            if odd or getattr(mixer, "indexer", None) is not None or not isinstance(mixer, known):
+            if graph_of(mixer) is None:
                 return mixer.kind
     return None
 

@@ -4,7 +4,6 @@ Sizes are those of fp32, which llama.cpp computes in (llama-graph.cpp of llama.c
 """
 
 from calc.errors import ConfigError, Message
-from calc.model.feedforward import MoE
 from calc.serving.engines.llamacpp import habits
 from calc.serving.engines.llamacpp.context import ContextSizes, widest_value
 from calc.serving.engines.llamacpp.placement import HOST, ModelFile, Placement
@@ -20,9 +19,8 @@ class MicroBatch:
     def __init__(self, file: ModelFile, placement: Placement, context: ContextSizes, capability: int | None) -> None:
         self.file, self.placement, self.context, self.capability = file, placement, context, capability
         self.model = file.architecture
-        experts = any(isinstance(block.ffn, MoE) for block in self.model.blocks)
         rules = self.model.gguf
-        self.kind = (rules.with_experts if experts else None) or rules.architecture or "llama"
+        self.kind = (rules.with_experts if self.model.experts else None) or rules.architecture or "llama"
         self.widest_value = widest_value(self.model)
         self.host = placement.devices
         self.on_cuda = capability is not None and self.host > 0

@@ -5,16 +5,16 @@ qwen3next.cpp, lfm2.cpp, deepseek2.cpp, and fattn.cu (ggml_cuda_flash_attn_ext_g
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from calc.errors import ConfigError, Message
 from calc.model.attention import GQA
 from calc.model.linear_attention import GatedDeltaNet
-from calc.model.mixers import Mixer
+from calc.model.mixers import AttentionMixer, Mixer
 from calc.model.mla import LatentAttention
 from calc.model.recurrent import Mamba, Mamba2, ShortConv
 from calc.serving.engines.llamacpp import habits
-from calc.serving.engines.llamacpp.context import CacheTensor, ContextSizes, cache_tensors, is_windowed, state_widths
+from calc.serving.engines.llamacpp.context import CacheTensor, ContextSizes, cache_tensors, is_windowed
 from calc.serving.engines.llamacpp.micro_batch import MicroBatch
 from calc.serving.engines.llamacpp.placement import BLOCKS
 from calc.serving.engines.llamacpp.tape import PassTensor
@@ -50,20 +50,35 @@ OF_WINDOWS = CacheInputs("mask of windows", "places of keys of windows", "places
 
 def mixed(b: MicroBatch, mixer: Mixer, x: PassTensor) -> PassTensor:
     """What a mixer makes of the normed state. Raises ConfigError for one whose steps are not known here."""
-    if isinstance(mixer, GQA):
-        return grouped_attention(b, mixer, x)()
-    if isinstance(mixer, LatentAttention):
-        return latent_attention(b, mixer, x)
-    if isinstance(mixer, Mamba):
-        return mamba(b, mixer, x)
-    if isinstance(mixer, Mamba2):
-        return mamba2(b, mixer, x)()
-    if isinstance(mixer, GatedDeltaNet):
-        return delta_net(b, mixer, x)
-    if isinstance(mixer, ShortConv):
-        return short_conv(b, mixer, x)
-    sentence = Message("What llama.cpp plans for {mixer} in {kind} is not known here.", mixer=mixer.kind, kind=b.kind)
-    raise ConfigError(sentence, "engine")
+    return begun(b, mixer, x)()
+
+
+def begun(b: MicroBatch, mixer: Mixer, x: PassTensor) -> Rest:
+    """What a mixer makes of the normed state, of which the graph may have the last steps later."""
+    graph = graph_of(mixer)
+    if graph is None:
+        sentence = "What llama.cpp plans for {mixer} in {kind} is not known here."
+        raise ConfigError(Message(sentence, mixer=mixer.kind, kind=b.kind), "engine")
+    return graph(b, mixer, x)
+
+
+def graph_of(mixer: Mixer) -> Callable[[MicroBatch, Any, PassTensor], Rest] | None:
+    """The steps of a kind, which are this engine's own; None: they are not known here."""
+    match mixer:
+        case GQA(gate="none", cross=False, own_keys=True, indexer=None):
+            return grouped_attention
+        case LatentAttention(indexer=None):
+            return latent_attention
+        case Mamba():
+            return mamba
+        case Mamba2():
+            return mamba2
+        case GatedDeltaNet():
+            return delta_net
+        case ShortConv():
+            return short_conv
+        case _:
+            return None
 
 
 def grouped_attention(b: MicroBatch, mixer: GQA, x: PassTensor) -> Rest:
@@ -112,13 +127,13 @@ def grouped_attention(b: MicroBatch, mixer: GQA, x: PassTensor) -> Rest:
 
 def turns(b: MicroBatch, kind: str, width: int, mixer: GQA) -> bool:
     """Whether heads are turned before they are quantized: where all layers of a cache have the same."""
-    mixers = (attention for block in b.model.blocks for attention in block.mixers if isinstance(attention, GQA))
+    attentions = (attention for block in b.model.blocks for attention in block.attentions)
     windowed = is_windowed(mixer, b.model)
-    widths = {attention.d_head for attention in mixers if is_windowed(attention, b.model) == windowed}
+    widths = {attention.attended_widths[0] for attention in attentions if is_windowed(attention, b.model) == windowed}
     return BLOCKS[kind][0] > 1 and width % TURN == 0 and len(widths) == 1
 
 
-def latent_attention(b: MicroBatch, mixer: LatentAttention, x: PassTensor) -> PassTensor:
+def latent_attention(b: MicroBatch, mixer: LatentAttention, x: PassTensor) -> Rest:
     """Attention over the latent, with keys' and values' up-projections taken into queries and result."""
     tokens, rank, rope, heads = b.rows, mixer.kv_rank, mixer.d_rope, mixer.n_q
     positions, q = b.input("positions", 4 * tokens), x
@@ -135,16 +150,16 @@ def latent_attention(b: MicroBatch, mixer: LatentAttention, x: PassTensor) -> Pa
     made = b.add(
         "values of latents", heads * mixer.d_v * tokens, attended(b, mixer, q, key, latent), by="attn_v_b.weight"
     )
-    return b.project(b.same("attention", made, over=0), "attn_output", "attention")
+    made = b.project(b.same("attention", made, over=0), "attn_output", "attention")
+    return lambda: made
 
 
-def attended(b: MicroBatch, mixer: GQA | LatentAttention, q: PassTensor, k: PassTensor, v: PassTensor) -> PassTensor:
+def attended(b: MicroBatch, mixer: AttentionMixer, q: PassTensor, k: PassTensor, v: PassTensor) -> PassTensor:
     """Keys and values written into the cache, and attention to all of it."""
     context, tokens, home = b.context, b.rows, b.cache_device
     inputs = OF_WINDOWS if is_windowed(mixer, b.model) else OF_ALL
     cached = list(cache_tensors(b.model, mixer, context, b.widest_value))
-    width = mixer.d_v or mixer.d_head if isinstance(mixer, GQA) else mixer.kv_rank
-    n_kv = mixer.n_kv if isinstance(mixer, GQA) else 1
+    (_, width), n_kv = mixer.attended_widths, mixer.cached_heads
     keys = PassTensor("cached keys", cached[0].nbytes, home, fixed=True)
     values = PassTensor("cached values", cached[-1].nbytes, home, fixed=True)
     b.write(home, k, b.input(inputs.keys, 8 * tokens))
@@ -169,18 +184,15 @@ def attended(b: MicroBatch, mixer: GQA | LatentAttention, q: PassTensor, k: Pass
         if b.kind in habits.CAPPED_SCORES:
             scores = b.same("scores", scores)
         made = b.add("attention of each head", mixer.n_q * width * tokens, values, b.same("scores", scores, mask))
-        if isinstance(mixer, GQA):
+        if len(cached) > 1:
             made = b.same("attention", made, over=0)
     b.needed = len(b.steps)
     return made
 
 
-def has_flash_kernel(mixer: GQA | LatentAttention, context: ContextSizes) -> bool:
+def has_flash_kernel(mixer: AttentionMixer, context: ContextSizes) -> bool:
     """Whether CUDA has a kernel of flash attention for these heads and this cache (fattn.cu)."""
-    if isinstance(mixer, GQA):
-        widths, group = (mixer.d_head, mixer.d_v or mixer.d_head), mixer.n_q // mixer.n_kv
-    else:
-        widths, group = (mixer.kv_rank + mixer.d_rope, mixer.kv_rank), mixer.n_q
+    widths, group = mixer.attended_widths, mixer.n_q // mixer.cached_heads
     least = GROUPED_HEADS.get(widths)
     fits = widths[0] == widths[1] and widths[0] in HEADS if least is None else group > 1 and group % least == 0
     return fits and {context.type_k, context.type_v} <= FLASH_TYPES
@@ -199,7 +211,7 @@ def copies_in_16_bits(b: MicroBatch, cached: list[CacheTensor], n_kv: int) -> in
 
 def states(b: MicroBatch, mixer: Mixer, which: int) -> PassTensor:
     """What a recurrent layer keeps of all sequences: its convolution's memory, or its state."""
-    nbytes = 4 * state_widths(mixer)[which] * b.context.sequences
+    nbytes = 4 * mixer.state_widths()[which] * b.context.sequences
     return PassTensor("cached states", nbytes, b.cache_device, fixed=True)
 
 
@@ -231,21 +243,17 @@ def convolution(b: MicroBatch, x: PassTensor, channels: int) -> PassTensor:
     return b.same("convolution", b.biased(made, "ssm_conv1d"))
 
 
-def scan(b: MicroBatch, mixer: Mamba | Mamba2, elements: int, *reads: PassTensor) -> PassTensor:
-    """The outputs of a selective state space with its last states behind them."""
+def scan(b: MicroBatch, mixer: Mixer, elements: int, *reads: PassTensor, computed: bool) -> PassTensor:
+    """The outputs of a selective state space with its last states behind them; CUDA has `computed` them or not."""
     state = states(b, mixer, 1)
     made = b.add("scan", elements + state.nbytes // 4, state, *reads, places_of_states(b), by="ssm_a", rows=1)
-    if isinstance(mixer, Mamba2):
-        computed = mixer.d_state in STATES and mixer.d_head % 16 == 0
-    else:
-        computed = mixer.d_state == 16 and mixer.d_inner % 128 == 0
     if not computed:
         b.on_host()
     b.write(b.cache_device, made)
     return b.view(made, elements)
 
 
-def mamba(b: MicroBatch, mixer: Mamba, x: PassTensor) -> PassTensor:
+def mamba(b: MicroBatch, mixer: Mamba, x: PassTensor) -> Rest:
     inner, memory = mixer.d_inner * b.rows, read_states(b, mixer, 0)
     both = b.project(x, "ssm_in", "input of the state space")
     x = convolved(b, memory, mixer.d_inner, both)
@@ -256,10 +264,12 @@ def mamba(b: MicroBatch, mixer: Mamba, x: PassTensor) -> PassTensor:
     keys = [b.view(made, mixer.d_state * b.rows) for _ in range(2)]
     if b.has("ssm_dt_norm.weight"):
         keys = [b.same("norm", key) for key in keys]
-    out = scan(b, mixer, inner, b.view(x), dt, *keys)
+    computed = mixer.d_state == 16 and mixer.d_inner % 128 == 0
+    out = scan(b, mixer, inner, b.view(x), dt, *keys, computed=computed)
     gate = b.add("gate", inner, both)
     out = b.same("scan", out, b.same("product", x, by="ssm_d"), over=2)
-    return b.view(b.project(b.add("gated", inner, gate, out), "ssm_out", "recurrent layer"))
+    made = b.view(b.project(b.add("gated", inner, gate, out), "ssm_out", "recurrent layer"))
+    return lambda: made
 
 
 def mamba2(b: MicroBatch, mixer: Mamba2, x: PassTensor) -> Rest:
@@ -270,7 +280,8 @@ def mamba2(b: MicroBatch, mixer: Mamba2, x: PassTensor) -> Rest:
     x = convolution(b, x, mixer.channels())
     dt = b.add("dt", mixer.n_heads * b.rows, both)
     dt = b.same("dt", dt, by="ssm_dt.bias")
-    out = scan(b, mixer, inner, *(b.view(x) for _ in range(3)), dt)
+    computed = mixer.d_state in STATES and mixer.d_head % 16 == 0
+    out = scan(b, mixer, inner, *(b.view(x) for _ in range(3)), dt, computed=computed)
 
     def rest() -> PassTensor:
         gate = b.add("gate", inner, both)
@@ -283,7 +294,7 @@ def mamba2(b: MicroBatch, mixer: Mamba2, x: PassTensor) -> Rest:
     return rest
 
 
-def delta_net(b: MicroBatch, mixer: GatedDeltaNet, x: PassTensor) -> PassTensor:
+def delta_net(b: MicroBatch, mixer: GatedDeltaNet, x: PassTensor) -> Rest:
     heads, inner = mixer.n_v * b.rows, mixer.d_v * mixer.n_v * b.rows
     channels, memory = 2 * mixer.n_k * mixer.d_k + mixer.n_v * mixer.d_v, read_states(b, mixer, 0)
     out = convolved(b, memory, channels, b.project(x, "attn_qkv", "queries, keys and values"))
@@ -299,12 +310,14 @@ def delta_net(b: MicroBatch, mixer: GatedDeltaNet, x: PassTensor) -> PassTensor:
     b.write(b.cache_device, made)
     y = b.same("norm", b.add("norm", inner, made), by="ssm_norm.weight")
     gate = b.add("gate", inner, b.project(x, "attn_gate", "gate"))
-    return b.view(b.project(b.summed(y, gate, "gated"), "ssm_out", "recurrent layer"))
+    made = b.view(b.project(b.summed(y, gate, "gated"), "ssm_out", "recurrent layer"))
+    return lambda: made
 
 
-def short_conv(b: MicroBatch, mixer: ShortConv, x: PassTensor) -> PassTensor:
+def short_conv(b: MicroBatch, mixer: ShortConv, x: PassTensor) -> Rest:
     elements, memory = mixer.d_inner * b.rows, read_states(b, mixer, 0)
     parts = b.project(x, "shortconv.in_proj", "input of the convolution")
     out = convolved(b, memory, mixer.d_inner, b.add("gated", elements, parts))
     out = b.add("convolution", elements, out, by="shortconv.conv.weight")
-    return b.view(b.project(b.same("gated", out, parts), "shortconv.out_proj", "recurrent layer"))
+    made = b.view(b.project(b.same("gated", out, parts), "shortconv.out_proj", "recurrent layer"))
+    return lambda: made

@@ -18,7 +18,6 @@ from calc.formats.ggml import TYPES
 from calc.formats.gguf_tensors import gguf_tensors
 from calc.formats.gguf_types import Counted, GGUFTypes
 from calc.model.architecture import Architecture
-from calc.model.attention import GQA
 
 BLOCKS = {kind.name.lower(): (kind.block, kind.bytes) for kind in TYPES.values()}
 """Weights and bytes of a block of each type."""
@@ -157,8 +156,8 @@ class Placement:
 def layers_that_rotate(model: Architecture) -> list[int]:
     """Layers that read the factors of the rotary frequencies: in Gemma 4 those without a window."""
     windows = model.model_type not in OUTPUT_FIRST
-    mixers = ((layer, m) for block in model.all_blocks for m in block.mixers for layer in block.runs_in)
-    return sorted(layer for layer, mixer in mixers if isinstance(mixer, GQA) and (windows or mixer.window is None))
+    mixers = ((layer, m) for block in model.all_blocks for m in block.attentions for layer in block.runs_in)
+    return sorted(layer for layer, mixer in mixers if windows or mixer.window is None)
 
 
 def single(number: float) -> float:

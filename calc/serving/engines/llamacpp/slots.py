@@ -11,9 +11,7 @@ from calc.errors import ConfigError, Message
 from calc.formats import CacheFormat, Precision
 from calc.hardware.gpu import GPU
 from calc.model.architecture import Architecture
-from calc.model.attention import GQA
 from calc.model.block import Block
-from calc.model.mla import LatentAttention
 from calc.model.recurrent import Mamba, Mamba2, ShortConv
 from calc.serving.engines.cache import Cache
 from calc.serving.engines.device_buffers import DeviceBuffers
@@ -107,10 +105,9 @@ class PlacedModel:
         scanning = [x for x in self.blocks if any(isinstance(m, Mamba | Mamba2 | ShortConv) for m in x.mixers)]
         scans = sorted(layer for block in scanning for layer in block.runs_in)
         for block in self.blocks:
-            attention = [mixer for mixer in block.mixers if isinstance(mixer, GQA | LatentAttention)]
-            lacking = on_cuda and not all(has_flash_kernel(mixer, context) for mixer in attention)
+            lacking = on_cuda and not all(has_flash_kernel(mixer, context) for mixer in block.attentions)
             taken_over = on_cuda and context.sequences >= TAKEN_OVER
-            for layer in block.runs_in if attention else ():
+            for layer in block.runs_in if block.attentions else ():
                 on_host = places[layer] == HOST
                 next_scan = next((scan for scan in scans if scan >= layer), None)
                 if taken_over if on_host else lacking:

@@ -17,7 +17,6 @@ from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture
 from calc.model.block import Block
 from calc.model.derivation import NUMBERS, Numbers
-from calc.model.mixers import Recurrent
 from calc.model.named import Peak
 from calc.serving.engines.cache_rules import without_cache
 from calc.serving.engines.engine import Engine
@@ -215,8 +214,7 @@ class SGLang(Engine):
         usual = GUESSING_REQUESTS if options.speculative_algorithm else SEQUENCES
         usual = COMPRESSED_REQUESTS if any(compressing(architecture.blocks)) else usual
         sequences = options.max_running_requests or usual
-        states = any(isinstance(mixer, Recurrent) for block in architecture.blocks for mixer in block.mixers)
-        known = not states or options.max_running_requests is not None  # states may allow fewer
+        known = not architecture.recurrent or options.max_running_requests is not None  # states may allow fewer
         return Limits(
             step_tokens=step,
             sequences=sequences,

@@ -7,7 +7,6 @@ from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture
 from calc.model.linear_attention import KimiDelta
 from calc.model.mixers import CompressedAttention
-from calc.model.mla import LatentAttention
 
 
 def batches(most: int, *, guesses: bool = False) -> list[int]:
@@ -32,7 +31,7 @@ def prefill_graphs(most: int, architecture: Architecture, layout: Layout, images
     mixers = [mixer for block in architecture.blocks for mixer in block.mixers]
     if layout.pp > 1 or images or any(isinstance(m, KimiDelta | CompressedAttention) for m in mixers):
         return 0
-    if any(isinstance(mixer, LatentAttention) for mixer in mixers):
+    if any(mixer.absorbs for mixer in mixers):
         return 1536
     lengths = [*range(4, 33, 4), *range(48, 257, 16), *range(288, 513, 32), *range(576, 1025, 64)]
     lengths += [*range(1280, 4097, 256), *range(4608, most + 1, 512)]

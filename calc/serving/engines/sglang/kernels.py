@@ -45,7 +45,7 @@ def page_size(architecture: Architecture, gpu: GPU, options: SGLangOptions) -> i
         return stated or 1 if model_type not in LATENT else stated if stated in (32, 64) else 64
     if options.speculative_algorithm is not None and options.speculative_eagle_topk != 1:
         return stated or 1  # FlashInfer's kernels, since TensorRT-LLM's verify no tree
-    if any(isinstance(mixer, GQA) and mixer.d_v not in (None, mixer.d_head) for mixer in mixers):
+    if any(len(set(mixer.attended_widths)) > 1 for block in architecture.blocks for mixer in block.attentions):
         return ASYMMETRIC
     if model_type == "minimax_m3_vl_text":
         return BLOCKS

@@ -12,7 +12,6 @@ from math import inf
 
 from calc.hardware.gpu import GPU
 from calc.model.block import Block
-from calc.model.mixers import Recurrent
 from calc.serving.engines.cache import Pool
 from calc.serving.engines.sglang.compressed import compressed, compressing, ring_rows
 from calc.serving.engines.sglang.kernels import cached_bits, page_size
@@ -37,17 +36,10 @@ EVICTION, CHUNKS = 128, 2
 
 
 def slot_bytes(blocks: Iterable[Block]) -> int:
-    """Bytes of a recurrent state, in fp32, and of the columns that its convolution looks back on, one fewer than the
-    kernel has, in 16 bits (`configs/mamba_utils.py`)."""
-    nbytes = 0
-    for block in blocks:
-        for mixer in block.mixers:
-            if isinstance(mixer, Recurrent):
-                columns = getattr(mixer, "d_conv", None)
-                conv = mixer.conv_elements()
-                conv = conv if columns is None else conv // columns * (columns - 1)
-                nbytes += len(block.runs_in) * (4 * mixer.state_elements() + 2 * conv)
-    return nbytes
+    """Bytes of a recurrent state, in fp32, and of the columns that its convolution looks back on, in 16 bits
+    (`configs/mamba_utils.py`)."""
+    mixers = [(len(block.runs_in), mixer) for block in blocks for mixer in block.recurrences]
+    return sum(layers * (4 * mixer.state_elements() + 2 * mixer.past_elements()) for layers, mixer in mixers)
 
 
 def states_of_request(model_type: str, stages: int, options: SGLangOptions) -> int:

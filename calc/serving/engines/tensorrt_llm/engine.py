@@ -21,7 +21,6 @@ from calc.hardware.shards import copies_within_piece
 from calc.model.architecture import Architecture
 from calc.model.block import Block
 from calc.model.derivation import NUMBERS, Numbers
-from calc.model.mixers import Recurrent
 from calc.model.named import Peak
 from calc.serving.engines.cache_rules import without_cache
 from calc.serving.engines.engine import Engine
@@ -131,7 +130,7 @@ class TensorRTLLM(Engine):
 
     def sized_for(self, sequences: int, architecture: Architecture) -> Self:
         """States of all sequences that may run are set aside."""
-        stateful = any(isinstance(mixer, Recurrent) for block in architecture.blocks for mixer in block.mixers)
+        stateful = architecture.recurrent
         enough = [n for n in SEQUENCES if n >= sequences] or [SEQUENCES[0]]
         return (
             self.with_options(max_batch_size=enough[-1]) if stateful and self.options.max_batch_size is None else self

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from calc.formats import CACHE_BITS, CacheFormat, Precision
 from calc.model.attention import BlockIndexer
 from calc.model.block import Block
-from calc.model.mixers import Recurrent
 from calc.model.mla import LightningIndexer
 from calc.serving.engines.cache import Cache
 from calc.serving.kv_cache import compressions, growth, state_bytes
@@ -76,5 +75,5 @@ def unpooled_growth(blocks: Sequence[Block], kv: CacheFormat) -> dict[int | None
 
 def view_bytes(blocks: Sequence[Block]) -> int:
     """Bytes a sequence that convolutions' memories are views on while tokens are generated."""
-    mixers = [(len(block.runs_in), mixer) for block in blocks for mixer in block.mixers]
-    return sum(n * mixer.conv_width * mixer.view_elements() for n, mixer in mixers if isinstance(mixer, Recurrent))
+    mixers = [(len(block.runs_in), mixer) for block in blocks for mixer in block.recurrences]
+    return sum(n * mixer.conv_width * mixer.view_elements() for n, mixer in mixers)

@@ -91,11 +91,12 @@ def eagle3_head(model: Architecture, named: Architecture | None) -> Architecture
     """EAGLE-3's head, arXiv:2503.01840: one layer of Llama that reads [embedding; state], behind a projection of three
     of the model's states, and a vocabulary of its own. None where neither a name nor the model says how many heads
     attend in it: as many as in the model's last layer of grouped queries."""
-    last = next((block for block in reversed(model.blocks) if isinstance(block.mixers[0], GQA)), None)
-    block = last if named is None else named.blocks[0]
-    if block is None or not isinstance(heads := block.mixers[0], GQA):
+    blocks = reversed(model.blocks) if named is None else named.blocks[:1]
+    grouped = ((block, block.mixers[0].as_grouped()) for block in blocks if block.mixers[0].head_width is not None)
+    block, heads = next(grouped, (None, None))
+    if block is None or heads is None:
         return None
-    wide = block.ffn.intermediate if isinstance(block.ffn, MLP) else EXPANSION * model.hidden
+    wide = block.dense.intermediate if block.dense is not None else EXPANSION * model.hidden
     hidden = model.hidden if named is None else named.hidden
     layer = Block(
         layers=(0,),

@@ -4,12 +4,13 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import Literal, NamedTuple
 
+from calc.errors import ConfigError, Message
 from calc.formats import CACHE_BITS, CacheFormat
 from calc.hardware.gpu import GPU
 from calc.model.architecture import Architecture
 from calc.model.attention import GQA
 from calc.model.block import Block
-from calc.model.linear_attention import GatedDeltaNet, KimiDelta
+from calc.model.linear_attention import GatedDeltaNet
 from calc.model.mixers import CompressedAttention, Mixer, Recurrent
 from calc.model.mla import LatentAttention
 from calc.model.recurrent import Mamba, Mamba2, SideConvs
@@ -114,7 +115,8 @@ def cached_by(mixer: Mixer, block: Block, setting: LayerSetting) -> Iterator[Cac
     elif isinstance(mixer, Recurrent):
         yield of_state(mixer, setting)
     else:
-        raise TypeError(f"packed layers have blocks of their own: {mixer.kind}")
+        sentence = Message("What vLLM caches for {mixer} is not known here.", mixer=mixer.kind)
+        raise ConfigError(sentence, "engine")
 
 
 def of_attention(mixer: GQA, setting: LayerSetting) -> Iterator[Cached]:
@@ -169,7 +171,7 @@ def with_scales(width: int) -> int:
 def of_side_convs(mixer: SideConvs, block: Block, setting: LayerSetting) -> Cached:
     """What the convolutions of Inkling look back on, in 16 bits and blocks of as many tokens; for each KV head its key,
     its value and its part of both outputs, rounded up to a power of two (`models/inkling/nvidia/sconv_swa_attn.py`)."""
-    n_kv = sum(attention.n_kv for attention in block.mixers if isinstance(attention, GQA))
+    n_kv = sum(attention.cached_heads for attention in block.attentions)
     width = 2 * mixer.kv // n_kv + 2 * (mixer.hidden // (n_kv * setting.tp))
     wide = 1 << (width - 1).bit_length()
     return Cached("window", 2 * n_kv * wide, (n_kv, wide, 0), mixer.d_conv, block=mixer.d_conv)
@@ -209,8 +211,7 @@ def state_bytes(architecture: Architecture, blocks: Iterable[Block], options: VL
     return sum(
         len(block.runs_in) * state_size(mixer, family, options, 0).nbytes
         for block in blocks
-        for mixer in block.mixers
-        if isinstance(mixer, Recurrent)
+        for mixer in block.recurrences
     )
 
 
@@ -218,7 +219,7 @@ def checkpoint_step(mixer: Recurrent, setting: LayerSetting) -> int | None:
     """Tokens at whose multiples the kernel hands out a state inside a prompt; None where it does not."""
     if isinstance(mixer, Mamba2) and holds("Mamba-2 keeps a checkpoint", setting.options):
         return 1
-    if isinstance(mixer, KimiDelta) or not isinstance(mixer, GatedDeltaNet):
+    if not isinstance(mixer, GatedDeltaNet):
         return None
     if not setting.family.delta_checkpoint or not holds("delta nets keep a checkpoint", setting.options):
         return None

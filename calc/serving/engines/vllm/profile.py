@@ -10,10 +10,8 @@ from typing import Any
 
 from calc.errors import Message
 from calc.model.block import Block
-from calc.model.feedforward import FeedForward, MoE
-from calc.model.mixers import CompressedAttention, Mixer, Recurrent
-from calc.model.mla import LatentAttention
 from calc.model.named import Peak
+from calc.model.tensor import Elements
 from calc.serving.engines.vllm.sampler import MASKS, UNUSED, Sampler
 
 ATTENTION, SAMPLING = Message("a pass in a layer's attention"), Message("sampling for all sequences")
@@ -21,9 +19,6 @@ EXPERTS, OUTPUT_OF_EXPERTS = Message("a pass in the routed experts"), Message("t
 FEED_FORWARD = Message("a pass in the feed-forward")
 ENCODER = Message("a pass in the vision encoder")
 COUNTS_SAVED, MASKS_SAVED = "counts of each sequence's words, for penalties", "masks of each sequence's words"
-
-Elements = dict[str, Any]
-"""Elements a token, by name; numbers or formulas."""
 
 
 def profile_peaks(
@@ -61,35 +56,20 @@ def profile_peaks(
 def layer_elements(block: Block, hidden: Any) -> Iterator[tuple[Message, Elements]]:
     """What a layer holds beside its input and output, in its mixers and in its feed-forward."""
     for mixer in block.mixers:
-        yield ATTENTION, mixer_elements(mixer, hidden)
-    yield from feedforward_elements(block.ffn, hidden)
+        yield ATTENTION, mixer.fused_elements(hidden)
+    yield from feedforward_elements(block, hidden)
 
 
-def mixer_elements(mixer: Mixer, hidden: Any) -> Elements:
-    if isinstance(mixer, Recurrent):
-        return {"projections and what becomes of them": 2 * mixer.projected(hidden)}
-    if isinstance(mixer, LatentAttention):
-        key = mixer.d_nope + mixer.d_rope
-        return {
-            "queries": mixer.n_q * key,
-            "keys": mixer.n_q * key,
-            "values and output": mixer.n_q * 2 * mixer.d_v,
-            "keys without positions, from the latent": mixer.n_q * mixer.d_nope,
-        }
-    if isinstance(mixer, CompressedAttention):
-        return {"queries and output": 2 * mixer.n_q * mixer.d_head}
-    return {"queries and output": 2 * mixer.n_q * mixer.d_head, "keys and values": 2 * mixer.n_kv * mixer.d_head}
-
-
-def feedforward_elements(ffn: FeedForward | None, hidden: Any) -> Iterator[tuple[Message, Elements]]:
+def feedforward_elements(block: Block, hidden: Any) -> Iterator[tuple[Message, Elements]]:
     """Gate and up in one, and their product; with experts for each copy of the token, where the first makes room for
     the output (`fused_moe.py`)."""
-    if isinstance(ffn, MoE):
-        inner = ffn.expert.intermediate
-        wide = (2 if ffn.expert.gated else 1) * inner
-        product = {"product of each expert": ffn.top_k * inner}
-        yield EXPERTS, {"gate and up of each expert": ffn.top_k * wide} | product
-        yield OUTPUT_OF_EXPERTS, {"output of each expert": ffn.top_k * hidden} | product
-    elif ffn is not None:
-        wide = (2 if ffn.gated else 1) * ffn.intermediate
-        yield FEED_FORWARD, {"gate and up": wide, "product": ffn.intermediate}
+    moe, dense = block.moe, block.dense
+    if moe is not None:
+        inner = moe.expert.intermediate
+        wide = (2 if moe.gated else 1) * inner
+        product = {"product of each expert": moe.top_k * inner}
+        yield EXPERTS, {"gate and up of each expert": moe.top_k * wide} | product
+        yield OUTPUT_OF_EXPERTS, {"output of each expert": moe.top_k * hidden} | product
+    if dense is not None:
+        wide = (2 if dense.gated else 1) * dense.intermediate
+        yield FEED_FORWARD, {"gate and up": wide, "product": dense.intermediate}

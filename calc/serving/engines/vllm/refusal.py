@@ -1,16 +1,12 @@
 """What vLLM refuses to start: families, formats and sizes of blocks."""
 
 from collections.abc import Iterator
-from types import UnionType
 
 from calc.errors import Message, Refusal
 from calc.formats import CacheFormat
 from calc.hardware.gpu import GPU
 from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture
-from calc.model.attention import GQA
-from calc.model.mixers import Recurrent
-from calc.model.mla import LatentAttention
 from calc.serving.engines.vllm.habits import habits
 from calc.serving.engines.vllm.kernels import INDEXER, SHARING
 from calc.serving.engines.vllm.layers import Cached, Layers, LayerSetting, cached_layers, compressed
@@ -70,7 +66,7 @@ def foreign_cache(kv: CacheFormat) -> Iterator[Refusal]:
 def unfit_flags(architecture: Architecture, options: VLLMOptions) -> Iterator[Refusal]:
     """Flags that go with this model on no GPU."""
     split = options.disable_hybrid_kv_cache_manager
-    if split and has(architecture, GQA | LatentAttention) and has(architecture, Recurrent):
+    if split and architecture.attends and architecture.recurrent:
         yield Refusal(Message("Attention beside recurrent states needs vLLM's hybrid KV cache manager."), "engine")
     if options.block_size is not None and options.block_size % BLOCK and compressed(architecture):
         sentence = "Compressed attention has blocks of a multiple of {least:,} tokens, not of {block:,}."
@@ -84,22 +80,23 @@ def unshared_tokens(architecture: Architecture, layout: Layout) -> Iterator[Refu
     if tp % dcp:
         yield Refusal(Message("dcp is {dcp:,}, which does not divide tp {tp:,}.", dcp=dcp, tp=tp), "dcp")
     if compressed(architecture) or any(
-        getattr(mixer, "window", None) is not None for block in architecture.all_blocks for mixer in block.mixers
+        mixer.window is not None for block in architecture.all_blocks for mixer in block.attentions
     ):
         yield Refusal(Message("vLLM does not share the cache of layers with a window over ranks (dcp)."), "dcp")
-    if not has(architecture, GQA | LatentAttention):
+    if not architecture.attends:
         yield Refusal(Message("dcp shares cached tokens over ranks, which this model has none of."), "dcp")
     expanded = habits(architecture).expanded
     for block in architecture.all_blocks:
-        for mixer in block.mixers:
-            if isinstance(mixer, GQA) or (expanded and isinstance(mixer, LatentAttention)):
-                n_kv = mixer.n_kv if isinstance(mixer, GQA) else mixer.n_q
-                if dcp > tp // n_kv:
-                    sentence = "dcp is {dcp:,}, more than tp {tp:,} over {n:,} KV heads, of which ranks hold copies."
-                    yield Refusal(Message(sentence, dcp=dcp, tp=tp, n=n_kv), "dcp")
-                if (heads := mixer.n_q // n_kv) % dcp:
-                    sentence = "dcp is {dcp:,}, which does not divide the {n:,} query heads of a KV head."
-                    yield Refusal(Message(sentence, dcp=dcp, n=heads), "dcp")
+        for mixer in block.attentions:
+            heads = mixer.as_grouped() if expanded else mixer
+            if heads is None or heads.absorbs:
+                continue
+            if dcp > tp // heads.cached_heads:
+                sentence = "dcp is {dcp:,}, more than tp {tp:,} over {n:,} KV heads, of which ranks hold copies."
+                yield Refusal(Message(sentence, dcp=dcp, tp=tp, n=heads.cached_heads), "dcp")
+            if (shared := heads.n_q // heads.cached_heads) % dcp:
+                sentence = "dcp is {dcp:,}, which does not divide the {n:,} query heads of a KV head."
+                yield Refusal(Message(sentence, dcp=dcp, n=shared), "dcp")
 
 
 def missing_kernels(division: Division, gpu: GPU) -> Iterator[Refusal]:
@@ -132,7 +129,3 @@ def shares(cached: Cached, setting: LayerSetting) -> bool:
     whole = cached.kind == "mla" and cached.kernel is not None and "SPARSE" not in cached.kernel.name
     quantized = setting.kv in ("fp8", "fp8_ds_mla") and whole and cached.kernel != INDEXER
     return cached.kernel is not None and cached.kernel.name in SHARING and not quantized
-
-
-def has(architecture: Architecture, kinds: UnionType | type) -> bool:
-    return any(isinstance(mixer, kinds) for block in architecture.all_blocks for mixer in block.mixers)
