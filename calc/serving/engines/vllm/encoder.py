@@ -49,6 +49,8 @@ GLM5 = EncoderLayer("patch_embed.proj.weight", GATE, (2, 12), (3, 3))
 SIGLIP = EncoderLayer("embeddings.patch_embedding.weight", FC1, (3, 5), (4, 2))
 """Embeddings, input, its norm; behind attention also their sum. Projected (3), the values' mean and the output
 (`models/siglip.py`)."""
+IDEFICS = EncoderLayer("embeddings.patch_embedding.weight", FC1, (3, 5), (3, 2))
+"""As SigLIP's, embeddings being the input of the first layer alone (`models/idefics2_vision_model.py`)."""
 INTERN = EncoderLayer("embeddings.patch_embedding.weight", FC1, (4, 4), (4, 2))
 """Embeddings, input, its norm and output; projected (3) and the values' mean (`models/intern_vit.py`)."""
 INTERN_HF = INTERN._replace(pixels="patch_embeddings.projection.weight")
@@ -110,6 +112,9 @@ QWEN3_VL = QWEN3_IMAGE._replace(rows=4)
 TILE = MediaItem(256, 32 * 32 + 1, INTERN, least=13, most=AS_LONG_AS_REQUESTS, reserved=13 * 256)
 """InternVL's: an image is 12 tiles of 448 x 448 and a small one of the whole, a frame of a video is one
 (`models/internvl.py`)."""
+SLICES = MediaItem(72 + 9 * 64, 10 * 12 * 96, IDEFICS, most=16, reserved=72 + 9 * 64)
+"""MiniCPM-V's: an image or frame of 448 x 4032 is nine slices of 448 x 448 and a small one of the whole, of 168 x 1344,
+to which all are padded; 16 patches a token (`models/minicpmv4_6.py`)."""
 GLM_IMAGE = 78 * 78
 """Tokens of an image of 2184 x 2184 pixels in patches of 14 x 14, 4 a token: of 9,633,792 for two frames."""
 GLM_VIDEO = MediaItem(
@@ -145,6 +150,8 @@ ITEMS: dict[str, MediaItem] = {
     "kimi_vl": MediaItem(33 * 33, 66 * 66, MOON),
     # models/mllama4.py: 16 tiles of 336 x 336 and a small one of the whole; three in 8,192 tokens of a public log
     "llama4": MediaItem(17 * 144, 17 * (24 * 24 + 1), LLAMA4),
+    "minicpmv4_6": SLICES,
+    "minicpmv4_7": SLICES,
     # minimax_m3/common/mm_preprocess.py: two frames of 896 x 672, of 500
     "minimax_m3_vl": MediaItem(24 * 32, 4 * 24 * 32, MINIMAX, most=250),
     "mistral3": MediaItem(55 * 55, 110 * 110, PIXTRAL),  # models/mistral3.py: 1540 x 1540; two in 8,192 of a public log

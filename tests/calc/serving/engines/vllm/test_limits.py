@@ -82,10 +82,10 @@ def test_a_video_passes_in_one_step(options, gpu, tokens):
     assert reserved("google/gemma-4-31B-it", gpu, **options).step_tokens == tokens
 
 
-def wrapped(model_type, text, **fields):
+def wrapped(model_type, text, vision=None, **fields):
     """A narrow decoder with an encoder as its class assumes."""
     decoder = {"model_type": text, "hidden_size": 128, "num_attention_heads": 4, "num_key_value_heads": 4} | fields
-    return Architecture.from_config({"model_type": model_type, "vision_config": {}, "text_config": decoder})
+    return Architecture.from_config({"model_type": model_type, "vision_config": vision or {}, "text_config": decoder})
 
 
 def preset(name):
@@ -152,6 +152,8 @@ def test_images_as_logged(architecture, step_tokens, size, items):
         pytest.param(wrapped("kimi_vl", "deepseek_v3"), 8192, (924 // 28) ** 2, id="1024 to 897, padded to 33 x 28"),
         pytest.param(wrapped("internvl", "qwen2"), 4096, 13 * 256, id="13 tiles"),
         pytest.param(wrapped("internvl", "qwen2"), 32_768, 115 * 256, id="115 frames, and 3,328 tokens for an image"),
+        pytest.param(wrapped("minicpmv4_6", "qwen3_5_text"), 1024, (168 * 1344 + 9 * 448**2) // 56**2, id="10 slices"),
+        pytest.param(wrapped("minicpmv4_6", "qwen3_5_text"), 8192, 11 * 648, id="11 frames, and 648 for an image"),
         pytest.param(wrapped("qwen2_vl", "qwen2_vl_text"), 32_768, 32_768, id="four frames of 12,845,056 pixels"),
         pytest.param(wrapped("glm4v", "glm4v_text"), 8192, (2184 // 28) ** 2, id="2 x 2184 x 2184 of 9,633,792 pixels"),
         pytest.param(wrapped("glm4v", "glm4v_text"), 32_768, 136 * 14**2, id="271 frames of 392 x 392"),
@@ -185,6 +187,11 @@ def test_frames_pass_as_a_tenth_of_the_gpu_has_room():
         pytest.param(wrapped("kimi_vl", "deepseek_v3"), 18_576, id="moonvit.py"),
         pytest.param(wrapped("mistral3", "mistral"), 18_561, id="pixtral.py"),
         pytest.param(wrapped("internvl", "qwen2"), 12_288, id="intern_vit.py"),
+        pytest.param(
+            wrapped("minicpmv4_6", "qwen3_5_text", {"hidden_size": 1152, "intermediate_size": 4304}),
+            12_064,
+            id="idefics2_vision_model.py",
+        ),
         pytest.param(wrapped("qwen2_vl", "qwen2_vl_text"), 14_080, id="qwen2_vl.py"),
         pytest.param(wrapped("glm4v", "glm4v_text"), 18_432 + 1536, id="glm4_1v.py, with positions"),
     ],
