@@ -96,7 +96,6 @@ class MediaItem(NamedTuple):
     least: int = 1  # parts of the largest image
     most: int = 1  # parts of the largest video, where the longest request has room for them
     reserved: int = 0  # tokens of a request that a video leaves to an image
-    rows: int = 1  # that the encoder makes of each token: Qwen3-VL's layers get rows of their own (deepstack)
     videos: tuple[int, ...] = ()  # parts of any video, ascending, where not every number is one
 
     def parts(self, max_model_len: int) -> int:
@@ -108,7 +107,6 @@ class MediaItem(NamedTuple):
 
 QWEN_PAIR = MediaItem(16_384, 4 * 16_384, QWEN2_5, most=7)  # of up to 14 frames, two together; 12,845,056 pixels
 QWEN3_IMAGE = MediaItem(16_384, 4 * 16_384, QWEN3)  # 16,777,216 pixels in patches of 16 x 16
-QWEN3_VL = QWEN3_IMAGE._replace(rows=4)
 TILE = MediaItem(256, 32 * 32 + 1, INTERN, least=13, most=AS_LONG_AS_REQUESTS, reserved=13 * 256)
 """InternVL's: an image is 12 tiles of 448 x 448 and a small one of the whole, a frame of a video is one
 (`models/internvl.py`)."""
@@ -157,16 +155,14 @@ ITEMS: dict[str, MediaItem] = {
     "mistral3": MediaItem(55 * 55, 110 * 110, PIXTRAL),  # models/mistral3.py: 1540 x 1540; two in 8,192 of a public log
     "qwen2_vl": QWEN_PAIR._replace(encoder=QWEN2),  # models/qwen2_vl.py
     "qwen2_5_vl": QWEN_PAIR,
-    "qwen3_vl": QWEN3_VL,
-    "qwen3_vl_moe": QWEN3_VL,
+    "qwen3_vl": QWEN3_IMAGE,
+    "qwen3_vl_moe": QWEN3_IMAGE,
     "qwen3_5": QWEN3_IMAGE,
     "qwen3_5_moe": QWEN3_IMAGE,
 }
 """model_type of a wrapper -> its largest image or video, by its processor; those of Qwen also by "Encoder cache will be
 initialized with a budget of .. tokens" of public logs."""
-SPELLED_OUT: dict[str, MediaItem] = dict.fromkeys(
-    ("qwen3_vl", "qwen3_vl_moe"), QWEN3_VL._replace(tokens=153_600, patches=4 * 12_288)
-)
+SPELLED_OUT = dict.fromkeys(("qwen3_vl", "qwen3_vl_moe"), MediaItem(153_600, 4 * 12_288, QWEN3))
 """A video with its timestamps, by which vLLM before 0.13 counted (`models/qwen3_vl.py`)."""
 
 
@@ -196,6 +192,7 @@ class Sizes(NamedTuple):
     hidden: int
     inner: int
     projector: tuple[int, ...]  # what its matrices put out
+    deepstack: int  # elements of a patch that go into the language model's first layers, from its own on
 
 
 def sizes_of(architecture: Architecture) -> Sizes | None:
@@ -212,7 +209,8 @@ def sizes_of(architecture: Architecture) -> Sizes | None:
         shapes.append(shape)
     (hidden, *pixels), (inner, _), *behind = shapes
     outputs = tuple(architecture.hidden if out == TEXT else out for out, *_ in behind)
-    return Sizes(encoder, prod(pixels), hidden, inner, outputs)
+    deepstack = tower.deepstack * architecture.hidden * item.tokens // item.patches
+    return Sizes(encoder, prod(pixels), hidden, inner, outputs, deepstack)
 
 
 def largest_item(architecture: Architecture, options: VLLMOptions, max_model_len: int) -> int:
@@ -228,12 +226,12 @@ def profiled_images(
     """Those that profiling encodes: what a step has tokens for and so many requests may hold, at least one
     (`MultiModalBudget._get_max_items`). Their embeddings stay, and with the first runner their pixels."""
     item, sizes = item_of(architecture, options), sizes_of(architecture)
-    if item is None:
+    if item is None or architecture.vision is None:
         return Images()
     parts = item.parts(max_model_len)
     size = parts * item.tokens
     items = max(1, min(step_tokens // size, sequences * max(1, max_model_len // size)))
-    embeddings = items * size * architecture.hidden * item.rows
+    embeddings = items * size * architecture.hidden * (1 + architecture.vision.deepstack)
     if sizes is None:
         return Images(size, items * size, 0, 2 * embeddings)
     patches = items * parts * item.patches
@@ -258,7 +256,7 @@ def encoder_pass(architecture: Architecture, patches: int, tp: int) -> dict[str,
     encoder, element = sizes.encoder, 2 * patches  # bytes of one element of each patch
     ranks, within = tp if encoder.divided else 1, "in attention or in the feed-forward"
     stages = [
-        {STATES: element * states * sizes.hidden, within: element * times * width // ranks}
+        {STATES: element * (states * sizes.hidden + sizes.deepstack), within: element * times * width // ranks}
         for (states, times), width in ((encoder.attention, sizes.hidden), (encoder.feedforward, sizes.inner))
     ]
     if sizes.projector:

@@ -179,6 +179,9 @@ def test_frames_pass_as_a_tenth_of_the_gpu_has_room():
     ("architecture", "elements"),
     [  # of a patch, beside its pixels: every storage tracked while the modules of vLLM 0.33 run on fake tensors
         pytest.param(preset("google/gemma-3-27b-it"), 13_216, id="siglip.py"),
+        pytest.param(preset("Qwen/Qwen3.5-27B"), 13_824, id="qwen3_vl.py"),
+        pytest.param(preset("Qwen/Qwen3-VL-30B-A3B-Instruct"), 15_360, id="qwen3_vl.py, three layers put out 2,048"),
+        pytest.param(preset("Qwen/Qwen3-VL-32B-Instruct"), 17_664, id="qwen3_vl.py, three layers put out 5,120"),
         pytest.param(preset("meta-llama/Llama-4-Scout-17B-16E-Instruct"), 22_559, id="mllama4.py"),
         pytest.param(preset("moonshotai/Kimi-K2.5"), 13_360, id="kimi_k25_vit.py"),
         pytest.param(preset("moonshotai/Kimi-K3"), 12_432, id="kimi_k25_vit.py, of K3"),
