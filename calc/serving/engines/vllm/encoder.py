@@ -207,7 +207,7 @@ def sizes_of(architecture: Architecture) -> Sizes | None:
         if shape is None:
             return None
         shapes.append(shape)
-    (hidden, *pixels), (inner, _), *behind = shapes
+    (hidden, *pixels), (inner, *_), *behind = shapes
     outputs = tuple(architecture.hidden if out == TEXT else out for out, *_ in behind)
     deepstack = tower.deepstack * architecture.hidden * item.tokens // item.patches
     return Sizes(encoder, prod(pixels), hidden, inner, outputs, deepstack)
