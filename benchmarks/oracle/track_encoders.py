@@ -363,6 +363,17 @@ def gemma4(root: Path) -> int:
     return elements(lambda: Gemma4VisionEncoder(config), run, 1, PATCHES, 1152)
 
 
+def gemma4_unified(root: Path) -> int:
+    """A patch is a token of 48 x 48 pixels."""
+    make = classes(root / MODELS / "gemma4_unified.py")["Gemma4UnifiedVisionEmbedder"]
+    config = SimpleNamespace(model_patch_size=48, mm_embed_dim=3840, mm_posemb_size=1120)
+
+    def run(embedder: nn.Module, x: torch.Tensor) -> None:
+        embedder(x, torch.zeros(PATCHES, 2, dtype=torch.long))
+
+    return elements(lambda: make(config), run, PATCHES, 3 * 48 * 48)
+
+
 TRACKED: dict[str, Callable[[Path], int]] = {
     "SigLIP": siglip,
     "Idefics 2, in MiniCPM-V": idefics,
@@ -379,6 +390,7 @@ TRACKED: dict[str, Callable[[Path], int]] = {
     "Qwen3-VL-32B": lambda root: qwen3(root, 5120, 3),
     "GLM-4.1V": glm4,
     "Gemma 4": gemma4,
+    "Gemma 4 12B": gemma4_unified,
 }
 
 if __name__ == "__main__":

@@ -76,6 +76,8 @@ GEMMA4 = EncoderLayer(
 )
 """Embeddings, input, its norm; behind attention also their sum (transformers' class, whole on every rank;
 `gemma4_mm.py: _encoder_chunk`)."""
+GEMMA4_EMBEDDER = EncoderLayer("patch_dense.weight", "patch_dense.weight", (5, 0), (5, 0), divided=False)
+"""No layers: the projected patches, both positions, their sum and its norm (`models/gemma4_unified.py`)."""
 MINIMAX = EncoderLayer(
     "embeddings.patch_embedding.weight",
     FC1,
@@ -132,7 +134,7 @@ ITEMS: dict[str, MediaItem] = {
     "gemma3": MediaItem(256, 64 * 64, SIGLIP),  # models/gemma3_mm.py: an image, without pan and scan
     # models/gemma4_mm.py: a video of 32 frames of 70 tokens and 8 more
     "gemma4": MediaItem(32 * 78, 32 * GEMMA4.frame, GEMMA4),
-    "gemma4_unified": MediaItem(32 * 78),
+    "gemma4_unified": MediaItem(32 * 78, 32 * 70, GEMMA4_EMBEDDER),
     "glm46v": GLM_SPELLED._replace(encoder=GLM4),
     "glm4v": GLM_VIDEO,
     "glm4v_moe": GLM_VIDEO,

@@ -92,6 +92,9 @@ def preset(name):
     return Architecture.from_config(models()[name].config)
 
 
+GEMMA4_12B = wrapped("gemma4_unified", "gemma4_unified_text", hidden_size=3840)
+
+
 def images(architecture, step_tokens=2048, sequences=256, length=65_536, gpu="h100-sxm", **options):
     return profiled_images(architecture, VLLMOptions(**options), gpus()[gpu], step_tokens, sequences, length)
 
@@ -124,6 +127,7 @@ def test_images_of_profiling(model, version, tokens, patches):
         pytest.param(
             preset("meta-llama/Llama-4-Scout-17B-16E-Instruct"), 8192, 2448, 3, id="8192 tokens, 3 image items"
         ),
+        pytest.param(GEMMA4_12B, 4096, 2496, 1, id="4096 tokens, 1 video items"),
         pytest.param(wrapped("mistral3", "ministral3"), 8192, 3025, 2, id="8192 tokens, 2 image items: Ministral 3 8B"),
         pytest.param(
             wrapped("glm5_next", "glm5_next_text", qk_rope_head_dim=0),
@@ -136,7 +140,7 @@ def test_images_of_profiling(model, version, tokens, patches):
 )
 def test_images_as_logged(architecture, step_tokens, size, items):
     """What "Encoder cache will be initialized with a budget of .. and profiled with .." says in public logs: records
-    57827867872, 69589171148, 14030680623, 69725896812 and 70887864586 of a file index."""
+    57827867872, 69589171148, 14030680623, 69725896812 and 70887864586 of a file index, and start-up log p047."""
     found = images(architecture, step_tokens)
     assert (found.largest, found.tokens) == (size, items * size)
 
@@ -187,6 +191,7 @@ def test_frames_pass_as_a_tenth_of_the_gpu_has_room():
         pytest.param(preset("moonshotai/Kimi-K3"), 12_288, id="kimi_k25_vit.py, of K3"),
         pytest.param(preset("MiniMaxAI/MiniMax-M3"), 14_080, id="minimax_m3/common/vision_tower.py"),
         pytest.param(preset("google/gemma-4-26B-A4B"), 17_672, id="transformers 5.23"),
+        pytest.param(GEMMA4_12B, 19_210, id="gemma4_unified.py"),
         pytest.param(wrapped("kimi_vl", "deepseek_v3"), 18_576, id="moonvit.py"),
         pytest.param(wrapped("mistral3", "mistral"), 18_561, id="pixtral.py"),
         pytest.param(wrapped("internvl", "qwen2"), 12_288, id="intern_vit.py"),
