@@ -154,6 +154,7 @@ GIVEN: dict[str, Any] = {
     "QuickGELU": nn.GELU,
     "GELUActivation": nn.GELU,
     "SiluAndMul": Product,
+    "SiluAndMulWithClamp": Product,
     "Conv2dLayer": Convolution,
     "Conv3dLayer": Convolution3,
     "IdentityInputNorm": Kernel,
@@ -174,6 +175,7 @@ GIVEN: dict[str, Any] = {
     "HAS_TRITON": True,
     "packed_qk_rope_": turned,
     "triton_mrope": lambda q, k, *args, **more: (turned(q), turned(k)),
+    "fused_q_kv_rmsnorm": lambda q, k, *args: (torch.empty_like(q), torch.empty_like(k)),
     "support_torch_compile": lambda *args, **more: lambda cls: cls,
     "resolve_visual_encoder_outputs": lambda out, *args, **more: out,
     "NORM2FN": {"layer_norm": nn.LayerNorm},
@@ -349,6 +351,11 @@ def glm4(root: Path) -> int:
     return layers(lambda: make(1536, 12, 4096, norm_layer=Norm), PATCHES, 1, 1536, **ROTARY) + 1536  # positions
 
 
+def glm5(root: Path) -> int:
+    make = classes(root / "models/glm5next/common/multimodal.py")["Glm5NextVisionBlock"]
+    return layers(lambda: make(1024, 16, 4096, 7.0, norm_layer=Norm), PATCHES, 1, 1024, **ROTARY)
+
+
 def gemma4(root: Path) -> int:
     """By transformers, eager but for attention."""
     heads = {"num_attention_heads": 16, "num_key_value_heads": 16, "head_dim": 72, "global_head_dim": 72}
@@ -389,6 +396,7 @@ TRACKED: dict[str, Callable[[Path], int]] = {
     "Qwen3-VL-30B": lambda root: qwen3(root, 2048, 3),
     "Qwen3-VL-32B": lambda root: qwen3(root, 5120, 3),
     "GLM-4.1V": glm4,
+    "GLM-5-Next": glm5,
     "Gemma 4": gemma4,
     "Gemma 4 12B": gemma4_unified,
 }

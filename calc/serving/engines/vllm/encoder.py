@@ -44,7 +44,7 @@ QWEN2 = EncoderLayer("patch_embed.proj.weight", FC1, (3, 8), (3, 2))
 GLM4 = EncoderLayer("patch_embed.proj.weight", GATE, (3, 10), (3, 3))
 """Positions, input and its norm; projected (3), each of them alone (3), queries and keys together (2) and turned (2)
 (`Glm4vVisionBlock`)."""
-GLM5 = EncoderLayer("patch_embed.proj.weight", GATE, (2, 12), (3, 3))
+GLM5 = EncoderLayer("patch_embed.proj.weight", GATE, (2, 12), (2, 3))
 """As GLM-4.1V's without positions; queries and keys once more, before their norms (`Glm5NextVisionBlock`)."""
 SIGLIP = EncoderLayer("embeddings.patch_embedding.weight", FC1, (3, 5), (4, 2))
 """Embeddings, input, its norm; behind attention also their sum. Projected (3), the values' mean and the output

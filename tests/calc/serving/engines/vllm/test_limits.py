@@ -202,6 +202,7 @@ def test_frames_pass_as_a_tenth_of_the_gpu_has_room():
         ),
         pytest.param(wrapped("qwen2_vl", "qwen2_vl_text"), 14_080, id="qwen2_vl.py"),
         pytest.param(wrapped("glm4v", "glm4v_text"), 19_968, id="glm4_1v.py"),
+        pytest.param(wrapped("glm5_next", "glm5_next_text", qk_rope_head_dim=0), 14_336, id="glm5next/multimodal.py"),
     ],
 )
 def test_a_pass_as_tracked(architecture, elements):
