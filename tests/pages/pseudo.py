@@ -14,7 +14,6 @@ from calc.families.family_table import FAMILIES
 from calc.formats import CACHE_FORMATS, WEIGHT_FORMATS
 from calc.formats.table import FIXED
 from calc.hardware.custom_gpu import DTYPES
-from calc.hardware.gpus import gpus
 from calc.model.derivation import SYMBOLS
 from calc.serving.engines import ENGINES
 from calc.time.efficiency import SHARES

@@ -251,7 +251,7 @@ class VLLM(Engine):
 
     def peaks(self, laid_out: LaidOut, stage: int, limits: Limits, write: Numbers = NUMBERS) -> list[Peak]:
         """Those of profiling."""
-        part, tower = laid_out.stages[stage], laid_out.whole.vision
+        part = laid_out.stages[stage]
         return profile_peaks(
             [write.apply(block) for block in part.blocks],
             write.of("hidden", laid_out.rank.hidden),
@@ -262,7 +262,7 @@ class VLLM(Engine):
             sampler=sampler(self.options, several=laid_out.layout.tp > 1),
             auxiliary=AUXILIARY if self.options.speculative == "eagle3" else 0,
             encoder_bytes=write.of("encoder_bytes", limits.encoder_bytes) if limits.encoder_bytes else 0,
-            encoder=encoder_pass(tower, limits.image_patches, laid_out.layout.tp) if part.last and tower else {},
+            encoder=encoder_pass(laid_out.whole, limits.image_patches, laid_out.layout.tp) if part.last else {},
         )
 
     def overhead(self, gpus: int) -> Mapping[OverheadItem, Range]:

@@ -14,11 +14,6 @@ class Habits(NamedTuple):
     fp8_on_blackwell: bool = False  # in fp8 on SM10x unless another format is asked for
     window_shift: int = 0  # tokens that vLLM's window counts more than the model's
     chunks: bool = False  # a window is a chunk of the context that ends where the next begins
-    item_tokens: int = 0  # of the largest image or video, which passes in one step where its tokens see each other
-    video_items: int = 1  # such items that the largest video is, where the longest request has room for them
-    merged: int = 0  # patches that make a token, of encoders whose pass is known
-    spelled_video: int = 0  # tokens of the largest video with timestamps, by which vLLM before 0.13 counted
-    item_rows: int = 1  # that the encoder makes of each of them: Qwen3-VL's layers get rows of their own (deepstack)
     attention_free: bool = False  # nothing but states: prefixes are cached only when asked
     fp32_state: bool = False  # where neither config nor option says anything
     triton_experts: bool = False  # experts in MXFP4 run by Triton where it does (oracle/mxfp4.py)
@@ -34,23 +29,14 @@ HABITS: dict[str, Habits] = {
     "cohere2": Habits(window_shift=1),  # model_executor/models/commandr.py
     "mimo_v2_flash": Habits(window_shift=-1),  # model_executor/models/mimo_v2.py
     "llama4": Habits(chunks=True),  # model_executor/layers/attention/chunked_local_attention.py
-    "gemma3": Habits(item_tokens=256, merged=16),  # model_executor/models/gemma3_mm.py: an image, without pan and scan
-    "gemma4": Habits(item_tokens=32 * 78),  # model_executor/models/gemma4_mm.py: a video of 32 frames
-    "gemma4_unified": Habits(item_tokens=32 * 78),
     "gpt_oss": Habits(triton_experts=True),  # quantization/mxfp4.py: GptOssMxfp4Config
     "mamba": Habits(attention_free=True),  # model_executor/models/mamba.py, mamba2.py
     "mamba2": Habits(attention_free=True),
     "falcon_mamba": Habits(attention_free=True),
     "nemotron_h": Habits(fp32_state=True),  # model_executor/models/config.py
-    # "Encoder cache will be initialized with a budget of .. tokens" of public logs: a video of Qwen2.5-VL, of up to 14
-    # frames, two together (model_executor/models/qwen2_vl.py), and of Qwen3-VL-30B (0.12), an image of Qwen3.5 and
-    # Qwen3.6, whose processor Qwen3-VL has too
-    "qwen2_5_vl": Habits(item_tokens=16_384, video_items=7, merged=4),
-    "qwen3_vl": Habits(item_tokens=16_384, merged=4, spelled_video=153_600, item_rows=4),
-    "qwen3_vl_moe": Habits(item_tokens=16_384, merged=4, spelled_video=153_600, item_rows=4),
     "qwen3_next": Habits(delta_checkpoint=True),  # model_executor/layers/mamba/gdn/qwen_gdn_linear_attn.py
-    "qwen3_5": Habits(delta_checkpoint=True, item_tokens=16_384, merged=4),
-    "qwen3_5_moe": Habits(delta_checkpoint=True, item_tokens=16_384, merged=4),
+    "qwen3_5": Habits(delta_checkpoint=True),
+    "qwen3_5_moe": Habits(delta_checkpoint=True),
 }
 PLAIN = Habits()
 

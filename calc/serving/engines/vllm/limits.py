@@ -3,8 +3,8 @@
 from calc.hardware.gpu import GPU
 from calc.model.architecture import Architecture
 from calc.serving.engines.sizes import Limits
-from calc.serving.engines.vllm.encoder import image_bytes, largest_item, profiled_images
-from calc.serving.engines.vllm.habits import habits, sees_images_whole
+from calc.serving.engines.vllm.encoder import largest_item, profiled_images
+from calc.serving.engines.vllm.habits import sees_images_whole
 from calc.serving.engines.vllm.options import VLLMOptions
 from calc.serving.engines.vllm.since import holds
 from calc.units import GIB
@@ -21,20 +21,20 @@ def limits(options: VLLMOptions, gpu: GPU, architecture: Architecture, max_model
         tokens = options.max_num_batched_tokens
     else:
         if sees_images_whole(architecture, options):
-            tokens = max(tokens, habits(architecture).item_tokens)
+            tokens = max(tokens, largest_item(architecture, options, max_model_len))
         tokens = min(tokens, sequences * max_model_len)
     if options.max_num_seqs is None:
         sequences = min(sequences, tokens)
     share = options.gpu_memory_utilization or (0.92 if holds("0.92 of the GPU", options) else 0.9)
-    images = profiled_images(architecture, options, tokens, max_model_len)
+    images = profiled_images(architecture, options, gpu, tokens, sequences, max_model_len)
     return Limits(
         step_tokens=tokens,
         sequences=sequences,
         share=share,
         in_flight_tokens=tokens * steps_in_flight(options, pp),
-        encoder_bytes=image_bytes(architecture, options, images),
+        encoder_bytes=images.resident_bytes,
         image_patches=images.patches,
-        image_tokens=largest_item(architecture, options, max_model_len),
+        image_tokens=images.largest,
     )
 
 

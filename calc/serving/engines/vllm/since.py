@@ -18,6 +18,7 @@ Change = Literal[
     "guesses share the head",
     "drafts on pipeline stages",
     "videos count without timestamps",
+    "frames pass together",
     "Triton comes with it",
     "rows of experts are padded",
     "rows of experts are as they are",
@@ -56,6 +57,7 @@ SINCE: dict[Change, Version] = {
     "drafts on pipeline stages": (0, 30),
     "rows of experts are padded": (0, 17),  # by its Triton kernels, until
     "rows of experts are as they are": (0, 22),
+    "frames pass together": (0, 22),  # of Gemma 4's videos; before, one at a time (gemma4_mm.py)
     "shared choices cache no index keys": (0, 24),  # before, each layer of GLM-5.2 does (deepseek_v2.py)
     "scales of experts are freed": (0, 25),  # once its Triton kernels have their own; before, both are held
     "groups half as large again": (0, 18),  # before, a quarter
