@@ -36,6 +36,8 @@ from presets import gpus, models
 DRAFTS = {None: "none", "mtp": "mtp"}
 """`speculative` of a row -> the option; other drafts are models that a row does not name."""
 NO: tuple[Word, ...] = ("does not fit", "does not run")
+NIM = {"1.12.2": "0.10.0", "2.0.12": "0.27.1"}
+"""Releases of NVIDIA's container -> the vLLM in it, as its log says ("Initializing a V0 LLM engine (v0.10.0)")."""
 UNMEASURED = -0.15
 """GiB of graphs below which another process freed memory meanwhile."""
 
@@ -277,6 +279,15 @@ def graphs_table(truth: Mapping[str, Any]) -> Iterator[str]:
         )
 
 
+def vllm_version(row: Mapping[str, Any]) -> str | None:
+    """The version of vLLM that a row states, the later one of a range; None where it states none."""
+    text = row.get("version") or row.get("image") or ""
+    if text.startswith("NIM "):
+        return NIM[text.removeprefix("NIM ")]
+    found = re.search(r"(?:\d+\.\d+-)?(\d+\.\d+(\.\d+)?)", text)
+    return found[1] if found and found[1].startswith("0.") else None
+
+
 def verdict_of(row: Mapping[str, Any], configs: Mapping[str, Any]) -> tuple[Word, str]:
     """Our word on a start with its own flags, and why."""
     engine: VLLM | SGLang | TensorRTLLM
@@ -286,7 +297,6 @@ def verdict_of(row: Mapping[str, Any], configs: Mapping[str, Any]) -> tuple[Word
         raise ConfigError(f"No config of {row['model']}.")
     options = {name: value for name, value in row.get("options", {}).items() if value is not None}
     cache = options.pop("kv_cache_dtype", None)
-    version = re.search(r"(?:\d+\.\d+-)?(\d+\.\d+(\.\d+)?)", row.get("version") or row.get("image") or "")
     draft = "mtp" if row.get("speculative") == "mtp" else "none"
     if row["engine"] == "sglang":
         fields = SGLangOptions.model_fields
@@ -294,7 +304,7 @@ def verdict_of(row: Mapping[str, Any], configs: Mapping[str, Any]) -> tuple[Word
     elif row["engine"] == "trt":
         engine, draft = TensorRTLLM(), "none"
     else:
-        stated = version[1] if version and row["engine"] == "vllm" and version[1].startswith("0.") else None
+        stated = vllm_version(row) if row["engine"] == "vllm" else None
         fields = VLLMOptions.model_fields
         chosen = {name: value for name, value in options.items() if name in fields}
         engine = VLLM(VLLMOptions(**chosen, version=stated, speculative=draft))

@@ -15,7 +15,6 @@ from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture
 from calc.model.block import Block
 from calc.model.derivation import NUMBERS, Numbers
-from calc.model.mixers import Recurrent
 from calc.model.named import Peak
 from calc.serving.engines.cache import Cache
 from calc.serving.engines.cache_rules import without_cache
@@ -41,7 +40,7 @@ from calc.serving.engines.vllm.encoder import encoder_pass
 from calc.serving.engines.vllm.experts import expert_kernel, expert_padding
 from calc.serving.engines.vllm.graphs import ANY, graphs_formula, graphs_range, has_formula
 from calc.serving.engines.vllm.kernels import Capability, capability
-from calc.serving.engines.vllm.layers import state_bytes
+from calc.serving.engines.vllm.layers import keeps_states, state_bytes
 from calc.serving.engines.vllm.limits import limits
 from calc.serving.engines.vllm.options import VLLMOptions
 from calc.serving.engines.vllm.outside import UNIFIED_NOTE, non_torch, usual_libraries
@@ -130,8 +129,7 @@ class VLLM(Engine):
         """States of more sequences than run would have to have blocks."""
         if self.options.max_num_seqs is not None:
             return self
-        keeps_states = any(isinstance(mixer, Recurrent) for block in architecture.blocks for mixer in block.mixers)
-        enough = [n for n in SEQUENCES if n >= sequences] or ([SEQUENCES[0]] if keeps_states else [])
+        enough = [n for n in SEQUENCES if n >= sequences] or ([SEQUENCES[0]] if keeps_states(architecture) else [])
         return self.with_options(max_num_seqs=enough[-1]) if enough else self
 
     def layout_refusals(self, model: Architecture, precision: Precision, layout: Layout) -> Iterator[Refusal]:

@@ -214,6 +214,11 @@ def state_bytes(architecture: Architecture, blocks: Iterable[Block], options: VL
     )
 
 
+def keeps_states(architecture: Architecture) -> bool:
+    """Whether some layers keep a recurrent state."""
+    return any(isinstance(mixer, Recurrent) for block in architecture.blocks for mixer in block.mixers)
+
+
 def checkpoint_step(mixer: Recurrent, setting: LayerSetting) -> int | None:
     """Tokens at whose multiples the kernel hands out a state inside a prompt; None where it does not."""
     if isinstance(mixer, Mamba2) and holds("Mamba-2 keeps a checkpoint", setting.options):
