@@ -122,6 +122,15 @@ def unusable(row: Mapping[str, Any]) -> str | None:
     return None
 
 
+def guessed_by(row: Mapping[str, Any]) -> int | None:
+    """Tokens that a draft guesses at once, by the largest size that is captured: twice the sequences, each with those
+    and one more, up to 512 (`_set_cudagraph_sizes`). None where a log does not say."""
+    sequences, largest = row["max_num_seqs"], row["max_capture"]
+    if DRAFTS[row["speculative"]] == "none" or not sequences or not largest or largest >= SIZES[-1]:
+        return None
+    return max(1, largest // (2 * sequences) - 1)
+
+
 def engine_of(row: Mapping[str, Any]) -> VLLM | SGLang:
     """The engine of a log with the flags that it states."""
     if row["engine"] == "sglang":
@@ -134,6 +143,7 @@ def engine_of(row: Mapping[str, Any]) -> VLLM | SGLang:
         enforce_eager=bool(row["enforce_eager"]),
         language_model_only=bool(row["language_model_only"]),
         speculative=DRAFTS[row["speculative"]],
+        num_speculative_tokens=guessed_by(row),
         version=version_of(row.get("base_version") or row["version"]),
     )
     return VLLM(options)
