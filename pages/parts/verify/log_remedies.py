@@ -5,7 +5,7 @@ import streamlit as st
 from calc.errors import Message
 from calc.serving.engines import LOGS
 from calc.serving.report import Report
-from calc.verify.logs import Log, Remedy, engine_of, gpus_of, remedies
+from calc.verify.logs import Log, Remedy, engine_for, gpus_of, remedies
 from pages.parts.state.scenario import ServingChoice
 from pages.parts.state.url import change, lead
 from pages.parts.state.weighed import Answer
@@ -46,7 +46,8 @@ def use(answer: Answer, log: Log, ours: Report, gpu: str, remedy: Remedy) -> Non
     """What the log ran, with the change, becomes the scenario of Weigh."""
     settings = log.settings.model_copy(update=remedy.changes)
     ran = ours.scenario
-    engine = engine_of(log.model_copy(update={"settings": settings}))
+    changed = log.model_copy(update={"settings": settings})
+    engine = engine_for(changed, answer.architecture, ran.precision, ran.layout)
     context = settings.max_model_len or ran.workload.context
     serving = ServingChoice(
         workload=ran.workload.model_copy(update={"context": context}),

@@ -37,8 +37,8 @@ LEAST = 0.06
 SPREAD = 0.25
 """How far logs lie from the formula, as a share of it."""
 DRAFTS_MOST = 1.9
-"""GiB that graphs with a draft may take on the V1 runner, however few: 1.62 to 1.89 on three starts of GLM-5.2, of which
-the source explains less than 0.1; 0.49 to 0.74 on three of Qwen3.6, by the formula 0.41 to 0.53."""
+"""GiB that graphs with a draft may take on the V1 runner, however few: 1.62 to 1.89 on three starts of GLM-5.2, of
+which the source explains less than 0.1; 0.49 to 0.74 on three of Qwen3.6, by the formula 0.41 to 0.53."""
 ROCM = Range(low=0.4, high=4.1)
 """GiB on AMD's GPUs: five starts, 0.49 to 4.1; no formula holds."""
 
