@@ -38,6 +38,8 @@ DRAFTS = {None: "none", "mtp": "mtp"}
 NO: tuple[Word, ...] = ("does not fit", "does not run")
 NIM = {"1.12.2": "0.10.0", "2.0.12": "0.27.1"}
 """Releases of NVIDIA's container -> the vLLM in it, as its log says ("Initializing a V0 LLM engine (v0.10.0)")."""
+GUESSED = 3
+"""Tokens that InferenceX's servers guess at once, 2 or 3 by its scripts; SGLang's there are its default, 3 and one."""
 UNMEASURED = -0.15
 """GiB of graphs below which another process freed memory meanwhile."""
 
@@ -307,21 +309,25 @@ def verdict_of(row: Mapping[str, Any], configs: Mapping[str, Any]) -> tuple[Word
         raise ConfigError(f"No config of {row['model']}.")
     options = {name: value for name, value in row.get("options", {}).items() if value is not None}
     cache = options.pop("kv_cache_dtype", None)
-    draft = "mtp" if row.get("speculative") == "mtp" else "none"
+    architecture = Architecture.from_config(config)
+    drafts, own = row.get("speculative") == "mtp", bool(architecture.prediction)  # else EAGLE-3's head (MiniMax-M3)
     if row["engine"] == "sglang":
         fields = SGLangOptions.model_fields
-        engine = SGLang(SGLangOptions(**{name: value for name, value in options.items() if name in fields}))
+        given = {name: value for name, value in options.items() if name in fields}
+        engine = SGLang(
+            SGLangOptions(**given, speculative_algorithm=("EAGLE" if own else "EAGLE3") if drafts else None)
+        )
     elif row["engine"] == "trt":
-        engine, draft = TensorRTLLM(), "none"
+        engine = TensorRTLLM()
     else:
         stated = vllm_version(row) if row["engine"] == "vllm" else None
         fields = VLLMOptions.model_fields
         chosen = {name: value for name, value in options.items() if name in fields}
-        engine = VLLM(VLLMOptions(**chosen, version=stated, speculative=draft))
+        if drafts:
+            guessed = GUESSED if "image" in row else None
+            chosen |= {"speculative": "mtp" if own else "eagle3", "num_speculative_tokens": guessed}
+        engine = VLLM(VLLMOptions(**chosen, version=stated))
     precision = engine.precision(native(config), None, "fp8" if str(cache).startswith("fp8") else None)
-    architecture = Architecture.from_config(config)
-    if draft == "mtp" and not architecture.prediction:  # a draft of its own, which the row does not name
-        engine = engine.with_options(speculative="none")
     workload, gpu = (
         Workload(context=row.get("max_model_len") or options.get("max_model_len") or 8192),
         gpus()[row["gpu"]],
