@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from benchmarks.accuracy.cases import version_of
 from benchmarks.accuracy.records import weight_format
 from benchmarks.oracle.stored_checkpoints import spelled_out
-from calc import Architecture, ConfigError, Layout, Overhead, Precision, Workload
+from calc import GPU, Architecture, ConfigError, Layout, Overhead, Precision, Workload
 from calc.formats import CACHE_BITS, native, with_hf_quant_config
 from calc.hardware.overhead import HIGH, LOW, MIDDLE
 from calc.serving.engines.sglang.engine import SGLang
@@ -151,6 +151,12 @@ def engine_of(row: Mapping[str, Any]) -> VLLM | SGLang:
     return VLLM(options)
 
 
+def gpu_of(row: Mapping[str, Any]) -> GPU:
+    """The GPU of a log, with the total that it states: drivers leave more or less of it."""
+    gpu, total = gpus()[row["gpu"]], row["measured"].get("total_gib")
+    return gpu if total is None else gpu.model_copy(update={"usable_mib": round(total * 1024)})
+
+
 def planned(row: Mapping[str, Any], configs: Mapping[str, Any]) -> Allocation | str:
     """What we plan for the settings of a row on its GPU, or why that is not clear."""
     config = config_of(row, configs)
@@ -167,7 +173,7 @@ def planned(row: Mapping[str, Any], configs: Mapping[str, Any]) -> Allocation | 
         layout = Layout(tp=row["tp"], pp=row.get("pp") or 1, dp=row["dp"], ep=row["tp"] * row["dp"] if row["ep"] else 1)
         serving = Serving.of(Architecture.from_config(config), engine_of(row), precision, layout, Overhead())
         length = row.get("max_model_len") or row.get("context_length") or 8192
-        return serving.on(gpus()[row["gpu"]], Workload(context=length))
+        return serving.on(gpu_of(row), Workload(context=length))
     except ConfigError as error:
         return f"refused by us: {error}"
 
