@@ -44,6 +44,8 @@ UNMEASURED = -0.15
 """GiB of graphs below which another process freed memory meanwhile."""
 
 
+ANY_GPU = "h100-sxm"
+"""What is asked where a log does not state its GPU: the tokens that given bytes hold hardly depend on it."""
 MOSTLY_FREE = 0.9
 """Of a GPU, before weights are loaded: else others use it too."""
 
@@ -231,6 +233,58 @@ def logs_table(truth: Mapping[str, Any]) -> Iterator[str]:
         yield f"left out: {count} {why}"
 
 
+class MaxLength(NamedTuple):
+    """The longest request that a refusal prints and ours, in tokens."""
+
+    printed: int
+    of_bytes: int  # of the bytes of cache that it prints
+    end_to_end: int | None  # by the settings alone; None where they are not all stated
+
+
+def max_length(row: Mapping[str, Any], configs: Mapping[str, Any]) -> MaxLength | None:
+    """The longest request of a log that refuses a longer one; None where it says too little."""
+    refused, kv_gib = row.get("refused") or {}, row["measured"].get("kv_gib")
+    if not refused.get("est_len") or not kv_gib or row["lora"] or row.get("offload"):
+        return None
+    found = planned({**row, "gpu": row["gpu"] or ANY_GPU, "max_model_len": refused["asked"]}, configs)
+    if isinstance(found, str) or (pool := found.requirements.pool) is None:
+        return None
+
+    def longest(nbytes: Sequence[int]) -> int:
+        return pool.held_length(pool.usable_blocks(pool.blocks(nbytes)), refused["asked"])
+
+    return MaxLength(
+        printed=refused["est_len"],
+        of_bytes=longest([round(kv_gib * GIB)] * len(pool.block_bytes)),
+        end_to_end=longest(found.room(MIDDLE).available) if states_start(row) else None,
+    )
+
+
+def states_start(row: Mapping[str, Any]) -> bool:
+    """Whether the bytes of a cache follow from what a log states."""
+    stated = row["gpu"] and row["version"] and row["gpu_memory_utilization"] and row["grade"] != "c"
+    return bool(stated) and "not stated" not in row["quant"]
+
+
+def lengths_table(truth: Mapping[str, Any]) -> Iterator[str]:
+    """The longest request of each refusal that prints one, and how far ours are off given its bytes and without."""
+    lengths = {row["id"]: (row, max_length(row, truth["configs"])) for row in truth["rows"]}
+    known = [(row, length) for row, length in lengths.values() if length is not None]
+    for row, length in known:
+        end = "not stated" if length.end_to_end is None else f"{length.end_to_end:,}"
+        yield (
+            f"{row['id']} {name_of(row):40} {row['gpu'] or '?':18} longest request {length.printed:,} printed, "
+            f"{length.of_bytes:,} of its bytes, {end} end to end"
+        )
+    for name, limit, errors in (
+        ("given the bytes", 0.02, [length.of_bytes / length.printed - 1 for _, length in known]),
+        ("end to end", 0.05, [length.end_to_end / length.printed - 1 for _, length in known if length.end_to_end]),
+    ):
+        within = sum(abs(error) <= limit for error in errors)
+        middle = median(map(abs, errors))
+        yield f"longest request {name}: {middle:.2%} off at the median, {within} of {len(errors)} within {limit:.0%}"
+
+
 class Captured(NamedTuple):
     """Graphs that a log captured without drafts, and what they took, in GiB."""
 
@@ -396,5 +450,6 @@ if __name__ == "__main__":
     logs, starts = sys.argv[1], sys.argv[2]
     print("\n".join(logs_table(load(logs))))
     print("\n".join(graphs_table(load(logs))))
+    print("\n".join(lengths_table(load(logs))))
     configs = load(str(Path(starts).with_name("checkpoint_bytes.json")))["configs"]
     print("\n".join(court(load(starts), configs)))
