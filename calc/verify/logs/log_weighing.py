@@ -43,6 +43,10 @@ ALIKE = 0.01
 """Totals of GPUs of one kind, as CUDA prints them, differ by less, share: 39.49 and 39.56 GiB of an A100-40."""
 
 
+LIBRARIES = 0.03
+"""Share of the free memory that SGLang's libraries take before it reads that: 44.01 GiB are free of an L40S's 44.4."""
+
+
 def weigh_as(log: Log, config: Mapping[str, Any], gpus: Iterable[GPU] = ()) -> Report:
     """Our report of what the log ran: layout, formats, one request of the length allowed, and those of the GPUs that
     may be the log's. Raises ConfigError."""
@@ -98,9 +102,12 @@ def _precision(log: Log, config: Mapping[str, Any], engine: Engine) -> Precision
 
 
 def gpus_of(log: Log, gpus: Iterable[GPU]) -> list[GPU]:
-    """Those with the total that the log states; none where it states none."""
-    total = log.total
-    return [] if total is None else [gpu for gpu in gpus if abs(gpu.usable_bytes - total) <= ALIKE * total]
+    """Those with the total that the log states, or with little more than what it states to be free; none where it
+    states neither."""
+    total, free = log.total, log.free
+    if total is not None:
+        return [gpu for gpu in gpus if abs(gpu.usable_bytes - total) <= ALIKE * total]
+    return [] if free is None else [gpu for gpu in gpus if free <= gpu.usable_bytes <= (1 + LIBRARIES) * free]
 
 
 def _near(

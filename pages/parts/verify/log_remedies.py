@@ -18,7 +18,7 @@ AS_IT_RAN = Remedy(what=Message("Weigh as it ran, to see what would make it fit"
 def draw(answer: Answer, log: Log, ours: Report) -> None:
     if log.refusal is None or log.engine not in LOGS:
         return
-    found = remedies(log, ours.memory.weights)
+    found = remedies(log, ours.memory.weights, ours.memory.kv_cache)
     near = {gpu.id: gpu for gpu in gpus_of(log, gpus().values())} or {
         answer.scenario.first_gpu().id: answer.scenario.first_gpu()
     }

@@ -178,6 +178,7 @@ READ = {
         "out_of_memory.tried": 2**20,
         "out_of_memory.free": 576 * 1024,
         "out_of_memory.allocated": gib(10.90),
+        "out_of_memory.reserved": round(30.96 * 2**20),  # "cached": what is free within its pool
     },
     "torch-2.1": {
         "out_of_memory.tried": 3 * GIB,
