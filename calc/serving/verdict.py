@@ -197,14 +197,15 @@ def reason_at_start(allocation: Allocation) -> Message:
     roomy, budget, scarce = (allocation.room(end).budgets[allocation.most_loaded] for end in (LOW, MIDDLE, HIGH))
     pool, blocks = allocation.requirements.pool, allocation.room(MIDDLE).blocks
     fixed = 0 if pool is None else pool.fixed_bytes(allocation.most_loaded)
-    cache, need = budget.cache / GIB, (allocation.memory.kv_cache - fixed) / GIB
+    profiled = 0 if pool is None else pool.profiled_bytes(allocation.most_loaded)
+    cache, need = (budget.cache - profiled) / GIB, (allocation.memory.kv_cache - fixed) / GIB
     if allocation.starts(LOW) and not allocation.starts(HIGH):
         return Message(
             "Whether {engine} starts depends on the overhead: it leaves {low:.2f} to {high:.2f} GiB for the cache, of "
             "which a request of {context:,} tokens needs {need:.2f}.",
             engine=engine,
-            low=max(0, scarce.cache) / GIB,
-            high=roomy.cache / GIB,
+            low=max(0, scarce.cache - profiled) / GIB,
+            high=(roomy.cache - profiled) / GIB,
             context=context,
             need=need / batch,
         )
@@ -234,7 +235,7 @@ def reason_at_start(allocation: Allocation) -> Message:
             engine=engine,
             fixed=fixed / GIB,
             sequences=allocation.limits.sequences,
-            cache=cache,
+            cache=budget.cache / GIB,
         )
     if pool is not None and blocks < pool.least_blocks(allocation.limits.sequences):
         return Message(

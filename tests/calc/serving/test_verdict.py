@@ -97,6 +97,7 @@ def test_states_outside_of_the_cache_decide_whether_it_starts(share, tokens):
     assert (found.verdict == "fits") == (tokens > 0)
     if tokens:
         assert 16_384 * abs(budget.tokens - tokens) < 0.01 * 31.84 * GIB
+        assert abs(budget.bytes - 16_384 * tokens) < 0.01 * 31.84 * GIB  # what it has left beside states
     else:
         assert "4.28 GiB aside for up to 32 sequences" in str(found.reason)
 

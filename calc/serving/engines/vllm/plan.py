@@ -41,6 +41,9 @@ class CachePlan(Pool):
     def fixed_bytes(self, stage: int) -> int:
         return self.states[stage]
 
+    def profiled_bytes(self, stage: int) -> int:
+        return self.states[stage]
+
     def block_size(self, length: int) -> int:
         return min(length if group.block is None else group.block for group in self.groups)
 

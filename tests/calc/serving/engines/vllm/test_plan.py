@@ -116,6 +116,7 @@ def test_states_of_the_first_engine(options, slots):
     found = planned(NANO, **{"version": "0.10.1.1", **options})
     assert found.fixed_bytes(0) == slots * state
     if slots:
+        assert found.tokens_of(4096 * 16_384, 4096) == 4096  # of the bytes that it prints, which are without states
         assert (found.block_size(4096), found.block_bytes) == (16, (16 * 4 * 2 * 8 * 128 * 2,))
 
 
