@@ -246,8 +246,8 @@ def max_length(row: Mapping[str, Any], configs: Mapping[str, Any]) -> MaxLength 
     refused, kv_gib = row.get("refused") or {}, row["measured"].get("kv_gib")
     if not refused.get("est_len") or not kv_gib or row["lora"] or row.get("offload"):
         return None
-    found = planned({**row, "gpu": row["gpu"] or ANY_GPU, "max_model_len": refused["asked"]}, configs)
-    if isinstance(found, str) or (pool := found.requirements.pool) is None:
+    allocation = planned({**row, "gpu": row["gpu"] or ANY_GPU, "max_model_len": refused["asked"]}, configs)
+    if isinstance(allocation, str) or (pool := allocation.requirements.pool) is None:
         return None
 
     def longest(nbytes: Sequence[int]) -> int:
@@ -256,7 +256,7 @@ def max_length(row: Mapping[str, Any], configs: Mapping[str, Any]) -> MaxLength 
     return MaxLength(
         printed=refused["est_len"],
         of_bytes=longest([round(kv_gib * GIB)] * len(pool.block_bytes)),
-        end_to_end=longest(found.room(MIDDLE).available) if states_start(row) else None,
+        end_to_end=longest(allocation.room(MIDDLE).available) if states_start(row) else None,
     )
 
 
@@ -356,8 +356,8 @@ def vllm_version(row: Mapping[str, Any]) -> str | None:
     text = row.get("version") or row.get("image") or ""
     if text.startswith("NIM "):
         return NIM[text.removeprefix("NIM ")]
-    found = re.search(r"(?:\d+\.\d+-)?(\d+\.\d+(\.\d+)?)", text)
-    return found[1] if found and found[1].startswith("0.") else None
+    version = re.search(r"(?:\d+\.\d+-)?(\d+\.\d+(\.\d+)?)", text)
+    return version[1] if version and version[1].startswith("0.") else None
 
 
 def verdict_of(row: Mapping[str, Any], configs: Mapping[str, Any]) -> tuple[Word, str]:

@@ -93,13 +93,13 @@ def test_states_outside_of_the_cache_decide_whether_it_starts(share, tokens):
     by 32 sequences of 4,096 tokens, whose tokens are the concurrency that it prints times 4,096; with 0 it finds no
     memory for cache blocks."""
     stated = {"version": "0.10.0", "max_num_seqs": 32, "gpu_memory_utilization": share}
-    found, budget = weigh("nvidia/NVIDIA-Nemotron-Nano-9B-v2", "rtx-5090", context=4096, **stated)
-    assert (found.verdict == "fits") == (tokens > 0)
+    verdict, budget = weigh("nvidia/NVIDIA-Nemotron-Nano-9B-v2", "rtx-5090", context=4096, **stated)
+    assert (verdict.verdict == "fits") == (tokens > 0)
     if tokens:
         assert 16_384 * abs(budget.tokens - tokens) < 0.01 * 31.84 * GIB
         assert abs(budget.bytes - 16_384 * tokens) < 0.01 * 31.84 * GIB  # what it has left beside states
     else:
-        assert "4.28 GiB aside for up to 32 sequences" in str(found.reason)
+        assert "4.28 GiB aside for up to 32 sequences" in str(verdict.reason)
 
 
 def test_deepseek_v3_on_eight_h200():

@@ -71,8 +71,8 @@ def test_graphs_as_logged(version, sequences, layers, gib):
 def test_graphs_with_a_draft_as_logged(sequences, guessed, layers, gib):
     drafts = {"speculative": "mtp", "num_speculative_tokens": guessed}
     options = VLLMOptions(version="0.25.1", max_num_seqs=sequences, **drafts)
-    found = graphs_range(options, limits_of(options), H100, layers, several=layers == 78, draft_layers=1)
-    assert found.low <= gib <= found.high
+    graphs = graphs_range(options, limits_of(options), H100, layers, several=layers == 78, draft_layers=1)
+    assert graphs.low <= gib <= graphs.high
 
 
 def test_the_first_runner_captures_a_draft_in_pieces():

@@ -44,8 +44,8 @@ def test_by_gpu(gpu, version, tokens, sequences):
     ],
 )
 def test_recurrent_models_leave_the_first_engine_later(version, length, tokens, sequences):
-    found = reserved("ai21labs/AI21-Jamba-Reasoning-3B", length=length, version=version)
-    assert (found.step_tokens, found.sequences) == (tokens, sequences)
+    stated = reserved("ai21labs/AI21-Jamba-Reasoning-3B", length=length, version=version)
+    assert (stated.step_tokens, stated.sequences) == (tokens, sequences)
 
 
 @pytest.mark.parametrize(

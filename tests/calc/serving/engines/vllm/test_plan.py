@@ -113,11 +113,11 @@ def test_states_of_the_first_engine(options, slots):
     """0.10.1: model_executor/models/mamba_cache.py. 27 layers of 128 heads of 80 x 128 in fp32, as this family has it,
     and three columns of a convolution over 128 x 80 + 2 x 8 x 128; four layers of attention are in blocks of 16."""
     state = 27 * (128 * 80 * 128 * 4 + 3 * (128 * 80 + 2 * 8 * 128) * 2)
-    found = planned(NANO, **{"version": "0.10.1.1", **options})
-    assert found.fixed_bytes(0) == slots * state
+    plan = planned(NANO, **{"version": "0.10.1.1", **options})
+    assert plan.fixed_bytes(0) == slots * state
     if slots:
-        assert found.tokens_of(4096 * 16_384, 4096) == 4096  # of the bytes that it prints, which are without states
-        assert (found.block_size(4096), found.block_bytes) == (16, (16 * 4 * 2 * 8 * 128 * 2,))
+        assert plan.tokens_of(4096 * 16_384, 4096) == 4096  # of the bytes that it prints, which are without states
+        assert (plan.block_size(4096), plan.block_bytes) == (16, (16 * 4 * 2 * 8 * 128 * 2,))
 
 
 def test_states_of_the_first_engine_lie_on_their_stages():
