@@ -99,6 +99,7 @@ def log_report(text: str, model: str | None) -> LogReport:
     ours = weigh_as(log, config, gpus().values())
     rows = differences(log, Architecture.from_config(config), ours)
     worst = largest(rows)
+    least = remedies(log, ours.memory.weights, ours.memory.kv_cache)
     if log.refusal is not None:
         status = DIED
     elif not rows:
@@ -110,7 +111,7 @@ def log_report(text: str, model: str | None) -> LogReport:
         status=status,
         log=log,
         reason=None if log.refusal is None else shortage(log),
-        changes=tuple(str(remedy.what).strip("`") for remedy in remedies(log, ours.memory.weights)),
+        changes=tuple(str(remedy.what).strip("`") for remedy in least),
         rows=tuple(Compared(**{field: getattr(row, field) for field in Compared.model_fields}) for row in rows),
         differs_most=None if worst is None else worst.term,
     )

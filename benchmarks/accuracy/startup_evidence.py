@@ -6,15 +6,14 @@ tests/data/startup_logs.json.
 import json
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from benchmarks.accuracy.cases import version_of
 from benchmarks.accuracy.evidence import ROOT, written
-from benchmarks.accuracy.startups import UNMEASURED, Judged, Start, judged, load, name_of, planned, unusable, weighed
+from benchmarks.accuracy.startups import UNMEASURED, Judged, Start, judged, load, max_length, name_of, unusable, weighed
 from calc.hardware.overhead import HIGH, LOW, MIDDLE
-from calc.units import GIB
 from pages.parts.verify.startup_evidence import (
     FILE,
     Cell,
@@ -27,8 +26,6 @@ from pages.parts.verify.startup_evidence import (
 
 LOGS = ROOT / "tests" / "data" / "startup_logs.json"
 ENGINES = {"trt": "TensorRT-LLM", "atom": "ATOM", "vllm": "vLLM", "sglang": "SGLang"}
-ANY_GPU = "h100-sxm"
-"""What is asked where a log does not state its GPU: the tokens that given bytes hold hardly depend on it."""
 
 
 def started(start: Start) -> StartedLog:
@@ -54,31 +51,16 @@ def started(start: Start) -> StartedLog:
 
 def length_of(row: Mapping[str, Any], configs: Mapping[str, Any]) -> Length | None:
     """The longest request that a refusal printed and ours; None where it says too little."""
-    refused, kv_gib = row.get("refused") or {}, row["measured"].get("kv_gib")
-    if not refused.get("est_len") or not kv_gib or row["lora"] or row.get("offload"):
-        return None
-    found = planned({**row, "gpu": row["gpu"] or ANY_GPU, "max_model_len": refused["asked"]}, configs)
-    if isinstance(found, str) or (pool := found.requirements.pool) is None:
-        return None
-
-    def held(nbytes: Sequence[int]) -> int:
-        return pool.cached_length(pool.usable_blocks(pool.blocks(nbytes)), refused["asked"])
-
-    return Length(
+    length = max_length(row, configs)
+    return length and Length(
         version=version_of(row.get("base_version") or row["version"]),
         model=name_of(row),
         gpu=row["gpu"],
-        printed=refused["est_len"],
-        of_bytes=held([round(kv_gib * GIB)] * len(pool.block_bytes)),
-        end_to_end=held(found.room(MIDDLE).available) if states_start(row) else None,
+        printed=length.printed,
+        of_bytes=length.of_bytes,
+        end_to_end=length.end_to_end,
         source=row["url"],
     )
-
-
-def states_start(row: Mapping[str, Any]) -> bool:
-    """Whether the bytes of a cache follow from what a log states."""
-    stated = row["gpu"] and row["version"] and row["gpu_memory_utilization"] and row["grade"] != "c"
-    return bool(stated) and "not stated" not in row["quant"]
 
 
 def miss(found: Judged) -> Miss:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from benchmarks.accuracy.cases import version_of
 from benchmarks.accuracy.records import weight_format
 from benchmarks.oracle.stored_checkpoints import spelled_out
-from calc import Architecture, ConfigError, Layout, Overhead, Precision, Workload
+from calc import GPU, Architecture, ConfigError, Layout, Overhead, Precision, Workload
 from calc.formats import CACHE_BITS, native, with_hf_quant_config
 from calc.hardware.overhead import HIGH, LOW, MIDDLE
 from calc.serving.engines.sglang.engine import SGLang
@@ -36,10 +36,16 @@ from presets import gpus, models
 DRAFTS = {None: "none", "mtp": "mtp"}
 """`speculative` of a row -> the option; other drafts are models that a row does not name."""
 NO: tuple[Word, ...] = ("does not fit", "does not run")
+NIM = {"1.12.2": "0.10.0", "2.0.12": "0.27.1"}
+"""Releases of NVIDIA's container -> the vLLM in it, as its log says ("Initializing a V0 LLM engine (v0.10.0)")."""
+GUESSED = 3
+"""Tokens that InferenceX's servers guess at once, 2 or 3 by its scripts; SGLang's there are its default, 3 and one."""
 UNMEASURED = -0.15
 """GiB of graphs below which another process freed memory meanwhile."""
 
 
+ANY_GPU = "h100-sxm"
+"""What is asked where a log does not state its GPU: the tokens that given bytes hold hardly depend on it."""
 MOSTLY_FREE = 0.9
 """Of a GPU, before weights are loaded: else others use it too."""
 
@@ -120,6 +126,15 @@ def unusable(row: Mapping[str, Any]) -> str | None:
     return None
 
 
+def guessed_by(row: Mapping[str, Any]) -> int | None:
+    """Tokens that a draft guesses at once, by the largest size that is captured: twice the sequences, each with those
+    and one more, up to 512 (`_set_cudagraph_sizes`). None where a log does not say."""
+    sequences, largest = row["max_num_seqs"], row["max_capture"]
+    if DRAFTS[row["speculative"]] == "none" or not sequences or not largest or largest >= SIZES[-1]:
+        return None
+    return max(1, largest // (2 * sequences) - 1)
+
+
 def engine_of(row: Mapping[str, Any]) -> VLLM | SGLang:
     """The engine of a log with the flags that it states."""
     if row["engine"] == "sglang":
@@ -132,9 +147,16 @@ def engine_of(row: Mapping[str, Any]) -> VLLM | SGLang:
         enforce_eager=bool(row["enforce_eager"]),
         language_model_only=bool(row["language_model_only"]),
         speculative=DRAFTS[row["speculative"]],
+        num_speculative_tokens=guessed_by(row),
         version=version_of(row.get("base_version") or row["version"]),
     )
     return VLLM(options)
+
+
+def gpu_of(row: Mapping[str, Any]) -> GPU:
+    """The GPU of a log, with the total that it states: drivers leave more or less of it."""
+    gpu, total = gpus()[row["gpu"]], row["measured"].get("total_gib")
+    return gpu if total is None else gpu.model_copy(update={"usable_mib": round(total * 1024)})
 
 
 def planned(row: Mapping[str, Any], configs: Mapping[str, Any]) -> Allocation | str:
@@ -153,7 +175,7 @@ def planned(row: Mapping[str, Any], configs: Mapping[str, Any]) -> Allocation | 
         layout = Layout(tp=row["tp"], pp=row.get("pp") or 1, dp=row["dp"], ep=row["tp"] * row["dp"] if row["ep"] else 1)
         serving = Serving.of(Architecture.from_config(config), engine_of(row), precision, layout, Overhead())
         length = row.get("max_model_len") or row.get("context_length") or 8192
-        return serving.on(gpus()[row["gpu"]], Workload(context=length))
+        return serving.on(gpu_of(row), Workload(context=length))
     except ConfigError as error:
         return f"refused by us: {error}"
 
@@ -209,6 +231,58 @@ def logs_table(truth: Mapping[str, Any]) -> Iterator[str]:
         )
     for why, count in Counter(one for one in found.values() if isinstance(one, str)).most_common():
         yield f"left out: {count} {why}"
+
+
+class MaxLength(NamedTuple):
+    """The longest request that a refusal prints and ours, in tokens."""
+
+    printed: int
+    of_bytes: int  # of the bytes of cache that it prints
+    end_to_end: int | None  # by the settings alone; None where they are not all stated
+
+
+def max_length(row: Mapping[str, Any], configs: Mapping[str, Any]) -> MaxLength | None:
+    """The longest request of a log that refuses a longer one; None where it says too little."""
+    refused, kv_gib = row.get("refused") or {}, row["measured"].get("kv_gib")
+    if not refused.get("est_len") or not kv_gib or row["lora"] or row.get("offload"):
+        return None
+    allocation = planned({**row, "gpu": row["gpu"] or ANY_GPU, "max_model_len": refused["asked"]}, configs)
+    if isinstance(allocation, str) or (pool := allocation.requirements.pool) is None:
+        return None
+
+    def longest(nbytes: Sequence[int]) -> int:
+        return pool.cached_length(pool.usable_blocks(pool.blocks(nbytes)), refused["asked"])
+
+    return MaxLength(
+        printed=refused["est_len"],
+        of_bytes=longest([round(kv_gib * GIB)] * len(pool.block_bytes)),
+        end_to_end=longest(allocation.room(MIDDLE).available) if states_start(row) else None,
+    )
+
+
+def states_start(row: Mapping[str, Any]) -> bool:
+    """Whether the bytes of a cache follow from what a log states."""
+    stated = row["gpu"] and row["version"] and row["gpu_memory_utilization"] and row["grade"] != "c"
+    return bool(stated) and "not stated" not in row["quant"]
+
+
+def lengths_table(truth: Mapping[str, Any]) -> Iterator[str]:
+    """The longest request of each refusal that prints one, and how far ours are off given its bytes and without."""
+    lengths = {row["id"]: (row, max_length(row, truth["configs"])) for row in truth["rows"]}
+    known = [(row, length) for row, length in lengths.values() if length is not None]
+    for row, length in known:
+        end = "not stated" if length.end_to_end is None else f"{length.end_to_end:,}"
+        yield (
+            f"{row['id']} {name_of(row):40} {row['gpu'] or '?':18} longest request {length.printed:,} printed, "
+            f"{length.of_bytes:,} of its bytes, {end} end to end"
+        )
+    for name, limit, errors in (
+        ("given the bytes", 0.02, [length.of_bytes / length.printed - 1 for _, length in known]),
+        ("end to end", 0.05, [length.end_to_end / length.printed - 1 for _, length in known if length.end_to_end]),
+    ):
+        within = sum(abs(error) <= limit for error in errors)
+        middle = median(map(abs, errors))
+        yield f"longest request {name}: {middle:.2%} off at the median, {within} of {len(errors)} within {limit:.0%}"
 
 
 class Captured(NamedTuple):
@@ -277,6 +351,15 @@ def graphs_table(truth: Mapping[str, Any]) -> Iterator[str]:
         )
 
 
+def vllm_version(row: Mapping[str, Any]) -> str | None:
+    """The version of vLLM that a row states, the later one of a range; None where it states none."""
+    text = row.get("version") or row.get("image") or ""
+    if text.startswith("NIM "):
+        return NIM[text.removeprefix("NIM ")]
+    version = re.search(r"(?:\d+\.\d+-)?(\d+\.\d+(\.\d+)?)", text)
+    return version[1] if version and version[1].startswith("0.") else None
+
+
 def verdict_of(row: Mapping[str, Any], configs: Mapping[str, Any]) -> tuple[Word, str]:
     """Our word on a start with its own flags, and why."""
     engine: VLLM | SGLang | TensorRTLLM
@@ -286,22 +369,25 @@ def verdict_of(row: Mapping[str, Any], configs: Mapping[str, Any]) -> tuple[Word
         raise ConfigError(f"No config of {row['model']}.")
     options = {name: value for name, value in row.get("options", {}).items() if value is not None}
     cache = options.pop("kv_cache_dtype", None)
-    version = re.search(r"(?:\d+\.\d+-)?(\d+\.\d+(\.\d+)?)", row.get("version") or row.get("image") or "")
-    draft = "mtp" if row.get("speculative") == "mtp" else "none"
+    architecture = Architecture.from_config(config)
+    drafts, own = row.get("speculative") == "mtp", bool(architecture.prediction)  # else EAGLE-3's head (MiniMax-M3)
     if row["engine"] == "sglang":
         fields = SGLangOptions.model_fields
-        engine = SGLang(SGLangOptions(**{name: value for name, value in options.items() if name in fields}))
+        given = {name: value for name, value in options.items() if name in fields}
+        engine = SGLang(
+            SGLangOptions(**given, speculative_algorithm=("EAGLE" if own else "EAGLE3") if drafts else None)
+        )
     elif row["engine"] == "trt":
-        engine, draft = TensorRTLLM(), "none"
+        engine = TensorRTLLM()
     else:
-        stated = version[1] if version and row["engine"] == "vllm" and version[1].startswith("0.") else None
+        stated = vllm_version(row) if row["engine"] == "vllm" else None
         fields = VLLMOptions.model_fields
         chosen = {name: value for name, value in options.items() if name in fields}
-        engine = VLLM(VLLMOptions(**chosen, version=stated, speculative=draft))
+        if drafts:
+            guessed = GUESSED if "image" in row else None
+            chosen |= {"speculative": "mtp" if own else "eagle3", "num_speculative_tokens": guessed}
+        engine = VLLM(VLLMOptions(**chosen, version=stated))
     precision = engine.precision(native(config), None, "fp8" if str(cache).startswith("fp8") else None)
-    architecture = Architecture.from_config(config)
-    if draft == "mtp" and not architecture.prediction:  # a draft of its own, which the row does not name
-        engine = engine.with_options(speculative="none")
     workload, gpu = (
         Workload(context=row.get("max_model_len") or options.get("max_model_len") or 8192),
         gpus()[row["gpu"]],
@@ -364,5 +450,6 @@ if __name__ == "__main__":
     logs, starts = sys.argv[1], sys.argv[2]
     print("\n".join(logs_table(load(logs))))
     print("\n".join(graphs_table(load(logs))))
+    print("\n".join(lengths_table(load(logs))))
     configs = load(str(Path(starts).with_name("checkpoint_bytes.json")))["configs"]
     print("\n".join(court(load(starts), configs)))

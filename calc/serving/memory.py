@@ -325,6 +325,7 @@ class Allocation:
         context, index = self.workload.context, self.most_loaded
         low, middle, high = self.outcome(LOW), self.outcome(MIDDLE), self.outcome(HIGH)
         roomy, between, tight = (outcome.room.budgets[index] for outcome in (low, middle, high))
+        profiled = pool.profiled_bytes(index)
         return KVBudget(
             gpu=self.gpu.id,
             gpu_memory_utilization=share,
@@ -332,10 +333,10 @@ class Allocation:
             max_num_batched_tokens=self.limits.step_tokens,
             requested=between.requested,
             weights=self.serving.laid_out.stages[index].loaded.total,
-            profile=int(self.requirements.at_start[index].working.bytes),
-            bytes=between.cache,
-            bytes_low=tight.cache,
-            bytes_high=roomy.cache,
+            profile=int(self.requirements.at_start[index].working.bytes) + profiled,
+            bytes=between.cache - profiled,
+            bytes_low=tight.cache - profiled,
+            bytes_high=roomy.cache - profiled,
             block_size=pool.block_size(context),
             blocks=middle.room.blocks,
             tokens=pool.tokens(middle.room.blocks, context),

@@ -195,14 +195,17 @@ def reason_at_start(allocation: Allocation) -> Message:
     """Notes on an engine that sets its cache aside: whether it starts, and what the cache then holds."""
     engine, context, batch = allocation.serving.engine.title, allocation.workload.context, allocation.workload.batch
     roomy, budget, scarce = (allocation.room(end).budgets[allocation.most_loaded] for end in (LOW, MIDDLE, HIGH))
-    cache, need = budget.cache / GIB, allocation.memory.kv_cache / GIB
+    pool, blocks = allocation.requirements.pool, allocation.room(MIDDLE).blocks
+    fixed = 0 if pool is None else pool.fixed_bytes(allocation.most_loaded)
+    profiled = 0 if pool is None else pool.profiled_bytes(allocation.most_loaded)
+    cache, need = (budget.cache - profiled) / GIB, (allocation.memory.kv_cache - fixed) / GIB
     if allocation.starts(LOW) and not allocation.starts(HIGH):
         return Message(
             "Whether {engine} starts depends on the overhead: it leaves {low:.2f} to {high:.2f} GiB for the cache, of "
             "which a request of {context:,} tokens needs {need:.2f}.",
             engine=engine,
-            low=max(0, scarce.cache) / GIB,
-            high=roomy.cache / GIB,
+            low=max(0, scarce.cache - profiled) / GIB,
+            high=(roomy.cache - profiled) / GIB,
             context=context,
             need=need / batch,
         )
@@ -225,7 +228,15 @@ def reason_at_start(allocation: Allocation) -> Message:
             part=Message(name),
             size=most / GIB,
         )
-    pool, blocks = allocation.requirements.pool, allocation.room(MIDDLE).blocks
+    if budget.cache < fixed:
+        return Message(
+            "{engine} does not start: it sets {fixed:.2f} GiB aside for up to {sequences:,} sequences, and {cache:.2f} "
+            "GiB are left for that and the cache.",
+            engine=engine,
+            fixed=fixed / GIB,
+            sequences=allocation.limits.sequences,
+            cache=budget.cache / GIB,
+        )
     if pool is not None and blocks < pool.least_blocks(allocation.limits.sequences):
         return Message(
             "{engine} does not start: it would run up to {sequences:,} sequences at once, each of which needs a "
@@ -258,7 +269,7 @@ def reason_at_start(allocation: Allocation) -> Message:
         cache=cache,
         requests=allocation.concurrency(MIDDLE),
         context=context,
-        need=size(allocation.memory.kv_cache),
+        need=size(allocation.memory.kv_cache - fixed),
     )
 
 

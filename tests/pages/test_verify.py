@@ -7,6 +7,7 @@ from pages.parts import words
 from presets import models
 from tests import EXAMPLES
 from tests.calc.verify.test_logs import DIED, LOGS
+from tests.calc.verify.test_remedies import SGLANG
 from tests.pages.app import newest, page, run, texts
 
 INDEX = EXAMPLES / "model.safetensors.index.json"
@@ -105,6 +106,14 @@ def test_no_log_that_states_a_refusal_is_green(name):
             {"tp": "2", "context": "4096"},
             id="as it ran",
         ),
+        pytest.param(
+            "LLM engine (v0.28.0) with config: speculative_config=SpeculativeConfig(method='mtp', model='m', "
+            f"num_spec_tokens=2), max_seq_len=4096, \n{LOGS['vllm-no-cache']}",
+            {"speculative": "mtp", "num_speculative_tokens": "2"},
+            id="with what it guessed by",
+        ),
+        # 60 GiB and a request of Qwen3.6-27B, 0.5 of 8,192 tokens and about 1 of states, of the 78.00 that are free
+        pytest.param(SGLANG, {"engine": "sglang", "mem_fraction_static": "0.79", "gpu": "a100-sxm-80gb"}, id="SGLang"),
     ],
 )
 def test_the_least_change_is_one_click_into_weigh(text, said):

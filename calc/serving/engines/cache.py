@@ -62,6 +62,10 @@ class Pool(Cache):
         """Bytes of it on a stage that no request adds to: what flags set aside for a number of requests."""
         return 0
 
+    def profiled_bytes(self, stage: int) -> int:
+        """Bytes of those that the engine makes while it profiles a pass, and counts with it."""
+        return 0
+
     def stated_bytes(self, stage: int) -> int | None:
         """Bytes for it on a stage where flags say how many, whatever the GPU has left; None: what is left."""
         return None
@@ -89,7 +93,8 @@ class Pool(Cache):
 
     def tokens_of(self, nbytes: int, length: int) -> int:
         """Tokens, as the engine prints them, of so many bytes on every stage, as the engine prints those."""
-        return self.tokens(self.blocks([nbytes] * len(self.block_bytes)), length)
+        budgets = [nbytes + self.profiled_bytes(stage) for stage in range(len(self.block_bytes))]
+        return self.tokens(self.blocks(budgets), length)
 
     def states_bytes(self, stage: int, states: int) -> int | None:
         """Bytes of a pool of so many recurrent states, where there is one."""

@@ -9,7 +9,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from functools import cached_property
-from typing import ClassVar, Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple, Self
 
 from calc.errors import Frozen, Message
 from calc.formats import Precision
@@ -105,6 +105,12 @@ class LogSettings(Frozen):
     enforce_eager: bool | None = None
     enable_lora: bool | None = None
     speculative: bool | None = None  # True: a draft is configured
+    speculative_method: str | None = None  # vLLM: what guesses tokens
+    num_speculative_tokens: int | None = None
+
+    @property
+    def without_draft(self) -> Self:
+        return self.model_copy(update={"speculative_method": None, "num_speculative_tokens": None})
 
 
 class StartupLog(ABC):
@@ -142,7 +148,7 @@ class StartupLog(ABC):
     @cached_property
     def setting(self) -> re.Pattern[str]:
         names = "|".join(self.fields)
-        return re.compile(rf"(?<![\w-])'?({names})'?(?:=|: )(?:'([^']{{1,300}})'|([^\s,'\"}})]{{1,300}}))", re.ASCII)
+        return re.compile(rf"(?<![\w-])'?({names})'?(?:=|: )(?:'([^']{{1,300}})'|([^\s,'\"}}()]{{1,300}}))", re.ASCII)
 
     @abstractmethod
     def started(self, settings: LogSettings, version: str | None) -> Engine:
@@ -164,8 +170,12 @@ class StartupLog(ABC):
         """What may have been loaded of a model, with a vision encoder or without one, and the engine that does so;
         `started`: with the log's own flags."""
         if vision:
-            yield Message("The weights with the vision encoder"), self.engine()
-        yield Message("The weights"), self.engine().with_options(language_model_only=vision)
+            yield Message("The weights with the vision encoder"), self.loader(started)
+        yield Message("The weights"), self.loader(started).with_options(language_model_only=vision)
+
+    def loader(self, started: Engine) -> Engine:
+        """The engine with those of its flags alone that decide what it loads, a draft with the model."""
+        return self.engine()
 
     def tables(self, settings: LogSettings, context: int) -> int:
         """Bytes of tables of requests of up to so many tokens, which are not in the cache."""

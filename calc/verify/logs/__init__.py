@@ -5,7 +5,7 @@ from calc.verify.logs.calibrated import calibrated
 from calc.verify.logs.difference import Difference
 from calc.verify.logs.differences import differences, largest
 from calc.verify.logs.log import Log
-from calc.verify.logs.log_weighing import engine_of, gpus_of, weigh_as
+from calc.verify.logs.log_weighing import engine_for, gpus_of, weigh_as
 from calc.verify.logs.out_of_memory import OutOfMemory
 from calc.verify.logs.parse import read_log
 from calc.verify.logs.remedies import Remedy, remedies
@@ -19,7 +19,7 @@ __all__ = [
     "Remedy",
     "calibrated",
     "differences",
-    "engine_of",
+    "engine_for",
     "gpus_of",
     "largest",
     "read_log",

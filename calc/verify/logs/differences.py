@@ -16,7 +16,7 @@ from calc.units import GIB, hundredths
 from calc.verify.logs.cached import cache_rows, pages
 from calc.verify.logs.difference import Difference
 from calc.verify.logs.log import CLOSE, ROUNDING, Log
-from calc.verify.logs.log_weighing import engine_of
+from calc.verify.logs.log_weighing import engine_for
 from calc.verify.logs.out_of_memory import OutOfMemory
 from calc.verify.logs.refused import refused_rows
 from calc.verify.logs.share import graph_rows, shared_rows
@@ -44,7 +44,8 @@ def _rows(log: Log, architecture: Architecture, ours: Report) -> Iterator[Differ
     known = LOGS.get(log.engine)
     if known is not None and log.weights is not None:
         yield _weights(log, log.weights, known, architecture, ours)
-    serving = Serving.of(architecture, engine_of(log), scenario.precision, scenario.layout, scenario.overhead)
+    engine = engine_for(log, architecture, scenario.precision, scenario.layout)
+    serving = Serving.of(architecture, engine, scenario.precision, scenario.layout, scenario.overhead)
     cache = pages(serving, ours)
     if cache.cases:
         yield from cache_rows(log, cache, ours)
@@ -92,7 +93,8 @@ def _candidates(
     """What the most loaded rank may hold: the vision encoder too, which is loaded unless a flag says otherwise."""
     precision, layout = ours.scenario.precision, ours.scenario.layout
     vision = bool(ours.parameters.not_in_total["vision"])
-    for what, engine in known.loadings(engine_of(log), precision, vision=vision):
+    started = engine_for(log, architecture, precision, layout)
+    for what, engine in known.loadings(started, precision, vision=vision):
         stages = Serving.of(architecture, engine, precision, layout, Overhead()).laid_out.stages
         yield what, max((stage.loaded for stage in stages), key=lambda loaded: loaded.total)
 

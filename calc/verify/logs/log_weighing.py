@@ -10,6 +10,7 @@ from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture
 from calc.options import made
 from calc.serving.engines import DEFAULT_ENGINE, ENGINES, LOGS, Engine
+from calc.serving.engines.question import Question
 from calc.serving.report import Report, report
 from calc.serving.workload import Workload
 from calc.units import MIB
@@ -42,24 +43,30 @@ ALIKE = 0.01
 """Totals of GPUs of one kind, as CUDA prints them, differ by less, share: 39.49 and 39.56 GiB of an A100-40."""
 
 
+LIBRARIES = 0.03
+"""Share of the free memory that SGLang's libraries take before it reads that: 44.01 GiB are free of an L40S's 44.4."""
+
+
 def weigh_as(log: Log, config: Mapping[str, Any], gpus: Iterable[GPU] = ()) -> Report:
     """Our report of what the log ran: layout, formats, one request of the length allowed, and those of the GPUs that
     may be the log's. Raises ConfigError."""
     settings = log.settings
     try:
         workload = made(Workload, {"context": settings.max_model_len or log.concurrency_length or 8192})
-        engine = engine_of(log)
         layout = LOGS[log.engine].layout(settings) if log.engine in LOGS else Layout()
+        stated = engine_of(log)
     except ConfigError as error:
         sentence = Message("The log states what can't be weighed. {why}", why=error.message)
         raise ConfigError(sentence, error.field) from None
+    architecture, precision = Architecture.from_config(config), _precision(log, config, stated)
+    engine = engine_for(log, architecture, precision, layout)
     return report(
         config,
         workload=workload,
         engine=engine,
-        precision=_precision(log, config),
+        precision=precision,
         layout=layout,
-        gpus=_near(log, config, workload, layout, gpus),
+        gpus=_near(log, engine, architecture, workload, layout, gpus),
     )
 
 
@@ -68,7 +75,15 @@ def engine_of(log: Log) -> Engine:
     return LOGS[log.engine].started(log.settings, log.version) if log.engine in LOGS else ENGINES[DEFAULT_ENGINE]()
 
 
-def _precision(log: Log, config: Mapping[str, Any]) -> Precision:
+def engine_for(log: Log, architecture: Architecture, precision: Precision, layout: Layout) -> Engine:
+    """The engine with the flags that the log states, but for a draft that it does not take with this model."""
+    engine, question = engine_of(log), Question(architecture, precision, layout)
+    if log.settings.speculative_method is None or not any(engine.refusals(question)):
+        return engine
+    return engine_of(log.model_copy(update={"settings": log.settings.without_draft}))
+
+
+def _precision(log: Log, config: Mapping[str, Any], engine: Engine) -> Precision:
     """As the checkpoint is stored, unless the engine quantized it, or another checkpoint of the model was run."""
     settings, stored = log.settings, native(config)
     cache = settings.kv_cache_dtype or "auto"
@@ -83,17 +98,20 @@ def _precision(log: Log, config: Mapping[str, Any]) -> Precision:
     weights = stored.name if stored.name in formats else formats[0]
     if settings.dtype in ("float32", "float") and weights == "bf16":
         return Precision(weights="fp32", kv=CACHES[cache] or "fp32")
-    return engine_of(log).precision(stored, weights, CACHES[cache])
+    return engine.precision(stored, weights, CACHES[cache])
 
 
 def gpus_of(log: Log, gpus: Iterable[GPU]) -> list[GPU]:
-    """Those with the total that the log states; none where it states none."""
-    total = log.total
-    return [] if total is None else [gpu for gpu in gpus if abs(gpu.usable_bytes - total) <= ALIKE * total]
+    """Those with the total that the log states, or with little more than what it states to be free; none where it
+    states neither."""
+    total, free = log.total, log.free
+    if total is not None:
+        return [gpu for gpu in gpus if abs(gpu.usable_bytes - total) <= ALIKE * total]
+    return [] if free is None else [gpu for gpu in gpus if free <= gpu.usable_bytes <= (1 + LIBRARIES) * free]
 
 
 def _near(
-    log: Log, config: Mapping[str, Any], workload: Workload, layout: Layout, gpus: Iterable[GPU]
+    log: Log, engine: Engine, architecture: Architecture, workload: Workload, layout: Layout, gpus: Iterable[GPU]
 ) -> Iterator[GPU]:
     """GPUs with the total that the log states, one of each kind for which the engine has defaults of its own; none
     where the log says too little of what was divided."""
@@ -103,7 +121,6 @@ def _near(
         return
     if log.total is None or not stated or settings.gpu_memory_utilization is None:
         return
-    engine, architecture = engine_of(log), Architecture.from_config(config)
     kinds = {engine.limits(workload, gpu, architecture, layout): gpu for gpu in gpus_of(log, gpus)}
     for gpu in kinds.values():
         yield gpu.model_copy(update={"usable_mib": log.total // MIB})

@@ -15,10 +15,10 @@ WORDINGS = {
     "total": (r"has a total capac(?:i)?ty of SIZE", r"; SIZE total capacity"),
     "free": (r"of which SIZE is free", r"; SIZE free"),
     "allocated": (r"allocated memory SIZE is allocated by PyTorch", r"; SIZE already allocated"),
-    "reserved": (r"SIZE is reserved by PyTorch but unallocated",),
+    "reserved": (r"SIZE is reserved by PyTorch but unallocated", r"; SIZE cached"),
     "in_use": (r"this process has SIZE memory in use",),
     "others": (r"Process [0-9]{1,10} has SIZE memory in use",),
-    "pool": (r"; SIZE reserved in total by PyTorch", r"; SIZE cached"),
+    "pool": (r"; SIZE reserved in total by PyTorch",),
 }
 PATTERNS = {
     name: tuple(re.compile(wording.replace("SIZE", SIZE.replace("NAME", "a")), re.ASCII) for wording in wordings)

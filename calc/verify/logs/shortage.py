@@ -18,6 +18,10 @@ def shortage(log: Log) -> Message:
             return _no_cache(log)
         case "out-of-memory":
             return _out_of_memory(log)
+    if log.kv_tokens:
+        return Message(
+            "The server died after it had set its cache aside, and these lines do not say that memory was short."
+        )
     return Message("The server did not start, and these lines do not say why: the reason stands above them.")
 
 
@@ -73,6 +77,16 @@ def _length(log: Log) -> Message:
 
 
 def _no_cache(log: Log) -> Message:
+    share = log.settings.mem_fraction_static
+    if share is not None and log.free is not None and log.weights is not None:
+        return Message(
+            "The server did not start: it takes {share:g} of the {free:.2f} GiB that were free, and loading took "
+            "{weights:.2f} GiB: short by {short:.2f} GiB before there is any cache.",
+            share=share,
+            free=log.free / GIB,
+            weights=log.weights / GIB,
+            short=max(0.0, log.weights - share * log.free) / GIB,
+        )
     if log.kv_bytes is not None and log.kv_bytes < 0:
         return Message(
             "The server did not start: weights and working memory take {short:.2f} GiB more than its share of the GPU, "

@@ -5,7 +5,7 @@ import streamlit as st
 from calc.errors import Message
 from calc.serving.engines import LOGS
 from calc.serving.report import Report
-from calc.verify.logs import Log, Remedy, engine_of, gpus_of, remedies
+from calc.verify.logs import Log, Remedy, engine_for, gpus_of, remedies
 from pages.parts.state.scenario import ServingChoice
 from pages.parts.state.url import change, lead
 from pages.parts.state.weighed import Answer
@@ -18,11 +18,11 @@ AS_IT_RAN = Remedy(what=Message("Weigh as it ran, to see what would make it fit"
 def draw(answer: Answer, log: Log, ours: Report) -> None:
     if log.refusal is None or log.engine not in LOGS:
         return
-    changes = remedies(log, ours.memory.weights)
+    least = remedies(log, ours.memory.weights, ours.memory.kv_cache)
     near = {gpu.id: gpu for gpu in gpus_of(log, gpus().values())} or {
         answer.scenario.first_gpu().id: answer.scenario.first_gpu()
     }
-    if changes:
+    if least:
         st.markdown(say("**The least change, by the log's own figures**"))
     if len(near) > 1:
         gpu = st.selectbox(
@@ -30,7 +30,7 @@ def draw(answer: Answer, log: Log, ours: Report) -> None:
         )
     else:
         (gpu,) = near
-    for number, remedy in enumerate((*changes, AS_IT_RAN)):
+    for number, remedy in enumerate((*least, AS_IT_RAN)):
         if st.button(
             say("Weigh with {change}", change=remedy.what) if remedy.changes else say(remedy.what),
             key=f"remedy_{number}",
@@ -46,7 +46,8 @@ def use(answer: Answer, log: Log, ours: Report, gpu: str, remedy: Remedy) -> Non
     """What the log ran, with the change, becomes the scenario of Weigh."""
     settings = log.settings.model_copy(update=remedy.changes)
     ran = ours.scenario
-    engine = engine_of(log.model_copy(update={"settings": settings}))
+    changed = log.model_copy(update={"settings": settings})
+    engine = engine_for(changed, answer.architecture, ran.precision, ran.layout)
     context = settings.max_model_len or ran.workload.context
     serving = ServingChoice(
         workload=ran.workload.model_copy(update={"context": context}),

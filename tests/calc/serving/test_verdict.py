@@ -84,6 +84,24 @@ def test_gpt_oss_120b_on_one_h100():
     assert "131,072 tokens, which need 4.54 GiB each" in str(long.reason)
 
 
+@pytest.mark.parametrize(
+    ("share", "tokens"),
+    [(0.9, 435_036), (0.85, 330_711), (0.8, 226_386), (0.75, 122_020), (0.7, 17_695), (0.675, 0), (0.65, 0)],
+)
+def test_states_outside_of_the_cache_decide_whether_it_starts(share, tokens):
+    """NIM 1.12.2, which is vLLM 0.10.0 with its first engine, on an RTX 5090 of 31.84 GiB: a public sweep of the share
+    by 32 sequences of 4,096 tokens, whose tokens are the concurrency that it prints times 4,096; with 0 it finds no
+    memory for cache blocks."""
+    stated = {"version": "0.10.0", "max_num_seqs": 32, "gpu_memory_utilization": share}
+    verdict, budget = weigh("nvidia/NVIDIA-Nemotron-Nano-9B-v2", "rtx-5090", context=4096, **stated)
+    assert (verdict.verdict == "fits") == (tokens > 0)
+    if tokens:
+        assert 16_384 * abs(budget.tokens - tokens) < 0.01 * 31.84 * GIB
+        assert abs(budget.bytes - 16_384 * tokens) < 0.01 * 31.84 * GIB  # what it has left beside states
+    else:
+        assert "4.28 GiB aside for up to 32 sequences" in str(verdict.reason)
+
+
 def test_deepseek_v3_on_eight_h200():
     """64 sequences of 32,768 tokens. With TP the latent of all, 64 x 32,768 x 70,272 bytes, is on every GPU; with
     copies of the attention that of eight sequences is. Layouts of at most eight GPUs do."""

@@ -3,7 +3,8 @@
 import pytest
 
 from calc import Overhead, Range, report
-from calc.verify.logs import calibrated, engine_of, read_log, weigh_as
+from calc.verify.logs import calibrated, read_log, weigh_as
+from calc.verify.logs.log_weighing import engine_of
 from presets import gpus, models
 from tests.calc.verify.test_logs import GIB, LOGS
 

@@ -4,9 +4,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from calc import ConfigError
+from calc import Architecture, ConfigError, Layout, Precision
 from calc.serving.engines import LOGS as FORMATS
-from calc.verify.logs import read_log
+from calc.verify.logs import engine_for, read_log, weigh_as
+from calc.verify.logs.log_weighing import engine_of
+from presets import models
 from tests import DATA
 
 GIB = 2**30
@@ -176,6 +178,7 @@ READ = {
         "out_of_memory.tried": 2**20,
         "out_of_memory.free": 576 * 1024,
         "out_of_memory.allocated": gib(10.90),
+        "out_of_memory.reserved": round(30.96 * 2**20),  # "cached": what is free within its pool
     },
     "torch-2.1": {
         "out_of_memory.tried": 3 * GIB,
@@ -272,6 +275,51 @@ def test_what_a_log_states(name):
         for part in field.split("."):
             found = getattr(found, part)
         assert (field, found) == (field, expected)
+
+
+@pytest.mark.parametrize(
+    ("line", "method", "tokens", "speculative"),
+    [  # public logs of 0.9 to 0.27
+        (
+            "Initializing a V1 LLM engine (v0.25.1) with config: model='m', speculative_config=SpeculativeConfig("
+            "method='mtp', model='m', num_spec_tokens=1), dtype=torch.bfloat16",
+            "mtp",
+            1,
+            "mtp",
+        ),
+        (
+            "non-default args: {'model': 'm', 'max_num_seqs': 64, 'speculative_config': {'method': 'mtp', "
+            "'num_speculative_tokens': 2}}",
+            "mtp",
+            2,
+            "mtp",
+        ),
+        (
+            "Initializing a V1 LLM engine (v0.9.1) with config: model='m', speculative_config=SpeculativeConfig("
+            "method='eagle3', model='/tmp/model/eagle_head/', num_spec_tokens=5), tensor_parallel_size=8",
+            "eagle3",
+            5,
+            "none",
+        ),
+        ("Initializing a V1 LLM engine (v0.25.1) with config: model='m', speculative_config=None", None, None, "none"),
+    ],
+)
+def test_what_guesses_tokens(line, method, tokens, speculative):
+    """Layers of the model's own are in its config; of a head and a draft model the log says too little."""
+    log = read_log(line)
+    assert (log.settings.model, log.settings.speculative_method) == ("m", method)
+    assert log.settings.num_speculative_tokens == tokens
+    options = engine_of(log).options
+    assert (options.speculative, options.guessed) == (speculative, tokens if speculative != "none" else 0)
+
+
+def test_a_draft_that_the_model_does_not_have_is_left_out():
+    log = read_log("non-default args: {'speculative_config': {'method': 'mtp', 'num_speculative_tokens': 2}}")
+    for name, guessed in (("Qwen/Qwen3-8B", 0), ("Qwen/Qwen3.5-9B", 2)):
+        architecture = Architecture.from_config(models()[name].config)
+        engine = engine_for(log, architecture, Precision(), Layout())
+        assert engine.options.guessed == guessed
+        assert weigh_as(log, models()[name].config).memory.weights > 0
 
 
 def test_why_a_server_died():

@@ -87,6 +87,13 @@ def guesser(model: Architecture, options: VLLMOptions, named: Architecture | Non
     return eagle3_head(model, named) if options.speculative == "eagle3" else None
 
 
+def passing_layers(options: VLLMOptions, named: Architecture | None) -> int:
+    """Layers of a draft that one guess passes: of a draft model all, else one (`deepseek_mtp.py`)."""
+    if options.speculative in ("none", "ngram"):
+        return 0
+    return named.num_layers if options.speculative == "draft_model" and named is not None else 1
+
+
 def eagle3_head(model: Architecture, named: Architecture | None) -> Architecture | None:
     """EAGLE-3's head, arXiv:2503.01840: one layer of Llama that reads [embedding; state], behind a projection of three
     of the model's states, and a vocabulary of its own. None where neither a name nor the model says how many heads

@@ -31,6 +31,7 @@ from calc.serving.engines.vllm.drafts import (
     draft_precision,
     draft_refusals,
     guesser,
+    passing_layers,
     speculation,
     undivided_draft,
     unstaged,
@@ -272,7 +273,8 @@ class VLLM(Engine):
     def overhead_on(self, gpu: GPU, laid_out: LaidOut, limits: Limits) -> Mapping[OverheadItem, Range]:
         """Graphs by their number and layers, non-torch memory by what joins the GPUs."""
         gpus, layers = laid_out.layout.gpus, max(map(len, laid_out.ranges))
-        graphs = graphs_range(self.options, limits, gpu, layers, several=gpus > 1)
+        draft_layers = passing_layers(self.options, self.draft_model)
+        graphs = graphs_range(self.options, limits, gpu, layers, several=gpus > 1, draft_layers=draft_layers)
         outside = non_torch(gpu, gpus, self.options)
         return {"cuda_context": CUDA_CONTEXT, "libraries": outside, "cuda_graphs": graphs}
 

@@ -36,8 +36,9 @@ LEAST = 0.06
 """GiB of one or two graphs; six starts."""
 SPREAD = 0.25
 """How far logs lie from the formula, as a share of it."""
-DRAFTS = Range(low=0.45, high=1.9)
-"""GiB with a draft on the V1 runner: six starts of three models, 0.49 to 1.89."""
+DRAFTS_MOST = 1.9
+"""GiB that graphs with a draft may take on the V1 runner, however few: 1.62 to 1.89 on three starts of GLM-5.2, of
+which the source explains less than 0.1; 0.49 to 0.74 on three of Qwen3.6, by the formula 0.41 to 0.53."""
 ROCM = Range(low=0.4, high=4.1)
 """GiB on AMD's GPUs: five starts, 0.49 to 4.1; no formula holds."""
 
@@ -83,25 +84,26 @@ def graphs_gib(
     options: VLLMOptions,
     *,
     several: bool,
+    draft_layers: int = 0,
     constants: tuple[float, float] | None = None,
 ) -> float:
     """GiB of the graphs of a stage of so many layers; `several`: GPUs that share them. `constants`: MiB of a graph and
-    of each layer in it, instead of the version's."""
+    of each layer in it, instead of the version's. The first runner captures a draft in pieces of its own."""
     new = holds("graphs up to twice the sequences", options)
     each, layer = constants or ((EACH, LAYER) if new else (OLD_EACH, OLD_LAYER))
+    if holds("the second runner", options):
+        return SECOND_RUNNER * graphs.both * (each + layer * layers) / 1024
+    piece = each + layer * layers + (each + layer * draft_layers if draft_layers else 0)
     if new:
-        share = SECOND_RUNNER if holds("the second runner", options) else 1
-        return share * graphs.both * (each + layer * layers) / 1024
-    pieces = graphs.pieces * (each + layer * layers) * (OLD_SEVERAL if several else 1)
+        return (graphs.pieces * piece + graphs.full * (each + layer * layers)) / 1024
+    pieces = graphs.pieces * piece * (OLD_SEVERAL if several else 1)
     return (pieces + graphs.full * (EACH + LAYER * layers)) / 1024
 
 
 def has_formula(options: VLLMOptions, gpu: GPU) -> bool:
-    """Whether graphs are captured whose bytes follow from their number and layers: CUDA, from 0.8 on, and without
-    drafts on the first runner."""
+    """Whether graphs are captured whose bytes follow from their number and layers: CUDA, from 0.8 on."""
     captured = gpu.platform == "cuda" and not options.enforce_eager
-    drafts = options.speculative != "none" and not holds("the second runner", options)
-    return captured and holds("prompts are cut into chunks", options) and not drafts
+    return captured and holds("prompts are cut into chunks", options)
 
 
 def graphs_formula(options: VLLMOptions, limits: Limits, layers: int) -> Message:
@@ -118,20 +120,24 @@ def graphs_formula(options: VLLMOptions, limits: Limits, layers: int) -> Message
     )
 
 
-def graphs_range(options: VLLMOptions, limits: Limits, gpu: GPU, layers: int, *, several: bool) -> Range:
-    """GiB of CUDA graphs on a GPU whose stage has so many layers; the formula is its middle from 0.12 on."""
+def graphs_range(
+    options: VLLMOptions, limits: Limits, gpu: GPU, layers: int, *, several: bool, draft_layers: int = 0
+) -> Range:
+    """GiB of CUDA graphs on a GPU whose stage has so many layers, and as many of a draft that passes at once; the
+    formula is its middle from 0.12 on, unless there is a draft."""
     if options.enforce_eager:
         return NONE
     if gpu.platform == "rocm":
         return ROCM
     if not has_formula(options, gpu):
-        drafts = gpu.platform == "cuda" and options.speculative != "none"
-        return DRAFTS if drafts else ANY
+        return ANY
     graphs = captured_graphs(options, limits)
-    middle = max(LEAST, graphs_gib(graphs, layers, options, several=several))
+    middle = max(LEAST, graphs_gib(graphs, layers, options, several=several, draft_layers=draft_layers))
     if not holds("graphs up to twice the sequences", options):
         return Range(low=OLD_LEAST * middle, high=max(ANY.high, middle))
     most = (1 + SPREAD) * middle
     if holds("the second runner", options):
         most = max(SECOND_LEAST, most)
+    elif draft_layers:
+        most = max(DRAFTS_MOST, most)
     return Range(low=(1 - SPREAD) * middle, high=most)

@@ -15,7 +15,7 @@ LONGEST_WHOLE_PROMPT = 32_768
 
 def limits(options: VLLMOptions, gpu: GPU, architecture: Architecture, max_model_len: int, *, pp: int = 1) -> Limits:
     """The limits of a server, for requests of up to max_model_len tokens on pp pipeline stages."""
-    tokens, sequences = defaults(options, gpu, max_model_len)
+    tokens, sequences = defaults(options, gpu, architecture, max_model_len)
     sequences = options.max_num_seqs or sequences
     if options.max_num_batched_tokens is not None:
         tokens = options.max_num_batched_tokens
@@ -38,10 +38,12 @@ def limits(options: VLLMOptions, gpu: GPU, architecture: Architecture, max_model
     )
 
 
-def defaults(options: VLLMOptions, gpu: GPU, max_model_len: int) -> tuple[int, int]:
+def defaults(options: VLLMOptions, gpu: GPU, architecture: Architecture, max_model_len: int) -> tuple[int, int]:
     """Tokens of a step and sequences on this GPU (`get_batch_defaults`). Large steps made the A100 slower; the GB10 has
-    the memory of a large GPU but not its speed."""
-    if not holds("prompts are cut into chunks", options):
+    the memory of a large GPU but not its speed. The first engine (`_set_default_args_v0`) cuts no prompts but long
+    ones; it had recurrent models for longer than others."""
+    first = not holds("states stand in blocks", options) and architecture.recurrent
+    if first or not holds("prompts are cut into chunks", options):
         return (max_model_len if 2048 < max_model_len <= LONGEST_WHOLE_PROMPT else 2048), 256
     if gpu.memory_bytes >= 160 * GIB and holds("16,384 tokens from 160 GiB on", options):
         return 16_384, 1024

@@ -6,9 +6,11 @@ from typing import NamedTuple
 
 from calc.formats import CacheFormat
 from calc.hardware.gpu import GPU
+from calc.hardware.shards import blocks_within
 from calc.model.architecture import Architecture
 from calc.model.mixers import CompressedAttention
 from calc.serving.engines.cache import Pool
+from calc.serving.engines.loading import up_to
 from calc.serving.engines.sizes import Limits
 from calc.serving.engines.vllm.blocks import Specs, caches_prefixes, specs
 from calc.serving.engines.vllm.layers import (
@@ -18,6 +20,7 @@ from calc.serving.engines.vllm.layers import (
     cached_layers,
     compressed,
     setting,
+    state_bytes,
 )
 from calc.serving.engines.vllm.options import VLLMOptions
 from calc.serving.engines.vllm.packed import packed_groups, packed_specs
@@ -33,6 +36,13 @@ class CachePlan(Pool):
     block_bytes: tuple[int, ...]
     in_flight: int  # tokens that pass at once
     options: VLLMOptions
+    states: tuple[int, ...]  # bytes on each stage of recurrent states that stand in no block
+
+    def fixed_bytes(self, stage: int) -> int:
+        return self.states[stage]
+
+    def profiled_bytes(self, stage: int) -> int:
+        return self.states[stage]
 
     def block_size(self, length: int) -> int:
         return min(length if group.block is None else group.block for group in self.groups)
@@ -83,8 +93,20 @@ class Division(NamedTuple):
         if not self.groups:
             return None
         stops = [*(stage.stop for stage in stages[:-1]), 2**31]  # draft layers stand on the last stage
-        of_stages = block_bytes(self.groups, stops)
-        return CachePlan(self.groups, of_stages, limits.in_flight_tokens, self.setting.options)
+        of_stages, options = block_bytes(self.groups, stops), self.setting.options
+        states = (0,) * len(of_stages)
+        if not holds("states stand in blocks", options) and not any(cached.kind == "state" for cached in self.layers):
+            slots = state_slots(limits.sequences, options)
+            states = tuple(slots * state_bytes(self.rank, blocks_within(self.rank, stage), options) for stage in stages)
+        return CachePlan(self.groups, of_stages, limits.in_flight_tokens, options, states)
+
+
+def state_slots(sequences: int, options: VLLMOptions) -> int:
+    """Sequences for which the first engine sets recurrent states aside: those of the largest decode step, rounded up to
+    the size of its graph (`MambaCacheManager`, `pad_for_cudagraph`)."""
+    if options.enforce_eager:
+        return sequences
+    return next((size for size in (1, 2, 4) if size >= sequences), up_to(sequences, 8))
 
 
 def divide(
@@ -110,6 +132,9 @@ def divide(
             layers.setdefault(cached, []).extend(rank.num_layers + place for place in places)
     if not layers:
         return Division(whole, rank, (), {}, of_layers, dcp)
+    if not holds("states stand in blocks", options):
+        attending = {cached: places for cached, places in layers.items() if cached.kind != "state"}
+        layers = attending or layers
     prefixes = caches_prefixes(layers, options, attention_free=of_layers.family.attention_free)
     cache_groups = groups(specs(layers, options, prefixes=prefixes, drafts=of_layers.drafts, dcp=dcp), options)
     return Division(whole, rank, cache_groups, layers, of_layers, dcp)

@@ -9,6 +9,7 @@ Change = Literal[
     "latents are not padded",
     "prompts are cut into chunks",
     "windows free their blocks",
+    "states stand in blocks",
     "sampling does not sort",
     "graphs of whole decode steps",
     "links take less",
@@ -46,6 +47,7 @@ SINCE: dict[Change, Version] = {
     "latents are not padded": (0, 8),  # before, each is rounded up to 256 bytes
     "prompts are cut into chunks": (0, 8),  # before, a step takes a whole prompt
     "windows free their blocks": (0, 10),  # before, layers with a window keep the whole context
+    "states stand in blocks": (0, 10, 2),  # before, the first engine sets those of all sequences aside (mamba_cache.py)
     "graphs of whole decode steps": (0, 11),  # before, in pieces alone (cudagraph_mode)
     "graphs up to twice the sequences": (0, 12),  # before, up to 512
     "Triton comes with it": (0, 12),  # before, experts in MXFP4 run by Marlin on Hopper too

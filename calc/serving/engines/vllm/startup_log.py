@@ -11,7 +11,16 @@ from calc.options import made
 from calc.serving.engines.engine import Engine
 from calc.serving.engines.startup_log import Ending, LogSettings, StartupLog, line
 from calc.serving.engines.vllm.engine import VLLM
-from calc.serving.engines.vllm.options import VLLMOptions
+from calc.serving.engines.vllm.options import Speculative, VLLMOptions
+
+
+def guessing(settings: LogSettings) -> Speculative:
+    """What guesses tokens, by its method in the log; none where the log does not say what it loads for that: a draft
+    model or a head of its own."""
+    method = settings.speculative_method or ""
+    if method.endswith("mtp"):  # deepseek_mtp and others of older versions
+        return "mtp"
+    return "ngram" if method == "ngram" else "none"
 
 
 class VLLMLog(StartupLog):
@@ -40,6 +49,9 @@ class VLLMLog(StartupLog):
         "enforce_eager": "enforce_eager",
         "enable_lora": "enable_lora",
         "speculative_config": "speculative",
+        "method": "speculative_method",
+        "num_spec_tokens": "num_speculative_tokens",
+        "num_speculative_tokens": "num_speculative_tokens",
     }
     lines = (
         line("weights", "Model loading took ", "SIZE"),  # from March 2025 on
@@ -107,6 +119,7 @@ class VLLMLog(StartupLog):
 
     def started(self, settings: LogSettings, version: str | None) -> Engine:
         stated = re.match(r"[0-9]{1,4}\.[0-9]{1,4}(\.[0-9]{1,4})?", version or "")  # 0.10.2 of 0.10.2.dev378+g4d7fe40fc
+        speculative = guessing(settings)
         return VLLM(
             made(
                 VLLMOptions,
@@ -115,10 +128,19 @@ class VLLMLog(StartupLog):
                     "max_num_seqs": settings.max_num_seqs,
                     "gpu_memory_utilization": settings.gpu_memory_utilization,
                     "enforce_eager": bool(settings.enforce_eager),
+                    "speculative": speculative,
+                    "num_speculative_tokens": None if speculative == "none" else settings.num_speculative_tokens,
                     "version": stated[0] if stated else None,
                 },
             )
         )
+
+    def loader(self, started: Engine) -> Engine:
+        """ "Model loading took" counts layers that guess (`gpu_model_runner.py: load_model`)."""
+        assert isinstance(started.options, VLLMOptions)
+        if started.options.speculative != "mtp":
+            return super().loader(started)
+        return VLLM(VLLMOptions(speculative="mtp", version=started.options.version))
 
     def alternatives(self, engine: Engine) -> Iterator[Engine]:
         """With prefix caching and without, with two steps in flight and with one."""
@@ -144,4 +166,5 @@ class VLLMLog(StartupLog):
         yield Message("The weights, experts padded for Triton,"), triton.with_options(**text)
 
     def why_heavier(self, settings: LogSettings, more: int, libraries: int) -> Message | None:
-        return Message("a draft model sits in the log's") if settings.speculative else None
+        unknown = settings.speculative and guessing(settings) == "none"
+        return Message("a draft model sits in the log's") if unknown else None

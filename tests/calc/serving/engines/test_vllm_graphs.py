@@ -5,7 +5,7 @@ import pytest
 from calc import Architecture, Layout, Overhead, Precision, Workload
 from calc.hardware.overhead import NONE
 from calc.serving.engines.vllm.engine import VLLM
-from calc.serving.engines.vllm.graphs import captured_graphs, captured_sizes, graphs_range
+from calc.serving.engines.vllm.graphs import captured_graphs, captured_sizes, graphs_gib, graphs_range
 from calc.serving.engines.vllm.options import VLLMOptions
 from calc.serving.engines.vllm.outside import non_torch
 from calc.serving.memory import Serving
@@ -57,6 +57,34 @@ def test_graphs_as_logged(version, sequences, layers, gib):
     found = graphs_range(options, limits_of(options), H100, layers, several=layers == 80)
     assert (found.low + found.high) / 2 == pytest.approx(gib, abs=0.05)
     assert found.low - 0.005 <= gib <= found.high + 0.005
+
+
+@pytest.mark.parametrize(
+    ("sequences", "guessed", "layers", "gib"),
+    [  # the first runner of 0.23 to 0.25 with multi-token prediction
+        pytest.param(32, 3, 40, 0.73, id="Qwen3.6-35B-A3B, GB10"),
+        pytest.param(32, 3, 64, 0.49, id="Qwen3.6-27B, GB10"),
+        pytest.param(1, 1, 78, 1.89, id="GLM-5.2, 4 x GH200"),
+        pytest.param(4, 1, 78, 1.62, id="GLM-5.2, 4 x GH200, 4 sequences"),
+    ],
+)
+def test_graphs_with_a_draft_as_logged(sequences, guessed, layers, gib):
+    drafts = {"speculative": "mtp", "num_speculative_tokens": guessed}
+    options = VLLMOptions(version="0.25.1", max_num_seqs=sequences, **drafts)
+    graphs = graphs_range(options, limits_of(options), H100, layers, several=layers == 78, draft_layers=1)
+    assert graphs.low <= gib <= graphs.high
+
+
+def test_the_first_runner_captures_a_draft_in_pieces():
+    """`llm_base_proposer.py: dummy_run` captures one pass of the draft with each size that is captured in pieces, and
+    none with a whole decode step: 33 and 17 of a Qwen3.6 with three guesses for each of 32 sequences ("PIECEWISE=33
+    (largest=256), FULL=17 (largest=128)")."""
+    options = VLLMOptions(version="0.25.1", max_num_seqs=32, speculative="mtp", num_speculative_tokens=3)
+    graphs = captured_graphs(options, limits_of(options))
+    assert graphs == (33, 17)
+    alone, both = (graphs_gib(graphs, 64, options, several=False, draft_layers=n) for n in (0, 1))
+    assert 1024 * alone == pytest.approx(50 * (3.2 + 64 * 0.085))
+    assert 1024 * (both - alone) == pytest.approx(33 * (3.2 + 0.085))
 
 
 @pytest.mark.parametrize(

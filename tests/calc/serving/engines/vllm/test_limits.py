@@ -36,6 +36,19 @@ def test_by_gpu(gpu, version, tokens, sequences):
 
 
 @pytest.mark.parametrize(
+    ("version", "length", "tokens", "sequences"),
+    [  # _set_default_args_v0 of 0.10.1, which has recurrent models by default; _set_default_args_v1 of 0.10.2
+        ("0.10.1.1", 8192, 8192, 256),
+        ("0.10.1.1", 65_536, 2048, 256),
+        ("0.10.2", 65_536, 8192, 1024),
+    ],
+)
+def test_recurrent_models_leave_the_first_engine_later(version, length, tokens, sequences):
+    stated = reserved("ai21labs/AI21-Jamba-Reasoning-3B", length=length, version=version)
+    assert (stated.step_tokens, stated.sequences) == (tokens, sequences)
+
+
+@pytest.mark.parametrize(
     ("options", "pp", "steps"),
     [
         pytest.param({}, 1, 2, id="one runs, one is scheduled"),

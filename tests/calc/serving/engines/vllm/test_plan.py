@@ -17,6 +17,7 @@ from presets import models
 
 GIB = 2**30
 CONFIGS, PLANS = sample()
+NANO = "nvidia/NVIDIA-Nemotron-Nano-9B-v2"
 LOGS = "github.com/vllm-project/vllm/issues"
 
 
@@ -96,6 +97,33 @@ def test_dated_rules(model, options, block, a_request):
     found = planned(model, **options)
     assert found.block_size(8192) == block
     assert found.request_blocks(8192) == a_request
+
+
+@pytest.mark.parametrize(
+    ("options", "slots"),
+    [
+        pytest.param({"max_num_seqs": 32}, 32, id="a graph of 32"),
+        pytest.param({"max_num_seqs": 30}, 32, id="rounded up to it"),
+        pytest.param({"max_num_seqs": 3}, 4, id="to one of four"),
+        pytest.param({"max_num_seqs": 30, "enforce_eager": True}, 30, id="no graphs"),
+        pytest.param({"max_num_seqs": 32, "version": "0.10.2"}, 0, id="0.10.2: in blocks"),
+    ],
+)
+def test_states_of_the_first_engine(options, slots):
+    """0.10.1: model_executor/models/mamba_cache.py. 27 layers of 128 heads of 80 x 128 in fp32, as this family has it,
+    and three columns of a convolution over 128 x 80 + 2 x 8 x 128; four layers of attention are in blocks of 16."""
+    state = 27 * (128 * 80 * 128 * 4 + 3 * (128 * 80 + 2 * 8 * 128) * 2)
+    plan = planned(NANO, **{"version": "0.10.1.1", **options})
+    assert plan.fixed_bytes(0) == slots * state
+    if slots:
+        assert plan.tokens_of(4096 * 16_384, 4096) == 4096  # of the bytes that it prints, which are without states
+        assert (plan.block_size(4096), plan.block_bytes) == (16, (16 * 4 * 2 * 8 * 128 * 2,))
+
+
+def test_states_of_the_first_engine_lie_on_their_stages():
+    whole, halves = (planned(NANO, pp=pp, max_num_seqs=32, version="0.10.1.1") for pp in (1, 2))
+    assert sum(map(halves.fixed_bytes, range(2))) == whole.fixed_bytes(0)
+    assert all(halves.fixed_bytes(stage) > 0 for stage in range(2))
 
 
 @pytest.mark.parametrize(
