@@ -2,7 +2,7 @@
 
 import argparse
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, get_args
 
 from calc.errors import ConfigError, Message
 from calc.formats import Precision
@@ -14,13 +14,17 @@ from calc.serving.engines import ENGINES
 from calc.serving.workload import Workload
 from calc.training.layout import TrainingLayout
 from calc.training.levers import Together, more_gpus
+from calc.training.methods import METHODS
+from calc.training.objective import Objective
 from calc.training.recipe import RECIPES, TRAINERS, WIDTH, Recipe, RecipeName
 from calc.training.report import TrainingReport, training_report
 from calc.training.step import Training
-from calc.training.workload import TrainingWorkload
+from calc.training.workload import Method, TrainingWorkload
 from cli.options import add_fields, filled, flag
 
-WORKLOAD = tuple(name for name in TrainingWorkload.model_fields if name != "attention")
+WORKLOAD = tuple(name for name in TrainingWorkload.model_fields if name not in ("attention", "method"))
+WEIGHTS: tuple[str, ...] = get_args(Method)
+OBJECTIVE = tuple(name for name in Objective.model_fields if name != "method")
 LAYOUT = tuple(name for name in TrainingLayout.model_fields if name not in Layout.model_fields)
 ALIASES = {
     "vp": ("--num-virtual-stages-per-pipeline-rank", "--virtual-pipeline-model-parallel-size"),
@@ -38,7 +42,15 @@ def add_training_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--train", action="store_true", help="weigh a training step instead of serving")
     group = parser.add_argument_group("training", "with --train", argument_default=argparse.SUPPRESS)
     group.add_argument("--trainer", choices=tuple(TRAINERS), help="options as this trainer sets them by default")
+    group.add_argument(
+        "--method",
+        dest="methods",
+        type=methods,
+        metavar="|".join((*WEIGHTS, *METHODS)),
+        help="which weights are trained, or with which loss of TRL; both with a comma: grpo,lora (default full)",
+    )
     add_fields(group, TrainingWorkload, WORKLOAD)
+    add_fields(group, Objective, OBJECTIVE)
     add_fields(group, TrainingLayout, LAYOUT, aliases=ALIASES)
     group.add_argument("--recipe", choices=tuple(RECIPES), help="mixed precision (default master)")
     group.add_argument("--master", choices=("fp32", "none"), help="a copy of the weights that the optimizer updates")
@@ -63,7 +75,7 @@ def check_options(given: Mapping[str, Any]) -> None:
                 )
             raise ConfigError(Message("{flag} has no effect with --train.", flag=flag(name)), name)
         return
-    for name in (*WORKLOAD, *LAYOUT, *RECIPE, "trainer"):
+    for name in (*WORKLOAD, *OBJECTIVE, *LAYOUT, *RECIPE, "trainer"):
         if name in given:
             raise ConfigError(Message("{flag} takes effect only with --train.", flag=flag(name)), name)
 
@@ -76,10 +88,13 @@ def engine_options() -> set[str]:
 
 def run_training(config: Mapping[str, Any], given: Mapping[str, Any], gpus: list[GPU] | None) -> TrainingReport:
     """The report on what the command line asks for."""
-    asked = {name: given[name] for name in TrainingWorkload.model_fields if name in given}
+    chosen = given.get("methods", {})
+    asked = {name: given[name] for name in WORKLOAD if name in given} | chosen.get("weights", {})
+    objective = objective_of(given, chosen)
     if "lora_rank" in asked or "lora_targets" in asked:
         asked.setdefault("method", "lora")
-    trainer = TRAINERS[given["trainer"]].of(asked.get("method", "full")) if "trainer" in given else None
+    name = given.get("trainer", None if objective is None else "trl")
+    trainer = None if name is None else TRAINERS[name].of(asked.get("method", "full"))
     workload = filled(TrainingWorkload, (trainer.workload if trainer else {}) | asked)
     if workload.trains_base and {"lora_rank", "lora_targets"} & set(asked):
         raise ConfigError(
@@ -98,14 +113,48 @@ def run_training(config: Mapping[str, Any], given: Mapping[str, Any], gpus: list
         frozen=None if weights is None else Precision(weights=weights),
         layout=filled(TrainingLayout, {**(trainer.layout if trainer else {}), **given}),
         gpus=gpus,
+        objective=objective,
     )
+
+
+def methods(text: str) -> dict[str, dict[str, str]]:
+    """Which weights are trained, with which loss, from their names."""
+    found: dict[str, dict[str, str]] = {}
+    for name in text.split(","):
+        kind = "weights" if name in WEIGHTS else "loss"
+        if kind in found or name not in (*WEIGHTS, *METHODS):
+            raise argparse.ArgumentTypeError(f"one of {', '.join((*WEIGHTS, *METHODS))}, not {text}")
+        found[kind] = {"method": name}
+    return found
+
+
+def objective_of(given: Mapping[str, Any], chosen: Mapping[str, dict[str, str]]) -> Objective | None:
+    """The loss that is asked for; None: that of transformers. Raises ConfigError."""
+    options = {name: given[name] for name in OBJECTIVE if name in given}
+    if "loss" not in chosen:
+        for name in options:
+            sentence = "{flag} takes effect only with a loss of TRL: --method {names}."
+            raise ConfigError(Message(sentence, flag=flag(name), names="|".join(METHODS)), name)
+        return None
+    for name in ("sequence", "loss", "loss_chunks"):
+        if name in given:
+            sentence = "{flag} has no effect with --method {name}: --prompt, --completion and --log-probs stand for it."
+            raise ConfigError(Message(sentence, flag=flag(name), name=chosen["loss"]["method"]), name)
+    objective: Objective = filled(Objective, options | chosen["loss"])
+    return objective
 
 
 def spread(config: Mapping[str, Any], found: TrainingReport) -> dict[str, Together]:
     """How many GPUs do, and with which changes, where none do as it is: by GPU."""
     asked = found.scenario
     training = Training(
-        Architecture.from_config(config), asked.workload, asked.recipe, asked.layout, asked.overhead, asked.frozen
+        Architecture.from_config(config),
+        asked.workload,
+        asked.recipe,
+        asked.layout,
+        asked.overhead,
+        asked.frozen,
+        objective=asked.objective,
     )
     wanting = [verdict.gpu for verdict in found.verdicts if verdict.min_gpus is None]
     ways = {gpu: more_gpus(find_gpu(gpu), training) for gpu in wanting}

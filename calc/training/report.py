@@ -17,7 +17,9 @@ from calc.model.paper import Heading, Item, Section, added, legend_of, lines
 from calc.model.recurrent import ShortConv
 from calc.model.traced import TracedSymbols
 from calc.training.layout import TrainingLayout, TrainingScenario
+from calc.training.methods import METHODS, said_of
 from calc.training.moments import Part, Phase, TrainingComponent
+from calc.training.objective import Objective
 from calc.training.recipe import RECIPES, Recipe
 from calc.training.states import adapts_experts, plain_experts, state_bytes, state_width, trained_of, trained_width
 from calc.training.step import Training, TrainingMemory, usual_overhead
@@ -84,8 +86,10 @@ class TrainingReport(Frozen):
 
     @property
     def tokens(self) -> int:
-        """Of a step."""
-        return self.global_batch * self.scenario.workload.sequence
+        """Of a step; both sequences of a pair."""
+        objective = self.scenario.objective
+        each = 1 if objective is None else METHODS[objective.method].sequences
+        return self.global_batch * each * self.scenario.workload.sequence
 
     @property
     def trained_share(self) -> float:
@@ -104,12 +108,14 @@ def training_report(
     layout: TrainingLayout | None = None,
     overhead: Overhead | None = None,
     gpus: Iterable[GPU] | None = None,
+    objective: Objective | None = None,
 ) -> TrainingReport:
     """Weigh a step that trains a config's model. Raises ConfigError with a sentence for people, and nothing else.
 
     `architecture` is what the config describes, where it has been read already.
     Trained weights are 16-bit with an fp32 copy unless `recipe` says otherwise; `frozen` is how LoRA's base is stored,
-    by default in 16 bits, and for QLoRA in NF4 with double quantization; `gpus` are the usual ones.
+    by default in 16 bits, and for QLoRA in NF4 with double quantization; `gpus` are the usual ones. `objective` is the
+    loss where it is not transformers' own: a preference or reinforcement method, whose lengths are then the sequence's.
     """
     return laid_out_step(
         config,
@@ -121,6 +127,7 @@ def training_report(
         layout=layout,
         overhead=overhead,
         gpus=gpus,
+        objective=objective,
     )[1]
 
 
@@ -135,13 +142,17 @@ def laid_out_step(
     layout: TrainingLayout | None = None,
     overhead: Overhead | None = None,
     gpus: Iterable[GPU] | None = None,
+    objective: Objective | None = None,
 ) -> tuple[Training, TrainingReport]:
     """A report, and the step that it is read off: what else is asked about it need not be weighed again."""
     architecture = architecture or Architecture.from_config(config)
     workload, recipe = workload or TrainingWorkload(), recipe or RECIPES["master"]
     layout, overhead = layout or TrainingLayout(), overhead or Overhead()
     frozen = frozen or Precision(weights="nf4-dq" if workload.method == "qlora" else "bf16")
-    training = Training(architecture, workload, recipe, layout, overhead, frozen)
+    if objective is not None:
+        workload = workload.model_copy(update={"sequence": objective.sequence})
+    training = Training(architecture, workload, recipe, layout, overhead, frozen, objective=objective)
+    architecture = training.architecture
     memory, tensors = training.memory(), training.phases()
     return training, TrainingReport(
         model=model or architecture.model_type,
@@ -156,12 +167,20 @@ def laid_out_step(
         phases={phase: PhaseMemory(memory=peak, tensors=tensors[phase]) for phase, peak in training.by_phase().items()},
         verdicts=tuple(judge_training(gpu, training) for gpu in (usual_gpus() if gpus is None else gpus)),
         assumptions=tuple(training_assumptions(architecture, training, memory, uncounted(config))),
-        scenario=TrainingScenario(workload=workload, recipe=recipe, frozen=frozen, layout=layout, overhead=overhead),
+        scenario=TrainingScenario(
+            workload=workload,
+            recipe=recipe,
+            frozen=frozen,
+            layout=layout,
+            overhead=overhead,
+            objective=training.objective,
+        ),
     )
 
 
 PEAKS: dict[Phase, Message] = {
     "after_init": Message("The step peaks before it begins: what is kept between steps is all there is."),
+    "reference": Message("The step peaks in a pass without gradients: of the reference, or of the policy before."),
     "forward": Message("The step peaks in the forward pass, when its last layer is at work."),
     "loss": Message("The step peaks at the loss, when every layer still waits for its backward pass."),
     "backward": Message("The step peaks in the backward pass."),
@@ -177,6 +196,8 @@ def training_assumptions(
     yield from architecture.assumptions
     blocks, work, layout = architecture.all_blocks, training.work, training.layout
     yield PEAKS[memory.moment]
+    if training.objective is not None:
+        yield from said_of(training.objective)
     mixers = [mixer for block in blocks for mixer in block.mixers]
     if any(isinstance(mixer, Recurrent) and not isinstance(mixer, ShortConv) for mixer in mixers):
         yield Message(
@@ -234,12 +255,20 @@ def phase_steps(
     symbols, work = TracedSymbols(), scenario.workload
     work = work.model_copy(update={"lora_rank": symbols.of("lora_rank", work.lora_rank)})
     model = symbols.apply(architecture)
-    training = Training(model, work, scenario.recipe, scenario.layout, scenario.overhead, scenario.frozen)
+    training = Training(
+        model,
+        work,
+        scenario.recipe,
+        scenario.layout,
+        scenario.overhead,
+        scenario.frozen,
+        objective=scenario.objective,
+    )
     alone, positions, tokens, stream, pairs, *scanned = training.units(work.micro_batch, work.sequence)
     sequence, t = symbols.of("sequence", positions), symbols.of("tokens", tokens)
     shared = t if stream == tokens else symbols.of("stream_tokens", stream)
     scores = t * sequence if pairs == tokens * positions else pairs
-    names = ("chunks", "followed_chunks", "micro_batch")
+    names = ("chunks", "followed_chunks", "micro_batch", "logit_tokens", "scored_tokens", "scored_row", "tile_tokens")
     by_chunks = (symbols.of(name, count) for name, count in zip(names, scanned, strict=True))
     parts = training.phases((alone, sequence, t, shared, scores, *by_chunks))[phase]
     lines = [symbols.step(part.name, part.bytes) for part in parts if of in (None, part.component)]

@@ -85,6 +85,10 @@ class StageWeights:
         """Elements of each layer and of what stands outside of them, as so many replicas gather them."""
         return units_of(self.weights, self.trained, replicas, separate_embedding=self.separate_embedding)
 
+    def gathered(self, recipe: Recipe) -> int:
+        """Bytes of all weights as they are multiplied."""
+        return WIDTH[recipe.compute] * sum(unit.gathered for unit in self.units().values())
+
 
 def stage_weights(
     rank: Architecture, pieces: tuple[range, ...], layout: TrainingLayout, frozen: Precision, work: TrainingWorkload

@@ -1,0 +1,66 @@
+"""GRPO, arXiv:2402.03300, and RLOO, arXiv:2402.14740: completions in groups, scored against each other.
+Log-probabilities of the policy that generated them, and of the reference, are made before the update."""
+
+from calc.model.architecture import Architecture
+from calc.training.methods.log_probs import (
+    label_log_probs,
+    loss_of,
+    outputs_of,
+    shifted,
+    use_entropies,
+    whole_logits,
+)
+from calc.training.methods.method import QuietPass, TrainingMethod, fused_loss
+from calc.training.modules import Modules
+from calc.training.objective import LogProbs, Objective, Release
+from calc.training.tape import TrackedTensor, scoped
+
+
+def head(t: Modules, model: Architecture, x: TrackedTensor, objective: Objective, *, quiet: bool) -> TrackedTensor:
+    if objective.log_probs == "fused":
+        return fused_loss(t, model, x)
+    return tempered_loss(t, outputs_of(t, whole_logits(t, model, x, last=True)), quiet=quiet)
+
+
+@scoped
+def tempered_loss(t: Modules, logits: TrackedTensor, *, quiet: bool) -> TrackedTensor:
+    """Logits over the temperature, a copy next to what the model returned (TRL 1.12, trainer/grpo_trainer.py,
+    `_get_per_token_logps_and_entropies`)."""
+    scaled = t.local(t.scale(shifted(t, shifted(t, logits)), "logits over the temperature"))
+    scored = label_log_probs(t, scaled)
+    if not quiet:
+        use_entropies(t, scaled, copied=False)
+    return loss_of(t, scored)
+
+
+def grpo_passes(objective: Objective, *, runs_reference: bool) -> tuple[QuietPass, ...]:
+    """Old log-probabilities where a generation is used more than once, or by vLLM; those of the reference."""
+    old = (QuietPass(by_policy=True, when="generation"),) if objective.iterations > 1 or objective.vllm else ()
+    return (*old, QuietPass(by_policy=False, when="generation")) if runs_reference else old
+
+
+def rloo_passes(objective: Objective, *, runs_reference: bool) -> tuple[QuietPass, ...]:
+    """Old log-probabilities always."""
+    old = QuietPass(by_policy=True, when="generation")
+    return (old, QuietPass(by_policy=False, when="generation")) if runs_reference else (old,)
+
+
+WAYS: dict[Release, tuple[LogProbs, ...]] = {"1.16": ("fused",), "1.12": ("whole",)}
+GRPO = TrainingMethod(
+    title="Group relative policy optimization (GRPO)",
+    sequences=1,
+    head=head,
+    ways=WAYS,
+    passes=grpo_passes,
+    reference=True,
+    generates=True,
+)
+RLOO = TrainingMethod(
+    title="REINFORCE leave-one-out (RLOO)",
+    sequences=1,
+    head=head,
+    ways=WAYS,
+    passes=rloo_passes,
+    reference=True,
+    generates=True,
+)
