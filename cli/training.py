@@ -15,7 +15,7 @@ from calc.serving.workload import Workload
 from calc.training.layout import TrainingLayout
 from calc.training.levers import Together, more_gpus
 from calc.training.methods import METHODS
-from calc.training.objective import Objective
+from calc.training.objective import Colocation, Objective
 from calc.training.recipe import RECIPES, TRAINERS, WIDTH, Recipe, RecipeName
 from calc.training.report import TrainingReport, training_report
 from calc.training.step import Training
@@ -25,6 +25,15 @@ from cli.options import add_fields, filled, flag
 WORKLOAD = tuple(name for name in TrainingWorkload.model_fields if name not in ("attention", "method"))
 WEIGHTS: tuple[str, ...] = get_args(Method)
 OBJECTIVE = tuple(name for name in Objective.model_fields if name != "method")
+COLOCATION = tuple(name for name in Colocation.model_fields if name != "rollout")
+ROLLOUTS = ("colocated", "server")
+ROLLOUT_ALIASES = {
+    "engine_share": ("--vllm-gpu-memory-utilization",),
+    "rollout_tp": ("--vllm-tensor-parallel-size",),
+    "offload_weights": ("--param-offload",),
+    "offload_optimizer": ("--optimizer-offload",),
+}
+"""TRL's and verl's words for the same option."""
 LAYOUT = tuple(name for name in TrainingLayout.model_fields if name not in Layout.model_fields)
 ALIASES = {
     "vp": ("--num-virtual-stages-per-pipeline-rank", "--virtual-pipeline-model-parallel-size"),
@@ -51,6 +60,8 @@ def add_training_options(parser: argparse.ArgumentParser) -> None:
     )
     add_fields(group, TrainingWorkload, WORKLOAD)
     add_fields(group, Objective, OBJECTIVE)
+    group.add_argument("--rollout", choices=ROLLOUTS, help="an engine generates: on these GPUs, or on others")
+    add_fields(group, Colocation, COLOCATION, aliases=ROLLOUT_ALIASES)
     add_fields(group, TrainingLayout, LAYOUT, aliases=ALIASES)
     group.add_argument("--recipe", choices=tuple(RECIPES), help="mixed precision (default master)")
     group.add_argument("--master", choices=("fp32", "none"), help="a copy of the weights that the optimizer updates")
@@ -75,7 +86,7 @@ def check_options(given: Mapping[str, Any]) -> None:
                 )
             raise ConfigError(Message("{flag} has no effect with --train.", flag=flag(name)), name)
         return
-    for name in (*WORKLOAD, *OBJECTIVE, *LAYOUT, *RECIPE, "trainer"):
+    for name in (*WORKLOAD, *OBJECTIVE, *COLOCATION, *LAYOUT, *RECIPE, "methods", "rollout", "trainer"):
         if name in given:
             raise ConfigError(Message("{flag} takes effect only with --train.", flag=flag(name)), name)
 
@@ -114,18 +125,33 @@ def run_training(config: Mapping[str, Any], given: Mapping[str, Any], gpus: list
         layout=filled(TrainingLayout, {**(trainer.layout if trainer else {}), **given}),
         gpus=gpus,
         objective=objective,
+        colocation=colocation_of(given, objective),
     )
+
+
+def colocation_of(given: Mapping[str, Any], objective: Objective | None) -> Colocation | None:
+    """The engine that generates; None: none is asked for. Raises ConfigError."""
+    options = {name: given[name] for name in COLOCATION if name in given}
+    if "rollout" not in given:
+        for name in options:
+            raise ConfigError(Message("{flag} takes effect only with --rollout colocated.", flag=flag(name)), name)
+        return None
+    if objective is None or not METHODS[objective.method].generates:
+        names = "|".join(name for name, method in METHODS.items() if method.generates)
+        raise ConfigError(Message("Only --method {names} generates completions.", names=names), "rollout")
+    colocation: Colocation = filled(Colocation, options | {"rollout": given["rollout"]})
+    return colocation
 
 
 def methods(text: str) -> dict[str, dict[str, str]]:
     """Which weights are trained, with which loss, from their names."""
-    found: dict[str, dict[str, str]] = {}
+    chosen: dict[str, dict[str, str]] = {}
     for name in text.split(","):
         kind = "weights" if name in WEIGHTS else "loss"
-        if kind in found or name not in (*WEIGHTS, *METHODS):
+        if kind in chosen or name not in (*WEIGHTS, *METHODS):
             raise argparse.ArgumentTypeError(f"one of {', '.join((*WEIGHTS, *METHODS))}, not {text}")
-        found[kind] = {"method": name}
-    return found
+        chosen[kind] = {"method": name}
+    return chosen
 
 
 def objective_of(given: Mapping[str, Any], chosen: Mapping[str, dict[str, str]]) -> Objective | None:
@@ -147,6 +173,8 @@ def objective_of(given: Mapping[str, Any], chosen: Mapping[str, dict[str, str]])
 def spread(config: Mapping[str, Any], found: TrainingReport) -> dict[str, Together]:
     """How many GPUs do, and with which changes, where none do as it is: by GPU."""
     asked = found.scenario
+    if asked.colocation is not None:
+        return {}
     training = Training(
         Architecture.from_config(config),
         asked.workload,

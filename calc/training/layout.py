@@ -16,7 +16,7 @@ from calc.hardware.parallel import Degrees
 from calc.model.architecture import Architecture
 from calc.model.feedforward import MoE
 from calc.serving.engines.launch import Launch, degrees
-from calc.training.objective import Objective
+from calc.training.objective import Colocation, Objective
 from calc.training.recipe import RECIPES, Recipe
 from calc.training.workload import TrainingWorkload
 
@@ -266,6 +266,7 @@ class TrainingScenario(Frozen):
     layout: TrainingLayout
     overhead: Overhead
     objective: Objective | None = None  # None: supervised, as transformers computes the loss
+    colocation: Colocation | None = None
 
 
 # How a training step's processes are started: the words of `accelerate launch` and of `torchrun`.

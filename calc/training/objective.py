@@ -1,10 +1,11 @@
-"""What a step's loss is: the method, its lengths, its reference, and how the trainer makes log-probabilities."""
+"""What a step's loss is: the method, its lengths, its reference, and how the trainer makes log-probabilities; and the
+engine that generates what it is computed on."""
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from calc.errors import Frozen
+from calc.errors import ConfigError, Frozen, Message
 
 MethodName = Literal["sft", "dpo", "kto", "orpo", "simpo", "cpo", "reward", "grpo", "rloo"]
 Reference = Literal["model", "precomputed", "adapter-off", "none"]
@@ -49,8 +50,9 @@ class Objective(Frozen):
     beta: float | None = Field(
         default=None, ge=0, le=1000, description="Weight of the reference; 0 (GRPO's default) needs none."
     )
-    vllm: bool = Field(
-        default=False, description="GRPO: vLLM generates, so that old log-probabilities are made in every step."
+    engine_generates: bool = Field(
+        default=False,
+        description="An engine generates, so that old log-probabilities are made in every step, to correct for it.",
     )
     shards_reference: bool = Field(
         default=True,
@@ -61,3 +63,53 @@ class Objective(Frozen):
     def sequence(self) -> int:
         """Tokens of a sequence."""
         return self.prompt + self.completion
+
+
+class Colocation(Frozen):
+    """Where an engine generates, and what it gives back while the model is trained."""
+
+    rollout: Literal["colocated", "server"] = Field(
+        default="colocated", description="The engine generates on the GPUs that train, or on others."
+    )
+    engine_share: float | None = Field(
+        default=None,
+        gt=0,
+        le=1,
+        description="Share of the GPU that the engine takes while it generates: none given, TRL's defaults, 0.3, and "
+        "0.9 on a server; verl's is 0.5.",
+    )
+    sleep_level: Literal[0, 1, 2] = Field(
+        default=0,
+        description="What the engine gives back after generating: 0 nothing, 1 weights and cache with the weights in "
+        "host memory, 2 both for good; graphs and libraries stay.",
+    )
+    rollout_tp: int = Field(default=1, ge=1, le=1024, description="GPUs over which the engine splits the model.")
+    offload_weights: bool = Field(
+        default=False, description="Trained weights wait in host memory while the engine generates (param_offload)."
+    )
+    offload_optimizer: bool = Field(
+        default=False, description="States of the optimizer wait in host memory but for the update (optimizer_offload)."
+    )
+    shared_weights: bool = Field(
+        default=False, description="LoRA's frozen weights are the engine's own, stored once, as unsloth has them."
+    )
+    own_process: bool = Field(
+        default=False, description="The engine runs in a process of its own, with a CUDA context of its own, as verl's."
+    )
+    bucket_mib: int = Field(
+        default=0, ge=0, le=2**20, description="MiB of a buffer in which weights are handed over; 0: one at a time."
+    )
+
+    @model_validator(mode="after")
+    def _consistent(self) -> "Colocation":
+        if self.rollout == "server" and self.sleep_level:
+            sentence = "An engine on GPUs of its own has nothing to give back: sleep_level is for a colocated one."
+            raise ConfigError(Message(sentence), "sleep_level", [0])
+        if self.rollout == "server" and self.shared_weights:
+            raise ConfigError(Message("An engine on GPUs of its own can't share weights."), "shared_weights", [0])
+        return self
+
+    @property
+    def share(self) -> float:
+        """Share of the GPU that the engine takes (TRL 1.16, trainer/grpo_config.py and scripts/vllm_serve.py)."""
+        return self.engine_share or (0.3 if self.rollout == "colocated" else 0.9)

@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from pydantic import Field
+
 from calc.errors import Frozen, Message
 from calc.families.vision_fields import uncounted
 from calc.formats import Precision
@@ -16,10 +18,11 @@ from calc.model.mixers import CompressedAttention, Recurrent
 from calc.model.paper import Heading, Item, Section, added, legend_of, lines
 from calc.model.recurrent import ShortConv
 from calc.model.traced import TracedSymbols
+from calc.training.colocated import Colocated, RolloutReport
 from calc.training.layout import TrainingLayout, TrainingScenario
 from calc.training.methods import METHODS, said_of
 from calc.training.moments import Part, Phase, TrainingComponent
-from calc.training.objective import Objective
+from calc.training.objective import Colocation, Objective
 from calc.training.recipe import RECIPES, Recipe
 from calc.training.states import adapts_experts, plain_experts, state_bytes, state_width, trained_of, trained_width
 from calc.training.step import Training, TrainingMemory, usual_overhead
@@ -78,6 +81,7 @@ class TrainingReport(Frozen):
     verdicts: tuple[TrainingVerdict, ...]
     assumptions: tuple[Message, ...]
     scenario: TrainingScenario
+    rollouts: tuple[RolloutReport, ...] = Field(default=(), exclude_if=lambda rollouts: not rollouts)
 
     @property
     def memories(self) -> tuple[TrainingMemory, ...]:
@@ -109,13 +113,15 @@ def training_report(
     overhead: Overhead | None = None,
     gpus: Iterable[GPU] | None = None,
     objective: Objective | None = None,
+    colocation: Colocation | None = None,
 ) -> TrainingReport:
     """Weigh a step that trains a config's model. Raises ConfigError with a sentence for people, and nothing else.
 
     `architecture` is what the config describes, where it has been read already.
     Trained weights are 16-bit with an fp32 copy unless `recipe` says otherwise; `frozen` is how LoRA's base is stored,
     by default in 16 bits, and for QLoRA in NF4 with double quantization; `gpus` are the usual ones. `objective` is the
-    loss where it is not transformers' own: a preference or reinforcement method, whose lengths are then the sequence's.
+    loss where it is not transformers' own: a preference or reinforcement method, whose lengths are then the sequence's;
+    `colocation` is the engine that generates its completions, with which the verdicts are then.
     """
     return laid_out_step(
         config,
@@ -128,6 +134,7 @@ def training_report(
         overhead=overhead,
         gpus=gpus,
         objective=objective,
+        colocation=colocation,
     )[1]
 
 
@@ -143,17 +150,23 @@ def laid_out_step(
     overhead: Overhead | None = None,
     gpus: Iterable[GPU] | None = None,
     objective: Objective | None = None,
+    colocation: Colocation | None = None,
 ) -> tuple[Training, TrainingReport]:
     """A report, and the step that it is read off: what else is asked about it need not be weighed again."""
     architecture = architecture or Architecture.from_config(config)
     workload, recipe = workload or TrainingWorkload(), recipe or RECIPES["master"]
     layout, overhead = layout or TrainingLayout(), overhead or Overhead()
     frozen = frozen or Precision(weights="nf4-dq" if workload.method == "qlora" else "bf16")
+    if colocation is not None and objective is not None:
+        objective = objective.model_copy(update={"engine_generates": True})
     if objective is not None:
         workload = workload.model_copy(update={"sequence": objective.sequence})
     training = Training(architecture, workload, recipe, layout, overhead, frozen, objective=objective)
     architecture = training.architecture
     memory, tensors = training.memory(), training.phases()
+    kinds = list(usual_gpus() if gpus is None else gpus)
+    engines = [] if colocation is None else [Colocated(training, colocation, gpu) for gpu in kinds]
+    verdicts = [engine.verdict() for engine in engines] or [judge_training(gpu, training) for gpu in kinds]
     return training, TrainingReport(
         model=model or architecture.model_type,
         parameters=architecture.parameters(),
@@ -165,7 +178,8 @@ def laid_out_step(
         stages=training.by_stage,
         by_sequence={tokens: training.memory(sequence=tokens) for tokens in SEQUENCES},
         phases={phase: PhaseMemory(memory=peak, tensors=tensors[phase]) for phase, peak in training.by_phase().items()},
-        verdicts=tuple(judge_training(gpu, training) for gpu in (usual_gpus() if gpus is None else gpus)),
+        verdicts=tuple(verdicts),
+        rollouts=tuple(engine.report() for engine in engines),
         assumptions=tuple(training_assumptions(architecture, training, memory, uncounted(config))),
         scenario=TrainingScenario(
             workload=workload,
@@ -174,6 +188,7 @@ def laid_out_step(
             layout=layout,
             overhead=overhead,
             objective=training.objective,
+            colocation=colocation,
         ),
     )
 

@@ -34,8 +34,9 @@ def tempered_loss(t: Modules, logits: TrackedTensor, *, quiet: bool) -> TrackedT
 
 
 def grpo_passes(objective: Objective, *, runs_reference: bool) -> tuple[QuietPass, ...]:
-    """Old log-probabilities where a generation is used more than once, or by vLLM; those of the reference."""
-    old = (QuietPass(by_policy=True, when="generation"),) if objective.iterations > 1 or objective.vllm else ()
+    """Old log-probabilities where a generation is used twice or an engine made it; those of the reference."""
+    renews = objective.iterations > 1 or objective.engine_generates
+    old = (QuietPass(by_policy=True, when="generation"),) if renews else ()
     return (*old, QuietPass(by_policy=False, when="generation")) if runs_reference else old
 
 

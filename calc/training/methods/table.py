@@ -126,5 +126,5 @@ def said_of(objective: Objective) -> Iterator[Message]:
     yield Message(sentence, release=objective.trl, method=Message(method.title))
     if method.reference and objective.reference is not None:
         yield REFERENCES[objective.reference]
-    if method.generates:
+    if method.generates and not objective.engine_generates:
         yield Message("Generation is not in these phases: its engine, or generate(), runs before them.")

@@ -1,4 +1,4 @@
-"""Steps of TRL's losses, next to torch's own account of them (rl_steps.json: TRL 1.16, 1.12 and 0.24 under a tracker)."""
+"""Steps of TRL's losses, next to torch's own account of them (rl_steps.json: TRL 1.16, 1.12 and 0.24)."""
 
 from collections import defaultdict
 from statistics import median
@@ -99,7 +99,9 @@ def test_each_part_is_its_formula(method, work, recipe):
         pytest.param({"method": "dpo", "reference": "adapter-off"}, {}, "reference", "adapters", id="no adapters"),
         pytest.param({"method": "grpo", "reference": "precomputed"}, {}, "reference", "anew", id="precomputed"),
         pytest.param({"method": "grpo", "beta": 0, "reference": "model"}, {}, "reference", "beta 0", id="beta 0"),
-        pytest.param({"method": "grpo", "num_generations": 1}, {}, "num_generations", "group of one", id="group of one"),
+        pytest.param(
+            {"method": "grpo", "num_generations": 1}, {}, "num_generations", "group of one", id="group of one"
+        ),
         pytest.param(
             {"method": "rloo", "num_generations": 4, "generation_batch": 6},
             {},
