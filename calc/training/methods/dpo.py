@@ -1,6 +1,7 @@
 """Direct preference optimization, arXiv:2305.18290, and KTO, arXiv:2402.01306: a policy against its reference, whose
 log-probabilities TRL makes after the policy's forward pass, while that waits for its own backward."""
 
+from calc.errors import Message
 from calc.model.architecture import Architecture
 from calc.training.methods.log_probs import (
     label_log_probs,
@@ -126,7 +127,7 @@ def kto_passes(objective: Objective, *, runs_reference: bool) -> tuple[QuietPass
 
 
 DPO = TrainingMethod(
-    title="Direct preference optimization (DPO)",
+    title=Message("Direct preference optimization (DPO)"),
     sequences=2,
     head=head,
     ways={"1.16": ("fused",), "1.12": ("whole",), "0.24": ("whole",)},
@@ -134,7 +135,7 @@ DPO = TrainingMethod(
     reference=True,
 )
 KTO = TrainingMethod(
-    title="Kahneman-Tversky optimization (KTO)",
+    title=Message("Kahneman-Tversky optimization (KTO)"),
     sequences=1,
     head=head,
     ways={"1.16": ("fused",), "1.12": ("whole",)},

@@ -1,6 +1,7 @@
 """GRPO, arXiv:2402.03300, and RLOO, arXiv:2402.14740: completions in groups, scored against each other.
 Log-probabilities of the policy that generated them, and of the reference, are made before the update."""
 
+from calc.errors import Message
 from calc.model.architecture import Architecture
 from calc.training.methods.log_probs import (
     label_log_probs,
@@ -48,7 +49,7 @@ def rloo_passes(objective: Objective, *, runs_reference: bool) -> tuple[QuietPas
 
 WAYS: dict[Release, tuple[LogProbs, ...]] = {"1.16": ("fused",), "1.12": ("whole",)}
 GRPO = TrainingMethod(
-    title="Group relative policy optimization (GRPO)",
+    title=Message("Group relative policy optimization (GRPO)"),
     sequences=1,
     head=head,
     ways=WAYS,
@@ -57,7 +58,7 @@ GRPO = TrainingMethod(
     generates=True,
 )
 RLOO = TrainingMethod(
-    title="REINFORCE leave-one-out (RLOO)",
+    title=Message("REINFORCE leave-one-out (RLOO)"),
     sequences=1,
     head=head,
     ways=WAYS,

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, Protocol
 
+from calc.errors import Message
 from calc.model.architecture import Architecture
 from calc.training.methods.log_probs import fused_log_probs, label_log_probs, loss_of, outputs_of, shifted, whole_logits
 from calc.training.modules import Modules
@@ -46,7 +47,7 @@ def unchanged(model: Architecture) -> Architecture:
 class TrainingMethod:
     """A loss of TRL."""
 
-    title: str
+    title: Message
     sequences: int  # of a forward pass for each that a micro-batch counts: a pair has two
     head: Head
     ways: dict[Release, tuple[LogProbs, ...]]  # how its releases make logits, the default first

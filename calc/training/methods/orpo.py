@@ -3,6 +3,7 @@ logits (TRL, trl/experimental)."""
 
 from functools import partial
 
+from calc.errors import Message
 from calc.model.architecture import Architecture
 from calc.training.ends import cross_entropy
 from calc.training.methods.log_probs import label_log_probs, loss_of, outputs_of, shifted, whole_logits
@@ -46,19 +47,19 @@ def chosen_likelihood(t: Modules, logits: TrackedTensor) -> TrackedTensor:
 
 WAYS: dict[Release, tuple[LogProbs, ...]] = {"1.16": ("whole",), "1.12": ("whole",)}
 ORPO = TrainingMethod(
-    title="Odds ratio preference optimization (ORPO)",
+    title=Message("Odds ratio preference optimization (ORPO)"),
     sequences=2,
     head=partial(head, likelihood=True),
     ways=WAYS,
 )
 CPO = TrainingMethod(
-    title="Contrastive preference optimization (CPO)",
+    title=Message("Contrastive preference optimization (CPO)"),
     sequences=2,
     head=partial(head, likelihood=True),
     ways=WAYS,
 )
 SIMPO = TrainingMethod(
-    title="Simple preference optimization (SimPO)",
+    title=Message("Simple preference optimization (SimPO)"),
     sequences=2,
     head=partial(head, likelihood=False),
     ways=WAYS,

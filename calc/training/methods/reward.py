@@ -1,5 +1,6 @@
 """A reward model on pairs, arXiv:2203.02155 section 3.5: one score for each sequence, and no logits."""
 
+from calc.errors import Message
 from calc.model.architecture import Architecture
 from calc.model.block import Extra
 from calc.training.ends import scalar
@@ -34,7 +35,7 @@ def reward_model(model: Architecture) -> Architecture:
 
 
 REWARD = TrainingMethod(
-    title="Reward model",
+    title=Message("Reward model"),
     sequences=2,
     head=head,
     model=reward_model,

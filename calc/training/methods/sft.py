@@ -1,5 +1,6 @@
 """Supervised fine-tuning as TRL's SFTTrainer computes it."""
 
+from calc.errors import Message
 from calc.model.architecture import Architecture
 from calc.training.ends import cross_entropy, output_table, scalar
 from calc.training.methods.log_probs import loss_of, shifted, use_entropies, whole_logits
@@ -77,7 +78,7 @@ def chunked_loss(t: Modules, model: Architecture, x: TrackedTensor) -> TrackedTe
 
 
 SFT = TrainingMethod(
-    title="Supervised fine-tuning (SFT)",
+    title=Message("Supervised fine-tuning (SFT)"),
     sequences=1,
     head=head,
     ways={"1.16": ("fused",), "1.12": ("chunked", "whole")},

@@ -51,7 +51,7 @@ def usual_reference(objective: Objective, work: TrainingWorkload) -> Reference:
 def refusals(objective: Objective, work: TrainingWorkload, layout: TrainingLayout) -> Iterator[Refusal]:
     """Why a question makes no sense."""
     method, reference = METHODS[objective.method], objective.reference
-    title = Message(method.title)
+    title = method.title
     if objective.trl not in method.ways:
         sentence = "{method} is not computed as TRL {release} has it."
         yield Refusal(Message(sentence, method=title, release=objective.trl), "trl", list(method.ways))
@@ -123,7 +123,7 @@ def said_of(objective: Objective) -> Iterator[Message]:
     """What a figure takes for granted of the loss."""
     method = METHODS[objective.method]
     sentence = "The loss is that of TRL {release}: {method}."
-    yield Message(sentence, release=objective.trl, method=Message(method.title))
+    yield Message(sentence, release=objective.trl, method=method.title)
     if method.reference and objective.reference is not None:
         yield REFERENCES[objective.reference]
     if method.generates and not objective.engine_generates:
