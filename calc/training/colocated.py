@@ -289,20 +289,22 @@ class Colocated:
 
     def reason(self) -> Message:
         """What the verdict depends on."""
-        peak, values = self.peak, {"share": self.colocation.share}
+        peak, share = self.peak, self.colocation.share
         if not self.starts:
-            return Message("With {share:.2f} of the GPU the engine does not start with a sequence this long.", **values)
+            return Message(
+                "With {share:.2f} of the GPU the engine does not start with a sequence this long.", share=share
+            )
         name, size = PHASE_NAMES[peak.name], peak.total / GIB
         if peak.total <= self.usable:
             left = (self.usable - peak.total) / GIB
             sentence = (
                 "With {share:.2f} of the GPU for the engine, the peak is {phase} with {size:.2f} GiB: {left:.2f} left."
             )
-            return Message(sentence, **values, phase=name, size=size, left=left)
+            return Message(sentence, share=share, phase=name, size=size, left=left)
         sentence = (
             "With {share:.2f} of the GPU for the engine, {phase} needs {size:.2f} GiB, {more:.2f} more than there are."
         )
-        return Message(sentence, **values, phase=name, size=size, more=(peak.total - self.usable) / GIB)
+        return Message(sentence, share=share, phase=name, size=size, more=(peak.total - self.usable) / GIB)
 
     def report(self) -> RolloutReport:
         """All of it on this GPU."""

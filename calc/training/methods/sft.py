@@ -54,13 +54,13 @@ def chunked_loss(t: Modules, model: Architecture, x: TrackedTensor) -> TrackedTe
         return weight, logits
 
     wide_logits = "log-softmax of the logits", CHUNK * model.vocab, 4, CountedBy.ONCE
-    _, logits = multiplied()
-    t.use(*[t.new(*wide_logits) for _ in range(3)], logits)  # with the exponential and the product of the entropy
+    first = multiplied()[1]
+    t.use(*[t.new(*wide_logits) for _ in range(3)], first)  # with the exponential and the product of the entropy
 
     def backward(_: TrackedTensor) -> list[TrackedTensor | None]:
         states = t.gradient((x.columns, x.width, x.unit))
         summed: TrackedTensor | None = None
-        for _ in range(2):  # from the second chunk on all are alike
+        for chunk in range(2):  # from the second on all are alike
             weight, logits = multiplied()
             likely = t.new(*wide_logits, logits)
             side = CHUNK * model.vocab, 4, CountedBy.ONCE
@@ -71,7 +71,7 @@ def chunked_loss(t: Modules, model: Architecture, x: TrackedTensor) -> TrackedTe
                 made = t.gradient((table.columns, narrow, CountedBy.ONCE), narrowed, weight)
                 own = t.in_type(t.in_type(made, 4), table.width)
                 both = (table.columns, table.width, CountedBy.ONCE)
-                summed = own if summed is None else t.gradient(both, own, summed)
+                summed = own if chunk == 0 else t.gradient(both, own, summed)
         return [t.gradient((x.columns, x.width, x.unit), states), summed]
 
     return t.record(scalar(t), [ordered, table], backward, [ordered.storage])
