@@ -62,6 +62,9 @@ def objective_of(row: Mapping[str, Any]) -> Objective:
         completion=row["completion"],
         completion_only=row["completion_only"],
         packed=row["packing"] or 1,
+        entropy_bonus=row.get("entropy_coef", 0) > 0,
+        iterations=row.get("iterations", 1),
+        generation_batch=row.get("generation_batch"),
         shards_reference=row["fsdp_style"] != "trl",
     )
 

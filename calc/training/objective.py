@@ -50,6 +50,9 @@ class Objective(Frozen):
     beta: float | None = Field(
         default=None, ge=0, le=1000, description="Weight of the reference; 0 (GRPO's default) needs none."
     )
+    entropy_bonus: bool = Field(
+        default=False, description="GRPO: the loss rewards entropy (entropy_coef), which then has a gradient."
+    )
     engine_generates: bool = Field(
         default=False,
         description="An engine generates, so that old log-probabilities are made in every step, to correct for it.",

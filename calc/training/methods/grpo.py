@@ -4,6 +4,7 @@ Log-probabilities of the policy that generated them, and of the reference, are m
 from calc.errors import Message
 from calc.model.architecture import Architecture
 from calc.training.methods.log_probs import (
+    entropies_with_gradient,
     label_log_probs,
     loss_of,
     outputs_of,
@@ -20,17 +21,21 @@ from calc.training.tape import TrackedTensor, scoped
 def head(t: Modules, model: Architecture, x: TrackedTensor, objective: Objective, *, quiet: bool) -> TrackedTensor:
     if objective.log_probs == "fused":
         return fused_loss(t, model, x)
-    return tempered_loss(t, outputs_of(t, whole_logits(t, model, x, last=True)), quiet=quiet)
+    logits = outputs_of(t, whole_logits(t, model, x, last=True))
+    return tempered_loss(t, logits, quiet=quiet, bonus=objective.entropy_bonus)
 
 
 @scoped
-def tempered_loss(t: Modules, logits: TrackedTensor, *, quiet: bool) -> TrackedTensor:
+def tempered_loss(t: Modules, logits: TrackedTensor, *, quiet: bool, bonus: bool) -> TrackedTensor:
     """Logits over the temperature, a copy next to what the model returned (TRL 1.12, trainer/grpo_trainer.py,
     `_get_per_token_logps_and_entropies`)."""
     scaled = t.local(t.scale(shifted(t, shifted(t, logits)), "logits over the temperature"))
     scored = label_log_probs(t, scaled)
-    if not quiet:
-        use_entropies(t, scaled, copied=False)
+    if quiet:
+        return scored
+    if bonus:
+        return loss_of(t, scored, entropies_with_gradient(t, scaled))
+    use_entropies(t, scaled, copied=False)
     return loss_of(t, scored)
 
 

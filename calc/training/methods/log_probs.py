@@ -127,6 +127,23 @@ def use_entropies(t: Modules, logits: TrackedTensor, *, copied: bool) -> None:
     t.use(*[t.new("entropies", ENTROPY_CHUNK * logits.columns, logits.width, CountedBy.ONCE) for _ in range(3)], flat)
 
 
+def entropies_with_gradient(t: Modules, logits: TrackedTensor) -> TrackedTensor:
+    """Entropies that have a gradient: log-softmax and its exponential are saved, chunk by chunk; going back, the
+    gradient of a chunk takes the place of one of them, and those of all are put together."""
+    side, chunk = (logits.columns, logits.width, logits.unit), ENTROPY_CHUNK * logits.columns
+    parts = t.record(TrackedTensor(logits.storage, *side), [logits], t.multiplied)
+    likely = t.new("log-softmax of the logits", *side)
+    exponentials = t.new("exponentials of the logits", *side)
+
+    def backward(_: TrackedTensor) -> list[TrackedTensor | None]:
+        t.use(*[t.gradient((chunk, logits.width, CountedBy.ONCE)) for _ in range(2)])
+        return [TrackedTensor(likely.storage, *side)]
+
+    t.use(t.new("entropies", chunk, logits.width, CountedBy.ONCE))
+    saved = [likely.storage, exponentials.storage]
+    return t.record(t.new("entropies", 1, logits.width, CountedBy.SCORED), [parts], backward, saved)
+
+
 def loss_of(t: Modules, *parts: TrackedTensor) -> TrackedTensor:
     """The loss: a number."""
     return t.record(scalar(t), parts, lambda gradient: [gradient for _ in parts])
