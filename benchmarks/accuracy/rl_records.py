@@ -1,4 +1,4 @@
-"""python -m benchmarks.accuracy.rl_records: what people measured of preference and reinforcement learning, and ours; with
+"""python -m benchmarks.accuracy.rl_records: public records of preference and reinforcement learning, and ours; with
 RL_RECORDS.json behind it the file of the tests is written anew from that.
 
 Of the public records those stand here whose model, lengths, batch and trainer are stated. ms-swift's are GPU memory as

@@ -265,8 +265,9 @@ class TrainingScenario(Frozen):
     frozen: Precision
     layout: TrainingLayout
     overhead: Overhead
-    objective: Objective | None = None  # None: supervised, as transformers computes the loss
-    colocation: Colocation | None = None
+    objective: Objective | None = Field(default=None, exclude_if=lambda objective: objective is None)
+    """None: supervised, as transformers computes the loss."""
+    colocation: Colocation | None = Field(default=None, exclude_if=lambda colocation: colocation is None)
 
 
 # How a training step's processes are started: the words of `accelerate launch` and of `torchrun`.

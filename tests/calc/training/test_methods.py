@@ -146,8 +146,8 @@ def test_a_fused_head_takes_less_than_whole_logits():
 
 
 def test_public_records():
-    """Issue 28: stated peaks within 10 % at the median; what fitted is not called too large beyond 5 %, and what ran out
-    of memory does not fit beyond 15 %."""
+    """Issue 28: stated peaks within 10 % at the median; what fitted is not called too large beyond 5 %, what ran out of
+    memory does not fit beyond 15 %."""
     rows = list(readings())
     errors = [abs(row.error) for row in rows if row.error is not None]
     assert median(errors) <= 0.10
