@@ -64,6 +64,7 @@ def objective_of(row: Mapping[str, Any]) -> Objective:
         packed=row["packing"] or 1,
         entropy_bonus=row.get("entropy_coef", 0) > 0,
         iterations=row.get("iterations", 1),
+        engine_generates=row.get("always_old", False),
         generation_batch=row.get("generation_batch"),
         shards_reference=row["fsdp_style"] != "trl",
     )

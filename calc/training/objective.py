@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 
 from calc.errors import ConfigError, Frozen, Message
 
-MethodName = Literal["sft", "dpo", "kto", "orpo", "simpo", "cpo", "reward", "grpo", "rloo"]
+MethodName = Literal["sft", "dpo", "kto", "orpo", "simpo", "cpo", "reward", "grpo", "rloo", "ppo"]
 Reference = Literal["model", "precomputed", "adapter-off", "none"]
 LogProbs = Literal["fused", "whole", "chunked", "none"]
 Release = Literal["1.16", "1.12", "0.24"]
@@ -18,9 +18,10 @@ class Objective(Frozen):
     completions."""
 
     method: MethodName = Field(description="The loss: supervised, preference, reward model, or reinforcement learning.")
-    trl: Release = Field(
-        default="1.16",
-        description="Release of TRL. From 1.15 on SFT, DPO, KTO, GRPO and RLOO build no logits; 0.24 is for DPO.",
+    trl: Release | None = Field(
+        default=None,
+        description="Release of TRL; none given: the newest that is known. From 1.15 on SFT, DPO, KTO, GRPO and RLOO "
+        "build no logits; 0.24 is for DPO.",
     )
     log_probs: LogProbs | None = Field(
         default=None,

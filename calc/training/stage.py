@@ -46,9 +46,10 @@ class TrainingStage:
         number: int,
         quiet: tuple[QuietCourse, ...] = (),
         reference: Sequence[Tensors] = (),
+        value: "TrainingStage | None" = None,
     ) -> None:
         self.courses, self.states, self.work, self.layout, self.number = courses, states, work, layout, number
-        self.quiet, self.reference = quiet, reference
+        self.quiet, self.reference, self.value = quiet, reference, value
         self.course = courses[0]
         self.rank, self.recipe = self.course.rank, self.course.recipe
         self.during = Alive().plus(self.running())
@@ -188,6 +189,8 @@ class TrainingStage:
 
     def peak_bytes(self, units: Bytes) -> int:
         """Bytes at the peak, for a batch and a length."""
+        if self.value is not None:
+            return max(dot(moment.bytes, units) for moments in self.moments.values() for moment in moments)
         alive = [moment.bytes for moment in (*self.steps, *self.without_gradients())]
         if self.work.optimizer_in_backward:
             alive.append(self.stepping().bytes)
@@ -219,7 +222,27 @@ class TrainingStage:
                     phases.setdefault(phase, []).extend(map(alive.around, moments))
         if self.work.optimizer_in_backward:
             phases["backward"] = undominated([*phases["backward"], StepMoment("backward", *self.stepping())])
-        return phases
+        return phases if self.value is None else self.with_value(phases, self.value)
+
+    def with_value(
+        self, phases: dict[Phase, list[StepMoment]], value: "TrainingStage"
+    ) -> dict[Phase, list[StepMoment]]:
+        """The moments of a policy and a value model that are trained together: the latter runs first, waits, and goes
+        back last, when all of the policy's gradients are there. What the training loop holds of the policy's outputs it
+        holds through the update."""
+        standing = Alive().plus(value.constant())
+        waiting = standing.plus([tensors for run in value.course.runs for tensors in run.waiting(run.layers)])
+        outputs = Tensors(self.course.runs[-1].profile.outputs, "outputs that the training loop holds", "logits")
+        gradients = Tensors(once(value.states.gradients), "gradients", "gradients")
+        updating = standing.plus([outputs, gradients, value.updating()])
+        around = {"forward": waiting, "loss": waiting, "backward": waiting, "optimizer": updating}
+        both = {
+            phase: [around.get(phase, standing).around(moment) for moment in moments]
+            for phase, moments in phases.items()
+        }
+        own = Alive().plus([*self.constant(), outputs, Tensors(once(self.states.gradients), "gradients", "gradients")])
+        both["backward"] += [own.around(moment) for moment in value.moments["backward"]]
+        return both
 
     @cached_property
     def peaks(self) -> list[StepMoment]:

@@ -17,7 +17,7 @@ from calc.serving.gpu_memory import Memory
 from calc.training.course import Course
 from calc.training.decoder import Passes, check_modelled, quiet, settings_of
 from calc.training.layout import TrainingLayout, check_schedule
-from calc.training.methods import METHODS, Scoring, resolved, runs_reference, scored_units
+from calc.training.methods import METHODS, VALUE, Scoring, TrainingMethod, resolved, runs_reference, scored_units
 from calc.training.modules import Settings
 from calc.training.moments import Part, Phase, StepMoment, Tensors, TrainingComponent, dot, once, parts_of
 from calc.training.objective import Objective
@@ -87,17 +87,25 @@ class Training:
         frozen: Precision,
         shared: "Shared | None" = None,
         objective: Objective | None = None,
+        *,
+        of_value: bool = False,
     ) -> None:
         check_modelled(architecture)
         base = architecture
+        self.method: TrainingMethod | None = None
         if objective is not None:
             objective = resolved(objective, work, layout)
-            architecture = METHODS[objective.method].model(architecture)
+            self.method = VALUE if of_value else METHODS[objective.method]
+            architecture = self.method.model(architecture)
         layout.check(architecture)
         check_schedule(work, recipe, layout)
         self.base, self.architecture = base, architecture
         self.work, self.recipe, self.layout, self.overhead, self.frozen = work, recipe, layout, overhead, frozen
         self.objective = objective
+        self.value: Training | None = None
+        """The value model's own step, where one is trained with the policy."""
+        if self.method is not None and self.method.values:
+            self.value = Training(base, work, recipe, layout, overhead, frozen, None, objective, of_value=True)
         self.shared = shared or Shared()
         if (cut := (layout.tp, layout.slices)) not in self.shared.ranks:
             self.shared.ranks[cut] = architecture.rank(*cut)
@@ -140,7 +148,13 @@ class Training:
             courses = tuple(self._courses(weights, index, self._passes(single=single)))
             quiet = tuple(self._quiet_courses(weights, index, single=single))
             reference = self._reference(weights, states)
-            self.built[index, single] = TrainingStage(courses, states, self.work, self.layout, index, quiet, reference)
+            value = None if self.value is None else self.value.stage(index, single=single)
+            if value is not None:
+                nbytes = value.states.weights + value.states.frozen
+                reference.append(Tensors(once(nbytes), "weights of the reward model", "weights"))
+            self.built[index, single] = TrainingStage(
+                courses, states, self.work, self.layout, index, quiet, reference, value
+            )
         return self.built[index, single]
 
     # What a method adds
@@ -148,9 +162,9 @@ class Training:
     def _quiet_courses(self, weights: StageWeights, index: int, *, single: bool) -> Iterator[QuietCourse]:
         """The passes without gradients."""
         objective = self.objective
-        if objective is None:
+        if objective is None or self.method is None:
             return
-        for by_policy, when in METHODS[objective.method].passes(objective, runs_reference=runs_reference(objective)):
+        for by_policy, when in self.method.passes(objective, runs_reference=runs_reference(objective)):
             settings = quiet(self._settings(single=single), policy=by_policy)
             passes = self._passes_of(settings, self._scoring(quiet=True))
             own = not by_policy and objective.reference == "model" and self.layout.gathered_by_fsdp(self.recipe)
@@ -169,7 +183,7 @@ class Training:
         """A frozen copy of the model in the type of the policy's weights, sharded as those are. FSDP2 leaves the root
         of a model that is only run forward gathered."""
         objective = self.objective
-        if objective is None or objective.reference != "model":
+        if objective is None or self.method is VALUE or objective.reference != "model":
             return []
         copy = states.weights if self.work.trains_base else states.frozen
         whole = [Tensors(once(copy), "weights of the reference", "weights")]
@@ -180,9 +194,9 @@ class Training:
 
     def _scoring(self, *, quiet: bool) -> Scoring | None:
         """How the states that the head reads become a loss; None: as transformers does it."""
-        if self.objective is None:
+        if self.objective is None or self.method is None:
             return None
-        return Scoring(METHODS[self.objective.method].head, self.objective, quiet)
+        return Scoring(self.method.head, self.objective, quiet)
 
     def _weights(self, index: int) -> StageWeights:
         """Those of a stage, the same for any number of replicas."""
@@ -198,7 +212,7 @@ class Training:
 
     def _settings(self, *, single: bool) -> Settings:
         settings = settings_of(self.rank, self.work, self.recipe, self.layout, self.frozen, single=single)
-        reads_table = self.objective is None or METHODS[self.objective.method].reads_table
+        reads_table = self.method is None or self.method.reads_table
         return settings if reads_table else replace(settings, reads_table=False)
 
     def _passes(self, *, single: bool) -> Passes:
@@ -243,7 +257,10 @@ class Training:
         return self.shared.steps[key]
 
     def trained_parameters(self) -> int:
-        """Weights that the step updates, on however many GPUs."""
+        """Weights that the step updates, on however many GPUs; those of a value model too."""
+        return self._trained() + (0 if self.value is None else self.value.trained_parameters())
+
+    def _trained(self) -> int:
         if self.work.trains_base:
             return self.architecture.parameters().total
         tensors = [tensor for tensor in self.architecture.tensors() if tensor.excluded_as is None]
@@ -252,8 +269,8 @@ class Training:
     def units(self, micro_batch: int, sequence: int) -> Bytes:
         """How many there are of what sizes are counted by."""
         objective, scored = self.objective, (0, 0, 0, 0)
-        if objective is not None:
-            micro_batch *= METHODS[objective.method].sequences
+        if objective is not None and self.method is not None:
+            micro_batch *= self.method.sequences
             scored = scored_units(objective, micro_batch, sequence)
         positions = -(-sequence // self.layout.cp)
         tokens = micro_batch * positions

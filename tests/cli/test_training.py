@@ -140,7 +140,7 @@ def test_a_loss_and_adapters_are_named_together(capsys):
         pytest.param(["--method", "dpo", "--sequence", "4096"], "--prompt", id="two lengths"),
         pytest.param(["--prompt", "100"], "loss of TRL", id="prompt without a loss"),
         pytest.param(["--method", "lora,qlora"], "not lora,qlora", id="two kinds of adapters"),
-        pytest.param(["--method", "ppo"], "not ppo", id="unknown"),
+        pytest.param(["--method", "gspo"], "not gspo", id="unknown"),
     ],
 )
 def test_a_loss_that_makes_no_sense_gets_a_sentence(capsys, options, sentence):

@@ -54,6 +54,7 @@ def rloo_passes(objective: Objective, *, runs_reference: bool) -> tuple[QuietPas
 
 WAYS: dict[Release, tuple[LogProbs, ...]] = {"1.16": ("fused",), "1.12": ("whole",)}
 GRPO = TrainingMethod(
+    beta=0.0,
     title=Message("Group relative policy optimization (GRPO)"),
     sequences=1,
     head=head,

@@ -55,7 +55,16 @@ class TrainingMethod:
     model: Callable[[Architecture], Architecture] = unchanged  # whose loss it is
     reads_table: bool = True  # False: its head is no table of the vocabulary, which the embedding may share
     reference: bool = False  # whether the policy is compared with one
-    generates: bool = False  # whether completions are generated, in groups
+    beta: float = 0.1  # weight of that by default
+    generates: bool = False  # whether completions are generated
+    groups: bool = True  # whether these are compared with others of their prompt
+    values: bool = False  # whether a value model is trained too, and a reward model stands next to both
+    verified: bool = True  # False: nothing computed or measured stands behind it
+
+    @property
+    def newest(self) -> Release:
+        """The newest release that is known."""
+        return next(iter(self.ways))
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,10 @@ from calc.training.methods.dpo import DPO, KTO
 from calc.training.methods.grpo import GRPO, RLOO
 from calc.training.methods.method import TrainingMethod
 from calc.training.methods.orpo import CPO, ORPO, SIMPO
+from calc.training.methods.ppo import PPO
 from calc.training.methods.reward import REWARD
 from calc.training.methods.sft import SFT
-from calc.training.objective import MethodName, Objective, Reference
+from calc.training.objective import MethodName, Objective, Reference, Release
 from calc.training.workload import TrainingWorkload
 
 METHODS: dict[MethodName, TrainingMethod] = {
@@ -24,6 +25,7 @@ METHODS: dict[MethodName, TrainingMethod] = {
     "reward": REWARD,
     "grpo": GRPO,
     "rloo": RLOO,
+    "ppo": PPO,
 }
 
 
@@ -32,9 +34,11 @@ def resolved(objective: Objective, work: TrainingWorkload, layout: TrainingLayou
     for refusal in refusals(objective, work, layout):
         raise ConfigError(*refusal)
     method = METHODS[objective.method]
+    release: Release = objective.trl or method.newest
     return objective.model_copy(
         update={
-            "log_probs": objective.log_probs or method.ways[objective.trl][0],
+            "trl": release,
+            "log_probs": objective.log_probs or method.ways[release][0],
             "reference": objective.reference or usual_reference(objective, work),
         }
     )
@@ -43,7 +47,8 @@ def resolved(objective: Objective, work: TrainingWorkload, layout: TrainingLayou
 def usual_reference(objective: Objective, work: TrainingWorkload) -> Reference:
     """What TRL compares with by default: GRPO with nothing, for its beta is 0."""
     method = METHODS[objective.method]
-    if not method.reference or objective.beta == 0 or (objective.method == "grpo" and objective.beta is None):
+    weight = method.beta if objective.beta is None else objective.beta
+    if not method.reference or weight == 0:
         return "none"
     return "model" if work.trains_base else "adapter-off"
 
@@ -52,13 +57,14 @@ def refusals(objective: Objective, work: TrainingWorkload, layout: TrainingLayou
     """Why a question makes no sense."""
     method, reference = METHODS[objective.method], objective.reference
     title = method.title
-    if objective.trl not in method.ways:
+    release: Release = objective.trl or method.newest
+    if release not in method.ways:
         sentence = "{method} is not computed as TRL {release} has it."
-        yield Refusal(Message(sentence, method=title, release=objective.trl), "trl", list(method.ways))
-    elif objective.log_probs not in (None, *method.ways[objective.trl]):
+        yield Refusal(Message(sentence, method=title, release=release), "trl", list(method.ways))
+    elif objective.log_probs not in (None, *method.ways[release]):
         sentence = "In TRL {release}, {method} does not make its log-probabilities so: {way}."
-        message = Message(sentence, release=objective.trl, method=title, way=objective.log_probs)
-        yield Refusal(message, "log_probs", list(method.ways[objective.trl]))
+        message = Message(sentence, release=release, method=title, way=objective.log_probs)
+        yield Refusal(message, "log_probs", list(method.ways[release]))
     if reference not in (None, "none") and not method.reference:
         yield Refusal(Message("{method} has no reference.", method=title), "reference", ["none"])
     if reference == "adapter-off" and work.trains_base:
@@ -81,10 +87,10 @@ def refusals(objective: Objective, work: TrainingWorkload, layout: TrainingLayou
 def refused_groups(objective: Objective, method: TrainingMethod, title: Message) -> Iterator[Refusal]:
     """Why completions can't be generated in such groups."""
     group, batch = objective.num_generations, objective.generation_batch
-    if method.generates and group < 2:
+    if method.generates and method.groups and group < 2:
         sentence = "A group of one has nothing to compare: {method} needs at least two completions of a prompt."
         yield Refusal(Message(sentence, method=title), "num_generations", [2])
-    if method.generates and batch is not None and batch % group:
+    if method.generates and method.groups and batch is not None and batch % group:
         sentence = "generation_batch is {batch:,}, which is no multiple of the {group:,} completions of a prompt."
         nearest = [size for size in (batch - batch % group, batch - batch % group + group) if size]
         yield Refusal(Message(sentence, batch=batch, group=group), "generation_batch", nearest)
@@ -95,19 +101,22 @@ def scored_of_row(objective: Objective, sequence: int) -> int:
     logits those that have a label."""
     method, whole = METHODS[objective.method], objective.log_probs == "whole"
     completion = max(1, sequence - objective.prompt)
+    if method.values:
+        return max(0, sequence - 1)
     if method.generates or (objective.log_probs == "fused" and (method.reference or objective.completion_only)):
         return completion
     if objective.log_probs == "none":
         return 0
     if whole and method.reference and objective.trl == "0.24":
         return sequence
-    return sequence - objective.packed
+    return max(0, sequence - objective.packed)
 
 
 def scored_units(objective: Objective, rows: int, sequence: int) -> tuple[int, int, int, int]:
     """Tokens whose logits are whole, tokens that are scored, those of a sequence, and those of a tile."""
     row = scored_of_row(objective, sequence)
-    logits = rows * (row + 1 if METHODS[objective.method].generates else sequence)
+    method = METHODS[objective.method]
+    logits = rows * (row + 1 if method.generates and not method.values else sequence)
     return logits, rows * row, row, min(rows * row, TILE[0])
 
 
@@ -124,6 +133,12 @@ def said_of(objective: Objective) -> Iterator[Message]:
     method = METHODS[objective.method]
     sentence = "The loss is that of TRL {release}: {method}."
     yield Message(sentence, release=objective.trl, method=method.title)
+    if not method.verified:
+        yield Message(
+            "No computed or measured step stands behind {method}; its parts are those of others.", method=method.title
+        )
+    if method.values:
+        yield Message("A value model as large as the policy is trained with it, and a frozen reward model stands by.")
     if method.reference and objective.reference is not None:
         yield REFERENCES[objective.reference]
     if method.generates and not objective.engine_generates:

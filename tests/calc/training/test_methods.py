@@ -76,6 +76,7 @@ def test_a_reference_adds_its_weights():
         pytest.param({"method": "grpo", "trl": "1.12", "iterations": 2}, {"method": "lora"}, id="grpo"),
         pytest.param({"method": "orpo"}, {}, id="orpo"),
         pytest.param({"method": "reward"}, {}, id="reward"),
+        pytest.param({"method": "ppo"}, {"recompute": "full"}, id="ppo"),
     ],
 )
 @pytest.mark.parametrize("recipe", ["bf16", "autocast"])
@@ -156,3 +157,19 @@ def test_public_records():
             assert row.low <= 1.05 * row.record["gpu_GiB"]
         elif row.record["kind"] == "oom":
             assert row.high >= 0.85 * row.record["gpu_GiB"]
+
+
+def test_ppo_trains_a_value_model_next_to_the_policy():
+    """TRL 1.12, trl/experimental/ppo: both have weights, gradients and states; reference and reward model stand by."""
+    work = TrainingWorkload(micro_batch=2, recompute="full", optimizer_kernel="fused")
+    options = {"workload": work, "recipe": RECIPES["bf16"], "gpus": []}
+    ppo = training_report(QWEN, objective=Objective(method="ppo"), **options)
+    rloo = training_report(QWEN, objective=Objective(method="rloo", trl="1.12"), **options)
+    head = 152_064 * 3584  # Qwen2.5-7B's, which a model with one score has not
+    value = 7_615_616_512 - head + 3584
+    assert ppo.trained_parameters == 7_615_616_512 + value
+    before = [report.phases["after_init"].memory for report in (ppo, rloo)]
+    assert before[0].optimizer - before[1].optimizer == 2 * 2 * value
+    assert before[0].weights - before[1].weights == 2 * 2 * value  # and the reward model's
+    assert any("No computed or measured step" in str(said) for said in ppo.assumptions)
+    assert not any("No computed or measured step" in str(said) for said in rloo.assumptions)
