@@ -90,6 +90,10 @@ class Colocated:
             raise ConfigError(Message("Only a loss with generated completions has an engine."), "rollout")
         self.training, self.colocation, self.gpu, self.objective = training, colocation, gpu, training.objective
         self.usable = gpu.usable_bytes
+        gpus, tp = training.layout.gpus, colocation.rollout_tp
+        if self.colocated and gpus % tp:
+            sentence = "rollout_tp is {tp:,}, which does not divide the {gpus:,} GPUs that train."
+            raise ConfigError(Message(sentence, tp=tp, gpus=gpus), "rollout_tp", [1, gpus])
 
     # The engine
 
@@ -289,22 +293,31 @@ class Colocated:
 
     def reason(self) -> Message:
         """What the verdict depends on."""
+        if self.plan.refusal is not None:
+            return self.plan.refusal
         peak, share = self.peak, self.colocation.share
         if not self.starts:
-            return Message(
-                "With {share:.2f} of the GPU the engine does not start with a sequence this long.", share=share
+            enough = self.least_share(1)
+            if enough is None:
+                return Message("With no share of this GPU does the engine start with a sequence this long.")
+            sentence = (
+                "With {share:.2f} of the GPU the engine does not start with a sequence this long; {enough:.2f} do."
             )
+            return Message(sentence, share=share, enough=enough)
         name, size = PHASE_NAMES[peak.name], peak.total / GIB
-        if peak.total <= self.usable:
-            left = (self.usable - peak.total) / GIB
+        more = (peak.total - self.usable) / GIB
+        if not self.colocated:
+            sentence = "With the engine on other GPUs, {phase} takes most, {size:.2f} GiB of {usable:.2f}."
+            return Message(sentence, phase=name, size=size, usable=self.usable / GIB)
+        if more <= 0:
             sentence = (
                 "With {share:.2f} of the GPU for the engine, the peak is {phase} with {size:.2f} GiB: {left:.2f} left."
             )
-            return Message(sentence, share=share, phase=name, size=size, left=left)
+            return Message(sentence, share=share, phase=name, size=size, left=-more)
         sentence = (
             "With {share:.2f} of the GPU for the engine, {phase} needs {size:.2f} GiB, {more:.2f} more than there are."
         )
-        return Message(sentence, share=share, phase=name, size=size, more=(peak.total - self.usable) / GIB)
+        return Message(sentence, share=share, phase=name, size=size, more=more)
 
     def report(self) -> RolloutReport:
         """All of it on this GPU."""

@@ -1,5 +1,5 @@
-"""Direct preference optimization, arXiv:2305.18290, and KTO, arXiv:2402.01306: a policy against its reference, whose
-log-probabilities TRL makes after the policy's forward pass, while that waits for its own backward."""
+"""Direct preference optimization, arXiv:2305.18290: a policy against its reference, whose log-probabilities TRL makes
+after the policy's forward pass, while that waits for its own backward."""
 
 from calc.errors import Message
 from calc.model.architecture import Architecture
@@ -94,25 +94,11 @@ def dpo_passes(objective: Objective, *, runs_reference: bool) -> tuple[QuietPass
     return (QuietPass(by_policy=False, when="after"),) if runs_reference else ()
 
 
-def kto_passes(objective: Objective, *, runs_reference: bool) -> tuple[QuietPass, ...]:
-    """Mismatched pairs of prompt and completion, for the KL term: by the policy before all; by the reference before its
-    own pass."""
-    return (QuietPass(by_policy=True, when="before"), *dpo_passes(objective, runs_reference=runs_reference))
-
-
 DPO = TrainingMethod(
     title=Message("Direct preference optimization (DPO)"),
     sequences=2,
     head=head,
     ways={"1.16": ("fused",), "1.12": ("whole",), "0.24": ("whole",)},
     passes=dpo_passes,
-    reference=True,
-)
-KTO = TrainingMethod(
-    title=Message("Kahneman-Tversky optimization (KTO)"),
-    sequences=1,
-    head=head,
-    ways={"1.16": ("fused",), "1.12": ("whole",)},
-    passes=kto_passes,
     reference=True,
 )

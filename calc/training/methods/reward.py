@@ -8,6 +8,7 @@ from calc.training.methods.log_probs import loss_of
 from calc.training.methods.method import TrainingMethod
 from calc.training.modules import Modules
 from calc.training.objective import Objective
+from calc.training.states import SCORE
 from calc.training.tape import TrackedTensor, scoped
 
 
@@ -20,7 +21,7 @@ def head(t: Modules, model: Architecture, x: TrackedTensor, objective: Objective
 @scoped
 def scored(t: Modules, x: TrackedTensor) -> TrackedTensor:
     """The score of the last token of each sequence, of those that are made for all."""
-    weight = t.weight(x.columns, t.settings.rest, trained=t.settings.trains)
+    weight = t.weight(x.columns, t.settings.rest, trained=True)
     t.mark_loss()
     scores = t.linear(x, weight, 1, "scores", x.unit)
     side = 1, scores.width, scores.unit
@@ -30,7 +31,7 @@ def scored(t: Modules, x: TrackedTensor) -> TrackedTensor:
 def reward_model(model: Architecture) -> Architecture:
     """The model with a head of one column in place of its vocabulary (transformers,
     `AutoModelForSequenceClassification`, num_labels 1)."""
-    score = Extra(name="score.weight", shape=(1, model.hidden), component="lm_head")
+    score = Extra(name=SCORE, shape=(1, model.hidden), component="lm_head")
     return model.model_copy(update={"tied": True, "extras": (*model.extras, score)})
 
 

@@ -5,8 +5,9 @@ from collections.abc import Iterator
 from calc.errors import ConfigError, Message, Refusal
 from calc.training.ends import TILE
 from calc.training.layout import TrainingLayout
-from calc.training.methods.dpo import DPO, KTO
+from calc.training.methods.dpo import DPO
 from calc.training.methods.grpo import GRPO, RLOO
+from calc.training.methods.kto import KTO
 from calc.training.methods.method import TrainingMethod
 from calc.training.methods.orpo import CPO, ORPO, SIMPO
 from calc.training.methods.ppo import PPO

@@ -163,3 +163,17 @@ def test_an_engine_needs_something_to_generate():
     )
     with pytest.raises(ConfigError, match="generated completions"):
         Colocated(training, Colocation(), H100)
+
+
+def test_an_engine_spans_gpus_that_train():
+    with pytest.raises(ConfigError, match="does not divide the 2 GPUs") as caught:
+        colocated(layout={"dp": 2}, rollout_tp=4)
+    assert caught.value.nearest == (1, 2)
+
+
+def test_a_share_too_small_says_which_does():
+    step = colocated(engine_share=0.05)
+    assert step.word == "does not fit"
+    enough = step.report().share_low
+    assert f"{enough:.2f} do" in str(step.reason())
+    assert colocated(engine_share=enough).starts

@@ -35,8 +35,9 @@ def test_what_stands_between_passes_is_torchs(phase):
 
 
 def test_trained_weights_are_torchs():
-    assert [step_of(row, ARCHITECTURES[row["model"]]).trained_parameters() for row in ROWS[::5] if not row["lora"]] == [
-        row["trained"] for row in ROWS[::5] if not row["lora"]
+    """Adapters too, and of reward models the score, which PEFT trains whole."""
+    assert [step_of(row, ARCHITECTURES[row["model"]]).trained_parameters() for row in ROWS] == [
+        row["trained"] for row in ROWS
     ]
 
 
