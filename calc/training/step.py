@@ -252,6 +252,8 @@ class Training:
         work, recipe, objective = work or self.work, recipe or self.recipe, objective or self.objective
         layout, frozen = layout or self.layout, frozen or self.frozen
         key = work, recipe, layout, frozen, objective
+        if objective is not None and self.objective is not None and objective.method != self.objective.method:
+            return Training(self.base, work, recipe, layout, self.overhead, frozen, objective=objective)
         if key not in self.shared.steps:
             return Training(self.base, work, recipe, layout, self.overhead, frozen, self.shared, objective)
         return self.shared.steps[key]

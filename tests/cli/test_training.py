@@ -141,6 +141,7 @@ def test_a_loss_and_adapters_are_named_together(capsys):
         pytest.param(["--prompt", "100"], "loss of TRL", id="prompt without a loss"),
         pytest.param(["--method", "lora,qlora"], "not lora,qlora", id="two kinds of adapters"),
         pytest.param(["--method", "gspo"], "not gspo", id="unknown"),
+        pytest.param(["--method", "grpo", "--time"], "is not computed", id="its time"),
     ],
 )
 def test_a_loss_that_makes_no_sense_gets_a_sentence(capsys, options, sentence):
