@@ -1,7 +1,7 @@
 """An engine that generates where the model is trained: what is in memory while it generates, while it is handed new
 weights, while passes without gradients run, and at the update; and the share of the GPU to give it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Literal
 
@@ -80,6 +80,11 @@ TRAINER: Mapping[str, Message] = {
 STAYS: tuple[OverheadItem, ...] = ("cuda_graphs", "libraries")
 """What an engine that sleeps keeps (vLLM, device_allocator/cumem.py: only weights and cache are in pools that are given
 back; issue 47654)."""
+
+
+def said(value: object) -> str:
+    """What stands behind a flag."""
+    return "" if value is True else f" {value}"
 
 
 class Colocated:
@@ -319,6 +324,22 @@ class Colocated:
         )
         return Message(sentence, share=share, phase=name, size=size, more=more)
 
+    def notes(self) -> Iterator[Message]:
+        """With which flags it would fit: the least change first."""
+        if self.word == "fits" or not self.colocated:
+            return
+        enough = self.least_share(1)
+        changes: list[dict[str, object]] = [{"sleep_level": 2}]
+        if enough is not None:
+            changes += [{"engine_share": enough}, {"sleep_level": 2, "engine_share": enough}]
+        changes += [change | {"offload_optimizer": True} for change in changes]
+        for change in changes:
+            colocation = self.colocation.model_copy(update=change)
+            if Colocated(self.training, colocation, self.gpu).word == "fits":
+                flags = " ".join(f"--{name.replace('_', '-')}{said(value)}" for name, value in change.items())
+                yield Message("With {flags} it fits.", flags=flags)
+                return
+
     def report(self) -> RolloutReport:
         """All of it on this GPU."""
         standing, host = self.training.by_phase()["after_init"], 0
@@ -357,5 +378,5 @@ class Colocated:
             max_sequence=limit(completion + self.objective.prompt if completion else 0),
             min_gpus=self.min_gpus(),
             reason=self.reason(),
-            notes=(),
+            notes=tuple(self.notes()),
         )

@@ -177,3 +177,12 @@ def test_a_share_too_small_says_which_does():
     enough = step.report().share_low
     assert f"{enough:.2f} do" in str(step.reason())
     assert colocated(engine_share=enough).starts
+
+
+def test_a_verdict_says_with_which_flags_it_fits():
+    step = colocated(engine_share=0.95)
+    assert step.word != "fits"
+    (note,) = step.notes()
+    assert str(note) == f"With --engine-share {step.least_share(1)} it fits."
+    assert [str(note) for note in colocated(engine_share=0.85).notes()] == ["With --sleep-level 2 it fits."]
+    assert not list(colocated().notes())
