@@ -1,5 +1,5 @@
-"""python -m benchmarks.accuracy.rl [RL_STEPS.json]: update steps of preference and reinforcement learning, as TRL's own
-losses take them under torch's tracker, next to ours.
+"""python -m benchmarks.accuracy.rl [RL_STEPS.json] > docs/training_losses.md: update steps of preference and
+reinforcement learning, as TRL's own losses take them under torch's tracker, next to ours.
 
 The rows are whole steps (torch 2.13, transformers 5.23, TRL 1.16, 1.12 and 0.24) on fake CUDA tensors, tracked as in
 benchmarks/accuracy/steps.py. No GPU was run.
@@ -14,6 +14,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from benchmarks.accuracy import rl_records
 from benchmarks.accuracy.steps import DATA, OPTIMIZERS, high, row_of, table_head
 from calc import RECIPES, Architecture, Objective, Overhead, Precision, TrainingLayout, TrainingWorkload
 from calc.training import Training
@@ -131,7 +132,32 @@ def line(name: str, steps: list[ObjectiveStep]) -> str:
     return row_of([name, str(len(steps)), *(f"{figure:.3%}" for figure in figures), phase])
 
 
+HEAD = """# Steps of preference and reinforcement learning beside torch's own account
+
+Written by `python -m benchmarks.accuracy.rl > docs/training_losses.md`.
+
+TRL's own losses (1.16, 1.12 and 0.24) ran on full models under fake CUDA tensors, and every storage was tracked, as
+for [training.md](training.md): torch 2.13, transformers 5.23, PEFT 0.21.2, accelerate 1.15. No GPU was run, and
+generation is not in a row. The error of a row is that of its peak; the worst phase is the one furthest off in any row
+of the group, of: before the step, passes without gradients ("reference"), forward, loss, backward, optimizer, after the
+step."""
+TAIL = """Two phases are counted otherwise, and are no peak. With TRL 1.12's GRPO and RLOO the tracker's "reference"
+ends with the model's forward, ours with the log-probabilities, for which the logits stand twice (at most 42%). With
+FSDP2 and a reference that is gathered whole, the tracker's "loss" of DPO holds the reference's all-gather, which stands
+with "reference" here (-59%). PPO is put together from the same parts; nothing computed or measured stands beside it."""
+RECORDS = """## Public records
+
+ms-swift's are GPU memory as its authors wrote it above their scripts: rounded, and as much as the allocator reserved.
+No part that its script names explains SimPO's 50 GiB: weights, gradients, buckets and states under ZeRO-2 on two GPUs
+come to 34, whole logits of 2 x 2,048 tokens to 2."""
+
+
 def written(steps: list[ObjectiveStep]) -> str:
+    """The page."""
+    return "\n\n".join((HEAD, tables(steps), TAIL, RECORDS, rl_records.written()))
+
+
+def tables(steps: list[ObjectiveStep]) -> str:
     """The tables of all rows."""
     lines = table_head(["", "Rows", "Median", "95 %", "Worst", "Worst phase", ""])
     lines.append(line("**all**", steps))
