@@ -82,7 +82,7 @@ STAYS: tuple[OverheadItem, ...] = ("cuda_graphs", "libraries")
 back; issue 47654)."""
 
 
-def said(value: object) -> str:
+def flag_value(value: object) -> str:
     """What stands behind a flag."""
     return "" if value is True else f" {value}"
 
@@ -336,7 +336,7 @@ class Colocated:
         for change in changes:
             colocation = self.colocation.model_copy(update=change)
             if Colocated(self.training, colocation, self.gpu).word == "fits":
-                flags = " ".join(f"--{name.replace('_', '-')}{said(value)}" for name, value in change.items())
+                flags = " ".join(f"--{name.replace('_', '-')}{flag_value(value)}" for name, value in change.items())
                 yield Message("With {flags} it fits.", flags=flags)
                 return
 
