@@ -11,6 +11,7 @@ from calc.serving.report import Report, report
 from calc.serving.workload import Workload
 from calc.training import (
     RECIPES,
+    Objective,
     Recipe,
     TrainingLayout,
     TrainingMemory,
@@ -26,6 +27,7 @@ __all__ = [
     "ConfigError",
     "Layout",
     "Memory",
+    "Objective",
     "Overhead",
     "Precision",
     "Range",

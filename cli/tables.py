@@ -1,11 +1,12 @@
 """Reports for reading on a terminal."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 
 from calc import Layout, Report, TrainingReport
 from calc.errors import printable
 from calc.serving.levers import spelled
+from calc.training.colocated import RolloutReport
 from calc.training.levers import Together
 from calc.units import GIB
 
@@ -83,4 +84,19 @@ def training_table(r: TrainingReport, spread: Mapping[str, Together]) -> str:
             f"{v.gpu:20}{v.verdict:14}{v.spare / GIB:>10.2f}{batch:>13}{sequence:>12}{gpus:>10}"
             + "".join(f"  {note}" for note in notes)
         )
+    for rollout in r.rollouts:
+        lines += ["", *rollout_lines(rollout)]
     return "\n".join([*lines, "", *map(str, r.assumptions)])
+
+
+def rollout_lines(r: RolloutReport) -> Iterator[str]:
+    """A step with generation on one kind of GPU: its phases, and the share to give the engine."""
+    yield f"{r.gpu}: {r.reason}"
+    for phase in r.phases:
+        mark = "  peak" if phase.name == r.peak else ""
+        yield f"{phase.name.replace('_', ' '):24}{phase.total / GIB:>22.2f} GiB{mark}"
+    shares = {"to start": r.share_low, f"for {r.sequences:,} sequences at once": r.share_all, "at most": r.share_high}
+    texts = (f"{name} {'none' if share is None else format(share, '.2f')}" for name, share in shares.items())
+    yield f"{'share of the GPU':24}{', '.join(texts)}"
+    longest = "unlimited" if r.max_completion is None else f"{r.max_completion:,}"
+    yield f"{'longest completion':24}{longest:>22}"

@@ -2,7 +2,7 @@
 
 import argparse
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, get_args
 
 from calc.errors import ConfigError, Message
 from calc.formats import Precision
@@ -14,13 +14,26 @@ from calc.serving.engines import ENGINES
 from calc.serving.workload import Workload
 from calc.training.layout import TrainingLayout
 from calc.training.levers import Together, more_gpus
+from calc.training.methods import METHODS
+from calc.training.objective import Colocation, Objective
 from calc.training.recipe import RECIPES, TRAINERS, WIDTH, Recipe, RecipeName
 from calc.training.report import TrainingReport, training_report
 from calc.training.step import Training
-from calc.training.workload import TrainingWorkload
+from calc.training.workload import Method, TrainingWorkload
 from cli.options import add_fields, filled, flag
 
-WORKLOAD = tuple(name for name in TrainingWorkload.model_fields if name != "attention")
+WORKLOAD = tuple(name for name in TrainingWorkload.model_fields if name not in ("attention", "method"))
+WEIGHTS: tuple[str, ...] = get_args(Method)
+OBJECTIVE = tuple(name for name in Objective.model_fields if name != "method")
+COLOCATION = tuple(name for name in Colocation.model_fields if name != "rollout")
+ROLLOUTS = ("colocated", "server")
+ROLLOUT_ALIASES = {
+    "engine_share": ("--vllm-gpu-memory-utilization",),
+    "rollout_tp": ("--vllm-tensor-parallel-size",),
+    "offload_weights": ("--param-offload",),
+    "offload_optimizer": ("--optimizer-offload",),
+}
+"""TRL's and verl's words for the same option."""
 LAYOUT = tuple(name for name in TrainingLayout.model_fields if name not in Layout.model_fields)
 ALIASES = {
     "vp": ("--num-virtual-stages-per-pipeline-rank", "--virtual-pipeline-model-parallel-size"),
@@ -38,7 +51,17 @@ def add_training_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--train", action="store_true", help="weigh a training step instead of serving")
     group = parser.add_argument_group("training", "with --train", argument_default=argparse.SUPPRESS)
     group.add_argument("--trainer", choices=tuple(TRAINERS), help="options as this trainer sets them by default")
+    group.add_argument(
+        "--method",
+        dest="methods",
+        type=methods,
+        metavar="|".join((*WEIGHTS, *METHODS)),
+        help="which weights are trained, or with which loss of TRL; both with a comma: grpo,lora (default full)",
+    )
     add_fields(group, TrainingWorkload, WORKLOAD)
+    add_fields(group, Objective, OBJECTIVE)
+    group.add_argument("--rollout", choices=ROLLOUTS, help="an engine generates: on these GPUs, or on others")
+    add_fields(group, Colocation, COLOCATION, aliases=ROLLOUT_ALIASES)
     add_fields(group, TrainingLayout, LAYOUT, aliases=ALIASES)
     group.add_argument("--recipe", choices=tuple(RECIPES), help="mixed precision (default master)")
     group.add_argument("--master", choices=("fp32", "none"), help="a copy of the weights that the optimizer updates")
@@ -63,7 +86,7 @@ def check_options(given: Mapping[str, Any]) -> None:
                 )
             raise ConfigError(Message("{flag} has no effect with --train.", flag=flag(name)), name)
         return
-    for name in (*WORKLOAD, *LAYOUT, *RECIPE, "trainer"):
+    for name in (*WORKLOAD, *OBJECTIVE, *COLOCATION, *LAYOUT, *RECIPE, "methods", "rollout", "trainer"):
         if name in given:
             raise ConfigError(Message("{flag} takes effect only with --train.", flag=flag(name)), name)
 
@@ -76,10 +99,13 @@ def engine_options() -> set[str]:
 
 def run_training(config: Mapping[str, Any], given: Mapping[str, Any], gpus: list[GPU] | None) -> TrainingReport:
     """The report on what the command line asks for."""
-    stated = {name: given[name] for name in TrainingWorkload.model_fields if name in given}
+    chosen = given.get("methods", {})
+    stated = {name: given[name] for name in WORKLOAD if name in given} | chosen.get("weights", {})
+    objective = objective_of(given, chosen)
     if "lora_rank" in stated or "lora_targets" in stated:
         stated.setdefault("method", "lora")
-    trainer = TRAINERS[given["trainer"]].of(stated.get("method", "full")) if "trainer" in given else None
+    name = given.get("trainer", None if objective is None else "trl")
+    trainer = None if name is None else TRAINERS[name].of(stated.get("method", "full"))
     workload = filled(TrainingWorkload, (trainer.workload if trainer else {}) | stated)
     if workload.trains_base and {"lora_rank", "lora_targets"} & set(stated):
         raise ConfigError(
@@ -98,12 +124,60 @@ def run_training(config: Mapping[str, Any], given: Mapping[str, Any], gpus: list
         frozen=None if weights is None else Precision(weights=weights),
         layout=filled(TrainingLayout, {**(trainer.layout if trainer else {}), **given}),
         gpus=gpus,
+        objective=objective,
+        colocation=colocation_of(given, objective),
     )
+
+
+def colocation_of(given: Mapping[str, Any], objective: Objective | None) -> Colocation | None:
+    """The engine that generates; None: none is asked for. Raises ConfigError."""
+    options = {name: given[name] for name in COLOCATION if name in given}
+    if "rollout" not in given:
+        for name in options:
+            raise ConfigError(Message("{flag} takes effect only with --rollout colocated.", flag=flag(name)), name)
+        return None
+    if objective is None or not METHODS[objective.method].generates:
+        names = "|".join(name for name, method in METHODS.items() if method.generates)
+        raise ConfigError(Message("Only --method {names} generates completions.", names=names), "rollout")
+    colocation: Colocation = filled(Colocation, options | {"rollout": given["rollout"]})
+    return colocation
+
+
+def methods(text: str) -> dict[str, dict[str, str]]:
+    """Which weights are trained, with which loss, from their names."""
+    chosen: dict[str, dict[str, str]] = {}
+    for name in text.split(","):
+        kind = "weights" if name in WEIGHTS else "loss"
+        if kind in chosen or name not in (*WEIGHTS, *METHODS):
+            raise argparse.ArgumentTypeError(f"one of {', '.join((*WEIGHTS, *METHODS))}, not {text}")
+        chosen[kind] = {"method": name}
+    return chosen
+
+
+def objective_of(given: Mapping[str, Any], chosen: Mapping[str, dict[str, str]]) -> Objective | None:
+    """The loss that is asked for; None: that of transformers. Raises ConfigError."""
+    options = {name: given[name] for name in OBJECTIVE if name in given}
+    if "loss" not in chosen:
+        for name in options:
+            sentence = "{flag} takes effect only with a loss of TRL: --method {names}."
+            raise ConfigError(Message(sentence, flag=flag(name), names="|".join(METHODS)), name)
+        return None
+    for name in ("sequence", "loss", "loss_chunks"):
+        if name in given:
+            sentence = "{flag} has no effect with --method {name}: --prompt, --completion and --log-probs stand for it."
+            raise ConfigError(Message(sentence, flag=flag(name), name=chosen["loss"]["method"]), name)
+    if given.get("time"):
+        sentence = "--time knows the plain loss only; how long passes of --method {name} take is not computed."
+        raise ConfigError(Message(sentence, name=chosen["loss"]["method"]), "time")
+    objective: Objective = filled(Objective, options | chosen["loss"])
+    return objective
 
 
 def spread(config: Mapping[str, Any], report: TrainingReport) -> dict[str, Together]:
     """How many GPUs do, and with which changes, where none do as it is: by GPU."""
     scenario = report.scenario
+    if scenario.colocation is not None:
+        return {}
     training = Training(
         Architecture.from_config(config),
         scenario.workload,
@@ -111,6 +185,7 @@ def spread(config: Mapping[str, Any], report: TrainingReport) -> dict[str, Toget
         scenario.layout,
         scenario.overhead,
         scenario.frozen,
+        objective=scenario.objective,
     )
     wanting = [verdict.gpu for verdict in report.verdicts if verdict.min_gpus is None]
     ways = {gpu: more_gpus(find_gpu(gpu), training) for gpu in wanting}

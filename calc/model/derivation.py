@@ -73,6 +73,10 @@ SYMBOLS = {  # field of the formulas -> symbol, and what configs call it; factor
     "chunks": ("n_c", "chunks that recurrent layers cut the sequences of a micro-batch into"),
     "micro_batch": ("B", "sequences of a micro-batch"),
     "followed_chunks": ("n_f", "those of them that are not the last of their sequence"),
+    "logit_tokens": ("T_l", "tokens of a micro-batch whose logits are made whole"),
+    "scored_tokens": ("N_s", "tokens of a micro-batch whose log-probabilities are made"),
+    "scored_row": ("n_s", "scored tokens of one sequence"),
+    "tile_tokens": ("m", "scored tokens of one tile of logits"),
     "stream_tokens": ("T_s", "of them, those of one tensor-parallel rank where the model is divided along the tokens"),
     "lora_rank": ("r", "rank of the adapters"),
 }

@@ -43,12 +43,12 @@ BUFFER = "buffers of all-gather"
 
 
 class Sharded:
-    """The units of a stage, run by run."""
+    """The units of a stage, run by run. `root_stays`: the root is gathered all the time, and counted there."""
 
-    def __init__(self, runs: Sequence[Run], layout: TrainingLayout) -> None:
+    def __init__(self, runs: Sequence[Run], layout: TrainingLayout, *, root_stays: bool = False) -> None:
         self.runs, self.layout = runs, layout
         self.layers = [index for index, run in enumerate(runs) if run.first >= 0]
-        self.root = next((run.gathered for run in runs if run.first == OUTSIDE), 0)
+        self.root = 0 if root_stays else next((run.gathered for run in runs if run.first == OUTSIDE), 0)
         self.embedding = next((run.gathered for run in runs if run.first == EMBEDDING), 0)
 
     @property
@@ -188,6 +188,8 @@ class Course:
         work: TrainingWorkload,
         recipe: Recipe,
         layout: TrainingLayout,
+        *,
+        root_stays: bool = False,
     ) -> None:
         self.rank, self.passes = passes.rank, passes
         self.work, self.recipe, self.layout = work, recipe, layout
@@ -195,7 +197,7 @@ class Course:
         self.units = weights.units(layout.replicas if self.by_fsdp else 1)
         self.first, self.last = piece.start == 0, piece.stop == self.rank.num_layers
         self.runs = list(self._runs(blocks_within(self.rank, piece)))
-        self.sharded = Sharded(self.runs, layout) if self.by_fsdp else None
+        self.sharded = Sharded(self.runs, layout, root_stays=root_stays) if self.by_fsdp else None
         self.largest_unit = max(map(self.gathered, self.units))
         """Bytes of the largest unit's weights as they are multiplied."""
         self.masks = self._masks()
@@ -311,7 +313,32 @@ class Course:
                     yield Surroundings("forward", here.plus([*self.sharded.entering_head(), self.stream]))
                 here = here.plus([] if self.sharded is None else self.sharded.after_layers())
                 yield Surroundings("loss", here, run.profile, run.profile.loss)
+                if run.profile.after_autocast:
+                    waiting = self.waiting_for_loss()
+                    waiting = waiting.plus([] if self.sharded is None else self.sharded.after_layers())
+                    yield Surroundings("loss", waiting, run.profile, run.profile.after_autocast)
             yield Surroundings("forward", here, run.profile, run.profile.forward)
+
+    def waiting_for_loss(self) -> Alive:
+        """What all but the head keeps for the backward pass, once the model's forward pass is over."""
+        waiting = Alive().plus(self.persisting())
+        for run in self.runs[:-1]:
+            waiting = waiting.plus(run.waiting(run.layers))
+        return waiting
+
+    def under_reference(self, *, root_stays: bool) -> Alive:
+        """What a policy's forward pass leaves in memory while its reference runs; FSDP's root where it stays
+        gathered."""
+        profile = self.runs[-1].profile
+        top = profile.reference or profile.saved
+        waiting = self.waiting_for_loss().plus([Tensors(top.bytes, profile=profile, event=top.event)])
+        if self.sharded is None or not root_stays:
+            return waiting
+        return waiting.plus([weights(self.sharded.unsharded(len(self.runs), 0))])
+
+    def quiet_moments(self) -> list[Surroundings]:
+        """What a pass without gradients holds, part by part."""
+        return [here._replace(phase="reference") for here in self.forward() if here.tops]
 
     def persisting(self) -> list[Tensors]:
         """Masks, and keys and values that layers share, which checkpoints hold on to."""
@@ -401,10 +428,10 @@ class Course:
     # Sums
 
     def _depths(self) -> list[list[Surroundings]]:
-        parts: dict[tuple[Phase, Profile | None], list[Surroundings]] = {}
+        parts: dict[tuple[object, ...], list[Surroundings]] = {}
         for here in (*self.forward(), *self.backward()):
             if here.tops:
-                parts.setdefault((here.phase, here.profile), []).append(here)
+                parts.setdefault((here.phase, here.profile, here.tops), []).append(here)
         return list(parts.values())
 
     def peak_bytes(self, units: Bytes, *, backward: bool) -> int:

@@ -2,6 +2,7 @@
 once."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 from calc.errors import ConfigError, Message
 from calc.formats import FORMATS, Precision
@@ -205,11 +206,21 @@ def adapters(rank: Architecture, work: TrainingWorkload, recipe: Recipe) -> Adap
     )
 
 
-class Passes:
-    """Profiles of the embedding, of each kind of layer, of the last norm, and of the head."""
+LossHead = Callable[[Modules, Architecture, TrackedTensor], TrackedTensor]
+"""From what the last norm gives to the loss."""
 
-    def __init__(self, rank: Architecture, settings: Settings) -> None:
-        self.rank, self.settings = rank, settings
+
+def quiet(settings: Settings, *, policy: bool) -> Settings:
+    """How a pass without gradients computes: of the policy with its adapters, or of a frozen reference without."""
+    settings = replace(settings, records=False, checkpoints=False, inputs_need_gradients=False, keep_outputs=False)
+    return settings if policy else replace(settings, trains=False, adapters=None)
+
+
+class Passes:
+    """Profiles of the embedding, of each kind of layer, of the last norm, and of the head, which ends in a loss."""
+
+    def __init__(self, rank: Architecture, settings: Settings, loss: LossHead = head) -> None:
+        self.rank, self.settings, self.loss = rank, settings, loss
         self.layers: dict[tuple[object, ...], Profile] = {}
         self.per_layer_columns = per_layer_columns(rank)
         """Columns of the inputs of single layers, side by side."""
@@ -249,7 +260,7 @@ class Passes:
     def _tail(self) -> Profile:
         t = self.tape()
         x = self.input(t, gradient=True, width=self.norm.width)
-        return profile(t, [], x, lambda inputs: head(t, self.rank, inputs[0]))
+        return profile(t, [], x, lambda inputs: self.loss(t, self.rank, inputs[0]))
 
     def layer(self, block: Block, *, first: bool) -> Profile:
         """One layer of a kind. The first of a model whose embedding is not trained gets no gradient to pass on."""
@@ -284,7 +295,7 @@ class Passes:
     def input(self, t: Modules, *, gradient: bool, width: int) -> list[TrackedTensor]:
         """The residual stream, which the layer before has made."""
         x = t.new("residual stream", self.rank.hidden, width, CountedBy.STREAM)
-        if gradient:
+        if gradient and self.settings.records:
             t.leaf(x)
         return [x]
 

@@ -14,8 +14,8 @@ LOGIT_GRADIENTS = "gradients of logits"
 @scoped
 def embedding(t: Modules, model: Architecture) -> TrackedTensor:
     """What the first layer reads: rows of the table, scaled or with those of positions where the family does so."""
-    columns = model.d_embedding or model.hidden
-    looked_up = x = t.local(look_up(t, model.vocab * columns, columns, "embedded tokens", tied=model.tied))
+    columns, tied = model.d_embedding or model.hidden, model.tied and t.settings.reads_table
+    looked_up = x = t.local(look_up(t, model.vocab * columns, columns, "embedded tokens", tied=tied))
     if t.settings.inputs_need_gradients:
         t.leaf(x)
     if t.kernels.scales_embedded:
@@ -61,15 +61,11 @@ def final_norm(t: Modules, model: Architecture, x: TrackedTensor) -> TrackedTens
 @scoped
 def head(t: Modules, model: Architecture, x: TrackedTensor) -> TrackedTensor:
     """The loss on what the final norm gives."""
-    columns, kind, chunks = model.d_embedding or model.hidden, t.settings.loss, t.settings.loss_chunks
-    if model.d_embedding is not None:
-        x = t.matrix(x, "project_out", columns, "states in the width of the embedding")
-    stream = t.local(x)  # which the class holds until the loss is there
+    kind, chunks = t.settings.loss, t.settings.loss_chunks
+    stream = t.local(states(t, model, x))  # which the class holds until the loss is there
     x = t.cast(stream, t.settings.rest, "states that the head reads") if t.kernels.fp32_stream else stream
     x = t.local(t.gathered(x))
-    t.gradient_names = dict.fromkeys((model.vocab, -(-model.vocab // chunks)), LOGIT_GRADIENTS)
-    uses = (chunks if kind == "chunked" else 1) + model.tied
-    table = t.weight(model.vocab * columns, t.settings.rest, trained=t.settings.trains, uses=uses)
+    table = output_table(t, model, chunks, uses=chunks if kind == "chunked" else 1)
     if kind == "fused":
         return fused_loss(t, x, table)
     if kind == "chunked":
@@ -80,14 +76,7 @@ def head(t: Modules, model: Architecture, x: TrackedTensor) -> TrackedTensor:
         return tiled_loss(t, x, table, model.vocab)
     logits = t.linear(x, table, model.vocab, "logits")
     t.mark_loss()
-    if t.kernels.multiplied:
-        logits = t.scale(logits, "logits")
-    if t.kernels.fp32_logits:
-        logits = t.cast(logits, 4, "logits in 32 bits")
-    if t.kernels.capped_logits:
-        logits = t.scale(logits, "logits")
-        logits = t.result_saved(logits, "logits after tanh")
-        logits = t.scale(logits, "logits")
+    logits = finished_logits(t, logits)
     if kind == "compiled":
         loss = single_kernel_loss(t, logits)
     elif t.settings.tensor_parallel:
@@ -97,6 +86,33 @@ def head(t: Modules, model: Architecture, x: TrackedTensor) -> TrackedTensor:
     if t.settings.keep_outputs:
         t.outputs.append(logits)
     return loss
+
+
+def finished_logits(t: Modules, logits: TrackedTensor) -> TrackedTensor:
+    """Logits as the class returns them: scaled, in 32 bits or capped where the family does so."""
+    if t.kernels.multiplied:
+        logits = t.scale(logits, "logits")
+    if t.kernels.fp32_logits:
+        logits = t.cast(logits, 4, "logits in 32 bits")
+    if t.kernels.capped_logits:
+        logits = t.scale(logits, "logits")
+        logits = t.result_saved(logits, "logits after tanh")
+        logits = t.scale(logits, "logits")
+    return logits
+
+
+def states(t: Modules, model: Architecture, x: TrackedTensor) -> TrackedTensor:
+    """What the head reads, in the width of its table."""
+    if model.d_embedding is None:
+        return x
+    return t.matrix(x, "project_out", model.d_embedding, "states in the width of the embedding")
+
+
+def output_table(t: Modules, model: Architecture, chunks: int = 1, *, uses: int = 1) -> TrackedTensor:
+    """The head's weight, which so many products read; the embedding too where it is tied."""
+    t.gradient_names = dict.fromkeys((model.vocab, -(-model.vocab // chunks)), LOGIT_GRADIENTS)
+    size = model.vocab * (model.d_embedding or model.hidden)
+    return t.weight(size, t.settings.rest, trained=t.settings.trains, uses=uses + model.tied)
 
 
 @scoped

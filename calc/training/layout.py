@@ -15,6 +15,7 @@ from calc.hardware.overhead import Overhead
 from calc.hardware.parallel import Degrees
 from calc.model.architecture import Architecture
 from calc.serving.engines.launch import Launch, degrees
+from calc.training.objective import Colocation, Objective
 from calc.training.recipe import RECIPES, Recipe
 from calc.training.workload import TrainingWorkload
 
@@ -263,6 +264,9 @@ class TrainingScenario(Frozen):
     frozen: Precision
     layout: TrainingLayout
     overhead: Overhead
+    objective: Objective | None = Field(default=None, exclude_if=lambda objective: objective is None)
+    """None: supervised, as transformers computes the loss."""
+    colocation: Colocation | None = Field(default=None, exclude_if=lambda colocation: colocation is None)
 
 
 # How a training step's processes are started: the words of `accelerate launch` and of `torchrun`.

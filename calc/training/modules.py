@@ -59,6 +59,8 @@ class Settings:
     ep: int  # ranks that share the routed experts
     expert_spread: int  # tensor-parallel ranks that hold different ones, and share the copies of tokens
     single: bool  # one sequence: a reshape of its heads is a view, where it is a copy for several
+    records: bool = True  # False: under torch.no_grad, which saves nothing
+    reads_table: bool = True  # False: the head has a weight of its own, and the embedding's has no second gradient
 
 
 class Modules(Operations):
@@ -67,7 +69,7 @@ class Modules(Operations):
     def __init__(self, kernels: Kernels, names: Names, settings: Settings) -> None:
         super().__init__(settings.compute, autocast=settings.autocast)
         self.kernels, self.names, self.settings = kernels, names, settings
-        self.keeps_gradients = settings.keeps_gradients
+        self.keeps_gradients, self.recording = settings.keeps_gradients, settings.records
 
     def packs(self, *parts: str) -> bool:
         """Whether one matrix makes all of these."""

@@ -13,7 +13,7 @@ from calc.training.operations import WEIGHT_GRADIENTS
 from calc.training.profile import Profile, Top
 from calc.training.tape import NOTHING, Bytes, CountedBy, Name
 
-Phase = Literal["after_init", "forward", "loss", "backward", "optimizer", "after_step"]
+Phase = Literal["after_init", "reference", "forward", "loss", "backward", "optimizer", "after_step"]
 TrainingComponent = Literal[
     "weights", "master_weights", "gradients", "optimizer", "activations", "logits", "temporaries"
 ]
@@ -152,6 +152,11 @@ LOGITS = frozenset(
         "log-softmax of the logits",
         "logits of a chunk",
         "logits of a tile",
+        "logits over the temperature",
+        "logits of the reference",
+        "copy of the logits",
+        "exponentials of the logits",
+        "entropies",
         "gradients of the states that the head reads",
         "loss",
         LOGIT_GRADIENTS,

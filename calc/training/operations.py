@@ -283,6 +283,16 @@ class Operations(Tape):
         """What follows is the loss."""
         self.mark = len(self.uses)
 
+    def leave_autocast(self) -> None:
+        """The region of autocast ends, and with it its copies of weights."""
+        self.use(*self.casts, *self.casts.values())
+        self.casts, self.autocast = {}, False
+        self.left_autocast = len(self.uses)
+
+    def mark_reference(self) -> None:
+        """A reference runs here, between a policy's forward pass and its loss."""
+        self.reference = len(self.uses)
+
     # Norms, and kernels that are several operations in one
 
     def inverse_rms(self, x: TrackedTensor, heads: int) -> TrackedTensor:

@@ -24,6 +24,8 @@ class Profile:
     events: list[int]  # storages that come, and those that go
     forward: tuple[Top, ...]  # moments when it may peak
     loss: tuple[Top, ...]
+    after_autocast: tuple[Top, ...]  # of the loss, once autocast has ended
+    reference: Top | None  # while a reference runs
     after_forward: Top  # until autocast ends
     saved: Top  # for its backward pass
     backward: tuple[Top, ...]
@@ -65,7 +67,7 @@ def profile(
     marks = [len(tape.uses)]
     y = run(inputs)
     marks += [len(tape.uses) if tape.mark is None else tape.mark, len(tape.uses)]
-    tape.use(y, *inputs)
+    tape.use(y, *(inputs if tape.left_autocast is None else ()))
     marks.append(len(tape.uses))
     tape.use(*tape.casts, *tape.casts.values())
     marks.append(len(tape.uses))
@@ -84,12 +86,24 @@ def profile(
     meter = Meter(tape, events)
     meter.at(entered)
     forward = meter.peaks(marked)
+    loss: tuple[Top, ...] = ()
+    after_autocast: tuple[Top, ...] = ()
+    reference: Top | None = None
+    if tape.mark is not None:
+        loss = meter.peaks(left if tape.left_autocast is None else timeline.before(tape.left_autocast))
+    if tape.reference is not None:
+        after_autocast = meter.peaks(timeline.before(tape.reference))
+        reference = meter.at(meter.event)
+    if tape.left_autocast is not None:
+        after_autocast += meter.peaks(left)
     waiting = frozenset(alive(events, saved))
     return Profile(
         sizes=tape.sizes,
         events=events,
         forward=forward,
-        loss=() if tape.mark is None else meter.peaks(left),
+        loss=loss,
+        after_autocast=after_autocast,
+        reference=reference,
         after_forward=meter.at(after_forward),
         saved=meter.at(saved),
         backward=() if y.node is None else meter.peaks(done),

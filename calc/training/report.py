@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from pydantic import Field
+
 from calc.errors import Frozen, Message
 from calc.families.vision_fields import uncounted
 from calc.formats import Precision
@@ -13,8 +15,11 @@ from calc.model.architecture import Architecture, Parameters
 from calc.model.derivation import Legend, Step
 from calc.model.paper import Heading, Item, Section, added, legend_of, lines
 from calc.model.traced import TracedSymbols
+from calc.training.colocated import Colocated, RolloutReport
 from calc.training.layout import TrainingLayout, TrainingScenario
+from calc.training.methods import METHODS, said_of
 from calc.training.moments import Part, Phase, TrainingComponent
+from calc.training.objective import Colocation, Objective
 from calc.training.recipe import RECIPES, Recipe
 from calc.training.states import adapts_experts, plain_experts, state_bytes, state_width, trained_of, trained_width
 from calc.training.step import Training, TrainingMemory, usual_overhead
@@ -73,6 +78,7 @@ class TrainingReport(Frozen):
     verdicts: tuple[TrainingVerdict, ...]
     assumptions: tuple[Message, ...]
     scenario: TrainingScenario
+    rollouts: tuple[RolloutReport, ...] = Field(default=(), exclude_if=lambda rollouts: not rollouts)
 
     @property
     def memories(self) -> tuple[TrainingMemory, ...]:
@@ -81,8 +87,10 @@ class TrainingReport(Frozen):
 
     @property
     def tokens(self) -> int:
-        """Of a step."""
-        return self.global_batch * self.scenario.workload.sequence
+        """Of a step; both sequences of a pair."""
+        objective = self.scenario.objective
+        each = 1 if objective is None else METHODS[objective.method].sequences
+        return self.global_batch * each * self.scenario.workload.sequence
 
     @property
     def trained_share(self) -> float:
@@ -101,12 +109,16 @@ def training_report(
     layout: TrainingLayout | None = None,
     overhead: Overhead | None = None,
     gpus: Iterable[GPU] | None = None,
+    objective: Objective | None = None,
+    colocation: Colocation | None = None,
 ) -> TrainingReport:
     """Weigh a step that trains a config's model. Raises ConfigError with a sentence for people, and nothing else.
 
     `architecture` is what the config describes, where it has been read already.
     Trained weights are 16-bit with an fp32 copy unless `recipe` says otherwise; `frozen` is how LoRA's base is stored,
-    by default in 16 bits, and for QLoRA in NF4 with double quantization; `gpus` are the usual ones.
+    by default in 16 bits, and for QLoRA in NF4 with double quantization; `gpus` are the usual ones. `objective` is the
+    loss where it is not transformers' own: a preference or reinforcement method, whose lengths are then the sequence's;
+    `colocation` is the engine that generates its completions, with which the verdicts are then.
     """
     return laid_out_step(
         config,
@@ -118,6 +130,8 @@ def training_report(
         layout=layout,
         overhead=overhead,
         gpus=gpus,
+        objective=objective,
+        colocation=colocation,
     )[1]
 
 
@@ -132,14 +146,24 @@ def laid_out_step(
     layout: TrainingLayout | None = None,
     overhead: Overhead | None = None,
     gpus: Iterable[GPU] | None = None,
+    objective: Objective | None = None,
+    colocation: Colocation | None = None,
 ) -> tuple[Training, TrainingReport]:
     """A report, and the step that it is read off: what else is asked about it need not be weighed again."""
     architecture = architecture or Architecture.from_config(config)
     workload, recipe = workload or TrainingWorkload(), recipe or RECIPES["master"]
     layout, overhead = layout or TrainingLayout(), overhead or Overhead()
     frozen = frozen or Precision(weights="nf4-dq" if workload.method == "qlora" else "bf16")
-    training = Training(architecture, workload, recipe, layout, overhead, frozen)
+    if colocation is not None and objective is not None:
+        objective = objective.model_copy(update={"engine_generates": True})
+    if objective is not None:
+        workload = workload.model_copy(update={"sequence": objective.sequence})
+    training = Training(architecture, workload, recipe, layout, overhead, frozen, objective=objective)
+    architecture = training.architecture
     memory, tensors = training.memory(), training.phases()
+    kinds = list(usual_gpus() if gpus is None else gpus)
+    engines = [] if colocation is None else [Colocated(training, colocation, gpu) for gpu in kinds]
+    verdicts = [engine.verdict() for engine in engines] or [judge_training(gpu, training) for gpu in kinds]
     return training, TrainingReport(
         model=model or architecture.model_type,
         parameters=architecture.parameters(),
@@ -151,14 +175,24 @@ def laid_out_step(
         stages=training.by_stage,
         by_sequence={tokens: training.memory(sequence=tokens) for tokens in SEQUENCES},
         phases={phase: PhaseMemory(memory=peak, tensors=tensors[phase]) for phase, peak in training.by_phase().items()},
-        verdicts=tuple(judge_training(gpu, training) for gpu in (usual_gpus() if gpus is None else gpus)),
+        verdicts=tuple(verdicts),
+        rollouts=tuple(engine.report() for engine in engines),
         assumptions=tuple(training_assumptions(architecture, training, memory, uncounted(config))),
-        scenario=TrainingScenario(workload=workload, recipe=recipe, frozen=frozen, layout=layout, overhead=overhead),
+        scenario=TrainingScenario(
+            workload=workload,
+            recipe=recipe,
+            frozen=frozen,
+            layout=layout,
+            overhead=overhead,
+            objective=training.objective,
+            colocation=colocation,
+        ),
     )
 
 
 PEAKS: dict[Phase, Message] = {
     "after_init": Message("The step peaks before it begins: what is kept between steps is all there is."),
+    "reference": Message("The step peaks in a pass without gradients: of the reference, or of the policy before."),
     "forward": Message("The step peaks in the forward pass, when its last layer is at work."),
     "loss": Message("The step peaks at the loss, when every layer still waits for its backward pass."),
     "backward": Message("The step peaks in the backward pass."),
@@ -174,6 +208,8 @@ def training_assumptions(
     yield from architecture.assumptions
     blocks, work, layout = architecture.all_blocks, training.work, training.layout
     yield PEAKS[memory.moment]
+    if training.objective is not None:
+        yield from said_of(training.objective)
     if any(mixer.state_elements() for block in blocks for mixer in block.recurrences):
         yield Message(
             "Recurrent layers run by transformers' own code, as where neither flash-linear-attention nor mamba-ssm is "
@@ -230,12 +266,20 @@ def phase_steps(
     symbols, work = TracedSymbols(), scenario.workload
     work = work.model_copy(update={"lora_rank": symbols.of("lora_rank", work.lora_rank)})
     model = symbols.apply(architecture)
-    training = Training(model, work, scenario.recipe, scenario.layout, scenario.overhead, scenario.frozen)
+    training = Training(
+        model,
+        work,
+        scenario.recipe,
+        scenario.layout,
+        scenario.overhead,
+        scenario.frozen,
+        objective=scenario.objective,
+    )
     alone, positions, tokens, stream, pairs, *scanned = training.units(work.micro_batch, work.sequence)
     sequence, t = symbols.of("sequence", positions), symbols.of("tokens", tokens)
     shared = t if stream == tokens else symbols.of("stream_tokens", stream)
     scores = t * sequence if pairs == tokens * positions else pairs
-    names = ("chunks", "followed_chunks", "micro_batch")
+    names = ("chunks", "followed_chunks", "micro_batch", "logit_tokens", "scored_tokens", "scored_row", "tile_tokens")
     by_chunks = (symbols.of(name, count) for name, count in zip(names, scanned, strict=True))
     parts = training.phases((alone, sequence, t, shared, scores, *by_chunks))[phase]
     lines = [symbols.step(part.name, part.bytes) for part in parts if of in (None, part.component)]

@@ -1,10 +1,11 @@
 """The moments of a training step on one rank of one pipeline stage, whatever the batch and the length."""
 
+from collections.abc import Sequence
 from functools import cached_property
 from itertools import chain
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
-from calc.training.course import Course
+from calc.training.course import BUFFER, GATHERED, Course
 from calc.training.decoder import Passes
 from calc.training.layout import TrainingLayout, peak_turns
 from calc.training.moments import UPDATE, Alive, Phase, StepMoment, Tensors, by, dot, once
@@ -23,14 +24,32 @@ class PieceAtWork(NamedTuple):
     alive: Alive
 
 
+class QuietCourse(NamedTuple):
+    """A pass without gradients, and when it runs. `gathered` are bytes of weights that FSDP gathers for it at once."""
+
+    course: Course
+    when: Literal["generation", "before", "after"]
+    gathered: int = 0
+
+
 class TrainingStage:
     """One rank of a pipeline stage: what is there all the time, round the course of a micro-batch through a piece of
-    it. `courses` are those of its pieces; alike pieces have one."""
+    it. `courses` are those of its pieces; alike pieces have one. `quiet` are passes without gradients, and `reference`
+    the weights that only they read."""
 
     def __init__(
-        self, courses: tuple[Course, ...], states: States, work: TrainingWorkload, layout: TrainingLayout, number: int
+        self,
+        courses: tuple[Course, ...],
+        states: States,
+        work: TrainingWorkload,
+        layout: TrainingLayout,
+        number: int,
+        quiet: tuple[QuietCourse, ...] = (),
+        reference: Sequence[Tensors] = (),
+        value: "TrainingStage | None" = None,
     ) -> None:
         self.courses, self.states, self.work, self.layout, self.number = courses, states, work, layout, number
+        self.quiet, self.reference, self.value = quiet, reference, value
         self.course = courses[0]
         self.rank, self.recipe = self.course.rank, self.course.recipe
         self.during = Alive().plus(self.running())
@@ -77,6 +96,7 @@ class TrainingStage:
             Tensors(once(states.weights), "trained weights", "weights"),
             Tensors(once(states.master), "fp32 copies of the weights", "master_weights"),
             Tensors(once(states.optimizer), "states of the optimizer", "optimizer"),
+            *self.reference,
         ]
         if self.layout.fully_sharded and not (self.by_fsdp or self.by_deepspeed):
             largest = Tensors(once(2 * self.course.largest_unit), "gathered weights of two layers", "weights")
@@ -101,11 +121,14 @@ class TrainingStage:
             tensors.append(Tensors(once(size), "buckets that gradients are reduced in", "gradients"))
         if self.by_deepspeed and self.layout.fully_sharded:
             tensors.append(Tensors(once(self.live()), "gathered weights", "weights"))
+        return [*tensors, self.rotary()]
+
+    def rotary(self) -> Tensors:
+        """Cosines and sines of a pass."""
         columns = sum(columns for _, columns in self.rank.rotary)
         fp32 = self.rank.kernels.rotation in ("fp32", "fp32_spread")
         width = 4 if fp32 else self.passes.settings.rest
-        tensors.append(Tensors(by(CountedBy.POSITION, 2 * width * columns), "rotary tables"))
-        return tensors
+        return Tensors(by(CountedBy.POSITION, 2 * width * columns), "rotary tables")
 
     def bucketed(self) -> int:
         """Elements of gradients on their way. Stage 3 has one bucket, and lays what is in it end to end for
@@ -149,11 +172,26 @@ class TrainingStage:
         gradient = Tensors(once(self.states.largest_gradient), "gradients", "gradients")
         return self.during.plus([*self.course.persisting(), gradient, self.updating(), self.course.stream])
 
+    def without_gradients(self) -> list[StepMoment]:
+        """The moments of the passes without gradients."""
+        moments: list[StepMoment] = []
+        for course, when, gathered in self.quiet:
+            around = Alive().plus([*self.constant(), self.rotary()]) if when == "generation" else self.during
+            if when == "after":
+                around = around.plus(self.course.under_reference(root_stays=not gathered).tensors)
+            whole = once(gathered)
+            around = around.plus([Tensors(whole, GATHERED, "weights"), Tensors(whole, BUFFER, "weights")])
+            for here in course.quiet_moments():
+                moments += map(around.around, here.step_moments())
+        return undominated(moments)
+
     # Sums
 
     def peak_bytes(self, units: Bytes) -> int:
         """Bytes at the peak, for a batch and a length."""
-        alive = [step.bytes for step in self.steps]
+        if self.value is not None:
+            return max(dot(moment.bytes, units) for moments in self.step_moments.values() for moment in moments)
+        alive = [moment.bytes for moment in (*self.steps, *self.without_gradients())]
         if self.work.optimizer_in_backward:
             alive.append(self.stepping().bytes)
         return max(self.passing(units), *(dot(nbytes, units) for nbytes in alive))
@@ -176,13 +214,35 @@ class TrainingStage:
     def step_moments(self) -> dict[Phase, list[StepMoment]]:
         """The moments of each phase that are the peak for some batch and length."""
         phases = {moment.phase: [moment] for moment in self.steps}
+        if self.quiet:
+            phases["reference"] = self.without_gradients()
         for course, backward, alive in self.at_work:
             for phase, points in course.step_moments.items():
                 if (phase == "backward") == backward:
                     phases.setdefault(phase, []).extend(map(alive.around, points))
         if self.work.optimizer_in_backward:
             phases["backward"] = undominated([*phases["backward"], StepMoment("backward", *self.stepping())])
-        return phases
+        return phases if self.value is None else self.with_value(phases, self.value)
+
+    def with_value(
+        self, phases: dict[Phase, list[StepMoment]], value: "TrainingStage"
+    ) -> dict[Phase, list[StepMoment]]:
+        """The moments of a policy and a value model that are trained together: the latter runs first, waits, and goes
+        back last, when all of the policy's gradients are there. What the training loop holds of the policy's outputs it
+        holds through the update."""
+        standing = Alive().plus(value.constant())
+        waiting = standing.plus([tensors for run in value.course.runs for tensors in run.waiting(run.layers)])
+        outputs = Tensors(self.course.runs[-1].profile.outputs, "outputs that the training loop holds", "logits")
+        gradients = Tensors(once(value.states.gradients), "gradients", "gradients")
+        updating = standing.plus([outputs, gradients, value.updating()])
+        around = {"forward": waiting, "loss": waiting, "backward": waiting, "optimizer": updating}
+        both = {
+            phase: [around.get(phase, standing).around(moment) for moment in moments]
+            for phase, moments in phases.items()
+        }
+        own = Alive().plus([*self.constant(), outputs, Tensors(once(self.states.gradients), "gradients", "gradients")])
+        both["backward"] += [own.around(moment) for moment in value.step_moments["backward"]]
+        return both
 
     @cached_property
     def peaks(self) -> list[StepMoment]:

@@ -85,6 +85,10 @@ class StageWeights:
         """Elements of each layer and of what stands outside of them, as so many replicas gather them."""
         return units_of(self.weights, self.trained, replicas, separate_embedding=self.separate_embedding)
 
+    def gathered(self, recipe: Recipe) -> int:
+        """Bytes of all weights as they are multiplied."""
+        return WIDTH[recipe.compute] * sum(unit.gathered for unit in self.units().values())
+
 
 def stage_weights(
     rank: Architecture, pieces: tuple[range, ...], layout: TrainingLayout, frozen: Precision, work: TrainingWorkload
@@ -317,6 +321,8 @@ ADAPTED: dict[LoraTargets, frozenset[Component]] = {
     "attention": frozenset({"attention"}),
     "qv": frozenset({"attention"}),
 }
+SCORE = "score.weight"
+"""The head of a reward or value model, which PEFT trains whole (`modules_to_save` of SEQ_CLS)."""
 FEEDFORWARD = ("gate_proj", "up_proj", "down_proj")
 STACKED = frozenset(
     "minimax minimax_m2 afmoe deepseek_v2 deepseek_v3 deepseek_v32 dots1 ernie4_5_moe glm4_moe glm4_moe_lite "
@@ -361,7 +367,7 @@ def is_other_matrix(tensor: Tensor) -> bool:
 def trained_of(rank: Architecture, tensor: Tensor, work: TrainingWorkload) -> Iterator[Tensor]:
     """What is trained of a weight: itself, or the two matrices that LoRA puts beside it, [rank, in] and [out, rank]
     (arXiv:2106.09685 section 4.1)."""
-    if work.trains_base:
+    if work.trains_base or tensor.name == SCORE:
         yield tensor
     elif adapts_experts(rank, work) and tensor.component in ("experts_routed", "router"):
         yield from adapters_of_experts(tensor, work.lora_rank)

@@ -1,6 +1,7 @@
 """Memory of a training step, on one GPU: weights and what belongs to them, activations, logits, overhead."""
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
 from math import sqrt
 
@@ -13,17 +14,19 @@ from calc.hardware.solver import largest_near
 from calc.model.architecture import Architecture
 from calc.serving.gpu_memory import Memory
 from calc.training.course import Course
-from calc.training.decoder import Passes, check_modelled, settings_of
+from calc.training.decoder import Passes, check_modelled, quiet, settings_of
 from calc.training.layout import TrainingLayout, check_schedule
+from calc.training.methods import METHODS, VALUE, Scoring, TrainingMethod, resolved, runs_reference, scored_units
 from calc.training.modules import Settings
-from calc.training.moments import Part, Phase, StepMoment, TrainingComponent, dot, parts_of
-from calc.training.recipe import Recipe
-from calc.training.stage import TrainingStage
-from calc.training.states import StageWeights, plain_experts, stage_weights, states_of, trained_of
+from calc.training.moments import Part, Phase, StepMoment, Tensors, TrainingComponent, dot, once, parts_of
+from calc.training.objective import Objective
+from calc.training.recipe import WIDTH, Recipe
+from calc.training.stage import QuietCourse, TrainingStage
+from calc.training.states import OUTSIDE, StageWeights, States, plain_experts, stage_weights, states_of, trained_of
 from calc.training.tape import Bytes
 from calc.training.workload import TrainingWorkload
 
-PHASES: tuple[Phase, ...] = ("after_init", "forward", "loss", "backward", "optimizer", "after_step")
+PHASES: tuple[Phase, ...] = ("after_init", "reference", "forward", "loss", "backward", "optimizer", "after_step")
 
 PARTS: dict[TrainingComponent, Message] = {
     "weights": Message("weights"),
@@ -62,11 +65,11 @@ class Shared:
     """The steps of one model that were asked about, and what they have in common."""
 
     def __init__(self) -> None:
-        self.steps = dict[tuple[TrainingWorkload, Recipe, TrainingLayout, Precision], Training]()
+        self.steps = dict[tuple[TrainingWorkload, Recipe, TrainingLayout, Precision, Objective | None], Training]()
         self.ranks = dict[tuple[int, int], Architecture]()
         self.alike = dict[tuple[int, int, int, int, Precision], list[int]]()
         self.weights = dict[tuple[object, ...], StageWeights]()
-        self.passes = dict[tuple[int, int, Settings], Passes]()
+        self.passes = dict[tuple[int, int, Settings, Scoring | None], Passes]()
         self.courses = dict[tuple[object, ...], Course]()
 
 
@@ -82,12 +85,26 @@ class Training:
         overhead: Overhead,
         frozen: Precision,
         shared: "Shared | None" = None,
+        objective: Objective | None = None,
+        *,
+        of_value: bool = False,
     ) -> None:
         check_modelled(architecture)
+        base = architecture
+        self.method: TrainingMethod | None = None
+        if objective is not None:
+            objective = resolved(objective, work, layout)
+            self.method = VALUE if of_value else METHODS[objective.method]
+            architecture = self.method.model(architecture)
         layout.check(architecture)
         check_schedule(work, recipe, layout)
-        self.architecture = architecture
+        self.base, self.architecture = base, architecture
         self.work, self.recipe, self.layout, self.overhead, self.frozen = work, recipe, layout, overhead, frozen
+        self.objective = objective
+        self.value: Training | None = None
+        """The value model's own step, where one is trained with the policy."""
+        if self.method is not None and self.method.values:
+            self.value = Training(base, work, recipe, layout, overhead, frozen, None, objective, of_value=True)
         self.shared = shared or Shared()
         if (cut := (layout.tp, layout.slices)) not in self.shared.ranks:
             self.shared.ranks[cut] = architecture.rank(*cut)
@@ -104,7 +121,7 @@ class Training:
         self.overhead_ranges = overhead.ranges(usual_overhead(layout.gpus))
         self.fixed_overhead = bounds(sizes(self.overhead_ranges, 0))[1]
         """Bytes of overhead at the high end of its range, whatever is allocated."""
-        self.shared.steps[work, recipe, layout, frozen] = self
+        self.shared.steps[work, recipe, layout, frozen, objective] = self
 
     # The stages of the pipeline
 
@@ -128,8 +145,57 @@ class Training:
             weights = self._weights(self.alike[index])
             states = states_of(weights, self.work, self.recipe, self.layout)
             courses = tuple(self._courses(weights, index, self._passes(single=single)))
-            self.built[index, single] = TrainingStage(courses, states, self.work, self.layout, index)
+            quiet = tuple(self._quiet_courses(weights, index, single=single))
+            reference = self._reference(weights, states)
+            value = None if self.value is None else self.value.stage(index, single=single)
+            if value is not None:
+                nbytes = value.states.weights + value.states.frozen
+                reference.append(Tensors(once(nbytes), "weights of the reward model", "weights"))
+            self.built[index, single] = TrainingStage(
+                courses, states, self.work, self.layout, index, quiet, reference, value
+            )
         return self.built[index, single]
+
+    # What a method adds
+
+    def _quiet_courses(self, weights: StageWeights, index: int, *, single: bool) -> Iterator[QuietCourse]:
+        """The passes without gradients."""
+        objective = self.objective
+        if objective is None or self.method is None:
+            return
+        for by_policy, when in self.method.passes(objective, runs_reference=runs_reference(objective)):
+            settings = quiet(self._settings(single=single), policy=by_policy)
+            passes = self._passes_of(settings, self._scoring(quiet=True))
+            own = not by_policy and objective.reference == "model" and self.layout.gathered_by_fsdp(self.recipe)
+            if own and not objective.shards_reference:
+                course = Course(passes, weights, weights.pieces[0], self.work, self.recipe, TrainingLayout())
+                yield QuietCourse(course, when, weights.gathered(self.recipe))
+            elif own:
+                course = Course(
+                    passes, weights, weights.pieces[0], self.work, self.recipe, self.layout, root_stays=True
+                )
+                yield QuietCourse(course, when)
+            else:
+                yield QuietCourse(self._course(weights, weights.pieces[0], passes), when)
+
+    def _reference(self, weights: StageWeights, states: States) -> list[Tensors]:
+        """A frozen copy of the model in the type of the policy's weights, sharded as those are. FSDP2 leaves the root
+        of a model that is only run forward gathered."""
+        objective = self.objective
+        if objective is None or self.method is VALUE or objective.reference != "model":
+            return []
+        copy = states.weights if self.work.trains_base else states.frozen
+        whole = [Tensors(once(copy), "weights of the reference", "weights")]
+        if self.layout.gathered_by_fsdp(self.recipe) and objective.shards_reference:
+            root = WIDTH[self.recipe.compute] * weights.units()[OUTSIDE].gathered
+            whole.append(Tensors(once(root), "gathered weights of the reference", "weights"))
+        return whole
+
+    def _scoring(self, *, quiet: bool) -> Scoring | None:
+        """How the states that the head reads become a loss; None: as transformers does it."""
+        if self.objective is None or self.method is None:
+            return None
+        return Scoring(self.method.head, self.objective, quiet)
 
     def _weights(self, index: int) -> StageWeights:
         """Those of a stage, the same for any number of replicas."""
@@ -143,11 +209,19 @@ class Training:
             self.shared.weights[key] = stage_weights(self.rank, pieces, layout, self.frozen, work)
         return self.shared.weights[key]
 
-    def _passes(self, *, single: bool) -> Passes:
+    def _settings(self, *, single: bool) -> Settings:
         settings = settings_of(self.rank, self.work, self.recipe, self.layout, self.frozen, single=single)
-        key = self.layout.tp, self.layout.slices, settings
+        reads_table = self.method is None or self.method.reads_table
+        return settings if reads_table else replace(settings, reads_table=False)
+
+    def _passes(self, *, single: bool) -> Passes:
+        return self._passes_of(self._settings(single=single), self._scoring(quiet=False))
+
+    def _passes_of(self, settings: Settings, scoring: Scoring | None) -> Passes:
+        key = self.layout.tp, self.layout.slices, settings, scoring
         if key not in self.shared.passes:
-            self.shared.passes[key] = Passes(self.rank, settings)
+            passes = Passes(self.rank, settings) if scoring is None else Passes(self.rank, settings, scoring)
+            self.shared.passes[key] = passes
         return self.shared.passes[key]
 
     def _courses(self, weights: StageWeights, index: int, passes: Passes) -> Iterator[Course]:
@@ -171,16 +245,23 @@ class Training:
         recipe: Recipe | None = None,
         layout: TrainingLayout | None = None,
         frozen: Precision | None = None,
+        objective: Objective | None = None,
     ) -> "Training":
         """The same model in another step or layout, made once. Raises ConfigError where it can't be laid out so."""
-        key = work or self.work, recipe or self.recipe, layout or self.layout, frozen or self.frozen
+        work, recipe, objective = work or self.work, recipe or self.recipe, objective or self.objective
+        layout, frozen = layout or self.layout, frozen or self.frozen
+        key = work, recipe, layout, frozen, objective
+        if objective is not None and self.objective is not None and objective.method != self.objective.method:
+            return Training(self.base, work, recipe, layout, self.overhead, frozen, objective=objective)
         if key not in self.shared.steps:
-            work, recipe, layout, frozen = key
-            Training(self.architecture, work, recipe, layout, self.overhead, frozen, self.shared)
+            return Training(self.base, work, recipe, layout, self.overhead, frozen, self.shared, objective)
         return self.shared.steps[key]
 
     def trained_parameters(self) -> int:
-        """Weights that the step updates, on however many GPUs."""
+        """Weights that the step updates, on however many GPUs; those of a value model too."""
+        return self._trained() + (0 if self.value is None else self.value.trained_parameters())
+
+    def _trained(self) -> int:
         if self.work.trains_base:
             return self.architecture.parameters().total
         tensors = [tensor for tensor in self.architecture.tensors() if tensor.excluded_as is None]
@@ -188,11 +269,16 @@ class Training:
 
     def units(self, micro_batch: int, sequence: int) -> Bytes:
         """How many there are of what sizes are counted by."""
+        objective, scored = self.objective, (0, 0, 0, 0)
+        if objective is not None and self.method is not None:
+            micro_batch *= self.method.sequences
+            scored = scored_units(objective, micro_batch, sequence)
         positions = -(-sequence // self.layout.cp)
         tokens = micro_batch * positions
         shards = self.layout.tp if self.layout.sequence_parallel else 1
         chunks = micro_batch * -(-positions // self.rank.chunk)
-        return 1, positions, tokens, -(-tokens // shards), tokens * sequence, chunks, chunks - micro_batch, micro_batch
+        stream, scores = -(-tokens // shards), tokens * sequence
+        return 1, positions, tokens, stream, scores, chunks, chunks - micro_batch, micro_batch, *scored
 
     # The peak
 

@@ -31,6 +31,10 @@ class CountedBy(IntEnum):
     CHUNK = 5  # chunks of tokens that a recurrent layer takes at once
     FOLLOWED = 6  # those of them that another chunk of the sequence follows
     SEQUENCE = 7  # sequences of a micro-batch
+    LOGITS = 8  # tokens whose logits a loss makes whole
+    SCORED = 9  # tokens whose log-probabilities it reads
+    SCORED_ROW = 10  # those of one sequence
+    TILED = 11  # those of one tile
 
 
 NOTHING: Bytes = (0,) * len(CountedBy)
@@ -120,6 +124,8 @@ class Tape:
         self.casts: dict[TrackedTensor, TrackedTensor] = {}  # of weights, which autocast keeps until its region ends
         self.outputs: list[TrackedTensor] = []  # what a training loop holds until the backward pass is over
         self.mark: int | None = None  # uses before the loss
+        self.left_autocast: int | None = None  # uses before autocast ended, where a trainer's loss stands outside of it
+        self.reference: int | None = None  # uses before the reference runs
         self.scopes: list[list[TrackedTensor]] = []  # what each function that runs holds until it returns
         self.recording = True
         self.part: Checkpointed | None = None  # that runs now

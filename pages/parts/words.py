@@ -368,6 +368,7 @@ TOPOLOGIES: dict[str, Message] = {
 
 PHASES: dict[str, Message] = {
     "after_init": Message("Before the step"),
+    "reference": Message("Passes without gradients"),
     "forward": Message("Forward"),
     "loss": Message("Loss"),
     "backward": Message("Backward"),

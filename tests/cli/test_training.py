@@ -92,3 +92,68 @@ def test_errors_are_a_sentence(capsys, options, text):
     assert (status, out) == (2, "")
     assert text in err
     assert "Traceback" not in err
+
+
+def test_a_loss_of_trl_and_its_engine(capsys):
+    """TRL's defaults: fp32 weights, checkpointing, a fused AdamW, no reference with GRPO's beta of 0."""
+    lengths = ("--prompt", "512", "--completion", "2048")
+    status, out, err = run(
+        capsys,
+        *("Qwen/Qwen2.5-3B", "--train", "--method", "grpo", "--num-generations", "8", *lengths, "--micro-batch", "4"),
+        *("--dp", "2", "--zero", "3", "--rollout", "colocated", "--vllm-gpu-memory-utilization", "0.4"),
+        *("--sleep-level", "1", "--gpu", "h100-sxm", "--json"),
+    )
+    report = json.loads(out)
+    assert (status, err) == (0, "")
+    scenario = report["scenario"]
+    assert scenario["objective"]["method"] == "grpo"
+    assert scenario["objective"]["reference"] == "none"
+    assert scenario["workload"]["sequence"] == 2560
+    assert scenario["recipe"]["weights"] == "fp32"
+    (rollout,) = report["rollouts"]
+    assert [phase["name"] for phase in rollout["phases"]] == ["rollout", "weight_sync", "reference", "update"]
+    assert rollout["engine_share"] == 0.4
+    assert rollout["host_bytes"] >= 2 * 3_085_938_688
+    assert rollout["share_low"] <= rollout["share_all"] <= 1
+    assert report["verdicts"][0]["required"] == max(phase["total"] for phase in rollout["phases"])
+
+
+def test_a_loss_and_adapters_are_named_together(capsys):
+    status, out, _ = run(capsys, "Qwen/Qwen2.5-3B", "--train", "--method", "dpo,lora", "--gpu", "h100-sxm", "--json")
+    report = json.loads(out)
+    assert status == 0
+    assert report["scenario"]["objective"]["reference"] == "adapter-off"
+    assert report["scenario"]["workload"]["method"] == "lora"
+    assert report["trained_parameters"] < 10**8
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        pytest.param(["--method", "grpo", "--sleep-level", "1"], "--rollout colocated", id="sleep without an engine"),
+        pytest.param(
+            ["--method", "grpo", "--rollout", "server", "--sleep-level", "1"], "GPUs of its own", id="a server's sleep"
+        ),
+        pytest.param(["--method", "dpo", "--rollout", "colocated"], "generates completions", id="nothing to generate"),
+        pytest.param(["--rollout", "colocated"], "generates completions", id="no loss"),
+        pytest.param(["--method", "grpo", "--num-generations", "1"], "group of one", id="group of one"),
+        pytest.param(["--method", "dpo", "--sequence", "4096"], "--prompt", id="two lengths"),
+        pytest.param(["--prompt", "100"], "loss of TRL", id="prompt without a loss"),
+        pytest.param(["--method", "lora,qlora"], "not lora,qlora", id="two kinds of adapters"),
+        pytest.param(["--method", "gspo"], "not gspo", id="unknown"),
+        pytest.param(["--method", "grpo", "--time"], "is not computed", id="its time"),
+    ],
+)
+def test_a_loss_that_makes_no_sense_gets_a_sentence(capsys, options, sentence):
+    status, out, err = run(capsys, "Qwen/Qwen2.5-3B", "--train", "--gpu", "h100-sxm", *options)
+    assert (status, out) == (2, "")
+    assert sentence in err
+    assert err.count("\n") == 1
+
+
+def test_the_table_says_which_share_to_give(capsys):
+    options = ["--method", "grpo", "--rollout", "colocated", "--gpu", "h100-sxm", "--dp", "4", "--zero", "3"]
+    status, out, _ = run(capsys, "Qwen/Qwen2.5-3B", "--train", *options)
+    assert status == 0
+    assert "share of the GPU" in out
+    assert "longest completion" in out

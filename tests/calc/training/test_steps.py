@@ -35,7 +35,7 @@ def test_every_phase_of_a_tracked_step(row):
 
 
 def test_every_phase_is_there():
-    assert {phase for row in ROWS for phase in row["phases"]} == set(PHASES)
+    assert {phase for row in ROWS for phase in row["phases"]} == set(PHASES) - {"reference"}  # which has rl_steps.json
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,179 @@
+"""python -m benchmarks.accuracy.rl [RL_STEPS.json] > docs/training_losses.md: update steps of preference and
+reinforcement learning, as TRL's own losses take them under torch's tracker, next to ours.
+
+The rows are whole steps (torch 2.13, transformers 5.23, TRL 1.16, 1.12 and 0.24) on fake CUDA tensors, tracked as in
+benchmarks/accuracy/steps.py. No GPU was run.
+"""
+
+import json
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from benchmarks.accuracy import rl_records
+from benchmarks.accuracy.steps import DATA, OPTIMIZERS, high, row_of, table_head
+from calc import RECIPES, Architecture, Objective, Overhead, Precision, TrainingLayout, TrainingWorkload
+from calc.training import Training
+from calc.training.moments import Phase
+
+FILE = DATA / "rl_steps.json"
+PHASES: dict[str, Phase] = {
+    "before": "after_init",
+    "peak_reference": "reference",
+    "peak_forward": "forward",
+    "peak_loss": "loss",
+    "peak_backward": "backward",
+    "peak_optimizer": "optimizer",
+    "after_step": "after_step",
+}
+ADAMW_8BIT = {"adamw-8bit": {"optimizer": "adamw-8bit"}}
+
+
+@dataclass(frozen=True)
+class ObjectiveStep:
+    """A tracked step, and ours, by phase."""
+
+    row: Mapping[str, Any]
+    measured: Mapping[Phase, int]
+    predicted: Mapping[Phase, int]
+
+    @property
+    def errors(self) -> dict[Phase, float]:
+        """Relative error of each phase."""
+        return {phase: self.predicted[phase] / size - 1 for phase, size in self.measured.items()}
+
+    @property
+    def error(self) -> float:
+        """Relative error of the peak."""
+        return max(self.predicted.values()) / max(self.measured.values()) - 1
+
+
+def objective_of(row: Mapping[str, Any]) -> Objective:
+    """The loss of a row in our terms."""
+    return Objective(
+        method=row["method"],
+        trl=row["trl"].rsplit(".", 1)[0],
+        log_probs=row["logits"].split()[0],
+        reference=row["reference"].replace(" ", "-"),
+        prompt=row["prompt"],
+        completion=row["completion"],
+        completion_only=row["completion_only"],
+        packed=row["packing"] or 1,
+        entropy_bonus=row.get("entropy_coef", 0) > 0,
+        iterations=row.get("iterations", 1),
+        engine_generates=row.get("always_old", False),
+        generation_batch=row.get("generation_batch"),
+        shards_reference=row["fsdp_style"] != "trl",
+    )
+
+
+def step_of(row: Mapping[str, Any], architecture: Architecture) -> Training:
+    """The step of a row in our terms."""
+    objective, rank = objective_of(row), row["lora"]
+    adapters = {"method": "lora", "lora_rank": rank, "fp32_adapters": True} if rank else {}
+    work = TrainingWorkload(
+        micro_batch=row["micro_batch"],
+        sequence=objective.sequence,
+        accumulation=row["accumulation"],
+        recompute="none" if row["checkpointing"] == "off" else "full",
+        reentrant=row["checkpointing"] == "reentrant",
+        **(OPTIMIZERS | ADAMW_8BIT)[row["optimizer"]],
+        **adapters,
+    )
+    layout = TrainingLayout()
+    if row["ranks"] > 1:  # without a policy of mixed precision gradients are reduced in their own type
+        layout = TrainingLayout(dp=row["ranks"], zero=3, reduce="bf16" if row["recipe"] == "bf16" else "fp32")
+    return Training(architecture, work, RECIPES[row["recipe"]], layout, Overhead(), Precision(), objective=objective)
+
+
+def load(path: Path = FILE) -> tuple[list[dict[str, Any]], dict[str, Architecture]]:
+    """Rows, each with its phases by name, and the models."""
+    facts = json.loads(path.read_text(encoding="utf-8"))
+    rows = facts["rows"]
+    if "columns" in facts:
+        rows = [dict(zip(facts["columns"], row, strict=True)) for row in rows]
+        rows = [row | {"phases": dict(zip(facts["phases"], row["phases"], strict=True))} for row in rows]
+    else:
+        rows = [row | {"lora": row["lora"] and row["lora"]["r"]} for row in rows]
+    return rows, {name: Architecture.from_config(config) for name, config in facts["configs"].items()}
+
+
+def compare(rows: Iterable[Mapping[str, Any]], models: Mapping[str, Architecture]) -> Iterator[ObjectiveStep]:
+    """Every row next to ours."""
+    for row in rows:
+        phases = step_of(row, models[row["model"]]).phases()
+        predicted = {phase: sum(part.bytes for part in parts) for phase, parts in phases.items()}
+        measured = {PHASES[name]: size for name, size in row["phases"].items() if size is not None and name in PHASES}
+        yield ObjectiveStep(row, measured, predicted)
+
+
+FACTORS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
+    "Method": lambda row: str(row["method"]),
+    "TRL": lambda row: str(row["trl"]),
+    "Log-probabilities": lambda row: str(row["logits"]),
+    "Reference": lambda row: str(row["reference"]),
+    "Precision": lambda row: str(row["recipe"]),
+    "Activation checkpointing": lambda row: str(row["checkpointing"]),
+    "Weights": lambda row: "LoRA" if row["lora"] else "full",
+    "GPUs": lambda row: f"FSDP2 on {row['ranks']}, {row['fsdp_style']}" if row["ranks"] > 1 else "one",
+    "Model": lambda row: str(row["model"]),
+}
+
+
+def line(name: str, steps: list[ObjectiveStep]) -> str:
+    """A group's row: errors of the peak, and of the phase furthest off."""
+    off = [abs(step.error) for step in steps]
+    error, phase = max((abs(error), phase) for step in steps for phase, error in step.errors.items())
+    figures = (median(off), high(off), max(off), error)
+    return row_of([name, str(len(steps)), *(f"{figure:.3%}" for figure in figures), phase])
+
+
+HEAD = """# Steps of preference and reinforcement learning beside torch's own account
+
+Written by `python -m benchmarks.accuracy.rl > docs/training_losses.md`.
+
+TRL's own losses (1.16, 1.12 and 0.24) ran on full models under fake CUDA tensors, and every storage was tracked, as
+for [training.md](training.md): torch 2.13, transformers 5.23, PEFT 0.21.2, accelerate 1.15. No GPU was run, and
+generation is not in a row. The error of a row is that of its peak; the worst phase is the one furthest off in any row
+of the group, of: before the step, passes without gradients ("reference"), forward, loss, backward, optimizer, after the
+step."""
+TAIL = """Two phases are counted otherwise, and are no peak. With TRL 1.12's GRPO and RLOO the tracker's "reference"
+ends with the model's forward, ours with the log-probabilities, for which the logits stand twice (at most 42%). With
+FSDP2 and a reference that is gathered whole, the tracker's "loss" of DPO holds the reference's all-gather, which stands
+with "reference" here (-59%). PPO is put together from the same parts; nothing computed or measured stands beside it."""
+RECORDS = """## Public records
+
+ms-swift's are GPU memory as its authors wrote it above their scripts: rounded, and as much as the allocator reserved.
+No part that its script names explains SimPO's 50 GiB: weights, gradients, buckets and states under ZeRO-2 on two GPUs
+come to 34, whole logits of 2 x 2,048 tokens to 2."""
+
+
+def written(steps: list[ObjectiveStep]) -> str:
+    """The page."""
+    return "\n\n".join((HEAD, tables(steps), TAIL, RECORDS, rl_records.written()))
+
+
+def tables(steps: list[ObjectiveStep]) -> str:
+    """The tables of all rows."""
+    lines = table_head(["", "Rows", "Median", "95 %", "Worst", "Worst phase", ""])
+    lines.append(line("**all**", steps))
+    for factor, value in FACTORS.items():
+        groups: dict[str, list[ObjectiveStep]] = defaultdict(list)
+        for step in steps:
+            groups[value(step.row)].append(step)
+        lines.append(row_of([f"**{factor}**", *[""] * 6]))
+        lines += [line(name, group) for name, group in groups.items()]
+    return "\n".join(lines)
+
+
+def main() -> None:
+    rows, models = load(Path(sys.argv[1]) if len(sys.argv) > 1 else FILE)
+    print(written(list(compare(rows, models))))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,382 @@
+"""An engine that generates where the model is trained: what is in memory while it generates, while it is handed new
+weights, while passes without gradients run, and at the update; and the share of the GPU to give it."""
+
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from typing import Literal
+
+from calc.errors import ConfigError, Frozen, Message
+from calc.formats import Precision
+from calc.hardware.gpu import GPU
+from calc.hardware.overhead import HIGH, OverheadItem, bounds, sizes
+from calc.hardware.parallel import Layout
+from calc.hardware.solver import largest, least
+from calc.serving.engines import DEFAULT_ENGINE, ENGINES
+from calc.serving.fewest import MOST_GPUS
+from calc.serving.memory import Allocation, Serving
+from calc.serving.verdict import Word
+from calc.serving.workload import Workload
+from calc.training.moments import Phase
+from calc.training.objective import Colocation
+from calc.training.step import Training, TrainingMemory
+from calc.training.verdict import MOST, TrainingVerdict, limit
+from calc.units import GIB, MIB
+
+RolloutPhaseName = Literal["rollout", "weight_sync", "reference", "update"]
+PERCENT = 100
+
+
+class RolloutPart(Frozen):
+    """Bytes of one kind that the trainer or the engine has in memory."""
+
+    name: Message
+    owner: Literal["trainer", "engine"]
+    bytes: int
+
+
+class RolloutPhase(Frozen):
+    """One GPU in a phase of a step with generation, overhead included: its parts sum to the middle."""
+
+    name: RolloutPhaseName
+    parts: tuple[RolloutPart, ...]
+    low: int
+    total: int
+    high: int
+
+
+class RolloutReport(Frozen):
+    """A step with generation on one kind of GPU."""
+
+    gpu: str
+    phases: tuple[RolloutPhase, ...]  # in their order
+    peak: RolloutPhaseName
+    sequences: int  # that an engine generates at once, of the whole batch
+    concurrency: float  # such sequences that its cache holds at once; the others wait
+    engine_share: float
+    share_low: float | None  # with which the engine starts and holds one sequence; None: with none
+    share_all: float | None  # with which it holds all of them at once
+    share_high: float  # that leaves room for the trainer; 0: there is none
+    host_bytes: int  # that wait in host memory, of one GPU
+    max_micro_batch: int | None  # None: memory sets no limit
+    max_completion: int | None
+    reason: Message
+
+
+PHASE_NAMES: dict[RolloutPhaseName, Message] = {
+    "rollout": Message("generation"),
+    "weight_sync": Message("handing weights to the engine"),
+    "reference": Message("passes without gradients"),
+    "update": Message("the update"),
+}
+TRAINER: Mapping[str, Message] = {
+    "weights": Message("weights of the trainer"),
+    "master_weights": Message("master weights"),
+    "gradients": Message("gradients"),
+    "optimizer": Message("optimizer states"),
+    "activations": Message("activations"),
+    "logits": Message("logits"),
+    "temporaries": Message("temporaries"),
+}
+STAYS: tuple[OverheadItem, ...] = ("cuda_graphs", "libraries")
+"""What an engine that sleeps keeps (vLLM, device_allocator/cumem.py: only weights and cache are in pools that are given
+back; issue 47654)."""
+
+
+def flag_value(value: object) -> str:
+    """What stands behind a flag."""
+    return "" if value is True else f" {value}"
+
+
+class Colocated:
+    """A training step with an engine beside it on one kind of GPU."""
+
+    def __init__(self, training: Training, colocation: Colocation, gpu: GPU) -> None:
+        if training.objective is None:
+            raise ConfigError(Message("Only a loss with generated completions has an engine."), "rollout")
+        self.training, self.colocation, self.gpu, self.objective = training, colocation, gpu, training.objective
+        self.usable = gpu.usable_bytes
+        gpus, tp = training.layout.gpus, colocation.rollout_tp
+        if self.colocated and gpus % tp:
+            sentence = "rollout_tp is {tp:,}, which does not divide the {gpus:,} GPUs that train."
+            raise ConfigError(Message(sentence, tp=tp, gpus=gpus), "rollout_tp", [1, gpus])
+
+    # The engine
+
+    @property
+    def sequences(self) -> int:
+        """Completions that one engine generates: those of the GPUs that share it."""
+        work, dp = self.training.work, self.training.layout.dp
+        batch = self.objective.generation_batch or work.micro_batch * work.accumulation * dp
+        return -(-batch // dp) * self.colocation.rollout_tp
+
+    @cached_property
+    def serving(self) -> Serving:
+        engine = ENGINES[DEFAULT_ENGINE]()
+        layout = Layout(tp=self.colocation.rollout_tp)
+        return Serving.of(self.training.base, engine, Precision(), layout, self.training.overhead)
+
+    def allocation(self, share: float) -> Allocation:
+        """The engine's plan with a share of the GPU."""
+        objective, option = self.objective, self.serving.engine.share_option
+        workload = Workload(batch=self.sequences, context=objective.sequence, generated=objective.sequence - 1)
+        return self.serving.with_engine(self.serving.engine.with_options(**{str(option): share})).on(self.gpu, workload)
+
+    @cached_property
+    def plan(self) -> Allocation:
+        return self.allocation(self.colocation.share)
+
+    @property
+    def colocated(self) -> bool:
+        """Whether the engine is on these GPUs."""
+        return self.colocation.rollout == "colocated"
+
+    def awake(self) -> list[tuple[Message, int]]:
+        """What the engine takes while it generates: its whole share."""
+        budget = self.plan.kv_budget
+        if not self.colocated or budget is None:
+            return []
+        named = {
+            Message("weights of the engine"): budget.weights,
+            Message("KV cache"): budget.bytes,
+            Message("activations of the engine"): budget.profile,
+        }
+        rest = budget.requested - sum(named.values())
+        return [*named.items(), (Message("graphs and libraries of the engine"), max(0, rest))]
+
+    def outside(self) -> tuple[int, int]:
+        """Bytes of a CUDA context of the engine's own, from low to high."""
+        own = self.colocated and self.colocation.own_process
+        return self.plan.stages[0].sizes.get("cuda_context", (0, 0)) if own else (0, 0)
+
+    def asleep(self) -> tuple[list[tuple[Message, int]], tuple[int, int]]:
+        """What the engine keeps while the model is trained; and the range of what of it has no formula."""
+        low, high = self.outside()
+        if not self.colocated or self.colocation.sleep_level == 0:
+            return self.awake(), (low, high)
+        items = self.plan.stages[0].sizes
+        ends = [items[item] for item in STAYS if item in items]
+        shared = [(Message("weights of the engine"), self.engine_weights)] if self.colocation.shared_weights else []
+        return shared, (low + sum(end[0] for end in ends), high + sum(end[1] for end in ends))
+
+    @property
+    def engine_weights(self) -> int:
+        """Bytes of the engine's weights on one GPU."""
+        return max(stage.loaded.total for stage in self.plan.serving.laid_out.stages)
+
+    # Phases
+
+    @cached_property
+    def phases(self) -> tuple[RolloutPhase, ...]:
+        """One GPU in each phase, in their order."""
+        by_phase = self.training.by_phase()
+        remaining, uncertain = self.asleep()
+        standing = by_phase["after_init"]
+        away = {"weights": self.colocation.offload_weights, "optimizer": self.colocation.offload_optimizer}
+        asleep_cache = self.colocation.sleep_level and self.colocated
+        loaded = [(Message("weights of the engine"), self.engine_weights)] if asleep_cache else self.awake()
+        loaded = [*loaded, *self.handed_over()] if self.colocated else self.handed_over()
+        syncing = uncertain if asleep_cache else self.outside()
+        phases = [
+            self.phase("rollout", standing, self.awake(), self.outside(), away),
+            self.phase("weight_sync", standing, loaded, syncing, {"optimizer": self.colocation.offload_optimizer}),
+        ]
+        if "reference" in by_phase:
+            without = {"optimizer": self.colocation.offload_optimizer}
+            phases.append(self.phase("reference", by_phase["reference"], remaining, uncertain, without))
+        updates: tuple[Phase, ...] = ("forward", "loss", "backward", "optimizer")
+        update = max((by_phase[name] for name in updates), key=lambda memory: memory.total)
+        return (*phases, self.phase("update", update, remaining, uncertain, {}))
+
+    def handed_over(self) -> list[tuple[Message, int]]:
+        """A buffer of weights on their way: one gathered parameter, or a bucket of them."""
+        if self.colocation.bucket_mib:
+            return [(Message("buffer of weights on their way"), self.colocation.bucket_mib * MIB)]
+        if not self.training.layout.fully_sharded:
+            return []
+        largest_tensor = max(tensor.numel for tensor in self.training.architecture.tensors())
+        return [(Message("buffer of weights on their way"), 2 * largest_tensor)]
+
+    def phase(
+        self,
+        name: RolloutPhaseName,
+        memory: TrainingMemory,
+        engine: list[tuple[Message, int]],
+        outside: tuple[int, int],
+        away: Mapping[str, bool],
+    ) -> RolloutPhase:
+        """What trainer and engine have in memory at once."""
+        trainer = {part: 0 if away.get(part) else int(getattr(memory, part)) for part in TRAINER}
+        if self.colocation.shared_weights and not self.training.work.trains_base:
+            trainer["weights"] -= min(trainer["weights"], self.engine_weights)
+        low, high = bounds(sizes(self.training.overhead_ranges, sum(trainer.values())))
+        low, high = low + outside[0], high + outside[1]
+        parts = [RolloutPart(name=TRAINER[part], owner="trainer", bytes=size) for part, size in trainer.items() if size]
+        parts += [RolloutPart(name=part, owner="engine", bytes=size) for part, size in engine if size]
+        parts.append(RolloutPart(name=Message("overhead"), owner="trainer", bytes=(low + high) // 2))
+        total = sum(part.bytes for part in parts)
+        middle = (low + high) // 2
+        return RolloutPhase(
+            name=name, parts=tuple(parts), low=total - middle + low, total=total, high=total - middle + high
+        )
+
+    @property
+    def peak(self) -> RolloutPhase:
+        return max(self.phases, key=lambda phase: phase.total)
+
+    # What fits
+
+    @property
+    def starts(self) -> bool:
+        """Whether the engine starts with its share, and takes a sequence of the whole length."""
+        return self.plan.starts(HIGH)
+
+    @property
+    def word(self) -> Word:
+        """The verdict in a word."""
+        if self.plan.refusal is not None:
+            return "does not run"
+        if not self.starts or max(phase.low for phase in self.phases) > self.usable:
+            return "does not fit"
+        return "fits" if max(phase.high for phase in self.phases) <= self.usable else "tight"
+
+    @property
+    def room(self) -> int:
+        """Bytes that the engine leaves to the trainer, at the high end of what it keeps."""
+        remaining, (_, high) = self.asleep()
+        return self.usable - high - sum(size for _, size in remaining)
+
+    @property
+    def generates(self) -> bool:
+        """Whether the phases in which the engine is awake fit."""
+        awake = ("rollout", "weight_sync")
+        return self.starts and all(phase.high <= self.usable for phase in self.phases if phase.name in awake)
+
+    def most_sequences(self) -> int:
+        """The largest micro-batch; 0 where the engine leaves no room."""
+        return self.training.most_sequences(self.room, MOST) if self.generates else 0
+
+    def most_tokens(self) -> int:
+        """The longest completion that both engine and trainer take."""
+        if not self.generates:
+            return 0
+        engine = self.plan.longest(self.training.architecture.max_positions or MOST)
+        return max(0, min(self.training.most_tokens(self.room, MOST), engine) - self.objective.prompt)
+
+    def least_share(self, sequences: int) -> float | None:
+        """The least share, in per cent, with which the engine starts and holds so many sequences at once."""
+
+        def holds(percent: int) -> bool:
+            plan = self.allocation(percent / PERCENT)
+            return plan.starts(HIGH) and plan.concurrency(HIGH) >= sequences
+
+        most = next((percent for percent in range(PERCENT - 1, PERCENT - 10, -1) if holds(percent)), 0)
+        percent = least(holds, most)
+        return None if percent is None else percent / PERCENT
+
+    @cached_property
+    def largest_share(self) -> float:
+        """The largest share, in per cent, beside which the trainer fits; 0 where there is none."""
+        awake = [phase for phase in self.phases if self.colocation.sleep_level == 0 or phase.name == "rollout"]
+        owned = max(phase.high - sum(part.bytes for part in phase.parts if part.owner == "engine") for phase in awake)
+        return largest(lambda percent: owned + self.usable * percent // PERCENT <= self.usable, PERCENT) / PERCENT
+
+    def over(self, dp: int) -> "Colocated | None":
+        """The same over so many replicas, with all that belongs to the weights divided over them."""
+        training = self.training.over(dp)
+        return None if training is None else Colocated(training, self.colocation, self.gpu)
+
+    def min_gpus(self) -> int | None:
+        """The fewest GPUs with which it fits, their number doubled until it does."""
+        count = self.colocation.rollout_tp
+        while count <= MOST_GPUS:
+            if (laid_out := self.over(count)) is not None and laid_out.word == "fits":
+                return count
+            count *= 2
+        return None
+
+    # The answer
+
+    def reason(self) -> Message:
+        """What the verdict depends on."""
+        if self.plan.refusal is not None:
+            return self.plan.refusal
+        peak, share = self.peak, self.colocation.share
+        if not self.starts:
+            enough = self.least_share(1)
+            if enough is None:
+                return Message("With no share of this GPU does the engine start with a sequence this long.")
+            sentence = (
+                "With {share:.2f} of the GPU the engine does not start with a sequence this long; {enough:.2f} do."
+            )
+            return Message(sentence, share=share, enough=enough)
+        name, size = PHASE_NAMES[peak.name], peak.total / GIB
+        more = (peak.total - self.usable) / GIB
+        if not self.colocated:
+            sentence = "With the engine on other GPUs, {phase} takes most, {size:.2f} GiB of {usable:.2f}."
+            return Message(sentence, phase=name, size=size, usable=self.usable / GIB)
+        if more <= 0:
+            sentence = (
+                "With {share:.2f} of the GPU for the engine, the peak is {phase} with {size:.2f} GiB: {left:.2f} left."
+            )
+            return Message(sentence, share=share, phase=name, size=size, left=-more)
+        sentence = (
+            "With {share:.2f} of the GPU for the engine, {phase} needs {size:.2f} GiB, {more:.2f} more than there are."
+        )
+        return Message(sentence, share=share, phase=name, size=size, more=more)
+
+    def notes(self) -> Iterator[Message]:
+        """With which flags it would fit: the least change first."""
+        if self.word == "fits" or not self.colocated:
+            return
+        enough = self.least_share(1)
+        changes: list[dict[str, object]] = [{"sleep_level": 2}]
+        if enough is not None:
+            changes += [{"engine_share": enough}, {"sleep_level": 2, "engine_share": enough}]
+        changes += [change | {"offload_optimizer": True} for change in changes]
+        for change in changes:
+            colocation = self.colocation.model_copy(update=change)
+            if Colocated(self.training, colocation, self.gpu).word == "fits":
+                flags = " ".join(f"--{name.replace('_', '-')}{flag_value(value)}" for name, value in change.items())
+                yield Message("With {flags} it fits.", flags=flags)
+                return
+
+    def report(self) -> RolloutReport:
+        """All of it on this GPU."""
+        standing, host = self.training.by_phase()["after_init"], 0
+        if self.colocation.sleep_level == 1 and not self.colocation.shared_weights:
+            host += self.engine_weights
+        host += standing.weights if self.colocation.offload_weights else 0
+        host += standing.optimizer if self.colocation.offload_optimizer else 0
+        completion = self.most_tokens()
+        return RolloutReport(
+            gpu=self.gpu.id,
+            phases=self.phases,
+            peak=self.peak.name,
+            sequences=self.sequences,
+            concurrency=self.plan.concurrency(HIGH),
+            engine_share=self.colocation.share,
+            share_low=self.least_share(1),
+            share_all=self.least_share(self.sequences),
+            share_high=self.largest_share if self.colocated else 1,
+            host_bytes=host,
+            max_micro_batch=limit(self.most_sequences()),
+            max_completion=limit(completion),
+            reason=self.reason(),
+        )
+
+    def verdict(self) -> TrainingVerdict:
+        """The verdict on this GPU: of the fullest phase."""
+        completion = self.most_tokens()
+        return TrainingVerdict(
+            gpu=self.gpu.id,
+            gpus=self.training.layout.gpus,
+            verdict=self.word,
+            required=self.peak.total,
+            usable=self.usable,
+            spare=self.usable - self.peak.total,
+            max_micro_batch=limit(self.most_sequences()),
+            max_sequence=limit(completion + self.objective.prompt if completion else 0),
+            min_gpus=self.min_gpus(),
+            reason=self.reason(),
+            notes=tuple(self.notes()),
+        )

@@ -1,0 +1,149 @@
+"""Log-probabilities of tokens as TRL makes them: by a fused head, which builds no logits, or from whole logits row by
+row; and the entropies that it logs."""
+
+from calc.model.architecture import Architecture
+from calc.training.ends import TILE, finished_logits, output_table, scalar, states
+from calc.training.modules import Modules
+from calc.training.operations import sides_of
+from calc.training.tape import CountedBy, TrackedTensor, scoped
+
+STATISTICS = 7
+"""Vectors in fp32 that a tile of logits is folded into: maximum, sums, and what is logged."""
+ENTROPY_CHUNK = 128
+"""Tokens whose entropy is made at once (TRL 1.12, trainer/utils.py, `entropy_from_logits`)."""
+
+
+@scoped
+def fused_log_probs(t: Modules, model: Architecture, x: TrackedTensor) -> TrackedTensor:
+    """Log-probabilities of the scored tokens [N], without logits: their states are copied, and meet the head tile by
+    tile; going back, tiles are made again, and both gradients add up in fp32 (TRL 1.16, kernels/chunked_logprob.py and
+    trainer/utils.py, `add_fused_lm_head`)."""
+    x = states(t, model, x)
+    table = output_table(t, model)
+    width = t.width if t.autocast else x.width
+    t.mark_loss()
+    places = t.new("places of scored tokens", 2, 8, CountedBy.SCORED)
+    chosen = t.local(t.gather(t.slice(x, x.columns), places, x.columns, "states of scored tokens"))
+    targets = t.local(t.new("targets", 1, 8, CountedBy.SCORED))
+    sums = t.local(t.new("sums over tiles of logits", STATISTICS, 4, CountedBy.SCORED))
+    rows = min(model.vocab, TILE[1]) * x.columns
+
+    def tile(casts: int = 1) -> list[TrackedTensor]:
+        """A tile of logits, with what is cast for its product; going back the last tile's cast is there until the next
+        one stands."""
+        made = [t.new("logits of a tile", TILE[1], width, CountedBy.TILED)]
+        if x.width != width:
+            made.append(t.new("states of a tile in 16 bits", x.columns, width, CountedBy.TILED))
+        if table.width != width:
+            made += [t.new("weights in 16 bits", rows, width, CountedBy.ONCE) for _ in range(casts)]
+        return made
+
+    t.use(*tile(), sums)
+    sides = sides_of(chosen, table)
+
+    def backward(_: TrackedTensor) -> list[TrackedTensor | None]:
+        wide = [side and t.local(t.gradient((side[0], 4, side[2]))) for side in sides]
+        with t.alive(*tile(casts=2)):
+            return [one and side and t.in_type(one, side[1]) for one, side in zip(wide, sides, strict=True)]
+
+    scored = t.new("log-probabilities", 1, 4, CountedBy.SCORED)
+    saved = t.new("log-probabilities", 2, 4, CountedBy.SCORED, scored)
+    return t.record(scored, [chosen, table], backward, [chosen.storage, targets.storage, saved.storage])
+
+
+@scoped
+def whole_logits(t: Modules, model: Architecture, x: TrackedTensor, *, last: bool = False) -> TrackedTensor:
+    """Logits of all tokens, or of the last ones of each sequence (logits_to_keep), whose states are copied then."""
+    x = t.local(states(t, model, x))
+    table = output_table(t, model)
+    t.mark_loss()
+    if last:
+        whole = x.columns, x.width, x.unit
+        copy = t.new("states of scored tokens", x.columns, x.width, CountedBy.LOGITS)
+        x = t.local(t.record(copy, [x], lambda gradient: [t.gradient(whole)]))
+    return finished_logits(t, t.linear(x, table, model.vocab, "logits", CountedBy.LOGITS))
+
+
+def outputs_of(t: Modules, logits: TrackedTensor) -> TrackedTensor:
+    """What the model returns to the trainer: autocast ends, and accelerate casts the outputs to fp32
+    (`convert_outputs_to_fp32`)."""
+    t.leave_autocast()
+    return t.cast(logits, 4, "logits in 32 bits") if t.settings.autocast else logits
+
+
+def shifted(t: Modules, logits: TrackedTensor) -> TrackedTensor:
+    """logits[:, :-1]: a view of the scored tokens' logits, whose gradient is put into zeros."""
+    whole = logits.columns, logits.width, logits.unit
+    view = TrackedTensor(logits.storage, logits.columns, logits.width, CountedBy.SCORED)
+    return t.record(view, [logits], lambda gradient: [t.gradient(whole)])
+
+
+def label_log_probs(t: Modules, logits: TrackedTensor) -> TrackedTensor:
+    """Log-probabilities of labels from whole logits, sequence by sequence (TRL 1.12, trainer/utils.py,
+    `selective_log_softmax`)."""
+    return wide_log_probs(t, logits) if logits.width == 4 else narrow_log_probs(t, logits)
+
+
+@scoped
+def wide_log_probs(t: Modules, logits: TrackedTensor) -> TrackedTensor:
+    """In fp32: the labels' logits less a log-sum-exp for each row. Both save the logits. Going back, a gradient of each
+    row and their stack, then zeros into which those of the labels are scattered."""
+    side, row = (logits.columns, 4, logits.unit), (logits.columns, 4, CountedBy.SCORED_ROW)
+    label = "log-probabilities"
+
+    def scattered(_: TrackedTensor) -> list[TrackedTensor | None]:
+        return [t.gradient(side, t.gradient(side))]
+
+    def stacked(_: TrackedTensor) -> list[TrackedTensor | None]:
+        rows = t.gradient(side)
+        t.use(t.gradient(row))
+        return [t.gradient(side, rows)]
+
+    chosen = t.record(t.new(label, 1, 4, CountedBy.SCORED), [logits], scattered, [logits.storage])
+    t.use(t.new("exponentials of the logits", *row))
+    sums = t.record(t.new(label, 1, 4, CountedBy.SCORED), [logits], stacked, [logits.storage])
+    return t.subtract(chosen, sums, label)
+
+
+@scoped
+def narrow_log_probs(t: Modules, logits: TrackedTensor) -> TrackedTensor:
+    """In 16 bits: a log-softmax of each row, which is saved, and whose gradient takes its place row by row; then their
+    stack."""
+    side, row = (logits.columns, logits.width, logits.unit), (logits.columns, logits.width, CountedBy.SCORED_ROW)
+    rows = t.record(TrackedTensor(logits.storage, *side), [logits], t.multiplied)
+    likely = t.new("log-softmax of the logits", *(side if t.recording else row), logits)
+
+    def backward(_: TrackedTensor) -> list[TrackedTensor | None]:
+        t.use(t.gradient(row, t.gradient(row, t.gradient(row))))
+        return [TrackedTensor(likely.storage, *side)]
+
+    return t.record(t.new("log-probabilities", 1, logits.width, CountedBy.SCORED), [rows], backward, [likely.storage])
+
+
+def use_entropies(t: Modules, logits: TrackedTensor, *, copied: bool) -> None:
+    """Entropies that are logged, some tokens at a time: log-softmax, its exponential, their product. A view that is
+    not in one piece is copied before."""
+    flat = t.new("copy of the logits", logits.columns, logits.width, logits.unit) if copied else logits
+    t.use(*[t.new("entropies", ENTROPY_CHUNK * logits.columns, logits.width, CountedBy.ONCE) for _ in range(3)], flat)
+
+
+def entropies_with_gradient(t: Modules, logits: TrackedTensor) -> TrackedTensor:
+    """Entropies that have a gradient: log-softmax and its exponential are saved, chunk by chunk; going back, the
+    gradient of a chunk takes the place of one of them, and those of all are put together."""
+    side, chunk = (logits.columns, logits.width, logits.unit), ENTROPY_CHUNK * logits.columns
+    parts = t.record(TrackedTensor(logits.storage, *side), [logits], t.multiplied)
+    likely = t.new("log-softmax of the logits", *side)
+    exponentials = t.new("exponentials of the logits", *side)
+
+    def backward(_: TrackedTensor) -> list[TrackedTensor | None]:
+        t.use(*[t.gradient((chunk, logits.width, CountedBy.ONCE)) for _ in range(2)])
+        return [TrackedTensor(likely.storage, *side)]
+
+    t.use(t.new("entropies", chunk, logits.width, CountedBy.ONCE))
+    saved = [likely.storage, exponentials.storage]
+    return t.record(t.new("entropies", 1, logits.width, CountedBy.SCORED), [parts], backward, saved)
+
+
+def loss_of(t: Modules, *parts: TrackedTensor) -> TrackedTensor:
+    """The loss: a number."""
+    return t.record(scalar(t), parts, lambda gradient: [gradient for _ in parts])

@@ -1,0 +1,146 @@
+"""All methods by name; what of a question they refuse, and what they leave open."""
+
+from collections.abc import Iterator
+
+from calc.errors import ConfigError, Message, Refusal
+from calc.training.ends import TILE
+from calc.training.layout import TrainingLayout
+from calc.training.methods.dpo import DPO
+from calc.training.methods.grpo import GRPO, RLOO
+from calc.training.methods.kto import KTO
+from calc.training.methods.method import TrainingMethod
+from calc.training.methods.orpo import CPO, ORPO, SIMPO
+from calc.training.methods.ppo import PPO
+from calc.training.methods.reward import REWARD
+from calc.training.methods.sft import SFT
+from calc.training.objective import MethodName, Objective, Reference, Release
+from calc.training.workload import TrainingWorkload
+
+METHODS: dict[MethodName, TrainingMethod] = {
+    "sft": SFT,
+    "dpo": DPO,
+    "kto": KTO,
+    "orpo": ORPO,
+    "simpo": SIMPO,
+    "cpo": CPO,
+    "reward": REWARD,
+    "grpo": GRPO,
+    "rloo": RLOO,
+    "ppo": PPO,
+}
+
+
+def resolved(objective: Objective, work: TrainingWorkload, layout: TrainingLayout) -> Objective:
+    """The same with nothing left open. Raises ConfigError where its parts do not go together."""
+    for refusal in refusals(objective, work, layout):
+        raise ConfigError(*refusal)
+    method = METHODS[objective.method]
+    release: Release = objective.trl or method.newest
+    return objective.model_copy(
+        update={
+            "trl": release,
+            "log_probs": objective.log_probs or method.ways[release][0],
+            "reference": objective.reference or usual_reference(objective, work),
+        }
+    )
+
+
+def usual_reference(objective: Objective, work: TrainingWorkload) -> Reference:
+    """What TRL compares with by default: GRPO with nothing, for its beta is 0."""
+    method = METHODS[objective.method]
+    weight = method.beta if objective.beta is None else objective.beta
+    if not method.reference or weight == 0:
+        return "none"
+    return "model" if work.trains_base else "adapter-off"
+
+
+def refusals(objective: Objective, work: TrainingWorkload, layout: TrainingLayout) -> Iterator[Refusal]:
+    """Why a question makes no sense."""
+    method, reference = METHODS[objective.method], objective.reference
+    title = method.title
+    release: Release = objective.trl or method.newest
+    if release not in method.ways:
+        sentence = "{method} is not computed as TRL {release} has it."
+        yield Refusal(Message(sentence, method=title, release=release), "trl", list(method.ways))
+    elif objective.log_probs not in (None, *method.ways[release]):
+        sentence = "In TRL {release}, {method} does not make its log-probabilities so: {way}."
+        message = Message(sentence, release=release, method=title, way=objective.log_probs)
+        yield Refusal(message, "log_probs", list(method.ways[release]))
+    if reference not in (None, "none") and not method.reference:
+        yield Refusal(Message("{method} has no reference.", method=title), "reference", ["none"])
+    if reference == "adapter-off" and work.trains_base:
+        sentence = "The reference can be the model without its adapters only where there are adapters: LoRA or QLoRA."
+        yield Refusal(Message(sentence), "reference", ["model"])
+    if method.reference and not method.generates and (reference == "none" or objective.beta == 0):
+        sentence = "{method} compares the policy with a reference: none is given."
+        yield Refusal(Message(sentence, method=title), "reference", ["model", "precomputed"])
+    if method.generates and reference == "precomputed":
+        sentence = "{method} generates its completions anew: nothing about them can be computed before training."
+        yield Refusal(Message(sentence, method=title), "reference", ["model", "none"])
+    if objective.beta == 0 and reference not in (None, "none"):
+        yield Refusal(Message("With beta 0 the reference has no effect."), "reference", ["none"])
+    yield from refused_groups(objective, method, title)
+    if layout.tp * layout.pp * layout.cp > 1:
+        sentence = "TRL's losses are computed over data-parallel ranks only; tp, pp and cp must be 1."
+        yield Refusal(Message(sentence), "tp", [1])
+
+
+def refused_groups(objective: Objective, method: TrainingMethod, title: Message) -> Iterator[Refusal]:
+    """Why completions can't be generated in such groups."""
+    group, batch = objective.num_generations, objective.generation_batch
+    if method.generates and method.groups and group < 2:
+        sentence = "A group of one has nothing to compare: {method} needs at least two completions of a prompt."
+        yield Refusal(Message(sentence, method=title), "num_generations", [2])
+    if method.generates and method.groups and batch is not None and batch % group:
+        sentence = "generation_batch is {batch:,}, which is no multiple of the {group:,} completions of a prompt."
+        nearest = [size for size in (batch - batch % group, batch - batch % group + group) if size]
+        yield Refusal(Message(sentence, batch=batch, group=group), "generation_batch", nearest)
+
+
+def scored_of_row(objective: Objective, sequence: int) -> int:
+    """Tokens of a sequence whose log-probabilities are made: those of the completion, or all but the first; from whole
+    logits those that have a label."""
+    method, whole = METHODS[objective.method], objective.log_probs == "whole"
+    completion = max(1, sequence - objective.prompt)
+    if method.values:
+        return max(0, sequence - 1)
+    if method.generates or (objective.log_probs == "fused" and (method.reference or objective.completion_only)):
+        return completion
+    if objective.log_probs == "none":
+        return 0
+    if whole and method.reference and objective.trl == "0.24":
+        return sequence
+    return max(0, sequence - objective.packed)
+
+
+def scored_units(objective: Objective, rows: int, sequence: int) -> tuple[int, int, int, int]:
+    """Tokens whose logits are whole, tokens that are scored, those of a sequence, and those of a tile."""
+    row = scored_of_row(objective, sequence)
+    method = METHODS[objective.method]
+    logits = rows * (row + 1 if method.generates and not method.values else sequence)
+    return logits, rows * row, row, min(rows * row, TILE[0])
+
+
+REFERENCES: dict[Reference, Message] = {
+    "model": Message("The reference is a frozen copy of the model, in the type of the policy's weights."),
+    "precomputed": Message("The reference's log-probabilities were made before training, and its weights are gone."),
+    "adapter-off": Message("The reference is the model without its adapters, which takes no weights of its own."),
+    "none": Message("The policy is compared with no reference."),
+}
+
+
+def said_of(objective: Objective) -> Iterator[Message]:
+    """What a figure takes for granted of the loss."""
+    method = METHODS[objective.method]
+    sentence = "The loss is that of TRL {release}: {method}."
+    yield Message(sentence, release=objective.trl, method=method.title)
+    if not method.verified:
+        yield Message(
+            "No computed or measured step stands behind {method}; its parts are those of others.", method=method.title
+        )
+    if method.values:
+        yield Message("A value model as large as the policy is trained with it, and a frozen reward model stands by.")
+    if method.reference and objective.reference is not None:
+        yield REFERENCES[objective.reference]
+    if method.generates and not objective.engine_generates:
+        yield Message("Generation is not in these phases: its engine, or generate(), runs before them.")
