@@ -62,7 +62,7 @@ def product_flops(
     flops: dict[Product, Any] = {}
     for product, tensor, copies in matrices:
         each = tensor.active // max(1, len(tensor.layers))
-        each = each // tensor.top_k if product == "experts_routed" else each
+        each = each // max(1, tensor.top_k) if product == "experts_routed" else each  # experts of images alone: 0
         flops[product] = flops.get(product, 0) + 2 * copies * each
     if architecture.tied and stage[-1].stop == architecture.num_layers:
         flops["lm_head"] = 2 * architecture.vocab * (architecture.d_embedding or architecture.hidden)

@@ -174,7 +174,7 @@ class TrainingStage:
 
     def without_gradients(self) -> list[StepMoment]:
         """The moments of the passes without gradients."""
-        moments: list[StepMoment] = []
+        points: list[StepMoment] = []
         for course, when, gathered in self.quiet:
             around = Alive().plus([*self.constant(), self.rotary()]) if when == "generation" else self.during
             if when == "after":
@@ -182,15 +182,15 @@ class TrainingStage:
             whole = once(gathered)
             around = around.plus([Tensors(whole, GATHERED, "weights"), Tensors(whole, BUFFER, "weights")])
             for here in course.quiet_moments():
-                moments += map(around.around, here.step_moments())
-        return undominated(moments)
+                points += map(around.around, here.step_moments())
+        return undominated(points)
 
     # Sums
 
     def peak_bytes(self, units: Bytes) -> int:
         """Bytes at the peak, for a batch and a length."""
         if self.value is not None:
-            return max(dot(moment.bytes, units) for moments in self.step_moments.values() for moment in moments)
+            return max(dot(moment.bytes, units) for points in self.step_moments.values() for moment in points)
         alive = [moment.bytes for moment in (*self.steps, *self.without_gradients())]
         if self.work.optimizer_in_backward:
             alive.append(self.stepping().bytes)
@@ -237,8 +237,7 @@ class TrainingStage:
         updating = standing.plus([outputs, gradients, value.updating()])
         around = {"forward": waiting, "loss": waiting, "backward": waiting, "optimizer": updating}
         both = {
-            phase: [around.get(phase, standing).around(moment) for moment in moments]
-            for phase, moments in phases.items()
+            phase: [around.get(phase, standing).around(moment) for moment in points] for phase, points in phases.items()
         }
         own = Alive().plus([*self.constant(), outputs, Tensors(once(self.states.gradients), "gradients", "gradients")])
         both["backward"] += [own.around(moment) for moment in value.step_moments["backward"]]

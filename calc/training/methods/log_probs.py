@@ -44,7 +44,9 @@ def fused_log_probs(t: Modules, model: Architecture, x: TrackedTensor) -> Tracke
     def backward(_: TrackedTensor) -> list[TrackedTensor | None]:
         wide = [side and t.local(t.gradient((side[0], 4, side[2]))) for side in sides]
         with t.alive(*tile(casts=2)):
-            return [one and side and t.in_type(one, side[1]) for one, side in zip(wide, sides, strict=True)]
+            return [
+                gradient and side and t.in_type(gradient, side[1]) for gradient, side in zip(wide, sides, strict=True)
+            ]
 
     scored = t.new("log-probabilities", 1, 4, CountedBy.SCORED)
     saved = t.new("log-probabilities", 2, 4, CountedBy.SCORED, scored)

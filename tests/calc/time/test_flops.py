@@ -10,6 +10,7 @@ from calc.time.flops import unrolled
 from calc.time.forward import Forward, PassPart, Whole, decode, prefill
 from calc.time.time_operations import Demand, demand
 from presets import models
+from tests import load
 
 COUNTED = json.loads((Path(__file__).parents[2] / "data" / "flops.json").read_text(encoding="utf-8"))
 RECURRENT = {"Qwen/Qwen3.5-9B", "ibm-granite/granite-4.0-h-micro", "LiquidAI/LFM2-1.2B"}
@@ -33,6 +34,17 @@ def test_a_pass_has_the_flops_that_torch_counts(row):
     flops = sum(whole_pass(row).values())
     assert flops == sum(row["forward"].values())
     assert 2 * flops == sum(row["backward"].values())
+
+
+def test_text_passes_no_experts_of_images():
+    """ERNIE 4.5 VL (modeling_ernie4_5_vl_moe.py): each set has its own experts, of which a token meets one set's."""
+    (config,) = [row["config"] for row in load("small.json") if row["config"]["model_type"] == "ernie4_5_vl_moe"][:1]
+    architecture, layout = Architecture.from_config(config), Layout()
+    work = demand(architecture, layout.rank(architecture), Precision(), layout, range(architecture.num_layers))
+    (routed,) = [part for part in work.operations(decode(1, 64)) if part.what == "experts_routed"]
+    own = config["text_config"]
+    matrices = 3 * own["hidden_size"] * own["moe_intermediate_size"][0] * own["moe_k"]
+    assert routed.flops == 2 * matrices * (own["num_hidden_layers"] - 1)
 
 
 @pytest.mark.parametrize("row", [row for row in COUNTED if row["model"] in RECURRENT], ids=lambda row: row["model"])
