@@ -28,6 +28,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     commands.add_parser("plan", help="which hardware, how fast, at what price; as above", add_help=False)
     commands.add_parser("fits", help="a verdict as exit status: 0 fits, 3 with flags or tight, 1 not", add_help=False)
     commands.add_parser("log", help="a start-up log beside our figures; what was short, what mends it", add_help=False)
+    commands.add_parser("sweep", help="every combination of a grid as rows of a Parquet file", add_help=False)
     parser.add_argument("--port", type=int, default=8501, help="where the dashboard listens (default 8501)")
     parser.add_argument("--headless", action="store_true", help="do not open a browser")
     arguments = parser.parse_args(words)
