@@ -13,7 +13,7 @@ import streamlit as st
 from starlette.middleware import Middleware
 
 from pages import parts
-from pages.parts import direct
+from pages.parts import direct, operations
 from pages.parts.headers import Headers
 from pages.parts.outputs import scripts
 from pages.parts.state.scenario import Scenario
@@ -32,12 +32,15 @@ async def warm(_: st.App) -> AsyncIterator[dict[str, Any]]:
     direct.quicken()
     gc.collect()
     gc.freeze()
-    yield {}
+    async with state.running():
+        yield {}
 
+
+state = operations.Operations()
 
 app = st.App(
     "pages/router.py",
     lifespan=warm,
     routes=[scripts.route()],
-    middleware=[Middleware(Headers), *direct.middleware()],
+    middleware=[Middleware(operations.Gate, state), Middleware(Headers), *direct.middleware()],
 )

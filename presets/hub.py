@@ -5,6 +5,7 @@ A token is handed on and kept nowhere: not in a log, an error text or a cache ke
 cache that is thrown away, so that nobody else reads it from ours.
 """
 
+import logging
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -335,6 +336,7 @@ def _explain(error: Exception, model: str, revision: str | None) -> NoReturn:
     here = Message("{model}, revision {revision},", model=model, revision=Outside(revision)) if revision else model
     alone = Message("{model}, revision {revision}", model=model, revision=Outside(revision)) if revision else model
     status = error.response.status_code if isinstance(error, HfHubHTTPError) else None
+    logging.getLogger(__name__).info("The Hub gives no answer: %s, status %s.", type(error).__name__, status)
     known: dict[str, Any] = {"model": model, "hub": constants.ENDPOINT, "here": here, "alone": alone, "ways": WAYS}
     wants_token = False
     if isinstance(error, OfflineModeIsEnabled) or constants.HF_HUB_OFFLINE:
