@@ -38,6 +38,7 @@ from calc.units import GIB
 from calc.verify.checkpoint import Checkpoint, from_rows
 from calc.verify.gguf import GGUF, Short, read_gguf
 from presets.once import Once
+from presets.replies import shared
 
 huggingface_hub.utils.disable_progress_bars()
 
@@ -108,6 +109,7 @@ def fetch(model: str, revision: str | None = None, token: str | None = None, ggu
     return ONCE(("fetch", model, revision, gguf), lambda: _fetch(model, revision, None, gguf))
 
 
+@shared(HubModel, lambda: (constants.ENDPOINT, constants.HF_HUB_CACHE))
 def _fetch(model: str, revision: str | None, token: str | None, gguf: str | None) -> HubModel:
     api = _api(token)
     try:
