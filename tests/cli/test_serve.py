@@ -13,6 +13,7 @@ import time
 import urllib.request
 from contextlib import suppress
 from pathlib import Path
+from urllib.error import HTTPError
 
 import pytest
 from streamlit.proto.BackMsg_pb2 import BackMsg
@@ -21,6 +22,7 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from cli import main, serve
+from pages.parts.outputs import scripts
 from tests import ROOT
 
 NGINX = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin")
@@ -37,6 +39,11 @@ def wait_for(condition):
     return value
 
 
+def ready(port):
+    with suppress(OSError):
+        return urllib.request.urlopen(f"http://127.0.0.1:{port}/ready").status == 200
+
+
 class Running:
     """A server with its processes."""
 
@@ -47,11 +54,7 @@ class Running:
         words = [sys.executable, "-m", "calc", "serve", f"--workers={workers}", f"--port={self.port}", "--drain=2"]
         quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
         self.process = subprocess.Popen(words, cwd=ROOT, env=os.environ | {"WEIGHBRIDGE_METRICS": "1"}, **quiet)
-        wait_for(self.answers)
-
-    def answers(self):
-        with suppress(OSError):
-            return urllib.request.urlopen(f"http://127.0.0.1:{self.port}/ready").status == 200
+        wait_for(lambda: ready(self.port))
 
     def replicas(self):
         """Process and port of each replica."""
@@ -176,6 +179,62 @@ async def watched(server):
         await reader.connect()
     assert server.sessions()[joined]
     for reader in (first, again, *others, *more):
+        await reader.socket.close()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(NGINX is None, reason="There is no nginx here.")
+def test_an_old_and_a_new_version_serve_side_by_side(tmp_path, monkeypatch):
+    """As in the middle of a rolling release: readers of both see the same figures, those of the old one go on at the
+    new one, and a script of the old version is never answered with another."""
+    newer = tmp_path / "newer"
+    for name in ("calc", "cli", "pages", "presets", ".streamlit"):
+        shutil.copytree(ROOT / name, newer / name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "app.py", newer)
+    script = next((newer / "pages" / "scripts").glob("*.js"))
+    script.write_text(f"{script.read_text(encoding='utf-8')}\n// newer\n", encoding="utf-8")
+    old = serve.Replica(2.0)
+    monkeypatch.setattr(serve, "APP", newer / "app.py")
+    new = serve.Replica(2.0)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    file = tmp_path / "nginx.conf"
+    tmp_path.chmod(0o711)
+    addresses = [old.address, new.address]
+    file.write_text(serve.configuration(addresses, f"127.0.0.1:{port}", str(tmp_path)), encoding="utf-8")
+    proxy = None
+    try:
+        assert old.wait_until_ready()
+        assert new.wait_until_ready()
+        proxy = subprocess.Popen([NGINX, "-c", file, "-p", tmp_path], stderr=subprocess.DEVNULL)
+        asyncio.run(released(port, old, new, script.name))
+    finally:
+        for process in (proxy, old.process, new.process):
+            if process is not None:
+                process.terminate()
+                process.wait(timeout=SECONDS)
+
+
+async def released(port, old, new, script):
+    def has_script(replica, version):
+        try:
+            with urllib.request.urlopen(f"http://{replica.address}/scripts/{version}/{script}") as reply:
+                return reply.headers.get_content_type() == "text/javascript"
+        except HTTPError:
+            return False
+
+    wait_for(lambda: ready(port))
+    readers = pages(port, 8)  # all of which are at one replica once in 128 runs
+    figures = await readers[0].ask()
+    assert len(figures) > 5
+    assert await asyncio.gather(*(reader.ask() for reader in readers)) == 8 * [figures]
+    assert has_script(old, scripts.VERSION)
+    assert not has_script(new, scripts.VERSION)
+    old.end()
+    old.wait()
+    assert await asyncio.gather(*(reader.ask() for reader in readers)) == 8 * [figures]
+    for reader in readers:
         await reader.socket.close()
 
 

@@ -1,6 +1,8 @@
 """`weighbridge sweep`: rows are those of calc.report, whoever weighs them and however often it was cut."""
 
+import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -17,6 +19,7 @@ from calc.formats import native
 from calc.hardware.custom_gpu import find_gpu
 from calc.serving.engines import ENGINES
 from cli import main
+from cli.sweep.grid import read_grid
 from cli.sweep.rows import columns, leaves
 from presets import models
 from tests import ROOT
@@ -199,6 +202,15 @@ def test_a_bad_grid_is_a_sentence_that_says_where(grid, tmp_path, capsys, text, 
     assert main(["sweep", str(grid(text)), "--out", str(out)]) == 2
     assert says in capsys.readouterr().err
     assert list(tmp_path.glob("rows*")) == []
+
+
+def test_the_grid_of_the_documentation_is_one(grid, tmp_path):
+    text = re.search(r"```toml\n(.*?)```", (ROOT / "docs" / "sweep.md").read_text(encoding="utf-8"), re.DOTALL)[1]
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps(dict(models()["Qwen/Qwen3-8B"].config)), encoding="utf-8")
+    parts = read_grid(str(grid(text.replace("./ours/config.json", str(config)))))
+    # 2 models, 3 GPUs, 2 engines, 2 formats, 3 layouts, 2 lengths, 3 batches
+    assert sum(part.rows for part in parts) == 2 * 3 * 2 * 2 * 3 * 2 * 3
 
 
 def test_a_grid_that_is_not_there_is_a_sentence(tmp_path, capsys):
