@@ -1,8 +1,10 @@
-FROM python:3.11.14-slim-bookworm
+# A release builds on its digest: .github/workflows/release.yml.
+ARG BASE=python:3.11.14-slim-bookworm
+FROM ${BASE}
 
 # A Space is shown in a frame of the Hub.
 ENV PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 WEIGHBRIDGE_EMBEDDED_IN=https://huggingface.co
-RUN useradd --create-home --uid 1000 weighbridge
+RUN useradd --create-home --uid 1000 weighbridge && install --directory --owner=1000 --group=1000 /cache
 WORKDIR /app
 COPY requirements.txt ./
 RUN pip install --no-cache-dir --no-compile -r requirements.txt

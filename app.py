@@ -15,7 +15,7 @@ from starlette.routing import Mount
 
 from pages import parts
 from pages.api import api
-from pages.parts import direct
+from pages.parts import direct, operations
 from pages.parts.headers import Headers
 from pages.parts.outputs import scripts
 from pages.parts.state.scenario import Scenario
@@ -34,12 +34,15 @@ async def warm(_: st.App) -> AsyncIterator[dict[str, Any]]:
     direct.quicken()
     gc.collect()
     gc.freeze()
-    yield {}
+    async with state.running():
+        yield {}
 
+
+state = operations.Operations()
 
 app = st.App(
     "pages/router.py",
     lifespan=warm,
     routes=[scripts.route(), Mount(scripts.below("/api"), app=api())],
-    middleware=[Middleware(Headers), *direct.middleware()],
+    middleware=[Middleware(operations.Gate, state), Middleware(Headers), *direct.middleware()],
 )

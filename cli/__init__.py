@@ -1,12 +1,19 @@
 """The command line: `python -m calc MODEL`, `python -m calc plan MODEL`, `python -m calc fits MODEL --gpu ID`,
-`python -m calc log FILE`."""
+`python -m calc log FILE`, `python -m calc sweep GRID.toml --out FILE`, `python -m calc serve`."""
 
 import sys
 from collections.abc import Sequence
 
-from cli import command, fits, log_report, plan
+from cli import command, fits, log_report, plan, serve, sweep
 
-COMMANDS = {"report": command.main, "plan": plan.main, "fits": fits.main, "log": log_report.main}
+COMMANDS = {
+    "report": command.main,
+    "plan": plan.main,
+    "fits": fits.main,
+    "log": log_report.main,
+    "sweep": sweep.main,
+    "serve": serve.main,
+}
 """By their first word; without one, a report."""
 
 

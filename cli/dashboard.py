@@ -4,13 +4,11 @@ import argparse
 import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
-from pathlib import Path
 from runpy import run_module
 
 from cli import COMMANDS
 from cli import main as answer
-
-APP = Path(__file__).parents[1] / "app.py"
+from cli.serve import APP, NOT_INSTALLED
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -28,11 +26,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     commands.add_parser("plan", help="which hardware, how fast, at what price; as above", add_help=False)
     commands.add_parser("fits", help="a verdict as exit status: 0 fits, 3 with flags or tight, 1 not", add_help=False)
     commands.add_parser("log", help="a start-up log beside our figures; what was short, what mends it", add_help=False)
+    commands.add_parser("sweep", help="every combination of a grid as rows of a Parquet file", add_help=False)
+    commands.add_parser("serve", help="the dashboard as several processes behind nginx", add_help=False)
     parser.add_argument("--port", type=int, default=8501, help="where the dashboard listens (default 8501)")
     parser.add_argument("--headless", action="store_true", help="do not open a browser")
     arguments = parser.parse_args(words)
     if find_spec("streamlit") is None:
-        print("The dashboard is not installed: pip install 'weighbridge[app]' adds it.", file=sys.stderr)
+        print(NOT_INSTALLED, file=sys.stderr)
         return 2
     options = [f"--server.port={arguments.port}", f"--server.headless={str(arguments.headless).lower()}"]
     sys.argv = ["streamlit", "run", str(APP), *options]

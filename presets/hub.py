@@ -5,6 +5,7 @@ A token is handed on and kept nowhere: not in a log, an error text or a cache ke
 cache that is thrown away, so that nobody else reads it from ours.
 """
 
+import logging
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -37,6 +38,7 @@ from calc.units import GIB
 from calc.verify.checkpoint import Checkpoint, from_rows
 from calc.verify.gguf import GGUF, Short, read_gguf
 from presets.once import Once
+from presets.replies import shared
 
 huggingface_hub.utils.disable_progress_bars()
 
@@ -107,6 +109,7 @@ def fetch(model: str, revision: str | None = None, token: str | None = None, ggu
     return ONCE(("fetch", model, revision, gguf), lambda: _fetch(model, revision, None, gguf))
 
 
+@shared(HubModel, lambda: (constants.ENDPOINT, constants.HF_HUB_CACHE))
 def _fetch(model: str, revision: str | None, token: str | None, gguf: str | None) -> HubModel:
     api = _api(token)
     try:
@@ -335,6 +338,7 @@ def _explain(error: Exception, model: str, revision: str | None) -> NoReturn:
     here = Message("{model}, revision {revision},", model=model, revision=Outside(revision)) if revision else model
     alone = Message("{model}, revision {revision}", model=model, revision=Outside(revision)) if revision else model
     status = error.response.status_code if isinstance(error, HfHubHTTPError) else None
+    logging.getLogger(__name__).info("The Hub gives no answer: %s, status %s.", type(error).__name__, status)
     known: dict[str, Any] = {"model": model, "hub": constants.ENDPOINT, "here": here, "alone": alone, "ways": WAYS}
     wants_token = False
     if isinstance(error, OfflineModeIsEnabled) or constants.HF_HUB_OFFLINE:

@@ -1,18 +1,26 @@
 """Many readers at once: websocket sessions, each of which moves a slider of Weigh every two seconds.
 
-python -m benchmarks.speed.load [SESSIONS ...]
+python -m benchmarks.speed.load [--replicas N] [SESSIONS ...]
 
 A browser visits the page and moves the slider on; all sessions then say what it said: the widgets, the part of the page
 to run, and what it has got already. Of each number of sessions: from the request to the end of the run, the process's
 CPU, and its memory while they are open. At the end, the memory while a thousand sessions are opened and closed. The
-readers' own work runs on the same machine and counts against it.
+readers' own work runs on the same machine and counts against it. With --replicas, so many processes serve behind nginx,
+and CPU and memory are those of all.
 """
 
+import argparse
 import asyncio
 import os
 import shutil
+import signal
+import socket
+import subprocess
 import sys
 import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from statistics import median
 
@@ -81,28 +89,63 @@ class Session:
         return found
 
 
+@contextmanager
+def behind_nginx(replicas: int) -> Iterator[tuple[str, list[int]]]:
+    """The address and the processes of `weighbridge serve`."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    words = [sys.executable, "-m", "calc", "serve", f"--workers={replicas}", f"--port={address.partition(':')[2]}"]
+    process = subprocess.Popen(words, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        for _ in range(600):
+            with suppress(OSError):
+                urllib.request.urlopen(f"http://{address}/ready").close()
+                break
+            time.sleep(0.1)
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        yield f"http://{address}", [*map(int, children)]
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(timeout=60)
+
+
+def cookie(address: str) -> dict[str, str]:
+    """What leads to a reader's replica; nothing where there is only one."""
+    with urllib.request.urlopen(address) as reply:
+        value = reply.headers.get("Set-Cookie", "")
+    return {"Cookie": value.partition(";")[0]} if "replica" in value else {}
+
+
 async def opened(address: str, visit: bytes) -> Session:
-    url = f"{address.replace('http', 'ws')}/_stcore/stream"
-    session = Session(await connect(url, subprotocols=["streamlit"], max_size=None, origin=address))  # type: ignore[list-item,arg-type]
+    url, headers = f"{address.replace('http', 'ws')}/_stcore/stream", cookie(address)
+    session = Session(
+        await connect(url, subprotocols=["streamlit"], max_size=None, origin=address, additional_headers=headers)  # type: ignore[list-item,arg-type]
+    )
     await session.run(visit, ForwardMsg.FINISHED_SUCCESSFULLY)
     return session
 
 
-def used(process: int) -> tuple[float, float]:
-    """Seconds of CPU and MB of memory of the server."""
+def used(processes: list[int]) -> tuple[float, float]:
+    """Seconds of CPU and MB of memory of the server's processes."""
+    each = [used_by(process) for process in processes]
+    return sum(seconds for seconds, _ in each), sum(memory for _, memory in each)
+
+
+def used_by(process: int) -> tuple[float, float]:
     fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
     pages = int(Path(f"/proc/{process}/statm").read_text().split()[1])
     seconds = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
     return seconds, pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
-async def readers(address: str, process: int, count: int, visit: bytes, *moves: bytes) -> None:
-    empty = used(process)[1]
+async def readers(address: str, processes: list[int], count: int, visit: bytes, *moves: bytes) -> None:
+    empty = used(processes)[1]
     sessions = [await opened(address, visit) for _ in range(count)]
-    (before, full), start = used(process), time.perf_counter()
+    (before, full), start = used(processes), time.perf_counter()
     turns = (session.move(moves, EVERY * number / count) for number, session in enumerate(sessions))
     times = [seconds for each in await asyncio.gather(*turns) for seconds in each]
-    cpu, memory = used(process)
+    cpu, memory = used(processes)
     share = (cpu - before) / (time.perf_counter() - start)
     print(
         f"{count:5} sessions: p50 {1000 * median(times):7.0f} ms  p95 {1000 * high(times):7.0f} ms  "
@@ -114,22 +157,33 @@ async def readers(address: str, process: int, count: int, visit: bytes, *moves: 
         await session.socket.close()
 
 
-async def come_and_go(address: str, process: int, count: int, visit: bytes) -> None:
+async def come_and_go(address: str, processes: list[int], count: int, visit: bytes) -> None:
     for number in range(count):
         if number % (count // 4) == 0:
-            print(f"{number:5} sessions came and went: {used(process)[1]:6.0f} MB", flush=True)
+            print(f"{number:5} sessions came and went: {used(processes)[1]:6.0f} MB", flush=True)
         session = await opened(address, visit)
         await session.socket.close()
-    print(f"{count:5} sessions came and went: {used(process)[1]:6.0f} MB")
+    print(f"{count:5} sessions came and went: {used(processes)[1]:6.0f} MB")
 
 
-def main(counts: list[int]) -> None:
+def main(counts: list[int], replicas: int | None) -> None:
+    if replicas is not None:
+        with server(ROOT / "app.py") as (address, _):
+            runs = said(address)
+        with behind_nginx(replicas) as (address, processes):
+            for count in counts:
+                asyncio.run(readers(address, processes, count, *runs))
+        return
     with server(ROOT / "app.py") as (address, process):
         runs = said(address)
         for count in counts:
-            asyncio.run(readers(address, process, count, *runs))
-        asyncio.run(come_and_go(address, process, 1000, runs[0]))
+            asyncio.run(readers(address, [process], count, *runs))
+        asyncio.run(come_and_go(address, [process], 1000, runs[0]))
 
 
 if __name__ == "__main__":
-    main([*map(int, sys.argv[1:])] or [10, 50, 100, 200])
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--replicas", type=int)
+    parser.add_argument("counts", type=int, nargs="*", default=[10, 50, 100, 200])
+    arguments = parser.parse_args()
+    main(arguments.counts, arguments.replicas)

@@ -134,8 +134,10 @@ def laid_out_report(
     num_gpus: int | None = None,
     overhead: Overhead | None = None,
     gpus: Iterable[GPU] | None = None,
+    serving: Serving | None = None,
 ) -> tuple[Serving, Report]:
-    """A report, and the laid-out model that it is read off: what else is asked about it need not be weighed again."""
+    """A report, and the laid-out model that it is read off: what else is asked about it need not be weighed again.
+    `serving` is that of another workload, of the same in all else."""
     architecture = architecture or Architecture.from_config(config)
     workload, overhead = placed(workload or Workload(), architecture), overhead or Overhead()
     engine = engine or ENGINES[DEFAULT_ENGINE]()
@@ -143,7 +145,7 @@ def laid_out_report(
     precision = precision or engine.precision(native(config))
     checkpoint = CheckpointSize.of(architecture, precision)
     kinds = usual_gpus() if gpus is None else list(gpus)
-    serving = Serving.of(architecture, engine, precision, layout or Layout(), overhead)
+    serving = serving or Serving.of(architecture, engine, precision, layout or Layout(), overhead)
     gpu = kinds[0] if kinds else usual_gpus()[0]
     if num_gpus is not None:
         serving = serving.with_layout(spread(kinds or [gpu], serving, workload, num_gpus, layout))

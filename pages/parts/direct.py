@@ -12,9 +12,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 import streamlit as st
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
@@ -140,6 +142,27 @@ def kind_of(message: Descriptor, path: str) -> int | None:
     return kind
 
 
+class Runs:
+    """Runs of the script in this process."""
+
+    def __init__(self) -> None:
+        self.running: WeakSet[Sender] = WeakSet()
+        """The ways to browsers for which one is under way."""
+        self.observe: Callable[[float], None] = lambda seconds: None
+        """Hears how many seconds each took."""
+
+    def note(self, sender: Sender, kind: str | None) -> None:
+        if kind == "new_session":
+            sender.started = time.perf_counter()
+            self.running.add(sender)
+        elif kind == "script_finished" and sender in self.running:
+            self.running.discard(sender)
+            self.observe(time.perf_counter() - sender.started)
+
+
+RUNS = Runs()
+
+
 class Together:
     """Websockets on which what a run sends waits for its end, and what is asked loses nothing."""
 
@@ -230,6 +253,8 @@ class Sender:
         self.status: Message | None = None
         """That the script is running, not sent yet."""
         self.running = False
+        self.started = 0.0
+        """When the last run began, on the clock of `time.perf_counter`."""
         self.last: str | None = None
         """The kind of what was taken last."""
         self.due: asyncio.Task[None] | None = None
@@ -243,6 +268,7 @@ class Sender:
         entering, kind = self.last == "navigation", sent.WhichOneof("type")
         self.last = kind
         self.note(sent)
+        RUNS.note(self, kind)
         if kind == "new_session":
             self.part = None
         if sent.metadata.delta_path:

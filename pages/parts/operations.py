@@ -1,0 +1,169 @@
+"""What whoever runs the server needs of it: whether it may be sent readers, figures for Prometheus, log lines for a
+store, and an end that readers do not notice. docs/deploy.md says how to use each.
+"""
+
+import asyncio
+import json
+import logging
+import os
+import re
+import signal
+import threading
+import time
+import traceback
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import PurePath
+from typing import Any
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
+from starlette.responses import PlainTextResponse, Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.websockets import WebSocket
+
+from pages.parts import direct
+from pages.parts.headers import METRICS
+from pages.parts.verify import evidence, served_evidence, speed_evidence, startup_evidence
+from presets import hub
+
+DRAIN = "WEIGHBRIDGE_DRAIN"
+"""Environment variable: seconds that a server whose end is asked for goes on for the readers that it has, while new
+ones are sent to others; none where it is not set."""
+LOGS = "WEIGHBRIDGE_LOGS"
+"""Environment variable: `json` makes each line of the log an object."""
+READY, FIGURES, HEALTH = "/ready", "/metrics", "/_stcore/health"
+PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
+SECONDS = (0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 1.0, 2.0, 5.0, 10.0)
+"""Upper ends of the histogram of runs."""
+QUERY, TOKEN = re.compile(r"\?\S*"), re.compile(r"\bhf_\w+")
+LONGEST = 500
+"""Characters of a log line's message."""
+
+
+class HubErrors(logging.Handler):
+    """Counts what the Hub's module says of its failures, by kind."""
+
+    def __init__(self, counter: Counter) -> None:
+        super().__init__()
+        self.counter = counter
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if isinstance(record.args, tuple) and record.args:
+            self.counter.labels(kind=str(record.args[0])).inc()
+
+
+class Operations:
+    """The state of one server process."""
+
+    def __init__(self) -> None:
+        self.is_warm, self.is_draining = False, False
+        self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        self.sessions = Gauge("weighbridge_sessions", "Open websockets.", registry=self.registry)
+        self.runs = Histogram(
+            "weighbridge_run_seconds", "Seconds of a run of the page.", registry=self.registry, buckets=SECONDS
+        )
+        errors = Counter("weighbridge_hub_errors", "Failures of the Hub.", ["kind"], registry=self.registry)
+        self.hub_errors = HubErrors(errors)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """From when everything is loaded to the end. The evidence is read first."""
+        for read in (evidence.accuracy, served_evidence.servers, speed_evidence.speeds, startup_evidence.startups):
+            read()
+        if os.environ.get(LOGS) == "json":
+            log_lines()
+        logger = logging.getLogger(hub.__name__)
+        logger.setLevel(logging.INFO)
+        logger.addHandler(self.hub_errors)
+        direct.RUNS.observe = self.runs.observe
+        self.drain_before_end(float(os.environ.get(DRAIN) or 0))
+        self.is_warm = True
+        yield
+        logger.removeHandler(self.hub_errors)
+
+    def drain_before_end(self, seconds: float) -> None:
+        """Lets a SIGTERM reach the server only when it has drained."""
+        end, loop = signal.getsignal(signal.SIGTERM), asyncio.get_running_loop()
+        if not seconds or not callable(end) or threading.current_thread() is not threading.main_thread():
+            return
+
+        async def drain() -> None:
+            last = time.monotonic() + seconds
+            await asyncio.sleep(seconds / 2)  # in which balancers see that it is not ready
+            while direct.RUNS.running and time.monotonic() < last:
+                await asyncio.sleep(0.05)
+            end(signal.SIGTERM, None)
+
+        def begin(number: int, frame: Any) -> None:
+            if not self.is_draining:
+                self.is_draining = True
+                loop.call_soon_threadsafe(lambda: tasks.append(loop.create_task(drain())))
+
+        tasks: list[asyncio.Task[None]] = []  # a loop does not keep its tasks alive
+        signal.signal(signal.SIGTERM, begin)
+
+
+class Gate:
+    """Answers what runners ask, counts readers, and sends new ones away while the server drains."""
+
+    def __init__(self, app: ASGIApp, operations: Operations) -> None:
+        self.app, self.operations = app, operations
+        self.shows_figures = bool(os.environ.get(METRICS))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        operations = self.operations
+        if scope["type"] == "websocket":
+            if operations.is_draining:
+                return await WebSocket(scope, receive, send).send_denial_response(elsewhere())
+            with operations.sessions.track_inprogress():
+                return await self.app(scope, receive, send)
+        path = scope["path"] if scope["type"] == "http" else ""
+        if path.endswith(READY):
+            is_ready = operations.is_warm and not operations.is_draining
+            return await (PlainTextResponse("ready") if is_ready else elsewhere())(scope, receive, send)
+        if path.endswith(FIGURES) and not path.endswith(f"_stcore{FIGURES}"):
+            return await self.figures()(scope, receive, send)
+        if path and operations.is_draining and not path.endswith(HEALTH):
+            return await elsewhere()(scope, receive, send)
+        await self.app(scope, receive, send)
+
+    def figures(self) -> Response:
+        if not self.shows_figures:
+            return PlainTextResponse("Not found", 404)
+        return Response(generate_latest(self.operations.registry), media_type=PROMETHEUS)
+
+
+def elsewhere() -> Response:
+    """Sends a proxy to another replica."""
+    return PlainTextResponse("not ready", 503, {"Retry-After": "1"})
+
+
+class JsonLine(logging.Formatter):
+    """One object a record. What readers gave is not in it: no query of an address, no token, and of an error its type
+    and places, but not its text."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        message = TOKEN.sub("hf_…", QUERY.sub("?…", record.getMessage()))[:LONGEST]
+        line: dict[str, Any] = {
+            "time": time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created)) + f".{int(record.msecs):03}Z",
+            "level": record.levelname,
+            "logger": record.name,
+            "message": message,
+        }
+        if record.exc_info and record.exc_info[0] is not None:
+            line["error"] = record.exc_info[0].__name__
+            frames = traceback.extract_tb(record.exc_info[2])
+            line["at"] = [f"{PurePath(frame.filename).name}:{frame.lineno} {frame.name}" for frame in frames]
+        return json.dumps(line, ensure_ascii=False)
+
+
+def log_lines() -> None:
+    """Every logger that prints does so in objects, ours too."""
+    root = logging.getLogger()
+    root.addHandler(logging.StreamHandler())
+    for logger in (root, *map(logging.getLogger, root.manager.loggerDict)):
+        for handler in logger.handlers:
+            handler.setFormatter(JsonLine())
+        if logger is not root and logger.handlers:
+            logger.propagate = False
