@@ -45,6 +45,25 @@ def components(app, name):
     return {one.id.rpartition("-")[2]: json.loads(one.json) for one in drawn}
 
 
+QUESTION = "weighbridge_question"
+
+
+def question(app):
+    """What the controls of the question say."""
+    (bar,) = components(app, QUESTION).values()
+    return bar["values"]
+
+
+def ask(app, **values):
+    """What a reader does with controls of the question."""
+    (bar,) = [one.proto for one in app.get("bidi_component") if one.proto.component_name == QUESTION]
+    states = app._tree.get_widget_states()
+    states.widgets.add(id=bar.id, json_value=json.dumps({"sentence": question(app) | values}))
+    app._run(states)
+    assert not app.exception
+    return app
+
+
 def charts(app):
     """The figures that the page's own chart draws, by their keys."""
     return {key: data["figure"] for key, data in components(app, "weighbridge_chart").items()}

@@ -29,7 +29,7 @@ FEW = 5
 def draw(answer: Weighed) -> None:
     focus = answer.focus
     if focus is None:
-        st.info(say("No GPU is chosen: choose one in the sidebar to see whether it fits."), icon=":material/memory:")
+        st.info(say("No GPU is chosen: choose one above to see whether it fits."), icon=":material/memory:")
         return
     report = answer.report
     buys = room(focus, answer.architecture.max_positions) if focus.verdict == "fits" else None

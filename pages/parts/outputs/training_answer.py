@@ -24,7 +24,7 @@ from pages.parts.words import say
 def draw(answer: Trained) -> None:
     focus, report = answer.focus, answer.report
     if focus is None:
-        st.info(say("No GPU is chosen: choose one in the sidebar to see whether it fits."), icon=":material/memory:")
+        st.info(say("No GPU is chosen: choose one above to see whether it fits."), icon=":material/memory:")
         return
     buys = room(focus) if focus.verdict == "fits" else None
     sentence(report.verdicts, focus, where(focus, report.scenario.layout), buys)
