@@ -1,6 +1,7 @@
 """The app without a browser."""
 
 import json
+import re
 
 from streamlit.testing.v1 import AppTest
 
@@ -74,6 +75,11 @@ def rows(app, key):
     table = components(app, "weighbridge_rows")[key]
     heads = [column["label"] for column in table["columns"]]
     return [dict(zip(heads, row["cells"], strict=True)) for row in table["rows"]]
+
+
+def finding(app):
+    """The title of a page, without the colour of its verb."""
+    return re.sub(r":[a-z]+\[(.*?)\]", r"\1", app.title[0].value)
 
 
 def texts(elements):

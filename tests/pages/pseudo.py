@@ -67,7 +67,7 @@ def tensor_names():
 
 
 OPAQUE = re.compile(
-    r"(?s:<style>.*?</style>)|/\w*\?\w+=\S+|`[^`]*`|\$\$[^$]*\$\$|\$[^$]*\$|https?://[^\s)]+|:material/\w+:|:[a-z]+-badge\[|%\{[^}]*\}|<[^>]*>|\b[0-9a-f]{8,}\b"
+    r"(?s:<style>.*?</style>)|/\w*\?\w+=\S+|`[^`]*`|\$\$[^$]*\$\$|\$[^$]*\$|https?://[^\s)]+|:material/\w+:|:[a-z]+-badge\[|:(?:green|orange|red)\[|%\{[^}]*\}|<[^>]*>|\b[0-9a-f]{8,}\b"
 )
 
 

@@ -13,7 +13,7 @@ from pages.parts import labels, words
 from pages.parts.state.query import TRAIN, WEIGH, encode
 from pages.parts.state.scenario import Scenario, places
 from presets import gpus, models
-from tests.pages.app import ask, metrics, opened, page, question, run, texts
+from tests.pages.app import ask, finding, metrics, opened, page, question, run, texts
 
 
 def train(**query):
@@ -47,16 +47,16 @@ def test_back_to_the_path_alone_keeps_the_model():
     run(app.switch_page("train.py"))
     app.query_params.clear()
     run(app)
-    assert app.title[0].value == "Qwen2.5-3B"
+    assert finding(app).startswith("Full fine-tuning of Qwen2.5-3B ")
     assert dict(app.query_params) == {"model": "Qwen/Qwen2.5-3B"}
 
 
 def test_lora_of_an_8b_on_24_gb_is_one_click():
     """And the parts of the answer add up to the memory of the GPU."""
     app = train(model="Qwen/Qwen3-8B", method="lora", recompute="full", gpu="rtx-4090")
-    assert any("**Not on RTX 4090**" in error.value for error in app.error)
+    assert finding(app) == "LoRA of Qwen3-8B does not fit RTX 4090"
     run(app.button(key="least").click())
-    assert any("**Fits on RTX 4090**" in box.value for box in app.success)
+    assert finding(app) == "LoRA of Qwen3-8B fits on RTX 4090"
     assert dict(app.query_params)["loss"] == "fused"
     report = training_report(
         models()["Qwen/Qwen3-8B"].config,
@@ -72,12 +72,12 @@ def test_lora_of_an_8b_on_24_gb_is_one_click():
 
 def test_qlora_of_a_70b_on_48_gb():
     app = opened(train(model="meta-llama/Llama-3.1-70B", gpu="l40s"), "levers_drawer")
-    assert any("**Not on L40S**" in error.value for error in app.error)
+    assert finding(app) == "Full fine-tuning of Llama-3.1-70B does not fit L40S"
     saves = {button.key for button in app.button if button.key.startswith("lever_")}
     assert {"lever_checkpointing", "lever_8_bits", "lever_QLoRA", "lever_fused_loss"} <= saves
     ask(app, method="qlora")
     run(app.button(key="least").click())
-    assert any("**Fits on L40S**" in box.value for box in app.success)
+    assert finding(app) == "QLoRA of Llama-3.1-70B fits on L40S"
 
 
 def test_flags_of_a_trainer():

@@ -10,7 +10,21 @@ from calc.serving.engines import ENGINES
 from pages.parts.state.scenario import places
 from presets import gpus, models
 from tests import ROOT
-from tests.pages.app import DRAWERS, ask, charts, components, metrics, newest, opened, page, question, rows, run, texts
+from tests.pages.app import (
+    DRAWERS,
+    ask,
+    charts,
+    components,
+    finding,
+    metrics,
+    newest,
+    opened,
+    page,
+    question,
+    rows,
+    run,
+    texts,
+)
 from tests.structures import swept
 
 DERIVATIONS = ("parameters", "active", "weights", "kv_cache_per_token", "kv_cache", "memory")
@@ -24,7 +38,8 @@ def test_the_answer_first():
     assert shown["KV cache per token"] == "68.62 KiB"
     assert any("671,026,404,352" in caption for caption in texts(app.caption))
     assert not app.warning
-    assert [text.split("**")[1] for text in texts(app.error)] == ["Fits on none of 9 GPUs."]
+    assert finding(app) == "DeepSeek-V3 fits on none of 9 GPUs"
+    assert not app.error
 
 
 def test_a_slider_changes_the_numbers_and_the_link_and_can_be_put_back():
@@ -139,7 +154,8 @@ def test_few_gpus_are_cards_and_more_are_rows():
     run(few.button(key="fewest_v100-sxm2-16gb").click())
     assert few.query_params["tp"] == "2"
     assert few.query_params["gpu"] == "v100-sxm2-16gb"
-    assert "Fits on 2 × V100 SXM2 16GB with TP 2" in few.success[0].value
+    assert finding(few) == "Qwen3-8B fits on 2 × V100 SXM2 16GB"
+    assert any("With TP 2." in text for text in texts(few.markdown))
 
 
 def test_one_click_finds_the_smallest_and_the_cheapest():
@@ -149,10 +165,10 @@ def test_one_click_finds_the_smallest_and_the_cheapest():
     run(app.button(key="find_smallest").click())
     (smallest,) = app.query_params["gpu"].split(",")
     assert gpus()[smallest].memory_gb == 8
-    assert app.success
+    assert "fits on" in finding(app)
     run(app.button(key="find_cheapest").click())
     assert app.query_params["gpu"] == "t4"  # 0.50 US dollars an hour, the least of the dated sample
-    assert app.success
+    assert "fits on" in finding(app)
 
 
 def test_a_gpu_of_ones_own():
@@ -261,9 +277,11 @@ def test_eight_h200_for_64_users_at_32k():
     """With TP 8 each GPU holds the whole cache; DP 8 + EP 8 is one click away."""
     link = {"gpu": "h200-sxm", "batch": "64", "context": "32768"}
     app = page(model="deepseek-ai/DeepSeek-V3", tp="8", **link)
-    assert "Not on 8 × H200 SXM 141GB with TP 8" in app.error[0].value
+    assert finding(app) == "DeepSeek-V3 does not fit 8 × H200 SXM 141GB"
+    assert any("With TP 8." in text for text in texts(app.markdown))
     run(app.button(key="lever_0").click())
-    assert "Fits on 8 × H200 SXM 141GB with DP 8, EP 8" in app.success[0].value
+    assert finding(app) == "DeepSeek-V3 fits on 8 × H200 SXM 141GB"
+    assert any("With DP 8, EP 8." in text for text in texts(app.markdown))
 
 
 def test_a_format_in_which_the_engine_does_not_compute_is_said():

@@ -62,6 +62,8 @@ def quick(
         answer = calculate(url.current(here))
         if sidebar.dependencies(answer) != state.dependencies:
             st.rerun()
+        if share.title(answer, here) != state.tab_title:
+            titled(answer, here)
     state.dependencies = sidebar.dependencies(answer)
     if answer.error is None:
         draw(begin(answer, here, calculate))
@@ -72,8 +74,10 @@ def quick(
 
 
 def titled(answer: A, here: Page) -> A:
-    """The browser's tab says what the page is about."""
-    st.set_page_config(page_title=share.title(answer.model.name, here))
+    """The browser's tab says what the page has found; a slider says it only where that changes."""
+    title = share.title(answer, here)
+    st.set_page_config(page_title=title)
+    st.session_state.tab_title = title
     return answer
 
 
