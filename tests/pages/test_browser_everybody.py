@@ -91,6 +91,10 @@ def test_no_state_keeps_anybody_out(page, address):
         expect(page.get_by_role("button", name=name, exact=True)).to_be_visible()
     found |= findings(page)
     page.keyboard.press("Escape")
+    page.get_by_role("combobox", name="KV cache format").click()
+    expect(page.get_by_role("listbox")).to_be_visible()
+    found |= findings(page, STRUCTURE)
+    page.keyboard.press("Escape")
 
     for name in ("Layout by hand", "Engine flags", "Overhead", "More sizes", "Your own config.json"):
         page.get_by_text(name, exact=True).click()
