@@ -83,6 +83,24 @@ def test_the_multiplier_moves_the_intermediate_size():
     assert "Changed: FFN multiplier: 11,008 → 8,192 wide" in texts(app.caption)
 
 
+@pytest.mark.parametrize(
+    ("model", "field", "next_value"),
+    [
+        pytest.param("deepseek-ai/DeepSeek-V3", "moe_intermediate_size", 2048 + 64, id="experts, in steps of 64"),
+        pytest.param("deepseek-ai/DeepSeek-V3", "intermediate_size", 18_432 + 7168 // 8, id="an eighth of the width"),
+        pytest.param("meta-llama/Llama-2-7b-hf", "intermediate_size", 11_008 + 4096 // 8, id="between two eighths"),
+        pytest.param("openai-community/gpt2", "vocab_size", 50_304, id="50,257, up to a multiple of 64"),
+    ],
+)
+def test_an_arrow_key_keeps_to_the_model_s_grid(model, field, next_value):
+    """A browser counts steps from the slider's lower end."""
+    app = opened(page(model=model), "sizes_drawer")
+    slider = app.slider(key=f"field_{field}")
+    steps = int((slider.value - slider.min) / slider.step + 1e-3) + 1
+    run(slider.set_value(slider.min + steps * slider.step))
+    assert app.query_params[field] == str(next_value)
+
+
 def test_another_model_starts_from_its_own_values():
     app = page(model="Qwen/Qwen2.5-3B", num_hidden_layers="12", batch="4")
     ask(app, model="openai-community/gpt2")

@@ -188,10 +188,10 @@ def setting(name: str, control: Control | Switch, original: Any, values: dict[st
 
 
 def multiplier(label: str, name: str, control: Control, original: int, values: dict[str, Any], cost: Costs) -> None:
-    """The width of the feed-forward as a multiple of the hidden size."""
+    """The width of the feed-forward as a multiple of the hidden size, in steps from the model's own."""
     hidden = values[MULTIPLIERS[name]]
-    now = round(values[name] / hidden, 4)
-    low, high = min(0.125, now), max(16.0, now)
+    own, now = (round(width / hidden, 4) for width in (original, values[name]))
+    low, high = min(round(0.125 + (own - 0.125) % 0.125, 4), now), max(16.0, now)
 
     def take(factor: float) -> None:
         put(control.multiple(factor, hidden), name, original)
