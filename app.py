@@ -17,6 +17,7 @@ from pages.parts import direct
 from pages.parts.headers import Headers
 from pages.parts.inputs import lists
 from pages.parts.outputs import scripts
+from pages.parts.outputs.preview import Preview
 from pages.parts.state.scenario import Scenario
 from pages.parts.state.weighed import trained, weighed
 
@@ -41,5 +42,5 @@ app = st.App(
     "pages/router.py",
     lifespan=warm,
     routes=[scripts.route(), lists.route()],
-    middleware=[Middleware(Headers), *direct.middleware()],
+    middleware=[Middleware(Headers), Middleware(Preview), *direct.middleware()],
 )
