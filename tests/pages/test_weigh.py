@@ -189,6 +189,21 @@ def test_one_click_finds_the_smallest_and_the_cheapest():
     assert "fits on" in finding(app)
 
 
+@pytest.mark.parametrize(
+    ("query", "sentence"),
+    [
+        ({"gpu": "h100-sxm,h200-sxm"}, "Qwen3-8B fits on both GPUs"),
+        ({"gpu": "l40s,h100-sxm,h200-sxm"}, "Qwen3-8B fits on all 3 GPUs"),
+        ({"gpu": "t4,h100-sxm"}, "Qwen3-8B fits on 1 of 2 GPUs"),
+        ({"gpu": "h100-sxm", "num_hidden_layers": "35"}, "Qwen3-8B (changed) fits on H100 SXM 80GB"),
+        ({"gpu": "v100-sxm2-16gb", "weights": "int4"}, "Qwen3-8B does not run on V100 SXM2 16GB"),
+        ({"gpu": "none"}, "Qwen3-8B"),
+    ],
+)
+def test_the_finding_is_the_title(query, sentence):
+    assert finding(page(**query)) == sentence
+
+
 def test_a_gpu_of_ones_own():
     app = page(model="Qwen/Qwen2.5-3B", gpu="Mine:48GiB:960GB/s:bf16=181,fp8=362")
     assert "**Mine**" in texts(app.markdown)

@@ -46,6 +46,8 @@ def verdict_in_words(
     """Qwen3-8B **fits on** 8 of 9 GPUs."""
     number, fits = len(verdicts), sum(verdict.verdict == "fits" for verdict in verdicts)
     gpu = find_gpu(focus.gpu).name if focus.gpus == 1 else f"{focus.gpus:,} × {find_gpu(focus.gpu).name}"
+    if fits == number == 2:
+        return say("{name} **fits on both** GPUs", name=what)
     if fits and fits == number > 1:
         return say("{name} **fits on all** {n} GPUs", name=what, n=number)
     if fits and number > 1:
