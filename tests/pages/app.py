@@ -82,6 +82,12 @@ def finding(app):
     return re.sub(r":[a-z]+\[(.*?)\]", r"\1", app.title[0].value)
 
 
+def facts(app):
+    """The figures below the title by their labels."""
+    (line,) = [one.proto.body for one in app.get("html") if "<small>" in one.proto.body]
+    return {label: value for value, label in re.findall("<b>(.*?)</b><span>(.*?)</span>", line)}
+
+
 def texts(elements):
     return [element.value for element in elements]
 
