@@ -17,7 +17,9 @@ from pages import parts
 from pages.api import api
 from pages.parts import direct, operations
 from pages.parts.headers import Headers
+from pages.parts.inputs import lists
 from pages.parts.outputs import scripts
+from pages.parts.outputs.preview import Preview
 from pages.parts.state.scenario import Scenario
 from pages.parts.state.weighed import trained, weighed
 
@@ -31,6 +33,7 @@ async def warm(_: st.App) -> AsyncIterator[dict[str, Any]]:
         import_module(".".join((parts.__name__, *file.relative_to(folder).with_suffix("").parts)))
     weighed(Scenario())
     trained(Scenario())
+    lists.version()
     direct.quicken()
     gc.collect()
     gc.freeze()
@@ -43,6 +46,6 @@ state = operations.Operations()
 app = st.App(
     "pages/router.py",
     lifespan=warm,
-    routes=[scripts.route(), Mount(scripts.below("/api"), app=api())],
-    middleware=[Middleware(operations.Gate, state), Middleware(Headers), *direct.middleware()],
+    routes=[scripts.route(), lists.route(), Mount(scripts.folder("api"), app=api())],
+    middleware=[Middleware(operations.Gate, state), Middleware(Headers), Middleware(Preview), *direct.middleware()],
 )

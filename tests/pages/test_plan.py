@@ -10,7 +10,7 @@ from calc.time.plan_range import plan_range
 from calc.time.training_plan import TrainingNeeds, training_plan_report
 from presets import gpus, models
 from tests.pages.app import charts as drawn
-from tests.pages.app import metrics, opened, page, run, texts
+from tests.pages.app import facts, finding, metrics, opened, page, run, texts
 
 ASKED = {
     "one user": ("Qwen/Qwen3-8B", {}, {}, [None]),
@@ -71,7 +71,7 @@ def test_a_plan_is_taken_over(model, query):
     first = app.dataframe[0].value.iloc[0]
     run(app.button(key="use_best").click())
     assert metrics(app).keys() >= {"Parameters", "Memory per GPU"}
-    assert first["gpu"] in [*texts(app.success), *texts(app.warning)][0]
+    assert first["gpu"] in finding(app)
     again = page(**{name: value[0] if isinstance(value, list) else value for name, value in app.query_params.items()})
     assert metrics(again) == metrics(app)
 
@@ -169,10 +169,8 @@ def test_efficiencies_that_are_edited_count_on_plan_and_on_weigh():
     shares = slow.dataframe[-1].value
     assert (shares.iloc[0]["expected"], shares.iloc[0]["mine"]) == (0.3, True)
     assert shares.iloc[1:]["source"].str.startswith("https://").all()
-    told = [
-        next(text for text in texts(page(**more).markdown) if "tokens/s" in text) for more in ({}, {"share": share})
-    ]
-    assert told[0] != told[1]
+    rates = [facts(page(**more))["tokens/s per user"] for more in ({}, {"share": share})]
+    assert float(rates[1]) < 0.5 * float(rates[0])
     assert any("The link says share=" in text for text in texts(page("plan", share="nonsense=1").warning))
 
 
@@ -186,11 +184,8 @@ def test_efficiencies_of_training_that_are_edited_count_on_plan_and_on_train():
     shares = slow.dataframe[-1].value
     assert (shares.iloc[0]["expected"], shares.iloc[0]["mine"]) == (0.1, True)
     assert shares["source"].str.startswith("https://").all()
-    told = [
-        next(text for text in texts(page("train", model="Qwen/Qwen3-0.6B", **more).markdown) if "tokens/s" in text)
-        for more in ({}, share)
-    ]
-    assert told[0] != told[1]
+    rates = [facts(page("train", model="Qwen/Qwen3-0.6B", **more))["tokens/s per GPU"] for more in ({}, share)]
+    assert rates[0] != rates[1]
 
 
 def test_shares_that_a_page_does_not_use_are_named():

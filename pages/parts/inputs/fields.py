@@ -28,10 +28,11 @@ class Control(Frozen):
         return int(text) if self.least <= int(text) <= self.most else None
 
     def span(self, value: int) -> tuple[int, int]:
-        """Ends of the slider: four times the preset's value, in whole steps, so that arrow keys meet round numbers."""
+        """Ends of the slider, both in whole steps so that arrow keys meet round numbers: the least, and four times the
+        preset's value."""
         reach = max(4 * value, 8 * self.step)
-        high = min(self.most, -(-reach // self.step) * self.step)
-        return min(self.least, value), max(high, value)
+        low, high = (-(-end // self.step) * self.step for end in (self.least, reach))
+        return min(low, value), max(min(self.most, high), value)
 
     def multiple(self, factor: float, of: int) -> int:
         """The value that is a multiple of another field."""

@@ -33,15 +33,15 @@ def hand_out(request: Request) -> Response:
     return Response(script, media_type="text/javascript", headers=HEADERS)
 
 
-def below(path: str) -> str:
-    """The address of a path below the one that the server has."""
+def folder(name: str) -> str:
+    """Address of a folder, below the path that the server has."""
     base = st.get_option("server.baseUrlPath").strip("/")
-    return f"{base and '/' + base}{path}"
+    return f"{base and '/' + base}/{name}"
 
 
 def address() -> str:
-    """Address of the folder."""
-    return below(f"/scripts/{VERSION}")
+    """Address of the scripts of this version."""
+    return f"{folder('scripts')}/{VERSION}"
 
 
 def route() -> Route:

@@ -1,0 +1,90 @@
+"""What a link shows where it is handed on, in a chat or a mail: the finding, as the title of the page that a program
+fetches. A browser gets its title from the page itself; over https it says what it fetches, and no program does."""
+
+from contextvars import copy_context
+from functools import partial
+from html import escape
+from urllib.parse import parse_qsl
+
+from anyio import to_thread
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from pages.parts import words
+from pages.parts.outputs.share import title
+from pages.parts.state.published import published
+from pages.parts.state.query import PAGES, TRAIN, WEIGH, Page, decode, shareable
+from pages.parts.state.scenario import Scenario, Source
+from pages.parts.state.weighed import looked, trained, weighed
+from presets import models
+
+BROWSER = "sec-fetch-dest"
+"""A header of every request of a browser, and of no program's. Source: www.w3.org/TR/fetch-metadata."""
+PLACE = b"<title>Streamlit</title>"
+
+
+class Preview:
+    """Pages whose head says what their address has found, for programs."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        page = addressed(scope)
+        if page is None or BROWSER in Headers(scope=scope):
+            return await self.app(scope, receive, send)
+        start: Message = {}
+        body = b""
+
+        async def answered(message: Message) -> None:
+            nonlocal start, body
+            if message["type"] == "http.response.start":
+                start = message
+                return
+            body += message.get("body", b"")
+            if message.get("more_body"):
+                return
+            if PLACE in body:
+                query = dict(parse_qsl(scope["query_string"].decode("latin-1")))
+                text = await to_thread.run_sync(partial(copy_context().run, headline, page, query))
+                body = body.replace(PLACE, head(text).encode())
+                MutableHeaders(raw=start["headers"])["Content-Length"] = str(len(body))
+            await send(start)
+            await send({"type": "http.response.body", "body": body})
+
+        await self.app(scope, receive, answered)
+
+
+def addressed(scope: Scope) -> Page | None:
+    """The page that is fetched; None where it is something else."""
+    if scope["type"] != "http" or scope["method"] != "GET":
+        return None
+    path = scope["path"].rstrip("/").rpartition("/")[2]
+    return next((page for page in PAGES if page.path == path), None)
+
+
+def headline(page: Page, query: dict[str, str]) -> str:
+    """What a page's address has found. Of a model that is no preset nothing is computed, and the Hub is not asked."""
+    words.SPOKEN.set(query.get("lang") if query.get("lang") in words.CATALOGUES else "en")
+    source = {"model": query["model"]} if "model" in query else {}
+    if "pasted" in query or not shareable(query):
+        return NAME
+    try:
+        is_preset = Source.model_validate(source).model in models() and "revision" not in query
+    except ValueError:
+        return NAME
+    if not is_preset:
+        return NAME
+    asked = {name: text for name, text in query.items() if name not in ("lang", "with")}
+    scenario, _ = decode(asked, page, Scenario(), lambda chosen: published(chosen).settings or {})
+    return title({WEIGH: weighed, TRAIN: trained}.get(page, looked)(scenario), page)
+
+
+NAME = "Weighbridge"
+
+
+def head(text: str) -> str:
+    """The title, and what the Open Graph protocol calls it. Source: ogp.me."""
+    tags = {"og:title": text, "og:type": "website", "og:site_name": NAME}
+    meta = "".join(f'<meta property="{name}" content="{escape(value)}" />' for name, value in tags.items())
+    return f"<title>{escape(text)}</title>{meta}"
