@@ -15,6 +15,7 @@ from starlette.middleware import Middleware
 from pages import parts
 from pages.parts import direct
 from pages.parts.headers import Headers
+from pages.parts.limits import Visitors
 from pages.parts.outputs import scripts
 from pages.parts.state.scenario import Scenario
 from pages.parts.state.weighed import trained, weighed
@@ -39,5 +40,5 @@ app = st.App(
     "pages/router.py",
     lifespan=warm,
     routes=[scripts.route()],
-    middleware=[Middleware(Headers), *direct.middleware()],
+    middleware=[Middleware(Headers), Middleware(Visitors), *direct.middleware()],
 )

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Collection, Iterator, Mapping, Set
 from difflib import get_close_matches
+from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -27,6 +28,8 @@ LEARNED = ("prelu", "xielu")
 """Activations that have weights."""
 DEEPEST = 3
 """Sections within sections that an activation may stand in: an omni model's thinker and its encoders."""
+MOST_UNREAD = 1000
+"""Fields that are not read and may be misspelt: a config has a few dozen."""
 ASSUMED = "assumed_from"
 """Field of a config that is read as another family: the model_type that we do not know."""
 LayerParts = tuple[tuple[Mixer, ...], FeedForward | None, tuple[str, ...], tuple[Extra, ...], str]
@@ -166,7 +169,8 @@ def _assumptions(config: Mapping[str, Any], family: Family, c: Fields) -> Iterat
         )
     if not any(c.states(name) for name in (family.hidden, family.layers, "vocab_size")):
         yield Message("This config states no size: each one is the default of its class in transformers.")
-    for name in c.stated.keys() - c.defaults.keys() - c.used:
+    unread = (name for name in c.stated if name not in c.defaults and name not in c.used)
+    for name in islice(unread, MOST_UNREAD):
         if (near := _meant(name, c.defaults)) is not None and near not in c.stated:
             yield Message(
                 "This config states {name}, which is not read, and not {near}, whose default stands. Is it misspelt?",

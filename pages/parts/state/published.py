@@ -14,12 +14,13 @@ from calc.families import ASSUMED, as_llama, knows, read_with_settings
 from calc.formats import Native, native
 from calc.text import written
 from calc.verify.checkpoint import Checkpoint
+from pages.parts.limits import LOOKED_UP
 from pages.parts.state.scenario import Source
 from presets import Preset, hub, models
 from presets.hub import HubModel
 
-MOST = 8
-"""Models that a session keeps."""
+MOST, MOST_CHARACTERS = 8, 4_000_000
+"""Models that a session keeps, and characters of their configs: the last one stays whatever its length."""
 IN_16_BITS = Native("bf16")
 
 
@@ -63,9 +64,14 @@ def published(source: Source) -> Published:
     )
     if key not in kept:
         kept[key] = own(source.pasted) if source.pasted is not None else of_hub(source)
-        while len(kept) > MOST:
+        while len(kept) > MOST or (len(kept) > 1 and sum(map(characters, kept.values())) > MOST_CHARACTERS):
             del kept[next(iter(kept))]
     return kept[key]
+
+
+def characters(model: Published) -> int:
+    """Length of a model's config, written as JSON."""
+    return len(written(model.config or {}))
 
 
 @lru_cache(maxsize=512)
@@ -87,6 +93,7 @@ def of_hub(source: Source) -> Published:
     if source.revision:
         name = Message("{model} at {revision}", model=source.model, revision=Outside(source.revision))
     try:
+        count_look_up()
         found = hub.fetch(source.model, source.revision, token(), source.file)
     except ConfigError as problem:
         return Published(name, error=problem)
@@ -115,11 +122,25 @@ def checkpoint(source: Source, found: HubModel | None) -> Checkpoint:
     kept: dict[Any, Checkpoint] = st.session_state.setdefault("hub_tables", {})
     key = source.model, source.revision, source.file
     if key not in kept:
+        count_look_up()
         model = found or hub.fetch(source.model, source.revision, token(), source.file)
         kept[key] = hub.checkpoint(model, token(), source.file)
         while len(kept) > MOST:
             del kept[next(iter(kept))]
     return kept[key]
+
+
+def count_look_up() -> None:
+    """Raise ConfigError where this reader's address asked the Hub too often."""
+    if not LOOKED_UP.allows(st.context.ip_address):
+        raise ConfigError(
+            Message(
+                "{most} models a minute are the most that this server looks up at the Hub for one address. Wait a minute, "
+                "or give the config.json.",
+                most=LOOKED_UP.most,
+            ),
+            "model",
+        )
 
 
 def token() -> str | None:
