@@ -86,10 +86,10 @@ def load(model: str) -> dict[str, Any]:
     if model == "-":
         return parse_config(read_text(sys.stdin, "Standard input") if sys.stdin is not None else "")
     if is_file(path := f"{model}/{CONFIG}") or is_file(path := model):
-        config, beside = from_file(path), str(Path(path).with_name(HF_QUANT_CONFIG))
-        if Path(path).name != CONFIG or not is_file(beside):
+        config, config_path = from_file(path), str(Path(path).with_name(HF_QUANT_CONFIG))
+        if Path(path).name != CONFIG or not is_file(config_path):
             return config
-        return with_hf_quant_config(config, from_file(beside))
+        return with_hf_quant_config(config, from_file(config_path))
     near = ", ".join(get_close_matches(model, models(), n=5, cutoff=0.3) or list(models())[:5])
     if not is_id(model):
         raise ConfigError(
@@ -166,9 +166,9 @@ def run(arguments: argparse.Namespace) -> tuple[Report | TrainingReport, Times |
     gpus = chosen_gpus(arguments.gpu)
     edits = stated_shares(given)
     draft = None if arguments.train else draft_model(given)
-    found = run_training(config, given, gpus) if arguments.train else run_serving(config, given, gpus, draft)
-    others = spread(config, found) if isinstance(found, TrainingReport) and not arguments.json else {}
-    return found, times(config, found, gpus, edits, draft) if arguments.time else None, others
+    result = run_training(config, given, gpus) if arguments.train else run_serving(config, given, gpus, draft)
+    others = spread(config, result) if isinstance(result, TrainingReport) and not arguments.json else {}
+    return result, times(config, result, gpus, edits, draft) if arguments.time else None, others
 
 
 def run_serving(

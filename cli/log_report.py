@@ -12,7 +12,7 @@ from calc.serving.engines.llamacpp.startup_log import read_buffers, states_buffe
 from calc.units import GIB
 from calc.verify.logs import Log, differences, largest, read_log, remedies, shortage, weigh_as
 from calc.verify.logs.parse import MAX_CHARACTERS
-from calc.verify.logs.planned_buffers import planned_beside
+from calc.verify.logs.planned_buffers import planned_buffers_of
 from cli.command import load
 from cli.options import Parser
 from presets import gpus, models, preset_id
@@ -97,11 +97,11 @@ def log_report(text: str, model: str | None) -> LogReport:
     name = model or named_preset(log.settings.model)
     config = load(name)
     ours = weigh_as(log, config, gpus().values())
-    found = differences(log, Architecture.from_config(config), ours)
-    worst = largest(found)
+    rows = differences(log, Architecture.from_config(config), ours)
+    worst = largest(rows)
     if log.refusal is not None:
         status = DIED
-    elif not found:
+    elif not rows:
         raise ConfigError(Message("The log states nothing that is computed here."))
     else:
         status = AGREES if worst is None else DIFFERS
@@ -111,7 +111,7 @@ def log_report(text: str, model: str | None) -> LogReport:
         log=log,
         reason=None if log.refusal is None else shortage(log),
         changes=tuple(str(remedy.what).strip("`") for remedy in remedies(log, ours.memory.weights)),
-        rows=tuple(Compared(**{field: getattr(row, field) for field in Compared.model_fields}) for row in found),
+        rows=tuple(Compared(**{field: getattr(row, field) for field in Compared.model_fields}) for row in rows),
         differs_most=None if worst is None else worst.term,
     )
 
@@ -119,8 +119,8 @@ def log_report(text: str, model: str | None) -> LogReport:
 def of_buffers(text: str, model: str | None) -> LogReport:
     """Buffers of llama.cpp by device, in the log and as we plan them; Q4_K_M where the log names no format."""
     name = model or named_preset(None)
-    found = planned_beside(read_buffers(text), Architecture.from_config(load(name)), "Q4_K_M").rows
-    if not found:
+    buffer_rows = planned_buffers_of(read_buffers(text), Architecture.from_config(load(name)), "Q4_K_M").rows
+    if not buffer_rows:
         raise ConfigError(Message("The log states nothing that is computed here."))
     rows = tuple(
         Compared(
@@ -131,7 +131,7 @@ def of_buffers(text: str, model: str | None) -> LogReport:
             agrees=row.agrees,
             sentence=row.sentence,
         )
-        for row in found
+        for row in buffer_rows
     )
     worst = max((row for row in rows if not row.agrees), key=lambda row: abs(row.log - row.ours), default=None)
     status = AGREES if worst is None else DIFFERS

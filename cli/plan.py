@@ -142,8 +142,8 @@ def laid_out(plan: Plan) -> str:
 
 def started_by(report: PlanReport) -> Iterator[Launch]:
     """The commands of the first plan: one replica, or a worker of each side and the router."""
-    if report.apart is not None:
-        yield from (report.apart.prefill, report.apart.decode, report.apart.router)
+    if report.separate is not None:
+        yield from (report.separate.prefill, report.separate.decode, report.separate.router)
     elif report.launch is not None:
         yield report.launch
 

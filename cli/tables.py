@@ -21,8 +21,8 @@ def table(r: Report) -> str:
     parts = {name: size for name, size in parts.items() if size or name != "vision encoder"} | {"overhead": m.overhead}
     lines += [f"{name:24}{size / GIB:>22.2f} GiB" for name, size in parts.items()]
     if r.loaded.total != m.weights:
-        beside = {name: size for name, size in asdict(r.loaded).items() if size and name != "weights"}
-        named = ", ".join(f"{name} {size / GIB:.2f}" for name, size in beside.items())
+        auxiliary = {name: size for name, size in asdict(r.loaded).items() if size and name != "weights"}
+        named = ", ".join(f"{name} {size / GIB:.2f}" for name, size in auxiliary.items())
         lines.insert(1 - len(parts), f"{'  once loaded':24}{r.loaded.total / GIB:>22.2f} GiB, with {named}")
     if len(r.stages) > 1:
         lines += [f"{'  of stage ' + str(i + 1):24}{stage.total / GIB:>22.2f} GiB" for i, stage in enumerate(r.stages)]

@@ -76,12 +76,12 @@ def engine_options() -> set[str]:
 
 def run_training(config: Mapping[str, Any], given: Mapping[str, Any], gpus: list[GPU] | None) -> TrainingReport:
     """The report on what the command line asks for."""
-    asked = {name: given[name] for name in TrainingWorkload.model_fields if name in given}
-    if "lora_rank" in asked or "lora_targets" in asked:
-        asked.setdefault("method", "lora")
-    trainer = TRAINERS[given["trainer"]].of(asked.get("method", "full")) if "trainer" in given else None
-    workload = filled(TrainingWorkload, (trainer.workload if trainer else {}) | asked)
-    if workload.trains_base and {"lora_rank", "lora_targets"} & set(asked):
+    stated = {name: given[name] for name in TrainingWorkload.model_fields if name in given}
+    if "lora_rank" in stated or "lora_targets" in stated:
+        stated.setdefault("method", "lora")
+    trainer = TRAINERS[given["trainer"]].of(stated.get("method", "full")) if "trainer" in given else None
+    workload = filled(TrainingWorkload, (trainer.workload if trainer else {}) | stated)
+    if workload.trains_base and {"lora_rank", "lora_targets"} & set(stated):
         raise ConfigError(
             Message("LoRA options go with --method lora or qlora, not with one that trains every weight."), "method"
         )
@@ -101,13 +101,18 @@ def run_training(config: Mapping[str, Any], given: Mapping[str, Any], gpus: list
     )
 
 
-def spread(config: Mapping[str, Any], found: TrainingReport) -> dict[str, Together]:
+def spread(config: Mapping[str, Any], report: TrainingReport) -> dict[str, Together]:
     """How many GPUs do, and with which changes, where none do as it is: by GPU."""
-    asked = found.scenario
+    scenario = report.scenario
     training = Training(
-        Architecture.from_config(config), asked.workload, asked.recipe, asked.layout, asked.overhead, asked.frozen
+        Architecture.from_config(config),
+        scenario.workload,
+        scenario.recipe,
+        scenario.layout,
+        scenario.overhead,
+        scenario.frozen,
     )
-    wanting = [verdict.gpu for verdict in found.verdicts if verdict.min_gpus is None]
+    wanting = [verdict.gpu for verdict in report.verdicts if verdict.min_gpus is None]
     ways = {gpu: more_gpus(find_gpu(gpu), training) for gpu in wanting}
     return {gpu: way for gpu, way in ways.items() if way is not None}
 

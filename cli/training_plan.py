@@ -74,13 +74,13 @@ def training_plan_table(report: TrainingPlanReport) -> str:
 
 
 def line(plan: TrainingPlan) -> str:
-    time, found = plan.time, plan.campaign
+    time, campaign = plan.time, plan.campaign
     layout = f"{described_layout(plan)} ZeRO {plan.layout.zero}"
     return (
         f"{plan.gpu:20}{layout:30}{plan.recompute:>10}{plan.micro_batch:>13,}{plan.headroom_gib:>11.1f}"
         f"{time.step_s.expected:>9.2f}{time.tokens_per_s_per_gpu.expected:>14,.0f}{time.mfu.expected:>7.1%}"
-        f"{found.days.expected:>10,.1f}{found.days.low:>9,.1f}{found.days.high:>9,.1f}"
-        f"{figure(found.energy_mwh, ',.1f'):>9}{figure(found.cost, ',.0f'):>13}"
+        f"{campaign.days.expected:>10,.1f}{campaign.days.low:>9,.1f}{campaign.days.high:>9,.1f}"
+        f"{figure(campaign.energy_mwh, ',.1f'):>9}{figure(campaign.cost, ',.0f'):>13}"
     )
 
 

@@ -27,18 +27,18 @@ elif chosen == "speed":
     served.draw(measured_servers())
     offload.draw()
 else:
-    found = accuracy()
+    evidence = accuracy()
     st.markdown(
         say(
             "Computed figures beside **{n}** that people published from their own GPUs: start-up logs of engines, "
             "benchmarks, training runs; and beside **{tracked}** training steps that torch itself computed, where no "
             "setting is left to be guessed. Each is computed from the settings that its source states, with the "
             "formulas of the other pages.",
-            n=len(found.rows) - found.tracked,
-            tracked=found.tracked,
+            n=len(evidence.rows) - evidence.tracked,
+            tracked=evidence.tracked,
         )
     )
-    shown.kinds(found)
-    shown.scatter(found, charts.theme())
-    shown.table(found)
-    shown.left_out(found)
+    shown.kinds(evidence)
+    shown.scatter(evidence, charts.theme())
+    shown.table(evidence)
+    shown.left_out(evidence)

@@ -60,7 +60,7 @@ class Preset(Frozen):
         """When it came out, 2024-09; empty where nobody states it."""
         return self.released.month if self.released else ""
 
-    def beside(self) -> dict[Part, int]:
+    def auxiliary_parts(self) -> dict[Part, int]:
         """What the published total holds beside our own: each part and its elements."""
         return {} if self.published is None else parts(self.config, self.published)
 

@@ -167,8 +167,8 @@ def is_id(text: str) -> bool:
 def search(text: str, token: str | None = None) -> list[str]:
     """Ids of the most downloaded text models that match. Raises HubError."""
     with _explained(text, None):
-        found = _api(token).list_models(search=text[:100], sort="downloads", limit=8, filter="text-generation")
-        return [model.id for model in found if isinstance(model.id, str) and is_id(model.id)]
+        models = _api(token).list_models(search=text[:100], sort="downloads", limit=8, filter="text-generation")
+        return [model.id for model in models if isinstance(model.id, str) and is_id(model.id)]
 
 
 def fetch(model: str, revision: str | None = None, token: str | None = None, gguf: str | None = None) -> HubModel:
@@ -205,13 +205,13 @@ def _fetch(model: str, revision: str | None, token: str | None, gguf: str | None
         return cached
     with _explained(model, revision):
         files = {file.rfilename: file.size for file in info.siblings or ()}
-        found = HubModel(id=model, revision=info.sha or revision or "main", files=files, config={})
+        hub_model = HubModel(id=model, revision=info.sha or revision or "main", files=files, config={})
         if CONFIG in files and gguf is None:
-            config = _json_file(api, found, CONFIG, revision, token)
+            config = _json_file(api, hub_model, CONFIG, revision, token)
             if HF_QUANT_CONFIG in files:
-                config = with_hf_quant_config(config, _json_file(api, found, HF_QUANT_CONFIG, revision, token))
-            return found.model_copy(update={"config": config})
-        return _from_gguf(found, token, gguf)
+                config = with_hf_quant_config(config, _json_file(api, hub_model, HF_QUANT_CONFIG, revision, token))
+            return hub_model.model_copy(update={"config": config})
+        return _from_gguf(hub_model, token, gguf)
 
 
 def checkpoint(model: HubModel, token: str | None = None, gguf: str | None = None) -> Checkpoint:
@@ -315,9 +315,9 @@ def _from_cache(model: str, revision: str | None) -> HubModel | None:
     if not isinstance(path, str):
         return None
     commit, config = Path(path).parent.name, parse_config(_text(path))
-    auxiliary = huggingface_hub.try_to_load_from_cache(model, HF_QUANT_CONFIG, revision=revision)
-    if isinstance(auxiliary, str):
-        config = with_hf_quant_config(config, parse_config(_text(auxiliary)))
+    quant_config = huggingface_hub.try_to_load_from_cache(model, HF_QUANT_CONFIG, revision=revision)
+    if isinstance(quant_config, str):
+        config = with_hf_quant_config(config, parse_config(_text(quant_config)))
     note = Message(
         "The Hub can't be reached: this is the copy of {model} that was read before (commit {commit}).",
         model=model,
@@ -379,19 +379,19 @@ def _gguf(model: HubModel, name: str, token: str | None) -> GGUF:
 
 def _series(first: str) -> list[str]:
     """All files of a series by the name of its first one."""
-    found = PART.search(first)
-    if found is None:
+    match = PART.search(first)
+    if match is None:
         return [first]
-    if not 1 <= int(found[2]) <= MOST_PARTS:
+    if not 1 <= int(match[2]) <= MOST_PARTS:
         raise HubError(
             Message(
                 "{file} is one of {n:,} files; series of 1 to {most} are the ones we read.",
                 file=Outside(first),
-                n=int(found[2]),
+                n=int(match[2]),
                 most=MOST_PARTS,
             )
         )
-    return [f"{first[: found.start()]}-{part:05d}-of-{found[2]}.gguf" for part in range(1, int(found[2]) + 1)]
+    return [f"{first[: match.start()]}-{part:05d}-of-{match[2]}.gguf" for part in range(1, int(match[2]) + 1)]
 
 
 def _gguf_header(model: HubModel, name: str, token: str | None) -> GGUF:

@@ -13,12 +13,12 @@ class Once:
     """The first who asks does the work, those who come meanwhile wait for its result or its error. Nothing is kept."""
 
     def __init__(self) -> None:
-        self.lock, self.asked = Lock(), dict[Hashable, Future[Any]]()
+        self.lock, self.pending = Lock(), dict[Hashable, Future[Any]]()
 
     def __call__(self, question: Hashable, work: Callable[[], Answer]) -> Answer:
         own = Future[Answer]()
         with self.lock:
-            answer: Future[Answer] = self.asked.setdefault(question, own)
+            answer: Future[Answer] = self.pending.setdefault(question, own)
         if answer is own:
             try:
                 own.set_result(work())
@@ -26,7 +26,7 @@ class Once:
                 own.set_exception(error)
             finally:
                 with self.lock:
-                    del self.asked[question]
+                    del self.pending[question]
         return answer.result()
 
 

@@ -15,9 +15,9 @@ EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_expe
 def find(text: str) -> list[Preset]:
     """Every preset that has all words: those first whose names they are, then the newest."""
     words = WORD.findall(text.lower())
-    asked = [word for word in words if word not in TUNED] or words
-    found = [preset for preset in newest() if asked and all(has(preset, word) for word in asked)]
-    return sorted(found, key=lambda preset: squeezed(preset.name) != "".join(asked))
+    sought = [word for word in words if word not in TUNED] or words
+    matching = [preset for preset in newest() if sought and all(has(preset, word) for word in sought)]
+    return sorted(matching, key=lambda preset: squeezed(preset.name) != "".join(sought))
 
 
 def has(preset: Preset, word: str) -> bool:
@@ -40,11 +40,11 @@ def by_maker() -> tuple[str, ...]:
 def exact(text: str) -> Preset | None:
     """The preset that a text names, by its id or its name, however it is spelled; or the only one with its words."""
     known = {squeezed(name): preset for preset in models().values() for name in (preset.name, preset.id)}
-    kept = "".join(part for part in re.split(r"[\s\-_]+", text.lower()) if part not in TUNED)
-    if (named := known.get(squeezed(text)) or known.get(squeezed(kept))) is not None:
+    untuned = "".join(part for part in re.split(r"[\s\-_]+", text.lower()) if part not in TUNED)
+    if (named := known.get(squeezed(text)) or known.get(squeezed(untuned))) is not None:
         return named
-    found = find(text)
-    return found[0] if len(found) == 1 and DATE.fullmatch(text.strip()) is None else None
+    matching = find(text)
+    return matching[0] if len(matching) == 1 and DATE.fullmatch(text.strip()) is None else None
 
 
 @lru_cache(maxsize=1024)
@@ -79,8 +79,8 @@ def kind(preset: Preset) -> str:
 def haystack(preset_id: str) -> str:
     """What a word is looked for in."""
     preset = models()[preset_id]
-    told = f"{preset.id} {preset.name} {size(preset.id)} {kind(preset)}".lower()
-    return f"{told} {squeezed(preset.id)} {squeezed(preset.name)}"
+    text = f"{preset.id} {preset.name} {size(preset.id)} {kind(preset)}".lower()
+    return f"{text} {squeezed(preset.id)} {squeezed(preset.name)}"
 
 
 def squeezed(name: str) -> str:

@@ -32,7 +32,7 @@ from calc.time.training_plan import TrainingNeeds, training_plan_report
 from calc.verify.checkpoint import read_safetensors
 from calc.verify.compare import compare
 from calc.verify.logs import read_log
-from calc.verify.measurement import beside, read_measurement
+from calc.verify.measurement import read_measurement, with_predictions
 from calc.verify.printed import read_printed
 from presets import gpus, models, started
 from presets.search import find, label
@@ -116,7 +116,7 @@ class Doors:
         yield compare(Architecture.from_config(models()["google/gemma-2b"].config), index).model_dump()
         yield read_log((EXAMPLES / "startup.log").read_text(encoding="utf-8")).model_dump()
         measured = read_measurement((EXAMPLES / "measurement.json").read_text(encoding="utf-8"))
-        yield [row.model_dump() for row in beside(measured)]
+        yield [row.model_dump() for row in with_predictions(measured)]
 
     def designs(self):
         for config, model in zip(self.configs, self.models, strict=True):

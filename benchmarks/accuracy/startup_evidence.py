@@ -62,7 +62,7 @@ def length_of(row: Mapping[str, Any], configs: Mapping[str, Any]) -> Length | No
         return None
 
     def held(nbytes: Sequence[int]) -> int:
-        return pool.held_length(pool.usable_blocks(pool.blocks(nbytes)), refused["asked"])
+        return pool.cached_length(pool.usable_blocks(pool.blocks(nbytes)), refused["asked"])
 
     return Length(
         version=version_of(row.get("base_version") or row["version"]),

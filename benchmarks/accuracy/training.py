@@ -94,7 +94,7 @@ class Case:
         stage = training.stage(0, single=work.micro_batch == 1)
         units = training.units(work.micro_batch, work.sequence)
         peaks = dict.fromkeys(("computing", BUFFER, SHARDS), 0)
-        course = (here.moments() for here in (*stage.course.forward(), *stage.course.backward()))
+        course = (here.step_moments() for here in (*stage.course.forward(), *stage.course.backward()))
         for moment in (*stage.steps, *map(stage.during.around, chain.from_iterable(course))):
             here = dict.fromkeys(peaks, 0)
             for tensors in moment.tensors:

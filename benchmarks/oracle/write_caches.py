@@ -162,7 +162,7 @@ def moments(config: dict[str, Any]) -> list[Moment]:
 
 def ours(config: dict[str, Any], moment: Moment) -> int:
     kept = cache.DynamicCache([Architecture.from_config(config).all_blocks], Precision())
-    return kept.held_bytes(0, moment.batch, moment.length, moment.batch * moment.passed)
+    return kept.allocated_bytes(0, moment.batch, moment.length, moment.batch * moment.passed)
 
 
 def runs(name: str) -> Iterator[tuple[dict[str, Any], list[Moment]]]:

@@ -42,7 +42,7 @@ def checks(
     architecture: Architecture, layout: Layout, published: Sequence[Proportions], own: Proportions
 ) -> list[Check]:
     """All that apply, those that cost something first."""
-    found = [
+    rows = [
         tensor_cores(architecture, layout.tp),
         *blocks(architecture, layout.tp),
         ranks(architecture),
@@ -53,7 +53,7 @@ def checks(
         *feed_forward(own, published),
         depth(own, published),
     ]
-    return sorted(found, key=lambda check: check.good)
+    return sorted(rows, key=lambda check: check.good)
 
 
 def matrices(architecture: Architecture, tp: int) -> list[tuple[str, tuple[int, int]]]:
@@ -81,9 +81,9 @@ def leaf(tensor: Tensor) -> str:
     return tensor.name.removesuffix(".weight").rpartition(".")[2]
 
 
-def named(found: Sequence[tuple[str, tuple[int, int]]]) -> str:
+def named(shapes_by_name: Sequence[tuple[str, tuple[int, int]]]) -> str:
     """A few of them, with their sides."""
-    texts = list(dict.fromkeys(f"{name} {rows:,} × {columns:,}" for name, (rows, columns) in found))
+    texts = list(dict.fromkeys(f"{name} {rows:,} × {columns:,}" for name, (rows, columns) in shapes_by_name))
     return ", ".join(f"`{text}`" for text in texts[:FEW]) + (" …" if len(texts) > FEW else "")
 
 

@@ -51,10 +51,10 @@ def scaled(config: Mapping[str, Any], field: str, values: Sequence[int], measure
         place = next((i for i in range(middle, high) if design(i) is not None), None)
         if place is None:
             high = middle
-        elif (found := design(place)) is not None and found.amount <= budget:
-            low, below = place, found
+        elif (bigger := design(place)) is not None and bigger.amount <= budget:
+            low, below = place, bigger
         else:
-            high, above = middle, found
+            high, above = middle, bigger
     return Scaled(below=below, above=above)
 
 

@@ -50,8 +50,8 @@ def active_width(ffn: MLP | MoE) -> tuple[int, bool]:
     """Columns that one token passes through, and whether they are gated."""
     if isinstance(ffn, MLP):
         return ffn.intermediate, ffn.gated
-    beside = sum(part.intermediate for part in (ffn.shared, ffn.beside) if part is not None)
-    return ffn.top_k * ffn.expert.intermediate + beside, ffn.expert.gated
+    extra_width = sum(part.intermediate for part in (ffn.shared, ffn.parallel_mlp) if part is not None)
+    return ffn.top_k * ffn.expert.intermediate + extra_width, ffn.expert.gated
 
 
 def percentile(value: float, of: Iterable[float]) -> float:

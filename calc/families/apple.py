@@ -11,10 +11,10 @@ from calc.model.names import Names
 
 def listed(c: Fields, name: str, layer: int) -> int:
     """One number of a list with one for each layer."""
-    return one_of_list(c, name, layer).size(name)
+    return list_item(c, name, layer).size(name)
 
 
-def one_of_list(c: Fields, name: str, layer: int) -> Fields:
+def list_item(c: Fields, name: str, layer: int) -> Fields:
     values = c.get(name)
     if not isinstance(values, list) or layer >= len(values):
         raise ConfigError(Message("{name} must list a number for each layer.", name=name), name)
@@ -31,7 +31,7 @@ def openelm_attention(c: Fields, layer: int) -> GQA:
 
 
 def openelm_mlp(c: Fields, layer: int) -> MLP:
-    multiple, divisor = one_of_list(c, "ffn_multipliers", layer).real("ffn_multipliers"), c.size("ffn_dim_divisor")
+    multiple, divisor = list_item(c, "ffn_multipliers", layer).real("ffn_multipliers"), c.size("ffn_dim_divisor")
     wanted = multiple * c.size("model_dim")
     near = max(divisor, int(wanted + divisor / 2) // divisor * divisor)
     return MLP(intermediate=near if near >= 0.9 * wanted else near + divisor, gated=c.flag("ffn_with_glu"))

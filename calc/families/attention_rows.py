@@ -307,5 +307,5 @@ class SideBySide:
     mixers: tuple[MixerOf, ...]
 
     def __call__(self, c: Fields, layer: int) -> tuple[Mixer, ...]:
-        found = (mixer(c, layer) for mixer in self.mixers)
-        return tuple(mixer for mixer in found if mixer is not None and not isinstance(mixer, tuple))
+        mixers = (mixer(c, layer) for mixer in self.mixers)
+        return tuple(mixer for mixer in mixers if mixer is not None and not isinstance(mixer, tuple))

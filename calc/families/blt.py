@@ -79,7 +79,7 @@ def stack(c: Fields, path: str) -> tuple[Extra, ...]:
     )
 
 
-def beside(c: Fields) -> tuple[Extra, ...]:
+def local_models(c: Fields) -> tuple[Extra, ...]:
     """All that reads bytes."""
     encoder, decoder, patcher = (section(c, name) for name in SECTIONS)
     joined = width(c) * c.size("cross_attn_k")
@@ -103,13 +103,13 @@ def beside(c: Fields) -> tuple[Extra, ...]:
         name = "model.global_transformer.token_embedding_projection.weight"
         projections[name] = (c.size("hidden_size"), joined)
     norms: dict[str, Shape] = {"model.local_decoder.norm.weight": (hidden,)}
-    found = stack(encoder, "local_encoder") + stack(decoder, "local_decoder")
+    tensors = stack(encoder, "local_encoder") + stack(decoder, "local_decoder")
     if c.flag("patch_in_forward"):
         words: Shape = (patcher.size("vocab_size"), patcher.size("hidden_size"))
         tables |= {"model.patcher.embed_tokens.weight": words, "model.patcher.lm_head.weight": words}
         norms["model.patcher.norm.weight"] = (patcher.size("hidden_size"),)
-        found += stack(patcher, "patcher")
-    return found + extras("embedding", tables) + extras("other", projections) + extras("norms", norms)
+        tensors += stack(patcher, "patcher")
+    return tensors + extras("embedding", tables) + extras("other", projections) + extras("norms", norms)
 
 
 BLT: dict[str, Family] = {
@@ -122,7 +122,7 @@ BLT: dict[str, Family] = {
         d_embedding=width,
         extra_rows=more_words,
         final_norm="none",
-        extras=beside,
+        extras=local_models,
         own={"hidden_size": 2048, "num_attention_heads": 16, "num_key_value_heads": None, "num_hidden_layers": 25}
         | {"intermediate_size": 5632},
         assumption=Message(

@@ -9,7 +9,7 @@ from calc.model.kernels import Kernels
 
 COHERE_KERNELS = Kernels(norm="centred", rotation="fp32_copies")
 COHERE_PATTERN = Attention(bias="attention_bias", window=Sliding(full_every="sliding_window_pattern"))
-ONE_NORM = ("input_layernorm",)
+SINGLE_NORM = ("input_layernorm",)
 
 
 def prefix_width(c: Fields) -> int:
@@ -34,14 +34,14 @@ COHERE: dict[str, Family] = made_by(
         "cohere": Family(
             mixer=Attention(bias="attention_bias", qk_norm="heads", qk_norm_when="use_qk_norm"),
             ffn=Dense(),
-            norms=ONE_NORM,
+            norms=SINGLE_NORM,
             kernels=COHERE_KERNELS,
             gguf=GGUFRules("command-r"),
         ),
         "cohere2": Family(
             mixer=COHERE_PATTERN,
             ffn=Dense(),
-            norms=ONE_NORM,
+            norms=SINGLE_NORM,
             own={"sliding_window_pattern": 4},
             kernels=COHERE_KERNELS,
             wrappers=(
@@ -59,14 +59,14 @@ COHERE: dict[str, Family] = made_by(
                 first_dense="first_k_dense_replace",
                 dense=Dense(prefix_width, bias=False),
             ),
-            norms=ONE_NORM,
+            norms=SINGLE_NORM,
             own={"first_k_dense_replace": 0},
             kernels=COHERE_KERNELS,
         ),
         "cohere_compass_text": Family(
             mixer=Attention(bias="attention_bias", window=LISTED_ONLY),
             ffn=Dense(bias=False),
-            norms=ONE_NORM,
+            norms=SINGLE_NORM,
             kernels=Kernels(norm="centred"),
             wrappers=(Wrapper("cohere_compass"),),
         ),

@@ -24,10 +24,10 @@ def encoded(
     `usual`; always that where the class takes no other (`alone`)."""
 
     def read(c: Fields, whole: Fields) -> ListedTower | None:
-        found = encoder_of(c, usual, alone=alone)
-        if found is None:
+        known = encoder_of(c, usual, alone=alone)
+        if known is None:
             return None
-        c, encoder = found
+        c, encoder = known
         at = published(path, encoder)
         parts = encoder.read(c, at)
         named = ((name.removeprefix("."), shape, copies) for name, shape, copies in parts)

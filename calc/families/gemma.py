@@ -119,7 +119,7 @@ def gemma4_ffn(c: Fields, layer: int) -> FeedForward:
         n_experts=c.size("num_experts"),
         top_k=c.size("top_k_experts"),
         expert=MLP(intermediate=c.size("moe_intermediate_size")),
-        beside=dense,
+        parallel_mlp=dense,
         stacked="out_in",
     )
 
@@ -138,12 +138,12 @@ PER_LAYER_NORM = Weights({"norms": {"post_per_layer_input_norm.weight": ("hidden
 
 
 def gemma4_layer_extras(c: Fields, layer: int) -> tuple[Extra, ...]:
-    found = LAYER_SCALAR(c)
+    tensors = LAYER_SCALAR(c)
     if c.flag("enable_moe_block"):
-        found += GEMMA4_EXPERTS(c)
+        tensors += GEMMA4_EXPERTS(c)
     if c.maybe("hidden_size_per_layer_input", 0):
-        found += extras("other", per_layer_input(c)) + PER_LAYER_NORM(c)
-    return found
+        tensors += extras("other", per_layer_input(c)) + PER_LAYER_NORM(c)
+    return tensors
 
 
 def gemma4_extras(c: Fields) -> tuple[Extra, ...]:
@@ -212,14 +212,14 @@ def reads_all(c: Fields) -> Fields:
 def assistant_extras(c: Fields) -> tuple[Extra, ...]:
     """From the large model's state and back; and, where it scores clusters of words first, their centres."""
     hidden, backbone = c.size("hidden_size"), c.size("backbone_hidden_size")
-    found = extras(
+    tensors = extras(
         "other", {"pre_projection.weight": (hidden, 2 * backbone), "post_projection.weight": (backbone, hidden)}
     )
     if c.flag("use_ordered_embeddings"):
-        found += extras("lm_head", {"masked_embedding.centroids.weight": (c.size("num_centroids"), hidden)})
+        tensors += extras("lm_head", {"masked_embedding.centroids.weight": (c.size("num_centroids"), hidden)})
         order: dict[str, Shape] = {"masked_embedding.token_ordering": (c.size("vocab_size"),)}
-        found += extras("other", order, excluded_as="persistent_buffers")
-    return found
+        tensors += extras("other", order, excluded_as="persistent_buffers")
+    return tensors
 
 
 ASSISTANT = Family(

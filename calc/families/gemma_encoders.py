@@ -72,7 +72,10 @@ def gemma3n(c: Fields, whole: Fields) -> ListedTower | None:
     a = section(whole, "audio_config", GEMMA3N_AUDIO)
     embedders = ((c, "embed_vision"), (a, "embed_audio"))
     return listed(
-        c, encoder.read(c, "model.vision_tower"), gemma3n_sound(a), *(embedder(one, name) for one, name in embedders)
+        c,
+        encoder.read(c, "model.vision_tower"),
+        gemma3n_sound(a),
+        *(embedder(fields, name) for fields, name in embedders),
     )
 
 
@@ -117,16 +120,16 @@ def pairs(a: Fields, name: str) -> tuple[tuple[int, int], tuple[int, int]]:
 
 def gemma4(c: Fields, whole: Fields) -> ListedTower:
     """Gemma 4, with an encoder for sound in its small models (transformers `modeling_gemma4.py`)."""
-    parts, kept = [], []
+    parts, statistics = [], []
     if whole.get("vision_config") is not None:
         parts.append(gemma4_images(c, "model"))
-        kept.append(gemma4_image_statistics(c, "model"))
+        statistics.append(gemma4_image_statistics(c, "model"))
     if whole.get("audio_config") is not None:
         a = section(whole, "audio_config", GEMMA4_AUDIO)
         parts.append(gemma4_sound(a))
         if a.flag("use_clipped_linears"):
-            kept.append(clips(gemma4_sound(a)))
-    return listed(c, *parts, statistics=kept)
+            statistics.append(clips(gemma4_sound(a)))
+    return listed(c, *parts, statistics=statistics)
 
 
 def diffusion_gemma(c: Fields, whole: Fields) -> ListedTower:

@@ -47,8 +47,8 @@ GLM5_POOLS = Weights(
 
 def glm5_extras(c: Fields, layer: int) -> tuple[Extra, ...]:
     """Hyper-connections, and how an indexer makes one key of several."""
-    found = c.once("hyper connections", lambda: hyper_connections(c))
-    return found + GLM5_POOLS(c) if GLM5_MIXER.is_attention(c, layer) and owns_indexer(c, layer) else found
+    connections = c.once("hyper connections", lambda: hyper_connections(c))
+    return connections + GLM5_POOLS(c) if GLM5_MIXER.is_attention(c, layer) and owns_indexer(c, layer) else connections
 
 
 GLM: dict[str, Family] = made_by(

@@ -33,15 +33,15 @@ def idefics_extras(c: Fields) -> tuple[Extra, ...]:
         "mlp": {f"mlp.{name}": shape for name, shape in IDEFICS_FFN(c).shapes(hidden).items()} | {"alpha_dense": alpha},
         "norms": {f"{name}.weight": (hidden,) for name in TWO_NORMS},
     }
-    found: tuple[Extra, ...] = ()
+    tensors: tuple[Extra, ...] = ()
     for component, shapes in parts.items():
         for i in range(c.size("num_hidden_layers") // c.size("cross_layer_interval")):
-            found += extras(component, {f"model.gated_cross_attn_layers.{i}.{name}": s for name, s in shapes.items()})
+            tensors += extras(component, {f"model.gated_cross_attn_layers.{i}.{name}": s for name, s in shapes.items()})
     words: Shape = (c.maybe("additional_vocab_size", 0) or 0, hidden)
     if words[0]:
-        found += extras("embedding", {"model.embed_tokens.additional_embedding.weight": words})
-        found += () if c.flag("tie_word_embeddings") else extras("lm_head", {"lm_head.additional_fc.weight": words})
-    return found
+        tensors += extras("embedding", {"model.embed_tokens.additional_embedding.weight": words})
+        tensors += () if c.flag("tie_word_embeddings") else extras("lm_head", {"lm_head.additional_fc.weight": words})
+    return tensors
 
 
 HUGGINGFACE: dict[str, Family] = made_by(

@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 from calc.families.fields import Fields
-from calc.families.tower_parts import listed_apart, numbers
+from calc.families.tower_parts import not_counted, numbers
 from calc.model.tensor import Shapes
 from calc.model.towers.listed import ListedTower
 from calc.model.towers.named_shapes import NamedShape, placed, with_biases
@@ -42,11 +42,11 @@ EMU3: Mapping[str, Any] = {
 
 
 def chameleon_codec(c: Fields, whole: Fields) -> ListedTower:
-    return listed_apart(chameleon(c))
+    return not_counted(chameleon(c))
 
 
 def emu3_codec(c: Fields, whole: Fields) -> ListedTower:
-    return listed_apart(emu3(c), statistics=[emu3_statistics(c)])
+    return not_counted(emu3(c), statistics=[emu3_statistics(c)])
 
 
 def chameleon(c: Fields) -> Iterator[NamedShape]:
@@ -111,9 +111,9 @@ def emu3_statistics(c: Fields) -> Iterator[NamedShape]:
     latent, n = c.size("latent_channels"), c.size("num_res_blocks")
     code = 2 * latent if c.flag("double_latent") else latent
     for coder, width in (("encoder", code), ("decoder", latent)):
-        kept: Shapes = {"running_mean": (width,), "running_var": (width,), "num_batches_tracked": ()}
+        statistics: Shapes = {"running_mean": (width,), "running_var": (width,), "num_batches_tracked": ()}
         for norm in ("norm1", "norm2"):
-            yield from placed(f"vqmodel.{coder}.time_res_stack.{{layer}}.{norm}", kept, n)
+            yield from placed(f"vqmodel.{coder}.time_res_stack.{{layer}}.{norm}", statistics, n)
 
 
 def level_widths(c: Fields) -> list[int]:

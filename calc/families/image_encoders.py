@@ -6,7 +6,7 @@ from typing import Any
 from calc.families.encoders import CLIP_LAYER, SAM, SAM_AS_RELEASED, glm, glm_normed, layers, moonvit, sam, siglip
 from calc.families.fields import Fields
 from calc.families.qformer import QFORMER, qformer
-from calc.families.tower_parts import count, listed, listed_apart, patches, section, two
+from calc.families.tower_parts import count, listed, not_counted, patches, section, two
 from calc.model.tensor import Shapes
 from calc.model.towers.listed import TEXT, Layer, ListedTower
 from calc.model.towers.named_shapes import NamedShape, placed, weights, with_biases
@@ -113,7 +113,7 @@ def ernie(c: Fields, whole: Fields) -> ListedTower:
 def fuyu(c: Fields, whole: Fields) -> ListedTower:
     """Patches of an image as tokens, by one matrix (transformers `modeling_fuyu.py`)."""
     shape = (TEXT, c.size("num_channels") * c.size("patch_size") ** 2)
-    return listed_apart(placed("vision_embed_tokens", {"weight": shape, "bias": shape[:1]}))
+    return not_counted(placed("vision_embed_tokens", {"weight": shape, "bias": shape[:1]}))
 
 
 def glm_ocr(c: Fields, whole: Fields) -> ListedTower:

@@ -34,10 +34,10 @@ def vipllava(c: Fields, whole: Fields) -> Iterator[NamedShape]:
 
 def video_llava(c: Fields, whole: Fields) -> ListedTower | None:
     """Video-LLaVA, arXiv:2311.10122: one encoder for images, one for videos."""
-    found = encoder_of(c, "clip_vision_model", alone=False)
-    if found is None:
+    known = encoder_of(c, "clip_vision_model", alone=False)
+    if known is None:
         return None
-    c, encoder = found
+    c, encoder = known
     inner = f".{encoder.level}" if encoder.level else ""
     towers = (encoder.read(c, f"{kind}_tower{inner}") for kind in ("image", "video"))
     return listed(c, *towers, llava(c, whole))

@@ -81,13 +81,13 @@ def inkling_extras(c: Fields, layer: int) -> tuple[Extra, ...]:
         "self_attn.r_proj.weight": (attention.n_q * d_rel, hidden),
         "self_attn.rel_logits_proj.proj": (d_rel, attention.window or c.size("rel_extent")),
     }
-    found = extras("attention", relative)
+    tensors = extras("attention", relative)
     if not INKLING_CLASS.is_sparse(c, layer):
-        return found + extras("mlp", {"mlp.global_scale": (1,)})
+        return tensors + extras("mlp", {"mlp.global_scale": (1,)})
     shared_rows: dict[str, Shape] = {"mlp.gate.shared.weight": (c.size("n_shared_experts"), hidden)}
     correction: dict[str, Shape] = {"mlp.gate.e_score_correction_bias": (c.size("n_routed_experts"),)}
     return (
-        *found,
+        *tensors,
         *extras("router", shared_rows | {"mlp.gate.global_scale": (1,)}),
         *extras("router", correction, excluded_as="persistent_buffers"),
     )

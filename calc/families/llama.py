@@ -97,11 +97,11 @@ MUSE_EXPERTS = Experts(
 def muse_spark_extras(c: Fields, layer: int) -> tuple[Extra, ...]:
     """Gates of the residual stream, and the norms round the experts."""
     gates = ("post_attention_residual_gate.gate", "post_feedforward_residual_gate.gate")
-    found = extras("other", {name: (c.size("hidden_size"),) for name in gates})
+    tensors = extras("other", {name: (c.size("hidden_size"),) for name in gates})
     if MUSE_EXPERTS.is_sparse(c, layer):
         norms = ("mlp.pre_expert_norm.weight", "mlp.experts.post_expert_norm.weight")
-        found += extras("norms", {name: (c.size("moe_hidden_size"),) for name in norms})
-    return found
+        tensors += extras("norms", {name: (c.size("moe_hidden_size"),) for name in norms})
+    return tensors
 
 
 LLAMA: dict[str, Family] = made_by(

@@ -93,11 +93,11 @@ def nas_part(c: Fields, layer: int, part: str) -> Fields:
     if not isinstance(blocks, list) or len(blocks) != layers:
         message = Message("block_configs must list the {layers:,} layers of the model.", layers=layers)
         raise ConfigError(message, "block_configs")
-    found = blocks[layer].get(part) if isinstance(blocks[layer], dict) else None
-    if not isinstance(found, dict):
+    fields = blocks[layer].get(part) if isinstance(blocks[layer], dict) else None
+    if not isinstance(fields, dict):
         message = Message("block_configs does not say the {part} of layer {layer:,}.", part=part, layer=layer)
         raise ConfigError(message, "block_configs")
-    return c.within(found)
+    return c.within(fields)
 
 
 def nas_mixer(c: Fields, layer: int) -> Mixer | None:

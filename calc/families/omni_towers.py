@@ -13,7 +13,7 @@ from calc.families.encoders import qwen2_5, qwen3
 from calc.families.family import Tower
 from calc.families.fields import Fields
 from calc.families.sound_towers import batch_statistics, convolved, two_convolutions, whisper_layer
-from calc.families.tower_parts import listed_apart, section
+from calc.families.tower_parts import not_counted, section
 from calc.families.tower_shapes import each, images, norms, with_defaults
 from calc.model.tensor import Shapes
 from calc.model.towers.listed import GATED, TEXT, Layer, ListedTower, biased
@@ -28,10 +28,10 @@ SECTIONS = ("vision_config", "audio_config")
 def omni2_5(c: Fields, whole: Fields) -> ListedTower:
     """Qwen2.5-Omni, arXiv:2503.20215: Qwen2.5-VL's encoder, its queries, keys and values apart, and Whisper's."""
     d = c.size("hidden_size")
-    return listed_apart(qkv_apart(qwen2_5(c, "visual"), d), whispered(section(whole, "audio_config", defaults.AUDIO)))
+    return not_counted(split_qkv(qwen2_5(c, "visual"), d), whispered(section(whole, "audio_config", defaults.AUDIO)))
 
 
-def qkv_apart(rows: Iterator[NamedShape], d: int) -> Iterator[NamedShape]:
+def split_qkv(rows: Iterator[NamedShape], d: int) -> Iterator[NamedShape]:
     """For each fused matrix one for queries, one for keys and one for values."""
     for name, shape, copies in rows:
         if ".attn.qkv." in name:
@@ -59,7 +59,7 @@ def omni3(c: Fields, whole: Fields) -> ListedTower:
     d = a.size("d_model")
     matrices: Shapes = {"proj1": (d, d), "proj2": (a.size("output_dim"), d)}
     sound = (*convolved(a, "audio_tower"), *placed("audio_tower", with_biases(matrices)))
-    return listed_apart(renamed_mergers(qwen3(c, "visual")), sound)
+    return not_counted(renamed_mergers(qwen3(c, "visual")), sound)
 
 
 def renamed_mergers(rows: Iterator[NamedShape]) -> Iterator[NamedShape]:

@@ -80,14 +80,14 @@ def doge_extras(c: Fields, layer: int) -> tuple[Extra, ...]:
     }
     if c.flag("attention_bias"):
         step |= {"self_attn.dt_proj.bias": (attention.n_kv,)}
-    found = extras("attention", step)
-    found += extras("other", {"input_residual": (hidden,), "post_attention_residual": (hidden,)})
+    tensors = extras("attention", step)
+    tensors += extras("other", {"input_residual": (hidden,), "post_attention_residual": (hidden,)})
     if c.flag("is_moe"):
         experts = c.size("num_experts")
         rows: dict[str, Shape] = {f"mlp.{way}_embed.weight": (experts, hidden) for way in ("down", "up")}
-        found += extras("experts_routed", rows, experts=experts, top_k=c.size("num_experts_per_tok"))
-        found += extras("router", {"mlp.router_gate.weight": (2 * isqrt(experts), hidden)})
-    return found
+        tensors += extras("experts_routed", rows, experts=experts, top_k=c.size("num_experts_per_tok"))
+        tensors += extras("router", {"mlp.router_gate.weight": (2 * isqrt(experts), hidden)})
+    return tensors
 
 
 # Laguna: heads may differ from layer to layer
@@ -166,7 +166,7 @@ OTHERS: dict[str, Family] = {
         mixer=Attention(qkv_bias="use_qkv_bias", qk_norm="heads", qk_norm_when="qk_layernorm"),
         ffn=Dense(),
         norms=If("use_parallel_residual", TWO_NORMS[:1], TWO_NORMS),
-        kernels=Kernels(joins_rotated=True, held_states=2),
+        kernels=Kernels(joins_rotated=True, residual_states=2),
         names=Names(renamed={"q_norm": "q_layernorm.norms.{expert}", "k_norm": "k_layernorm.norms.{expert}"}),
         rotary=Rotary(share=0.25),
         gguf=GGUFRules("stablelm"),

@@ -50,8 +50,10 @@ def width(mixer: Mixer, share: float) -> int:
 
 def scaling_of(c: Fields) -> Mapping[str, Any]:
     """`rope_parameters`, as configs were written before transformers 5 `rope_scaling`."""
-    found = [value for name in ("rope_parameters", "rope_scaling") if isinstance(value := c.stated.get(name), Mapping)]
-    return found[0] if found else {}
+    scalings = [
+        value for name in ("rope_parameters", "rope_scaling") if isinstance(value := c.stated.get(name), Mapping)
+    ]
+    return scalings[0] if scalings else {}
 
 
 def scaled_rows(scaling: Mapping[str, Any], max_positions: int) -> int:

@@ -224,8 +224,8 @@ def granite_statistics(c: Fields, whole: Fields) -> Iterator[NamedShape]:
 
 def batch_statistics(path: str, width: int, layers: int) -> Iterator[NamedShape]:
     """Buffers of the norms over a batch: mean, variance and a counter."""
-    kept: Shapes = {"running_mean": (width,), "running_var": (width,), "num_batches_tracked": ()}
-    yield from placed(path, kept, layers)
+    statistics: Shapes = {"running_mean": (width,), "running_var": (width,), "num_batches_tracked": ()}
+    yield from placed(path, statistics, layers)
 
 
 TOKENIZER = {

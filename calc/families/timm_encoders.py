@@ -114,8 +114,8 @@ def merged(convolutions: Shapes) -> Shapes:
 def fastvit_statistics(path: str) -> Iterator[NamedShape]:
     """What its batch norms keep of what they have seen."""
     for stage, (width, blocks, _) in enumerate(FASTVIT_STAGES):
-        kept: Shapes = {"running_mean": (width,), "running_var": (width,), "num_batches_tracked": ()}
-        yield from placed(f"{path}.stages.{stage}.blocks.{{layer}}.mlp.conv.bn", kept, blocks)
+        statistics: Shapes = {"running_mean": (width,), "running_var": (width,), "num_batches_tracked": ()}
+        yield from placed(f"{path}.stages.{stage}.blocks.{{layer}}.mlp.conv.bn", statistics, blocks)
 
 
 class Perception(NamedTuple):

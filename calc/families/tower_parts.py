@@ -24,23 +24,23 @@ def listed(c: Fields, *parts: Iterable[NamedShape], statistics: Parts = ()) -> L
     )
 
 
-def listed_apart(*parts: Iterable[NamedShape], statistics: Parts = ()) -> ListedTower:
+def not_counted(*parts: Iterable[NamedShape], statistics: Parts = ()) -> ListedTower:
     """A tower for sound alone, or for images of which the config has no vision_config."""
     return ListedTower(modules=joined(parts), statistics=joined(statistics), images=False, num_layers=None, hidden=None)
 
 
 def joined(parts: Parts) -> tuple[NamedShape, ...]:
     """The weights of all parts, as long as they are no more than an encoder may have. Raises ConfigError."""
-    found: list[NamedShape] = []
+    weights: list[NamedShape] = []
     for weight in (weight for part in parts for weight in part):
-        if weight[2] > MAX_LAYERS or len(found) == MAX_WEIGHTS:
+        if weight[2] > MAX_LAYERS or len(weights) == MAX_WEIGHTS:
             sentence = (
                 "The encoder of this config would have more than {layers:,} equal layers or {weights:,} different "
                 "weights; it must have fewer."
             )
             raise ConfigError(Message(sentence, layers=MAX_LAYERS, weights=MAX_WEIGHTS))
-        found.append(weight)
-    return tuple(found)
+        weights.append(weight)
+    return tuple(weights)
 
 
 def section(whole: Fields, name: str, defaults: Mapping[str, Any] | None = None) -> Fields:

@@ -5,7 +5,7 @@ from typing import Any
 
 from calc.families.family import Tower
 from calc.families.fields import Fields
-from calc.families.tower_parts import listed, listed_apart
+from calc.families.tower_parts import listed, not_counted
 from calc.model.tensor import Shape, Shapes
 from calc.model.towers.named_shapes import NamedShape
 
@@ -29,7 +29,7 @@ def sound(
 ) -> Tower:
     """A row of encoders for sound alone, of the sections that it counts."""
     return Tower(
-        lambda c, whole: listed_apart(lister(c, whole), statistics=(statistics(c, whole),) if statistics else ()),
+        lambda c, whole: not_counted(lister(c, whole), statistics=(statistics(c, whole),) if statistics else ()),
         defaults,
         sections or ("audio_config",),
     )

@@ -35,8 +35,8 @@ def read_vision(config: Mapping[str, Any]) -> ListedTower | None:
         return None
     section = config.get(tower.sections[0]) if kinds else config
     own = Fields(section or {}, tower.defaults, ALIASES)
-    found = tower.read(own, Fields(config, {"downsample_ratio": 0.5}, {}))
-    return None if found is None else found.model_copy(update={"wrapper": config["model_type"]})
+    vision = tower.read(own, Fields(config, {"downsample_ratio": 0.5}, {}))
+    return None if vision is None else vision.model_copy(update={"wrapper": config["model_type"]})
 
 
 def tower_of(config: Mapping[str, Any]) -> Tower | None:

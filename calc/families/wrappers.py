@@ -40,8 +40,8 @@ def language(config: Mapping[str, Any]) -> Mapping[str, Any]:
     own = section.get("model_type") if field is not None else None
     known = isinstance(own, str) and (own in FAMILIES or own in WRAPPERS)
     defaults = SECTIONS.get(model_type, {}).get("absent" if field is None else "partial", {})
-    found = {**defaults, **section, "model_type": own if known else WRAPPED[model_type]}
-    return language({**found, **_tie(model_type, config, section)})
+    merged = {**defaults, **section, "model_type": own if known else WRAPPED[model_type]}
+    return language({**merged, **_tie(model_type, config, section)})
 
 
 def _tie(model_type: str, config: Mapping[str, Any], section: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -270,9 +270,9 @@ def _joined(shapes: Shapes, parts: tuple[str, ...], whole: str) -> Shapes:
     """Several matrices over the same input as one."""
     left = dict(shapes)
     for leaf in ("weight", "bias"):
-        found = [left.pop(f"{part}.{leaf}") for part in parts if f"{part}.{leaf}" in left]
-        if found:
-            left[f"{whole}.{leaf}"] = (sum(shape[0] for shape in found), *found[0][1:])
+        members = [left.pop(f"{part}.{leaf}") for part in parts if f"{part}.{leaf}" in left]
+        if members:
+            left[f"{whole}.{leaf}"] = (sum(shape[0] for shape in members), *members[0][1:])
     return left
 
 
@@ -290,19 +290,19 @@ TensorRow = tuple[str, Shape, Component, int, int]
 
 def _experts(moe: MoE, model: Architecture) -> Iterator[TensorRow]:
     """Router, routed and shared experts of a layer; the routed ones stand in one tensor for each matrix."""
-    hidden, held = model.hidden, moe.held or moe.n_experts
+    hidden, local_experts = model.hidden, moe.local_experts or moe.n_experts
     rows = moe.n_experts + moe.n_zero
     yield "ffn_gate_inp.weight", (rows, hidden), "router", 1, 1
     if moe.router_bias:
         yield "ffn_gate_inp.bias", (rows,), "router", 1, 1
     if moe.router_correction != "none":
         yield "exp_probs_b.bias", (rows,), "router", 1, 1
-    one = moe.expert_shapes(hidden)
+    expert = moe.expert_shapes(hidden)
     if model.gguf.packs_experts:
-        one = _joined(one, GATE_UP, "ffn_gate_up")
-    for name, shape in one.items():
+        expert = _joined(expert, GATE_UP, "ffn_gate_up")
+    for name, shape in expert.items():
         module, _, leaf = _named(name, MODULES).rpartition(".")
-        yield f"{module}_exps.{leaf}", (held, *shape), "experts_routed", held, moe.top_k
+        yield f"{module}_exps.{leaf}", (local_experts, *shape), "experts_routed", local_experts, moe.top_k
     if moe.latent is not None:
         yield "ffn_latent_down.weight", (moe.latent, hidden), "other", 1, 1
         yield "ffn_latent_up.weight", (hidden, moe.latent), "other", 1, 1
@@ -312,8 +312,8 @@ def _experts(moe: MoE, model: Architecture) -> Iterator[TensorRow]:
             yield f"{module}_shexp.{leaf}", shape, "experts_shared", 1, 1
     if moe.shared_gate:
         yield "ffn_gate_inp_shexp.weight", (1, hidden), "router", 1, 1
-    if moe.beside is not None:
-        for name, shape in _dense(moe.beside, model).items():
+    if moe.parallel_mlp is not None:
+        for name, shape in _dense(moe.parallel_mlp, model).items():
             yield name, shape, "mlp", 1, 1
 
 

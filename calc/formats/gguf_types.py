@@ -120,7 +120,7 @@ class Counted:
         for tensor in quantized:
             if roles[tensor.name] in COUNTED and tensor.excluded_as is None:
                 where[roles[tensor.name]] += [(layer, tensor.name) for layer in tensor.layers]
-        places = {role: {one: place for place, one in enumerate(sorted(found))} for role, found in where.items()}
+        places = {role: {name: place for place, name in enumerate(sorted(names))} for role, names in where.items()}
         return cls(roles, places, sizes_of(model, len(places["v"])), model.tied, model.gguf.native_mxfp4)
 
 

@@ -207,7 +207,7 @@ def types_of(
         count, steps = sizes.values if role == "v" else sizes.layers, steps_of(mix, role, sizes, imatrix=imatrix)
         chosen = [stepped(steps, i, count) or rules.base for i in places]
         if role == "v" and sizes.of_70b and not tiny:  # the values of a 70B model are small
-            return ["Q5_K" if one in ("Q3_K", "Q4_K") else one for one in chosen]
+            return ["Q5_K" if form in ("Q3_K", "Q4_K") else form for form in chosen]
         return chosen
     if eight and role in ("o", "k"):
         return [rules.of_eight[role == "k"] or rules.base] * len(places)
@@ -241,5 +241,5 @@ def stepped(steps: tuple[MixStep, ...], i: int, n: int) -> str | None:
 
 def fitted(name: str, columns: int) -> Format:
     """The type, or what stands in for it where a row does not divide into its blocks."""
-    candidates = (MIX_TYPES[one] for one in (name, NARROW.get(name, "IQ4_NL" if name[:2] == "IQ" else name), "F16"))
+    candidates = (MIX_TYPES[tried] for tried in (name, NARROW.get(name, "IQ4_NL" if name[:2] == "IQ" else name), "F16"))
     return next(form for form in candidates if columns % (form.block[1] or 1) == 0)

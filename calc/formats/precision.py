@@ -36,7 +36,7 @@ class Precision(Frozen):
     imatrix: bool = Field(default=False, description="Whether GGUF mixes were made with an importance matrix.")
     checkpoint: Scheme | None = Field(default=None, exclude=True)
     """What the checkpoint's config says in detail; None: what is usual with the format."""
-    cache_asked: CacheFormat | None = Field(default=None, exclude=True)
+    cache_stated: CacheFormat | None = Field(default=None, exclude=True)
     """What the checkpoint's config asks of the KV cache."""
     note: Message | None = Field(default=None, exclude=True)
     """What the config leaves open, or says that could not be followed."""
@@ -56,12 +56,14 @@ class Precision(Frozen):
     ) -> Self:
         """As a checkpoint is stored, unless another format is chosen; the cache as it asks, where its tool is one of
         `cache_from`, whose word the engine takes."""
-        asked = None if stored.cache is None else stored.cache.format
-        taken = asked if stored.cache is not None and stored.cache.tool in cache_from else None
+        cache_format = None if stored.cache is None else stored.cache.format
+        taken = cache_format if stored.cache is not None and stored.cache.tool in cache_from else None
         cache: CacheFormat = kv or taken or "bf16"
         if weights is None or weights == stored.name:
-            return cls(weights=stored.name, kv=cache, checkpoint=stored.scheme, cache_asked=asked, note=stored.note)
-        return cls(weights=weights, kv=cache, cache_asked=asked)
+            return cls(
+                weights=stored.name, kv=cache, checkpoint=stored.scheme, cache_stated=cache_format, note=stored.note
+            )
+        return cls(weights=weights, kv=cache, cache_stated=cache_format)
 
     @property
     def activation_bytes(self) -> int:
@@ -85,12 +87,12 @@ class Precision(Frozen):
         """What the bytes of weights and cache take for granted, in sentences."""
         if self.note is not None:
             yield self.note
-        if self.cache_asked == self.kv:
+        if self.cache_stated == self.kv:
             yield Message("The KV cache is in {format}, as the checkpoint's quantization_config asks.", format=self.kv)
-        elif self.cache_asked is not None:
+        elif self.cache_stated is not None:
             yield Message(
                 "The checkpoint's quantization_config asks for a KV cache in {asked}; here it is in {format}.",
-                asked=self.cache_asked,
+                asked=self.cache_stated,
                 format=self.kv,
             )
         if self.weights in FLOATS or self.checkpoint is not None:

@@ -129,9 +129,9 @@ def cache_format(stated: Mapping[str, Any]) -> CacheFormat | None:
     inner = stated.get("quantization")
     for holder in (stated, inner if isinstance(inner, Mapping) else {}):
         for key in ("kv_cache_scheme", "kv_cache_quant_algo"):
-            asked = holder.get(key)
-            if isinstance(asked, Mapping):
-                asked = "FP8" if asked.get("num_bits") == 8 and asked.get("type") == "float" else None
-            if isinstance(asked, str) and asked.upper() == "FP8":
+            value = holder.get(key)
+            if isinstance(value, Mapping):
+                value = "FP8" if value.get("num_bits") == 8 and value.get("type") == "float" else None
+            if isinstance(value, str) and value.upper() == "FP8":
                 return "fp8"
     return None

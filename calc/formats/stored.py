@@ -92,7 +92,11 @@ def stored_gguf(architecture: Architecture, precision: Precision, rank: Architec
     tensors = gguf_tensors(architecture)
     types = GGUFTypes(Counted.of(architecture, tensors), precision)
     shares = tensors if rank is None else gguf_tensors(rank)
-    return [piece for one, share in zip(tensors, shares, strict=True) for piece in pieces_of(share, types.formats(one))]
+    return [
+        piece
+        for tensor, share in zip(tensors, shares, strict=True)
+        for piece in pieces_of(share, types.formats(tensor))
+    ]
 
 
 def by_format(tensor: Tensor, choose: Callable[[Tensor, int], Format]) -> list[Piece]:

@@ -65,7 +65,7 @@ def widths(architecture: Architecture, tp: int, slices: int) -> Iterator[tuple[i
             yield block.ffn.intermediate, tp
         elif block.moe is not None:
             yield block.moe.expert.intermediate, slices
-            for part in (block.moe.shared, block.moe.beside, block.moe.image_expert):
+            for part in (block.moe.shared, block.moe.parallel_mlp, block.moe.image_expert):
                 if part is not None:
                     yield part.intermediate, tp
 

@@ -76,20 +76,20 @@ class Overhead(Frozen):
         """The usual ranges with those that are stated."""
         return {item: getattr(self, item) or usual[item] for item in usual}
 
-    def sizes(self, usual: Mapping[OverheadItem, Range], held: int) -> OverheadSizes:
+    def sizes(self, usual: Mapping[OverheadItem, Range], allocated: int) -> OverheadSizes:
         """Bytes of each item on a GPU that holds `held` bytes of weights, cache and activations."""
-        return sizes(self.ranges(usual), held)
+        return sizes(self.ranges(usual), allocated)
 
 
-def sizes(ranges: Mapping[OverheadItem, Range], held: int, loading: int = 0) -> OverheadSizes:
+def sizes(ranges: Mapping[OverheadItem, Range], allocated: int, loading: int = 0) -> OverheadSizes:
     """Bytes of each item on a GPU that holds `held` bytes of weights, cache and activations."""
-    found: OverheadSizes = {}
+    by_item: OverheadSizes = {}
     for item, span in ranges.items():
-        unit = held / 100 if item == "fragmentation" else GIB
-        found[item] = round(span.low * unit), round(span.high * unit)
+        unit = allocated / 100 if item == "fragmentation" else GIB
+        by_item[item] = round(span.low * unit), round(span.high * unit)
     if loading:
-        found["loading"] = loading, loading
-    return found
+        by_item["loading"] = loading, loading
+    return by_item
 
 
 def bounds(sizes: OverheadSizes) -> tuple[int, int]:

@@ -49,14 +49,14 @@ def copies_within_piece(architecture: Architecture, tensor: Tensor, stage: range
 
 def blocks_within(architecture: Architecture, *pieces: range) -> list[Block]:
     """The part of each block that runs in a stage, in one piece or several."""
-    found = []
+    stage_blocks = []
     for block in architecture.all_blocks:
         where = places_within(block.runs_in, pieces)
         if where == block.layers and not block.places:
-            found.append(block)
+            stage_blocks.append(block)
         elif where:
-            found.append(block.model_copy(update={"layers": where, "places": ()}))
-    return found
+            stage_blocks.append(block.model_copy(update={"layers": where, "places": ()}))
+    return stage_blocks
 
 
 def layer_kinds(layers: int, places: Iterable[tuple[int, ...]]) -> list[tuple[int, ...]]:

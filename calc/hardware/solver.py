@@ -11,9 +11,9 @@ def largest(fits: Callable[[int], bool], most: int, near: int = 1, step: int | N
     good, bad, step = 0, most, step or near
     if near < most:
         good, bad = (near, most) if fits(near) else (0, near)
-        beside = near + 1 if good else near - 1
-        if 0 < beside < most:
-            good, bad = (max(good, beside), bad) if fits(beside) else (good, min(bad, beside))
+        neighbour = near + 1 if good else near - 1
+        if 0 < neighbour < most:
+            good, bad = (max(good, neighbour), bad) if fits(neighbour) else (good, min(bad, neighbour))
     while good == 0 and bad > step:
         if fits(bad - step):
             good = bad - step

@@ -217,25 +217,25 @@ class Architecture(Frozen):
             yield Tensor(where, extra.shape, extra.component, layers, extra.experts, extra.top_k, why)
 
     def _experts(self, moe: MoE, layers: tuple[int, ...], excluded_as: Excluded | None) -> Iterator[Tensor]:
-        names, hidden, held = self.names, self.hidden, moe.held or moe.n_experts
+        names, hidden, local_experts = self.names, self.hidden, moe.local_experts or moe.n_experts
         for name, shape in moe.router_shapes(hidden).items():
             yield Tensor(names.within(names.router, name), shape, "router", layers, excluded_as=excluded_as)
         if moe.router_correction != "none":
             why = excluded_as or ("persistent_buffers" if moe.router_correction == "buffer" else None)
             where = names.within(names.correction)
             yield Tensor(where, moe.correction_shape(), "router", layers, excluded_as=why, dtype="fp32")
-        one = moe.expert_shapes(hidden)
+        expert = moe.expert_shapes(hidden)
         if moe.stacked == "no":
-            routed = names.stored_expert(one)
+            routed = names.stored_expert(expert)
         else:
-            routed = names.stored_stack(one, held, moe.stacked)
+            routed = names.stored_stack(expert, local_experts, moe.stacked)
         for name, shape in routed.items():
             where = names.within(names.expert, name)
-            yield Tensor(where, shape, "experts_routed", layers, held, moe.top_k, excluded_as)
+            yield Tensor(where, shape, "experts_routed", layers, local_experts, moe.top_k, excluded_as)
         if moe.image_expert is not None:
             for name, shape in names.stored_expert(moe.image_expert.shapes(hidden)).items():
                 where = names.within(names.expert, name)
-                yield Tensor(where, shape, "experts_routed", layers, held, 0, excluded_as, first=moe.n_experts)
+                yield Tensor(where, shape, "experts_routed", layers, local_experts, 0, excluded_as, first=moe.n_experts)
         for name, shape in names.stored(moe.latent_shapes(hidden)).items():
             where = names.within(names.latent or names.mlp, name)
             yield Tensor(where, shape, "other", layers, excluded_as=excluded_as)
@@ -247,6 +247,6 @@ class Architecture(Frozen):
         if moe.shared_gate:
             where = names.within(f"{names.shared_expert_gate}.weight")
             yield Tensor(where, (1, hidden), "router", layers, excluded_as=excluded_as)
-        if moe.beside is not None:
-            for name, shape in names.stored(moe.beside.shapes(hidden)).items():
+        if moe.parallel_mlp is not None:
+            for name, shape in names.stored(moe.parallel_mlp.shapes(hidden)).items():
                 yield Tensor(names.within(names.mlp, name), shape, "mlp", layers, excluded_as=excluded_as)

@@ -76,7 +76,7 @@ class Counting:
 
     def sections(self) -> list[Section]:
         """All of it, the symbols first."""
-        found = [
+        counted = [
             self.section("embedding", Message("Embedding"), self.outside_of("embedding")),
             Section(anchor="layers", title=Message("Layers"), items=tuple(self.all_layers())),
             self.section("output", Message("Final norm and output head"), self.output()),
@@ -85,7 +85,7 @@ class Counting:
         ]
         meanings = legend(self.symbols.occurring().items())
         about = Message("Every size below is a field of the model's config; sums and products follow the tensors.")
-        return [Section(anchor="symbols", title=Message("Symbols"), items=(about, meanings)), *found]
+        return [Section(anchor="symbols", title=Message("Symbols"), items=(about, meanings)), *counted]
 
     def section(self, anchor: Anchor, title: Message, items: Iterable[Item]) -> Section:
         return Section(anchor=anchor, title=title, items=tuple(items))
@@ -133,7 +133,7 @@ class Counting:
         for tensor, symbolic in members:
             elements += prod(symbolic.shape) * (symbolic.experts if "{expert}" in tensor.name else 1)
         formula, values = self.symbols.written(elements)
-        return Step(what="", formula=formula, values=values, result=one_layer(members))
+        return Step(what="", formula=formula, values=values, result=layer_sum(members))
 
     def all_layers(self) -> Iterator[Item]:
         """Each kind of layer by module, and the sum over all layers. A link means a module where it first stands."""
@@ -146,15 +146,15 @@ class Counting:
                     anchor = next((anchor for anchor in unseen if anchor == component), None)
                     unseen.discard(anchor)
                     yield from self.module(component, own, anchor)
-            yield added(Message("One layer", plural="{n:,} layers", n=1), [one_layer(own) for own in modules.values()])
+            yield added(Message("One layer", plural="{n:,} layers", n=1), [layer_sum(own) for own in modules.values()])
         n = self.architecture.num_layers
-        products = [(len(indices), one_layer(members)) for indices, members in self.kinds]
+        products = [(len(indices), layer_sum(members)) for indices, members in self.kinds]
         yield Equation(
             step=Step(
                 what=Message("The one layer", plural="All {n:,} layers", n=n),
                 formula="",
-                values=" + ".join(f"{layers}·{one}" for layers, one in products),
-                result=sum(layers * one for layers, one in products),
+                values=" + ".join(f"{layers}·{product}" for layers, product in products),
+                result=sum(layers * product for layers, product in products),
             )
         )
 
@@ -173,15 +173,15 @@ class Counting:
         for component in ORDER:
             own = [pair for pair in self.outside if pair[0].component == component]
             if own:
-                parts.append(Step(what=component, formula="", values="", result=one_layer(own)))
+                parts.append(Step(what=component, formula="", values="", result=layer_sum(own)))
         for indices, members in self.kinds:
-            one = one_layer(members)
+            product = layer_sum(members)
             parts.append(
                 Step(
                     what=self.kind_title(indices),
                     formula="",
-                    values=f"{len(indices)}·{one}",
-                    result=len(indices) * one,
+                    values=f"{len(indices)}·{product}",
+                    result=len(indices) * product,
                 )
             )
         count = self.architecture.parameters()
@@ -218,6 +218,6 @@ def local(name: str) -> str:
     return (within if layer else before).replace(".{expert}", ".*")
 
 
-def one_layer(members: list[Pair]) -> int:
+def layer_sum(members: list[Pair]) -> int:
     """Elements of what one layer holds."""
     return sum(tensor.parameters // max(1, len(tensor.layers)) for tensor, _ in members)

@@ -54,7 +54,7 @@ SYMBOLS = {  # field of the formulas -> symbol, and what configs call it; factor
     "intermediate": ("f", "intermediate_size"),
     "expert.intermediate": ("f_e", "width of one routed expert"),
     "shared.intermediate": ("f_s", "width of the shared experts together"),
-    "beside.intermediate": ("f_b", "width of the dense MLP beside the experts"),
+    "parallel_mlp.intermediate": ("f_b", "width of the dense MLP beside the experts"),
     "latent": ("h_l", "moe_latent_size"),
     "d_embedding": ("h_e", "word_embed_proj_dim"),
     "d_in": ("h_in", "width of the input"),
@@ -166,8 +166,8 @@ class Symbols(Numbers):
                 values[field] = tuple(self.apply(part) for part in value)
             elif isinstance(value, int) and not isinstance(value, bool) and value:
                 # where the same word means another thing beside a sibling: the d_head that goes with n_heads
-                beside = [f"{other}.{field}" for other in fields if f"{other}.{field}" in SYMBOLS]
-                name = beside[0] if beside else prefix + field
+                qualified = [f"{other}.{field}" for other in fields if f"{other}.{field}" in SYMBOLS]
+                name = qualified[0] if qualified else prefix + field
                 values[field] = self.of(name, value) if name in SYMBOLS else value
             else:
                 values[field] = value
@@ -276,14 +276,14 @@ def _parameter_steps(symbols: Symbols, pairs: list[tuple[Tensor, Tensor]], *, ac
             groups.setdefault((tensor.component, tensor.layers), []).append((tensor, formula))
     alike: dict[tuple[Component, bool, str, str], tuple[int, int]] = {}  # layers that share a formula, their parameters
     for (component, layers), members in groups.items():
-        one: Any = 0
+        elements_each: Any = 0
         for _, formula in members:
             elements: Any = prod(formula.shape) * (formula.experts if "{expert}" in formula.name else 1)
             if active and formula.experts != 1:
                 elements *= formula.top_k
                 elements = elements // formula.experts if type(elements) is int else elements / formula.experts
-            one += elements
-        key = (component, bool(layers), *symbols.written(one))
+            elements_each += elements
+        key = (component, bool(layers), *symbols.written(elements_each))
         seen, parameters = alike.get(key, (0, 0))
         more = sum(tensor.active if active else tensor.parameters for tensor, _ in members)
         alike[key] = (seen + len(layers), parameters + more)
@@ -310,8 +310,8 @@ def window_steps(symbols: Symbols, architecture: Architecture, formulas: Archite
     def add(window: int | None, formula: Any, layers: int, elements: int) -> None:
         if elements:
             key = (window, *symbols.written(formula))
-            seen, held = alike.get(key, (0, 0))
-            alike[key] = (seen + layers, held + layers * elements)
+            seen, elements_all = alike.get(key, (0, 0))
+            alike[key] = (seen + layers, elements_all + layers * elements)
 
     blocks = zip(architecture.all_blocks, formulas.all_blocks, strict=True)
     for block, symbolic_block in blocks:

@@ -33,17 +33,17 @@ class ModelPart:
     def stages(self, hidden: int) -> tuple[tuple[Tensor, ...], ...]:
         """Its matrices as the data meets them: those that read the hidden state, those between, the one that writes
         it. Vectors (norms, biases) are drawn nowhere."""
-        matrices = [tensor for tensor in self.tensors if len(self.one(tensor)) > 1]
+        matrices = [tensor for tensor in self.tensors if len(self.expert_shape(tensor)) > 1]
         if len(matrices) < 2 or self.component == "router":
             return (tuple(matrices),) if matrices else ()
         last = next((tensor for tensor in matrices if WRITES.search(tensor.name)), matrices[-1])
         others = [tensor for tensor in matrices if tensor is not last]
-        first = tuple(tensor for tensor in others if hidden in self.one(tensor)) or tuple(others)
+        first = tuple(tensor for tensor in others if hidden in self.expert_shape(tensor)) or tuple(others)
         between = tuple(tensor for tensor in others if tensor not in first)
         return tuple(stage for stage in (first, between, (last,)) if stage)
 
     @staticmethod
-    def one(tensor: Tensor) -> tuple[int, ...]:
+    def expert_shape(tensor: Tensor) -> tuple[int, ...]:
         """The shape of one expert's, where all are stored as one tensor."""
         stacked = tensor.experts > 1 and "{expert}" not in tensor.name and tensor.shape[:1] == (tensor.experts,)
         return tensor.shape[1:] if stacked else tensor.shape

@@ -50,10 +50,10 @@ class MoE(Frozen):
     """A bias to balance load, DeepSeek-V3 section 2.1.2: a buffer there, a parameter in AFMoE, in ERNIE 4.5 a row."""
     d_router: int | None = None  # width that the router chooses in where it is not hidden_size: ZAYA
     n_zero: int = 0  # experts that compute nothing, which the router may choose too: LongCat-Flash
-    held: int | None = None  # routed experts on one rank; None: all
+    local_experts: int | None = None  # routed experts on one rank; None: all
     latent: int | None = None  # width that the routed experts work in, behind two projections: Nemotron 3
     latent_bias: bool = False
-    beside: MLP | None = None  # a dense MLP that every token passes through in the same layer: Gemma 4
+    parallel_mlp: MLP | None = None  # a dense MLP that every token passes through in the same layer: Gemma 4
     image_expert: MLP | None = None  # one of as many more, which only tokens of images pass through: ERNIE 4.5 VL
     stacked: Stacked = "no"
     """Whether the checkpoint holds all experts in one tensor: [expert, in, out] or [expert, out, in], under
@@ -92,20 +92,20 @@ class MoE(Frozen):
         """The part that one of tp ranks holds: each expert is divided, the router is not. Routed experts may be cut
         into another number of slices, and these be spread over further ranks, which share the tokens."""
         slices = tp if slices is None else slices
-        parts = {"shared": self.shared, "beside": self.beside}
+        parts = {"shared": self.shared, "parallel_mlp": self.parallel_mlp}
         return self.model_copy(
             update={name: part.rank(tp) for name, part in parts.items() if part is not None}
             | {
                 "expert": self.expert.rank(slices),
                 "image_expert": None if self.image_expert is None else self.image_expert.rank(slices),
-                "held": None if spread == 1 else -(-self.n_experts // spread),
+                "local_experts": None if spread == 1 else -(-self.n_experts // spread),
                 "top_k": -(-self.top_k * slices // tp),
             }
         )
 
     def divides(self, tp: int) -> bool:
         """Whether tp ranks can share each expert evenly."""
-        parts = (self.expert, self.shared, self.beside, self.image_expert)
+        parts = (self.expert, self.shared, self.parallel_mlp, self.image_expert)
         return all(part.divides(tp) for part in parts if part is not None)
 
 

@@ -48,7 +48,7 @@ class Kernels(Frozen):
     passes_all: bool = False  # each token goes through every expert, most weighted by zero: Llama 4
     fp32_logits: bool = False  # the class itself casts the logits to 32 bits, and lets go of them as they were: Mamba
     capped_logits: bool = False  # c·tanh(logits / c) beside the logits, Gemma 2
-    held_states: int = 0  # that a feed-forward which follows attention holds on to without a need: StableLM
+    residual_states: int = 0  # that a feed-forward which follows attention holds on to without a need: StableLM
     holds_attended: bool = False  # the layer holds what attention gave by a name while the feed-forward runs: GPT-2
     cuts_rotated: bool = False  # rotated channels are cut out and joined to the rest, even where they are all: Phi-3
     slices: bool = False  # queries, keys and values are slices of what one matrix makes, not a split: Phi-3

@@ -63,9 +63,9 @@ def _written(shapes: Shapes, packed: Mapping[str, tuple[str, ...]], renamed: Map
     shapes = dict(shapes)
     for whole, parts in packed.items():
         for suffix in ("weight", "bias"):
-            found = [shapes.pop(f"{part}.{suffix}") for part in parts if f"{part}.{suffix}" in shapes]
-            if found:
-                shapes[f"{whole}.{suffix}"] = (sum(shape[0] for shape in found), *found[0][1:])
+            shapes_joined = [shapes.pop(f"{part}.{suffix}") for part in parts if f"{part}.{suffix}" in shapes]
+            if shapes_joined:
+                shapes[f"{whole}.{suffix}"] = (sum(shape[0] for shape in shapes_joined), *shapes_joined[0][1:])
     written: Shapes = {}
     for name, shape in shapes.items():
         module, _, leaf = name.rpartition(".")

@@ -86,12 +86,12 @@ def gated_terms(architecture: Architecture, width: int) -> Iterator[RuleTerm]:
     exact = architecture.parameters().components
     square = layers * hidden * hidden
     yield from ends(architecture, architecture.vocab * hidden, architecture.vocab * hidden)
-    found = {"q_proj.weight": 0, "k_proj.weight": 0, "v_proj.weight": 0, "o_proj.weight": 0}
+    projections = {"q_proj.weight": 0, "k_proj.weight": 0, "v_proj.weight": 0, "o_proj.weight": 0}
     for block in architecture.blocks:
         for mixer in block.mixers:
             for name, shape in mixer.shapes(hidden).items():
-                if name in found:
-                    found[name] += len(block.layers) * shape[0] * shape[1]
+                if name in projections:
+                    projections[name] += len(block.layers) * shape[0] * shape[1]
     mixers = [mixer for block in architecture.blocks for mixer in block.mixers if isinstance(mixer, GQA)]
     first = mixers[0]
     heads = Message(
@@ -116,8 +116,10 @@ def gated_terms(architecture: Architecture, width: int) -> Iterator[RuleTerm]:
         "o_proj.weight": (Message("Attention output"), heads),
     }
     for name, (what, why) in names.items():
-        yield RuleTerm(what=what, rough=square, exact=found[name], why=why if found[name] != square else None)
-    rest = exact["attention"] - sum(found.values())
+        yield RuleTerm(
+            what=what, rough=square, exact=projections[name], why=why if projections[name] != square else None
+        )
+    rest = exact["attention"] - sum(projections.values())
     if rest:
         left_out = Message("Biases, norms of heads and the like are left out.")
         yield RuleTerm(what=Message("Rest of attention"), rough=0, exact=rest, why=left_out)

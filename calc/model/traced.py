@@ -64,7 +64,9 @@ def formula_of(number: int) -> Any:
         top = waiting[-1]
         if not isinstance(top, Traced) or top.formula is not None:
             waiting.pop()
-        elif missing := [one for one in top.arguments if isinstance(one, Traced) and one.formula is None]:
+        elif missing := [
+            argument for argument in top.arguments if isinstance(argument, Traced) and argument.formula is None
+        ]:
             waiting += missing
         else:
             top.formula = top.operation(*map(known, top.arguments))

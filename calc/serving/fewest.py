@@ -118,12 +118,12 @@ class Several:
     def least_stages_with_cache(self, serving: Serving) -> int:
         """Pipeline stages that must be for all weights and the cache to be held."""
         whole, (stage,) = serving.on(self.gpu, self.workload), serving.laid_out.stages
-        held = stage.weights + stage.vision + whole.requirements.cache_at_peak(0, whole.workload)
-        return max(1, -(-held // self.room(MIDDLE)))
+        needed = stage.weights + stage.vision + whole.requirements.cache_at_peak(0, whole.workload)
+        return max(1, -(-needed // self.room(MIDDLE)))
 
-    def hold(self, held: LayerBytes, stages: Sequence[range], working: int = 0) -> bool:
+    def hold(self, layer_bytes: LayerBytes, stages: Sequence[range], working: int = 0) -> bool:
         """Whether they have room for the weights of so many pipeline stages, beside so much working memory on each."""
-        return self.hold_each(within(held, stages), held, HIGH, working)
+        return self.hold_each(within(layer_bytes, stages), layer_bytes, HIGH, working)
 
     def hold_cache(self, serving: Serving, stages: Sequence[range], working: int) -> bool:
         """Whether they also have room for each stage's share of the cache, where it is known before the stages are laid
@@ -137,15 +137,15 @@ class Several:
         cache = pool.required_each(work.batch, work.context)
         return self.hold_each(list(map(add, within(loaded, stages), cache)), loaded, MIDDLE, working)
 
-    def hold_each(self, each: Sequence[int], held: LayerBytes, end: int, working: int) -> bool:
+    def hold_each(self, each: Sequence[int], layer_bytes: LayerBytes, end: int, working: int) -> bool:
         """Whether they have room for so much in the layers of each stage, and for what stands before, behind and beside
         them, at this end of the overhead."""
-        last = each[-1] + held.behind + held.beside
-        other = max(*each, each[0] + held.before) + held.beside
+        last = each[-1] + layer_bytes.behind + layer_bytes.everywhere
+        other = max(*each, each[0] + layer_bytes.before) + layer_bytes.everywhere
         return other <= self.room(end, working) and last <= self.room(end, max(working, self.sampling))
 
 
-def within(held: LayerBytes, stages: Sequence[range]) -> list[int]:
+def within(layer_bytes: LayerBytes, stages: Sequence[range]) -> list[int]:
     """Bytes of the layers of each stage."""
-    upto = [held.layers[stage.stop] for stage in stages]
+    upto = [layer_bytes.layers[stage.stop] for stage in stages]
     return list(map(sub, upto, [0, *upto]))

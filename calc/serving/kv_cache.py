@@ -79,7 +79,7 @@ def state_bytes(blocks: Iterable[Block]) -> int:
 def length_bytes(blocks: Sequence[Block], kv: CacheFormat, length: int, states: int) -> int:
     """Bytes of a sequence of so many tokens that do not grow with it: `states` of recurrent layers, and tokens that
     wait to be compressed."""
-    return states + sum(one.bits(length, 1) for one in compressions(blocks, kv)) // 8
+    return states + sum(compression.bits(length, 1) for compression in compressions(blocks, kv)) // 8
 
 
 def bytes_per_token(growth: Mapping[int | None, int]) -> int:
@@ -94,8 +94,8 @@ def window_bytes(growth: Mapping[int | None, int], context: int) -> int:
 
 def cache_bytes(growth: Mapping[int | None, int], state: int, batch: int, context: int) -> int:
     """Bytes of `batch` sequences of `context` tokens: the least that their next tokens need."""
-    of_one: int = sequence_bytes(context, bytes_per_token(growth), window_bytes(growth, context), state)
-    return batch * of_one
+    sequence_total: int = sequence_bytes(context, bytes_per_token(growth), window_bytes(growth, context), state)
+    return batch * sequence_total
 
 
 def model_cache_bytes(blocks: Sequence[Block], kv: CacheFormat, batch: int, context: int, states: int) -> int:

@@ -95,7 +95,7 @@ def spelled(layout: Layout) -> str:
 def ways(gpu: GPU, serving: Serving, workload: Workload, gpus: int) -> tuple[Way, ...]:
     """Every layout over so many GPUs that the engine takes, the best first: one that fits; of these the one with fewer
     pipeline stages, since each waits for the one before; of these the one that holds more sequences."""
-    found = []
+    by_layout = []
     for shape in shapes(serving.architecture):
         stages, rest = divmod(gpus, shape.gpus)
         if rest or not 0 < stages <= serving.architecture.num_layers:
@@ -105,12 +105,12 @@ def ways(gpu: GPU, serving: Serving, workload: Workload, gpus: int) -> tuple[Way
             continue
         allocation = laid_out.on(gpu, workload)
         most = max_batch(allocation, shape.dp)
-        found.append(Way(layout=laid_out.layout, verdict=said(allocation), spare=allocation.spare, max_batch=most))
+        by_layout.append(Way(layout=laid_out.layout, verdict=said(allocation), spare=allocation.spare, max_batch=most))
 
     def order(way: Way) -> tuple[int, int, int, int]:
         return WORDS.index(way.verdict), way.layout.pp, -(way.max_batch or 2**62), way.layout.dp
 
-    return tuple(sorted(found, key=order))
+    return tuple(sorted(by_layout, key=order))
 
 
 def spread(gpus: Sequence[GPU], serving: Serving, workload: Workload, num_gpus: int, layout: Layout | None) -> Layout:
@@ -125,20 +125,20 @@ def spread(gpus: Sequence[GPU], serving: Serving, workload: Workload, num_gpus: 
             )
         return layout
     *smaller, largest = sorted(gpus, key=lambda gpu: gpu.usable_bytes)
-    found = ways(largest, serving, workload, num_gpus)
-    if not found:
+    layouts = ways(largest, serving, workload, num_gpus)
+    if not layouts:
         most = serving.architecture.num_layers
         raise ConfigError(
             Message("No layout spreads this model over {n:,} GPUs.", n=num_gpus),
             "num_gpus",
             [n for n in (num_gpus - 1, most, 8 * (num_gpus // 8)) if n and ways(largest, serving, workload, n)][:1],
         )
-    if found[0].verdict != "fits":
-        return found[0].layout
+    if layouts[0].verdict != "fits":
+        return layouts[0].layout
     least = sum(stage.loaded.total for stage in serving.laid_out.stages)
     roomy = (gpu for gpu in smaller if gpu.fewest(least) <= num_gpus)
     each = (ways(gpu, serving, workload, num_gpus)[0] for gpu in roomy)
-    return next((way for way in each if way.verdict == "fits"), found[0]).layout
+    return next((way for way in each if way.verdict == "fits"), layouts[0]).layout
 
 
 class Trials:
@@ -175,7 +175,7 @@ def levers(gpu: GPU, serving: Serving, workload: Workload) -> tuple[Lever, ...]:
     now = Setting(serving.engine, serving.precision, serving.layout, workload)
     trials, before = Trials(gpu, serving), serving.on(gpu, workload)
 
-    def found(settings: Iterable[Setting]) -> Iterator[Lever]:
+    def that_fit(settings: Iterable[Setting]) -> Iterator[Lever]:
         for setting in settings:
             after = trials.of(setting)
             if after is not None and said(after) == "fits":
@@ -187,12 +187,12 @@ def levers(gpu: GPU, serving: Serving, workload: Workload) -> tuple[Lever, ...]:
                     gpus=setting.layout.gpus,
                 )
 
-    does = tuple(found(alone(before, now, trials)))
+    does = tuple(that_fit(alone(before, now, trials)))
     if all(lever.changes.keys() & WORK for lever in does):
-        does = (*found(together(now, trials)), *does)
+        does = (*that_fit(together(now, trials)), *does)
     more = fewest_gpus(gpu, serving, workload)
     if more is not None and more.gpus > serving.layout.gpus:
-        does += tuple(found([replace(now, layout=more)]))
+        does += tuple(that_fit([replace(now, layout=more)]))
     return does
 
 

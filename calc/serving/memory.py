@@ -305,16 +305,16 @@ class Allocation:
             return 0
         if pool.stated_bytes(0) is None and not room.planned:
             return 0
-        return pool.held_length(room.usable_blocks, most)
+        return pool.cached_length(room.usable_blocks, most)
 
-    def held_context(self) -> int:
+    def max_cached_context(self) -> int:
         """The longest context of which the cache has room for every sequence, with limits as they are; a cache that is
         not set aside grows from the context that is asked for."""
         pool = self.requirements.pool
         if pool is None:
             return self.workload.context
         each = self.room(MIDDLE).blocks // self.workload.batch
-        return pool.held_length(min(each, self.room(HIGH).usable_blocks), MOST_TOKENS)
+        return pool.cached_length(min(each, self.room(HIGH).usable_blocks), MOST_TOKENS)
 
     @property
     def kv_budget(self) -> KVBudget | None:

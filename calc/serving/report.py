@@ -191,7 +191,7 @@ def laid_out_report(
 def said_of_draft(buffers: Sequence[DeviceBuffers]) -> Iterable[Message]:
     """A sentence on the memory of the draft, which the figures include."""
     on_gpus = [buffer for buffer in buffers if buffer.device != "host"]
-    parts = {what: sum(getattr(one, what) for one in on_gpus) / GIB for what in ("model", "context", "compute")}
+    parts = {what: sum(getattr(part, what) for part in on_gpus) / GIB for what in ("model", "context", "compute")}
     if any(parts.values()):
         yield Message(
             "The draft's memory is included: {model:.2f} GiB of weights, {context:.2f} GiB of cache and {compute:.2f} "
@@ -203,8 +203,8 @@ def said_of_draft(buffers: Sequence[DeviceBuffers]) -> Iterable[Message]:
 def by_context(allocation: Allocation, lengths: Sequence[int]) -> dict[int, Memory]:
     """What is held of other contexts. Shortest and longest come first: llama.cpp's plans lie between theirs."""
     ordered = dict.fromkeys((min(lengths), max(lengths), *lengths))
-    found = {length: allocation.at(context=length).memory for length in ordered}
-    return {length: found[length] for length in lengths}
+    by_length = {length: allocation.at(context=length).memory for length in ordered}
+    return {length: by_length[length] for length in lengths}
 
 
 def placed(workload: Workload, architecture: Architecture) -> Workload:

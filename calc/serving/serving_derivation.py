@@ -45,8 +45,10 @@ def total_cache_steps(report: Report) -> tuple[Lines, Legend]:
     per_token = symbols.named("bytes_per_token", cache.bytes_per_token, "bytes a token of layers that keep all tokens")
     windows = symbols.named("window_bytes", cache.window_bytes, "bytes of layers with a window")
     states = symbols.named("state_bytes", cache.state_bytes, "bytes of states that do not grow")
-    one = sequence_bytes(context, per_token, windows if cache.window_bytes else 0, states if cache.state_bytes else 0)
-    return [symbols.line("kv_cache", batch * one)], symbols.occurring()
+    cached = sequence_bytes(
+        context, per_token, windows if cache.window_bytes else 0, states if cache.state_bytes else 0
+    )
+    return [symbols.line("kv_cache", batch * cached)], symbols.occurring()
 
 
 class Derivations:
@@ -133,9 +135,9 @@ class Derivations:
             return []
         budget = allocation.room(MIDDLE).budgets[allocation.most_loaded]
         parts = {"requested": budget.requested, **budget.allocated}
-        requested, *held = (symbols.named(name, size, "bytes") for name, size in parts.items())
+        requested, *reserved = (symbols.named(name, size, "bytes") for name, size in parts.items())
         lines = [self.plain(name, size) for name, size in parts.items()]
-        lines.append(symbols.line("available", requested - sum(held)))
+        lines.append(symbols.line("available", requested - sum(reserved)))
         if allocation.room(MIDDLE).blocks:
             lines.append(symbols.line("blocks", self.blocks(cache), "blocks"))
         return lines
@@ -171,15 +173,15 @@ def weight_steps(serving: Serving, layers: range) -> Iterator[Step]:
         if tensor.excluded_as in taken and copies:
             key = tensor.component, piece.form.bits
             parameters, more = counts.get(key, (0, 0))
-            beside = 8 * piece.nbytes - piece.form.bits * tensor.numel
-            counts[key] = parameters + tensor.numel * copies, more + beside * copies
-    for (component, bits), (parameters, beside) in counts.items():
-        yield weight_step(component, bits, parameters, beside)
+            scale_bits = 8 * piece.nbytes - piece.form.bits * tensor.numel
+            counts[key] = parameters + tensor.numel * copies, more + scale_bits * copies
+    for (component, bits), (parameters, scale_bits) in counts.items():
+        yield weight_step(component, bits, parameters, scale_bits)
 
 
-def weight_step(component: Component, bits: int, parameters: int, beside: int) -> Step:
+def weight_step(component: Component, bits: int, parameters: int, scale_bits: int) -> Step:
     """`beside`: bits of scales and of what fills whole bytes."""
     symbols = Symbols()
     n, width = symbols.named("parameters", parameters, "on this GPU"), symbols.named("bits", bits, "of a weight")
-    more = symbols.named("scale_bits", beside, "scales and zero points") if beside else 0
+    more = symbols.named("scale_bits", scale_bits, "scales and zero points") if scale_bits else 0
     return symbols.line(component, (n * width + more) / 8)

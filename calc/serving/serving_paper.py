@@ -79,7 +79,7 @@ class ServingPaper:
         self.architecture, self.report, self.of = architecture, report, of
 
     def sections(self, verdict: Verdict | None) -> list[Section]:
-        found = [
+        parts = [
             self.section("weights", Message("Weights in memory"), self.weights()),
             self.section("kv_cache_per_token", Message("KV cache per token"), self.per_token()),
             self.section("kv_cache", Message("KV cache of all sequences"), self.cache()),
@@ -88,8 +88,8 @@ class ServingPaper:
             self.section("memory", Message("Memory per GPU"), self.memory()),
         ]
         if verdict is not None:
-            found.append(self.section("verdict", Message("Verdict"), self.verdict(verdict)))
-        return found
+            parts.append(self.section("verdict", Message("Verdict"), self.verdict(verdict)))
+        return parts
 
     def section(self, anchor: Anchor, title: Message, items: Iterator[Item]) -> Section:
         return Section(anchor=anchor, title=title, items=tuple(items))

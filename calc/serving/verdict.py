@@ -131,22 +131,22 @@ def max_context(allocation: Allocation, most: int = MOST_TOKENS) -> int | None:
         return tokens < first or allocation.at(context=tokens).surely_fits
 
     if allocation.sets_aside:
-        found = largest_near(fits, most, min(most, max(first, allocation.held_context())))
+        longest = largest_near(fits, most, min(most, max(first, allocation.max_cached_context())))
     elif fits(most):
-        found = most
+        longest = most
     else:
-        found = largest(fits, most, max(first, nearly(allocation, "context", most)), step=1)
-    return None if found == most else 0 if found < first else found
+        longest = largest(fits, most, max(first, nearly(allocation, "context", most)), step=1)
+    return None if longest == most else 0 if longest < first else longest
 
 
 def max_batch(allocation: Allocation, copies: int) -> int | None:
     """The most sequences of this context that fit, over all data-parallel copies; None where memory sets no limit."""
     if allocation.sets_aside:  # a cache that does not depend on the batch
-        found = int(min(allocation.concurrency(MIDDLE), MOST_BATCH)) if allocation.starts(HIGH) else 0
+        largest_batch = int(min(allocation.concurrency(MIDDLE), MOST_BATCH)) if allocation.starts(HIGH) else 0
     else:
         near = nearly(allocation, "batch", MOST_BATCH)
-        found = largest(lambda batch: allocation.at(batch=batch).surely_fits, MOST_BATCH, near, step=1)
-    return None if found == MOST_BATCH else found * copies
+        largest_batch = largest(lambda batch: allocation.at(batch=batch).surely_fits, MOST_BATCH, near, step=1)
+    return None if largest_batch == MOST_BATCH else largest_batch * copies
 
 
 def nearly(allocation: Allocation, axis: Literal["context", "batch"], most: int) -> int:
@@ -177,18 +177,18 @@ def reason(allocation: Allocation) -> Message:
     if allocation.sets_aside:
         return reason_at_start(allocation)
     memory, usable = allocation.memory, allocation.usable
-    held = memory.total - memory.overhead
-    if usable < held:
+    required = memory.total - memory.overhead
+    if usable < required:
         name, size = max(memory.parts.items(), key=lambda part: part[1])
         return Message(
             "Weights, cache and activations need {held:.2f} GiB before any overhead, {more:.2f} more than there are; "
             "the largest part is the {part} with {size:.2f}.",
-            held=held / GIB,
-            more=(held - usable) / GIB,
+            held=required / GIB,
+            more=(required - usable) / GIB,
             part=name,
             size=size / GIB,
         )
-    return left_for_overhead(usable - held, memory.overhead_low, memory.overhead_high)
+    return left_for_overhead(usable - required, memory.overhead_low, memory.overhead_high)
 
 
 def reason_at_start(allocation: Allocation) -> Message:
@@ -266,8 +266,8 @@ def notes(allocation: Allocation) -> Iterator[Message]:
     """What the card can't do with the formats, and what the engine does not do at once."""
     gpu, precision, limits = allocation.gpu, allocation.serving.precision, allocation.limits
     weights, kv, engine = gpu.lacks(precision.weights), gpu.lacks(precision.kv), allocation.serving.engine.support
-    if (asked := format_note(gpu, engine, precision.weights)) is not None:
-        yield asked
+    if (warning := format_note(gpu, engine, precision.weights)) is not None:
+        yield warning
     elif weights is not None and allocation.refusal is None:
         yield weights
     if kv is not None and precision.kv != precision.weights:

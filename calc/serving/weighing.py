@@ -27,12 +27,12 @@ class LayerBytes(NamedTuple):
     layers: list[int]
     before: int
     behind: int
-    beside: int
+    everywhere: int
 
     @classmethod
-    def of(cls, each: Iterable[int], before: int, behind: int, beside: int = 0) -> Self:
+    def of(cls, each: Iterable[int], before: int, behind: int, everywhere: int = 0) -> Self:
         """By the bytes of each layer."""
-        return cls([*accumulate(each, initial=0)], before, behind, beside)
+        return cls([*accumulate(each, initial=0)], before, behind, everywhere)
 
 
 class BlockPeaks(NamedTuple):
@@ -94,11 +94,11 @@ class Weighing:
     @cached_property
     def layers(self) -> dict[tuple[int, ...], list[Piece]]:
         """Those of the layers, by the layers that hold them."""
-        found: dict[tuple[int, ...], list[Piece]] = {}
+        pieces_by_kind: dict[tuple[int, ...], list[Piece]] = {}
         for piece in self.pieces:
             if piece.tensor.layers and piece.tensor.excluded_as is None:
-                found.setdefault(piece.tensor.layers, []).append(piece)
-        return found
+                pieces_by_kind.setdefault(piece.tensor.layers, []).append(piece)
+        return pieces_by_kind
 
     @cached_property
     def ends(self) -> list[Piece]:
@@ -149,13 +149,13 @@ class Weighing:
     def parts(self) -> list[tuple[int, int]]:
         """Bytes of routed experts and of all else: of a layer of each kind, then of what stands before the layers and
         behind them."""
-        found, layers = [], self.rank.num_layers
+        by_layer, layers = [], self.rank.num_layers
         for pieces, stage in [*self.of_kind, (self.ends, range(0)), (self.ends, range(layers, layers))]:
             sizes = [0, 0]
             for piece in pieces:
                 sizes[piece.tensor.component == "experts_routed"] += self.size(piece, stage)
-            found.append((sizes[True], sizes[False]))
-        return found
+            by_layer.append((sizes[True], sizes[False]))
+        return by_layer
 
     def divided(self, shape: Layout) -> LayerBytes:
         """What a rank of a shape stores at least: all its ranks share the routed experts, those of a copy all else, and

@@ -110,14 +110,14 @@ class Arrivals:
 
     def first_tokens(self) -> Percentiles:
         """Median and 95th percentile of the time to first token."""
-        found = np.flatnonzero(self.seen > 1e-7)
-        bins = np.array_split(found, min(BINS, len(found)))  # of numbers of requests
+        running = np.flatnonzero(self.seen > 1e-7)
+        bins = np.array_split(running, min(BINS, len(running)))  # of numbers of requests
         times, weights = zip(*(self.first_tokens_of(few, self.seen[few]) for few in bins), strict=True)
         return percentiles(np.concatenate(times), np.concatenate(weights))
 
-    def first_tokens_of(self, found: Indices, seen: Array) -> tuple[Array, Array]:
+    def first_tokens_of(self, running: Indices, seen: Array) -> tuple[Array, Array]:
         """Seconds to the first token of requests that find about so many, and how likely they are."""
-        there = round(float(found @ seen / seen.sum()))
+        there = round(float(running @ seen / seen.sum()))
         if there == 0:
             return np.array([self.alone]), np.array([seen.sum()])
         decode = self.decodes[min(there, self.most) - 1]
@@ -150,8 +150,8 @@ class Arrivals:
     def tokens(self) -> Percentiles:
         """Median and 95th percentile of the time per output token."""
         of_running = self.of_running(self.server.token)
-        found = np.flatnonzero(self.seen > 1e-7)
-        return percentiles(of_running[np.minimum(found + 1, self.most) - 1], self.seen[found])
+        running = np.flatnonzero(self.seen > 1e-7)
+        return percentiles(of_running[np.minimum(running + 1, self.most) - 1], self.seen[running])
 
     def waits(self, replicas: int) -> Waits:
         """What requests meet, on one of so many replicas that share them."""

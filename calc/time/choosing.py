@@ -35,12 +35,12 @@ def smallest(gpus: Iterable[GPU], serving: Serving, workload: Workload) -> Choic
 
 def does(gpu: GPU, serving: Serving, workload: Workload) -> Layout | None:
     """A layout over as many GPUs of this kind with which it fits."""
-    asked = serving.layout
-    if serving.with_layout(Layout()).weights > asked.gpus * gpu.usable_bytes:
+    layout = serving.layout
+    if serving.with_layout(Layout()).weights > layout.gpus * gpu.usable_bytes:
         return None
     if said(serving.on(gpu, workload)) == "fits":
-        return asked
-    best = ways(gpu, serving, workload, asked.gpus)[:1] if asked.gpus > 1 else ()
+        return layout
+    best = ways(gpu, serving, workload, layout.gpus)[:1] if layout.gpus > 1 else ()
     return best[0].layout if best and best[0].verdict == "fits" else None
 
 
@@ -51,11 +51,11 @@ def cheapest(
     price: Callable[[str], float | None] = price_of,
 ) -> Choice | None:
     """The GPU of which as many as are needed cost least by the hour, among those whose price is known."""
-    held, engine = serving.with_layout(Layout()).weights, serving.engine.support
+    weights, engine = serving.with_layout(Layout()).weights, serving.engine.support
     able = ((gpu, usd) for gpu in gpus if runs(gpu, engine) and (usd := price(gpu.id)) is not None)
     best: Choice | None = None
-    for gpu, usd in sorted(able, key=lambda priced: priced[1] * priced[0].fewest(held)):
-        if best is not None and usd * gpu.fewest(held) >= (best.usd_per_hour or 0):
+    for gpu, usd in sorted(able, key=lambda priced: priced[1] * priced[0].fewest(weights)):
+        if best is not None and usd * gpu.fewest(weights) >= (best.usd_per_hour or 0):
             break  # so many must hold the weights alone
         layout = fewest_gpus(gpu, serving, workload)
         if layout is not None and (best is None or usd * layout.gpus < (best.usd_per_hour or 0)):

@@ -145,8 +145,10 @@ class Disaggregated:
 
 def cached_bytes(speed: Speed, tokens: int) -> Any:
     """Bytes of cache and state of a sequence that one rank holds on its stage."""
-    held = sum(stage.bits_read(PassPart(1, 1, tokens - 1)) / 8 / stage.dcp + stage.state / 2 for stage in speed.demands)
-    return held / speed.layout.pp
+    nbytes = sum(
+        stage.bits_read(PassPart(1, 1, tokens - 1)) / 8 / stage.dcp + stage.state / 2 for stage in speed.demands
+    )
+    return nbytes / speed.layout.pp
 
 
 def waiting_at_most(busy: float, share: float) -> float:

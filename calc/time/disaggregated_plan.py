@@ -131,7 +131,7 @@ class TimedPairs:
         batch = int(self.batch[number])
         sides = ((pairs.prefill, first, first.dp), (pairs.decode, second, batch))
         weighed = [search.allocation(rows, number, sequences) for rows, _, sequences in sides]
-        capacities = [max_batch(one, layout.dp) for one, (_, layout, _) in zip(weighed, sides, strict=True)]
+        capacities = [max_batch(server, layout.dp) for server, (_, layout, _) in zip(weighed, sides, strict=True)]
         room = [MOST_BATCH if capacity is None else capacity for capacity in capacities]
         fewer = {
             int(rows.number[number]): capacity
@@ -187,10 +187,10 @@ def separate_plans(search: Search, limit: int) -> list[Plan]:
     while (pairs := best_pairs(search, rows)) is not None:
         timed = TimedPairs(search, pairs)
         keys = order(search, search.price[pairs.decode.kind], pairs.gpus, timed.tpot, timed.meets)
-        found = [timed.plan(number) for number in np.lexsort(keys[::-1])[:limit].tolist()]
-        fewer = {number: capacity for _, rest in found for number, capacity in rest.items()}
+        plans = [timed.plan(number) for number in np.lexsort(keys[::-1])[:limit].tolist()]
+        fewer = {number: capacity for _, rest in plans for number, capacity in rest.items()}
         if not fewer:
-            return [plan for plan, _ in found]
+            return [plan for plan, _ in plans]
         rows = rows.holding(fewer)
     return []
 
@@ -238,8 +238,8 @@ def best_pairs(search: Search, rows: FittingRows) -> Pairs | None:
             chosen.append((first[best // second.size, 0], second[best % second.size], workers.flat[best]))
     if not chosen:
         return None
-    one, other, workers = (np.concatenate(figures) for figures in zip(*chosen, strict=True))
-    return Pairs(rows.some(one), rows.some(other), workers, decode_workers[other], batch[other])
+    prefill_rows, other, workers = (np.concatenate(figures) for figures in zip(*chosen, strict=True))
+    return Pairs(rows.some(prefill_rows), rows.some(other), workers, decode_workers[other], batch[other])
 
 
 def settled(needs: Needs, step: Callable[[Array], Array], most: Array, workers: Array) -> tuple[Array, Array]:

@@ -235,11 +235,11 @@ def deciding_rows(
     where they are quantized, the GPUs that share a layer, over what, and the format of the weights; by the fields of
     `Efficiency`."""
     dtypes: dict[str | None, Dtype | None] = {None: None, PLAIN: dtype, NARROW: dtype_quantized}
-    found = {
+    by_name = {
         name: row(what, engine, generation, dtypes[which], gpus, over, weights)
         for name, (what, which) in DECIDED.items()
     }
-    return MappingProxyType(found)
+    return MappingProxyType(by_name)
 
 
 @lru_cache(maxsize=4096)
@@ -253,8 +253,8 @@ def efficiency(
     weights: WeightFormat | None = None,
 ) -> Efficiency:
     """Their figures."""
-    found = deciding_rows(generation, engine, dtype, dtype_quantized, gpus, over, weights)
-    return Efficiency(**{name: one.value for name, one in found.items()})
+    deciding = deciding_rows(generation, engine, dtype, dtype_quantized, gpus, over, weights)
+    return Efficiency(**{name: deciding_row.value for name, deciding_row in deciding.items()})
 
 
 class TrainingEfficiency(Frozen):
@@ -309,7 +309,9 @@ def training_rows(
 def training_efficiency(rows: Mapping[str, EfficiencyRow], edits: Edits | None = None) -> TrainingEfficiency:
     """Their figures, with what a reader knows better."""
     stated = edits or {}
-    return TrainingEfficiency(**{name: stated.get(f"{OF_TRAINING}{name}", one.value) for name, one in rows.items()})
+    return TrainingEfficiency(
+        **{name: stated.get(f"{OF_TRAINING}{name}", deciding_row.value) for name, deciding_row in rows.items()}
+    )
 
 
 def without_effect(edits: Edits, *, training: bool) -> Message | None:

@@ -105,7 +105,7 @@ class Figures(Symbols):
 
 def powers(text: str) -> str:
     """1000000 as 10⁶."""
-    return POWER.sub(lambda found: "10" + str(len(found[0]) - 1).translate(SUPERSCRIPTS), text)
+    return POWER.sub(lambda match: "10" + str(len(match[0]) - 1).translate(SUPERSCRIPTS), text)
 
 
 def shown(value: float) -> str:

@@ -82,7 +82,8 @@ def fitting(rows: Iterable[tuple[str, Formats, GPU]], context: int = 8192) -> Fi
     """Models in the same formats, each on GPUs of a kind, by the engine's defaults: what Weigh says of each. A row is
     let go before the next is laid out."""
     return Fitting.of(
-        fitted(name, row, gpu, [longest_context(one, gpu) for one in row.values()], context) for name, row, gpu in rows
+        fitted(name, row, gpu, [longest_context(serving, gpu) for serving in row.values()], context)
+        for name, row, gpu in rows
     )
 
 
@@ -114,5 +115,5 @@ def longest_context(serving: Serving | None, gpu: GPU) -> int:
     if serving is None:
         return 0
     most = serving.architecture.max_positions or MOST_TOKENS
-    found = max_context(serving.on(gpu, Workload()), most)
-    return most if found is None else found
+    longest = max_context(serving.on(gpu, Workload()), most)
+    return most if longest is None else longest

@@ -88,4 +88,6 @@ def prefill(batch: Any, prompt: Any, past: Any = 0) -> Forward:
 
 def mixed(*passes: Forward) -> Forward:
     """One step that does several at once: chunked prefill beside decode."""
-    return Forward(tuple(part for one in passes for part in one.parts), sum(one.logits for one in passes))
+    return Forward(
+        tuple(part for forward in passes for part in forward.parts), sum(forward.logits for forward in passes)
+    )

@@ -35,10 +35,10 @@ def frontier(search: Search) -> list[Point]:
     while True:
         best = tried[best_in_both(users[tried], yields[tried])]
         chosen = [(index // batches.shape[1], int(batches.flat[index])) for index in best.tolist()]
-        held = np.array([search.allocation(rows, *row).surely_fits for row in chosen])
-        if held.all():
+        fitting = np.array([search.allocation(rows, *row).surely_fits for row in chosen])
+        if fitting.all():
             break
-        tried = np.setdiff1d(tried, best[~held])
+        tried = np.setdiff1d(tried, best[~fitting])
     return [point(search, *row, users[index], yields[index]) for row, index in zip(chosen, best.tolist(), strict=True)]
 
 

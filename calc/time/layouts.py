@@ -19,7 +19,7 @@ def accepted_formats(
     """Those in which the engine takes the model, each pair of weights and cache once. Raises ConfigError where it takes
     it in none."""
     questions = [Question(architecture, precision, Layout()) for precision in precisions]
-    taken = (one.precision for one in questions if one.precision and not any(engine.refusals(one)))
+    taken = (question.precision for question in questions if question.precision and not any(engine.refusals(question)))
     formats: dict[tuple[WeightFormat, CacheFormat], Precision] = {}
     for precision in taken:
         formats.setdefault((precision.weights, precision.kv), precision)
@@ -43,7 +43,7 @@ def layouts_by_format(
     for plain in shapes(architecture, node):
         if plain.gpus > most:
             continue
-        refused = [any(engine.refusals(Question(architecture, one, plain))) for one in precisions]
+        refused = [any(engine.refusals(Question(architecture, precision, plain))) for precision in precisions]
         formats = tuple(number for number, is_refused in enumerate(refused) if not is_refused)
         for shape in sharing(architecture, engine, precisions[formats[0]], plain) if formats else ():
             for stages in STAGES if shape.dp == shape.ep == 1 else (1,):
@@ -56,5 +56,5 @@ def sharing(architecture: Architecture, engine: Engine, precision: Precision, sh
     yield shape
     degrees = (n for n in range(shape.tp, 1, -1) if shape.tp % n == 0)
     shared = (shape.model_copy(update={"dcp": dcp}) for dcp in degrees)
-    taken = (one for one in shared if not any(engine.refusals(Question(architecture, precision, one))))
+    taken = (layout for layout in shared if not any(engine.refusals(Question(architecture, precision, layout))))
     yield from islice(taken, 1)

@@ -107,22 +107,22 @@ def run(
         return LocalRun(file=file, where="nowhere")
     first = gpus[0] if gpus else None
     offloading = Offloading(architecture, precision, options, first, rooms, workload.batch)
-    found = offloading.fit(workload.context)
-    if found is None:
+    fitted = offloading.fit(workload.context)
+    if fitted is None:
         return LocalRun(file=file, where="nowhere")
-    placement = placed(found.options, layers_of(architecture, predicts=options.predicts), len(gpus))
+    placement = placed(fitted.options, layers_of(architecture, predicts=options.predicts), len(gpus))
     most = architecture.max_positions or MOST_CONTEXT
-    kernels = LlamaCpp(found.options).kernels
+    kernels = LlamaCpp(fitted.options).kernels
     speed = OffloadSpeed(architecture, precision, placement, gpus, computer.host, kernels)
-    place = where(found.options, bool(gpus))
+    place = where(fitted.options, bool(gpus))
     return LocalRun(
         file=file,
         where=place,
-        options=found.options,
-        buffers=(*found.buffers, *found.draft_buffers),
+        options=fitted.options,
+        buffers=(*fitted.buffers, *fitted.draft_buffers),
         tokens_per_s=speed.tokens_per_s(max(2, workload.context - workload.generated // 2), workload.batch),
         prompt_tokens_per_s=speed.prompt_tokens_per_s(min(workload.prompt, PROMPT)),
-        longest=offloading.longest(found.options, most, workload.context) if longest else 0,
+        longest=offloading.longest(fitted.options, most, workload.context) if longest else 0,
         origin=origin(architecture, gpus[0], ENGINE) if place == "gpu" else COMPUTED,
     )
 
@@ -167,9 +167,9 @@ def best_weights(
         if of(weights).where == "gpu":
             return weights
     for weights in LADDER[LADDER.index("Q4_K_M") :]:
-        one = of(weights)
-        if one.tokens_per_s is not None:
+        answer = of(weights)
+        if answer.tokens_per_s is not None:
             usual = usual or weights
-            if one.tokens_per_s.expected >= LEAST_SPEED:
+            if answer.tokens_per_s.expected >= LEAST_SPEED:
                 return weights
     return usual

@@ -30,23 +30,23 @@ class Cards:
         self.bandwidth = np.array([gpu.bandwidth_gb_s * 1e9 for gpu in gpus])
         self.peak = self.peaks(plain)
         self.peak_quantized = np.array([self.peaks(row) for row in narrow])
-        kinds = [(gpu.generation, one) for gpu, one in zip(gpus, plain, strict=True)]
+        kinds = [(gpu.generation, dtype) for gpu, dtype in zip(gpus, plain, strict=True)]
         self.by_kind = Alike.of(
-            (*kind, one, form)
+            (*kind, dtype, form)
             for form, row in zip(weights, narrow, strict=True)
-            for kind, one in zip(kinds, row, strict=True)
+            for kind, dtype in zip(kinds, row, strict=True)
         )
         self.kind = np.reshape(self.by_kind.which, self.peak_quantized.shape)
         self.known: dict[int, Any] = {}
 
     def peaks(self, dtypes: Sequence[Dtype]) -> Any:
-        return np.array([gpu.tflops.get(one, UNKNOWN) * 1e12 for gpu, one in zip(self.gpus, dtypes, strict=True)])
+        return np.array([gpu.tflops.get(dtype, UNKNOWN) * 1e12 for gpu, dtype in zip(self.gpus, dtypes, strict=True)])
 
     def of(self, ranks: Any, formats: Indices, kinds: Indices) -> Machine:
         """Rows of a format and a GPU each, of which `ranks` share a layer, one number or [rows], as one machine of
         arrays, [rows, 1]."""
         unlike, which = np.unique(ranks, return_inverse=True)
-        known = np.stack([self.known_of(int(one)) for one in unlike], axis=1)
+        known = np.stack([self.known_of(int(kind)) for kind in unlike], axis=1)
         chosen = known[:, which, formats, kinds, None]
         return Machine(**dict(zip(FIGURES, chosen, strict=True)))
 
@@ -60,8 +60,8 @@ class Cards:
     def shares(self, kind: tuple[str | None, Dtype, Dtype, WeightFormat], ranks: int, over: Route) -> list[float]:
         """Expected shares of GPUs of a generation that compute in these types with weights of a format."""
         generation, plain, narrow, form = kind
-        found = efficiency(generation, self.engine, plain, narrow, ranks, over, form).edited(self.edited)
-        return [getattr(found, name).expected for name in SHARES]
+        deciding = efficiency(generation, self.engine, plain, narrow, ranks, over, form).edited(self.edited)
+        return [getattr(deciding, name).expected for name in SHARES]
 
     def figures(self, ranks: int) -> dict[str, Any]:
         """What `machine` says of each, as usual, by name: [formats, GPUs]."""

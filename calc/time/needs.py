@@ -25,7 +25,7 @@ class Needs(Frozen):
     )
 
     @model_validator(mode="after")
-    def _one_load(self) -> "Needs":
+    def _single_load(self) -> "Needs":
         if self.users is not None and self.requests_per_s is not None:
             raise ValueError("users and requests a second are two ways to say the same; give one of them")
         if self.think_s and self.users is None:

@@ -81,7 +81,7 @@ class Plan(Frozen):
 
 
 @dataclass(frozen=True)
-class Found:
+class Candidates:
     """What such rows do: arrays [rows]."""
 
     rows: FittingRows
@@ -142,7 +142,7 @@ class Search:
         check_engine(engine)
         self.needs = needs = needs.placed(architecture)
         check_lengths(engine, architecture, needs)
-        self.architecture, self.asked = architecture, engine
+        self.architecture, self.requested_engine = architecture, engine
         self.engine = engine = engine.sized_for(needs.at_once or USUAL_SEQUENCES, architecture)
         self.gpus = [gpu for gpu in gpus if gpu.bandwidth_gb_s and runs(gpu, engine.support)]
         if gpus and not self.gpus:
@@ -169,7 +169,7 @@ class Search:
         """A search for another need, in other formats, or on other GPUs."""
         return Search(
             self.architecture,
-            self.asked,
+            self.requested_engine,
             needs or self.needs,
             self.gpus if gpus is None else gpus,
             precisions or self.precisions,
@@ -191,16 +191,16 @@ class Search:
         fits = [self.rooms.of(layout).fit(self.shards(layout, formats), layout, formats) for layout, formats in layouts]
         return FittingRows.of(fits, len(self.precisions), len(self.gpus))
 
-    def contenders(self, rows: FittingRows) -> Found:
+    def contenders(self, rows: FittingRows) -> Candidates:
         """What those do among which is the best of each GPU and format: all but layouts that take more GPUs than it
         takes to meet the targets. Those on the fewest GPUs are timed first."""
         fewest = self.fewest_gpus(rows)
         on_fewest = fewest == self.least_of_each(rows, fewest)
-        found = self.of(rows.some(on_fewest))
+        leaders = self.of(rows.some(on_fewest))
         met = np.full(rows.form.size, np.inf)
-        met[on_fewest] = np.where(found.meets, found.gpus, np.inf)
+        met[on_fewest] = np.where(leaders.meets, leaders.gpus, np.inf)
         possible = fewest <= self.least_of_each(rows, met)
-        return found if (possible == on_fewest).all() else self.of(rows.some(possible))
+        return leaders if (possible == on_fewest).all() else self.of(rows.some(possible))
 
     def least_of_each(self, rows: FittingRows, figures: Array) -> Array:
         """For each row the least figure of its GPU and format."""
@@ -218,7 +218,7 @@ class Search:
         replicas = 1.0 if self.needs.at_once is None else np.ceil(self.needs.at_once / self.room_for(rows))
         return np.asarray(replicas * rows.gpus)
 
-    def of(self, rows: FittingRows) -> Found:
+    def of(self, rows: FittingRows) -> Candidates:
         """What some of them do."""
         needs, server = self.needs, self.server(rows)
         most = self.largest_batch(server, rows)
@@ -228,7 +228,7 @@ class Search:
         ttft = 1000 * server.first_token(batch[:, None])[:, 0]
         meets = replicas * rows.gpus <= self.most
         meets &= (ttft <= (needs.ttft_ms or np.inf)) & (tpot <= (needs.tpot_ms or np.inf))
-        return Found(rows, batch, most, ttft, tpot, rate, replicas, binding, meets)
+        return Candidates(rows, batch, most, ttft, tpot, rate, replicas, binding, meets)
 
     def speed(self, rows: FittingRows) -> Speed:
         """All of them as arrays, [rows, 1]."""
@@ -333,14 +333,14 @@ class Search:
         all are ordered anew."""
         rows, known = self.rows, dict[tuple[int, float], Plan]()
         while rows.fit.size:
-            found = (self.contenders if best_of_each else self.of)(rows)
-            order = np.lexsort(self.keys(found)[::-1])
+            candidates = (self.contenders if best_of_each else self.of)(rows)
+            order = np.lexsort(self.keys(candidates)[::-1])
             if best_of_each:
-                order = order[np.sort(np.unique(self.pairs(found.rows)[order], return_index=True)[1])]
-            numbers, plans = found.rows.number[order[:limit]].tolist(), []
+                order = order[np.sort(np.unique(self.pairs(candidates.rows)[order], return_index=True)[1])]
+            numbers, plans = candidates.rows.number[order[:limit]].tolist(), []
             for row, number in zip(order[:limit].tolist(), numbers, strict=True):
-                key = number, float(found.rows.capacity[row])
-                plans.append(known[key] if key in known else known.setdefault(key, self.plan(found, row)))
+                key = number, float(candidates.rows.capacity[row])
+                plans.append(known[key] if key in known else known.setdefault(key, self.plan(candidates, row)))
             fewer = {
                 number: plan.capacity for number, plan in zip(numbers, plans, strict=True) if plan.capacity < plan.batch
             }
@@ -361,21 +361,23 @@ class Search:
         workload = Workload(batch=batch, context=needs.context, generated=needs.output)
         return laid_out.on(self.gpus[rows.kind[row]], workload)
 
-    def keys(self, found: Found) -> Array:
+    def keys(self, candidates: Candidates) -> Array:
         """What plans are ordered by, the first first."""
-        price = self.price[found.rows.kind]
+        price = self.price[candidates.rows.kind]
         unknown = np.isnan(price)
-        cost = found.gpus * np.where(unknown, 0.0, price)
-        return np.array([~found.meets, found.gpus > self.most, unknown, cost, found.gpus, found.tpot])
+        cost = candidates.gpus * np.where(unknown, 0.0, price)
+        return np.array(
+            [~candidates.meets, candidates.gpus > self.most, unknown, cost, candidates.gpus, candidates.tpot]
+        )
 
-    def plan(self, found: Found, row: int) -> Plan:
-        rows, fit = found.rows, found.rows.fits[found.rows.fit[row]]
+    def plan(self, candidates: Candidates, row: int) -> Plan:
+        rows, fit = candidates.rows, candidates.rows.fits[candidates.rows.fit[row]]
         gpu, precision = self.gpus[rows.kind[row]], self.precisions[rows.form[row]]
-        replicas, batch = int(found.replicas[row]), int(found.batch[row])
-        tpot, gpus = float(found.tpot[row]), int(found.gpus[row])
+        replicas, batch = int(candidates.replicas[row]), int(candidates.batch[row])
+        tpot, gpus = float(candidates.tpot[row]), int(candidates.gpus[row])
         allocation = self.allocation(rows, row, batch)
         capacity = max_batch(allocation, fit.layout.dp)
-        rate, price = replicas * float(found.rate[row]), self.prices[gpu.id]
+        rate, price = replicas * float(candidates.rate[row]), self.prices[gpu.id]
         return Plan(
             gpu=gpu.id,
             gpus=gpus,
@@ -387,15 +389,15 @@ class Search:
             batch=batch,
             capacity=MOST_BATCH if capacity is None else capacity,
             headroom_gib=allocation.spare / GIB,
-            ttft_ms=float(found.ttft[row]),
+            ttft_ms=float(candidates.ttft[row]),
             tpot_ms=tpot,
             tokens_per_s_per_user=1000 / tpot,
             tokens_per_s=rate,
             tokens_per_s_per_gpu=rate / gpus,
             usd_per_hour=None if price is None else price * gpus,
             usd_per_million_tokens=None if price is None else price * gpus / (rate * HOUR) * 1e6,
-            bound=BOUNDS[int(found.binds[row])],
-            meets=bool(found.meets[row]),
+            bound=BOUNDS[int(candidates.binds[row])],
+            meets=bool(candidates.meets[row]),
             origin=origin(self.architecture, gpu, self.engine.name),
-            waits=self.waits(rows, row, int(found.most[row]), replicas),
+            waits=self.waits(rows, row, int(candidates.most[row]), replicas),
         )

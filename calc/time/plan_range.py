@@ -42,7 +42,7 @@ class PlanTimes(NamedTuple):
 
 def plan_range(search: Search, plan: Plan) -> PlanRange:
     """The range of a plan of this search."""
-    times = cache(partial(times_of, search, plan) if plan.prefill is None else partial(times_apart, search, plan))
+    times = cache(partial(times_of, search, plan) if plan.prefill is None else partial(separate_times, search, plan))
     over: Callable[[Callable[..., float]], Estimate] = Estimate.over if plan.prefill is None else between
 
     def cost(hourly: float) -> Callable[..., float]:
@@ -77,7 +77,7 @@ def times_of(search: Search, plan: Plan, end: End) -> PlanTimes:
     return PlanTimes(first, token, running / step)
 
 
-def times_apart(search: Search, plan: Plan, prefill: End, decode: End) -> PlanTimes:
+def separate_times(search: Search, plan: Plan, prefill: End, decode: End) -> PlanTimes:
     """Where they do not, with either side at an end of its own."""
     both, users = disaggregated(search, plan, prefill, decode), search.needs.at_once or 1
     if search.needs.by_chance:

@@ -33,7 +33,7 @@ class PlanReport(Frozen):
     sensitivity: tuple[Sensitivity, ...]
     launch: Launch | None  # of one replica of the first plan
     ttft_p95_ms: float | None  # of the first plan: 95 of 100 requests get their first token within this time
-    apart: Separate | None  # of its workers, where they prefill and decode on separate GPUs
+    separate: Separate | None  # of its workers, where they prefill and decode on separate GPUs
     prices: tuple[Price, ...]  # list prices of the GPUs in the plans, unless stated
     assumptions: tuple[Message, ...]
 
@@ -79,7 +79,7 @@ def plan_report(
         sensitivity=tuple(sensitivity(search)),
         launch=launch(search, plans[0], named_model) if plans else None,
         ttft_p95_ms=first_token_p95(search, plans[0]) if plans else None,
-        apart=launch_apart(search, plans[0], named_model) if plans else None,
+        separate=separate_launch(search, plans[0], named_model) if plans else None,
         prices=tuple(price for price in prices() if price.gpu in named),
         assumptions=(*filter(None, (cannot_keep_up(search, plan) for plan in plans[:1])), *assumptions(search)),
     )
@@ -91,7 +91,7 @@ def launch(search: Search, plan: Plan, model: str, layout: Layout | None = None)
     return search.engine.launch(model, precision, layout or plan.layout, search.needs.context)
 
 
-def launch_apart(search: Search, plan: Plan, model: str) -> Separate | None:
+def separate_launch(search: Search, plan: Plan, model: str) -> Separate | None:
     """How a prefill worker, a decode worker, and what routes between all of them are started."""
     if plan.prefill is None or search.engine.separation is None:
         return None

@@ -30,5 +30,5 @@ def prices() -> tuple[Price, ...]:
 
 def price_of(gpu: str) -> float | None:
     """The median of a GPU's list prices; None where there is none. The same GPU spans a factor of 4."""
-    found = [row.usd_per_gpu_hour for row in prices() if row.gpu == gpu]
-    return median(found) if found else None
+    usd = [row.usd_per_gpu_hour for row in prices() if row.gpu == gpu]
+    return median(usd) if usd else None

@@ -57,8 +57,8 @@ class FittingRows:
     def of(cls, fits: Sequence[Fit], formats: int, gpus: int) -> "FittingRows":
         """All of some layouts, in so many formats and on so many kinds of GPUs."""
         capacity = np.zeros((len(fits), formats, gpus))
-        for number, one in enumerate(fits):
-            capacity[number, one.formats] = one.capacity
+        for number, fitting in enumerate(fits):
+            capacity[number, fitting.formats] = fitting.capacity
         fit, form, kind = np.nonzero(capacity >= 1)
         return cls(tuple(fits), fit, form, kind, np.arange(fit.size), capacity[fit, form, kind])
 
@@ -70,8 +70,8 @@ class FittingRows:
     def holding(self, capacities: Mapping[int, int]) -> "FittingRows":
         """The rows where some, by number, hold other numbers of sequences; those that hold none are left out."""
         capacity = self.capacity.copy()
-        for number, held in capacities.items():
-            capacity[self.number == number] = held
+        for number, row_capacities in capacities.items():
+            capacity[self.number == number] = row_capacities
         return replace(self, capacity=capacity).some(capacity >= 1)
 
     @cached_property
@@ -91,8 +91,8 @@ class FittingRows:
     @property
     def demand(self) -> Demand:
         """What a rank does, all stages together: [rows, 1]."""
-        found: Demand = of_rows([fit.shard.demand for fit in self.fits], self.fit, self.form)
-        return found
+        by_row: Demand = of_rows([fit.shard.demand for fit in self.fits], self.fit, self.form)
+        return by_row
 
 
 class Served:
@@ -132,7 +132,7 @@ class Room:
         self.by_kernels = Alike.of((at, gpu.platform, gpu.capability) for gpu, at in each)
         self.overheads = dict[tuple[int, int], list[OverheadEnds]]()
         self.budgets = dict[tuple[tuple[int, ...], int, int], Array]()
-        self.kept = dict[tuple[int, int, tuple[range, ...], CacheFormat], Array]()
+        self.by_format = dict[tuple[int, int, tuple[range, ...], CacheFormat], Array]()
         self.kernels = dict[tuple[int, int, CacheFormat], list[int]]()
 
     def fit(self, shard: Shard, layout: Layout, formats: tuple[int, ...]) -> Fit:
@@ -175,10 +175,10 @@ class Room:
             ]
             self.overheads[key] = [
                 (
-                    {item: round((span.low + span.high) / 2 * GIB) for item, span in found.items()},
-                    {item: round(span.high * GIB) for item, span in found.items()},
+                    {item: round((span.low + span.high) / 2 * GIB) for item, span in bounds.items()},
+                    {item: round(span.high * GIB) for item, span in bounds.items()},
                 )
-                for found in ranges
+                for bounds in ranges
             ]
         return self.overheads[key]
 
@@ -192,19 +192,19 @@ class Room:
         """Bytes of cache of a sequence where an engine keeps windows and states in its own way, by a GPU's kernels:
         [stages, GPUs]."""
         key = shard.layout.tp, shard.layout.dcp, shard.ranges, kv
-        if key not in self.kept:
+        if key not in self.by_format:
             alike, laid_out = self.alike(shard, kv), shard.without_weights(Precision(kv=kv))
             sizes = {at: self.sequence_bytes(laid_out, at) for at in set(alike)}
-            self.kept[key] = np.array([sizes[at] for at in alike], dtype=np.float64).T[:, self.by_kernels.which]
-        return self.kept[key]
+            self.by_format[key] = np.array([sizes[at] for at in alike], dtype=np.float64).T[:, self.by_kernels.which]
+        return self.by_format[key]
 
     def alike(self, shard: Shard, kv: CacheFormat) -> list[int]:
         """For GPUs of each kind of kernels the first that keeps as many bytes, all layers on one stage."""
         key = shard.layout.tp, shard.layout.dcp, kv
         if key not in self.kernels:
             whole = shard.without_weights(Precision(kv=kv), (range(shard.rank.num_layers),))
-            found = [self.sequence_bytes(whole, at)[0] for at in self.by_kernels.first]
-            self.kernels[key] = [self.by_kernels.first[found.index(size)] for size in found]
+            sizes = [self.sequence_bytes(whole, at)[0] for at in self.by_kernels.first]
+            self.kernels[key] = [self.by_kernels.first[sizes.index(size)] for size in sizes]
         return self.kernels[key]
 
     def sequence_bytes(self, laid_out: LaidOut, gpu: int) -> list[float]:

@@ -47,15 +47,17 @@ class Table:
 
     @classmethod
     def of(cls, tensors: Sequence[Tensor]) -> "Table":
-        held = [matrices(tensor) for tensor in tensors]
+        matrices_each = [matrices(tensor) for tensor in tensors]
         columns = [tensor.shape[-1] if tensor.shape else 1 for tensor in tensors]
         numel = [tensor.numel for tensor in tensors]
         return cls(
             tensors=tuple(tensors),
             numel=np.array(numel, dtype=np.float64),
-            rows=np.array([n // c // h for n, c, h in zip(numel, columns, held, strict=True)], dtype=np.float64),
+            rows=np.array(
+                [n // c // h for n, c, h in zip(numel, columns, matrices_each, strict=True)], dtype=np.float64
+            ),
             columns=np.array(columns, dtype=np.float64),
-            matrices=np.array(held, dtype=np.float64),
+            matrices=np.array(matrices_each, dtype=np.float64),
             is_matrix=np.array([is_matrix(tensor) for tensor in tensors], dtype=np.bool_),
             component=np.array([tensor.component for tensor in tensors]),
         )
@@ -72,7 +74,7 @@ class Table:
         """Which of them a plain format quantizes: all linear matrices that it is for."""
         (rule,) = precision.scheme(experts=experts).rules
         components = rule.components
-        return np.asarray(self.is_matrix & np.isin(self.component, [str(one) for one in components]))
+        return np.asarray(self.is_matrix & np.isin(self.component, [str(component) for component in components]))
 
 
 def is_plain(precision: Precision) -> bool:
@@ -131,20 +133,25 @@ def bytes_an_element(
     types = {name: GGUFTypes(counted, mix) for name, mix in mixes.items()}
     mixed = [tensor for tensor in tensors if counted.is_mixed(tensor)]
     alike = [tensor for tensor in tensors if not counted.is_mixed(tensor)]
-    rest = {plain: file_bytes(one, alike) for plain, one in {one.plain: one for one in types.values()}.items()}
+    rest = {
+        plain: file_bytes(types_of_format, alike)
+        for plain, types_of_format in {
+            types_of_format.plain: types_of_format for types_of_format in types.values()
+        }.items()
+    }
     shares: dict[WeightFormat, MixShares] = {}
     for name, types_of_mix in types.items():
-        held = file_bytes(types_of_mix, mixed) + rest[types_of_mix.plain]
-        shares[name] = {part: held[part] / elements[part] for part in elements}
+        part_bytes = file_bytes(types_of_mix, mixed) + rest[types_of_mix.plain]
+        shares[name] = {part: part_bytes[part] / elements[part] for part in elements}
     return shares
 
 
 def file_bytes(types: GGUFTypes, tensors: Sequence[Tensor]) -> Counter[TensorPart]:
     """Bytes of each part of a model that some tensors of a file take."""
-    held: Counter[TensorPart] = Counter()
+    part_bytes: Counter[TensorPart] = Counter()
     for tensor in tensors:
         for form, layers in types.formats(tensor).items():
-            held[tensor.component, tensor.excluded_as] += form.nbytes(tensor.shape, matrices(tensor)) * max(
+            part_bytes[tensor.component, tensor.excluded_as] += form.nbytes(tensor.shape, matrices(tensor)) * max(
                 1, len(layers)
             )
-    return held
+    return part_bytes

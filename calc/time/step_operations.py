@@ -30,7 +30,7 @@ def step_operations(speed: TrainingSpeed) -> tuple[StepOperation, ...]:
     sent = exposed * sends / (each + sends) if sends else 0.0
     exchange = batches * (exposed - sent) + speed.exposed(once, busy, "expected")
     update = MS * speed.optimizer("expected")
-    found = [
+    operations = [
         StepOperation(what="bubble", ms=MS * speed.bubble * (busy + exposed), bound=None),
         StepOperation(what="exchange", ms=MS * exchange, bound="link"),
         StepOperation(what="sends", ms=MS * batches * sent, bound="link"),
@@ -38,7 +38,7 @@ def step_operations(speed: TrainingSpeed) -> tuple[StepOperation, ...]:
     ]
     for part in speed.parts(speed.demands[speed.slowest("expected")], "expected"):
         passes, whole = speed.passes(part.what), MS * batches * part.seconds
-        found.append(
+        operations.append(
             StepOperation(
                 what=part.what,
                 ms=whole,
@@ -50,4 +50,4 @@ def step_operations(speed: TrainingSpeed) -> tuple[StepOperation, ...]:
                 bound=part.bound,
             )
         )
-    return tuple(sorted((one for one in found if one.ms), key=lambda one: -one.ms))
+    return tuple(sorted((operation for operation in operations if operation.ms), key=lambda operation: -operation.ms))

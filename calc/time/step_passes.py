@@ -32,4 +32,4 @@ class ReplicatedWeights(NamedTuple):
 
     elements: float
     replicas: int
-    apart: int
+    stride: int

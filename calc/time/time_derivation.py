@@ -222,7 +222,7 @@ class ServingDerivations:
         batch = figures.figure("B", plain.parts[0].sequences, "sequences of a rank in this pass")
         length = figures.figure("S", context, "tokens of a sequence, the new one included")
         forward = Forward((PassPart(batch, 1, length - 1, decodes=True),), logits=batch)
-        stages = [float(sum(part.seconds for part in one)) for one in self.by_stage(plain, decodes=True)]
+        stages = [float(sum(part.seconds for part in parts)) for parts in self.by_stage(plain, decodes=True)]
 
         pace = float(self.speed.pace(work.batch))
 
@@ -246,7 +246,9 @@ class ServingDerivations:
         sequences = figures.figure("B", part.sequences, "sequences of a rank in this pass")
         tokens = figures.figure("T", part.new, "tokens of each")
         logits = plain.logits and figures.figure("T_l", plain.logits, "rows of logits")
-        stages = [float(sum(one.seconds for one in parts)) for parts in self.by_stage(plain, decodes=False)]
+        stages = [
+            float(sum(stage_part.seconds for stage_part in parts)) for parts in self.by_stage(plain, decodes=False)
+        ]
         rest = sum(float(self.speed.seconds(other, self.end, decodes=False)) for other in others)
 
         def sums(first: Figure) -> Iterator[TimeStep]:

@@ -130,10 +130,10 @@ class Demand:
         return weights
 
     def products(self, forward: Forward) -> list[Operation]:
-        found = []
+        matmuls = []
         for product in {**self.flops, **self.weights}:
             rows = self.rows(product, forward)
-            found.append(
+            matmuls.append(
                 Operation(
                     what=product,
                     flops=rows * self.flops.get(product, 0),
@@ -142,11 +142,11 @@ class Demand:
                     quantized=self.quantized.get(product, False),
                 )
             )
-        return found
+        return matmuls
 
     def attention(self, forward: Forward) -> list[Operation]:
         """Attention over the cache, and recurrences, of all layers together."""
-        found = []
+        passes = []
         if self.pairs:
             flops = forward.sum(
                 lambda part: sum(
@@ -156,10 +156,10 @@ class Demand:
             bits = forward.sum(self.bits_read)
             cache = (bits + forward.tokens * self.written) / 8
             taken = 2 * forward.tokens * self.queries * self.width
-            found.append(Operation("scores", flops, cache=cache, activations=taken))
+            passes.append(Operation("scores", flops, cache=cache, activations=taken))
         if occurs(self.state):
-            found.append(Operation("scan", forward.tokens * self.scan, cache=forward.sequences * self.state))
-        return found
+            passes.append(Operation("scan", forward.tokens * self.scan, cache=forward.sequences * self.state))
+        return passes
 
     def bits_read(self, part: PassPart) -> Any:
         """Bits of cache that a part reads: in decode a rank's share of the tokens; a prompt's is read by each."""

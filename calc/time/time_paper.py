@@ -50,32 +50,32 @@ def step_time_section(speed: TrainingSpeed) -> Section:
     )
 
 
-def passed(found: PassDerivation) -> Iterator[Item]:
+def passed(derivation: PassDerivation) -> Iterator[Item]:
     """The lines of one pass, from the model's sizes to seconds."""
     yield Message("FLOPs of one row through each product, by the sizes of the model:")
-    yield table(found.rows)
-    if found.machine:
+    yield table(derivation.rows)
+    if derivation.machine:
         yield Message("What of the printed figures is reached:")
-        yield table(found.machine)
+        yield table(derivation.machine)
     yield Message("Each kind of work:")
     yield PaperTable(
         head=HEAD,
         rows=tuple(
             cells(operation.what, line)
-            for operation in found.operations
+            for operation in derivation.operations
             for line in (operation.flops, operation.bytes, operation.time)
             if line is not None
         ),
     )
     yield Message("Together:")
-    yield table(found.sums)
-    derived = {line.what for line in (*found.rows, *found.machine, *found.sums)}
-    derived |= {f"t_{operation.what}" for operation in found.operations}
+    yield table(derivation.sums)
+    derived = {line.what for line in (*derivation.rows, *derivation.machine, *derivation.sums)}
+    derived |= {f"t_{operation.what}" for operation in derivation.operations}
     yield PaperTable(
         head=(Message("Symbol"), Message("Meaning"), Message("Value")),
         rows=tuple(
             (Formula(written=name), meaning_of(meaning), Code(text=whole_or_short(value)))
-            for name, (meaning, value) in found.legend.items()
+            for name, (meaning, value) in derivation.legend.items()
             if name not in derived
         ),
     )

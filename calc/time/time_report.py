@@ -115,11 +115,11 @@ def time_of(
     node: int = 8,
 ) -> TimeReport:
     """How fast what a report weighs is served on a GPU; `draft_model` is the one that the engine's flags name."""
-    asked = report.scenario
-    engine = ENGINES[asked.engine](asked.options, draft_model)
+    scenario = report.scenario
+    engine = ENGINES[scenario.engine](scenario.options, draft_model)
     model = Architecture.from_config(config)
-    serving = Serving.of(model, engine, asked.precision, asked.layout, asked.overhead)
-    return time_report(serving, gpu, asked.workload, edits=edits, node=node)
+    serving = Serving.of(model, engine, scenario.precision, scenario.layout, scenario.overhead)
+    return time_report(serving, gpu, scenario.workload, edits=edits, node=node)
 
 
 def training_time_of(
@@ -134,12 +134,12 @@ def training_speed_of(
     architecture: Architecture, report: TrainingReport, gpu: GPU, *, edits: Edits | None = None, node: int = 8
 ) -> TrainingSpeed:
     """The step that a report weighs, on a GPU."""
-    asked = report.scenario
+    scenario = report.scenario
     return training_speed(
         architecture,
-        asked.workload,
-        asked.recipe,
-        asked.layout,
+        scenario.workload,
+        scenario.recipe,
+        scenario.layout,
         gpu,
         edits=edits,
         node=node,
@@ -178,9 +178,9 @@ def drafted(
     speed: Speed, serving: Serving, gpu: GPU, batch: int, context: int, edits: Edits | None
 ) -> Iterable[Message]:
     """What a draft model makes of a decode step, by how often it guesses right."""
-    if (found := serving.engine.draft(serving.precision)) is None:
+    if (drafting := serving.engine.draft(serving.precision)) is None:
         return
-    model, precision, count = found
+    model, precision, count = drafting
     other = Serving.of(model, type(serving.engine)(), precision, serving.layout, serving.overhead)
     draft = speed_laid_out(other.laid_out, gpu, serving.engine, edits=edits)
     step = float(speed.speculative(batch, context, "expected", count, draft))

@@ -85,28 +85,28 @@ class Shard:
     def demand(self) -> Demand:
         """What the rank does, all stages together; weights and cache in all formats that were weighed, [formats]."""
         own, experts = self.weighed.demand, self.experts.demand
-        found = replace(
+        sharded = replace(
             own,
             routing=routing(self.whole, self.layout),
             dcp=self.layout.dcp,
             longest=max(map(len, self.ranges)),
             stages=self.layout.pp,
         )
-        if found.routing is None:
-            return found
+        if sharded.routing is None:
+            return sharded
         return replace(
-            found,
+            sharded,
             flops=own.flops | {"experts_routed": experts.flops["experts_routed"]},
             elements=own.elements | {"experts_routed": experts.elements["experts_routed"]},
             weights=own.weights
-            | {"experts_routed": experts.weights["experts_routed"] * share_of_experts(found.routing, self.layout)},
+            | {"experts_routed": experts.weights["experts_routed"] * share_of_experts(sharded.routing, self.layout)},
         )
 
     def working_bytes(self, engine: Engine, limits: Limits) -> list[int]:
         """The largest pass of each stage."""
         stages = self.unlike_stages
         peaks = (engine.peaks(stages, kind, limits) for kind in range(len(stages.stages)))
-        largest = [max((int(one.bytes) for one in passes), default=0) for passes in peaks]
+        largest = [max((int(working.bytes) for working in passes), default=0) for passes in peaks]
         return [largest[kind] for kind in self.stage_kinds.which]
 
 
@@ -147,11 +147,11 @@ def of_rows(figures: Sequence[Any], which: Indices, forms: Indices) -> Any:
     if first is None:
         return None
     if isinstance(first, Mapping):
-        return {key: of_rows([one[key] for one in figures], which, forms) for key in first}
+        return {key: of_rows([figure[key] for figure in figures], which, forms) for key in first}
     if isinstance(first, Demand | Routing):
         names = [field.name for field in fields(first)]
         return replace(
-            first, **{name: of_rows([getattr(one, name) for one in figures], which, forms) for name in names}
+            first, **{name: of_rows([getattr(figure, name) for figure in figures], which, forms) for name in names}
         )
     table = np.array(figures)
     if (table == table.flat[0]).all():
@@ -278,14 +278,16 @@ def laid_out(
     rank: Architecture,
 ) -> Shard:
     """A layout: routed experts that are whole on each rank are those of one GPU, as many as a rank holds."""
-    chosen, held = of(layout.tp), list(formats)
+    chosen, form_indices = of(layout.tp), list(formats)
     slices = layout.tp * layout.dp // layout.ep
     experts = chosen if slices == layout.tp else of(1)
     ranges = list(engine.stages(whole.num_layers, layout.pp))
-    by_layer = chosen.plain[held] + experts.routed[held] * share_of_experts(routing(whole, layout), layout)
+    by_layer = chosen.plain[form_indices] + experts.routed[form_indices] * share_of_experts(
+        routing(whole, layout), layout
+    )
     stage_bytes = np.stack([by_layer[:, stage.start : stage.stop].sum(axis=1) for stage in ranges])
-    stage_bytes[0] += chosen.first[held]
-    stage_bytes[-1] += chosen.last[held] + (chosen.demand.tied_head[held] if layout.pp > 1 else 0)
+    stage_bytes[0] += chosen.first[form_indices]
+    stage_bytes[-1] += chosen.last[form_indices] + (chosen.demand.tied_head[form_indices] if layout.pp > 1 else 0)
     bits = cache_bits(rank, [precisions[f] for f in formats], ranges)
     states = np.array([state_bytes(blocks_within(rank, stage)) for stage in ranges], dtype=np.float64)
     return Shard(
@@ -319,13 +321,13 @@ def cache_bits(
         layers = np.array([[sum(stage.start <= place < stage.stop for place in block.runs_in)] for stage in ranges])
         for mixer in block.attentions:
             for kv, formats in where.items():
-                for back, each in held_bits(mixer, kv).items():
+                for back, each in cached_bits(mixer, kv).items():
                     grid = rows.setdefault(back, np.zeros((len(ranges), len(precisions))))
                     grid[:, formats] += layers * float(each)
     return rows
 
 
-def held_bits(mixer: AttentionMixer, kv: CacheFormat) -> dict[WindowTokens, Any]:
+def cached_bits(mixer: AttentionMixer, kv: CacheFormat) -> dict[WindowTokens, Any]:
     """Bits that a layer keeps of each token within its window, or of all."""
     if not (compressed := mixer.compressed_elements()):
         return {mixer.window: written_bits(mixer, kv)}

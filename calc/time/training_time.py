@@ -221,8 +221,8 @@ class TrainingSpeed:
     def ring_s(self, part: ReplicatedWeights, end: End) -> float:
         """Seconds in which replicas pass each other a byte for each element. Between nodes there is a ring for each of
         the replicas within a node, each over an adapter of its own."""
-        over = path(self.gpu, part.replicas * part.apart, self.node)
-        within = max(1, max(self.node, self.gpu.link_gpus or 1) // part.apart) if over == "network" else 1
+        over = path(self.gpu, part.replicas * part.stride, self.node)
+        within = max(1, max(self.node, self.gpu.link_gpus or 1) // part.stride) if over == "network" else 1
         rate = path_gb_s(self.gpu, over, self.shares, end) * 1e9 * within
         return (part.replicas - 1) / part.replicas / rate
 

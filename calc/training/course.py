@@ -257,11 +257,11 @@ class Course:
         elif profile is self.passes.norm and self.by_fsdp and EMBEDDING in self.units:
             shards = -(-filled * self.gradient_width // self.layout.replicas) if work.accumulation == 1 else 0
             gradients = shards - self.passes.tail.gradients[CountedBy.ONCE]  # the head's are reduced with them
-        saved, forward, beside = profile.saved.bytes, profile.after_forward.bytes, NOTHING
+        saved, forward, repeated = profile.saved.bytes, profile.after_forward.bytes, NOTHING
         if block is not None and work.offload_activations:
             saved = forward = NOTHING
         elif block is not None and work.recompute == "alternate":
-            beside = by(
+            repeated = by(
                 CountedBy.TOKEN,
                 alternate_bytes(block, self.rank.hidden, WIDTH[self.recipe.compute], compiled=work.fused),
             )
@@ -271,7 +271,7 @@ class Course:
             first=places[0],
             saved=saved,
             forward=forward,
-            beside=beside,
+            alternate_outputs=repeated,
             gradients=gradients,
             gathered=self.gathered(places[0]),
             unreduced=unreduced,
@@ -352,7 +352,7 @@ class Course:
                 here = before.plus([*run.waiting(layers), Tensors(gradients, "gradients", component)])
                 if 0 <= run.first + layers < self.rank.num_layers - 1:
                     here = here.plus([self.per_layer_gradients, self.shared_gradients(run.first + layers)])
-                here = here.plus([Tensors(run.beside, "outputs kept of every other matrix")])
+                here = here.plus([Tensors(run.alternate_outputs, "outputs kept of every other matrix")])
                 if self.sharded is not None:
                     yield from self.sharded_backward(self.sharded, index, run, layers, here)
                 else:
@@ -391,8 +391,8 @@ class Course:
         """Layers of a run at which its backward pass may peak, by how many stand before them: its ends; and
         beside them where other units are gathered and reduced."""
         ends = {0, run.layers - 1}
-        beside = {1, run.layers - 2} if self.sharded is not None else set()
-        return sorted(ends | {layer for layer in beside if 0 <= layer < run.layers}, reverse=True)
+        neighbours = {1, run.layers - 2} if self.sharded is not None else set()
+        return sorted(ends | {layer for layer in neighbours if 0 <= layer < run.layers}, reverse=True)
 
     # Sums
 
@@ -415,10 +415,10 @@ class Course:
         )
 
     @cached_property
-    def moments(self) -> dict[Phase, list[StepMoment]]:
+    def step_moments(self) -> dict[Phase, list[StepMoment]]:
         """The moments of each phase that are the peak for some batch and length."""
         phases: dict[Phase, list[StepMoment]] = {}
         for depths in self.depths:
             for here in undominated(depths):
-                phases.setdefault(here.phase, []).extend(here.moments())
-        return {phase: undominated(moments) for phase, moments in phases.items()}
+                phases.setdefault(here.phase, []).extend(here.step_moments())
+        return {phase: undominated(of_phase) for phase, of_phase in phases.items()}

@@ -23,7 +23,7 @@ from calc.training.ends import (
     per_layer_inputs,
     with_per_layer_inputs,
 )
-from calc.training.experts import beside_dense, mixture
+from calc.training.experts import mixture, parallel_with_dense
 from calc.training.layout import TrainingLayout
 from calc.training.mlp import mlp
 from calc.training.modules import Adapters, Modules, Rotary, Settings
@@ -122,8 +122,8 @@ def mixed_by(t: Modules, mixer: Mixer, norm: Norm, x: TrackedTensor, rotary: Rot
 def fed(t: Modules, block: Block, x: TrackedTensor, state: TrackedTensor) -> TrackedTensor:
     """What the feed-forward makes of normed states; some experts read the state itself."""
     if isinstance(block.ffn, MoE):
-        if block.ffn.beside is not None:
-            return beside_dense(t, block, block.ffn, block.ffn.beside, x, state)
+        if block.ffn.parallel_mlp is not None:
+            return parallel_with_dense(t, block, block.ffn, block.ffn.parallel_mlp, x, state)
         return mixture(t, block.ffn, x)
     assert block.ffn is not None
     return mlp(t, block.ffn, x)

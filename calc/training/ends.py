@@ -89,7 +89,7 @@ def head(t: Modules, model: Architecture, x: TrackedTensor) -> TrackedTensor:
         logits = t.result_saved(logits, "logits after tanh")
         logits = t.scale(logits, "logits")
     if kind == "compiled":
-        loss = one_kernel_loss(t, logits)
+        loss = single_kernel_loss(t, logits)
     elif t.settings.tensor_parallel:
         loss = parallel_cross_entropy(t, logits)
     else:
@@ -130,7 +130,7 @@ def parallel_cross_entropy(t: Modules, logits: TrackedTensor) -> TrackedTensor:
 
 
 @scoped
-def one_kernel_loss(t: Modules, logits: TrackedTensor) -> TrackedTensor:
+def single_kernel_loss(t: Modules, logits: TrackedTensor) -> TrackedTensor:
     """As torch.compile fuses it: the logits are saved as they are, and their gradient takes their place, which public
     records of compiled losses agree with; Liger's kernel does so too (arXiv:2410.10989 section 3.2)."""
     place = logits.storage, logits.columns, logits.width, logits.unit
@@ -146,7 +146,7 @@ def chunked_loss(t: Modules, x: TrackedTensor, table: TrackedTensor, vocab: int,
     logits = [t.local(t.linear(first, table, part, "logits"))]
     t.mark_loss()
     logits += [t.local(t.linear(piece, table, part, "logits")) for piece in others]
-    loss = one_kernel_loss if t.settings.fused else cross_entropy
+    loss = single_kernel_loss if t.settings.fused else cross_entropy
     losses = [t.local(loss(t, piece)) for piece in logits]
     return t.record(scalar(t), losses, lambda gradient: [gradient] * chunks, [part.storage for part in losses])
 
@@ -174,7 +174,7 @@ def stepwise_loss(t: Modules, x: TrackedTensor, table: TrackedTensor, part: int)
     gathered = t.gradient((x.columns, 4, x.unit))
     t.mark_loss()
     width = t.width if t.autocast else table.width
-    kept = t.cast_weight(table, width, "weights in 16 bits")
+    cast = t.cast_weight(table, width, "weights in 16 bits")
     of_table: TrackedTensor | None = None
     for _ in range(2):  # from the second on all are alike
         logits = t.new("logits", part, width, x.unit)
@@ -187,7 +187,7 @@ def stepwise_loss(t: Modules, x: TrackedTensor, table: TrackedTensor, part: int)
             made = t.gradient((table.columns, table.width, CountedBy.ONCE))
             of_table = (of_table or made) if t.keeps_gradients else None
         t.use(narrow, logits)
-    t.use(kept)
+    t.use(cast)
     whole = t.gradient(states, gathered)
     return gradients_there(t, x, table, [whole, of_table])
 
@@ -197,7 +197,7 @@ def gradients_there(
     t: Modules, x: TrackedTensor, table: TrackedTensor, gradients: list[TrackedTensor | None]
 ) -> TrackedTensor:
     """A loss whose gradients were made on the way forward."""
-    made = [one and (one.storage, one.columns, one.width, one.unit) for one in gradients]
+    made = [gradient and (gradient.storage, gradient.columns, gradient.width, gradient.unit) for gradient in gradients]
     return t.record(scalar(t), [x, table], lambda _: [parts and TrackedTensor(*parts) for parts in made])
 
 
@@ -226,7 +226,7 @@ def tiled_loss(t: Modules, x: TrackedTensor, table: TrackedTensor, vocab: int) -
     def backward(_: TrackedTensor) -> list[TrackedTensor | None]:
         wide = [side and t.local(t.gradient((side[0], 4, side[2]))) for side in sides]
         t.use(*tile())
-        return [one and side and t.in_type(one, side[1]) for one, side in zip(wide, sides, strict=True)]
+        return [gradient and side and t.in_type(gradient, side[1]) for gradient, side in zip(wide, sides, strict=True)]
 
     return t.record(scalar(t), [x, table], backward, [x.storage])
 

@@ -30,7 +30,7 @@ def mixture(t: Modules, moe: MoE, x: TrackedTensor) -> TrackedTensor:
 
 
 @scoped
-def beside_dense(
+def parallel_with_dense(
     t: Modules, block: Block, moe: MoE, dense: MLP, x: TrackedTensor, state: TrackedTensor
 ) -> TrackedTensor:
     """A dense feed-forward on normed states, and experts on the state by norms of their own: Gemma 4."""

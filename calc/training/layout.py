@@ -223,14 +223,14 @@ def turns(stages: int, kinds: tuple[int, ...], batches: int, stage: int) -> Iter
 @lru_cache(4096)
 def peak_turns(stages: int, kinds: tuple[int, ...], batches: int, stage: int) -> tuple[AtWork, ...]:
     """The turns at which most waits, of each kind of piece forward and backward."""
-    found = dict.fromkeys(turns(stages, kinds, min(batches, ROUNDS * stages), stage))
-    return tuple(one for one in found if not any(holds_more(other, one) for other in found))
+    distinct = dict.fromkeys(turns(stages, kinds, min(batches, ROUNDS * stages), stage))
+    return tuple(turn for turn in distinct if not any(holds_more(other, turn) for other in distinct))
 
 
-def holds_more(other: AtWork, one: AtWork) -> bool:
+def holds_more(other: AtWork, turn: AtWork) -> bool:
     """Whether as much waits at another turn of the same piece, and more."""
-    alike = other[:2] == one[:2] and other.waiting != one.waiting
-    return alike and all(map(ge, other.waiting, one.waiting))
+    alike = other[:2] == turn[:2] and other.waiting != turn.waiting
+    return alike and all(map(ge, other.waiting, turn.waiting))
 
 
 def interleaves(recipe: Recipe) -> bool:

@@ -63,7 +63,7 @@ def xielu(t: Modules, x: TrackedTensor, name: Name) -> TrackedTensor:
     mask = t.local(t.new("masks of xIELU", x.columns, 1, x.unit))
     square = t.multiply(t.multiply(above, x, label), x, label)
     first = t.add(square, t.scale(x, label), label)
-    inner = t.subtract(t.exponential_less_one(t.clamped_below(x, label), label), x, label)
+    inner = t.subtract(t.expm1(t.clamped_below(x, label), label), x, label)
     second = t.add(t.multiply(inner, below, label), t.scale(x, label), label)
     return t.chosen(mask, first, second, name)
 

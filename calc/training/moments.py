@@ -86,7 +86,7 @@ class Surroundings(NamedTuple):
     def bytes(self) -> Bytes:
         return self.alive.bytes
 
-    def moments(self) -> list[StepMoment]:
+    def step_moments(self) -> list[StepMoment]:
         return [
             StepMoment(self.phase, *self.alive.plus([Tensors(top.bytes, profile=self.profile, event=top.event)]))
             for top in self.tops
@@ -102,7 +102,7 @@ class Run:
     first: int  # index of the first; OUTSIDE or EMBEDDING, below 0, for what is no layer
     saved: Bytes  # by each, for its backward pass
     forward: Bytes  # by each, from its forward pass until autocast ends
-    beside: Bytes  # by each, where part of it is not computed again
+    alternate_outputs: Bytes  # by each, where part of it is not computed again
     gradients: int  # bytes that each leaves behind
     gathered: int  # bytes of its weights as FSDP gathers them
     unreduced: int  # bytes of its gradients as autograd makes them
@@ -119,9 +119,9 @@ class Run:
 
     def _tensors(self, nbytes: Bytes, event: int, count: int) -> list[Tensors]:
         whole = Tensors(times(count, nbytes), profile=self.profile, event=event, times=count)
-        if not any(self.beside):
+        if not any(self.alternate_outputs):
             return [whole]
-        return [whole, Tensors(times(count, self.beside), "outputs kept of every other matrix")]
+        return [whole, Tensors(times(count, self.alternate_outputs), "outputs kept of every other matrix")]
 
 
 def plus(first: Bytes, *others: Bytes) -> Bytes:

@@ -364,7 +364,7 @@ class Operations(Tape):
         return self.result_saved(self.cast(x, 4, name) if self.autocast else x, name)
 
     @scoped
-    def exponential_less_one(self, x: TrackedTensor, name: Name) -> TrackedTensor:
+    def expm1(self, x: TrackedTensor, name: Name) -> TrackedTensor:
         """eˣ - 1 in 32 bits under autocast: saves its output."""
         if self.autocast:
             x = self.become(x, 4, name)

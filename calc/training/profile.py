@@ -144,10 +144,10 @@ class TakesBytes(Protocol):
 AnyMoment = TypeVar("AnyMoment", bound=TakesBytes)
 
 
-def undominated(moments: Iterable[AnyMoment]) -> list[AnyMoment]:
+def undominated(points: Iterable[AnyMoment]) -> list[AnyMoment]:
     """Those that are the peak for some batch and length."""
     best: list[AnyMoment] = []
-    for moment in sorted(moments, key=lambda moment: moment.bytes[::-1], reverse=True):
+    for moment in sorted(points, key=lambda moment: moment.bytes[::-1], reverse=True):
         nbytes = moment.bytes
         for other in best:
             if all(map(ge, other.bytes, nbytes)):

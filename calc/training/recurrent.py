@@ -108,11 +108,11 @@ def saved_by_chunks(t: Modules, parts: tuple[TrackedTensor, ...], values: int, s
     if not t.autocast:
         columns = {"values of chunks": values, "states of chunks": state}
         return [t.new(name, size, 4, CountedBy.CHUNK) for name, size in columns.items()]
-    kept = "inputs of the scan in 16 bits"
+    inputs = "inputs of the scan in 16 bits"
     corrections, query, within, key = (part.columns for part in parts)
     return [
-        t.new(kept, within + values + 2 * state, 2, CountedBy.CHUNK),
-        t.new(kept, corrections + query + key + values, 2, CountedBy.FOLLOWED),
+        t.new(inputs, within + values + 2 * state, 2, CountedBy.CHUNK),
+        t.new(inputs, corrections + query + key + values, 2, CountedBy.FOLLOWED),
         t.new("states of chunks", state, 4, CountedBy.FOLLOWED),
     ]
 
@@ -155,23 +155,23 @@ class Projected(NamedTuple):
     gate: TrackedTensor | None  # None: it is made after the scan
     strength: TrackedTensor
     decay: TrackedTensor
-    held: TrackedTensor | None = None  # what the layer holds on to without a need
+    retained: TrackedTensor | None = None  # what the layer holds on to without a need
 
 
 @scoped
 def gated_delta(t: Modules, mixer: GatedDeltaNet, x: TrackedTensor) -> TrackedTensor:
     """Projections, a convolution, the delta rule, and a norm with a gate."""
     k, v = mixer.n_k * mixer.d_k, mixer.n_v * mixer.d_v
-    mixed, z, b, a, held = projections(t, mixer, x)
-    b, a, held = t.local(b), t.local(a), held and t.local(held)
+    mixed, z, b, a, extra = projections(t, mixer, x)
+    b, a, extra = t.local(b), t.local(a), extra and t.local(extra)
     query, key, value = t.split(mixed_by_convolution(t, mixed), k, k, v)
     strength = t.local(t.result_saved(b, "strengths of updates"))
     decay = t.local(decays(t, mixer, a))
     y = delta_rule(t, mixer, query, key, value, strength, decay)
     z = t.local(t.matrix(x, "in_z", v, "gate of the recurrent block") if z is None else z)
     y = gated_norm(t, y, z, mixer.n_v, mixer.d_v)
-    if held is not None:
-        t.free(held)
+    if extra is not None:
+        t.free(extra)
     return t.matrix(t.local(y), "out_proj", x.columns, "output of the recurrent block", unit=CountedBy.STREAM)
 
 
@@ -277,11 +277,11 @@ def by_blocks(
     before it. Going back, the gradients of blocks are put into zeros as large as the whole."""
     n, c, wide, width = mixer.n_heads, mixer.chunk, q.columns, t.width if t.autocast else q.width
     inputs = (q, k, v)
-    kept = [part.storage for part in inputs]
+    saved = [part.storage for part in inputs]
     if t.saves:
-        kept.append(t.local(t.new(WITHIN, n * c * c, width, CountedBy.CHUNK)).storage)
-        kept.append(t.local(t.new(WITHIN, 2 * c * wide, width, CountedBy.FOLLOWED)).storage)
-        kept.append(t.local(t.new("states of chunks", wide * mixer.d_head, width, CountedBy.CHUNK)).storage)
+        saved.append(t.local(t.new(WITHIN, n * c * c, width, CountedBy.CHUNK)).storage)
+        saved.append(t.local(t.new(WITHIN, 2 * c * wide, width, CountedBy.FOLLOWED)).storage)
+        saved.append(t.local(t.new("states of chunks", wide * mixer.d_head, width, CountedBy.CHUNK)).storage)
     blocks = t.new("output of the scan", wide, q.width, q.unit)
     out = t.new("output of the scan", wide, q.width, q.unit, blocks)
     sides = [(part.columns, part.width, part.unit) for part in inputs]
@@ -291,7 +291,7 @@ def by_blocks(
         t.gradient(sides[0], t.gradient(sides[0]))  # of zeros
         return of_inputs
 
-    return t.record(out, inputs, backward, kept)
+    return t.record(out, inputs, backward, saved)
 
 
 # State space duality as transformers computes it where no other package does (`modeling_mamba2.py`, class
@@ -480,9 +480,9 @@ def token_by_token(
 ) -> TrackedTensor:
     """The state of each token is saved twice, in 32 bits and as it is read; going back, the gradients of decays and
     updates are put into zeros as large as those of all tokens, token by token, and added up."""
-    kept = [decays.storage, queries.storage]
+    saved = [decays.storage, queries.storage]
     if t.saves:
-        kept += [t.local(t.new(STATES, decays.columns, each, decays.unit)).storage for each in {4, width}]
+        saved += [t.local(t.new(STATES, decays.columns, each, decays.unit)).storage for each in {4, width}]
     outputs = t.new("outputs of tokens", columns, width, decays.unit)
     sides = [(part.columns, part.width, part.unit) for part in (decays, updates, queries)]
 
@@ -492,4 +492,4 @@ def token_by_token(
         return of_inputs
 
     out = t.new("output of the scan", columns, width, decays.unit, outputs)
-    return t.record(out, [decays, updates, queries], backward, kept)
+    return t.record(out, [decays, updates, queries], backward, saved)

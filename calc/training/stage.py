@@ -40,10 +40,10 @@ class TrainingStage:
 
     def _at_work(self) -> list[PieceAtWork]:
         kinds = tuple(self.courses.index(course) for course in self.courses)
-        found = peak_turns(self.layout.pp, kinds, self.work.accumulation, self.number)
+        turns_at_peak = peak_turns(self.layout.pp, kinds, self.work.accumulation, self.number)
         return [
-            PieceAtWork(self.courses[one.piece], one.backward, self.during.plus(self.waiting(one.waiting)))
-            for one in found
+            PieceAtWork(self.courses[turn.piece], turn.backward, self.during.plus(self.waiting(turn.waiting)))
+            for turn in turns_at_peak
         ]
 
     def waiting(self, pieces: tuple[int, ...]) -> list[Tensors]:
@@ -173,13 +173,13 @@ class TrainingStage:
         return states_bytes + (states.gradients if self.recipe.buffers else 0)
 
     @cached_property
-    def moments(self) -> dict[Phase, list[StepMoment]]:
+    def step_moments(self) -> dict[Phase, list[StepMoment]]:
         """The moments of each phase that are the peak for some batch and length."""
         phases = {moment.phase: [moment] for moment in self.steps}
         for course, backward, alive in self.at_work:
-            for phase, moments in course.moments.items():
+            for phase, points in course.step_moments.items():
                 if (phase == "backward") == backward:
-                    phases.setdefault(phase, []).extend(map(alive.around, moments))
+                    phases.setdefault(phase, []).extend(map(alive.around, points))
         if self.work.optimizer_in_backward:
             phases["backward"] = undominated([*phases["backward"], StepMoment("backward", *self.stepping())])
         return phases
@@ -187,4 +187,4 @@ class TrainingStage:
     @cached_property
     def peaks(self) -> list[StepMoment]:
         """The moments at which the step peaks for some batch and length."""
-        return undominated(chain.from_iterable(self.moments.values()))
+        return undominated(chain.from_iterable(self.step_moments.values()))

@@ -226,18 +226,16 @@ class Training:
         return {phase: parts_of(moment.lines, size) for phase, moment in self._peaks_of_phases(size).items()}
 
     def _peaks_of_phases(self, size: Bytes) -> dict[Phase, StepMoment]:
-        moments = self.stage(self.most_loaded, single=self.work.micro_batch == 1).moments
+        points = self.stage(self.most_loaded, single=self.work.micro_batch == 1).step_moments
         return {
-            phase: max(moments[phase], key=lambda moment: dot(moment.bytes, size))
-            for phase in PHASES
-            if phase in moments
+            phase: max(points[phase], key=lambda moment: dot(moment.bytes, size)) for phase in PHASES if phase in points
         }
 
     def _memory(self, index: int, micro_batch: int, sequence: int) -> TrainingMemory:
         """The peak of one stage."""
         size = self.units(micro_batch, sequence)
-        moments = self.stage(index, single=micro_batch == 1).peaks
-        return self._weighed(max(moments, key=lambda moment: dot(moment.bytes, size)), size)
+        points = self.stage(index, single=micro_batch == 1).peaks
+        return self._weighed(max(points, key=lambda moment: dot(moment.bytes, size)), size)
 
     def _weighed(self, moment: StepMoment, size: Bytes) -> TrainingMemory:
         """What is there at a moment, with the overhead."""
@@ -320,7 +318,10 @@ class Training:
         if alone is None or many is None or self.gathers_experts:
             return 1
         room, stages = many.room(usable), zip(alone.unlike_stages, many.unlike_stages, strict=True)
-        return max(-(-one.divided // max(1, room - stage.passing(self.size) + stage.divided)) for one, stage in stages)
+        return max(
+            -(-stage_bytes.divided // max(1, room - stage.passing(self.size) + stage.divided))
+            for stage_bytes, stage in stages
+        )
 
     def over(self, dp: int) -> "Training | None":
         """The same with all that belongs to the weights divided over so many replicas (ZeRO-3); None where the experts

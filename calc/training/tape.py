@@ -215,7 +215,7 @@ class Tape:
             return
         part.saved.append(node.saved)
         if len(part.saved) == part.count:
-            if out.storage is not None and all(one is None or one < out.storage for one in node.saved):
+            if out.storage is not None and all(saved is None or saved < out.storage for saved in node.saved):
                 self.count_elsewhere(out)
             raise AllSavedError
 

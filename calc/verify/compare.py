@@ -34,7 +34,7 @@ PREFIXES = (
 encoders' names that was published, and puts one before some language models."""
 PACKED = {".qweight": ".weight", ".weight_packed": ".weight", "_blocks": "", ".weight": ".weight"}
 """Endings of several weights packed into one number (GPTQ and AWQ; compressed-tensors; MXFP4; bitsandbytes)."""
-BESIDE = (
+AUXILIARY_NAMES = (
     "_scale_inv", "_scale", "_scale_2", "_scales", "_global_scale", "_zero_point", "_shape", "_g_idx", ".scales",
     ".qzeros", ".g_idx", ".SCB", ".weight_format", ".absmax", ".quant_map", ".nested_absmax", ".nested_quant_map",
     ".quant_state.bitsandbytes__nf4", ".quant_state.bitsandbytes__fp4", ".scale", ".k_scale", ".v_scale",
@@ -62,7 +62,7 @@ class Comparison(Frozen):
     matched: int
     packed: int
     """Matched tensors that store several weights in a number, of the size that their bits say."""
-    beside: int
+    auxiliary: int
     """Tensors that a quantized format needs, scales and zeros, which are no parameters."""
     derived: int
     """Buffers that the class computes by itself."""
@@ -86,32 +86,32 @@ def compare(architecture: Architecture, checkpoint: Checkpoint) -> Comparison:
     """Everything that we list (vision encoder and MTP layers too) against what the checkpoint holds."""
     ours = {name: tensor.shape for tensor in architecture.tensors() for name in tensor.names()}
     theirs = _renamed(checkpoint.tensors, ours)
-    found: dict[str, int] = {}  # ours -> parameters of theirs
-    packed = beside = derived = tied = 0
+    matched: dict[str, int] = {}  # ours -> parameters of theirs
+    packed = auxiliary = derived = tied = 0
     rows: list[tuple[Status, str, Shape | None, Shape | None, int]] = []
     for name, stored in theirs.items():
         target, bits = _target(name, stored, ours)
         if target is not None:
-            found[target] = prod(ours[target])
+            matched[target] = prod(ours[target])
             packed += bits is not None
         elif name in ours:
             shape = ours[name]
-            found[name] = stored.elements
+            matched[name] = stored.elements
             rows.append(("other shape", name, shape, stored.shape, stored.elements - prod(shape)))
-        elif _is_beside(name, ours):
-            beside += 1
+        elif _is_auxiliary(name, ours):
+            auxiliary += 1
         elif name.endswith(DERIVED):
             derived += 1
         elif architecture.tied and name.rpartition(".")[0].endswith(architecture.names.lm_head):
             tied += 1
         else:
             rows.append(("extra", name, None, stored.shape, stored.elements))
-    rows += [("missing", name, shape, None, -prod(shape)) for name, shape in ours.items() if name not in found]
+    rows += [("missing", name, shape, None, -prod(shape)) for name, shape in ours.items() if name not in matched]
     total = sum(map(prod, ours.values()))
     return Comparison(
-        matched=len(found) - sum(row[0] == "other shape" for row in rows),
+        matched=len(matched) - sum(row[0] == "other shape" for row in rows),
         packed=packed,
-        beside=beside,
+        auxiliary=auxiliary,
         derived=derived,
         tied=tied,
         ours=total,
@@ -125,7 +125,7 @@ def _renamed(tensors: Mapping[str, Stored], ours: Mapping[str, Shape]) -> dict[s
     known: dict[str, Stored] = {}
     for name, stored in tensors.items():
         moved = (own + name.removeprefix(before) for before, own in PREFIXES if name.startswith(before))
-        known[next((m for m in moved if m in ours or _target(m, stored, ours)[0] or _is_beside(m, ours)), name)] = (
+        known[next((m for m in moved if m in ours or _target(m, stored, ours)[0] or _is_auxiliary(m, ours)), name)] = (
             stored
         )
     return known
@@ -144,8 +144,8 @@ def _target(name: str, stored: Stored, ours: Mapping[str, Shape]) -> tuple[str |
     return None, None
 
 
-def _is_beside(name: str, ours: Mapping[str, Shape]) -> bool:
-    ending = next((ending for ending in BESIDE if name.endswith(ending)), None)
+def _is_auxiliary(name: str, ours: Mapping[str, Shape]) -> bool:
+    ending = next((ending for ending in AUXILIARY_NAMES if name.endswith(ending)), None)
     if ending is None:
         return False
     stem = name.removesuffix(ending)

@@ -15,7 +15,7 @@ MAX_TENSORS = 32_768  # experts are stacked, so that the largest models have som
 MAX_ENTRIES = 10_000  # some 50
 MAX_ARRAY = 1_000_000  # vocabularies have up to 262,144 words, and twice as many merges
 MAX_TEXT = 1_000_000
-MAX_KEPT = 4096  # numbers of an array: one for each layer
+MAX_ARRAY_LENGTH = 4096  # numbers of an array: one for each layer
 
 
 SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
@@ -112,7 +112,7 @@ class _Cursor:
                 Message("The GGUF header has an array of type {inner}, which is not one we read.", inner=inner)
             )
         numbers = self.take(length * struct.calcsize("<" + SCALARS[inner]))
-        return list(struct.unpack(f"<{length}{SCALARS[inner]}", numbers)) if length <= MAX_KEPT else length
+        return list(struct.unpack(f"<{length}{SCALARS[inner]}", numbers)) if length <= MAX_ARRAY_LENGTH else length
 
     def tensor(self) -> tuple[str, Stored]:
         name, dims = self.text(), self.number("I")
@@ -125,14 +125,14 @@ class _Cursor:
             raise ConfigError(
                 Message("{name} is of the GGML type {kind}, which is not one we know.", name=shown(name), kind=kind)
             )
-        held = TYPES[kind]
-        if prod(shape) % held.block:
+        size_of = TYPES[kind]
+        if prod(shape) % size_of.block:
             raise ConfigError(
                 Message(
                     "{name} has {weights:,} weights, no whole number of {format} blocks.",
                     name=shown(name),
                     weights=prod(shape),
-                    format=held.name,
+                    format=size_of.name,
                 )
             )
-        return name, Stored(held.name, shape, prod(shape) // held.block * held.bytes)
+        return name, Stored(size_of.name, shape, prod(shape) // size_of.block * size_of.bytes)

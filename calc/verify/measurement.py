@@ -56,7 +56,7 @@ class MeasuredSize(Frozen):
     error: Words | None = None
 
     @model_validator(mode="after")
-    def _one_of_both(self) -> Self:
+    def _either(self) -> Self:
         if (self.bytes is None) == (self.error is None):
             raise ConfigError(Message("a row has either bytes or an error"))
         return self
@@ -193,7 +193,7 @@ def read_measurement(text: str) -> Measurement:
         raise ConfigError(Message("In this measurement {where} is not right.", where=where[:100])) from None
 
 
-def beside(measurement: Measurement) -> list[MeasuredRow]:
+def with_predictions(measurement: Measurement) -> list[MeasuredRow]:
     """Every row, and what is predicted for transformers on one GPU. Raises ConfigError if the config can't be read."""
     dtype = measurement.settings.dtype
     architecture = Architecture.from_config(measurement.config)

@@ -47,7 +47,7 @@ TEXT, FLAG, NUMBER, CHOICE, PART = (
     FieldDescriptor.TYPE_ENUM,
     FieldDescriptor.TYPE_MESSAGE,
 )
-ASKED = {
+REQUEST_FIELDS = {
     "rerun_script.query_string": TEXT,
     "rerun_script.page_script_hash": TEXT,
     "rerun_script.fragment_id": TEXT,
@@ -118,7 +118,7 @@ def difference(version: str) -> str | None:
         return f"this is Streamlit {version}, and not {WRITTEN_FOR}"
     if MISSING is not None:
         return MISSING
-    fields = [(BackMsg.DESCRIPTOR, *field) for field in ASKED.items()]
+    fields = [(BackMsg.DESCRIPTOR, *field) for field in REQUEST_FIELDS.items()]
     fields += [(ForwardMsg.DESCRIPTOR, *field) for field in SENT.items()]
     for message, path, kind in fields:
         if kind_of(message, path) != kind:
@@ -190,12 +190,12 @@ class Asking:
         if frame is None:
             return self.refuse(NO_BYTES)
         try:
-            asked = BackMsg.FromString(frame)
+            request = BackMsg.FromString(frame)
         except DecodeError:
             return self.refuse(NO_MESSAGE)
-        if asked.HasField("rerun_script"):
-            self.complete(asked.rerun_script)
-            message["bytes"] = asked.SerializeToString()
+        if request.HasField("rerun_script"):
+            self.complete(request.rerun_script)
+            message["bytes"] = request.SerializeToString()
         return message
 
     def refuse(self, code: int) -> Message:
@@ -204,18 +204,18 @@ class Asking:
         self.refused = code
         return {"type": "websocket.disconnect", "code": code}
 
-    def complete(self, asked: ClientState) -> None:
-        asked.ClearField("cached_message_hashes")
-        said, page = asked.widget_states.widgets, asked.page_script_hash
+    def complete(self, state: ClientState) -> None:
+        state.ClearField("cached_message_hashes")
+        said, page = state.widget_states.widgets, state.page_script_hash
         if self.page is None:
-            asked.ClearField("fragment_id")
+            state.ClearField("fragment_id")
             self.page = page
         elif not said:
             said.extend(self.said)
-            self.page, self.query, self.is_there, self.is_drawn = page, asked.query_string, False, False
+            self.page, self.query, self.is_there, self.is_drawn = page, state.query_string, False, False
         elif not self.is_there or page != self.page:
-            asked.page_script_hash, asked.query_string = self.page, self.query
-            asked.ClearField("fragment_id")
+            state.page_script_hash, state.query_string = self.page, self.query
+            state.ClearField("fragment_id")
         self.said = [widget for widget in said if not is_click(widget)]
 
     def answered(self, sent: ForwardMsg) -> None:

@@ -215,7 +215,7 @@ def module_gone(monkeypatch):
 
 
 def field_gone(monkeypatch):
-    monkeypatch.setitem(direct.ASKED, "rerun_script.nonesuch", direct.TEXT)
+    monkeypatch.setitem(direct.REQUEST_FIELDS, "rerun_script.nonesuch", direct.TEXT)
 
 
 def other_type(monkeypatch):

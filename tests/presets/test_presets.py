@@ -41,8 +41,8 @@ def test_every_component_and_the_published_total(preset):
     if preset.published is None:
         assert preset.id in ("study/Qwen3-8B", "study/Qwen3-8B-MHA")  # theirs are in tests/calc/model/test_studies.py
     else:
-        assert parameters.total + sum(preset.beside().values()) == preset.published.total
-        assert all(preset.beside().values())
+        assert parameters.total + sum(preset.auxiliary_parts().values()) == preset.published.total
+        assert all(preset.auxiliary_parts().values())
 
 
 @pytest.mark.parametrize("name", STORED)

@@ -64,12 +64,12 @@ class Layer:
             (dict.fromkeys(self.norms, (d,)), self.norm_bias),
             (dict.fromkeys(self.head_norms, (d_head,)), False),
         )
-        found: Shapes = dict.fromkeys(self.scales, (d,))
+        tensors: Shapes = dict.fromkeys(self.scales, (d,))
         for modules, bias in parts:
-            found |= with_biases(modules) if bias else weights(modules)
+            tensors |= with_biases(modules) if bias else weights(modules)
         if self.qkv_bias and not self.key_bias:
-            del found[f"{self.qkv[1]}.bias"]
-        return found
+            del tensors[f"{self.qkv[1]}.bias"]
+        return tensors
 
 
 def biased(bias: bool, modules: Shapes) -> Shapes:

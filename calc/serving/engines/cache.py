@@ -103,7 +103,7 @@ class Pool(Cache):
         """Those of its blocks that the check at start counts on."""
         return blocks
 
-    def held_length(self, blocks: int, most: int) -> int:
+    def cached_length(self, blocks: int, most: int) -> int:
         """The longest request, up to `most` tokens, that so many blocks hold; 0 where there is none. It is looked for
         where the blocks of very long requests, which grow evenly, say."""
         half, whole = self.request_blocks(most // 2), self.request_blocks(most)

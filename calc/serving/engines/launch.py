@@ -88,7 +88,7 @@ def quantized(precision: Precision) -> tuple[tuple[str, ...], tuple[Message, ...
 def cached(precision: Precision, spelling: Mapping[CacheFormat, str]) -> tuple[str, ...]:
     """The flag of the cache's format by an engine's words for it: of one that is quantized, and of 16 bits where the
     checkpoint asks for another."""
-    usual = precision.kv in ("bf16", "fp16") and precision.cache_asked is None
+    usual = precision.kv in ("bf16", "fp16") and precision.cache_stated is None
     return () if usual or precision.kv not in spelling else ("--kv-cache-dtype", spelling[precision.kv])
 
 

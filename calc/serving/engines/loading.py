@@ -76,9 +76,9 @@ class TensorLoader:
             if self.adapter_rows and tensor.excluded_as is None and tensor.component in ADAPTED and is_matrix(tensor):
                 matrix = matrices(tensor) * (tensor.shape[-2] + tensor.shape[-1])
                 parts["adapters"] += copies * 2 * self.adapter_rows * tensor.experts // matrices(tensor) * matrix
-            held = allocations.setdefault((self.allocation(tensor.name), tensor.layers), [0, 0, copies])
-            held[0] += piece.a_layer * (weights + padding)
-            held[1] += piece.a_layer * scales
+            allocation = allocations.setdefault((self.allocation(tensor.name), tensor.layers), [0, 0, copies])
+            allocation[0] += piece.a_layer * (weights + padding)
+            allocation[1] += piece.a_layer * scales
         for weights, scales, copies in allocations.values():
             parts["rounding"] += copies * (rounded(weights) - weights + (rounded(scales) - scales if scales else 0))
         return LoadedWeights(**parts)

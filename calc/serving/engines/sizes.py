@@ -26,7 +26,7 @@ class Limits:
     """Share of the GPU's memory that is set aside at start; None: the engine takes what it needs when it needs it."""
     in_flight_tokens: int
     """Tokens that may be scheduled and not yet settled, for which layers with a window keep room."""
-    kept_free: int = 0
+    reserved_free: int = 0
     """Bytes of what is set aside that the cache does not get."""
     encoder_bytes: int = 0
     """Bytes of images, and of their embeddings, that are there in the largest forward pass."""

@@ -136,7 +136,7 @@ class StartupLog(ABC):
     """Whether a stated share of the free memory is for weights and cache, so that what it leaves can be computed."""
     loading_libraries: ClassVar[int] = 0
     """Bytes that libraries take while weights are loaded, where they are counted with these."""
-    one_kind_tokens: ClassVar[bool] = False
+    single_token_pool: ClassVar[bool] = False
     """Whether the tokens of a cache of several kinds of layers are those that its pool reckons."""
 
     @cached_property

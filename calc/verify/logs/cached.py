@@ -109,12 +109,12 @@ def cache_rows(log: Log, cache: Pages, ours: Report) -> Iterator[Difference]:
     if log.kv_bytes and log.kv_bytes > 0 and log.kv_tokens:
         if cache.whole:
             yield from _per_token(log, log.kv_bytes, log.kv_tokens, cache, ours)
-        elif log.engine in LOGS and LOGS[log.engine].one_kind_tokens:
+        elif log.engine in LOGS and LOGS[log.engine].single_token_pool:
             yield _tokens(log.kv_bytes, log.kv_tokens, rounding_of(log), cache)
     if log.states and log.state_bytes:
         yield from _states(log, log.states, log.state_bytes, cache)
     if log.kv_needed and log.settings.max_model_len == cache.length:
-        yield _one_request(log.kv_needed, cache)
+        yield _single_request(log.kv_needed, cache)
     if log.concurrency and log.concurrency_length == cache.length and log.kv_tokens:
         yield _concurrency(log.concurrency, log.kv_tokens, block_size(log, cache), cache)
 
@@ -131,21 +131,21 @@ def block_size(log: Log, cache: Pages) -> int:
 
 def _per_token(log: Log, kv_bytes: int, tokens: int, cache: Pages, ours: Report) -> Iterator[Difference]:
     """Bytes per token, and the tokens that the log's bytes hold at ours. A cache has whole blocks."""
-    one, block = cache.token, block_size(log, cache)
+    size, block = cache.token, block_size(log, cache)
     rounding = rounding_of(log)
-    low, high = (kv_bytes - rounding) / (tokens + block) / one, (kv_bytes + rounding) / tokens / one
+    low, high = (kv_bytes - rounding) / (tokens + block) / size, (kv_bytes + rounding) / tokens / size
     agrees, stated = low <= 1 <= high, round(kv_bytes / tokens)
     if agrees:
-        sentence = Message("The cache takes {bytes:,} bytes a token and rank in both.", bytes=one)
+        sentence = Message("The cache takes {bytes:,} bytes a token and rank in both.", bytes=size)
     else:
         sentence = Message(
             "Bytes per token and rank: {stated:,} in the log, {computed:,} ours: {why}.",
             stated=stated,
-            computed=one,
+            computed=size,
             why=_why_per_token(low, high, cache, ours),
         )
-    yield Difference(term="bytes per token", unit="bytes", log=stated, ours=one, agrees=agrees, sentence=sentence)
-    hold = kv_bytes // one // block * block
+    yield Difference(term="bytes per token", unit="bytes", log=stated, ours=size, agrees=agrees, sentence=sentence)
+    hold = kv_bytes // size // block * block
     sentence = Message(
         "At our bytes per token the log's {size:.2f} GiB of cache hold {tokens:,} tokens.",
         size=kv_bytes / GIB,
@@ -227,11 +227,11 @@ def pages_of(case: Case, engine: str) -> Message:
     return Message("In {engine}'s pages", engine=engine)
 
 
-def _one_request(needed: int, cache: Pages) -> Difference:
+def _single_request(needed: int, cache: Pages) -> Difference:
     """What vLLM needs for a request of the whole context, when it refuses to start."""
     case = min(cache.cases, key=lambda case: abs(cache.request(case) - needed))
-    one, tokens = cache.request(case), cache.length
-    agrees = abs(one - needed) <= ROUNDING
+    per_request, tokens = cache.request(case), cache.length
+    agrees = abs(per_request - needed) <= ROUNDING
     if agrees:
         sentence = Message("A request of {tokens:,} tokens takes as much cache in the log as in ours.", tokens=tokens)
     elif cache.whole:
@@ -242,7 +242,7 @@ def _one_request(needed: int, cache: Pages) -> Difference:
             "log's step, version, cache format or model may be another.",
             step=case.step,
         )
-    return Difference(term="one request", unit="bytes", log=needed, ours=one, agrees=agrees, sentence=sentence)
+    return Difference(term="one request", unit="bytes", log=needed, ours=per_request, agrees=agrees, sentence=sentence)
 
 
 def _concurrency(concurrency: float, tokens: int, block: int, cache: Pages) -> Difference:

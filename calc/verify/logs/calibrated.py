@@ -16,12 +16,12 @@ def calibrated(log: Log, ours: Report) -> Overhead | None:
     if log.engine not in LOGS:
         return None
     graphs = [size for size in (log.cuda_graphs, log.graphs_estimated) if size is not None]
-    found = {
+    ranges = {
         "libraries": _range([] if log.non_torch is None else [log.non_torch]),
         "cuda_graphs": _range(graphs),
         "peak_gap": _range(_gap(log, ours)),
     }
-    stated = {name: span for name, span in found.items() if span is not None}
+    stated = {name: span for name, span in ranges.items() if span is not None}
     return Overhead(**stated, overhead_log=name_of(log)) if stated else None
 
 

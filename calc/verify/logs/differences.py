@@ -40,19 +40,19 @@ def largest(rows: Sequence[Difference]) -> Difference | None:
 
 
 def _rows(log: Log, architecture: Architecture, ours: Report) -> Iterator[Difference]:
-    asked = ours.scenario
+    scenario = ours.scenario
     known = LOGS.get(log.engine)
     if known is not None and log.weights is not None:
         yield _weights(log, log.weights, known, architecture, ours)
-    serving = Serving.of(architecture, engine_of(log), asked.precision, asked.layout, asked.overhead)
+    serving = Serving.of(architecture, engine_of(log), scenario.precision, scenario.layout, scenario.overhead)
     cache = pages(serving, ours)
     if cache.cases:
         yield from cache_rows(log, cache, ours)
         yield from refused_rows(log, cache)
     yield from _start(log, ours)
     if known is not None and known.share_of_free:
-        held = nearest(log, known, architecture, ours)
-        yield from shared_rows(log, known, held.total, ours)
+        candidate = nearest(log, known, architecture, ours)
+        yield from shared_rows(log, known, candidate.total, ours)
     if known is not None:
         yield from graph_rows(log, known, ours)
     if log.out_of_memory is not None and known is None:
@@ -61,29 +61,29 @@ def _rows(log: Log, architecture: Architecture, ours: Report) -> Iterator[Differ
 
 def _weights(log: Log, weights: int, known: StartupLog, architecture: Architecture, ours: Report) -> Difference:
     """Beside what an engine holds, with what it may have loaded too: the candidate that is nearest."""
-    found = dict(_candidates(log, known, architecture, ours))
-    what = min(found, key=lambda name: abs(found[name].total - weights))
-    held = found[what]
-    off = weights - held.total
-    close = CLOSE * held.total + ROUNDING
+    candidates = dict(_candidates(log, known, architecture, ours))
+    what = min(candidates, key=lambda name: abs(candidates[name].total - weights))
+    candidate = candidates[what]
+    off = weights - candidate.total
+    close = CLOSE * candidate.total + ROUNDING
     agrees = -close <= off <= close + known.loading_libraries
     if agrees:
         sentence = Message(
             "{what} agree (difference {share:.2%}); of ours {more:.2f} GiB are rotary tables, padding and what the "
             "allocator rounds up.",
             what=what,
-            share=hundredths(off / held.total),
-            more=_beside(held) / GIB,
+            share=hundredths(off / candidate.total),
+            more=_added_bytes(candidate) / GIB,
         )
     else:
         why = _why_weights(log, known, off, ours)
         sentence = Message("{what} differ by {off:+.2f} GiB: {why}.", what=what, off=off / GIB, why=why)
-    return Difference(term="weights", unit="bytes", log=weights, ours=held.total, agrees=agrees, sentence=sentence)
+    return Difference(term="weights", unit="bytes", log=weights, ours=candidate.total, agrees=agrees, sentence=sentence)
 
 
-def _beside(held: LoadedWeights) -> int:
+def _added_bytes(candidate: LoadedWeights) -> int:
     """Bytes that an engine adds to the tensors."""
-    return held.rotary + held.padding + held.rounding
+    return candidate.rotary + candidate.padding + candidate.rounding
 
 
 def _candidates(
@@ -130,8 +130,15 @@ def _start(log: Log, ours: Report) -> Iterator[Difference]:
 
 def nearest(log: Log, known: StartupLog, architecture: Architecture, ours: Report) -> LoadedWeights:
     """What an engine may have loaded that is nearest to what the log states; the first where it does not."""
-    found, weights = [held for _, held in _candidates(log, known, architecture, ours)], log.weights
-    return found[0] if weights is None else min(found, key=lambda held: abs(held.total - weights))
+    weights_of_candidates, weights = (
+        [candidate for _, candidate in _candidates(log, known, architecture, ours)],
+        log.weights,
+    )
+    return (
+        weights_of_candidates[0]
+        if weights is None
+        else min(weights_of_candidates, key=lambda candidate: abs(candidate.total - weights))
+    )
 
 
 def _activations(log: Log, figure: int, ours: Report) -> Difference:
@@ -257,14 +264,14 @@ def _why_budget(log: Log, budget: KVBudget, ours: Report) -> Message:
 
 def _memory(failure: OutOfMemory, ours: Report) -> Iterator[Difference]:
     """What was in use and asked for against our total, where PyTorch ran out."""
-    who, held = Message("The process"), failure.in_use
-    if held is None and failure.allocated is not None:  # as before torch 2.1
-        who, held = Message("PyTorch"), failure.allocated + (failure.reserved or 0)
-    if held is None:
+    who, in_use = Message("The process"), failure.in_use
+    if in_use is None and failure.allocated is not None:  # as before torch 2.1
+        who, in_use = Message("PyTorch"), failure.allocated + (failure.reserved or 0)
+    if in_use is None:
         return
-    wanted, memory = held + failure.tried, ours.memory
+    wanted, memory = in_use + failure.tried, ours.memory
     known: dict[str, Any] = {"low": memory.low / GIB, "high": memory.high / GIB}
-    known |= {"who": who, "held": held / GIB, "tried": failure.tried / GIB}
+    known |= {"who": who, "held": in_use / GIB, "tried": failure.tried / GIB}
     if failure.free is None:
         sentence = Message(
             "{who} held {held:.2f} GiB and asked for {tried:.2f} GiB more; we compute {low:.2f} to {high:.2f} GiB for "

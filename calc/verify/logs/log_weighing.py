@@ -45,11 +45,11 @@ ALIKE = 0.01
 def weigh_as(log: Log, config: Mapping[str, Any], gpus: Iterable[GPU] = ()) -> Report:
     """Our report of what the log ran: layout, formats, one request of the length allowed, and those of the GPUs that
     may be the log's. Raises ConfigError."""
-    asked = log.settings
+    settings = log.settings
     try:
-        workload = made(Workload, {"context": asked.max_model_len or log.concurrency_length or 8192})
+        workload = made(Workload, {"context": settings.max_model_len or log.concurrency_length or 8192})
         engine = engine_of(log)
-        layout = LOGS[log.engine].layout(asked) if log.engine in LOGS else Layout()
+        layout = LOGS[log.engine].layout(settings) if log.engine in LOGS else Layout()
     except ConfigError as error:
         sentence = Message("The log states what can't be weighed. {why}", why=error.message)
         raise ConfigError(sentence, error.field) from None
@@ -70,8 +70,8 @@ def engine_of(log: Log) -> Engine:
 
 def _precision(log: Log, config: Mapping[str, Any]) -> Precision:
     """As the checkpoint is stored, unless the engine quantized it, or another checkpoint of the model was run."""
-    asked, stored = log.settings, native(config)
-    cache = asked.kv_cache_dtype or "auto"
+    settings, stored = log.settings, native(config)
+    cache = settings.kv_cache_dtype or "auto"
     if cache not in CACHES:
         known = ", ".join(CACHES)
         raise ConfigError(
@@ -79,9 +79,9 @@ def _precision(log: Log, config: Mapping[str, Any]) -> Precision:
             "kv_cache_dtype",
             list(CACHES),
         )
-    formats = WEIGHTS.get(asked.quantization or "", (stored.name,))
+    formats = WEIGHTS.get(settings.quantization or "", (stored.name,))
     weights = stored.name if stored.name in formats else formats[0]
-    if asked.dtype in ("float32", "float") and weights == "bf16":
+    if settings.dtype in ("float32", "float") and weights == "bf16":
         return Precision(weights="fp32", kv=CACHES[cache] or "fp32")
     return engine_of(log).precision(stored, weights, CACHES[cache])
 
@@ -97,11 +97,11 @@ def _near(
 ) -> Iterator[GPU]:
     """GPUs with the total that the log states, one of each kind for which the engine has defaults of its own; none
     where the log says too little of what was divided."""
-    asked, known = log.settings, LOGS.get(log.engine)
-    stated = log.version or (asked.max_num_batched_tokens and asked.max_num_seqs)
+    settings, known = log.settings, LOGS.get(log.engine)
+    stated = log.version or (settings.max_num_batched_tokens and settings.max_num_seqs)
     if known is None or not known.states_version_rules:
         return
-    if log.total is None or not stated or asked.gpu_memory_utilization is None:
+    if log.total is None or not stated or settings.gpu_memory_utilization is None:
         return
     engine, architecture = engine_of(log), Architecture.from_config(config)
     kinds = {engine.limits(workload, gpu, architecture, layout): gpu for gpu in gpus_of(log, gpus)}

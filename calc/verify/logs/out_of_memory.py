@@ -63,21 +63,21 @@ def out_of_memory(text: str) -> OutOfMemory | None:
         tried, free, total = map(int, warning.groups())
         return OutOfMemory(tried=tried, free=free, total=total, is_warning=True)
     message = OOM_WORDS + text.partition(OOM_WORDS)[2].partition(OOM_WORDS)[0][:CHARACTERS]
-    found = {
+    matched = {
         name: [size(match) for wording in wordings for match in wording.finditer(message)]
         for name, wordings in PATTERNS.items()
     }
-    if not found["tried"]:
+    if not matched["tried"]:
         return None
-    first = {name: sizes[0] if sizes else None for name, sizes in found.items()}
+    first = {name: sizes[0] if sizes else None for name, sizes in matched.items()}
     allocated, reserved, pool = first["allocated"], first["reserved"], first["pool"]
     if reserved is None and pool is not None and allocated is not None:
         reserved = pool - allocated
     return OutOfMemory(
-        tried=found["tried"][0],
+        tried=matched["tried"][0],
         total=first["total"],
         free=first["free"],
-        in_use=first["in_use"] or sum(found["others"]) or None,
+        in_use=first["in_use"] or sum(matched["others"]) or None,
         allocated=allocated,
         reserved=reserved,
     )

@@ -109,8 +109,8 @@ def read_log(text: str) -> Log:
         if listing is not None:
             for name, value in settings(line, listing):
                 start.settings.setdefault(name, value)
-        for found in figures(line, wordings):
-            start.add(*found)
+        for stated_figure in figures(line, wordings):
+            start.add(*stated_figure)
         for log, kind, words in refusals:
             if words in line:
                 start.log = log
@@ -172,16 +172,16 @@ def setting(name: str, value: str) -> str | int | float | bool | None:
 
 
 def finished(start: Start, starts: int) -> Log:
-    found = start.of_most_loaded()
-    asked = LogSettings(**{name: setting(name, value) for name, value in start.settings.items()})
-    if "blocks" in found:
-        found.setdefault("kv_tokens", found["blocks"] * tokens_a_block(start, asked, found))
-    if "torch_peak" in found and "weights" in found:
-        found.setdefault("activations", found["torch_peak"] - found["weights"])
-    if "consumed" in found and "weights" in found:
-        found.setdefault("non_torch", found["consumed"] - found["weights"])
-    if "graphs_estimated" in found and "activations" in found and "graphs_charged" not in found:
-        found["activations"] = max(0, found["activations"] - found["graphs_estimated"])
+    figures_read = start.of_most_loaded()
+    log_settings = LogSettings(**{name: setting(name, value) for name, value in start.settings.items()})
+    if "blocks" in figures_read:
+        figures_read.setdefault("kv_tokens", figures_read["blocks"] * tokens_a_block(start, log_settings, figures_read))
+    if "torch_peak" in figures_read and "weights" in figures_read:
+        figures_read.setdefault("activations", figures_read["torch_peak"] - figures_read["weights"])
+    if "consumed" in figures_read and "weights" in figures_read:
+        figures_read.setdefault("non_torch", figures_read["consumed"] - figures_read["weights"])
+    if "graphs_estimated" in figures_read and "activations" in figures_read and "graphs_charged" not in figures_read:
+        figures_read["activations"] = max(0, figures_read["activations"] - figures_read["graphs_estimated"])
     ranks = max((len(start.figures[term]) for term in OF_RANKS if term in start.figures), default=1)
     notes = {
         Message("The log has {starts:,} starts; these are the figures of the last.", starts=starts): starts > 1,
@@ -194,8 +194,8 @@ def finished(start: Start, starts: int) -> Log:
     return Log(
         engine=start.log.engine.name if start.log else "torch",
         version=start.version,
-        settings=asked,
-        **{name: value for name, value in found.items() if name in Log.model_fields},
+        settings=log_settings,
+        **{name: value for name, value in figures_read.items() if name in Log.model_fields},
         ranks=ranks,
         starts=starts,
         refusal=start.refusal,
@@ -204,11 +204,11 @@ def finished(start: Start, starts: int) -> Log:
     )
 
 
-def tokens_a_block(start: Start, asked: LogSettings, found: dict[str, Any]) -> int:
+def tokens_a_block(start: Start, log_settings: LogSettings, figures_read: dict[str, Any]) -> int:
     """Tokens a block: as stated; or as the concurrency has it, a power of two; or the engine's default."""
-    if asked.block_size is not None:
-        return asked.block_size
-    if found.get("concurrency") and found.get("concurrency_length") and found["blocks"]:
-        tokens = found["concurrency"] * found["concurrency_length"] / found["blocks"]
+    if log_settings.block_size is not None:
+        return log_settings.block_size
+    if figures_read.get("concurrency") and figures_read.get("concurrency_length") and figures_read["blocks"]:
+        tokens = figures_read["concurrency"] * figures_read["concurrency_length"] / figures_read["blocks"]
         return int(2 ** min(max(round(log2(tokens)), 0), 12))
     return start.log.block_size if start.log else 1

@@ -42,7 +42,7 @@ class PlannedAs(Frozen):
     rows: tuple[BufferRow, ...]
 
 
-def planned_beside(log: BufferLog, architecture: Architecture, weights: WeightFormat) -> PlannedAs:
+def planned_buffers_of(log: BufferLog, architecture: Architecture, weights: WeightFormat) -> PlannedAs:
     """`weights` are those of the screen, where the log names no mix. Raises ConfigError."""
     weights = log.weights or weights
     options = made(LlamaCppOptions, dict(log.flags))
@@ -116,10 +116,10 @@ def other_plan(
     """Which other setting would make the buffer of a pass what the log states."""
     for changes, sentence in OTHER_PLANS:
         try:
-            found = planned(architecture, weights, options.model_copy(update=changes), gpus)
+            plan = planned(architecture, weights, options.model_copy(update=changes), gpus)
         except ConfigError:
             continue
-        same = next((buffer for buffer in found if buffer.device == log.device), None)
+        same = next((buffer for buffer in plan if buffer.device == log.device), None)
         if same is not None and abs(same.compute - log.compute) <= max(ROUNDING, CLOSE * same.compute):
             return sentence
     return Message("Another version plans its passes otherwise.")

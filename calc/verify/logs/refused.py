@@ -38,8 +38,8 @@ def _max_length(log: Log, stated: int, nbytes: int, cache: Pages) -> Difference:
 
     def length(case: Case, nbytes: int) -> int:
         blocks = case.pool.blocks([nbytes] * len(case.pool.block_bytes))
-        whole = log.version is None and case.pool.held_length(blocks, cache.length) == stated
-        return case.pool.held_length(blocks if whole else case.pool.usable_blocks(blocks), cache.length)
+        whole = log.version is None and case.pool.cached_length(blocks, cache.length) == stated
+        return case.pool.cached_length(blocks if whole else case.pool.usable_blocks(blocks), cache.length)
 
     fields, words = _of_bytes("max length", stated, nbytes, rounding_of(log), cache, length)
     if fields["agrees"]:

@@ -18,7 +18,7 @@ from pages.parts.words import say
 ENDS = ("low", "expected", "high")
 
 
-def draw(answer: Answer, gpu: GPU, found: Mapping[str, EfficiencyRow], *, training: bool) -> None:
+def draw(answer: Answer, gpu: GPU, rows: Mapping[str, EfficiencyRow], *, training: bool) -> None:
     """Those of the plan that is open; what is changed holds for every GPU, travels in the link, and counts on Weigh, of
     training on Train."""
     edits = answer.scenario.efficiencies.edits
@@ -33,14 +33,14 @@ def draw(answer: Answer, gpu: GPU, found: Mapping[str, EfficiencyRow], *, traini
                 gpu=gpu.name,
             )
         )
-        usual = {name: row.value for name, row in found.items()}
+        usual = {name: row.value for name, row in rows.items()}
         now = usual | edits
         place = places(("efficiencies",))["share"]
         key = f"efficiencies_{gpu.id}_{'_'.join(answer.scenario.efficiencies.share)}"
         st.data_editor(
             [
                 {"what": say(EFFICIENCIES[name]), **now[name].model_dump(), "mine": name in edits, "source": row.source}
-                for name, row in found.items()
+                for name, row in rows.items()
             ],
             key=key,
             hide_index=True,

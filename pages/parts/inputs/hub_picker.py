@@ -48,16 +48,16 @@ def _finder() -> None:
     ).strip()
     if not text:
         return
-    found, problem = _suggestions(text)
-    if is_id(text) and text not in found:
-        found = [text, *found]
-    for name in found[:8]:
+    names, problem = _suggestions(text)
+    if is_id(text) and text not in names:
+        names = [text, *names]
+    for name in names[:8]:
         if st.button(name, key=f"hub_{name}", width="stretch"):
             choose(name, st.session_state.hub_revision.strip() or None)
             st.rerun()
     if problem is not None:
         st.caption(say(problem))
-    elif not found:
+    elif not names:
         st.caption(
             say(
                 "The Hub finds no text model for “{text}”. A full id such as Qwen/Qwen2.5-3B is read as it is.",

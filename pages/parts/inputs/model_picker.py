@@ -49,10 +49,10 @@ def model_picker(answer: Answer) -> None:
             month = f"[{released.month}]({released.source})"
             st.caption(say("{link}, released {month}", link=link, month=month))
     elif published.hub is not None:
-        found = published.hub
-        link = f"[{found.id}]({found.source})"
-        st.caption(say("{link}, commit {commit}", link=link, commit=found.revision[:8]))
-        several_files(answer.scenario.source, found)
+        hub = published.hub
+        link = f"[{hub.id}]({hub.source})"
+        st.caption(say("{link}, commit {commit}", link=link, commit=hub.revision[:8]))
+        several_files(answer.scenario.source, hub)
     hub_picker.draw(answer)
     own_config()
 
@@ -81,12 +81,12 @@ def matches() -> None:
     text: str | None = st.session_state.get("words")
     if text is None:
         return
-    found = find(text)
-    if not found:
+    matching = find(text)
+    if not matching:
         st.caption(say("No preset is called “{text}”; the Hub is asked below.", text=text))
         return
     makers: dict[str, list[str]] = {}
-    for preset in found[:MOST]:
+    for preset in matching[:MOST]:
         makers.setdefault(maker_of(preset.id), []).append(preset.id)
     for maker, presets in makers.items():
         st.caption(maker)
@@ -94,8 +94,8 @@ def matches() -> None:
             st.button(
                 label(name, maker=False), key=f"match_{name}", width="stretch", on_click=_take_match, args=(name,)
             )
-    if len(found) > MOST:
-        st.caption(say("and {n:,} more: add a word.", n=len(found) - MOST))
+    if len(matching) > MOST:
+        st.caption(say("and {n:,} more: add a word.", n=len(matching) - MOST))
 
 
 def _take_match(name: str) -> None:

@@ -139,7 +139,7 @@ def _take_list(chosen: list[str], place: Place) -> None:
 
 def engine(answer: Planned) -> None:
     """Which engine, and how much of a prompt is there already."""
-    asked, error, known = answer.scenario.serving, answer.error, of_planning()
+    planning, error, known = answer.scenario.serving, answer.error, of_planning()
     with drawer(
         say("Engine"), "plan_engine_drawer", opened=concerns(error, {"engine", "prefix_share", "prefill_decode"})
     ) as is_open:
@@ -147,7 +147,7 @@ def engine(answer: Planned) -> None:
             return
         engine_choice(answer.scenario)
         if error is not None and error.field == "engine":
-            explain(error, lambda near: change(serving=asked.with_engine(near)))
+            explain(error, lambda near: change(serving=planning.with_engine(near)))
         place = known["prefix_share"]
         limits, now = within(0, 0.99, place.of(answer.scenario))
         st.number_input(
@@ -164,13 +164,13 @@ def engine(answer: Planned) -> None:
 
 def engine_choice(scenario: Scenario, engines: Sequence[str] = PLANNED) -> None:
     """Those that set memory aside at start, or others."""
-    asked = scenario.serving.engine
+    chosen = scenario.serving.engine
     st.segmented_control(
         field("engine"),
         list(engines),
         format_func=lambda name: ENGINES[name].title,
         help=say("What serves the model."),
-        **show("engine", asked if asked in engines else None, _take_engine, given="default"),
+        **show("engine", chosen if chosen in engines else None, _take_engine, given="default"),
     )
 
 

@@ -27,14 +27,14 @@ MOST = {"cuda_context": 4.0, "libraries": 6.0, "cuda_graphs": 8.0, "fragmentatio
 
 
 def workload(answer: Answer) -> None:
-    asked, known = answer.scenario.serving, of_serving(answer)
+    choice, known = answer.scenario.serving, of_serving(answer)
     batch, context, cost = known["batch"], known["context"], costs(answer)
     st.markdown(say("**Workload**"))
     st.select_slider(
         field("batch"),
-        sorted({*BATCHES, asked.workload.batch}),
+        sorted({*BATCHES, choice.workload.batch}),
         help=cost.of_batch(
-            say("Requests that are answered at the same time; each has its own KV cache."), asked.workload.batch
+            say("Requests that are answered at the same time; each has its own KV cache."), choice.workload.batch
         ),
         **bind(batch),
     )
@@ -53,15 +53,15 @@ def context_length(answer: Answer, context: Place, cost: Costs) -> None:
         stops = {stop for stop in stops if stop <= most}
         chosen = most if chosen == context.option.default else chosen
 
-    def told(n: int) -> str:
+    def labelled(n: int) -> str:
         return say("{n}, as trained", n=tokens(n)) if n == made_for else tokens(n)
 
     st.select_slider(
         field("context"),
         sorted({*stops, chosen}),
-        format_func=told,
+        format_func=labelled,
         help=cost.of_context(help_of(context.option) or "", chosen),
-        **show(context.name, chosen, lambda n: change({context: n}), limits=(told(chosen),)),
+        **show(context.name, chosen, lambda n: change({context: n}), limits=(labelled(chosen),)),
     )
     if made_for:
         st.caption(trained_for(made_for, chosen, learned=bool(architecture and architecture.positions)))
@@ -80,9 +80,9 @@ def trained_for(most: int, chosen: int, *, learned: bool) -> str:
 def gpus(answer: Weighed) -> None:
     """Which GPUs, how many of each, and the layout over them where the reader wants another."""
     sidebar.gpu_picker(answer)
-    known, asked = of_serving(answer), answer.scenario.serving
+    known, choice = of_serving(answer), answer.scenario.serving
     count = known["num_gpus"]
-    limits, now = within(1, count.option.most, asked.num_gpus or asked.layout.gpus, whole=True)
+    limits, now = within(1, count.option.most, choice.num_gpus or choice.layout.gpus, whole=True)
     st.number_input(
         field(count.name),
         help=help_of(count.option),
@@ -94,7 +94,7 @@ def gpus(answer: Weighed) -> None:
         chosen = words.layout(answer.report.scenario.layout)
         st.caption(
             say("Layout: {layout}, by hand", layout=chosen)
-            if asked.by_hand is not None
+            if choice.by_hand is not None
             else say("Layout: {layout}, the one that does best", layout=chosen)
         )
     layout(answer)
@@ -132,8 +132,8 @@ def format_label(name: WeightFormat, usual: str) -> str:
     """A format in a list: its name, its group with what it is, and which engines compute with it."""
     engines = [kind.title for kind in ENGINES.values() if kind.keeps(name)]
     runs = "" if len(engines) == len(ENGINES) else f" · {', '.join(engines)}"
-    told = f"{name} · {words.storage(name)}{runs}"
-    return say("{format} (default)", format=told) if name == usual else told
+    label = f"{name} · {words.storage(name)}{runs}"
+    return say("{format} (default)", format=label) if name == usual else label
 
 
 def _take_format(chosen: WeightFormat, place: Place, usual: str) -> None:
@@ -142,7 +142,7 @@ def _take_format(chosen: WeightFormat, place: Place, usual: str) -> None:
 
 def engine(answer: Weighed) -> None:
     """Which engine, and its flags."""
-    asked, error = answer.scenario.serving, answer.error
+    choice, error = answer.scenario.serving, answer.error
     flags = {place.name: place for place in of_serving(answer).values() if "options" in place.path}
     with drawer(say("Engine"), "engine_drawer", opened=concerns(error, {"engine", "generated", *flags})) as is_open:
         if not is_open:
@@ -153,13 +153,13 @@ def engine(answer: Weighed) -> None:
             required=True,
             format_func=lambda name: ENGINES[name].title,
             help=say("What serves the model; each engine has flags of its own."),
-            **show("engine", asked.engine, _take_engine, given="default"),
+            **show("engine", choice.engine, _take_engine, given="default"),
         )
         if concerns(error, {"engine"}) and error is not None:
-            explain(error, lambda near: change(serving=asked.with_engine(near)))
+            explain(error, lambda near: change(serving=choice.with_engine(near)))
         usual = defaults(answer)
         for name, place in flags.items():
-            if name == ENGINES[asked.engine].draft_option:
+            if name == ENGINES[choice.engine].draft_option:
                 draft_model(place, answer)
             elif name != "language_model_only" or answer.has_vision:
                 control(place, error, usual.get(name))
@@ -174,14 +174,14 @@ def _take_engine(engine: str) -> None:
 
 def defaults(answer: Weighed) -> Mapping[str, Any]:
     """What the engine sets for the GPU that is on screen, where a flag leaves it open."""
-    asked, architecture = answer.scenario.serving, answer.model.architecture
+    choice, architecture = answer.scenario.serving, answer.model.architecture
     if architecture is None:
         return {}
     try:
-        started = asked.started()
+        started = choice.started()
     except ConfigError:
         return {}
-    limits = started.limits(asked.workload, answer.scenario.first_gpu(), architecture, asked.layout)
+    limits = started.limits(choice.workload, answer.scenario.first_gpu(), architecture, choice.layout)
     named = {
         started.step_option: limits.step_tokens,
         started.sequences_option: limits.sequences,

@@ -153,15 +153,15 @@ def difference(answer: Answer, name: str, original: Any) -> None:
 
 def does(answer: Answer, name: str, original: Any) -> str:
     """KV heads 8 → 16: KV cache ×2, +75.50 M parameters."""
-    found = effect_of(answer, name)
+    effect = effect_of(answer, name)
     change = moved(name, original, answer.scenario.overrides[name])
-    if found is None:
+    if effect is None:
         return change
-    parameters = more(found.parameters)
-    if found.cache in (None, 1):
+    parameters = more(effect.parameters)
+    if effect.cache in (None, 1):
         return say("{change}: {parameters} parameters", change=change, parameters=parameters)
-    cache = times(found.cache)
-    if not found.parameters:
+    cache = times(effect.cache)
+    if not effect.parameters:
         return say("{change}: KV cache {cache}", change=change, cache=cache)
     return say("{change}: KV cache {cache}, {parameters} parameters", change=change, cache=cache, parameters=parameters)
 
@@ -214,7 +214,7 @@ def multiplier(label: str, name: str, control: Control, original: int, values: d
 
 def put(chosen: Any, name: str, original: Any) -> None:
     """Change one field of the config; the model's own value is no change."""
-    others = {field: kept for field, kept in st.session_state.scenario.overrides.items() if field != name}
+    others = {field: current for field, current in st.session_state.scenario.overrides.items() if field != name}
     change(overrides=others if chosen == original else others | {name: chosen})
 
 

@@ -26,21 +26,21 @@ QUANTIZED = {"fp32_rest", "quantized_experts"}
 
 
 def step(answer: Trained) -> None:
-    known, asked = of_training(), answer.scenario.training.workload
+    known, workload = of_training(), answer.scenario.training.workload
     st.markdown(say("**Training step**"))
     trainer(answer)
     method(answer)
-    if not asked.trains_base:
+    if not workload.trains_base:
         adapters(answer)
     st.select_slider(
         field("micro_batch"),
-        sorted({*BATCHES, asked.micro_batch}),
+        sorted({*BATCHES, workload.micro_batch}),
         help=help_of(known["micro_batch"].option),
         **bind(known["micro_batch"]),
     )
     st.select_slider(
         field("sequence"),
-        sorted({*CONTEXTS, asked.sequence}),
+        sorted({*CONTEXTS, workload.sequence}),
         format_func=tokens,
         help=help_of(known["sequence"].option),
         **bind(known["sequence"]),

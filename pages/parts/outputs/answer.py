@@ -121,14 +121,14 @@ def beyond(answer: Weighed) -> None:
 
 def unpacked(answer: Weighed) -> None:
     """A format in which the engine does not compute is not computed in silence."""
-    asked, engine = answer.report.scenario.precision.weights, answer.serving.engine
-    if not engine.keeps(asked):
+    weights, engine = answer.report.scenario.precision.weights, answer.serving.engine
+    if not engine.keeps(weights):
         st.warning(
             say(
                 "{engine} does not compute in {format}: it unpacks these weights when it loads them, to 16 or 32 bits. "
                 "The figures are those of the file.",
                 engine=engine.title,
-                format=asked,
+                format=weights,
             ),
             icon=":material/unarchive:",
         )
@@ -136,9 +136,9 @@ def unpacked(answer: Weighed) -> None:
 
 def unlisted(answer: Weighed, focus: Verdict) -> None:
     """Nor is one that the engine's documentation does not know there."""
-    told = format_note(find_gpu(focus.gpu), answer.serving.engine.support, answer.report.scenario.precision.weights)
-    if told is not None:
-        st.warning(words.capitalized(say(told)), icon=":material/block:")
+    remark = format_note(find_gpu(focus.gpu), answer.serving.engine.support, answer.report.scenario.precision.weights)
+    if remark is not None:
+        st.warning(words.capitalized(say(remark)), icon=":material/block:")
 
 
 def offers(answer: Weighed) -> None:
@@ -158,12 +158,12 @@ def offers(answer: Weighed) -> None:
 
 def use(answer: Weighed, lever: Lever) -> None:
     known = places(("serving",), answer.scenario.serving.engine)
-    asked = answer.scenario.serving
+    choice = answer.scenario.serving
     layout = answer.report.scenario.layout.model_copy(
         update={name: value for name, value in lever.changes.items() if name in Layout.model_fields}
     )
     changes = {known[name]: value for name, value in lever.changes.items()}
-    if asked.num_gpus is not None and layout.gpus != asked.num_gpus:
+    if choice.num_gpus is not None and layout.gpus != choice.num_gpus:
         changes[known["num_gpus"]] = None
     change(changes)
 
@@ -176,9 +176,9 @@ def use_layout(answer: Weighed, gpu: str, layout: Layout) -> None:
 
 def finders(answer: Weighed) -> None:
     """The way to one GPU out of the whole catalogue."""
-    told: tuple[str, str] | None = st.session_state.pop("told_of_gpu", None)
-    if told is not None:
-        st.toast(told[0], icon=told[1])
+    notice: tuple[str, str] | None = st.session_state.pop("gpu_notice", None)
+    if notice is not None:
+        st.toast(notice[0], icon=notice[1])
     with st.container(horizontal=True, gap="small", key="finders"):
         st.button(
             say("Smallest GPU that fits"),
@@ -202,15 +202,15 @@ def finders(answer: Weighed) -> None:
 
 def take(answer: Weighed, find: Callable[..., Choice | None]) -> None:
     """What is found becomes the choice."""
-    found = find(gpus().values(), answer.serving, answer.report.scenario.workload)
-    if found is None:
+    choice = find(gpus().values(), answer.serving, answer.report.scenario.workload)
+    if choice is None:
         text = say("No GPU of the catalogue does, not even with other layouts.")
-        st.session_state.told_of_gpu = text, ":material/search_off:"
+        st.session_state.gpu_notice = text, ":material/search_off:"
         return
-    use_layout(answer, found.gpu, found.layout)
-    name, n = find_gpu(found.gpu).name, found.layout.gpus
+    use_layout(answer, choice.gpu, choice.layout)
+    name, n = find_gpu(choice.gpu).name, choice.layout.gpus
     text = f"{n:,} × {name}" if n > 1 else name
-    if found.usd_per_hour is not None:
-        usd = words.dollars(found.usd_per_hour)
+    if choice.usd_per_hour is not None:
+        usd = words.dollars(choice.usd_per_hour)
         text = say("{gpus}: {usd} per hour, by the median of list prices", gpus=text, usd=usd)
-    st.session_state.told_of_gpu = text, ":material/check:"
+    st.session_state.gpu_notice = text, ":material/check:"

@@ -31,10 +31,10 @@ def title(mixer: Mixer) -> str:
 def layers(answer: Answer, kinds: dict[Mixer, tuple[int, ...]]) -> None:
     """Which layer has which kind."""
     number = answer.architecture.num_layers
-    told = words.listed(
+    description = words.listed(
         say("{kind}: {layers}", kind=title(mixer), layers=words.layers(where)) for mixer, where in kinds.items()
     )
-    label = say("{n:,} layers. {told}", n=number, told=told)
+    label = say("{n:,} layers. {told}", n=number, told=description)
     st.html(drawing.layers(kinds, number, label) + keys((drawing.hue(i), text) for i, text in enumerate(lines(kinds))))
 
 
@@ -62,7 +62,7 @@ def heads(answer: Answer, mixer: Mixer) -> None:
     with left:
         st.markdown(say("**Query heads (above) and what they read (below)**"))
         st.html(drawing.heads(mixer))
-        st.caption(drawing.told(mixer))
+        st.caption(drawing.sentence(mixer))
     with right:
         st.markdown(say("**Tokens that each query sees**"))
         st.html(drawing.seen(mixer, answer.scenario.serving.workload.context, sight(answer, mixer)))
@@ -83,14 +83,14 @@ def sight(answer: Answer, mixer: Mixer) -> str:
 
 def shapes(answer: Answer, mixer: Mixer) -> None:
     """The tensors of one layer."""
-    asked, hidden = answer.scenario.serving.workload, answer.architecture.hidden
+    workload, hidden = answer.scenario.serving.workload, answer.architecture.hidden
     rows = [
         [
             say("{tensor} (cached)", tensor=tensor.name) if tensor.cached else say(tensor.name),
             f"`{tensor.symbols}`",
             f"`[{', '.join(map(str, tensor.shape))}]`",
         ]
-        for tensor in made(mixer, hidden, asked.batch, asked.context)
+        for tensor in made(mixer, hidden, workload.batch, workload.context)
     ]
     st.markdown(say("**Shapes in one layer, with the whole context in one pass**"))
     st.markdown(words.table([say("Tensor"), say("Shape"), say("With values")], rows, numbers=0))
@@ -112,15 +112,15 @@ def width(mixer: GQA, hidden: int) -> str:
 
 def scores(answer: Answer, mixer: Mixer) -> None:
     """What the matrix of scores takes, written out and not."""
-    asked = answer.scenario.serving.workload
-    found = bytes_of_scores(mixer, answer.architecture.kernels, asked.batch, asked.context)
-    if found is None:
+    workload = answer.scenario.serving.workload
+    score_bytes = bytes_of_scores(mixer, answer.architecture.kernels, workload.batch, workload.context)
+    if score_bytes is None:
         return
     st.markdown(say("**The score matrix of one layer**"))
     with st.grid(3, min_column_width=150, gap="xsmall"):
-        st.metric(say("Score matrix in 16 bits"), words.size(found.matrix), border=True)
-        st.metric(say("Eager attention at its softmax"), words.size(found.eager), border=True)
-        st.metric(say("FlashAttention"), words.size(found.flash), border=True)
+        st.metric(say("Score matrix in 16 bits"), words.size(score_bytes.matrix), border=True)
+        st.metric(say("Eager attention at its softmax"), words.size(score_bytes.eager), border=True)
+        st.metric(say("FlashAttention"), words.size(score_bytes.flash), border=True)
     st.caption(
         say(
             "Eager attention writes all scores out, with copies in fp32 where the model asks for it, a window or not. "
@@ -133,13 +133,15 @@ def scores(answer: Answer, mixer: Mixer) -> None:
 
 def variants(answer: Answer) -> None:
     """Parameters and cache with other numbers of KV heads."""
-    asked = answer.scenario.serving
-    found = with_other_kinds(answer.architecture, asked.started(), answer.model.precision(asked).kv, asked.workload)
-    if not found:
+    choice = answer.scenario.serving
+    alternatives = with_other_kinds(
+        answer.architecture, choice.started(), answer.model.precision(choice).kv, choice.workload
+    )
+    if not alternatives:
         st.caption(say("This model has no heads of keys and values that could be shared."))
         return
     rows = []
-    for variant in found:
+    for variant in alternatives:
         label = say(variant.name)
         rows.append(
             [
@@ -168,8 +170,8 @@ def variants(answer: Answer) -> None:
             plural="Saved: of the cache that MHA takes. GQA-8 has 8 KV heads. Where the model has no MLA, it is in "
             "DeepSeek-V2's proportions: a latent of four head widths and a rotary key of half of one. The cache is "
             "that of {n:,} sequences of {context:,} tokens.",
-            n=asked.workload.batch,
-            context=asked.workload.context,
+            n=choice.workload.batch,
+            context=choice.workload.context,
         )
     )
 
@@ -181,11 +183,11 @@ def percent(share: float) -> str:
 
 def decode_time(answer: Answer, architecture: Architecture) -> str:
     """One step of all sequences on one of the first GPU."""
-    asked, gpu = answer.scenario.serving, answer.scenario.first_gpu()
+    choice, gpu = answer.scenario.serving, answer.scenario.first_gpu()
     try:
-        serving = Serving.of(architecture, asked.started(), answer.model.precision(asked), Layout(), Overhead())
+        serving = Serving.of(architecture, choice.started(), answer.model.precision(choice), Layout(), Overhead())
     except ConfigError:
         return "–"
-    if not runs(gpu, ENGINES[asked.engine].support):
+    if not runs(gpu, ENGINES[choice.engine].support):
         return "–"
-    return words.duration(1000 / reply(serving, gpu, asked.workload).tokens_per_s_per_user.expected)
+    return words.duration(1000 / reply(serving, gpu, choice.workload).tokens_per_s_per_user.expected)

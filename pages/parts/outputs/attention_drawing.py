@@ -73,7 +73,7 @@ def heads(mixer: Mixer) -> str:
         margin = min(wide / 12, 8)
         for kv, color in enumerate(colors):
             shapes += [box(kv * wide + margin, y, wide - 2 * margin, 30, color) for y in (124, 158)]
-        return drawn(shapes, 188, told(mixer))
+        return drawn(shapes, 188, sentence(mixer))
     shapes = []
     for head in range(mixer.n_q):
         x = (head + 0.5) * step
@@ -86,10 +86,10 @@ def heads(mixer: Mixer) -> str:
             shapes.append(box(200 + share, 124, 600 - share, 64, hue(2)))
     else:
         shapes.append(box(200, 124, 600, 64, hue(1)))
-    return drawn(shapes, 188, told(mixer))
+    return drawn(shapes, 188, sentence(mixer))
 
 
-def told(mixer: Mixer) -> str:
+def sentence(mixer: Mixer) -> str:
     """Who reads what, in a sentence."""
     if isinstance(mixer, GQA):
         shared, last = mixer.n_q // mixer.n_kv, mixer.n_q // mixer.n_kv - 1

@@ -20,7 +20,7 @@ def bar(memory: Memory, usable: int, parts: Iterable[str], *, labelled: bool = T
     keys = [key(swatch(words.color(name)), words.part(name), size) for name, size in sizes.items()]
     keys.append(key("<b>|</b> ", say("Usable"), usable))
     ends = f'<i style="left:{100 * usable / end:.3f}%"></i>'
-    spoken = escape(told(memory, usable), quote=True)
+    spoken = escape(alt_text(memory, usable), quote=True)
     st.html(
         f'<div class="weighbridge-bar" role="img" aria-label="{spoken}">{"".join(cells)}{ends}</div>'
         + (f'<div class="weighbridge-keys">{"".join(keys)}</div>' if labelled else "")
@@ -48,7 +48,7 @@ def keys(entries: Iterable[tuple[str, str]]) -> str:
     return f'<div class="weighbridge-keys">{"".join(cells)}</div>'
 
 
-def told(memory: Memory, usable: int) -> str:
+def alt_text(memory: Memory, usable: int) -> str:
     """The bar for those who do not see it."""
     return say(
         "{total} needed on one GPU, at most {high}; {usable} are usable.",

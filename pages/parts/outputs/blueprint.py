@@ -40,8 +40,10 @@ CLICKED = st.components.v2.component("model_drawing", js=SCRIPT)
 @st.fragment
 def draw(answer: Answer) -> None:
     """The drawing; the part that was clicked opens beside it."""
-    found = diagram(answer.architecture)
-    svg = drawing.drawing(answer.architecture, found, answer.scenario.serving.workload, told(answer, found))
+    diagrammed = diagram(answer.architecture)
+    svg = drawing.drawing(
+        answer.architecture, diagrammed, answer.scenario.serving.workload, alt_text(answer, diagrammed)
+    )
     clicked = CLICKED(data={"svg": svg}, key="drawing", on_part_change=lambda: None).get("part")
     st.caption(say("Click a part for its tensors. Matrices are [out, in]; red is cached for each token."))
     st.download_button(
@@ -53,7 +55,7 @@ def draw(answer: Answer) -> None:
         on_click="ignore",
         key="take_drawing",
     )
-    parts = parts_of(found)
+    parts = parts_of(diagrammed)
     if clicked in parts:
         module = parts[clicked]
         st.dialog(heading(clicked, module), width="medium")(details)(answer, clicked, module)
@@ -69,20 +71,22 @@ def way(answer: Answer) -> None:
     )
 
 
-def parts_of(found: Diagram) -> dict[drawing.Part, ModelPart]:
+def parts_of(diagrammed: Diagram) -> dict[drawing.Part, ModelPart]:
     """Each part that can be chosen, by its name in the drawing."""
-    parts = {"embedding": found.embedding}
-    parts |= {f"other.{number}": module for number, module in enumerate(found.others)}
-    for number, kind in enumerate(found.kinds):
+    parts = {"embedding": diagrammed.embedding}
+    parts |= {f"other.{number}": module for number, module in enumerate(diagrammed.others)}
+    for number, kind in enumerate(diagrammed.kinds):
         parts |= {f"{number}.{module.component}": module for module in kind.modules}
-    ends = {"norm": found.norm, "head": found.head}
+    ends = {"norm": diagrammed.norm, "head": diagrammed.head}
     parts |= {name: module for name, module in ends.items() if module is not None}
-    return parts | {f"aside.{why}": module for why, module in found.aside}
+    return parts | {f"aside.{why}": module for why, module in diagrammed.aside}
 
 
-def told(answer: Answer, found: Diagram) -> str:
+def alt_text(answer: Answer, diagrammed: Diagram) -> str:
     """The drawing in a sentence."""
-    kinds = words.listed(f"{len(kind.block.runs_in):,} × {words.layers(kind.block.runs_in)}" for kind in found.kinds)
+    kinds = words.listed(
+        f"{len(kind.block.runs_in):,} × {words.layers(kind.block.runs_in)}" for kind in diagrammed.kinds
+    )
     return say(
         "{name} from token ids to logits: embedding; {kinds}; final norm and output head",
         name=answer.model.name,

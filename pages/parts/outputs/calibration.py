@@ -14,16 +14,16 @@ ITEMS: tuple[OverheadItem, ...] = ("cuda_graphs", "libraries", "peak_gap")
 
 def draw(scenario: Scenario, *, leads_to_weigh: bool = False) -> None:
     """Nothing where the overhead is not from a log."""
-    found = scenario.overhead
-    if found.overhead_log is None:
+    overhead = scenario.overhead
+    if overhead.overhead_log is None:
         return
-    spans = {item: getattr(found, item) for item in ITEMS}
+    spans = {item: getattr(overhead, item) for item in ITEMS}
     named = [
         say("{part} {span} GiB", part=words.PARTS[item], span=f"{span.low:g}" if span.low == span.high else str(span))
         for item, span in spans.items()
         if span is not None
     ]
-    line = say("Overhead from a log of {log}: {list}.", log=Outside(found.overhead_log), list=words.listed(named))
+    line = say("Overhead from a log of {log}: {list}.", log=Outside(overhead.overhead_log), list=words.listed(named))
     st.markdown(f":material/tune: {line}")
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="calibrated"):
         st.button(

@@ -25,7 +25,7 @@ def totals(answer: Weighed) -> None:
     report, focus = answer.report, answer.focus
     gpu = None if focus is None else find_gpu(focus.gpu)
     model, served = ModelDerivations(answer), ServingDerivations(answer, gpu)
-    parameters, cache, memory = report.parameters, report.kv_cache, served.memory_held
+    parameters, cache, memory = report.parameters, report.kv_cache, served.memory_used
     numbers: list[tuple[Anchor, str, str, Callable[[], None]]] = [
         ("parameters", say("Parameters"), words.count(parameters.total), model.parameters),
         ("active", say("Active parameters"), words.count(parameters.active), model.active),
@@ -36,7 +36,10 @@ def totals(answer: Weighed) -> None:
     ]
     figures(
         "totals",
-        [(anchor, label, value, partial(paper.beside, answer, anchor, draw)) for anchor, label, value, draw in numbers],
+        [
+            (anchor, label, value, partial(paper.derivation_with_link, answer, anchor, draw))
+            for anchor, label, value, draw in numbers
+        ],
     )
 
 
@@ -71,13 +74,13 @@ def published_total(answer: Answer) -> str | None:
     preset, total = answer.model.published.preset, answer.architecture.parameters().total
     if preset is None or preset.published is None or answer.scenario.overrides:
         return None
-    published, beside = preset.published, preset.beside()
-    if not beside and published.total == total:
+    published, auxiliary = preset.published, preset.auxiliary_parts()
+    if not auxiliary and published.total == total:
         return say(
             "The published total is the same. Source: {source}, {date}", source=published.source, date=published.date
         )
     sum_of = f"{total:,}"
-    for part, n in beside.items():
+    for part, n in auxiliary.items():
         what = words.IN_FILES[part]
         if n < 0:
             sum_of = say("{sum} − {n:,} ({what})", sum=sum_of, n=-n, what=what)
@@ -87,7 +90,7 @@ def published_total(answer: Answer) -> str | None:
         "Published: {published:,} = {sum}, difference **{difference:,}**. Source: {source}, {date}",
         published=published.total,
         sum=sum_of,
-        difference=published.total - total - sum(beside.values()),
+        difference=published.total - total - sum(auxiliary.values()),
         source=published.source,
         date=published.date,
     )
@@ -126,8 +129,8 @@ def headroom(verdict: Verdict | TrainingVerdict) -> str:
 
 def most(n: int | None) -> str:
     """The largest context or batch that surely fits."""
-    found = limit(n)
-    return found if isinstance(found, str) else f"{found:,}" if found else say("none")
+    limit_there = limit(n)
+    return limit_there if isinstance(limit_there, str) else f"{limit_there:,}" if limit_there else say("none")
 
 
 def limit(n: int | None) -> int | str:

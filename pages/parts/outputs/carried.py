@@ -31,14 +31,14 @@ def on_plan(answer: Planned) -> None:
 
 
 def taken_from_weigh(scenario: Scenario) -> Iterator[str]:
-    asked, serving = scenario.planning, scenario.serving
-    if not asked.plan_gpus and (chosen := chosen_on_weigh(scenario)):
+    planning, serving = scenario.planning, scenario.serving
+    if not planning.plan_gpus and (chosen := chosen_on_weigh(scenario)):
         yield ", ".join(find_gpu(name).name for name in chosen)
-    if serving.num_gpus is not None and serving.num_gpus < asked.max_gpus:
+    if serving.num_gpus is not None and serving.num_gpus < planning.max_gpus:
         yield say("{n:,} GPUs at most", n=serving.num_gpus)
-    if serving.weights is not None and not asked.weight_formats:
+    if serving.weights is not None and not planning.weight_formats:
         yield say("Weights in {weights}", weights=serving.weights)
-    if serving.kv is not None and not asked.kv_formats:
+    if serving.kv is not None and not planning.kv_formats:
         yield say("KV cache in {kv}", kv=serving.kv)
 
 
@@ -58,13 +58,13 @@ def take_load(scenario: Scenario) -> None:
 
 def on_train(answer: Answer) -> None:
     """GPUs that Weigh has several of, where the step runs on one."""
-    asked: ServingChoice = answer.scenario.serving
+    choice: ServingChoice = answer.scenario.serving
     training: Any = answer.scenario.training
-    if asked.num_gpus is None or asked.num_gpus == 1 or training.layout.gpus > 1:
+    if choice.num_gpus is None or choice.num_gpus == 1 or training.layout.gpus > 1:
         return
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-        st.caption(say("Weigh has {n:,} GPUs of each; this step runs on one.", n=asked.num_gpus), width="content")
-        layout = training.layout.model_copy(update={"dp": asked.num_gpus})
+        st.caption(say("Weigh has {n:,} GPUs of each; this step runs on one.", n=choice.num_gpus), width="content")
+        layout = training.layout.model_copy(update={"dp": choice.num_gpus})
         spread = training.model_copy(update={"layout": layout})
-        label = say("Spread over {n:,}", n=asked.num_gpus)
+        label = say("Spread over {n:,}", n=choice.num_gpus)
         st.button(label, key="gpus_of_weigh", type="tertiary", on_click=change, kwargs={"training": spread})

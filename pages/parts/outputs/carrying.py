@@ -49,10 +49,10 @@ def launches(answer: Weighed | Trained) -> list[tuple[str, Launch, tuple[str, ..
             ("accelerate", accelerate(step.workload, step.recipe, step.layout), ()),
             ("torchrun", torchrun(step.layout), ()),
         ]
-    asked, focus = answer.report.scenario, answer.focus
+    scenario, focus = answer.report.scenario, answer.focus
     engine = answer.scenario.serving.started()
-    launch = engine.launch(model(answer), asked.precision, asked.layout, asked.workload.context)
-    title = ENGINES[asked.engine].title
+    launch = engine.launch(model(answer), scenario.precision, scenario.layout, scenario.workload.context)
+    title = ENGINES[scenario.engine].title
     if launch is None:
         python = f'model = AutoModelForCausalLM.from_pretrained("{model(answer)}", dtype="auto", device_map="auto")'
         return [(title, Launch(words=("python", "-c", f"from transformers import AutoModelForCausalLM; {python}")), ())]

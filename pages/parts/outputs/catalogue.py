@@ -119,8 +119,8 @@ def engines(gpu: GPU) -> list[str]:
 
 def source(gpu: GPU, fact: Any) -> str | None:
     """Its address. A memory may be that of another GPU with the same."""
-    found = gpu.sources.get(fact)
-    return found if found is not None and found.startswith("https://") else None
+    cited = gpu.sources.get(fact)
+    return cited if cited is not None and cited.startswith("https://") else None
 
 
 def columns() -> dict[str, Any]:

@@ -208,7 +208,7 @@ def sequence_bars(by_sequence: Mapping[int, Memory], theme: Theme) -> Figure:
 
 def phase_bars(report: TrainingReport, theme: Theme) -> Figure:
     """The memory of each phase of a training step at its peak."""
-    peaks = {words.phase(phase, report.memory.moment): held.memory for phase, held in report.phases.items()}
+    peaks = {words.phase(phase, report.memory.moment): peak.memory for phase, peak in report.phases.items()}
     return _columns(peaks, trained(peaks.values()), say("Phase of the step"), theme)
 
 
@@ -248,8 +248,8 @@ def served(memories: Iterable[Memory]) -> tuple[str, ...]:
 
 def trained(memories: Iterable[Memory]) -> tuple[str, ...]:
     """The parts of memory in training that are there."""
-    held = list(memories)
-    return tuple(name for name in words.TRAINED if any(getattr(memory, name) for memory in held))
+    names = list(memories)
+    return tuple(name for name in words.TRAINED if any(getattr(memory, name) for memory in names))
 
 
 def stacked(

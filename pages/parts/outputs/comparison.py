@@ -152,32 +152,35 @@ def reach(column: Column) -> None:
 
 def speeds(columns: Sequence[Column]) -> Iterator[list[str]]:
     """Where each is fastest to get, how fast it answers there, and at what price."""
-    found = [column.reply for column in columns]
+    replies = [column.reply for column in columns]
     focuses = [None if column.reply is None else column.answer.focus for column in columns]
     names = [None if focus is None else find_gpu(focus.gpu).name for focus in focuses]
     yield [
         say("Smallest GPU that fits"),
-        *(name if found_there and name else "–" for name, found_there in zip(names, found, strict=True)),
+        *(name if present and name else "–" for name, present in zip(names, replies, strict=True)),
     ]
     yield [
         say("Tokens/s per user"),
-        *("–" if one is None else words.figure(one.tokens_per_s_per_user.expected) for one in found),
+        *("–" if reply is None else words.figure(reply.tokens_per_s_per_user.expected) for reply in replies),
     ]
     yield [
         say("Time to first token (TTFT)"),
-        *("–" if one is None else words.duration(one.ttft_ms.expected) for one in found),
+        *("–" if reply is None else words.duration(reply.ttft_ms.expected) for reply in replies),
     ]
     yield [
         say("US dollars per million output tokens"),
-        *("–" if one is None else priced(column.answer, one) for column, one in zip(columns, found, strict=True)),
+        *(
+            "–" if reply is None else priced(column.answer, reply)
+            for column, reply in zip(columns, replies, strict=True)
+        ),
     ]
 
 
-def priced(answer: Weighed, found: Reply) -> str:
+def priced(answer: Weighed, reply: Reply) -> str:
     price = None if answer.focus is None else price_of(answer.focus.gpu)
     if price is None or answer.focus is None:
         return "–"
-    return words.dollars(usd_per_million(found.tokens_per_s.expected, answer.focus.gpus, price))
+    return words.dollars(usd_per_million(reply.tokens_per_s.expected, answer.focus.gpus, price))
 
 
 def cell(column: Column, text: Callable[[Report], str]) -> str:
@@ -190,20 +193,20 @@ def against(
     """A row: the value, and how much more or less than the first's."""
     first = of(columns[0].answer.report)
 
-    def beside_first(report: Report) -> str:
+    def versus_first(report: Report) -> str:
         return f"{written(of(report))} {mark(of(report), first)}"
 
-    return [label, cell(columns[0], lambda report: written(first)), *(cell(c, beside_first) for c in columns[1:])]
+    return [label, cell(columns[0], lambda report: written(first)), *(cell(c, versus_first) for c in columns[1:])]
 
 
 def per_token(columns: Sequence[Column]) -> list[str]:
     """Bytes that one more token adds, which some models stop doing."""
     first = columns[0].answer.report.kv_cache
 
-    def beside_first(report: Report) -> str:
+    def versus_first(report: Report) -> str:
         return f"{growing(report.kv_cache)} {mark(report.kv_cache.bytes_per_token, first.bytes_per_token)}"
 
-    return [say("KV cache per token"), growing(first), *(cell(column, beside_first) for column in columns[1:])]
+    return [say("KV cache per token"), growing(first), *(cell(column, versus_first) for column in columns[1:])]
 
 
 def mark(value: int, first: int) -> str:
@@ -221,13 +224,13 @@ def verdicts(columns: Sequence[Column], number: int, gpu: str) -> list[str]:
     return [gpu, *(cell(column, lambda report: verdict(report.verdicts[number])) for column in columns)]
 
 
-def verdict(found: Verdict) -> str:
+def verdict(row: Verdict) -> str:
     """Whether it fits, and by how much, on one line; Weigh names the flags that it may take."""
-    word, color, _ = BADGES[found.verdict]
-    if found.flags:
+    word, color, _ = BADGES[row.verdict]
+    if row.flags:
         return f":{color}-badge[{say(word)}]"
-    room = words.gib(abs(found.spare)).replace(" ", NO_BREAK)
-    said = say("{size} headroom", size=room) if found.spare >= 0 else say("short by {size}", size=room)
+    room = words.gib(abs(row.spare)).replace(" ", NO_BREAK)
+    said = say("{size} headroom", size=room) if row.spare >= 0 else say("short by {size}", size=room)
     return f":{color}-badge[{say(word)}] {said}"
 
 

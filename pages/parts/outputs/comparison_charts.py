@@ -120,9 +120,9 @@ def growth_curves(columns: Sequence[Column], theme: Theme) -> Figure:
 
 
 def _grown(column: Column) -> dict[int, int]:
-    asked = column.answer.report.scenario
+    scenario = column.answer.report.scenario
     engine = column.answer.scenario.serving.started()
-    return cache_growth(column.answer.architecture, engine, asked.precision.kv, asked.workload.batch)
+    return cache_growth(column.answer.architecture, engine, scenario.precision.kv, scenario.workload.batch)
 
 
 def style(letter: str) -> tuple[str, str, str]:

@@ -99,7 +99,7 @@ class ServingDerivations:
         self.answer, self.gpu, self.report = answer, gpu, answer.report
 
     @property
-    def memory_held(self) -> Memory:
+    def memory_used(self) -> Memory:
         """What one such GPU holds."""
         known = {verdict.gpu: verdict.memory for verdict in self.report.verdicts}
         return self.report.memory if self.gpu is None else known[self.gpu.id]
@@ -112,11 +112,11 @@ class ServingDerivations:
         report = self.report
         table(self.lines.weights(), say("Bytes"))
         if report.scenario.layout.gpus == 1:
-            st.markdown(say("**{bytes:,} bytes** on the GPU.", bytes=self.memory_held.weights))
+            st.markdown(say("**{bytes:,} bytes** on the GPU.", bytes=self.memory_used.weights))
         else:
             st.markdown(
                 say(
-                    "**{bytes:,} bytes** on the most loaded GPU, which holds its share.", bytes=self.memory_held.weights
+                    "**{bytes:,} bytes** on the most loaded GPU, which holds its share.", bytes=self.memory_used.weights
                 )
             )
         st.markdown(say("Once the engine has loaded them:"))
@@ -126,17 +126,17 @@ class ServingDerivations:
     def cache_per_token(self) -> None:
         cache = self.report.kv_cache
         table(cache_steps(self.answer.architecture, self.report.scenario.precision.kv), say("Bytes per token"))
-        told = [
+        sentences = [
             say("The layers that keep the whole context: **{bytes:,} bytes** per token.", bytes=cache.bytes_per_token)
         ]
         if cache.window_bytes:
-            held = cache.window_bytes
-            told.append(
-                say("Layers with a window stop growing; they hold {bytes:,} bytes a sequence here.", bytes=held)
+            window_bytes = cache.window_bytes
+            sentences.append(
+                say("Layers with a window stop growing; they hold {bytes:,} bytes a sequence here.", bytes=window_bytes)
             )
         if cache.state_bytes:
-            told.append(say("States that do not grow: {bytes:,} bytes a sequence.", bytes=cache.state_bytes))
-        st.markdown(" ".join(told))
+            sentences.append(say("States that do not grow: {bytes:,} bytes a sequence.", bytes=cache.state_bytes))
+        st.markdown(" ".join(sentences))
         legend(ModelDerivations(self.answer).derivation.legend)
 
     def cache(self) -> None:
@@ -149,7 +149,7 @@ class ServingDerivations:
 
     def memory(self) -> None:
         """Every part of the most loaded GPU, with the tensors that are alive at the peak."""
-        memory = self.memory_held
+        memory = self.memory_used
         table(self.lines.total(), say("Bytes"))
         st.markdown(
             say(

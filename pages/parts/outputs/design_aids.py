@@ -116,11 +116,11 @@ def scatter(own: Proportions, others: Sequence[Proportions], theme: Theme) -> Fi
 
 def measures(answer: Weighed) -> dict[str, tuple[str, Measure, float]]:
     """What a budget may be of: its label, how a design is measured, and the unit that it is stated in."""
-    asked, gpu = answer.serving, find_gpu(answer.focus.gpu) if answer.focus else answer.scenario.first_gpu()
+    serving, gpu = answer.serving, find_gpu(answer.focus.gpu) if answer.focus else answer.scenario.first_gpu()
     workload = answer.report.scenario.workload
 
     def memory(architecture: Architecture) -> int:
-        laid_out = Serving.of(architecture, asked.engine, asked.precision, asked.layout, asked.overhead)
+        laid_out = Serving.of(architecture, serving.engine, serving.precision, serving.layout, serving.overhead)
         return laid_out.on(gpu, workload).memory.total
 
     return {
@@ -153,11 +153,11 @@ def scale_to(answer: Weighed) -> None:
         )
     control = fields[name]
     values = range(-(-control.least // control.step) * control.step, control.most + 1, control.step)
-    found = scaled(answer.model.config or {}, name, values, measure, int(budget * unit))
+    scaling = scaled(answer.model.config or {}, name, values, measure, int(budget * unit))
     st.caption(say("All other fields stay as they are; now {value:,}.", value=settings[name]))
     original = (answer.model.published.settings or {})[name]
-    told = ((found.below, say("within the budget")), (found.above, say("the next one, beyond it")))
-    for design, what in told:
+    rows = ((scaling.below, say("within the budget")), (scaling.above, say("the next one, beyond it")))
+    for design, what in rows:
         if design is not None:
             with st.container(horizontal=True, vertical_alignment="center", gap="small"):
                 st.button(
@@ -167,7 +167,7 @@ def scale_to(answer: Weighed) -> None:
                     args=(design.value, name, original),
                 )
                 st.markdown(row(design, what, name, kind))
-    if found.below is None:
+    if scaling.below is None:
         st.caption(say("No smaller value makes a valid model within this budget."))
 
 

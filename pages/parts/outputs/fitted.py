@@ -32,27 +32,27 @@ MOST = 60
 def models_on_a_gpu(scenario: Scenario) -> None:
     """Which presets fit in which format, up to which context, and how fast."""
     engine = mapped_engine(scenario)
-    asked, presets = scenario.hardware, models()
-    found = fitted.models_on(asked.card, asked.cards, asked.length, engine)
-    makers = several(say("From"), "map_makers", sorted({name.partition("/")[0] for name in found.names}))
+    choice, presets = scenario.hardware, models()
+    fitting = fitted.models_on(choice.card, choice.cards, choice.length, engine)
+    makers = several(say("From"), "map_makers", sorted({name.partition("/")[0] for name in fitting.names}))
     rows = [
         row
-        for row, name in enumerate(found.names)
-        if found.max_context[row].max() > 0 and (not makers or name.partition("/")[0] in makers)
+        for row, name in enumerate(fitting.names)
+        if fitting.max_context[row].max() > 0 and (not makers or name.partition("/")[0] in makers)
     ]
     st.caption(
         say(
             "{fit:,} of {n:,} presets fit {gpus:,} × {gpu} in some format, under the defaults of {engine} at the high "
             "end of the overhead; the largest first.",
-            fit=sum(found.max_context.max(axis=1) > 0),
-            n=len(found.names),
-            gpus=asked.cards,
-            gpu=find_gpu(asked.card).name,
+            fit=sum(fitting.max_context.max(axis=1) > 0),
+            n=len(fitting.names),
+            gpus=choice.cards,
+            gpu=find_gpu(choice.card).name,
             engine=ENGINES[engine].title,
         )
     )
-    draw(scenario, found, rows, [presets[name].name for name in found.names], "models")
-    beside(engine)
+    draw(scenario, fitting, rows, [presets[name].name for name in fitting.names], "models")
+    link_to_machine(engine)
 
 
 def mapped_engine(scenario: Scenario) -> Any:
@@ -79,13 +79,13 @@ def model_on_gpus(answer: Answer) -> None:
     if answer.error is not None:
         st.error(say(answer.error.message), icon=":material/error:")
         return
-    asked, engine = answer.scenario.hardware, mapped_engine(answer.scenario)
-    kinds, found = fitted.on_gpus(
+    choice, engine = answer.scenario.hardware, mapped_engine(answer.scenario)
+    kinds, fitting = fitted.on_gpus(
         answer.architecture,
         answer.model.published.stored,
         tuple(own_gpus(answer.scenario)),
-        asked.cards,
-        asked.length,
+        choice.cards,
+        choice.length,
         engine,
     )
     with st.container(horizontal=True, gap="small"):
@@ -99,7 +99,7 @@ def model_on_gpus(answer: Answer) -> None:
         if (not vendors or gpu.vendor in vendors) and (not forms or gpu.form in forms)
     ]
     rows = sorted(
-        (row for row in passing if found.max_context[row].max() > 0), key=lambda row: -found.tokens_per_s[row].max()
+        (row for row in passing if fitting.max_context[row].max() > 0), key=lambda row: -fitting.tokens_per_s[row].max()
     )
     st.caption(
         say(
@@ -108,15 +108,15 @@ def model_on_gpus(answer: Answer) -> None:
             name=answer.model.name,
             fit=len(rows),
             n=len(passing),
-            gpus=asked.cards,
+            gpus=choice.cards,
             engine=ENGINES[engine].title,
         )
     )
-    draw(answer.scenario, found, rows, [gpu.name for gpu in kinds], "formats")
-    beside(engine)
+    draw(answer.scenario, fitting, rows, [gpu.name for gpu in kinds], "formats")
+    link_to_machine(engine)
 
 
-def beside(engine: str) -> None:
+def link_to_machine(engine: str) -> None:
     """A note on an engine that may leave a part of a model on the host: where that is answered."""
     if not ENGINES[engine].offloads:
         return
@@ -124,34 +124,34 @@ def beside(engine: str) -> None:
     st.page_link("machine.py", label=say("My machine"), icon=":material/computer:")
 
 
-def draw(scenario: Scenario, found: Fitting, rows: list[int], names: Sequence[str], key: str) -> None:
+def draw(scenario: Scenario, fitting: Fitting, rows: list[int], names: Sequence[str], key: str) -> None:
     """The map of some rows, and the same as a table, from which one is weighed."""
     if not rows:
         st.info(say("Nothing fits."), icon=":material/info:")
         return
     if len(rows) > MOST and not st.toggle(say("All {n:,} rows", n=len(rows)), key=f"map_all_{key}"):
         rows = rows[:MOST]
-    asked = scenario.hardware
-    shown = found.max_context if asked.figure == "context" else found.tokens_per_s
-    write = maps.tokens if asked.figure == "context" else words.figure
-    labels, formats = [names[row] for row in rows], found.formats
-    title = say("Longest context, tokens") if asked.figure == "context" else say("Tokens/s of one user")
+    choice = scenario.hardware
+    shown = fitting.max_context if choice.figure == "context" else fitting.tokens_per_s
+    write = maps.tokens if choice.figure == "context" else words.figure
+    labels, formats = [names[row] for row in rows], fitting.formats
+    title = say("Longest context, tokens") if choice.figure == "context" else say("Tokens/s of one user")
     st.header(title, anchor=False)
     plot.draw(f"map_{key}", title, maps.heat_map(labels, formats, shown[rows], write, charts.theme()))
     with drawer(say("As a table"), f"map_table_{key}", icon=":material/table:") as is_open:
         if is_open:
-            table(scenario, found, rows, names, key)
+            table(scenario, fitting, rows, names, key)
 
 
-def table(scenario: Scenario, found: Fitting, rows: Sequence[int], names: Sequence[str], key: str) -> None:
+def table(scenario: Scenario, fitting: Fitting, rows: Sequence[int], names: Sequence[str], key: str) -> None:
     """Context and speed of every format; a row that is clicked is weighed."""
-    whole, formats = st.column_config.NumberColumn, found.formats
+    whole, formats = st.column_config.NumberColumn, fitting.formats
     picked = st.dataframe(
         [
             {
                 "name": names[row],
-                **{f"context {form}": int(found.max_context[row][at]) for at, form in enumerate(formats)},
-                **{f"speed {form}": float(found.tokens_per_s[row][at]) for at, form in enumerate(formats)},
+                **{f"context {form}": int(fitting.max_context[row][at]) for at, form in enumerate(formats)},
+                **{f"speed {form}": float(fitting.tokens_per_s[row][at]) for at, form in enumerate(formats)},
             }
             for row in rows
         ],
@@ -171,26 +171,26 @@ def table(scenario: Scenario, found: Fitting, rows: Sequence[int], names: Sequen
             key=f"map_weigh_{key}",
             icon=":material/arrow_forward:",
             on_click=taken,
-            args=(scenario, found, rows[index], key),
+            args=(scenario, fitting, rows[index], key),
         ):
             lead("weigh.py")
 
 
-def taken(scenario: Scenario, found: Fitting, row: int, key: str) -> None:
+def taken(scenario: Scenario, fitting: Fitting, row: int, key: str) -> None:
     """A model of the map, or a GPU, with the layout and the first format that fits."""
-    asked, serving = scenario.hardware, scenario.serving
-    form = found.formats[int(np.argmax(found.max_context[row] > 0))]
-    length = int(min(asked.length, found.max_context[row].max()))
+    choice, serving = scenario.hardware, scenario.serving
+    form = fitting.formats[int(np.argmax(fitting.max_context[row] > 0))]
+    length = int(min(choice.length, fitting.max_context[row].max()))
     work = serving.workload.model_copy(update={"batch": 1, "context": length})
-    layout = found.layouts[row] or serving.layout
+    layout = fitting.layouts[row] or serving.layout
     chosen = serving.model_copy(update={"workload": work, "weights": form, "layout": layout})
     if key == "formats":
-        change(gpu=(found.names[row],), serving=chosen)
+        change(gpu=(fitting.names[row],), serving=chosen)
     else:
         source = scenario.source.model_copy(
-            update={"model": found.names[row], "revision": None, "file": None, "pasted": None, "assume": None}
+            update={"model": fitting.names[row], "revision": None, "file": None, "pasted": None, "assume": None}
         )
-        change(gpu=(asked.card,), serving=chosen, source=source, overrides={})
+        change(gpu=(choice.card,), serving=chosen, source=source, overrides={})
 
 
 def roofline(answer: Answer) -> None:
@@ -198,11 +198,11 @@ def roofline(answer: Answer) -> None:
     if answer.error is not None:
         st.error(say(answer.error.message), icon=":material/error:")
         return
-    asked, gpu = answer.scenario.hardware, find_gpu(answer.scenario.hardware.card)
+    choice, gpu = answer.scenario.hardware, find_gpu(answer.scenario.hardware.card)
     engine = mapped_engine(answer.scenario)
     precision = answer.model.precision(answer.scenario.serving)
     try:
-        layout, points = fitted.points_on(answer.architecture, precision, gpu.id, asked.cards, asked.length, engine)
+        layout, points = fitted.points_on(answer.architecture, precision, gpu.id, choice.cards, choice.length, engine)
     except ConfigError as problem:
         explain(problem, lambda near: None)
         return
@@ -214,7 +214,7 @@ def roofline(answer: Answer) -> None:
             name=answer.model.name,
             format=precision.weights,
             gpu=gpu.name,
-            n=asked.length,
+            n=choice.length,
         )
     )
     if layout.gpus > 1:

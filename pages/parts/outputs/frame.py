@@ -92,9 +92,9 @@ def begin(answer: A, here: Page, calculate: Callable[[Scenario], A], *, needs_an
             st.stop()
         st.html(DIMMED)
     if shown.error is None:
-        found = shown.model.published.hub
-        if found is not None and found.note is not None:
-            st.info(say(found.note), icon=":material/info:")
+        hub = shown.model.published.hub
+        if hub is not None and hub.note is not None:
+            st.info(say(hub.note), icon=":material/info:")
         for sentence in shown.architecture.assumptions:
             st.warning(say(sentence), icon=":material/help:")
     return shown
@@ -107,11 +107,11 @@ that."""
 
 def last_good(answer: A, here: Page, calculate: Callable[[Scenario], A]) -> A:
     """An answer, or where a value is refused the one before it, of the same model."""
-    kept: dict[str, Scenario] = st.session_state.setdefault("good", {})
+    scenarios: dict[str, Scenario] = st.session_state.setdefault("good", {})
     if answer.error is None:
-        kept[here.path] = answer.scenario
+        scenarios[here.path] = answer.scenario
         return answer
-    before = kept.get(here.path)
+    before = scenarios.get(here.path)
     return answer if before is None or before.source != answer.scenario.source else calculate(before)
 
 

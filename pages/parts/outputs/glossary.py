@@ -31,11 +31,11 @@ def draw() -> None:
         (say("Symbols of the derivations"), symbols),
     )
     for title, rows in parts:
-        found = [row for row in rows() if sought in " ".join(row).casefold()]
-        if found:
+        matching = [row for row in rows() if sought in " ".join(row).casefold()]
+        if matching:
             st.header(title, anchor=False)
             st.markdown(
-                SIDEWAYS.format(table=words.table([say("Word"), say("Meaning")], found, numbers=0)),
+                SIDEWAYS.format(table=words.table([say("Word"), say("Meaning")], matching, numbers=0)),
                 unsafe_allow_html=True,
             )
 

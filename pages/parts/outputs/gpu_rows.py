@@ -63,7 +63,7 @@ def card(answer: Weighed, verdict: Verdict) -> None:
                 use = partial(use_layout, answer, verdict.gpu, verdict.layout)
                 st.button(say("Use this"), key=f"fewest_{verdict.gpu}", type="tertiary", on_click=use)
         reasons = partial(why, answer, verdict, ServingDerivations(answer, gpu).verdict)
-        derivation(f"verdict_{gpu.id}", gpu.name, partial(paper.beside, answer, "verdict", reasons))
+        derivation(f"verdict_{gpu.id}", gpu.name, partial(paper.derivation_with_link, answer, "verdict", reasons))
 
 
 def why(answer: Weighed, verdict: Verdict, lines: Callable[[], None]) -> None:
@@ -77,8 +77,8 @@ def why(answer: Weighed, verdict: Verdict, lines: Callable[[], None]) -> None:
 def notes(answer: Weighed, verdict: Verdict) -> Iterable[Message]:
     """What the card can't do, and what the engine asks of it."""
     engine = answer.serving.engine.support
-    asked = None if verdict.verdict == "does not run" else note(find_gpu(verdict.gpu), engine)
-    return verdict.notes if asked is None else (*verdict.notes, asked)
+    remark = None if verdict.verdict == "does not run" else note(find_gpu(verdict.gpu), engine)
+    return verdict.notes if remark is None else (*verdict.notes, remark)
 
 
 def largest(verdict: Verdict, budget: KVBudget | None, made_for: int | None) -> list[str]:
@@ -117,8 +117,8 @@ def budget_of(answer: Weighed, verdict: Verdict) -> KVBudget | None:
 
 def table(answer: Weighed) -> None:
     """A row a GPU; one that is clicked opens its card below."""
-    asked = choice(answer.report.verdicts)
-    shown = {verdict.gpu: verdict for verdict in answer.report.verdicts if passes(verdict, asked)}
+    filters = choice(answer.report.verdicts)
+    shown = {verdict.gpu: verdict for verdict in answer.report.verdicts if passes(verdict, filters)}
 
     def use(gpu: str) -> None:
         use_layout(answer, gpu, shown[gpu].layout or Layout())
@@ -156,14 +156,14 @@ def choice(verdicts: Collection[Verdict]) -> list[str]:
     )
 
 
-def passes(verdict: Verdict, asked: Collection[str]) -> bool:
+def passes(verdict: Verdict, filters: Collection[str]) -> bool:
     """Whether a row is what a reader wants; of vendors, one of those."""
     gpu = find_gpu(verdict.gpu)
-    vendors = {name for name in asked if name not in ("fits", "fp8") and not name.isdecimal()}
+    vendors = {name for name in filters if name not in ("fits", "fp8") and not name.isdecimal()}
     return (
-        ("fits" not in asked or verdict.verdict == "fits")
-        and ("fp8" not in asked or "fp8" in gpu.formats)
-        and all(gpu.memory_gb >= int(name) for name in asked if name.isdecimal())
+        ("fits" not in filters or verdict.verdict == "fits")
+        and ("fp8" not in filters or "fp8" in gpu.formats)
+        and all(gpu.memory_gb >= int(name) for name in filters if name.isdecimal())
         and (not vendors or gpu.vendor in vendors)
     )
 

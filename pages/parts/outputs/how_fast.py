@@ -18,19 +18,19 @@ def draw(answer: Weighed) -> None:
     if focus is None or not focus.serves:
         return
     gpu, workload = find_gpu(focus.gpu), answer.report.scenario.workload
-    found = reply(answer.serving, gpu, workload, answer.scenario.efficiencies.edits)
-    users, first = found.tokens_per_s_per_user, found.ttft_ms
-    told = say(
+    speed = reply(answer.serving, gpu, workload, answer.scenario.efficiencies.edits)
+    users, first = speed.tokens_per_s_per_user, speed.ttft_ms
+    sentence = say(
         "How fast there: **{rate} tokens/s** per user ({span}), first token after **{ttft}** ({ttft_span}). Decoding "
         "is bound by {bound}.",
         rate=words.figure(users.expected),
         span=words.span(users),
         ttft=words.duration(first.expected),
         ttft_span=words.durations(first),
-        bound=words.BOUNDS[found.bound],
+        bound=words.BOUNDS[speed.bound],
     )
     if workload.batch > 1:
-        rate, span = words.figure(found.tokens_per_s.expected), words.span(found.tokens_per_s)
-        told = f"{told} {say('In all: {rate} tokens/s ({span}).', rate=rate, span=span)}"
-    origin = f"({say(ORIGINS[found.origin.basis])})"
-    st.markdown(f":material/speed: {told} {origin}", help=say(found.origin.sentence))
+        rate, span = words.figure(speed.tokens_per_s.expected), words.span(speed.tokens_per_s)
+        sentence = f"{sentence} {say('In all: {rate} tokens/s ({span}).', rate=rate, span=span)}"
+    origin = f"({say(ORIGINS[speed.origin.basis])})"
+    st.markdown(f":material/speed: {sentence} {origin}", help=say(speed.origin.sentence))

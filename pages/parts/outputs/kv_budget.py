@@ -22,21 +22,21 @@ def draw(report: Report) -> None:
 
 
 def required_and_allocated(report: Report) -> None:
-    asked = report.scenario
+    scenario = report.scenario
     known = {
-        "n": asked.workload.batch,
-        "context": asked.workload.context,
+        "n": scenario.workload.batch,
+        "context": scenario.workload.context,
         "required": words.size(report.kv_cache.total),
-        "engine": ENGINES[asked.engine].title,
+        "engine": ENGINES[scenario.engine].title,
         "allocated": words.size(report.memory.kv_cache),
     }
-    if asked.layout.gpus == 1 and report.kv_cache.total == report.memory.kv_cache:
+    if scenario.layout.gpus == 1 and report.kv_cache.total == report.memory.kv_cache:
         sentence = say(
             "One sequence of {context:,} tokens requires **{required}**, which is what {engine} allocates.",
             plural="{n:,} sequences of {context:,} tokens require **{required}**, which is what {engine} allocates.",
             **known,
         )
-    elif asked.layout.gpus == 1:
+    elif scenario.layout.gpus == 1:
         sentence = say(
             "One sequence of {context:,} tokens requires **{required}**; {engine} allocates **{allocated}** for it.",
             plural="{n:,} sequences of {context:,} tokens require **{required}**; {engine} allocates **{allocated}** "

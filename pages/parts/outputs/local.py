@@ -72,13 +72,13 @@ def files(answer: LocalAnswer) -> None:
     st.caption(
         say(
             "The files of the repository at {context:,} tokens of context, {kv} cache. Click a row for its commands.",
-            **asked(answer),
+            **choices(answer),
         )
         if repository
         else say(
             "What llama.cpp makes of this model, at {context:,} tokens of context, {kv} cache. Click a row for its "
             "commands.",
-            **asked(answer),
+            **choices(answer),
         )
     )
     st.dataframe(
@@ -100,7 +100,7 @@ def files(answer: LocalAnswer) -> None:
         )
 
 
-def asked(answer: LocalAnswer) -> dict[str, Any]:
+def choices(answer: LocalAnswer) -> dict[str, Any]:
     kv = "f16" if answer.kv == "bf16" else answer.kv
     return {"context": answer.workload.context, "kv": kv}
 
@@ -201,11 +201,11 @@ def source_of(answer: LocalAnswer, row: FileRow) -> GGUFSource:
 
 def weigh(answer: LocalAnswer, row: FileRow) -> None:
     """Weigh with this file; for callbacks."""
-    asked, options = answer.scenario.serving, row.run.options
-    serving = ServingChoice(workload=asked.workload, weights=row.run.file.weights, kv=asked.kv)
-    kept = {} if options is None else {name: value for name, value in options if name not in ("device",)}
+    choice, options = answer.scenario.serving, row.run.options
+    serving = ServingChoice(workload=choice.workload, weights=row.run.file.weights, kv=choice.kv)
+    settings = {} if options is None else {name: value for name, value in options if name not in ("device",)}
     serving = serving.with_engine("llamacpp")
-    serving = serving.model_copy(update={"options": serving.options.model_copy(update=kept)})
+    serving = serving.model_copy(update={"options": serving.options.model_copy(update=settings)})
     changes: dict[str, Any] = {"serving": serving}
     if answer.computer.my_gpus:
         changes["gpu"] = answer.computer.my_gpus[:1]

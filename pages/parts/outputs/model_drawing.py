@@ -81,34 +81,34 @@ class Canvas:
         self.shapes.append("</g>")
 
 
-def drawing(architecture: Architecture, found: Diagram, workload: Workload, label: str) -> str:
+def drawing(architecture: Architecture, shown: Diagram, workload: Workload, label: str) -> str:
     """The whole model. `label` says what it shows to those who do not see it."""
     canvas = Canvas(y=4)
     tokens = f"[{workload.batch:,}, {workload.context:,}]"
     state = shape_of(("B", workload.batch), ("L", workload.context), ("h", architecture.hidden))
     center = WIDE / 2
-    outside(canvas, "embedding", say("Embedding"), found.embedding, say("token ids [B, L] = {shape}", shape=tokens))
+    outside(canvas, "embedding", say("Embedding"), shown.embedding, say("token ids [B, L] = {shape}", shape=tokens))
     top = canvas.y - 22
     canvas.arrow(center, 26, state)
-    for number, module in enumerate(found.others):
+    for number, module in enumerate(shown.others):
         outside(canvas, f"other.{number}", words.part(module.component), module, "")
         canvas.arrow(center, 18)
-    order(canvas, architecture, found)
-    for number, kind in enumerate(found.kinds):
+    order(canvas, architecture, shown)
+    for number, kind in enumerate(shown.kinds):
         layer(canvas, architecture, kind, number, workload, state)
         canvas.arrow(center, 24, state)
-    if found.norm is not None:
-        outside(canvas, "norm", say("Final norm"), found.norm, "")
+    if shown.norm is not None:
+        outside(canvas, "norm", say("Final norm"), shown.norm, "")
         canvas.arrow(center, 24, state)
     logits = shape_of(("B", workload.batch), ("L", workload.context), ("V", architecture.vocab))
-    if found.head is None:
+    if shown.head is None:
         tied(canvas, top, architecture)
     else:
-        outside(canvas, "head", say("Output head"), found.head, "")
+        outside(canvas, "head", say("Output head"), shown.head, "")
     canvas.arrow(center, 24)
     canvas.text(center, canvas.y + 14, say("logits {shape}", shape=logits), "s", "middle")
     canvas.y += 26
-    for why, module in found.aside:
+    for why, module in shown.aside:
         canvas.y += 6
         outside(canvas, f"aside.{why}", words.part(why), module, say("not in total"), dashed=True)
     height = canvas.y + 4
@@ -157,14 +157,14 @@ def tied(canvas: Canvas, top: float, architecture: Architecture) -> None:
     canvas.y += 42
 
 
-def order(canvas: Canvas, architecture: Architecture, found: Diagram) -> None:
+def order(canvas: Canvas, architecture: Architecture, shown: Diagram) -> None:
     """Which layer is of which kind, one cell a layer."""
     number = architecture.num_layers
-    if len(found.kinds) < 2 or number > MOST_CELLS:
+    if len(shown.kinds) < 2 or number > MOST_CELLS:
         return
     step = WIDE / number
     gap = min(2.0, step / 5)
-    for i, kind in enumerate(found.kinds):
+    for i, kind in enumerate(shown.kinds):
         for place in kind.block.runs_in:
             x, color = place * step, KINDS[i % len(KINDS)]
             canvas.shapes.append(
@@ -182,8 +182,8 @@ def layer(
     runs = kind.block.runs_in
     canvas.text(SPINE + 2, canvas.y + 20, words.capitalized(words.layers(runs)), "b")
     size = words.count(sum(module.parameters for module in kind.modules))
-    told = say("stored once, {size}", size=size) if kind.shared else say("{size} each", size=size)
-    canvas.text(RIGHT, canvas.y + 20, f"× {len(runs):,} · {told}", "", "end")
+    stored_size = say("stored once, {size}", size=size) if kind.shared else say("{size} each", size=size)
+    canvas.text(RIGHT, canvas.y + 20, f"× {len(runs):,} · {stored_size}", "", "end")
     canvas.y += 30
     spine = canvas.y
     halves = [kind.mixers, kind.feeding]
@@ -307,7 +307,7 @@ def chips(canvas: Canvas, drawn: ModelPart, stage: tuple[Tensor, ...]) -> None:
             x = LEFT + 14 + i * (width + gap)
             canvas.box(x, canvas.y, width, 34, 'class="chip"')
             canvas.text(x + 6, canvas.y + 14, clipped(leaf(tensor), width - 10), "m")
-            canvas.text(x + 6, canvas.y + 28, clipped(words.shape(drawn.one(tensor)), width - 10), "m")
+            canvas.text(x + 6, canvas.y + 28, clipped(words.shape(drawn.expert_shape(tensor)), width - 10), "m")
         canvas.y += 40
     if len(stage) > len(shown):
         canvas.text(LEFT + 14, canvas.y + 10, say("and {n:,} more", n=len(stage) - len(shown)), "s")
@@ -347,7 +347,7 @@ def width_of(kind: LayerKind, drawn: ModelPart) -> tuple[tuple[str, int], ...]:
     if isinstance(ffn, MoE):
         if drawn.component == "experts_routed":
             return (("K", ffn.top_k), ("f_e", ffn.expert.intermediate))
-        inner = {"experts_shared": ("f_s", ffn.shared), "mlp": ("f_b", ffn.beside)}.get(drawn.component)
+        inner = {"experts_shared": ("f_s", ffn.shared), "mlp": ("f_b", ffn.parallel_mlp)}.get(drawn.component)
         if inner is not None and inner[1] is not None:
             return ((inner[0], inner[1].intermediate),)
     return ()

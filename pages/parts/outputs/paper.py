@@ -26,23 +26,23 @@ from presets.studies import STUDIES
 def sections(answer: Weighed) -> list[Section]:
     """Everything that is derived of a model and its memory on the GPU that the answer is about."""
     architecture, report, focus = answer.architecture, answer.report, answer.focus
-    found = Counting(architecture).sections()
-    found.append(rules(architecture, report))
+    counted = Counting(architecture).sections()
+    counted.append(rules(architecture, report))
     source = answer.scenario.source
     if source.pasted is None and source.model in STUDIES and not answer.scenario.overrides:
-        found.append(hand_section(STUDIES[source.model], architecture))
+        counted.append(hand_section(STUDIES[source.model], architecture))
     gpu = None if focus is None else find_gpu(focus.gpu)
-    found += ServingPaper(architecture, report, answer.derivations(gpu)).sections(focus)
+    counted += ServingPaper(architecture, report, answer.derivations(gpu)).sections(focus)
     if gpu is not None and focus is not None and focus.serves:
-        found.append(time_section(answer.serving, gpu, report.scenario.workload))
+        counted.append(time_section(answer.serving, gpu, report.scenario.workload))
     step = trained(answer.scenario)
     if step.error is None:
-        found.append(training_section(architecture, step.report))
+        counted.append(training_section(architecture, step.report))
         verdict, edits = step.focus, answer.scenario.efficiencies.edits
         if verdict is not None and verdict.verdict != "does not fit":
             speed = training_speed_of(architecture, step.report, find_gpu(verdict.gpu), edits=edits)
-            found.append(step_time_section(speed))
-    return found
+            counted.append(step_time_section(speed))
+    return counted
 
 
 def lead(answer: Weighed) -> str:
@@ -70,9 +70,9 @@ def lead(answer: Weighed) -> str:
     )
 
 
-def contents(found: list[Section]) -> None:
+def contents(listed: list[Section]) -> None:
     """Where each section is."""
-    links = [f"{number}. [{written.title(section)}](#{section.anchor})" for number, section in enumerate(found, 1)]
+    links = [f"{number}. [{written.title(section)}](#{section.anchor})" for number, section in enumerate(listed, 1)]
     with st.container(border=True):
         st.markdown(say("**Contents**"))
         with st.grid(3, min_column_width=240, gap="xxsmall"):
@@ -80,9 +80,9 @@ def contents(found: list[Section]) -> None:
                 st.markdown(link)
 
 
-def draw(found: list[Section], opened: Anchor | None) -> None:
+def draw(listed: list[Section], opened: Anchor | None) -> None:
     """The sections, and the one that the link means in sight."""
-    for section in found:
+    for section in listed:
         st.header(written.title(section), anchor=section.anchor)
         for item in section.items:
             if isinstance(item, Heading) and item.anchor is not None:
@@ -116,7 +116,7 @@ look();
 """Looks again for some seconds, for what stands above still grows when the page arrives, until the reader moves."""
 
 
-def beside(answer: Answer, to: Anchor, draw_lines: Callable[[], None]) -> None:
+def derivation_with_link(answer: Answer, to: Anchor, draw_lines: Callable[[], None]) -> None:
     """The derivation of a figure, and the way to its place on paper."""
     draw_lines()
     link(answer, to)

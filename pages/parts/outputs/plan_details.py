@@ -4,7 +4,7 @@ import streamlit as st
 
 from calc.serving.engines.launch import Launch
 from calc.time.plan_range import plan_operations
-from calc.time.plan_report import launch, launch_apart
+from calc.time.plan_report import launch, separate_launch
 from calc.time.time_report import OperationTime
 from pages.parts import words
 from pages.parts.inputs.drawer import drawer
@@ -24,27 +24,27 @@ def details(answer: Planned, ranked: Ranked, name: str) -> None:
 
 def command(answer: Planned, ranked: Ranked) -> None:
     """What starts one copy, or a worker of each side and what routes between them."""
-    apart = launch_apart(answer.plans.search, ranked.plan, answer.scenario.source.model)
-    if apart is not None and ranked.plan.prefill is not None:
+    separate = separate_launch(answer.plans.search, ranked.plan, answer.scenario.source.model)
+    if separate is not None and ranked.plan.prefill is not None:
         st.caption(say("Each of {n:,} prefill workers:", n=ranked.plan.prefill.workers))
-        started(apart.prefill)
+        started(separate.prefill)
         st.caption(say("Each of {n:,} decode workers:", n=ranked.plan.replicas))
-        started(apart.decode)
+        started(separate.decode)
         st.caption(say("What routes requests between them:"))
-        started(apart.router)
+        started(separate.router)
         return
-    found = launch(answer.plans.search, ranked.plan, answer.scenario.source.model)
-    if found is None:
+    starts = launch(answer.plans.search, ranked.plan, answer.scenario.source.model)
+    if starts is None:
         return
-    started(found)
+    started(starts)
     if ranked.plan.replicas > 1:
         st.caption(say("{n:,} copies of it, behind a load balancer.", n=ranked.plan.replicas))
 
 
-def started(found: Launch) -> None:
+def started(starts: Launch) -> None:
     """A command, and what it can't say."""
-    st.code(found.text, language="bash")
-    for note in found.notes:
+    st.code(starts.text, language="bash")
+    for note in starts.notes:
         st.caption(say(note))
 
 
@@ -61,11 +61,11 @@ def operations(answer: Planned, ranked: Ranked) -> None:
             )
         )
     head = [say("Work"), say("ms"), say("Share"), say("Arithmetic, ms"), say("Memory, ms"), say("Bound by")]
-    whole = sum(one.ms for one in rows)
-    st.markdown(words.table(head, [operation(one, whole) for one in rows], numbers=4))
+    whole = sum(operation_time.ms for operation_time in rows)
+    st.markdown(words.table(head, [operation(operation_time, whole) for operation_time in rows], numbers=4))
 
 
-def operation(one: OperationTime, whole: float) -> tuple[str, ...]:
-    name, share = say(words.WORK.get(one.what) or words.PARTS[one.what]), f"{one.ms / whole:.0%}"
-    figures = (words.milliseconds(figure) for figure in (one.compute_ms, one.memory_ms))
-    return name, words.milliseconds(one.ms), share, *figures, say(words.BOUNDS[one.bound])
+def operation(row: OperationTime, whole: float) -> tuple[str, ...]:
+    name, share = say(words.WORK.get(row.what) or words.PARTS[row.what]), f"{row.ms / whole:.0%}"
+    figures = (words.milliseconds(figure) for figure in (row.compute_ms, row.memory_ms))
+    return name, words.milliseconds(row.ms), share, *figures, say(words.BOUNDS[row.bound])

@@ -22,11 +22,11 @@ from pages.parts.words import say
 
 def best(answer: Planned) -> None:
     """The best plan in one sentence, what binds, and one click to it."""
-    found = answer.plans
-    if not found.plans:
-        st.error(nothing(found.beyond), icon=":material/cancel:")
+    answers = answer.plans
+    if not answers.plans:
+        st.error(nothing(answers.beyond), icon=":material/cancel:")
         return
-    first = found.best
+    first = answers.best
     if first.plan.meets:
         st.success(headline(first), icon=":material/check_circle:")
     else:
@@ -178,8 +178,8 @@ def use(answer: Planned, plan: Plan) -> None:
 def table(answer: Planned) -> Ranked | None:
     """All plans that pass the filters, best first; a click on a row opens it. Returns the plan that is opened, else the
     best."""
-    found = answer.plans
-    if not found.plans:
+    plans = answer.plans
+    if not plans.plans:
         return None
     st.header(say("Plans"), anchor=False)
     st.caption(
@@ -188,8 +188,8 @@ def table(answer: Planned) -> Ranked | None:
             "it. Figures are the expected ones; from–to is the range in which most of what was measured lies."
         )
     )
-    passing = filtered(found.plans)
-    shown = [found.ranked(index) for index in passing[:SHOWN]]
+    passing = filtered(plans.plans)
+    shown = [plans.ranked(index) for index in passing[:SHOWN]]
     chosen = st.dataframe(
         [row(ranked) for ranked in shown],
         hide_index=True,
@@ -202,14 +202,14 @@ def table(answer: Planned) -> Ranked | None:
     )
     if len(passing) > SHOWN:
         st.caption(say("The first {shown:,} of {n:,} plans.", shown=SHOWN, n=len(passing)))
-    if found.beyond:
-        st.caption(say("Left out, for costing more than the budget or having no price: {n:,}.", n=found.beyond))
+    if plans.beyond:
+        st.caption(say("Left out, for costing more than the budget or having no price: {n:,}.", n=plans.beyond))
     opened = next((shown[index] for index in chosen.selection.rows if index < len(shown)), None)
     if opened is not None:
         with st.container(border=True):
             st.markdown(headline(opened))
             take(answer, opened, "chosen")
-    return opened or found.best
+    return opened or plans.best
 
 
 def filtered(plans: Sequence[Plan]) -> list[int]:
@@ -316,7 +316,7 @@ def frontier(answer: Planned, chosen: Ranked | None) -> None:
             "requests that was tried is better in both than a point of the line."
         )
     )
-    plan, found = chosen.plan, answer.plans
+    plan, plans = chosen.plan, answer.plans
     if plan.prefill is not None:
         st.caption(say("The line is of servers that prefill and decode on the same GPUs."))
     here = Point(
@@ -328,8 +328,8 @@ def frontier(answer: Planned, chosen: Ranked | None) -> None:
         tokens_per_s_per_user=plan.tokens_per_s_per_user,
         tokens_per_s_per_gpu=plan.tokens_per_s_per_gpu,
     )
-    mine = found.frontier_of(plan.gpu)
-    curve = speed_charts.frontier(found.frontier, mine, here, charts.theme())
+    mine = plans.frontier_of(plan.gpu)
+    curve = speed_charts.frontier(plans.frontier, mine, here, charts.theme())
     plot.draw("frontier", say("Speed per user against speed per GPU"), curve, tabled=True)
     with drawer(say("As a table"), "frontier_drawer", icon=":material/table:") as is_open:
         if is_open:
@@ -340,7 +340,7 @@ def frontier(answer: Planned, chosen: Ranked | None) -> None:
                     words.figure(point.tokens_per_s_per_user),
                     words.figure(point.tokens_per_s_per_gpu),
                 )
-                for point in dict.fromkeys([here, *mine, *found.frontier])
+                for point in dict.fromkeys([here, *mine, *plans.frontier])
             ]
             st.markdown(words.table(head, rows, numbers=2))
 

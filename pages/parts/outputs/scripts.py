@@ -27,10 +27,10 @@ def packed() -> Mapping[str, bytes]:
 
 
 def hand_out(request: Request) -> Response:
-    found = packed().get(request.path_params["name"])
-    if found is None:
+    script = packed().get(request.path_params["name"])
+    if script is None:
         return Response("There is no such script.", status_code=404)
-    return Response(found, media_type="text/javascript", headers=HEADERS)
+    return Response(script, media_type="text/javascript", headers=HEADERS)
 
 
 def address() -> str:

@@ -20,13 +20,13 @@ def title(name: str, page: Page) -> str:
     return f"{name} · {say(page.title)} · Weighbridge"
 
 
-def header(answer: Answer, page: Page, asked: Answer) -> None:
+def header(answer: Answer, page: Page, with_layout: Answer) -> None:
     """The page's title with links and downloads of what is on screen; the link is that of the question, which may be
     refused."""
     name = answer.model.name
     with st.container(horizontal=True, vertical_alignment="center", key="header"):
         st.title(say("{name}, changed", name=name) if answer.scenario.overrides else name, anchor=False)
-        copy_link(asked, page)
+        copy_link(with_layout, page)
         if answer.download is not None:
             st.download_button(
                 say("Report"),

@@ -56,12 +56,12 @@ def draw(answer: TrainingPlanned) -> None:
 
 def headline(plan: TrainingPlan, answer: TrainingPlanned) -> str:
     """How long, on what, at what price."""
-    found, cost = plan.campaign, plan.campaign.cost
+    campaign, cost = plan.campaign, plan.campaign.cost
     values: dict[str, Any] = {
         "gpus": plan.layout.gpus,
         "gpu": find_gpu(plan.gpu).name,
-        "days": words.figure(found.days.expected),
-        "span": words.span(found.days),
+        "days": words.figure(campaign.days.expected),
+        "span": words.span(campaign.days),
         "tokens": words.count(int(answer.scenario.planning.run.tokens)),
         "mfu": f"{plan.time.mfu.expected:.0%}",
     }
@@ -86,20 +86,20 @@ def layout(plan: TrainingPlan) -> str:
 
 
 def row(plan: TrainingPlan) -> dict[str, Any]:
-    time, found = plan.time, plan.campaign
+    time, campaign = plan.time, plan.campaign
     return {
         "gpu": find_gpu(plan.gpu).name,
         "layout": layout(plan),
         "recompute": say(CHOICES["recompute"][plan.recompute]),
         "micro": plan.micro_batch,
-        "days": found.days.expected,
-        "days_span": words.span(found.days),
+        "days": campaign.days.expected,
+        "days_span": words.span(campaign.days),
         "mfu": time.mfu.expected,
         "rate": time.tokens_per_s_per_gpu.expected,
         "rate_span": words.span(time.tokens_per_s_per_gpu),
         "tflops": time.tflops_per_gpu.expected,
-        "cost": found.cost and found.cost.expected,
-        "energy": found.energy_mwh and found.energy_mwh.expected,
+        "cost": campaign.cost and campaign.cost.expected,
+        "energy": campaign.energy_mwh and campaign.energy_mwh.expected,
         "step": time.step_s.expected,
         "headroom": plan.headroom_gib,
     }

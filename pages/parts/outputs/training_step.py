@@ -78,10 +78,10 @@ def gpus(answer: Trained) -> None:
     elif verdicts:
         with st.grid(len(verdicts), min_column_width=230, gap="small", key="gpu_cards"):
             for verdict in verdicts:
-                one(answer, verdict)
+                gpu_card(answer, verdict)
 
 
-def one(answer: Trained, verdict: TrainingVerdict) -> None:
+def gpu_card(answer: Trained, verdict: TrainingVerdict) -> None:
     lines = [
         say("Max micro-batch size: **{n}**", n=most(verdict.max_micro_batch)),
         say("Max sequence length: **{n}**", n=most(verdict.max_sequence)),
@@ -109,7 +109,7 @@ def table(answer: Trained) -> None:
     lines = [row(answer, verdict) for verdict in verdicts.values()]
     opened = rows.draw("training_rows", say("The verdict of each GPU"), columns, lines, opens=True)
     if opened in verdicts:
-        one(answer, verdicts[opened])
+        gpu_card(answer, verdicts[opened])
 
 
 def row(answer: Trained, verdict: TrainingVerdict) -> Row:

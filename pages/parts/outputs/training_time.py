@@ -37,18 +37,18 @@ def draw(answer: Trained) -> None:
         return
     edits = answer.scenario.efficiencies.edits
     speed = training_speed_of(answer.architecture, answer.report, find_gpu(focus.gpu), edits=edits)
-    found = speed.time()
-    told = say(
+    times = speed.time()
+    sentence = say(
         "How fast there: **{rate} tokens/s** and **{tflops} TFLOP/s** per GPU ({span} tokens/s), a step in **{step}** "
         "({step_span}), an MFU of {mfu}.",
-        tflops=words.figure(found.tflops_per_gpu.expected),
-        rate=words.figure(found.tokens_per_s_per_gpu.expected),
-        span=words.span(found.tokens_per_s_per_gpu),
-        step=words.duration(1000 * found.step_s.expected),
-        step_span=words.durations(found.step_s.scaled(1000)),
-        mfu=f"{found.mfu.expected:.0%}",
+        tflops=words.figure(times.tflops_per_gpu.expected),
+        rate=words.figure(times.tokens_per_s_per_gpu.expected),
+        span=words.span(times.tokens_per_s_per_gpu),
+        step=words.duration(1000 * times.step_s.expected),
+        step_span=words.durations(times.step_s.scaled(1000)),
+        mfu=f"{times.mfu.expected:.0%}",
     )
-    st.markdown(f":material/speed: {told}")
+    st.markdown(f":material/speed: {sentence}")
     operations(speed, "step", on_paper=partial(paper.link, answer, "training_time"))
 
 
@@ -72,19 +72,31 @@ def operations(speed: TrainingSpeed, name: str, on_paper: Callable[[], None] | N
                     n=speed.layout.vp,
                 )
             )
-        recomputes = any(one.recomputed_ms for one in rows)
+        recomputes = any(operation_row.recomputed_ms for operation_row in rows)
         head = [say("Work"), say("ms"), say("Share"), say("Forward"), say("Backward")]
         head += [say("Recomputed")] if recomputes else []
         head += [say("Arithmetic, ms"), say("Memory, ms"), say("Bound by")]
-        whole = sum(one.ms for one in rows)
-        st.markdown(words.table(head, [row(one, whole, recomputes=recomputes) for one in rows], numbers=len(head) - 2))
+        whole = sum(operation_row.ms for operation_row in rows)
+        st.markdown(
+            words.table(
+                head,
+                [row(operation_row, whole, recomputes=recomputes) for operation_row in rows],
+                numbers=len(head) - 2,
+            )
+        )
         if on_paper is not None:
             on_paper()
 
 
-def row(one: StepOperation, whole: float, *, recomputes: bool) -> tuple[str, ...]:
-    name = say(STEP_WORK.get(one.what) or words.WORK.get(one.what) or words.PARTS[one.what])
-    again = (one.recomputed_ms,) if recomputes else ()
-    figures = (one.forward_ms, one.backward_ms, *again, one.compute_ms, one.memory_ms)
-    bound = say("other stages") if one.bound is None else say(words.BOUNDS[one.bound])
-    return name, words.milliseconds(one.ms), f"{one.ms / whole:.0%}", *map(words.milliseconds, figures), bound
+def row(operation: StepOperation, whole: float, *, recomputes: bool) -> tuple[str, ...]:
+    name = say(STEP_WORK.get(operation.what) or words.WORK.get(operation.what) or words.PARTS[operation.what])
+    again = (operation.recomputed_ms,) if recomputes else ()
+    figures = (operation.forward_ms, operation.backward_ms, *again, operation.compute_ms, operation.memory_ms)
+    bound = say("other stages") if operation.bound is None else say(words.BOUNDS[operation.bound])
+    return (
+        name,
+        words.milliseconds(operation.ms),
+        f"{operation.ms / whole:.0%}",
+        *map(words.milliseconds, figures),
+        bound,
+    )

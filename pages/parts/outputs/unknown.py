@@ -48,11 +48,11 @@ def taker(answer: Answer, here: Page, error: ConfigError) -> Take | None:
 
 def by_its_table(answer: Answer) -> None:
     """What the checkpoint's own tensor table says, which is exact for any model."""
-    found = answer.model.published.hub
-    if found is None:
+    hub = answer.model.published.hub
+    if hub is None:
         return
     try:
-        table = checkpoint(answer.scenario.source, found)
+        table = checkpoint(answer.scenario.source, hub)
     except ConfigError as problem:
         st.warning(say(problem.message), icon=":material/help:")
         return

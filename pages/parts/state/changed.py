@@ -29,13 +29,13 @@ def alone(answer: Answer, name: str) -> Architecture | None:
     about, overrides = answer.model.published, answer.scenario.overrides
     if len(overrides) == 1:
         return answer.model.architecture
-    kept: dict[Any, Architecture | None] = st.session_state.setdefault("changed", {})
+    architectures: dict[Any, Architecture | None] = st.session_state.setdefault("changed", {})
     key = str(about.name), id(about), name, overrides[name]
-    if key not in kept:
+    if key not in architectures:
         try:
-            kept[key] = Architecture.from_config(override(about.config or {}, {name: overrides[name]}))
+            architectures[key] = Architecture.from_config(override(about.config or {}, {name: overrides[name]}))
         except ConfigError:
-            kept[key] = None
-        while len(kept) > MOST:
-            del kept[next(iter(kept))]
-    return kept[key]
+            architectures[key] = None
+        while len(architectures) > MOST:
+            del architectures[next(iter(architectures))]
+    return architectures[key]

@@ -99,10 +99,10 @@ def put(others: tuple[Configuration, ...]) -> None:
 def add(model: str) -> bool:
     """A preset or a model of the Hub beside the others; False where the text is no model's name. For callbacks."""
     try:
-        found = configuration(model)
+        config = configuration(model)
     except ValueError:  # ConfigError is one
         return False
-    put((*_others(), found))
+    put((*_others(), config))
     return True
 
 
@@ -110,13 +110,13 @@ def add_current(shown: Precision) -> None:
     """The model on screen with its changes and formats, which stay as they are when the sliders move on; for
     callbacks."""
     scenario: Scenario = st.session_state.scenario
-    held = {
+    current = {
         "source": scenario.source,
         "overrides": tuple(scenario.overrides.items()),
         "weights": shown.weights,
         "kv": shown.kv,
     }
-    put((*_others(), Configuration.model_validate(held)))
+    put((*_others(), Configuration.model_validate(current)))
 
 
 def remove(number: int) -> None:

@@ -56,7 +56,7 @@ def longest_on(card: str, count: int, name: str) -> Array:
     """The longest contexts alone, which do not depend on the one that is asked about."""
     gpu = find_gpu(card)
     rows = presets_on(name, count)
-    return read_only(np.array([[longest_context(one, gpu) for one in row.values()] for row in rows]))
+    return read_only(np.array([[longest_context(serving, gpu) for serving in row.values()] for row in rows]))
 
 
 def presets_on(name: str, count: int) -> Iterator[Formats]:

@@ -78,21 +78,21 @@ class LocalAnswer(Answer):
     @cached_property
     def files(self) -> tuple[FileRow, ...]:
         """The largest first."""
-        found = self.model.published.hub
-        rows = list(self.of_repository()) if found is not None and found.gguf_files else list(self.of_mixes())
+        hub = self.model.published.hub
+        rows = list(self.of_repository()) if hub is not None and hub.gguf_files else list(self.of_mixes())
         return tuple(sorted(rows, key=lambda row: -row.bytes))
 
     def of_mixes(self) -> Iterator[FileRow]:
         stem = self.model.name.rpartition("/")[2]
         for weights in COMMON:
-            one = self.on(weights)
-            yield FileRow(f"{stem}-{weights}.gguf", one.file.bytes, one, is_exact=True, tag=weights)
+            answer = self.on(weights)
+            yield FileRow(f"{stem}-{weights}.gguf", answer.file.bytes, answer, is_exact=True, tag=weights)
 
     def of_repository(self) -> Iterator[FileRow]:
         """Every file of a type that llama.cpp makes and of that mix's size; of others the mix that is nearest in it."""
-        found = self.model.published.hub
-        assert found is not None
-        for name, size in series(found.files):
+        hub = self.model.published.hub
+        assert hub is not None
+        for name, size in series(hub.files):
             tag, said, plain = mix_of(name)
             if said is None or not plain:
                 yield FileRow(name, size, self.on(self.nearest(size)), is_exact=False, tag=tag)
@@ -123,12 +123,12 @@ def series(files: dict[str, int | None]) -> Iterator[tuple[str, int]]:
 
 def mix_of(name: str) -> tuple[str, WeightFormat | None, bool]:
     """The types that a file's name says, the mix of llama.cpp of that name, and whether nothing stands before it."""
-    found = TAG.search(name.rpartition("/")[2])
-    if found is None:
+    match = TAG.search(name.rpartition("/")[2])
+    if match is None:
         return "", None, False
-    tag = found[2].upper()
+    tag = match[2].upper()
     known: dict[str, WeightFormat] = {mix.upper(): mix for mix in MIXES} | PLAIN
-    return found[0], known.get(tag), found[1] is None and tag in known
+    return match[0], known.get(tag), match[1] is None and tag in known
 
 
 def local_answer(scenario: Scenario) -> LocalAnswer:
@@ -137,9 +137,9 @@ def local_answer(scenario: Scenario) -> LocalAnswer:
     if model.error is not None or model.architecture is None:
         return LocalAnswer(scenario, model, model.error)
     key = (scenario.source, scenario.overrides, scenario.machine, serving.workload, serving.kv)
-    kept: tuple[Any, LocalAnswer] | None = st.session_state.get("local")
-    if kept is not None and kept[0] == key:
-        return kept[1]
+    last: tuple[Any, LocalAnswer] | None = st.session_state.get("local")
+    if last is not None and last[0] == key:
+        return last[1]
     try:
         checked(serving.workload)
         checked(scenario.machine)
@@ -166,25 +166,25 @@ def of_preset_on(
 @lru_cache(maxsize=1)
 def readable() -> tuple[tuple[str, int, int], ...]:
     """Presets that llama.cpp reads, with all and the active parameters, the largest first."""
-    found = []
+    sizes = []
     for name in models():
         architecture = of_preset(name, None).architecture
         if architecture is not None and reads(architecture):
             parameters = architecture.parameters()
-            found.append((name, parameters.total, parameters.active))
-    return tuple(sorted(found, key=lambda row: -row[1]))
+            sizes.append((name, parameters.total, parameters.active))
+    return tuple(sorted(sizes, key=lambda row: -row[1]))
 
 
 def candidates(computer: Computer, most: int) -> list[str]:
     """The largest presets that roughly have room in four bits and answer fast enough to read along, one of each size
     and maker: what lies on the host is read at its bandwidth."""
     on_gpus = sum(gpu.usable_bytes for gpu in computer.gpus)
-    held = computer.host_bytes + (0 if computer.is_unified else on_gpus)
+    memory = computer.host_bytes + (0 if computer.is_unified else on_gpus)
     rate = HOST_SHARE * computer.host.bandwidth_gb_s * 1e9
     names: dict[tuple[str, int], str] = {}
     for name, parameters, active in readable():
         size = FOUR_BITS * parameters
         on_host = max(0.0, 1 - on_gpus / size)
-        if size <= held and FOUR_BITS * active * on_host / rate <= 1 / LEAST_SPEED:
+        if size <= memory and FOUR_BITS * active * on_host / rate <= 1 / LEAST_SPEED:
             names.setdefault((name.partition("/")[0], round(parameters / 1e9)), name)
     return list(names.values())[:most]

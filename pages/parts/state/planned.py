@@ -114,9 +114,9 @@ def planned(scenario: Scenario) -> Planned:
         scenario.serving,
         scenario.efficiencies,
     )
-    kept: tuple[Any, Plans] | None = st.session_state.get("plans")
-    if kept is not None and kept[0] == key:
-        return Planned(scenario, model, result=kept[1])
+    last: tuple[Any, Plans] | None = st.session_state.get("plans")
+    if last is not None and last[0] == key:
+        return Planned(scenario, model, result=last[1])
     try:
         result = plans_of(scenario, model)
     except ConfigError as problem:
@@ -126,8 +126,8 @@ def planned(scenario: Scenario) -> Planned:
 
 
 def plans_of(scenario: Scenario, model: Model) -> Plans:
-    asked = scenario.planning
-    engine, needs = ENGINES[scenario.serving.engine](), asked.needs
+    choice = scenario.planning
+    engine, needs = ENGINES[scenario.serving.engine](), choice.needs
     if needs.users is not None and needs.requests_per_s is not None:
         sentence = Message("users and requests_per_s are two ways to say the same: give one of them.")
         raise ConfigError(sentence, "users")
@@ -139,15 +139,15 @@ def plans_of(scenario: Scenario, model: Model) -> Plans:
         engine,
         checked(needs),
         candidates(scenario),
-        precisions(model, asked, scenario.serving),
-        most=min(asked.max_gpus, scenario.serving.num_gpus or asked.max_gpus),
-        node=asked.node,
-        prices=asked.prices,
+        precisions(model, choice, scenario.serving),
+        most=min(choice.max_gpus, scenario.serving.num_gpus or choice.max_gpus),
+        node=choice.node,
+        prices=choice.prices,
         edited=scenario.efficiencies.edits,
     )
-    found = ranked_plans(search, limit=len(gpus()) * len(search.precisions) + 100)
-    within = tuple(plan for plan in found if is_affordable(plan, asked.budget))
-    return Plans(search, within, len(found) - len(within))
+    ranked = ranked_plans(search, limit=len(gpus()) * len(search.precisions) + 100)
+    within = tuple(plan for plan in ranked if is_affordable(plan, choice.budget))
+    return Plans(search, within, len(ranked) - len(within))
 
 
 def candidates(scenario: Scenario) -> list[GPU]:
@@ -167,10 +167,10 @@ def own_gpus(scenario: Scenario) -> list[str]:
     return [name for name in dict.fromkeys((*scenario.gpu, *scenario.planning.plan_gpus)) if name not in gpus()]
 
 
-def precisions(model: Model, asked: PlanChoice, serving: ServingChoice) -> list[Precision]:
+def precisions(model: Model, choice: PlanChoice, serving: ServingChoice) -> list[Precision]:
     """Each acceptable pair of formats; where none is chosen here, that of Weigh."""
-    weights: tuple[WeightFormat, ...] = asked.weight_formats or (serving.weights or model.native,)
-    caches: tuple[CacheFormat | None, ...] = asked.kv_formats or (serving.kv,)
+    weights: tuple[WeightFormat, ...] = choice.weight_formats or (serving.weights or model.native,)
+    caches: tuple[CacheFormat | None, ...] = choice.kv_formats or (serving.kv,)
     stored, kind = model.published.stored, ENGINES[serving.engine]
     return [kind.precision(stored, form, kv) for form, kv in product(weights, caches)]
 

@@ -19,8 +19,9 @@ from pages.parts.state.scenario import Source
 from presets import Preset, hub, models
 from presets.hub import HubModel
 
-MOST, MOST_CHARACTERS = 8, 4_000_000
-"""Models that a session keeps, and characters of their configs: the last one stays whatever its length."""
+MOST, MOST_CHARACTERS, MOST_TENSORS = 8, 4_000_000, 500_000
+"""Models that a session keeps, characters of their configs and tensors of their tables: the last one stays whatever its
+length."""
 IN_16_BITS = Native("bf16")
 
 
@@ -54,7 +55,7 @@ def published(source: Source) -> Published:
     """The model of a source, read once a session, and a preset once a process."""
     if source.pasted is None and source.revision is None and source.model in models():
         return of_preset(source.model, source.assume)
-    kept: dict[Any, Published] = st.session_state.setdefault("published", {})
+    by_source: dict[Any, Published] = st.session_state.setdefault("published", {})
     key = (
         source.model,
         source.revision,
@@ -62,11 +63,13 @@ def published(source: Source) -> Published:
         source.assume,
         None if source.pasted is None else written(source.pasted),
     )
-    if key not in kept:
-        kept[key] = own(source.pasted) if source.pasted is not None else of_hub(source)
-        while len(kept) > MOST or (len(kept) > 1 and sum(map(characters, kept.values())) > MOST_CHARACTERS):
-            del kept[next(iter(kept))]
-    return kept[key]
+    if key not in by_source:
+        by_source[key] = own(source.pasted) if source.pasted is not None else of_hub(source)
+        while len(by_source) > MOST or (
+            len(by_source) > 1 and sum(map(characters, by_source.values())) > MOST_CHARACTERS
+        ):
+            del by_source[next(iter(by_source))]
+    return by_source[key]
 
 
 def characters(model: Published) -> int:
@@ -94,10 +97,10 @@ def of_hub(source: Source) -> Published:
         name = Message("{model} at {revision}", model=source.model, revision=Outside(source.revision))
     try:
         count_look_up()
-        found = hub.fetch(source.model, source.revision, token(), source.file)
+        fetched = hub.fetch(source.model, source.revision, token(), source.file)
     except ConfigError as problem:
         return Published(name, error=problem)
-    return opened(Published(name, hub=found), found.config, source.assume)
+    return opened(Published(name, hub=fetched), fetched.config, source.assume)
 
 
 def opened(about: Published, config: Mapping[str, Any], assume: str | None) -> Published:
@@ -117,17 +120,22 @@ def forget() -> None:
     st.session_state.pop("published", None)
 
 
-def checkpoint(source: Source, found: HubModel | None) -> Checkpoint:
+def checkpoint(source: Source, hub_model: HubModel | None) -> Checkpoint:
     """The tensor table of a model of the Hub, asked for once a session. Raises ConfigError."""
-    kept: dict[Any, Checkpoint] = st.session_state.setdefault("hub_tables", {})
+    tables: dict[Any, Checkpoint] = st.session_state.setdefault("hub_tables", {})
     key = source.model, source.revision, source.file
-    if key not in kept:
+    if key not in tables:
         count_look_up()
-        model = found or hub.fetch(source.model, source.revision, token(), source.file)
-        kept[key] = hub.checkpoint(model, token(), source.file)
-        while len(kept) > MOST:
-            del kept[next(iter(kept))]
-    return kept[key]
+        model = hub_model or hub.fetch(source.model, source.revision, token(), source.file)
+        tables[key] = hub.checkpoint(model, token(), source.file)
+        while len(tables) > MOST or (len(tables) > 1 and sum(map(number, tables.values())) > MOST_TENSORS):
+            del tables[next(iter(tables))]
+    return tables[key]
+
+
+def number(table: Checkpoint) -> int:
+    """Tensors of a table."""
+    return len(table.tensors)
 
 
 def count_look_up() -> None:
@@ -135,8 +143,8 @@ def count_look_up() -> None:
     if not LOOKED_UP.allows(st.context.ip_address):
         raise ConfigError(
             Message(
-                "{most} models a minute are the most that this server looks up at the Hub for one address. Wait a minute, "
-                "or give the config.json.",
+                "{most} models a minute are the most that this server looks up at the Hub for one address. Wait a "
+                "minute, or give the config.json.",
                 most=LOOKED_UP.most,
             ),
             "model",

@@ -124,7 +124,7 @@ def decode(
         scenario = scenario.model_copy(update={"serving": scenario.serving.with_engine(engine)})
     overrides: dict[str, str] = {}
     for name, text in params.items():
-        place = found(name, page, params, scenario.serving.engine)
+        place = place_of(name, page, params, scenario.serving.engine)
         if name in GENERATION and text in GENERATIONS:
             continue
         if place is None:
@@ -157,7 +157,7 @@ def decode(
     return scenario.model_copy(update={"overrides": changed}), problems
 
 
-def found(name: str, page: Page, params: Mapping[str, str], engine: str) -> Place | None:
+def place_of(name: str, page: Page, params: Mapping[str, str], engine: str) -> Place | None:
     """The field that a name means on a page."""
     own, all_others = places(page.uses, engine), places(EVERYTHING, engine)
     if name == "prefill":

@@ -47,13 +47,13 @@ def known_gpus(chosen: tuple[str, ...]) -> tuple[str, ...]:
 
 def separate(text: str) -> list[str]:
     """GPUs of a list. One of the reader's own may have commas in it: own:48GiB:960GB/s:bf16=181,fp8=362."""
-    found: list[str] = []
+    parts: list[str] = []
     for part in text.split(","):
-        if found and "=" in part and ":" not in part:
-            found[-1] += f",{part}"
+        if parts and "=" in part and ":" not in part:
+            parts[-1] += f",{part}"
         else:
-            found.append(part)
-    return found
+            parts.append(part)
+    return parts
 
 
 NOTHING = "none"

@@ -16,13 +16,13 @@ def trained_as(choice: TrainingChoice, name: str | None) -> TrainingChoice:
     method = choice.workload.method
     own = {field: getattr(choice.workload, field) for field in READERS}
     degrees = {field: getattr(choice.layout, field) for field in DEGREES}
-    kept = {} if method == "full" else {"method": method}
-    bare = TrainingChoice(workload=TrainingWorkload(**own, **kept), layout=TrainingLayout(**degrees))
+    adapter = {} if method == "full" else {"method": method}
+    bare = TrainingChoice(workload=TrainingWorkload(**own, **adapter), layout=TrainingLayout(**degrees))
     if name is None:
         return bare
     trainer = TRAINERS[name].of(method)
     return TrainingChoice(
-        workload=bare.workload.model_copy(update=trainer.workload | kept),
+        workload=bare.workload.model_copy(update=trainer.workload | adapter),
         recipe=trainer.recipe,
         weights=trainer.base,
         layout=bare.layout.model_copy(update=trainer.layout),

@@ -26,35 +26,35 @@ class TrainingPlanned(Answer):
     @cached_property
     def report(self) -> TrainingPlanReport:
         """Raises ConfigError where no layout divides what is asked for."""
-        asked = self.scenario.planning
-        key = (self.scenario.source, self.scenario.overrides, self.scenario.gpu, asked, self.scenario.efficiencies)
-        kept: tuple[Any, TrainingPlanReport] | None = st.session_state.get("training_plans")
-        if kept is not None and kept[0] == key:
-            return kept[1]
-        found = training_plan_report(
+        planning = self.scenario.planning
+        key = (self.scenario.source, self.scenario.overrides, self.scenario.gpu, planning, self.scenario.efficiencies)
+        last: tuple[Any, TrainingPlanReport] | None = st.session_state.get("training_plans")
+        if last is not None and last[0] == key:
+            return last[1]
+        plan_report = training_plan_report(
             self.model.config or {},
-            checked(asked.run),
+            checked(planning.run),
             gpus=candidates(self.scenario),
-            work=TrainingWorkload(sequence=asked.sequence, optimizer=asked.optimizer),
-            recipe=RECIPES[asked.recipe],
-            node=asked.node,
-            prices=asked.prices,
+            work=TrainingWorkload(sequence=planning.sequence, optimizer=planning.optimizer),
+            recipe=RECIPES[planning.recipe],
+            node=planning.node,
+            prices=planning.prices,
             edits=self.scenario.efficiencies.edits,
         )
-        st.session_state.training_plans = key, found
-        return found
+        st.session_state.training_plans = key, plan_report
+        return plan_report
 
     def speed(self, plan: TrainingPlan) -> TrainingSpeed:
         """What a plan was read off."""
-        asked = self.scenario.planning
+        planning = self.scenario.planning
         return training_speed(
             self.architecture,
             workload(self.scenario, plan),
-            RECIPES[asked.recipe],
+            RECIPES[planning.recipe],
             plan.layout,
             find_gpu(plan.gpu),
             edits=self.scenario.efficiencies.edits,
-            node=asked.node,
+            node=planning.node,
         )
 
 
@@ -80,11 +80,11 @@ def trained(scenario: Scenario, plan: TrainingPlan) -> Scenario:
 
 def workload(scenario: Scenario, plan: TrainingPlan) -> TrainingWorkload:
     """The step of a plan."""
-    asked = scenario.planning
+    planning = scenario.planning
     return TrainingWorkload(
         micro_batch=plan.micro_batch,
-        sequence=asked.sequence,
+        sequence=planning.sequence,
         accumulation=plan.accumulation,
-        optimizer=asked.optimizer,
+        optimizer=planning.optimizer,
         recompute=plan.recompute,
     )

@@ -119,12 +119,12 @@ def resume() -> None:
 def current(page: Page) -> Scenario:
     """The scenario now, as the table above has it."""
     state, said = st.session_state, st.query_params.to_dict()
-    found = _unread(page, said)
-    if found is not None:
-        _read(*found)
+    unread = _unread(page, said)
+    if unread is not None:
+        _read(*unread)
     state.pop("unread", None)
     if page != state.get("page"):
-        if found is None or found[0] != page:
+        if unread is None or unread[0] != page:
             state.entered[page.path], state.address = state.scenario, None
         state.written = "page" in state
         state.page, state.visits = page, state.visits + 1
@@ -221,8 +221,8 @@ def again() -> None:
 
 def problems() -> list[Message]:
     """Sentences about the parts of the link that made no sense."""
-    found: list[Message] = st.session_state.problems
-    return found
+    messages: list[Message] = st.session_state.problems
+    return messages
 
 
 def link(scenario: Scenario, page: Page) -> str | None:

@@ -52,9 +52,9 @@ class Model:
         """The format in which the checkpoint stores its weights."""
         return self.published.stored.name
 
-    def precision(self, asked: ServingChoice) -> Precision:
+    def precision(self, choice: ServingChoice) -> Precision:
         """Storage of weights and cache as the engine loads the checkpoint, unless the reader chose another."""
-        return ENGINES[asked.engine].precision(self.published.stored, asked.weights, asked.kv)
+        return ENGINES[choice.engine].precision(self.published.stored, choice.weights, choice.kv)
 
     def native_cache(self, engine: str) -> CacheFormat:
         """The format of the cache where the reader chose none."""
@@ -92,12 +92,12 @@ class Answer:
     @cached_property
     def slopes(self) -> Slopes | None:
         """What a step of a control costs, of the model as it is served; None where it makes no sense."""
-        model, asked = self.model, self.scenario.serving
+        model, choice = self.model, self.scenario.serving
         if model.config is None or model.architecture is None or model.error is not None:
             return None
         try:
-            precision = model.precision(asked)
-            return Slopes(model.config, model.architecture, asked.started(), precision, checked(asked.workload))
+            precision = model.precision(choice)
+            return Slopes(model.config, model.architecture, choice.started(), precision, checked(choice.workload))
         except ConfigError:
             return None
 
@@ -144,9 +144,9 @@ class Weighed(Answer):
     def usual_overhead(self) -> Mapping[OverheadItem, Range]:
         """The ranges of what no formula closes on the report's GPU, where none are stated; of any GPU where there is no
         report."""
-        asked = self.scenario.serving
+        choice = self.scenario.serving
         if self.laid_out is None:
-            return ENGINES[asked.engine](asked.options).overhead(asked.layout.gpus)
+            return ENGINES[choice.engine](choice.options).overhead(choice.layout.gpus)
         return self.laid_out.on(self.scenario.first_gpu(), self.report.scenario.workload).usual_overhead
 
     def derivations(self, gpu: GPU | None = None) -> Derivations:
@@ -234,7 +234,7 @@ def attended(scenario: Scenario) -> Answer:
 
 def weighed(scenario: Scenario) -> Weighed:
     """The model, served."""
-    model, asked = read(scenario), scenario.serving
+    model, choice = read(scenario), scenario.serving
     if model.error is not None or model.config is None:
         return Weighed(scenario, model, model.error)
     try:
@@ -242,11 +242,11 @@ def weighed(scenario: Scenario) -> Weighed:
             model.config,
             architecture=model.architecture,
             model=scenario.source.model if scenario.source.pasted is None else str(model.published.name),
-            workload=checked(asked.workload),
-            engine=asked.started(),
-            precision=model.precision(asked),
-            layout=asked.by_hand,
-            num_gpus=asked.num_gpus,
+            workload=checked(choice.workload),
+            engine=choice.started(),
+            precision=model.precision(choice),
+            layout=choice.by_hand,
+            num_gpus=choice.num_gpus,
             overhead=scenario.overhead,
             gpus=scenario.chosen_gpus(),
         )
@@ -257,7 +257,7 @@ def weighed(scenario: Scenario) -> Weighed:
 
 def trained(scenario: Scenario) -> Trained:
     """A training step of the model."""
-    model, asked = read(scenario), scenario.training
+    model, choice = read(scenario), scenario.training
     if model.error is not None or model.config is None:
         return Trained(scenario, model, model.error)
     try:
@@ -265,10 +265,10 @@ def trained(scenario: Scenario) -> Trained:
             model.config,
             architecture=model.architecture,
             model=scenario.source.model if scenario.source.pasted is None else str(model.published.name),
-            workload=checked(asked.workload),
-            recipe=asked.stored,
-            frozen=asked.frozen,
-            layout=checked(asked.layout),
+            workload=checked(choice.workload),
+            recipe=choice.stored,
+            frozen=choice.frozen,
+            layout=checked(choice.layout),
             overhead=scenario.overhead,
             gpus=scenario.chosen_gpus(),
         )

@@ -99,9 +99,9 @@ def show(
 def _hear(name: str, number: int) -> None:
     st.session_state.moved = True
     widget = drawn().get(name)
-    for one in () if widget is None else (widget, *widget.replaced):
-        if one.number == number:
-            _move(one, name)
+    for heard in () if widget is None else (widget, *widget.replaced):
+        if heard.number == number:
+            _move(heard, name)
 
 
 def _move(widget: Widget, name: str) -> bool:

@@ -10,7 +10,7 @@ from pages.parts.verify.evidence import EXPLAINED, KINDS, Accuracy, summaries
 from pages.parts.words import say
 
 
-def kinds(found: Accuracy) -> None:
+def kinds(evidence: Accuracy) -> None:
     """The distribution of the errors of each kind."""
     rows = [
         (
@@ -20,17 +20,17 @@ def kinds(found: Accuracy) -> None:
             words.percent(row.p95),
             words.percent(row.worst),
         )
-        for row in summaries(found)
+        for row in summaries(evidence)
     ]
     head = [say("Figure"), say("Records"), say("Median error"), say("95% within"), say("Worst")]
     st.markdown(words.table(head, rows, numbers=4))
     st.caption("\n".join(f"- {say(EXPLAINED[kind], kind=KINDS[kind])}" for kind in EXPLAINED))
 
 
-def scatter(found: Accuracy, theme: charts.Theme) -> None:
+def scatter(evidence: Accuracy, theme: charts.Theme) -> None:
     st.header(say("Predicted against measured"), anchor=False)
     st.caption(say("Click a point to see its record and open its source."))
-    labelled = {say(KINDS[kind]): rows for kind, rows in found.by_kind().items()}
+    labelled = {say(KINDS[kind]): rows for kind, rows in evidence.by_kind().items()}
     chosen = st.plotly_chart(
         agreement(labelled, theme),
         key="agreement",
@@ -47,7 +47,7 @@ def scatter(found: Accuracy, theme: charts.Theme) -> None:
     plot.draw("errors", say("Errors of each kind"), errors(labelled, theme))
 
 
-def table(found: Accuracy) -> None:
+def table(evidence: Accuracy) -> None:
     columns = {
         "figure": say("Figure"),
         "record": say("Record"),
@@ -70,7 +70,7 @@ def table(found: Accuracy) -> None:
                 "error": hundredths(row.error),
                 "source": row.source if row.source.startswith("https://") else None,
             }
-            for row in found.rows
+            for row in evidence.rows
         ],
         hide_index=True,
         key="records",
@@ -84,11 +84,11 @@ def table(found: Accuracy) -> None:
     )
 
 
-def left_out(found: Accuracy) -> None:
-    n = sum(row.count for row in found.left_out)
+def left_out(evidence: Accuracy) -> None:
+    n = sum(row.count for row in evidence.left_out)
     st.header(say("Left out: {n:,} figures", n=n), anchor=False)
     st.markdown(say("A record counts only for a figure of which it states every input."))
-    rows = sorted(found.left_out, key=lambda row: -row.count)
+    rows = sorted(evidence.left_out, key=lambda row: -row.count)
     kinds = {"weights": words.PARTS["weights"], **KINDS}  # some reasons hold for weights in any format
     lines = [(say(kinds[row.kind]), f"{row.count}", say(row.reason)) for row in rows]
     st.markdown(words.table([say("Figure"), say("Records"), say("Why")], lines))

@@ -6,7 +6,7 @@ from calc import ConfigError
 from calc.errors import Message
 from calc.serving.engines.llamacpp.startup_log import BufferLog, read_buffers
 from calc.text import MAX_CHARACTERS
-from calc.verify.logs.planned_buffers import BufferRow, planned_beside
+from calc.verify.logs.planned_buffers import BufferRow, planned_buffers_of
 from pages.parts import words
 from pages.parts.state.weighed import Answer
 from pages.parts.words import say
@@ -21,11 +21,11 @@ def draw(answer: Answer, text: str) -> None:
     if not log.buffers:
         return
     try:
-        found = planned_beside(log, answer.architecture, "Q4_K_M")
+        buffers = planned_buffers_of(log, answer.architecture, "Q4_K_M")
     except ConfigError as problem:
         st.error(say(problem.message), icon=":material/error:")
         return
-    verdict(found.rows)
+    verdict(buffers.rows)
     head = [say("Device"), say("Buffer"), say("In the log"), say("Computed"), say("Difference")]
     lines = [
         (
@@ -35,15 +35,15 @@ def draw(answer: Answer, text: str) -> None:
             words.size(row.ours),
             words.difference(row.log / max(1, row.ours) - 1),
         )
-        for row in found.rows
+        for row in buffers.rows
     ]
     st.markdown(words.table(head, lines, numbers=3))
-    for row in found.rows:
+    for row in buffers.rows:
         if not row.agrees:
             st.markdown(f"- {row.device}, {say(WHAT[row.what])}: {say(row.sentence)}")
     stated = [f"`{name} {value}`" for name, value in log.flags.items()]
     if log.weights is None:
-        st.caption(say("The log names no type of the file: {weights} is taken for granted.", weights=found.weights))
+        st.caption(say("The log names no type of the file: {weights} is taken for granted.", weights=buffers.weights))
     if stated:
         st.caption(say("Read from the log: {list}.", list=words.listed(stated)))
 

@@ -186,10 +186,10 @@ def share(row: Difference) -> str:
 def stated(log: Log) -> None:
     """What was read, so that the reader sees what was not."""
     engine = " ".join(filter(None, (LOGS[log.engine].engine.title if log.engine in LOGS else "PyTorch", log.version)))
-    found = [*sizes(log, STATED), *(sizes(log.out_of_memory, RAN_OUT) if log.out_of_memory else ())]
-    found += [say(text, n=count) for name, text in COUNTED.items() if (count := getattr(log, name)) is not None]
-    asked = [f"`{name} {value}`" for name, value in log.settings if value is not None and name != "model"]
-    st.caption(say("Read from the log: {list}.", list=words.listed([engine, *found, *asked])))
+    figures = [*sizes(log, STATED), *(sizes(log.out_of_memory, RAN_OUT) if log.out_of_memory else ())]
+    figures += [say(text, n=count) for name, text in COUNTED.items() if (count := getattr(log, name)) is not None]
+    settings = [f"`{name} {value}`" for name, value in log.settings if value is not None and name != "model"]
+    st.caption(say("Read from the log: {list}.", list=words.listed([engine, *figures, *settings])))
     for note in log.notes:
         st.caption(say(note))
 

@@ -18,11 +18,11 @@ AS_IT_RAN = Remedy(what=Message("Weigh as it ran, to see what would make it fit"
 def draw(answer: Answer, log: Log, ours: Report) -> None:
     if log.refusal is None or log.engine not in LOGS:
         return
-    found = remedies(log, ours.memory.weights)
+    changes = remedies(log, ours.memory.weights)
     near = {gpu.id: gpu for gpu in gpus_of(log, gpus().values())} or {
         answer.scenario.first_gpu().id: answer.scenario.first_gpu()
     }
-    if found:
+    if changes:
         st.markdown(say("**The least change, by the log's own figures**"))
     if len(near) > 1:
         gpu = st.selectbox(
@@ -30,7 +30,7 @@ def draw(answer: Answer, log: Log, ours: Report) -> None:
         )
     else:
         (gpu,) = near
-    for number, remedy in enumerate((*found, AS_IT_RAN)):
+    for number, remedy in enumerate((*changes, AS_IT_RAN)):
         if st.button(
             say("Weigh with {change}", change=remedy.what) if remedy.changes else say(remedy.what),
             key=f"remedy_{number}",

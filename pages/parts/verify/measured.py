@@ -5,7 +5,7 @@ import streamlit as st
 from calc import ConfigError
 from calc.errors import Message
 from calc.units import hundredths
-from calc.verify.measurement import MeasuredRow, Measurement, beside, closeness, read_measurement
+from calc.verify.measurement import MeasuredRow, Measurement, closeness, read_measurement, with_predictions
 from pages.parts import words
 from pages.parts.verify import example
 from pages.parts.words import choice, say
@@ -37,7 +37,7 @@ def draw() -> None:
         return
     try:
         measurement = read_measurement(data.decode())
-        rows = beside(measurement)
+        rows = with_predictions(measurement)
     except UnicodeDecodeError:
         st.error(say("The file is not text; the script writes JSON in UTF-8."), icon=":material/error:")
     except ConfigError as problem:
@@ -50,18 +50,18 @@ def draw() -> None:
 
 def summary(rows: list[MeasuredRow]) -> None:
     """How close, in one line."""
-    found = closeness(rows)
-    if found is None:
+    agreement = closeness(rows)
+    if agreement is None:
         st.info(say("Nothing was measured; the reasons are below."), icon=":material/info:")
         return
     st.success(
         say(
             "Of {n:,} sizes, {exact:,} are computed to the byte; half lie within {half} of what was measured, all "
             "within {most}.",
-            n=found.sizes,
-            exact=found.exact,
-            half=words.within(found.half),
-            most=words.within(found.most),
+            n=agreement.sizes,
+            exact=agreement.exact,
+            half=words.within(agreement.half),
+            most=words.within(agreement.most),
         ),
         icon=":material/balance:",
     )

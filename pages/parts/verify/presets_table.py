@@ -57,13 +57,13 @@ def totals() -> Mapping[str, int]:
 
 
 def row(preset: Preset, published: Published, ours: int) -> dict[str, str | int]:
-    beside = preset.beside()
-    plus = sum(beside.values())
+    auxiliary = preset.auxiliary_parts()
+    plus = sum(auxiliary.values())
     return {
         "model": preset.id,
         "computed": ours,
         "parts": plus,
-        "what": words.listed(say(words.IN_FILES[part]) for part in beside) if beside else "",
+        "what": words.listed(say(words.IN_FILES[part]) for part in auxiliary) if auxiliary else "",
         "published": published.total,
         "difference": published.total - ours - plus,
         "source": published.source,

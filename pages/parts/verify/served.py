@@ -19,8 +19,8 @@ from pages.parts.verify.served_evidence import (
 from pages.parts.words import say
 
 
-def draw(found: Servers) -> None:
-    rows = list(found.servers())
+def draw(servers: Servers) -> None:
+    rows = list(servers.servers())
     st.header(say("Servers under a steady load"), anchor=False)
     st.markdown(
         say(
@@ -38,7 +38,7 @@ def draw(found: Servers) -> None:
         st.markdown(f"**{say(title)}**")
         lines = [(name, f"{len(group)}", *figures(group, figure)) for name, group in groups.items()]
         st.markdown(words.table(head, lines, numbers=5))
-        crossed = {row.column: row.median_error for row in found.crossed if row.figure == figure}
+        crossed = {row.column: row.median_error for row in servers.crossed if row.figure == figure}
         st.caption(
             say(
                 "The constants are fitted on those on the same GPUs. With each model left out in turn, and one factor "
@@ -48,7 +48,7 @@ def draw(found: Servers) -> None:
             )
         )
     records(rows)
-    left_out(found)
+    left_out(servers)
 
 
 def titled(separate: bool, engine: str, generation: str) -> str:
@@ -56,9 +56,9 @@ def titled(separate: bool, engine: str, generation: str) -> str:
     return say("{engine}, {gpu}, separate", engine=engine, gpu=generation) if separate else f"{engine}, {generation}"
 
 
-def left_out(found: Servers) -> None:
+def left_out(servers: Servers) -> None:
     counts = Counter[str]()
-    for row in found.left_out:
+    for row in servers.left_out:
         counts[say(next(why for start, why in REASONS.items() if row.reason.startswith(start)))] += row.count
     named = words.listed(f"{why}: {count}" for why, count in counts.most_common())
     st.caption(say("Left out: {list}.", list=named))

@@ -52,12 +52,12 @@ def draw(answer: Answer, choice: str) -> None:
     if published is not None:
         st.markdown(published)
     try:
-        found = {"hub": _from_hub, "printed": _from_print_out, "file": _from_file}[choice](answer)
+        checkpoint = {"hub": _from_hub, "printed": _from_print_out, "file": _from_file}[choice](answer)
     except ConfigError as problem:
         st.error(say(problem.message), icon=":material/error:")
         return
-    if found is not None:
-        comparison(answer, found)
+    if checkpoint is not None:
+        comparison(answer, checkpoint)
 
 
 def _from_hub(answer: Answer) -> Checkpoint | None:
@@ -65,13 +65,13 @@ def _from_hub(answer: Answer) -> Checkpoint | None:
     if source.pasted is not None:
         st.info(say("A pasted config names no checkpoint. Choose a model in the sidebar, or give a file."))
         return None
-    asked = st.button(
+    pressed = st.button(
         say("Read the headers of {model}", model=source.model),
         key="read_headers",
         icon=":material/cloud_download:",
         help=say("Only the tables of names, shapes and types are read, not the weights."),
     )
-    if asked:
+    if pressed:
         st.session_state.headers_of = source
     if st.session_state.get("headers_of") != source:
         return None
@@ -113,9 +113,9 @@ def _from_file(answer: Answer) -> Checkpoint | None:
 
 
 def comparison(answer: Answer, checkpoint: Checkpoint) -> None:
-    found = compare(answer.architecture, checkpoint)
-    n = sum(row.count for row in found.differences)
-    if not found.meets:
+    compared = compare(answer.architecture, checkpoint)
+    n = sum(row.count for row in compared.differences)
+    if not compared.meets:
         st.warning(
             say(
                 "No tensor has a name that the computed list has: this is another model, or a file that names its "
@@ -123,52 +123,56 @@ def comparison(answer: Answer, checkpoint: Checkpoint) -> None:
             ),
             icon=":material/help:",
         )
-    elif found.differences:
+    elif compared.differences:
         st.warning(
             say(
                 "One tensor differs; {matched:,} agree.",
                 plural="{n:,} tensors differ; {matched:,} agree.",
                 n=n,
-                matched=found.matched,
+                matched=compared.matched,
             ),
             icon=":material/balance:",
         )
     elif checkpoint.elements:
         st.success(
-            say("All {matched:,} tensors agree in name and shape.", matched=found.matched),
+            say("All {matched:,} tensors agree in name and shape.", matched=compared.matched),
             icon=":material/check_circle:",
         )
     else:
-        st.success(say("All {matched:,} tensors agree in name.", matched=found.matched), icon=":material/check_circle:")
+        st.success(
+            say("All {matched:,} tensors agree in name.", matched=compared.matched), icon=":material/check_circle:"
+        )
     hidden = say("not shown")
     with st.grid(5, min_column_width=180, gap="xsmall"):
-        st.metric(say("Parameters, computed"), f"{found.ours:,}", border=True)
-        st.metric(say("Checkpoint"), f"{found.theirs:,}" if checkpoint.elements else hidden, border=True)
-        st.metric(say("Difference"), f"{found.difference:+,}" if found.difference else "0", border=True)
-        st.metric(say("Matching tensors"), f"{found.matched:,}", border=True)
+        st.metric(say("Parameters, computed"), f"{compared.ours:,}", border=True)
+        st.metric(say("Checkpoint"), f"{compared.theirs:,}" if checkpoint.elements else hidden, border=True)
+        st.metric(say("Difference"), f"{compared.difference:+,}" if compared.difference else "0", border=True)
+        st.metric(say("Matching tensors"), f"{compared.matched:,}", border=True)
         st.metric(say("Stored"), hidden if checkpoint.bytes is None else words.size(checkpoint.bytes), border=True)
-    for sentence in remarks(found):
+    for sentence in remarks(compared):
         st.caption(sentence)
-    if checkpoint.bytes is not None and not any(row.status == "missing" for row in found.differences):
-        stored_bytes(answer, checkpoint.bytes, copies=found.tied)
+    if checkpoint.bytes is not None and not any(row.status == "missing" for row in compared.differences):
+        stored_bytes(answer, checkpoint.bytes, copies=compared.tied)
     if checkpoint.unseen:
         lines = (f"- {say(sentence)}" for sentence in checkpoint.unseen)
         st.info("\n".join(lines), icon=":material/visibility_off:")
     storage(checkpoint)
-    if found.differences:
-        differences(found)
+    if compared.differences:
+        differences(compared)
 
 
-def remarks(found: Comparison) -> list[str]:
+def remarks(compared: Comparison) -> list[str]:
     """What stands in the checkpoint and is no difference."""
     said = [say("Vision encoder and multi-token prediction (MTP) layers are compared too.")]
-    if found.packed:
-        said.append(say("{n:,} weights are packed, as their format does.", n=found.packed))
-    if found.beside:
-        said.append(say("{n:,} tensors are scales, zero points and the like of a quantized format.", n=found.beside))
-    if found.derived:
-        said.append(say("{n:,} tensors are buffers that the class computes by itself.", n=found.derived))
-    if found.tied:
+    if compared.packed:
+        said.append(say("{n:,} weights are packed, as their format does.", n=compared.packed))
+    if compared.auxiliary:
+        said.append(
+            say("{n:,} tensors are scales, zero points and the like of a quantized format.", n=compared.auxiliary)
+        )
+    if compared.derived:
+        said.append(say("{n:,} tensors are buffers that the class computes by itself.", n=compared.derived))
+    if compared.tied:
         said.append(say("The output head is a copy of the embedding and counts once."))
     return said
 
@@ -206,7 +210,7 @@ def stored_bytes(answer: Answer, theirs: int, *, copies: int) -> None:
 STATUS = {"missing": Message("missing"), "extra": Message("extra"), "other shape": Message("other shape")}
 
 
-def differences(found: Comparison) -> None:
+def differences(compared: Comparison) -> None:
     """Every tensor that differs; those that differ alike are one line."""
     columns = {
         "tensor": say("Tensor"),
@@ -227,7 +231,7 @@ def differences(found: Comparison) -> None:
                 "count": row.count,
                 "parameters": row.parameters,
             }
-            for row in found.differences
+            for row in compared.differences
         ],
         hide_index=True,
         key="differences",

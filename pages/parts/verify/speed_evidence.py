@@ -107,5 +107,5 @@ def speeds() -> SpeedAccuracy:
 def side_by_side() -> tuple[str, Mapping[str, SideBySide]]:
     """The other tool's version, and both by kind."""
     read = json.loads(SIDE_BY_SIDE.read_bytes())
-    found = {kind: SideBySide(**row) for kind, row in read["median_error"].items()}
-    return read["aiconfigurator"], MappingProxyType(dict(sorted(found.items(), key=lambda row: row[0] == "all")))
+    by_kind = {kind: SideBySide(**row) for kind, row in read["median_error"].items()}
+    return read["aiconfigurator"], MappingProxyType(dict(sorted(by_kind.items(), key=lambda row: row[0] == "all")))

@@ -22,31 +22,31 @@ CUT = 1.25
 """Errors of more are drawn at the edge."""
 
 
-def draw(found: SpeedAccuracy) -> None:
+def draw(evidence: SpeedAccuracy) -> None:
     """All of it."""
     st.markdown(
         say(
             "Predictions beside **{n}** speeds that people measured, each as a range: how far off the expected figure "
             "is, and how often the measured one lies inside the range.",
-            n=len(found.rows),
+            n=len(evidence.rows),
         )
     )
-    kinds(found)
+    kinds(evidence)
     st.header(say("Errors of each kind"), anchor=False)
-    plot.draw("speed_errors", say("Errors of each kind"), errors(found, charts.theme()))
-    beside()
-    grouped(say("By engine"), "speed_engines", found.by_engine)
-    grouped(say("By GPU"), "speed_gpus", found.by_gpu)
-    records(found)
-    left_out(found)
+    plot.draw("speed_errors", say("Errors of each kind"), errors(evidence, charts.theme()))
+    compared_with_aiconfigurator()
+    grouped(say("By engine"), "speed_engines", evidence.by_engine)
+    grouped(say("By GPU"), "speed_gpus", evidence.by_gpu)
+    records(evidence)
+    left_out(evidence)
 
 
-def kinds(found: SpeedAccuracy) -> None:
+def kinds(evidence: SpeedAccuracy) -> None:
     head = [say("Figure"), say("Records"), say("Median error"), say("Within 25%"), say("Worst")]
     head += [say("Inside the range"), say("Widest range"), say("Median, cross-validated")]
     rows = []
-    for kind, row in found.by_kind.items():
-        crossed = found.cross_validated[kind]
+    for kind, row in evidence.by_kind.items():
+        crossed = evidence.cross_validated[kind]
         shares = (f"{share:.0%}" for share in (row.within_25, row.worst, row.inside))
         median = f"**{row.median_error:.1%}**"
         rows.append(
@@ -65,17 +65,17 @@ def kinds(found: SpeedAccuracy) -> None:
             "Cross-validated: one factor an engine is fitted on half of the GPUs, chosen by chance, and judged on the "
             "other half, {n} times; the median of these. The shares of the peaks themselves come from measured kernels "
             "and from the same records. Records of further GPUs and model sizes are kept back and were not used.",
-            n=found.halves,
+            n=evidence.halves,
         )
     )
     st.caption(
         say(
             "Of {n} serving rates {above} lie above the high end of what is predicted to be possible.",
-            n=found.served,
-            above=len(found.measured_above_high),
+            n=evidence.served,
+            above=len(evidence.measured_above_high),
         )
     )
-    if "training, with experts" in found.by_kind:
+    if "training, with experts" in evidence.by_kind:
         st.caption(
             say(
                 "Training with experts is least certain: which kernels sort and send the tokens, CUDA graphs and "
@@ -86,11 +86,11 @@ def kinds(found: SpeedAccuracy) -> None:
         )
 
 
-def errors(found: SpeedAccuracy, theme: charts.Theme) -> charts.Figure:
+def errors(evidence: SpeedAccuracy, theme: charts.Theme) -> charts.Figure:
     """A box from quarter to quarter for each kind, and every record as a point."""
     by_kind: dict[str, list[tuple[float, str]]] = {}
-    for row in found.records():
-        if row["kind"] in found.by_kind:
+    for row in evidence.records():
+        if row["kind"] in evidence.by_kind:
             name = f"{row['model'].rpartition('/')[2]}, {row['gpu']}, {row['format']}, {row['engine']}"
             by_kind.setdefault(row["kind"], []).append((row["error"], name))
     boxes = [
@@ -118,9 +118,9 @@ def errors(found: SpeedAccuracy, theme: charts.Theme) -> charts.Figure:
     )
 
 
-def beside() -> None:
+def compared_with_aiconfigurator() -> None:
     """The points that another tool answers too."""
-    version, found = side_by_side()
+    version, by_kind = side_by_side()
     st.header(say("Beside aiconfigurator {version}", version=version), anchor=False)
     st.caption(
         say(
@@ -131,7 +131,7 @@ def beside() -> None:
     head = [say("Figure"), say("Records"), "Weighbridge", "aiconfigurator"]
     rows = [
         (say(SPEEDS[kind]), f"{row.points}", f"{row.weighbridge:.1%}", f"{row.aiconfigurator:.1%}")
-        for kind, row in found.items()
+        for kind, row in by_kind.items()
     ]
     st.markdown(words.table(head, rows, numbers=3))
 
@@ -170,7 +170,7 @@ def grouped(title: str, key: str, groups: Mapping[str, SpeedSummary]) -> None:
         )
 
 
-def records(found: SpeedAccuracy) -> None:
+def records(evidence: SpeedAccuracy) -> None:
     st.header(say("Record by record"), anchor=False)
     number = st.column_config.NumberColumn
     names = ("model", "gpu", "gpus", "format", "engine", "batch", "prompt", "output", "unit")
@@ -183,7 +183,7 @@ def records(found: SpeedAccuracy) -> None:
             | {name: row[name] for name in figures}
             | {"error": hundredths(row["error"])}
             | {"source": row["source"] if row["source"].startswith("https://") else None}
-            for row in found.records()
+            for row in evidence.records()
         ],
         hide_index=True,
         key="speed_records",
@@ -208,10 +208,10 @@ def records(found: SpeedAccuracy) -> None:
     )
 
 
-def left_out(found: SpeedAccuracy) -> None:
-    st.header(say("Left out: {n:,} figures", n=sum(row.count for row in found.left_out)), anchor=False)
+def left_out(evidence: SpeedAccuracy) -> None:
+    st.header(say("Left out: {n:,} figures", n=sum(row.count for row in evidence.left_out)), anchor=False)
     counts = Counter[str]()
-    for row in found.left_out:
+    for row in evidence.left_out:
         counts[say(row.message)] += row.count
     rows = [(why, f"{count}") for why, count in counts.most_common()]
     st.markdown(words.table([say("Why"), say("Records")], rows))

@@ -115,10 +115,10 @@ class Startups(Frozen):
 
     def by_version(self) -> Mapping[tuple[str, str | None], list[StartedLog]]:
         """Logs by engine and version, in the order of versions."""
-        found: dict[tuple[str, str | None], list[StartedLog]] = {}
+        by_release: dict[tuple[str, str | None], list[StartedLog]] = {}
         for log in sorted(self.logs, key=lambda log: (log.engine, number(log.minor))):
-            found.setdefault((log.engine, log.minor), []).append(log)
-        return found
+            by_release.setdefault((log.engine, log.minor), []).append(log)
+        return by_release
 
     def judged(self, *, starts: bool, fits: bool, engine: str | None = None) -> int:
         """Configurations in a cell of the court; what is tight counts as one that fits."""

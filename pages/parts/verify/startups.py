@@ -36,32 +36,32 @@ REASONS = {
 """Why logs are left out, by the beginning of the benchmark's words."""
 
 
-def draw(found: Startups) -> None:
+def draw(evidence: Startups) -> None:
     """All of it."""
     st.markdown(
         say(
             "Our budgets beside **{logs}** public start-up logs of vLLM and SGLang, and our word on "
             "**{configurations}** configurations that start in a real engine, or do not.",
-            logs=len(found.logs),
-            configurations=sum(cell.count for cell in found.court),
+            logs=len(evidence.logs),
+            configurations=sum(cell.count for cell in evidence.court),
         )
     )
-    court(found)
-    budgets(found)
-    lengths(found)
-    records(found)
-    left_out(found)
+    court(evidence)
+    budgets(evidence)
+    lengths(evidence)
+    records(evidence)
+    left_out(evidence)
 
 
-def court(found: Startups) -> None:
+def court(evidence: Startups) -> None:
     """Four cells, the same by engine, and each miss."""
     st.header(say("Does it start?"), anchor=False)
     rows = [
-        (title, *(f"**{found.judged(starts=starts, fits=fits):,}**" for fits in (True, False)))
+        (title, *(f"**{evidence.judged(starts=starts, fits=fits):,}**" for fits in (True, False)))
         for starts, title in ((True, say("It starts")), (False, say("It does not start")))
     ]
     st.markdown(words.table(["", say("We say: fits"), say("We say: does not fit")], rows, numbers=2))
-    tight = sum(cell.count for cell in found.court if cell.word == "tight")
+    tight = sum(cell.count for cell in evidence.court if cell.word == "tight")
     st.caption(
         say(
             "Each is asked with its own flags for one request of its length. “Fits” counts {tight} that are tight, "
@@ -73,15 +73,15 @@ def court(found: Startups) -> None:
     head += [say("Does not start, fits"), say("Does not start, does not fit")]
     cells = [(starts, fits) for starts in (True, False) for fits in (True, False)]
     lines = [
-        (engine, *(f"{found.judged(starts=starts, fits=fits, engine=engine):,}" for starts, fits in cells))
-        for engine in sorted({cell.engine for cell in found.court})
+        (engine, *(f"{evidence.judged(starts=starts, fits=fits, engine=engine):,}" for starts, fits in cells))
+        for engine in sorted({cell.engine for cell in evidence.court})
     ]
     st.markdown(words.table(head, lines, numbers=4))
-    misses(found)
+    misses(evidence)
 
 
-def misses(found: Startups) -> None:
-    if not found.misses:
+def misses(evidence: Startups) -> None:
+    if not evidence.misses:
         return
     st.markdown(say("**Where we are wrong**"))
     st.dataframe(
@@ -94,7 +94,7 @@ def misses(found: Startups) -> None:
                 "word": say(BADGES[row.word][0]),
                 "source": row.source,
             }
-            for row in found.misses
+            for row in evidence.misses
         ],
         hide_index=True,
         key="startup_misses",
@@ -113,11 +113,11 @@ def on(gpus: int, gpu: str) -> str:
     return f"{gpus} × {find_gpu(gpu).name}"
 
 
-def budgets(found: Startups) -> None:
+def budgets(evidence: Startups) -> None:
     st.header(say("Available KV cache memory and CUDA graphs"), anchor=False)
     head = [say("Logs"), say("Records"), say("Median error"), say("90% within"), say("Inside the range")]
     head += [say("CUDA graphs, median error"), say("90% within"), say("Records")]
-    st.markdown(words.table(head, budget_rows(found), numbers=7))
+    st.markdown(words.table(head, budget_rows(evidence), numbers=7))
     st.caption(
         say(
             "Errors of the cache are shares of the GPU's memory, those of CUDA graphs are GiB. A log whose weights "
@@ -127,10 +127,10 @@ def budgets(found: Startups) -> None:
     st.caption(say(FITTED))
 
 
-def budget_rows(found: Startups) -> Iterator[tuple[str, ...]]:
-    discrete = [log for log in found.logs if find_gpu(log.gpu).memory == "dedicated"]
-    groups = {say("All"): list(found.logs), say("GPUs with memory of their own"): discrete}
-    for (engine, minor), logs in found.by_version().items():
+def budget_rows(evidence: Startups) -> Iterator[tuple[str, ...]]:
+    discrete = [log for log in evidence.logs if find_gpu(log.gpu).memory == "dedicated"]
+    groups = {say("All"): list(evidence.logs), say("GPUs with memory of their own"): discrete}
+    for (engine, minor), logs in evidence.by_version().items():
         groups[f"{engine} {minor or ''}".strip()] = logs
     for name, logs in groups.items():
         row = summary(logs)
@@ -144,7 +144,7 @@ def figures(row: StartupSummary) -> tuple[str, ...]:
     return f"{row.records}", f"**{row.median:.2%}**", f"{row.p90:.2%}", inside, *graphs, f"{row.graphs}"
 
 
-def lengths(found: Startups) -> None:
+def lengths(evidence: Startups) -> None:
     st.header(say("Longest request that a refusal prints"), anchor=False)
     head = [say("Ours"), say("Records"), say("Median error"), say("90% within"), say("Worst")]
     rows = []
@@ -153,14 +153,14 @@ def lengths(found: Startups) -> None:
         "end_to_end": say("From its settings alone"),
     }
     for given, title in titles.items():
-        errors = length_errors(found.lengths, given)
+        errors = length_errors(evidence.lengths, given)
         if errors:
             shares = f"{percentile(errors, 50):.2%}", f"{percentile(errors, 90):.2%}", f"{errors[-1]:.2%}"
             rows.append((title, f"{len(errors)}", *shares))
     st.markdown(words.table(head, rows, numbers=4))
 
 
-def records(found: Startups) -> None:
+def records(evidence: Startups) -> None:
     st.header(say("Record by record"), anchor=False)
     number = st.column_config.NumberColumn
     st.dataframe(
@@ -178,7 +178,7 @@ def records(found: Startups) -> None:
                 "graphs": log.graphs,
                 "source": log.source if log.source.startswith("https://") else "",
             }
-            for log in found.logs
+            for log in evidence.logs
         ],
         hide_index=True,
         key="startup_records",
@@ -198,10 +198,10 @@ def records(found: Startups) -> None:
     )
 
 
-def left_out(found: Startups) -> None:
-    st.header(say("Left out: {n:,} logs", n=sum(row.count for row in found.left_out)), anchor=False)
+def left_out(evidence: Startups) -> None:
+    st.header(say("Left out: {n:,} logs", n=sum(row.count for row in evidence.left_out)), anchor=False)
     rows = [
         (say(next(why for start, why in REASONS.items() if row.reason.startswith(start))), f"{row.count}")
-        for row in found.left_out
+        for row in evidence.left_out
     ]
     st.markdown(words.table([say("Why"), say("Records")], rows))

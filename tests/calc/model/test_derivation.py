@@ -8,7 +8,7 @@ import pytest
 
 from calc import Architecture
 from calc.model.block import Block
-from calc.model.derivation import Symbols, derive
+from calc.model.derivation import PARTS, SYMBOLS, Symbols, derive
 from calc.model.feedforward import MLP
 from calc.model.mla import LatentAttention, LightningIndexer
 from presets import models
@@ -58,6 +58,11 @@ def test_symbols_stand_for_the_sizes(architecture):
     assert [formula.name for formula in formulas] == [tensor.name for tensor in architecture.tensors()]
     for formula, tensor in zip(formulas, architecture.tensors(), strict=True):
         assert tuple(number(side, numbers) for side in formula.shape) == tensor.shape
+
+
+def test_a_symbol_of_a_part_is_that_of_a_field():
+    fields = {field for part in PARTS for field in part.model_fields}
+    assert {name.partition(".")[0] for name in SYMBOLS if "." in name} <= fields
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)

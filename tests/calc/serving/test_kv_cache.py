@@ -99,7 +99,7 @@ POOLED = ("glm5_next_text", "qwen4_exp_text")
 def test_caches_of_transformers(config, held):
     """To the byte after a prompt, after a token more, and after five."""
     cache = DynamicCache([Architecture.from_config(config).all_blocks], Precision())
-    assert [cache.held_bytes(0, batch, length, batch * passed) for batch, length, passed, _ in held] == [
+    assert [cache.allocated_bytes(0, batch, length, batch * passed) for batch, length, passed, _ in held] == [
         nbytes for *_, nbytes in held
     ]
 

@@ -127,5 +127,5 @@ def test_what_a_command_can_not_say_is_said_beside_it():
     ],
 )
 def test_the_cache_is_named_where_the_checkpoint_asks_for_a_format(engine, kv, flag):
-    launch = ENGINES[engine]().launch("org/model", Precision(kv=kv, cache_asked="fp8"), Layout(), 8192)
+    launch = ENGINES[engine]().launch("org/model", Precision(kv=kv, cache_stated="fp8"), Layout(), 8192)
     assert flag in " ".join(launch.words)

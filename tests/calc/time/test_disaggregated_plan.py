@@ -92,11 +92,11 @@ def test_where_nothing_fits_there_is_no_plan():
 
 
 def test_either_is_the_better_of_both():
-    together, apart, either = (
+    together, separate, either = (
         ranked_plans(search(needs=varied(prefill_decode=word))) for word in ("together", "apart", "either")
     )
     assert all(plan.prefill is None for plan in together)
-    assert cost(either[0]) == min(cost(together[0]), cost(apart[0]))
+    assert cost(either[0]) == min(cost(together[0]), cost(separate[0]))
     assert sorted(map(cost, either)) == list(map(cost, either))
     assert {plan.prefill is None for plan in either} == {True, False}
 
@@ -150,7 +150,7 @@ def test_what_cannot_be_separated_is_said(engine, most, words, nearest):
 def test_both_sides_and_their_router_are_started(engine, flags, router):
     config = models()["Qwen/Qwen3-32B"].config
     found = plan_report(config, NEEDS, model="Qwen/Qwen3-32B", engine=ENGINES[engine](), gpus=[gpus()["h100-sxm"]])
-    first, (plan, *_) = found.apart, found.plans
+    first, (plan, *_) = found.separate, found.plans
     assert first is not None
     assert plan.prefill is not None
     for side, words in flags.items():

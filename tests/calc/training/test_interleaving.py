@@ -197,7 +197,7 @@ def test_no_turn_is_above_the_peak(recompute):
             beside = dot(stage.during.plus(stage.waiting(one.waiting)).bytes, units)
             here = stage.courses[one.piece]
             ways = here.backward() if one.backward else here.forward()
-            everywhere += [beside + dot(moment.bytes, units) for way in ways for moment in way.moments()]
+            everywhere += [beside + dot(moment.bytes, units) for way in ways for moment in way.step_moments()]
         assert stage.passing(units) == max(everywhere)
 
 

@@ -53,7 +53,7 @@ def test_the_peak_is_that_of_every_depth(model, recipe, layout, work):
     layout, work = TrainingLayout(**layout), TrainingWorkload(**work)
     step = Training(ARCHITECTURES[model], work, RECIPES[recipe], layout, Overhead(), Precision())
     course = step.stage(0, single=False).course
-    everywhere = [moment for here in (*course.forward(), *course.backward()) for moment in here.moments()]
+    everywhere = [moment for here in (*course.forward(), *course.backward()) for moment in here.step_moments()]
     for micro_batch, sequence in ((1, 1), (1, 128), (2, 4096), (64, 1000), (1, 2**20)):
         units = step.units(micro_batch, sequence)
         peaks = [course.peak_bytes(units, backward=backward) for backward in (False, True)]

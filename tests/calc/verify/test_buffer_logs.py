@@ -5,7 +5,7 @@ import pytest
 from calc import Architecture
 from calc.serving.engines.llamacpp.startup_log import read_buffers, states_buffers
 from calc.units import MIB
-from calc.verify.logs.planned_buffers import planned_beside
+from calc.verify.logs.planned_buffers import planned_buffers_of
 from tests import load
 
 CONFIGS, *ROWS = load("llamacpp.json")
@@ -47,7 +47,7 @@ def written(row):
 @pytest.mark.parametrize("row", SHOWN[:12], ids=lambda row: f"{row['model']} {row['weights']} {row['flags']}")
 def test_every_buffer_of_a_dry_run_agrees(row):
     log = read_buffers(written(row))
-    found = planned_beside(log, Architecture.from_config(CONFIGS["configs"][row["model"]]), "Q8_0")
+    found = planned_buffers_of(log, Architecture.from_config(CONFIGS["configs"][row["model"]]), "Q8_0")
     assert len(found.rows) >= 4
     differ = [one for one in found.rows if not one.agrees]
     if "n_outputs_max" in row["flags"] and row["flags"]["n_outputs_max"] == 0:
@@ -82,7 +82,7 @@ COMMAND_R = {
 
 
 def test_a_public_log_of_two_unequal_cards():
-    found = planned_beside(read_buffers(PUBLIC), Architecture.from_config(COMMAND_R), "Q4_K_S")
+    found = planned_buffers_of(read_buffers(PUBLIC), Architecture.from_config(COMMAND_R), "Q4_K_S")
     assert found.options.tensor_split == "12,29"
     by_place = {(row.device, row.what): row for row in found.rows}
     assert by_place["gpu0", "context"].agrees
@@ -102,7 +102,7 @@ def test_a_term_that_differs_is_named():
     row = next(one for one in SHOWN if "n_outputs_max" not in one["flags"] or one["flags"]["n_outputs_max"] == 1)
     architecture = Architecture.from_config(CONFIGS["configs"][row["model"]])
     text = written(row).replace("n_ctx         = ", "n_ctx         = 1")
-    differ = [one for one in planned_beside(read_buffers(text), architecture, "Q8_0").rows if not one.agrees]
+    differ = [one for one in planned_buffers_of(read_buffers(text), architecture, "Q8_0").rows if not one.agrees]
     assert differ[0].what == "context"
     assert "another context" in str(differ[0].sentence)
 

@@ -146,12 +146,12 @@ def stored(model: str, dtype: str = "BF16", bits: int = 16) -> dict[str, Stored]
     return {name: Stored(dtype, t.shape, t.numel * bits // 8) for t in tensors for name in t.names()}
 
 
-def beside(model: str, tensors: dict[str, Stored]):
+def auxiliary(model: str, tensors: dict[str, Stored]):
     return compare(Architecture.from_config(models()[model].config), Checkpoint(tensors=tensors))
 
 
 def test_equal_lists():
-    found = beside("Qwen/Qwen2.5-0.5B", stored("Qwen/Qwen2.5-0.5B"))
+    found = auxiliary("Qwen/Qwen2.5-0.5B", stored("Qwen/Qwen2.5-0.5B"))
     assert (found.ours, found.theirs, found.difference, found.matched) == (494_032_768, 494_032_768, 0, 290)
     assert found.differences == ()
 
@@ -162,7 +162,7 @@ def test_missing_extra_and_other_shapes_are_named_and_gathered():
         del tensors[f"model.layers.{layer}.self_attn.q_proj.bias"]
     tensors["model.norm.weight"] = Stored("BF16", (900,), 1800)
     tensors["visual.7.weight"] = Stored("BF16", (3, 5), 30)
-    found = beside("Qwen/Qwen2.5-0.5B", tensors)
+    found = auxiliary("Qwen/Qwen2.5-0.5B", tensors)
     assert {(d.status, d.name, d.count, d.parameters) for d in found.differences} == {
         ("missing", "model.layers.*.self_attn.q_proj.bias", 24, -24 * 896),
         ("other shape", "model.norm.weight", 1, 4),
@@ -174,7 +174,7 @@ def test_missing_extra_and_other_shapes_are_named_and_gathered():
 def test_a_tied_head_that_is_stored_counts_once():
     tensors = stored("Qwen/Qwen2.5-0.5B")
     tensors["lm_head.weight"] = tensors["model.embed_tokens.weight"]
-    found = beside("Qwen/Qwen2.5-0.5B", tensors)
+    found = auxiliary("Qwen/Qwen2.5-0.5B", tensors)
     assert (found.difference, found.tied, found.differences) == (0, 1, ())
 
 
@@ -182,7 +182,7 @@ def test_a_tied_head_that_is_stored_counts_once():
 def test_a_prefix_of_a_wrapper_does_not_hide_a_match(prefix: str):
     own = "model." if prefix == "model.language_model." else ""
     tensors = {prefix + name.removeprefix(own): t for name, t in stored("Qwen/Qwen2.5-0.5B").items()}
-    assert beside("Qwen/Qwen2.5-0.5B", tensors).differences == ()
+    assert auxiliary("Qwen/Qwen2.5-0.5B", tensors).differences == ()
 
 
 PROJECTIONS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
@@ -235,10 +235,10 @@ def test_quantized_checkpoints_match_with_their_scales_aside(form):
     for name in [name for name in tensors if name.endswith(tuple(f"{p}.weight" for p in PROJECTIONS))]:
         for ending, part in form(*tensors.pop(name).shape).items():
             tensors[name.removesuffix(".weight") + ending] = part
-    found = beside("Qwen/Qwen2.5-3B", tensors)
+    found = auxiliary("Qwen/Qwen2.5-3B", tensors)
     assert (found.difference, found.differences) == (0, ())
     assert found.packed == (0 if form is fp8 else 36 * 7)
-    assert found.beside == 36 * 7 * (len(form(128, 128)) - 1)
+    assert found.auxiliary == 36 * 7 * (len(form(128, 128)) - 1)
 
 
 def test_gpt_oss_as_it_is_published():
@@ -249,8 +249,8 @@ def test_gpt_oss_as_it_is_published():
         weights = experts * rows * columns
         tensors[f"{name}_blocks"] = Stored("U8", (experts, columns, rows // 32, 16), weights // 2)
         tensors[f"{name}_scales"] = Stored("U8", (experts, columns, rows // 32), weights // 32)
-    found = beside("openai/gpt-oss-20b", tensors)
-    assert (found.difference, found.packed, found.beside, found.differences) == (0, 48, 48, ())
+    found = auxiliary("openai/gpt-oss-20b", tensors)
+    assert (found.difference, found.packed, found.auxiliary, found.differences) == (0, 48, 48, ())
 
 
 def test_an_index_is_compared_by_its_names():

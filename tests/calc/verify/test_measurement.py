@@ -7,7 +7,7 @@ from hypothesis import given, settings
 
 from benchmarks.measure import FORMAT, cut_layers, language_model, parser
 from calc import Architecture, ConfigError
-from calc.verify.measurement import beside, read_measurement
+from calc.verify.measurement import read_measurement, with_predictions
 from presets import models
 from tests import DATA, EXAMPLES, load
 from tests.mutation import mutated
@@ -18,7 +18,7 @@ FILES = [QWEN3, *(DATA / f"measurement-{name}.json" for name in ("deepseek_v3", 
 
 
 def rows(file):
-    return beside(read_measurement(file.read_text(encoding="utf-8")))
+    return with_predictions(read_measurement(file.read_text(encoding="utf-8")))
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
@@ -103,7 +103,7 @@ def test_bad_files_are_refused_in_a_sentence(text, sentence):
 
 def test_a_config_that_cannot_be_read_is_a_config_error():
     with pytest.raises(ConfigError):
-        beside(read_measurement(changed("config", "hidden_size", value="wide")))
+        with_predictions(read_measurement(changed("config", "hidden_size", value="wide")))
 
 
 @pytest.mark.parametrize(
@@ -180,6 +180,6 @@ def test_arguments():
 @settings(max_examples=200)
 def test_a_mutated_file_is_read_or_refused(measurement):
     try:
-        assert beside(read_measurement(json.dumps(measurement)))
+        assert with_predictions(read_measurement(json.dumps(measurement)))
     except ConfigError as error:
         assert str(error).endswith(".")

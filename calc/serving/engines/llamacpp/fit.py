@@ -112,15 +112,15 @@ class Offloading:
         routed = any(isinstance(block.ffn, MoE) for block in self.model.all_blocks)
         roughly = least(lambda n: self.split(whole, n, length) is not None, self.layers) if routed else None
         if roughly is not None:
-            found = self.first_with_room((self.offloaded(whole, n, length) for n in range(roughly, whole)), length)
-            if found is not None:
-                return found
+            layout = self.first_with_room((self.offloaded(whole, n, length) for n in range(roughly, whole)), length)
+            if layout is not None:
+                return layout
         experts = self.layers if routed else 0
         roughly = largest(lambda n: self.split(n, experts, length) is not None, whole)
         counts = (self.offloaded(n, experts, length) for n in range(roughly, 0, -1))
-        found = self.first_with_room(counts, length)
+        layout = self.first_with_room(counts, length)
         nothing = self.options.model_copy(update={"n_gpu_layers": 0})
-        return nothing if found is None and self.has_room(nothing, length) else found
+        return nothing if layout is None and self.has_room(nothing, length) else layout
 
     def first_with_room(self, tried: Iterable[LlamaCppOptions | None], length: int) -> LlamaCppOptions | None:
         """The first flags, of some that put ever more on the host, with which everything has room."""
@@ -156,14 +156,14 @@ class Offloading:
             return [count] if sum(sizes) <= rooms[0] else None
         rooms = [room - self.computed(length) for room in rooms]
         ends, low, high = [0, *accumulate(sizes)], 0.0, 1.0
-        found = filled(ends, rooms, high)
-        if found is None:
+        within_rooms = filled(ends, rooms, high)
+        if within_rooms is None:
             return None
         for _ in range(STEPS):
             share = (low + high) / 2
             closer = filled(ends, rooms, share)
-            low, high, found = (share, high, found) if closer is None else (low, share, closer)
-        return found
+            low, high, within_rooms = (share, high, within_rooms) if closer is None else (low, share, closer)
+        return within_rooms
 
     def computed(self, length: int) -> int:
         """Bytes of the largest pass on the GPU where it takes most, if all layers are on GPUs."""

@@ -163,10 +163,10 @@ def parallel(b: MicroBatch, block: Block, state: PassTensor, *, last: bool) -> P
 
 def fed_after_norm(b: MicroBatch, ffn: FeedForward | None, state: PassTensor) -> PassTensor:
     """The feed-forward of the normed state, by what norm the file has; Gemma 4 has a dense one next to experts."""
-    if isinstance(ffn, MoE) and ffn.beside is not None:
+    if isinstance(ffn, MoE) and ffn.parallel_mlp is not None:
         scaled = b.same("norm", b.same("norm", state), by="ffn_gate_inp.scale")
         made = routed(b, ffn, scaled, lambda: b.norm(state, "pre_ffw_norm_2"))
-        out = b.norm(dense(b, ffn.beside, b.norm(state, "ffn_norm")), "post_ffw_norm_1")
+        out = b.norm(dense(b, ffn.parallel_mlp, b.norm(state, "ffn_norm")), "post_ffw_norm_1")
         return b.summed(out, b.norm(made, "post_ffw_norm_2"), "feed-forward")
     if b.kind in ("olmo2", "exaone4"):
         return fed(b, ffn, state)

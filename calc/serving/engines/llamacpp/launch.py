@@ -107,7 +107,7 @@ def lm_studio(
 ) -> dict[str, int | str | bool]:
     """The fields of a model's load options, under their names there."""
     on_gpus = 0 if options.device == "none" else options.n_gpu_layers
-    found: dict[str, int | str | bool] = {
+    settings: dict[str, int | str | bool] = {
         "Context Length": length,
         "GPU Offload": min(layers, on_gpus) if isinstance(on_gpus, int) else layers,
         "Evaluation Batch Size": options.ubatch_size,
@@ -118,8 +118,8 @@ def lm_studio(
     }
     experts = layers if options.cpu_moe else options.n_cpu_moe
     if experts:
-        found["Number of layers for which to force MoE weights onto CPU"] = experts
+        settings["Number of layers for which to force MoE weights onto CPU"] = experts
     for name, kind in zip(("K Cache Quantization Type", "V Cache Quantization Type"), types, strict=True):
         if kind != "f16":
-            found[name] = kind
-    return found
+            settings[name] = kind
+    return settings

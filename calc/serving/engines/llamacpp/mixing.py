@@ -70,7 +70,7 @@ def grouped_attention(b: MicroBatch, mixer: GQA, x: PassTensor) -> Rest:
     """Queries, keys and values of each head, and attention to the cache; the rest projects its result."""
     d, d_v, tokens = mixer.d_head, mixer.d_v or mixer.d_head, b.rows
     packed = b.project(x, "attn_qkv", "queries, keys and values") if b.has("attn_qkv.weight") else None
-    windows = any(is_windowed(one, b.model) for block in b.model.blocks for one in block.mixers)
+    windows = any(is_windowed(layer_mixer, b.model) for block in b.model.blocks for layer_mixer in block.mixers)
     rotated = b.kind not in habits.UNROTATED and not (
         b.kind in habits.ROTATED_IN_WINDOWS and windows and mixer.window is None
     )
@@ -112,9 +112,9 @@ def grouped_attention(b: MicroBatch, mixer: GQA, x: PassTensor) -> Rest:
 
 def turns(b: MicroBatch, kind: str, width: int, mixer: GQA) -> bool:
     """Whether heads are turned before they are quantized: where all layers of a cache have the same."""
-    mixers = (one for block in b.model.blocks for one in block.mixers if isinstance(one, GQA))
+    mixers = (attention for block in b.model.blocks for attention in block.mixers if isinstance(attention, GQA))
     windowed = is_windowed(mixer, b.model)
-    widths = {one.d_head for one in mixers if is_windowed(one, b.model) == windowed}
+    widths = {attention.d_head for attention in mixers if is_windowed(attention, b.model) == windowed}
     return BLOCKS[kind][0] > 1 and width % TURN == 0 and len(widths) == 1
 
 
@@ -188,13 +188,13 @@ def has_flash_kernel(mixer: GQA | LatentAttention, context: ContextSizes) -> boo
 
 def copies_in_16_bits(b: MicroBatch, cached: list[CacheTensor], n_kv: int) -> int:
     """Bytes of keys and values in 16 bits, where the kernel does not read them as they are cached."""
-    types, capability = {one.type for one in cached}, b.capability or 0
+    types, capability = {copied.type for copied in cached}, b.capability or 0
     quantized = any(BLOCKS[kind][0] > 1 for kind in types)
     few = 2 if quantized and (capability >= 890 or capability < 700) else 1
     fast = len(types) == 1 and types <= READ_AS_CACHED and cached[0].width // n_kv in (64, 128, 256)
     if fast and b.rows // b.context.streams <= few:
         return 0
-    return sum(2 * one.width * one.rows for one in cached if one.type != "f16")
+    return sum(2 * copied.width * copied.rows for copied in cached if copied.type != "f16")
 
 
 def states(b: MicroBatch, mixer: Mixer, which: int) -> PassTensor:

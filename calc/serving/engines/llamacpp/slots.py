@@ -210,7 +210,7 @@ class SlotCache(Cache):
 
     def draft_buffers(self, batch: int, length: int) -> list[DeviceBuffers]:
         """What is allocated for what guesses tokens; layers of the model that do are among its weights."""
-        return [buffer for one in self.contexts(batch, length)[1:] for buffer in allocated(*one)]
+        return [buffer for context in self.contexts(batch, length)[1:] for buffer in allocated(*context)]
 
 
 def allocated(model: PlacedModel, context: ContextSizes) -> list[DeviceBuffers]:

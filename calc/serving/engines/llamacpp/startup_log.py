@@ -101,21 +101,21 @@ def devices(text: str) -> list[DeviceBuffers]:
 
 
 def flags(text: str) -> dict[str, int | str | bool]:
-    found: dict[str, int | str | bool] = {}
+    settings: dict[str, int | str | bool] = {}
     for name, pattern in SETTINGS.items():
         if match := pattern.search(text):
-            found[name] = int(match[1])
+            settings[name] = int(match[1])
     if match := FLASH.search(text):
         word = match[1].lower()
-        found["flash_attn"] = {"0": "off", "disabled": "off", "1": "on", "enabled": "on"}.get(word, "auto")
+        settings["flash_attn"] = {"0": "off", "disabled": "off", "1": "on", "enabled": "on"}.get(word, "auto")
     if match := UNIFIED.search(text):
-        found["kv_unified"] = match[1] == "true"
+        settings["kv_unified"] = match[1] == "true"
     if match := TYPES.search(text):
         kinds: tuple[CacheType, ...] = ("f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl")
         for name, kind in zip(("cache_type_k", "cache_type_v"), (match[1], match[2]), strict=True):
             if kind in kinds:
-                found[name] = kind
-    return found
+                settings[name] = kind
+    return settings
 
 
 SIZES = {"Small": "_S", "Medium": "_M", "Large": "_L"}

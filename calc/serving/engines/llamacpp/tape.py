@@ -138,7 +138,7 @@ def buffers(steps: Sequence[PassStep], inputs: Sequence[PassTensor], devices: in
             source.readers -= 1
             if not (source.readers or source.fixed or source.stays):
                 memory[source.device or 0].free(source)
-    return tuple(one.buffer() for one in memory)
+    return tuple(pool.buffer() for pool in memory)
 
 
 def duplicates(tensor: PassTensor, device: int, count: int) -> list[PassTensor]:

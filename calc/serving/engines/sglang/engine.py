@@ -168,10 +168,10 @@ class SGLang(Engine):
         yield from assumed(self.options)
 
     def draft(self, precision: Precision) -> tuple[Architecture, Precision, int] | None:
-        found = guesses(self.options, "")
-        if self.options.speculative_algorithm != "STANDALONE" or self.draft_model is None or found is None:
+        guess = guesses(self.options, "")
+        if self.options.speculative_algorithm != "STANDALONE" or self.draft_model is None or guess is None:
             return None
-        return self.draft_model, Precision(), found.tokens - 1
+        return self.draft_model, Precision(), guess.tokens - 1
 
     def draft_weights_per_stage(
         self, architecture: Architecture, precision: Precision, tp: int, stages: int
@@ -222,7 +222,7 @@ class SGLang(Engine):
             sequences=sequences,
             share=options.mem_fraction_static or share,
             in_flight_tokens=step,
-            kept_free=image_buffers(architecture, gpu, options.max_running_requests) if images else 0,
+            reserved_free=image_buffers(architecture, gpu, options.max_running_requests) if images else 0,
             tables=request_table(-(-sequences // layout.dp), workload.context) if known else 0,
             poll=options.scheduler_recv_interval,
         )
@@ -267,7 +267,7 @@ class SGLang(Engine):
         """Its share of what is free before loading, less weights (`_profile_available_bytes`); the rest must hold a
         table of requests, a pass and its graphs."""
         free = total - overhead["cuda_context"] - overhead["libraries"]
-        requested = int(free * (limits.share or 1)) - limits.kept_free
+        requested = int(free * (limits.share or 1)) - limits.reserved_free
         shortage = max(0, requested + limits.tables + working + overhead["cuda_graphs"] - free)
         return Budget(requested, {"weights": loaded}, sum(overhead.values()), shortage)
 

@@ -39,15 +39,15 @@ EVICTION, CHUNKS = 128, 2
 def slot_bytes(blocks: Iterable[Block]) -> int:
     """Bytes of a recurrent state, in fp32, and of the columns that its convolution looks back on, one fewer than the
     kernel has, in 16 bits (`configs/mamba_utils.py`)."""
-    found = 0
+    nbytes = 0
     for block in blocks:
         for mixer in block.mixers:
             if isinstance(mixer, Recurrent):
                 columns = getattr(mixer, "d_conv", None)
                 conv = mixer.conv_elements()
                 conv = conv if columns is None else conv // columns * (columns - 1)
-                found += len(block.runs_in) * (4 * mixer.state_elements() + 2 * conv)
-    return found
+                nbytes += len(block.runs_in) * (4 * mixer.state_elements() + 2 * conv)
+    return nbytes
 
 
 def states_of_request(model_type: str, stages: int, options: SGLangOptions) -> int:
@@ -103,7 +103,7 @@ class TokenPool(Pool):
         full = [stage.get(None, 0) / 8 for stage in bits]
         guessed = guesses(options, model_type)
         self.guessed = 0 if guessed is None else guessed.tokens
-        windowed = [sum(stage.values()) / 8 - kept for stage, kept in zip(bits, full, strict=True)]
+        windowed = [sum(stage.values()) / 8 - full_bytes for stage, full_bytes in zip(bits, full, strict=True)]
         self.only_windows = not any(full)
         running = options.max_running_requests or (None if guessed is None else GUESSING_REQUESTS)
         requests = max(1, running // dp) if running else None
@@ -114,10 +114,10 @@ class TokenPool(Pool):
         pooled = self.window is not None
         share, self.window_bytes = 1.0, [0] * len(stages)
         if compresses:
-            kept = [compressed(blocks, self.page) for blocks in stages]
-            full, windowed = [stage.entries for stage in kept], [stage.window for stage in kept]
+            full_bytes = [compressed(blocks, self.page) for blocks in stages]
+            full, windowed = [stage.entries for stage in full_bytes], [stage.window for stage in full_bytes]
             rows = ring_rows(max(1, limits.sequences // dp))
-            self.window_bytes = [rows * stage.waiting for stage in kept]
+            self.window_bytes = [rows * stage.waiting for stage in full_bytes]
         if self.window is not None and not self.only_windows:
             share = self.window_share
             if requests is not None:  # the window pool is made for so many requests
@@ -127,7 +127,7 @@ class TokenPool(Pool):
                 cap = requests * each + CHUNKS * chunk + self.page
                 share, self.window = 0.0, None
                 self.window_bytes = [round(-(-cap // self.page) * self.page * passing) for passing in windowed]
-        self.cells = [kept + share * passing for kept, passing in zip(full, windowed, strict=True)]
+        self.cells = [full_bytes + share * passing for full_bytes, passing in zip(full, windowed, strict=True)]
         self.cells[-1] += reserved(laid_out, draft_layers, self.cells[-1], full[-1], pooled=pooled)
         self.states = [slot_bytes(blocks) for blocks in stages]
         self.state = max(self.states)

@@ -70,7 +70,7 @@ class SGLangLog(StartupLog):
     # [2025-05-09 15:00:14 DP2 TP2]
     repeats = True
     cache_sizes = 2  # keys and values
-    one_kind_tokens = True
+    single_token_pool = True
     share_of_free = True
     loading_libraries = round(0.2 * GIB)  # 0.03 to 0.15 GiB in nine public logs
 

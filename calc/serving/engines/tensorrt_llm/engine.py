@@ -222,7 +222,7 @@ class TensorRTLLM(Engine):
         """What its configuration file says and no flag does. What that says of the cache replaces all flags of it."""
         options = self.options
         cache: dict[str, Any] = {}
-        if precision.kv == "fp8" and precision.cache_asked != "fp8":
+        if precision.kv == "fp8" and precision.cache_stated != "fp8":
             cache["dtype"] = "fp8"
         if options.tokens_per_block != TensorRTLLMOptions.model_fields["tokens_per_block"].default:
             cache["tokens_per_block"] = options.tokens_per_block

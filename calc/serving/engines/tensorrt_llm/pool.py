@@ -47,7 +47,9 @@ class BlockPool(Pool):
         self.ratio = 0.0 if self.only_windows else sum(passing) / sum(whole)
         """Bytes of a token in layers with a window, per byte in those that keep the whole context."""
         each = zip(whole, passing, strict=True)
-        tokens = [seen if self.only_windows else max(kept, ceil(seen / (self.ratio or 1))) for kept, seen in each]
+        tokens = [
+            seen if self.only_windows else max(capacity, ceil(seen / (self.ratio or 1))) for capacity, seen in each
+        ]
         self.block_bytes = tuple(self.page * nbytes for nbytes in tokens) if any(tokens) else (1,) * len(tokens)
         states = (slot_bytes(stage.blocks) for stage in laid_out.stages)
         self.state_blocks = max(

@@ -27,21 +27,21 @@ class DynamicCache(Cache):
 
     def required_bytes(self, stage: int, batch: int, length: int) -> int:
         """While one more token of each sequence passes."""
-        return self.held_bytes(stage, batch, length, batch)
+        return self.allocated_bytes(stage, batch, length, batch)
 
-    def held_bytes(self, stage: int, batch: int, length: int, tokens: int) -> int:
+    def allocated_bytes(self, stage: int, batch: int, length: int, tokens: int) -> int:
         """While so many tokens pass."""
         bits, passed = 0, max(1, tokens // batch)
         for window, of_a_token in self.growth[stage].items():
-            kept = batch * length
+            positions = batch * length
             if window is not None:
-                kept = min(kept, batch * (window - 1) + tokens)
-            bits += kept * of_a_token
-        bits += batch * sum(one.bits(length, passed) for one in self.compressions[stage])
-        held = bits // 8 + batch * self.state[stage]
+                positions = min(positions, batch * (window - 1) + tokens)
+            bits += positions * of_a_token
+        bits += batch * sum(compression.bits(length, passed) for compression in self.compressions[stage])
+        nbytes = bits // 8 + batch * self.state[stage]
         if passed == 1:
-            held += batch * self.views[stage]
-        return held + self.position_bytes(stage, batch, length, passed)
+            nbytes += batch * self.views[stage]
+        return nbytes + self.position_bytes(stage, batch, length, passed)
 
     def position_bytes(self, stage: int, batch: int, length: int, passed: int) -> int:
         """Bytes of the positions of tokens, in int64, that lie with the keys of the first indexed layer: those of the
@@ -54,13 +54,15 @@ class DynamicCache(Cache):
 def indexers(blocks: Sequence[Block]) -> list[tuple[Block, int | None, Indexer]]:
     """Indexers with their blocks and windows."""
     mixers = [(block, mixer) for block in blocks for mixer in block.mixers]
-    found = [(block, mixer.window, getattr(mixer, "indexer", None)) for block, mixer in mixers]
-    return [(block, window, indexer) for block, window, indexer in found if indexer is not None]
+    indexed = [(block, mixer.window, getattr(mixer, "indexer", None)) for block, mixer in mixers]
+    return [(block, window, indexer) for block, window, indexer in indexed if indexer is not None]
 
 
 def position_axes(blocks: Sequence[Block]) -> int:
     """Positions of each token that are cached with index keys."""
-    return max((one.position_axes for _, _, one in indexers(blocks) if isinstance(one, BlockIndexer)), default=0)
+    return max(
+        (indexer.position_axes for _, _, indexer in indexers(blocks) if isinstance(indexer, BlockIndexer)), default=0
+    )
 
 
 def unpooled_growth(blocks: Sequence[Block], kv: CacheFormat) -> dict[int | None, int]:

@@ -90,10 +90,10 @@ class Transformers(Engine):
     ) -> list[list[StagePeak]]:
         """The prompts' pass, with their cache, and where tokens are generated that of the last one, with the cache of
         the whole context. Logits return to the first GPU."""
-        one, rank = laid_out.stages[stage], write.apply(laid_out.rank)
-        blocks = [write.apply(block) for block in one.blocks]
+        stage_part, rank = laid_out.stages[stage], write.apply(laid_out.rank)
+        blocks = [write.apply(block) for block in stage_part.blocks]
         precision, batch = laid_out.precision, workload.batch
-        tables = self.layer_tables(one.blocks, laid_out.rank)
+        tables = self.layer_tables(stage_part.blocks, laid_out.rank)
         prompt = Pass(
             sequences=write.of("batch", batch),
             length=write.of("sequence", workload.prompt),
@@ -102,13 +102,13 @@ class Transformers(Engine):
             attention=self.options.attention,
             logits=self.options.rows_of_logits,
         )
-        cached = cache.held_bytes(stage, batch, workload.prompt, limits.step_tokens)
-        peaks = prefill_peaks(blocks, rank, prompt, logits=one.first or one.last)
+        cached = cache.allocated_bytes(stage, batch, workload.prompt, limits.step_tokens)
+        peaks = prefill_peaks(blocks, rank, prompt, logits=stage_part.first or stage_part.last)
         passes = [[StagePeak(cached, with_tables(peak, tables)) for peak in peaks]]
         if workload.generated:
             token = replace(prompt, length=write.of("sequence", workload.context), logits="last")
-            cached = cache.held_bytes(stage, batch, workload.context, batch)
-            steps = decode_peaks(blocks, rank, token, precision.kv, logits=one.last)
+            cached = cache.allocated_bytes(stage, batch, workload.context, batch)
+            steps = decode_peaks(blocks, rank, token, precision.kv, logits=stage_part.last)
             passes.append([StagePeak(cached, with_tables(peak, tables)) for peak in steps])
         return passes
 

@@ -106,8 +106,8 @@ def layer_peaks(block: Block, model: Architecture, prompt: Pass) -> Iterator[Pea
     around = surroundings(model, prompt)
     heads = max((mixer.n_q for mixer in block.mixers if not isinstance(mixer, Recurrent)), default=0)
     scores = tokens * prompt.length * heads if prompt.eager else 0
-    held = model.kernels.held_states if len(block.norms) > 1 else 0
-    states = (6 if model.positions else 3 + block.norms_first) + held
+    residual_states = model.kernels.residual_states if len(block.norms) > 1 else 0
+    states = (6 if model.positions else 3 + block.norms_first) + residual_states
     for what, elements in feedforward_elements(block.ffn, model):
         named: Elements = {"hidden states": states * model.hidden} | elements
         tensors = around | {name: width * tokens * size for name, size in named.items()}
@@ -180,15 +180,15 @@ def rotated_elements(mixer: GQA, kernels: Kernels, *, cached: bool) -> Iterator[
         else:
             yield Message("the norm of queries, in fp32"), {"queries, in 16 bits and twice in fp32": 5 * q}
         return
-    held: Elements = {"queries": q} if cached else {"queries": q, "keys and values": 2 * kv}
+    alive: Elements = {"queries": q} if cached else {"queries": q, "keys and values": 2 * kv}
     if kernels.rotation == "fp32_copies":
-        held["copies in fp32"] = 2 * (q + kv)
+        alive["copies in fp32"] = 2 * (q + kv)
     if kernels.rotation == "fp32_spread":
-        held["cosines and sines, spread over pairs"] = 4 * mixer.d_head
-    yield Message("the rotation of queries, in fp32"), held | {"products of queries and their sum": 6 * q}
+        alive["cosines and sines, spread over pairs"] = 4 * mixer.d_head
+    yield Message("the rotation of queries, in fp32"), alive | {"products of queries and their sum": 6 * q}
     yield (
         Message("the rotation of keys, in fp32"),
-        held | {"rotated queries": 2 * q, "products of keys and their sum": 6 * kv},
+        alive | {"rotated queries": 2 * q, "products of keys and their sum": 6 * kv},
     )
 
 

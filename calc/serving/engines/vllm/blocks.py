@@ -10,7 +10,7 @@ from calc.serving.engines.vllm.options import VLLMOptions
 from calc.serving.engines.vllm.since import holds
 
 DEFAULT = 16
-LATENTS_BESIDE_STATES = 128
+LATENT_BLOCK_WITH_STATES = 128
 """Tokens of which a block of latents has to be a multiple where states stand beside them."""
 
 
@@ -55,7 +55,7 @@ def specs(layers: Layers, options: VLLMOptions, *, prefixes: bool, drafts: int, 
     sizes = block_sizes(layers, options, prefixes=prefixes)
     states = [cached for cached in layers if cached.kind == "state"]
     exports = all(cached.checkpoint is not None for cached in states)
-    found: Specs = {}
+    by_spec: Specs = {}
     for cached, places in layers.items():
         if cached.kind == "state":
             count = drafts + (2 + (cached.checkpoint is not None and exports) if prefixes else 1)
@@ -66,8 +66,8 @@ def specs(layers: Layers, options: VLLMOptions, *, prefixes: bool, drafts: int, 
             if cached.kind == "window" and cached.kernel and holds("windows choose their blocks", options):
                 block = cached.kernel.largest_within(block)
             spec = Spec(cached.kind, block, block * cached.nbytes, cached.reach, shape=cached.shape, dcp=dcp)
-        found.setdefault(spec, []).extend(places)
-    return found
+        by_spec.setdefault(spec, []).extend(places)
+    return by_spec
 
 
 def caches_prefixes(layers: Layers, options: VLLMOptions, *, attention_free: bool) -> bool:
@@ -91,7 +91,7 @@ def block_sizes(layers: Layers, options: VLLMOptions, *, prefixes: bool) -> Bloc
         return BlockSizes(block)
     step = max(kernels[0].least, block)
     if has_latents(layers) and holds("latents beside states in blocks of 128", options):
-        step = max(step, LATENTS_BESIDE_STATES)
+        step = max(step, LATENT_BLOCK_WITH_STATES)
     checkpoints = [cached.checkpoint for cached in states]
     if prefixes and None not in checkpoints:
         step = lcm(step, *(checkpoint for checkpoint in checkpoints if checkpoint))

@@ -253,18 +253,18 @@ class VLLM(Engine):
 
     def peaks(self, laid_out: LaidOut, stage: int, limits: Limits, write: Numbers = NUMBERS) -> list[Peak]:
         """Those of profiling."""
-        one, tower = laid_out.stages[stage], laid_out.whole.vision
+        part, tower = laid_out.stages[stage], laid_out.whole.vision
         return profile_peaks(
-            [write.apply(block) for block in one.blocks],
+            [write.apply(block) for block in part.blocks],
             write.of("hidden", laid_out.rank.hidden),
-            write.of("vocab", laid_out.whole.vocab) if one.last else 0,
+            write.of("vocab", laid_out.whole.vocab) if part.last else 0,
             tokens=write.of("step_tokens", limits.step_tokens),
             sequences=write.of("sequences", limits.sequences),
             width=laid_out.precision.activation_bytes,
             sampler=sampler(self.options, several=laid_out.layout.tp > 1),
             auxiliary=AUXILIARY if self.options.speculative == "eagle3" else 0,
             encoder_bytes=write.of("encoder_bytes", limits.encoder_bytes) if limits.encoder_bytes else 0,
-            encoder=encoder_pass(tower, limits.image_patches, laid_out.layout.tp) if one.last and tower else {},
+            encoder=encoder_pass(tower, limits.image_patches, laid_out.layout.tp) if part.last and tower else {},
         )
 
     def overhead(self, gpus: int) -> Mapping[OverheadItem, Range]:

@@ -31,7 +31,7 @@ class Kernel(NamedTuple):
         return max((size for size in self.sizes if size <= block), default=self.least)
 
 
-class Asked(NamedTuple):
+class KernelQuery(NamedTuple):
     """What a layer of attention needs of a kernel, one head of one rank."""
 
     capability: Capability | None  # None: not CUDA
@@ -78,58 +78,58 @@ def capability(gpu: GPU) -> Capability | None:
     return int(major), int(minor)
 
 
-def attention_kernel(asked: Asked) -> Kernel | None:
+def attention_kernel(query: KernelQuery) -> Kernel | None:
     """For keys and values of each head; None where there is none."""
-    if asked.capability is None:
+    if query.capability is None:
         return ROCM
-    if asked.kv in TRITON_ONLY:
-        return first(iter((TRITON,)), asked.block)
-    return first(attention_kernels(asked, asked.capability), asked.block)
+    if query.kv in TRITON_ONLY:
+        return first(iter((TRITON,)), query.block)
+    return first(attention_kernels(query, query.capability), query.block)
 
 
-def latent_kernel(asked: Asked, *, sparse: bool) -> Kernel | None:
+def latent_kernel(query: KernelQuery, *, sparse: bool) -> Kernel | None:
     """For latents, all of them or those that an indexer picks; None where there is none."""
-    if asked.capability is None:
+    if query.capability is None:
         return ROCM
-    found = sparse_kernels(asked, asked.capability) if sparse else latent_kernels(asked, asked.capability)
-    return first(found, asked.block)
+    kernels = sparse_kernels(query, query.capability) if sparse else latent_kernels(query, query.capability)
+    return first(kernels, query.block)
 
 
 def first(kernels: Iterator[Kernel], block: int | None) -> Kernel | None:
     return next((kernel for kernel in kernels if block is None or kernel.accepts(block)), None)
 
 
-def attention_kernels(asked: Asked, cuda: Capability) -> Iterator[Kernel]:
+def attention_kernels(query: KernelQuery, cuda: Capability) -> Iterator[Kernel]:
     """Those that can serve the layer, in vLLM's order."""
-    composed = asked.image_prefix and asked.d_head in (256, 512) and not asked.sinks
-    flash = flash_attention(asked, cuda)
-    flashinfer = flashinfer_serves(asked, cuda)
+    composed = query.image_prefix and query.d_head in (256, 512) and not query.sinks
+    flash = flash_attention(query, cuda)
+    flashinfer = flashinfer_serves(query, cuda)
     if cuda[0] == 10:
         if composed and flashinfer:
             yield Kernel("TRITON_FLASHINFER", (64,), multiples=False)
-        if flashinfer and not asked.image_prefix:
+        if flashinfer and not query.image_prefix:
             yield Kernel("FLASHINFER", FLASHINFER, multiples=False)
     elif cuda[0] == 9 and composed and flash is not None:
         yield flash._replace(name="TRITON_FLASH_ATTN")
-    if flash is not None and (not asked.image_prefix or sees_images(asked, cuda)):
+    if flash is not None and (not query.image_prefix or sees_images(query, cuda)):
         yield flash
-    if flashinfer and not asked.image_prefix:
+    if flashinfer and not query.image_prefix:
         yield Kernel("FLASHINFER", FLASHINFER, multiples=False)
-    if asked.d_head >= 32 and triton_serves(asked, cuda):
+    if query.d_head >= 32 and triton_serves(query, cuda):
         yield TRITON
-    if not asked.sinks and not asked.fp8:
+    if not query.sinks and not query.fp8:
         yield Kernel("FLEX_ATTENTION", PLAIN)
 
 
-def triton_serves(asked: Asked, cuda: Capability) -> bool:
+def triton_serves(query: KernelQuery, cuda: Capability) -> bool:
     """Triton has fp8 where the GPU has."""
-    return not asked.fp8 or cuda >= (8, 9)
+    return not query.fp8 or cuda >= (8, 9)
 
 
-def flashinfer_serves(asked: Asked, cuda: Capability) -> bool:
+def flashinfer_serves(query: KernelQuery, cuda: Capability) -> bool:
     """FlashInfer has four widths; sinks need the kernels of TensorRT-LLM."""
-    widths = asked.d_head in (64, 128, 256, 512)
-    return widths and (8, 0) <= cuda <= (12, 1) and (not asked.sinks or cuda[0] in (9, 10, 12))
+    widths = query.d_head in (64, 128, 256, 512)
+    return widths and (8, 0) <= cuda <= (12, 1) and (not query.sinks or cuda[0] in (9, 10, 12))
 
 
 def flash_version(d_head: int, cuda: Capability) -> int:
@@ -139,56 +139,56 @@ def flash_version(d_head: int, cuda: Capability) -> int:
     return 4 if cuda[0] == 10 and d_head <= 128 else 2
 
 
-def flash_attention(asked: Asked, cuda: Capability) -> Kernel | None:
+def flash_attention(query: KernelQuery, cuda: Capability) -> Kernel | None:
     """FlashAttention, where it serves the layer: fp8 by version 3, by version 4 on SM10x, and by version 4 on Hopper
     for heads of 512, in pages of 64 tokens; sinks by versions 3 and 4."""
-    version, widest = flash_version(asked.d_head, cuda), 512 if cuda[0] in (9, 10, 11) else 256
-    if cuda < (8, 0) or asked.d_head % 8 or asked.d_head > widest:
+    version, widest = flash_version(query.d_head, cuda), 512 if cuda[0] in (9, 10, 11) else 256
+    if cuda < (8, 0) or query.d_head % 8 or query.d_head > widest:
         return None
-    if asked.sinks and cuda[0] not in (9, 10):
+    if query.sinks and cuda[0] not in (9, 10):
         return None
-    if not asked.fp8:
+    if not query.fp8:
         return Kernel("FLASH_ATTN", PLAIN)
-    if cuda[0] == 9 and asked.d_head == 512:
+    if cuda[0] == 9 and query.d_head == 512:
         return Kernel("FLASH_ATTN", (64,), multiples=False)
     return Kernel("FLASH_ATTN", PLAIN) if version == 3 or (version, cuda[0]) == (4, 10) else None
 
 
-def sees_images(asked: Asked, cuda: Capability) -> bool:
+def sees_images(query: KernelQuery, cuda: Capability) -> bool:
     """Whether FlashAttention alone can let the tokens of an image see each other: version 4 can."""
-    return flash_version(asked.d_head, cuda) == 4 and not (asked.fp8 and cuda == (9, 0))
+    return flash_version(query.d_head, cuda) == 4 and not (query.fp8 and cuda == (9, 0))
 
 
-def latent_kernels(asked: Asked, cuda: Capability) -> Iterator[Kernel]:
+def latent_kernels(query: KernelQuery, cuda: Capability) -> Iterator[Kernel]:
     """Those that can serve whole latents, in vLLM's order. `d_head` is the width of a latent with its rotary key."""
-    known = asked.d_head in (320, 512, 576) and not asked.packed
+    known = query.d_head in (320, 512, 576) and not query.packed
     if cuda[0] == 10 and known:
-        if asked.d_nope in (64, 128, 192):
+        if query.d_nope in (64, 128, 192):
             yield Kernel("FLASHINFER_MLA", (32, 64), multiples=False)
         yield Kernel("CUTLASS_MLA", (128,), multiples=False)
-    if cuda[0] == 9 and known and not asked.fp8:
+    if cuda[0] == 9 and known and not query.fp8:
         yield Kernel("FLASH_ATTN_MLA", PLAIN)
     if cuda[0] == 9 and known:
         yield Kernel("FLASHMLA", (64,), multiples=False)
-    if asked.packed:
+    if query.packed:
         yield Kernel("FLASHMLA", (64,), multiples=False, packed=True)
-    elif triton_serves(asked, cuda):
+    elif triton_serves(query, cuda):
         yield Kernel("TRITON_MLA", PLAIN)
 
 
-def sparse_kernels(asked: Asked, cuda: Capability) -> Iterator[Kernel]:
+def sparse_kernels(query: KernelQuery, cuda: Capability) -> Iterator[Kernel]:
     """Those that can serve the latents that an indexer picks, in vLLM's order."""
-    flash_mla = Kernel("FLASHMLA_SPARSE", (64,), multiples=not (asked.fp8 and cuda[0] == 10), packed=asked.fp8)
+    flash_mla = Kernel("FLASHMLA_SPARSE", (64,), multiples=not (query.fp8 and cuda[0] == 10), packed=query.fp8)
     flashinfer = Kernel("FLASHINFER_MLA_SPARSE", (32,))
     if cuda[0] == 10:
-        serves = asked.d_nope in (128, 192) and not asked.packed
-        flash_four = not asked.fp8 and asked.n_q in (8, 16) and asked.d_head == 576
+        serves = query.d_nope in (128, 192) and not query.packed
+        flash_four = not query.fp8 and query.n_q in (8, 16) and query.d_head == 576
         few = [Kernel("FLASH_ATTN_MLA_SPARSE_FA4", (64,))] if flash_four else []
         trtllm = [flashinfer] if serves else []
-        yield from ([*few, *trtllm, flash_mla] if asked.fp8 or asked.n_q <= 16 else [flash_mla, *trtllm])
+        yield from ([*few, *trtllm, flash_mla] if query.fp8 or query.n_q <= 16 else [flash_mla, *trtllm])
     elif cuda[0] == 12:
         yield Kernel("FLASHINFER_MLA_SPARSE_SM120", (64,), packed=True)
     elif cuda[0] == 9:
-        if not asked.fp8:
+        if not query.fp8:
             yield Kernel("FLASH_ATTN_MLA_SPARSE", (64,))
         yield flash_mla

@@ -18,8 +18,8 @@ from calc.serving.engines.vllm.kernels import (
     INDEXER,
     M3_INDEXER,
     M3_SPARSE,
-    Asked,
     Kernel,
+    KernelQuery,
     attention_kernel,
     capability,
     latent_kernel,
@@ -63,10 +63,10 @@ class LayerSetting(NamedTuple):
     family: Habits
     image_prefix: bool
 
-    def asked(self, d_head: int, *, sinks: bool = False, n_q: int = 0, d_nope: int = 0) -> Asked:
+    def kernel_query(self, d_head: int, *, sinks: bool = False, n_q: int = 0, d_nope: int = 0) -> KernelQuery:
         """What a layer with such heads asks of a kernel."""
         cuda, block = capability(self.gpu), self.options.block_size
-        return Asked(cuda, self.kv, block, d_head, sinks, self.image_prefix, n_q, d_nope)
+        return KernelQuery(cuda, self.kv, block, d_head, sinks, self.image_prefix, n_q, d_nope)
 
     def stored(self, elements: int, n_kv: int = 1) -> int:
         """Bytes of a token's elements, with the scales of each head."""
@@ -86,13 +86,13 @@ def setting(architecture: Architecture, kv: CacheFormat, options: VLLMOptions, g
 
 def cached_layers(rank: Architecture, setting: LayerSetting) -> Layers:
     """Everything that the layers of one rank keep, with the layers that keep it, in ascending order."""
-    found: Layers = {}
+    by_spec: Layers = {}
     for block, places in blocks_with_drafts(rank, setting.options):
-        for cached in chain.from_iterable(kept(mixer, block, setting) for mixer in block.mixers):
-            found.setdefault(cached, []).extend(places)
-    for places in found.values():
+        for cached in chain.from_iterable(cached_by(mixer, block, setting) for mixer in block.mixers):
+            by_spec.setdefault(cached, []).extend(places)
+    for places in by_spec.values():
         places.sort()
-    return found
+    return by_spec
 
 
 def blocks_with_drafts(rank: Architecture, options: VLLMOptions) -> Iterator[tuple[Block, Iterable[int]]]:
@@ -104,7 +104,7 @@ def blocks_with_drafts(rank: Architecture, options: VLLMOptions) -> Iterator[tup
             yield module.block, range(first, first + len(module.block.layers))
 
 
-def kept(mixer: Mixer, block: Block, setting: LayerSetting) -> Iterator[Cached]:
+def cached_by(mixer: Mixer, block: Block, setting: LayerSetting) -> Iterator[Cached]:
     if isinstance(mixer, GQA):
         yield from of_attention(mixer, setting)
     elif isinstance(mixer, LatentAttention):
@@ -126,7 +126,7 @@ def of_attention(mixer: GQA, setting: LayerSetting) -> Iterator[Cached]:
         yield Cached("mla", 2 * mixer.indexer.d_index, (1, mixer.indexer.d_index, 0), 0, M3_INDEXER)
         kernel: Kernel | None = M3_SPARSE
     else:
-        kernel = attention_kernel(setting.asked(mixer.d_head, sinks=mixer.sinks))
+        kernel = attention_kernel(setting.kernel_query(mixer.d_head, sinks=mixer.sinks))
     yield of_heads(mixer.n_kv, mixer.d_head, d_v, mixer.window, kernel, setting)
 
 
@@ -140,12 +140,12 @@ def of_latents(mixer: LatentAttention, setting: LayerSetting) -> Iterator[Cached
     """A latent with its rotary key on every rank, and an index key in fp8 with its scale."""
     if setting.family.expanded:
         d_head = mixer.d_nope + mixer.d_rope
-        yield of_heads(mixer.n_q, d_head, d_head, None, attention_kernel(setting.asked(d_head)), setting)
+        yield of_heads(mixer.n_q, d_head, d_head, None, attention_kernel(setting.kernel_query(d_head)), setting)
         return
     width = mixer.kv_rank + mixer.d_rope
-    asked = setting.asked(width, n_q=mixer.n_q, d_nope=mixer.d_nope)
-    kernel = latent_kernel(asked, sparse=mixer.indexer is not None)
-    packed = asked.packed or (kernel is not None and kernel.packed)
+    query = setting.kernel_query(width, n_q=mixer.n_q, d_nope=mixer.d_nope)
+    kernel = latent_kernel(query, sparse=mixer.indexer is not None)
+    packed = query.packed or (kernel is not None and kernel.packed)
     nbytes = packed_latent(mixer) if packed else setting.stored(width)
     if not holds("latents are not padded", setting.options):
         nbytes = -(-nbytes // PADDED) * PADDED
@@ -153,7 +153,7 @@ def of_latents(mixer: LatentAttention, setting: LayerSetting) -> Iterator[Cached
     shared_too = not holds("shared choices cache no index keys", setting.options)
     if mixer.indexer is not None and (mixer.indexer.owned or shared_too):
         index = with_scales(mixer.indexer.d_index)
-        yield Cached("mla", index, (1, index, 0), 0, INDEXER if asked.capability is not None else kernel)
+        yield Cached("mla", index, (1, index, 0), 0, INDEXER if query.capability is not None else kernel)
 
 
 def packed_latent(mixer: LatentAttention) -> int:

@@ -73,7 +73,7 @@ class VLLMOptions(Frozen):
     )
 
     @model_validator(mode="after")
-    def _one_size_of_the_cache(self) -> Self:
+    def _single_cache_size(self) -> Self:
         if self.kv_cache_memory_bytes is not None and self.num_gpu_blocks_override is not None:
             raise ConfigError(
                 Message("kv_cache_memory_bytes and num_gpu_blocks_override both set the size of the KV cache."),

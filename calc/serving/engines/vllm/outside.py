@@ -46,10 +46,10 @@ def usual_libraries(gpus: int) -> Range:
 
 def non_torch(gpu: GPU, gpus: int, options: VLLMOptions) -> Range:
     """GiB of non-torch memory on this GPU, of so many. Graphs may be captured to estimate what they take."""
-    found = linked(gpu, gpus, options)
+    communication = linked(gpu, gpus, options)
     estimates = not options.enforce_eager and holds("graphs are estimated", options)
     more = PROFILED if estimates and gpu.platform == "cuda" else NONE
-    return Range(low=found.low + more.low, high=found.high + more.high)
+    return Range(low=communication.low + more.low, high=communication.high + more.high)
 
 
 def linked(gpu: GPU, gpus: int, options: VLLMOptions) -> Range:

@@ -21,16 +21,16 @@ def packed_specs(mixer: CompressedAttention, places: Sequence[int]) -> Specs:
     """A window of vectors; beyond it one for each `rate` tokens, with an index key where entries are picked; and the
     raw keys and gates, in fp32, of the entries that are not whole yet."""
     vector = packed_vector(mixer.d_head)
-    found: Specs = {spec("window", WINDOW_BLOCK, vector, mixer.window): list(places)}
+    by_spec: Specs = {spec("window", WINDOW_BLOCK, vector, mixer.window): list(places)}
     if mixer.rate is None:
-        return found
+        return by_spec
     reach, tokens = mixer.overlap * mixer.rate, STATE_BLOCKS[mixer.rate]
     if mixer.d_index is not None:
-        found[spec("mla", BLOCK, with_scales(mixer.d_index), rate=mixer.rate)] = list(places)
-        found[spec("window", tokens, raw(mixer.overlap, mixer.d_index), reach)] = list(places)
-    found[spec("mla", BLOCK, vector, rate=mixer.rate)] = list(places)
-    found[spec("window", tokens, raw(mixer.overlap, mixer.d_head), reach)] = list(places)
-    return found
+        by_spec[spec("mla", BLOCK, with_scales(mixer.d_index), rate=mixer.rate)] = list(places)
+        by_spec[spec("window", tokens, raw(mixer.overlap, mixer.d_index), reach)] = list(places)
+    by_spec[spec("mla", BLOCK, vector, rate=mixer.rate)] = list(places)
+    by_spec[spec("window", tokens, raw(mixer.overlap, mixer.d_head), reach)] = list(places)
+    return by_spec
 
 
 def packed_vector(width: int) -> int:
@@ -54,16 +54,16 @@ def packed_groups(specs: Specs) -> tuple[Group, ...]:
     """Layers that take as many blocks a request are a group. Those in which each size of page occurs as often repeat a
     pattern, and are split into groups of so many repeats that the least is padded."""
     buckets: dict[tuple[object, ...], list[AlikeLayers]] = {}
-    for one, layers in specs.items():
-        buckets.setdefault(uniform_type(one), []).append(AlikeLayers(one, tuple(layers)))
+    for layer_spec, layers in specs.items():
+        buckets.setdefault(uniform_type(layer_spec), []).append(AlikeLayers(layer_spec, tuple(layers)))
     balanced = [parts for parts in buckets.values() if len({len(part.layers) for part in parts}) == 1]
     least = max((len(parts[0].layers) for parts in balanced if len(parts) > 1), default=0)
     repeats = least_padding([len(parts[0].layers) for parts in balanced], least) if least else 0
-    found = []
+    grouped = []
     for parts in buckets.values():
         n = -(-len(parts[0].layers) // repeats) if repeats and parts in balanced else 1
-        found += [Group(tuple(AlikeLayers(part.spec, part.layers[i::n]) for part in parts)) for i in range(n)]
-    return tuple(found)
+        grouped += [Group(tuple(AlikeLayers(part.spec, part.layers[i::n]) for part in parts)) for i in range(n)]
+    return tuple(grouped)
 
 
 def least_padding(counts: Sequence[int], least: int) -> int:

@@ -111,15 +111,15 @@ def divide(
     if not layers:
         return Division(whole, rank, (), {}, of_layers, dcp)
     prefixes = caches_prefixes(layers, options, attention_free=of_layers.family.attention_free)
-    found = groups(specs(layers, options, prefixes=prefixes, drafts=of_layers.drafts, dcp=dcp), options)
-    return Division(whole, rank, found, layers, of_layers, dcp)
+    cache_groups = groups(specs(layers, options, prefixes=prefixes, drafts=of_layers.drafts, dcp=dcp), options)
+    return Division(whole, rank, cache_groups, layers, of_layers, dcp)
 
 
 def compressed_specs(rank: Architecture, options: VLLMOptions) -> Specs:
-    found: Specs = {}
+    by_spec: Specs = {}
     for block, places in blocks_with_drafts(rank, options):
         for mixer in block.mixers:
             assert isinstance(mixer, CompressedAttention)
             for spec, layers in packed_specs(mixer, list(places)).items():
-                found[spec] = sorted([*found.get(spec, []), *layers])
-    return found
+                by_spec[spec] = sorted([*by_spec.get(spec, []), *layers])
+    return by_spec

@@ -64,11 +64,11 @@ def groups(specs: Specs, options: VLLMOptions) -> tuple[Group, ...]:
     few, many = min(map(len, specs.values())), max(map(len, specs.values()))
     near = 1.5 if holds("groups half as large again", options) else 1.25
     size = many if many < near * few else few
-    found = []
+    split_groups = []
     for spec, layers in specs.items():
         n = -(-len(layers) // size)
-        found += [Group((AlikeLayers(spec, tuple(layers[i::n])),)) for i in range(n)]
-    return tuple(found)
+        split_groups += [Group((AlikeLayers(spec, tuple(layers[i::n])),)) for i in range(n)]
+    return tuple(split_groups)
 
 
 def uniform_type(spec: Spec) -> tuple[object, ...]:
@@ -86,14 +86,14 @@ def with_full_attention(specs: Specs) -> Specs:
 
 def without_windows(specs: Specs, block: int | None) -> Specs:
     """The same where all attention keeps the whole context, in blocks of so many tokens; None: of their own."""
-    found: Specs = {}
+    by_spec: Specs = {}
     for spec, layers in specs.items():
         if spec.kind in ("window", "chunk"):
             assert spec.block is not None
             tokens = block or spec.block
             spec = spec._replace(kind="full", block=tokens, page=spec.page // spec.block * tokens, reach=0)
-        found[spec] = sorted([*found.get(spec, []), *layers])
-    return found
+        by_spec[spec] = sorted([*by_spec.get(spec, []), *layers])
+    return by_spec
 
 
 class UnequalPages(ValueError):
@@ -104,7 +104,7 @@ def with_equal_pages(specs: Specs) -> Specs:
     """The same where all pages take as many bytes as the largest: a smaller one holds more tokens where that fills it,
     else it is padded."""
     page, windows = max(spec.page for spec in specs), any(spec.kind == "window" for spec in specs)
-    found: Specs = {}
+    by_spec: Specs = {}
     for spec, layers in specs.items():
         if spec.kind != "state" and page % spec.page == 0:
             assert spec.block is not None
@@ -112,8 +112,8 @@ def with_equal_pages(specs: Specs) -> Specs:
         elif spec.kind == "mla" and windows:
             raise UnequalPages
         spec = spec._replace(page=page)
-        found[spec] = sorted([*found.get(spec, []), *layers])
-    return found
+        by_spec[spec] = sorted([*by_spec.get(spec, []), *layers])
+    return by_spec
 
 
 def block_bytes(groups: Sequence[Group], stops: Sequence[int]) -> tuple[int, ...]:

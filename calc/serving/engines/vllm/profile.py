@@ -20,7 +20,7 @@ ATTENTION, SAMPLING = Message("a pass in a layer's attention"), Message("samplin
 EXPERTS, OUTPUT_OF_EXPERTS = Message("a pass in the routed experts"), Message("the output of the routed experts")
 FEED_FORWARD = Message("a pass in the feed-forward")
 ENCODER = Message("a pass in the vision encoder")
-COUNTS_KEPT, MASKS_KEPT = "counts of each sequence's words, for penalties", "masks of each sequence's words"
+COUNTS_SAVED, MASKS_SAVED = "counts of each sequence's words, for penalties", "masks of each sequence's words"
 
 Elements = dict[str, Any]
 """Elements a token, by name; numbers or formulas."""
@@ -43,7 +43,7 @@ def profile_peaks(
     on every rank. States of so many auxiliary layers stay for a draft. The largest images or video pass the encoder
     before, where `encoder` is alive; `encoder_bytes` of them stay, as does what the sampler keeps."""
     counts = sequences * vocab if sampler.counts else 0
-    states = {COUNTS_KEPT: sampler.counts * counts, MASKS_KEPT: counts // MASKS} if counts else {}
+    states = {COUNTS_SAVED: sampler.counts * counts, MASKS_SAVED: counts // MASKS} if counts else {}
     images = {"kept of images": encoder_bytes} if encoder_bytes else {}
     peaks = [Peak(ENCODER, {**encoder, **states})] if encoder else []
     for block in blocks:

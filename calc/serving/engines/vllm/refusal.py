@@ -126,11 +126,11 @@ def every_kernel(layers: Layers) -> bool:
     return all(cached.kernel is not None or cached.block or cached.kind == "state" for cached in layers)
 
 
-def shares(cached: Cached, asked: LayerSetting) -> bool:
+def shares(cached: Cached, setting: LayerSetting) -> bool:
     """Whether a layer's kernel serves ranks that share its tokens; of whole latents not in fp8
     (github.com/vllm-project/vllm/pull/46178)."""
     whole = cached.kind == "mla" and cached.kernel is not None and "SPARSE" not in cached.kernel.name
-    quantized = asked.kv in ("fp8", "fp8_ds_mla") and whole and cached.kernel != INDEXER
+    quantized = setting.kv in ("fp8", "fp8_ds_mla") and whole and cached.kernel != INDEXER
     return cached.kernel is not None and cached.kernel.name in SHARING and not quantized
 
 

@@ -103,7 +103,7 @@ class VLLMLog(StartupLog):
     # (VllmWorker rank=0 pid=5), (Worker_TP0 pid=5); the last is the rank
     block_size = 16
     states_version_rules = True
-    one_kind_tokens = True
+    single_token_pool = True
 
     def started(self, settings: LogSettings, version: str | None) -> Engine:
         stated = re.match(r"[0-9]{1,4}\.[0-9]{1,4}(\.[0-9]{1,4})?", version or "")  # 0.10.2 of 0.10.2.dev378+g4d7fe40fc

@@ -59,7 +59,7 @@ def test_as_sglang_plans(row):
     captured = (DATA if kind is None else GUESSES)["graphs"]["decode"]
     assert row["decode"] == [] or graphs == captured[row["decode"]]
 
-    rest = (limits.share - LOADED) * (gpu.memory_bytes - FREE) - limits.kept_free
+    rest = (limits.share - LOADED) * (gpu.memory_bytes - FREE) - limits.reserved_free
     assert rest == pytest.approx(row["bytes"], abs=64)  # it reckons in floats of GiB
 
     pool, budgets = engine.cache(model.laid_out, gpu, limits), [row["bytes"]] * layout.pp
@@ -97,6 +97,6 @@ def test_compressed_attention_as_sglang_plans(gpu, settings, share, nbytes, toke
     model = serving("deepseek-ai/DeepSeek-V4-Flash", layout, kv, None, None)
     limits = engine.limits(Workload(context=1_048_576), gpu, model.architecture, layout)
     assert limits.share == share
-    assert (share - LOADED) * (gpu.memory_bytes - FREE) - limits.kept_free == pytest.approx(nbytes, abs=64)
+    assert (share - LOADED) * (gpu.memory_bytes - FREE) - limits.reserved_free == pytest.approx(nbytes, abs=64)
     pool = engine.cache(model.laid_out, gpu, limits)
     assert (pool.page, pool.tokens(pool.blocks([nbytes] * layout.pp), 1_048_576)) == (256, tokens)

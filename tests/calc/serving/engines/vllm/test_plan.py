@@ -168,7 +168,7 @@ def test_laws_of_a_plan(model, pp, budget, most):
     budgets = [budget] * pp
     blocks = found.blocks(budgets)
     usable = found.usable_blocks(blocks)
-    longest = found.held_length(usable, most)
+    longest = found.cached_length(usable, most)
     assert 0 <= longest <= most
     assert longest == 0 or found.request_blocks(longest) <= usable
     assert longest == most or found.request_blocks(longest + 1) > usable
