@@ -131,12 +131,16 @@ def plainly(request: Request) -> None:
 
 
 def measured(response: Response) -> None:
-    """Bounds what is read of an answer, whatever it says of its length."""
+    """Bounds what is read of an answer, whatever it says of its length; and says at once that the Hub is busy or has a
+    fault, which its client would try again for half a minute."""
     if is_ours(response.request) and "range" not in response.request.headers:
         if response.headers.get("content-encoding", "identity") != "identity":
             raise TooLong("compressed")
         most = MOST_OF_A_LIST if response.request.url.path.startswith("/api/") else MAX_HEADER_BYTES
         response.stream = Measured(cast(SyncByteStream, response.stream), most)
+        if response.status_code == 429 or response.status_code >= 500:
+            response.read()
+            huggingface_hub.utils.hf_raise_for_status(response)
 
 
 def is_ours(request: Request) -> bool:

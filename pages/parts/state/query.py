@@ -171,7 +171,7 @@ def place_of(name: str, page: Page, params: Mapping[str, str], engine: str) -> P
 
 def left_out(name: str, text: str, why: Message) -> Message:
     return Message(
-        "The link says {name}={value}, which is left out: {why}.", name=Outside(name), value=shown(text), why=why
+        "The link says {name}={value}, which is left out: {why}.", name=Outside(name[:100]), value=shown(text), why=why
     )
 
 
