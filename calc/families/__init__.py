@@ -8,6 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from calc.budget import budget
 from calc.errors import ConfigError, Message, shown
 from calc.families.detail_fields import read_details
 from calc.families.family import Family
@@ -218,6 +219,7 @@ def settings(config: Mapping[str, Any]) -> dict[str, Any]:
     return read_with_settings(config)[1]
 
 
+@budget()
 def read_with_settings(config: Mapping[str, Any]) -> tuple[Architecture, dict[str, Any]]:
     """The Architecture and its `settings`, read once. Raises ConfigError."""
     family, c = _open(config)
@@ -232,6 +234,7 @@ def read_with_settings(config: Mapping[str, Any]) -> tuple[Architecture, dict[st
     return architecture, values
 
 
+@budget()
 def override(config: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """The config with some fields changed; a list with one word for each layer continues its pattern.
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
+from calc.budget import spend
 from calc.hardware.gpu import GPU
 from calc.hardware.overhead import HIGH, LOW, MIDDLE, OverheadItem, Range, at_end, bounds, sizes
 from calc.model.named import Peak
@@ -91,6 +92,7 @@ class Requirements:
         return self.required[key]
 
     def stage(self, index: int, workload: Workload) -> StageMemory:
+        spend()
         stage, peak = self.laid_out.stages[index], self.peak(index, workload)
         working = int(peak.working.bytes)
         base = stage.weights + stage.vision + peak.cache + working

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from calc.budget import budget
 from calc.errors import Frozen, Message
 from calc.families.vision_fields import uncounted
 from calc.formats import Precision
@@ -124,6 +125,7 @@ def training_report(
     )[1]
 
 
+@budget()
 def laid_out_step(
     config: Mapping[str, Any],
     *,

@@ -28,8 +28,8 @@ from pages.parts.state.weighed import trained, weighed
 from presets import models
 from tests.hostile.inputs import DOORS
 
-SECONDS = 2.0
-"""Of CPU for one input."""
+SECONDS, GIVEN_UP = 2.0, 8.0
+"""Of CPU for one input, and for one that ends with the sentence that it was given up."""
 PATIENCE = 20.0
 """After which it is given up."""
 MEGABYTES = 300
@@ -56,19 +56,21 @@ def drawn(door: str, seed: int, number: int) -> Any:
     return DOORS[door](Random(f"{seed}/{door}/{number}"))
 
 
-def read_link(value: tuple[str, dict[str, str]]) -> None:
+def read_link(value: tuple[str, dict[str, str]]) -> ConfigError | None:
+    """What the page would say instead of an answer."""
     path, query = value
     page = next(page for page in PAGES if page.path == path)
     scenario, problems = decode(query, page, Scenario(), lambda source: {})
     sentences(problems)
     if scenario.source.pasted is None and scenario.source.model not in models():
-        return  # the Hub's
+        return None  # the Hub's
     if path == "plan":
         answer: Any = planned(scenario)
     else:
         answer = trained(scenario) if path == "train" else weighed(scenario)
     if answer.error is not None:
         sentences([answer.error])
+    return answer.error
 
 
 def read_paste(value: str) -> None:
@@ -114,6 +116,10 @@ def read_command(value: list[str]) -> None:
     assert status != 2 or printed.getvalue().strip(), "a refusal without a word"
 
 
+def given_up(outcome: object) -> bool:
+    return isinstance(outcome, ConfigError) and "was given up" in str(outcome)
+
+
 def sentences(values: Any) -> None:
     """Each is one that a person can read."""
     for value in values:
@@ -150,11 +156,13 @@ def forget_peak() -> None:
 def harm_of(read: Callable[[Any], None], value: Any) -> str | None:
     """What reading an input did that none may; None where it ended in an answer or a sentence."""
     forget_peak()
-    before, start, what = megabytes("VmRSS"), process_time(), None
+    before, start, what, allowed = megabytes("VmRSS"), process_time(), None, SECONDS
     try:
         with patience(PATIENCE):
-            read(value)
+            if given_up(read(value)):
+                allowed = GIVEN_UP
     except ConfigError as error:
+        allowed = GIVEN_UP if given_up(error) else SECONDS
         try:
             sentences([error])
         except AssertionError as wrong:
@@ -168,7 +176,7 @@ def harm_of(read: Callable[[Any], None], value: Any) -> str | None:
         where = "" if trace is None else f"{trace.tb_frame.f_code.co_filename.rpartition('/')[2]}:{trace.tb_lineno}"
         what = f"{error!r:.200} in {where}"
     seconds, grown = process_time() - start, megabytes("VmHWM") - before
-    if what is None and seconds > SECONDS:
+    if what is None and seconds > allowed:
         what = f"{seconds:.1f} s"
     if what is None and grown > MEGABYTES:
         what = f"{grown:.0f} MB"

@@ -14,6 +14,7 @@ from struct import pack, unpack
 from types import MappingProxyType
 from typing import Any, TypeVar
 
+from calc.budget import spend
 from calc.formats import Precision
 from calc.formats.ggml import TYPES
 from calc.formats.gguf_tensors import gguf_tensors
@@ -145,6 +146,7 @@ class Placement:
         """The device that holds a weight of a layer."""
         if layer < self.host_experts and EXPERTS.match(name):
             return HOST
+        spend()
         if self.host_pattern is not None and re.search(self.host_pattern, f"blk.{layer}.{name}"):
             return HOST
         return self.layers[layer]

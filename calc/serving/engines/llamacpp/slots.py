@@ -1,6 +1,5 @@
 """What llama.cpp sets up at start on every device and on the host: weights, the slots' cache, the peak of a pass."""
 
-import re
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -8,6 +7,7 @@ from types import MappingProxyType
 
 from calc.errors import ConfigError, Message
 from calc.formats import CacheFormat, Precision
+from calc.formats.scheme import is_quick
 from calc.hardware.gpu import GPU
 from calc.model.architecture import Architecture
 from calc.model.attention import GQA
@@ -284,11 +284,7 @@ def host_pattern(options: LlamaCppOptions) -> str | None:
     if options.override_tensor is None:
         return None
     pattern, _, device = options.override_tensor.rpartition("=")
-    try:
-        re.compile(pattern)
-    except re.error:
-        pattern = ""
-    if device != "CPU" or not pattern:
+    if device != "CPU" or not pattern or not is_quick(pattern):
         raise ConfigError(
             Message("--override-tensor takes PATTERN=CPU, such as {example}.", example=r"\.ffn_.*_exps\.=CPU"),
             "override_tensor",
