@@ -23,7 +23,7 @@ SIZE = Path("/proc/self/statm")
 PAGE = 4096
 
 
-class Budget:
+class Allowance:
     """What a calculation may still use."""
 
     def __init__(self, seconds: float) -> None:
@@ -32,8 +32,8 @@ class Budget:
         self.most_bytes = resident() + MEGABYTES * 10**6
 
 
-CURRENT: ContextVar[Budget | None] = ContextVar("budget", default=None)
-Item = TypeVar("Item")
+CURRENT: ContextVar[Allowance | None] = ContextVar("budget", default=None)
+Spent = TypeVar("Spent")
 
 
 @contextmanager
@@ -42,7 +42,7 @@ def budget(seconds: float = SECONDS) -> Iterator[None]:
     if CURRENT.get() is not None:
         yield
         return
-    token = CURRENT.set(Budget(seconds))
+    token = CURRENT.set(Allowance(seconds))
     try:
         yield
     finally:
@@ -66,7 +66,7 @@ def spend() -> None:
         )
 
 
-def spent(items: Iterable[Item]) -> Iterator[Item]:
+def spent(items: Iterable[Spent]) -> Iterator[Spent]:
     """The items, each of which counts."""
     for item in items:
         spend()
