@@ -56,6 +56,7 @@ class Requirements:
         limits: Limits,
         gpu: GPU,
     ) -> None:
+        spend()
         self.engine, self.laid_out, self.weighing, self.overhead = engine, laid_out, weighing, overhead
         self.limits, self.gpu = limits, gpu  # one of them
         fixed = sizes(overhead, 0)  # what depends on the rest apart
