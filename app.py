@@ -18,6 +18,7 @@ from pages.api import api
 from pages.parts import direct, operations
 from pages.parts.headers import Headers
 from pages.parts.inputs import lists
+from pages.parts.limits import Visitors
 from pages.parts.outputs import scripts
 from pages.parts.outputs.preview import Preview
 from pages.parts.state.scenario import Scenario
@@ -47,5 +48,11 @@ app = st.App(
     "pages/router.py",
     lifespan=warm,
     routes=[scripts.route(), lists.route(), Mount(scripts.folder("api"), app=api())],
-    middleware=[Middleware(operations.Gate, state), Middleware(Headers), Middleware(Preview), *direct.middleware()],
+    middleware=[
+        Middleware(operations.Gate, state),
+        Middleware(Headers),
+        Middleware(Visitors),
+        Middleware(Preview),
+        *direct.middleware(),
+    ],
 )

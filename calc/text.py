@@ -13,6 +13,7 @@ from typing import Any
 from calc.errors import ConfigError, Message, shown
 
 MAX_CHARACTERS = 8_000_000  # the longest config.json published has 3,087,083: nvidia/MiniMax-M3-NVFP4
+MAX_VALUES = 250_000  # each takes up to 200 bytes of memory, however short it is
 WHY = {
     "Expecting value": Message("a value is missing"),
     "Expecting property name": Message("a name in double quotes is missing"),
@@ -40,22 +41,17 @@ MAX_DEPTH = 50  # lists and objects in one another; quantized checkpoints have s
 def parse_config(text: str) -> dict[str, Any]:
     """A config.json as a dict, in its fence of Markdown or without, or what Python prints of one:
     `print(model.config)`, a dict. Raises ConfigError."""
+    check_length(text, MAX_CHARACTERS)
     bare = CLASS_NAME.sub("", FENCE.sub(r"\1", text.removeprefix(BYTE_ORDER_MARK)), count=1)
     if len(bare) <= MAX_PYTHON and PYTHON_KEY.search(bare):
         # where it is no dict of Python either, what is wrong with it as JSON is said
         with suppress(ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
             bare = json.dumps(ast.literal_eval(bare.strip()))
-    return parse_json(bare, MAX_CHARACTERS)
+    return parse_json(bare, MAX_CHARACTERS, MAX_VALUES)
 
 
-def whole(text: str) -> int | float:
-    """A number of JSON with a point in it: 896.0, as some programs write 896, is a whole number."""
-    value = float(text)
-    return int(value) if value.is_integer() and abs(value) < LARGEST_EXACT else value
-
-
-def parse_json(text: str, longest: int) -> dict[str, Any]:
-    """A JSON object of at most `longest` characters as a dict, which can be written again. Raises ConfigError."""
+def check_length(text: str, longest: int) -> None:
+    """Raise ConfigError for a text of more characters than are read."""
     if len(text) > longest:
         raise ConfigError(
             Message(
@@ -64,6 +60,32 @@ def parse_json(text: str, longest: int) -> dict[str, Any]:
                 longest=longest,
             )
         )
+
+
+def check_values(text: str, most: int) -> None:
+    """Raise ConfigError for JSON of more values than are read: each takes memory, however short it is."""
+    values = sum(map(text.count, ",[{"))
+    if values > most:
+        raise ConfigError(
+            Message(
+                "The text has {values:,} commas and opening brackets; {most:,} are the most that we read.",
+                values=values,
+                most=most,
+            )
+        )
+
+
+def whole(text: str) -> int | float:
+    """A number of JSON with a point in it: 896.0, as some programs write 896, is a whole number."""
+    value = float(text)
+    return int(value) if value.is_integer() and abs(value) < LARGEST_EXACT else value
+
+
+def parse_json(text: str, longest: int, most: int) -> dict[str, Any]:
+    """A JSON object of at most `longest` characters and `most` values as a dict, which can be written again. Raises
+    ConfigError."""
+    check_length(text, longest)
+    check_values(text, most)
     if not text.strip():
         raise ConfigError(Message("There is no text; a config.json is an object of fields in braces."))
     try:

@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NoReturn
 
-from calc.errors import Frozen
+from calc.errors import Frozen, printable
 from calc.options import Option, made, options
 
 FALSE = "--no-"
@@ -14,7 +14,7 @@ FALSE = "--no-"
 
 class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        short = re.sub(r"\S{60,}", lambda word: f"{word[0][:40]}…", message)
+        short = re.sub(r"\S{60,}", lambda word: f"{word[0][:40]}…", printable(message))
         self.exit(2, f"{short[:1].upper()}{short[1:]}. See {self.prog} --help.\n")
 
 

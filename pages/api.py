@@ -15,6 +15,7 @@ from calc.options import Option
 from calc.time.disaggregated_plan import ranked_plans
 from calc.time.plan_report import PlanReport, report_of
 from calc.time.training_plan import TrainingPlanReport
+from pages.parts.limits import ANSWERED
 from pages.parts.state.planned import is_affordable, search_of
 from pages.parts.state.published import Published, fetched
 from pages.parts.state.query import PLAN, TRAIN, WEIGH, Page, decode
@@ -64,6 +65,9 @@ def route(
     summary: str,
 ) -> None:
     def answered(request: Request) -> Response:
+        if not ANSWERED.allows(address(request)):
+            sentence = f"{ANSWERED.most} answers a minute are the most that one address gets; wait a minute."
+            return JSONResponse(Refusal(errors=[sentence]).model_dump(), 429)
         scenario, model = question(page, request)
         try:
             result = answer(scenario, model)
@@ -77,7 +81,11 @@ def route(
         name=page.answers_at,
         summary=summary,
         response_class=Response,
-        responses={200: {"model": kind, "description": "As --json prints it."}, 422: {"model": Refusal}},
+        responses={
+            200: {"model": kind, "description": "As --json prints it."},
+            422: {"model": Refusal, "description": "The question can't be answered: sentences that say why."},
+            429: {"model": Refusal, "description": "This address asks too often."},
+        },
         openapi_extra={"parameters": list(map(parameter, parameters(page)))},
     )
 
@@ -113,7 +121,7 @@ def question(page: Page, request: Request) -> tuple[Scenario, Model]:
     known: dict[str, Published] = {}
 
     def settings(source: Source) -> Mapping[str, Any]:
-        known["about"] = fetched(source, None)
+        known["about"] = fetched(source, None, address(request))
         return known["about"].settings or {}
 
     asked_for = {name: text for name, text in params.items() if name == "v" or name not in PRESENTATION}
@@ -124,6 +132,11 @@ def question(page: Page, request: Request) -> tuple[Scenario, Model]:
     if problems:
         raise NotAsked(*map(wrong, problems))
     return scenario, model
+
+
+def address(request: Request) -> str | None:
+    """The IP address that asks."""
+    return None if request.client is None else request.client.host
 
 
 def wrong(problem: Message) -> str:

@@ -8,13 +8,24 @@ cache that is thrown away, so that nobody else reads it from ours.
 import logging
 import re
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 import huggingface_hub
-from httpx2 import HTTPError, ReadError, RemoteProtocolError, TimeoutException, TooManyRedirects
+from httpx2 import (
+    Client,
+    HTTPError,
+    ReadError,
+    RemoteProtocolError,
+    Request,
+    Response,
+    SyncByteStream,
+    TimeoutException,
+    TooManyRedirects,
+)
 from huggingface_hub import HfApi, constants
 from huggingface_hub.errors import (
     EntryNotFoundError,
@@ -22,22 +33,21 @@ from huggingface_hub.errors import (
     HfHubHTTPError,
     HFValidationError,
     LocalEntryNotFoundError,
-    NotASafetensorsRepoError,
     OfflineModeIsEnabled,
     RepositoryNotFoundError,
     RevisionNotFoundError,
-    SafetensorsParsingError,
 )
+from huggingface_hub.utils._http import default_client_factory  # whose hooks say what is offline
 
 from calc import ConfigError
 from calc.errors import Frozen, Message, Outside
 from calc.families.from_gguf import config_of
 from calc.formats import HF_QUANT_CONFIG, with_hf_quant_config
-from calc.text import MAX_CHARACTERS, parse_config
+from calc.text import MAX_CHARACTERS, parse_config, parse_json
 from calc.units import GIB
-from calc.verify.checkpoint import Checkpoint, from_rows
+from calc.verify.checkpoint import MAX_ENTRIES, MAX_HEADER_BYTES, Checkpoint, Stored, check_number, read_safetensors
 from calc.verify.gguf import GGUF, Short, read_gguf
-from presets.once import Once
+from presets.once import Lately, Once
 from presets.replies import shared
 
 huggingface_hub.utils.disable_progress_bars()
@@ -45,8 +55,16 @@ huggingface_hub.utils.disable_progress_bars()
 CONFIG = "config.json"
 SECONDS = 10.0
 FIRST_BYTES = 2**21
-MOST_BYTES = 2**27
+MOST_BYTES, MOST_OF_A_LIST = 2**27, 2**23
+"""Bytes that are read of a GGUF file's header, and of what the Hub lists; of any other file MAX_HEADER_BYTES."""
+LIBRARY = "weighbridge"
+"""How requests of ours call themselves, in User-Agent."""
 PICKLES = (".bin", ".pt", ".pth", ".ckpt")
+INDEX, SINGLE = "model.safetensors.index.json", "model.safetensors"
+USUAL_HEADER = 100_000
+"""Bytes that hold the header of nearly every safetensors file, by huggingface_hub."""
+READERS, MOST_SHARDS = 8, 1000
+"""Files whose headers are read at the same time, and of one model; Llama-3.1-405B has 191."""
 PART = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$")
 MOST_PARTS = 200
 ONCE = Once()
@@ -73,11 +91,74 @@ class HubModel(Frozen):
 
 
 class HubError(ConfigError):
-    """Why the Hub gives no model, and what would help. `wants_token`: a token may open it."""
+    """Why the Hub gives no model, and what would help. `wants_token`: a token may open it; `lasts`: the Hub would say
+    the same a moment later."""
 
-    def __init__(self, sentence: Message, *, wants_token: bool = False) -> None:
+    def __init__(self, sentence: Message, *, wants_token: bool = False, lasts: bool = False) -> None:
         super().__init__(sentence, "model")
         self.wants_token = wants_token
+        self.lasts = lasts
+
+
+MISSING = Lately[tuple[Message, bool]](seconds=60.0, most=1000)
+"""What the Hub refused for good, and whether a token may open it, by what was asked of it."""
+
+
+class TooLong(HTTPError):
+    """An answer of more bytes than are read of any."""
+
+
+class Measured(SyncByteStream):
+    """An answer's bytes as they come, up to the most that are read."""
+
+    def __init__(self, stream: SyncByteStream, most: int) -> None:
+        self.stream, self.most = stream, most
+
+    def __iter__(self) -> Iterator[bytes]:
+        size = 0
+        for piece in self.stream:
+            size += len(piece)
+            if size > self.most:
+                raise TooLong("too long")
+            yield piece
+
+    def close(self) -> None:
+        self.stream.close()
+
+
+def plainly(request: Request) -> None:
+    """Asks for an answer as it is: a compressed one could be a thousand times as long as it looks."""
+    if is_ours(request):
+        request.headers["accept-encoding"] = "identity"
+
+
+def measured(response: Response) -> None:
+    """Bounds what is read of an answer, whatever it says of its length; and says at once that the Hub is busy or has a
+    fault, which its client would try again for half a minute."""
+    if is_ours(response.request) and "range" not in response.request.headers:
+        if response.headers.get("content-encoding", "identity") != "identity":
+            raise TooLong("compressed")
+        most = MOST_OF_A_LIST if response.request.url.path.startswith("/api/") else MAX_HEADER_BYTES
+        response.stream = Measured(cast(SyncByteStream, response.stream), most)
+        if response.status_code == 429 or response.status_code >= 500:
+            response.read()
+            huggingface_hub.utils.hf_raise_for_status(response)
+
+
+def is_ours(request: Request) -> bool:
+    """Whether a request is of this module: other users of the client in this process go on as they do."""
+    return LIBRARY in request.headers.get("user-agent", "")
+
+
+def client() -> Client:
+    """The client of huggingface_hub, whose answers to us have bounds."""
+    made = default_client_factory()
+    hooks = made.event_hooks
+    made.event_hooks = {"request": [*hooks["request"], plainly], "response": [*hooks["response"], measured]}
+    return made
+
+
+huggingface_hub.set_client_factory(client)
 
 
 def is_id(text: str) -> bool:
@@ -98,7 +179,7 @@ def search(text: str, token: str | None = None) -> list[str]:
 
 def fetch(model: str, revision: str | None = None, token: str | None = None, gguf: str | None = None) -> HubModel:
     """The config of a model and the list of its files; where only GGUF files are, from the header of one of them. The
-    Hub is asked once for all who ask at the same time without a token.
+    Hub is asked once for all who ask at the same time without a token, and once a minute for what it does not have.
 
     Raises HubError or ConfigError.
     """
@@ -106,7 +187,16 @@ def fetch(model: str, revision: str | None = None, token: str | None = None, ggu
         raise HubError(no_id(model))
     if token is not None:
         return _fetch(model, revision, token, gguf)
-    return ONCE(("fetch", model, revision, gguf), lambda: _fetch(model, revision, None, gguf))
+    question = model, revision, gguf
+    if (refusal := MISSING.get(question)) is not None:
+        sentence, wants_token = refusal
+        raise HubError(sentence, wants_token=wants_token, lasts=True)
+    try:
+        return ONCE(("fetch", *question), lambda: _fetch(model, revision, None, gguf))
+    except HubError as error:
+        if error.lasts:
+            MISSING.put(question, (error.message, error.wants_token))
+        raise
 
 
 @shared(HubModel, lambda: (constants.ENDPOINT, constants.HF_HUB_CACHE))
@@ -140,30 +230,59 @@ def checkpoint(model: HubModel, token: str | None = None, gguf: str | None = Non
 
 
 def _checkpoint(model: HubModel, token: str | None, gguf: str | None) -> Checkpoint:
-    api, names = _api(token), sorted(model.files)
-    tables = [name for name in names if name.endswith(".safetensors") and "/" not in name]
+    tables = [name for name in sorted(model.files) if name.endswith(".safetensors") and "/" not in name]
     with _explained(model.id, model.revision):
         if gguf is not None or (model.gguf_files and not tables):
             return _gguf(model, gguf or preferred(model.gguf_files), token).checkpoint
-        try:
-            files = api.get_safetensors_metadata(model.id, revision=model.revision, timeout=SECONDS).files_metadata
-        except NotASafetensorsRepoError:
-            if not tables:
-                raise
-            files = {
-                name: api.parse_safetensors_file_metadata(model.id, name, revision=model.revision) for name in tables
-            }
-        return from_rows(
-            {
-                name: {"dtype": row.dtype, "shape": row.shape, "data_offsets": list(row.data_offsets)}
-                for file in files.values()
-                for name, row in file.tensors.items()
-            }
+        return _safetensors(model, _shards(model, tables, token), token)
+
+
+def _shards(model: HubModel, tables: list[str], token: str | None) -> list[str]:
+    """The files that together are the weights: those of the index, the only one, or all that lie there."""
+    names = tables
+    if INDEX in model.files:
+        table = parse_json(_content(_api(token), model, INDEX, model.revision, token), MAX_HEADER_BYTES, MAX_ENTRIES)
+        weight_map = table.get("weight_map")
+        files = set(map(str, weight_map.values())) if isinstance(weight_map, dict) else set()
+        names = [name for name in tables if name in files]
+    elif SINGLE in tables:
+        names = [SINGLE]
+    if not names:
+        raise HubError(
+            Message("{model} has no safetensors files, so there is no tensor table to read.", model=model.id)
         )
+    if len(names) > MOST_SHARDS:
+        raise HubError(
+            Message(
+                "{model} has {n:,} safetensors files; {most:,} are the most whose headers we read.",
+                model=model.id,
+                n=len(names),
+                most=MOST_SHARDS,
+            )
+        )
+    return names
+
+
+def _safetensors(model: HubModel, names: list[str], token: str | None) -> Checkpoint:
+    """The tensors of all files together."""
+    tensors: dict[str, Stored] = {}
+    with ThreadPoolExecutor(READERS) as readers:
+        for header in readers.map(lambda name: _safetensors_header(model, name, token), names):
+            tensors |= header.tensors
+            check_number(len(tensors))
+    return Checkpoint.model_construct(tensors=tensors, total_bytes=None, unseen=())  # each row is checked
+
+
+def _safetensors_header(model: HubModel, name: str, token: str | None) -> Checkpoint:
+    data = _part(model, name, token, 0, USUAL_HEADER)
+    end = 8 + int.from_bytes(data[:8], "little")
+    if len(data) < end <= MAX_HEADER_BYTES:
+        data += _part(model, name, token, len(data), end)
+    return read_safetensors(data)
 
 
 def _api(token: str | None) -> HfApi:
-    return HfApi(endpoint=constants.ENDPOINT, token=token or False, library_name="weighbridge")
+    return HfApi(endpoint=constants.ENDPOINT, token=token or False, library_name=LIBRARY)
 
 
 def _json_file(api: HfApi, model: HubModel, name: str, revision: str | None, token: str | None) -> dict[str, Any]:
@@ -179,16 +298,20 @@ def _json_file(api: HfApi, model: HubModel, name: str, revision: str | None, tok
                 most=MAX_CHARACTERS,
             )
         )
+    return parse_config(_content(api, model, name, revision, token))
+
+
+def _content(api: HfApi, model: HubModel, name: str, revision: str | None, token: str | None) -> str:
+    """The text of a file of a model."""
     if token is None:
-        return _parsed(api.hf_hub_download(model.id, name, revision=revision, etag_timeout=SECONDS))
+        return _text(api.hf_hub_download(model.id, name, revision=revision, etag_timeout=SECONDS))
     with TemporaryDirectory() as own:
-        path = api.hf_hub_download(model.id, name, revision=revision, cache_dir=own, etag_timeout=SECONDS)
-        return _parsed(path)
+        return _text(api.hf_hub_download(model.id, name, revision=revision, cache_dir=own, etag_timeout=SECONDS))
 
 
-def _parsed(path: str) -> dict[str, Any]:
+def _text(path: str) -> str:
     try:
-        return parse_config(Path(path).read_text(encoding="utf-8"))
+        return Path(path).read_text(encoding="utf-8")
     except UnicodeDecodeError:
         raise ConfigError(Message("Its {file} is not text in UTF-8.", file=Path(path).name)) from None
 
@@ -198,10 +321,10 @@ def _from_cache(model: str, revision: str | None) -> HubModel | None:
     path = huggingface_hub.try_to_load_from_cache(model, CONFIG, revision=revision)
     if not isinstance(path, str):
         return None
-    commit, config = Path(path).parent.name, _parsed(path)
+    commit, config = Path(path).parent.name, parse_config(_text(path))
     quant_config = huggingface_hub.try_to_load_from_cache(model, HF_QUANT_CONFIG, revision=revision)
     if isinstance(quant_config, str):
-        config = with_hf_quant_config(config, _parsed(quant_config))
+        config = with_hf_quant_config(config, parse_config(_text(quant_config)))
     note = Message(
         "The Hub can't be reached: this is the copy of {model} that was read before (commit {commit}).",
         model=model,
@@ -279,28 +402,34 @@ def _series(first: str) -> list[str]:
 
 
 def _gguf_header(model: HubModel, name: str, token: str | None) -> GGUF:
-    """By range requests that double until the header is whole."""
-    url = huggingface_hub.hf_hub_url(model.id, name, revision=model.revision, endpoint=constants.ENDPOINT)
-    headers = huggingface_hub.utils.build_hf_headers(token=token or False, library_name="weighbridge")
-    session, data, end = huggingface_hub.get_session(), bytearray(), FIRST_BYTES
+    """By ranges that double until the header is whole."""
+    data, end = b"", FIRST_BYTES
     while True:
-        wanted = headers | {"range": f"bytes={len(data)}-{end - 1}"}
-        with session.stream("GET", url, headers=wanted, timeout=SECONDS, follow_redirects=True) as reply:
-            huggingface_hub.utils.hf_raise_for_status(reply)
-            if reply.status_code != 206:
-                sentence = "The Hub sent all of {name} where a part was asked for; its mirror can't give parts."
-                raise HubError(Message(sentence, name=Outside(name)))
-            for piece in reply.iter_raw():
-                data += piece
-                if len(data) >= end:
-                    break
-        del data[end:]  # what a server sends beyond what it was asked for
+        data += _part(model, name, token, len(data), end)
         try:
-            return read_gguf(bytes(data))
+            return read_gguf(data)
         except Short:
             if len(data) < end or end >= MOST_BYTES:
                 raise
             end *= 2
+
+
+def _part(model: HubModel, name: str, token: str | None, first: int, end: int) -> bytes:
+    """The bytes of a file from one to before another, or up to its end."""
+    url = huggingface_hub.hf_hub_url(model.id, name, revision=model.revision, endpoint=constants.ENDPOINT)
+    headers = huggingface_hub.utils.build_hf_headers(token=token or False, library_name=LIBRARY)
+    wanted = headers | {"range": f"bytes={first}-{end - 1}"}
+    session, data = huggingface_hub.get_session(), bytearray()
+    with session.stream("GET", url, headers=wanted, timeout=SECONDS, follow_redirects=True) as reply:
+        huggingface_hub.utils.hf_raise_for_status(reply)
+        if reply.status_code != 206:
+            sentence = "The Hub sent all of {name} where a part was asked for; its mirror can't give parts."
+            raise HubError(Message(sentence, name=Outside(name)))
+        for piece in reply.iter_raw():
+            data += piece
+            if len(data) >= end - first:
+                break
+    return bytes(data[: end - first])  # less than a server may send
 
 
 def _is_first_gguf(name: str) -> bool:
@@ -364,10 +493,6 @@ def _explain(error: Exception, model: str, revision: str | None) -> NoReturn:
         )
     elif isinstance(error, EntryNotFoundError) and not isinstance(error, LocalEntryNotFoundError):
         said = Message("{here} lacks a file that its list of files names. {ways}", **known)
-    elif isinstance(error, NotASafetensorsRepoError):
-        said = Message("{here} has no safetensors files, so there is no tensor table to read.", **known)
-    elif isinstance(error, SafetensorsParsingError):
-        said = Message("A safetensors header of {here} can't be read; the file is damaged.", **known)
     elif isinstance(error, HFValidationError):
         said = no_id(model)
     elif status == 404:
@@ -381,6 +506,8 @@ def _explain(error: Exception, model: str, revision: str | None) -> NoReturn:
         said = Message("The Hub has a fault of its own ({status}). {ways}", **known, status=status)
     elif isinstance(error, TimeoutException):
         said = Message("The Hub did not answer within {seconds:.0f} seconds. {ways}", **known, seconds=SECONDS)
+    elif isinstance(error, TooLong):
+        said = Message("The Hub's answer about {alone} is longer than we read, or compressed. {ways}", **known)
     elif isinstance(error, TooManyRedirects):
         said = Message("The Hub ({hub}) sends every request on to another address, in a circle. {ways}", **known)
     elif isinstance(error, RemoteProtocolError | ReadError):
@@ -391,7 +518,8 @@ def _explain(error: Exception, model: str, revision: str | None) -> NoReturn:
         said = Message(
             "The Hub's answer about {here} can't be read ({error}). {ways}", **known, error=type(error).__name__
         )
-    raise HubError(said, wants_token=wants_token) from None
+    lasts = status in (401, 403, 404) and not isinstance(error, EntryNotFoundError)
+    raise HubError(said, wants_token=wants_token, lasts=lasts) from None
 
 
 WAYS = Message("Give its config.json instead, or try again.")

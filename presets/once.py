@@ -1,9 +1,10 @@
-"""One answer for all who ask the same at the same time."""
+"""One answer for all who ask the same at the same time, or within a minute."""
 
 from collections.abc import Callable, Hashable
 from concurrent.futures import Future
 from threading import Lock
-from typing import Any, TypeVar
+from time import monotonic
+from typing import Any, Generic, TypeVar
 
 Answer = TypeVar("Answer")
 
@@ -27,3 +28,22 @@ class Once:
                 with self.lock:
                     del self.pending[question]
         return answer.result()
+
+
+class Lately(Generic[Answer]):
+    """Answers for some seconds: so many at most, the oldest of which go first."""
+
+    def __init__(self, seconds: float, most: int, clock: Callable[[], float] = monotonic) -> None:
+        self.seconds, self.most, self.clock = seconds, most, clock
+        self.lock, self.answers = Lock(), dict[Hashable, tuple[float, Answer]]()
+
+    def put(self, question: Hashable, answer: Answer) -> None:
+        with self.lock:
+            self.answers.pop(question, None)
+            self.answers[question] = self.clock() + self.seconds, answer
+            while len(self.answers) > self.most:
+                del self.answers[next(iter(self.answers))]
+
+    def get(self, question: Hashable) -> Answer | None:
+        until, answer = self.answers.get(question, (0.0, None))
+        return answer if self.clock() < until else None

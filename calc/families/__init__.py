@@ -3,10 +3,12 @@
 import json
 from collections.abc import Collection, Iterator, Mapping, Set
 from difflib import get_close_matches
+from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from calc.budget import budget
 from calc.errors import ConfigError, Message, shown
 from calc.families.detail_fields import read_details
 from calc.families.family import Family
@@ -27,6 +29,8 @@ LEARNED = ("prelu", "xielu")
 """Activations that have weights."""
 DEEPEST = 3
 """Sections within sections that an activation may stand in: an omni model's thinker and its encoders."""
+MOST_UNREAD = 1000
+"""Fields that are not read and may be misspelt: a config has a few dozen."""
 ASSUMED = "assumed_from"
 """Field of a config that is read as another family: the model_type that we do not know."""
 LayerParts = tuple[tuple[Mixer, ...], FeedForward | None, tuple[str, ...], tuple[Extra, ...], str]
@@ -166,7 +170,8 @@ def _assumptions(config: Mapping[str, Any], family: Family, c: Fields) -> Iterat
         )
     if not any(c.states(name) for name in (family.hidden, family.layers, "vocab_size")):
         yield Message("This config states no size: each one is the default of its class in transformers.")
-    for name in c.stated.keys() - c.defaults.keys() - c.used:
+    unread = (name for name in c.stated if name not in c.defaults and name not in c.used)
+    for name in islice(unread, MOST_UNREAD):
         if (near := _meant(name, c.defaults)) is not None and near not in c.stated:
             yield Message(
                 "This config states {name}, which is not read, and not {near}, whose default stands. Is it misspelt?",
@@ -214,6 +219,7 @@ def settings(config: Mapping[str, Any]) -> dict[str, Any]:
     return read_with_settings(config)[1]
 
 
+@budget()
 def read_with_settings(config: Mapping[str, Any]) -> tuple[Architecture, dict[str, Any]]:
     """The Architecture and its `settings`, read once. Raises ConfigError."""
     family, c = _open(config)
@@ -228,6 +234,7 @@ def read_with_settings(config: Mapping[str, Any]) -> tuple[Architecture, dict[st
     return architecture, values
 
 
+@budget()
 def override(config: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """The config with some fields changed; a list with one word for each layer continues its pattern.
 

@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, TypeVar
 
+from calc.budget import spend
 from calc.errors import ConfigError, Message, shown
 
 T = TypeVar("T")
@@ -30,6 +31,7 @@ class Fields:
 
     def get(self, name: str) -> Any:
         """The value stated, else the class's default, unchecked."""
+        spend()
         name = self.aliases.get(name, name)
         self.used.add(name)
         return self.stated[name] if name in self.stated else self.defaults.get(name)

@@ -6,6 +6,7 @@ from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import NamedTuple
 
+from calc.budget import spend
 from calc.errors import Frozen
 from calc.formats.table import FORMATS, Format
 from calc.model.tensor import Component, Tensor
@@ -22,6 +23,9 @@ ROOTS = frozenset({"model", "language_model", "text_model"})
 MAX_PATTERN = 200
 MAX_PATTERNS = 500  # each is tried on each weight of each layer; published checkpoints have six at most
 NESTED = re.compile(r"[)\]}*+?]\s*[*+{]|\(\?[^:]|\\[1-9]")
+REPEATED_GROUP = re.compile(r"[)*+?}]\s*[*+?{]|\(\?|\\[1-9]")
+QUANTIFIER = re.compile(r"[*+?{]")
+MAX_QUANTIFIERS = 3
 DIGIT = re.compile(r"\d")
 
 
@@ -109,6 +113,7 @@ class Scheme(Frozen):
         name = tensor.name.format(layer=layer - tensor.begins, expert=0)
         key = (name, tensor.component, len(tensor.shape))
         if key not in self.known:
+            spend()
             self.known[key] = self._form(tensor, name)
         return self.known[key]
 
@@ -157,10 +162,17 @@ def readable(pattern: str) -> bool:
     """Whether a pattern can be matched, and in good time: quantifiers neither nested nor many."""
     if not pattern.startswith("re:"):
         return len(pattern) <= MAX_PATTERN and pattern.count("*") <= 4
-    if len(pattern) > MAX_PATTERN or len(re.findall(r"[*+{]", pattern)) > 4 or NESTED.search(pattern):
+    return NESTED.search(pattern) is None and is_quick(pattern[3:])
+
+
+def is_quick(regex: str) -> bool:
+    """Whether a regular expression is one, and is searched for in a name in good time: no group is repeated and few
+    parts are, for a search tries each length of one with each of the others."""
+    plain = regex.replace("(?:", "(")
+    if len(regex) > MAX_PATTERN or REPEATED_GROUP.search(plain) or len(QUANTIFIER.findall(plain)) > MAX_QUANTIFIERS:
         return False
     try:
-        re.compile(pattern[3:])
-    except re.error:
+        re.compile(regex)
+    except (re.error, OverflowError, RecursionError):
         return False
     return True

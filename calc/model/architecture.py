@@ -3,6 +3,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any, Self
 
+from calc.budget import spent
 from calc.errors import Frozen, Message
 from calc.model.block import Block, Extra, PredictionModule
 from calc.model.details import Details
@@ -103,13 +104,13 @@ class Architecture(Frozen):
         """Every weight of the checkpoint."""
         types = self.names.types
         if not types:
-            return tuple(self._all_tensors())
-        kinds = ((tensor, types.get(tensor.name.rpartition(".")[2])) for tensor in self._all_tensors())
+            return tuple(spent(self._all_tensors()))
+        kinds = ((tensor, types.get(tensor.name.rpartition(".")[2])) for tensor in spent(self._all_tensors()))
         return tuple(tensor if kind is None else replace(tensor, dtype=kind) for tensor, kind in kinds)
 
     def tensors_of(self, block: Block) -> tuple[Tensor, ...]:
         """The weights of some equal layers."""
-        return tuple(self._block(block))
+        return tuple(spent(self._block(block)))
 
     def parameters(self) -> Parameters:
         return self.counted

@@ -5,6 +5,7 @@ from typing import Any
 
 from pydantic import Field, SerializeAsAny
 
+from calc.budget import budget
 from calc.errors import Frozen, Message
 from calc.families.vision_fields import uncounted
 from calc.formats import Precision, native
@@ -122,6 +123,7 @@ def report(
     )[1]
 
 
+@budget()
 def laid_out_report(
     config: Mapping[str, Any],
     *,

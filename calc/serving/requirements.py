@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
+from calc.budget import spend
 from calc.hardware.gpu import GPU
 from calc.hardware.overhead import HIGH, LOW, MIDDLE, OverheadItem, Range, at_end, bounds, sizes
 from calc.model.named import Peak
@@ -55,6 +56,7 @@ class Requirements:
         limits: Limits,
         gpu: GPU,
     ) -> None:
+        spend()
         self.engine, self.laid_out, self.weighing, self.overhead = engine, laid_out, weighing, overhead
         self.limits, self.gpu = limits, gpu  # one of them
         fixed = sizes(overhead, 0)  # what depends on the rest apart
@@ -91,6 +93,7 @@ class Requirements:
         return self.required[key]
 
     def stage(self, index: int, workload: Workload) -> StageMemory:
+        spend()
         stage, peak = self.laid_out.stages[index], self.peak(index, workload)
         working = int(peak.working.bytes)
         base = stage.weights + stage.vision + peak.cache + working

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from calc.budget import SECONDS_OF_PLANS, budget
 from calc.errors import Frozen, Message
 from calc.formats import Precision, native
 from calc.hardware.gpu import GPU
@@ -38,6 +39,7 @@ class PlanReport(Frozen):
     assumptions: tuple[Message, ...]
 
 
+@budget(SECONDS_OF_PLANS)
 def plan_report(
     config: Mapping[str, Any],
     needs: Needs,

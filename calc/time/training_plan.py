@@ -9,6 +9,7 @@ from typing import Any, get_args
 
 from pydantic import Field
 
+from calc.budget import SECONDS_OF_PLANS, budget
 from calc.errors import ConfigError, Frozen, Message
 from calc.formats import Precision
 from calc.hardware.gpu import GPU
@@ -239,6 +240,7 @@ def accepted(layout: TrainingLayout, architecture: Architecture) -> bool:
     return True
 
 
+@budget(SECONDS_OF_PLANS)
 def training_plan_report(
     config: Mapping[str, Any],
     needs: TrainingNeeds,

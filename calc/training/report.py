@@ -5,6 +5,7 @@ from typing import Any
 
 from pydantic import Field
 
+from calc.budget import budget
 from calc.errors import Frozen, Message
 from calc.families.vision_fields import uncounted
 from calc.formats import Precision
@@ -135,6 +136,7 @@ def training_report(
     )[1]
 
 
+@budget()
 def laid_out_step(
     config: Mapping[str, Any],
     *,

@@ -14,6 +14,8 @@ from enum import IntEnum
 from functools import wraps
 from typing import Concatenate, NamedTuple, ParamSpec, TypeVar
 
+from calc.budget import spend
+
 Bytes = tuple[int, ...]
 """Bytes of each unit."""
 Name = str | tuple[str, str]
@@ -196,6 +198,7 @@ class Tape:
         saved: Sequence[int | None] = (),
     ) -> TrackedTensor:
         """The output of an operation that has read its inputs, with its node where a gradient will pass."""
+        spend()
         inputs = [*inputs]
         self.use(out, *inputs)
         if self.recording:

@@ -11,6 +11,8 @@ from calc.text import parse_json
 MAX_HEADER_BYTES = 25_000_000
 """As huggingface_hub has it; the largest published index has some 9 MB, and the format itself allows 100 MB."""
 MAX_TENSORS = 500_000
+MAX_ENTRIES = 1_250_000
+"""Commas and brackets of a header; one of 150,000 tensors has as many."""
 MAX_NUMBER = 2**53
 
 # github.com/huggingface/safetensors, safetensors/src/tensor.rs: bits of one element
@@ -112,24 +114,29 @@ def read_safetensors(data: bytes) -> Checkpoint:
 
 def _from_json(data: bytes) -> Checkpoint:
     try:
-        table = parse_json(data.decode(), MAX_HEADER_BYTES)
+        table = parse_json(data.decode(), MAX_HEADER_BYTES, MAX_ENTRIES)
     except UnicodeDecodeError:
         raise ConfigError(Message("The header is not text in UTF-8, as JSON must be.")) from None
     if "weight_map" in table:
         return _from_index(table)
-    return from_rows(table)
+    return _from_rows(table)
 
 
-def from_rows(table: Mapping[str, Any]) -> Checkpoint:
-    """The tensors of one or several headers, by name: dtype, shape and data_offsets of each. Raises ConfigError."""
-    if len(table) > MAX_TENSORS:
+def check_number(tensors: int) -> None:
+    """Raise ConfigError for more tensors than are read."""
+    if tensors > MAX_TENSORS:
         raise ConfigError(
             Message(
                 "The header names {length:,} tensors; {most:,} is the most that we read.",
-                length=len(table),
+                length=tensors,
                 most=MAX_TENSORS,
             )
         )
+
+
+def _from_rows(table: Mapping[str, Any]) -> Checkpoint:
+    """The tensors of one or several headers, by name: dtype, shape and data_offsets of each. Raises ConfigError."""
+    check_number(len(table))
     rows = {name: _stored(name, row) for name, row in table.items() if name != "__metadata__"}
     if not rows:
         raise ConfigError(Message("The header names no tensor."))

@@ -68,6 +68,7 @@ SENT = {
 }
 """Fields of what is sent to it."""
 
+NO_MESSAGE, NO_BYTES = 1002, 1003
 LONGEST = 0.15
 """Seconds that a message waits for those behind it."""
 PATIENCE = 6
@@ -172,8 +173,11 @@ class Together:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":
             asking = Asking(receive)
-            receive, send = asking.next, Sender(send, asking.answered).take
-        await self.app(scope, receive, send)
+            await self.app(scope, asking.next, Sender(send, asking.answered).take)
+            if asking.refused is not None:
+                await send({"type": "websocket.close", "code": asking.refused})
+        else:
+            await self.app(scope, receive, send)
 
 
 class Asking:
@@ -198,15 +202,30 @@ class Asking:
         self.is_drawn = False
         """Whether it is being drawn."""
         self.said: list[WidgetState] = []
+        self.refused: int | None = None
+        """Why the connection ends with what it sent last, by RFC 6455 section 7.4."""
 
     async def next(self) -> Message:
         message = await self.receive()
-        with suppress(DecodeError):  # a bad frame is Streamlit's to refuse
-            request = BackMsg.FromString(message.get("bytes") or b"")
-            if request.HasField("rerun_script"):
-                self.complete(request.rerun_script)
-                message["bytes"] = request.SerializeToString()
+        if message["type"] != "websocket.receive":
+            return message
+        frame = message.get("bytes")
+        if frame is None:
+            return self.refuse(NO_BYTES)
+        try:
+            request = BackMsg.FromString(frame)
+        except DecodeError:
+            return self.refuse(NO_MESSAGE)
+        if request.HasField("rerun_script"):
+            self.complete(request.rerun_script)
+            message["bytes"] = request.SerializeToString()
         return message
+
+    def refuse(self, code: int) -> Message:
+        """The end of the connection, as Streamlit hears it: it would log a traceback for a frame that it can't read."""
+        logging.getLogger(__name__).warning("A websocket ends with a frame that is no message of Streamlit's.")
+        self.refused = code
+        return {"type": "websocket.disconnect", "code": code}
 
     def complete(self, state: ClientState) -> None:
         state.ClearField("cached_message_hashes")

@@ -7,8 +7,10 @@ from urllib.parse import urlencode
 import pytest
 from starlette.testclient import TestClient
 
+import pages.api
 from cli import command, plan
 from pages.api import VERSION, api
+from pages.parts.limits import PerMinute
 from pages.parts.state.query import PAGES
 from presets import models
 from tests import load
@@ -83,6 +85,14 @@ def test_a_bad_question_gets_a_sentence(query, sentence):
     reply = CLIENT.get(f"/{query}")
     assert reply.status_code == 422
     assert reply.json()["errors"] == [sentence]
+
+
+def test_one_address_gets_so_many_answers_a_minute(monkeypatch):
+    monkeypatch.setattr(pages.api, "ANSWERED", PerMinute(2))
+    reader = TestClient(api(), client=("8.8.8.8", 50000))
+    replies = [reader.get("/report?model=Qwen/Qwen3-8B&gpu=l4").status_code for _ in range(3)]
+    assert replies == [200, 200, 429]
+    assert TestClient(api(), client=("9.9.9.9", 50000)).get("/report?batch=x").status_code == 422
 
 
 def test_how_a_page_is_shown_changes_no_number():

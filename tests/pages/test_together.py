@@ -215,7 +215,7 @@ def module_gone(monkeypatch):
 
 
 def field_gone(monkeypatch):
-    monkeypatch.setitem(direct.ASKED, "rerun_script.nonesuch", direct.TEXT)
+    monkeypatch.setitem(direct.REQUEST_FIELDS, "rerun_script.nonesuch", direct.TEXT)
 
 
 def other_type(monkeypatch):
@@ -254,9 +254,27 @@ def test_what_is_no_answer_goes_out_as_it_is():
     assert browser.pieces == [frame["bytes"]]
 
 
-@pytest.mark.parametrize("words", [b"\xff" * 40, b"", None])
-def test_what_is_no_question_is_streamlit_s_to_refuse(words):
-    message = {"type": "websocket.receive", "bytes": words}
+@pytest.mark.parametrize(("words", "code"), [(b"\xff" * 40, 1002), (None, 1003)])
+def test_what_is_no_question_ends_the_connection(words, code, caplog):
+    """Streamlit would log a traceback for each."""
+    sent = []
+
+    async def receive():
+        return {"type": "websocket.receive", "bytes": words}
+
+    async def app(scope, receive, send):
+        assert await receive() == {"type": "websocket.disconnect", "code": code}
+
+    async def send(message):
+        sent.append(message)
+
+    asyncio.run(Together(app)({"type": "websocket"}, receive, send))
+    assert sent == [{"type": "websocket.close", "code": code}]
+    assert "no message of Streamlit's" in caplog.text
+
+
+def test_an_empty_question_is_one():
+    message = {"type": "websocket.receive", "bytes": b""}
 
     async def receive():
         return dict(message)

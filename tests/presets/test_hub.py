@@ -1,6 +1,8 @@
 """The real Hub client against a small local server, faults included."""
 
+import gzip
 import json
+import resource
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
 from time import sleep
@@ -15,6 +17,7 @@ from calc.families.from_gguf import FILE_TYPES
 from calc.formats import native, native_weights
 from cli.command import main
 from presets import hub, models
+from presets.once import Lately
 from tests.hub_server import COMMIT, TOKEN, Hub, Odd, safetensors
 from tests.hub_server import hub as serve
 
@@ -88,6 +91,7 @@ def server(monkeypatch, tmp_path):
         running.sizes["org/huge/config.json"] = 100_000_000
         point_at(monkeypatch, running.endpoint)
         monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
+        monkeypatch.setattr(hub, "MISSING", Lately(60.0, 10))
         yield running
 
 
@@ -223,16 +227,16 @@ def test_each_odd_answer_has_its_sentence(server: Hub, answer: Odd, sentence: st
 @pytest.mark.parametrize(
     ("answer", "sentence"),
     [
-        pytest.param(Odd(b"<html>", 206), "header.*can't be read", id="no length"),
-        pytest.param(Odd((2**63).to_bytes(8, "little") + b"{}", 206), "header.*can't be read", id="absurd length"),
-        pytest.param(Odd(safetensors({})[:8], 206), "header.*can't be read", id="only a length"),
-        pytest.param(Odd((2).to_bytes(8, "little") + b"[]", 206), "can't be read", id="a list"),
+        pytest.param(Odd(b"<html>", 206), "no safetensors file", id="no length"),
+        pytest.param(Odd((2**63).to_bytes(8, "little") + b"{}", 206), "9,223,372,.* bytes", id="absurd length"),
+        pytest.param(Odd(safetensors({})[:8], 206), "no safetensors file", id="only a length"),
+        pytest.param(Odd((2).to_bytes(8, "little") + b"[]", 206), "no safetensors file", id="a list"),
         pytest.param(Odd((2).to_bytes(8, "little") + b"{}", 206), "names no tensor", id="no tensors"),
         pytest.param(Odd(safetensors({"a": ("BF16", (2,), 5)}), 206), "takes 5 bytes", id="wrong size"),
         pytest.param(Odd(safetensors({"a": ("Q9", (2,), 4)}), 206), "safetensors knows", id="unknown type"),
         pytest.param(Odd(safetensors({"a": ("BF16", (-2,), 4)}), 206), "whole numbers", id="negative"),
-        pytest.param(Odd(safetensors({"a": (["BF16"], (2,), 4)}), 206), "can't be read", id="a list for a type"),
-        pytest.param(Odd(safetensors({"a": ("BF16", ("2",), 4)}), 206), "can't be read", id="words for a shape"),
+        pytest.param(Odd(safetensors({"a": (["BF16"], (2,), 4)}), 206), "safetensors knows", id="a list for a type"),
+        pytest.param(Odd(safetensors({"a": ("BF16", ("2",), 4)}), 206), "whole numbers", id="words for a shape"),
         pytest.param(Odd(b"\0", 206, length="500"), "broke off or garbled", id="cut short"),
         pytest.param(Odd(drops=True), "broke off or garbled", id="closed at once"),
     ],
@@ -242,6 +246,62 @@ def test_each_odd_table_has_its_sentence(server: Hub, answer: Odd, sentence: str
     server.odd[f"/org/loose/resolve/{COMMIT}/consolidated.safetensors"] = answer
     with pytest.raises(ConfigError, match=sentence):
         hub.checkpoint(model)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/api/models/org/model",
+        "/org/model/resolve/main/config.json",
+        f"/org/model/resolve/{COMMIT}/model.safetensors.index.json",
+        f"/org/model/resolve/{COMMIT}/1.safetensors",
+    ],
+)
+@pytest.mark.parametrize("compressed", [False, True])
+def test_no_answer_is_read_beyond_what_is_read_of_any(server: Hub, path: str, compressed: bool):
+    """Of 500 MB, whatever their length is said to be; a compressed one of 500 kB is 500 MB, too."""
+    data, headers = (gzip.compress(bytes(2**20)), {"Content-Encoding": "gzip"}) if compressed else (bytes(2**20), {})
+    server.odd[path] = Odd(data, 200, {"ETag": '"a"', "X-Repo-Commit": COMMIT} | headers, repeats=500)
+    before = peak()
+    with pytest.raises(ConfigError):
+        hub.checkpoint(hub.fetch("org/model"))
+    assert server.bytes_sent < 50 * 2**20
+    assert peak() - before < 100 * 2**20
+
+
+def peak() -> int:
+    """The most bytes that this process ever had in memory."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def test_a_checkpoint_of_more_files_than_are_read_is_refused(server: Hub):
+    server.repositories["org/many"] = {f"{n}.safetensors": b"" for n in range(1001)} | {"config.json": QWEN3}
+    with pytest.raises(ConfigError, match="1,001 safetensors files"):
+        hub.checkpoint(hub.fetch("org/many"))
+
+
+def test_what_the_hub_does_not_have_is_asked_once_a_minute(monkeypatch, server: Hub):
+    now = [0.0]
+    monkeypatch.setattr(hub, "MISSING", Lately(60.0, 2, lambda: now[0]))
+
+    def requests(name):
+        before = len(server.tokens_seen)
+        with pytest.raises(hub.HubError, match="The Hub") as caught:
+            hub.fetch(name)
+        assert caught.value.wants_token or name == "x/broken"
+        return len(server.tokens_seen) - before
+
+    assert [requests(name) for name in ("x/missing", "x/missing", "x/private", "x/missing")] == [1, 0, 1, 0]
+    assert requests("x/broken") == requests("x/broken") == 1
+    now[0] = 61.0
+    assert requests("x/missing") == 1
+
+
+def test_no_more_refusals_are_remembered_than_so_many():
+    refusals = Lately[int](60.0, 100)
+    for n in range(10_000):
+        refusals.put(n, n)
+    assert (len(refusals.answers), refusals.get(9_999), refusals.get(0)) == (100, 9_999, None)
 
 
 def test_a_gguf_answer_without_end_is_not_read_to_its_end(server: Hub):

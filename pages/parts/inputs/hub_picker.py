@@ -5,7 +5,7 @@ import streamlit as st
 from calc import ConfigError
 from calc.errors import Message
 from pages.parts.inputs.drawer import drawer
-from pages.parts.state.published import token
+from pages.parts.state.published import count_look_up, token
 from pages.parts.state.url import again, choose
 from pages.parts.state.weighed import Answer
 from pages.parts.words import say
@@ -84,6 +84,7 @@ def _listed(text: str) -> list[str]:
 
 def _suggestions(text: str) -> tuple[list[str], Message | None]:
     try:
+        count_look_up(st.context.ip_address)
         return search(text, token()), None
-    except HubError as problem:
+    except ConfigError as problem:
         return [], problem.message

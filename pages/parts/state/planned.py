@@ -9,6 +9,7 @@ from typing import Any
 import streamlit as st
 
 from calc import ConfigError, Precision, Workload
+from calc.budget import SECONDS_OF_PLANS, budget
 from calc.errors import Message
 from calc.formats import CacheFormat, WeightFormat
 from calc.hardware.custom_gpu import find_gpu
@@ -125,6 +126,7 @@ def planned(scenario: Scenario) -> Planned:
     return Planned(scenario, model, result=result)
 
 
+@budget(SECONDS_OF_PLANS)
 def plans_of(scenario: Scenario, model: Model) -> Plans:
     """All plans within the budget. Raises ConfigError."""
     search, budget = search_of(scenario, model), scenario.planning.budget

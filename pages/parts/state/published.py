@@ -14,12 +14,14 @@ from calc.families import ASSUMED, as_llama, knows, read_with_settings
 from calc.formats import Native, native
 from calc.text import written
 from calc.verify.checkpoint import Checkpoint
+from pages.parts.limits import LOOKED_UP
 from pages.parts.state.scenario import Source
 from presets import Preset, hub, models
 from presets.hub import HubModel
 
-MOST = 8
-"""Models that a session keeps."""
+MOST, MOST_CHARACTERS, MOST_TENSORS = 8, 4_000_000, 500_000
+"""Models that a session keeps, characters of their configs and tensors of their tables: the last one stays whatever its
+length."""
 IN_16_BITS = Native("bf16")
 
 
@@ -62,8 +64,10 @@ def published(source: Source) -> Published:
         None if source.pasted is None else written(source.pasted),
     )
     if key not in by_source:
-        by_source[key] = fetched(source, token())
-        while len(by_source) > MOST:
+        by_source[key] = fetched(source, token(), st.context.ip_address)
+        while len(by_source) > MOST or (
+            len(by_source) > 1 and sum(map(characters, by_source.values())) > MOST_CHARACTERS
+        ):
             del by_source[next(iter(by_source))]
     return by_source[key]
 
@@ -73,11 +77,16 @@ def is_preset(source: Source) -> bool:
     return source.pasted is None and source.revision is None and source.model in models()
 
 
-def fetched(source: Source, token: str | None) -> Published:
-    """The model of a source, read anew, with the reader's token for the Hub if there is one."""
+def fetched(source: Source, token: str | None, address: str | None) -> Published:
+    """The model of a source, read anew, with the token for the Hub of a reader at an IP address."""
     if is_preset(source):
         return of_preset(source.model, source.assume)
-    return own(source.pasted) if source.pasted is not None else of_hub(source, token)
+    return own(source.pasted) if source.pasted is not None else of_hub(source, token, address)
+
+
+def characters(model: Published) -> int:
+    """Length of a model's config, written as JSON."""
+    return len(written(model.config or {}))
 
 
 @lru_cache(maxsize=512)
@@ -94,11 +103,12 @@ def own(config: Mapping[str, Any]) -> Published:
     return opened(Published(name), config, None)
 
 
-def of_hub(source: Source, token: str | None) -> Published:
+def of_hub(source: Source, token: str | None, address: str | None) -> Published:
     name: str | Message = source.model
     if source.revision:
         name = Message("{model} at {revision}", model=source.model, revision=Outside(source.revision))
     try:
+        count_look_up(address)
         model = hub.fetch(source.model, source.revision, token, source.file)
     except ConfigError as problem:
         return Published(name, error=problem)
@@ -127,11 +137,30 @@ def checkpoint(source: Source, hub_model: HubModel | None) -> Checkpoint:
     tables: dict[Any, Checkpoint] = st.session_state.setdefault("hub_tables", {})
     key = source.model, source.revision, source.file
     if key not in tables:
+        count_look_up(st.context.ip_address)
         model = hub_model or hub.fetch(source.model, source.revision, token(), source.file)
         tables[key] = hub.checkpoint(model, token(), source.file)
-        while len(tables) > MOST:
+        while len(tables) > MOST or (len(tables) > 1 and sum(map(number, tables.values())) > MOST_TENSORS):
             del tables[next(iter(tables))]
     return tables[key]
+
+
+def number(table: Checkpoint) -> int:
+    """Tensors of a table."""
+    return len(table.tensors)
+
+
+def count_look_up(address: str | None) -> None:
+    """Raise ConfigError where the reader at an IP address asked the Hub too often."""
+    if not LOOKED_UP.allows(address):
+        raise ConfigError(
+            Message(
+                "{most} models a minute are the most that this server looks up at the Hub for one address. Wait a "
+                "minute, or give the config.json.",
+                most=LOOKED_UP.most,
+            ),
+            "model",
+        )
 
 
 def token() -> str | None:

@@ -192,7 +192,7 @@ def stated_cause(error: ValueError) -> Message | None:
 
 def left_out(name: str, text: str, why: Message, cause: Message | None = None) -> Message:
     """A sentence for a part of a link that makes no sense: what the field takes, or its own sentence on the value."""
-    known: dict[str, Any] = {"name": Outside(name), "value": shown(text)}
+    known: dict[str, Any] = {"name": Outside(name[:100]), "value": shown(text)}
     if cause is not None:
         return Message("The link says {name}={value}, which is left out. {why}", **known, why=cause)
     return Message("The link says {name}={value}, which is left out: {why}.", **known, why=why)

@@ -3,6 +3,7 @@
 Sizes are those of fp32, which llama.cpp computes in (llama-graph.cpp of llama.cpp 0c1e57098).
 """
 
+from calc.budget import spend
 from calc.errors import ConfigError, Message
 from calc.serving.engines.llamacpp import habits
 from calc.serving.engines.llamacpp.context import ContextSizes, widest_value
@@ -75,6 +76,7 @@ class MicroBatch:
     ) -> PassTensor:
         """So many elements, which may be written over one of the first `over` sources. What is made `by` a weight is
         made where that lies; a large operation is the first GPU's even if that is on the host."""
+        spend()
         made = PassTensor(name, 4 * elements)
         if by is not None:
             weight = self.weight(by)

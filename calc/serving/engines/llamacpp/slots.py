@@ -1,14 +1,13 @@
 """What llama.cpp sets up at start on every device and on the host: weights, the slots' cache, the peak of a pass."""
 
-import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from types import MappingProxyType
 
 from calc.errors import ConfigError, Message
 from calc.formats import CacheFormat, Precision
+from calc.formats.scheme import is_quick
 from calc.hardware.gpu import GPU
 from calc.model.architecture import Architecture
 from calc.model.block import Block
@@ -20,7 +19,7 @@ from calc.serving.engines.llamacpp.forward import forward, prediction
 from calc.serving.engines.llamacpp.micro_batch import TAKEN_OVER
 from calc.serving.engines.llamacpp.mixing import has_flash_kernel
 from calc.serving.engines.llamacpp.options import MOST_SLOTS, CacheType, LlamaCppOptions
-from calc.serving.engines.llamacpp.placement import BLOCKS, HOST, ModelFile, Placement, model_file
+from calc.serving.engines.llamacpp.placement import BLOCKS, HOST, Answer, ModelFile, Placement, model_file
 from calc.serving.engines.llamacpp.tape import Buffer, buffers
 from calc.serving.engines.loading import up_to
 
@@ -66,20 +65,26 @@ class PlacedModel:
     @property
     def weights(self) -> Mapping[int, int]:
         """Bytes of weights on each device."""
-        return Counter() if self.predicting else weight_bytes(self)
+        return Counter() if self.predicting else self.remembered(weight_bytes)
 
     def cache(self, context: ContextSizes) -> Mapping[int, int]:
         """Bytes of the cache on each device."""
-        return cache_bytes(self, context)
+        return self.remembered(cache_bytes, context)
 
     def compute(self, context: ContextSizes) -> tuple[Buffer, ...]:
         """The buffer of the largest pass on each device, the host's last. Where all weights are on devices, their types
         change nothing of what is computed where: a device multiplies with weights of any."""
         if not self.placement.all_on_devices or self.overridden:
-            return compute_buffers(self, context)
+            return self.remembered(compute_buffers, context)
         model = self.file.architecture
         predicts = len(self.file.layers) > model.num_layers
-        return compute_buffers(replace(self, file=model_file(model, Precision(), predicts=predicts)), context)
+        plain = replace(self, file=model_file(model, Precision(), predicts=predicts))
+        return plain.remembered(compute_buffers, context)
+
+    def remembered(self, compute: Callable[..., Answer], *context: ContextSizes) -> Answer:
+        """What is computed of it for a context, remembered with its file."""
+        place = self.placement, self.machine, self.overridden, self.predicting
+        return self.file.remembered((compute, *place, *context), lambda: compute(self, *context))
 
     def context(
         self,
@@ -117,7 +122,6 @@ class PlacedModel:
         return False
 
 
-@lru_cache(maxsize=128)
 def weight_bytes(model: PlacedModel) -> Mapping[int, int]:
     sizes: Counter[int] = Counter()
     for device, weight in model.placement.weights(model.file):
@@ -125,7 +129,6 @@ def weight_bytes(model: PlacedModel) -> Mapping[int, int]:
     return MappingProxyType(sizes)
 
 
-@lru_cache(maxsize=256)
 def cache_bytes(model: PlacedModel, context: ContextSizes) -> Mapping[int, int]:
     sizes: Counter[int] = Counter()
     for block in model.blocks:
@@ -136,7 +139,6 @@ def cache_bytes(model: PlacedModel, context: ContextSizes) -> Mapping[int, int]:
     return MappingProxyType(sizes)
 
 
-@lru_cache(maxsize=512)
 def compute_buffers(model: PlacedModel, context: ContextSizes) -> tuple[Buffer, ...]:
     machine = model.machine
     write = prediction if model.predicting else forward
@@ -279,11 +281,7 @@ def host_pattern(options: LlamaCppOptions) -> str | None:
     if options.override_tensor is None:
         return None
     pattern, _, device = options.override_tensor.rpartition("=")
-    try:
-        re.compile(pattern)
-    except re.error:
-        pattern = ""
-    if device != "CPU" or not pattern:
+    if device != "CPU" or not pattern or not is_quick(pattern):
         raise ConfigError(
             Message("--override-tensor takes PATTERN=CPU, such as {example}.", example=r"\.ffn_.*_exps\.=CPU"),
             "override_tensor",

@@ -1,0 +1,69 @@
+"""A calculation that nobody foresaw ends in a sentence, and no other one does."""
+
+from contextlib import suppress
+from itertools import chain, repeat
+from threading import Thread
+from time import thread_time
+
+import pytest
+
+from calc import Architecture, ConfigError, Precision, report
+from calc import budget as limits
+from calc.budget import budget, spend, spent
+from calc.serving.engines import ENGINES
+from presets import models
+
+DEEP = {"num_hidden_layers": 1024}
+
+
+def test_what_never_ends_ends_in_a_sentence():
+    start = thread_time()
+    with pytest.raises(ConfigError, match="given up: it takes more than 0"), budget(0.3):
+        for _ in spent(repeat(None)):
+            pass
+    assert thread_time() - start < 1
+
+
+def test_what_eats_memory_ends_in_a_sentence(monkeypatch):
+    monkeypatch.setattr(limits, "MEGABYTES", 100)
+    with pytest.raises(ConfigError, match="or 100 MB"), budget(60.0):
+        assert [b"x" * (10**6 + number) for number, _ in enumerate(spent(repeat(None)))]
+
+
+def test_a_part_has_the_budget_of_the_whole():
+    with pytest.raises(ConfigError), budget(0.2), budget(60.0):
+        for _ in spent(repeat(None)):
+            pass
+    spend()  # of no budget
+
+
+def test_a_budget_is_its_own_thread_s():
+    """Others compute meanwhile, and their seconds are theirs."""
+    others = [Thread(target=lambda: sum(range(10**7))) for _ in range(3)]
+    with budget(0.2):
+        for other in others:
+            other.start()
+        for other in others:
+            other.join()
+        spend()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", list(ENGINES))
+def test_as_many_layers_as_are_read_end_in_time(engine):
+    """SGLang took 28 s of CPU, llama.cpp 34."""
+    config = dict(models()["deepseek-ai/DeepSeek-V3"].config) | DEEP
+    requested = Precision(weights="Q4_K_M") if engine == "llamacpp" else None
+    start = thread_time()
+    with suppress(ConfigError), budget(1.0):
+        report(config, engine=ENGINES[engine](), precision=requested)
+    assert thread_time() - start < 2.5
+
+
+def test_configs_and_steps_have_a_budget(monkeypatch):
+    """Each door that reads a config opens one."""
+    monkeypatch.setattr(limits, "BETWEEN_LOOKS", 0.0)
+    config = models()["Qwen/Qwen3-8B"].config
+    monkeypatch.setattr(limits, "resident", chain([0], repeat(10**12)).__next__)
+    with pytest.raises(ConfigError, match="given up"):
+        Architecture.from_config(config)

@@ -1,0 +1,231 @@
+"""Inputs as a stranger would make them: real ones of which some parts are something else."""
+
+import copy
+import json
+import struct
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from random import Random
+from typing import Any
+
+from calc.serving.engines import ENGINES
+from calc.text import pack
+from calc.verify.logs.parse import MAX_CHARACTERS as MAX_LOG
+from cli.command import parser
+from pages.parts.state.query import EVERYTHING, PAGES
+from pages.parts.state.scenario import places
+from presets import gpus, models
+from tests import DATA, EXAMPLES, load
+from tests.mutation import JUNK
+
+NUMBERS = (0, 1, 2, 3, 5, 7, 8, 64, 100, 1023, 4096, 10**6, 16 * 10**6, 2**31 - 1, 2**53, 10**12, 10**30, -1, 0.5, 1e-9)
+WORDS = (
+    "", " ", "none", "null", "nan", "inf", "-inf", "1e309", "²", "٣", "true", "\ufeff1", "896.0", "0x10", "1_000",
+    "\x1b[31mred\x1b]0;title\x07", "\x00", "\u202eltr", "\ud800", "../../etc/passwd", "a/b", "模型/名", "-x/y", "a/.",
+    "![x](https://evil.example/x.png)", "<script>alert(1)</script>", "{layer}", "{0.__class__}", "%s%n", "re:(a+)+$",
+    "(.+)+x=CPU", ".*.*.*.*.*x=CPU", "own:48GiB:960GB/s:bf16=181", "own:1e400GiB:1GB/s", ",,,,", ":=:=", "a=b=c",
+    "x" * 5000,
+)  # fmt: skip
+PATTERNS = (
+    "re:" + "(x+x+)+y",
+    "re:" + "a?" * 60 + "a" * 60,
+    "re:.*.*.*.*x",
+    "*" * 50,
+    "re:[",
+    "mlp.*.*.*.*x",
+    "re:(?R)",
+)
+QUANTS = ("fp8", "compressed-tensors", "gptq", "awq", "bitsandbytes", "modelopt", "mxfp4", "torchao", "nvfp4", "hqq")
+SKIPS = ("modules_to_not_convert", "ignore", "ignored_layers", "exclude_modules", "dynamic", "llm_int8_skip_modules")
+
+
+@cache
+def configs() -> tuple[Mapping[str, Any], ...]:
+    """Configs of all presets and of each family's class."""
+    rows = [row["config"] for name in ("oracle.json", "small.json", "towers.json") for row in load(name)]
+    return (*rows, *(preset.config for preset in models().values()))
+
+
+def config(random: Random) -> dict[str, Any]:
+    """A config with some fields changed for the worse, or none."""
+    value = copy.deepcopy(dict(random.choice(configs())))
+    for _ in range(random.choice((0, 1, 1, 1, 2, 3, 6))):
+        holder, key = random.choice(list(fields(value)) or [(value, "hidden_size")])
+        change(random, holder, key)
+    if random.random() < 0.1:
+        names = [random.choice(PATTERNS) + str(n) for n in range(random.choice((1, 6, 400, 3000)))]
+        value["quantization_config"] = {"quant_method": random.choice(QUANTS), random.choice(SKIPS): names}
+    return value
+
+
+def fields(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Where each value stands, the ends of lists alone."""
+    for key in list(value) if isinstance(value, dict) else sorted({0, len(value) - 1}) if value else []:
+        yield value, key
+        if isinstance(value[key], dict | list):
+            yield from fields(value[key])
+
+
+def change(random: Random, holder: Any, key: Any) -> None:
+    kind = random.random()
+    if kind < 0.1 and isinstance(holder, dict):
+        del holder[key]
+    elif kind < 0.5:
+        holder[key] = random.choice(NUMBERS)
+    elif kind < 0.8:
+        holder[key] = copy.deepcopy(random.choice(JUNK))
+    elif kind < 0.9:
+        holder[key] = random.choice(WORDS)
+    else:
+        holder[key] = [copy.deepcopy(holder[key])] * random.choice((1, 2, 100, 1024))
+
+
+def text(random: Random, original: str) -> str:
+    """A text with some letters gone, doubled or others."""
+    for _ in range(random.choice((0, 1, 1, 2, 5))):
+        start = random.randrange(len(original) + 1)
+        end = min(len(original), start + random.choice((0, 1, 5, 50, 1000)))
+        middle = random.choice(
+            ("", original[start:end] * random.choice((2, 50)), random.choice(WORDS), "[" * 200, "\n")
+        )
+        original = (original[:start] + middle + original[end:])[:MAX_LOG]
+    return original
+
+
+def data(random: Random, original: bytes) -> bytes:
+    """Bytes of which some are others."""
+    changed = bytearray(original)
+    for _ in range(random.choice((1, 1, 2, 5))):
+        at = random.randrange(len(changed) + 1)
+        instead = random.choice((b"", b"\0" * 8, b"\xff" * 8, struct.pack("<Q", random.choice((2**63, 2**40, 10**6)))))
+        changed[at : at + len(instead)] = instead
+    return bytes(changed[: random.choice((len(changed), len(changed), random.randrange(len(changed) + 1)))])
+
+
+def said(random: Random, option: Any) -> str:
+    """A value of an option, more often one that it takes."""
+    if option.choices and random.random() < 0.6:
+        return str(random.choice(option.choices))
+    return str(random.choice(NUMBERS if option.is_number or random.random() < 0.3 else WORDS))
+
+
+def pasted(random: Random) -> str:
+    """A config.json as text."""
+    written = json.dumps(config(random), ensure_ascii=random.random() < 0.9)
+    return text(random, written) if random.random() < 0.3 else written
+
+
+def link(random: Random) -> tuple[str, dict[str, str]]:
+    """The path of a page and its query."""
+    engine = random.choice(list(ENGINES))
+    known = places(EVERYTHING, engine)
+    query = {"engine": engine} if random.random() < 0.5 else {}
+    if random.random() < 0.4:
+        try:
+            query["pasted"] = pack(config(random))
+        except ValueError:  # half a character
+            query["pasted"] = "x"
+    elif random.random() < 0.7:
+        query["model"] = random.choice(list(models()))
+    for name in random.sample(list(known), random.choice((0, 1, 2, 4, 10))):
+        query.setdefault(name, said(random, known[name].option))
+    if random.random() < 0.4:
+        query["gpu"] = ",".join(random.sample(list(gpus()), 2))
+    if random.random() < 0.3:
+        name = random.choice(("num_hidden_layers", "hidden_size", "vocab_size", "num_key_value_heads", *WORDS))
+        query[name] = str(random.choice(NUMBERS))
+    return random.choice(PAGES).path, query
+
+
+@cache
+def uploads() -> Mapping[str, tuple[bytes, ...]]:
+    """Real files, by who reads them."""
+    rows = {"a.weight": {"dtype": "BF16", "shape": [2, 3], "data_offsets": [0, 12]}}
+    header = json.dumps(rows).encode()
+    words = {"general.architecture": "llama", "llama.block_count": 2, "llama.embedding_length": 64}
+    entries = b"".join(entry(name, value) for name, value in words.items())
+    tensor = word("blk.0.attn_q.weight") + struct.pack("<IQQIQ", 2, 64, 64, 2, 0)
+    logs = (DATA / "logs.txt").read_bytes().split(b"\n=== ")
+    return {
+        "safetensors": (
+            struct.pack("<Q", len(header)) + header,
+            header,
+            (EXAMPLES / "model.safetensors.index.json").read_bytes(),
+        ),
+        "gguf": (b"GGUF" + struct.pack("<IQQ", 3, 1, len(words)) + entries + tensor,),
+        "log": (*logs, *(file.read_bytes() for file in sorted(EXAMPLES.glob("*.log")))),
+        "measurement": tuple(file.read_bytes() for file in sorted(DATA.glob("measurement-*.json"))),
+        "printed": ((EXAMPLES / "printed.txt").read_bytes(),),
+    }
+
+
+def word(text: str) -> bytes:
+    return struct.pack("<Q", len(text)) + text.encode()
+
+
+def entry(name: str, value: str | int) -> bytes:
+    """A row of a GGUF file's metadata."""
+    return word(name) + (struct.pack("<II", 4, value) if isinstance(value, int) else struct.pack("<I", 8) + word(value))
+
+
+def upload(random: Random) -> tuple[str, bytes]:
+    """A file and who reads it."""
+    kind = random.choice(list(uploads()))
+    original = random.choice(uploads()[kind])
+    if kind in ("log", "printed") or random.random() < 0.3:
+        return kind, text(random, original.decode(errors="replace")).encode(errors="replace")
+    return kind, data(random, original)
+
+
+@cache
+def words_of_the_command_line() -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Each flag with its choices."""
+    actions = parser()._actions
+    return tuple((a.option_strings[-1], tuple(map(str, a.choices or ()))) for a in actions if a.option_strings)
+
+
+def command(random: Random) -> list[str]:
+    """What stands behind `weighbridge`."""
+    word = random.choice(("report", "report", "report", "fits", "plan", "log"))
+    model = random.choice((random.choice(list(models())), random.choice(WORDS), "/dev/null", "."))
+    line = [*([word] if word != "report" else []), model]
+    for name, choices in random.sample(words_of_the_command_line(), random.choice((0, 1, 2, 4))):
+        line.append(name)
+        if random.random() < 0.8:
+            line.append(random.choice((*choices, *choices, *map(str, NUMBERS), *WORDS)))
+    if random.random() < 0.3:
+        line += ["--set", f"{random.choice(('num_hidden_layers', 'hidden_size', *WORDS))}={random.choice(NUMBERS)}"]
+    if random.random() < 0.3:
+        line += ["--gpu", random.choice((*gpus(), *WORDS))]
+    return [part for part in line if part not in ("-h", "--help")]
+
+
+def reply(random: Random) -> tuple[dict[str, bytes], str, bytes, int, dict[str, str]]:
+    """A repository of the Hub, and the path of an answer of it that is another."""
+    files = {"config.json": json.dumps(config(random)).encode()}
+    if random.random() < 0.5:
+        files["model.safetensors"] = upload_of(random, "safetensors")
+    if random.random() < 0.3:
+        files = {"m-Q4_K_M.gguf": upload_of(random, "gguf")}
+    listed = {"id": "o/m", "sha": "0" * 40, "siblings": [{"rfilename": name, "size": 9} for name in files]}
+    holder, key = random.choice(list(fields(listed)))
+    change(random, holder, key)
+    body = random.choice((json.dumps(listed).encode(), data(random, json.dumps(listed).encode()), b"", b"\xff"))
+    status = random.choice((200, 200, 200, 206, 301, 401, 403, 404, 429, 500))
+    headers = random.choice(({}, {}, {"Content-Encoding": "gzip"}, {"Location": "file:///etc/passwd"}))
+    path = random.choice(("/api/models/o/m", "/o/m/resolve/main/config.json", "-"))
+    return files, path, body, status, headers
+
+
+def upload_of(random: Random, kind: str) -> bytes:
+    return data(random, random.choice(uploads()[kind]))
+
+
+DOORS: dict[str, Callable[[Random], Any]] = {
+    "link": link,
+    "paste": pasted,
+    "upload": upload,
+    "command": command,
+    "hub": reply,
+}
+"""Who makes the inputs of each door."""
