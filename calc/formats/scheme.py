@@ -132,8 +132,10 @@ class Scheme(Frozen):
 def is_matrix(tensor: Tensor) -> bool:
     """Whether it is the weight of a linear module: [out, in], or a stack of them, one for each expert."""
     stacked = tensor.experts > 1 and "{expert}" not in tensor.name
+    if len(tensor.shape) - stacked != 2:
+        return False
     *path, leaf = tensor.name.split(".")
-    return len(tensor.shape) - stacked == 2 and (leaf == "weight" or stacked) and ALWAYS_PLAIN.isdisjoint(path)
+    return (leaf == "weight" or stacked) and ALWAYS_PLAIN.isdisjoint(path)
 
 
 def matrices(tensor: Tensor) -> int:

@@ -5,7 +5,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from calc.hardware.gpu import GPU
-from calc.hardware.overhead import HIGH, LOW, MIDDLE, OverheadItem, Range, at_end, bounds, sizes
+from calc.hardware.overhead import OverheadItem, Range, at_end, bounds, sizes
 from calc.model.named import Peak
 from calc.serving.engines.cache import Cache, Pool
 from calc.serving.engines.engine import Engine
@@ -57,8 +57,6 @@ class Requirements:
     ) -> None:
         self.engine, self.laid_out, self.weighing, self.overhead = engine, laid_out, weighing, overhead
         self.limits, self.gpu = limits, gpu  # one of them
-        fixed = sizes(overhead, 0)  # what depends on the rest apart
-        self.at_ends = [at_end(fixed, end) for end in (LOW, MIDDLE, HIGH)]
         self.cache: Cache | None = engine.cache(laid_out, gpu, limits)
         """How the engine keeps the cache."""
         self.pool = self.cache if isinstance(self.cache, Pool) else None
@@ -128,7 +126,7 @@ class Requirements:
         """What there is for a cache that is set aside on GPUs with so many bytes."""
         key = usable_bytes, end
         if key not in self.rooms:
-            divide, limits, overhead = self.engine.budget, self.limits, self.at_ends[end]
+            divide, limits, overhead = self.engine.budget, self.limits, at_end(sizes(self.overhead, 0), end)
             at_start, gap = self.at_start, overhead.get("peak_gap", 0)
 
             def budget(index: int) -> Budget:

@@ -9,7 +9,7 @@ from typing import NamedTuple, Self
 from calc.formats import Precision
 from calc.formats.stored import Piece
 from calc.hardware.parallel import Layout
-from calc.hardware.shards import blocks_within, copies_within, layer_kinds
+from calc.hardware.shards import blocks_within, copies_within, layer_kinds, places_within
 from calc.model.architecture import Architecture
 from calc.model.block import Block
 from calc.model.named import Peak, largest
@@ -44,14 +44,6 @@ class BlockPeaks(NamedTuple):
     """In what stands behind the layers."""
 
 
-class KindPeaks(NamedTuple):
-    """Peaks of a pass on a rank, by kinds of layers."""
-
-    layers: list[Peak | None]
-    """In a layer of each kind."""
-    behind: Peak | None
-
-
 class Weighing:
     """The weights of a tensor-parallel rank: of each kind of layer, and of what stands before and behind them."""
 
@@ -69,10 +61,9 @@ class Weighing:
         self.rank: Architecture = layout.rank(whole, vocab) if like is None else like.rank
         self.at_ends = dict[tuple[bool, bool], tuple[int, LoadedWeights]]()
         self.shares = dict[Layout, LayerBytes]()
-        self.peaks = dict[StepSize, KindPeaks]()
-        self.block_peaks = dict[StepSize, BlockPeaks]()
+        self.peaks = dict[StepSize, BlockPeaks]()
         if like is not None and like.precision.activation_bytes == precision.activation_bytes:
-            self.block_peaks = like.block_peaks
+            self.peaks = like.peaks
 
     @cached_property
     def file(self) -> list[Piece]:
@@ -223,34 +214,23 @@ class Weighing:
 
     def working(self, engine: Engine, limits: Limits, laid_out: LaidOut, stage: int) -> Peak:
         """What an engine finds at start that a pass takes on a stage: it goes through layer after layer."""
-        layers = laid_out.ranges[stage]
-        peaks = self.peaks_of(engine, limits, last=laid_out.stages[stage].last)
-        passed = [peaks.layers[kind] for kind in set(self.kinds[layers.start : layers.stop])]
-        return largest([peak for peak in (*passed, peaks.behind) if peak is not None])
+        peaks, within = self.peaks_of(engine, limits, last=laid_out.stages[stage].last), [laid_out.ranges[stage]]
+        each = zip(self.rank.all_blocks, peaks.blocks, strict=True)
+        passed = [peak for block, peak in each if peak is not None and places_within(block.runs_in, within)]
+        return largest(passed if peaks.behind is None else [*passed, peaks.behind])
 
-    def peaks_of(self, engine: Engine, limits: Limits, *, last: bool) -> KindPeaks:
-        """Peaks of a pass in a layer of each kind on the last stage or another, and in what stands behind the
-        layers."""
+    def peaks_of(self, engine: Engine, limits: Limits, *, last: bool) -> BlockPeaks:
+        """Peaks of a pass in each block, on the last stage or another, and in what stands behind the layers."""
         size = limits.step_tokens, limits.sequences, limits.encoder_bytes, last
         if size not in self.peaks:
-            each, behind = self.peaks_of_blocks(engine, limits, last=last)
-            of_blocks = [*zip(self.rank.all_blocks, each, strict=True)]
-            runs = [[peak for block, peak in of_blocks if peak and at in block.runs_in] for at in self.firsts]
-            self.peaks[size] = KindPeaks([largest(peaks) if peaks else None for peaks in runs], behind)
-        return self.peaks[size]
-
-    def peaks_of_blocks(self, engine: Engine, limits: Limits, *, last: bool) -> BlockPeaks:
-        """Peaks of a pass in each block, and in what stands behind the layers."""
-        size = limits.step_tokens, limits.sequences, limits.encoder_bytes, last
-        if size not in self.block_peaks:
             each = [self.peak(engine, limits, [block], last=last) for block in self.rank.all_blocks]
             behind = self.peak(engine, limits, self.drafts, last=True) if last else None
-            self.block_peaks[size] = BlockPeaks(each, behind)
-        return self.block_peaks[size]
+            self.peaks[size] = BlockPeaks(each, behind)
+        return self.peaks[size]
 
     def least_working(self, engine: Engine, limits: Limits) -> int:
         """Bytes that a pass takes in the layer that takes least."""
-        peaks = self.peaks_of_blocks(engine, limits, last=False).blocks
+        peaks = self.peaks_of(engine, limits, last=False).blocks
         return min(0 if peak is None else int(peak.bytes) for peak in peaks)
 
     def peak(self, engine: Engine, limits: Limits, blocks: list[Block], *, last: bool) -> Peak | None:
@@ -269,6 +249,8 @@ class Weighing:
 
     def at_end(self, *, first: bool, last: bool) -> tuple[int, LoadedWeights]:
         """What a stage holds beside its layers, as stored and as loaded."""
+        if self.like is not None and self.ends == self.like.ends:
+            return self.like.at_end(first=first, last=last)
         if (first, last) not in self.at_ends:
             layers = self.around(first=first, last=last)
             loaded = self.engine.loaded(self.rank, self.ends, layers, self.layout)

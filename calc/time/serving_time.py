@@ -82,8 +82,11 @@ class Speed:
 
     def decode_parts(self, batch: Any, context: Any, end: End, new: Any = 1) -> Iterator[Timed]:
         """What a step takes in which each of `batch` sequences of `context` tokens gets `new` more."""
-        pace = self.pace(batch) if np.any(self.layout.pp > 1) else 1
-        return (part.times(pace) for part in self.parts(self.decoding(batch, context, new), end, decodes=True))
+        parts = self.parts(self.decoding(batch, context, new), end, decodes=True)
+        if not occurs(self.layout.pp > 1):
+            return parts
+        pace = self.pace(batch)
+        return (part.times(pace) for part in parts)
 
     def step(self, batch: Any, context: Any, end: End, new: Any = 1) -> Any:
         """Seconds of such a step."""

@@ -7,7 +7,7 @@ from typing import ClassVar, Self
 from calc.errors import Message
 from calc.formats import CacheFormat
 from calc.hardware.gpu import GPU
-from calc.hardware.overhead import OverheadItem
+from calc.hardware.overhead import Overhead, OverheadItem
 from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture
 from calc.model.block import Block
@@ -50,12 +50,14 @@ class CachePlanner(StartedEngine):
             share=limits.share,
         )
 
-    def settled(self, laid_out: LaidOut, gpu: GPU, workload: Workload, overhead: int) -> Self:
-        """The engine with what it decides by itself at start, with so many bytes of overhead on a GPU."""
+    def settled(self, laid_out: LaidOut, gpu: GPU, workload: Workload, overhead: Overhead) -> Self:
+        """The engine with what it decides by itself at start, under these ranges of the overhead."""
         return self
 
-    def offloaded(self, laid_out: LaidOut, gpu: GPU, workload: Workload, overhead: int) -> dict[str, object] | None:
-        """Options that leave as much on the host as it takes for the rest to fit with so many bytes of overhead; None
+    def offloaded(
+        self, laid_out: LaidOut, gpu: GPU, workload: Workload, overhead: Overhead
+    ) -> dict[str, object] | None:
+        """Options that leave as much on the host as it takes for the rest to fit at the high end of the overhead; None
         where it does not do that, or nothing does."""
         return None
 

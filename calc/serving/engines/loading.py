@@ -58,17 +58,16 @@ class TensorLoader:
             if not (copies := copies_within_piece(rank, stored.tensor, stage)):
                 continue
             piece = stored if stored.form.outer is None else self.resident(stored)
-            tensor = piece.tensor
+            tensor, _, a_layer, nbytes, scales = piece
             if tensor.excluded_as == "vision":
                 parts["vision"] += vision_share(tensor, layout)
                 continue
-            scales, count = piece.scales, copies * piece.a_layer
-            weights = piece.nbytes - scales
+            count, weights = copies * a_layer, nbytes - scales
             padding = self.padding(piece, rank, layout.tp) if tensor.component in PADDED else 0
             if self.absorbs_latents and tensor.name.endswith("kv_b_proj.weight") and quantized(piece):
                 parts["absorbed"] += copies * 2 * tensor.numel
             if tensor.excluded_as == "multi_token_prediction":
-                parts["draft"] += count * (weights + scales)
+                parts["draft"] += count * nbytes
             else:
                 parts["weights"] += count * weights
                 parts["scales"] += count * scales
@@ -76,9 +75,9 @@ class TensorLoader:
             if self.adapter_rows and tensor.excluded_as is None and tensor.component in ADAPTED and is_matrix(tensor):
                 matrix = matrices(tensor) * (tensor.shape[-2] + tensor.shape[-1])
                 parts["adapters"] += copies * 2 * self.adapter_rows * tensor.experts // matrices(tensor) * matrix
-            held = allocations.setdefault((self.allocation(tensor.name), tensor.layers), [0, 0, copies])
-            held[0] += piece.a_layer * (weights + padding)
-            held[1] += piece.a_layer * scales
+            allocated = allocations.setdefault((self.allocation(tensor.name), tensor.layers), [0, 0, copies])
+            allocated[0] += a_layer * (weights + padding)
+            allocated[1] += a_layer * scales
         for weights, scales, copies in allocations.values():
             parts["rounding"] += copies * (rounded(weights) - weights + (rounded(scales) - scales if scales else 0))
         return LoadedWeights(**parts)
@@ -90,9 +89,9 @@ class TensorLoader:
 
     def allocation(self, name: str) -> str:
         """The tensor that a tensor of the checkpoint goes into; all experts of a layer share one."""
-        module, dot, leaf = name.rpartition(".")
+        module, _, leaf = name.rpartition(".")
         path, _, last = module.rpartition(".")
-        return f"{path}.{self.fused.get(last, last)}{dot}{leaf}" if self.fused else name
+        return f"{path}.{self.fused[last]}.{leaf}" if last in self.fused else name
 
     def padding(self, piece: Piece, rank: Architecture, tp: int) -> int:
         """Bytes that are added to one occurrence: to the vocabulary of one GPU (that of a rank is padded already), and

@@ -45,8 +45,7 @@ class Images(NamedTuple):
 def largest_item(architecture: Architecture, options: VLLMOptions, max_model_len: int) -> int:
     """Tokens that vLLM counts for the largest image or video of a request; 0 where none is encoded or it is not known
     (`multimodal/encoder_budget.py`)."""
-    family = habits(architecture)
-    if architecture.vision is None or options.language_model_only or not family.item_tokens:
+    if architecture.vision is None or options.language_model_only or not (family := habits(architecture)).item_tokens:
         return 0
     spelled = family.spelled_video if not holds("videos count without timestamps", options) else 0
     return spelled or max(1, min(family.video_items, max_model_len // family.item_tokens)) * family.item_tokens
@@ -54,9 +53,10 @@ def largest_item(architecture: Architecture, options: VLLMOptions, max_model_len
 
 def profiled_images(architecture: Architecture, options: VLLMOptions, step_tokens: int, max_model_len: int) -> Images:
     """Those that profiling encodes, one item at least, however short requests are."""
-    item, family = largest_item(architecture, options, max_model_len), habits(architecture)
+    item = largest_item(architecture, options, max_model_len)
     if architecture.vision is None or not item:
         return Images()
+    family = habits(architecture)
     tokens = max(1, step_tokens // item) * item
     encoded = int(tokens / SPELLED_OUT) if item == family.spelled_video else tokens
     return Images(tokens, family.merged * encoded if kind_of(architecture.vision) else 0)
@@ -65,6 +65,8 @@ def profiled_images(architecture: Architecture, options: VLLMOptions, step_token
 def image_bytes(architecture: Architecture, options: VLLMOptions, images: Images) -> int:
     """Bytes of images that are there while the language model passes, in 16 bits, whole on every rank: their
     embeddings, and with the first runner their pixels."""
+    if not images.tokens:
+        return 0
     embeddings = images.tokens * architecture.hidden * habits(architecture).item_rows
     kind = None if architecture.vision is None else kind_of(architecture.vision)
     if architecture.vision is None or kind is None or holds("the second runner", options):
