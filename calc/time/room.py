@@ -86,7 +86,7 @@ class FittingRows:
     @property
     def gpus(self) -> Array:
         """GPUs of one replica."""
-        return np.array([fit.layout.gpus for fit in self.fits], dtype=np.float64)[self.fit]
+        return np.ravel(self.layout.gpus).astype(np.float64)
 
     @property
     def demand(self) -> Demand:

@@ -169,8 +169,8 @@ class FullServer:
     def parts(self, batch: Any, own: int = 0) -> Iterator[Timed]:
         """What a step with `batch` sequences takes, without the prompts of `own` of a copy's."""
         yield from self.decode_parts(batch)
-        prompts = np.maximum(self.running(batch) - own, 0) / self.output
-        yield from (part.times(self.delays(prompts)) for part in self.launched_parts)
+        delays = self.delays(np.maximum(self.running(batch) - own, 0) / self.output)
+        yield from (part.times(delays) for part in self.launched_parts)
 
     def delays(self, prompts: Any) -> Any:
         """Prompts that a sequence waits for in a step, where a micro-batch of a pipeline has so many: they follow one

@@ -52,35 +52,38 @@ class TensorLoader:
 
     def loaded(self, rank: Architecture, pieces: Iterable[Piece], stage: range, layout: Layout) -> LoadedWeights:
         """One rank of a pipeline stage."""
-        allocations: dict[tuple[str, tuple[int, ...]], list[int]] = {}  # -> bytes of weights and scales, copies
+        allocations: dict[tuple[str, tuple[int, ...]], list[int]] = {}  # name, first layer -> weights, scales, copies
         parts = defaultdict[str, int](int)
+        in_weights = in_scales = padded = 0
         for stored in pieces:
             if not (copies := copies_within_piece(rank, stored.tensor, stage)):
                 continue
             piece = stored if stored.form.outer is None else self.resident(stored)
             tensor, _, a_layer, nbytes, scales = piece
-            if tensor.excluded_as == "vision":
+            component, excluded_as, name = tensor.component, tensor.excluded_as, tensor.name
+            if excluded_as == "vision":
                 parts["vision"] += vision_share(tensor, layout)
                 continue
             count, weights = copies * a_layer, nbytes - scales
-            padding = self.padding(piece, rank, layout.tp) if tensor.component in PADDED else 0
-            if self.absorbs_latents and tensor.name.endswith("kv_b_proj.weight") and quantized(piece):
+            padding = self.padding(piece, rank, layout.tp) if component in PADDED else 0
+            if self.absorbs_latents and name.endswith("kv_b_proj.weight") and quantized(piece):
                 parts["absorbed"] += copies * 2 * tensor.numel
-            if tensor.excluded_as == "multi_token_prediction":
+            if excluded_as == "multi_token_prediction":
                 parts["draft"] += count * nbytes
             else:
-                parts["weights"] += count * weights
-                parts["scales"] += count * scales
-            parts["padding"] += count * padding
-            if self.adapter_rows and tensor.excluded_as is None and tensor.component in ADAPTED and is_matrix(tensor):
+                in_weights += count * weights
+                in_scales += count * scales
+            padded += count * padding
+            if self.adapter_rows and excluded_as is None and component in ADAPTED and is_matrix(tensor):
                 matrix = matrices(tensor) * (tensor.shape[-2] + tensor.shape[-1])
                 parts["adapters"] += copies * 2 * self.adapter_rows * tensor.experts // matrices(tensor) * matrix
-            allocated = allocations.setdefault((self.allocation(tensor.name), tensor.layers), [0, 0, copies])
+            allocated = allocations.setdefault((self.allocation(name), tensor.layers[:1]), [0, 0, copies])
             allocated[0] += a_layer * (weights + padding)
             allocated[1] += a_layer * scales
+        rounding = 0
         for weights, scales, copies in allocations.values():
-            parts["rounding"] += copies * (rounded(weights) - weights + (rounded(scales) - scales if scales else 0))
-        return LoadedWeights(**parts)
+            rounding += copies * (rounded(weights) - weights + (rounded(scales) - scales if scales else 0))
+        return LoadedWeights(weights=in_weights, scales=in_scales, padding=padded, rounding=rounding, **parts)
 
     def resident(self, piece: Piece) -> Piece:
         """What a tensor becomes on loading: vLLM undoes double quantization (`bitsandbytes_loader.py`)."""
