@@ -8,7 +8,7 @@ from calc.hardware.gpu import GPU
 from calc.hardware.overhead import HIGH, LOW, MIDDLE, OverheadSizes, at_end
 from calc.hardware.parallel import Layout
 from calc.serving.engines.question import Question
-from calc.serving.engines.sizes import Limits
+from calc.serving.engines.sizes import GPUAtStart, Limits
 from calc.serving.memory import Serving
 from calc.serving.weighing import LayerBytes
 from calc.serving.workload import Workload
@@ -96,7 +96,7 @@ class Several:
             return usable - sum(at_end(overhead, end).values())
         taken = at_end(overhead, LOW)  # each layout has a range of its own
         engine = self.alone.engine
-        return int(engine.budget(usable, limits, 0, working, None, taken).cache / engine.cache_share)
+        return int(engine.budget(limits, GPUAtStart(usable, 0, working, None, taken)).cache / engine.cache_share)
 
     def least_stages(self, stored: LayerBytes) -> int:
         """Pipeline stages that must be for all layers to be held."""

@@ -10,7 +10,7 @@ from calc.model.named import Peak
 from calc.serving.engines.cache import Cache, Pool
 from calc.serving.engines.engine import Engine
 from calc.serving.engines.question import Question
-from calc.serving.engines.sizes import Budget, LaidOut, Limits, StagePeak
+from calc.serving.engines.sizes import Budget, GPUAtStart, LaidOut, Limits, StagePeak
 from calc.serving.gpu_memory import Memory, StageMemory
 from calc.serving.weighing import Weighing
 from calc.serving.workload import Workload
@@ -126,12 +126,13 @@ class Requirements:
         """What there is for a cache that is set aside on GPUs with so many bytes."""
         key = usable_bytes, end
         if key not in self.rooms:
-            divide, limits, overhead = self.engine.budget, self.limits, at_end(sizes(self.overhead, 0), end)
+            overhead = at_end(sizes(self.overhead, 0), end)
             at_start, gap = self.at_start, overhead.get("peak_gap", 0)
 
             def budget(index: int) -> Budget:
                 loaded, working, stated = at_start[index]
-                return divide(usable_bytes, limits, loaded, int(working.bytes) + gap, stated, overhead)
+                start = GPUAtStart(usable_bytes, loaded, int(working.bytes) + gap, stated, overhead)
+                return self.engine.budget(self.limits, start)
 
             budgets = self.laid_out.of_each_stage(budget)
             self.rooms[key] = cache_room(budgets, self.pool)

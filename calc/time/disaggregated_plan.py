@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from calc.errors import ConfigError, Message
-from calc.model.mixers import Recurrent
 from calc.serving.engines import ENGINES
 from calc.serving.engines.launch import spelled_flags
 from calc.serving.verdict import MOST_BATCH, max_batch
@@ -63,7 +62,7 @@ def check_separation(search: Search) -> None:
 def keeps_states(search: Search) -> bool:
     """Whether some layers are recurrent: their states pass between equal ranks only (vLLM
     docs/features/nixl_connector_compatibility.md)."""
-    return any(isinstance(mixer, Recurrent) for block in search.architecture.all_blocks for mixer in block.mixers)
+    return any(block.recurrences for block in search.architecture.all_blocks)
 
 
 def order(search: Search, price: Any, gpus: Any, tpot: Any, meets: Any) -> Array:
@@ -167,7 +166,7 @@ class TimedPairs:
             prefill=prefill,
         )
         if search.needs.by_chance:
-            both = disaggregated(search, plan, "expected", "expected")
+            both = disaggregated(search, plan)
             waits = both.waits(rate / search.needs.output, batch, int(pairs.most[number]))
             plan = plan.model_copy(update={"waits": waits})
         return plan, fewer

@@ -1,18 +1,18 @@
 """How an engine divides a GPU, and plans the cache and its states."""
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import ClassVar, Self
 
 from calc.errors import Message
 from calc.formats import CacheFormat
 from calc.hardware.gpu import GPU
-from calc.hardware.overhead import Overhead, OverheadItem
+from calc.hardware.overhead import Overhead
 from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture
 from calc.model.block import Block
 from calc.serving.engines.cache import Cache, Pool
-from calc.serving.engines.sizes import Budget, LaidOut, Limits
+from calc.serving.engines.sizes import Budget, GPUAtStart, LaidOut, Limits
 from calc.serving.engines.started import StartedEngine
 from calc.serving.kv_cache import model_cache_bytes, state_bytes
 from calc.serving.workload import Workload
@@ -85,16 +85,6 @@ class CachePlanner(StartedEngine):
         before these are laid out."""
         return None
 
-    def budget(
-        self,
-        total: int,
-        limits: Limits,
-        loaded: int,
-        working: int,
-        stated: int | None,
-        overhead: Mapping[OverheadItem, int],
-    ) -> Budget:
-        """How a GPU of `total` bytes is divided that holds so many bytes of loaded weights and of working memory, and
-        so much overhead, loading apart; `stated` are bytes that flags ask for the cache. Only asked of engines that set
-        memory aside at start."""
+    def budget(self, limits: Limits, gpu: GPUAtStart) -> Budget:
+        """How a GPU is divided. Only asked of engines that set memory aside at start."""
         raise NotImplementedError(self.name)
