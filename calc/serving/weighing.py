@@ -163,7 +163,7 @@ class Weighing:
         """All layers on one stage, weights left out."""
         layers = range(self.rank.num_layers)
         blocks = (*blocks_within(self.rank, layers), *self.drafts)
-        stage = Stage(blocks, weights=0, vision=0, first=True, last=True, loaded=LoadedWeights())
+        stage = Stage(blocks, first=True, last=True)
         return LaidOut(self.whole, self.rank, (stage,), (layers,), self.layout, self.precision)
 
     def stages(self, ranges: Sequence[range]) -> tuple[Stage, ...]:
@@ -192,7 +192,7 @@ class Weighing:
         if last:
             blocks += self.drafts
         total = LoadedWeights.sum(parts)
-        return Stage(tuple(blocks), weights + draft, total.vision, first=first, last=last, loaded=total)
+        return Stage(tuple(blocks), first, last, weights + draft, total.vision, total)
 
     def working(self, engine: Engine, limits: Limits, laid_out: LaidOut, stage: int) -> Peak:
         """What an engine finds at start that a pass takes on a stage: it goes through layer after layer."""
@@ -216,7 +216,7 @@ class Weighing:
         return min(0 if peak is None else int(peak.bytes) for peak in peaks)
 
     def peak(self, engine: Engine, limits: Limits, blocks: list[Block], *, last: bool) -> Peak | None:
-        stage = Stage(tuple(blocks), 0, 0, first=False, last=last, loaded=LoadedWeights())
+        stage = Stage(tuple(blocks), first=False, last=last)
         laid_out = LaidOut(self.whole, self.rank, (stage,), (range(0),), self.layout, self.precision)
         return max(engine.peaks(laid_out, 0, limits), key=lambda peak: int(peak.bytes), default=None)
 

@@ -108,11 +108,11 @@ class Stage:
     objects."""
 
     blocks: tuple[Block, ...]
-    weights: int  # bytes as stored, with the draft layer's
-    vision: int
     first: bool
     last: bool
-    loaded: LoadedWeights
+    weights: int = 0  # bytes as stored, with the draft layer's
+    vision: int = 0
+    loaded: LoadedWeights = LoadedWeights()
 
 
 @dataclass(frozen=True, slots=True)
