@@ -178,7 +178,7 @@ class Allocation:
         """How the engine keeps the cache."""
         return self.requirements.cache
 
-    @cached_property
+    @property
     def refusal(self) -> Message | None:
         """Why the engine does not run this model on this GPU, whatever memory there is."""
         if not self.requirements.refused:

@@ -61,7 +61,6 @@ class Requirements:
         """How the engine keeps the cache."""
         self.pool = self.cache if isinstance(self.cache, Pool) else None
         """The cache where it is set aside at start."""
-        self.required = dict[tuple[int, ...], tuple[StageMemory, ...]]()
         self.rooms = dict[tuple[int, int], CacheRoom]()
 
     @cached_property
@@ -83,10 +82,7 @@ class Requirements:
 
     def stages(self, workload: Workload) -> tuple[StageMemory, ...]:
         """One GPU of each stage, at its peak."""
-        key = workload.batch, workload.context, workload.generated
-        if key not in self.required:
-            self.required[key] = self.laid_out.of_each_stage(lambda index: self.stage(index, workload))
-        return self.required[key]
+        return self.laid_out.of_each_stage(lambda index: self.stage(index, workload))
 
     def stage(self, index: int, workload: Workload) -> StageMemory:
         stage, peak = self.laid_out.stages[index], self.peak(index, workload)

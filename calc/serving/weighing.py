@@ -116,10 +116,6 @@ class Weighing:
         return found
 
     @cached_property
-    def tables(self) -> LoadedWeights:
-        return self.engine.tables(self.rank)
-
-    @cached_property
     def parts(self) -> list[tuple[int, int]]:
         """Bytes of routed experts and of all else: of a layer of each kind, then of what stands before the layers and
         behind them."""
@@ -140,7 +136,9 @@ class Weighing:
 
     def by_layers(self, each: Sequence[int], before: int, behind: int) -> LayerBytes:
         """By the bytes of a layer of each kind, and of what stands before the layers and behind them."""
-        return LayerBytes.of([each[kind] for kind in self.tensors.kinds], before, behind, self.tables.total)
+        return LayerBytes.of(
+            [each[kind] for kind in self.tensors.kinds], before, behind, self.engine.tables(self.rank).total
+        )
 
     @cached_property
     def loaded(self) -> LayerBytes:
@@ -158,7 +156,7 @@ class Weighing:
         """With the layers on so many pipeline stages."""
         return LaidOut(self.whole, self.rank, self.stages(ranges), ranges, layout, self.precision)
 
-    @cached_property
+    @property
     def unweighed(self) -> LaidOut:
         """All layers on one stage, weights left out."""
         layers = range(self.rank.num_layers)
@@ -183,7 +181,7 @@ class Weighing:
     def stage(self, layers: range, counts: Counter[int], draft: int, *, first: bool, last: bool) -> Stage:
         """A stage of these layers; `draft`: bytes of a draft model's weights on it."""
         weights, ends = self.at_end(first=first, last=last)
-        parts = [(1, ends), (1, self.tables), (1, LoadedWeights(draft=draft))]
+        parts = [(1, ends), (1, self.engine.tables(self.rank)), (1, LoadedWeights(draft=draft))]
         for kind, count in counts.items():
             stored, loaded = self.each[kind]
             weights += count * stored
