@@ -103,7 +103,8 @@ def disaggregated(search: Search, plan: Plan) -> Disaggregated:
 
 def link(search: Search, plan: Plan, end: End) -> float:
     """Bytes/s from a GPU that prefills to one that decodes."""
-    return machine_of(search, plan, plan.gpus)(end).link
+    bandwidth: float = machine_of(search, plan, plan.gpus)(end).link
+    return bandwidth
 
 
 def plan_operations(search: Search, plan: Plan) -> tuple[OperationTime, ...]:
