@@ -32,9 +32,10 @@ class StoredProducts(NamedTuple):
         cls, architecture: Architecture, pieces: Iterable[Piece], *stage: range, included: frozenset[str] = frozenset()
     ) -> Self:
         sizes, narrow = dict[Product, int](), dict[Product, int]()
+        counted = included | {None}
         for tensor, form, a_layer, nbytes, _ in pieces:
             product = product_of(architecture, tensor)
-            if tensor.excluded_as is None or tensor.excluded_as in included:
+            if tensor.excluded_as in counted:
                 copies = a_layer * copies_within(architecture, tensor, *stage)
                 sizes[product] = sizes.get(product, 0) + copies * nbytes
             if is_multiplied(tensor):
