@@ -53,8 +53,7 @@ def largest_item(architecture: Architecture, options: VLLMOptions, max_model_len
 
 def profiled_images(architecture: Architecture, options: VLLMOptions, step_tokens: int, max_model_len: int) -> Images:
     """Those that profiling encodes, one item at least, however short requests are."""
-    item = largest_item(architecture, options, max_model_len)
-    if architecture.vision is None or not item:
+    if architecture.vision is None or not (item := largest_item(architecture, options, max_model_len)):
         return Images()
     family = habits(architecture)
     tokens = max(1, step_tokens // item) * item

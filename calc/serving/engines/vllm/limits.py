@@ -34,7 +34,7 @@ def limits(options: VLLMOptions, gpu: GPU, architecture: Architecture, max_model
         in_flight_tokens=tokens * steps_in_flight(options, pp),
         encoder_bytes=image_bytes(architecture, options, images),
         image_patches=images.patches,
-        image_tokens=largest_item(architecture, options, max_model_len),
+        image_tokens=largest_item(architecture, options, max_model_len) if images.tokens else 0,
     )
 
 
