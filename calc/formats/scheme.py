@@ -109,13 +109,19 @@ class Scheme(Frozen):
     def form(self, tensor: Tensor, layer: int) -> Format:
         """The format of a tensor in one layer."""
         if not self.names_modules:
-            return self._form(tensor, tensor.name)
+            form = self.of_components.get(tensor.component)
+            return form if form is not None and is_matrix(tensor) else FORMATS["bf16"]
         name = tensor.name.format(layer=layer - tensor.begins, expert=0)
         key = (name, tensor.component, len(tensor.shape))
         if key not in self.known:
             spend()
             self.known[key] = self._form(tensor, name)
         return self.known[key]
+
+    @cached_property
+    def of_components(self) -> dict[Component, Format]:
+        """The format of the matrices of each component, where no rule asks for names."""
+        return {component: rule.form for rule in reversed(self.rules) for component in rule.components}
 
     def _form(self, tensor: Tensor, name: str) -> Format:
         for rule in self.rules:
@@ -137,8 +143,10 @@ class Scheme(Frozen):
 def is_matrix(tensor: Tensor) -> bool:
     """Whether it is the weight of a linear module: [out, in], or a stack of them, one for each expert."""
     stacked = tensor.experts > 1 and "{expert}" not in tensor.name
+    if len(tensor.shape) - stacked != 2:
+        return False
     *path, leaf = tensor.name.split(".")
-    return len(tensor.shape) - stacked == 2 and (leaf == "weight" or stacked) and ALWAYS_PLAIN.isdisjoint(path)
+    return (leaf == "weight" or stacked) and ALWAYS_PLAIN.isdisjoint(path)
 
 
 def matrices(tensor: Tensor) -> int:

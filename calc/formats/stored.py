@@ -11,7 +11,6 @@ from calc.formats.gguf_tensors import gguf_tensors
 from calc.formats.gguf_types import Counted, GGUFTypes
 from calc.formats.mixes import MIXES
 from calc.formats.precision import Precision
-from calc.formats.scheme import matrices
 from calc.formats.table import FIXED, FORMATS, Format
 from calc.model.architecture import Architecture
 from calc.model.tensor import Tensor
@@ -32,8 +31,8 @@ class Piece(NamedTuple):
     @classmethod
     def of(cls, tensor: Tensor, form: Format) -> Self:
         """A tensor as a format stores it."""
-        scales = form.scale_nbytes(tensor.shape, matrices(tensor)) if form.has_scales else 0
         each = tensor.experts if "{expert}" in tensor.name else 1
+        scales = form.scale_nbytes(tensor.shape, tensor.experts // each) if form.has_scales else 0
         return cls(tensor, form, each, -(-tensor.numel * form.bits // 8) + scales, scales)
 
 

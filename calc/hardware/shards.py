@@ -8,6 +8,9 @@ from calc.model.architecture import Architecture
 from calc.model.block import Block
 from calc.model.tensor import Tensor
 
+AT_ENDS = frozenset({"vision", "multi_token_prediction"})
+"""What stands before or behind the layers, whatever layers it has itself."""
+
 
 def layers_within(tensor: Tensor, *pieces: range) -> tuple[int, ...]:
     """The layers of a stage, in one piece or several, that hold a tensor; layers are in ascending order."""
@@ -16,8 +19,8 @@ def layers_within(tensor: Tensor, *pieces: range) -> tuple[int, ...]:
 
 def places_within(places: tuple[int, ...], pieces: Iterable[range]) -> tuple[int, ...]:
     """The layers, given in ascending order, that lie in any of the pieces."""
-    parts = (places[bisect_left(places, piece.start) : bisect_left(places, piece.stop)] for piece in pieces)
-    return tuple(chain.from_iterable(parts))
+    parts = [places[bisect_left(places, piece.start) : bisect_left(places, piece.stop)] for piece in pieces]
+    return parts[0] if len(parts) == 1 else tuple(chain.from_iterable(parts))
 
 
 def copies_within(architecture: Architecture, tensor: Tensor, *pieces: range) -> int:
@@ -34,13 +37,13 @@ def copies_within(architecture: Architecture, tensor: Tensor, *pieces: range) ->
 
 def copies_within_piece(architecture: Architecture, tensor: Tensor, stage: range) -> int:
     """How many layers of one range hold a tensor; 1 or 0 for one that stands outside the layers."""
+    if tensor.layers and tensor.excluded_as not in AT_ENDS:
+        return bisect_left(tensor.layers, stage.stop) - bisect_left(tensor.layers, stage.start)
     first, last = stage.start == 0, stage.stop == architecture.num_layers
     if tensor.excluded_as == "vision":
         return int(first)
     if tensor.excluded_as == "multi_token_prediction":
         return max(1, len(tensor.layers)) * last
-    if tensor.layers:
-        return bisect_left(tensor.layers, stage.stop) - bisect_left(tensor.layers, stage.start)
     if tensor.component == "embedding":
         head = architecture.tied and tensor.name == f"{architecture.names.embedding}.weight"
         return int(first or (last and head))

@@ -8,7 +8,7 @@ from calc.hardware.gpu import GPU
 from calc.hardware.overhead import HIGH, LOW, MIDDLE, OverheadSizes, at_end
 from calc.hardware.parallel import Layout
 from calc.serving.engines.question import Question
-from calc.serving.engines.sizes import Limits
+from calc.serving.engines.sizes import GPUAtStart, Limits
 from calc.serving.memory import Serving
 from calc.serving.weighing import LayerBytes
 from calc.serving.workload import Workload
@@ -69,7 +69,6 @@ class Several:
     def __init__(self, gpu: GPU, alone: Serving, workload: Workload) -> None:
         self.gpu, self.alone, self.workload = gpu, alone, workload
         self.rooms = dict[tuple[int, int], int]()
-        self.refusals = dict[int, bool]()
         engine, architecture = alone.engine, alone.architecture
         self.starts: list[tuple[Limits, OverheadSizes]] = [
             (
@@ -96,7 +95,7 @@ class Several:
             return usable - sum(at_end(overhead, end).values())
         taken = at_end(overhead, LOW)  # each layout has a range of its own
         engine = self.alone.engine
-        return int(engine.budget(usable, limits, 0, working, None, taken).cache / engine.cache_share)
+        return int(engine.budget(limits, GPUAtStart(usable, 0, working, None, taken)).cache / engine.cache_share)
 
     def least_stages(self, stored: LayerBytes) -> int:
         """Pipeline stages that must be for all layers to be held."""
@@ -105,10 +104,8 @@ class Several:
 
     def refuse(self, shape: Layout) -> bool:
         """Whether the engine does not start on them with such a rank: it looks at attention, not at experts."""
-        if shape.tp not in self.refusals:
-            question = Question(laid_out=self.alone.ranks.of(shape).unweighed, gpu=self.gpu)
-            self.refusals[shape.tp] = any(self.alone.engine.refusals(question))
-        return self.refusals[shape.tp]
+        question = Question(laid_out=self.alone.ranks.of(shape).unweighed, gpu=self.gpu)
+        return any(self.alone.engine.refusals(question))
 
     def working(self, shape: Layout) -> int:
         """Bytes that the engine finds a layer to take on a rank, of those that take least."""
@@ -131,6 +128,9 @@ class Several:
         layout, loaded = serving.layout.model_copy(update={"pp": len(stages)}), serving.weighing.loaded
         work, engine = self.workload.of_copy(layout.dp), serving.engine
         limits = engine.limits(work, self.gpu, serving.architecture, layout)
+        own_room = self.left(HIGH, working, limits, self.starts[0][1])  # a share may shrink with ranks and stages
+        if max(within(loaded, stages)) > own_room:
+            return False
         pool = engine.cache_over(stages, serving.laid_out, self.gpu, limits)
         if pool is None or pool.stated_bytes(0) is not None:
             return True

@@ -47,8 +47,6 @@ class Serving:
         self.ranks, self.engine, self.layout, self.overhead = ranks, engine, layout, overhead
         self.architecture, self.precision = ranks.architecture, ranks.precision
         self.weighing, self.laid_out = ranks.of(layout), ranks.laid_out(layout)
-        self.overhead_high = bounds(overhead.sizes(engine.overhead(layout.gpus), 0))[1]
-        """Bytes of it on any GPU at the high end."""
         self.layouts = {} if others is None else others
         self.known_requirements = dict[tuple[str | Limits | None, ...], Requirements]()
 
@@ -125,7 +123,7 @@ class Serving:
     def on(self, gpu: GPU, workload: Workload) -> "Allocation":
         """What a GPU of this kind holds, of the data-parallel copy with the most sequences."""
         serving, share = self.for_gpu(gpu), workload.of_copy(self.layout.dp)
-        engine = serving.engine.settled(serving.laid_out, gpu, share, serving.overhead_high)
+        engine = serving.engine.settled(serving.laid_out, gpu, share, serving.overhead)
         return Allocation(serving if engine is serving.engine else serving.with_engine(engine), gpu, share)
 
     def requirements_on(self, gpu: GPU, limits: Limits) -> Requirements:
@@ -180,7 +178,7 @@ class Allocation:
         """How the engine keeps the cache."""
         return self.requirements.cache
 
-    @cached_property
+    @property
     def refusal(self) -> Message | None:
         """Why the engine does not run this model on this GPU, whatever memory there is."""
         if not self.requirements.refused:
@@ -272,7 +270,7 @@ class Allocation:
 
     def room(self, end: int) -> CacheRoom:
         """What there is for the cache, at an end of the overhead's range."""
-        return self.outcome(end).room
+        return self.requirements.room(self.gpu.usable_bytes, end)
 
     def starts(self, end: int) -> bool:
         """Whether the engine starts and accepts a request of the whole context."""
@@ -284,11 +282,7 @@ class Allocation:
 
     def outcome(self, end: int) -> Outcome:
         if end not in self.outcomes:
-            room, pool, context = (
-                self.requirements.room(self.gpu.usable_bytes, end),
-                self.requirements.pool,
-                self.workload.context,
-            )
+            room, pool, context = self.room(end), self.requirements.pool, self.workload.context
             starts, requests = room.planned, inf
             if pool is not None:
                 starts = starts and self.refusal is None and pool.request_blocks(context) <= room.usable_blocks

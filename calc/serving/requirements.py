@@ -6,12 +6,12 @@ from typing import NamedTuple
 
 from calc.budget import spend
 from calc.hardware.gpu import GPU
-from calc.hardware.overhead import HIGH, LOW, MIDDLE, OverheadItem, Range, at_end, bounds, sizes
+from calc.hardware.overhead import OverheadItem, Range, at_end, bounds, sizes
 from calc.model.named import Peak
 from calc.serving.engines.cache import Cache, Pool
 from calc.serving.engines.engine import Engine
 from calc.serving.engines.question import Question
-from calc.serving.engines.sizes import Budget, LaidOut, Limits, StagePeak
+from calc.serving.engines.sizes import Budget, GPUAtStart, LaidOut, Limits, StagePeak
 from calc.serving.gpu_memory import Memory, StageMemory
 from calc.serving.weighing import Weighing
 from calc.serving.workload import Workload
@@ -59,13 +59,10 @@ class Requirements:
         spend()
         self.engine, self.laid_out, self.weighing, self.overhead = engine, laid_out, weighing, overhead
         self.limits, self.gpu = limits, gpu  # one of them
-        fixed = sizes(overhead, 0)  # what depends on the rest apart
-        self.at_ends = [at_end(fixed, end) for end in (LOW, MIDDLE, HIGH)]
         self.cache: Cache | None = engine.cache(laid_out, gpu, limits)
         """How the engine keeps the cache."""
         self.pool = self.cache if isinstance(self.cache, Pool) else None
         """The cache where it is set aside at start."""
-        self.required = dict[tuple[int, ...], tuple[StageMemory, ...]]()
         self.rooms = dict[tuple[int, int], CacheRoom]()
 
     @cached_property
@@ -87,10 +84,7 @@ class Requirements:
 
     def stages(self, workload: Workload) -> tuple[StageMemory, ...]:
         """One GPU of each stage, at its peak."""
-        key = workload.batch, workload.context, workload.generated
-        if key not in self.required:
-            self.required[key] = self.laid_out.of_each_stage(lambda index: self.stage(index, workload))
-        return self.required[key]
+        return self.laid_out.of_each_stage(lambda index: self.stage(index, workload))
 
     def stage(self, index: int, workload: Workload) -> StageMemory:
         spend()
@@ -131,12 +125,13 @@ class Requirements:
         """What there is for a cache that is set aside on GPUs with so many bytes."""
         key = usable_bytes, end
         if key not in self.rooms:
-            divide, limits, overhead = self.engine.budget, self.limits, self.at_ends[end]
+            overhead = at_end(sizes(self.overhead, 0), end)
             at_start, gap = self.at_start, overhead.get("peak_gap", 0)
 
             def budget(index: int) -> Budget:
                 loaded, working, stated = at_start[index]
-                return divide(usable_bytes, limits, loaded, int(working.bytes) + gap, stated, overhead)
+                start = GPUAtStart(usable_bytes, loaded, int(working.bytes) + gap, stated, overhead)
+                return self.engine.budget(self.limits, start)
 
             budgets = self.laid_out.of_each_stage(budget)
             self.rooms[key] = cache_room(budgets, self.pool)

@@ -167,7 +167,7 @@ def weight_steps(serving: Serving, layers: range) -> Iterator[Step]:
     architecture = serving.laid_out.whole
     taken = {None, serving.engine.loads_draft and "multi_token_prediction"}
     counts: dict[tuple[Component, int], tuple[int, int]] = {}  # parameters, and bits beside them
-    for piece in serving.weighing.on_gpus:
+    for piece in serving.engine.on_gpus(serving.weighing.whole, serving.weighing.file):
         tensor = piece.tensor
         copies = copies_within(architecture, tensor, layers) * piece.a_layer
         if tensor.excluded_as in taken and copies:

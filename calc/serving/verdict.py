@@ -104,7 +104,7 @@ def remedy(allocation: Allocation) -> dict[str, object] | None:
         for changes in candidates(engine, allocation.limits, workload, does):
             if does(changes):
                 return changes
-    offload = engine.offloaded(serving.laid_out, allocation.gpu, workload, serving.overhead_high)
+    offload = engine.offloaded(serving.laid_out, allocation.gpu, workload, serving.overhead)
     return offload if offload is not None and does(offload) else None
 
 

@@ -1,7 +1,7 @@
 """The weights of a tensor-parallel rank, weighed once for every way to cut its layers into pipeline stages."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import accumulate
 from typing import NamedTuple, Self
@@ -9,7 +9,7 @@ from typing import NamedTuple, Self
 from calc.formats import Precision
 from calc.formats.stored import Piece
 from calc.hardware.parallel import Layout
-from calc.hardware.shards import blocks_within, copies_within, layer_kinds
+from calc.hardware.shards import blocks_within, copies_within, layer_kinds, places_within
 from calc.model.architecture import Architecture
 from calc.model.block import Block
 from calc.model.named import Peak, largest
@@ -35,6 +35,25 @@ class LayerBytes(NamedTuple):
         return cls([*accumulate(each, initial=0)], before, behind, everywhere)
 
 
+class LoadedTensors(NamedTuple):
+    """The tensors of a rank that are loaded, by where they stand."""
+
+    layers: dict[tuple[int, ...], list[Piece]]
+    """Those of the layers, by the layers that hold them."""
+    ends: list[Piece]
+    """What stands before the layers and behind them."""
+    kinds: list[int]
+    """The number of each layer's kind: layers of one weigh the same."""
+    firsts: list[int]
+    """The first layer of each kind."""
+
+    def of_kinds(self) -> Iterator[tuple[list[Piece], range]]:
+        """Those of the first layer of each kind, and that layer."""
+        for first in self.firsts:
+            pieces = [piece for layers, pieces in self.layers.items() if first in layers for piece in pieces]
+            yield pieces, range(first, first + 1)
+
+
 class BlockPeaks(NamedTuple):
     """What an engine finds at start that a pass takes on a rank, whatever the workload."""
 
@@ -42,14 +61,6 @@ class BlockPeaks(NamedTuple):
     """In each block."""
     behind: Peak | None
     """In what stands behind the layers."""
-
-
-class KindPeaks(NamedTuple):
-    """Peaks of a pass on a rank, by kinds of layers."""
-
-    layers: list[Peak | None]
-    """In a layer of each kind."""
-    behind: Peak | None
 
 
 class Weighing:
@@ -68,11 +79,9 @@ class Weighing:
         vocab = engine.vocabulary(whole.vocab, layout.tp)
         self.rank: Architecture = layout.rank(whole, vocab) if like is None else like.rank
         self.at_ends = dict[tuple[bool, bool], tuple[int, LoadedWeights]]()
-        self.shares = dict[Layout, LayerBytes]()
-        self.peaks = dict[StepSize, KindPeaks]()
-        self.block_peaks = dict[StepSize, BlockPeaks]()
+        self.peaks = dict[StepSize, BlockPeaks]()
         if like is not None and like.precision.activation_bytes == precision.activation_bytes:
-            self.block_peaks = like.block_peaks
+            self.peaks = like.peaks
 
     @cached_property
     def file(self) -> list[Piece]:
@@ -80,77 +89,39 @@ class Weighing:
         return self.engine.file(self.whole, self.precision, self.rank)
 
     @cached_property
-    def on_gpus(self) -> list[Piece]:
-        """Those that GPUs hold."""
-        return self.engine.on_gpus(self.whole, self.file)
-
-    @cached_property
-    def pieces(self) -> list[Piece]:
-        """The tensors that are loaded."""
-        engine = self.engine
+    def tensors(self) -> LoadedTensors:
+        """Its tensors that are loaded, by where they stand."""
+        engine, layers, ends = self.engine, dict[tuple[int, ...], list[Piece]](), list[Piece]()
         counted = {None, engine.loads_vision and "vision", engine.loads_draft and "multi_token_prediction"}
-        return [piece for piece in self.on_gpus if piece.tensor.excluded_as in counted]
-
-    @cached_property
-    def layers(self) -> dict[tuple[int, ...], list[Piece]]:
-        """Those of the layers, by the layers that hold them."""
-        pieces_by_kind: dict[tuple[int, ...], list[Piece]] = {}
-        for piece in self.pieces:
-            if piece.tensor.layers and piece.tensor.excluded_as is None:
-                pieces_by_kind.setdefault(piece.tensor.layers, []).append(piece)
-        return pieces_by_kind
-
-    @cached_property
-    def ends(self) -> list[Piece]:
-        """What stands before the layers and behind them."""
-        return [piece for piece in self.pieces if not piece.tensor.layers or piece.tensor.excluded_as is not None]
-
-    @cached_property
-    def kinds(self) -> list[int]:
-        """The number of each layer's kind: layers of one weigh the same."""
-        if self.like is not None and [*self.layers] == [*self.like.layers]:
-            return self.like.kinds
-        places = [*(block.runs_in for block in self.rank.all_blocks), *self.layers]
-        kinds = layer_kinds(self.rank.num_layers, places)
+        for piece in engine.on_gpus(self.whole, self.file):
+            tensor = piece.tensor
+            if tensor.layers and tensor.excluded_as is None:
+                layers.setdefault(tensor.layers, []).append(piece)
+            elif tensor.excluded_as in counted:
+                ends.append(piece)
+        if self.like is not None and layers.keys() == self.like.tensors.layers.keys():
+            return self.like.tensors._replace(layers=layers, ends=ends)
+        kinds = layer_kinds(self.rank.num_layers, [*(block.runs_in for block in self.rank.all_blocks), *layers])
         numbers = {kind: number for number, kind in enumerate(dict.fromkeys(kinds))}
-        return [numbers[kind] for kind in kinds]
+        firsts = [kinds.index(kind) for kind in numbers]
+        return LoadedTensors(layers, ends, [numbers[kind] for kind in kinds], firsts)
 
     @cached_property
-    def firsts(self) -> list[int]:
-        """The first layer of each kind."""
-        return [self.kinds.index(number) for number in range(len(set(self.kinds)))]
-
-    @cached_property
-    def of_kind(self) -> list[tuple[list[Piece], range]]:
-        """The tensors of the first layer of each kind, and that layer."""
-        return [
-            (
-                [piece for places, alike in self.layers.items() if first in places for piece in alike],
-                range(first, first + 1),
-            )
-            for first in self.firsts
-        ]
-
-    @cached_property
-    def stored_each(self) -> list[int]:
-        """Bytes of a layer of each kind, as stored."""
-        return [sum([piece.nbytes * piece.a_layer for piece in pieces]) for pieces, _ in self.of_kind]
-
-    @cached_property
-    def loaded_each(self) -> list[LoadedWeights]:
-        """Bytes of a layer of each kind, as loaded."""
-        return [self.engine.loaded(self.rank, pieces, layer, self.layout) for pieces, layer in self.of_kind]
-
-    @cached_property
-    def tables(self) -> LoadedWeights:
-        return self.engine.tables(self.rank)
+    def each(self) -> list[tuple[int, LoadedWeights]]:
+        """Bytes of a layer of each kind, as stored and as loaded."""
+        found, loaded = [], self.engine.loaded
+        for pieces, layer in self.tensors.of_kinds():
+            stored = sum([piece.nbytes * piece.a_layer for piece in pieces])
+            found.append((stored, loaded(self.rank, pieces, layer, self.layout)))
+        return found
 
     @cached_property
     def parts(self) -> list[tuple[int, int]]:
         """Bytes of routed experts and of all else: of a layer of each kind, then of what stands before the layers and
         behind them."""
         by_layer, layers = [], self.rank.num_layers
-        for pieces, stage in [*self.of_kind, (self.ends, range(0)), (self.ends, range(layers, layers))]:
+        ends = [(self.tensors.ends, range(0)), (self.tensors.ends, range(layers, layers))]
+        for pieces, stage in (*self.tensors.of_kinds(), *ends):
             sizes = [0, 0]
             for piece in pieces:
                 sizes[piece.tensor.component == "experts_routed"] += self.size(piece, stage)
@@ -160,17 +131,20 @@ class Weighing:
     def divided(self, shape: Layout) -> LayerBytes:
         """What a rank of a shape stores at least: all its ranks share the routed experts, those of a copy all else, and
         each has whole tables."""
-        if shape not in self.shares:
-            *each, before, behind = (experts // shape.gpus + others // shape.tp for experts, others in self.parts)
-            self.shares[shape] = LayerBytes.of([each[kind] for kind in self.kinds], before, behind, self.tables.total)
-        return self.shares[shape]
+        *each, before, behind = (experts // shape.gpus + others // shape.tp for experts, others in self.parts)
+        return self.by_layers(each, before, behind)
+
+    def by_layers(self, each: Sequence[int], before: int, behind: int) -> LayerBytes:
+        """By the bytes of a layer of each kind, and of what stands before the layers and behind them."""
+        return LayerBytes.of(
+            [each[kind] for kind in self.tensors.kinds], before, behind, self.engine.tables(self.rank).total
+        )
 
     @cached_property
     def loaded(self) -> LayerBytes:
         """What it takes once it is loaded, with the tables of each stage."""
-        each = [loaded.total for loaded in self.loaded_each]
         before, behind = (self.at_end(first=first, last=not first)[1].total for first in (True, False))
-        return LayerBytes.of([each[kind] for kind in self.kinds], before, behind, self.tables.total)
+        return self.by_layers([loaded.total for _, loaded in self.each], before, behind)
 
     def size(self, piece: Piece, stage: range) -> int:
         """Bytes of a stage's share of a tensor, as stored; a vision encoder counts apart."""
@@ -178,20 +152,16 @@ class Weighing:
             return 0
         return piece.nbytes * piece.a_layer * copies_within(self.whole, piece.tensor, stage)
 
-    def size_of(self, pieces: Iterable[Piece], stage: range) -> int:
-        """Bytes of a stage's share of several tensors, as stored."""
-        return sum(self.size(piece, stage) for piece in pieces)
-
     def laid_out(self, layout: Layout, ranges: tuple[range, ...]) -> LaidOut:
         """With the layers on so many pipeline stages."""
         return LaidOut(self.whole, self.rank, self.stages(ranges), ranges, layout, self.precision)
 
-    @cached_property
+    @property
     def unweighed(self) -> LaidOut:
         """All layers on one stage, weights left out."""
         layers = range(self.rank.num_layers)
         blocks = (*blocks_within(self.rank, layers), *self.drafts)
-        stage = Stage(blocks, weights=0, vision=0, first=True, last=True, loaded=LoadedWeights())
+        stage = Stage(blocks, first=True, last=True)
         return LaidOut(self.whole, self.rank, (stage,), (layers,), self.layout, self.precision)
 
     def stages(self, ranges: Sequence[range]) -> tuple[Stage, ...]:
@@ -200,7 +170,7 @@ class Weighing:
         stages = []
         drafts = self.engine.draft_weights_per_stage(self.whole, self.precision, self.layout.tp, len(ranges))
         for layers, draft in zip(ranges, drafts, strict=True):
-            counts = Counter(self.kinds[layers.start : layers.stop])
+            counts = Counter(self.tensors.kinds[layers.start : layers.stop])
             first, last = layers.start == 0, layers.stop == self.rank.num_layers
             key = first, last, draft, *sorted(counts.items())
             if key not in alike:
@@ -211,50 +181,40 @@ class Weighing:
     def stage(self, layers: range, counts: Counter[int], draft: int, *, first: bool, last: bool) -> Stage:
         """A stage of these layers; `draft`: bytes of a draft model's weights on it."""
         weights, ends = self.at_end(first=first, last=last)
-        parts = [(1, ends), (1, self.tables), (1, LoadedWeights(draft=draft))]
+        parts = [(1, ends), (1, self.engine.tables(self.rank)), (1, LoadedWeights(draft=draft))]
         for kind, count in counts.items():
-            weights += count * self.stored_each[kind]
-            parts.append((count, self.loaded_each[kind]))
+            stored, loaded = self.each[kind]
+            weights += count * stored
+            parts.append((count, loaded))
         blocks = blocks_within(self.rank, layers)
         if last:
             blocks += self.drafts
-        loaded = LoadedWeights.sum(parts)
-        return Stage(tuple(blocks), weights + draft, loaded.vision, first=first, last=last, loaded=loaded)
+        total = LoadedWeights.sum(parts)
+        return Stage(tuple(blocks), first, last, weights + draft, total.vision, total)
 
     def working(self, engine: Engine, limits: Limits, laid_out: LaidOut, stage: int) -> Peak:
         """What an engine finds at start that a pass takes on a stage: it goes through layer after layer."""
-        layers = laid_out.ranges[stage]
-        peaks = self.peaks_of(engine, limits, last=laid_out.stages[stage].last)
-        passed = [peaks.layers[kind] for kind in set(self.kinds[layers.start : layers.stop])]
-        return largest([peak for peak in (*passed, peaks.behind) if peak is not None])
+        peaks, within = self.peaks_of(engine, limits, last=laid_out.stages[stage].last), [laid_out.ranges[stage]]
+        each = zip(self.rank.all_blocks, peaks.blocks, strict=True)
+        passed = [peak for block, peak in each if peak is not None and places_within(block.runs_in, within)]
+        return largest(passed if peaks.behind is None else [*passed, peaks.behind])
 
-    def peaks_of(self, engine: Engine, limits: Limits, *, last: bool) -> KindPeaks:
-        """Peaks of a pass in a layer of each kind on the last stage or another, and in what stands behind the
-        layers."""
+    def peaks_of(self, engine: Engine, limits: Limits, *, last: bool) -> BlockPeaks:
+        """Peaks of a pass in each block, on the last stage or another, and in what stands behind the layers."""
         size = limits.step_tokens, limits.sequences, limits.encoder_bytes, last
         if size not in self.peaks:
-            each, behind = self.peaks_of_blocks(engine, limits, last=last)
-            of_blocks = [*zip(self.rank.all_blocks, each, strict=True)]
-            runs = [[peak for block, peak in of_blocks if peak and at in block.runs_in] for at in self.firsts]
-            self.peaks[size] = KindPeaks([largest(peaks) if peaks else None for peaks in runs], behind)
-        return self.peaks[size]
-
-    def peaks_of_blocks(self, engine: Engine, limits: Limits, *, last: bool) -> BlockPeaks:
-        """Peaks of a pass in each block, and in what stands behind the layers."""
-        size = limits.step_tokens, limits.sequences, limits.encoder_bytes, last
-        if size not in self.block_peaks:
             each = [self.peak(engine, limits, [block], last=last) for block in self.rank.all_blocks]
             behind = self.peak(engine, limits, self.drafts, last=True) if last else None
-            self.block_peaks[size] = BlockPeaks(each, behind)
-        return self.block_peaks[size]
+            self.peaks[size] = BlockPeaks(each, behind)
+        return self.peaks[size]
 
     def least_working(self, engine: Engine, limits: Limits) -> int:
         """Bytes that a pass takes in the layer that takes least."""
-        peaks = self.peaks_of_blocks(engine, limits, last=False).blocks
+        peaks = self.peaks_of(engine, limits, last=False).blocks
         return min(0 if peak is None else int(peak.bytes) for peak in peaks)
 
     def peak(self, engine: Engine, limits: Limits, blocks: list[Block], *, last: bool) -> Peak | None:
-        stage = Stage(tuple(blocks), 0, 0, first=False, last=last, loaded=LoadedWeights())
+        stage = Stage(tuple(blocks), first=False, last=last)
         laid_out = LaidOut(self.whole, self.rank, (stage,), (range(0),), self.layout, self.precision)
         return max(engine.peaks(laid_out, 0, limits), key=lambda peak: int(peak.bytes), default=None)
 
@@ -269,10 +229,13 @@ class Weighing:
 
     def at_end(self, *, first: bool, last: bool) -> tuple[int, LoadedWeights]:
         """What a stage holds beside its layers, as stored and as loaded."""
+        ends = self.tensors.ends
+        if self.like is not None and ends == self.like.tensors.ends:
+            return self.like.at_end(first=first, last=last)
         if (first, last) not in self.at_ends:
             layers = self.around(first=first, last=last)
-            loaded = self.engine.loaded(self.rank, self.ends, layers, self.layout)
-            self.at_ends[first, last] = self.size_of(self.ends, layers), loaded
+            stored = sum(self.size(piece, layers) for piece in ends)
+            self.at_ends[first, last] = stored, self.engine.loaded(self.rank, ends, layers, self.layout)
         return self.at_ends[first, last]
 
 

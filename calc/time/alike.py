@@ -17,7 +17,10 @@ class Alike(Generic[Likeness]):
 
     @classmethod
     def of(cls, kinds: Iterable[Likeness]) -> "Alike[Likeness]":
-        of_each = tuple(kinds)
-        unlike = tuple(dict.fromkeys(of_each))
-        numbers = {kind: number for number, kind in enumerate(unlike)}
-        return cls(unlike, [of_each.index(kind) for kind in unlike], [numbers[kind] for kind in of_each])
+        numbers, first, which = dict[Likeness, int](), list[int](), list[int]()
+        for place, kind in enumerate(kinds):
+            if kind not in numbers:
+                numbers[kind] = len(first)
+                first.append(place)
+            which.append(numbers[kind])
+        return cls(tuple(numbers), first, which)

@@ -31,14 +31,14 @@ class StoredProducts(NamedTuple):
         cls, architecture: Architecture, pieces: Iterable[Piece], *stage: range, included: frozenset[str] = frozenset()
     ) -> Self:
         sizes, narrow = dict[Product, int](), dict[Product, int]()
-        for piece in pieces:
-            tensor = piece.tensor
+        counted = included | {None}
+        for tensor, form, a_layer, nbytes, _ in pieces:
             product = product_of(architecture, tensor)
-            if tensor.excluded_as is None or tensor.excluded_as in included:
-                nbytes = piece.nbytes * piece.a_layer * copies_within(architecture, tensor, *stage)
-                sizes[product] = sizes.get(product, 0) + nbytes
+            if tensor.excluded_as in counted:
+                copies = a_layer * copies_within(architecture, tensor, *stage)
+                sizes[product] = sizes.get(product, 0) + copies * nbytes
             if is_multiplied(tensor):
-                sign = 1 if piece.form.bits < 16 else -1
+                sign = 1 if form.bits < 16 else -1
                 narrow[product] = narrow.get(product, 0) + sign * tensor.parameters
         return cls(sizes, {product: balance > 0 for product, balance in narrow.items()})
 

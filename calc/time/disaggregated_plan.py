@@ -13,13 +13,11 @@ import numpy as np
 
 from calc.errors import ConfigError, Message
 from calc.serving.engines import ENGINES
-from calc.serving.engines.launch import spelled_flags
 from calc.serving.verdict import MOST_BATCH, max_batch
 from calc.time.arrivals import UTILIZATION
 from calc.time.disaggregated import Disaggregated, PrefillWorkers, cached_bytes
 from calc.time.needs import Needs
-from calc.time.origin import origin
-from calc.time.plan import HOUR, Plan, Search, at_place
+from calc.time.plan import Plan, Search, last_in_time
 from calc.time.plan_range import disaggregated
 from calc.time.roofline import Timed, binds
 from calc.time.room import FittingRows
@@ -43,7 +41,7 @@ def ranked_plans(search: Search, limit: int = 100, *, best_of_each: bool = True)
     price = {gpu: np.nan if usd is None else usd for gpu, usd in search.prices.items()}
     return sorted(
         [*together, *separate_plans(search, limit)],
-        key=lambda plan: tuple(order(search, price[plan.gpu], plan.gpus, plan.tpot_ms, plan.meets).ravel()),
+        key=lambda plan: tuple(search.order(price[plan.gpu], plan.gpus, plan.tpot_ms, plan.meets).ravel()),
     )[:limit]
 
 
@@ -63,13 +61,6 @@ def keeps_states(search: Search) -> bool:
     """Whether some layers are recurrent: their states pass between equal ranks only (vLLM
     docs/features/nixl_connector_compatibility.md)."""
     return search.architecture.recurrent
-
-
-def order(search: Search, price: Any, gpus: Any, tpot: Any, meets: Any) -> Array:
-    """What plans are ordered by, the first first."""
-    unknown = np.isnan(price)
-    cost = np.where(unknown, 0.0, gpus * price)
-    return np.array([~np.asarray(meets), np.asarray(gpus) > search.most, unknown, cost, gpus, tpot])
 
 
 @dataclass(frozen=True)
@@ -124,50 +115,32 @@ class TimedPairs:
     def plan(self, number: int) -> tuple[Plan, dict[int, int]]:
         """One of them, weighed as Weigh does it, and the sequences of rows that hold fewer than they must."""
         search, pairs = self.search, self.pairs
-        gpu, precision = search.gpus[pairs.decode.kind[number]], search.precisions[pairs.decode.form[number]]
-        first, second = (side.fits[side.fit[number]].layout for side in (pairs.prefill, pairs.decode))
-        workers, gpus = int(pairs.decode_workers[number]), int(pairs.gpus[number])
-        batch = int(self.batch[number])
-        sides = ((pairs.prefill, first, first.dp), (pairs.decode, second, batch))
-        weighed = [search.allocation(rows, number, sequences) for rows, _, sequences in sides]
-        capacities = [max_batch(server, layout.dp) for server, (_, layout, _) in zip(weighed, sides, strict=True)]
-        room = [MOST_BATCH if capacity is None else capacity for capacity in capacities]
-        fewer = {
-            int(rows.number[number]): capacity
-            for capacity, (rows, _, sequences) in zip(room, sides, strict=True)
-            if capacity < sequences
-        }
-        rate, tpot, price = float(self.rate[number]), float(self.tpot[number]), search.prices[gpu.id]
-        prefill = PrefillWorkers(
-            workers=int(pairs.prefill_workers[number]), layout=first, headroom_gib=weighed[0].spare / GIB
-        )
-        plan = Plan(
-            gpu=gpu.id,
-            gpus=gpus,
-            replicas=workers,
-            layout=second,
-            weights=precision.weights,
-            kv=precision.kv,
-            flags=spelled_flags(search.engine.options.model_dump(exclude_defaults=True)),
+        prefill, decode, batch = pairs.prefill, pairs.decode, int(self.batch[number])
+        first = prefill.fits[prefill.fit[number]].layout
+        weighed = search.allocation(prefill, number, first.dp)
+        plan = search.described(
+            decode,
+            number,
+            search.allocation(decode, number, batch),
+            replicas=int(pairs.decode_workers[number]),
+            gpus=int(pairs.gpus[number]),
             batch=batch,
-            capacity=room[1],
-            headroom_gib=weighed[1].spare / GIB,
             ttft_ms=float(self.ttft[number]),
-            tpot_ms=tpot,
-            tokens_per_s_per_user=1000 / tpot,
-            tokens_per_s=rate,
-            tokens_per_s_per_gpu=rate / gpus,
-            usd_per_hour=None if price is None else price * gpus,
-            usd_per_million_tokens=None if price is None else price * gpus / (rate * HOUR) * 1e6,
+            tpot_ms=float(self.tpot[number]),
+            rate=float(self.rate[number]),
             bound=binds(self.parts_of(number)),
             meets=bool(self.meets[number]),
-            origin=origin(search.architecture, gpu, search.engine.name),
             waits=None,
-            prefill=prefill,
+            prefill=PrefillWorkers(
+                workers=int(pairs.prefill_workers[number]), layout=first, headroom_gib=weighed.spare / GIB
+            ),
         )
+        most = max_batch(weighed, first.dp)
+        sides = ((prefill, first.dp, MOST_BATCH if most is None else most), (decode, batch, plan.capacity))
+        fewer = {int(rows.number[number]): room for rows, sequences, room in sides if room < sequences}
         if search.needs.by_chance:
-            both = disaggregated(search, plan, "expected", "expected")
-            waits = both.waits(rate / search.needs.output, batch, int(pairs.most[number]))
+            both = disaggregated(search, plan)
+            waits = both.waits(plan.tokens_per_s / search.needs.output, batch, int(pairs.most[number]))
             plan = plan.model_copy(update={"waits": waits})
         return plan, fewer
 
@@ -185,7 +158,7 @@ def separate_plans(search: Search, limit: int) -> list[Plan]:
     rows = every.some(np.ravel((every.layout.pp == 1) & (every.layout.dcp == 1)))
     while (pairs := best_pairs(search, rows)) is not None:
         timed = TimedPairs(search, pairs)
-        keys = order(search, search.price[pairs.decode.kind], pairs.gpus, timed.tpot, timed.meets)
+        keys = search.order(search.price[pairs.decode.kind], pairs.gpus, timed.tpot, timed.meets)
         plans = [timed.plan(number) for number in np.lexsort(keys[::-1])[:limit].tolist()]
         fewer = {number: capacity for _, rest in plans for number, capacity in rest.items()}
         if not fewer:
@@ -231,7 +204,7 @@ def best_pairs(search: Search, rows: FittingRows) -> Pairs | None:
         tokens = np.broadcast_to(token[second], gpus.shape)
         meets = (slack >= 0) & (1000 * tokens <= (needs.tpot_ms or np.inf)) & (gpus <= search.most)
         price = np.broadcast_to(search.price[rows.kind[second]], gpus.shape)
-        keys = order(search, price, gpus, tokens, meets).reshape(6, -1)
+        keys = search.order(price, gpus, tokens, meets).reshape(6, -1)
         best = np.lexsort(keys[::-1])[:1]
         if best.size and np.isfinite(gpus.flat[best]).all():
             chosen.append((first[best // second.size, 0], second[best % second.size], workers.flat[best]))
@@ -279,14 +252,9 @@ def link_between(search: Search, gpus: Array, rows: FittingRows) -> Any:
 def decode_batches(search: Search, server: FullServer, rows: FittingRows) -> tuple[Array, Array]:
     """Seconds of a decode step of each row with the most sequences, of those tried, that get their tokens in time, and
     how many these are: found by halving."""
-    batches, most = search.batches(rows, search.needs.at_once), (search.needs.tpot_ms or np.inf) / 1000
-    first = np.zeros(len(batches), dtype=np.int_)
-    last = first + batches.shape[1] - 1
-    while (first < last).any():
-        middle = (first + last + 1) // 2
-        in_time = decode_step(server, at_place(batches, middle)) <= most
-        first, last = np.where(in_time, middle, first), np.where(in_time, last, middle - 1)
-    batch = at_place(batches, first)
+    most = (search.needs.tpot_ms or np.inf) / 1000
+    batches = search.batches(rows, search.needs.at_once)
+    batch = last_in_time(batches, lambda tried: decode_step(server, tried) <= most)
     return decode_step(server, batch), batch
 
 

@@ -37,8 +37,8 @@ class Estimate(Frozen):
 
     def share(self, end: End) -> float:
         """The end of a share of what is possible: the high one is fast."""
-        return {"fast": self.high, "expected": self.expected, "slow": self.low}[end]
+        return self.expected if end == "expected" else self.high if end == "fast" else self.low
 
     def duration(self, end: End) -> float:
         """The end of a duration: the low one is fast."""
-        return {"fast": self.low, "expected": self.expected, "slow": self.high}[end]
+        return self.expected if end == "expected" else self.low if end == "fast" else self.high

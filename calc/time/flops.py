@@ -26,8 +26,10 @@ def unrolled(architecture: Architecture) -> Architecture:
 
 def is_multiplied(tensor: Tensor) -> bool:
     """Whether tokens are multiplied by it: no vector, table, norm, or parameter of a recurrence."""
+    if tensor.component in ("embedding", "norms"):
+        return False
     sides = len(tensor.shape) - (tensor.experts != 1 and "{expert}" not in tensor.name)
-    if sides < 2 or tensor.component in ("embedding", "norms"):
+    if sides < 2:
         return False
     module, _, leaf = tensor.name.rpartition(".")
     return leaf not in NOT_MULTIPLIED and not leaf.endswith("bias") and "norm" not in module.rpartition(".")[2]
@@ -35,10 +37,11 @@ def is_multiplied(tensor: Tensor) -> bool:
 
 def product_of(architecture: Architecture, tensor: Tensor) -> Product:
     """Which product a weight belongs to."""
-    if tensor.name.endswith("kv_b_proj.weight"):
-        return "latents"
-    if tensor.name.endswith(("k_proj.weight", "v_proj.weight")) and f".{architecture.names.cross}." in tensor.name:
-        return "image"
+    if tensor.component == "attention":
+        if tensor.name.endswith("kv_b_proj.weight"):
+            return "latents"
+        if tensor.name.endswith(("k_proj.weight", "v_proj.weight")) and f".{architecture.names.cross}." in tensor.name:
+            return "image"
     return tensor.component
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import fields
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from calc.time.roofline import UNKNOWN, Machine, arithmetic, bus_gb_s, path
 from calc.time.sizes import Indices
 
 SHARES = tuple(Efficiency.model_fields)
+SHARES_OF = attrgetter(*SHARES)
 FIGURES = tuple(field.name for field in fields(Machine))
 
 
@@ -61,7 +63,7 @@ class Cards:
         """Expected shares of GPUs of a generation that compute in these types with weights of a format."""
         generation, plain, narrow, form = kind
         deciding = efficiency(generation, self.engine, plain, narrow, ranks, over, form).edited(self.edited)
-        return [getattr(deciding, name).expected for name in SHARES]
+        return [share.expected for share in SHARES_OF(deciding)]
 
     def figures(self, ranks: int) -> dict[str, Any]:
         """What `machine` says of each, as usual, by name: [formats, GPUs]."""

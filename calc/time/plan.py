@@ -5,10 +5,10 @@ formats and GPUs that they fit, are one array: [rows, batches]. Nothing of a rep
 more GPUs than another layout is not timed.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import get_args
+from functools import cached_property, partial
+from typing import Any, get_args
 
 import numpy as np
 
@@ -120,6 +120,18 @@ def check_lengths(engine: Engine, architecture: Architecture, needs: Needs) -> N
 def at_place(figures: Array, place: Indices) -> Array:
     """The figure in this place of each row."""
     return np.asarray(np.take_along_axis(figures, place[:, None], axis=1)[:, 0])
+
+
+def last_in_time(batches: Array, in_time: Callable[[Array], Flags]) -> Array:
+    """The last of batches in ascending order, [rows, batches], that gets its tokens in time, else the first, [rows]: by
+    halving, for a larger batch takes longer."""
+    first = np.zeros(len(batches), dtype=np.int_)
+    last = first + batches.shape[1] - 1
+    while (first < last).any():
+        middle = (first + last + 1) // 2
+        soon = in_time(at_place(batches, middle))
+        first, last = np.where(soon, middle, first), np.where(soon, last, middle - 1)
+    return at_place(batches, first)
 
 
 class Search:
@@ -280,19 +292,8 @@ class Search:
             late = ~self.in_time(server, largest)
             fewer = batches[late, :-1]
             if fewer.size:
-                largest[late] = self.largest_in_time(self.server(rows.some(late)), fewer)
+                largest[late] = last_in_time(fewer, partial(self.in_time, self.server(rows.some(late))))
         return largest
-
-    def largest_in_time(self, server: FullServer, batches: Array) -> Array:
-        """The last of batches in ascending order that gets its tokens in time, else the first: by halving, for a
-        larger batch takes longer."""
-        first = np.zeros(len(batches), dtype=np.int_)
-        last = first + batches.shape[1] - 1
-        while (first < last).any():
-            middle = (first + last + 1) // 2
-            in_time = self.in_time(server, at_place(batches, middle))
-            first, last = np.where(in_time, middle, first), np.where(in_time, last, middle - 1)
-        return at_place(batches, first)
 
     def in_time(self, server: FullServer, batch: Array) -> Flags:
         """Whether so many sequences get their tokens in time."""
@@ -334,7 +335,8 @@ class Search:
         rows, known = self.rows, dict[tuple[int, float], Plan]()
         while rows.fit.size:
             candidates = (self.contenders if best_of_each else self.of)(rows)
-            order = np.lexsort(self.keys(candidates)[::-1])
+            keys = self.order(self.price[candidates.rows.kind], candidates.gpus, candidates.tpot, candidates.meets)
+            order = np.lexsort(keys[::-1])
             if best_of_each:
                 order = order[np.sort(np.unique(self.pairs(candidates.rows)[order], return_index=True)[1])]
             numbers, plans = candidates.rows.number[order[:limit]].tolist(), []
@@ -361,43 +363,60 @@ class Search:
         workload = Workload(batch=batch, context=needs.context, generated=needs.output)
         return laid_out.on(self.gpus[rows.kind[row]], workload)
 
-    def keys(self, candidates: Candidates) -> Array:
+    def order(self, price: Any, gpus: Any, tpot: Any, meets: Any) -> Array:
         """What plans are ordered by, the first first."""
-        price = self.price[candidates.rows.kind]
         unknown = np.isnan(price)
-        cost = candidates.gpus * np.where(unknown, 0.0, price)
-        return np.array(
-            [~candidates.meets, candidates.gpus > self.most, unknown, cost, candidates.gpus, candidates.tpot]
-        )
+        cost = np.where(unknown, 0.0, gpus * price)
+        return np.array([~np.asarray(meets), np.asarray(gpus) > self.most, unknown, cost, gpus, tpot])
 
     def plan(self, candidates: Candidates, row: int) -> Plan:
-        rows, fit = candidates.rows, candidates.rows.fits[candidates.rows.fit[row]]
+        """One of them, weighed as Weigh does it."""
+        rows, batch = candidates.rows, int(candidates.batch[row])
+        return self.described(
+            rows,
+            row,
+            self.allocation(rows, row, batch),
+            replicas=int(candidates.replicas[row]),
+            gpus=int(candidates.gpus[row]),
+            batch=batch,
+            ttft_ms=float(candidates.ttft[row]),
+            tpot_ms=float(candidates.tpot[row]),
+            rate=int(candidates.replicas[row]) * float(candidates.rate[row]),
+            bound=BOUNDS[int(candidates.binds[row])],
+            meets=bool(candidates.meets[row]),
+            waits=self.waits(rows, row, int(candidates.most[row]), int(candidates.replicas[row])),
+        )
+
+    def described(
+        self,
+        rows: FittingRows,
+        row: int,
+        allocation: Allocation,
+        *,
+        gpus: int,
+        tpot_ms: float,
+        rate: float,
+        **figures: Any,
+    ) -> Plan:
+        """A plan whose replicas, of so many GPUs in all, are those of a row; `rate`: output tokens a second."""
         gpu, precision = self.gpus[rows.kind[row]], self.precisions[rows.form[row]]
-        replicas, batch = int(candidates.replicas[row]), int(candidates.batch[row])
-        tpot, gpus = float(candidates.tpot[row]), int(candidates.gpus[row])
-        allocation = self.allocation(rows, row, batch)
-        capacity = max_batch(allocation, fit.layout.dp)
-        rate, price = replicas * float(candidates.rate[row]), self.prices[gpu.id]
+        layout, price = rows.fits[rows.fit[row]].layout, self.prices[gpu.id]
+        capacity = max_batch(allocation, layout.dp)
         return Plan(
             gpu=gpu.id,
             gpus=gpus,
-            replicas=replicas,
-            layout=fit.layout,
+            layout=layout,
             weights=precision.weights,
             kv=precision.kv,
             flags=spelled_flags(self.engine.options.model_dump(exclude_defaults=True)),
-            batch=batch,
             capacity=MOST_BATCH if capacity is None else capacity,
             headroom_gib=allocation.spare / GIB,
-            ttft_ms=float(candidates.ttft[row]),
-            tpot_ms=tpot,
-            tokens_per_s_per_user=1000 / tpot,
+            tpot_ms=tpot_ms,
+            tokens_per_s_per_user=1000 / tpot_ms,
             tokens_per_s=rate,
             tokens_per_s_per_gpu=rate / gpus,
             usd_per_hour=None if price is None else price * gpus,
             usd_per_million_tokens=None if price is None else price * gpus / (rate * HOUR) * 1e6,
-            bound=BOUNDS[int(candidates.binds[row])],
-            meets=bool(candidates.meets[row]),
             origin=origin(self.architecture, gpu, self.engine.name),
-            waits=self.waits(rows, row, int(candidates.most[row]), replicas),
+            **figures,
         )

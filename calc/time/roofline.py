@@ -3,12 +3,11 @@ and the host add theirs."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
 from calc.formats import WeightFormat
-from calc.formats.format_names import MatrixFormat
 from calc.hardware.generations import Dtype
 from calc.hardware.gpu import GPU
 from calc.hardware.parallel import Layout
@@ -27,7 +26,7 @@ from calc.time.time_operations import Demand, Operation, What
 Work = What | Literal["communication", "host", "elementwise", "unpacking", "softmax"]
 Bound = Literal["compute", "bandwidth", "link", "host"]
 HALF: tuple[Dtype, ...] = ("bf16", "fp16", "fp32")
-ARITHMETIC: dict[MatrixFormat, tuple[Dtype, ...]] = {
+ARITHMETIC: dict[WeightFormat, tuple[Dtype, ...]] = {
     "fp32": ("fp32",),
     "fp16": ("fp16", "fp32"),
     "fp8": ("fp8", *HALF),
@@ -52,8 +51,7 @@ Seconds = Any
 
 def arithmetic(weights: WeightFormat, gpu: GPU) -> Dtype:
     """What the GPU computes products with weights of a format in."""
-    wanted = next((dtypes for name, dtypes in ARITHMETIC.items() if name == weights), HALF)
-    return next((dtype for dtype in wanted if dtype in gpu.tflops), HALF[0])
+    return next((dtype for dtype in ARITHMETIC.get(weights, HALF) if dtype in gpu.tflops), HALF[0])
 
 
 def path(gpu: GPU, ranks: int, node: int) -> Route:
@@ -147,7 +145,7 @@ def machine(
     instead of the usual ones."""
     plain, narrow = arithmetic("bf16", gpu), arithmetic(weights, gpu)
     over = path(gpu, ranks, node)
-    shares = edited or usual_shares(gpu, engine, weights, ranks, node)
+    shares = edited or efficiency(gpu.generation, engine, plain, narrow, ranks, over, weights)
     watt = row("watt_tflops", engine, gpu.generation, weights=weights).value.share(end)
 
     def reached(dtype: Dtype, share: Estimate) -> float:
@@ -202,8 +200,7 @@ def larger(a: Any, b: Any) -> Any:
     return a * (a >= b) + b * (b > a)
 
 
-@dataclass(frozen=True, slots=True)
-class Timed:
+class Timed(NamedTuple):
     """How long an operation takes, and what binds it."""
 
     what: Work
@@ -217,7 +214,7 @@ class Timed:
 
     def times(self, factor: Any) -> "Timed":
         """So many times as long."""
-        return Timed(self.what, *(figure * factor for figure in self.figures))
+        return Timed(self.what, self.seconds * factor, self.compute * factor, self.memory * factor)
 
     def is_bound_by(self, bound: Bound) -> Any:
         """Whether something is what binds it; of arrays each for its own."""

@@ -14,7 +14,7 @@ from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture
 from calc.serving.engines.engine import Engine
 from calc.serving.engines.question import Question
-from calc.serving.engines.sizes import LaidOut, Limits
+from calc.serving.engines.sizes import GPUAtStart, LaidOut, Limits
 from calc.serving.workload import Workload
 from calc.time.alike import Alike
 from calc.time.sizes import Array, Flags, Indices
@@ -86,7 +86,7 @@ class FittingRows:
     @property
     def gpus(self) -> Array:
         """GPUs of one replica."""
-        return np.array([fit.layout.gpus for fit in self.fits], dtype=np.float64)[self.fit]
+        return np.ravel(self.layout.gpus).astype(np.float64)
 
     @property
     def demand(self) -> Demand:
@@ -161,8 +161,8 @@ class Room:
             overhead = self.overhead(stages)
             for first, (total, links) in zip(self.by_size.first, self.by_size.kinds, strict=True):
                 limits, taken = self.limits[first], working[self.by_limits.which[first]]
-                budgets = (self.engine.budget(total, limits, 0, taken, None, ends) for ends in overhead[links])
-                rooms.append([budget.cache for budget in budgets])
+                starts = (GPUAtStart(total, 0, taken, None, ends) for ends in overhead[links])
+                rooms.append([self.engine.budget(limits, start).cache for start in starts])
             self.budgets[key] = np.array(rooms, dtype=np.float64).T[:, self.by_size.which]
         return self.budgets[key]
 

@@ -82,8 +82,11 @@ class Speed:
 
     def decode_parts(self, batch: Any, context: Any, end: End, new: Any = 1) -> Iterator[Timed]:
         """What a step takes in which each of `batch` sequences of `context` tokens gets `new` more."""
-        pace = self.pace(batch) if np.any(self.layout.pp > 1) else 1
-        return (part.times(pace) for part in self.parts(self.decoding(batch, context, new), end, decodes=True))
+        parts = self.parts(self.decoding(batch, context, new), end, decodes=True)
+        if not occurs(self.layout.pp > 1):
+            return parts
+        pace = self.pace(batch)
+        return (part.times(pace) for part in parts)
 
     def step(self, batch: Any, context: Any, end: End, new: Any = 1) -> Any:
         """Seconds of such a step."""
@@ -166,8 +169,8 @@ class FullServer:
     def parts(self, batch: Any, own: int = 0) -> Iterator[Timed]:
         """What a step with `batch` sequences takes, without the prompts of `own` of a copy's."""
         yield from self.decode_parts(batch)
-        prompts = np.maximum(self.running(batch) - own, 0) / self.output
-        yield from (part.times(self.delays(prompts)) for part in self.launched_parts)
+        delays = self.delays(np.maximum(self.running(batch) - own, 0) / self.output)
+        yield from (part.times(delays) for part in self.launched_parts)
 
     def delays(self, prompts: Any) -> Any:
         """Prompts that a sequence waits for in a step, where a micro-batch of a pipeline has so many: they follow one

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -29,8 +29,7 @@ What = Product | Literal["scores", "scan"]
 """Scores: attention over the cache; scan: a recurrence."""
 
 
-@dataclass(frozen=True, slots=True)
-class Operation:
+class Operation(NamedTuple):
     """One kind of work over all layers of a stage that do it; numbers, arrays, or formulas."""
 
     what: What

@@ -15,7 +15,7 @@ from calc.model.mixers import AttentionMixer
 from calc.model.tensor import WindowTokens
 from calc.serving.engines.engine import Engine
 from calc.serving.engines.loading import vision_share
-from calc.serving.engines.sizes import LaidOut, Limits, LoadedWeights, Stage
+from calc.serving.engines.sizes import LaidOut, Limits, Stage
 from calc.serving.kv_cache import state_bytes
 from calc.time.alike import Alike
 from calc.time.bytes import read_bits, written_bits
@@ -115,14 +115,7 @@ def without_weights(
 ) -> LaidOut:
     """Stages of a rank as an engine knows them, their weights left out."""
     stages = tuple(
-        Stage(
-            tuple(blocks_within(rank, stage)),
-            weights=0,
-            vision=0,
-            first=stage.start == 0,
-            last=stage.stop == rank.num_layers,
-            loaded=LoadedWeights(),
-        )
+        Stage(tuple(blocks_within(rank, stage)), first=stage.start == 0, last=stage.stop == rank.num_layers)
         for stage in ranges
     )
     return LaidOut(whole, rank, stages, ranges, layout, precision)

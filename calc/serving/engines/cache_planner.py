@@ -1,18 +1,18 @@
 """How an engine divides a GPU, and plans the cache and its states."""
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import ClassVar, Self
 
 from calc.errors import Message
 from calc.formats import CacheFormat
 from calc.hardware.gpu import GPU
-from calc.hardware.overhead import OverheadItem
+from calc.hardware.overhead import Overhead
 from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture
 from calc.model.block import Block
 from calc.serving.engines.cache import Cache, Pool
-from calc.serving.engines.sizes import Budget, LaidOut, Limits
+from calc.serving.engines.sizes import Budget, GPUAtStart, LaidOut, Limits
 from calc.serving.engines.started import StartedEngine
 from calc.serving.kv_cache import model_cache_bytes, state_bytes
 from calc.serving.workload import Workload
@@ -50,12 +50,14 @@ class CachePlanner(StartedEngine):
             share=limits.share,
         )
 
-    def settled(self, laid_out: LaidOut, gpu: GPU, workload: Workload, overhead: int) -> Self:
-        """The engine with what it decides by itself at start, with so many bytes of overhead on a GPU."""
+    def settled(self, laid_out: LaidOut, gpu: GPU, workload: Workload, overhead: Overhead) -> Self:
+        """The engine with what it decides by itself at start, under these ranges of the overhead."""
         return self
 
-    def offloaded(self, laid_out: LaidOut, gpu: GPU, workload: Workload, overhead: int) -> dict[str, object] | None:
-        """Options that leave as much on the host as it takes for the rest to fit with so many bytes of overhead; None
+    def offloaded(
+        self, laid_out: LaidOut, gpu: GPU, workload: Workload, overhead: Overhead
+    ) -> dict[str, object] | None:
+        """Options that leave as much on the host as it takes for the rest to fit at the high end of the overhead; None
         where it does not do that, or nothing does."""
         return None
 
@@ -83,16 +85,6 @@ class CachePlanner(StartedEngine):
         before these are laid out."""
         return None
 
-    def budget(
-        self,
-        total: int,
-        limits: Limits,
-        loaded: int,
-        working: int,
-        stated: int | None,
-        overhead: Mapping[OverheadItem, int],
-    ) -> Budget:
-        """How a GPU of `total` bytes is divided that holds so many bytes of loaded weights and of working memory, and
-        so much overhead, loading apart; `stated` are bytes that flags ask for the cache. Only asked of engines that set
-        memory aside at start."""
+    def budget(self, limits: Limits, gpu: GPUAtStart) -> Budget:
+        """How a GPU is divided. Only asked of engines that set memory aside at start."""
         raise NotImplementedError(self.name)

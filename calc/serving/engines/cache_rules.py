@@ -10,8 +10,7 @@ from calc.serving.kv_cache import growth, state_bytes
 
 def without_cache(architecture: Architecture) -> Iterator[Refusal]:
     """Why an engine that sets its cache aside does not serve a model that keeps none."""
-    blocks = architecture.all_blocks
-    if not any(growth(blocks, "bf16").values()) and not state_bytes(blocks):
+    if not any(any(growth([block], "bf16").values()) or state_bytes([block]) for block in architecture.all_blocks):
         sentence = Message(
             "No layer of this model keeps a cache: it drafts for a larger model and is served beside it only."
         )

@@ -1,7 +1,7 @@
 """How a server is started: the words of its command line."""
 
-from collections.abc import Iterator, Mapping
-from itertools import chain
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain, combinations, product
 from shlex import join
 from typing import Literal
 
@@ -100,3 +100,13 @@ def spelled_flags(changes: Mapping[str, object]) -> tuple[str, ...]:
 def spelled(word: str, value: object) -> str:
     """A flag: a switch is on, or off by its other name."""
     return f"--{word} {value}" if not isinstance(value, bool) else f"--{word}" if value else f"--no-{word}"
+
+
+def combined(changes: Mapping[str, Sequence[object]]) -> Iterator[dict[str, object]]:
+    """Values of options, from mild to strong, in all combinations: one option before two, two before three; of each the
+    mildest value first."""
+    possible = {name: values for name, values in changes.items() if values}
+    for count in range(1, len(possible) + 1):
+        for names in combinations(possible, count):
+            for values in product(*(possible[name] for name in names)):
+                yield dict(zip(names, values, strict=True))

@@ -1,4 +1,5 @@
-"""Rules by which engines refuse to share layers over ranks: what vLLM 0.33 and SGLang 0.5.23 check at start."""
+"""Pipeline stages, and rules by which engines refuse to share layers over ranks: what vLLM 0.33 and SGLang 0.5.23 check
+at start."""
 
 from collections.abc import Iterator
 
@@ -12,6 +13,16 @@ TILE = 128
 """Columns that one scale of block fp8 stands for; a rank's share of a feed-forward must be whole tiles."""
 VOCABULARY = 64
 """Rows that vLLM pads the vocabulary to (`vocab_parallel_embedding.py`)."""
+
+
+def even_stages(layers: int, pp: int, first: int) -> Iterator[range]:
+    """The layers of each of pp pipeline stages. What does not divide goes one each to the stages from `first` on."""
+    each, more = divmod(layers, pp)
+    start = 0
+    for stage in range(pp):
+        stop = start + each + (first <= stage < first + more)
+        yield range(start, stop)
+        start = stop
 
 
 def broken_tiles(architecture: Architecture, precision: Precision, layout: Layout) -> Iterator[Refusal]:

@@ -1,6 +1,5 @@
 """Weights as an engine holds them."""
 
-from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Self
 
@@ -10,6 +9,7 @@ from calc.formats.stored import Piece, stored
 from calc.hardware.gpu import GPU
 from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture
+from calc.serving.engines.loading import TensorLoader
 from calc.serving.engines.sizes import LoadedWeights, Stage
 from calc.serving.engines.started import StartedEngine
 
@@ -51,9 +51,14 @@ class Loader(StartedEngine):
         """The tensors of a rank that GPUs hold, as the file has them."""
         return file
 
-    @abstractmethod
+    @property
+    def loader(self) -> TensorLoader:
+        """How it turns the tensors of a checkpoint into its own."""
+        return TensorLoader()
+
     def loaded(self, rank: Architecture, pieces: Sequence[Piece], stage: range, layout: Layout) -> LoadedWeights:
         """What some tensors take on one rank of a pipeline stage once they are loaded."""
+        return self.loader.loaded(rank, pieces, stage, layout)
 
     def draft(self, precision: Precision) -> tuple[Architecture, Precision, int] | None:
         """The model that guesses tokens for one of a precision, how it is stored, and the tokens that it guesses at

@@ -51,36 +51,38 @@ class TensorLoader:
 
     def loaded(self, rank: Architecture, pieces: Iterable[Piece], stage: range, layout: Layout) -> LoadedWeights:
         """One rank of a pipeline stage."""
-        allocations: dict[tuple[str, tuple[int, ...]], list[int]] = {}  # -> bytes of weights and scales, copies
+        allocations: dict[tuple[str, tuple[int, ...]], list[int]] = {}  # name, first layer -> weights, scales, copies
         parts = defaultdict[str, int](int)
+        in_weights = in_scales = padded = 0
         for stored in pieces:
             if not (copies := copies_within_piece(rank, stored.tensor, stage)):
                 continue
             piece = stored if stored.form.outer is None else self.resident(stored)
-            tensor = piece.tensor
-            if tensor.excluded_as == "vision":
+            tensor, _, a_layer, nbytes, scales = piece
+            component, excluded_as, name = tensor.component, tensor.excluded_as, tensor.name
+            if excluded_as == "vision":
                 parts["vision"] += vision_share(tensor, layout)
                 continue
-            scales, count = piece.scales, copies * piece.a_layer
-            weights = piece.nbytes - scales
-            padding = self.padding(piece, rank, layout.tp) if tensor.component in PADDED else 0
-            if self.absorbs_latents and tensor.name.endswith("kv_b_proj.weight") and quantized(piece):
+            count, weights = copies * a_layer, nbytes - scales
+            padding = self.padding(piece, rank, layout.tp) if component in PADDED else 0
+            if self.absorbs_latents and name.endswith("kv_b_proj.weight") and quantized(piece):
                 parts["absorbed"] += copies * 2 * tensor.numel
-            if tensor.excluded_as == "multi_token_prediction":
-                parts["draft"] += count * (weights + scales)
+            if excluded_as == "multi_token_prediction":
+                parts["draft"] += count * nbytes
             else:
-                parts["weights"] += count * weights
-                parts["scales"] += count * scales
-            parts["padding"] += count * padding
-            if self.adapter_rows and tensor.excluded_as is None and tensor.component in ADAPTED and is_matrix(tensor):
+                in_weights += count * weights
+                in_scales += count * scales
+            padded += count * padding
+            if self.adapter_rows and excluded_as is None and component in ADAPTED and is_matrix(tensor):
                 matrix = matrices(tensor) * (tensor.shape[-2] + tensor.shape[-1])
                 parts["adapters"] += copies * 2 * self.adapter_rows * tensor.experts // matrices(tensor) * matrix
-            allocation = allocations.setdefault((self.allocation(tensor.name), tensor.layers), [0, 0, copies])
-            allocation[0] += piece.a_layer * (weights + padding)
-            allocation[1] += piece.a_layer * scales
+            allocated = allocations.setdefault((self.allocation(name), tensor.layers[:1]), [0, 0, copies])
+            allocated[0] += a_layer * (weights + padding)
+            allocated[1] += a_layer * scales
+        rounding = 0
         for weights, scales, copies in allocations.values():
-            parts["rounding"] += copies * (rounded(weights) - weights + (rounded(scales) - scales if scales else 0))
-        return LoadedWeights(**parts)
+            rounding += copies * (rounded(weights) - weights + (rounded(scales) - scales if scales else 0))
+        return LoadedWeights(weights=in_weights, scales=in_scales, padding=padded, rounding=rounding, **parts)
 
     def resident(self, piece: Piece) -> Piece:
         """What a tensor becomes on loading: vLLM undoes double quantization (`bitsandbytes_loader.py`)."""
@@ -89,9 +91,9 @@ class TensorLoader:
 
     def allocation(self, name: str) -> str:
         """The tensor that a tensor of the checkpoint goes into; all experts of a layer share one."""
-        module, dot, leaf = name.rpartition(".")
+        module, _, leaf = name.rpartition(".")
         path, _, last = module.rpartition(".")
-        return f"{path}.{self.fused.get(last, last)}{dot}{leaf}" if self.fused else name
+        return f"{path}.{self.fused[last]}.{leaf}" if last in self.fused else name
 
     def padding(self, piece: Piece, rank: Architecture, tp: int) -> int:
         """Bytes that are added to one occurrence: to the vocabulary of one GPU (that of a rank is padded already), and

@@ -6,6 +6,7 @@ from operator import attrgetter, mul
 from typing import NamedTuple, TypeVar
 
 from calc.formats import Precision
+from calc.hardware.overhead import OverheadItem
 from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture
 from calc.model.block import Block
@@ -38,6 +39,21 @@ class Limits:
     """Bytes of what is not set aside that tables of the requests take."""
     poll: int = 1
     """Decode steps from one look for new requests to the next."""
+
+
+class GPUAtStart(NamedTuple):
+    """What an engine finds on a GPU when it divides it, in bytes."""
+
+    total: int
+    """Memory that the driver offers."""
+    loaded: int
+    """Weights, as they are loaded."""
+    working: int
+    """What a pass takes."""
+    stated: int | None
+    """What flags ask for the cache, if they do."""
+    overhead: Mapping[OverheadItem, int]
+    """All else, loading apart."""
 
 
 class Budget(NamedTuple):
@@ -92,11 +108,11 @@ class Stage:
     objects."""
 
     blocks: tuple[Block, ...]
-    weights: int  # bytes as stored, with the draft layer's
-    vision: int
     first: bool
     last: bool
-    loaded: LoadedWeights
+    weights: int = 0  # bytes as stored, with the draft layer's
+    vision: int = 0
+    loaded: LoadedWeights = LoadedWeights()
 
 
 @dataclass(frozen=True, slots=True)

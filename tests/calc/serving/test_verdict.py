@@ -323,6 +323,7 @@ def test_sequences_that_wait_are_noted(batch, options, notes):
         pytest.param("deepseek-ai/DeepSeek-V4-Flash", "h100-sxm", "vllm", 640, id="packed"),
         pytest.param("Qwen/Qwen3-14B", "a100-sxm-40gb", "sglang", 3, id="sglang"),
         pytest.param("ibm-granite/granite-4.0-h-small", "a100-sxm-80gb", "sglang", 3, id="states"),
+        pytest.param("openai/gpt-oss-120b", "rtx-4090", "sglang", 3, id="a share that shrinks with ranks"),
         pytest.param("Qwen/Qwen3-14B", "v100-sxm2-16gb", "transformers", 3, id="transformers"),
     ],
 )
@@ -341,3 +342,15 @@ def test_the_fewest_are_those_of_trying_every_layout(model, gpu, engine, batch):
         and whole.on(card, work).surely_fits
     ]
     assert min(every) == (found.gpus, found.dp, -found.tp)
+
+
+def test_layouts_without_room_for_their_weights_are_not_laid_out():
+    """SGLang keeps 128 MiB free for each rank of a server (`memory_hook.py`), so that of many ranks none has a share of
+    an RTX 4090 left: DeepSeek-V3 fits on no number of them."""
+    config = models()["deepseek-ai/DeepSeek-V3"].config
+    serving = Serving.of(
+        Architecture.from_config(config), ENGINES["sglang"](), Precision.of(config), Layout(), Overhead()
+    )
+    assert fewest_gpus(gpus()["rtx-4090"], serving, Workload()) is None
+    several = [layout for layout in serving.layouts if layout.pp > 1]
+    assert len(several) < 10

@@ -50,7 +50,7 @@ def test_prefill_keeps_up_and_both_sides_hold_what_weigh_says(model, engine):
             serving = Serving.of(asked.architecture, asked.engine, precision, layout, Overhead())
             work = Workload(batch=sequences, context=8192 + 512, generated=512)
             assert (max_batch(serving.on(gpus()[plan.gpu], work), layout.dp) or 0) >= sequences
-        both = disaggregated(asked, plan, "expected", "expected")
+        both = disaggregated(asked, plan)
         answers_per_s = plan.tokens_per_s / 512
         assert answers_per_s <= 1.001 * both.prompts_per_s.item()
         if plan.meets:

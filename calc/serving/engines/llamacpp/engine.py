@@ -14,7 +14,7 @@ from calc.formats.gguf_types import IN_FILES
 from calc.formats.stored import Piece, stored_gguf
 from calc.hardware.engine_rules import EngineSupport
 from calc.hardware.gpu import GPU
-from calc.hardware.overhead import OverheadItem, Range
+from calc.hardware.overhead import Overhead, OverheadItem, Range, bounds
 from calc.hardware.parallel import Layout
 from calc.hardware.shards import copies_within
 from calc.model.architecture import Architecture
@@ -81,16 +81,19 @@ class LlamaCpp(Engine):
     def loads_same_weights(self, other: "LlamaCpp") -> bool:
         return all(getattr(self.options, name) == getattr(other.options, name) for name in LOADS)
 
-    def settled(self, laid_out: LaidOut, gpu: GPU, workload: Workload, overhead: int) -> "LlamaCpp":
+    def settled(self, laid_out: LaidOut, gpu: GPU, workload: Workload, overhead: Overhead) -> "LlamaCpp":
         if self.options.n_gpu_layers != "auto":
             return self
         offload = self.offloaded(laid_out, gpu, workload, overhead)
         return self.with_options(**{"n_gpu_layers": None, **(offload or {})})
 
-    def offloaded(self, laid_out: LaidOut, gpu: GPU, workload: Workload, overhead: int) -> dict[str, object] | None:
+    def offloaded(
+        self, laid_out: LaidOut, gpu: GPU, workload: Workload, overhead: Overhead
+    ) -> dict[str, object] | None:
         if self.options.device == "none":
             return None
-        room = MachineRoom((gpu.usable_bytes - overhead,) * laid_out.layout.pp)
+        high = bounds(overhead.sizes(self.overhead(laid_out.layout.gpus), 0))[1]
+        room = MachineRoom((gpu.usable_bytes - high,) * laid_out.layout.pp)
         machine = gpu, room, workload.batch, self.draft_model
         fit = Offloading(laid_out.whole, laid_out.precision, self.options, *machine).fit(workload.context)
         if fit is None:

@@ -9,7 +9,6 @@ from typing import ClassVar, Self
 
 from calc.errors import Message, Refusal
 from calc.formats import MODELOPT, CacheFormat, Precision, WeightFormat
-from calc.formats.stored import Piece
 from calc.hardware.engine_rules import EngineSupport
 from calc.hardware.gpu import GPU
 from calc.hardware.overhead import CUDA_CONTEXT, NONE, OverheadItem, Range, libraries
@@ -21,7 +20,7 @@ from calc.model.named import Peak
 from calc.serving.engines.cache_rules import without_cache
 from calc.serving.engines.engine import Engine
 from calc.serving.engines.launch import Launch, Separation, ServerRole, cached, degrees, quantized, stated
-from calc.serving.engines.layouts import broken_tiles
+from calc.serving.engines.layouts import broken_tiles, even_stages
 from calc.serving.engines.loading import TensorLoader, rotary_tables, up_to
 from calc.serving.engines.sglang.compressed import COMPRESSED_REQUESTS, compressing
 from calc.serving.engines.sglang.graphs import decode_graphs, prefill_graphs
@@ -47,7 +46,7 @@ from calc.serving.engines.sglang.speculation import (
     unspread,
 )
 from calc.serving.engines.sglang.support import SUPPORT
-from calc.serving.engines.sizes import Budget, LaidOut, Limits, LoadedWeights
+from calc.serving.engines.sizes import Budget, GPUAtStart, LaidOut, Limits, LoadedWeights
 from calc.serving.engines.vllm.drafts import AUXILIARY, draft_bytes, undivided_draft
 from calc.serving.engines.vllm.engine import FUSED
 from calc.serving.engines.vllm.profile import profile_peaks
@@ -132,12 +131,7 @@ class SGLang(Engine):
 
     def stages(self, layers: int, pp: int) -> Iterator[range]:
         """What does not divide goes one each to the last stages (`get_pp_indices`)."""
-        each, more = divmod(layers, pp)
-        start = 0
-        for stage in range(pp):
-            stop = start + each + (stage >= pp - more)
-            yield range(start, stop)
-            start = stop
+        return even_stages(layers, pp, first=pp - layers % pp)
 
     def vocabulary(self, rows: int, tp: int) -> int:
         """Padded to 64, or where tp does not divide that, to 64 for each rank."""
@@ -186,9 +180,6 @@ class SGLang(Engine):
     @property
     def loader(self) -> TensorLoader:
         return TensorLoader(fused=FUSED, vocabulary=VOCABULARY, absorbs_latents=True)
-
-    def loaded(self, rank: Architecture, pieces: Sequence[Piece], stage: range, layout: Layout) -> LoadedWeights:
-        return self.loader.loaded(rank, pieces, stage, layout)
 
     def tables(self, rank: Architecture) -> LoadedWeights:
         return rotary_tables(rank)
@@ -253,21 +244,13 @@ class SGLang(Engine):
         graphs = NONE if self.options.disable_cuda_graph else CUDA_GRAPHS
         return {"cuda_context": CUDA_CONTEXT, "libraries": libraries(gpus), "cuda_graphs": graphs}
 
-    def budget(
-        self,
-        total: int,
-        limits: Limits,
-        loaded: int,
-        working: int,
-        stated: int | None,
-        overhead: Mapping[OverheadItem, int],
-    ) -> Budget:
+    def budget(self, limits: Limits, gpu: GPUAtStart) -> Budget:
         """Its share of what is free before loading, less weights (`_profile_available_bytes`); the rest must hold a
         table of requests, a pass and its graphs."""
-        free = total - overhead["cuda_context"] - overhead["libraries"]
+        free = gpu.total - gpu.overhead["cuda_context"] - gpu.overhead["libraries"]
         requested = int(free * (limits.share or 1)) - limits.reserved_free
-        shortage = max(0, requested + limits.tables + working + overhead["cuda_graphs"] - free)
-        return Budget(requested, {"weights": loaded}, sum(overhead.values()), shortage)
+        shortage = max(0, requested + limits.tables + gpu.working + gpu.overhead["cuda_graphs"] - free)
+        return Budget(requested, {"weights": gpu.loaded}, sum(gpu.overhead.values()), shortage)
 
     def launch(self, model: str, precision: Precision, layout: Layout, length: int) -> Launch:
         """`sglang.launch_server`. Its tensor-parallel ranks are all that share a layer, of which attention makes

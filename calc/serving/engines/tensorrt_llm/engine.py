@@ -7,7 +7,6 @@ Read in TensorRT-LLM 1.3: `_torch/pyexecutor/_util.py` (`KvCacheCreator`: the me
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import combinations, product
 from typing import Any, ClassVar, Self
 
 from calc.errors import Message, Refusal
@@ -24,11 +23,11 @@ from calc.model.derivation import NUMBERS, Numbers
 from calc.model.named import Peak
 from calc.serving.engines.cache_rules import without_cache
 from calc.serving.engines.engine import Engine
-from calc.serving.engines.launch import Launch, degrees, stated
-from calc.serving.engines.layouts import broken_tiles
+from calc.serving.engines.launch import Launch, combined, degrees, stated
+from calc.serving.engines.layouts import broken_tiles, even_stages
 from calc.serving.engines.loading import ExpertPadding, TensorLoader, quantized, rotary_tables
 from calc.serving.engines.sglang.pool import slot_bytes
-from calc.serving.engines.sizes import Budget, LaidOut, Limits, LoadedWeights
+from calc.serving.engines.sizes import Budget, GPUAtStart, LaidOut, Limits, LoadedWeights
 from calc.serving.engines.tensorrt_llm.options import TensorRTLLMOptions
 from calc.serving.engines.tensorrt_llm.pool import BlockPool
 from calc.serving.engines.tensorrt_llm.refusal import mixed_copies, runs_format, unlisted_format, unserved
@@ -100,12 +99,7 @@ class TensorRTLLM(Engine):
 
     def stages(self, layers: int, pp: int) -> Iterator[range]:
         """What does not divide goes one each to the first stages (`torch.tensor_split`)."""
-        each, more = divmod(layers, pp)
-        start = 0
-        for stage in range(pp):
-            stop = start + each + (stage < more)
-            yield range(start, stop)
-            start = stop
+        return even_stages(layers, pp, first=0)
 
     def vocabulary(self, rows: int, tp: int) -> int:
         """Padded to a multiple of the ranks (`_torch/modules/embedding.py`)."""
@@ -115,13 +109,16 @@ class TensorRTLLM(Engine):
     def loads_vision(self) -> bool:
         return not self.options.disable_mm_encoder
 
+    @property
+    def loader(self) -> TensorLoader:
+        return TensorLoader(fused=FUSED, absorbs_latents=True, experts=EXPERT_PADDING)
+
     def loaded(self, rank: Architecture, pieces: Sequence[Piece], stage: range, layout: Layout) -> LoadedWeights:
         """Latent attention has its up-projection once more, in 16 bits where it is quantized; else the half that makes
         keys (`k_b_proj_trans`)."""
-        loader = TensorLoader(fused=FUSED, absorbs_latents=True, experts=EXPERT_PADDING)
         plain = [piece for piece in pieces if piece.tensor.name.endswith("kv_b_proj.weight") and not quantized(piece)]
         keys = sum(copies_within_piece(rank, piece.tensor, stage) * piece.tensor.numel for piece in plain)
-        loaded = loader.loaded(rank, pieces, stage, layout)
+        loaded = super().loaded(rank, pieces, stage, layout)
         return replace(loaded, absorbed=loaded.absorbed + keys)
 
     def tables(self, rank: Architecture) -> LoadedWeights:
@@ -130,11 +127,10 @@ class TensorRTLLM(Engine):
 
     def sized_for(self, sequences: int, architecture: Architecture) -> Self:
         """States of all sequences that may run are set aside."""
-        stateful = architecture.recurrent
+        if self.options.max_batch_size is not None or not architecture.recurrent:
+            return self
         enough = [n for n in SEQUENCES if n >= sequences] or [SEQUENCES[0]]
-        return (
-            self.with_options(max_batch_size=enough[-1]) if stateful and self.options.max_batch_size is None else self
-        )
+        return self.with_options(max_batch_size=enough[-1])
 
     def limits(self, workload: Workload, gpu: GPU, architecture: Architecture, layout: Layout) -> Limits:
         step = self.options.max_num_tokens or TOKENS
@@ -180,20 +176,12 @@ class TensorRTLLM(Engine):
             share=limits.share,
         )
 
-    def budget(
-        self,
-        total: int,
-        limits: Limits,
-        loaded: int,
-        working: int,
-        stated: int | None,
-        overhead: Mapping[OverheadItem, int],
-    ) -> Budget:
+    def budget(self, limits: Limits, gpu: GPUAtStart) -> Budget:
         """The cache gets a share of what weights, a pass and all else leave (`_cal_max_memory`)."""
-        outside = sum(overhead.values())
-        free = total - outside - loaded - working
+        own, outside = {"weights": gpu.loaded, "activations": gpu.working}, sum(gpu.overhead.values())
+        free = gpu.total - outside - gpu.loaded - gpu.working
         cache = int(free * self.cache_share) if free > 0 else free
-        return Budget(loaded + working + cache, {"weights": loaded, "activations": working}, outside, max(0, -free))
+        return Budget(gpu.loaded + gpu.working + cache, own, outside, max(0, -free))
 
     def launch(self, model: str, precision: Precision, layout: Layout, length: int) -> Launch:
         """`trtllm-serve`. Its tensor-parallel ranks are all that share a layer, of which attention makes copies."""
@@ -235,17 +223,12 @@ class TensorRTLLM(Engine):
         }
 
     def remedies(self, limits: Limits, workload: Workload) -> Iterator[dict[str, object]]:
-        """One flag before two, two before three; of each the mildest value first."""
         options = self.options
         sequences = [n for n in SEQUENCES if workload.batch <= n < limits.sequences]
-        changes: list[tuple[str, list[object]]] = [
-            ("enable_chunked_prefill", [] if options.enable_chunked_prefill else [True]),
-            ("free_gpu_memory_fraction", [SHARE] if options.free_gpu_memory_fraction is None else []),
-            ("max_batch_size", [*sequences] if options.max_batch_size is None else []),
-            ("max_num_tokens", [n for n in STEPS if n < limits.step_tokens] if options.max_num_tokens is None else []),
-        ]
-        changes = [change for change in changes if change[1]]
-        for count in range(1, len(changes) + 1):
-            for chosen in combinations(changes, count):
-                for values in product(*(values for _, values in chosen)):
-                    yield dict(zip((name for name, _ in chosen), values, strict=True))
+        changes: dict[str, list[object]] = {
+            "enable_chunked_prefill": [] if options.enable_chunked_prefill else [True],
+            "free_gpu_memory_fraction": [SHARE] if options.free_gpu_memory_fraction is None else [],
+            "max_batch_size": [*sequences] if options.max_batch_size is None else [],
+            "max_num_tokens": [n for n in STEPS if n < limits.step_tokens] if options.max_num_tokens is None else [],
+        }
+        return combined(changes)

@@ -5,7 +5,6 @@ from dataclasses import replace
 from typing import ClassVar
 
 from calc.formats import MIXES, WeightFormat
-from calc.formats.stored import Piece
 from calc.hardware.engine_rules import EngineSupport
 from calc.hardware.gpu import GPU
 from calc.hardware.overhead import CUDA_CONTEXT, FRAGMENTATION, OverheadItem, Range, libraries
@@ -16,8 +15,7 @@ from calc.model.derivation import NUMBERS, Numbers
 from calc.model.named import Peak
 from calc.serving.engines.cache import Cache
 from calc.serving.engines.engine import Engine
-from calc.serving.engines.loading import TensorLoader
-from calc.serving.engines.sizes import LaidOut, Limits, LoadedWeights, Stage, StagePeak
+from calc.serving.engines.sizes import LaidOut, Limits, Stage, StagePeak
 from calc.serving.engines.transformers.cache import DynamicCache
 from calc.serving.engines.transformers.options import TransformersOptions
 from calc.serving.engines.transformers.support import SUPPORT
@@ -49,9 +47,6 @@ class Transformers(Engine):
     def vocabulary(self, rows: int, tp: int) -> int:
         """PyTorch's DTensor gives the first ranks one row more where they do not divide."""
         return -(-rows // tp)
-
-    def loaded(self, rank: Architecture, pieces: Sequence[Piece], stage: range, layout: Layout) -> LoadedWeights:
-        return TensorLoader().loaded(rank, pieces, stage, layout)
 
     def loading(self, stage: Stage) -> int:
         """Nothing of its own: what the allocator rounds up is in the range of fragmentation."""

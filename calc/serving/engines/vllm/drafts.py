@@ -6,7 +6,7 @@ Read in the wheels of vLLM 0.11 to 0.33: `config/speculative.py`, `v1/worker/gpu
 
 import json
 from collections.abc import Iterator
-from typing import Any, Protocol
+from typing import Any
 
 from calc.errors import Message, Refusal, shown
 from calc.formats import Precision
@@ -16,7 +16,7 @@ from calc.model.architecture import Architecture
 from calc.model.attention import GQA
 from calc.model.block import Block, Extra, PredictionModule
 from calc.model.feedforward import MLP
-from calc.serving.engines.loading import TensorLoader
+from calc.serving.engines.engine import Engine
 from calc.serving.engines.vllm.layers import compressed
 from calc.serving.engines.vllm.options import Version, VLLMOptions
 from calc.serving.engines.vllm.refusal import unserved_family
@@ -54,15 +54,6 @@ HEAD_NOTE = Message(
 )
 NO_DRAFT_MODELS: tuple[Version, Version] = (0, 11), (0, 15)
 """From the version that took the first engine out to the one before the second got them (`v1/spec_decode`)."""
-
-
-class Loading(Protocol):
-    """An engine, as far as it loads a draft."""
-
-    @property
-    def loader(self) -> TensorLoader: ...
-
-    def vocabulary(self, rows: int, tp: int) -> int: ...
 
 
 def with_own_layers(model: Architecture, options: VLLMOptions) -> Architecture:
@@ -123,14 +114,14 @@ def draft_precision(options: VLLMOptions) -> Precision:
     return Precision(weights=options.weights_draft or "bf16")
 
 
-def draft_bytes(draft: Architecture, engine: Loading, precision: Precision, tp: int) -> int:
+def draft_bytes(draft: Architecture, engine: Engine, precision: Precision, tp: int) -> int:
     """Bytes of a draft on one of tp ranks as an engine loads it; a head reads the model's embedding."""
     layout = Layout(tp=tp)
     rank = layout.rank(draft, engine.vocabulary(draft.vocab, tp))
     pieces = stored(draft, precision, rank)
     if any(extra.name == PROJECTION for extra in draft.extras):
         pieces = [piece for piece in pieces if piece.tensor.component != "embedding"]
-    return engine.loader.loaded(rank, pieces, range(draft.num_layers), layout).total
+    return engine.loaded(rank, pieces, range(draft.num_layers), layout).total
 
 
 def undivided_draft(draft: Architecture | None, layout: Layout) -> Iterator[Refusal]:

@@ -227,9 +227,10 @@ def profiled_images(
 ) -> Images:
     """Those that profiling encodes: what a step has tokens for and so many requests may hold, at least one
     (`MultiModalBudget._get_max_items`). Their embeddings stay, and with the first runner their pixels."""
-    item, sizes = item_of(architecture, options), sizes_of(architecture)
+    item = item_of(architecture, options)
     if item is None or architecture.vision is None:
         return Images()
+    sizes = sizes_of(architecture)
     parts = item.parts(max_model_len)
     size = parts * item.tokens
     items = max(1, min(step_tokens // size, sequences * max(1, max_model_len // size)))

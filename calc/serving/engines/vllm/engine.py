@@ -1,13 +1,11 @@
 """vLLM: sets its cache aside at start, from what profiling leaves of its share of the GPU."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import combinations, product
 from math import ceil
 from typing import ClassVar, Self
 
 from calc.errors import Message, Refusal
 from calc.formats import COMPRESSED_TENSORS, MODELOPT, CacheFormat, Precision, WeightFormat
-from calc.formats.stored import Piece
 from calc.hardware.engine_rules import EngineSupport
 from calc.hardware.gpu import GPU
 from calc.hardware.overhead import CUDA_CONTEXT, NONE, OverheadItem, Range
@@ -19,10 +17,10 @@ from calc.model.named import Peak
 from calc.serving.engines.cache import Cache
 from calc.serving.engines.cache_rules import without_cache
 from calc.serving.engines.engine import Engine
-from calc.serving.engines.launch import Launch, Separation, ServerRole, cached, degrees, quantized, stated
-from calc.serving.engines.layouts import broken_tiles, odd_vocabulary
+from calc.serving.engines.launch import Launch, Separation, ServerRole, cached, combined, degrees, quantized, stated
+from calc.serving.engines.layouts import broken_tiles, even_stages, odd_vocabulary
 from calc.serving.engines.loading import TensorLoader, rotary_tables, up_to
-from calc.serving.engines.sizes import Budget, LaidOut, Limits, LoadedWeights
+from calc.serving.engines.sizes import Budget, GPUAtStart, LaidOut, Limits, LoadedWeights
 from calc.serving.engines.vllm.drafts import (
     AUXILIARY,
     SPECULATION,
@@ -152,12 +150,7 @@ class VLLM(Engine):
     def stages(self, layers: int, pp: int) -> Iterator[range]:
         """What does not divide goes one each to the last stages but the very last, which holds the head
         (`get_pp_indices`)."""
-        each, more = divmod(layers, pp)
-        start = 0
-        for stage in range(pp):
-            stop = start + each + (pp - 1 - more <= stage < pp - 1)
-            yield range(start, stop)
-            start = stop
+        return even_stages(layers, pp, first=pp - 1 - layers % pp)
 
     def vocabulary(self, rows: int, tp: int) -> int:
         return rows if tp == 1 else -(-up_to(rows, VOCABULARY) // tp)
@@ -216,9 +209,6 @@ class VLLM(Engine):
     def loads_same_weights(self, other: Self) -> bool:
         alike = all(getattr(self.options, name) == getattr(other.options, name) for name in SPECULATION)
         return self.loader == other.loader and alike and self.loads_vision == other.loads_vision
-
-    def loaded(self, rank: Architecture, pieces: Sequence[Piece], stage: range, layout: Layout) -> LoadedWeights:
-        return self.loader.loaded(rank, pieces, stage, layout)
 
     def tables(self, rank: Architecture) -> LoadedWeights:
         return rotary_tables(rank)
@@ -284,17 +274,10 @@ class VLLM(Engine):
         if gpu.memory == "unified":
             yield UNIFIED_NOTE
 
-    def budget(
-        self,
-        total: int,
-        limits: Limits,
-        loaded: int,
-        working: int,
-        stated: int | None,
-        overhead: Mapping[OverheadItem, int],
-    ) -> Budget:
+    def budget(self, limits: Limits, gpu: GPUAtStart) -> Budget:
         """Its share of the GPU less what it holds (`determine_available_memory`); a CUDA context is there before it
         looks. Or as much cache as is stated, on top of what it holds."""
+        total, loaded, working, stated, overhead = gpu
         own = {"weights": loaded, "activations": working, "libraries": overhead["libraries"]}
         outside = overhead["cuda_context"]
         if holds("graphs are of its share", self.options):
@@ -335,18 +318,13 @@ class VLLM(Engine):
         )
 
     def remedies(self, limits: Limits, workload: Workload) -> Iterator[dict[str, object]]:
-        """One flag before two, two before three; of each the mildest value first."""
         options = self.options
         steps = [n for n in STEPS if n < limits.step_tokens] if options.max_num_batched_tokens is None else []
         sequences = [n for n in SEQUENCES if workload.batch <= n < limits.sequences]
-        changes: list[tuple[str, list[object]]] = [
-            ("gpu_memory_utilization", [SHARE] if options.gpu_memory_utilization is None else []),
-            ("max_num_seqs", [*sequences] if options.max_num_seqs is None else []),
-            ("max_num_batched_tokens", [*steps]),
-            ("enforce_eager", [] if options.enforce_eager else [True]),
-        ]
-        changes = [change for change in changes if change[1]]
-        for count in range(1, len(changes) + 1):
-            for chosen in combinations(changes, count):
-                for values in product(*(values for _, values in chosen)):
-                    yield dict(zip((name for name, _ in chosen), values, strict=True))
+        changes: dict[str, list[object]] = {
+            "gpu_memory_utilization": [SHARE] if options.gpu_memory_utilization is None else [],
+            "max_num_seqs": [*sequences] if options.max_num_seqs is None else [],
+            "max_num_batched_tokens": [*steps],
+            "enforce_eager": [] if options.enforce_eager else [True],
+        }
+        return combined(changes)

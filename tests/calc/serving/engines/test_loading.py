@@ -1,6 +1,7 @@
 """What weights take once an engine has loaded them: start-up logs, source code, and laws."""
 
 from dataclasses import replace
+from itertools import chain
 
 import pytest
 from hypothesis import assume, given
@@ -204,7 +205,8 @@ def test_stages_are_loaded_as_they_are_weighed(model, weights, pp, engine):
     layout = Layout(pp=min(pp, architecture.num_layers))
     serving = Serving.of(architecture, kind(), Precision(weights=weights), layout, Overhead())
     for stage, layers in zip(serving.laid_out.stages, serving.laid_out.ranges, strict=True):
-        pieces = serving.ranks.of(layout).pieces
+        tensors = serving.ranks.of(layout).tensors
+        pieces = [*chain.from_iterable(tensors.layers.values()), *tensors.ends]
         whole = kind().loaded(serving.laid_out.rank, pieces, layers, layout)
         tables = kind().tables(serving.laid_out.rank)
         assert stage.loaded == LoadedWeights.sum([(1, whole), (1, tables)])
