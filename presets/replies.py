@@ -54,21 +54,21 @@ def shared(kind: type[Answer], hub: Callable[[], tuple[str, str]]) -> Callable[[
 
 def stored(file: Path, kind: type[Answer], client: Path, ask: Callable[[], Answer]) -> Answer:
     """The answer of the file, or a new one, which is then in it. A disk that is full or read-only shares nothing."""
-    found = read(file, kind)
-    if found is not None:
-        return found
+    answer = read(file, kind)
+    if answer is not None:
+        return answer
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         lock = FileLock(file.with_name(f"{file.name[:LOCK_LETTERS]}.lock")).acquire(timeout=PATIENCE)
     except (OSError, Timeout):
         return ask()
     with lock:
-        found = read(file, kind)
-        if found is None:
-            found = ask()
+        answer = read(file, kind)
+        if answer is None:
+            answer = ask()
             with suppress(OSError):
-                write(file, found, client)
-    return found
+                write(file, answer, client)
+    return answer
 
 
 def read(file: Path, kind: type[Answer]) -> Answer | None:

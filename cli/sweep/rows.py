@@ -97,7 +97,7 @@ def flattened(report: Report) -> Iterator[Row]:
 def refusal(part: Part, workload: Workload, gpu: GPU, error: ConfigError) -> Row:
     """A row with what was asked and the sentence that answers it."""
     layout = part.layout.stated
-    asked = {
+    scenario = {
         "workload": workload.model_dump(),
         "engine": part.engine,
         "options": part.options,
@@ -106,7 +106,7 @@ def refusal(part: Part, workload: Workload, gpu: GPU, error: ConfigError) -> Row
     }
     number = part.layout.num_gpus if layout is None else layout.gpus
     row = {"model": part.model, "gpu": gpu.id, "gpus": number, "verdict": REFUSED, "reason": str(error.message)}
-    return row | dict(leaves({"scenario": asked}))
+    return row | dict(leaves({"scenario": scenario}))
 
 
 def leaves(values: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
@@ -125,12 +125,12 @@ def leaves(values: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any
 def columns() -> Mapping[str, str]:
     """The kind of JSON value of each column, from the schemas of the report, a verdict and a cache budget."""
     report = Report.model_json_schema(mode="serialization")
-    found = {"model": "string"} | dict(typed(Verdict.model_json_schema(mode="serialization")))
+    kinds = {"model": "string"} | dict(typed(Verdict.model_json_schema(mode="serialization")))
     for name in PARTS:
-        found |= dict(typed(report["properties"][name], report["$defs"], name))
-    found |= dict(typed(KVBudget.model_json_schema(mode="serialization"), {}, "kv_budget"))
+        kinds |= dict(typed(report["properties"][name], report["$defs"], name))
+    kinds |= dict(typed(KVBudget.model_json_schema(mode="serialization"), {}, "kv_budget"))
     left_out = "scenario.overhead."  # is always the default
-    return MappingProxyType({name: kind for name, kind in found.items() if not name.startswith(left_out)})
+    return MappingProxyType({name: kind for name, kind in kinds.items() if not name.startswith(left_out)})
 
 
 def typed(schema: Schema, known: Schema | None = None, path: str = "") -> Iterator[tuple[str, str]]:
