@@ -15,6 +15,7 @@ from starlette.middleware import Middleware
 from pages import parts
 from pages.parts import direct
 from pages.parts.headers import Headers
+from pages.parts.inputs import lists
 from pages.parts.outputs import scripts
 from pages.parts.state.scenario import Scenario
 from pages.parts.state.weighed import trained, weighed
@@ -29,6 +30,7 @@ async def warm(_: st.App) -> AsyncIterator[dict[str, Any]]:
         import_module(".".join((parts.__name__, *file.relative_to(folder).with_suffix("").parts)))
     weighed(Scenario())
     trained(Scenario())
+    lists.version()
     direct.quicken()
     gc.collect()
     gc.freeze()
@@ -38,6 +40,6 @@ async def warm(_: st.App) -> AsyncIterator[dict[str, Any]]:
 app = st.App(
     "pages/router.py",
     lifespan=warm,
-    routes=[scripts.route()],
+    routes=[scripts.route(), lists.route()],
     middleware=[Middleware(Headers), *direct.middleware()],
 )

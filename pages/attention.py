@@ -7,7 +7,7 @@ from pages.parts.state.query import ATTENTION
 from pages.parts.state.weighed import attended
 from pages.parts.words import say
 
-answer = frame.page(ATTENTION, attended, serving.workload, serving.formats)
+answer = frame.page(ATTENTION, attended, serving.cache_format)
 mixers = kinds(answer.architecture.all_blocks)
 attention.layers(answer, mixers)
 for tab, mixer in zip(st.tabs([attention.title(mixer) for mixer in mixers]), mixers, strict=True):

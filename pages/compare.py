@@ -4,7 +4,9 @@ from pages.parts.state.compared import Compared, compared
 from pages.parts.state.query import COMPARE
 
 answer: Compared = frame.page(
-    COMPARE, compared, serving.workload, serving.gpus, serving.formats, serving.engine, serving.overhead
+    COMPARE,
+    compared,
+    *serving.SECTIONS,
 )
 comparison.choose(answer)
 comparison.headings(answer)

@@ -6,7 +6,7 @@ from pages.parts.state.query import DERIVE
 from pages.parts.state.weighed import weighed
 from pages.parts.words import say
 
-answer = frame.page(DERIVE, weighed, serving.workload, serving.gpus, serving.formats, serving.engine, serving.overhead)
+answer = frame.page(DERIVE, weighed, *serving.SECTIONS)
 st.caption(
     say("The calculation as one writes it on paper: formula, values filled in, result. It follows every setting.")
 )

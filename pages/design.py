@@ -5,7 +5,7 @@ from pages.parts.outputs import blueprint, design_aids, frame
 from pages.parts.state.query import DESIGN
 from pages.parts.state.weighed import weighed
 
-answer = frame.page(DESIGN, weighed, serving.workload, serving.gpus, serving.formats, serving.engine, serving.overhead)
+answer = frame.page(DESIGN, weighed, *serving.SECTIONS)
 left, right = st.columns([6, 5], gap="large")
 with left:
     blueprint.draw(answer)

@@ -59,10 +59,5 @@ frame.quick_page(
     WEIGH,
     weighed,
     weigh,
-    serving.workload,
-    serving.gpus,
-    serving.formats,
-    serving.engine,
-    serving.overhead,
-    moving=[serving.workload],
+    *serving.SECTIONS,
 )

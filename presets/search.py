@@ -1,50 +1,17 @@
-"""Presets by words in any order, over id, maker, name, size and date."""
+"""Presets as a list has them: each with its label, and the words by which `pages/scripts/question.js` looks for it."""
 
 import re
 from functools import cache, lru_cache
 
 from presets import Preset, models
 
-TUNED = frozenset("instruct it chat base hf thinking sft rl preview fp8 awq gptq gguf".split())
-"""Words of names whose models have the sizes of the model without them: Qwen2.5-3B-Instruct is Qwen2.5-3B."""
-WORD = re.compile(r"(?<!\w)\d{4}-\d{2}(?!\w)|[^\s/_-]+")
-DATE = re.compile(r"(19|20)\d{2}(-\d{2})?")
 EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
-
-
-def find(text: str) -> list[Preset]:
-    """Every preset that has all words: those first whose names they are, then the newest."""
-    words = WORD.findall(text.lower())
-    asked = [word for word in words if word not in TUNED] or words
-    found = [preset for preset in newest() if asked and all(has(preset, word) for word in asked)]
-    return sorted(found, key=lambda preset: squeezed(preset.name) != "".join(asked))
-
-
-def has(preset: Preset, word: str) -> bool:
-    """Whether a word is in its names, or a year or a month is that of its release."""
-    return word in haystack(preset.id) or (DATE.fullmatch(word) is not None and preset.month.startswith(word))
 
 
 @cache
 def newest() -> tuple[Preset, ...]:
     """All presets, the newest first, and by id within a month."""
     return tuple(sorted(models().values(), key=lambda preset: preset.month, reverse=True))
-
-
-@cache
-def by_maker() -> tuple[str, ...]:
-    """The ids of all presets by maker, the newest first within each."""
-    return tuple(sorted((preset.id for preset in newest()), key=lambda preset_id: maker_of(preset_id).lower()))
-
-
-def exact(text: str) -> Preset | None:
-    """The preset that a text names, by its id or its name, however it is spelled; or the only one with its words."""
-    known = {squeezed(name): preset for preset in models().values() for name in (preset.name, preset.id)}
-    kept = "".join(part for part in re.split(r"[\s\-_]+", text.lower()) if part not in TUNED)
-    if (named := known.get(squeezed(text)) or known.get(squeezed(kept))) is not None:
-        return named
-    found = find(text)
-    return found[0] if len(found) == 1 and DATE.fullmatch(text.strip()) is None else None
 
 
 @lru_cache(maxsize=1024)

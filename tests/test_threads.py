@@ -35,7 +35,7 @@ from calc.verify.logs import read_log
 from calc.verify.measurement import beside, read_measurement
 from calc.verify.printed import read_printed
 from presets import gpus, models, started
-from presets.search import find, label
+from presets.search import label, newest
 from tests import EXAMPLES
 
 THREADS = 16
@@ -130,7 +130,7 @@ class Doors:
         yield config_of(metadata, {"token_embd.weight": (320, 64)})
 
     def presets(self):
-        yield [label(preset.id) for preset in find("qwen 2025")]
+        yield [label(preset.id) for preset in newest()]
         yield {name: dict(preset.config) for name, preset in models().items()}
 
     def told(self, first=0):

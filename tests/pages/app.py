@@ -1,6 +1,7 @@
 """The app without a browser."""
 
 import json
+import re
 
 from streamlit.testing.v1 import AppTest
 
@@ -45,6 +46,25 @@ def components(app, name):
     return {one.id.rpartition("-")[2]: json.loads(one.json) for one in drawn}
 
 
+QUESTION = "weighbridge_question"
+
+
+def question(app):
+    """What the controls of the question say."""
+    (bar,) = components(app, QUESTION).values()
+    return bar["values"]
+
+
+def ask(app, **values):
+    """What a reader does with controls of the question."""
+    (bar,) = [one.proto for one in app.get("bidi_component") if one.proto.component_name == QUESTION]
+    states = app._tree.get_widget_states()
+    states.widgets.add(id=bar.id, json_value=json.dumps({"sentence": question(app) | values}))
+    app._run(states)
+    assert not app.exception
+    return app
+
+
 def charts(app):
     """The figures that the page's own chart draws, by their keys."""
     return {key: data["figure"] for key, data in components(app, "weighbridge_chart").items()}
@@ -55,6 +75,11 @@ def rows(app, key):
     table = components(app, "weighbridge_rows")[key]
     heads = [column["label"] for column in table["columns"]]
     return [dict(zip(heads, row["cells"], strict=True)) for row in table["rows"]]
+
+
+def finding(app):
+    """The title of a page, without the colour of its verb."""
+    return re.sub(r":[a-z]+\[(.*?)\]", r"\1", app.title[0].value)
 
 
 def texts(elements):

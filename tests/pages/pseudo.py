@@ -21,6 +21,7 @@ from calc.time.efficiency import SHARES
 from calc.training.recipe import RECIPES, TRAINERS
 from calc.verify.checkpoint import BITS
 from pages.parts.inputs.fields import CONTROLS
+from pages.parts.inputs.lists import short_name
 from pages.parts.outputs.shares import share_rows
 from pages.parts.state.published import of_preset
 from pages.parts.state.query import EVERYTHING
@@ -66,7 +67,7 @@ def tensor_names():
 
 
 OPAQUE = re.compile(
-    r"(?s:<style>.*?</style>)|/\w*\?\w+=\S+|`[^`]*`|\$\$[^$]*\$\$|\$[^$]*\$|https?://[^\s)]+|:material/\w+:|:[a-z]+-badge\[|%\{[^}]*\}|<[^>]*>|\b[0-9a-f]{8,}\b"
+    r"(?s:<style>.*?</style>)|/\w*\?\w+=\S+|`[^`]*`|\$\$[^$]*\$\$|\$[^$]*\$|https?://[^\s)]+|:material/\w+:|:[a-z]+-badge\[|:(?:green|orange|red)\[|%\{[^}]*\}|<[^>]*>|\b[0-9a-f]{8,}\b"
 )
 
 
@@ -125,6 +126,7 @@ NAMES = {
     *LANGUAGES.values(),
     *(preset.published.source for preset in models().values() if preset.published is not None),
     *(gpu.name for gpu in gpus().values()),
+    *(short_name(gpu) for gpu in gpus().values()),
     *(gpu.vendor for gpu in gpus().values()),
     *DTYPES,
     *gpus(),
@@ -234,6 +236,13 @@ READ = {
     "derivation",
     "help",
     "cells",
+    "shown",
+    "search",
+    "compare",
+    "several",
+    "none",
+    "from_hub",
+    "look",
 }
 
 

@@ -1,5 +1,7 @@
 """What a reader does with a control, in a browser."""
 
+import re
+
 from playwright.sync_api import Page, expect
 
 
@@ -10,3 +12,13 @@ def choose(page: Page, name: str, typed: str, option: str) -> None:
     page.keyboard.type(typed)
     expect(page.get_by_role("option", name=option).first).to_be_visible()
     page.keyboard.press("Enter")
+
+
+def search(page: Page, name: str, typed: str, first: str) -> None:
+    """Types into a search of the question, which then offers this first, and presses Enter."""
+    page.get_by_role("button", name=re.compile(f"^{name}: ")).click()
+    page.keyboard.type(typed)
+    panel = page.get_by_role("dialog", name=name)
+    expect(panel.get_by_role("listitem").first).to_contain_text(first)
+    page.keyboard.press("Enter")
+    expect(panel).to_be_hidden()

@@ -11,7 +11,7 @@ from presets import models
 from tests import EXAMPLES
 from tests.hub_server import TOKEN, Files, hub, safetensors
 from tests.pages.conftest import running_app
-from tests.pages.readers import choose
+from tests.pages.readers import search
 
 
 def published(model: str, without: tuple[str, ...] = (), **more: tuple[str, tuple[int, ...], int]) -> Files:
@@ -151,7 +151,7 @@ def test_a_token_opens_a_gated_model_and_is_in_no_link(page, address):
 def test_a_fault_is_a_sentence_and_the_rest_goes_on(page, address, model, sentence):
     page.goto(f"{address}/?model={model}")
     expect(page.get_by_text(sentence).first).to_be_visible()
-    choose(page, "Model", "Qwen2.5-3B", "Qwen2.5-3B ·")
+    search(page, "Model", "Qwen2.5-3B", "Qwen2.5-3B ·")
     expect(number(page, "Parameters")).to_have_text("3.09 B")
 
 

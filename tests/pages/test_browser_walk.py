@@ -5,14 +5,14 @@ import re
 
 from playwright.sync_api import expect
 
-from tests.pages.readers import choose
+from tests.pages.readers import choose, search
 
 
 def test_a_reader_s_walk(browser, page, address, tmp_path):
     page.set_default_timeout(60_000)
     expect.set_options(timeout=60_000)
     page.goto(f"{address}/?gpu=h200-sxm&num_gpus=8")
-    choose(page, "Model", "DeepSeek-V3", "DeepSeek-V3 ·")
+    search(page, "Model", "DeepSeek-V3", "DeepSeek-V3 ·")
     expect(page.get_by_text("671,026,404,352").first).to_be_visible()
 
     page.get_by_role("button", name=re.compile("^KV cache, total")).click()

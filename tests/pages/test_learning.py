@@ -4,7 +4,7 @@ import pytest
 
 from calc.time.reply import usd_per_million
 from pages.parts.outputs.examples import EXAMPLES
-from tests.pages.app import page, run, texts
+from tests.pages.app import finding, page, run, texts
 
 
 def links(app):
@@ -21,7 +21,7 @@ def test_a_first_visit_shows_three_questions():
 
 def test_the_first_example_is_answered():
     question = page(model="deepseek-ai/DeepSeek-V3", gpu="h200-sxm", num_gpus="8")
-    assert any("Fits on 8 × H200" in text for text in texts(question.success))
+    assert finding(question).startswith("DeepSeek-V3 fits on 8 × H200")
 
 
 def test_the_glossary():

@@ -10,7 +10,7 @@ from pages.parts.inputs.fields import CONTROLS
 from pages.parts.state.query import EVERYTHING, FORMERLY
 from pages.parts.state.scenario import places
 from presets import models
-from tests.pages.app import DRAWERS, components, metrics, opened, page, run, texts
+from tests.pages.app import DRAWERS, ask, components, finding, metrics, opened, page, question, run, texts
 
 
 def test_an_impossible_combination_offers_the_nearest():
@@ -24,7 +24,7 @@ def test_an_impossible_combination_offers_the_nearest():
 def test_nonsense_in_the_link_is_named():
     app = page(model="meta-llama/Llama-3.1-8B", batch="many", context="4096")
     assert "batch is a whole number" in app.warning[0].value
-    assert app.select_slider(key="context").value == 4096
+    assert question(app)["context"] == 4096
     assert metrics(app)["Parameters"] == "8.03 B"
 
 
@@ -70,7 +70,7 @@ def test_a_pasted_config_travels_in_the_link():
     assert any("5,933,109,248" in caption for caption in texts(app.caption))
     again = page(pasted=app.query_params["pasted"])
     assert metrics(again) == metrics(app)
-    run(again.selectbox(key="model").select("Qwen/Qwen2.5-3B"))
+    ask(again, model="Qwen/Qwen2.5-3B")
     assert dict(again.query_params) == {"model": "Qwen/Qwen2.5-3B"}
 
 
@@ -112,7 +112,7 @@ def test_a_storage_with_too_many_patterns(name):
 def test_a_damaged_link_to_a_pasted_config():
     app = page(pasted="AAAA", batch="2")
     assert "pasted" in app.warning[0].value
-    assert app.select_slider(key="batch").value == 2
+    assert question(app)["batch"] == 2
 
 
 def test_an_unknown_family_can_be_read_as_llama_and_says_so_everywhere():
@@ -213,10 +213,10 @@ def test_a_refused_value_keeps_the_last_answer():
 def test_learned_positions_end_somewhere(context, sentence):
     """GPT-2 has a row of `wpe` for each of 1,024 tokens."""
     app = page(model="openai-community/gpt2", **({} if context is None else {"context": context}))
-    assert app.select_slider(key="context").value == int(context or 1024)
+    assert question(app)["context"] == int(context or 1024)
     if sentence is None:
-        assert app.success
+        assert "fits on" in finding(app)
     else:
-        assert sentence in app.sidebar.error[0].value
-        run(app.button(key="near_1024").click())
-        assert app.success
+        assert sentence in app.error[0].value
+        run(app.button(key="main_1024").click())
+        assert "fits on" in finding(app)

@@ -13,7 +13,7 @@ from pages.parts import labels, words
 from pages.parts.state.query import TRAIN, WEIGH, encode
 from pages.parts.state.scenario import Scenario, places
 from presets import gpus, models
-from tests.pages.app import metrics, opened, page, run, texts
+from tests.pages.app import ask, finding, metrics, opened, page, question, run, texts
 
 
 def train(**query):
@@ -32,7 +32,7 @@ def test_the_step_of_a_model():
 
 def test_controls_change_the_numbers_and_the_link():
     app = train(model="Qwen/Qwen2.5-0.5B")
-    run(app.segmented_control(key="method").set_value("lora"))
+    ask(app, method="lora")
     assert metrics(app)["Trainable parameters"] != "494.03 M"
     run(app.number_input(key="lora_rank").set_value(8))
     # rank times the sum of in and out of q, k, v, o, gate, up, down: (896+896)+2*(896+128)+(896+896)+3*(896+4864)
@@ -47,16 +47,16 @@ def test_back_to_the_path_alone_keeps_the_model():
     run(app.switch_page("train.py"))
     app.query_params.clear()
     run(app)
-    assert app.title[0].value == "Qwen2.5-3B"
+    assert finding(app).startswith("Full fine-tuning of Qwen2.5-3B ")
     assert dict(app.query_params) == {"model": "Qwen/Qwen2.5-3B"}
 
 
 def test_lora_of_an_8b_on_24_gb_is_one_click():
     """And the parts of the answer add up to the memory of the GPU."""
     app = train(model="Qwen/Qwen3-8B", method="lora", recompute="full", gpu="rtx-4090")
-    assert any("**Not on RTX 4090**" in error.value for error in app.error)
+    assert finding(app) == "LoRA of Qwen3-8B does not fit RTX 4090"
     run(app.button(key="least").click())
-    assert any("**Fits on RTX 4090**" in box.value for box in app.success)
+    assert finding(app) == "LoRA of Qwen3-8B fits on RTX 4090"
     assert dict(app.query_params)["loss"] == "fused"
     report = training_report(
         models()["Qwen/Qwen3-8B"].config,
@@ -72,12 +72,12 @@ def test_lora_of_an_8b_on_24_gb_is_one_click():
 
 def test_qlora_of_a_70b_on_48_gb():
     app = opened(train(model="meta-llama/Llama-3.1-70B", gpu="l40s"), "levers_drawer")
-    assert any("**Not on L40S**" in error.value for error in app.error)
+    assert finding(app) == "Full fine-tuning of Llama-3.1-70B does not fit L40S"
     saves = {button.key for button in app.button if button.key.startswith("lever_")}
     assert {"lever_checkpointing", "lever_8_bits", "lever_QLoRA", "lever_fused_loss"} <= saves
-    run(app.segmented_control(key="method").set_value("qlora"))
+    ask(app, method="qlora")
     run(app.button(key="least").click())
-    assert any("**Fits on L40S**" in box.value for box in app.success)
+    assert finding(app) == "QLoRA of Llama-3.1-70B fits on L40S"
 
 
 def test_flags_of_a_trainer():
@@ -87,7 +87,7 @@ def test_flags_of_a_trainer():
     run(app.selectbox(key="trainer").set_value("trl"))
     link = {"model": "Qwen/Qwen2.5-0.5B", "optimizer_kernel": "fused", "recompute": "full", "loss": "tiled"}
     assert dict(app.query_params) == link | {"recipe": "autocast"}
-    run(app.segmented_control(key="method").set_value("qlora"))
+    ask(app, method="qlora")
     assert dict(app.query_params) == link | {"method": "qlora", "fp32_rest": "true", "recipe": "bf16-autocast"}
     assert app.selectbox(key="trainer").value == "trl"
     run(app.selectbox(key="trainer").set_value(None))
@@ -127,8 +127,8 @@ def test_a_weight_format_of_serving_is_not_that_of_the_base():
 )
 def test_what_does_not_go_together_is_a_sentence_beside_its_control(query, sentence):
     app = train(model="Qwen/Qwen2.5-0.5B", **query)
-    assert any(sentence in error.value for error in app.sidebar.error)
-    run(next(button for button in app.sidebar.button if button.key.startswith("near_")).click())
+    assert any(sentence in error.value for error in app.error)
+    run(next(button for button in app.button if button.key.startswith("main_")).click())
     assert not app.error
 
 
@@ -136,7 +136,7 @@ def test_every_option_has_a_control():
     app = opened(train(model="Qwen/Qwen2.5-0.5B", method="qlora", pp="2"), "spread_drawer", "details_drawer")
     controls = (*app.number_input, *app.toggle, *app.selectbox, *app.segmented_control, *app.select_slider)
     known = places(("training",)).keys() - {"weights"} | {"frozen"}
-    assert known <= {control.key for control in controls}
+    assert known <= {control.key for control in controls} | question(app).keys()
 
 
 def test_pieces_are_asked_for_where_there_are_stages():

@@ -14,9 +14,8 @@ from presets.hub import HubError, is_id, search
 
 def draw(answer: Answer) -> None:
     unread = answer.model.published.unread
-    wanted = bool(st.session_state.get("words") and st.session_state.get("hub_text"))
-    label, opened = say("Any model on the Hugging Face Hub"), unread is not None or wanted
-    with drawer(label, "hub_drawer", ":material/hub:", opened) as is_open:
+    label = say("Any model on the Hugging Face Hub")
+    with drawer(label, "hub_drawer", ":material/hub:", opened=unread is not None) as is_open:
         if is_open:
             _inputs(unread)
 
@@ -48,22 +47,39 @@ def _finder() -> None:
     ).strip()
     if not text:
         return
-    found, problem = _suggestions(text)
-    if is_id(text) and text not in found:
-        found = [text, *found]
-    for name in found[:8]:
+    for name in _listed(text):
         if st.button(name, key=f"hub_{name}", width="stretch"):
             choose(name, st.session_state.hub_revision.strip() or None)
             st.rerun()
+
+
+def suggest(text: str) -> None:
+    """What the Hub has of words that were looked for in the question."""
+    with st.container(horizontal=True, gap="xsmall", key="suggested"):
+        for name in _listed(text):
+            st.button(name, key=f"suggested_{name}", on_click=_take, args=(name,))
+
+
+def _take(name: str) -> None:
+    del st.session_state.hub_words
+    choose(name)
+
+
+def _listed(text: str) -> list[str]:
+    """Models of the Hub for a text; a sentence where there are none."""
+    models, problem = _suggestions(text)
+    if is_id(text) and text not in models:
+        models = [text, *models]
     if problem is not None:
         st.caption(say(problem))
-    elif not found:
+    elif not models:
         st.caption(
             say(
                 "The Hub finds no text model for “{text}”. A full id such as Qwen/Qwen2.5-3B is read as it is.",
                 text=text,
             )
         )
+    return models[:8]
 
 
 def _suggestions(text: str) -> tuple[list[str], Message | None]:

@@ -4,7 +4,6 @@ import streamlit as st
 
 from calc.hardware.custom_gpu import find_gpu
 from pages.parts.inputs.control import control, explain, faults, help_of
-from pages.parts.inputs.serving import workload
 from pages.parts.state.local import LocalAnswer
 from pages.parts.state.scenario import Place, places
 from pages.parts.state.url import change
@@ -71,4 +70,4 @@ def cache_format(answer: LocalAnswer) -> None:
         explain(answer.error, lambda near: change({place: near}))
 
 
-SECTIONS = (machine, workload, cache_format)
+SECTIONS = (machine, cache_format)

@@ -1,4 +1,4 @@
-"""Which model: a preset, one of the Hub, or a config of the reader's own."""
+"""Models beyond the presets: of the Hub, or a config of the reader's own."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,35 +12,17 @@ from calc.formats import HF_QUANT_CONFIG, native, with_hf_quant_config
 from calc.text import MAX_CHARACTERS, parse_config
 from pages.parts.inputs import hub_picker
 from pages.parts.inputs.drawer import drawer
-from pages.parts.state.scenario import DEFAULT_MODEL, Source
+from pages.parts.state.scenario import Source
 from pages.parts.state.url import change, choose
 from pages.parts.state.weighed import Answer
 from pages.parts.state.widgets import show
 from pages.parts.words import say
-from presets import models
-from presets.hub import HubModel, is_id, preferred
-from presets.search import by_maker, exact, find, label, maker_of
-
-MOST = 12
-"""Matches in sight."""
+from presets.hub import HubModel, preferred
 
 
 def model_picker(answer: Answer) -> None:
-    """A list by maker, in which one also types any words: they are looked for among presets, then on the Hub."""
+    """Where the model is from, and the ways to one that is no preset."""
     published = answer.model.published
-    st.selectbox(
-        say("Model"),
-        by_maker(),
-        index=None,
-        format_func=lambda name: label(name) if name in models() else name,
-        placeholder=answer.model.name,
-        accept_new_options=True,
-        **show("model", published.preset.id if published.preset else None, _take_model, given=None),
-        help=say(
-            "Name, maker, size, date or words in any order: deepseek v3, 70b, qwen moe, 2025-04; or an id of the Hub."
-        ),
-    )
-    matches()
     if published.preset is not None:
         link = f"[{published.preset.id}]({published.preset.source})"
         if (released := published.preset.released) is None:
@@ -55,52 +37,6 @@ def model_picker(answer: Answer) -> None:
         several_files(answer.scenario.source, found)
     hub_picker.draw(answer)
     own_config()
-
-
-def _take_model(typed: str | None) -> None:
-    """The preset that was chosen or typed, else a model of the Hub, else what has the words that were typed."""
-    state = st.session_state
-    text = (typed or DEFAULT_MODEL).strip()
-    state.pop("words", None)
-    if text in models():
-        choose(text)
-    elif (preset := exact(text)) is not None:
-        choose(preset.id)
-        if preset.name.lower() not in text.lower():
-            st.toast(say("{text}: {model} has its sizes.", text=text, model=preset.name), icon=":material/check:")
-    elif is_id(text) and not find(text):
-        choose(text)
-    else:
-        state.words = text
-        if not find(text):
-            state.hub_text = text
-
-
-def matches() -> None:
-    """What has the words that were typed, by maker."""
-    text: str | None = st.session_state.get("words")
-    if text is None:
-        return
-    found = find(text)
-    if not found:
-        st.caption(say("No preset is called “{text}”; the Hub is asked below.", text=text))
-        return
-    makers: dict[str, list[str]] = {}
-    for preset in found[:MOST]:
-        makers.setdefault(maker_of(preset.id), []).append(preset.id)
-    for maker, presets in makers.items():
-        st.caption(maker)
-        for name in presets:
-            st.button(
-                label(name, maker=False), key=f"match_{name}", width="stretch", on_click=_take_match, args=(name,)
-            )
-    if len(found) > MOST:
-        st.caption(say("and {n:,} more: add a word.", n=len(found) - MOST))
-
-
-def _take_match(name: str) -> None:
-    st.session_state.pop("words", None)
-    choose(name)
 
 
 def several_files(source: Source, model: HubModel) -> None:

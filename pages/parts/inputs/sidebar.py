@@ -1,6 +1,6 @@
 """The sidebar: the model, its sliders, and the sections of a page."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache, partial
 from typing import Any, Protocol, TypeVar
 
@@ -17,8 +17,7 @@ from pages.parts.state.scenario import Scenario, places
 from pages.parts.state.url import change
 from pages.parts.state.weighed import Answer
 from pages.parts.state.widgets import show
-from pages.parts.words import field, language, more, say, times, value
-from presets import gpus
+from pages.parts.words import language, more, say, times, value
 
 A = TypeVar("A", bound=Answer)
 A_contra = TypeVar("A_contra", bound=Answer, contravariant=True)
@@ -36,10 +35,10 @@ Room = tuple[Any, Section[A]]
 
 def draw(answer: A, sections: Iterable[Section[A]]) -> None:
     """All inputs. A sentence about an impossible combination stands beside the control that it is about."""
-    fill(outline(answer, sections, ()), answer)
+    fill(outline(answer, sections), answer)
 
 
-def outline(answer: A, sections: Iterable[Section[A]], moving: Collection[Section[A]]) -> list[Room[A]]:
+def outline(answer: A, sections: Iterable[Section[A]]) -> list[Room[A]]:
     """The inputs on which a slider has no effect, and between them rooms for the others. Each has a room with a key: a
     button that comes or goes in one of them moves no other, which would lose its sliders' focus while it is filled
     again."""
@@ -50,12 +49,8 @@ def outline(answer: A, sections: Iterable[Section[A]], moving: Collection[Sectio
     with st.container(key="room_model"):
         model_picker(answer)
     for number, section in enumerate(sections):
-        room = st.container(key=f"room_{number}")
-        if section in moving:
-            rooms.append((room, section))
-        else:
-            with room:
-                section(answer)
+        with st.container(key=f"room_{number}"):
+            section(answer)
     if answer.model.published.settings:
         st.markdown(say("**Architecture**"))
         rooms.append((st.container(key="room_sliders"), sliders))
@@ -216,18 +211,6 @@ def put(chosen: Any, name: str, original: Any) -> None:
     """Change one field of the config; the model's own value is no change."""
     others = {field: kept for field, kept in st.session_state.scenario.overrides.items() if field != name}
     change(overrides=others if chosen == original else others | {name: chosen})
-
-
-def gpu_picker(answer: Answer) -> None:
-    own = [name for name in answer.scenario.gpu if name not in gpus()]
-    st.multiselect(
-        field("gpu"),
-        [*own, *gpus()],
-        format_func=gpu_label,
-        **show("gpu", list(answer.scenario.gpu), lambda chosen: change(gpu=tuple(chosen)), given="default"),
-        help=say("Each gets a verdict. Search by name or memory: 24 finds the RTX 3090 and 4090, A10, A30 and L4."),
-        placeholder=say("Choose GPUs"),
-    )
 
 
 @lru_cache(maxsize=512)

@@ -7,15 +7,15 @@ import streamlit as st
 from calc.training.layout import TrainingLayout
 from calc.training.recipe import TRAINERS
 from calc.training.step import usual_overhead
-from pages.parts.inputs.control import control, faults, help_of
+from pages.parts.inputs.control import control
 from pages.parts.inputs.drawer import concerns, drawer
-from pages.parts.inputs.serving import BATCHES, CONTEXTS, MOST, ranges, weight_format
+from pages.parts.inputs.serving import MOST, ranges, weight_format
 from pages.parts.state.scenario import Place, places
-from pages.parts.state.trained_as import by_method, trained_as, trainer_of
-from pages.parts.state.url import bind, change
+from pages.parts.state.trained_as import trained_as, trainer_of
+from pages.parts.state.url import change
 from pages.parts.state.weighed import Trained
 from pages.parts.state.widgets import show
-from pages.parts.words import choice, field, say, tokens
+from pages.parts.words import field, say
 
 FIRST = ("accumulation", "optimizer", "recipe", "recompute")
 """Fields that stand in sight, below the workload; the others of the step are in a drawer."""
@@ -26,25 +26,11 @@ QUANTIZED = {"fp32_rest", "quantized_experts"}
 
 
 def step(answer: Trained) -> None:
-    known, asked = of_training(), answer.scenario.training.workload
+    known = of_training()
     st.markdown(say("**Training step**"))
     trainer(answer)
-    method(answer)
-    if not asked.trains_base:
+    if not answer.scenario.training.workload.trains_base:
         adapters(answer)
-    st.select_slider(
-        field("micro_batch"),
-        sorted({*BATCHES, asked.micro_batch}),
-        help=help_of(known["micro_batch"].option),
-        **bind(known["micro_batch"]),
-    )
-    st.select_slider(
-        field("sequence"),
-        sorted({*CONTEXTS, asked.sequence}),
-        format_func=tokens,
-        help=help_of(known["sequence"].option),
-        **bind(known["sequence"]),
-    )
     for name in FIRST:
         control(known[name], answer.error)
 
@@ -67,24 +53,6 @@ def trainer(answer: Trained) -> None:
 
 def _take_trainer(trainer: str | None) -> None:
     change(training=trained_as(st.session_state.scenario.training, trainer))
-
-
-def method(answer: Trained) -> None:
-    """Which weights are trained; each method starts with the flags that it is run with."""
-    place = of_training()["method"]
-    st.segmented_control(
-        field(place.name),
-        place.option.choices,
-        required=True,
-        format_func=lambda chosen: choice(place.name, chosen),
-        help=help_of(place.option),
-        **show(place.name, place.of(answer.scenario), _take_method, given="default"),
-    )
-    faults(answer.error, place)
-
-
-def _take_method(method: str) -> None:
-    change(training=by_method(st.session_state.scenario.training, method))
 
 
 def adapters(answer: Trained) -> None:

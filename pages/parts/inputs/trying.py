@@ -6,10 +6,11 @@ import streamlit as st
 
 from calc.hardware.custom_gpu import find_gpu
 from calc.time.fitting import MAPPED
+from pages.parts.inputs import question
 from pages.parts.inputs.control import control
-from pages.parts.inputs.model_picker import model_picker
 from pages.parts.inputs.planning import engine_choice
 from pages.parts.state.planned import own_gpus
+from pages.parts.state.query import HARDWARE
 from pages.parts.state.scenario import Place, Scenario, places
 from pages.parts.state.url import bind
 from pages.parts.state.weighed import Answer, looked
@@ -42,9 +43,8 @@ def card_and_figure(scenario: Scenario) -> Scenario:
 def model_and_figure(scenario: Scenario) -> Answer:
     """Of the map of GPUs."""
     answer = looked(scenario)
+    question.draw(answer, HARDWARE)
     with st.grid(5, min_column_width=180, gap="small"):
-        with st.container():
-            model_picker(answer)
         for name in ("cards", "length", "figure"):
             control(of_hardware()[name], None)
         engine_choice(scenario, MAPPED)
@@ -54,9 +54,8 @@ def model_and_figure(scenario: Scenario) -> Answer:
 def model_and_card(scenario: Scenario) -> Answer:
     """Of the roofline."""
     answer = looked(scenario)
+    question.draw(answer, HARDWARE)
     with st.grid(5, min_column_width=180, gap="small"):
-        with st.container():
-            model_picker(answer)
         card(scenario)
         for name in ("cards", "length"):
             control(of_hardware()[name], None)

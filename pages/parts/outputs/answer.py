@@ -1,7 +1,6 @@
 """The answer first: one sentence, one bar of one GPU, and what would make it fit."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import streamlit as st
 
@@ -13,9 +12,11 @@ from calc.serving.verdict import Verdict
 from calc.time.choosing import Choice, cheapest, smallest
 from calc.training.verdict import TrainingVerdict
 from pages.parts import words
+from pages.parts.outputs import finding
 from pages.parts.outputs.bar import bar
 from pages.parts.outputs.cards import most
 from pages.parts.outputs.charts import served
+from pages.parts.outputs.finding import Figure
 from pages.parts.state.scenario import places
 from pages.parts.state.url import change
 from pages.parts.state.weighed import Weighed
@@ -29,11 +30,12 @@ FEW = 5
 def draw(answer: Weighed) -> None:
     focus = answer.focus
     if focus is None:
-        st.info(say("No GPU is chosen: choose one in the sidebar to see whether it fits."), icon=":material/memory:")
+        st.info(say("No GPU is chosen: choose one above to see whether it fits."), icon=":material/memory:")
         return
     report = answer.report
+    decisive(answer, focus)
     buys = room(focus, answer.architecture.max_positions) if focus.verdict == "fits" else None
-    sentence(report.verdicts, focus, where(focus, report.scenario.layout), buys)
+    details(report.verdicts, focus, words.layout(report.scenario.layout), buys)
     finders(answer)
     beyond(answer)
     unpacked(answer)
@@ -43,48 +45,43 @@ def draw(answer: Weighed) -> None:
         offers(answer)
 
 
-def where(verdict: Verdict, layout: Layout) -> str:
-    """The GPUs and the layout over them: 8 × H200 SXM 141GB with TP 8."""
-    name = find_gpu(verdict.gpu).name
-    if verdict.gpus == 1:
-        return name
-    return say("{n:,} × {gpu} with {layout}", n=verdict.gpus, gpu=name, layout=words.layout(layout))
+def decisive(answer: Weighed, focus: Verdict) -> None:
+    """How fast it answers, at what price, with how much headroom."""
+    figures = [*finding.hourly(focus), finding.headroom(focus)]
+    if (speed := answer.speed) is not None:
+        first = speed.ttft_ms
+        figures = [
+            finding.rate(say("tokens/s per user"), speed.tokens_per_s_per_user),
+            Figure(words.duration(first.expected), say("to the first token"), words.durations(first)),
+            *figures,
+        ]
+    finding.line(figures)
 
 
-def sentence(
+def details(
     verdicts: Sequence[Verdict] | Sequence[TrainingVerdict],
     focus: Verdict | TrainingVerdict,
-    place: str,
+    layout: str,
     buys: str | None,
 ) -> None:
-    """Whether it fits, on what, and by how much; and what the headroom would buy."""
-    fits, size = sum(verdict.verdict == "fits" for verdict in verdicts), words.gib(abs(focus.spare))
-    values: dict[str, Any] = {"where": place, "size": size, "n": fits, "all": len(verdicts)}
-    if fits:
-        text = say("**Fits on {where}**, with {size} headroom per GPU.", **values)
-        if fits == len(verdicts) == 2:
-            text = say("**Fits on both GPUs.** The smallest is {where}, with {size} headroom.", **values)
-        elif fits == len(verdicts) > 1:
-            text = say("**Fits on all {n} GPUs.** The smallest is {where}, with {size} headroom.", **values)
-        elif len(verdicts) > 1:
-            text = say("**Fits on {n} of {all} GPUs.** The smallest is {where}, with {size} headroom.", **values)
-        st.success(f"{text}  \n{buys}" if buys else text, icon=":material/check_circle:")
-    elif isinstance(focus, Verdict) and focus.verdict == "fits with":
-        text = say("**Fits on {where} with** `{flags}`.", where=place, flags=" ".join(focus.flags))
-        st.warning(text, icon=":material/tune:")
+    """What the title leaves out: of several GPUs the one that the figures are of, the layout, the reason, and what the
+    headroom would buy."""
+    lines = [] if buys is None else [buys]
+    if layout and focus.gpus > 1:
+        lines.insert(0, say("With {layout}.", layout=layout))
+    if len(verdicts) > 1:
+        gpu = find_gpu(focus.gpu).name if focus.gpus == 1 else f"{focus.gpus:,} × {find_gpu(focus.gpu).name}"
+        fits = focus.verdict == "fits"
+        smallest = say("Figures of the smallest that fits, **{gpu}**.", gpu=gpu)
+        lines.insert(0, smallest if fits else say("Figures of the nearest, **{gpu}**.", gpu=gpu))
+    if lines:
+        st.markdown(" ".join(lines))
+    if isinstance(focus, Verdict) and focus.verdict == "fits with":
+        st.warning(say("It fits with `{flags}`.", flags=" ".join(focus.flags)), icon=":material/tune:")
     elif focus.verdict == "tight":
-        st.warning(say("**Tight on {where}**: the overhead decides.", where=place), icon=":material/balance:")
-    elif focus.verdict == "does not run":
-        st.error(
-            say("**Does not run on {where}.** {reason}", where=place, reason=focus.reason), icon=":material/cancel:"
-        )
-    elif focus.spare < 0:
-        text = say("**Not on {where}**: {size} short per GPU.", **values)
-        if len(verdicts) > 1:
-            text = say("**Fits on none of {all} GPUs.** The nearest is {where}: {size} short per GPU.", **values)
-        st.error(text, icon=":material/cancel:")
-    else:
-        st.error(say("**Not on {where}.** {reason}", where=place, reason=focus.reason), icon=":material/cancel:")
+        st.warning(say("The overhead decides whether it fits."), icon=":material/balance:")
+    elif focus.verdict == "does not run" or (focus.verdict == "does not fit" and focus.spare >= 0):
+        st.error(say(focus.reason), icon=":material/cancel:")
 
 
 def room(focus: Verdict, made_for: int | None) -> str:

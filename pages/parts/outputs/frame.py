@@ -1,13 +1,13 @@
 """What every page begins and ends with."""
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 import streamlit as st
 
 from calc.errors import Message
 from pages.parts import words
-from pages.parts.inputs import sidebar
+from pages.parts.inputs import question, sidebar
 from pages.parts.outputs import share, unknown
 from pages.parts.state import url
 from pages.parts.state.query import Page
@@ -21,8 +21,9 @@ A = TypeVar("A", bound=Answer)
 def page(
     here: Page, calculate: Callable[[Scenario], A], *sections: Callable[[A], None], needs_answer: bool = True
 ) -> A:
-    """The inputs of a page, its one calculation, and what stands above every answer: the title with its link, what the
-    link said wrong, what the numbers depend on. A page that has nothing to show without an answer ends with why."""
+    """The inputs of a page, its one calculation, and what stands above every answer: the question, the title with its
+    link, what the link said wrong, what the numbers depend on. A page that has nothing to show without an
+    answer ends with why."""
     answer = titled(calculate(url.current(here)), here)
     with st.sidebar:
         sidebar.draw(answer, sections)
@@ -34,13 +35,12 @@ def quick_page(
     calculate: Callable[[Scenario], A],
     draw: Callable[[A], None],
     *sections: Callable[[A], None],
-    moving: Collection[Callable[[A], None]] = (),
 ) -> None:
-    """A page of which a slider runs, sends and draws a part: the answer, the sliders and the `moving` sections, whose
-    helps say what a step costs. The rest of the sidebar stays in the browser as it is."""
+    """A page of which a slider runs, sends and draws a part: the answer and the sliders. The
+    rest of the sidebar stays in the browser as it is."""
     answer = titled(calculate(url.current(here)), here)
     with st.sidebar:
-        rooms = sidebar.outline(answer, sections, moving)
+        rooms = sidebar.outline(answer, sections)
     quick(here, calculate, draw, rooms, [answer])
 
 
@@ -62,6 +62,8 @@ def quick(
         answer = calculate(url.current(here))
         if sidebar.dependencies(answer) != state.dependencies:
             st.rerun()
+        if share.title(answer, here) != state.tab_title:
+            titled(answer, here)
     state.dependencies = sidebar.dependencies(answer)
     if answer.error is None:
         draw(begin(answer, here, calculate))
@@ -72,14 +74,17 @@ def quick(
 
 
 def titled(answer: A, here: Page) -> A:
-    """The browser's tab says what the page is about."""
-    st.set_page_config(page_title=share.title(answer.model.name, here))
+    """The browser's tab says what the page has found; a slider says it only where that changes."""
+    title = share.title(answer, here)
+    st.set_page_config(page_title=title)
+    st.session_state.tab_title = title
     return answer
 
 
 def begin(answer: A, here: Page, calculate: Callable[[Scenario], A], *, needs_answer: bool = True) -> A:
     """What stands above an answer."""
     shown = last_good(answer, here, calculate) if needs_answer else answer
+    question.draw(answer, here)
     share.header(shown, here, answer)
     for problem in url.problems():
         st.warning(say(problem), icon=":material/link_off:")

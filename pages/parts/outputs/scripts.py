@@ -33,10 +33,15 @@ def hand_out(request: Request) -> Response:
     return Response(found, media_type="text/javascript", headers=HEADERS)
 
 
-def address() -> str:
-    """Address of the folder, below the path that the server has."""
+def folder(name: str) -> str:
+    """Address of a folder, below the path that the server has."""
     base = st.get_option("server.baseUrlPath").strip("/")
-    return f"{base and '/' + base}/scripts/{VERSION}"
+    return f"{base and '/' + base}/{name}"
+
+
+def address() -> str:
+    """Address of the scripts of this version."""
+    return f"{folder('scripts')}/{VERSION}"
 
 
 def route() -> Route:

@@ -9,29 +9,33 @@ from calc.text import config_file
 from pages.parts.inputs.fields import moved
 from pages.parts.outputs import carrying, examples
 from pages.parts.outputs.copying import copy_button
-from pages.parts.state.query import WEIGH, Page
+from pages.parts.outputs.finding import finding, heading, plain
+from pages.parts.state.query import TRAIN, WEIGH, Page
 from pages.parts.state.url import link, speak
 from pages.parts.state.weighed import Answer
 from pages.parts.words import LANGUAGES, language, listed, say
 
+WEIGHING = (WEIGH, TRAIN)
+"""Pages whose title is what they have found."""
 
-def title(name: str, page: Page) -> str:
-    """What the browser's tab and its history say: the model and the page."""
-    return f"{name} · {say(page.title)} · Weighbridge"
+
+def title(answer: Answer, page: Page) -> str:
+    """What the browser's tab and its history say: what the page has found, else the model and the page."""
+    sentence = finding(answer) if page in WEIGHING else None
+    subject = f"{answer.model.name} · {say(page.title)}" if sentence is None else plain(sentence)
+    return f"{subject} · Weighbridge"
 
 
 def header(answer: Answer, page: Page, asked: Answer) -> None:
-    """The page's title with links and downloads of what is on screen; the link is that of the question, which may be
+    """Links and downloads of what is on screen, and the page's title; the link is that of the question, which may be
     refused."""
-    name = answer.model.name
-    with st.container(horizontal=True, vertical_alignment="center", key="header"):
-        st.title(say("{name}, changed", name=name) if answer.scenario.overrides else name, anchor=False)
+    with st.container(horizontal=True, horizontal_alignment="right", gap="small", key="header"):
         copy_link(asked, page)
         if answer.download is not None:
             st.download_button(
                 say("Report"),
                 partial(answer.download.model_dump_json, indent=1),
-                file_name=f"{name.replace('/', '--')}.json",
+                file_name=f"{answer.model.name.replace('/', '--')}.json",
                 mime="application/json",
                 icon=":material/download:",
                 on_click="ignore",
@@ -39,6 +43,7 @@ def header(answer: Answer, page: Page, asked: Answer) -> None:
             )
         carrying.draw(answer, page)
         languages()
+    heading(answer, finding(answer) if page in WEIGHING else None)
     below = st.empty()  # what comes after it keeps its place, and the browser what it has drawn there
     if changes := list(changed(answer)):
         below.caption(say("Changed: {changes}", changes=listed(changes)))

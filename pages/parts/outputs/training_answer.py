@@ -12,9 +12,11 @@ from calc.training.levers import Together, TrainingLever
 from calc.training.verdict import TrainingVerdict
 from pages.parts import words
 from pages.parts.inputs.drawer import drawer
-from pages.parts.outputs.answer import sentence
+from pages.parts.outputs import finding
+from pages.parts.outputs.answer import details
 from pages.parts.outputs.bar import bar
 from pages.parts.outputs.cards import BADGES, most
+from pages.parts.outputs.finding import Figure
 from pages.parts.state.scenario import places
 from pages.parts.state.url import change
 from pages.parts.state.weighed import Trained
@@ -24,22 +26,27 @@ from pages.parts.words import say
 def draw(answer: Trained) -> None:
     focus, report = answer.focus, answer.report
     if focus is None:
-        st.info(say("No GPU is chosen: choose one in the sidebar to see whether it fits."), icon=":material/memory:")
+        st.info(say("No GPU is chosen: choose one above to see whether it fits."), icon=":material/memory:")
         return
-    buys = room(focus) if focus.verdict == "fits" else None
-    sentence(report.verdicts, focus, where(focus, report.scenario.layout), buys)
+    decisive(answer, focus)
+    details(report.verdicts, focus, spelled(report.scenario.layout), room(focus) if focus.verdict == "fits" else None)
     bar(report.memory, focus.usable, words.TRAINED)
     if focus.verdict != "fits":
         offers(answer, focus)
     levers(answer, focus)
 
 
-def where(verdict: TrainingVerdict, layout: TrainingLayout) -> str:
-    """The GPUs and the layout over them: 8 × H100 SXM 80GB with DP 8, ZeRO-3."""
-    name = find_gpu(verdict.gpu).name
-    if verdict.gpus == 1:
-        return name
-    return say("{n:,} × {gpu} with {layout}", n=verdict.gpus, gpu=name, layout=spelled(layout))
+def decisive(answer: Trained, focus: TrainingVerdict) -> None:
+    """How fast a step is, at what price, with how much headroom."""
+    figures = [*finding.hourly(focus), finding.headroom(focus)]
+    if (pace := answer.pace) is not None:
+        step = pace.step_s.scaled(1000)
+        figures = [
+            finding.rate(say("tokens/s per GPU"), pace.tokens_per_s_per_gpu),
+            Figure(words.duration(step.expected), say("per step"), words.durations(step)),
+            *figures,
+        ]
+    finding.line(figures)
 
 
 def spelled(layout: TrainingLayout) -> str:

@@ -6,9 +6,7 @@ from functools import partial
 import streamlit as st
 
 from calc.errors import Message
-from calc.hardware.custom_gpu import find_gpu
 from calc.time.step_operations import StepOperation, step_operations
-from calc.time.time_report import training_speed_of
 from calc.time.training_time import TrainingSpeed
 from pages.parts import words
 from pages.parts.inputs import efficiencies
@@ -32,23 +30,12 @@ STEP_WORK: dict[str, Message] = {
 def draw(answer: Trained) -> None:
     """In one line, on the GPU that the memory answer is about; nothing where the step does not fit."""
     efficiencies.idle(answer, training=True)
-    focus = answer.focus
-    if focus is None or focus.verdict == "does not fit":
+    speed, pace = answer.speed, answer.pace
+    if speed is None or pace is None:
         return
-    edits = answer.scenario.efficiencies.edits
-    speed = training_speed_of(answer.architecture, answer.report, find_gpu(focus.gpu), edits=edits)
-    found = speed.time()
-    told = say(
-        "How fast there: **{rate} tokens/s** and **{tflops} TFLOP/s** per GPU ({span} tokens/s), a step in **{step}** "
-        "({step_span}), an MFU of {mfu}.",
-        tflops=words.figure(found.tflops_per_gpu.expected),
-        rate=words.figure(found.tokens_per_s_per_gpu.expected),
-        span=words.span(found.tokens_per_s_per_gpu),
-        step=words.duration(1000 * found.step_s.expected),
-        step_span=words.durations(found.step_s.scaled(1000)),
-        mfu=f"{found.mfu.expected:.0%}",
-    )
-    st.markdown(f":material/speed: {told}")
+    tflops, mfu = words.figure(pace.tflops_per_gpu.expected), f"{pace.mfu.expected:.0%}"
+    line = say("**{tflops} TFLOP/s** per GPU, an MFU of {mfu}.", tflops=tflops, mfu=mfu)
+    st.markdown(f":material/speed: {line}")
     operations(speed, "step", on_paper=partial(paper.link, answer, "training_time"))
 
 

@@ -23,7 +23,7 @@ def explain(answer: Answer, here: Page) -> None:
         return
     sentence, take = say(error.message), taker(answer, here, error)
     if published.unread is not None:
-        said = say("{why} Or choose another model in the sidebar.", why=sentence)
+        said = say("{why} Or choose another model above.", why=sentence)
         st.error(said, icon=":material/cloud_off:")
     elif not published.is_known:
         st.error(sentence, icon=":material/error:")
@@ -34,7 +34,7 @@ def explain(answer: Answer, here: Page) -> None:
     elif error.nearest and take is not None:
         explain_field(error, take, where="main")
     else:
-        st.error(say("{why} Put it right in the sidebar.", why=sentence), icon=":material/error:")
+        st.error(say("{why} Put it right above or in the sidebar.", why=sentence), icon=":material/error:")
 
 
 def taker(answer: Answer, here: Page, error: ConfigError) -> Take | None:

@@ -22,6 +22,9 @@ from calc.serving.memory import Serving
 from calc.serving.report import laid_out_report
 from calc.serving.serving_derivation import Derivations
 from calc.serving.verdict import Verdict
+from calc.time.reply import Reply, reply
+from calc.time.time_report import training_speed_of
+from calc.time.training_time import TrainingSpeed, TrainingTime
 from calc.training import Training
 from calc.training.levers import Smaller, Together, more_gpus
 from calc.training.report import laid_out_step
@@ -140,6 +143,15 @@ class Weighed(Answer):
             return ()
         return levers(find_gpu(self.focus.gpu), self.serving, self.report.scenario.workload)
 
+    @cached_property
+    def speed(self) -> Reply | None:
+        """How fast it answers on that GPU; None where it does not serve there."""
+        focus = self.focus
+        if focus is None or not focus.serves:
+            return None
+        edits = self.scenario.efficiencies.edits
+        return reply(self.serving, find_gpu(focus.gpu), self.report.scenario.workload, edits)
+
     @property
     def usual_overhead(self) -> Mapping[OverheadItem, Range]:
         """The ranges of what no formula closes on the report's GPU, where none are stated; of any GPU where there is no
@@ -180,6 +192,19 @@ class Trained(Answer):
     def focus(self) -> TrainingVerdict | None:
         """The GPU that the answer is about."""
         return in_focus(self.report.verdicts)
+
+    @cached_property
+    def speed(self) -> TrainingSpeed | None:
+        """How fast a step is on that GPU; None where it does not fit."""
+        focus = self.focus
+        if focus is None or focus.verdict == "does not fit":
+            return None
+        edits = self.scenario.efficiencies.edits
+        return training_speed_of(self.architecture, self.report, find_gpu(focus.gpu), edits=edits)
+
+    @cached_property
+    def pace(self) -> TrainingTime | None:
+        return None if self.speed is None else self.speed.time()
 
     @cached_property
     def smaller(self) -> Smaller | None:

@@ -133,7 +133,7 @@ def which_model(answer: Answer, log: Log) -> None:
         return
     st.warning(
         say(
-            "The log is of {model}; it is weighed here as {name}. Choose its model in the sidebar.",
+            "The log is of {model}; it is weighed here as {name}. Choose its model above.",
             model=named[:100],
             name=answer.model.name,
         ),

@@ -63,7 +63,7 @@ def draw(answer: Answer, choice: str) -> None:
 def _from_hub(answer: Answer) -> Checkpoint | None:
     source = answer.scenario.source
     if source.pasted is not None:
-        st.info(say("A pasted config names no checkpoint. Choose a model in the sidebar, or give a file."))
+        st.info(say("A pasted config names no checkpoint. Choose a model above, or give a file."))
         return None
     asked = st.button(
         say("Read the headers of {model}", model=source.model),

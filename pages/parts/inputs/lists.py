@@ -1,0 +1,86 @@
+"""What the question's lists offer, by language: a browser fetches it once, for it is the same for everyone."""
+
+from collections.abc import Mapping
+from contextvars import copy_context
+from functools import cache
+from gzip import compress
+from hashlib import sha256
+from json import dumps
+from types import MappingProxyType
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from calc.formats import WEIGHT_FORMATS
+from calc.hardware.gpu import GPU
+from pages.parts import words
+from pages.parts.inputs.serving import format_label
+from pages.parts.inputs.sidebar import gpu_label
+from pages.parts.outputs import scripts
+from presets import gpus
+from presets.search import haystack, label, newest
+
+
+def contents(language: str) -> dict[str, Any]:
+    """Models, the newest first, GPUs, and formats of weights; each with its label and the words that find it."""
+    words.SPOKEN.set(language)
+    models = [
+        {
+            "id": preset.id,
+            "name": preset.name,
+            "label": label(preset.id),
+            "words": haystack(preset.id),
+            "month": preset.month,
+        }
+        for preset in newest()
+    ]
+    formats = [[name, format_label(name, "")] for name in WEIGHT_FORMATS]
+    return {"model": models, "gpu": [gpu_row(gpu) for gpu in gpus().values()], "weights": formats}
+
+
+def gpu_row(gpu: GPU) -> dict[str, str]:
+    """A GPU in a list: 24 finds the cards of 24 GB."""
+    shown = gpu_label(gpu.id)
+    sought = f"{shown} {gpu.id} {gpu.memory_gb:g}gb {gpu.vendor}".lower()
+    return {"id": gpu.id, "name": gpu.name, "label": shown, "short": short_name(gpu), "words": sought, "month": ""}
+
+
+def short_name(gpu: GPU) -> str:
+    """The name without a memory by which no other GPU is told from it: H200 SXM."""
+    name, others = without_memory(gpu.name), (other.name for other in gpus().values() if other.id != gpu.id)
+    return gpu.name if name in map(without_memory, others) else name
+
+
+def without_memory(name: str) -> str:
+    first, _, last = name.rpartition(" ")
+    return first if last.endswith("GB") and last[:-2].isdecimal() else name
+
+
+@cache
+def packed() -> Mapping[str, bytes]:
+    """The lists as they go over the wire, by language."""
+    made = {name: copy_context().run(contents, name) for name in words.CATALOGUES}
+    return MappingProxyType({name: compress(dumps(lists).encode(), mtime=0) for name, lists in made.items()})
+
+
+@cache
+def version() -> str:
+    """In the address, so that a browser keeps them until one changes."""
+    return sha256(b"".join(packed().values())).hexdigest()[:12]
+
+
+def address(language: str) -> str:
+    return f"{scripts.folder('lists')}/{version()}/{language}.json"
+
+
+def hand_out(request: Request) -> Response:
+    lists = packed().get(request.path_params["language"])
+    if lists is None or request.path_params["version"] != version():
+        return Response("There is no such list.", status_code=404)
+    return Response(lists, media_type="application/json", headers=scripts.HEADERS)
+
+
+def route() -> Route:
+    return Route(f"{scripts.folder('lists')}/{{version}}/{{language}}.json", hand_out)

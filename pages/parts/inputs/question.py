@@ -1,0 +1,284 @@
+"""The question on top of a page: one sentence whose parts are the controls, each the one way to set its field."""
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from string import Formatter
+from typing import Any, Literal
+
+import streamlit as st
+
+from calc.hardware.custom_gpu import find_gpu
+from calc.serving.engines import ENGINES
+from pages.parts.inputs import hub_picker, lists
+from pages.parts.inputs.control import help_of
+from pages.parts.inputs.slopes import costs
+from pages.parts.outputs import scripts
+from pages.parts.state.published import published
+from pages.parts.state.query import Page
+from pages.parts.state.scenario import Place, Scenario, places, usual_gpus
+from pages.parts.state.trained_as import by_method
+from pages.parts.state.url import change, choose
+from pages.parts.state.weighed import Answer
+from pages.parts.state.widgets import show
+from pages.parts.words import choice, field, language, say, tokens
+from presets import gpus
+
+QUESTION = scripts.element("weighbridge_question", "question.js")
+CONTEXTS = [2**power for power in range(7, 21)]
+MANY = 10**6
+"""More users or GPUs than anybody types."""
+LONGEST_SEARCH = 200
+
+
+@dataclass(frozen=True)
+class Blank:
+    """A part of the sentence that is a control: how it is drawn, its value, and what sets it, which raises ValueError
+    where that makes no sense."""
+
+    kind: Literal["search", "number", "list"]
+    value: Callable[[Scenario], Any]
+    put: Callable[[Any], None]
+
+
+def of_place(kind: Literal["number", "list"], part: Literal["serving", "training"], name: str) -> Blank:
+    """The control of one field."""
+    place = places((part,))[name]
+    return Blank(kind, place.of, lambda chosen: change({place: place.option.checked(chosen)}))
+
+
+def model(scenario: Scenario) -> str | None:
+    """The id of the model; a pasted config has none."""
+    return scenario.source.model if scenario.source.pasted is None else None
+
+
+def put_model(chosen: str) -> None:
+    choose(places(("source",))["model"].option.parse(chosen))
+    st.session_state.pop("hub_words", None)
+
+
+def put_gpus(chosen: list[str]) -> None:
+    place = places(("gpu",))["gpu"]
+    change({place: place.option.checked(chosen)})
+
+
+def context(scenario: Scenario) -> int:
+    """Tokens of a sequence: the usual ones, or all that a model with learned positions has."""
+    architecture, chosen = published(scenario.source).architecture, scenario.serving.workload.context
+    most = None if architecture is None else architecture.learned_positions
+    usual = Scenario().serving.workload.context
+    return most if most is not None and chosen == usual and most < chosen else chosen
+
+
+def put_count(chosen: int) -> None:
+    """So many GPUs, in the layout that does best."""
+    place = places(("serving",))["num_gpus"]
+    count = place.option.checked(chosen)
+    change({place: None if count == 1 else count} | {other: other.option.default for other in degrees("serving")})
+
+
+def put_replicas(chosen: int) -> None:
+    """So many GPUs that train, each on data of its own."""
+    known = places(("training",))
+    count = known["dp"].option.checked(chosen)
+    others = {other: other.option.default for other in degrees("training") if other.name != "zero"}
+    change(others | {known["dp"]: count})
+
+
+def degrees(part: Literal["serving", "training"]) -> list[Place]:
+    return [place for place in places((part,)).values() if "layout" in place.path]
+
+
+def put_engine(chosen: str) -> None:
+    place = places(("serving",))["engine"]
+    serving = st.session_state.scenario.serving
+    change(serving=serving.with_engine(place.option.checked(chosen)))
+
+
+def put_method(chosen: str) -> None:
+    method = places(("training",))["method"].option.checked(chosen)
+    change(training=by_method(st.session_state.scenario.training, method))
+
+
+MODEL = Blank("search", model, put_model)
+GPUS = Blank("search", lambda scenario: list(scenario.gpu), put_gpus)
+WORKLOAD = {
+    "batch": of_place("number", "serving", "batch"),
+    "context": Blank("list", context, of_place("list", "serving", "context").put),
+}
+SERVING = {
+    "model": MODEL,
+    "weights": of_place("list", "serving", "weights"),
+    "num_gpus": Blank("number", lambda now: now.serving.num_gpus or now.serving.layout.gpus, put_count),
+    "gpu": GPUS,
+    **WORKLOAD,
+    "engine": Blank("list", lambda now: now.serving.engine, put_engine),
+}
+TRAINING = {
+    "model": MODEL,
+    "method": Blank("list", lambda now: now.training.workload.method, put_method),
+    "num_gpus": Blank("number", lambda now: now.training.layout.gpus, put_replicas),
+    "gpu": GPUS,
+    "micro_batch": of_place("number", "training", "micro_batch"),
+    "sequence": of_place("list", "training", "sequence"),
+}
+
+
+def blanks(here: Page) -> Mapping[str, Blank]:
+    """The parts of a page's question that are controls."""
+    if "training" in here.uses:
+        return TRAINING
+    if "machine" in here.uses:
+        return {"model": MODEL, **WORKLOAD}
+    if "overhead" in here.uses:
+        return SERVING
+    return {"model": MODEL}
+
+
+def sentence(scenario: Scenario, here: Page) -> str:
+    """A page's question with the names of its controls where they stand: {model} in {weights}."""
+    names = {name: f"{{{name}}}" for name in blanks(here)}
+    if "training" in here.uses:
+        return say(
+            "Train {model} with {method} on {num_gpus} × {gpu} in micro-batches of {micro_batch} × {sequence} tokens",
+            **names,
+        )
+    n = scenario.serving.workload.batch
+    if "machine" in here.uses:
+        return say(
+            "{model} for {batch} user of {context} tokens",
+            plural="{model} for {batch} users of {context} tokens",
+            n=n,
+            **names,
+        )
+    if "overhead" in here.uses:
+        return say(
+            "{model} in {weights} on {num_gpus} × {gpu} for {batch} user of {context} tokens with {engine}",
+            plural="{model} in {weights} on {num_gpus} × {gpu} for {batch} users of {context} tokens with {engine}",
+            n=n,
+            **names,
+        )
+    return "{model}"
+
+
+def pieces(template: str) -> list[dict[str, str]]:
+    """A sentence taken apart: texts, and names of controls."""
+    parts: list[dict[str, str]] = []
+    for text, name, _, _ in Formatter().parse(template):
+        if text.strip():
+            parts.append({"text": text.strip()})
+        if name is not None:
+            parts.append({"id": name})
+    return parts
+
+
+def draw(answer: Answer, here: Page) -> None:
+    """The sentence, and what the Hub has of the words that were looked for."""
+    scenario, known = answer.scenario, blanks(here)
+    values = {name: blank.value(scenario) for name, blank in known.items()}
+    widget = show("question", {"sentence": values}, take, here, given="default")
+    hear = partial(widget["on_change"], *widget["args"])
+    with st.container(key="question_bar"):
+        QUESTION(
+            key=widget["key"],
+            default=widget["default"],
+            data={
+                "values": values,
+                "pieces": pieces(sentence(scenario, here)),
+                "controls": {name: {"kind": blank.kind, **about(answer, name, here)} for name, blank in known.items()},
+                "text": texts(),
+                "lists": lists.address(language()),
+            },
+            on_sentence_change=hear,
+            on_hub_change=partial(search_hub, widget["key"]),
+        )
+    if (words := st.session_state.get("hub_words")) is not None:
+        hub_picker.suggest(words)
+
+
+def take(said: Any, here: Page) -> None:
+    """What the reader has set of the sentence; what makes no sense is no change."""
+    chosen = said.get("sentence")
+    for name, blank in blanks(here).items():
+        if isinstance(chosen, dict) and name in chosen and chosen[name] != blank.value(st.session_state.scenario):
+            with suppress(ValueError):
+                blank.put(chosen[name])
+
+
+def search_hub(key: str) -> None:
+    """Words that no preset has are looked for on the Hub."""
+    words = st.session_state[key].get("hub")
+    if isinstance(words, str) and words.strip():
+        st.session_state.hub_words = words.strip()[:LONGEST_SEARCH]
+
+
+def about(answer: Answer, name: str, here: Page) -> dict[str, Any]:
+    """What a control says of itself."""
+    scenario, cost = answer.scenario, costs(answer)
+    if name == "model":
+        help_text = say("Name, maker, size, date or words in any order: deepseek v3, 70b, qwen moe, 2025-04.")
+        return {"label": say("Model"), "help": help_text, "shown": answer.model.name}
+    if name == "gpu":
+        own = [lists.gpu_row(find_gpu(gpu)) for gpu in scenario.gpu if gpu not in gpus()]
+        help_text = say(
+            "Each gets a verdict. Search by name or memory: 24 finds the RTX 3090 and 4090, A10, A30 and L4."
+        )
+        shown = gpus_in_short(scenario.gpu)
+        return {"label": field(name), "help": help_text, "shown": shown, "own": own, "usual": list(usual_gpus())}
+    place = places(here.uses, scenario.serving.engine).get(name)
+    known: dict[str, Any] = {"label": field(name), "help": "" if place is None else help_of(place.option) or ""}
+    if name in ("num_gpus", "batch", "micro_batch"):
+        most = MANY if place is None or place.option.most is None else int(place.option.most)
+        if name == "batch":
+            n = scenario.serving.workload.batch
+            requests = say("Requests that are answered at the same time; each has its own KV cache.")
+            known["help"] = cost.of_batch(requests, n)
+        return known | {"least": 1, "most": most}
+    if name == "weights":
+        return known | {"usual": answer.model.native}
+    if name == "context":
+        known["help"] = cost.of_context(known["help"], context(scenario))
+        return known | {"options": context_options(answer)}
+    if name == "sequence":
+        stops = sorted({*CONTEXTS, scenario.training.workload.sequence})
+        return known | {"options": [[n, tokens(n), tokens(n)] for n in stops]}
+    if name == "engine":
+        return known | {"options": [[engine, kind.title, kind.title] for engine, kind in ENGINES.items()]}
+    methods = places(("training",))["method"].option.choices
+    return known | {"options": [[method, choice(name, method), choice(name, method)] for method in methods]}
+
+
+def context_options(answer: Answer) -> list[list[Any]]:
+    """Lengths to choose from: powers of two, the one that the model was made for, and none beyond learned positions."""
+    architecture = answer.model.architecture or answer.model.published.architecture
+    made_for, chosen = architecture and architecture.max_positions, context(answer.scenario)
+    most = architecture and architecture.learned_positions
+    stops = {stop for stop in {*CONTEXTS, made_for or chosen} if most is None or stop <= most}
+
+    def label(n: int) -> str:
+        return say("{n}, as trained", n=tokens(n)) if n == made_for else tokens(n)
+
+    return [[n, label(n), tokens(n)] for n in sorted({*stops, chosen})]
+
+
+def gpus_in_short(chosen: tuple[str, ...]) -> str:
+    """The GPU, or how many kinds of them."""
+    if not chosen:
+        return say("no GPU")
+    return lists.short_name(find_gpu(chosen[0])) if len(chosen) == 1 else say("{n} GPUs", n=len(chosen))
+
+
+def texts() -> dict[str, str]:
+    """What the script says; {n} stands for what it fills in."""
+    return {
+        "label": say("The question"),
+        "search": say("Words in any order"),
+        "compare": say("{n} in the comparison too", n="{n}"),
+        "several": say("{n} GPUs", n="{n}"),
+        "none": say("no GPU"),
+        "all": say("The usual {n} GPUs", n="{n}"),
+        "from_hub": say("{n}, from the Hub", n="{n}"),
+        "look": say("Look for “{n}” on the Hub", n="{n}"),
+        "usual": say("{format} (default)", format="{n}"),
+    }
