@@ -1,6 +1,6 @@
 from functools import partial
 
-from pages.parts.inputs import training
+from pages.parts.inputs import objective, training
 from pages.parts.outputs import (
     carried,
     charts,
@@ -48,4 +48,6 @@ def train(answer: Trained) -> None:
     frame.assumptions(report.assumptions)
 
 
-frame.quick_page(TRAIN, trained, train, training.step, training.spread, training.details, training.overhead)
+frame.quick_page(
+    TRAIN, trained, train, training.step, objective.loss, training.spread, training.details, training.overhead
+)

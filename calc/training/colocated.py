@@ -93,7 +93,7 @@ class Colocated:
         gpus, tp = training.layout.gpus, colocation.rollout_tp
         if self.colocated and gpus % tp:
             sentence = "rollout_tp is {tp:,}, which does not divide the {gpus:,} GPUs that train."
-            raise ConfigError(Message(sentence, tp=tp, gpus=gpus), "rollout_tp", [1, gpus])
+            raise ConfigError(Message(sentence, tp=tp, gpus=gpus), "rollout_tp", sorted({1, gpus}))
 
     # The engine
 

@@ -195,9 +195,10 @@ class Trained(Answer):
 
     @cached_property
     def speed(self) -> TrainingSpeed | None:
-        """How fast a step is on that GPU; None where it does not fit."""
+        """How fast a step is on that GPU; None where it does not fit, and of TRL's losses, whose further passes have no
+        time yet."""
         focus = self.focus
-        if focus is None or focus.verdict == "does not fit":
+        if focus is None or focus.verdict == "does not fit" or self.report.scenario.objective is not None:
             return None
         edits = self.scenario.efficiencies.edits
         return training_speed_of(self.architecture, self.report, find_gpu(focus.gpu), edits=edits)
@@ -208,12 +209,14 @@ class Trained(Answer):
 
     @cached_property
     def smaller(self) -> Smaller | None:
-        """What would make the step smaller on that GPU."""
-        return None if self.focus is None else Smaller(find_gpu(self.focus.gpu), self.training)
+        """What would make the step smaller on that GPU; None next to an engine, whose share it has no say in."""
+        if self.focus is None or self.report.rollouts:
+            return None
+        return Smaller(find_gpu(self.focus.gpu), self.training)
 
     def more_gpus(self, verdict: TrainingVerdict) -> Together | None:
-        """On how few GPUs of a kind it fits, and what has to change for that."""
-        return more_gpus(find_gpu(verdict.gpu), self.training)
+        """On how few GPUs of a kind it fits, and what has to change for that; None next to an engine."""
+        return None if self.report.rollouts else more_gpus(find_gpu(verdict.gpu), self.training)
 
 
 Judged = TypeVar("Judged", Verdict, TrainingVerdict)
@@ -296,6 +299,8 @@ def trained(scenario: Scenario) -> Trained:
             layout=checked(asked.layout),
             overhead=scenario.overhead,
             gpus=scenario.chosen_gpus(),
+            objective=asked.scored,
+            colocation=asked.generating,
         )
     except ConfigError as problem:
         return Trained(scenario, model, problem)
