@@ -19,7 +19,7 @@ from pages.parts.state.query import TRAIN, WEIGH, decode, encode
 from pages.parts.state.scenario import DECIDED, Scenario, places
 from pages.parts.state.weighed import trained
 from presets import gpus, models
-from tests.pages.app import ask, finding, metrics, newest, opened, page, question, run, texts
+from tests.pages.app import ask, charts, finding, metrics, newest, opened, page, question, run, texts
 
 
 def train(**query):
@@ -288,3 +288,54 @@ def test_a_loss_is_chosen_in_the_question():
     ask(app, loss_method="next-token")
     assert app.query_params["method"] == "lora"
     assert finding(app) == "LoRA of Qwen2.5-0.5B fits on H100 SXM 80GB"
+
+
+COLOCATED = {
+    **{"model": "Qwen/Qwen2.5-7B", "gpu": "h100-sxm", "method": "grpo", "completion": "4096", "micro_batch": "8"},
+    **{"dp": "2", "zero": "3", "rollout": "colocated", "engine_share": "0.4", "sleep_level": "1"},
+}
+
+
+def test_an_engine_on_the_same_gpus_is_in_the_answer():
+    """TRL's sleep level 1 gives weights and cache back: no part of the engine but graphs is there at the update."""
+    app = train(**COLOCATED)
+    assert finding(app) == "GRPO of Qwen2.5-7B with 8 completions of 4k tokens fits on 2 × H100 SXM 80GB"
+    report = trained(decode(COLOCATED, TRAIN, Scenario(), published)[0]).report
+    (rollout,), (verdict,) = report.rollouts, report.verdicts
+    said = " ".join(texts(app.markdown))
+    assert str(rollout.reason) in said
+    assert f"may take {rollout.share_low:.2f} to {rollout.share_high:.2f} of the GPU" in said
+    assert f"{words.gib(rollout.host_bytes)} of one GPU wait in host memory" in said
+    figure = charts(app)["rollout_phases"]
+    sizes = {bar["name"]: bar["y"] for bar in figure["data"] if bar["name"] != "Overhead at its highest"}
+    totals = [round(sum(column) * 2**30) for column in zip(*sizes.values(), strict=True)]
+    assert totals == [phase.total for phase in rollout.phases]
+    names = ["Generation", "Weights handed to the engine", "Passes without gradients", "Update"]
+    names[totals.index(max(totals))] += " (peak)"
+    assert figure["data"][0]["x"] == names
+    assert max(totals) == verdict.required
+    assert sizes["KV cache"][-1] == sizes["Weights of the engine"][-1] == 0 < sizes["KV cache"][0]
+
+
+@pytest.mark.parametrize(
+    ("query", "word", "sentence"),
+    [
+        pytest.param({"engine_share": "0.9"}, "does not fit", "more than there are", id="too much"),
+        pytest.param({"engine_share": "0.1"}, "does not fit", "does not start", id="too little"),
+        pytest.param({"engine_share": "0.6", "sleep_level": "0"}, "does not fit", "more than there are", id="awake"),
+        pytest.param({"rollout": "server", "sleep_level": "0"}, "fits on", "engine on other GPUs", id="server"),
+    ],
+)
+def test_the_share_of_the_engine_decides(query, word, sentence):
+    app = train(**COLOCATED | query)
+    assert word in finding(app)
+    assert any(sentence in text for text in (*texts(app.markdown), *texts(app.error)))
+    assert not [button for button in app.button if button.key in ("least", "more_gpus")]
+
+
+def test_a_pair_is_two_sequences():
+    app = opened(train(model="Qwen/Qwen2.5-0.5B", gpu="h100-sxm", method="dpo", micro_batch="3"), "derive_tokens")
+    said = " ".join(texts(app.markdown))
+    assert ("**6** sequences" in said, "6 × 1,024 = **6,144** tokens" in said) == (True, True)
+    assert metrics(app)["Tokens per step"] == "6,144"
+    assert "The step peaks" in said

@@ -26,6 +26,7 @@ from calc.time.reply import Reply, reply
 from calc.time.time_report import training_speed_of
 from calc.time.training_time import TrainingSpeed, TrainingTime
 from calc.training import Training
+from calc.training.colocated import RolloutReport
 from calc.training.levers import Smaller, Together, more_gpus
 from calc.training.report import laid_out_step
 from calc.training.verdict import TrainingVerdict
@@ -192,6 +193,12 @@ class Trained(Answer):
     def focus(self) -> TrainingVerdict | None:
         """The GPU that the answer is about."""
         return in_focus(self.report.verdicts)
+
+    @property
+    def rollout(self) -> RolloutReport | None:
+        """The step with generation on that GPU; None where no engine is counted."""
+        rollouts = self.report.rollouts
+        return next((one for one in rollouts if self.focus is not None and one.gpu == self.focus.gpu), None)
 
     @cached_property
     def speed(self) -> TrainingSpeed | None:
