@@ -267,8 +267,8 @@ PARTS: dict[str, Message] = {
     "rounding": Message("Rounding by the allocator"),
     "multi_token_prediction": Message("Multi-token prediction (MTP) layers"),
     "persistent_buffers": Message("Persistent buffers"),
-    "engine_weights": Message("Weights of the engine"),
-    "engine_rest": Message("Other memory of the engine"),
+    "engine_weights": Message("Engine weights"),
+    "engine_rest": Message("Engine, other"),
 }
 IN_FILES: dict[Part, Message] = {
     "tied_head": Message("tied head, stored a second time"),

@@ -314,7 +314,7 @@ def test_an_engine_on_the_same_gpus_is_in_the_answer():
     names[totals.index(max(totals))] += " (peak)"
     assert figure["data"][0]["x"] == names
     assert max(totals) == verdict.required
-    assert sizes["KV cache"][-1] == sizes["Weights of the engine"][-1] == 0 < sizes["KV cache"][0]
+    assert sizes["KV cache"][-1] == sizes["Engine weights"][-1] == 0 < sizes["KV cache"][0]
 
 
 @pytest.mark.parametrize(

@@ -153,13 +153,13 @@ def sentence(scenario: Scenario, here: Page) -> str:
     if "training" in here.uses:
         if scenario.training.loss_method is not None:
             return say(
-                "Train {model} by {loss_method} with {method} on {num_gpus} × {gpu} in micro-batches of {micro_batch} "
-                "× {prompt} prompt and {completion} completion tokens",
+                "Train {model} by {loss_method}, {method}, on {num_gpus} × {gpu}, micro-batch {micro_batch}, {prompt} "
+                "+ {completion} tokens",
                 **names,
             )
         return say(
-            "Train {model} by {loss_method} with {method} on {num_gpus} × {gpu} in micro-batches of {micro_batch} × "
-            "{sequence} tokens",
+            "Train {model} by {loss_method}, {method}, on {num_gpus} × {gpu}, micro-batch {micro_batch} × {sequence} "
+            "tokens",
             **names,
         )
     n = scenario.serving.workload.batch
@@ -266,9 +266,9 @@ def about(answer: Answer, name: str, here: Page) -> dict[str, Any]:
     if name == "engine":
         return known | {"options": [[engine, kind.title, kind.title] for engine, kind in ENGINES.items()]}
     if name == "loss_method":
-        transformers = say("Next token (transformers)")
+        label, short = say("Next token (transformers)"), say("next token")
         losses = [[loss, say(method.title), choice(name, loss)] for loss, method in METHODS.items()]
-        return known | {"options": [[NEXT_TOKEN, transformers, transformers], *losses]}
+        return known | {"options": [[NEXT_TOKEN, label, short], *losses]}
     methods = places(("training",))["method"].option.choices
     return known | {"options": [[method, choice(name, method), choice(name, method)] for method in methods]}
 
