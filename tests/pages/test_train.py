@@ -333,6 +333,17 @@ def test_the_share_of_the_engine_decides(query, word, sentence):
     assert not [button for button in app.button if button.key in ("least", "more_gpus")]
 
 
+def test_another_share_is_one_click():
+    app = train(**COLOCATED | {"engine_share": "0.6"})
+    assert "does not fit" in finding(app)
+    run(app.button(key="engine_share_high").click())
+    assert "fits on 2 × H100" in finding(app)
+    assert "engine_share_high" not in {button.key for button in app.button}
+    app = train(**COLOCATED | {"engine_share": "0.3", "completion": "32768"})
+    assert "does not fit" in finding(app)
+    assert "engine_share_high" not in {button.key for button in app.button}
+
+
 def test_a_pair_is_two_sequences():
     app = opened(train(model="Qwen/Qwen2.5-0.5B", gpu="h100-sxm", method="dpo", micro_batch="3"), "derive_tokens")
     said = " ".join(texts(app.markdown))

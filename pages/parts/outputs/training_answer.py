@@ -61,6 +61,19 @@ def generation(rollout: RolloutReport, focus: TrainingVerdict) -> None:
         lines.append(say("{size} of one GPU wait in host memory.", size=words.gib(rollout.host_bytes)))
     st.markdown(" ".join(lines))
     bar(peak_of(rollout), focus.usable, words.GENERATED)
+    if focus.verdict != "fits":
+        other_share(rollout)
+
+
+def other_share(rollout: RolloutReport) -> None:
+    """The share that leaves the engine most and fits next to the trainer, to click."""
+    low, high = rollout.share_low, rollout.share_high
+    if low is None or high < low or rollout.engine_share == high:
+        return
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="offer_share"):
+        label = say("Use {value}", value=words.value(high))
+        st.button(label, key="engine_share_high", type="primary", on_click=use, args=({"engine_share": high},))
+        st.markdown(say("**{share:.2f}** of the GPU for the engine", share=high), width="stretch")
 
 
 def share_of(rollout: RolloutReport) -> str:
