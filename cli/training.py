@@ -14,7 +14,7 @@ from calc.serving.engines import ENGINES
 from calc.serving.workload import Workload
 from calc.training.layout import TrainingLayout
 from calc.training.levers import Together, more_gpus
-from calc.training.methods import METHODS
+from calc.training.methods import METHODS, named
 from calc.training.objective import Colocation, Objective
 from calc.training.recipe import RECIPES, TRAINERS, WIDTH, Recipe, RecipeName
 from calc.training.report import TrainingReport, training_report
@@ -145,13 +145,11 @@ def colocation_of(given: Mapping[str, Any], objective: Objective | None) -> Colo
 
 def methods(text: str) -> dict[str, dict[str, str]]:
     """Which weights are trained, with which loss, from their names."""
-    chosen: dict[str, dict[str, str]] = {}
-    for name in text.split(","):
-        kind = "weights" if name in WEIGHTS else "loss"
-        if kind in chosen or name not in (*WEIGHTS, *METHODS):
-            raise argparse.ArgumentTypeError(f"one of {', '.join((*WEIGHTS, *METHODS))}, not {text}")
-        chosen[kind] = {"method": name}
-    return chosen
+    try:
+        weights, loss = named(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"one of {', '.join((*WEIGHTS, *METHODS))}, not {text}") from None
+    return {kind: {"method": name} for kind, name in (("weights", weights), ("loss", loss)) if name is not None}
 
 
 def objective_of(given: Mapping[str, Any], chosen: Mapping[str, dict[str, str]]) -> Objective | None:

@@ -1,6 +1,6 @@
 from functools import partial
 
-from pages.parts.inputs import training
+from pages.parts.inputs import objective, training
 from pages.parts.outputs import (
     carried,
     charts,
@@ -12,7 +12,9 @@ from pages.parts.outputs import (
     training_step,
     training_time,
 )
+from pages.parts.outputs.rollout_memory import peak_of
 from pages.parts.state.query import TRAIN
+from pages.parts.state.scenario import Tab
 from pages.parts.state.weighed import Trained, trained
 from pages.parts.words import say
 
@@ -27,7 +29,8 @@ def train(answer: Trained) -> None:
     paper.link(answer, "training")
 
     def against_each_gpu() -> None:
-        bars = charts.gpu_bars(report.verdicts, report.memories, charts.theme(), charts.trained(report.memories))
+        memories = [peak_of(rollout) for rollout in report.rollouts] or report.memories
+        bars = charts.gpu_bars(report.verdicts, memories, charts.theme(), charts.trained(memories))
         plot.draw("gpus", say("Memory vs. GPU capacity"), bars)
         if len(report.stages) > 1:
             by_stage = charts.stage_bars(report.stages, charts.theme(), charts.trained(report.stages))
@@ -38,14 +41,16 @@ def train(answer: Trained) -> None:
             "sequences", say("Memory vs. sequence length"), charts.sequence_bars(report.by_sequence, charts.theme())
         )
 
-    sections.draw(
-        {
-            "gpus": (say("Memory vs. GPU capacity"), against_each_gpu),
-            "step": (say("Memory vs. phase of the step"), partial(training_step.timeline, answer)),
-            "length": (say("Memory vs. sequence length"), over_the_sequence),
-        }
-    )
+    drawn: dict[Tab, sections.Section] = {
+        "gpus": (say("Memory vs. GPU capacity"), against_each_gpu),
+        "step": (say("Memory vs. phase of the step"), partial(training_step.timeline, answer)),
+        "length": (say("Memory vs. sequence length"), over_the_sequence),
+    }
+    phases_first: tuple[Tab, ...] = ("step", "gpus", "length")
+    sections.draw({tab: drawn[tab] for tab in phases_first} if report.rollouts else drawn)
     frame.assumptions(report.assumptions)
 
 
-frame.quick_page(TRAIN, trained, train, training.step, training.spread, training.details, training.overhead)
+frame.quick_page(
+    TRAIN, trained, train, training.step, objective.loss, training.spread, training.details, training.overhead
+)

@@ -109,11 +109,11 @@ class Weighing:
     @cached_property
     def each(self) -> list[tuple[int, LoadedWeights]]:
         """Bytes of a layer of each kind, as stored and as loaded."""
-        found, loaded = [], self.engine.loaded
+        by_kind, loaded = [], self.engine.loaded
         for pieces, layer in self.tensors.of_kinds():
             stored = sum([piece.nbytes * piece.a_layer for piece in pieces])
-            found.append((stored, loaded(self.rank, pieces, layer, self.layout)))
-        return found
+            by_kind.append((stored, loaded(self.rank, pieces, layer, self.layout)))
+        return by_kind
 
     @cached_property
     def parts(self) -> list[tuple[int, int]]:

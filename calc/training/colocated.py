@@ -98,7 +98,7 @@ class Colocated:
         gpus, tp = training.layout.gpus, colocation.rollout_tp
         if self.colocated and gpus % tp:
             sentence = "rollout_tp is {tp:,}, which does not divide the {gpus:,} GPUs that train."
-            raise ConfigError(Message(sentence, tp=tp, gpus=gpus), "rollout_tp", [1, gpus])
+            raise ConfigError(Message(sentence, tp=tp, gpus=gpus), "rollout_tp", sorted({1, gpus}))
 
     # The engine
 
@@ -277,6 +277,8 @@ class Colocated:
     def largest_share(self) -> float:
         """The largest share, in per cent, beside which the trainer fits; 0 where there is none."""
         awake = [phase for phase in self.phases if self.colocation.sleep_level == 0 or phase.name == "rollout"]
+        if any(phase.high > self.usable for phase in self.phases if phase not in awake):
+            return 0
         owned = max(phase.high - sum(part.bytes for part in phase.parts if part.owner == "engine") for phase in awake)
         return largest(lambda percent: owned + self.usable * percent // PERCENT <= self.usable, PERCENT) / PERCENT
 

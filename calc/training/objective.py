@@ -11,6 +11,7 @@ MethodName = Literal["sft", "dpo", "kto", "orpo", "simpo", "cpo", "reward", "grp
 Reference = Literal["model", "precomputed", "adapter-off", "none"]
 LogProbs = Literal["fused", "whole", "chunked", "none"]
 Release = Literal["1.16", "1.12", "0.24"]
+Rollout = Literal["colocated", "server"]
 
 
 class Objective(Frozen):
@@ -72,7 +73,7 @@ class Objective(Frozen):
 class Colocation(Frozen):
     """Where an engine generates, and what it gives back while the model is trained."""
 
-    rollout: Literal["colocated", "server"] = Field(
+    rollout: Rollout = Field(
         default="colocated", description="The engine generates on the GPUs that train, or on others."
     )
     engine_share: float | None = Field(

@@ -15,6 +15,7 @@ from calc.hardware.custom_gpu import OWN
 from calc.hardware.parallel import Layout
 from calc.model.derivation import SUPERSCRIPTS
 from calc.time.estimate import Estimate
+from calc.training.colocated import RolloutPhaseName
 from calc.units import GIB, TIB
 from calc.units import size as size
 from calc.units import unit as unit
@@ -266,6 +267,8 @@ PARTS: dict[str, Message] = {
     "rounding": Message("Rounding by the allocator"),
     "multi_token_prediction": Message("Multi-token prediction (MTP) layers"),
     "persistent_buffers": Message("Persistent buffers"),
+    "engine_weights": Message("Engine weights"),
+    "engine_rest": Message("Engine, other"),
 }
 IN_FILES: dict[Part, Message] = {
     "tied_head": Message("tied head, stored a second time"),
@@ -300,11 +303,15 @@ COLORS = {
     "gradients": "#FFD9A0",
     "optimizer": "#8A3030",
     "logits": "#7A2E5D",
-    "temporaries": "#B08D57",
+    "temporaries": "#B4904E",
+    "engine_weights": "#3A5BE0",
+    "engine_rest": "#F2C4D8",
 }
 SERVED = ("weights", "kv_cache", "activations", "overhead")
 SEEING = ("weights", "vision", "kv_cache", "activations", "overhead")
 TRAINED = ("weights", "master_weights", "gradients", "optimizer", "activations", "logits", "temporaries", "overhead")
+GENERATED = (*TRAINED[:-1], "engine_weights", "kv_cache", "engine_rest", "overhead")
+"""Parts of a step whose completions an engine generates."""
 
 
 def part(name: str | Message) -> str:
@@ -377,9 +384,26 @@ PHASES: dict[str, Message] = {
 }
 
 
+ROLLOUT_PHASES: dict[RolloutPhaseName, Message] = {
+    "rollout": Message("Generation"),
+    "weight_sync": Message("Weights handed to the engine"),
+    "reference": Message("Passes without gradients"),
+    "update": Message("Update"),
+}
+
+
 def phase(name: str, peak: str) -> str:
     """A phase of a training step; where it is the peak, that is said."""
-    return say("{phase} (peak)", phase=PHASES[name]) if name == peak else say(PHASES[name])
+    return marked(PHASES[name], is_peak=name == peak)
+
+
+def rollout_phase(name: RolloutPhaseName, peak: RolloutPhaseName) -> str:
+    """A phase of a step with generation."""
+    return marked(ROLLOUT_PHASES[name], is_peak=name == peak)
+
+
+def marked(name: Message, *, is_peak: bool) -> str:
+    return say("{phase} (peak)", phase=name) if is_peak else say(name)
 
 
 def storage(name: str) -> str:

@@ -184,8 +184,8 @@ def lab(color, sight):
 
 @pytest.mark.parametrize("sight", SIGHT)
 def test_colours_of_one_figure_can_be_told_apart(sight):
-    memory = {*words.SEEING, *words.TRAINED}
-    for figure in (words.SEEING, words.TRAINED, words.COLORS.keys() - memory):
+    memory = {*words.SEEING, *words.GENERATED}
+    for figure in (words.SEEING, words.GENERATED, words.COLORS.keys() - memory):
         for one, other in combinations([words.COLORS[part] for part in figure], 2):
             pairs = zip(lab(one, SIGHT[sight]), lab(other, SIGHT[sight]), strict=True)
             assert sum((a - b) ** 2 for a, b in pairs) ** 0.5 > 12, (one, other)

@@ -1,5 +1,6 @@
 """Train without a browser."""
 
+import json
 from typing import get_args
 
 import pytest
@@ -7,17 +8,28 @@ import pytest
 from calc import RECIPES, TrainingWorkload, training_report
 from calc.options import options
 from calc.serving.engines import ENGINES
+from calc.training.methods import METHODS
 from calc.training.moments import Phase
+from calc.training.objective import Colocation, Objective
 from calc.training.report import PEAKS
+from cli.command import main
 from pages.parts import labels, words
-from pages.parts.state.query import TRAIN, WEIGH, encode
-from pages.parts.state.scenario import Scenario, places
+from pages.parts.state.published import published
+from pages.parts.state.query import TRAIN, WEIGH, decode, encode
+from pages.parts.state.scenario import DECIDED, Scenario, places
+from pages.parts.state.weighed import trained
 from presets import gpus, models
-from tests.pages.app import ask, finding, metrics, opened, page, question, run, texts
+from tests.pages.app import ask, charts, finding, metrics, newest, opened, page, question, run, texts
 
 
 def train(**query):
     return page("train", **query)
+
+
+def controls(app):
+    """Keys of all controls that are drawn."""
+    drawn = (*app.number_input, *app.toggle, *app.selectbox, *app.segmented_control, *app.select_slider)
+    return {control.key for control in drawn} | question(app).keys()
 
 
 def test_the_step_of_a_model():
@@ -123,6 +135,12 @@ def test_a_weight_format_of_serving_is_not_that_of_the_base():
         ({"ep": "2"}, "does not divide"),
         ({"pp": "100"}, "only 24 layers"),
         ({"fp32_rest": "true"}, "fp32_rest is about"),
+        ({"method": "grpo", "num_generations": "1"}, "group of one"),
+        ({"method": "dpo", "reference": "none"}, "none is given"),
+        ({"method": "dpo", "reference": "adapter-off"}, "only where there are adapters"),
+        ({"method": "grpo", "rollout": "server", "sleep_level": "1"}, "nothing to give back"),
+        ({"method": "grpo", "rollout": "colocated", "rollout_tp": "2"}, "does not divide"),
+        ({"method": "kto", "pp": "2"}, "must be 1"),
     ],
 )
 def test_what_does_not_go_together_is_a_sentence_beside_its_control(query, sentence):
@@ -133,10 +151,17 @@ def test_what_does_not_go_together_is_a_sentence_beside_its_control(query, sente
 
 
 def test_every_option_has_a_control():
-    app = opened(train(model="Qwen/Qwen2.5-0.5B", method="qlora", pp="2"), "spread_drawer", "details_drawer")
-    controls = (*app.number_input, *app.toggle, *app.selectbox, *app.segmented_control, *app.select_slider)
+    drawers = ("spread_drawer", "details_drawer", "rollout_drawer")
+    queries = (
+        {"method": "qlora", "pp": "2"},
+        {"method": "grpo", "trl": "1.12", "rollout": "colocated"},
+        {"method": "grpo", "beta": "0.1", "dp": "2", "zero": "3"},
+        {"method": "sft", "trl": "1.12"},
+        {"method": "sft"},
+    )
+    apps = [opened(train(model="Qwen/Qwen2.5-0.5B", gpu="h100-sxm", **query), *drawers) for query in queries]
     known = places(("training",)).keys() - {"weights"} | {"frozen"}
-    assert known <= {control.key for control in controls} | question(app).keys()
+    assert known <= set().union(*map(controls, apps))
 
 
 def test_pieces_are_asked_for_where_there_are_stages():
@@ -156,11 +181,12 @@ def test_pieces_are_asked_for_where_there_are_stages():
 
 def test_every_choice_has_its_words():
     assert set(PEAKS) == set(words.PHASES) == set(get_args(Phase))
-    for model in (TrainingWorkload, *(engine.options_type for engine in ENGINES.values())):
+    for model in (TrainingWorkload, Objective, Colocation, *(engine.options_type for engine in ENGINES.values())):
         for name, option in options(model).items():
-            if name in labels.CHOICES:
+            if name in labels.CHOICES and name != DECIDED.get(model):
                 assert set(labels.CHOICES[name]) == set(option.choices), name
     assert set(labels.CHOICES["recipe"]) == set(RECIPES)
+    assert set(labels.CHOICES["loss_method"]) == set(METHODS)
 
 
 def test_each_figure_opens_its_derivation():
@@ -199,3 +225,128 @@ def test_each_figure_opens_its_derivation():
 def test_every_kind_of_step_draws(query):
     app = train(**query)
     assert metrics(app)["Memory per GPU"].endswith("GiB")
+
+
+LOSSES = [
+    pytest.param({"method": "sft", "trl": "1.12", "log_probs": "whole", "packed": "4"}, id="sft"),
+    pytest.param({"method": "dpo,lora", "micro_batch": "2", "prompt": "256", "completion": "1024"}, id="dpo,lora"),
+    pytest.param({"method": "kto,qlora", "reference": "precomputed"}, id="kto,qlora"),
+    pytest.param({"method": "grpo", "beta": "0.04", "iterations": "2", "dp": "2", "zero": "3"}, id="grpo"),
+    pytest.param(
+        {"method": "grpo", "rollout": "colocated", "sleep_level": "1", "engine_share": "0.4", "micro_batch": "8"},
+        id="grpo with an engine",
+    ),
+]
+
+
+@pytest.mark.parametrize("query", LOSSES)
+def test_a_link_with_a_loss_is_the_command_with_its_flags(capsys, query):
+    link = {"model": "Qwen/Qwen2.5-0.5B", "gpu": "h100-sxm", **query}
+    scenario, problems = decode(link, TRAIN, Scenario(), published)
+    flags = [word for name, text in query.items() for word in (f"--{name.replace('_', '-')}", text)]
+    assert (problems, encode(scenario, TRAIN)) == ([], link)
+    main(["Qwen/Qwen2.5-0.5B", "--train", "--gpu", "h100-sxm", "--json", *flags])
+    assert json.loads(trained(scenario).report.model_dump_json()) == json.loads(capsys.readouterr().out)
+
+
+@pytest.mark.parametrize(
+    ("query", "has", "lacks"),
+    [
+        pytest.param({}, {"accumulation"}, {"trl", "reference", "num_generations", "rollout"}, id="no loss"),
+        pytest.param({"method": "dpo"}, {"reference", "trl"}, {"num_generations", "beta", "rollout"}, id="dpo"),
+        pytest.param({"method": "orpo"}, {"optimizer"}, {"reference", "trl", "packed"}, id="orpo"),
+        pytest.param({"method": "sft"}, {"completion_only", "packed"}, {"reference", "log_probs"}, id="sft"),
+        pytest.param({"method": "sft", "trl": "1.12"}, {"log_probs", "packed"}, {"completion_only"}, id="sft 1.12"),
+        pytest.param(
+            {"method": "grpo"},
+            {"num_generations", "iterations", "beta", "rollout"},
+            {"engine_share", "sleep_level", "entropy_bonus", "shards_reference"},
+            id="grpo",
+        ),
+        pytest.param(
+            {"method": "grpo", "rollout": "server"}, {"engine_share"}, {"sleep_level", "iterations"}, id="server"
+        ),
+        pytest.param({"method": "ppo", "rollout": "colocated"}, {"sleep_level"}, {"num_generations"}, id="ppo"),
+    ],
+)
+def test_controls_of_a_loss_are_shown_where_they_have_an_effect(query, has, lacks):
+    shown = controls(opened(train(model="Qwen/Qwen2.5-0.5B", gpu="h100-sxm", **query), "details_drawer"))
+    assert has <= shown
+    assert not lacks & shown
+    assert {"loss", "loss_chunks"} & shown == (set() if query else {"loss", "loss_chunks"})
+
+
+def test_a_loss_is_chosen_in_the_question():
+    """TRL's flags come with it, and are not in the link, as on the command line."""
+    app = train(model="Qwen/Qwen2.5-0.5B", gpu="h100-sxm")
+    ask(app, loss_method="grpo")
+    assert dict(app.query_params) == {"model": "Qwen/Qwen2.5-0.5B", "gpu": "h100-sxm", "method": "grpo"}
+    assert newest(app.selectbox, "trainer").value == "trl"
+    assert finding(app) == "GRPO of Qwen2.5-0.5B with 8 completions of 512 tokens fits on H100 SXM 80GB"
+    ask(app, completion=4096, method="lora")
+    assert finding(app) == "GRPO with LoRA of Qwen2.5-0.5B with 8 completions of 4k tokens fits on H100 SXM 80GB"
+    ask(app, loss_method="next-token")
+    assert app.query_params["method"] == "lora"
+    assert finding(app) == "LoRA of Qwen2.5-0.5B fits on H100 SXM 80GB"
+
+
+COLOCATED = {
+    **{"model": "Qwen/Qwen2.5-7B", "gpu": "h100-sxm", "method": "grpo", "completion": "4096", "micro_batch": "8"},
+    **{"dp": "2", "zero": "3", "rollout": "colocated", "engine_share": "0.4", "sleep_level": "1"},
+}
+
+
+def test_an_engine_on_the_same_gpus_is_in_the_answer():
+    """TRL's sleep level 1 gives weights and cache back: no part of the engine but graphs is there at the update."""
+    app = train(**COLOCATED)
+    assert finding(app) == "GRPO of Qwen2.5-7B with 8 completions of 4k tokens fits on 2 × H100 SXM 80GB"
+    report = trained(decode(COLOCATED, TRAIN, Scenario(), published)[0]).report
+    (rollout,), (verdict,) = report.rollouts, report.verdicts
+    said = " ".join(texts(app.markdown))
+    assert str(rollout.reason) in said
+    assert f"may take {rollout.share_low:.2f} to {rollout.share_high:.2f} of the GPU" in said
+    assert f"{words.gib(rollout.host_bytes)} of one GPU wait in host memory" in said
+    figure = charts(app)["rollout_phases"]
+    sizes = {bar["name"]: bar["y"] for bar in figure["data"] if bar["name"] != "Overhead at its highest"}
+    totals = [round(sum(column) * 2**30) for column in zip(*sizes.values(), strict=True)]
+    assert totals == [phase.total for phase in rollout.phases]
+    names = ["Generation", "Weights handed to the engine", "Passes without gradients", "Update"]
+    names[totals.index(max(totals))] += " (peak)"
+    assert figure["data"][0]["x"] == names
+    assert max(totals) == verdict.required
+    assert sizes["KV cache"][-1] == sizes["Engine weights"][-1] == 0 < sizes["KV cache"][0]
+
+
+@pytest.mark.parametrize(
+    ("query", "word", "sentence"),
+    [
+        pytest.param({"engine_share": "0.9"}, "does not fit", "more than there are", id="too much"),
+        pytest.param({"engine_share": "0.1"}, "does not fit", "does not start", id="too little"),
+        pytest.param({"engine_share": "0.6", "sleep_level": "0"}, "does not fit", "more than there are", id="awake"),
+        pytest.param({"rollout": "server", "sleep_level": "0"}, "fits on", "engine on other GPUs", id="server"),
+    ],
+)
+def test_the_share_of_the_engine_decides(query, word, sentence):
+    app = train(**COLOCATED | query)
+    assert word in finding(app)
+    assert any(sentence in text for text in (*texts(app.markdown), *texts(app.error)))
+    assert not [button for button in app.button if button.key in ("least", "more_gpus")]
+
+
+def test_another_share_is_one_click():
+    app = train(**COLOCATED | {"engine_share": "0.6"})
+    assert "does not fit" in finding(app)
+    run(app.button(key="engine_share_high").click())
+    assert "fits on 2 × H100" in finding(app)
+    assert "engine_share_high" not in {button.key for button in app.button}
+    app = train(**COLOCATED | {"engine_share": "0.3", "completion": "32768"})
+    assert "does not fit" in finding(app)
+    assert "engine_share_high" not in {button.key for button in app.button}
+
+
+def test_a_pair_is_two_sequences():
+    app = opened(train(model="Qwen/Qwen2.5-0.5B", gpu="h100-sxm", method="dpo", micro_batch="3"), "derive_tokens")
+    said = " ".join(texts(app.markdown))
+    assert ("**6** sequences" in said, "6 × 1,024 = **6,144** tokens" in said) == (True, True)
+    assert metrics(app)["Tokens per step"] == "6,144"
+    assert "The step peaks" in said

@@ -4,15 +4,17 @@ Another loss is one file here and a row in `table`."""
 from calc.training.methods.dpo import runs_reference
 from calc.training.methods.method import Scoring, TrainingMethod
 from calc.training.methods.ppo import VALUE
-from calc.training.methods.table import METHODS, resolved, said_of, scored_units
+from calc.training.methods.table import METHODS, named, resolved, said_of, scored_units, usual_reference
 
 __all__ = [
     "METHODS",
     "VALUE",
     "Scoring",
     "TrainingMethod",
+    "named",
     "resolved",
     "runs_reference",
     "said_of",
     "scored_units",
+    "usual_reference",
 ]

@@ -1,6 +1,7 @@
 """All methods by name; what of a question they refuse, and what they leave open."""
 
 from collections.abc import Iterator
+from typing import get_args
 
 from calc.errors import ConfigError, Message, Refusal
 from calc.training.ends import TILE
@@ -14,7 +15,7 @@ from calc.training.methods.ppo import PPO
 from calc.training.methods.reward import REWARD
 from calc.training.methods.sft import SFT
 from calc.training.objective import MethodName, Objective, Reference, Release
-from calc.training.workload import TrainingWorkload
+from calc.training.workload import Method, TrainingWorkload
 
 METHODS: dict[MethodName, TrainingMethod] = {
     "sft": SFT,
@@ -30,6 +31,17 @@ METHODS: dict[MethodName, TrainingMethod] = {
 }
 
 
+def named(text: str) -> tuple[Method | None, MethodName | None]:
+    """Which weights are trained, and with which loss, by their names with a comma between: grpo,lora. Raises
+    ValueError."""
+    names = text.split(",")
+    weights = [name for name in get_args(Method) if name in names]
+    losses = [name for name in METHODS if name in names]
+    if len(weights) > 1 or len(losses) > 1 or len(weights) + len(losses) != len(names):
+        raise ValueError(text)
+    return next(iter(weights), None), next(iter(losses), None)
+
+
 def resolved(objective: Objective, work: TrainingWorkload, layout: TrainingLayout) -> Objective:
     """The same with nothing left open. Raises ConfigError where its parts do not go together."""
     for refusal in refusals(objective, work, layout):
@@ -40,15 +52,14 @@ def resolved(objective: Objective, work: TrainingWorkload, layout: TrainingLayou
         update={
             "trl": release,
             "log_probs": objective.log_probs or method.ways[release][0],
-            "reference": objective.reference or usual_reference(objective, work),
+            "reference": objective.reference or usual_reference(method, objective.beta, work),
         }
     )
 
 
-def usual_reference(objective: Objective, work: TrainingWorkload) -> Reference:
+def usual_reference(method: TrainingMethod, beta: float | None, work: TrainingWorkload) -> Reference:
     """What TRL compares with by default: GRPO with nothing, for its beta is 0."""
-    method = METHODS[objective.method]
-    weight = method.beta if objective.beta is None else objective.beta
+    weight = method.beta if beta is None else beta
     if not method.reference or weight == 0:
         return "none"
     return "model" if work.trains_base else "adapter-off"
@@ -80,9 +91,9 @@ def refusals(objective: Objective, work: TrainingWorkload, layout: TrainingLayou
     if objective.beta == 0 and reference not in (None, "none"):
         yield Refusal(Message("With beta 0 the reference has no effect."), "reference", ["none"])
     yield from refused_groups(objective, method, title)
-    if layout.tp * layout.pp * layout.cp > 1:
+    for degree in (name for name in ("tp", "pp", "cp") if getattr(layout, name) > 1):
         sentence = "TRL's losses are computed over data-parallel ranks only; tp, pp and cp must be 1."
-        yield Refusal(Message(sentence), "tp", [1])
+        yield Refusal(Message(sentence), degree, [1])
 
 
 def refused_groups(objective: Objective, method: TrainingMethod, title: Message) -> Iterator[Refusal]:

@@ -11,6 +11,7 @@ import streamlit as st
 
 from calc.hardware.custom_gpu import find_gpu
 from calc.serving.engines import ENGINES
+from calc.training.methods import METHODS
 from pages.parts.inputs import hub_picker, lists
 from pages.parts.inputs.control import help_of
 from pages.parts.inputs.slopes import costs
@@ -18,7 +19,7 @@ from pages.parts.outputs import scripts
 from pages.parts.state.published import published
 from pages.parts.state.query import Page
 from pages.parts.state.scenario import Place, Scenario, places, usual_gpus
-from pages.parts.state.trained_as import by_method
+from pages.parts.state.trained_as import by_loss, by_method
 from pages.parts.state.url import change, choose
 from pages.parts.state.weighed import Answer
 from pages.parts.state.widgets import show
@@ -30,6 +31,8 @@ CONTEXTS = [2**power for power in range(7, 21)]
 MANY = 10**6
 """More users or GPUs than anybody types."""
 LONGEST_SEARCH = 200
+NEXT_TOKEN = "next-token"
+"""How the list of losses says transformers' own."""
 
 
 @dataclass(frozen=True)
@@ -101,6 +104,11 @@ def put_method(chosen: str) -> None:
     change(training=by_method(st.session_state.scenario.training, method))
 
 
+def put_loss(chosen: str) -> None:
+    loss = None if chosen == NEXT_TOKEN else places(("training",))["loss_method"].option.checked(chosen)
+    change(training=by_loss(st.session_state.scenario.training, loss))
+
+
 MODEL = Blank("search", model, put_model)
 GPUS = Blank("search", lambda scenario: list(scenario.gpu), put_gpus)
 WORKLOAD = {
@@ -117,11 +125,14 @@ SERVING = {
 }
 TRAINING = {
     "model": MODEL,
+    "loss_method": Blank("list", lambda now: now.training.loss_method or NEXT_TOKEN, put_loss),
     "method": Blank("list", lambda now: now.training.workload.method, put_method),
     "num_gpus": Blank("number", lambda now: now.training.layout.gpus, put_replicas),
     "gpu": GPUS,
     "micro_batch": of_place("number", "training", "micro_batch"),
     "sequence": of_place("list", "training", "sequence"),
+    "prompt": of_place("number", "training", "prompt"),
+    "completion": of_place("number", "training", "completion"),
 }
 
 
@@ -140,8 +151,15 @@ def sentence(scenario: Scenario, here: Page) -> str:
     """A page's question with the names of its controls where they stand: {model} in {weights}."""
     names = {name: f"{{{name}}}" for name in blanks(here)}
     if "training" in here.uses:
+        if scenario.training.loss_method is not None:
+            return say(
+                "Train {model} by {loss_method}, {method}, on {num_gpus} × {gpu}, micro-batch {micro_batch}, {prompt} "
+                "+ {completion} tokens",
+                **names,
+            )
         return say(
-            "Train {model} with {method} on {num_gpus} × {gpu} in micro-batches of {micro_batch} × {sequence} tokens",
+            "Train {model} by {loss_method}, {method}, on {num_gpus} × {gpu}, micro-batch {micro_batch} × {sequence} "
+            "tokens",
             **names,
         )
     n = scenario.serving.workload.batch
@@ -228,13 +246,15 @@ def about(answer: Answer, name: str, here: Page) -> dict[str, Any]:
         return {"label": field(name), "help": help_text, "shown": shown, "own": own, "usual": list(usual_gpus())}
     place = places(here.uses, scenario.serving.engine).get(name)
     known: dict[str, Any] = {"label": field(name), "help": "" if place is None else help_of(place.option) or ""}
-    if name in ("num_gpus", "batch", "micro_batch"):
-        most = MANY if place is None or place.option.most is None else int(place.option.most)
+    if name in ("num_gpus", "batch", "micro_batch", "prompt", "completion"):
+        option = None if place is None else place.option
+        most = MANY if option is None or option.most is None else int(option.most)
+        least = 1 if option is None or option.least is None else int(option.least)
         if name == "batch":
             n = scenario.serving.workload.batch
             requests = say("Requests that are answered at the same time; each has its own KV cache.")
             known["help"] = cost.of_batch(requests, n)
-        return known | {"least": 1, "most": most}
+        return known | {"least": least, "most": most}
     if name == "weights":
         return known | {"usual": answer.model.native}
     if name == "context":
@@ -245,6 +265,10 @@ def about(answer: Answer, name: str, here: Page) -> dict[str, Any]:
         return known | {"options": [[n, tokens(n), tokens(n)] for n in stops]}
     if name == "engine":
         return known | {"options": [[engine, kind.title, kind.title] for engine, kind in ENGINES.items()]}
+    if name == "loss_method":
+        label, short = say("Next token (transformers)"), say("next token")
+        losses = [[loss, say(method.title), choice(name, loss)] for loss, method in METHODS.items()]
+        return known | {"options": [[NEXT_TOKEN, label, short], *losses]}
     methods = places(("training",))["method"].option.choices
     return known | {"options": [[method, choice(name, method), choice(name, method)] for method in methods]}
 

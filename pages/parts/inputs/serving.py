@@ -24,12 +24,12 @@ MOST = {"cuda_context": 4.0, "libraries": 6.0, "cuda_graphs": 8.0, "fragmentatio
 
 def spread(answer: Weighed) -> None:
     """The layout over several GPUs, which the reader may want another of."""
-    asked = answer.scenario.serving
+    choice = answer.scenario.serving
     if answer.error is None and answer.report.scenario.layout.gpus > 1:
         chosen = words.layout(answer.report.scenario.layout)
         st.caption(
             say("Layout: {layout}, by hand", layout=chosen)
-            if asked.by_hand is not None
+            if choice.by_hand is not None
             else say("Layout: {layout}, the one that does best", layout=chosen)
         )
     layout(answer)

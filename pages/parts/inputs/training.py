@@ -23,6 +23,8 @@ ADAPTERS = ("lora_rank", "lora_targets", "lora_dropout", "fp32_adapters", "fp32_
 """Fields that only LoRA and QLoRA have."""
 QUANTIZED = {"fp32_rest", "quantized_experts"}
 """Of these, what only QLoRA has."""
+LOSS = {"loss", "loss_chunks", "keep_outputs"}
+"""Fields of transformers' own loss, which a loss of TRL takes the place of."""
 
 
 def step(answer: Trained) -> None:
@@ -84,6 +86,8 @@ def interleaves(layout: TrainingLayout) -> bool:
 def details(answer: Trained) -> None:
     """Everything else that a step may set."""
     seen = {*FIRST, *ADAPTERS, "method", "micro_batch", "sequence"}
+    if answer.scenario.training.loss_method is not None:
+        seen |= LOSS
     rest = [place for place in of_training().values() if "workload" in place.path and place.name not in seen]
     names = {place.name for place in rest}
     with drawer(say("Kernels and loss"), "details_drawer", opened=concerns(answer.error, names)) as is_open:

@@ -13,8 +13,10 @@ import streamlit as st
 from calc import Memory, Report, TrainingReport
 from calc.hardware.custom_gpu import find_gpu
 from calc.serving.verdict import Verdict
+from calc.training.colocated import RolloutReport
 from calc.training.verdict import TrainingVerdict
 from pages.parts import words
+from pages.parts.outputs.rollout_memory import rollout_memory
 from pages.parts.words import say
 
 Figure = dict[str, Any]
@@ -212,6 +214,12 @@ def phase_bars(report: TrainingReport, theme: Theme) -> Figure:
     return _columns(peaks, trained(peaks.values()), say("Phase of the step"), theme)
 
 
+def rollout_bars(rollout: RolloutReport, theme: Theme) -> Figure:
+    """Trainer and engine in each phase of a step with generation."""
+    peaks = {words.rollout_phase(phase.name, rollout.peak): rollout_memory(phase) for phase in rollout.phases}
+    return _columns(peaks, trained(peaks.values()), say("Phase of the step"), theme)
+
+
 def stage_bars(stages: Sequence[Memory], theme: Theme, parts: Sequence[str] | None = None) -> Figure:
     """The memory of one GPU of each pipeline stage."""
     bars = {str(number + 1): stage for number, stage in enumerate(stages)}
@@ -247,9 +255,9 @@ def served(memories: Iterable[Memory]) -> tuple[str, ...]:
 
 
 def trained(memories: Iterable[Memory]) -> tuple[str, ...]:
-    """The parts of memory in training that are there."""
-    names = list(memories)
-    return tuple(name for name in words.TRAINED if any(getattr(memory, name) for memory in names))
+    """The parts of memory in training that are there, and those of an engine that generates."""
+    some = list(memories)
+    return tuple(part for part in words.GENERATED if any(getattr(memory, part, 0) for memory in some))
 
 
 def stacked(

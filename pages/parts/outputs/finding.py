@@ -11,6 +11,7 @@ from calc.hardware.custom_gpu import find_gpu
 from calc.serving.verdict import Verdict
 from calc.time.estimate import Estimate
 from calc.time.prices import price_of
+from calc.training.methods import METHODS
 from calc.training.verdict import TrainingVerdict
 from pages.parts import words
 from pages.parts.outputs.cards import BADGES
@@ -36,8 +37,22 @@ def name(answer: Answer) -> str:
 
 def trained_name(answer: Trained) -> str:
     """The model and how it is trained."""
-    method = words.choice("method", answer.scenario.training.workload.method)
-    return say("{method} of {name}", method=method, name=name(answer))
+    step, objective = answer.report.scenario, answer.report.scenario.objective
+    method = words.choice("method", step.workload.method)
+    if objective is None:
+        return say("{method} of {name}", method=method, name=name(answer))
+    loss = words.choice("loss_method", objective.method)
+    if not step.workload.trains_base:
+        loss = say("{loss} with {method}", loss=loss, method=method)
+    if not METHODS[objective.method].generates or not METHODS[objective.method].groups:
+        return say("{method} of {name}", method=loss, name=name(answer))
+    return say(
+        "{loss} of {name} with {n:,} completions of {tokens} tokens",
+        loss=loss,
+        name=name(answer),
+        n=objective.num_generations,
+        tokens=words.tokens(objective.completion),
+    )
 
 
 def verdict_in_words(

@@ -75,8 +75,8 @@ def headline(page: Page, query: dict[str, str]) -> str:
         return NAME
     if not is_preset:
         return NAME
-    asked = {name: text for name, text in query.items() if name not in ("lang", "with")}
-    scenario, _ = decode(asked, page, Scenario(), lambda chosen: published(chosen).settings or {})
+    question = {name: text for name, text in query.items() if name not in ("lang", "with")}
+    scenario, _ = decode(question, page, Scenario(), lambda chosen: published(chosen).settings or {})
     return title({WEIGH: weighed, TRAIN: trained}.get(page, looked)(scenario), page)
 
 

@@ -7,8 +7,10 @@ import streamlit as st
 
 from calc.errors import Message
 from calc.hardware.custom_gpu import find_gpu
+from calc.training.colocated import RolloutReport
 from calc.training.layout import TrainingLayout
 from calc.training.levers import Together, TrainingLever
+from calc.training.report import PEAKS
 from calc.training.verdict import TrainingVerdict
 from pages.parts import words
 from pages.parts.inputs.drawer import drawer
@@ -17,6 +19,7 @@ from pages.parts.outputs.answer import details
 from pages.parts.outputs.bar import bar
 from pages.parts.outputs.cards import BADGES, most
 from pages.parts.outputs.finding import Figure
+from pages.parts.outputs.rollout_memory import peak_of
 from pages.parts.state.scenario import places
 from pages.parts.state.url import change
 from pages.parts.state.weighed import Trained
@@ -30,10 +33,64 @@ def draw(answer: Trained) -> None:
         return
     decisive(answer, focus)
     details(report.verdicts, focus, spelled(report.scenario.layout), room(focus) if focus.verdict == "fits" else None)
+    if (rollout := answer.rollout) is not None:
+        generation(rollout, focus)
+        return
+    if report.scenario.objective is not None:
+        st.markdown(say(PEAKS[report.memory.moment]))
     bar(report.memory, focus.usable, words.TRAINED)
     if focus.verdict != "fits":
         offers(answer, focus)
     levers(answer, focus)
+
+
+def generation(rollout: RolloutReport, focus: TrainingVerdict) -> None:
+    """Which phase is the peak, the share of the GPU to give to the engine, and the fullest phase as a bar."""
+    lines = [share_of(rollout)]
+    if focus.verdict != "does not run" and (focus.verdict != "does not fit" or focus.spare < 0):
+        lines.insert(0, say(rollout.reason))
+    if 1 <= rollout.concurrency < rollout.sequences:
+        lines.append(
+            say(
+                "Of {n:,} completions the cache holds {some:,.1f} at once; the others wait.",
+                n=rollout.sequences,
+                some=rollout.concurrency,
+            )
+        )
+    if rollout.host_bytes:
+        lines.append(say("{size} of one GPU wait in host memory.", size=words.gib(rollout.host_bytes)))
+    st.markdown(" ".join(lines))
+    bar(peak_of(rollout), focus.usable, words.GENERATED)
+    if focus.verdict != "fits":
+        other_share(rollout)
+
+
+def other_share(rollout: RolloutReport) -> None:
+    """The share that leaves the engine most and fits next to the trainer, to click."""
+    low, high = rollout.share_low, rollout.share_high
+    if low is None or high < low or rollout.engine_share == high:
+        return
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="offer_share"):
+        label = say("Use {value}", value=words.value(high))
+        st.button(label, key="engine_share_high", type="primary", on_click=use, args=({"engine_share": high},))
+        st.markdown(say("**{share:.2f}** of the GPU for the engine", share=high), width="stretch")
+
+
+def share_of(rollout: RolloutReport) -> str:
+    """The range of the share of the GPU that does for the engine and for the trainer."""
+    low, every, high = rollout.share_low, rollout.share_all, rollout.share_high
+    if low is None:
+        return say("No share of the GPU does for the engine.")
+    if high < low:
+        return say("The engine needs {low:.2f} of the GPU, and the trainer leaves {high:.2f}.", low=low, high=high)
+    if every is None or every > high:
+        return say("The engine may take {low:.2f} to {high:.2f} of the GPU.", low=low, high=high)
+    return say(
+        "The engine may take {low:.2f} to {high:.2f} of the GPU; from {every:.2f} on it generates all at once.",
+        low=low,
+        high=high,
+        every=every,
+    )
 
 
 def decisive(answer: Trained, focus: TrainingVerdict) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import streamlit as st
 
 from calc.errors import ConfigError
+from calc.training.colocated import RolloutReport
 from calc.training.layout import in_flight
 from calc.training.moments import Phase, TrainingComponent
 from calc.training.report import PEAKS, phase_steps
@@ -47,10 +48,13 @@ class TrainingDerivations:
                 batch=report.global_batch,
             )
         )
+        rows = report.tokens // work.sequence
+        if rows != report.global_batch:
+            st.markdown(say("Each is a pair, chosen and rejected: **{rows:,}** sequences.", rows=rows))
         st.markdown(
             say(
                 "Times the sequence length: {batch:,} × {sequence:,} = **{tokens:,}** tokens.",
-                batch=report.global_batch,
+                batch=rows,
                 sequence=work.sequence,
                 tokens=report.tokens,
             )
@@ -138,8 +142,19 @@ class TrainingDerivations:
                 spare=verdict.spare,
             )
         )
+        rollout = next((report for report in self.report.rollouts if report.gpu == verdict.gpu), None)
+        if rollout is not None:
+            self.fullest(rollout)
+            return
         self.largest(verdict)
         self.lines(self.report.memory.moment)
+
+    def fullest(self, rollout: RolloutReport) -> None:
+        """What trainer and engine have in the phase that decides."""
+        phase = next(phase for phase in rollout.phases if phase.name == rollout.peak)
+        st.markdown(words.rollout_phase(phase.name, rollout.peak))
+        parts = [[words.capitalized(say(part.name)), f"{part.bytes:,}"] for part in phase.parts]
+        st.markdown(words.table([say("Part"), say("Bytes")], [*parts, [say("Sum"), f"{phase.total:,}"]]))
 
     def largest(self, verdict: TrainingVerdict) -> None:
         """What fits, and what one more would need, each at the high end of the overhead."""

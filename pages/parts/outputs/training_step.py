@@ -35,7 +35,7 @@ def totals(answer: Trained) -> None:
             ("trained", say("Trainable parameters"), words.count(report.trained_parameters), step.trained),
             ("tokens", say("Tokens per step"), f"{report.tokens:,}", step.tokens),
             ("on_disk", say("Checkpoint on disk"), words.size(report.on_disk.total), step.on_disk),
-            ("memory", say("Memory per GPU"), words.gib(memory.total), step.memory),
+            ("memory", memory_label(answer), words.gib(memory.total), step.memory),
         ],
         columns=5,
     )
@@ -58,9 +58,18 @@ def totals(answer: Trained) -> None:
     figures("parts", numbers, columns=len(numbers) if len(numbers) < 6 else -(-len(numbers) // 2))
 
 
+def memory_label(answer: Trained) -> str:
+    """What the sum below is of: not of an engine."""
+    return say("Memory per GPU") if answer.rollout is None else say("Memory per GPU, trainer alone")
+
+
 def timeline(answer: Trained) -> None:
     """Each phase of the step at its peak, the largest marked, and the derivation of each."""
     report, step = answer.report, TrainingDerivations(answer)
+    if answer.rollout is not None:
+        bars = charts.rollout_bars(answer.rollout, charts.theme())
+        plot.draw("rollout_phases", say("Trainer and engine in each phase"), bars, titled=True)
+        st.caption(say("Below, the trainer alone."))
     st.caption(say(PEAKS[report.memory.moment]))
     plot.draw("phases", say("Memory vs. phase of the step"), charts.phase_bars(report, charts.theme()))
     st.caption(say("What is alive in each phase, by formula:"))
@@ -132,6 +141,8 @@ def fewest_sharded(answer: Trained, verdict: TrainingVerdict) -> str:
     if verdict.min_gpus is not None:
         return say("Min. GPUs (ZeRO-3): **{n:,}**", n=verdict.min_gpus)
     spread = answer.more_gpus(verdict)
+    if spread is None and answer.report.scenario.objective is not None:
+        return say("Min. GPUs (ZeRO-3): **none**")
     if spread is None:
         return say("Min. GPUs (ZeRO-3): **none**; tensor or pipeline parallel may do")
     return say("Min. GPUs (ZeRO-3): **{n:,}**, with: {what}", n=spread.gpus, what=said(spread.what))

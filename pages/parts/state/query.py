@@ -8,6 +8,9 @@ as on the command line. Links of the first generation carried everything and are
 - `dp` and `ep` on Weigh were those of training. They are those of serving where the link says its generation, `v`,
   which every link with one of them says since.
 
+Which weights are trained and with which loss of TRL stand in one value, as on the command line: `method=grpo,lora`.
+What a link with such a loss leaves out is as TRL sets it up.
+
 A link that is copied says the generation of the defaults that its numbers depend on. A release that changes a default
 opens a new generation, and notes in `FORMER` what held before: a link shows what it showed when it was copied.
 """
@@ -20,8 +23,11 @@ from pydantic import ValidationError
 from calc import ConfigError
 from calc.errors import Frozen, Message, Outside, shown
 from calc.serving.engines import ENGINES
+from calc.training.methods import METHODS, named
+from calc.training.workload import TrainingWorkload
 from pages.parts.inputs.fields import CONTROLS
-from pages.parts.state.scenario import DEFAULT_ENGINE, Place, Scenario, Source, Uses, places
+from pages.parts.state.scenario import DEFAULT_ENGINE, Place, Scenario, Source, TrainingChoice, Uses, places
+from pages.parts.state.trained_as import usual
 
 Published = Callable[[Source], Mapping[str, Any]]
 """The config fields that decide the size of a model, with their values; none where it can't be read."""
@@ -49,6 +55,8 @@ FORMER: dict[str, dict[str, str]] = {
 GENERATIONS = (*FORMER, *GENERATION.values())
 FEW_WORDS = 300
 """Letters of a cause that a sentence about a link still has room for."""
+LOSS = "loss_method"
+"""The field that a link says as a part of its method."""
 LAYOUT = ("dp", "ep")
 """What these names mean on Weigh depends on the generation."""
 
@@ -135,6 +143,9 @@ def decode(
     engine = params.get("engine", DEFAULT_ENGINE if page.has_engine else scenario.serving.engine)
     if engine in ENGINES:
         scenario = scenario.model_copy(update={"serving": scenario.serving.with_engine(engine)})
+    if (training := with_loss(params.get("method", ""))) is not None:
+        scenario = scenario.model_copy(update={"training": training})
+        del params["method"]
     overrides: dict[str, str] = {}
     for name, text in params.items():
         place = place_of(name, page, params, scenario.serving.engine)
@@ -146,7 +157,7 @@ def decode(
         try:
             scenario = place.put(scenario, place.parse(text))
         except ValueError as error:  # pydantic's ValidationError and ConfigError are ones
-            problems.append(left_out(name, text, place.option.expected, stated_cause(error)))
+            problems.append(left_out(name, text, expected(place), stated_cause(error)))
             continue
         if name in LAYOUT and page == WEIGH and page.reads_training(params):
             problems.append(
@@ -170,11 +181,32 @@ def decode(
     return scenario.model_copy(update={"overrides": changed}), problems
 
 
+def with_loss(text: str) -> TrainingChoice | None:
+    """The step with a loss of TRL that a link's method means; None where it names none."""
+    try:
+        weights, loss = named(text)
+    except ValueError:
+        return None
+    if loss is None:
+        return None
+    return usual(TrainingChoice(loss_method=loss, workload=TrainingWorkload(method=weights or "full")))
+
+
+def expected(place: Place) -> Message:
+    """What a field takes."""
+    if place.name != "method":
+        return place.option.expected
+    some, losses = ", ".join(place.option.choices), ", ".join(METHODS)
+    return Message("method is one of {some}, one of {losses}, or both with a comma", some=some, losses=losses)
+
+
 def place_of(name: str, page: Page, params: Mapping[str, str], engine: str) -> Place | None:
     """The field that a name means on a page."""
     own, all_others = places(page.uses, engine), places(EVERYTHING, engine)
     if name == "prefill":
         return all_others.get(ENGINES[engine].step_option)
+    if name == LOSS:
+        return None
     if name in FORMERLY:
         return places(("serving",), engine)[FORMERLY[name]]
     if name in LAYOUT and page.reads_training(params):
@@ -207,10 +239,14 @@ def unknown(name: str, engine: str) -> Message:
 
 def encode(scenario: Scenario, page: Page) -> dict[str, str]:
     """The query string of a page."""
-    default = Scenario(serving=Scenario().serving.with_engine(scenario.serving.engine))
+    training = scenario.training
+    default = Scenario(serving=Scenario().serving.with_engine(scenario.serving.engine), training=usual(training))
     known = places(page.uses, scenario.serving.engine)
     differing = {name: place for name, place in known.items() if place.of(scenario) != place.of(default)}
     params = {name: place.written(place.of(scenario)) for name, place in differing.items()}
+    if "training" in page.uses and training.loss_method is not None:
+        weights = training.workload.method
+        params = {"method": training.loss_method if weights == "full" else f"{training.loss_method},{weights}"} | params
     if page.has_engine and scenario.serving.engine != DEFAULT_ENGINE:
         params["engine"] = scenario.serving.engine
     params |= {name: str(value).lower() for name, value in scenario.overrides.items()}

@@ -20,6 +20,8 @@ from calc.serving.engines import ENGINES, Engine
 from calc.text import pack, unpack
 from calc.time.needs import Needs
 from calc.time.training_plan import TrainingNeeds
+from calc.training.methods import METHODS
+from calc.training.objective import Colocation, MethodName, Objective, Rollout
 from calc.training.recipe import RECIPES, RecipeName
 from calc.training.workload import Optimizer
 from calc.units import decimal
@@ -208,6 +210,37 @@ class TrainingChoice(Frozen):
     )
     weights: WeightFormat | None = Field(default=None, description="Storage of the frozen weights of LoRA and QLoRA.")
     layout: TrainingLayout = TrainingLayout()
+    loss_method: MethodName | None = Field(
+        default=None,
+        description="How the loss is made: the next token, as transformers has it, or one of TRL's: supervised, "
+        "preference, reward model or reinforcement learning.",
+    )
+    objective: Objective = Objective(method="sft")
+    rollout: Rollout | None = Field(
+        default=None,
+        description="An engine generates the completions: on the GPUs that train, or on others; none is counted unless "
+        "chosen.",
+    )
+    colocation: Colocation = Colocation()
+
+    @property
+    def generates(self) -> bool:
+        """Whether completions are generated."""
+        return self.loss_method is not None and METHODS[self.loss_method].generates
+
+    @property
+    def scored(self) -> Objective | None:
+        """TRL's loss with its settings; None: transformers' own. Raises ConfigError."""
+        if self.loss_method is None:
+            return None
+        return checked(self.objective.model_copy(update={"method": self.loss_method}))
+
+    @property
+    def generating(self) -> Colocation | None:
+        """The engine that generates completions; None where none is counted. Raises ConfigError."""
+        if self.rollout is None or not self.generates:
+            return None
+        return checked(self.colocation.model_copy(update={"rollout": self.rollout}))
 
     @property
     def frozen(self) -> Precision | None:
@@ -306,6 +339,8 @@ LISTS: dict[str, Callable[[str], list[str]]] = {
     "share": lambda text: text.split(";"),
 }
 """How a link's list is taken apart."""
+UNSET = "default"
+"""How a link says that nobody has chosen, where what it leaves out would mean a choice."""
 Path = tuple[str, ...]
 """Where a field stands in the scenario: ("serving", "workload", "batch")."""
 Uses = Literal[
@@ -347,6 +382,8 @@ class Place:
 
     def parse(self, text: str) -> Any:
         """The value that a link means. Raises ValueError."""
+        if text == UNSET and self.option.optional and self.option.choices:
+            return None
         if self.name == "pasted":
             return unpack(text)
         if self.name == "with":
@@ -355,6 +392,8 @@ class Place:
 
     def written(self, value: Any) -> str:
         """How a link says it."""
+        if value is None:
+            return UNSET
         if self.name == "pasted":
             return pack(value)
         if self.name == "with":
@@ -362,6 +401,10 @@ class Place:
         if self.name in LISTS:
             return (";" if self.name in ("price", "share") else ",").join(value) or NOTHING
         return self.option.written(value)
+
+
+DECIDED: dict[Any, str] = {Objective: "method", Colocation: "rollout"}
+"""Fields that the choice of a training step has itself, for there may be no such loss and no engine."""
 
 
 def replaced(model: Any, path: Path, value: Any) -> Any:
@@ -381,7 +424,7 @@ def _within(model: type[Frozen], path: Path, engine: str) -> Iterator[Place]:
     option = options(model)[path[-1]]
     kind = ENGINES[engine].options_type if path[-1] == "options" else option.kinds[0]
     if isinstance(kind, type) and issubclass(kind, Frozen) and not option.is_range:
-        for name in kind.model_fields:
+        for name in (name for name in kind.model_fields if name != DECIDED.get(kind)):
             yield from _within(kind, (*path, name), engine)
     else:
         yield Place(path, option)

@@ -1,6 +1,7 @@
-"""A training step as a trainer sets it up by default."""
+"""A training step as a trainer sets it up by default; TRL's losses as TRL does."""
 
 from calc.training.layout import TrainingLayout
+from calc.training.objective import MethodName
 from calc.training.recipe import TRAINERS
 from calc.training.workload import TrainingWorkload
 from pages.parts.state.scenario import TrainingChoice
@@ -17,15 +18,24 @@ def trained_as(choice: TrainingChoice, name: str | None) -> TrainingChoice:
     own = {field: getattr(choice.workload, field) for field in READERS}
     degrees = {field: getattr(choice.layout, field) for field in DEGREES}
     adapter = {} if method == "full" else {"method": method}
-    bare = TrainingChoice(workload=TrainingWorkload(**own, **adapter), layout=TrainingLayout(**degrees))
+    bare = choice.model_copy(
+        update={
+            "workload": TrainingWorkload(**own, **adapter),
+            "layout": TrainingLayout(**degrees),
+            "recipe": TrainingChoice().recipe,
+            "weights": None,
+        }
+    )
     if name is None:
         return bare
     trainer = TRAINERS[name].of(method)
-    return TrainingChoice(
-        workload=bare.workload.model_copy(update=trainer.workload | adapter),
-        recipe=trainer.recipe,
-        weights=trainer.base,
-        layout=bare.layout.model_copy(update=trainer.layout),
+    return bare.model_copy(
+        update={
+            "workload": bare.workload.model_copy(update=trainer.workload | adapter),
+            "recipe": trainer.recipe,
+            "weights": trainer.base,
+            "layout": bare.layout.model_copy(update=trainer.layout),
+        }
     )
 
 
@@ -43,3 +53,19 @@ def by_method(choice: TrainingChoice, method: str) -> TrainingChoice:
         changes["recompute"] = "full"
     changed = choice.model_copy(update={"workload": work.model_copy(update=changes), "weights": None})
     return changed if trainer is None else trained_as(changed, trainer)
+
+
+def by_loss(choice: TrainingChoice, loss: MethodName | None) -> TrainingChoice:
+    """Another loss; TRL's begin as TRL sets a step up. What only the loss before had is left open."""
+    open_again = dict.fromkeys(("trl", "log_probs", "reference", "beta"))
+    objective = choice.objective.model_copy(update=open_again)
+    changed = choice.model_copy(update={"loss_method": loss, "objective": objective})
+    return trained_as(changed, "trl") if loss is not None and choice.loss_method is None else changed
+
+
+def usual(choice: TrainingChoice) -> TrainingChoice:
+    """What a link leaves out: with a loss of TRL all that TRL sets up so for the weights that are trained."""
+    if choice.loss_method is None:
+        return TrainingChoice()
+    work = TrainingWorkload(method=choice.workload.method)
+    return trained_as(TrainingChoice(loss_method=choice.loss_method, workload=work), "trl")

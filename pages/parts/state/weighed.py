@@ -26,6 +26,7 @@ from calc.time.reply import Reply, reply
 from calc.time.time_report import training_speed_of
 from calc.time.training_time import TrainingSpeed, TrainingTime
 from calc.training import Training
+from calc.training.colocated import RolloutReport
 from calc.training.levers import Smaller, Together, more_gpus
 from calc.training.report import laid_out_step
 from calc.training.verdict import TrainingVerdict
@@ -197,11 +198,18 @@ class Trained(Answer):
         """The GPU that the answer is about."""
         return in_focus(self.report.verdicts)
 
+    @property
+    def rollout(self) -> RolloutReport | None:
+        """The step with generation on that GPU; None where no engine is counted."""
+        rollouts = self.report.rollouts
+        return next((report for report in rollouts if self.focus is not None and report.gpu == self.focus.gpu), None)
+
     @cached_property
     def speed(self) -> TrainingSpeed | None:
-        """How fast a step is on that GPU; None where it does not fit."""
+        """How fast a step is on that GPU; None where it does not fit, and of TRL's losses, whose further passes have no
+        time yet."""
         focus = self.focus
-        if focus is None or focus.verdict == "does not fit":
+        if focus is None or focus.verdict == "does not fit" or self.report.scenario.objective is not None:
             return None
         edits = self.scenario.efficiencies.edits
         return training_speed_of(self.architecture, self.report, find_gpu(focus.gpu), edits=edits)
@@ -212,12 +220,14 @@ class Trained(Answer):
 
     @cached_property
     def smaller(self) -> Smaller | None:
-        """What would make the step smaller on that GPU."""
-        return None if self.focus is None else Smaller(find_gpu(self.focus.gpu), self.training)
+        """What would make the step smaller on that GPU; None next to an engine, whose share it has no say in."""
+        if self.focus is None or self.report.rollouts:
+            return None
+        return Smaller(find_gpu(self.focus.gpu), self.training)
 
     def more_gpus(self, verdict: TrainingVerdict) -> Together | None:
-        """On how few GPUs of a kind it fits, and what has to change for that."""
-        return more_gpus(find_gpu(verdict.gpu), self.training)
+        """On how few GPUs of a kind it fits, and what has to change for that; None next to an engine."""
+        return None if self.report.rollouts else more_gpus(find_gpu(verdict.gpu), self.training)
 
 
 Judged = TypeVar("Judged", Verdict, TrainingVerdict)
@@ -304,6 +314,8 @@ def trained(scenario: Scenario, model: Model | None = None) -> Trained:
             layout=checked(choice.layout),
             overhead=scenario.overhead,
             gpus=scenario.chosen_gpus(),
+            objective=choice.scored,
+            colocation=choice.generating,
         )
     except ConfigError as problem:
         return Trained(scenario, model, problem)
