@@ -9,7 +9,7 @@ from calc.hardware.overhead import HIGH, LOW, MIDDLE, OverheadSizes, at_end
 from calc.hardware.parallel import Layout
 from calc.serving.engines.question import Question
 from calc.serving.engines.sizes import GPUAtStart, Limits
-from calc.serving.memory import Serving
+from calc.serving.memory import Allocation, Serving
 from calc.serving.weighing import LayerBytes
 from calc.serving.workload import Workload
 
@@ -113,10 +113,18 @@ class Several:
         return 0 if limits.share is None else self.alone.ranks.of(shape).least_working(self.alone.engine, limits)
 
     def least_stages_with_cache(self, serving: Serving) -> int:
-        """Pipeline stages that must be for all weights and the cache to be held."""
+        """Pipeline stages that must be for all weights and the cache to be held; with no number of them where a layer's
+        working memory alone has no room, which some stage needs."""
         whole, (stage,) = serving.on(self.gpu, self.workload), serving.laid_out.stages
+        if self.starts[0][0].share is None and self.widest_pass(whole) > self.room(HIGH):
+            return UNBOUNDED
         needed = stage.weights + stage.vision + whole.requirements.cache_at_peak(0, whole.workload)
         return max(1, -(-needed // self.room(MIDDLE)))
+
+    @staticmethod
+    def widest_pass(whole: Allocation) -> int:
+        """Bytes of working memory of the layer that takes most, where the engine sets no cache aside at start."""
+        return int(whole.requirements.peak(0, whole.workload).working.bytes)
 
     def hold(self, layer_bytes: LayerBytes, stages: Sequence[range], working: int = 0) -> bool:
         """Whether they have room for the weights of so many pipeline stages, beside so much working memory on each."""
