@@ -16,9 +16,9 @@ from calc.model.named import Peak, largest
 from calc.serving.engines.engine import Engine
 from calc.serving.engines.sizes import LaidOut, Limits, LoadedWeights, Stage
 
-StepSize = tuple[int, int, int, bool]
-"""Tokens of a forward pass, sequences that run at once, bytes of images, and whether the stage is the last: all that a
-pass depends on."""
+StepSize = tuple[int, int, int, int, bool]
+"""Tokens of a forward pass, sequences that run at once, bytes of images, patches of them that pass the encoder at once,
+and whether the stage is the last: all that a pass depends on."""
 
 
 class LayerBytes(NamedTuple):
@@ -201,7 +201,7 @@ class Weighing:
 
     def peaks_of(self, engine: Engine, limits: Limits, *, last: bool) -> BlockPeaks:
         """Peaks of a pass in each block, on the last stage or another, and in what stands behind the layers."""
-        size = limits.step_tokens, limits.sequences, limits.encoder_bytes, last
+        size = limits.step_tokens, limits.sequences, limits.encoder_bytes, limits.image_patches, last
         if size not in self.peaks:
             each = [self.peak(engine, limits, [block], last=last) for block in self.rank.all_blocks]
             behind = self.peak(engine, limits, self.drafts, last=True) if last else None

@@ -65,7 +65,7 @@ def product_flops(
     flops: dict[Product, Any] = {}
     for product, tensor, copies in matrices:
         each = tensor.active // max(1, len(tensor.layers))
-        each = each // max(1, tensor.top_k) if product == "experts_routed" else each  # experts of images alone: 0
+        each = each // tensor.top_k if product == "experts_routed" and tensor.top_k else each  # 0: those of images
         flops[product] = flops.get(product, 0) + 2 * copies * each
     if architecture.tied and stage[-1].stop == architecture.num_layers:
         flops["lm_head"] = 2 * architecture.vocab * (architecture.d_embedding or architecture.hidden)
