@@ -150,11 +150,14 @@ class Weighed(Answer):
     @cached_property
     def speed(self) -> Reply | None:
         """How fast it answers on that GPU; None where it does not serve there."""
-        focus = self.focus
-        if focus is None or not focus.serves:
+        return None if self.focus is None else self.speed_on(self.focus)
+
+    def speed_on(self, verdict: Verdict) -> Reply | None:
+        """How fast it answers on the GPU of a verdict; None where it does not serve there."""
+        if not verdict.serves:
             return None
         edits = self.scenario.efficiencies.edits
-        return reply(self.serving, find_gpu(focus.gpu), self.report.scenario.workload, edits)
+        return reply(self.serving, find_gpu(verdict.gpu), self.report.scenario.workload, edits)
 
     @property
     def usual_overhead(self) -> Mapping[OverheadItem, Range]:
