@@ -43,8 +43,9 @@ function fill(cell, value, kind, action) {
     };
   } else put(cell, "textContent", text);
   if (kind === "gauge") {
-    cell.style.setProperty("--share", `${Math.min(100, 100 * (value[1] ?? 0))}%`);
-    cell.classList.toggle("over", value[1] > 1);
+    const share = value[1]; // without one there is no bar
+    cell.style.setProperty("--share", share === null ? "" : `${Math.min(100, 100 * share)}%`);
+    cell.classList.toggle("over", share > 1);
   }
 }
 
