@@ -191,6 +191,9 @@ def test_the_table_has_five_columns_and_more_by_a_switch():
         assert row.items() >= first[name].items()
         assert row["Verdict"][1] == pytest.approx(row["Need, GiB"] / row["Usable, GiB"], abs=1e-4)
     ask(app, context=4096)
+    assert len(rows(app, "gpu_rows")[0]) == 14
+    go_on(app, "train")
+    go_on(app, "weigh")
     assert len(rows(app, "gpu_rows")[0]) == 14  # the switch stays
 
 

@@ -121,7 +121,8 @@ def table(answer: Weighed) -> None:
     """A row a GPU; one that is clicked opens its card below."""
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="gpu_view"):
         filters = choice(answer.report.verdicts)
-        most_columns = None if st.toggle(say("More columns"), key="gpu_columns") else DECISIVE
+        every = st.toggle(say("More columns"), key="gpu_columns", persist_state="session")
+    most_columns = None if every else DECISIVE
     shown = {verdict.gpu: verdict for verdict in answer.report.verdicts if passes(verdict, filters)}
 
     def use(gpu: str) -> None:
@@ -153,6 +154,7 @@ def choice(verdicts: Collection[Verdict]) -> list[str]:
         say("Rows"),
         list(labels),
         selection_mode="multi",
+        wrap=True,
         format_func=lambda name: labels[name],
         key="gpu_filter",
         label_visibility="collapsed",
