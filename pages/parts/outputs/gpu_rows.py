@@ -179,13 +179,13 @@ def row(answer: Weighed, verdict: Verdict) -> Row:
     gpu, memory, budget = find_gpu(verdict.gpu), verdict.memory, budget_of(answer, verdict)
     word, _, _ = BADGES[verdict.verdict]
     share = None if verdict.verdict == "does not run" else round(memory.total / verdict.usable, 4)
-    speed, usd = answer.speed_on(verdict), price_of(verdict.gpu)
+    usd = price_of(verdict.gpu)
     other = verdict.layout not in (None, answer.report.scenario.layout)
     degrees = "" if verdict.layout is None else words.layout(verdict.layout)
     cells = (
         gpu.name,
         Gauge(f"{MARKS[verdict.verdict]} {say(word)}", share),
-        None if speed is None else speed.tokens_per_s_per_user.expected,
+        answer.user_rate(verdict),
         None if usd is None else verdict.gpus * usd,
         verdict.min_gpus,
         (degrees or say("Alone")) if other else "",

@@ -22,7 +22,7 @@ from calc.serving.memory import Serving
 from calc.serving.report import laid_out_report
 from calc.serving.serving_derivation import Derivations
 from calc.serving.verdict import Verdict
-from calc.time.reply import Reply, reply
+from calc.time.reply import Reply, reply, user_rate
 from calc.time.time_report import training_speed_of
 from calc.time.training_time import TrainingSpeed, TrainingTime
 from calc.training import Training
@@ -150,14 +150,18 @@ class Weighed(Answer):
     @cached_property
     def speed(self) -> Reply | None:
         """How fast it answers on that GPU; None where it does not serve there."""
-        return None if self.focus is None else self.speed_on(self.focus)
+        focus = self.focus
+        if focus is None or not focus.serves:
+            return None
+        edits = self.scenario.efficiencies.edits
+        return reply(self.serving, find_gpu(focus.gpu), self.report.scenario.workload, edits)
 
-    def speed_on(self, verdict: Verdict) -> Reply | None:
-        """How fast it answers on the GPU of a verdict; None where it does not serve there."""
+    def user_rate(self, verdict: Verdict) -> float | None:
+        """Tokens per second of each user on the GPU of a verdict; None where it does not serve there."""
         if not verdict.serves:
             return None
         edits = self.scenario.efficiencies.edits
-        return reply(self.serving, find_gpu(verdict.gpu), self.report.scenario.workload, edits)
+        return user_rate(self.serving, find_gpu(verdict.gpu), self.report.scenario.workload, edits)
 
     @property
     def usual_overhead(self) -> Mapping[OverheadItem, Range]:
