@@ -210,7 +210,7 @@ def assumptions(gpu: GPU, serving: Serving) -> Iterable[Message]:
         "kernels were measured at, and the time of links and host; low and high are both ends of these ranges."
     )
     if not gpu.tflops:
-        yield Message("The peak of {gpu} is not known: nothing is taken to be bound by compute.", gpu=gpu.name)
+        yield Message("The peak of {gpu} is not known: nothing is taken to be limited by compute.", gpu=gpu.name)
     if serving.layout.dp > 1:
         yield Message("Sequences spread evenly over the copies, and tokens over the experts.")
     if serving.engine.loads_draft:

@@ -337,7 +337,7 @@ BOUNDS: dict[str, Message] = {
     "compute": Message("compute"),
     "bandwidth": Message("memory bandwidth"),
     "link": Message("links between GPUs"),
-    "host": Message("host"),
+    "host": Message("the host CPU"),
 }
 """What takes most of a step."""
 

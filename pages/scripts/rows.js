@@ -7,13 +7,15 @@ const written = (options) => {
 };
 const whole = written({ maximumFractionDigits: 0 });
 const two = written({ minimumFractionDigits: 2, maximumFractionDigits: 2 });
+const three = written({ minimumSignificantDigits: 3, maximumSignificantDigits: 3 });
 const WRITTEN = {
   text: String,
   button: String,
   whole,
   two,
   times: (value) => `${two(value)}x`,
-  share: (value) => whole(100 * value) + "%",
+  rate: (value) => (value < 1 ? two : three)(value),
+  gauge: ([word, share]) => (share === null ? word : `${word} ·\u00a0${whole(100 * share)}%`),
   dollars: (value) => `$${two(value)}`,
 };
 
@@ -40,22 +42,27 @@ function fill(cell, value, kind, action) {
       action();
     };
   } else put(cell, "textContent", text);
-  if (kind === "share") cell.style.setProperty("--share", value === null ? "0%" : `${Math.min(100, 100 * value)}%`);
+  if (kind === "gauge") {
+    const share = value[1]; // without one there is no bar
+    cell.style.setProperty("--share", share === null ? "" : `${Math.min(100, 100 * share)}%`);
+    cell.classList.toggle("over", share > 1);
+  }
 }
 
 function sorted({ rows, columns }, { column, up }) {
   if (column === null) return rows;
-  // Among numbers a text is that there is no limit.
-  const numbers = !["text", "button"].includes(columns[column].kind);
-  const size = (value) => (typeof value === "string" ? Infinity : value);
+  // Among numbers a text is that there is no limit; a gauge without a share comes after all others.
+  const { kind } = columns[column];
+  const numbers = !["text", "button"].includes(kind);
+  const size = (value) => (kind === "gauge" ? (value[1] ?? Infinity) : typeof value === "string" ? Infinity : value);
   const least = (a, b) => (numbers ? (size(a) === size(b) ? 0 : size(a) - size(b)) : String(a).localeCompare(String(b)));
   const cell = (row) => row.cells[column] ?? "";
   return [...rows].sort((a, b) => (cell(a) === "") - (cell(b) === "") || (up ? 1 : -1) * least(cell(a), cell(b)));
 }
 
-// First a number's largest and a text's first, then the other way round, then as they came.
+// First a number's largest, a text's first and the gauge with the most room, then the other way round, then as they came.
 function turn(order, column, kind) {
-  const first = kind === "text" || kind === "button";
+  const first = ["text", "button", "gauge"].includes(kind);
   if (order.column !== column) return { column, up: first };
   return order.up === first ? { column, up: !first } : { column: null, up: true };
 }
@@ -64,7 +71,8 @@ function heads(table, data, again) {
   const names = data.columns.map((column) => column.label).join("\n");
   if (table.heads !== names) {
     table.heads = names;
-    table.order = { column: null, up: true };
+    const sorting = table.data?.columns[table.order.column]?.label;
+    if (sorting === undefined || sorting !== data.columns[table.order.column]?.label) table.order = { column: null, up: true };
     const head = data.columns.map(({ label, help, kind }, at) => {
       const button = element("button", { type: "button", textContent: label, title: help ?? "" });
       button.onclick = () => {

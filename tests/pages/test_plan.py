@@ -239,7 +239,7 @@ def test_what_does_not_go_is_a_sentence(query, sentence, button):
 def test_weigh_says_how_fast():
     told = [text for text in texts(page(model="Qwen/Qwen3-8B", batch="8").markdown) if "tokens/s" in text]
     assert len(told) == 1
-    assert "bound by memory bandwidth" in told[0]
+    assert "limited by memory bandwidth" in told[0]
     assert not [text for text in texts(page(model="deepseek-ai/DeepSeek-V3", gpu="l4").markdown) if "tokens/s" in text]
 
 

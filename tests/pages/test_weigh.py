@@ -7,6 +7,7 @@ from streamlit.testing.v1 import AppTest
 from calc import families, report
 from calc.design.slope import Slopes
 from calc.serving.engines import ENGINES
+from pages.parts import words
 from pages.parts.state.scenario import places
 from presets import gpus, models
 from tests import ROOT
@@ -15,6 +16,7 @@ from tests.pages.app import (
     ask,
     charts,
     components,
+    facts,
     finding,
     metrics,
     newest,
@@ -164,7 +166,7 @@ def test_no_gpu_chosen():
 
 def test_few_gpus_are_cards_and_more_are_rows():
     app = page(model="Qwen/Qwen2.5-3B")
-    assert [row["Verdict"] for row in rows(app, "gpu_rows")] == ["✓ Fits"] * 9
+    assert [row["Verdict"][0] for row in rows(app, "gpu_rows")] == ["✓ Fits"] * 9
     run(app.get("button_group")[0].set_value(["fp8", "48"]))
     assert [row["GPU"] for row in rows(app, "gpu_rows")] == ["L40S", "H100 SXM 80GB", "H200 SXM 141GB", "B200 SXM"]
     few = page(model="Qwen/Qwen3-8B", gpu="v100-sxm2-16gb,h100-sxm")
@@ -174,6 +176,43 @@ def test_few_gpus_are_cards_and_more_are_rows():
     assert few.query_params["gpu"] == "v100-sxm2-16gb"
     assert finding(few) == "Qwen3-8B fits on 2 × V100 SXM2 16GB"
     assert any("With TP 2." in text for text in texts(few.markdown))
+
+
+def test_the_table_has_five_columns_and_more_by_a_switch():
+    app = page(model="Qwen/Qwen3-8B", tp="2")
+    decisive = ["GPU", "Verdict", "Tokens/s per user", "$/h", "Min. GPUs"]
+    first = {row["GPU"]: row for row in rows(app, "gpu_rows")}
+    assert all([*row] == decisive for row in first.values())
+    run(app.toggle(key="gpu_columns").set_value(True))
+    more = {row["GPU"]: row for row in rows(app, "gpu_rows")}
+    for name, row in more.items():
+        assert [*row][:5] == decisive
+        assert len(row) == 14
+        assert row.items() >= first[name].items()
+        assert row["Verdict"][1] == pytest.approx(row["Need, GiB"] / row["Usable, GiB"], abs=1e-4)
+    ask(app, context=4096)
+    assert len(rows(app, "gpu_rows")[0]) == 14
+    go_on(app, "train")
+    go_on(app, "weigh")
+    assert len(rows(app, "gpu_rows")[0]) == 14  # the switch stays
+
+
+@pytest.mark.parametrize("query", [{"gpu": "h100-sxm"}, {"gpu": "h100-sxm", "tp": "2"}, {"gpu": "b200", "batch": "8"}])
+def test_the_table_says_the_speed_and_the_price_of_the_title(query):
+    title = facts(page(model="Qwen/Qwen3-8B", **query))
+    others = "a100-sxm-80gb,l40s,h200-sxm,rtx-4090"
+    table = rows(page(model="Qwen/Qwen3-8B", **query | {"gpu": f"{query['gpu']},{others}"}), "gpu_rows")
+    (row,) = [row for row in table if row["GPU"] == gpus()[query["gpu"]].name]
+    assert words.figure(row["Tokens/s per user"]) == title["tokens/s per user"]
+    assert f"${row['$/h']:,.2f}" == title["per hour"]
+
+
+def test_a_gpu_that_does_not_serve_has_no_speed_in_the_table():
+    """DeepSeek-V3 is stored in FP8 blocks, which vLLM does not run on a V100; nor does it fit any one GPU."""
+    table = {row["GPU"]: row for row in rows(page(model="deepseek-ai/DeepSeek-V3"), "gpu_rows")}
+    assert table["V100 SXM2 16GB"]["Verdict"] == ["⊘ Does not run", None]
+    assert table["H100 SXM 80GB"]["Verdict"][0] == "✗ Does not fit"
+    assert {row["Tokens/s per user"] for row in table.values()} == {None}
 
 
 def test_one_click_finds_the_smallest_and_the_cheapest():

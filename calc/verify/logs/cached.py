@@ -169,7 +169,8 @@ def _why_per_token(low: float, high: float, cache: Pages, ours: Report) -> Messa
         return Message("the log's cache has half the bits of our {format}", format=ours.scenario.precision.kv)
     if layout.gpus > 1 and low > 1:
         return Message(
-            "the tokens are those of the most loaded rank, and the bytes may be those of a rank with more room"
+            "the tokens are those of the rank with the most memory in use, and the bytes may be those of a rank with "
+            "more room"
         )
     return Message("another cache format, layout or model than ours")
 

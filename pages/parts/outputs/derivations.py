@@ -116,7 +116,8 @@ class ServingDerivations:
         else:
             st.markdown(
                 say(
-                    "**{bytes:,} bytes** on the most loaded GPU, which holds its share.", bytes=self.memory_used.weights
+                    "**{bytes:,} bytes**, its share, on the GPU with the most memory in use.",
+                    bytes=self.memory_used.weights,
                 )
             )
         st.markdown(say("Once the engine has loaded them:"))

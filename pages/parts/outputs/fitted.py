@@ -222,7 +222,7 @@ def roofline(answer: Answer) -> None:
     plot.draw("roofline", say("Roofline"), maps.roofline(gpu, points, charts.theme()), tabled=True)
     with drawer(say("As a table"), "roofline_table", icon=":material/table:") as is_open:
         if is_open:
-            head = [say("Pass"), say("FLOP per byte"), say("TFLOP/s"), say("Bound by")]
+            head = [say("Pass"), say("FLOP per byte"), say("TFLOP/s"), say("Limited by")]
             st.markdown(words.table(head, [row_of(point) for point in points], numbers=2))
 
 

@@ -21,7 +21,7 @@ from pages.parts.outputs.cards import BADGES, headroom, limit, most
 from pages.parts.outputs.charts import served
 from pages.parts.outputs.derivations import ServingDerivations
 from pages.parts.outputs.figure import derivation
-from pages.parts.outputs.rows import Column, Row
+from pages.parts.outputs.rows import Column, Gauge, Row
 from pages.parts.state.weighed import Weighed
 from pages.parts.words import say
 
@@ -29,6 +29,8 @@ CARDS = 4
 """GPUs that stand beside each other."""
 LEAST = (24, 48, 80)
 """GB of memory by which rows are chosen."""
+DECISIVE = 5
+"""Columns in sight without a click."""
 MARKS = {"fits": "✓", "fits with": "⚙", "tight": "≈", "does not fit": "✗", "does not run": "⊘"}
 
 
@@ -117,7 +119,10 @@ def budget_of(answer: Weighed, verdict: Verdict) -> KVBudget | None:
 
 def table(answer: Weighed) -> None:
     """A row a GPU; one that is clicked opens its card below."""
-    filters = choice(answer.report.verdicts)
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="gpu_view"):
+        filters = choice(answer.report.verdicts)
+        every = st.toggle(say("More columns"), key="gpu_columns", persist_state="session")
+    most_columns = None if every else DECISIVE
     shown = {verdict.gpu: verdict for verdict in answer.report.verdicts if passes(verdict, filters)}
 
     def use(gpu: str) -> None:
@@ -126,8 +131,8 @@ def table(answer: Weighed) -> None:
     opened = rows.draw(
         "gpu_rows",
         say("The verdict of each GPU"),
-        columns(),
-        [row(answer, verdict) for verdict in shown.values()],
+        columns()[:most_columns],
+        [Row(line.id, line.cells[:most_columns]) for line in (row(answer, verdict) for verdict in shown.values())],
         opens=True,
         use=use,
     )
@@ -149,6 +154,7 @@ def choice(verdicts: Collection[Verdict]) -> list[str]:
         say("Rows"),
         list(labels),
         selection_mode="multi",
+        wrap=True,
         format_func=lambda name: labels[name],
         key="gpu_filter",
         label_visibility="collapsed",
@@ -169,17 +175,21 @@ def passes(verdict: Verdict, filters: Collection[str]) -> bool:
 
 
 def row(answer: Weighed, verdict: Verdict) -> Row:
+    """A value for each of `columns`."""
     gpu, memory, budget = find_gpu(verdict.gpu), verdict.memory, budget_of(answer, verdict)
     word, _, _ = BADGES[verdict.verdict]
+    share = None if verdict.verdict == "does not run" else round(memory.total / verdict.usable, 4)
+    usd = price_of(verdict.gpu)
     other = verdict.layout not in (None, answer.report.scenario.layout)
     degrees = "" if verdict.layout is None else words.layout(verdict.layout)
     cells = (
         gpu.name,
-        f"{MARKS[verdict.verdict]} {say(word)}",
-        memory.total / verdict.usable,
-        verdict.spare / GIB,
+        Gauge(f"{MARKS[verdict.verdict]} {say(word)}", share),
+        answer.user_rate(verdict),
+        None if usd is None else verdict.gpus * usd,
         verdict.min_gpus,
         (degrees or say("Alone")) if other else "",
+        verdict.spare / GIB,
         limit(verdict.max_batch),
         limit(verdict.max_context),
         None if budget is None else budget.concurrency,
@@ -187,20 +197,20 @@ def row(answer: Weighed, verdict: Verdict) -> Row:
         verdict.max_context_memory,
         memory.total / GIB,
         verdict.usable / GIB,
-        price_of(verdict.gpu),
     )
     return Row(verdict.gpu, [round(cell, 4) if isinstance(cell, float) else cell for cell in cells])
 
 
 def columns() -> list[Column]:
-    """Those that decide first."""
+    """Those that decide first: `DECISIVE` of them."""
     return [
         Column(say("GPU")),
-        Column(say("Verdict")),
-        Column(say("Need of usable"), "share", say("What is needed, of what is usable.")),
-        Column(say("Headroom, GiB"), "two", say("Below zero: short by so many.")),
+        Column(say("Verdict"), "gauge", say("The bar: memory needed, as a share of what is usable.")),
+        Column(say("Tokens/s per user"), "rate", say("Expected, with the whole batch running.")),
+        Column(say("$/h"), "dollars", say("All GPUs together, at the median of a dated sample of list prices.")),
         Column(say("Min. GPUs"), "whole"),
         Column(say("Use this layout"), "button", say("Sets so many GPUs of this kind in this layout.")),
+        Column(say("Headroom, GiB"), "two", say("Below zero: short by so many.")),
         Column(say("Max batch size"), "whole"),
         Column(say("Max context length"), "whole", say("The smaller of memory and model.")),
         Column(say("Concurrency"), "times", say("Requests of the whole context, as the engine prints it.")),
@@ -208,5 +218,4 @@ def columns() -> list[Column]:
         Column(say("Context, by memory"), "whole"),
         Column(say("Need, GiB"), "two"),
         Column(say("Usable, GiB"), "two"),
-        Column(say("Price per hour"), "dollars", say("Median of a dated sample of list prices.")),
     ]

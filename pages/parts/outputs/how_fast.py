@@ -15,7 +15,7 @@ def draw(answer: Weighed) -> None:
     speed = answer.speed
     if speed is None:
         return
-    line = say("Decoding is bound by {bound}.", bound=words.BOUNDS[speed.bound])
+    line = say("Decoding is limited by {bound}.", bound=words.BOUNDS[speed.bound])
     if answer.report.scenario.workload.batch > 1:
         rate, span = words.figure(speed.tokens_per_s.expected), words.span(speed.tokens_per_s)
         line = f"{line} {say('In all: {rate} tokens/s ({span}).', rate=rate, span=span)}"

@@ -46,9 +46,9 @@ def required_and_allocated(report: Report) -> None:
     else:
         sentence = say(
             "One sequence of {context:,} tokens requires **{required}** in total; {engine} allocates **{allocated}** "
-            "for it on the most loaded GPU.",
+            "for it on the GPU with the most memory in use.",
             plural="{n:,} sequences of {context:,} tokens require **{required}** in total; {engine} allocates "
-            "**{allocated}** for them on the most loaded GPU.",
+            "**{allocated}** for them on the GPU with the most memory in use.",
             **known,
         )
     st.markdown(sentence)

@@ -60,7 +60,7 @@ def operations(answer: Planned, ranked: Ranked) -> None:
                 "larger of its arithmetic and its memory traffic."
             )
         )
-    head = [say("Work"), say("ms"), say("Share"), say("Arithmetic, ms"), say("Memory, ms"), say("Bound by")]
+    head = [say("Work"), say("ms"), say("Share"), say("Arithmetic, ms"), say("Memory, ms"), say("Limited by")]
     whole = sum(operation_time.ms for operation_time in rows)
     st.markdown(words.table(head, [operation(operation_time, whole) for operation_time in rows], numbers=4))
 

@@ -124,7 +124,7 @@ def take(answer: Planned, ranked: Ranked, name: str) -> None:
     plan, spans = ranked.plan, ranked.range
     st.caption(
         say(
-            "Bound by {bound}. {rate} tokens/s in all ({span}); first token after {ttft}; requests at once on each "
+            "Limited by {bound}. {rate} tokens/s in all ({span}); first token after {ttft}; requests at once on each "
             "copy: {batch:,} of at most {capacity:,}; headroom per GPU: {headroom} GiB.",
             bound=words.BOUNDS[plan.bound],
             rate=words.figure(plan.tokens_per_s),
@@ -221,7 +221,7 @@ def filtered(plans: Sequence[Plan]) -> list[int]:
             say("Form"), "plan_forms", sorted({gpu.form for gpu in gpus.values()}), lambda form: say(words.FORMS[form])
         )
         bounds = several(
-            say("Bound by"),
+            say("Limited by"),
             "plan_bounds",
             sorted({plan.bound for plan in plans}),
             lambda bound: say(words.BOUNDS[bound]),
@@ -295,7 +295,7 @@ def columns(*, separate: bool) -> dict[str, Any]:
         "meets": st.column_config.CheckboxColumn(say("Meets"), help=say("Whether it meets every target."), width=60),
         "rate": number(say("Tokens/s in all"), format="%.0f"),
         "headroom": number(say("Headroom, GiB per GPU"), format="%.1f"),
-        "bound": say("Bound by"),
+        "bound": say("Limited by"),
         "kv": say("KV cache"),
         "ttft_span": text(say("TTFT from–to, ms"), help=say("From the low to the high end of the range.")),
         "origin": text(

@@ -13,9 +13,16 @@ ROWS = scripts.element("weighbridge_rows", "rows.js")
 
 class Column(NamedTuple):
     label: str
-    kind: Literal["text", "whole", "two", "times", "share", "dollars", "button"] = "text"
-    """How a value is written: two digits behind the point, a multiple, a share as a bar."""
+    kind: Literal["text", "whole", "two", "rate", "times", "dollars", "gauge", "button"] = "text"
+    """How a value is written: two digits behind the point, three that count, a multiple, a `Gauge`."""
     help: str | None = None
+
+
+class Gauge(NamedTuple):
+    """A word, and a share in percent and as a bar, by which the column sorts."""
+
+    word: str
+    share: float | None
 
 
 class Row(NamedTuple):

@@ -98,7 +98,7 @@ class TrainingDerivations:
         table(steps, say("Bytes"))
         legend(meanings)
         if self.report.scenario.layout.gpus > 1:
-            st.caption(say("On the most loaded GPU, divided as laid out."))
+            st.caption(say("On the GPU with the most memory in use, divided as laid out."))
         if self.report.scenario.layout.vp > 1:
             self.in_flight()
 

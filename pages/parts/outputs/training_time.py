@@ -62,7 +62,7 @@ def operations(speed: TrainingSpeed, name: str, on_paper: Callable[[], None] | N
         recomputes = any(operation_row.recomputed_ms for operation_row in rows)
         head = [say("Work"), say("ms"), say("Share"), say("Forward"), say("Backward")]
         head += [say("Recomputed")] if recomputes else []
-        head += [say("Arithmetic, ms"), say("Memory, ms"), say("Bound by")]
+        head += [say("Arithmetic, ms"), say("Memory, ms"), say("Limited by")]
         whole = sum(operation_row.ms for operation_row in rows)
         st.markdown(
             words.table(

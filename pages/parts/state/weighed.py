@@ -22,7 +22,7 @@ from calc.serving.memory import Serving
 from calc.serving.report import laid_out_report
 from calc.serving.serving_derivation import Derivations
 from calc.serving.verdict import Verdict
-from calc.time.reply import Reply, reply
+from calc.time.reply import Reply, reply, user_rate
 from calc.time.time_report import training_speed_of
 from calc.time.training_time import TrainingSpeed, TrainingTime
 from calc.training import Training
@@ -156,6 +156,13 @@ class Weighed(Answer):
             return None
         edits = self.scenario.efficiencies.edits
         return reply(self.serving, find_gpu(focus.gpu), self.report.scenario.workload, edits)
+
+    def user_rate(self, verdict: Verdict) -> float | None:
+        """Tokens per second of each user on the GPU of a verdict; None where it does not serve there."""
+        if not verdict.serves:
+            return None
+        edits = self.scenario.efficiencies.edits
+        return user_rate(self.serving, find_gpu(verdict.gpu), self.report.scenario.workload, edits)
 
     @property
     def usual_overhead(self) -> Mapping[OverheadItem, Range]:

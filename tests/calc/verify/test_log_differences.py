@@ -40,9 +40,9 @@ def stated(row):
 
 
 TRAPS = {  # what the logs' list says of them
-    VLLM + "13061": "the most loaded rank",  # tokens are the least over ranks; the bytes are another rank's
+    VLLM + "13061": "the rank with the most memory in use",  # least tokens of all ranks, bytes of another
     VLLM + "19996": "a draft layer",  # EAGLE
-    VLLM + "21348": "the most loaded rank",  # 178,880 tokens, 1.1 % fewer than 8.11 GiB of one rank hold
+    VLLM + "21348": "the rank with the most memory in use",  # 178,880 tokens, 1.1 % fewer than 8.11 GiB hold
 }
 
 
