@@ -26,8 +26,8 @@ LOCAL = "127.0.0.1"
 DRAIN, QUIET = "WEIGHBRIDGE_DRAIN", {"STREAMLIT_LOGGER_HIDE_WELCOME_MESSAGE": "true"}
 PATIENCE = 120.0
 """Seconds in which a process must have loaded everything."""
-LEAST_LIFE = 5.0
-"""Seconds after which a process that ends is worth another start."""
+SHORT_LIFE, MOST_SHORT_LIVES = 5.0, 5
+"""A process that ends within so many seconds, so many times in a row, is not started again."""
 
 
 def parser(prog: str = "weighbridge serve") -> Parser:
@@ -77,6 +77,7 @@ class Replica:
             free.bind((LOCAL, 0))
             self.port = free.getsockname()[1]
         self.environment = {DRAIN: str(drain), **QUIET, **os.environ}
+        self.short_lives = 0
         self.start()
 
     @property
@@ -190,10 +191,12 @@ class Servers:
             proxy.send_signal(signal.SIGHUP)
 
     def restart_ended(self) -> bool:
-        """False where one did not live."""
+        """False where one ends again and again as soon as it starts."""
         for replica in self.replicas:
             if replica.process.poll() is not None:
-                if time.monotonic() < replica.started + LEAST_LIFE:
+                is_short = time.monotonic() < replica.started + SHORT_LIFE
+                replica.short_lives = replica.short_lives + 1 if is_short else 0
+                if replica.short_lives == MOST_SHORT_LIVES:
                     return False
                 replica.start()
         return True

@@ -40,8 +40,14 @@ def wait_for(condition):
 
 
 def ready(port):
-    with suppress(OSError):
-        return urllib.request.urlopen(f"http://127.0.0.1:{port}/ready").status == 200
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/ready") as reply:
+            return reply.status == 200
+    except HTTPError as error:
+        error.close()
+    except OSError:
+        pass
+    return False
 
 
 class Running:
@@ -67,8 +73,8 @@ class Running:
         """Open websockets of each replica, by process; none of one that does not answer."""
         found = {}
         for pid, port in self.replicas().items():
-            with suppress(OSError):
-                text = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics").read().decode()
+            with suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as reply:
+                text = reply.read().decode()
                 found[pid] = int(float(re.search(r"^weighbridge_sessions (\S+)", text, re.MULTILINE)[1]))
         return found
 
@@ -221,7 +227,8 @@ async def released(port, old, new, script):
         try:
             with urllib.request.urlopen(f"http://{replica.address}/scripts/{version}/{script}") as reply:
                 return reply.headers.get_content_type() == "text/javascript"
-        except HTTPError:
+        except HTTPError as error:
+            error.close()
             return False
 
     wait_for(lambda: ready(port))
