@@ -94,7 +94,7 @@ def test_names_of_strangers_are_forgotten():
     assert grown(ask, 10) < 5 * 10**5
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 def test_addresses_of_strangers_are_forgotten():
     """4,000 made-up names of 60 kB held 240 MB for ever."""
     with TestClient(Starlette(routes=[scripts.route()])) as client:

@@ -175,7 +175,7 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 def test_a_cluster_loses_a_worker_and_no_row(grid, tmp_path, whole):
     path, out = grid(SLOW), tmp_path / "dask.parquet"
     script = tmp_path / "cluster.py"

@@ -78,7 +78,11 @@ def test_the_answer_of_every_preset(model, capsys):
         ),
         ("report?hidden_size=7", "The query says hidden_size=“7”: hidden_size is a whole number from 64 to 65,536."),
         ("plan?users=4&requests_per_s=3", "users and requests_per_s are two ways to say the same: give one of them."),
-        ("train?method=magic", "The query says method=“magic”: method is one of full, lora, qlora, pretrain."),
+        (
+            "train?method=magic",
+            "The query says method=“magic”: method is one of full, lora, qlora, pretrain, one of sft, dpo, kto, orpo, "
+            "simpo, cpo, reward, grpo, rloo, ppo, or both with a comma.",
+        ),
     ],
 )
 def test_a_bad_question_gets_a_sentence(query, sentence):

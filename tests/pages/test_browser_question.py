@@ -89,6 +89,7 @@ def test_by_keyboard_alone(page, address):
     expect(page.get_by_role("button", name="GPU models: 2 GPUs")).to_be_focused()
     page.go_back()
     expect(page.get_by_role("button", name="GPU models: H200 SXM")).to_be_visible()
+    expect(count).to_have_count(1)  # the browser may still hold what was drawn before it
     expect(count).to_have_value("3")
 
 
