@@ -14,7 +14,7 @@ from typing import TypeVar
 from calc.errors import ConfigError, Message
 
 SECONDS, SECONDS_OF_PLANS = 6.0, 30.0
-"""Of CPU, for one report and for plans. A report of a published model takes 0.01 to 1.7, plans 1 to 3."""
+"""Seconds of CPU for one report, and for plans; those of a published model take 0.01 to 2.1, and 0.1 to 3."""
 MEGABYTES = 1500
 """By which the process may grow meanwhile, where Linux says how large it is."""
 BETWEEN_LOOKS = 0.1
@@ -24,7 +24,7 @@ PAGE = 4096
 
 
 class Allowance:
-    """What a calculation may still use."""
+    """Seconds of CPU and bytes of memory at which a calculation ends."""
 
     def __init__(self, seconds: float) -> None:
         now = thread_time()

@@ -8,6 +8,7 @@ from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, Response
 from fastapi_offline import FastAPIOffline
 from pydantic import BaseModel
+from starlette.datastructures import QueryParams
 
 from calc import ConfigError, Report, TrainingReport
 from calc.errors import Message, shown
@@ -114,9 +115,10 @@ def parameter(option: Option) -> Mapping[str, Any]:
 
 def question(page: Page, request: Request) -> tuple[Scenario, Model]:
     """The scenario that a query means, and its model. Raises NotAsked where it would leave something out."""
-    params = dict(request.query_params)
+    query = QueryParams(request.url.query)
+    params = dict(query)
     for name in params:
-        if (times := len(request.query_params.getlist(name))) > 1:
+        if (times := len(query.getlist(name))) > 1:
             raise NotAsked(f"The query says {shown(name)} {times:,} times.", field=name)
     known: dict[str, Published] = {}
 

@@ -9,7 +9,7 @@ from calc.model.block import Block
 from calc.model.tensor import Tensor
 
 AT_ENDS = frozenset({"vision", "multi_token_prediction"})
-"""What stands before or behind the layers, whatever layers it has itself."""
+"""Components outside the layers, also where they have layers of their own."""
 
 
 def layers_within(tensor: Tensor, *pieces: range) -> tuple[int, ...]:

@@ -359,7 +359,7 @@ class GQA(Attention):
 
 
 def limits(window: WindowTokens, top_tokens: int | None) -> Iterator[Message]:
-    """What a window and an indexer are for; None: there is none."""
+    """Sentences on a sliding window and on an indexer, for those that there are."""
     if window is not None:
         yield Message(
             "**Sliding window**: each token sees itself and the {n:,} before it at most; the cache of the layer stops "

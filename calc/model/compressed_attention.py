@@ -173,7 +173,7 @@ class CompressedAttention(Attention):
         return Message("Window of {n:,}, compressed by {rate:,}", n=self.window, rate=self.rate)
 
     def about(self) -> Iterator[Message]:
-        """What an entry is, and its window."""
+        """Sentences on compressed entries, and on the window."""
         yield COMPRESSED
         yield from limits(self.window, None)
 

@@ -53,7 +53,7 @@ class MixerKind(Frozen):
         return names.attention.replace("{mixer}", str(number))
 
     def title(self) -> Message:
-        """What it is called, in a word or two."""
+        """The name on screen: MLA, GQA-8."""
         raise NotImplementedError
 
     @classmethod

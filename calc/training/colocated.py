@@ -367,7 +367,7 @@ class Colocated:
         )
 
     def verdict(self) -> TrainingVerdict:
-        """The verdict on this GPU: of the fullest phase."""
+        """The verdict on this GPU, of the phase that is the peak."""
         completion = self.most_tokens()
         return TrainingVerdict(
             gpu=self.gpu.id,

@@ -37,5 +37,5 @@ def rollout_memory(phase: RolloutPhase) -> RolloutMemory:
 
 
 def peak_of(rollout: RolloutReport) -> RolloutMemory:
-    """The fullest phase."""
+    """Bytes of each part of trainer and engine in the phase that is the peak."""
     return rollout_memory(next(phase for phase in rollout.phases if phase.name == rollout.peak))

@@ -45,7 +45,7 @@ def draw(answer: Trained) -> None:
 
 
 def generation(rollout: RolloutReport, focus: TrainingVerdict) -> None:
-    """Which phase is the peak, the share of the GPU to give to the engine, and the fullest phase as a bar."""
+    """Which phase is the peak, the share of the GPU to give to the engine, and that phase as a bar."""
     lines = [share_of(rollout)]
     if focus.verdict != "does not run" and (focus.verdict != "does not fit" or focus.spare < 0):
         lines.insert(0, say(rollout.reason))

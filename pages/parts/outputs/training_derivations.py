@@ -144,12 +144,12 @@ class TrainingDerivations:
         )
         rollout = next((report for report in self.report.rollouts if report.gpu == verdict.gpu), None)
         if rollout is not None:
-            self.fullest(rollout)
+            self.peak_phase(rollout)
             return
         self.largest(verdict)
         self.lines(self.report.memory.moment)
 
-    def fullest(self, rollout: RolloutReport) -> None:
+    def peak_phase(self, rollout: RolloutReport) -> None:
         """What trainer and engine have in the phase that decides."""
         phase = next(phase for phase in rollout.phases if phase.name == rollout.peak)
         st.markdown(words.rollout_phase(phase.name, rollout.peak))
