@@ -110,7 +110,9 @@ def unusable(row: Mapping[str, Any]) -> str | None:
         return "partial"
     if row["refused"] is not None:
         return "it did not start"
-    if row["gpu"] not in gpus() or gpus()[row["gpu"]].platform not in ("cuda", "rocm"):
+    if "flags may differ" in (row.get("note") or ""):
+        return "no line of the flags that it was started with"
+    if row["gpu"] not in gpus() or gpus()[row["gpu"]].platform not in ("cuda", "rocm", "cann"):
         return "not the engine's own code for this device"
     if row.get("speculative") not in DRAFTS:
         return "a draft model that the row does not name"

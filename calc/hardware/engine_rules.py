@@ -22,6 +22,7 @@ class FormatNeeds(Frozen):
 
     least: str | None = None  # CUDA compute capability; None: that of the engine
     listed: frozenset[Platform] = frozenset({"cuda", "rocm"})  # the documentation names it for these
+    refused: frozenset[Platform] = frozenset()  # the plugin of these does not start with it
     plugin: str | None = None
     source: str
 

@@ -8,8 +8,8 @@ from calc.hardware.gpu import GPU
 
 CUDA: frozenset[Platform] = frozenset({"cuda"})
 WITH_INTEL: frozenset[Platform] = frozenset({"cuda", "xpu"})
-ANSWERS: frozenset[Platform] = frozenset({"cuda", "rocm", "xpu"})
-"""Platforms that the documentations' tables have; plugins bring the others, with lists of their own."""
+ANSWERS: frozenset[Platform] = frozenset({"cuda", "rocm", "xpu", "cann"})
+"""Platforms of which it is known; plugins bring the others, with lists of their own."""
 WAYS: dict[WeightFormat, str] = {
     "fp8": "fp8",
     "fp8-channel": "fp8",
@@ -38,6 +38,10 @@ def needs_of(gpu: GPU, engine: EngineSupport, weights: WeightFormat) -> FormatNe
 def missing_kernel(gpu: GPU, engine: EngineSupport, weights: WeightFormat) -> Message | None:
     """Why an engine has no kernel on a GPU for weights of this format."""
     needs = needs_of(gpu, engine, weights)
+    if needs is not None and gpu.platform in needs.refused:
+        return Message(
+            "{engine} has no kernels for {format} on {gpu}", engine=engine.title, format=weights, gpu=gpu.name
+        )
     if needs is None or needs.least is None or gpu.platform != "cuda" or gpu.capability is None:
         return None
     if version(gpu.capability) >= version(needs.least):

@@ -6,8 +6,8 @@ from typing import Literal
 from calc.errors import Frozen
 
 Dtype = Literal["fp32", "tf32", "fp16", "bf16", "fp8", "int8", "fp4"]
-Vendor = Literal["NVIDIA", "AMD", "Intel", "Apple", "Google", "AWS"]
-Platform = Literal["cuda", "rocm", "xpu", "metal", "tpu", "gaudi", "neuron"]
+Vendor = Literal["NVIDIA", "AMD", "Intel", "Apple", "Huawei", "Google", "AWS", "Moore Threads", "MetaX", "Hygon"]
+Platform = Literal["cuda", "rocm", "xpu", "metal", "tpu", "gaudi", "neuron", "cann", "musa", "maca", "dtk"]
 
 
 class Clock(Frozen):

@@ -27,8 +27,9 @@ UNITS: dict[WeightFormat | CacheFormat, tuple[Dtype, Message]] = {
     "mxfp4": ("fp4", Message(NO_FP4, format="mxfp4")),
     "nvfp4": ("fp4", Message(NO_FP4, format="nvfp4")),
 }
-VISIBLE = 0.985
-"""CUDA's total over the driver's where it was not observed; observed: 0.971 (T4) to 1.000 (MI300X), V100-16 0.986."""
+VISIBLE, VISIBLE_ASCEND = 0.985, 0.957
+"""CUDA's total over the driver's where it was not observed; observed: 0.971 (T4) to 1.000 (MI300X), V100-16 0.986. On
+Ascend 61.27 of 64 GiB (910B3, 910C)."""
 
 
 class GPU(Frozen):
@@ -69,7 +70,8 @@ class GPU(Frozen):
         """Bytes that a process can hope for, its own CUDA context included; whole MiB."""
         if self.usable_mib is not None:
             return self.usable_mib * MIB
-        return int(self.memory_bytes / MIB * (self.usable_share or VISIBLE)) * MIB
+        visible = VISIBLE_ASCEND if self.platform == "cann" else VISIBLE
+        return int(self.memory_bytes / MIB * (self.usable_share or visible)) * MIB
 
     @property
     def workspace_bytes(self) -> int:

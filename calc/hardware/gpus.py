@@ -12,7 +12,16 @@ from calc.hardware.generations import Clock, Generation
 from calc.hardware.gpu import GPU
 
 HERE = Path(__file__).with_name("catalogue")
-FILES = ("datacenter", "workstation", "geforce", "amd", "intel", "apple", "others")  # in the order of the pages
+FILES = (
+    "datacenter",
+    "workstation",
+    "geforce",
+    "amd",
+    "intel",
+    "apple",
+    "huawei",
+    "others",
+)  # in the order of the pages
 METAL_SHARES = (
     (128, 0.84, "https://github.com/antirez/ds4/pull/893"),  # 107.52 of 128 GiB
     (48, 0.75, "https://github.com/ggml-org/llama.cpp/issues/1870"),  # 49152 of 65536 MiB

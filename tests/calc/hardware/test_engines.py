@@ -25,6 +25,10 @@ SUPPORTED = {name: engine.support for name, engine in ENGINES.items()}
         ("arc-b580", "vllm transformers llamacpp"),
         ("tpu-v6e", "vllm sglang transformers"),
         ("gaudi3", "vllm transformers"),
+        ("ascend-910b-64gb", "vllm sglang transformers llamacpp"),
+        ("mtt-s4000", "vllm sglang transformers llamacpp"),
+        ("metax-c500", "vllm transformers"),
+        ("hygon-bw1000", "vllm transformers"),
     ],
 )
 def test_engines_of_a_gpu(gpu, engines):
@@ -48,6 +52,7 @@ def test_engines_of_a_gpu(gpu, engines):
             "SGLang does not run on Instinct MI100: its target gfx908 is not among gfx942, gfx950",
         ),
         ("tpu-v5e", "llamacpp", "llama.cpp does not run on TPU v5e"),
+        ("ascend-910b-64gb", "vllm", "vLLM runs on Ascend 910B3 64GB with vllm-ascend"),
     ],
 )
 def test_why_not(gpu, engine, sentence):

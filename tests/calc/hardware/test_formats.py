@@ -26,6 +26,10 @@ from presets import gpus, models
         ("sglang", "mi300x", "Q4_K_M", "does not list Q4_K_M"),
         ("sglang", "h100-sxm", "Q4_K_M", None),
         ("vllm", "tpu-v5e", "fp8", None),  # its plugin has a list of its own
+        # vllm_ascend/platform.py: ModelSlim's formats and compressed-tensors
+        ("vllm", "ascend-910b-64gb", "fp8", "no kernels for fp8"),
+        ("vllm", "ascend-910b-64gb", "int4-gptq", "no kernels for int4-gptq"),
+        ("vllm", "ascend-910b-64gb", "int8", None),
     ],
 )
 def test_what_the_documentation_says(engine, gpu, weights, words):
@@ -40,6 +44,14 @@ def test_every_format_has_its_way_and_every_rule_its_source():
         ways = engine.support.formats
         assert set(ways) <= set(WAYS.values())
         assert all(needs.source.startswith("https://") for needs in ways.values())
+
+
+def test_on_ascend_a_cache_has_blocks_of_128_tokens():
+    """Public starts of vllm-ascend print multiples of 128: 47,104, 85,888, 158,720, 769,536."""
+    found = report(models()["Qwen/Qwen2.5-7B"].config, workload=Workload(), gpus=[gpus()["ascend-910b4-32gb"]])
+    longest = found.verdicts[0].max_context
+    assert longest
+    assert longest % 128 == 0
 
 
 def test_a_verdict_says_it():

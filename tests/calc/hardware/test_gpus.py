@@ -38,9 +38,10 @@ def test_gpu_is_physical(gpu):
 
 @pytest.mark.parametrize("gpu", DEDICATED)
 def test_a_driver_reports_the_label_or_somewhat_less(gpu):
-    """ECC takes 1/16 of GDDR6 (T4, L4, A10); 288 GB of B300 are decimal, 0.933 of 288 GiB."""
+    """ECC takes 1/16 of GDDR6 (T4, L4, A10); 288 GB of B300 are decimal, 0.933 of 288 GiB. Ascend's runtime keeps 2.7
+    of 64 GiB."""
     assert gpu.memory_mib is None or 0.93 < gpu.memory_mib / (gpu.memory_gb * 1024) <= 1
-    assert 0.97 < gpu.usable_bytes / gpu.memory_bytes <= 1
+    assert (0.95 if gpu.platform == "cann" else 0.97) < gpu.usable_bytes / gpu.memory_bytes <= 1
     assert gpu.usable_bytes % 2**20 == 0
 
 

@@ -11,5 +11,7 @@ SUPPORT = EngineSupport(
         "rocm": PlatformNeeds(source=BUILD),
         "xpu": PlatformNeeds(source=BUILD),
         "metal": PlatformNeeds(source=BUILD),
+        "cann": PlatformNeeds(source="https://github.com/ggml-org/llama.cpp/blob/master/docs/backend/CANN.md"),
+        "musa": PlatformNeeds(source=BUILD),
     },
 )

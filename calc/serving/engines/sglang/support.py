@@ -16,6 +16,8 @@ SUPPORT = EngineSupport(
     platforms={
         "cuda": PlatformNeeds(least="7.5", source=INSTALLATION),  # FlashInfer's least
         "rocm": PlatformNeeds(among=frozenset({"gfx942", "gfx950"}), source=INSTALLATION_AMD),
+        "cann": PlatformNeeds(source="https://docs.sglang.io/docs/hardware-platforms/ascend-npus/ascend_npu"),
+        "musa": PlatformNeeds(source="https://docs.sglang.io/docs/hardware-platforms/mthreads_gpu"),
         "tpu": PlatformNeeds(plugin="sglang-jax", source="https://github.com/sgl-project/sglang-jax"),
     },
     formats={

@@ -14,5 +14,11 @@ SUPPORT = EngineSupport(
         "tpu": PlatformNeeds(plugin="optimum-tpu", source="https://github.com/huggingface/optimum-tpu"),
         "gaudi": PlatformNeeds(plugin="optimum-habana", source="https://github.com/huggingface/optimum-habana"),
         "neuron": PlatformNeeds(plugin="optimum-neuron", source="https://github.com/huggingface/optimum-neuron"),
+        "cann": PlatformNeeds(plugin="torch_npu", source="https://github.com/Ascend/pytorch"),
+        "musa": PlatformNeeds(plugin="torch_musa", source="https://github.com/MooreThreads/torch_musa"),
+        "maca": PlatformNeeds(plugin="MetaX's PyTorch", source="https://ai.gitee.com/docs/compute/domestic-gpu"),
+        "dtk": PlatformNeeds(
+            plugin="Hygon's PyTorch", source="https://ai.gitee.com/docs/compute/clusters_gpu/hygon_gpu"
+        ),
     },
 )

@@ -227,7 +227,7 @@ class VLLM(Engine):
 
     def division(self, laid_out: LaidOut, gpu: GPU) -> Division:
         whole, layout, kv = laid_out.whole, laid_out.layout, laid_out.precision.kv
-        key = id(whole), layout.tp, layout.dcp, kv, capability(gpu)
+        key = id(whole), layout.tp, layout.dcp, kv, gpu.platform, capability(gpu)
         if key not in self.divisions:
             draft = self.guesses(whole)
             draft = draft and Layout(tp=layout.tp).rank(draft)

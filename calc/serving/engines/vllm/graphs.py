@@ -4,9 +4,11 @@ Sizes as `config/vllm.py: _set_cudagraph_sizes` has them; bytes fitted to public
 """
 
 from bisect import bisect_right
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from calc.errors import Message
+from calc.hardware.generations import Platform
 from calc.hardware.gpu import GPU
 from calc.hardware.overhead import NONE, Range
 from calc.serving.engines.loading import up_to
@@ -41,6 +43,10 @@ DRAFTS_MOST = 1.9
 which the source explains less than 0.1; 0.49 to 0.74 on three of Qwen3.6, by the formula 0.41 to 0.53."""
 ROCM = Range(low=0.4, high=4.1)
 """GiB on AMD's GPUs: five starts, 0.49 to 4.1; no formula holds."""
+ASCEND = Range(low=0.25, high=0.95)
+"""GiB on Ascend: six starts of vllm-ascend on one NPU with 10 to 70 graphs, estimated 0.29 to 0.87, taken 0.37 to
+0.73."""
+OTHERS: Mapping[Platform | None, Range] = {"rocm": ROCM, "cann": ASCEND}
 
 
 def captured_sizes(options: VLLMOptions, limits: Limits) -> tuple[int, ...]:
@@ -127,10 +133,8 @@ def graphs_range(
     formula is its middle from 0.12 on, unless there is a draft."""
     if options.enforce_eager:
         return NONE
-    if gpu.platform == "rocm":
-        return ROCM
     if not has_formula(options, gpu):
-        return ANY
+        return OTHERS.get(gpu.platform, ANY)
     graphs = captured_graphs(options, limits)
     middle = max(LEAST, graphs_gib(graphs, layers, options, several=several, draft_layers=draft_layers))
     if not holds("graphs up to twice the sequences", options):

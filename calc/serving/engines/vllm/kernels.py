@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from calc.formats import CacheFormat
+from calc.hardware.generations import Platform
 from calc.hardware.gpu import GPU
 
 Capability = tuple[int, int]
@@ -42,6 +43,7 @@ class KernelQuery(NamedTuple):
     image_prefix: bool = False
     n_q: int = 0
     d_nope: int = 0
+    platform: Platform | None = None
 
     @property
     def fp8(self) -> bool:
@@ -55,6 +57,8 @@ class KernelQuery(NamedTuple):
 PLAIN = (16,)
 FLASHINFER = (16, 32, 64)
 ROCM = Kernel("ROCm", PLAIN)
+ASCEND = Kernel("ASCEND", (128,))
+"""`vllm_ascend/utils.py`: blocks of 128 tokens wherever prompts are chunked or prefixes stay."""
 M3_SPARSE = Kernel("MINIMAX_M3_SPARSE", (128,), multiples=False)
 M3_INDEXER = Kernel("MINIMAX_M3_SPARSE_INDEXER", (128,), multiples=False)
 INDEXER = Kernel("DEEPSEEK_V32_INDEXER", (64,), multiples=False)
@@ -81,7 +85,7 @@ def capability(gpu: GPU) -> Capability | None:
 def attention_kernel(query: KernelQuery) -> Kernel | None:
     """For keys and values of each head; None where there is none."""
     if query.capability is None:
-        return ROCM
+        return first(other_kernels(query), query.block)
     if query.kv in TRITON_ONLY:
         return first(iter((TRITON,)), query.block)
     return first(attention_kernels(query, query.capability), query.block)
@@ -90,9 +94,14 @@ def attention_kernel(query: KernelQuery) -> Kernel | None:
 def latent_kernel(query: KernelQuery, *, sparse: bool) -> Kernel | None:
     """For latents, all of them or those that an indexer picks; None where there is none."""
     if query.capability is None:
-        return ROCM
+        return first(other_kernels(query), query.block)
     kernels = sparse_kernels(query, query.capability) if sparse else latent_kernels(query, query.capability)
     return first(kernels, query.block)
+
+
+def other_kernels(query: KernelQuery) -> Iterator[Kernel]:
+    """The kernel of a platform that is not CUDA."""
+    yield ASCEND if query.platform == "cann" else ROCM
 
 
 def first(kernels: Iterator[Kernel], block: int | None) -> Kernel | None:

@@ -67,7 +67,7 @@ class LayerSetting(NamedTuple):
     def kernel_query(self, d_head: int, *, sinks: bool = False, n_q: int = 0, d_nope: int = 0) -> KernelQuery:
         """What a layer with such heads asks of a kernel."""
         cuda, block = capability(self.gpu), self.options.block_size
-        return KernelQuery(cuda, self.kv, block, d_head, sinks, self.image_prefix, n_q, d_nope)
+        return KernelQuery(cuda, self.kv, block, d_head, sinks, self.image_prefix, n_q, d_nope, self.gpu.platform)
 
     def stored(self, elements: int, n_kv: int = 1) -> int:
         """Bytes of a token's elements, with the scales of each head."""
