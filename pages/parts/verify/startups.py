@@ -27,6 +27,7 @@ REASONS = {
     "weights partly in host memory": Message("A part of the weights lies in host memory"),
     "LoRA slots": Message("Slots for LoRA adapters, whose number is not stated"),
     "not the engine's own code for this device": Message("The device runs code that is not the engine's own"),
+    "no line of the flags": Message("The log does not state the flags of the start"),
     "others use the GPU": Message("Others used the GPU at the same time"),
     "a cache in four bits": Message("The cache is in a format that is not reckoned here"),
     "no config of this model": Message("No config of the model"),

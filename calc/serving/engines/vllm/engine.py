@@ -7,6 +7,7 @@ from typing import ClassVar, Self
 from calc.errors import Message, Refusal
 from calc.formats import COMPRESSED_TENSORS, MODELOPT, CacheFormat, Precision, WeightFormat
 from calc.hardware.engine_rules import EngineSupport
+from calc.hardware.generations import Platform
 from calc.hardware.gpu import GPU
 from calc.hardware.overhead import CUDA_CONTEXT, NONE, OverheadItem, Range
 from calc.hardware.parallel import Layout
@@ -114,7 +115,7 @@ class VLLM(Engine):
 
     def __init__(self, options: VLLMOptions | None = None, draft_model: Architecture | None = None) -> None:
         super().__init__(options, draft_model)
-        self.divisions = dict[tuple[int, int, int, str, Capability | None], Division]()
+        self.divisions = dict[tuple[int, int, int, str, Platform | None, Capability | None], Division]()
         """By model and tensor parallelism; they keep their model, so that no other has the same id."""
 
     def with_options(self, **changes: object) -> Self:
