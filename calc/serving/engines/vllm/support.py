@@ -35,9 +35,7 @@ SUPPORT = EngineSupport(
         "gptq": FormatNeeds(refused=ASCEND, listed=WITH_INTEL, source=QUANTIZATION),
         "bitsandbytes": FormatNeeds(refused=ASCEND, listed=CUDA, source=QUANTIZATION),
         "mxfp8": FormatNeeds(least="8.0", source=MXFP8),  # "Marlin kernel supports MXFP8 on SM80+"
-        "mxfp4": FormatNeeds(
-            least="8.0", refused=ASCEND, source=QUANTIZATION
-        ),  # "Turing does not support Marlin MXFP4"
+        "mxfp4": FormatNeeds(least="8.0", refused=ASCEND, source=QUANTIZATION),  # no Marlin on Turing
         "nvfp4": FormatNeeds(least="7.5", refused=ASCEND, listed=CUDA, source=QUANTIZATION),
         "gguf": FormatNeeds(refused=ASCEND, plugin="vllm-gguf-plugin", source=GGUF),
     },
