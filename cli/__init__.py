@@ -1,10 +1,10 @@
 """The command line: `python -m calc MODEL`, `python -m calc plan MODEL`, `python -m calc fits MODEL --gpu ID`,
-`python -m calc log FILE`, `python -m calc sweep GRID.toml --out FILE`, `python -m calc serve`."""
+`python -m calc log FILE`, `python -m calc sweep GRID.toml --out FILE`, `python -m calc serve`, `python -m calc mcp`."""
 
 import sys
 from collections.abc import Sequence
 
-from cli import command, fits, log_report, plan, serve, sweep
+from cli import assistant, command, fits, log_report, plan, serve, sweep
 
 COMMANDS = {
     "report": command.main,
@@ -13,6 +13,7 @@ COMMANDS = {
     "log": log_report.main,
     "sweep": sweep.main,
     "serve": serve.main,
+    "mcp": assistant.main,
 }
 """By their first word; without one, a report."""
 
