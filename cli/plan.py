@@ -16,6 +16,7 @@ from calc.time.plan import Plan
 from calc.time.plan_report import PlanReport, plan_report
 from calc.time.training_plan import TrainingPlanReport
 from cli.command import chosen_config
+from cli.manifests import KINDS, Server, manifest
 from cli.options import Parser, add_fields, filled
 from cli.tables import described
 from cli.times import add_share, stated_shares
@@ -57,6 +58,9 @@ def parser() -> Parser:
         help="your price of a GPU-hour, instead of the list's",
     )
     add_share(p)
+    p.add_argument(
+        "--manifest", choices=KINDS, help="print the first plan as something that a cluster runs, and nothing else"
+    )
     p.add_argument("--limit", type=int, default=20, metavar="N", help="plans to print (default 20)")
     add_training_plan_options(p)
     return p
@@ -148,6 +152,27 @@ def started_by(report: PlanReport) -> Iterator[Launch]:
         yield report.launch
 
 
+def written_out(report: PlanReport | TrainingPlanReport, arguments: argparse.Namespace) -> str:
+    """The first plan as a manifest. Raises ConfigError where there is none."""
+    image = ENGINES[arguments.engine].image
+    if isinstance(report, TrainingPlanReport) or report.launch is None or report.separate is not None:
+        sentence = "A manifest is of a plan that serves with one kind of server; the first plan is no such."
+        raise ConfigError(Message(sentence), "manifest")
+    if image is None:
+        sentence = "No container image of {engine} is known; vLLM and SGLang have one."
+        raise ConfigError(Message(sentence, engine=ENGINES[arguments.engine].title), "manifest")
+    plan = report.plans[0]
+    server = Server(
+        model=report.model,
+        words=report.launch.words,
+        image=image,
+        gpu=find_gpu(plan.gpu),
+        gpus=plan.layout.gpus,
+        replicas=plan.replicas,
+    )
+    return manifest(server, arguments.manifest, arguments.node).rstrip()
+
+
 def waits(plan: Plan) -> str:
     """What requests meet that come by chance, of the first plan."""
     assert plan.waits is not None
@@ -162,10 +187,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser().parse_args(argv)
     try:
         report = run(arguments)
+        started = None if arguments.manifest is None else written_out(report, arguments)
     except ConfigError as error:
         print(error, file=sys.stderr)
         return 2
-    if arguments.json:
+    if started is not None:
+        text = started
+    elif arguments.json:
         text = report.model_dump_json(indent=1)
     else:
         text = training_plan_table(report) if isinstance(report, TrainingPlanReport) else table(report)

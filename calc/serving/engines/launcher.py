@@ -4,12 +4,21 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from typing import ClassVar
 
+from calc.errors import Frozen
 from calc.formats import Precision
 from calc.hardware.parallel import Layout
 from calc.serving.engines.launch import Launch, Separation
 from calc.serving.engines.sizes import Limits
 from calc.serving.engines.started import StartedEngine
 from calc.serving.workload import Workload
+
+
+class Image(Frozen):
+    """The makers' container image of a server, the port that it serves at, and what makes it listen to others."""
+
+    name: str
+    port: int
+    listens: tuple[str, ...] = ()
 
 
 class Launcher(StartedEngine):
@@ -21,6 +30,7 @@ class Launcher(StartedEngine):
     share_option: ClassVar[str | None] = None
     separation: ClassVar[Separation | None] = None
     """How prefill and decode run on separate GPUs; None: they do not."""
+    image: ClassVar[Image | None] = None
 
     @abstractmethod
     def remedies(self, limits: Limits, workload: Workload) -> Iterator[dict[str, object]]:

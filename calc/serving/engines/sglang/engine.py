@@ -20,6 +20,7 @@ from calc.model.named import Peak
 from calc.serving.engines.cache_rules import without_cache
 from calc.serving.engines.engine import Engine
 from calc.serving.engines.launch import Launch, Separation, ServerRole, cached, degrees, quantized, stated
+from calc.serving.engines.launcher import Image
 from calc.serving.engines.layouts import broken_tiles, even_stages
 from calc.serving.engines.loading import TensorLoader, rotary_tables, up_to
 from calc.serving.engines.sglang.compressed import COMPRESSED_REQUESTS, compressing
@@ -106,6 +107,9 @@ class SGLang(Engine):
     sequences_option: ClassVar[str | None] = "max_running_requests"
     share_option: ClassVar[str | None] = "mem_fraction_static"
     separation: ClassVar[Separation | None] = SEPARATION
+    image: ClassVar[Image | None] = Image(
+        name="lmsysorg/sglang:latest", port=SEPARATION.port, listens=("--host", "0.0.0.0")
+    )
     draft_option: ClassVar[str | None] = "speculative_draft_model_path"
     weight_formats: ClassVar[tuple[WeightFormat, ...]] = ("fp8", "int4")
     cache_formats: ClassVar[tuple[CacheFormat, ...]] = ("fp8",)

@@ -19,6 +19,7 @@ from calc.serving.engines.cache import Cache
 from calc.serving.engines.cache_rules import without_cache
 from calc.serving.engines.engine import Engine
 from calc.serving.engines.launch import Launch, Separation, ServerRole, cached, combined, degrees, quantized, stated
+from calc.serving.engines.launcher import Image
 from calc.serving.engines.layouts import broken_tiles, even_stages, odd_vocabulary
 from calc.serving.engines.loading import TensorLoader, rotary_tables, up_to
 from calc.serving.engines.sizes import Budget, GPUAtStart, LaidOut, Limits, LoadedWeights
@@ -105,6 +106,7 @@ class VLLM(Engine):
     share_option: ClassVar[str | None] = "gpu_memory_utilization"
     limits_by: ClassVar[tuple[str, ...]] = ("pp",)
     separation: ClassVar[Separation | None] = SEPARATION
+    image: ClassVar[Image | None] = Image(name="vllm/vllm-openai:latest", port=SEPARATION.port)
     draft_option: ClassVar[str | None] = "model_draft"
     weight_formats: ClassVar[tuple[WeightFormat, ...]] = ("fp8", "int4")
     cache_formats: ClassVar[tuple[CacheFormat, ...]] = ("fp8",)

@@ -1,0 +1,157 @@
+"""A server's command as something that a cluster runs: a Kubernetes Deployment with its Service, a KServe
+InferenceService, or a compose file.
+
+Sources: kubernetes.io/docs/reference/generated/kubernetes-api (apps/v1, v1), kserve.github.io
+(serving.kserve.io/v1beta1), github.com/compose-spec/compose-spec; resources as the vendors' device plugins name them.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, get_args
+
+import yaml
+
+from calc.errors import ConfigError, Frozen, Message
+from calc.hardware.generations import Platform
+from calc.hardware.gpu import GPU
+from calc.serving.engines.launcher import Image
+
+ManifestKind = Literal["kubernetes", "kserve", "compose"]
+KINDS: tuple[ManifestKind, ...] = get_args(ManifestKind)
+RESOURCES: Mapping[Platform | None, str] = {
+    "cuda": "nvidia.com/gpu",
+    "rocm": "amd.com/gpu",
+    "xpu": "gpu.intel.com/xe",
+    "gaudi": "habana.ai/gaudi",
+    "tpu": "google.com/tpu",
+    "neuron": "aws.amazon.com/neuron",
+    "cann": "huawei.com/Ascend910",
+}
+"""What a device plugin calls its GPUs."""
+SECRET = {"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": {"name": "hf-token", "key": "token", "optional": True}}}
+MINUTES_TO_LOAD = 60
+
+
+class Server(Frozen):
+    """Replicas of one command on GPUs of one kind."""
+
+    model: str
+    words: tuple[str, ...]  # of the command
+    image: Image
+    gpu: GPU
+    gpus: int  # of a replica
+    replicas: int = 1
+
+    @property
+    def name(self) -> str:
+        """The model's, as a DNS label (RFC 1123): at most 63 of a-z, 0-9 and hyphens."""
+        label = re.sub(r"[^a-z0-9]+", "-", self.model.rpartition("/")[2].lower()).strip("-")
+        return label[:63].rstrip("-") or "model"
+
+    @property
+    def command(self) -> list[str]:
+        """The command with what makes it listen beyond its own container."""
+        return [*self.words, *self.image.listens]
+
+    @property
+    def resource(self) -> str:
+        """Raises ConfigError where no device plugin is known."""
+        if self.gpu.platform not in RESOURCES:
+            sentence = Message("No name of a Kubernetes resource is known for {gpu}.", gpu=self.gpu.name)
+            raise ConfigError(sentence, "gpu")
+        return RESOURCES[self.gpu.platform]
+
+
+def manifest(server: Server, kind: ManifestKind, node: int = 8) -> str:
+    """YAML. Raises ConfigError where a replica takes more than one node, which none of these starts."""
+    if server.gpus > node:
+        sentence = "A replica takes {gpus:,} GPUs, more than the {node:,} of a node: it needs a LeaderWorkerSet or Ray."
+        raise ConfigError(Message(sentence, gpus=server.gpus, node=node), "manifest")
+    makers: dict[ManifestKind, Callable[[Server], list[dict[str, Any]]]] = {
+        "kubernetes": lambda server: [deployment(server), service(server)],
+        "kserve": lambda server: [inference_service(server)],
+        "compose": lambda server: [compose(server)],
+    }
+    text: str = yaml.safe_dump_all(makers[kind](server), sort_keys=False, width=120)
+    return text
+
+
+def container(server: Server, name: str) -> dict[str, Any]:
+    """Shared memory is for tensor-parallel ranks, which talk through it."""
+    return {
+        "name": name,
+        "image": server.image.name,
+        "command": server.command,
+        "ports": [{"containerPort": server.image.port, "protocol": "TCP"}],
+        "env": [SECRET],
+        "resources": {"limits": {server.resource: server.gpus}},
+        "startupProbe": {
+            "httpGet": {"path": "/health", "port": server.image.port},
+            "periodSeconds": 10,
+            "failureThreshold": MINUTES_TO_LOAD * 6,
+        },
+        "readinessProbe": {"httpGet": {"path": "/health", "port": server.image.port}, "periodSeconds": 5},
+        "volumeMounts": [{"name": "shm", "mountPath": "/dev/shm"}],
+    }
+
+
+def pod(server: Server, name: str) -> dict[str, Any]:
+    shm = {"name": "shm", "emptyDir": {"medium": "Memory"}}
+    return {"containers": [container(server, name)], "volumes": [shm]}
+
+
+def deployment(server: Server) -> dict[str, Any]:
+    labels = {"app.kubernetes.io/name": server.name}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": server.name, "labels": labels},
+        "spec": {
+            "replicas": server.replicas,
+            "strategy": {"type": "Recreate"},  # a second copy would wait for GPUs that the first holds
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": pod(server, "server")},
+        },
+    }
+
+
+def service(server: Server) -> dict[str, Any]:
+    labels = {"app.kubernetes.io/name": server.name}
+    port = {"name": "http", "port": 80, "targetPort": server.image.port}
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": server.name, "labels": labels},
+        "spec": {"selector": labels, "ports": [port]},
+    }
+
+
+def inference_service(server: Server) -> dict[str, Any]:
+    predictor = {"minReplicas": server.replicas, "maxReplicas": server.replicas, **pod(server, "kserve-container")}
+    return {
+        "apiVersion": "serving.kserve.io/v1beta1",
+        "kind": "InferenceService",
+        "metadata": {"name": server.name},
+        "spec": {"predictor": predictor},
+    }
+
+
+def compose(server: Server) -> dict[str, Any]:
+    """Replicas take the GPUs of the machine in turn; the device's driver is the one that Docker knows."""
+    if server.gpu.platform != "cuda":
+        sentence = Message("A compose file reserves NVIDIA's GPUs; {gpu} is none.", gpu=server.gpu.name)
+        raise ConfigError(sentence, "manifest")
+    servers = {}
+    for n in range(server.replicas):
+        devices = [str(n * server.gpus + i) for i in range(server.gpus)]
+        reserved = {"driver": "nvidia", "device_ids": devices, "capabilities": ["gpu"]}
+        servers[f"server-{n + 1}" if server.replicas > 1 else "server"] = {
+            "image": server.image.name,
+            "entrypoint": server.command,
+            "ports": [f"{server.image.port + n}:{server.image.port}"],
+            "environment": ["HF_TOKEN"],
+            "ipc": "host",
+            "volumes": ["huggingface:/root/.cache/huggingface"],
+            "deploy": {"resources": {"reservations": {"devices": [reserved]}}},
+        }
+    return {"name": server.name, "services": servers, "volumes": {"huggingface": {}}}
