@@ -25,6 +25,7 @@ from cli.options import add_fields, filled, flag
 WORKLOAD = tuple(name for name in TrainingWorkload.model_fields if name not in ("attention", "method"))
 WEIGHTS: tuple[str, ...] = get_args(Method)
 OBJECTIVE = tuple(name for name in Objective.model_fields if name != "method")
+TEACHER = "teacher"
 COLOCATION = tuple(name for name in Colocation.model_fields if name != "rollout")
 ROLLOUTS = ("colocated", "server")
 ROLLOUT_ALIASES = {
@@ -59,7 +60,10 @@ def add_training_options(parser: argparse.ArgumentParser) -> None:
         help="which weights are trained, or with which loss of TRL; both with a comma: grpo,lora (default full)",
     )
     add_fields(group, TrainingWorkload, WORKLOAD)
-    add_fields(group, Objective, OBJECTIVE)
+    add_fields(group, Objective, (name for name in OBJECTIVE if name != TEACHER))
+    group.add_argument(
+        f"--{TEACHER}", metavar="MODEL", help="distillation: whose distribution is learned (default: its own)"
+    )
     group.add_argument("--rollout", choices=ROLLOUTS, help="an engine generates: on these GPUs, or on others")
     add_fields(group, Colocation, COLOCATION, aliases=ROLLOUT_ALIASES)
     add_fields(group, TrainingLayout, LAYOUT, aliases=ALIASES)

@@ -1,13 +1,16 @@
 """What a step's loss is: the method, its lengths, its reference, and how the trainer makes log-probabilities; and the
 engine that generates what it is computed on."""
 
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_serializer, model_validator
 
 from calc.errors import ConfigError, Frozen, Message
+from calc.model.architecture import Architecture
 
-MethodName = Literal["sft", "dpo", "kto", "orpo", "simpo", "cpo", "reward", "grpo", "rloo", "ppo"]
+MethodName = Literal[
+    "sft", "dpo", "kto", "orpo", "simpo", "cpo", "reward", "grpo", "rloo", "ppo", "gkd", "distillation"
+]
 Reference = Literal["model", "precomputed", "adapter-off", "none"]
 LogProbs = Literal["fused", "whole", "chunked", "none"]
 Release = Literal["1.16", "1.12", "0.24"]
@@ -50,7 +53,11 @@ class Objective(Frozen):
         "a step.",
     )
     beta: float | None = Field(
-        default=None, ge=0, le=1000, description="Weight of the reference; 0 (GRPO's default) needs none."
+        default=None,
+        ge=0,
+        le=1000,
+        description="Weight of the reference; 0 (GRPO's default) needs none. Distillation: 0 the teacher's divergence "
+        "from the policy, 1 the policy's from the teacher, between them that of both from their mixture.",
     )
     entropy_bonus: bool = Field(
         default=False, description="GRPO: the loss rewards entropy (entropy_coef), which then has a gradient."
@@ -63,6 +70,16 @@ class Objective(Frozen):
         default=True,
         description="FSDP: layers of the reference are units; no: it is gathered whole, as TRL's prepare_fsdp does.",
     )
+
+    teacher: Architecture | None = Field(
+        default=None,
+        exclude_if=lambda teacher: teacher is None,
+        description="Distillation: the model whose distribution is learned; none given: a frozen copy of the model.",
+    )
+
+    @field_serializer("teacher")
+    def _in_short(self, teacher: Architecture) -> dict[str, Any]:
+        return {"model_type": teacher.model_type, "parameters": teacher.parameters().total}
 
     @property
     def sequence(self) -> int:

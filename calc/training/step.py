@@ -16,7 +16,16 @@ from calc.serving.gpu_memory import Memory
 from calc.training.course import Course
 from calc.training.decoder import Passes, check_modelled, quiet, settings_of
 from calc.training.layout import TrainingLayout, check_schedule
-from calc.training.methods import METHODS, VALUE, Scoring, TrainingMethod, resolved, runs_reference, scored_units
+from calc.training.methods import (
+    METHODS,
+    VALUE,
+    Scoring,
+    TrainingMethod,
+    check_teacher,
+    resolved,
+    runs_reference,
+    scored_units,
+)
 from calc.training.modules import Settings
 from calc.training.moments import Part, Phase, StepMoment, Tensors, TrainingComponent, dot, once, parts_of
 from calc.training.objective import Objective
@@ -94,6 +103,7 @@ class Training:
         self.method: TrainingMethod | None = None
         if objective is not None:
             objective = resolved(objective, work, layout)
+            check_teacher(objective, architecture)
             self.method = VALUE if of_value else METHODS[objective.method]
             architecture = self.method.model(architecture)
         layout.check(architecture)
@@ -105,6 +115,12 @@ class Training:
         """The value model's own step, where one is trained with the policy."""
         if self.method is not None and self.method.values:
             self.value = Training(base, work, recipe, layout, overhead, frozen, None, objective, of_value=True)
+        self.teacher: Training | None = None
+        """A step of the model whose distribution is learned, of which the passes without gradients run."""
+        if objective is not None and objective.teacher is not None:
+            own = objective.model_copy(update={"teacher": None})
+            step = work if work.trains_base else TrainingWorkload(sequence=work.sequence, micro_batch=work.micro_batch)
+            self.teacher = Training(objective.teacher, step, recipe, layout, overhead, Precision(), None, own)
         self.shared = shared or Shared()
         if (cut := (layout.tp, layout.slices)) not in self.shared.ranks:
             self.shared.ranks[cut] = architecture.rank(*cut)
@@ -145,8 +161,10 @@ class Training:
             weights = self._weights(self.alike[index])
             states = states_of(weights, self.work, self.recipe, self.layout)
             courses = tuple(self._courses(weights, index, self._passes(single=single)))
-            quiet = tuple(self._quiet_courses(weights, index, single=single))
-            reference = self._reference(weights, states)
+            other = self.teacher or self
+            passed = weights if other is self else other._weights(other.alike[index])
+            quiet = tuple(other._quiet_courses(passed, index, single=single))
+            reference = other._reference(passed, states_of(passed, other.work, self.recipe, self.layout))
             value = None if self.value is None else self.value.stage(index, single=single)
             if value is not None:
                 nbytes = value.states.weights + value.states.frozen

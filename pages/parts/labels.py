@@ -81,6 +81,7 @@ FIELDS: dict[str, Message] = {
     "iterations": Message("Updates per generation (num_iterations)"),
     "generation_batch": Message("Completions generated at once (generation_batch_size)"),
     "beta": Message("Weight of the reference (beta)"),
+    "teacher": Message("Teacher model"),
     "entropy_bonus": Message("Entropy bonus in the loss"),
     "engine_generates": Message("An engine outside generates"),
     "shards_reference": Message("Shard the reference model"),
@@ -169,6 +170,8 @@ CHOICES: dict[str, Mapping[Any, Message]] = {
         "grpo": Message("GRPO"),
         "rloo": Message("RLOO"),
         "ppo": Message("PPO"),
+        "gkd": Message("Distillation (GKD)"),
+        "distillation": Message("Distillation, on-policy"),
     },
     "log_probs": {
         "fused": Message("Fused head, no logits"),

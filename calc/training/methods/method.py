@@ -56,6 +56,7 @@ class TrainingMethod:
     reads_table: bool = True  # False: its head is no table of the vocabulary, which the embedding may share
     reference: bool = False  # whether the policy is compared with one
     beta: float = 0.1  # weight of that by default
+    teacher: bool = False  # whether that is a teacher, whose whole distribution is learned; beta is then between both
     generates: bool = False  # whether completions are generated
     groups: bool = True  # whether these are compared with others of their prompt
     values: bool = False  # whether a value model is trained too, and a reward model stands next to both
@@ -79,12 +80,21 @@ class Scoring:
         return self.head(t, model, x, self.objective, quiet=self.quiet)
 
 
-def fused_loss(t: Modules, model: Architecture, x: TrackedTensor) -> TrackedTensor:
+def fused(t: Modules, model: Architecture, x: TrackedTensor, objective: Objective, *, quiet: bool) -> TrackedTensor:
     """A loss on log-probabilities of the fused head, which stands in the model's forward; then the reference runs."""
     scored = fused_log_probs(t, model, x)
     t.leave_autocast()
     t.mark_reference()
     return loss_of(t, scored)
+
+
+def fused_or(whole: Head) -> Head:
+    """The head of a release that builds no logits, and what an older one makes of whole ones."""
+
+    def head(t: Modules, model: Architecture, x: TrackedTensor, objective: Objective, *, quiet: bool) -> TrackedTensor:
+        return (fused if objective.log_probs == "fused" else whole)(t, model, x, objective, quiet=quiet)
+
+    return head
 
 
 def logits_in_rows(t: Modules, model: Architecture, x: TrackedTensor) -> TrackedTensor:

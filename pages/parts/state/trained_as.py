@@ -59,7 +59,7 @@ def by_loss(choice: TrainingChoice, loss: MethodName | None) -> TrainingChoice:
     """Another loss; TRL's begin as TRL sets a step up. What only the loss before had is left open."""
     open_again = dict.fromkeys(("trl", "log_probs", "reference", "beta"))
     objective = choice.objective.model_copy(update=open_again)
-    changed = choice.model_copy(update={"loss_method": loss, "objective": objective})
+    changed = choice.model_copy(update={"loss_method": loss, "objective": objective, "teacher": None})
     return trained_as(changed, "trl") if loss is not None and choice.loss_method is None else changed
 
 

@@ -1,6 +1,8 @@
 """Steps of TRL's losses, next to torch's own account of them (rl_steps.json: TRL 1.16, 1.12 and 0.24)."""
 
+import json
 from collections import defaultdict
+from pathlib import Path
 from statistics import median
 
 import pytest
@@ -17,6 +19,7 @@ from tests.calc.training.test_steps import worth
 ROWS, ARCHITECTURES = load()
 STEPS = list(compare(ROWS, ARCHITECTURES))
 QWEN = models()["Qwen/Qwen2.5-7B"].config
+TEACHER = Architecture.from_config(models()["Qwen/Qwen2.5-14B"].config)
 
 
 @pytest.mark.parametrize("method", sorted({row["method"] for row in ROWS}))
@@ -78,6 +81,8 @@ def test_a_reference_adds_its_weights():
         pytest.param({"method": "orpo"}, {}, id="orpo"),
         pytest.param({"method": "reward"}, {}, id="reward"),
         pytest.param({"method": "ppo"}, {"recompute": "full"}, id="ppo"),
+        pytest.param({"method": "gkd"}, {"recompute": "full"}, id="gkd"),
+        pytest.param({"method": "distillation"}, {}, id="distillation"),
     ],
 )
 @pytest.mark.parametrize("recipe", ["bf16", "autocast"])
@@ -114,6 +119,8 @@ def test_each_part_is_its_formula(method, work, recipe):
         ),
         pytest.param({"method": "orpo", "log_probs": "fused"}, {}, "log_probs", "does not make", id="fused ORPO"),
         pytest.param({"method": "grpo", "trl": "0.24"}, {}, "trl", "0.24", id="release"),
+        pytest.param({"method": "gkd", "reference": "none"}, {}, "reference", "teacher runs", id="no teacher"),
+        pytest.param({"method": "gkd", "beta": 2}, {}, "beta", "between 0 and 1", id="weight above 1"),
     ],
 )
 def test_what_makes_no_sense_gets_a_sentence(options, work, field, sentence):
@@ -158,6 +165,47 @@ def test_public_records():
             assert row.low <= 1.05 * row.record["gpu_GiB"]
         elif row.record["kind"] == "oom":
             assert row.high >= 0.85 * row.record["gpu_GiB"]
+
+
+DIVERGENCES = json.loads(Path("tests/data/divergences.json").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("row", DIVERGENCES, ids=lambda row: f"{row['type']}, {row['beta']}, {row['scored']}")
+def test_a_divergence_takes_what_torch_gives_it(row):
+    """divergences.json: TRL 1.16's `generalized_jsd_loss` under torch's dispatch, by token and word."""
+    tokens, sequences = row["tokens"], 64
+    objective = Objective(
+        method="gkd", prompt=tokens - row["scored"], completion=row["scored"], beta=row["beta"], teacher=TEACHER
+    )
+    work = TrainingWorkload(micro_batch=sequences, recompute="full")
+    report = training_report(QWEN, workload=work, recipe=RECIPES[row["type"]], gpus=[], objective=objective)
+    for phase, measured in (("loss", row["forward"]), ("backward", row["backward"])):
+        peak = report.phases[phase].tensors
+        of_divergence = sum(part.bytes for part in peak if part.component == "logits" or is_gradient(part))
+        assert of_divergence / (152_064 * tokens * sequences) == pytest.approx(measured, rel=1e-3)
+
+
+def is_gradient(part):
+    """A gradient between loss and head, of sums too."""
+    return str(part.name) == "gradients of activations"
+
+
+def test_a_teacher_stands_next_to_the_policy():
+    """Its weights, in the type of the policy's: Qwen2.5-14B's 14,770,033,664."""
+    own, other = (
+        training_report(QWEN, recipe=RECIPES["bf16"], gpus=[], objective=Objective(method="gkd", teacher=teacher))
+        for teacher in (None, TEACHER)
+    )
+    before = [report.phases["after_init"].memory.weights for report in (own, other)]
+    assert before[1] - before[0] == 2 * (14_770_033_664 - 7_615_616_512)
+    assert other.phases["reference"].memory.total > own.phases["reference"].memory.total
+
+
+def test_a_teacher_of_another_vocabulary_gets_a_sentence():
+    llama = Architecture.from_config(models()["meta-llama/Llama-3.1-8B"].config)
+    with pytest.raises(ConfigError, match="must be the same") as caught:
+        training_report(QWEN, gpus=[], objective=Objective(method="gkd", teacher=llama))
+    assert caught.value.field == "teacher"
 
 
 def test_ppo_trains_a_value_model_next_to_the_policy():
