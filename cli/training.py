@@ -61,9 +61,7 @@ def add_training_options(parser: argparse.ArgumentParser) -> None:
     )
     add_fields(group, TrainingWorkload, WORKLOAD)
     add_fields(group, Objective, (name for name in OBJECTIVE if name != TEACHER))
-    group.add_argument(
-        f"--{TEACHER}", metavar="MODEL", help="distillation: whose distribution is learned (default: its own)"
-    )
+    group.add_argument(f"--{TEACHER}", metavar="MODEL", help="distillation: learn its distribution (default a copy)")
     group.add_argument("--rollout", choices=ROLLOUTS, help="an engine generates: on these GPUs, or on others")
     add_fields(group, Colocation, COLOCATION, aliases=ROLLOUT_ALIASES)
     add_fields(group, TrainingLayout, LAYOUT, aliases=ALIASES)

@@ -97,6 +97,7 @@ class Training:
         objective: Objective | None = None,
         *,
         of_value: bool = False,
+        of_teacher: bool = False,
     ) -> None:
         check_modelled(architecture)
         base = architecture
@@ -117,10 +118,13 @@ class Training:
             self.value = Training(base, work, recipe, layout, overhead, frozen, None, objective, of_value=True)
         self.teacher: Training | None = None
         """A step of the model whose distribution is learned, of which the passes without gradients run."""
-        if objective is not None and objective.teacher is not None:
-            own = objective.model_copy(update={"teacher": None})
+        if objective is not None and self.method is not None and self.method.teacher and not of_teacher:
             step = work if work.trains_base else TrainingWorkload(sequence=work.sequence, micro_batch=work.micro_batch)
-            self.teacher = Training(objective.teacher, step, recipe, layout, overhead, Precision(), None, own)
+            stored = recipe.model_copy(update={"weights": self.method.teacher_type or recipe.weights})
+            teacher = objective.teacher or base
+            self.teacher = Training(
+                teacher, step, stored, layout, overhead, Precision(), None, objective, of_teacher=True
+            )
         self.shared = shared or Shared()
         if (cut := (layout.tp, layout.slices)) not in self.shared.ranks:
             self.shared.ranks[cut] = architecture.rank(*cut)
@@ -164,7 +168,7 @@ class Training:
             other = self.teacher or self
             passed = weights if other is self else other._weights(other.alike[index])
             quiet = tuple(other._quiet_courses(passed, index, single=single))
-            reference = other._reference(passed, states_of(passed, other.work, self.recipe, self.layout))
+            reference = other._reference(passed, states_of(passed, other.work, other.recipe, self.layout))
             value = None if self.value is None else self.value.stage(index, single=single)
             if value is not None:
                 nbytes = value.states.weights + value.states.frozen

@@ -148,6 +148,7 @@ GKD = TrainingMethod(
     passes=teacher_pass,
     reference=True,
     teacher=True,
+    teacher_type="bf16",  # from_pretrained takes the checkpoint's own
     beta=0.5,
 )
 DISTILLATION = TrainingMethod(

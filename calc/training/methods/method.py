@@ -10,6 +10,7 @@ from calc.model.architecture import Architecture
 from calc.training.methods.log_probs import fused_log_probs, label_log_probs, loss_of, outputs_of, shifted, whole_logits
 from calc.training.modules import Modules
 from calc.training.objective import LogProbs, Objective, Release
+from calc.training.recipe import Float
 from calc.training.tape import TrackedTensor
 
 
@@ -57,6 +58,7 @@ class TrainingMethod:
     reference: bool = False  # whether the policy is compared with one
     beta: float = 0.1  # weight of that by default
     teacher: bool = False  # whether that is a teacher, whose whole distribution is learned; beta is then between both
+    teacher_type: Float | None = None  # of the teacher's weights; None: that of the policy's
     generates: bool = False  # whether completions are generated
     groups: bool = True  # whether these are compared with others of their prompt
     values: bool = False  # whether a value model is trained too, and a reward model stands next to both

@@ -162,6 +162,7 @@ def scored_units(objective: Objective, rows: int, sequence: int) -> tuple[int, i
 
 
 TEACHER = Message("The teacher is frozen, in the type of the policy's weights, and runs in every micro-batch.")
+STORED_TEACHER = Message("The teacher is frozen, in 16 bits as checkpoints are, and runs in every micro-batch.")
 REFERENCES: dict[Reference, Message] = {
     "model": Message("The reference is a frozen copy of the model, in the type of the policy's weights."),
     "precomputed": Message("The reference's log-probabilities were made before training, and its weights are gone."),
@@ -182,7 +183,7 @@ def said_of(objective: Objective) -> Iterator[Message]:
     if method.values:
         yield Message("A value model as large as the policy is trained with it, and a frozen reward model stands by.")
     if method.teacher:
-        yield TEACHER
+        yield TEACHER if method.teacher_type is None else STORED_TEACHER
     elif method.reference and objective.reference is not None:
         yield REFERENCES[objective.reference]
     if method.generates and not objective.engine_generates:
