@@ -166,9 +166,6 @@ def objective_of(given: Mapping[str, Any], chosen: Mapping[str, dict[str, str]])
         if name in given:
             sentence = "{flag} has no effect with --method {name}: --prompt, --completion and --log-probs stand for it."
             raise ConfigError(Message(sentence, flag=flag(name), name=chosen["loss"]["method"]), name)
-    if given.get("time"):
-        sentence = "--time knows the plain loss only; how long passes of --method {name} take is not computed."
-        raise ConfigError(Message(sentence, name=chosen["loss"]["method"]), "time")
     objective: Objective = filled(Objective, options | chosen["loss"])
     return objective
 

@@ -106,6 +106,9 @@ class Colocation(Frozen):
         "host memory, 2 both for good; graphs and libraries stay.",
     )
     rollout_tp: int = Field(default=1, ge=1, le=1024, description="GPUs over which the engine splits the model.")
+    rollout_dp: int = Field(
+        default=1, ge=1, le=2**16, description="Engines on GPUs of their own, which share the completions."
+    )
     offload_weights: bool = Field(
         default=False, description="Trained weights wait in host memory while the engine generates (param_offload)."
     )
@@ -129,7 +132,15 @@ class Colocation(Frozen):
             raise ConfigError(Message(sentence), "sleep_level", [0])
         if self.rollout == "server" and self.shared_weights:
             raise ConfigError(Message("An engine on GPUs of its own can't share weights."), "shared_weights", [0])
+        if self.rollout == "colocated" and self.rollout_dp > 1:
+            sentence = "On the GPUs that train there are as many engines as these hold: rollout_dp is for others."
+            raise ConfigError(Message(sentence), "rollout_dp", [1])
         return self
+
+    @property
+    def engine_gpus(self) -> int:
+        """GPUs of the engines."""
+        return self.rollout_tp * self.rollout_dp
 
     @property
     def share(self) -> float:

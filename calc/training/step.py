@@ -185,7 +185,7 @@ class Training:
         objective = self.objective
         if objective is None or self.method is None:
             return
-        for by_policy, when in self.method.passes(objective, runs_reference=runs_reference(objective)):
+        for by_policy, when, _ in self.method.passes(objective, runs_reference=runs_reference(objective)):
             settings = quiet(self._settings(single=single), policy=by_policy)
             passes = self._passes_of(settings, self._scoring(quiet=True))
             own = not by_policy and objective.reference == "model" and self.layout.gathered_by_fsdp(self.recipe)

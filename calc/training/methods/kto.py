@@ -52,7 +52,8 @@ def logged_loss(t: Modules, model: Architecture, logits: TrackedTensor, objectiv
 def kto_passes(objective: Objective, *, runs_reference: bool) -> tuple[QuietPass, ...]:
     """Mismatched pairs of prompt and completion, for the KL term: by the policy before all; by the reference before its
     own pass."""
-    return (QuietPass(by_policy=True, when="before"), *dpo_passes(objective, runs_reference=runs_reference))
+    of_reference = dpo_passes(objective, runs_reference=runs_reference)
+    return (QuietPass(by_policy=True, when="before"), *(quiet._replace(times=2) for quiet in of_reference))
 
 
 KTO = TrainingMethod(

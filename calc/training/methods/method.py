@@ -20,6 +20,7 @@ class QuietPass(NamedTuple):
 
     by_policy: bool
     when: Literal["generation", "before", "after"]
+    times: int = 1
 
 
 class Head(Protocol):

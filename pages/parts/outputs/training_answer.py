@@ -96,7 +96,8 @@ def share_of(rollout: RolloutReport) -> str:
 def decisive(answer: Trained, focus: TrainingVerdict) -> None:
     """How fast a step is, at what price, with how much headroom."""
     figures = [*finding.hourly(focus), finding.headroom(focus)]
-    if (pace := answer.pace) is not None:
+    pace = answer.pace if answer.passes is None else answer.passes.time(divided=False)
+    if pace is not None:
         step = pace.step_s.scaled(1000)
         figures = [
             finding.rate(say("tokens/s per GPU"), pace.tokens_per_s_per_gpu),
