@@ -12,7 +12,7 @@ MethodName = Literal[
     "sft", "dpo", "kto", "orpo", "simpo", "cpo", "reward", "grpo", "rloo", "ppo", "gkd", "distillation"
 ]
 Reference = Literal["model", "precomputed", "adapter-off", "none"]
-LogProbs = Literal["fused", "whole", "chunked", "none"]
+LogProbs = Literal["fused", "whole", "chunked", "none", "in-place", "in-fp32"]
 Release = Literal["1.16", "1.12", "0.24"]
 Rollout = Literal["colocated", "server"]
 
@@ -30,7 +30,8 @@ class Objective(Frozen):
     log_probs: LogProbs | None = Field(
         default=None,
         description="Fused: only scored tokens reach the head, by tiles; whole: logits of all; chunked: SFT by 256 "
-        "tokens; none given: as the release has it.",
+        "tokens; in-place and in-fp32: by one kernel on logits of all, as verl and OpenRLHF do; none given: as the "
+        "release has it.",
     )
     reference: Reference | None = Field(
         default=None,

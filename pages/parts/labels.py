@@ -178,6 +178,8 @@ CHOICES: dict[str, Mapping[Any, Message]] = {
         "whole": Message("Whole logits"),
         "chunked": Message("Logits in chunks"),
         "none": Message("No logits"),
+        "in-place": Message("Whole logits, gradients in place (verl)"),
+        "in-fp32": Message("Whole logits in fp32 (OpenRLHF)"),
     },
     "reference": {
         "model": Message("A frozen copy"),

@@ -51,6 +51,7 @@ def rloo_passes(objective: Objective, *, runs_reference: bool) -> tuple[QuietPas
 
 
 HEAD = fused_or(head)
+OTHERS: tuple[LogProbs, ...] = ("in-place", "in-fp32")
 WAYS: dict[Release, tuple[LogProbs, ...]] = {"1.16": ("fused",), "1.12": ("whole",)}
 GRPO = TrainingMethod(
     beta=0.0,
@@ -58,6 +59,7 @@ GRPO = TrainingMethod(
     sequences=1,
     head=HEAD,
     ways=WAYS,
+    others=OTHERS,
     passes=grpo_passes,
     reference=True,
     generates=True,
@@ -67,6 +69,7 @@ RLOO = TrainingMethod(
     sequences=1,
     head=HEAD,
     ways=WAYS,
+    others=OTHERS,
     passes=rloo_passes,
     reference=True,
     generates=True,

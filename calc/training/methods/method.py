@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple, Protocol
 
 from calc.errors import Message
 from calc.model.architecture import Architecture
+from calc.training.methods.kernels import in_fp32, in_place
 from calc.training.methods.log_probs import fused_log_probs, label_log_probs, loss_of, outputs_of, shifted, whole_logits
 from calc.training.modules import Modules
 from calc.training.objective import LogProbs, Objective, Release
@@ -47,12 +48,13 @@ def unchanged(model: Architecture) -> Architecture:
 
 @dataclass(frozen=True)
 class TrainingMethod:
-    """A loss of TRL."""
+    """A loss of TRL, or of a trainer that computes the same."""
 
     title: Message
     sequences: int  # of a forward pass for each that a micro-batch counts: a pair has two
     head: Head
     ways: dict[Release, tuple[LogProbs, ...]]  # how its releases make logits, the default first
+    others: tuple[LogProbs, ...] = ()  # how other trainers make them
     passes: QuietPasses = no_passes
     model: Callable[[Architecture], Architecture] = unchanged  # whose loss it is
     reads_table: bool = True  # False: its head is no table of the vocabulary, which the embedding may share
@@ -92,10 +94,12 @@ def fused(t: Modules, model: Architecture, x: TrackedTensor, objective: Objectiv
 
 
 def fused_or(whole: Head) -> Head:
-    """The head of a release that builds no logits, and what an older one makes of whole ones."""
+    """The head of a release that builds no logits, those of other trainers, and what an older release makes of whole
+    logits."""
 
     def head(t: Modules, model: Architecture, x: TrackedTensor, objective: Objective, *, quiet: bool) -> TrackedTensor:
-        return (fused if objective.log_probs == "fused" else whole)(t, model, x, objective, quiet=quiet)
+        ways: dict[LogProbs | None, Head] = {"fused": fused, "in-place": in_place, "in-fp32": in_fp32}
+        return ways.get(objective.log_probs, whole)(t, model, x, objective, quiet=quiet)
 
     return head
 

@@ -16,7 +16,7 @@ from calc.training.methods.orpo import CPO, ORPO, SIMPO
 from calc.training.methods.ppo import PPO
 from calc.training.methods.reward import REWARD
 from calc.training.methods.sft import SFT
-from calc.training.objective import MethodName, Objective, Reference, Release
+from calc.training.objective import LogProbs, MethodName, Objective, Reference, Release
 from calc.training.workload import Method, TrainingWorkload
 
 METHODS: dict[MethodName, TrainingMethod] = {
@@ -80,7 +80,7 @@ def refusals(objective: Objective, work: TrainingWorkload, layout: TrainingLayou
     if release not in method.ways:
         sentence = "{method} is not computed as TRL {release} has it."
         yield Refusal(Message(sentence, method=title, release=release), "trl", list(method.ways))
-    elif objective.log_probs not in (None, *method.ways[release]):
+    elif objective.log_probs not in (None, *method.ways[release], *method.others):
         sentence = "In TRL {release}, {method} does not make its log-probabilities so: {way}."
         message = Message(sentence, release=release, method=title, way=objective.log_probs)
         yield Refusal(message, "log_probs", list(method.ways[release]))
@@ -157,12 +157,17 @@ def scored_units(objective: Objective, rows: int, sequence: int) -> tuple[int, i
     """Tokens whose logits are whole, tokens that are scored, those of a sequence, and those of a tile."""
     row = scored_of_row(objective, sequence)
     method = METHODS[objective.method]
-    logits = rows * (row + 1 if method.generates and not method.values else sequence)
+    of_completions = method.generates and not method.values and objective.log_probs not in method.others
+    logits = rows * (row + 1 if of_completions else sequence)
     return logits, rows * row, row, min(rows * row, TILE[0])
 
 
 TEACHER = Message("The teacher is frozen, in the type of the policy's weights, and runs in every micro-batch.")
 STORED_TEACHER = Message("The teacher is frozen, in 16 bits as checkpoints are, and runs in every micro-batch.")
+OTHERS: dict[LogProbs | None, Message] = {
+    "in-place": Message("The loss is made as by verl 0.9: on whole logits, whose gradients take their place."),
+    "in-fp32": Message("The loss is made as by OpenRLHF 0.11: on whole logits in fp32, and their gradients."),
+}
 REFERENCES: dict[Reference, Message] = {
     "model": Message("The reference is a frozen copy of the model, in the type of the policy's weights."),
     "precomputed": Message("The reference's log-probabilities were made before training, and its weights are gone."),
@@ -174,8 +179,11 @@ REFERENCES: dict[Reference, Message] = {
 def said_of(objective: Objective) -> Iterator[Message]:
     """What a figure takes for granted of the loss."""
     method = METHODS[objective.method]
-    sentence = "The loss is that of TRL {release}: {method}."
-    yield Message(sentence, release=objective.trl, method=method.title)
+    if objective.log_probs in method.others:
+        yield OTHERS[objective.log_probs]
+    else:
+        sentence = "The loss is that of TRL {release}: {method}."
+        yield Message(sentence, release=objective.trl, method=method.title)
     if not method.verified:
         yield Message(
             "No computed or measured step stands behind {method}; its parts are those of others.", method=method.title

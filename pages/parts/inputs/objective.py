@@ -21,7 +21,7 @@ Effect = Callable[[TrainingChoice, TrainingMethod], bool]
 
 def log_probs(choice: TrainingChoice, method: TrainingMethod) -> tuple[LogProbs, ...]:
     """How the release that is chosen makes log-probabilities, the default first."""
-    return method.ways.get(choice.objective.trl or method.newest, ())
+    return (*method.ways.get(choice.objective.trl or method.newest, ()), *method.others)
 
 
 def is_fused(choice: TrainingChoice, method: TrainingMethod) -> bool:
