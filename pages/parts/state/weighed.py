@@ -236,10 +236,10 @@ class Trained(Answer):
 
     @cached_property
     def smaller(self) -> Smaller | None:
-        """What would make the step smaller on that GPU; None next to an engine, whose share it has no say in."""
-        if self.focus is None or self.report.rollouts:
+        """What would make the step smaller on that GPU, with its engine; None where no GPU is chosen."""
+        if self.focus is None:
             return None
-        return Smaller(find_gpu(self.focus.gpu), self.training)
+        return Smaller(find_gpu(self.focus.gpu), self.training, colocation=self.report.scenario.colocation)
 
     def more_gpus(self, verdict: TrainingVerdict) -> Together | None:
         """On how few GPUs of a kind it fits, and what has to change for that; None next to an engine."""
