@@ -143,7 +143,7 @@ def of_buffers(text: str, model: str | None) -> LogReport:
 
 def table(report: LogReport) -> str:
     """The report for reading."""
-    lines = [printable(report.model), ""]
+    lines = [printable(report.model), ""] if report.model else []
     if report.reason is not None:
         lines += [str(report.reason), ""]
     if report.log is not None and report.log.training is not None:

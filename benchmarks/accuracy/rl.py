@@ -147,9 +147,10 @@ FSDP2 and a reference that is gathered whole, the tracker's "loss" of DPO holds 
 with "reference" here (-59%). PPO is put together from the same parts; nothing computed or measured stands beside it."""
 RECORDS = """## Public records
 
-ms-swift's are GPU memory as its authors wrote it above their scripts: rounded, and as much as the allocator reserved.
-No part that its script names explains SimPO's 50 GiB: weights, gradients, buckets and states under ZeRO-2 on two GPUs
-come to 34, whole logits of 2 x 2,048 tokens to 2."""
+ms-swift's are GPU memory as its authors wrote it above their scripts: rounded, and as much as the allocator reserved,
+which is more than what is in use at once (`calc.training.reserved`). Its SimPO adds the likelihood of the chosen. No
+part that its script names explains all of its 50 GiB: weights, gradients, buckets and states under ZeRO-2 on two GPUs
+come to 28, what whole logits of 2 x 2,048 tokens take to 7, and gradients cast to fp32 in one block to 6."""
 
 
 def written(steps: list[ObjectiveStep]) -> str:

@@ -188,7 +188,8 @@ class Training:
         for by_policy, when, _ in self.method.passes(objective, runs_reference=runs_reference(objective)):
             settings = quiet(self._settings(single=single), policy=by_policy)
             passes = self._passes_of(settings, self._scoring(quiet=True))
-            own = not by_policy and objective.reference == "model" and self.layout.gathered_by_fsdp(self.recipe)
+            frozen = not by_policy and objective.reference == "model"
+            own = frozen and self.layout.gathered_by_fsdp(self.recipe)
             if own and not objective.shards_reference:
                 course = Course(passes, weights, weights.pieces[0], self.work, self.recipe, TrainingLayout())
                 yield QuietCourse(course, when, weights.gathered(self.recipe))
@@ -198,7 +199,15 @@ class Training:
                 )
                 yield QuietCourse(course, when)
             else:
-                yield QuietCourse(self._course(weights, weights.pieces[0], passes), when)
+                by_deepspeed = frozen and self.layout.fully_sharded and self.recipe.reuse
+                ahead = self._gathered_head() if by_deepspeed else 0
+                yield QuietCourse(self._course(weights, weights.pieces[0], passes), when, ahead=ahead)
+
+    def _gathered_head(self) -> int:
+        """Bytes of the head and of weights that come ahead, as DeepSpeed's ZeRO-3 gathers them for a model that only
+        runs forward: nothing of it is needed twice."""
+        head = self.rank.vocab * (self.rank.d_embedding or self.rank.hidden)
+        return WIDTH[self.recipe.compute] * (head + self.recipe.prefetch)
 
     def _reference(self, weights: StageWeights, states: States) -> list[Tensors]:
         """A frozen copy of the model in the type of the policy's weights, sharded as those are. FSDP2 leaves the root

@@ -10,9 +10,21 @@ import pytest
 from benchmarks.accuracy.rl import compare, load, step_of
 from benchmarks.accuracy.rl_records import readings
 from benchmarks.accuracy.steps import high
-from calc import RECIPES, Architecture, ConfigError, Objective, TrainingLayout, TrainingWorkload, training_report
+from calc import (
+    RECIPES,
+    Architecture,
+    ConfigError,
+    Objective,
+    Overhead,
+    Precision,
+    TrainingLayout,
+    TrainingWorkload,
+    training_report,
+)
+from calc.training import Training
 from calc.training.methods import METHODS, scored_units
 from calc.training.report import phase_steps
+from calc.training.reserved import reserved
 from presets import models
 from tests.calc.training.test_steps import worth
 
@@ -222,3 +234,35 @@ def test_ppo_trains_a_value_model_next_to_the_policy():
     assert before[0].weights - before[1].weights == 2 * 2 * value  # and the reward model's
     assert any("No computed or measured step" in str(said) for said in ppo.assumptions)
     assert not any("No computed or measured step" in str(said) for said in rloo.assumptions)
+
+
+def test_what_is_reserved_is_at_least_the_peak():
+    """torch, notes/cuda: cached blocks stay; the cast of DeepSpeed's flattened gradients is one of four bytes for each
+    trained weight of a rank, Qwen2.5-7B's 7,615,616,512 over two."""
+    work = TrainingWorkload(micro_batch=4, recompute="full", sequence=1024)
+    for recipe in ("bf16", "autocast", "deepspeed"):
+        step = Training(
+            Architecture.from_config(QWEN),
+            work,
+            RECIPES[recipe],
+            TrainingLayout(dp=2, zero=2),
+            Overhead(),
+            Precision(),
+            objective=Objective(method="cpo"),
+        )
+        phases = step.by_phase()
+        if recipe != "deepspeed":
+            assert reserved(step) == step.memory().total
+        else:
+            assert reserved(step) == phases["backward"].total + 4 * 7_615_616_512 // 2 > step.memory().total
+
+
+def test_deepspeed_gathers_a_reference_of_its_own():
+    """ZeRO-3 (runtime/zero/partitioned_param_coordinator.py): its head of 152,064 x 3,584 and 50,000,000 elements that
+    come ahead, in 16 bits, while it runs."""
+    layout, work = TrainingLayout(dp=8, zero=3), TrainingWorkload(recompute="full")
+    options = {"workload": work, "layout": layout, "recipe": RECIPES["deepspeed"], "gpus": []}
+    objective = Objective(method="dpo", trl="1.12")
+    report = training_report(QWEN, objective=objective, **options)
+    gathered = [part.bytes for part in report.phases["reference"].tensors if "gathered" in str(part.name)]
+    assert max(gathered) >= 2 * (152_064 * 3584 + 50_000_000)
