@@ -4,6 +4,7 @@ passes without gradients, and the update; and what another division of the same 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from typing import NamedTuple
 
 from calc.errors import ConfigError, Frozen, Message
 from calc.hardware.gpu import GPU
@@ -114,6 +115,20 @@ def objective_speed_of(
     return ObjectiveSpeed(training, gpu, scenario.colocation, edits=edits, node=node)
 
 
+class Wave(NamedTuple):
+    """Completions that are generated together, and how often so many are."""
+
+    times: int
+    completions: int
+    steps: int  # behind the first token of each
+    prompts_s: float
+    decode_s: float
+
+    @property
+    def seconds(self) -> float:
+        return self.times * (self.prompts_s + self.steps * self.decode_s)
+
+
 class ObjectiveSpeed:
     """A step of one of TRL's losses on GPUs of one kind, ready to be timed, with its engine or without."""
 
@@ -183,8 +198,12 @@ class ObjectiveSpeed:
         return speed_laid_out(laid_out, self.gpu, engine.serving.engine, edits=self.edits, node=self.node)
 
     def generated_s(self, end: End) -> float:
-        """Seconds in which one engine generates its completions, all of the whole length: as many at once as its cache
-        holds, then the others. A prompt is passed once for its group, whose other members find it in the cache."""
+        """Seconds in which one engine generates its completions."""
+        return sum(wave.seconds for wave in self.waves(end))
+
+    def waves(self, end: End) -> tuple[Wave, ...]:
+        """Completions of the whole length, as many at once as the cache holds, then the others. A prompt is passed once
+        for its group, whose other members find it in the cache."""
         engine, speed = self.engine, self.serving
         assert engine is not None
         assert speed is not None
@@ -193,12 +212,13 @@ class ObjectiveSpeed:
         group = objective.num_generations if self.method.groups else 1
         context = objective.prompt + objective.completion // 2
 
-        def wave(count: int) -> float:
+        def wave(times: int, count: int) -> Wave:
             prompts = speed.prompt(-(-count // group), max(1, objective.prompt), end, limits.step_tokens)
-            return float(prompts + (objective.completion - 1) * speed.step(count, max(2, context), end))
+            decoded = speed.step(count, max(2, context), end)
+            return Wave(times, count, objective.completion - 1, float(prompts), float(decoded))
 
-        waves, others = divmod(engine.sequences, at_once)
-        return waves * wave(at_once) + (wave(others) if others else 0.0)
+        times, others = divmod(engine.sequences, at_once)
+        return tuple(wave(*of) for of in ((times, at_once), (1, others)) if all(of))
 
     def handed_over_s(self, end: End) -> float:
         """Seconds in which the engine gets the new weights: gathered where they are sharded, copied on the GPU or sent
