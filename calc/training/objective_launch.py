@@ -319,8 +319,7 @@ def unsloth(step: Started) -> Launch:
     }
     adapted: Flags = {"r": step.work.lora_rank, "use_gradient_checkpointing": "unsloth"}
     lines = (
-        "from unsloth import FastLanguageModel",
-        "from trl import GRPOConfig",
+        "from unsloth import FastLanguageModel; from trl import GRPOConfig",
         f"model, tokenizer = FastLanguageModel.from_pretrained({python(loaded)})",
         f"model = FastLanguageModel.get_peft_model(model, {python(adapted)})",
         f"args = GRPOConfig({python(trained)})",
