@@ -35,7 +35,7 @@ class PhaseTime(Frozen):
     seconds: Estimate
 
 
-class Division(Frozen):
+class GpuDivision(Frozen):
     """A step of as many sequences on as many GPUs, so many of them the engine's own; 0: it is on those that train."""
 
     engine_gpus: int
@@ -55,7 +55,7 @@ class ObjectiveTime(Frozen):
     generated_tokens_per_s: Estimate | None  # of one engine while it generates; None: none is counted
     steps_per_hour: Estimate
     tokens_per_hour: Estimate
-    divisions: tuple[Division, ...]  # of the same GPUs, where an engine generates on several
+    divisions: tuple[GpuDivision, ...]  # of the same GPUs, where an engine generates on several
     operations: tuple[StepOperation, ...]  # of the update
     assumptions: tuple[Message, ...]
 
@@ -292,7 +292,7 @@ class ObjectiveSpeed:
 
     # Other divisions
 
-    def divisions(self) -> Iterator[Division]:
+    def divisions(self) -> Iterator[GpuDivision]:
         """The engine on the GPUs that train, and on an eighth, a quarter, half of them for itself."""
         if self.engine is None or self.gpus == 1:
             return
@@ -302,7 +302,7 @@ class ObjectiveSpeed:
             if (other := self.divided(count)) is not None and other.engine is not None:
                 fits = other.engine.word == "fits"
                 training_gpus = other.training.layout.gpus
-                yield Division(engine_gpus=count, training_gpus=training_gpus, step_s=other.step_s, fits=fits)
+                yield GpuDivision(engine_gpus=count, training_gpus=training_gpus, step_s=other.step_s, fits=fits)
 
     def divided(self, engine_gpus: int) -> "ObjectiveSpeed | None":
         """The same with so many GPUs for the engine alone, and as many sequences; None where it can't be laid out."""
@@ -327,8 +327,10 @@ class ObjectiveSpeed:
 
     def assumptions(self) -> Iterable[Message]:
         """What the figures take for granted."""
-        yield Message("Trainer and engine wait for each other: nothing of a step runs while another part of it does.")
         if self.engine is not None:
+            yield Message(
+                "Trainer and engine wait for each other: nothing of a step runs while another part of it does."
+            )
             yield Message("All completions are as long as they may be; each prompt is passed once for its group.")
         elif self.method.generates:
             yield Message("Generation is not timed: no engine is given.")

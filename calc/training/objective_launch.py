@@ -10,7 +10,7 @@ from calc.training.methods import METHODS
 from calc.training.objective import Colocation, MethodName, Objective
 from calc.training.workload import TrainingWorkload
 
-Flags = dict[str, object]
+TrainerFlags = dict[str, object]
 """Names of a trainer's options with their values."""
 SCRIPTS: tuple[MethodName, ...] = ("sft", "dpo", "kto", "reward", "grpo", "rloo", "distillation")
 """Methods that TRL 1.16 has a command for (trl/scripts)."""
@@ -78,7 +78,7 @@ def objective_launches(model: str, scenario: TrainingScenario, teacher: str | No
     return launches
 
 
-def written(flags: Flags) -> Iterator[str]:
+def written(flags: TrainerFlags) -> Iterator[str]:
     """As a command line has them; switches are written out, as transformers' parser reads them."""
     for name, value in flags.items():
         yield f"--{name}"
@@ -113,10 +113,10 @@ def trl_notes(step: Started) -> Iterator[Message]:
         yield Message("On the engine's GPUs: {command}", command=command)
 
 
-def trl_flags(step: Started) -> Flags:
+def trl_flags(step: Started) -> TrainerFlags:
     """TRL 1.16, trainer/*_config.py and model_config.py; transformers' TrainingArguments."""
     work, recipe = step.work, step.scenario.recipe
-    flags: Flags = {
+    flags: TrainerFlags = {
         "model_name_or_path": step.model,
         "dtype": "float32" if recipe.weights == "fp32" else "bfloat16",
         "bf16": recipe.compute == "bf16" and (recipe.autocast or recipe.master),
@@ -136,10 +136,10 @@ def trl_flags(step: Started) -> Flags:
     return flags | trl_objective(step.objective, step) | (trl_engine(step.engine) if step.engine else {})
 
 
-def trl_objective(objective: Objective, step: Started) -> Flags:
+def trl_objective(objective: Objective, step: Started) -> TrainerFlags:
     """The loss."""
     method = METHODS[objective.method]
-    flags: Flags = {}
+    flags: TrainerFlags = {}
     if method.generates:
         flags["max_completion_length"] = objective.completion
     elif method.teacher:
@@ -167,7 +167,7 @@ def trl_objective(objective: Objective, step: Started) -> Flags:
     return flags
 
 
-def trl_engine(engine: Colocation) -> Flags:
+def trl_engine(engine: Colocation) -> TrainerFlags:
     """vLLM, on these GPUs or on a server."""
     if engine.rollout == "server":
         return {"use_vllm": True, "vllm_mode": "server"}
@@ -194,13 +194,13 @@ def spelled(value: object) -> str:
     return str(value) if isinstance(value, bool) or not isinstance(value, float) else f"{value:g}"
 
 
-def verl_flags(step: Started) -> Flags:
+def verl_flags(step: Started) -> TrainerFlags:
     work, objective, layout = step.work, step.objective, step.scenario.layout
     group = objective.num_generations if METHODS[objective.method].groups else 1
     actor, rollout, micro = "actor_rollout_ref.actor", "actor_rollout_ref.rollout", "micro_batch_size_per_gpu"
     prompts = max(1, (objective.generation_batch or step.sequences) // group)
     nodes = -(-layout.gpus // 8)
-    flags: Flags = {
+    flags: TrainerFlags = {
         "algorithm.adv_estimator": ESTIMATORS[objective.method],
         "data.train_files": DATA,
         "data.train_batch_size": prompts,
@@ -242,7 +242,7 @@ def openrlhf(step: Started) -> Launch:
     work, objective, layout = step.work, step.objective, step.scenario.layout
     group = objective.num_generations if METHODS[objective.method].groups else 1
     estimators = {"grpo": "group_norm", "rloo": "rloo", "ppo": "gae"}
-    flags: Flags = {
+    flags: TrainerFlags = {
         "actor.model_name_or_path": step.model,
         "data.prompt_dataset": DATA,
         "reward.model_name_or_path": REWARD,
@@ -277,7 +277,7 @@ def openrlhf(step: Started) -> Launch:
 def openrlhf_dpo(step: Started) -> Launch:
     """OpenRLHF 0.11.2, cli/train_dpo.py."""
     work, objective = step.work, step.objective
-    flags: Flags = {
+    flags: TrainerFlags = {
         "model.model_name_or_path": step.model,
         "data.dataset": DATA,
         "data.max_len": objective.sequence,
@@ -292,7 +292,7 @@ def openrlhf_dpo(step: Started) -> Launch:
     return Launch(words=words, notes=(Message("Write your own data in place of {data}.", data=DATA),))
 
 
-def lora(work: TrainingWorkload) -> Flags:
+def lora(work: TrainingWorkload) -> TrainerFlags:
     return {} if work.trains_base else {"ds.lora.rank": work.lora_rank}
 
 
@@ -302,7 +302,7 @@ def lora(work: TrainingWorkload) -> Flags:
 def unsloth(step: Started) -> Launch:
     """Unsloth 2026.10.9, models/loader.py, with TRL's GRPOConfig: lines of a script."""
     engine, objective = step.engine, step.objective
-    loaded: Flags = {
+    loaded: TrainerFlags = {
         "model_name": step.model,
         "max_seq_length": objective.sequence,
         "load_in_4bit": step.work.method == "qlora",
@@ -310,14 +310,14 @@ def unsloth(step: Started) -> Launch:
     }
     if engine is not None and engine.rollout == "colocated":
         loaded |= {"fast_inference": True, "gpu_memory_utilization": engine.share}
-    trained: Flags = {
+    trained: TrainerFlags = {
         "per_device_train_batch_size": step.work.micro_batch,
         "gradient_accumulation_steps": step.work.accumulation,
         "num_generations": objective.num_generations,
         "max_completion_length": objective.completion,
         "beta": step.weight,
     }
-    adapted: Flags = {"r": step.work.lora_rank, "use_gradient_checkpointing": "unsloth"}
+    adapted: TrainerFlags = {"r": step.work.lora_rank, "use_gradient_checkpointing": "unsloth"}
     lines = (
         "from unsloth import FastLanguageModel; from trl import GRPOConfig",
         f"model, tokenizer = FastLanguageModel.from_pretrained({python(loaded)})",
@@ -327,6 +327,6 @@ def unsloth(step: Started) -> Launch:
     return Launch(words=("python", "-c", "; ".join(lines)), notes=(Message("Its trainer is TRL's GRPOTrainer."),))
 
 
-def python(arguments: Flags) -> str:
+def python(arguments: TrainerFlags) -> str:
     """Keyword arguments."""
     return ", ".join(f"{name}={value!r}" for name, value in arguments.items())

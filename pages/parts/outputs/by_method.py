@@ -7,7 +7,6 @@ from calc.hardware.custom_gpu import find_gpu
 from calc.time.objective_time import ObjectiveSpeed
 from calc.training.methods import METHODS
 from calc.training.objective import MethodName, Objective
-from calc.training.report import PEAKS
 from calc.training.step import Training
 from calc.training.verdict import word
 from pages.parts import words
@@ -15,6 +14,8 @@ from pages.parts.inputs.drawer import drawer
 from pages.parts.outputs.cards import BADGES
 from pages.parts.state.weighed import Trained
 from pages.parts.words import say
+
+NO_BREAK = "\N{NO-BREAK SPACE}"
 
 
 def draw(answer: Trained) -> None:
@@ -48,4 +49,5 @@ def method_row(answer: Trained, name: MethodName) -> tuple[str, ...] | None:
     loss = words.choice("loss_method", name)
     verdict, _, _ = BADGES[word(memory, gpu.usable_bytes)]
     figures = words.gib(memory.total), words.duration(1000 * seconds)
-    return f"**{loss}**" if own.method == name else loss, *figures, say(verdict), say(PEAKS[memory.moment])
+    cells = (f"**{loss}**" if own.method == name else loss, *figures, say(verdict), say(words.PHASES[memory.moment]))
+    return tuple(cell.replace(" ", NO_BREAK) for cell in cells)

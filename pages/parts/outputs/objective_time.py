@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from calc.time.objective_time import Division, ObjectiveSpeed
+from calc.time.objective_time import GpuDivision, ObjectiveSpeed
 from calc.training.colocated import PHASE_NAMES
 from pages.parts import words
 from pages.parts.inputs.drawer import drawer
@@ -33,7 +33,7 @@ def phases(speed: ObjectiveSpeed) -> None:
         span = (words.duration(1000 * seconds) for seconds in (phase.seconds.low, phase.seconds.high))
         usual = phase.seconds.expected
         share = f"{usual / time.step_s.expected:.0%}"
-        rows.append((say(PHASE_NAMES[phase.name]), words.duration(1000 * usual), share, *span))
+        rows.append((say(words.ROLLOUT_PHASES[phase.name]), words.duration(1000 * usual), share, *span))
     st.markdown(words.table(head, rows, numbers=4))
     if time.divisions:
         st.markdown(say("**The same GPUs, divided otherwise**"))
@@ -43,8 +43,8 @@ def phases(speed: ObjectiveSpeed) -> None:
         st.caption(say(sentence))
 
 
-def division(row: Division) -> tuple[str, ...]:
+def division(row: GpuDivision) -> tuple[str, ...]:
     own = row.engine_gpus
-    where = say("{n:,} GPUs of its own", n=own) if own else say("on the GPUs that train")
+    where = say("{n:,} GPU of its own", plural="{n:,} GPUs of its own", n=own) if own else say("on the GPUs that train")
     fits = say("Fits") if row.fits else say("Does not fit")
     return where, f"{row.training_gpus:,}", words.duration(1000 * row.step_s.expected), fits
