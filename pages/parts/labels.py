@@ -89,6 +89,7 @@ FIELDS: dict[str, Message] = {
     "engine_share": Message("GPU memory utilization of the engine"),
     "sleep_level": Message("Engine sleep level"),
     "rollout_tp": Message("Tensor parallel (TP) of the engine"),
+    "rollout_dp": Message("Engines on GPUs of their own"),
     "offload_weights": Message("Offload trained weights while generating"),
     "offload_optimizer": Message("Offload optimizer states but for the update"),
     "shared_weights": Message("Engine shares the frozen weights"),

@@ -54,6 +54,7 @@ ENGINE: dict[str, Effect] = {
     "engine_share": lambda choice, method: choice.rollout is not None,
     "sleep_level": lambda choice, method: choice.rollout == "colocated",
     "rollout_tp": lambda choice, method: choice.rollout is not None,
+    "rollout_dp": lambda choice, method: choice.rollout == "server",
 }
 """Fields of the engine that stand in sight; the others are in a drawer."""
 ON_THESE_GPUS = {"shared_weights", "own_process"}

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, SerializeAsAny, TypeAdapter
 
 from calc import Layout, Overhead, Precision, Recipe, TrainingLayout, TrainingWorkload, Workload
-from calc.errors import Frozen
+from calc.errors import ConfigError, Frozen, Message, shown
 from calc.formats import CacheFormat, WeightFormat
 from calc.hardware.computer import Computer
 from calc.hardware.custom_gpu import find_gpu
@@ -238,8 +238,11 @@ class TrainingChoice(Frozen):
         """TRL's loss with its settings; None: transformers' own. Raises ConfigError."""
         if self.loss_method is None:
             return None
-        teaches = METHODS[self.loss_method].teacher and self.teacher in models()
-        teacher = architecture_of(self.teacher) if teaches and self.teacher is not None else None
+        teacher = None
+        if METHODS[self.loss_method].teacher and self.teacher is not None:
+            if self.teacher not in models():
+                raise ConfigError(Message("The teacher {name} is no preset.", name=shown(self.teacher)), "teacher")
+            teacher = architecture_of(self.teacher)
         return checked(self.objective.model_copy(update={"method": self.loss_method, "teacher": teacher}))
 
     @property
