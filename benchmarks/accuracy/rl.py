@@ -147,11 +147,11 @@ FSDP2 and a reference that is gathered whole, the tracker's "loss" of DPO holds 
 with "reference" here (-59%). PPO is put together from the same parts; nothing computed or measured stands beside it.
 
 Distillation (GKD) is the same step with a teacher's pass and TRL's `generalized_jsd_loss`, which
-`python -m benchmarks.oracle.track_divergence` runs under torch: at its peak 17 tensors of a token's whole vocabulary with
-beta between 0 and 1, 9 and 10 at 0 and 1; 12, 4 and 6 on the way back; ours is within 0.1 % in each
-(tests/data/divergences.json). Nothing computed or measured stands beside TRL's on-policy distillation by tiles, nor beside
-the log-probabilities of verl and OpenRLHF, which are read off their source. Nor beside the time of such a step as a whole:
-generation is the model of [served speed](../README.md), passes that of [training_speed.md](training_speed.md)."""
+`python -m benchmarks.oracle.track_divergence` runs under torch: at its peak 17 tensors of a token's whole vocabulary
+with beta between 0 and 1, 9 and 10 at 0 and 1; 12, 4 and 6 on the way back; ours is within 0.1 % in each
+(tests/data/divergences.json). Nothing computed or measured stands beside TRL's on-policy distillation by tiles, nor
+beside the log-probabilities of verl and OpenRLHF, which are read off their source; nor beside the time of such a step
+as a whole: generation is the model of served speed, passes that of [training_speed.md](training_speed.md)."""
 RECORDS = """## Public records
 
 ms-swift's are GPU memory as its authors wrote it above their scripts: rounded, and as much as the allocator reserved,

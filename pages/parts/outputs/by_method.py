@@ -27,7 +27,7 @@ def draw(answer: Trained) -> None:
             st.caption(
                 say("Prompt, completion, micro-batch and all else as it is; the update alone, without an engine.")
             )
-            head = [say("Training objective"), say("Memory per GPU"), say("Time"), say("Verdict"), say("Peak")]
+            head = [say("Training objective"), say("Memory per GPU"), say("Time"), say("Verdict")]
             rows = [row for name in METHODS if (row := method_row(answer, name)) is not None]
             st.markdown(words.table(head, rows, numbers=2))
 
@@ -49,5 +49,5 @@ def method_row(answer: Trained, name: MethodName) -> tuple[str, ...] | None:
     loss = words.choice("loss_method", name)
     verdict, _, _ = BADGES[word(memory, gpu.usable_bytes)]
     figures = words.gib(memory.total), words.duration(1000 * seconds)
-    cells = (f"**{loss}**" if own.method == name else loss, *figures, say(verdict), say(words.PHASES[memory.moment]))
+    cells = (f"**{loss}**" if own.method == name else loss, *figures, say(verdict))
     return tuple(cell.replace(" ", NO_BREAK) for cell in cells)

@@ -27,14 +27,13 @@ def draw(speed: ObjectiveSpeed) -> None:
 def phases(speed: ObjectiveSpeed) -> None:
     """Each phase with its share, then other divisions of the same GPUs, then what is taken for granted."""
     time = speed.time()
-    head = [say("Phase"), say("Time"), say("Share"), say("From"), say("To")]
+    head = [say("Phase"), say("Time"), say("Share"), say("Range")]
     rows = []
     for phase in time.phases:
-        span = (words.duration(1000 * seconds) for seconds in (phase.seconds.low, phase.seconds.high))
-        usual = phase.seconds.expected
+        usual, span = phase.seconds.expected, words.durations(phase.seconds.scaled(1000))
         share = f"{usual / time.step_s.expected:.0%}"
-        rows.append((say(words.ROLLOUT_PHASES[phase.name]), words.duration(1000 * usual), share, *span))
-    st.markdown(words.table(head, rows, numbers=4))
+        rows.append((say(words.ROLLOUT_PHASES[phase.name]), words.duration(1000 * usual), share, span))
+    st.markdown(words.table(head, rows, numbers=3))
     if time.divisions:
         st.markdown(say("**The same GPUs, divided otherwise**"))
         head = [say("Engine"), say("GPUs that train"), say("Time"), say("Memory")]
