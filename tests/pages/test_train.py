@@ -353,12 +353,12 @@ def test_a_step_with_an_engine_says_how_long_it_takes():
 
 
 def test_a_teacher_is_chosen():
-    app = train(model="Qwen/Qwen2.5-7B", gpu="h200", method="gkd,lora", teacher="Qwen/Qwen2.5-14B")
+    app = train(model="Qwen/Qwen2.5-7B", gpu="h200-sxm", method="gkd,lora", teacher="Qwen/Qwen2.5-14B")
     assert "Distillation (GKD) with LoRA of Qwen2.5-7B" in finding(app)
     options = app.selectbox(key="teacher").options
     assert any("14B" in option for option in options)
     assert not any("Llama" in option for option in options)
-    app = train(model="Qwen/Qwen2.5-7B", gpu="h200", method="gkd", teacher="nobody/knows")
+    app = train(model="Qwen/Qwen2.5-7B", gpu="h200-sxm", method="gkd", teacher="nobody/knows")
     assert "nobody/knows" in app.error[0].value
 
 
