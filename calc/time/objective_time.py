@@ -334,5 +334,7 @@ class ObjectiveSpeed:
             yield Message("All completions are as long as they may be; each prompt is passed once for its group.")
         elif self.method.generates:
             yield Message("Generation is not timed: no engine is given.")
+        elif self.method.teacher:
+            yield Message("Completions that the policy writes itself (lmbda) are not timed: they come from generate().")
         if self.method.values:
             yield Message("A value model as large as the policy takes as long; a reward model a forward pass.")
