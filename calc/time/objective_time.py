@@ -158,9 +158,9 @@ class ObjectiveSpeed:
 
     @property
     def generations(self) -> float:
-        """Generations for each step: less than one where one serves several."""
+        """Generations for each step: less than one where one serves several, more where a step takes several."""
         batch = self.objective.generation_batch or self.sequences
-        return min(1.0, self.sequences / batch) / self.objective.iterations
+        return self.sequences / batch / self.objective.iterations
 
     @cached_property
     def policy_pass(self) -> PassSpeed:
