@@ -352,6 +352,16 @@ def test_a_step_with_an_engine_says_how_long_it_takes():
     assert all(loss in said for loss in ("DPO", "KTO", "ORPO", "PPO", "**GRPO**"))
 
 
+def test_verl_s_flags_are_one_choice():
+    """verl 0.9.1, trainer/config: FSDP, in-place log-probabilities, rollout.yaml's share, sleep and buckets."""
+    app = train(**{name: COLOCATED[name] for name in ("model", "gpu", "method", "rollout")} | {"dp": "8"})
+    run(app.selectbox(key="trainer").set_value("verl"))
+    flags = {"zero": "3", "log_probs": "in-place", "engine_share": "0.5", "sleep_level": "2", "bucket_mib": "2048"}
+    assert flags.items() <= dict(app.query_params).items()
+    run(app.number_input(key="engine_share").set_value(0.6))
+    assert app.selectbox(key="trainer").value == "verl"  # the share is the reader's
+
+
 def test_a_teacher_is_chosen():
     app = train(model="Qwen/Qwen2.5-7B", gpu="h200-sxm", method="gkd,lora", teacher="Qwen/Qwen2.5-14B")
     assert "Distillation (GKD) with LoRA of Qwen2.5-7B" in finding(app)
