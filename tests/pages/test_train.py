@@ -358,7 +358,7 @@ def test_verl_s_flags_are_one_choice():
     run(app.selectbox(key="trainer").set_value("verl"))
     flags = {"zero": "3", "log_probs": "in-place", "engine_share": "0.5", "sleep_level": "2", "bucket_mib": "2048"}
     assert flags.items() <= dict(app.query_params).items()
-    run(app.number_input(key="engine_share").set_value(0.6))
+    app = train(**dict(app.query_params) | {"engine_share": "0.6"})
     assert app.selectbox(key="trainer").value == "verl"  # the share is the reader's
 
 
