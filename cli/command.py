@@ -163,6 +163,8 @@ def run(arguments: argparse.Namespace) -> tuple[Report | TrainingReport, Times |
     """The report, its times where they are asked for, and for its table how many GPUs do with which changes."""
     given, config = vars(arguments), chosen_config(arguments)
     check_options(given)
+    if "teacher" in given:
+        given["teacher"] = Architecture.from_config(load(given["teacher"]))
     gpus = chosen_gpus(arguments.gpu)
     edits = stated_shares(given)
     draft = None if arguments.train else draft_model(given)

@@ -94,6 +94,8 @@ def log_report(text: str, model: str | None) -> LogReport:
     if states_buffers(text):
         return of_buffers(text, model)
     log = read_log(text)
+    if log.training is not None:
+        return LogReport(model=model or "", status=DIED, log=log, reason=log.training.message)
     name = model or named_preset(log.settings.model)
     config = load(name)
     ours = weigh_as(log, config, gpus().values())
@@ -141,9 +143,11 @@ def of_buffers(text: str, model: str | None) -> LogReport:
 
 def table(report: LogReport) -> str:
     """The report for reading."""
-    lines = [printable(report.model), ""]
+    lines = [printable(report.model), ""] if report.model else []
     if report.reason is not None:
         lines += [str(report.reason), ""]
+    if report.log is not None and report.log.training is not None:
+        lines += [str(report.log.training.advice), ""]
     if report.changes:
         lines += ["By the log's own figures, the least change with which it would have started:"]
         lines += [*(f"  {change}" for change in report.changes), ""]

@@ -16,7 +16,7 @@ from calc.training.layout import TrainingLayout
 from calc.training.levers import Together, more_gpus
 from calc.training.methods import METHODS, named
 from calc.training.objective import Colocation, Objective
-from calc.training.recipe import RECIPES, TRAINERS, WIDTH, Recipe, RecipeName
+from calc.training.recipe import RECIPES, TRAINERS, WIDTH, Recipe, RecipeName, Trainer
 from calc.training.report import TrainingReport, training_report
 from calc.training.step import Training
 from calc.training.workload import Method, TrainingWorkload
@@ -25,6 +25,7 @@ from cli.options import add_fields, filled, flag
 WORKLOAD = tuple(name for name in TrainingWorkload.model_fields if name not in ("attention", "method"))
 WEIGHTS: tuple[str, ...] = get_args(Method)
 OBJECTIVE = tuple(name for name in Objective.model_fields if name != "method")
+TEACHER = "teacher"
 COLOCATION = tuple(name for name in Colocation.model_fields if name != "rollout")
 ROLLOUTS = ("colocated", "server")
 ROLLOUT_ALIASES = {
@@ -59,7 +60,8 @@ def add_training_options(parser: argparse.ArgumentParser) -> None:
         help="which weights are trained, or with which loss of TRL; both with a comma: grpo,lora (default full)",
     )
     add_fields(group, TrainingWorkload, WORKLOAD)
-    add_fields(group, Objective, OBJECTIVE)
+    add_fields(group, Objective, (name for name in OBJECTIVE if name != TEACHER))
+    group.add_argument(f"--{TEACHER}", metavar="MODEL", help="distillation: learn its distribution (default a copy)")
     group.add_argument("--rollout", choices=ROLLOUTS, help="an engine generates: on these GPUs, or on others")
     add_fields(group, Colocation, COLOCATION, aliases=ROLLOUT_ALIASES)
     add_fields(group, TrainingLayout, LAYOUT, aliases=ALIASES)
@@ -101,7 +103,8 @@ def run_training(config: Mapping[str, Any], given: Mapping[str, Any], gpus: list
     """The report on what the command line asks for."""
     chosen = given.get("methods", {})
     stated = {name: given[name] for name in WORKLOAD if name in given} | chosen.get("weights", {})
-    objective = objective_of(given, chosen)
+    rl = TRAINERS[given["trainer"]] if "trainer" in given else TRAINERS["trl"]
+    objective = objective_of(given, chosen, rl)
     if "lora_rank" in stated or "lora_targets" in stated:
         stated.setdefault("method", "lora")
     name = given.get("trainer", None if objective is None else "trl")
@@ -125,11 +128,11 @@ def run_training(config: Mapping[str, Any], given: Mapping[str, Any], gpus: list
         layout=filled(TrainingLayout, {**(trainer.layout if trainer else {}), **given}),
         gpus=gpus,
         objective=objective,
-        colocation=colocation_of(given, objective),
+        colocation=colocation_of(given, objective, rl),
     )
 
 
-def colocation_of(given: Mapping[str, Any], objective: Objective | None) -> Colocation | None:
+def colocation_of(given: Mapping[str, Any], objective: Objective | None, trainer: Trainer) -> Colocation | None:
     """The engine that generates; None: none is asked for. Raises ConfigError."""
     options = {name: given[name] for name in COLOCATION if name in given}
     if "rollout" not in given:
@@ -139,7 +142,8 @@ def colocation_of(given: Mapping[str, Any], objective: Objective | None) -> Colo
     if objective is None or not METHODS[objective.method].generates:
         names = "|".join(name for name, method in METHODS.items() if method.generates)
         raise ConfigError(Message("Only --method {names} generates completions.", names=names), "rollout")
-    colocation: Colocation = filled(Colocation, options | {"rollout": given["rollout"]})
+    usual = trainer.engine if given["rollout"] == "colocated" else {}
+    colocation: Colocation = filled(Colocation, usual | options | {"rollout": given["rollout"]})
     return colocation
 
 
@@ -152,7 +156,7 @@ def methods(text: str) -> dict[str, dict[str, str]]:
     return {kind: {"method": name} for kind, name in (("weights", weights), ("loss", loss)) if name is not None}
 
 
-def objective_of(given: Mapping[str, Any], chosen: Mapping[str, dict[str, str]]) -> Objective | None:
+def objective_of(given: Mapping[str, Any], chosen: Mapping[str, dict[str, str]], trainer: Trainer) -> Objective | None:
     """The loss that is asked for; None: that of transformers. Raises ConfigError."""
     options = {name: given[name] for name in OBJECTIVE if name in given}
     if "loss" not in chosen:
@@ -164,10 +168,8 @@ def objective_of(given: Mapping[str, Any], chosen: Mapping[str, dict[str, str]])
         if name in given:
             sentence = "{flag} has no effect with --method {name}: --prompt, --completion and --log-probs stand for it."
             raise ConfigError(Message(sentence, flag=flag(name), name=chosen["loss"]["method"]), name)
-    if given.get("time"):
-        sentence = "--time knows the plain loss only; how long passes of --method {name} take is not computed."
-        raise ConfigError(Message(sentence, name=chosen["loss"]["method"]), "time")
-    objective: Objective = filled(Objective, options | chosen["loss"])
+    usual = trainer.objective if METHODS[named(chosen["loss"]["method"])[1] or "sft"].others else {}
+    objective: Objective = filled(Objective, usual | options | chosen["loss"])
     return objective
 
 

@@ -144,12 +144,20 @@ step."""
 TAIL = """Two phases are counted otherwise, and are no peak. With TRL 1.12's GRPO and RLOO the tracker's "reference"
 ends with the model's forward, ours with the log-probabilities, for which the logits stand twice (at most 42%). With
 FSDP2 and a reference that is gathered whole, the tracker's "loss" of DPO holds the reference's all-gather, which stands
-with "reference" here (-59%). PPO is put together from the same parts; nothing computed or measured stands beside it."""
+with "reference" here (-59%). PPO is put together from the same parts; nothing computed or measured stands beside it.
+
+Distillation (GKD) is the same step with a teacher's pass and TRL's `generalized_jsd_loss`, which
+`python -m benchmarks.oracle.track_divergence` runs under torch: at its peak 17 tensors of a token's whole vocabulary
+with beta between 0 and 1, 9 and 10 at 0 and 1; 12, 4 and 6 on the way back; ours is within 0.1 % in each
+(tests/data/divergences.json). Nothing computed or measured stands beside TRL's on-policy distillation by tiles, nor
+beside the log-probabilities of verl and OpenRLHF, which are read off their source; nor beside the time of such a step
+as a whole: generation is the model of served speed, passes that of [training_speed.md](training_speed.md)."""
 RECORDS = """## Public records
 
-ms-swift's are GPU memory as its authors wrote it above their scripts: rounded, and as much as the allocator reserved.
-No part that its script names explains SimPO's 50 GiB: weights, gradients, buckets and states under ZeRO-2 on two GPUs
-come to 34, whole logits of 2 x 2,048 tokens to 2."""
+ms-swift's are GPU memory as its authors wrote it above their scripts: rounded, and as much as the allocator reserved,
+which is more than what is in use at once (`calc.training.reserved`). Its SimPO adds the likelihood of the chosen. No
+part that its script names explains all of its 50 GiB: weights, gradients, buckets and states under ZeRO-2 on two GPUs
+come to 28, what whole logits of 2 x 2,048 tokens take to 7, and gradients cast to fp32 in one block to 6."""
 
 
 def written(steps: list[ObjectiveStep]) -> str:

@@ -153,7 +153,10 @@ from the operation that returns it until it dies; that account equals torch's ow
 `FSDPMemTracker` to the byte. No GPU was run: what CUDA's libraries, the context and fragmentation add is not in it. The
 error of a row is that of its peak; the worst phase is the one furthest off in any row of the group, of: before the
 step, forward, loss, backward, optimizer, after the step. "Before" is how far the same peaks were off before the step
-was computed operation by operation, when activations, logits and states were sums of formulas (`steps_before.json`)."""
+was computed operation by operation, when activations, logits and states were sums of formulas (`steps_before.json`).
+
+By method, where the loss is one of TRL's (SFT, DPO, KTO, ORPO, SimPO, CPO, reward models, GRPO, RLOO, distillation):
+[training_losses.md](training_losses.md)."""
 
 RECORDS = """## Public records
 

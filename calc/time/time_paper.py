@@ -10,9 +10,11 @@ from calc.serving.memory import Serving
 from calc.serving.workload import Workload
 from calc.time.figures import TimeStep
 from calc.time.legend import MACHINE, SHARES
+from calc.time.objective_time import ObjectiveSpeed
 from calc.time.time_derivation import PassDerivation, ServingDerivations
 from calc.time.training_derivation import derive_step
 from calc.time.training_time import TrainingSpeed
+from calc.training.colocated import PHASE_NAMES
 from calc.units import four_digits
 
 ROOFLINE = Message(
@@ -48,6 +50,41 @@ def step_time_section(speed: TrainingSpeed) -> Section:
             *passed(derive_step(speed)),
         ),
     )
+
+
+def objective_time_section(speed: ObjectiveSpeed) -> Section:
+    """The expected time of a step of one of TRL's losses: its phases, then the update line by line."""
+    return Section(
+        anchor="training_time",
+        title=Message("Time of a training step"),
+        items=(
+            ROOFLINE,
+            Heading(title=Message("The phases of a step")),
+            PaperTable(head=HEAD, rows=tuple(phase_rows(speed))),
+            *speed.assumptions(),
+            Heading(title=Message("The update: a micro-batch, forward and backward, and all of them")),
+            *passed(derive_step(speed.update)),
+        ),
+    )
+
+
+def phase_rows(speed: ObjectiveSpeed) -> Iterator[tuple[Cell, ...]]:
+    """Each phase with its seconds; of generation its waves."""
+    usual = speed.by_end["expected"]
+    formulas = dict.fromkeys(usual, ("", ""))
+    if "rollout" in usual:
+        waves, generations = speed.waves("expected"), speed.generations
+        terms = (f"{w.times} * ({w.prompts_s:.4g} + {w.steps} * {w.decode_s:.4g})" for w in waves)
+        formulas["rollout"] = ("g * w * (t_prompts + (C - 1) * t_decode)", f"{generations:g} * ({' + '.join(terms)})")
+    for name, seconds in usual.items():
+        formula, values = formulas[name]
+        yield PHASE_NAMES[name], Code(text=duration(seconds)), Formula(written=formula), Formula(written=values)
+    whole = (Formula(written=""), Formula(written=" + ".join(f"{seconds:.4g}" for seconds in usual.values())))
+    yield Message("Together"), Code(text=duration(sum(usual.values()))), *whole
+
+
+def duration(seconds: float) -> str:
+    return f"{1000 * seconds:.4g} ms" if seconds < 1 else f"{four_digits(seconds)} s"
 
 
 def passed(derivation: PassDerivation) -> Iterator[Item]:
@@ -99,8 +136,8 @@ SHORT = {"bytes": "B", "bytes/s": "B/s", "FLOPs": "FLOPs", "FLOP/s": "FLOP/s"}
 
 def amount(line: TimeStep) -> str:
     """Four digits that count."""
-    if line.unit == "s" and line.result < 1:
-        return f"{1000 * line.result:.4g} ms"
+    if line.unit == "s":
+        return duration(line.result)
     size, prefix = next(((size, prefix) for size, prefix in PREFIXES if line.result >= size), (1.0, ""))
     if line.unit in SHORT:
         return f"{line.result / size:.4g} {prefix}{SHORT[line.unit]}"

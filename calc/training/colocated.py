@@ -104,9 +104,11 @@ class Colocated:
 
     @property
     def sequences(self) -> int:
-        """Completions that one engine generates: those of the GPUs that share it."""
+        """Completions that one engine generates: those of the GPUs that share it; of all on GPUs of their own."""
         work, dp = self.training.work, self.training.layout.dp
         batch = self.objective.generation_batch or work.micro_batch * work.accumulation * dp
+        if not self.colocated:
+            return -(-batch // self.colocation.rollout_dp)
         return -(-batch // dp) * self.colocation.rollout_tp
 
     @cached_property
@@ -129,6 +131,13 @@ class Colocated:
     def colocated(self) -> bool:
         """Whether the engine is on these GPUs."""
         return self.colocation.rollout == "colocated"
+
+    @property
+    def offloaded(self) -> int:
+        """Bytes of weights and states of one GPU that wait in host memory while the engine generates."""
+        standing, colocation = self.training.by_phase()["after_init"], self.colocation
+        weights = standing.weights if colocation.offload_weights else 0
+        return weights + (standing.optimizer if colocation.offload_optimizer else 0)
 
     def awake(self) -> list[tuple[Message, int]]:
         """What the engine takes while it generates: its whole share."""
@@ -344,11 +353,9 @@ class Colocated:
 
     def report(self) -> RolloutReport:
         """All of it on this GPU."""
-        standing, host = self.training.by_phase()["after_init"], 0
+        host = self.offloaded
         if self.colocation.sleep_level == 1 and not self.colocation.shared_weights:
             host += self.engine_weights
-        host += standing.weights if self.colocation.offload_weights else 0
-        host += standing.optimizer if self.colocation.offload_optimizer else 0
         completion = self.most_tokens()
         return RolloutReport(
             gpu=self.gpu.id,

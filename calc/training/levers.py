@@ -2,14 +2,17 @@
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 from calc.errors import ConfigError, Frozen, Message
 from calc.formats import Precision
 from calc.hardware.gpu import GPU
 from calc.serving.fewest import MOST_GPUS
 from calc.serving.verdict import Word
+from calc.training.colocated import Colocated
 from calc.training.layout import TrainingLayout
+from calc.training.methods import METHODS
+from calc.training.objective import Colocation, Objective
 from calc.training.recipe import RECIPES, Recipe
 from calc.training.states import has_experts
 from calc.training.step import Training
@@ -38,6 +41,8 @@ class TrainingSetting:
     layout: TrainingLayout
     frozen: Precision
     has_experts: bool = False
+    objective: Objective | None = None
+    colocation: Colocation | None = None
 
     def working(self, **changes: Any) -> "TrainingSetting":
         """With another workload. Raises ConfigError where two of its fields exclude each other."""
@@ -46,12 +51,27 @@ class TrainingSetting:
     def spread(self, **changes: Any) -> "TrainingSetting":
         return replace(self, layout=self.layout.model_copy(update=changes))
 
+    def scoring(self, **changes: Any) -> "TrainingSetting":
+        """With another loss."""
+        objective = None if self.objective is None else self.objective.model_copy(update=changes)
+        return replace(self, objective=objective)
+
+    def generating(self, **changes: Any) -> "TrainingSetting":
+        """With another engine."""
+        colocation = None if self.colocation is None else self.colocation.model_copy(update=changes)
+        return replace(self, colocation=colocation)
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """Those of the step and its layout, of the loss, which has its own lengths, and of the engine, by name."""
+        parts = (self.objective, self.colocation, self.work, self.layout)
+        fields = {name: value for part in parts if part is not None for name, value in part}
+        return fields if self.objective is None else {name: fields[name] for name in fields if name != "sequence"}
+
     def changes(self, before: "TrainingSetting") -> dict[str, Any]:
         """The fields that differ, by the names that links and the command line have for them."""
-        known = {**dict(before.work), **dict(before.layout)}
-        changed = {
-            name: value for name, value in {**dict(self.work), **dict(self.layout)}.items() if value != known[name]
-        }
+        known = before.fields
+        changed = {name: value for name, value in self.fields.items() if value != known[name]}
         if self.recipe != before.recipe:
             changed["recipe"] = next(name for name, recipe in RECIPES.items() if recipe == self.recipe)
         if self.frozen != before.frozen:
@@ -59,8 +79,10 @@ class TrainingSetting:
         return changed
 
 
-Largest = Callable[[TrainingSetting, Literal["micro_batch", "sequence"]], int | None]
-"""The most sequences of a micro-batch, or tokens of a sequence, that fit; None: any number does."""
+Limited = Literal["micro_batch", "sequence", "engine_share"]
+Largest = Callable[[TrainingSetting, Limited], int | None]
+"""The most sequences of a micro-batch, tokens of a sequence, or per cent of the GPU for the engine, that fit; None: any
+number does."""
 
 
 @dataclass(frozen=True)
@@ -150,7 +172,11 @@ def sixteen_bits(largest: Largest, now: TrainingSetting) -> TrainingSetting | No
 
 
 def adapters(largest: Largest, now: TrainingSetting) -> TrainingSetting | None:
-    return replace(now.working(method="lora"), frozen=Precision()) if now.work.method == "full" else None
+    if now.work.method != "full":
+        return None
+    after = replace(now.working(method="lora"), frozen=Precision())
+    copied = now.objective is not None and now.objective.reference == "model"
+    return after.scoring(reference="adapter-off") if copied and not taught(now) else after
 
 
 def quantized(largest: Largest, now: TrainingSetting) -> TrainingSetting | None:
@@ -160,10 +186,66 @@ def quantized(largest: Largest, now: TrainingSetting) -> TrainingSetting | None:
 
 
 def shorter(largest: Largest, now: TrainingSetting) -> TrainingSetting | None:
-    """The longest sequence that fits."""
+    """The longest sequence that fits; of one that is generated, the longest completion."""
     fitting = largest(now, "sequence") or 0
+    if now.objective is not None:
+        objective = now.objective
+        tokens = EVEN * (min(fitting - objective.prompt, objective.completion - 1) // EVEN)
+        if tokens < EVEN:
+            return None
+        return now.scoring(completion=tokens).working(sequence=objective.prompt + tokens)
     tokens = EVEN * (min(fitting, now.work.sequence - 1) // EVEN)
     return now.working(sequence=tokens) if tokens >= LEAST_SEQUENCE else None
+
+
+# Changes of a loss of TRL's, and of its engine
+
+
+def taught(now: TrainingSetting) -> bool:
+    """Whether a teacher's distribution is learned."""
+    return now.objective is not None and METHODS[now.objective.method].teacher
+
+
+def without_logits(largest: Largest, now: TrainingSetting) -> TrainingSetting | None:
+    """The newest release's head, where that builds no logits."""
+    if now.objective is None or now.objective.log_probs in ("fused", "none"):
+        return None
+    method = METHODS[now.objective.method]
+    builds_none = "fused" in method.ways[method.newest]
+    return now.scoring(trl=method.newest, log_probs="fused") if builds_none else None
+
+
+def precomputed(largest: Largest, now: TrainingSetting) -> TrainingSetting | None:
+    objective = now.objective
+    if objective is None or objective.reference != "model" or METHODS[objective.method].generates or taught(now):
+        return None
+    return now.scoring(reference="precomputed")
+
+
+def asleep(largest: Largest, now: TrainingSetting) -> TrainingSetting | None:
+    if now.colocation is None or now.colocation.rollout == "server" or now.colocation.sleep_level:
+        return None
+    return now.generating(sleep_level=2)
+
+
+def other_share(largest: Largest, now: TrainingSetting) -> TrainingSetting | None:
+    """The largest share next to which the trainer fits; the least with which the engine starts, where that is more."""
+    if now.colocation is None or now.colocation.rollout == "server":
+        return None
+    share = round(largest(now, "engine_share") or 0, 2)
+    return now.generating(engine_share=share / 100) if share not in (0, round(100 * now.colocation.share)) else None
+
+
+def states_on_host(largest: Largest, now: TrainingSetting) -> TrainingSetting | None:
+    if now.colocation is None or now.colocation.offload_optimizer:
+        return None
+    return now.generating(offload_optimizer=True)
+
+
+def weights_on_host(largest: Largest, now: TrainingSetting) -> TrainingSetting | None:
+    if now.colocation is None or now.colocation.offload_weights:
+        return None
+    return now.generating(offload_weights=True)
 
 
 def said(sentence: Message) -> Callable[[TrainingSetting], Message]:
@@ -187,6 +269,34 @@ CHANGES: tuple[StepChange, ...] = (
         chunked_loss,
         said(Message("Chunked loss")),
         said(Message("The head on one chunk of tokens at a time; the result is the same.")),
+    ),
+    StepChange(
+        "without_logits",
+        "nothing",
+        without_logits,
+        said(Message("Log-probabilities without logits")),
+        said(Message("A newer release of the trainer, whose head works by tiles; the result is the same.")),
+    ),
+    StepChange(
+        "sleep",
+        "time",
+        asleep,
+        said(Message("Engine sleeps while the model is trained")),
+        said(Message("Weights are handed over after every step in any case; the cache is allocated anew.")),
+    ),
+    StepChange(
+        "engine_share",
+        "time",
+        other_share,
+        lambda after: Message("{share:.2f} of the GPU for the engine", share=after.fields["engine_share"]),
+        said(Message("As many completions at once as the cache then holds.")),
+    ),
+    StepChange(
+        "precomputed",
+        "time",
+        precomputed,
+        said(Message("Reference computed before training")),
+        said(Message("One pass over all data before the first step.")),
     ),
     StepChange(
         "reshard",
@@ -261,6 +371,20 @@ CHANGES: tuple[StepChange, ...] = (
         said(Message("About a third more compute, and each layer's input crosses PCIe twice.")),
     ),
     StepChange(
+        "states_on_host",
+        "traffic",
+        states_on_host,
+        said(Message("Optimizer states offloaded but for the update")),
+        said(Message("States cross PCIe twice a step.")),
+    ),
+    StepChange(
+        "weights_on_host",
+        "traffic",
+        weights_on_host,
+        said(Message("Trained weights offloaded while generating")),
+        said(Message("Weights cross PCIe twice a step.")),
+    ),
+    StepChange(
         "in_backward",
         "precision",
         in_backward,
@@ -285,7 +409,11 @@ CHANGES: tuple[StepChange, ...] = (
         "sequence",
         "length",
         shorter,
-        lambda after: Message("Sequences of {n:,} tokens", n=after.work.sequence),
+        lambda after: (
+            Message("Sequences of {n:,} tokens", n=after.work.sequence)
+            if after.objective is None
+            else Message("Completions of {n:,} tokens", n=after.objective.completion)
+        ),
         said(Message("Longer texts are cut or split.")),
     ),
     StepChange(
@@ -328,10 +456,23 @@ class Together(Frozen):
     gpus: int
 
 
+class StepFit(NamedTuple):
+    """Bytes on the most loaded GPU, and whether they fit."""
+
+    total: int
+    verdict: Word
+
+
 class Smaller:
     """A step on one kind of GPU, and the smaller steps that it could be."""
 
-    def __init__(self, gpu: GPU, training: Training, allowed: Collection[GivesUp] = get_args(GivesUp)) -> None:
+    def __init__(
+        self,
+        gpu: GPU,
+        training: Training,
+        allowed: Collection[GivesUp] = get_args(GivesUp),
+        colocation: Colocation | None = None,
+    ) -> None:
         self.gpu, self.training, self.now = (
             gpu,
             training,
@@ -341,23 +482,51 @@ class Smaller:
                 training.layout,
                 training.frozen,
                 has_experts(training.architecture),
+                training.objective,
+                colocation,
             ),
         )
+        self.weighed = dict[TrainingSetting, StepFit]()
         self.changes = [change for change in CHANGES if change.gives_up in allowed]
 
     def at(self, setting: TrainingSetting) -> Training:
-        return self.training.changed(setting.work, setting.recipe, setting.layout, setting.frozen)
+        return self.training.changed(setting.work, setting.recipe, setting.layout, setting.frozen, setting.objective)
+
+    def engine(self, setting: TrainingSetting) -> Colocated | None:
+        """The step with the engine that generates; None: none is counted."""
+        colocation = setting.colocation
+        return None if colocation is None else Colocated(self.at(setting), colocation, self.gpu)
+
+    def fit(self, setting: TrainingSetting) -> StepFit:
+        """Bytes on the most loaded GPU, and the verdict; with an engine those of the phase that is the peak."""
+        if setting not in self.weighed:
+            engine = self.engine(setting)
+            if engine is None:
+                memory = self.at(setting).memory()
+                self.weighed[setting] = StepFit(memory.total, word(memory, self.gpu.usable_bytes))
+            else:
+                self.weighed[setting] = StepFit(engine.peak.total, engine.word)
+        return self.weighed[setting]
 
     def needs(self, setting: TrainingSetting) -> int:
         """Bytes on the most loaded GPU."""
-        return self.at(setting).memory().total
+        return self.fit(setting).total
 
     def fits(self, setting: TrainingSetting) -> bool:
-        return self.at(setting).fits(self.gpu.usable_bytes)
+        return self.fit(setting).verdict == "fits"
 
-    def largest(self, setting: TrainingSetting, of: Literal["micro_batch", "sequence"]) -> int | None:
-        """The most sequences or tokens that fit; None where memory sets no limit."""
+    def largest(self, setting: TrainingSetting, of: Limited) -> int | None:
+        """The most sequences, tokens or per cent that fit; None where memory sets no limit."""
         training, usable = self.at(setting), self.gpu.usable_bytes
+        if (engine := self.engine(setting)) is not None:
+            if of == "engine_share":
+                least = engine.least_share(1)
+                share = max(least, engine.largest_share) if least is not None else 0
+                return round(100 * share)
+            tokens = engine.most_tokens()
+            return limit(
+                engine.most_sequences() if of == "micro_batch" else tokens and tokens + engine.objective.prompt
+            )
         most = training.most_sequences if of == "micro_batch" else training.most_tokens
         return limit(most(usable, MOST))
 
@@ -376,15 +545,15 @@ class Smaller:
         )
 
     def lever(self, change: StepChange, after: TrainingSetting) -> TrainingLever:
-        memory, usable = self.at(after).memory(), self.gpu.usable_bytes
+        fit, usable = self.fit(after), self.gpu.usable_bytes
         return TrainingLever(
             name=change.name,
             what=change.what(after),
             cost=change.cost(after),
             changes=after.changes(self.now),
-            saves=self.before - memory.total,
-            spare=usable - memory.total,
-            verdict=word(memory, usable),
+            saves=self.before - fit.total,
+            spare=usable - fit.total,
+            verdict=fit.verdict,
         )
 
     @property

@@ -1,15 +1,18 @@
 """What a step's loss is: the method, its lengths, its reference, and how the trainer makes log-probabilities; and the
 engine that generates what it is computed on."""
 
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_serializer, model_validator
 
 from calc.errors import ConfigError, Frozen, Message
+from calc.model.architecture import Architecture
 
-MethodName = Literal["sft", "dpo", "kto", "orpo", "simpo", "cpo", "reward", "grpo", "rloo", "ppo"]
+MethodName = Literal[
+    "sft", "dpo", "kto", "orpo", "simpo", "cpo", "reward", "grpo", "rloo", "ppo", "gkd", "distillation"
+]
 Reference = Literal["model", "precomputed", "adapter-off", "none"]
-LogProbs = Literal["fused", "whole", "chunked", "none"]
+LogProbs = Literal["fused", "whole", "chunked", "none", "in-place", "in-fp32"]
 Release = Literal["1.16", "1.12", "0.24"]
 Rollout = Literal["colocated", "server"]
 
@@ -27,7 +30,8 @@ class Objective(Frozen):
     log_probs: LogProbs | None = Field(
         default=None,
         description="Fused: only scored tokens reach the head, by tiles; whole: logits of all; chunked: SFT by 256 "
-        "tokens; none given: as the release has it.",
+        "tokens; in-place and in-fp32: by one kernel on logits of all, as verl and OpenRLHF do; none given: as the "
+        "release has it.",
     )
     reference: Reference | None = Field(
         default=None,
@@ -50,7 +54,11 @@ class Objective(Frozen):
         "a step.",
     )
     beta: float | None = Field(
-        default=None, ge=0, le=1000, description="Weight of the reference; 0 (GRPO's default) needs none."
+        default=None,
+        ge=0,
+        le=1000,
+        description="Weight of the reference; 0 (GRPO's default) needs none. Distillation: 0 the teacher's divergence "
+        "from the policy, 1 the policy's from the teacher, between them that of both from their mixture.",
     )
     entropy_bonus: bool = Field(
         default=False, description="GRPO: the loss rewards entropy (entropy_coef), which then has a gradient."
@@ -63,6 +71,16 @@ class Objective(Frozen):
         default=True,
         description="FSDP: layers of the reference are units; no: it is gathered whole, as TRL's prepare_fsdp does.",
     )
+
+    teacher: Architecture | None = Field(
+        default=None,
+        exclude_if=lambda teacher: teacher is None,
+        description="Distillation: the model whose distribution is learned; none given: a frozen copy of the model.",
+    )
+
+    @field_serializer("teacher")
+    def _in_short(self, teacher: Architecture) -> dict[str, Any]:
+        return {"model_type": teacher.model_type, "parameters": teacher.parameters().total}
 
     @property
     def sequence(self) -> int:
@@ -89,6 +107,9 @@ class Colocation(Frozen):
         "host memory, 2 both for good; graphs and libraries stay.",
     )
     rollout_tp: int = Field(default=1, ge=1, le=1024, description="GPUs over which the engine splits the model.")
+    rollout_dp: int = Field(
+        default=1, ge=1, le=2**16, description="Engines on GPUs of their own, which share the completions."
+    )
     offload_weights: bool = Field(
         default=False, description="Trained weights wait in host memory while the engine generates (param_offload)."
     )
@@ -112,7 +133,15 @@ class Colocation(Frozen):
             raise ConfigError(Message(sentence), "sleep_level", [0])
         if self.rollout == "server" and self.shared_weights:
             raise ConfigError(Message("An engine on GPUs of its own can't share weights."), "shared_weights", [0])
+        if self.rollout == "colocated" and self.rollout_dp > 1:
+            sentence = "On the GPUs that train there are as many engines as these hold: rollout_dp is for others."
+            raise ConfigError(Message(sentence), "rollout_dp", [1])
         return self
+
+    @property
+    def engine_gpus(self) -> int:
+        """GPUs of the engines."""
+        return self.rollout_tp * self.rollout_dp
 
     @property
     def share(self) -> float:

@@ -96,7 +96,8 @@ RECIPES: dict[RecipeName, Recipe] = {
 class Trainer(Frozen):
     """Options of a step, of mixed precision and of the layout as a trainer leaves them. `lora` and `qlora` are those
     that it sets otherwise for adapters, and `base` is how it stores what is frozen beside them; None: in 16 bits, and
-    for QLoRA in 4."""
+    for QLoRA in 4. `objective` is how it makes the loss of a method of reinforcement learning, and `engine` how it runs
+    the one that generates."""
 
     title: str
     workload: dict[str, Any] = {}
@@ -106,6 +107,8 @@ class Trainer(Frozen):
     qlora: dict[str, Any] = {}
     adapter_recipe: RecipeName | None = None
     base: WeightFormat | None = None
+    objective: dict[str, Any] = {}
+    engine: dict[str, Any] = {}
     source: str
 
     def of(self, method: Method) -> "Trainer":
@@ -185,6 +188,39 @@ TRAINERS: dict[str, Trainer] = {
         source="Megatron-Core 0.16.1: model_parallel_config.py (sequence_parallel false), "
         "distributed_data_parallel_config.py (use_distributed_optimizer false), transformer_config.py "
         "(recompute_granularity none), optimizer_config.py (fp32 gradients and states)",
+    ),
+    "verl": Trainer(
+        title="verl (FSDP)",
+        workload=FUSED_ADAMW | {"recompute": "full"},
+        recipe="autocast",
+        layout={"zero": 3, "reduce": "fp32"},
+        lora=PEFT,
+        objective={"log_probs": "in-place"},
+        engine={"engine_share": 0.5, "sleep_level": 2, "own_process": True, "bucket_mib": 2048},
+        source="verl 0.9.1, trainer/config: engine/fsdp.yaml (model_dtype fp32, no offload), model/hf_model.yaml "
+        "(enable_gradient_checkpointing), rollout/rollout.yaml (gpu_memory_utilization 0.5, free_cache_engine, buckets "
+        "of 2,048 MB); workers/engine/fsdp/transformer_impl.py",
+    ),
+    "openrlhf": Trainer(
+        title="OpenRLHF (DeepSpeed)",
+        workload={"optimizer": "adamw"},
+        recipe="deepspeed",
+        layout={"zero": 2},
+        objective={"log_probs": "in-fp32"},
+        engine={"engine_share": 0.95, "own_process": True},
+        source="OpenRLHF 0.11.2, cli/train_ppo_ray.py: ds.zero_stage 2, actor.gradient_checkpointing_enable off, "
+        "vllm.gpu_memory_utilization 0.95, vllm.enable_sleep off; models/actor.py",
+    ),
+    "unsloth": Trainer(
+        title="Unsloth",
+        workload={"optimizer": "adamw", "recompute": "full", "offload_activations": True, "fused": True},
+        recipe="bf16-autocast",
+        lora=PEFT,
+        qlora=PEFT,
+        engine={"engine_share": 0.5, "shared_weights": True},
+        source="Unsloth 2026.10.9, models/loader.py: use_gradient_checkpointing unsloth (inputs of layers go to the "
+        "host), fast_inference with gpu_memory_utilization 0.5 on the frozen weights of LoRA; its loss by chunks is "
+        "counted as TRL's",
     ),
     "deepspeed": Trainer(
         title="DeepSpeed ZeRO-2",

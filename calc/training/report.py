@@ -16,11 +16,13 @@ from calc.model.architecture import Architecture, Parameters
 from calc.model.derivation import Legend, Step
 from calc.model.paper import Heading, Item, Section, added, legend_of, lines
 from calc.model.traced import TracedSymbols
+from calc.serving.engines.launch import Launch
 from calc.training.colocated import Colocated, RolloutReport
 from calc.training.layout import TrainingLayout, TrainingScenario
 from calc.training.methods import METHODS, said_of
 from calc.training.moments import Part, Phase, TrainingComponent
 from calc.training.objective import Colocation, Objective
+from calc.training.objective_launch import objective_launches
 from calc.training.recipe import RECIPES, Recipe
 from calc.training.states import adapts_experts, plain_experts, state_bytes, state_width, trained_of, trained_width
 from calc.training.step import Training, TrainingMemory, usual_overhead
@@ -80,6 +82,8 @@ class TrainingReport(Frozen):
     assumptions: tuple[Message, ...]
     scenario: TrainingScenario
     rollouts: tuple[RolloutReport, ...] = Field(default=(), exclude_if=lambda rollouts: not rollouts)
+    launches: dict[str, Launch] = Field(default={}, exclude_if=lambda launches: not launches)
+    """Commands that start it, by trainer, where the loss is one of TRL's."""
 
     @property
     def memories(self) -> tuple[TrainingMemory, ...]:
@@ -166,8 +170,18 @@ def laid_out_step(
     kinds = list(usual_gpus() if gpus is None else gpus)
     engines = [] if colocation is None else [Colocated(training, colocation, gpu) for gpu in kinds]
     verdicts = [engine.verdict() for engine in engines] or [judge_training(gpu, training) for gpu in kinds]
+    name = model or architecture.model_type
+    scenario = TrainingScenario(
+        workload=workload,
+        recipe=recipe,
+        frozen=frozen,
+        layout=layout,
+        overhead=overhead,
+        objective=training.objective,
+        colocation=colocation,
+    )
     return training, TrainingReport(
-        model=model or architecture.model_type,
+        model=name,
         parameters=architecture.parameters(),
         trained_parameters=training.trained_parameters(),
         global_batch=workload.micro_batch * workload.accumulation * layout.dp,
@@ -180,15 +194,8 @@ def laid_out_step(
         verdicts=tuple(verdicts),
         rollouts=tuple(engine.report() for engine in engines),
         assumptions=tuple(training_assumptions(architecture, training, memory, uncounted(config))),
-        scenario=TrainingScenario(
-            workload=workload,
-            recipe=recipe,
-            frozen=frozen,
-            layout=layout,
-            overhead=overhead,
-            objective=training.objective,
-            colocation=colocation,
-        ),
+        scenario=scenario,
+        launches=objective_launches(name, scenario),
     )
 
 

@@ -25,11 +25,13 @@ class PieceAtWork(NamedTuple):
 
 
 class QuietCourse(NamedTuple):
-    """A pass without gradients, and when it runs. `gathered` are bytes of weights that FSDP gathers for it at once."""
+    """A pass without gradients, and when it runs. `gathered` are bytes of weights that FSDP gathers for it at once, and
+    `ahead` of those that DeepSpeed's ZeRO-3 has gathered of a model of its own: its head, and what comes ahead."""
 
     course: Course
     when: Literal["generation", "before", "after"]
     gathered: int = 0
+    ahead: int = 0
 
 
 class TrainingStage:
@@ -175,12 +177,13 @@ class TrainingStage:
     def without_gradients(self) -> list[StepMoment]:
         """The moments of the passes without gradients."""
         points: list[StepMoment] = []
-        for course, when, gathered in self.quiet:
+        for course, when, gathered, ahead in self.quiet:
             around = Alive().plus([*self.constant(), self.rotary()]) if when == "generation" else self.during
             if when == "after":
                 around = around.plus(self.course.under_reference(root_stays=not gathered).tensors)
             whole = once(gathered)
             around = around.plus([Tensors(whole, GATHERED, "weights"), Tensors(whole, BUFFER, "weights")])
+            around = around.plus([Tensors(once(ahead), GATHERED, "weights")])
             for here in course.quiet_moments():
                 points += map(around.around, here.step_moments())
         return undominated(points)

@@ -16,7 +16,16 @@ from calc.serving.gpu_memory import Memory
 from calc.training.course import Course
 from calc.training.decoder import Passes, check_modelled, quiet, settings_of
 from calc.training.layout import TrainingLayout, check_schedule
-from calc.training.methods import METHODS, VALUE, Scoring, TrainingMethod, resolved, runs_reference, scored_units
+from calc.training.methods import (
+    METHODS,
+    VALUE,
+    Scoring,
+    TrainingMethod,
+    check_teacher,
+    resolved,
+    runs_reference,
+    scored_units,
+)
 from calc.training.modules import Settings
 from calc.training.moments import Part, Phase, StepMoment, Tensors, TrainingComponent, dot, once, parts_of
 from calc.training.objective import Objective
@@ -88,12 +97,14 @@ class Training:
         objective: Objective | None = None,
         *,
         of_value: bool = False,
+        of_teacher: bool = False,
     ) -> None:
         check_modelled(architecture)
         base = architecture
         self.method: TrainingMethod | None = None
         if objective is not None:
             objective = resolved(objective, work, layout)
+            check_teacher(objective, architecture)
             self.method = VALUE if of_value else METHODS[objective.method]
             architecture = self.method.model(architecture)
         layout.check(architecture)
@@ -105,6 +116,15 @@ class Training:
         """The value model's own step, where one is trained with the policy."""
         if self.method is not None and self.method.values:
             self.value = Training(base, work, recipe, layout, overhead, frozen, None, objective, of_value=True)
+        self.teacher: Training | None = None
+        """A step of the model whose distribution is learned, of which the passes without gradients run."""
+        if objective is not None and self.method is not None and self.method.teacher and not of_teacher:
+            step = work if work.trains_base else TrainingWorkload(sequence=work.sequence, micro_batch=work.micro_batch)
+            stored = recipe.model_copy(update={"weights": self.method.teacher_type or recipe.weights})
+            teacher = objective.teacher or base
+            self.teacher = Training(
+                teacher, step, stored, layout, overhead, Precision(), None, objective, of_teacher=True
+            )
         self.shared = shared or Shared()
         if (cut := (layout.tp, layout.slices)) not in self.shared.ranks:
             self.shared.ranks[cut] = architecture.rank(*cut)
@@ -145,8 +165,10 @@ class Training:
             weights = self._weights(self.alike[index])
             states = states_of(weights, self.work, self.recipe, self.layout)
             courses = tuple(self._courses(weights, index, self._passes(single=single)))
-            quiet = tuple(self._quiet_courses(weights, index, single=single))
-            reference = self._reference(weights, states)
+            other = self.teacher or self
+            passed = weights if other is self else other._weights(other.alike[index])
+            quiet = tuple(other._quiet_courses(passed, index, single=single))
+            reference = other._reference(passed, states_of(passed, other.work, other.recipe, self.layout))
             value = None if self.value is None else self.value.stage(index, single=single)
             if value is not None:
                 nbytes = value.states.weights + value.states.frozen
@@ -163,10 +185,11 @@ class Training:
         objective = self.objective
         if objective is None or self.method is None:
             return
-        for by_policy, when in self.method.passes(objective, runs_reference=runs_reference(objective)):
+        for by_policy, when, _ in self.method.passes(objective, runs_reference=runs_reference(objective)):
             settings = quiet(self._settings(single=single), policy=by_policy)
             passes = self._passes_of(settings, self._scoring(quiet=True))
-            own = not by_policy and objective.reference == "model" and self.layout.gathered_by_fsdp(self.recipe)
+            frozen = not by_policy and objective.reference == "model"
+            own = frozen and self.layout.gathered_by_fsdp(self.recipe)
             if own and not objective.shards_reference:
                 course = Course(passes, weights, weights.pieces[0], self.work, self.recipe, TrainingLayout())
                 yield QuietCourse(course, when, weights.gathered(self.recipe))
@@ -176,7 +199,15 @@ class Training:
                 )
                 yield QuietCourse(course, when)
             else:
-                yield QuietCourse(self._course(weights, weights.pieces[0], passes), when)
+                by_deepspeed = frozen and self.layout.fully_sharded and self.recipe.reuse
+                ahead = self._gathered_head() if by_deepspeed else 0
+                yield QuietCourse(self._course(weights, weights.pieces[0], passes), when, ahead=ahead)
+
+    def _gathered_head(self) -> int:
+        """Bytes of the head and of weights that come ahead, as DeepSpeed's ZeRO-3 gathers them for a model that only
+        runs forward: nothing of it is needed twice."""
+        head = self.rank.vocab * (self.rank.d_embedding or self.rank.hidden)
+        return WIDTH[self.recipe.compute] * (head + self.recipe.prefetch)
 
     def _reference(self, weights: StageWeights, states: States) -> list[Tensors]:
         """A frozen copy of the model in the type of the policy's weights, sharded as those are. FSDP2 leaves the root

@@ -141,7 +141,8 @@ def test_a_loss_and_adapters_are_named_together(capsys):
         pytest.param(["--prompt", "100"], "loss of TRL", id="prompt without a loss"),
         pytest.param(["--method", "lora,qlora"], "not lora,qlora", id="two kinds of adapters"),
         pytest.param(["--method", "gspo"], "not gspo", id="unknown"),
-        pytest.param(["--method", "grpo", "--time"], "is not computed", id="its time"),
+        pytest.param(["--method", "dpo", "--teacher", "Qwen/Qwen2.5-7B"], "has no teacher", id="no distillation"),
+        pytest.param(["--method", "gkd", "--teacher", "Qwen/Qwen2.5-7B"], "must be the same", id="another vocabulary"),
     ],
 )
 def test_a_loss_that_makes_no_sense_gets_a_sentence(capsys, options, sentence):
@@ -157,3 +158,52 @@ def test_the_table_says_which_share_to_give(capsys):
     assert status == 0
     assert "share of the GPU" in out
     assert "longest completion" in out
+
+
+def test_a_step_of_a_loss_is_timed(capsys):
+    """Phases that come to the step; in JSON, the same and how it is started."""
+    options = ["--train", "--method", "grpo", "--dp", "4", "--zero", "3", "--rollout", "colocated", "--gpu", "h100-sxm"]
+    status, out, _ = run(capsys, "Qwen/Qwen2.5-3B", *options, "--time")
+    assert status == 0
+    for line in ("  rollout", "  weight sync", "  update", "tokens an hour", "engine on all", "2 for the engine alone"):
+        assert line in out
+    report = json.loads(run(capsys, "Qwen/Qwen2.5-3B", *options, "--time", "--json")[1])
+    time = report["time"]
+    parts = [phase["seconds"]["expected"] for phase in time["phases"]]
+    assert sum(parts) == pytest.approx(time["step_s"]["expected"])
+    assert time["longest"] in {phase["name"] for phase in time["phases"]}
+    assert set(report["launches"]) == {"TRL", "verl", "OpenRLHF"}
+
+
+def test_a_trainer_of_its_own(capsys):
+    """verl 0.9.1: rollout.yaml's share, free_cache_engine and buckets, and its way to log-probabilities."""
+    options = [
+        "--train",
+        "--method",
+        "grpo",
+        "--trainer",
+        "verl",
+        "--rollout",
+        "colocated",
+        "--gpu",
+        "h100-sxm",
+        "--json",
+    ]
+    scenario = json.loads(run(capsys, "Qwen/Qwen2.5-3B", *options)[1])["scenario"]
+    assert scenario["objective"]["log_probs"] == "in-place"
+    engine = scenario["colocation"]
+    assert (engine["engine_share"], engine["sleep_level"], engine["bucket_mib"]) == (0.5, 2, 2048)
+    assert scenario["layout"]["zero"] == 3
+    options[5:5] = ["--sleep-level", "1"]
+    assert json.loads(run(capsys, "Qwen/Qwen2.5-3B", *options)[1])["scenario"]["colocation"]["sleep_level"] == 1
+
+
+def test_a_teacher_is_a_preset_or_a_file(capsys):
+    """Of Qwen2.5-14B's 14,770,033,664 weights, in 16 bits, next to Qwen2.5-7B's."""
+    options = ["--train", "--method", "gkd,lora", "--gpu", "h200-sxm", "--json"]
+    own = json.loads(run(capsys, "Qwen/Qwen2.5-7B", *options)[1])
+    other = json.loads(run(capsys, "Qwen/Qwen2.5-7B", *options, "--teacher", "Qwen/Qwen2.5-14B")[1])
+    weights = [report["memory"]["weights"] for report in (own, other)]
+    assert weights[1] - weights[0] == 2 * (14_770_033_664 - 7_615_616_512)
+    assert other["scenario"]["objective"]["teacher"]["parameters"] == 14_770_033_664
+    assert "--teacher_model_name_or_path" in other["launches"]["TRL"]["words"]

@@ -156,6 +156,8 @@ def test_every_option_has_a_control():
         {"method": "qlora", "pp": "2"},
         {"method": "grpo", "trl": "1.12", "rollout": "colocated"},
         {"method": "grpo", "beta": "0.1", "dp": "2", "zero": "3"},
+        {"method": "grpo", "rollout": "server"},
+        {"method": "gkd"},
         {"method": "sft", "trl": "1.12"},
         {"method": "sft"},
     )
@@ -183,7 +185,7 @@ def test_every_choice_has_its_words():
     assert set(PEAKS) == set(words.PHASES) == set(get_args(Phase))
     for model in (TrainingWorkload, Objective, Colocation, *(engine.options_type for engine in ENGINES.values())):
         for name, option in options(model).items():
-            if name in labels.CHOICES and name != DECIDED.get(model):
+            if name in labels.CHOICES and name not in DECIDED.get(model, ()):
                 assert set(labels.CHOICES[name]) == set(option.choices), name
     assert set(labels.CHOICES["recipe"]) == set(RECIPES)
     assert set(labels.CHOICES["loss_method"]) == set(METHODS)
@@ -330,7 +332,44 @@ def test_the_share_of_the_engine_decides(query, word, sentence):
     app = train(**COLOCATED | query)
     assert word in finding(app)
     assert any(sentence in text for text in (*texts(app.markdown), *texts(app.error)))
-    assert not [button for button in app.button if button.key in ("least", "more_gpus")]
+    assert not [button for button in app.button if button.key == "more_gpus"]
+
+
+def test_the_least_that_fits_next_to_an_engine_is_one_click():
+    app = train(**COLOCATED | {"engine_share": "0.9", "micro_batch": "64"})
+    assert "does not fit" in finding(app)
+    run(app.button(key="least").click())
+    assert "fits on 2 × H100" in finding(app)
+    assert "rollout" in app.query_params
+
+
+def test_a_step_with_an_engine_says_how_long_it_takes():
+    app = opened(train(**COLOCATED), "objective_time", "by_method")
+    said = " ".join(texts(app.markdown))
+    assert "tokens per hour" in said
+    for phase in ("Generation", "Weights handed to the engine", "Update", "1 GPU of its own"):
+        assert phase in said
+    assert all(loss in said for loss in ("DPO", "KTO", "ORPO", "PPO", "**GRPO**"))
+
+
+def test_verl_s_flags_are_one_choice():
+    """verl 0.9.1, trainer/config: FSDP, in-place log-probabilities, rollout.yaml's share, sleep and buckets."""
+    app = train(**{name: COLOCATED[name] for name in ("model", "gpu", "method", "rollout")} | {"dp": "8"})
+    run(app.selectbox(key="trainer").set_value("verl"))
+    flags = {"zero": "3", "log_probs": "in-place", "engine_share": "0.5", "sleep_level": "2", "bucket_mib": "2048"}
+    assert flags.items() <= dict(app.query_params).items()
+    app = train(**dict(app.query_params) | {"engine_share": "0.6"})
+    assert app.selectbox(key="trainer").value == "verl"  # the share is the reader's
+
+
+def test_a_teacher_is_chosen():
+    app = train(model="Qwen/Qwen2.5-7B", gpu="h200-sxm", method="gkd,lora", teacher="Qwen/Qwen2.5-14B")
+    assert "Distillation (GKD) with LoRA of Qwen2.5-7B" in finding(app)
+    options = app.selectbox(key="teacher").options
+    assert any("14B" in option for option in options)
+    assert not any("Llama" in option for option in options)
+    app = train(model="Qwen/Qwen2.5-7B", gpu="h200-sxm", method="gkd", teacher="nobody/knows")
+    assert "nobody/knows" in app.error[0].value
 
 
 def test_another_share_is_one_click():

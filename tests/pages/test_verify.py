@@ -123,6 +123,30 @@ def test_the_least_change_is_one_click_into_weigh(text, said):
     assert said.items() <= dict(app.query_params).items()
 
 
+TRACEBACK = """Traceback (most recent call last):
+  File "/usr/lib/python3.12/site-packages/trl/trainer/grpo_trainer.py", line 10, in _compute_loss
+    loss = ...
+torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.42 GiB. GPU 4 has a total capacity of 39.56 GiB of \
+which 1.05 GiB is free."""
+
+
+@pytest.mark.parametrize(
+    ("language", "phase"),
+    [
+        pytest.param("en", "in the forward pass or the loss of the update", id="English"),
+        pytest.param("zh", "更新的前向或损失计算中", id="Chinese"),
+    ],
+)
+def test_a_trainer_s_traceback_says_its_phase(monkeypatch, language, phase):
+    monkeypatch.setattr(words, "language", lambda: language)  # AppTest finds an option by its label, outside a session
+    app = verify("log", model="Qwen/Qwen3-0.6B", lang=language)
+    run(app.text_area(key="log").set_value(TRACEBACK))
+    (error,) = texts(app.error)
+    assert phase in error
+    assert "1.42 GiB" in error
+    assert not app.dataframe
+
+
 def test_a_log_calibrates_and_is_gone_by_one_click():
     """0.35 GiB outside PyTorch: github.com/vllm-project/vllm/issues/10517"""
     app = tried("log", "startup.log")

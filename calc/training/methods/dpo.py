@@ -12,7 +12,7 @@ from calc.training.methods.log_probs import (
     use_entropies,
     whole_logits,
 )
-from calc.training.methods.method import QuietPass, TrainingMethod, fused_loss, logits_in_rows
+from calc.training.methods.method import QuietPass, TrainingMethod, fused_or, logits_in_rows
 from calc.training.modules import Modules
 from calc.training.objective import Objective
 from calc.training.tape import CountedBy, TrackedTensor, scoped
@@ -26,8 +26,6 @@ def runs_reference(objective: Objective) -> bool:
 
 
 def head(t: Modules, model: Architecture, x: TrackedTensor, objective: Objective, *, quiet: bool) -> TrackedTensor:
-    if objective.log_probs == "fused":
-        return fused_loss(t, model, x)
     if objective.trl == "0.24":
         return with_hidden_states(t, model, x, objective, quiet=quiet)
     if quiet:
@@ -97,7 +95,7 @@ def dpo_passes(objective: Objective, *, runs_reference: bool) -> tuple[QuietPass
 DPO = TrainingMethod(
     title=Message("Direct preference optimization (DPO)"),
     sequences=2,
-    head=head,
+    head=fused_or(head),
     ways={"1.16": ("fused",), "1.12": ("whole",), "0.24": ("whole",)},
     passes=dpo_passes,
     reference=True,

@@ -12,15 +12,13 @@ from calc.training.methods.log_probs import (
     use_entropies,
     whole_logits,
 )
-from calc.training.methods.method import QuietPass, TrainingMethod, fused_loss
+from calc.training.methods.method import QuietPass, TrainingMethod, fused_or
 from calc.training.modules import Modules
 from calc.training.objective import LogProbs, Objective, Release
 from calc.training.tape import TrackedTensor, scoped
 
 
 def head(t: Modules, model: Architecture, x: TrackedTensor, objective: Objective, *, quiet: bool) -> TrackedTensor:
-    if objective.log_probs == "fused":
-        return fused_loss(t, model, x)
     logits = outputs_of(t, whole_logits(t, model, x, last=True))
     return tempered_loss(t, logits, quiet=quiet, bonus=objective.entropy_bonus)
 
@@ -52,13 +50,16 @@ def rloo_passes(objective: Objective, *, runs_reference: bool) -> tuple[QuietPas
     return (old, QuietPass(by_policy=False, when="generation")) if runs_reference else (old,)
 
 
+HEAD = fused_or(head)
+OTHERS: tuple[LogProbs, ...] = ("in-place", "in-fp32")
 WAYS: dict[Release, tuple[LogProbs, ...]] = {"1.16": ("fused",), "1.12": ("whole",)}
 GRPO = TrainingMethod(
     beta=0.0,
     title=Message("Group relative policy optimization (GRPO)"),
     sequences=1,
-    head=head,
+    head=HEAD,
     ways=WAYS,
+    others=OTHERS,
     passes=grpo_passes,
     reference=True,
     generates=True,
@@ -66,8 +67,9 @@ GRPO = TrainingMethod(
 RLOO = TrainingMethod(
     title=Message("REINFORCE leave-one-out (RLOO)"),
     sequences=1,
-    head=head,
+    head=HEAD,
     ways=WAYS,
+    others=OTHERS,
     passes=rloo_passes,
     reference=True,
     generates=True,

@@ -11,15 +11,13 @@ from calc.training.methods.log_probs import (
     use_entropies,
     whole_logits,
 )
-from calc.training.methods.method import QuietPass, TrainingMethod, fused_loss
+from calc.training.methods.method import QuietPass, TrainingMethod, fused_or
 from calc.training.modules import Modules
 from calc.training.objective import Objective
 from calc.training.tape import CountedBy, TrackedTensor, scoped
 
 
 def head(t: Modules, model: Architecture, x: TrackedTensor, objective: Objective, *, quiet: bool) -> TrackedTensor:
-    if objective.log_probs == "fused":
-        return fused_loss(t, model, x)
     cache = cached(t, model) if quiet else None  # a policy under checkpointing makes none, or saves it in any case
     logits = outputs_of(t, whole_logits(t, model, x))
     if cache is None:
@@ -54,13 +52,14 @@ def logged_loss(t: Modules, model: Architecture, logits: TrackedTensor, objectiv
 def kto_passes(objective: Objective, *, runs_reference: bool) -> tuple[QuietPass, ...]:
     """Mismatched pairs of prompt and completion, for the KL term: by the policy before all; by the reference before its
     own pass."""
-    return (QuietPass(by_policy=True, when="before"), *dpo_passes(objective, runs_reference=runs_reference))
+    of_reference = dpo_passes(objective, runs_reference=runs_reference)
+    return (QuietPass(by_policy=True, when="before"), *(quiet._replace(times=2) for quiet in of_reference))
 
 
 KTO = TrainingMethod(
     title=Message("Kahneman-Tversky optimization (KTO)"),
     sequences=1,
-    head=head,
+    head=fused_or(head),
     ways={"1.16": ("fused",), "1.12": ("whole",)},
     passes=kto_passes,
     reference=True,

@@ -3,10 +3,10 @@ model as large as the policy is trained with it, and a reward model stands next 
 
 from calc.errors import Message
 from calc.model.architecture import Architecture
-from calc.training.methods.grpo import rloo_passes
+from calc.training.methods.grpo import OTHERS, rloo_passes
 from calc.training.methods.hidden_states import hidden_states, returned
 from calc.training.methods.log_probs import label_log_probs, loss_of, shifted, whole_logits
-from calc.training.methods.method import TrainingMethod
+from calc.training.methods.method import TrainingMethod, fused_or
 from calc.training.methods.reward import head as score
 from calc.training.methods.reward import reward_model
 from calc.training.modules import Modules
@@ -32,8 +32,9 @@ def head(t: Modules, model: Architecture, x: TrackedTensor, objective: Objective
 PPO = TrainingMethod(
     title=Message("Proximal policy optimization (PPO)"),
     sequences=1,
-    head=head,
+    head=fused_or(head),
     ways={"1.12": ("whole",)},
+    others=OTHERS,
     passes=rloo_passes,
     reference=True,
     generates=True,

@@ -4,7 +4,7 @@ from calc.errors import Message
 from calc.model.architecture import Architecture
 from calc.training.ends import cross_entropy, output_table, scalar
 from calc.training.methods.log_probs import loss_of, shifted, use_entropies, whole_logits
-from calc.training.methods.method import TrainingMethod, fused_loss
+from calc.training.methods.method import TrainingMethod, fused_or
 from calc.training.modules import Modules
 from calc.training.objective import Objective
 from calc.training.tape import CountedBy, TrackedTensor, scoped
@@ -14,8 +14,6 @@ CHUNK = 256
 
 
 def head(t: Modules, model: Architecture, x: TrackedTensor, objective: Objective, *, quiet: bool) -> TrackedTensor:
-    if objective.log_probs == "fused":
-        return fused_loss(t, model, x)
     if objective.log_probs == "chunked":
         loss = chunked_loss(t, model, x)
         t.leave_autocast()
@@ -80,6 +78,6 @@ def chunked_loss(t: Modules, model: Architecture, x: TrackedTensor) -> TrackedTe
 SFT = TrainingMethod(
     title=Message("Supervised fine-tuning (SFT)"),
     sequences=1,
-    head=head,
+    head=fused_or(head),
     ways={"1.16": ("fused",), "1.12": ("chunked", "whole")},
 )

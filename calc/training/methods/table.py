@@ -4,8 +4,10 @@ from collections.abc import Iterator
 from typing import get_args
 
 from calc.errors import ConfigError, Message, Refusal
+from calc.model.architecture import Architecture
 from calc.training.ends import TILE
 from calc.training.layout import TrainingLayout
+from calc.training.methods.distillation import DISTILLATION, GKD
 from calc.training.methods.dpo import DPO
 from calc.training.methods.grpo import GRPO, RLOO
 from calc.training.methods.kto import KTO
@@ -14,7 +16,7 @@ from calc.training.methods.orpo import CPO, ORPO, SIMPO
 from calc.training.methods.ppo import PPO
 from calc.training.methods.reward import REWARD
 from calc.training.methods.sft import SFT
-from calc.training.objective import MethodName, Objective, Reference, Release
+from calc.training.objective import LogProbs, MethodName, Objective, Reference, Release
 from calc.training.workload import Method, TrainingWorkload
 
 METHODS: dict[MethodName, TrainingMethod] = {
@@ -28,6 +30,8 @@ METHODS: dict[MethodName, TrainingMethod] = {
     "grpo": GRPO,
     "rloo": RLOO,
     "ppo": PPO,
+    "gkd": GKD,
+    "distillation": DISTILLATION,
 }
 
 
@@ -53,12 +57,15 @@ def resolved(objective: Objective, work: TrainingWorkload, layout: TrainingLayou
             "trl": release,
             "log_probs": objective.log_probs or method.ways[release][0],
             "reference": objective.reference or usual_reference(method, objective.beta, work),
+            "beta": method.beta if method.teacher and objective.beta is None else objective.beta,
         }
     )
 
 
 def usual_reference(method: TrainingMethod, beta: float | None, work: TrainingWorkload) -> Reference:
-    """What TRL compares with by default: GRPO with nothing, for its beta is 0."""
+    """What TRL compares with by default: GRPO with nothing, for its beta is 0; distillation always with a teacher."""
+    if method.teacher:
+        return "model"
     weight = method.beta if beta is None else beta
     if not method.reference or weight == 0:
         return "none"
@@ -73,27 +80,49 @@ def refusals(objective: Objective, work: TrainingWorkload, layout: TrainingLayou
     if release not in method.ways:
         sentence = "{method} is not computed as TRL {release} has it."
         yield Refusal(Message(sentence, method=title, release=release), "trl", list(method.ways))
-    elif objective.log_probs not in (None, *method.ways[release]):
+    elif objective.log_probs not in (None, *method.ways[release], *method.others):
         sentence = "In TRL {release}, {method} does not make its log-probabilities so: {way}."
         message = Message(sentence, release=release, method=title, way=objective.log_probs)
         yield Refusal(message, "log_probs", list(method.ways[release]))
     if reference not in (None, "none") and not method.reference:
         yield Refusal(Message("{method} has no reference.", method=title), "reference", ["none"])
+    yield from refused_teacher(objective, method, title)
     if reference == "adapter-off" and work.trains_base:
         sentence = "The reference can be the model without its adapters only where there are adapters: LoRA or QLoRA."
         yield Refusal(Message(sentence), "reference", ["model"])
-    if method.reference and not method.generates and (reference == "none" or objective.beta == 0):
+    if method.reference and not (method.generates or method.teacher) and (reference == "none" or objective.beta == 0):
         sentence = "{method} compares the policy with a reference: none is given."
         yield Refusal(Message(sentence, method=title), "reference", ["model", "precomputed"])
     if method.generates and reference == "precomputed":
         sentence = "{method} generates its completions anew: nothing about them can be computed before training."
         yield Refusal(Message(sentence, method=title), "reference", ["model", "none"])
-    if objective.beta == 0 and reference not in (None, "none"):
+    if objective.beta == 0 and reference not in (None, "none") and not method.teacher:
         yield Refusal(Message("With beta 0 the reference has no effect."), "reference", ["none"])
     yield from refused_groups(objective, method, title)
     for degree in (name for name in ("tp", "pp", "cp") if getattr(layout, name) > 1):
         sentence = "TRL's losses are computed over data-parallel ranks only; tp, pp and cp must be 1."
         yield Refusal(Message(sentence), degree, [1])
+
+
+def refused_teacher(objective: Objective, method: TrainingMethod, title: Message) -> Iterator[Refusal]:
+    """Why a teacher's distribution can't be learned so."""
+    if not method.teacher:
+        if objective.teacher is not None:
+            yield Refusal(Message("{method} has no teacher.", method=title), "teacher", [])
+        return
+    if objective.reference not in (None, "model"):
+        sentence = "{method} reads the teacher's whole distribution, so the teacher runs in every step."
+        yield Refusal(Message(sentence, method=title), "reference", ["model"])
+    if objective.beta is not None and objective.beta > 1:
+        sentence = "beta lies between 0 and 1: it weighs the policy's distribution against the teacher's."
+        yield Refusal(Message(sentence), "beta", [1])
+
+
+def check_teacher(objective: Objective, model: Architecture) -> None:
+    """Raise ConfigError where the teacher's distribution is over another vocabulary than the model's."""
+    if (teacher := objective.teacher) is not None and teacher.vocab != model.vocab:
+        sentence = "The teacher's vocabulary has {theirs:,} tokens and the model's {ours:,}: they must be the same."
+        raise ConfigError(Message(sentence, theirs=teacher.vocab, ours=model.vocab), "teacher")
 
 
 def refused_groups(objective: Objective, method: TrainingMethod, title: Message) -> Iterator[Refusal]:
@@ -128,10 +157,17 @@ def scored_units(objective: Objective, rows: int, sequence: int) -> tuple[int, i
     """Tokens whose logits are whole, tokens that are scored, those of a sequence, and those of a tile."""
     row = scored_of_row(objective, sequence)
     method = METHODS[objective.method]
-    logits = rows * (row + 1 if method.generates and not method.values else sequence)
+    of_completions = method.generates and not method.values and objective.log_probs not in method.others
+    logits = rows * (row + 1 if of_completions else sequence)
     return logits, rows * row, row, min(rows * row, TILE[0])
 
 
+TEACHER = Message("The teacher is frozen, in the type of the policy's weights, and runs in every micro-batch.")
+STORED_TEACHER = Message("The teacher is frozen, in 16 bits as checkpoints are, and runs in every micro-batch.")
+OTHERS: dict[LogProbs | None, Message] = {
+    "in-place": Message("The loss is made as by verl 0.9: on whole logits, whose gradients take their place."),
+    "in-fp32": Message("The loss is made as by OpenRLHF 0.11: on whole logits in fp32, and their gradients."),
+}
 REFERENCES: dict[Reference, Message] = {
     "model": Message("The reference is a frozen copy of the model, in the type of the policy's weights."),
     "precomputed": Message("The reference's log-probabilities were made before training, and its weights are gone."),
@@ -143,15 +179,20 @@ REFERENCES: dict[Reference, Message] = {
 def said_of(objective: Objective) -> Iterator[Message]:
     """What a figure takes for granted of the loss."""
     method = METHODS[objective.method]
-    sentence = "The loss is that of TRL {release}: {method}."
-    yield Message(sentence, release=objective.trl, method=method.title)
+    if objective.log_probs in method.others:
+        yield OTHERS[objective.log_probs]
+    else:
+        sentence = "The loss is that of TRL {release}: {method}."
+        yield Message(sentence, release=objective.trl, method=method.title)
     if not method.verified:
         yield Message(
             "No computed or measured step stands behind {method}; its parts are those of others.", method=method.title
         )
     if method.values:
         yield Message("A value model as large as the policy is trained with it, and a frozen reward model stands by.")
-    if method.reference and objective.reference is not None:
+    if method.teacher:
+        yield TEACHER if method.teacher_type is None else STORED_TEACHER
+    elif method.reference and objective.reference is not None:
         yield REFERENCES[objective.reference]
     if method.generates and not objective.engine_generates:
         yield Message("Generation is not in these phases: its engine, or generate(), runs before them.")

@@ -2,6 +2,7 @@ from calc.errors import Frozen, Message
 from calc.serving.engines.startup_log import LogSettings, RefusalKind
 from calc.units import GIB
 from calc.verify.logs.out_of_memory import OutOfMemory
+from calc.verify.logs.training_failure import TrainingFailure
 
 
 class Log(Frozen):
@@ -40,6 +41,7 @@ class Log(Frozen):
     ranks: int = 1
     starts: int = 1
     out_of_memory: OutOfMemory | None = None
+    training: TrainingFailure | None = None  # where a trainer ran out of memory; None: it is no trainer's text
     notes: tuple[Message, ...] = ()
 
 

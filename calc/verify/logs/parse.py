@@ -10,6 +10,7 @@ from calc.serving.engines import LOGS, StartupLog
 from calc.serving.engines.startup_log import LogLine, LogSettings, LogTerm, RefusalKind
 from calc.verify.logs.log import Log
 from calc.verify.logs.out_of_memory import OutOfMemory, out_of_memory, ran_out, size
+from calc.verify.logs.training_failure import training_failure
 
 MAX_CHARACTERS = 1_000_000
 MAX_STARTS = 1_000
@@ -117,14 +118,15 @@ def read_log(text: str) -> Log:
                 start.refusals.add(kind)
         if ran_out(line) and (start.out_of_memory is None or start.out_of_memory.is_warning):
             start.out_of_memory = out_of_memory(" ".join(lines[number : number + OOM_LINES])) or start.out_of_memory
-    if start.log is None and start.out_of_memory is None:
+    failure = training_failure(text, start.out_of_memory)
+    if start.log is None and start.out_of_memory is None and failure is None:
         raise ConfigError(
             Message(
                 "No line of a vLLM or SGLang start-up log or of a CUDA out-of-memory message was found; paste the "
                 "lines from the engine's start to its first request, or the whole message."
             )
         )
-    return finished(start, starts)
+    return finished(start, starts).model_copy(update={"training": failure})
 
 
 def figures(

@@ -10,6 +10,7 @@ from calc.training.recipe import RECIPES
 from pages.parts import words
 from pages.parts.inputs.control import control
 from pages.parts.inputs.drawer import concerns, drawer
+from pages.parts.inputs.teacher import teacher_model
 from pages.parts.state.scenario import TrainingChoice, places
 from pages.parts.state.weighed import Trained
 from pages.parts.words import say
@@ -20,7 +21,7 @@ Effect = Callable[[TrainingChoice, TrainingMethod], bool]
 
 def log_probs(choice: TrainingChoice, method: TrainingMethod) -> tuple[LogProbs, ...]:
     """How the release that is chosen makes log-probabilities, the default first."""
-    return method.ways.get(choice.objective.trl or method.newest, ())
+    return (*method.ways.get(choice.objective.trl or method.newest, ()), *method.others)
 
 
 def is_fused(choice: TrainingChoice, method: TrainingMethod) -> bool:
@@ -35,10 +36,11 @@ def has_frozen_copy(choice: TrainingChoice, method: TrainingMethod) -> bool:
 
 
 LOSS: dict[str, Effect] = {
+    "teacher": lambda choice, method: method.teacher,
     "num_generations": lambda choice, method: method.generates and method.groups,
     "generation_batch": lambda choice, method: method.generates,
-    "reference": lambda choice, method: method.reference,
-    "beta": lambda choice, method: method.reference and method.generates,
+    "reference": lambda choice, method: method.reference and not method.teacher,
+    "beta": lambda choice, method: method.reference and (method.generates or method.teacher),
     "trl": lambda choice, method: len(set(method.ways.values())) > 1,
     "log_probs": lambda choice, method: len(log_probs(choice, method)) > 1,
     "completion_only": lambda choice, method: choice.loss_method == "sft" and is_fused(choice, method),
@@ -52,6 +54,7 @@ ENGINE: dict[str, Effect] = {
     "engine_share": lambda choice, method: choice.rollout is not None,
     "sleep_level": lambda choice, method: choice.rollout == "colocated",
     "rollout_tp": lambda choice, method: choice.rollout is not None,
+    "rollout_dp": lambda choice, method: choice.rollout == "server",
 }
 """Fields of the engine that stand in sight; the others are in a drawer."""
 ON_THESE_GPUS = {"shared_weights", "own_process"}
@@ -79,7 +82,10 @@ def controls(effects: Mapping[str, Effect], answer: Trained, method: TrainingMet
     default = usual(choice, method)
     for name, effect in effects.items():
         if effect(choice, method) or concerns(answer.error, {name}):
-            control(known[name], answer.error, default.get(name))
+            if name == "teacher":
+                teacher_model(known[name], answer)
+            else:
+                control(known[name], answer.error, default.get(name))
 
 
 def usual(choice: TrainingChoice, method: TrainingMethod) -> dict[str, object]:

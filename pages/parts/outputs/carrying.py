@@ -9,6 +9,7 @@ from calc.errors import Message
 from calc.serving.engines import ENGINES
 from calc.serving.engines.launch import Launch
 from calc.training.layout import accelerate, torchrun
+from calc.training.objective_launch import objective_launches
 from pages.parts import words
 from pages.parts.state.query import Page
 from pages.parts.state.url import link, program_link
@@ -45,7 +46,8 @@ def launches(answer: Weighed | Trained) -> list[tuple[str, Launch, tuple[str, ..
     """What starts it, by the name of the tool; and the flags with which it fits."""
     if isinstance(answer, Trained):
         step = answer.report.scenario
-        return [
+        started = objective_launches(model(answer), step, answer.scenario.training.teacher)
+        return [(title, launch, ()) for title, launch in started.items()] or [
             ("accelerate", accelerate(step.workload, step.recipe, step.layout), ()),
             ("torchrun", torchrun(step.layout), ()),
         ]

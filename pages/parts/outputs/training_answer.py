@@ -35,12 +35,14 @@ def draw(answer: Trained) -> None:
     details(report.verdicts, focus, spelled(report.scenario.layout), room(focus) if focus.verdict == "fits" else None)
     if (rollout := answer.rollout) is not None:
         generation(rollout, focus)
+        if focus.verdict != "does not run":
+            offers(answer, focus)
+            levers(answer, focus)
         return
     if report.scenario.objective is not None:
         st.markdown(say(PEAKS[report.memory.moment]))
     bar(report.memory, focus.usable, words.TRAINED)
-    if focus.verdict != "fits":
-        offers(answer, focus)
+    offers(answer, focus)
     levers(answer, focus)
 
 
@@ -96,7 +98,8 @@ def share_of(rollout: RolloutReport) -> str:
 def decisive(answer: Trained, focus: TrainingVerdict) -> None:
     """How fast a step is, at what price, with how much headroom."""
     figures = [*finding.hourly(focus), finding.headroom(focus)]
-    if (pace := answer.pace) is not None:
+    pace = answer.pace if answer.passes is None else answer.passes.time(divided=False)
+    if pace is not None:
         step = pace.step_s.scaled(1000)
         figures = [
             finding.rate(say("tokens/s per GPU"), pace.tokens_per_s_per_gpu),
@@ -125,12 +128,14 @@ def room(focus: TrainingVerdict) -> str:
 def offers(answer: Trained, focus: TrainingVerdict) -> None:
     """The least changes on the same GPUs, and the fewest GPUs with what has to change for that."""
     assert answer.smaller is not None
+    if focus.verdict == "fits":
+        return
     least, spread = answer.smaller.least, answer.more_gpus(focus)
     if least is not None:
         offer(say("Apply the least that fits"), "least", least, said(least.what), kind="primary")
     if spread is not None and spread.gpus > focus.gpus:
         offer(say("Use this"), "more_gpus", spread, on_gpus(spread))
-    if least is None and spread is None:
+    if least is None and spread is None and answer.rollout is None:
         st.caption(say("No change here makes it fit, nor do 1,024 of these GPUs: tensor or pipeline parallel may."))
 
 

@@ -11,7 +11,7 @@ from calc.time.training_time import TrainingSpeed
 from pages.parts import words
 from pages.parts.inputs import efficiencies
 from pages.parts.inputs.drawer import drawer
-from pages.parts.outputs import paper
+from pages.parts.outputs import by_method, objective_time, paper
 from pages.parts.state.weighed import Trained
 from pages.parts.words import say
 
@@ -30,6 +30,9 @@ STEP_WORK: dict[str, Message] = {
 def draw(answer: Trained) -> None:
     """In one line, on the GPU that the memory answer is about; nothing where the step does not fit."""
     efficiencies.idle(answer, training=True)
+    if answer.passes is not None:
+        objective_time.draw(answer.passes)
+    by_method.draw(answer)
     speed, pace = answer.speed, answer.pace
     if speed is None or pace is None:
         return

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, SerializeAsAny, TypeAdapter
 
 from calc import Layout, Overhead, Precision, Recipe, TrainingLayout, TrainingWorkload, Workload
-from calc.errors import Frozen
+from calc.errors import ConfigError, Frozen, Message, shown
 from calc.formats import CacheFormat, WeightFormat
 from calc.hardware.computer import Computer
 from calc.hardware.custom_gpu import find_gpu
@@ -27,7 +27,7 @@ from calc.training.workload import Optimizer
 from calc.units import decimal
 from pages.parts.inputs.fields import CONTROLS
 from pages.parts.state.choices import EfficiencyChoice, HardwareChoice
-from presets import gpus, models, preset_id, started
+from presets import architecture_of, gpus, models, preset_id, started
 from presets.hub import is_id
 
 DEFAULT_MODEL = "Qwen/Qwen3-8B"
@@ -216,6 +216,11 @@ class TrainingChoice(Frozen):
         "preference, reward model or reinforcement learning.",
     )
     objective: Objective = Objective(method="sft")
+    teacher: str | None = Field(
+        default=None,
+        description="Distillation: the model whose distribution is learned, of the same vocabulary; none chosen: a "
+        "frozen copy of the model itself.",
+    )
     rollout: Rollout | None = Field(
         default=None,
         description="An engine generates the completions: on the GPUs that train, or on others; none is counted unless "
@@ -233,7 +238,12 @@ class TrainingChoice(Frozen):
         """TRL's loss with its settings; None: transformers' own. Raises ConfigError."""
         if self.loss_method is None:
             return None
-        return checked(self.objective.model_copy(update={"method": self.loss_method}))
+        teacher = None
+        if METHODS[self.loss_method].teacher and self.teacher is not None:
+            if self.teacher not in models():
+                raise ConfigError(Message("The teacher {name} is no preset.", name=shown(self.teacher)), "teacher")
+            teacher = architecture_of(self.teacher)
+        return checked(self.objective.model_copy(update={"method": self.loss_method, "teacher": teacher}))
 
     @property
     def generating(self) -> Colocation | None:
@@ -403,7 +413,7 @@ class Place:
         return self.option.written(value)
 
 
-DECIDED: dict[Any, str] = {Objective: "method", Colocation: "rollout"}
+DECIDED: dict[Any, tuple[str, ...]] = {Objective: ("method", "teacher"), Colocation: ("rollout",)}
 """Fields that the choice of a training step has itself, for there may be no such loss and no engine."""
 
 
@@ -424,7 +434,7 @@ def _within(model: type[Frozen], path: Path, engine: str) -> Iterator[Place]:
     option = options(model)[path[-1]]
     kind = ENGINES[engine].options_type if path[-1] == "options" else option.kinds[0]
     if isinstance(kind, type) and issubclass(kind, Frozen) and not option.is_range:
-        for name in (name for name in kind.model_fields if name != DECIDED.get(kind)):
+        for name in (name for name in kind.model_fields if name not in DECIDED.get(kind, ())):
             yield from _within(kind, (*path, name), engine)
     else:
         yield Place(path, option)

@@ -1,8 +1,9 @@
 """A training step as a trainer sets it up by default; TRL's losses as TRL does."""
 
 from calc.training.layout import TrainingLayout
-from calc.training.objective import MethodName
-from calc.training.recipe import TRAINERS
+from calc.training.methods import METHODS
+from calc.training.objective import Colocation, MethodName, Objective
+from calc.training.recipe import TRAINERS, Trainer
 from calc.training.workload import TrainingWorkload
 from pages.parts.state.scenario import TrainingChoice
 
@@ -29,8 +30,11 @@ def trained_as(choice: TrainingChoice, name: str | None) -> TrainingChoice:
     if name is None:
         return bare
     trainer = TRAINERS[name].of(method)
+    objective, colocation = by_trainer(choice, trainer)
     return bare.model_copy(
         update={
+            "objective": objective,
+            "colocation": colocation,
             "workload": bare.workload.model_copy(update=trainer.workload | adapter),
             "recipe": trainer.recipe,
             "weights": trainer.base,
@@ -39,9 +43,20 @@ def trained_as(choice: TrainingChoice, name: str | None) -> TrainingChoice:
     )
 
 
+def by_trainer(choice: TrainingChoice, trainer: Trainer) -> tuple[Objective, Colocation]:
+    """How it makes the loss of a method that others than TRL have too; and its engine where it sets one up itself."""
+    objective, colocation = choice.objective, choice.colocation
+    if choice.loss_method is not None and METHODS[choice.loss_method].others:
+        objective = objective.model_copy(update={"log_probs": None} | trainer.objective)
+    if choice.rollout == "colocated":
+        colocation = colocation.model_copy(update=trainer.engine)
+    return objective, colocation
+
+
 def trainer_of(choice: TrainingChoice) -> str | None:
-    """The trainer that sets it up so; None where none does."""
-    return next((name for name in TRAINERS if trained_as(choice, name) == choice), None)
+    """The trainer that sets it up so, whatever its engine takes; None where none does."""
+    own = {"colocation": choice.colocation}
+    return next((name for name in TRAINERS if trained_as(choice, name).model_copy(update=own) == choice), None)
 
 
 def by_method(choice: TrainingChoice, method: str) -> TrainingChoice:
@@ -59,7 +74,7 @@ def by_loss(choice: TrainingChoice, loss: MethodName | None) -> TrainingChoice:
     """Another loss; TRL's begin as TRL sets a step up. What only the loss before had is left open."""
     open_again = dict.fromkeys(("trl", "log_probs", "reference", "beta"))
     objective = choice.objective.model_copy(update=open_again)
-    changed = choice.model_copy(update={"loss_method": loss, "objective": objective})
+    changed = choice.model_copy(update={"loss_method": loss, "objective": objective, "teacher": None})
     return trained_as(changed, "trl") if loss is not None and choice.loss_method is None else changed
 
 

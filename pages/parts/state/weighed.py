@@ -22,6 +22,7 @@ from calc.serving.memory import Serving
 from calc.serving.report import laid_out_report
 from calc.serving.serving_derivation import Derivations
 from calc.serving.verdict import Verdict
+from calc.time.objective_time import ObjectiveSpeed
 from calc.time.reply import Reply, reply, user_rate
 from calc.time.time_report import training_speed_of
 from calc.time.training_time import TrainingSpeed, TrainingTime
@@ -213,8 +214,7 @@ class Trained(Answer):
 
     @cached_property
     def speed(self) -> TrainingSpeed | None:
-        """How fast a step is on that GPU; None where it does not fit, and of TRL's losses, whose further passes have no
-        time yet."""
+        """How fast a step is on that GPU; None where it does not fit, and of TRL's losses, which have more passes."""
         focus = self.focus
         if focus is None or focus.verdict == "does not fit" or self.report.scenario.objective is not None:
             return None
@@ -226,11 +226,20 @@ class Trained(Answer):
         return None if self.speed is None else self.speed.time()
 
     @cached_property
-    def smaller(self) -> Smaller | None:
-        """What would make the step smaller on that GPU; None next to an engine, whose share it has no say in."""
-        if self.focus is None or self.report.rollouts:
+    def passes(self) -> ObjectiveSpeed | None:
+        """How fast a step of one of TRL's losses is on that GPU; None where it does not fit, and of other losses."""
+        focus = self.focus
+        if focus is None or focus.verdict in ("does not fit", "does not run") or self.training.objective is None:
             return None
-        return Smaller(find_gpu(self.focus.gpu), self.training)
+        edits, colocation = self.scenario.efficiencies.edits, self.report.scenario.colocation
+        return ObjectiveSpeed(self.training, find_gpu(focus.gpu), colocation, edits=edits)
+
+    @cached_property
+    def smaller(self) -> Smaller | None:
+        """What would make the step smaller on that GPU, with its engine; None where no GPU is chosen."""
+        if self.focus is None:
+            return None
+        return Smaller(find_gpu(self.focus.gpu), self.training, colocation=self.report.scenario.colocation)
 
     def more_gpus(self, verdict: TrainingVerdict) -> Together | None:
         """On how few GPUs of a kind it fits, and what has to change for that; None next to an engine."""

@@ -20,6 +20,7 @@ from calc.verify.logs import (
 )
 from pages.parts import words
 from pages.parts.outputs import calibration
+from pages.parts.state.query import TRAIN
 from pages.parts.state.url import change, choose
 from pages.parts.state.weighed import Answer
 from pages.parts.verify import buffers, example, log_remedies
@@ -97,6 +98,12 @@ def draw(answer: Answer) -> None:
         rows = differences(log, answer.architecture, ours)
     except ConfigError as problem:
         st.error(say(problem.message), icon=":material/error:")
+        return
+    if log.training is not None:
+        st.error(say(log.training.message), icon=":material/cancel:")
+        st.markdown(say(log.training.advice))
+        st.page_link("train.py", label=say("Train"), icon=f":material/{TRAIN.icon}:")
+        stated(log)
         return
     which_model(answer, log)
     if log.refusal is not None:

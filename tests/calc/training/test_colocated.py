@@ -8,6 +8,7 @@ from calc.hardware.custom_gpu import find_gpu
 from calc.options import made
 from calc.training import Training, training_report
 from calc.training.colocated import Colocated
+from calc.training.levers import CHANGES, Smaller
 from calc.training.objective import Colocation
 from presets import models
 
@@ -18,12 +19,14 @@ H100 = find_gpu("h100-sxm")
 def colocated(work=None, objective=None, layout=None, **options):
     training = Training(
         Architecture.from_config(CONFIG),
-        TrainingWorkload(micro_batch=8, recompute="full", sequence=2560, optimizer_kernel="fused", **(work or {})),
+        TrainingWorkload(
+            **{"micro_batch": 8, "recompute": "full", "sequence": 2560, "optimizer_kernel": "fused"} | (work or {})
+        ),
         RECIPES["bf16-autocast"],
         TrainingLayout(**(layout or {})),
         Overhead(),
         Precision(),
-        objective=Objective(method="grpo", completion=2048, engine_generates=True, **(objective or {})),
+        objective=Objective(**{"method": "grpo", "completion": 2048, "engine_generates": True} | (objective or {})),
     )
     return Colocated(training, Colocation(**options), H100)
 
@@ -169,6 +172,43 @@ def test_an_engine_spans_gpus_that_train():
     with pytest.raises(ConfigError, match="does not divide the 2 GPUs") as caught:
         colocated(layout={"dp": 2}, rollout_tp=4)
     assert caught.value.nearest == (1, 2)
+
+
+def levers_of(work=None, layout=None, objective=None, **engine):
+    """Changes of a step with an engine on an H100, by name."""
+    step = colocated(work, objective, layout, **engine)
+    return Smaller(step.gpu, step.training, colocation=step.colocation)
+
+
+def test_each_lever_saves_what_it_says():
+    """What is said is what the step with its changes takes."""
+    smaller = levers_of({"micro_batch": 8, "recompute": "none"}, {"dp": 2}, {"trl": "1.12"}, engine_share=0.6)
+    names = {lever.name for lever in smaller.levers}
+    assert {"without_logits", "sleep", "engine_share", "micro-batch", "checkpointing", "zero_3", "LoRA"} <= names
+    for lever in smaller.levers:
+        change = next(change for change in CHANGES if change.name == lever.name)
+        after = change.on(smaller.largest, smaller.now)
+        assert Colocated(smaller.at(after), after.colocation, smaller.gpu).peak.total == smaller.before - lever.saves
+        assert lever.changes.items() <= after.fields.items() | {"recipe": "bf16", "weights": None}.items()
+
+
+def test_the_least_that_fits_fits():
+    work = {"micro_batch": 16, "recompute": "none", "sequence": 4608}
+    smaller = levers_of(work, {"dp": 8, "zero": 3}, {"completion": 4096})
+    least = smaller.least
+    assert smaller.fit(smaller.now).verdict == "does not fit"
+    assert smaller.fits(smaller.after(smaller.chosen))
+    assert least.spare >= 0
+    assert least.changes
+
+
+def test_a_smaller_sequence_is_a_shorter_completion():
+    work = {"micro_batch": 64, "sequence": 8704}
+    smaller = levers_of(work, {"dp": 8, "zero": 3}, {"completion": 8192})
+    lever = next(lever for lever in smaller.levers if lever.name == "sequence")
+    assert set(lever.changes) == {"completion"}
+    assert str(lever.what) == f"Completions of {lever.changes['completion']:,} tokens"
+    assert lever.verdict == "fits"
 
 
 def test_a_share_too_small_says_which_does():

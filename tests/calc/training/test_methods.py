@@ -1,6 +1,8 @@
 """Steps of TRL's losses, next to torch's own account of them (rl_steps.json: TRL 1.16, 1.12 and 0.24)."""
 
+import json
 from collections import defaultdict
+from pathlib import Path
 from statistics import median
 
 import pytest
@@ -8,15 +10,28 @@ import pytest
 from benchmarks.accuracy.rl import compare, load, step_of
 from benchmarks.accuracy.rl_records import readings
 from benchmarks.accuracy.steps import high
-from calc import RECIPES, Architecture, ConfigError, Objective, TrainingLayout, TrainingWorkload, training_report
+from calc import (
+    RECIPES,
+    Architecture,
+    ConfigError,
+    Objective,
+    Overhead,
+    Precision,
+    TrainingLayout,
+    TrainingWorkload,
+    training_report,
+)
+from calc.training import Training
 from calc.training.methods import METHODS, scored_units
 from calc.training.report import phase_steps
+from calc.training.reserved import reserved
 from presets import models
 from tests.calc.training.test_steps import worth
 
 ROWS, ARCHITECTURES = load()
 STEPS = list(compare(ROWS, ARCHITECTURES))
 QWEN = models()["Qwen/Qwen2.5-7B"].config
+TEACHER = Architecture.from_config(models()["Qwen/Qwen2.5-14B"].config)
 
 
 @pytest.mark.parametrize("method", sorted({row["method"] for row in ROWS}))
@@ -78,6 +93,8 @@ def test_a_reference_adds_its_weights():
         pytest.param({"method": "orpo"}, {}, id="orpo"),
         pytest.param({"method": "reward"}, {}, id="reward"),
         pytest.param({"method": "ppo"}, {"recompute": "full"}, id="ppo"),
+        pytest.param({"method": "gkd"}, {"recompute": "full"}, id="gkd"),
+        pytest.param({"method": "distillation"}, {}, id="distillation"),
     ],
 )
 @pytest.mark.parametrize("recipe", ["bf16", "autocast"])
@@ -114,6 +131,8 @@ def test_each_part_is_its_formula(method, work, recipe):
         ),
         pytest.param({"method": "orpo", "log_probs": "fused"}, {}, "log_probs", "does not make", id="fused ORPO"),
         pytest.param({"method": "grpo", "trl": "0.24"}, {}, "trl", "0.24", id="release"),
+        pytest.param({"method": "gkd", "reference": "none"}, {}, "reference", "teacher runs", id="no teacher"),
+        pytest.param({"method": "gkd", "beta": 2}, {}, "beta", "between 0 and 1", id="weight above 1"),
     ],
 )
 def test_what_makes_no_sense_gets_a_sentence(options, work, field, sentence):
@@ -160,6 +179,47 @@ def test_public_records():
             assert row.high >= 0.85 * row.record["gpu_GiB"]
 
 
+DIVERGENCES = json.loads(Path("tests/data/divergences.json").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("row", DIVERGENCES, ids=lambda row: f"{row['type']}, {row['beta']}, {row['scored']}")
+def test_a_divergence_takes_what_torch_gives_it(row):
+    """divergences.json: TRL 1.16's `generalized_jsd_loss` under torch's dispatch, by token and word."""
+    tokens, sequences = row["tokens"], 64
+    objective = Objective(
+        method="gkd", prompt=tokens - row["scored"], completion=row["scored"], beta=row["beta"], teacher=TEACHER
+    )
+    work = TrainingWorkload(micro_batch=sequences, recompute="full")
+    report = training_report(QWEN, workload=work, recipe=RECIPES[row["type"]], gpus=[], objective=objective)
+    for phase, measured in (("loss", row["forward"]), ("backward", row["backward"])):
+        peak = report.phases[phase].tensors
+        of_divergence = sum(part.bytes for part in peak if part.component == "logits" or is_gradient(part))
+        assert of_divergence / (152_064 * tokens * sequences) == pytest.approx(measured, rel=1e-3)
+
+
+def is_gradient(part):
+    """A gradient between loss and head, of sums too."""
+    return str(part.name) == "gradients of activations"
+
+
+def test_a_teacher_stands_next_to_the_policy():
+    """Its weights, in the type of the policy's: Qwen2.5-14B's 14,770,033,664."""
+    own, other = (
+        training_report(QWEN, recipe=RECIPES["bf16"], gpus=[], objective=Objective(method="gkd", teacher=teacher))
+        for teacher in (None, TEACHER)
+    )
+    before = [report.phases["after_init"].memory.weights for report in (own, other)]
+    assert before[1] - before[0] == 2 * (14_770_033_664 - 7_615_616_512)
+    assert other.phases["reference"].memory.total > own.phases["reference"].memory.total
+
+
+def test_a_teacher_of_another_vocabulary_gets_a_sentence():
+    llama = Architecture.from_config(models()["meta-llama/Llama-3.1-8B"].config)
+    with pytest.raises(ConfigError, match="must be the same") as caught:
+        training_report(QWEN, gpus=[], objective=Objective(method="gkd", teacher=llama))
+    assert caught.value.field == "teacher"
+
+
 def test_ppo_trains_a_value_model_next_to_the_policy():
     """TRL 1.12, trl/experimental/ppo: both have weights, gradients and states; reference and reward model stand by."""
     work = TrainingWorkload(micro_batch=2, recompute="full", optimizer_kernel="fused")
@@ -174,3 +234,35 @@ def test_ppo_trains_a_value_model_next_to_the_policy():
     assert before[0].weights - before[1].weights == 2 * 2 * value  # and the reward model's
     assert any("No computed or measured step" in str(said) for said in ppo.assumptions)
     assert not any("No computed or measured step" in str(said) for said in rloo.assumptions)
+
+
+def test_what_is_reserved_is_at_least_the_peak():
+    """torch, notes/cuda: cached blocks stay; the cast of DeepSpeed's flattened gradients is one of four bytes for each
+    trained weight of a rank, Qwen2.5-7B's 7,615,616,512 over two."""
+    work = TrainingWorkload(micro_batch=4, recompute="full", sequence=1024)
+    for recipe in ("bf16", "autocast", "deepspeed"):
+        step = Training(
+            Architecture.from_config(QWEN),
+            work,
+            RECIPES[recipe],
+            TrainingLayout(dp=2, zero=2),
+            Overhead(),
+            Precision(),
+            objective=Objective(method="cpo"),
+        )
+        phases = step.by_phase()
+        if recipe != "deepspeed":
+            assert reserved(step) == step.memory().total
+        else:
+            assert reserved(step) == phases["backward"].total + 4 * 7_615_616_512 // 2 > step.memory().total
+
+
+def test_deepspeed_gathers_a_reference_of_its_own():
+    """ZeRO-3 (runtime/zero/partitioned_param_coordinator.py): its head of 152,064 x 3,584 and 50,000,000 elements that
+    come ahead, in 16 bits, while it runs."""
+    layout, work = TrainingLayout(dp=8, zero=3), TrainingWorkload(recompute="full")
+    options = {"workload": work, "layout": layout, "recipe": RECIPES["deepspeed"], "gpus": []}
+    objective = Objective(method="dpo", trl="1.12")
+    report = training_report(QWEN, objective=objective, **options)
+    gathered = [part.bytes for part in report.phases["reference"].tensors if "gathered" in str(part.name)]
+    assert max(gathered) >= 2 * (152_064 * 3584 + 50_000_000)

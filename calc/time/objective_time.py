@@ -1,0 +1,340 @@
+"""How long a step of one of TRL's losses takes: generation by the speed of serving, weights on their way to the engine,
+passes without gradients, and the update; and what another division of the same GPUs would make of it."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from typing import NamedTuple
+
+from calc.errors import ConfigError, Frozen, Message
+from calc.hardware.gpu import GPU
+from calc.hardware.overhead import HIGH
+from calc.model.architecture import Architecture
+from calc.time.efficiency import Edits
+from calc.time.estimate import ENDS, End, Estimate
+from calc.time.forward import Forward
+from calc.time.roofline import Work, bus_gb_s, path, path_gb_s
+from calc.time.serving_time import Speed, speed_laid_out
+from calc.time.step_operations import StepOperation, step_operations
+from calc.time.step_passes import StepPasses
+from calc.time.training_time import TrainingSpeed, training_speed
+from calc.training.colocated import Colocated, RolloutPhaseName
+from calc.training.methods import runs_reference
+from calc.training.objective import Colocation
+from calc.training.report import TrainingReport
+from calc.training.step import Training
+from calc.training.tape import CountedBy
+
+HOUR = 3600
+
+
+class PhaseTime(Frozen):
+    """A part of a step; a generation that serves several steps is divided over them."""
+
+    name: RolloutPhaseName
+    seconds: Estimate
+
+
+class GpuDivision(Frozen):
+    """A step of as many sequences on as many GPUs, so many of them the engine's own; 0: it is on those that train."""
+
+    engine_gpus: int
+    training_gpus: int
+    step_s: Estimate
+    fits: bool
+
+
+class ObjectiveTime(Frozen):
+    """A step with its passes and its generation on one kind of GPU."""
+
+    gpu: str
+    step_s: Estimate
+    phases: tuple[PhaseTime, ...]  # in their order
+    longest: RolloutPhaseName
+    tokens_per_s_per_gpu: Estimate  # prompts and completions of a step; the engine's GPUs too
+    generated_tokens_per_s: Estimate | None  # of one engine while it generates; None: none is counted
+    steps_per_hour: Estimate
+    tokens_per_hour: Estimate
+    divisions: tuple[GpuDivision, ...]  # of the same GPUs, where an engine generates on several
+    operations: tuple[StepOperation, ...]  # of the update
+    assumptions: tuple[Message, ...]
+
+
+@dataclass(frozen=True)
+class PassSpeed(TrainingSpeed):
+    """A step whose head reads so many tokens of a micro-batch, by tiles that are made again going back; or its forward
+    passes alone."""
+
+    logits: int = 0
+    tiled: bool = False
+    quiet: bool = False
+
+    def forward(self) -> Forward:
+        return replace(super().forward(), logits=self.logits)
+
+    def passes(self, what: Work) -> StepPasses:
+        if self.quiet:
+            return StepPasses(1, 0, 0)
+        usual = super().passes(what)
+        return usual._replace(recomputed=usual.recomputed + 1) if self.tiled and what == "lm_head" else usual
+
+    def without_gradients(self) -> "PassSpeed":
+        """The forward passes of the same micro-batches."""
+        work = self.work.model_copy(update={"method": "lora", "recompute": "none"})  # nothing of the model is trained
+        return replace(self, quiet=True, trained=0.0, work=work)
+
+
+def pass_speed(
+    architecture: Architecture, training: Training, gpu: GPU, *, edits: Edits | None, node: int
+) -> PassSpeed:
+    """The passes of a model over the micro-batches of a training step."""
+    method, work = training.method, training.work
+    sequences = 1 if method is None else method.sequences
+    work = work.model_copy(update={"micro_batch": work.micro_batch * sequences})
+    trained = training.trained_parameters() / architecture.parameters().total
+    speed = training_speed(
+        architecture, work, training.recipe, training.layout, gpu, edits=edits, node=node, trained=trained
+    )
+    objective = training.objective
+    whole = objective is None or objective.log_probs == "whole"
+    logits, scored = training.size[CountedBy.LOGITS], training.size[CountedBy.SCORED]
+    parts = {field.name: getattr(speed, field.name) for field in fields(TrainingSpeed)}
+    fused = objective is not None and objective.log_probs == "fused"
+    return PassSpeed(**parts, logits=logits if whole else scored, tiled=fused)
+
+
+def objective_speed_of(
+    architecture: Architecture, report: TrainingReport, gpu: GPU, *, edits: Edits | None = None, node: int = 8
+) -> "ObjectiveSpeed":
+    """The step that a report weighs, on a GPU."""
+    scenario = report.scenario
+    layout, overhead, frozen = scenario.layout, scenario.overhead, scenario.frozen
+    training = Training(
+        architecture, scenario.workload, scenario.recipe, layout, overhead, frozen, objective=scenario.objective
+    )
+    return ObjectiveSpeed(training, gpu, scenario.colocation, edits=edits, node=node)
+
+
+class Wave(NamedTuple):
+    """Completions that are generated together, and how often so many are."""
+
+    times: int
+    completions: int
+    steps: int  # behind the first token of each
+    prompts_s: float
+    decode_s: float
+
+    @property
+    def seconds(self) -> float:
+        return self.times * (self.prompts_s + self.steps * self.decode_s)
+
+
+class ObjectiveSpeed:
+    """A step of one of TRL's losses on GPUs of one kind, ready to be timed, with its engine or without."""
+
+    def __init__(
+        self,
+        training: Training,
+        gpu: GPU,
+        colocation: Colocation | None = None,
+        *,
+        edits: Edits | None = None,
+        node: int = 8,
+    ) -> None:
+        assert training.objective is not None
+        assert training.method is not None
+        self.training, self.gpu, self.edits, self.node = training, gpu, edits, node
+        self.objective, self.method = training.objective, training.method
+        self.engine = None if colocation is None else Colocated(training, colocation, gpu)
+        self.update = pass_speed(training.base, training, gpu, edits=edits, node=node)
+
+    # The trainer
+
+    @property
+    def sequences(self) -> int:
+        """Of a step on all GPUs, as a micro-batch counts them."""
+        work = self.training.work
+        return work.micro_batch * work.accumulation * self.training.layout.dp
+
+    @property
+    def generations(self) -> float:
+        """Generations for each step: less than one where one serves several, more where a step takes several."""
+        batch = self.objective.generation_batch or self.sequences
+        return self.sequences / batch / self.objective.iterations
+
+    @cached_property
+    def policy_pass(self) -> PassSpeed:
+        return self.update.without_gradients()
+
+    @cached_property
+    def reference_pass(self) -> PassSpeed:
+        """Of the reference, or of a teacher."""
+        other = self.training.teacher
+        if other is None or other.base == self.training.base:
+            return self.policy_pass
+        return pass_speed(other.base, other, self.gpu, edits=self.edits, node=self.node).without_gradients()
+
+    def reference_s(self, end: End) -> float:
+        """Seconds of a step's passes without gradients; of a value model and a reward model too."""
+        seconds = 2 * self.policy_pass.seconds(end) if self.method.values else 0.0
+        for quiet in self.method.passes(self.objective, runs_reference=runs_reference(self.objective)):
+            speed = self.policy_pass if quiet.by_policy else self.reference_pass
+            often = 1 / self.objective.iterations if quiet.when == "generation" else 1
+            seconds += often * quiet.times * speed.seconds(end)
+        return seconds
+
+    def update_s(self, end: End) -> float:
+        """Seconds forward and back and of the optimizer; of a value model as large too."""
+        return (2 if self.method.values else 1) * self.update.seconds(end)
+
+    # The engine
+
+    @cached_property
+    def serving(self) -> Speed | None:
+        engine = self.engine
+        if engine is None:
+            return None
+        laid_out = engine.serving.laid_out
+        return speed_laid_out(laid_out, self.gpu, engine.serving.engine, edits=self.edits, node=self.node)
+
+    def generated_s(self, end: End) -> float:
+        """Seconds in which one engine generates its completions."""
+        return sum(wave.seconds for wave in self.waves(end))
+
+    def waves(self, end: End) -> tuple[Wave, ...]:
+        """Completions of the whole length, as many at once as the cache holds, then the others. A prompt is passed once
+        for its group, whose other members find it in the cache."""
+        engine, speed = self.engine, self.serving
+        assert engine is not None
+        assert speed is not None
+        objective, limits = self.objective, engine.plan.limits
+        at_once = max(1, int(min(engine.sequences, engine.plan.concurrency(HIGH), limits.sequences)))
+        group = objective.num_generations if self.method.groups else 1
+        context = objective.prompt + objective.completion // 2
+
+        def wave(times: int, count: int) -> Wave:
+            prompts = speed.prompt(-(-count // group), max(1, objective.prompt), end, limits.step_tokens)
+            decoded = speed.step(count, max(2, context), end)
+            return Wave(times, count, objective.completion - 1, float(prompts), float(decoded))
+
+        times, others = divmod(engine.sequences, at_once)
+        return tuple(wave(*of) for of in ((times, at_once), (1, others)) if all(of))
+
+    def handed_over_s(self, end: End) -> float:
+        """Seconds in which the engine gets the new weights: gathered where they are sharded, copied on the GPU or sent
+        to others; and of what comes from host memory or goes there."""
+        engine, update = self.engine, self.update
+        assert engine is not None
+        colocation, layout, gpu = engine.colocation, self.training.layout, self.gpu
+        whole, own = engine.engine_weights * colocation.rollout_tp, engine.engine_weights
+        bus = bus_gb_s(gpu, "pcie") * update.shares.link.share(end) * 1e9
+        seconds = update.ring(end, layout.dp, whole, latency=False) if layout.fully_sharded else 0.0
+        if engine.colocated:
+            seconds += 2 * own / (gpu.bandwidth_gb_s * 1e9 * update.shares.bandwidth.share(end))
+        else:
+            route = path(gpu, layout.gpus + colocation.engine_gpus, self.node)
+            seconds += whole / (path_gb_s(gpu, route, update.shares, end) * 1e9)
+        if colocation.sleep_level == 1 and not colocation.shared_weights:
+            seconds += 2 * own / bus
+        return seconds + 2 * engine.offloaded / bus
+
+    # The step
+
+    def seconds(self, end: End) -> dict[RolloutPhaseName, float]:
+        """Seconds of each phase of a step, in their order; a trainer and its engine wait for each other."""
+        phases: dict[RolloutPhaseName, float] = {}
+        if self.engine is not None:
+            phases["rollout"] = self.generations * self.generated_s(end)
+            phases["weight_sync"] = self.generations * self.handed_over_s(end)
+        if (quiet := self.reference_s(end)) > 0:
+            phases["reference"] = quiet
+        return phases | {"update": self.update_s(end)}
+
+    @cached_property
+    def by_end(self) -> dict[End, dict[RolloutPhaseName, float]]:
+        return {end: self.seconds(end) for end in ENDS}
+
+    @property
+    def step_s(self) -> Estimate:
+        return Estimate.over(lambda end: sum(self.by_end[end].values()))
+
+    def phase_s(self, name: RolloutPhaseName) -> Estimate:
+        return Estimate.over(lambda end: self.by_end[end][name])
+
+    @property
+    def gpus(self) -> int:
+        """All that a step occupies."""
+        others = self.engine is not None and not self.engine.colocated
+        return self.training.layout.gpus + (self.engine.colocation.engine_gpus if self.engine and others else 0)
+
+    def time(self, *, divided: bool = True) -> ObjectiveTime:
+        """All of it; `divided`: with other divisions of the same GPUs."""
+        tokens = self.sequences * self.method.sequences * self.training.work.sequence
+        step, usual = self.step_s, self.by_end["expected"]
+        engine = self.engine
+        generated = None
+        if engine is not None:
+            completions = engine.sequences * self.objective.completion
+            generated = Estimate.over(lambda end: completions / self.generated_s(end))
+        return ObjectiveTime(
+            gpu=self.gpu.id,
+            step_s=step,
+            phases=tuple(PhaseTime(name=name, seconds=self.phase_s(name)) for name in usual),
+            longest=max(usual, key=usual.__getitem__),
+            tokens_per_s_per_gpu=Estimate.over(lambda end: tokens / self.gpus / sum(self.by_end[end].values())),
+            generated_tokens_per_s=generated,
+            steps_per_hour=Estimate.over(lambda end: HOUR / sum(self.by_end[end].values())),
+            tokens_per_hour=Estimate.over(lambda end: HOUR * tokens / sum(self.by_end[end].values())),
+            divisions=tuple(self.divisions()) if divided else (),
+            operations=step_operations(self.update),
+            assumptions=tuple(self.assumptions()),
+        )
+
+    # Other divisions
+
+    def divisions(self) -> Iterator[GpuDivision]:
+        """The engine on the GPUs that train, and on an eighth, a quarter, half of them for itself."""
+        if self.engine is None or self.gpus == 1:
+            return
+        tp = self.engine.colocation.rollout_tp
+        own = {count - count % tp for count in (self.gpus // 8, self.gpus // 4, self.gpus // 2)}
+        for count in (0, *sorted(own - {0})):
+            if (other := self.divided(count)) is not None and other.engine is not None:
+                fits = other.engine.word == "fits"
+                training_gpus = other.training.layout.gpus
+                yield GpuDivision(engine_gpus=count, training_gpus=training_gpus, step_s=other.step_s, fits=fits)
+
+    def divided(self, engine_gpus: int) -> "ObjectiveSpeed | None":
+        """The same with so many GPUs for the engine alone, and as many sequences; None where it can't be laid out."""
+        assert self.engine is not None
+        before, work, dp = self.engine.colocation, self.training.work, self.gpus - engine_gpus
+        changes: dict[str, object] = {"rollout": "colocated", "rollout_dp": 1}
+        if engine_gpus:
+            own = {"sleep_level": 0, "shared_weights": False, "rollout_dp": engine_gpus // before.rollout_tp}
+            changes = {"rollout": "server", "engine_share": None, **own}
+        elif before.rollout == "server":
+            changes["engine_share"] = None
+        steps = -(-self.sequences // (work.micro_batch * dp))
+        try:
+            training = self.training.changed(
+                work.model_copy(update={"accumulation": steps}),
+                layout=self.training.layout.model_copy(update={"dp": dp}),
+            )
+            colocation = before.model_copy(update=changes)
+            return ObjectiveSpeed(training, self.gpu, colocation, edits=self.edits, node=self.node)
+        except ConfigError:
+            return None
+
+    def assumptions(self) -> Iterable[Message]:
+        """What the figures take for granted."""
+        if self.engine is not None:
+            yield Message(
+                "Trainer and engine wait for each other: nothing of a step runs while another part of it does."
+            )
+            yield Message("All completions are as long as they may be; each prompt is passed once for its group.")
+        elif self.method.generates:
+            yield Message("Generation is not timed: no engine is given.")
+        elif self.method.teacher:
+            yield Message("Completions that the policy writes itself (lmbda) are not timed: they come from generate().")
+        if self.method.values:
+            yield Message("A value model as large as the policy takes as long; a reward model a forward pass.")

@@ -1,0 +1,116 @@
+"""Time of a step of TRL's losses: its parts are those of the models of serving and of training."""
+
+import pytest
+
+from calc import RECIPES, Architecture, Objective, Overhead, Precision, TrainingLayout, TrainingWorkload, Workload
+from calc.hardware.gpus import gpus
+from calc.time.objective_time import ObjectiveSpeed
+from calc.time.time_report import time_report
+from calc.time.training_time import training_speed
+from calc.training import Training
+from calc.training.methods import METHODS
+from calc.training.objective import Colocation
+from presets import models
+
+QWEN = Architecture.from_config(models()["Qwen/Qwen2.5-7B"].config)
+H100 = gpus()["h100-sxm"]
+
+
+def speed(method="grpo", *, dp=8, engine=None, work=None, **objective):
+    """A step of Qwen2.5-7B on H100s with ZeRO-3."""
+    step = TrainingWorkload(**{"micro_batch": 4, "recompute": "full"} | (work or {}))
+    layout = TrainingLayout(dp=dp, zero=3 if dp > 1 else 0)
+    objective = Objective(method=method, **objective)
+    step = step.model_copy(update={"sequence": objective.sequence})
+    training = Training(QWEN, step, RECIPES["autocast"], layout, Overhead(), Precision(), objective=objective)
+    return ObjectiveSpeed(training, H100, None if engine is None else Colocation(**engine))
+
+
+def seconds(step):
+    """Expected seconds by phase."""
+    return {phase.name: phase.seconds.expected for phase in step.time(divided=False).phases}
+
+
+def test_an_update_is_a_training_step_but_for_the_tiles_of_its_head():
+    """SFT scores all tokens but one: what differs is the head's tiles, which are made again (one product of four)."""
+    step = speed("sft")
+    plain = training_speed(QWEN, step.training.work, RECIPES["autocast"], step.training.layout, H100)
+    assert seconds(step).keys() == {"update"}
+    share = 152_064 * 3584 / 7_615_616_512  # of the products
+    assert 1 < seconds(step)["update"] / plain.seconds("expected") < 1 + share
+
+
+def test_generation_is_serving():
+    """One wave: a prompt for each group, then a decode step for every further token."""
+    objective = {"prompt": 512, "completion": 1024, "num_generations": 4}
+    step = speed(engine={"engine_share": 0.5}, work={"micro_batch": 8}, **objective)
+    assert step.engine.plan.concurrency(1) >= step.engine.sequences == 8
+    serving = step.engine.serving
+    decoded = time_report(serving, H100, Workload(batch=8, context=1536, generated=1024)).decode
+    prompts = time_report(serving, H100, Workload(batch=2, context=513, generated=1)).prefill
+    expected = 1023 * decoded.step_ms.expected + prompts.ttft_ms.expected
+    assert 1000 * seconds(step)["rollout"] == pytest.approx(expected, rel=0.01)
+
+
+def test_what_waits_for_a_place_comes_in_further_waves():
+    few, many = (speed(engine={"engine_share": 0.26}, work={"accumulation": n}, completion=4096) for n in (1, 64))
+    at_once = int(many.engine.plan.concurrency(1))
+    assert many.engine.sequences > at_once >= few.engine.sequences
+    assert seconds(many)["rollout"] > many.engine.sequences // at_once * seconds(few)["rollout"]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_more_tokens_never_take_less_time(method):
+    engine = {} if METHODS[method].generates else None
+    totals = [speed(method, completion=tokens, engine=engine).step_s.expected for tokens in (64, 512, 2048)]
+    assert totals == sorted(totals)
+
+
+@pytest.mark.parametrize(("method", "passes"), [("dpo", 1), ("kto", 3), ("orpo", 0), ("reward", 0), ("gkd", 1)])
+def test_passes_without_gradients_are_forward_passes(method, passes):
+    """KTO's reference runs twice, and the policy once more for its KL term; 6 FLOPs a weight and token of an update,
+    8 with everything computed again, 2 of a forward pass: about a quarter each. verl's log in
+    github.com/verl-project/verl/issues/1208: 3.566 s and 3.420 s of 14.302 s, 0.249 and 0.239."""
+    phases = seconds(speed(method))
+    assert phases.get("reference", 0) / phases["update"] == pytest.approx(passes / 4, abs=0.03 * passes)
+
+
+def test_a_generation_that_serves_several_steps_is_divided_over_them():
+    engine = {"engine_share": 0.5}
+    once, often = (seconds(speed(engine=engine, iterations=n)) for n in (1, 4))
+    assert often["rollout"] == once["rollout"] / 4
+    assert often["update"] == once["update"]
+    smaller = speed(engine=engine, generation_batch=16)  # of half a step
+    half = speed(engine=engine, work={"micro_batch": 2})
+    assert seconds(smaller)["rollout"] == pytest.approx(2 * seconds(half)["rollout"])
+    larger = speed(engine=engine, generation_batch=128)  # of four steps
+    assert larger.engine.sequences == 4 * speed(engine=engine).engine.sequences
+    assert seconds(larger)["rollout"] < once["rollout"]
+
+
+def test_sleeping_moves_weights_over_the_bus():
+    """15.2 GB of weights, there and back over PCIe 5.0, whose 64 GB/s nobody exceeds."""
+    awake, asleep = (seconds(speed(engine={"sleep_level": level})) for level in (0, 1))
+    assert asleep["weight_sync"] - awake["weight_sync"] > 2 * 15.2 / 64
+    assert asleep["rollout"] == awake["rollout"]
+
+
+def test_other_divisions_have_as_many_gpus_and_sequences():
+    step = speed(engine={"engine_share": 0.4})
+    divisions = step.time().divisions
+    assert [(row.engine_gpus, row.training_gpus) for row in divisions] == [(0, 8), (1, 7), (2, 6), (4, 4)]
+    assert divisions[0].step_s == step.step_s
+    assert step.divided(4).sequences == step.sequences
+
+
+def test_a_server_is_divided_too():
+    step = speed(dp=6, engine={"rollout": "server", "rollout_dp": 2})
+    assert step.gpus == 8
+    assert [row.engine_gpus for row in step.time().divisions] == [0, 1, 2, 4]
+    assert step.engine.sequences == 6 * 4 // 2
+
+
+def test_without_an_engine_generation_is_said_not_to_be_timed():
+    time = speed().time()
+    assert time.generated_tokens_per_s is None
+    assert any("not timed" in str(sentence) for sentence in time.assumptions)
