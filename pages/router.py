@@ -14,7 +14,7 @@ url.arrive()
 st.navigation(
     [
         st.Page(
-            f"{page.path or 'weigh'}.py",
+            page.script,
             title=say(page.title),
             icon=f":material/{page.icon}:",
             url_path=page.path,

@@ -62,10 +62,11 @@ LAYOUT = ("dp", "ep")
 
 
 class Page(Frozen):
-    """A page as the navigation and a link see it: its path, its name, the parts of the scenario that it uses, and
-    whether links of the first generation led to it."""
+    """A page as the navigation and a link see it: its path, its script below `pages`, its name, the parts of the
+    scenario that it uses, and whether links of the first generation led to it."""
 
     path: str
+    script: str
     title: Message
     icon: str
     uses: tuple[Uses, ...]
@@ -87,6 +88,7 @@ class Page(Frozen):
 
 WEIGH = Page(
     path="",
+    script="serve/weigh.py",
     title=Message("Weigh"),
     icon="scale",
     uses=("source", "gpu", "serving", "overhead", "efficiencies", "tab"),
@@ -95,6 +97,7 @@ WEIGH = Page(
 )
 TRAIN = Page(
     path="train",
+    script="train/step.py",
     title=Message("Train"),
     icon="model_training",
     uses=("source", "gpu", "training", "overhead", "efficiencies", "tab"),
@@ -103,31 +106,78 @@ TRAIN = Page(
 )
 PLAN = Page(
     path="plan",
+    script="serve/plan.py",
     title=Message("Plan"),
     icon="route",
     uses=("source", "gpu", "serving", "planning", "efficiencies"),
     answers_at="plan",
 )
-HARDWARE = Page(path="hardware", title=Message("Hardware"), icon="memory", uses=("source", "gpu", "hardware"))
-VERIFY = Page(path="verify", title=Message("Verify"), icon="fact_check", uses=("source",), old=True)
-ACCURACY = Page(path="accuracy", title=Message("Accuracy"), icon="target", uses=("source",), old=True)
+HARDWARE = Page(
+    path="hardware",
+    script="evidence/hardware.py",
+    title=Message("Hardware"),
+    icon="memory",
+    uses=("source", "gpu", "hardware"),
+)
+VERIFY = Page(
+    path="verify",
+    script="evidence/verify.py",
+    title=Message("Verify"),
+    icon="fact_check",
+    uses=("source",),
+    old=True,
+)
+ACCURACY = Page(
+    path="accuracy",
+    script="evidence/accuracy.py",
+    title=Message("Accuracy"),
+    icon="target",
+    uses=("source",),
+    old=True,
+)
 ATTENTION = Page(
-    path="attention", title=Message("Attention"), icon="hub", uses=("source", "gpu", "serving", "overhead")
+    path="attention",
+    script="model/attention.py",
+    title=Message("Attention"),
+    icon="hub",
+    uses=("source", "gpu", "serving", "overhead"),
 )
 DESIGN = Page(
-    path="design", title=Message("Design"), icon="architecture", uses=("source", "gpu", "serving", "overhead")
+    path="design",
+    script="model/design.py",
+    title=Message("Design"),
+    icon="architecture",
+    uses=("source", "gpu", "serving", "overhead"),
 )
 DERIVE = Page(
-    path="derive", title=Message("Derive"), icon="function", uses=("source", "gpu", "serving", "overhead", "derive")
+    path="derive",
+    script="model/derive.py",
+    title=Message("Derive"),
+    icon="function",
+    uses=("source", "gpu", "serving", "overhead", "derive"),
 )
 COMPARE = Page(
     path="compare",
+    script="compare.py",
     title=Message("Compare"),
     icon="compare_arrows",
     uses=("source", "gpu", "serving", "overhead", "comparison"),
 )
-MACHINE = Page(path="machine", title=Message("My machine"), icon="computer", uses=("source", "serving", "machine"))
-GLOSSARY = Page(path="glossary", title=Message("Glossary"), icon="menu_book", uses=("source",), hidden=True)
+MACHINE = Page(
+    path="machine",
+    script="machine.py",
+    title=Message("My machine"),
+    icon="computer",
+    uses=("source", "serving", "machine"),
+)
+GLOSSARY = Page(
+    path="glossary",
+    script="glossary.py",
+    title=Message("Glossary"),
+    icon="menu_book",
+    uses=("source",),
+    hidden=True,
+)
 PAGES = (WEIGH, TRAIN, PLAN, MACHINE, DESIGN, DERIVE, ATTENTION, COMPARE, HARDWARE, VERIFY, ACCURACY, GLOSSARY)
 
 

@@ -184,10 +184,10 @@ def _settings(source: Source) -> Mapping[str, Any]:
     return published(source).settings or {}
 
 
-def lead(page: str) -> None:
-    """Take the reader to the page of this file, with the scenario as it is."""
+def lead(page: Page) -> None:
+    """Take the reader to another page, with the scenario as it is."""
     st.session_state.led = True
-    st.switch_page(page)
+    st.switch_page(page.script)
 
 
 def change(changes: Mapping[Place, Any] | None = None, **parts: Any) -> None:
