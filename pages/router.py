@@ -19,10 +19,9 @@ st.navigation(
             icon=f":material/{page.icon}:",
             url_path=page.path,
             default=page == WEIGH,
-            visibility="hidden" if page.hidden else "visible",
         )
         for page in PAGES
     ],
-    position="top",
+    position="hidden",  # frame.py draws the links
 ).run()
 url.resume()

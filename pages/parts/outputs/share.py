@@ -7,10 +7,10 @@ import streamlit as st
 
 from calc.text import config_file
 from pages.parts.inputs.fields import moved
-from pages.parts.outputs import carrying, examples
+from pages.parts.outputs import carrying, examples, pin
 from pages.parts.outputs.copying import copy_button
 from pages.parts.outputs.finding import finding, heading, plain
-from pages.parts.state.query import TRAIN, WEIGH, Page
+from pages.parts.state.query import COMPARE, TRAIN, WEIGH, Page
 from pages.parts.state.url import link, speak
 from pages.parts.state.weighed import Answer
 from pages.parts.words import LANGUAGES, language, listed, say
@@ -42,6 +42,8 @@ def header(answer: Answer, page: Page, with_layout: Answer) -> None:
                 key="download",
             )
         carrying.draw(answer, page)
+        if page != COMPARE:
+            pin.draw(with_layout)
         languages()
     heading(answer, finding(answer) if page in WEIGHING else None)
     below = st.empty()  # what comes after it keeps its place, and the browser what it has drawn there
