@@ -27,7 +27,12 @@ def destination(scope: Scope) -> str | None:
     where the page is still there."""
     page = addressed(scope)
     query = scope.get("query_string", b"").decode("latin-1")
-    there = None if page is None else moved(page, dict(parse_qsl(query)))
+    there = None if page is None or is_for_programs(scope["path"]) else moved(page, dict(parse_qsl(query)))
     if there is None:
         return None
     return f"{'../' if scope['path'].endswith('/') else ''}{there.path}?{query}"
+
+
+def is_for_programs(path: str) -> bool:
+    """Whether it lies below /api, where an answer is called as its page."""
+    return path.rstrip("/").rpartition("/")[0].endswith("/api")

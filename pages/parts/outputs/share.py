@@ -29,7 +29,9 @@ def title(answer: Answer, page: Page) -> str:
 def header(answer: Answer, page: Page, with_layout: Answer) -> None:
     """Links and downloads of what is on screen, and the page's title; the link is that of the question, which may be
     refused."""
-    with st.container(horizontal=True, horizontal_alignment="right", gap="small", key="header"):
+    with st.container(
+        horizontal=True, horizontal_alignment="right", vertical_alignment="center", gap="small", key="header"
+    ):
         copy_link(with_layout, page)
         if answer.download is not None:
             st.download_button(
