@@ -1,6 +1,7 @@
 """The five places, their views and old addresses, and what is kept as B, without a browser."""
 
 import re
+import tomllib
 
 import pytest
 from starlette.applications import Starlette
@@ -33,6 +34,14 @@ def test_the_folder_shows_the_places():
         for file in (ROOT / "pages").rglob("*.py")
         if "parts" not in file.parts and file.name not in ("api.py", "router.py")
     }
+
+
+def test_what_stays_over_a_page_has_its_ground():
+    """What a page scrolls under is of the theme's colours, of which CSS knows no name."""
+    theme = tomllib.loads((ROOT / ".streamlit" / "config.toml").read_text("utf-8"))["theme"]
+    grounds = re.findall(r"background: (light-dark.*);", (ROOT / "pages" / "frame.css").read_text("utf-8"))
+    light, dark = (theme[scheme]["backgroundColor"].lower() for scheme in ("light", "dark"))
+    assert set(grounds) == {f"light-dark({light}, {dark})"}
 
 
 def test_every_page_but_two_is_a_view_of_one_place():
@@ -112,11 +121,12 @@ def test_what_is_kept_as_b_goes_along():
     assert row(app, "KV cache, total") == ["KV cache, total", "1.12 GiB", "4.50 GiB :gray-badge[×4]"]
 
 
-def test_a_link_with_b_shows_it_anywhere():
-    app = page("plan", **{"with": "Qwen/Qwen2.5-3B"})
-    labels = [link.proto.label for link in app.get("page_link")]
-    assert "Compare A with B" in labels
-    assert [button.label for button in app.button if button.key == "add_current"] == ["Keep as C"]
+@pytest.mark.parametrize(("name", "letters"), [("plan", ["C"]), ("verify", ["C"]), ("gpus", []), ("accuracy", [])])
+def test_a_link_with_b_shows_it_anywhere(name, letters):
+    """Pages that are about no model keep none, and lead to what is kept."""
+    app = page(name, **{"with": "Qwen/Qwen2.5-3B"})
+    assert "Compare A with B" in [link.proto.label for link in app.get("page_link")]
+    assert [button.label for button in app.button if button.key == "add_current"] == [f"Keep as {c}" for c in letters]
 
 
 def pinned(app):

@@ -8,7 +8,7 @@ import streamlit as st
 from calc.errors import Message
 from pages.parts import words
 from pages.parts.inputs import question, sidebar
-from pages.parts.outputs import navigation, share, unknown
+from pages.parts.outputs import navigation, pin, share, unknown
 from pages.parts.state import url
 from pages.parts.state.query import Page
 from pages.parts.state.scenario import Scenario
@@ -134,6 +134,7 @@ def without_model(here: Page, title: str) -> Scenario:
     st.set_page_config(page_title=f"{title} · Weighbridge")
     with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
         st.title(title, anchor=False)
+        pin.way(scenario)
         share.languages()
     for problem in url.problems():
         st.warning(say(problem), icon=":material/link_off:")

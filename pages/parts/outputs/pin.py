@@ -5,7 +5,7 @@ import streamlit as st
 
 from pages.parts.state.compared import LETTERS, add_current
 from pages.parts.state.query import COMPARE
-from pages.parts.state.scenario import MOST_OTHERS
+from pages.parts.state.scenario import MOST_OTHERS, Scenario
 from pages.parts.state.weighed import Answer
 from pages.parts.words import say
 
@@ -13,7 +13,12 @@ from pages.parts.words import say
 def draw(answer: Answer) -> None:
     """In the line above a title."""
     keep(answer)
-    others = len(answer.scenario.comparison.others)
+    way(answer.scenario)
+
+
+def way(scenario: Scenario) -> None:
+    """To the comparison, once something is kept."""
+    others = len(scenario.comparison.others)
     if others:
         label = say("Compare A with {letters}", letters=", ".join(LETTERS[1 : others + 1]))
         st.page_link(COMPARE.script, label=label, icon=f":material/{COMPARE.icon}:", width="content")
