@@ -110,7 +110,8 @@ for (const what of ["wheel", "touchstart", "keydown", "pointerdown"])
 const look = () => {
   const place = document.getElementById(%s);
   if (moved) return;
-  if (place && Math.abs(place.getBoundingClientRect().top) > 80) place.scrollIntoView();
+  const top = place?.getBoundingClientRect().top;
+  if (top < 0 || top > 260) place.scrollIntoView();
   if (Date.now() - start < 6000) setTimeout(look, 250);
 };
 look();
@@ -128,7 +129,7 @@ def link(answer: Answer, to: Anchor) -> None:
     """The way to a place on paper."""
     there = answer.scenario.model_copy(update={"derive": to})
     st.page_link(
-        "derive.py",
+        DERIVE.script,
         label=say("Step by step"),
         icon=":material/edit_note:",
         query_params=encode(there, DERIVE),

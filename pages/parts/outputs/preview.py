@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from pages.parts import words
 from pages.parts.outputs.share import title
 from pages.parts.state.published import published
-from pages.parts.state.query import PAGES, TRAIN, WEIGH, Page, decode, shareable
+from pages.parts.state.query import TRAIN, WEIGH, Page, decode, page_at, shareable
 from pages.parts.state.scenario import Scenario, Source
 from pages.parts.state.weighed import looked, trained, weighed
 from presets import models
@@ -59,8 +59,7 @@ def addressed(scope: Scope) -> Page | None:
     """The page that is fetched; None where it is something else."""
     if scope["type"] != "http" or scope["method"] != "GET":
         return None
-    path = scope["path"].rstrip("/").rpartition("/")[2]
-    return next((page for page in PAGES if page.path == path), None)
+    return page_at(scope["path"])
 
 
 def headline(page: Page, query: dict[str, str]) -> str:

@@ -7,10 +7,10 @@ import streamlit as st
 
 from calc.text import config_file
 from pages.parts.inputs.fields import moved
-from pages.parts.outputs import carrying, examples
+from pages.parts.outputs import carrying, examples, pin
 from pages.parts.outputs.copying import copy_button
 from pages.parts.outputs.finding import finding, heading, plain
-from pages.parts.state.query import TRAIN, WEIGH, Page
+from pages.parts.state.query import COMPARE, TRAIN, WEIGH, Page
 from pages.parts.state.url import link, speak
 from pages.parts.state.weighed import Answer
 from pages.parts.words import LANGUAGES, language, listed, say
@@ -29,7 +29,9 @@ def title(answer: Answer, page: Page) -> str:
 def header(answer: Answer, page: Page, with_layout: Answer) -> None:
     """Links and downloads of what is on screen, and the page's title; the link is that of the question, which may be
     refused."""
-    with st.container(horizontal=True, horizontal_alignment="right", gap="small", key="header"):
+    with st.container(
+        horizontal=True, horizontal_alignment="right", vertical_alignment="center", gap="small", key="header"
+    ):
         copy_link(with_layout, page)
         if answer.download is not None:
             st.download_button(
@@ -42,6 +44,8 @@ def header(answer: Answer, page: Page, with_layout: Answer) -> None:
                 key="download",
             )
         carrying.draw(answer, page)
+        if page != COMPARE:
+            pin.draw(with_layout)
         languages()
     heading(answer, finding(answer) if page in WEIGHING else None)
     below = st.empty()  # what comes after it keeps its place, and the browser what it has drawn there
