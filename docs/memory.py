@@ -5,9 +5,9 @@ from collections.abc import Iterable, Iterator
 from calc import Architecture, Layout, Overhead, Precision, Workload
 from calc.model.derivation import Step, Symbols
 from calc.model.mixers import Mixer
+from calc.serving.derivation import Derivations, cache_steps
 from calc.serving.engines import ENGINES
 from calc.serving.memory import Serving
-from calc.serving.serving_derivation import Derivations, cache_steps
 from presets import gpus, models
 
 MODEL, GPU, BATCH, CONTEXT = "Qwen/Qwen3-8B", "h100-sxm", 4, 8192

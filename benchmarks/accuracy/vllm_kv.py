@@ -15,11 +15,10 @@ from typing import Any
 from benchmarks.oracle.vllm_plans import compact, patched
 from calc import Architecture, Layout, Overhead, Precision, Report, Workload, report
 from calc.hardware.gpus import gpus
+from calc.serving.engines.vllm.cache import CachePlan
 from calc.serving.engines.vllm.engine import VLLM
 from calc.serving.engines.vllm.options import VLLMOptions
-from calc.serving.engines.vllm.plan import CachePlan
-from calc.serving.kv_budget import KVBudget
-from calc.serving.memory import Serving
+from calc.serving.memory import KVBudget, Serving
 
 DATA = Path(__file__).parents[2] / "tests" / "data"
 AUTO = -1

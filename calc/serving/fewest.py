@@ -7,7 +7,7 @@ from operator import add, sub
 from calc.hardware.gpu import GPU
 from calc.hardware.overhead import HIGH, LOW, MIDDLE, OverheadSizes, at_end
 from calc.hardware.parallel import Layout
-from calc.serving.engines.question import Question
+from calc.serving.engines.rules import Question
 from calc.serving.engines.sizes import GPUAtStart, Limits
 from calc.serving.memory import Allocation, Serving
 from calc.serving.weighing import LayerBytes

@@ -9,8 +9,8 @@ from calc.formats import CACHE_BITS, Precision, WeightFormat
 from calc.hardware.gpu import GPU
 from calc.hardware.parallel import Layout, shapes
 from calc.serving.engines.engine import Engine
-from calc.serving.engines.launch import spelled_flags
-from calc.serving.engines.question import Question
+from calc.serving.engines.launching import spelled_flags
+from calc.serving.engines.rules import Question
 from calc.serving.fewest import fewest_gpus
 from calc.serving.memory import Allocation, Serving
 from calc.serving.verdict import Word, max_batch, max_context, remedy, said

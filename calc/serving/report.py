@@ -18,13 +18,11 @@ from calc.model.architecture import Architecture, Parameters
 from calc.serving.engines import DEFAULT_ENGINE, ENGINES
 from calc.serving.engines.device_buffers import DeviceBuffers
 from calc.serving.engines.engine import Engine
-from calc.serving.engines.question import Question
+from calc.serving.engines.rules import Question
 from calc.serving.engines.sizes import LoadedWeights
-from calc.serving.gpu_memory import Memory
-from calc.serving.kv_budget import KVBudget
 from calc.serving.kv_cache import bytes_per_token, cache_bytes, growth, length_bytes, window_bytes
 from calc.serving.levers import spread
-from calc.serving.memory import Allocation, Serving
+from calc.serving.memory import Allocation, KVBudget, Memory, Serving
 from calc.serving.verdict import Verdict, judge
 from calc.serving.workload import Workload
 from calc.units import GIB

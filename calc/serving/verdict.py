@@ -9,11 +9,10 @@ from calc.hardware.overhead import HIGH, LOW, MIDDLE, left_for_overhead
 from calc.hardware.parallel import Layout
 from calc.hardware.solver import largest, largest_near
 from calc.serving.engines.engine import Engine
-from calc.serving.engines.launch import spelled_flags
+from calc.serving.engines.launching import spelled_flags
 from calc.serving.engines.sizes import Limits
 from calc.serving.fewest import fewest_gpus
-from calc.serving.gpu_memory import Memory
-from calc.serving.memory import MOST_TOKENS, Allocation, Serving
+from calc.serving.memory import MOST_TOKENS, Allocation, Memory, Serving
 from calc.serving.workload import Workload
 from calc.units import GIB, size
 

@@ -17,24 +17,13 @@ from calc.model.architecture import Architecture
 from calc.model.block import Block
 from calc.model.derivation import NUMBERS, Numbers
 from calc.model.named import Peak
-from calc.serving.engines.cache_rules import without_cache
 from calc.serving.engines.engine import Engine
-from calc.serving.engines.launch import Launch, Separation, ServerRole, cached, degrees, quantized, stated
-from calc.serving.engines.layouts import broken_tiles, even_stages
+from calc.serving.engines.launching import Launch, Separation, ServerRole, cached, degrees, quantized, stated
 from calc.serving.engines.loading import TensorLoader, rotary_tables, up_to
-from calc.serving.engines.sglang.compressed import COMPRESSED_REQUESTS, compressing
-from calc.serving.engines.sglang.graphs import decode_graphs, prefill_graphs
-from calc.serving.engines.sglang.images import (
-    STREAMED_BATCH,
-    has_graphs,
-    image_buffers,
-    reads_images,
-    share_left,
-    streams_images,
-)
+from calc.serving.engines.rules import broken_tiles, even_stages, without_cache
+from calc.serving.engines.sglang.cache import COMPRESSED_REQUESTS, TokenPool, compressing, slot_bytes
 from calc.serving.engines.sglang.options import SGLangOptions
-from calc.serving.engines.sglang.pool import TokenPool, slot_bytes
-from calc.serving.engines.sglang.refusal import unserved_family
+from calc.serving.engines.sglang.rules import SUPPORT, unserved_family
 from calc.serving.engines.sglang.speculation import (
     GUESSING_REQUESTS,
     assumed,
@@ -45,11 +34,20 @@ from calc.serving.engines.sglang.speculation import (
     unnamed_head,
     unspread,
 )
-from calc.serving.engines.sglang.support import SUPPORT
+from calc.serving.engines.sglang.working_memory import (
+    STREAMED_BATCH,
+    decode_graphs,
+    has_graphs,
+    image_buffers,
+    prefill_graphs,
+    reads_images,
+    share_left,
+    streams_images,
+)
 from calc.serving.engines.sizes import Budget, GPUAtStart, LaidOut, Limits, LoadedWeights
 from calc.serving.engines.vllm.drafts import AUXILIARY, draft_bytes, undivided_draft
 from calc.serving.engines.vllm.engine import FUSED
-from calc.serving.engines.vllm.profile import profile_peaks
+from calc.serving.engines.vllm.working_memory import profile_peaks
 from calc.serving.workload import Workload
 from calc.units import GIB, MIB
 

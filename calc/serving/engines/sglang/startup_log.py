@@ -8,8 +8,8 @@ from calc.hardware.parallel import Layout
 from calc.options import made
 from calc.serving.engines.engine import Engine
 from calc.serving.engines.sglang.engine import SGLang, request_table
-from calc.serving.engines.sglang.graphs import batches
 from calc.serving.engines.sglang.options import SGLangOptions
+from calc.serving.engines.sglang.working_memory import batches
 from calc.serving.engines.startup_log import Ending, LogSettings, StartupLog, line
 from calc.units import GIB
 

@@ -21,19 +21,17 @@ from calc.model.architecture import Architecture
 from calc.model.block import Block
 from calc.model.derivation import NUMBERS, Numbers
 from calc.model.named import Peak
-from calc.serving.engines.cache_rules import without_cache
 from calc.serving.engines.engine import Engine
-from calc.serving.engines.launch import Launch, combined, degrees, stated
-from calc.serving.engines.layouts import broken_tiles, even_stages
+from calc.serving.engines.launching import Launch, combined, degrees, stated
 from calc.serving.engines.loading import ExpertPadding, TensorLoader, quantized, rotary_tables
-from calc.serving.engines.sglang.pool import slot_bytes
+from calc.serving.engines.rules import broken_tiles, even_stages, without_cache
+from calc.serving.engines.sglang.cache import slot_bytes
 from calc.serving.engines.sizes import Budget, GPUAtStart, LaidOut, Limits, LoadedWeights
+from calc.serving.engines.tensorrt_llm.cache import BlockPool
 from calc.serving.engines.tensorrt_llm.options import TensorRTLLMOptions
-from calc.serving.engines.tensorrt_llm.pool import BlockPool
-from calc.serving.engines.tensorrt_llm.refusal import mixed_copies, runs_format, unlisted_format, unserved
-from calc.serving.engines.tensorrt_llm.support import SUPPORT
+from calc.serving.engines.tensorrt_llm.rules import SUPPORT, mixed_copies, runs_format, unlisted_format, unserved
 from calc.serving.engines.vllm.engine import FUSED
-from calc.serving.engines.vllm.profile import EXPERTS, OUTPUT_OF_EXPERTS, layer_elements
+from calc.serving.engines.vllm.working_memory import EXPERTS, OUTPUT_OF_EXPERTS, layer_elements
 from calc.serving.workload import Workload
 
 EXPERT_PADDING = ExpertPadding(hidden=128, inner=128)

@@ -18,7 +18,7 @@ from calc.serving.engines.engine import Engine
 from calc.serving.engines.sizes import LaidOut, Limits, Stage, StagePeak
 from calc.serving.engines.transformers.cache import DynamicCache
 from calc.serving.engines.transformers.options import TransformersOptions
-from calc.serving.engines.transformers.support import SUPPORT
+from calc.serving.engines.transformers.rules import SUPPORT
 from calc.serving.engines.transformers.working_memory import Pass, decode_peaks, prefill_peaks
 from calc.serving.workload import Workload
 

@@ -18,9 +18,8 @@ from calc.model.block import Block, Extra, PredictionModule
 from calc.model.feedforward import MLP
 from calc.serving.engines.engine import Engine
 from calc.serving.engines.vllm.layers import compressed
-from calc.serving.engines.vllm.options import Version, VLLMOptions
-from calc.serving.engines.vllm.refusal import unserved_family
-from calc.serving.engines.vllm.since import holds
+from calc.serving.engines.vllm.options import Version, VLLMOptions, holds
+from calc.serving.engines.vllm.rules import unserved_family
 
 PROJECTION = "fc.weight"
 SPECULATION = ("speculative", "num_speculative_tokens", "model_draft", "weights_draft")

@@ -15,12 +15,12 @@ from calc.model.block import Block
 from calc.model.derivation import NUMBERS, Numbers
 from calc.model.named import Peak
 from calc.serving.engines.cache import Cache
-from calc.serving.engines.cache_rules import without_cache
 from calc.serving.engines.engine import Engine
-from calc.serving.engines.launch import Launch, Separation, ServerRole, cached, combined, degrees, quantized, stated
-from calc.serving.engines.layouts import broken_tiles, even_stages, odd_vocabulary
+from calc.serving.engines.launching import Launch, Separation, ServerRole, cached, combined, degrees, quantized, stated
 from calc.serving.engines.loading import TensorLoader, rotary_tables, up_to
+from calc.serving.engines.rules import broken_tiles, even_stages, odd_vocabulary, without_cache
 from calc.serving.engines.sizes import Budget, GPUAtStart, LaidOut, Limits, LoadedWeights
+from calc.serving.engines.vllm.cache import CachePlan, Division, divide, limits
 from calc.serving.engines.vllm.drafts import (
     AUXILIARY,
     SPECULATION,
@@ -36,25 +36,29 @@ from calc.serving.engines.vllm.drafts import (
     with_own_layers,
 )
 from calc.serving.engines.vllm.encoder import encoder_pass
-from calc.serving.engines.vllm.experts import expert_kernel, expert_padding
-from calc.serving.engines.vllm.graphs import ANY, graphs_formula, graphs_range, has_formula
 from calc.serving.engines.vllm.kernels import Capability, capability
 from calc.serving.engines.vllm.layers import state_bytes
-from calc.serving.engines.vllm.limits import limits
-from calc.serving.engines.vllm.options import VLLMOptions
-from calc.serving.engines.vllm.outside import UNIFIED_NOTE, non_torch, usual_libraries
-from calc.serving.engines.vllm.plan import CachePlan, Division, divide
-from calc.serving.engines.vllm.profile import profile_peaks
-from calc.serving.engines.vllm.refusal import (
+from calc.serving.engines.vllm.loading import expert_kernel, expert_padding
+from calc.serving.engines.vllm.options import VLLMOptions, holds
+from calc.serving.engines.vllm.rules import (
+    SUPPORT,
     foreign_cache,
     missing_kernels,
     unfit_flags,
     unserved_family,
     unshared_tokens,
 )
-from calc.serving.engines.vllm.sampler import sampler
-from calc.serving.engines.vllm.since import holds
-from calc.serving.engines.vllm.support import SUPPORT
+from calc.serving.engines.vllm.working_memory import (
+    ANY_GRAPHS,
+    UNIFIED_NOTE,
+    graphs_formula,
+    graphs_range,
+    has_formula,
+    non_torch,
+    profile_peaks,
+    sampler,
+    usual_libraries,
+)
 from calc.serving.workload import Workload
 
 FUSED = {
@@ -257,7 +261,7 @@ class VLLM(Engine):
         )
 
     def overhead(self, gpus: int) -> Mapping[OverheadItem, Range]:
-        graphs = NONE if self.options.enforce_eager else ANY
+        graphs = NONE if self.options.enforce_eager else ANY_GRAPHS
         return {"cuda_context": CUDA_CONTEXT, "libraries": usual_libraries(gpus), "cuda_graphs": graphs}
 
     def overhead_on(self, gpu: GPU, laid_out: LaidOut, limits: Limits) -> Mapping[OverheadItem, Range]:

@@ -1,15 +1,33 @@
-"""What TensorRT-LLM's PyTorch backend refuses: families, formats, and layouts of its attention data parallelism."""
+"""What TensorRT-LLM's PyTorch backend runs: GPUs and formats where its documentation says so; families, formats, and
+layouts of its attention data parallelism that it refuses."""
 
 from collections.abc import Iterator
 
 from calc.errors import Message, Refusal
 from calc.formats import FLOATS, CacheFormat, WeightFormat
-from calc.hardware.engine_rules import version
-from calc.hardware.format_rules import WAYS
+from calc.hardware.engine_rules import EngineSupport, FormatNeeds, PlatformNeeds, version
+from calc.hardware.format_rules import CUDA, WAYS
 from calc.hardware.gpu import GPU
 from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture
-from calc.serving.engines.tensorrt_llm.support import SUPPORT
+
+HARDWARE = "https://nvidia.github.io/TensorRT-LLM/supported-hardware.html"
+QUANTIZATION = "https://nvidia.github.io/TensorRT-LLM/1.3.0rc27/features/quantization.html"
+GPT_OSS = "https://github.com/SemiAnalysisAI/InferenceX/blob/843c6254ff69b567f772f6a5fd97675af3d04431/configs"
+
+SUPPORT = EngineSupport(
+    title="TensorRT-LLM",
+    platforms={"cuda": PlatformNeeds(least="8.0", source=HARDWARE)},
+    formats={
+        "fp8": FormatNeeds(least="8.9", listed=CUDA, source=QUANTIZATION),
+        "awq": FormatNeeds(least="8.0", listed=CUDA, source=QUANTIZATION),
+        "gptq": FormatNeeds(least="8.0", listed=CUDA, source=QUANTIZATION),
+        "mxfp8": FormatNeeds(least="10.0", listed=CUDA, source=QUANTIZATION),
+        "mxfp4": FormatNeeds(least="9.0", listed=CUDA, source=GPT_OSS),  # gpt-oss on H200; the table says Blackwell
+        "nvfp4": FormatNeeds(least="10.0", listed=CUDA, source=QUANTIZATION),
+    },
+)
+
 
 SERVED = frozenset(
     "afmoe cohere2 deepseek_v3 deepseek_v32 deepseek_v4 exaone4 exaone_moe gemma3_text gemma4_text gemma4_unified_text "

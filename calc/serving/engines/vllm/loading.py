@@ -1,14 +1,13 @@
-"""How vLLM's kernels hold routed experts in MXFP4, and which of them runs on a GPU (`oracle/mxfp4.py`)."""
+"""How vLLM holds weights: what it fuses, and how its kernels pad routed experts in MXFP4 (`oracle/mxfp4.py`)."""
 
 from typing import Literal
 
 from calc.hardware.gpu import GPU
 from calc.model.architecture import Architecture
 from calc.serving.engines.loading import ExpertPadding
-from calc.serving.engines.vllm.habits import habits
 from calc.serving.engines.vllm.kernels import capability
-from calc.serving.engines.vllm.options import VLLMOptions
-from calc.serving.engines.vllm.since import holds
+from calc.serving.engines.vllm.layers import habits
+from calc.serving.engines.vllm.options import VLLMOptions, holds
 
 MARLIN = ExpertPadding(hidden=256, inner=128)
 TRITON = ExpertPadding(inner=64, scale_rows=256, fp32_bias=True)

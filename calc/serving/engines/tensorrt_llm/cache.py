@@ -12,7 +12,7 @@ from calc.formats import CACHE_BITS, CacheFormat
 from calc.model.mixers import Mixer
 from calc.model.mla import LatentAttention
 from calc.serving.engines.cache import Pool
-from calc.serving.engines.sglang.pool import slot_bytes
+from calc.serving.engines.sglang.cache import slot_bytes
 from calc.serving.engines.sizes import LaidOut, Limits
 from calc.serving.kv_cache import growth, token_bits
 

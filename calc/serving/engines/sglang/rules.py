@@ -1,0 +1,62 @@
+"""What SGLang runs: GPUs and formats where its documentation says so, and families that it does not serve.
+
+Families are read in SGLang 0.5.23: the classes of `models/`; `model_loader/utils.py: resolve_transformers_arch` (a
+family without one runs by the code of transformers, here 5.19, where that is written for others' attention:
+`is_backend_compatible`); `models/transformers.py` (`use_cache=False`); `configs/hybrid_arch.py: mambaish_config` (which
+get a pool of states).
+"""
+
+from collections.abc import Iterator
+
+from calc.errors import Message, Refusal
+from calc.hardware.engine_rules import EngineSupport, FormatNeeds, PlatformNeeds
+from calc.hardware.format_rules import CUDA
+from calc.model.architecture import Architecture
+from calc.serving.engines.transformers.rules import SUPPORT as TRANSFORMERS
+from calc.serving.engines.vllm.rules import SUPPORT as VLLM
+from calc.serving.engines.vllm.rules import SUPPORTED_UNTIL
+
+INSTALLATION = (
+    "https://github.com/sgl-project/sglang/blob/010db98cd4aa2c3b333e5d7fe5c23f85fa18b984/docs/get_started/install.md"
+)
+INSTALLATION_AMD = (
+    "https://github.com/sgl-project/sglang/blob/0175ceecc13527893407213998a7f449a113f5a7/docs/platforms/amd_gpu.md"
+)
+QUANTIZATION = "https://docs.sglang.io/docs/advanced_features/quantization"
+
+SUPPORT = EngineSupport(
+    title="SGLang",
+    platforms={
+        "cuda": PlatformNeeds(least="7.5", source=INSTALLATION),  # FlashInfer's least
+        "rocm": PlatformNeeds(among=frozenset({"gfx942", "gfx950"}), source=INSTALLATION_AMD),
+        "tpu": PlatformNeeds(plugin="sglang-jax", source="https://github.com/sgl-project/sglang-jax"),
+    },
+    formats={
+        "nvfp4": FormatNeeds(least="10.0", source=QUANTIZATION),
+        "gguf": FormatNeeds(listed=CUDA, source=QUANTIZATION),
+    },
+)
+
+
+UNSERVED = frozenset(
+    "RefinedWeb RefinedWebModel bamba bloom codegen falcon gpt_neo gpt_neox_japanese jamba minimax_m1 minimax_text_01 "
+    "mpt olmo_hybrid openai-gpt xglm zamba zamba2".split()
+)
+"""Families without a class whose code in transformers is not written for that, or that have none there."""
+FORGETFUL = frozenset({"minimax", "recurrent_gemma"})
+"""Families that run by the code of transformers and have recurrent layers, whose states nothing keeps there."""
+
+
+def unserved_family(architecture: Architecture) -> Iterator[Refusal]:
+    """Families that it does not run, with the nearest engine that does."""
+    family = architecture.model_type
+    nearest = (TRANSFORMERS if family in SUPPORTED_UNTIL else VLLM).title
+    if family in UNSERVED:
+        sentence = "SGLang does not serve models of the family {family}; {nearest} does."
+        yield Refusal(Message(sentence, family=family, nearest=nearest), "engine")
+    elif family in FORGETFUL:
+        sentence = (
+            "SGLang runs models of the family {family} by the code of transformers, without keeping their recurrent "
+            "states from step to step; {nearest} keeps them."
+        )
+        yield Refusal(Message(sentence, family=family, nearest=nearest), "engine")
