@@ -26,8 +26,8 @@ from calc.model.block import Block
 from calc.model.mixers import CompressedAttention, Mixer
 from calc.model.mla import LatentAttention
 from calc.serving.engines.cache import Pool
+from calc.serving.engines.sglang.drafts import GUESSING_REQUESTS, UNCOUNTED, guesses
 from calc.serving.engines.sglang.options import SGLangOptions, StateStrategy
-from calc.serving.engines.sglang.speculation import GUESSING_REQUESTS, UNCOUNTED, guesses
 from calc.serving.engines.sizes import LaidOut, Limits
 from calc.serving.kv_cache import growth, token_bits
 

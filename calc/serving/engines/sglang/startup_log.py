@@ -10,7 +10,7 @@ from calc.serving.engines.engine import Engine
 from calc.serving.engines.sglang.engine import SGLang, request_table
 from calc.serving.engines.sglang.options import SGLangOptions
 from calc.serving.engines.sglang.working_memory import batches
-from calc.serving.engines.startup_log import Ending, LogSettings, StartupLog, line
+from calc.serving.engines.startup_log import Ending, LogSettings, StartupLog, line, own_names
 from calc.units import GIB
 
 BATCHES = r"\[(?:[0-9]{1,6}, ){0,600}COUNT\]"
@@ -27,27 +27,20 @@ class SGLangLog(StartupLog):
     openings = ("ServerArgs(",)
     closings = ("max_total_num_tokens=",)  # the last line before it serves
     fields: ClassVar = {
+        **own_names(
+            "mem_fraction_static dtype quantization kv_cache_dtype swa_full_tokens_ratio mamba_full_memory_ratio "
+            "mamba_radix_cache_strategy max_mamba_cache_size disable_radix_cache cuda_graph_max_bs enable_lora"
+        ),
         "model_path": "model",
         "context_length": "max_model_len",
         "context_len": "max_model_len",
         "tp_size": "tensor_parallel_size",
         "pp_size": "pipeline_parallel_size",
         "dp_size": "data_parallel_size",
-        "mem_fraction_static": "mem_fraction_static",
         "chunked_prefill_size": "max_num_batched_tokens",
         "max_running_requests": "max_num_seqs",
-        "dtype": "dtype",
-        "quantization": "quantization",
-        "kv_cache_dtype": "kv_cache_dtype",
         "disable_cuda_graph": "enforce_eager",
         "page_size": "block_size",
-        "swa_full_tokens_ratio": "swa_full_tokens_ratio",
-        "mamba_full_memory_ratio": "mamba_full_memory_ratio",
-        "mamba_radix_cache_strategy": "mamba_radix_cache_strategy",
-        "max_mamba_cache_size": "max_mamba_cache_size",
-        "disable_radix_cache": "disable_radix_cache",
-        "cuda_graph_max_bs": "cuda_graph_max_bs",
-        "enable_lora": "enable_lora",
         "speculative_algorithm": "speculative",
     }
     lines = (
@@ -70,7 +63,6 @@ class SGLangLog(StartupLog):
     # [2025-05-09 15:00:14 DP2 TP2]
     repeats = True
     cache_sizes = 2  # keys and values
-    single_token_pool = True
     share_of_free = True
     loading_libraries = round(0.2 * GIB)  # 0.03 to 0.15 GiB in nine public logs
 

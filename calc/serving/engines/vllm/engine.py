@@ -15,26 +15,12 @@ from calc.model.block import Block
 from calc.model.derivation import NUMBERS, Numbers
 from calc.model.named import Peak
 from calc.serving.engines.cache import Cache
-from calc.serving.engines.engine import Engine
 from calc.serving.engines.launching import Launch, Separation, ServerRole, cached, combined, degrees, quantized, stated
 from calc.serving.engines.loading import TensorLoader, rotary_tables, up_to
 from calc.serving.engines.rules import broken_tiles, even_stages, odd_vocabulary, without_cache
 from calc.serving.engines.sizes import Budget, GPUAtStart, LaidOut, Limits, LoadedWeights
 from calc.serving.engines.vllm.cache import CachePlan, Division, divide, limits
-from calc.serving.engines.vllm.drafts import (
-    AUXILIARY,
-    SPECULATION,
-    assumed,
-    draft_bytes,
-    draft_precision,
-    draft_refusals,
-    guesser,
-    passing_layers,
-    speculation,
-    undivided_draft,
-    unstaged,
-    with_own_layers,
-)
+from calc.serving.engines.vllm.drafts import SPECULATION, VLLMDrafts
 from calc.serving.engines.vllm.encoder import encoder_pass
 from calc.serving.engines.vllm.kernels import Capability, capability
 from calc.serving.engines.vllm.layers import state_bytes
@@ -98,7 +84,7 @@ SEPARATION = Separation(
 """docs/features/nixl_connector_usage.md, and the README of vllm-project/router."""
 
 
-class VLLM(Engine):
+class VLLM(VLLMDrafts):
     name: ClassVar[str] = "vllm"
     title: ClassVar[str] = SUPPORT.title
     support: ClassVar[EngineSupport] = SUPPORT
@@ -108,12 +94,10 @@ class VLLM(Engine):
     share_option: ClassVar[str | None] = "gpu_memory_utilization"
     limits_by: ClassVar[tuple[str, ...]] = ("pp",)
     separation: ClassVar[Separation | None] = SEPARATION
-    draft_option: ClassVar[str | None] = "model_draft"
     weight_formats: ClassVar[tuple[WeightFormat, ...]] = ("fp8", "int4")
     cache_formats: ClassVar[tuple[CacheFormat, ...]] = ("fp8",)
     cache_from: ClassVar[frozenset[str]] = frozenset((MODELOPT, COMPRESSED_TENSORS))  # utils/torch_utils.py
 
-    options: VLLMOptions
     options_type: ClassVar[type[VLLMOptions]] = VLLMOptions
 
     def __init__(self, options: VLLMOptions | None = None, draft_model: Architecture | None = None) -> None:
@@ -139,8 +123,8 @@ class VLLM(Engine):
         yield from broken_tiles(model, precision, layout)
         yield from odd_vocabulary(model, layout)
         yield from layout.unspread(model)
-        yield from unstaged(model, self.options, layout)
-        yield from undivided_draft(self.guesses(model), layout)
+        yield from self.unstaged(model, layout)
+        yield from self.undivided_draft(model, layout)
         if layout.dcp > 1:
             yield from unshared_tokens(model, layout)
 
@@ -148,7 +132,7 @@ class VLLM(Engine):
         yield from without_cache(model)
         yield from foreign_cache(precision.kv)
         yield from unfit_flags(model, self.options)
-        yield from draft_refusals(model, self.options, self.draft_model)
+        yield from self.draft_refusals(model)
         yield from super().model_refusals(model, precision)
 
     def stages(self, layers: int, pp: int) -> Iterator[range]:
@@ -162,37 +146,6 @@ class VLLM(Engine):
     @property
     def loads_vision(self) -> bool:
         return not self.options.language_model_only
-
-    @property
-    def loads_draft(self) -> bool:
-        return self.options.adds_layers
-
-    def with_draft(self, architecture: Architecture) -> Architecture:
-        return with_own_layers(architecture, self.options)
-
-    def guesses(self, model: Architecture) -> Architecture | None:
-        """The model next to this one that guesses tokens for it."""
-        return guesser(model, self.options, self.draft_model)
-
-    def left_out(self) -> Iterator[Message]:
-        yield from assumed(self.options)
-
-    def draft(self, precision: Precision) -> tuple[Architecture, Precision, int] | None:
-        if self.options.speculative != "draft_model" or self.draft_model is None:
-            return None
-        return self.draft_model, draft_precision(self.options), self.options.guessed
-
-    def draft_weights_per_stage(
-        self, architecture: Architecture, precision: Precision, tp: int, stages: int
-    ) -> tuple[int, ...]:
-        """On the last stage: a draft model, a head, or the embedding once more for layers that read it far from the
-        first."""
-        nbytes, draft = 0, self.guesses(architecture)
-        if draft is not None:
-            nbytes = draft_bytes(draft, self, draft_precision(self.options), tp)
-        elif self.options.speculative == "mtp" and stages > 1:
-            nbytes = 2 * self.vocabulary(architecture.vocab, tp) * (architecture.d_embedding or architecture.hidden)
-        return (*(0,) * (stages - 1), nbytes)
 
     @property
     def loader(self) -> TensorLoader:
@@ -233,7 +186,7 @@ class VLLM(Engine):
         whole, layout, kv = laid_out.whole, laid_out.layout, laid_out.precision.kv
         key = id(whole), layout.tp, layout.dcp, kv, capability(gpu)
         if key not in self.divisions:
-            draft = self.guesses(whole)
+            draft = self.guesser(whole)
             draft = draft and Layout(tp=layout.tp).rank(draft)
             self.divisions[key] = divide(whole, laid_out.rank, kv, self.options, gpu, layout.tp, layout.dcp, draft)
         return self.divisions[key]
@@ -255,7 +208,7 @@ class VLLM(Engine):
             sequences=write.of("sequences", limits.sequences),
             width=laid_out.precision.activation_bytes,
             sampler=sampler(self.options, several=laid_out.layout.tp > 1),
-            auxiliary=AUXILIARY if self.options.speculative == "eagle3" else 0,
+            auxiliary=self.auxiliary,
             encoder_bytes=write.of("encoder_bytes", limits.encoder_bytes) if limits.encoder_bytes else 0,
             encoder=encoder_pass(laid_out.whole, limits.image_patches, laid_out.layout.tp) if part.last else {},
         )
@@ -267,8 +220,7 @@ class VLLM(Engine):
     def overhead_on(self, gpu: GPU, laid_out: LaidOut, limits: Limits) -> Mapping[OverheadItem, Range]:
         """Graphs by their number and layers, non-torch memory by what joins the GPUs."""
         gpus, layers = laid_out.layout.gpus, max(map(len, laid_out.ranges))
-        draft_layers = passing_layers(self.options, self.draft_model)
-        graphs = graphs_range(self.options, limits, gpu, layers, several=gpus > 1, draft_layers=draft_layers)
+        graphs = graphs_range(self.options, limits, gpu, layers, several=gpus > 1, draft_layers=self.passing_layers)
         outside = non_torch(gpu, gpus, self.options)
         return {"cuda_context": CUDA_CONTEXT, "libraries": outside, "cuda_graphs": graphs}
 
@@ -315,7 +267,7 @@ class VLLM(Engine):
                 *("--max-model-len", str(length)),
                 *quantize,
                 *cached(precision, CACHE_WORDS),
-                *speculation(self.options),
+                *self.speculation,
                 *stated(self.options, NO_FLAGS),
             ),
             notes=notes,

@@ -145,7 +145,7 @@ def cached_layers(rank: Architecture, setting: LayerSetting) -> Layers:
 def blocks_with_drafts(rank: Architecture, options: VLLMOptions) -> Iterator[tuple[Block, Iterable[int]]]:
     for block in rank.all_blocks:
         yield block, block.runs_in
-    if options.adds_layers:
+    if options.speculative in ("mtp", "eagle"):
         for i, module in enumerate(rank.prediction):
             first = rank.num_layers + i * len(module.block.layers)
             yield module.block, range(first, first + len(module.block.layers))

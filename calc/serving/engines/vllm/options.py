@@ -1,6 +1,7 @@
 """What vLLM is started with: its flags under their own names, with the limits and defaults of its command line; and
 what changed in its planning, with which version. The other modules say how the newest does it."""
 
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Literal, Self
 
@@ -10,8 +11,8 @@ from calc.errors import ConfigError, Frozen, Message
 from calc.formats import WeightFormat
 
 Version = tuple[int, ...]
-StateDtype = Literal["auto", "bfloat16", "float16", "float32"]
 Speculative = Literal["none", "mtp", "eagle", "eagle3", "draft_model", "ngram"]
+StateDtype = Literal["auto", "bfloat16", "float16", "float32"]
 NEWEST: Version = (0, 33)
 """The version that the rules were read in (`vllm/v1/core/kv_cache_planning.py` and what it calls)."""
 
@@ -105,11 +106,6 @@ class VLLMOptions(Frozen):
             return 0
         return self.num_speculative_tokens or (1 if self.speculative == "mtp" else 3)
 
-    @property
-    def adds_layers(self) -> bool:
-        """Whether layers that only guess stand behind the model's own."""
-        return self.speculative in ("mtp", "eagle")
-
     def older(self, *version: int) -> bool:
         """Whether vLLM is stated to be of a version before this one."""
         if self.version is None:
@@ -117,45 +113,7 @@ class VLLMOptions(Frozen):
         return tuple(int(part) for part in self.version.split(".")[: len(version)]) < version
 
 
-Change = Literal[
-    "latents are not padded",
-    "prompts are cut into chunks",
-    "windows free their blocks",
-    "states stand in blocks",
-    "sampling does not sort",
-    "graphs of whole decode steps",
-    "links take less",
-    "graphs up to twice the sequences",
-    "guesses widen graphs",
-    "guesses pass the sampler",
-    "guesses share the head",
-    "drafts on pipeline stages",
-    "videos count without timestamps",
-    "frames pass together",
-    "Triton comes with it",
-    "rows of experts are padded",
-    "rows of experts are as they are",
-    "scales of experts are freed",
-    "groups half as large again",
-    "states have a block each",
-    "graphs are estimated",
-    "0.92 of the GPU",
-    "its share must be free",
-    "graphs are of its share",
-    "tokens are concurrency times length",
-    "windows choose their blocks",
-    "steps in flight",
-    "hybrids cache prefixes",
-    "shared choices cache no index keys",
-    "latents beside states in blocks of 128",
-    "16,384 tokens from 160 GiB on",
-    "the null block is reserved",
-    "the second runner",
-    "the second runner filters",
-    "Mamba-2 keeps a checkpoint",
-    "delta nets keep a checkpoint",
-]
-SINCE: dict[Change, Version] = {
+SINCE: dict[str, Version] = {
     "latents are not padded": (0, 8),  # before, each is rounded up to 256 bytes
     "prompts are cut into chunks": (0, 8),  # before, a step takes a whole prompt
     "windows free their blocks": (0, 10),  # before, layers with a window keep the whole context
@@ -197,12 +155,12 @@ SINCE: dict[Change, Version] = {
 
 
 @lru_cache(maxsize=64)
-def changes(version: str | None) -> frozenset[Change]:
-    """What a version of vLLM already does."""
+def changes(version: str | None) -> Mapping[str, bool]:
+    """Whether a version of vLLM already does each of them."""
     options = VLLMOptions(version=version)
-    return frozenset(change for change, since in SINCE.items() if not options.older(*since))
+    return {change: not options.older(*since) for change, since in SINCE.items()}
 
 
-def holds(change: Change, options: VLLMOptions) -> bool:
+def holds(change: str, options: VLLMOptions) -> bool:
     """Whether the version of vLLM in the options already does so."""
-    return change in changes(options.version)
+    return changes(options.version)[change]
