@@ -277,8 +277,7 @@ ASKED_WHICH_KIND = {
     "calc.serving.engines.llamacpp.mixing": 6,  # its graph of each kind
     "calc.serving.engines.llamacpp.slots": 1,  # recurrences whose states its graph reads before it attends
     "calc.serving.engines.sglang.working_memory": 1,  # kinds that it captures no graphs of prompts for
-    "calc.serving.engines.sglang.cache": 4,  # formats of index keys by kernel, pools of DeepSeek-V4's attention
-    "calc.serving.engines.tensorrt_llm.cache": 1,  # formats of index keys
+    "calc.serving.engines.sglang.cache": 5,  # formats of index keys by kernel, pools of DeepSeek-V4's attention
     "calc.serving.engines.vllm.layers": 8,  # its cache spec of each kind, and what their kernels hand out
     "calc.serving.engines.vllm.cache": 1,  # blocks of DeepSeek-V4's attention
     "calc.serving.kv_cache": 1,  # tokens that wait to be compressed, which one kind has

@@ -53,7 +53,7 @@ def computed(config: Mapping[str, Any], row: Mapping[str, Any]) -> dict[str, Any
         [
             length if group.block is None else group.block,
             group.blocks(length, found.in_flight),
-            *(sum(part.count(stage) for part in group.parts) for stage in serving.laid_out.ranges),
+            *(sum(n in stage for part in group.parts for n in part.layers) for stage in serving.laid_out.ranges),
         ]
         for group in found.groups
     ]

@@ -47,31 +47,10 @@ def without_cache(architecture: Architecture) -> Iterator[Refusal]:
         yield Refusal(sentence, "engine")
 
 
-def beyond_positions(architecture: Architecture, context: int) -> Iterator[Refusal]:
-    """Why a model can't read so many tokens: of learned positions there is a row for each token and no more."""
-    most = architecture.learned_positions
-    if most is not None and context > most:
-        sentence = Message(
-            "The model has learned positions for {most:,} tokens and none beyond; {context:,} can't be read.",
-            most=most,
-            context=context,
-        )
-        yield Refusal(sentence, "context", [most])
-
-
-def without_latents(architecture: Architecture, kv: CacheFormat) -> Iterator[Refusal]:
-    """Why a model has nothing that a format is for."""
-    if kv != "fp8_ds_mla":
-        return
-    if not any(mixer.absorbs for block in architecture.blocks for mixer in block.mixers):
-        sentence = Message("fp8_ds_mla stores the latent of MLA, which this model does not have; fp8 does.")
-        yield Refusal(sentence, "kv", ["fp8"])
-
-
 TILE = 128
 """Columns that one scale of block fp8 stands for; a rank's share of a feed-forward must be whole tiles."""
 VOCABULARY = 64
-"""Rows that vLLM pads the vocabulary to (`vocab_parallel_embedding.py`)."""
+"""Rows of embedding and head come in multiples of it (`vocab_parallel_embedding.py` of both)."""
 
 
 def even_stages(layers: int, pp: int, first: int) -> Iterator[range]:
@@ -100,14 +79,6 @@ def broken_tiles(architecture: Architecture, precision: Precision, layout: Layou
                 tile=TILE,
             )
             yield Refusal(sentence, "tp")
-
-
-def odd_vocabulary(architecture: Architecture, layout: Layout) -> Iterator[Refusal]:
-    """vLLM pads the vocabulary to 64 rows, which are then divided; SGLang pads it for each rank."""
-    padded = -(-architecture.vocab // VOCABULARY) * VOCABULARY
-    if padded % layout.tp:
-        sentence = "The vocabulary, padded to {n:,} rows, does not divide by tp {tp:,}."
-        yield Refusal(Message(sentence, n=padded, tp=layout.tp), "tp")
 
 
 class Rules(StartedEngine):
@@ -164,7 +135,12 @@ class Rules(StartedEngine):
         if gpu is not None and laid_out is not None:
             yield from self.gpu_refusals(gpu, laid_out)
         if model is not None and workload is not None:
-            yield from beyond_positions(model, workload.context)
+            most, context = model.learned_positions, workload.context
+            if most is not None and context > most:  # there is a row for each token and no more
+                sentence = (
+                    "The model has learned positions for {most:,} tokens and none beyond; {context:,} can't be read."
+                )
+                yield Refusal(Message(sentence, most=most, context=context), "context", [most])
         if workload is not None and limits is not None:
             yield from self.request_refusals(workload, limits)
 
@@ -192,7 +168,9 @@ class Rules(StartedEngine):
 
     def model_refusals(self, model: Architecture, precision: Precision) -> Iterator[Refusal]:
         """Rules of families, formats and flags, wherever the model runs."""
-        yield from without_latents(model, precision.kv)
+        if precision.kv == "fp8_ds_mla" and not any(mixer.absorbs for block in model.blocks for mixer in block.mixers):
+            sentence = "fp8_ds_mla stores the latent of MLA, which this model does not have; fp8 does."
+            yield Refusal(Message(sentence), "kv", ["fp8"])
 
     def gpu_refusals(self, gpu: GPU, laid_out: LaidOut) -> Iterator[Refusal]:
         """Rules of a GPU for such a rank, on whatever stage."""

@@ -26,6 +26,7 @@ from calc.model.block import Block
 from calc.model.mixers import CompressedAttention, Mixer
 from calc.model.mla import LatentAttention
 from calc.serving.engines.cache import Pool
+from calc.serving.engines.loading import up_to
 from calc.serving.engines.sglang.drafts import GUESSING_REQUESTS, UNCOUNTED, guesses
 from calc.serving.engines.sglang.options import SGLangOptions, StateStrategy
 from calc.serving.engines.sizes import LaidOut, Limits
@@ -56,33 +57,23 @@ def compressing(blocks: Iterable[Block]) -> Iterator[tuple[int, CompressedAttent
                 yield len(block.runs_in), mixer
 
 
-def key_bytes(mixer: CompressedAttention, tokens: int) -> float:
-    """Bytes of a key in a page of so many: in fp8 but for its rotary elements."""
-    page = tokens * (mixer.d_head + ROTARY + SCALES)
-    return -(-page // ALIGNED) * ALIGNED / tokens
-
-
 def compressed(blocks: Iterable[Block], page: int) -> Compressed:
-    """What a stage keeps with pages of so many tokens."""
+    """What a stage keeps with pages of so many tokens: keys in fp8 but for their rotary elements."""
     entries, window, waiting = 0.0, 0.0, 0
     for layers, mixer in compressing(blocks):
-        window += layers * key_bytes(mixer, page)
+        key = mixer.d_head + ROTARY + SCALES
+        window += layers * up_to(page * key, ALIGNED) / page
         if mixer.rate is None:
             continue
+        in_page = page // mixer.rate
         index = 0 if mixer.d_index is None else mixer.d_index + FP32 * (mixer.d_index // 128)
-        entries += layers * (key_bytes(mixer, page // mixer.rate) + index) / mixer.rate
+        entries += layers * (up_to(in_page * key, ALIGNED) / in_page + index) / mixer.rate
         of_token = FP32 * mixer.waiting_elements()  # with its gate, for one entry or two
         if mixer.overlap > 1:
             window += layers * RING / page * of_token
         else:
             waiting += layers * of_token
     return Compressed(entries, window, waiting)
-
-
-def ring_rows(requests: int) -> int:
-    """Rows of the tokens that wait elsewhere, of so many requests and one for padding, and of one ring more."""
-    rows = (requests + 2) * LONG_RING + 1
-    return -(-rows // LONG_RING) * LONG_RING
 
 
 HOPPER, BLACKWELL = "9.0", ("10.0", "10.3")
@@ -127,19 +118,25 @@ def page_size(architecture: Architecture, gpu: GPU, options: SGLangOptions) -> i
     return stated if stated in (16, 32, 64, 128) else 64
 
 
-def cached_bits(mixer: Mixer, kv: CacheFormat, gpu: GPU) -> int:
+def bits_with_index(mixer: Mixer, kv: CacheFormat) -> int:
     """Bits cached per token and layer. DeepSeek's index keys are in fp8 with an fp32 scale for each 128, whatever the
-    cache is in; its latent in fp8 has such scales too and a rotary key in 16 bits, except on Blackwell. MiniMax's index
-    keys stay in 16 bits except on Hopper and Blackwell."""
+    cache is in (TensorRT-LLM has the same: `DSACacheManager`)."""
     if isinstance(mixer, LatentAttention) and mixer.indexer is not None:
-        if kv == "fp8" and gpu.capability not in BLACKWELL:
-            return sum(mixer.packed_bits().values())
         index = mixer.indexer.cached_elements()
         return int((mixer.cached_elements() - index) * CACHE_BITS[kv]) + 8 * index + 32 * -(-index // 128)
+    return token_bits(mixer, kv)
+
+
+def cached_bits(mixer: Mixer, kv: CacheFormat, gpu: GPU) -> int:
+    """Bits cached per token and layer. DeepSeek's latent in fp8 has scales as its index keys have, and a rotary key in
+    16 bits, except on Blackwell. MiniMax's index keys stay in 16 bits except on Hopper and Blackwell."""
+    if isinstance(mixer, LatentAttention) and mixer.indexer is not None and kv == "fp8":
+        if gpu.capability not in BLACKWELL:
+            return sum(mixer.packed_bits().values())
     if isinstance(mixer, GQA) and mixer.indexer is not None and gpu.capability not in (HOPPER, *BLACKWELL):
         index = mixer.indexer.cached_elements()
         return int((mixer.cached_elements() - index) * CACHE_BITS[kv]) + 16 * index
-    return token_bits(mixer, kv)
+    return bits_with_index(mixer, kv)
 
 
 WINDOWED = frozenset(
@@ -179,13 +176,6 @@ def whole(nbytes: float) -> float:
     return int(nbytes) if nbytes == int(nbytes) else nbytes
 
 
-def counted(blocks: Sequence[Block], laid_out: LaidOut) -> list[Block]:
-    """The layers of a stage that the plan of the pools counts."""
-    if laid_out.whole.model_type not in UNCOUNTED:
-        return [*blocks]
-    return [block for block in blocks if block.layers[0] < laid_out.whole.num_layers]
-
-
 def reserved(laid_out: LaidOut, layers: int, cell: float, full: float, *, pooled: bool) -> int:
     """Bytes of a token in layers of a model that guesses: as many as in layers of this one that keep the whole context
     (`DefaultPoolConfigurator`). `pooled`: windows have a pool of their own."""
@@ -207,8 +197,11 @@ class TokenPool(Pool):
         self, laid_out: LaidOut, gpu: GPU, options: SGLangOptions, limits: Limits, draft_layers: int = 0
     ) -> None:
         """`draft_layers`: those of a model that guesses tokens."""
-        model_type, dp = laid_out.whole.model_type, laid_out.layout.dp
-        stages = [counted(stage.blocks, laid_out) for stage in laid_out.stages]
+        model_type, dp, layers = laid_out.whole.model_type, laid_out.layout.dp, laid_out.whole.num_layers
+        stages = [
+            [block for block in stage.blocks if model_type not in UNCOUNTED or block.layers[0] < layers]
+            for stage in laid_out.stages
+        ]
         self.page = page_size(laid_out.whole, gpu, options)
         self.window_share = options.swa_full_tokens_ratio or (0.1 if model_type in FEW else 0.8)
         bits = [growth(blocks, laid_out.precision.kv, partial(cached_bits, gpu=gpu)) for blocks in stages]
@@ -230,7 +223,8 @@ class TokenPool(Pool):
         if compresses:
             full_bytes = [compressed(blocks, self.page) for blocks in stages]
             full, windowed = [stage.entries for stage in full_bytes], [stage.window for stage in full_bytes]
-            rows = ring_rows(max(1, limits.sequences // dp))
+            # rings of so many requests, of one for padding and of one more
+            rows = up_to((max(1, limits.sequences // dp) + 2) * LONG_RING + 1, LONG_RING)
             self.window_bytes = [rows * stage.waiting for stage in full_bytes]
         if self.window is not None and not self.only_windows:
             share = self.window_share
@@ -240,7 +234,7 @@ class TokenPool(Pool):
                 each = self.window - 1 + EVICTION * steps + self.page + written
                 cap = requests * each + CHUNKS * chunk + self.page
                 share, self.window = 0.0, None
-                self.window_bytes = [round(-(-cap // self.page) * self.page * passing) for passing in windowed]
+                self.window_bytes = [round(up_to(cap, self.page) * passing) for passing in windowed]
         self.cells = [full_bytes + share * passing for full_bytes, passing in zip(full, windowed, strict=True)]
         self.cells[-1] += reserved(laid_out, draft_layers, self.cells[-1], full[-1], pooled=pooled)
         self.states = [slot_bytes(blocks) for blocks in stages]

@@ -19,7 +19,7 @@ from calc.model.derivation import NUMBERS, Numbers
 from calc.model.named import Peak
 from calc.serving.engines.launching import Launch, Separation, ServerRole, cached, degrees, quantized, stated
 from calc.serving.engines.loading import TensorLoader, rotary_tables, up_to
-from calc.serving.engines.rules import broken_tiles, even_stages, without_cache
+from calc.serving.engines.rules import VOCABULARY, broken_tiles, even_stages, without_cache
 from calc.serving.engines.sglang.cache import COMPRESSED_REQUESTS, TokenPool, compressing, slot_bytes
 from calc.serving.engines.sglang.drafts import GUESSING_REQUESTS, SGLangDrafts
 from calc.serving.engines.sglang.options import SGLangOptions
@@ -35,13 +35,11 @@ from calc.serving.engines.sglang.working_memory import (
     streams_images,
 )
 from calc.serving.engines.sizes import Budget, GPUAtStart, LaidOut, Limits, LoadedWeights
-from calc.serving.engines.vllm.engine import FUSED
+from calc.serving.engines.vllm.loading import FUSED
 from calc.serving.engines.vllm.working_memory import profile_peaks
 from calc.serving.workload import Workload
 from calc.units import GIB, MIB
 
-VOCABULARY = 64
-"""Rows of embedding and head come in multiples of it (`vocab_parallel_embedding.py`)."""
 TIERS = ((20, 2048, 8, 8), (35, 4096, 48, 160), (60, 4096, 32, 160), (160, 8192, 256, 512))
 """GiB of the GPU below which hold: tokens of a prefill chunk, and the largest batch of CUDA graphs with fewer than four
 ranks and with more (`handle_gpu_memory_settings`)."""

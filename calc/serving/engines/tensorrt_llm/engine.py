@@ -30,7 +30,7 @@ from calc.serving.engines.sizes import Budget, GPUAtStart, LaidOut, Limits, Load
 from calc.serving.engines.tensorrt_llm.cache import BlockPool
 from calc.serving.engines.tensorrt_llm.options import TensorRTLLMOptions
 from calc.serving.engines.tensorrt_llm.rules import SUPPORT, mixed_copies, runs_format, unlisted_format, unserved
-from calc.serving.engines.vllm.engine import FUSED
+from calc.serving.engines.vllm.loading import FUSED
 from calc.serving.engines.vllm.working_memory import EXPERTS, OUTPUT_OF_EXPERTS, layer_elements
 from calc.serving.workload import Workload
 

@@ -6,7 +6,7 @@ Limits as `engine/arg_utils.py` has them, sizes of blocks as `Platform.update_bl
 """
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from math import lcm
@@ -45,22 +45,21 @@ LONGEST_WHOLE_PROMPT = 32_768
 def limits(options: VLLMOptions, gpu: GPU, architecture: Architecture, max_model_len: int, *, pp: int = 1) -> Limits:
     """The limits of a server, for requests of up to max_model_len tokens on pp pipeline stages."""
     tokens, sequences = defaults(options, gpu, architecture, max_model_len)
-    sequences = options.max_num_seqs or sequences
-    if options.max_num_batched_tokens is not None:
-        tokens = options.max_num_batched_tokens
-    else:
+    sequences, tokens = options.max_num_seqs or sequences, options.max_num_batched_tokens or tokens
+    if options.max_num_batched_tokens is None:
         if sees_images_whole(architecture, options):
             tokens = max(tokens, largest_item(architecture, options, max_model_len))
         tokens = min(tokens, sequences * max_model_len)
     if options.max_num_seqs is None:
         sequences = min(sequences, tokens)
-    share = options.gpu_memory_utilization or (0.92 if holds("0.92 of the GPU", options) else 0.9)
     images = profiled_images(architecture, options, gpu, tokens, sequences, max_model_len)
+    # one a pipeline stage, and one that is scheduled while the last one runs (`VllmConfig.max_concurrent_batches`)
+    steps = pp + (options.async_scheduling is not False) if holds("steps in flight", options) else 1
     return Limits(
         step_tokens=tokens,
         sequences=sequences,
-        share=share,
-        in_flight_tokens=tokens * steps_in_flight(options, pp),
+        share=options.gpu_memory_utilization or (0.92 if holds("0.92 of the GPU", options) else 0.9),
+        in_flight_tokens=tokens * steps,
         encoder_bytes=images.resident_bytes,
         image_patches=images.patches,
         image_tokens=images.largest,
@@ -79,14 +78,6 @@ def defaults(options: VLLMOptions, gpu: GPU, architecture: Architecture, max_mod
     if gpu.memory_bytes >= 70 * GIB and "A100" not in gpu.name and gpu.capability != "12.1":
         return 8192, 1024
     return 2048, 256
-
-
-def steps_in_flight(options: VLLMOptions, pp: int) -> int:
-    """Steps whose tokens may be unsettled at once: one a pipeline stage, and one that is scheduled while the last one
-    runs (`VllmConfig.max_concurrent_batches`)."""
-    if not holds("steps in flight", options):
-        return 1
-    return pp if options.async_scheduling is False else pp + 1
 
 
 DEFAULT = 16
@@ -122,27 +113,20 @@ Specs = dict[Spec, list[int]]
 """Layers by what they keep."""
 
 
-class BlockSizes(NamedTuple):
-    """Tokens of a block, and bytes that a state's page is padded to."""
-
-    block: int
-    state_page: int = 0
-
-
 def specs(layers: Layers, options: VLLMOptions, *, prefixes: bool, drafts: int, dcp: int = 1) -> Specs:
     """The layers' caches in blocks. `prefixes`: whether those of prefixes stay; `drafts`: tokens guessed at once; `dcp`
     ranks share what keeps the whole context (`FullAttentionSpec.max_memory_usage_bytes`), each has all states."""
-    sizes = block_sizes(layers, options, prefixes=prefixes)
+    usual, state_page = block_sizes(layers, options, prefixes=prefixes)
     states = [cached for cached in layers if cached.kind == "state"]
     exports = all(cached.checkpoint is not None for cached in states)
     by_spec: Specs = {}
     for cached, places in layers.items():
         if cached.kind == "state":
             count = drafts + (2 + (cached.checkpoint is not None and exports) if prefixes else 1)
-            page, block = max(cached.nbytes, sizes.state_page), sizes.block if prefixes else None
+            page, block = max(cached.nbytes, state_page), usual if prefixes else None
             spec = Spec("state", block, page, states=count, shape=cached.shape)
         else:
-            block = cached.block or sizes.block
+            block = cached.block or usual
             if cached.kind == "window" and cached.kernel and holds("windows choose their blocks", options):
                 block = cached.kernel.largest_within(block)
             spec = Spec(cached.kind, block, block * cached.nbytes, cached.reach, shape=cached.shape, dcp=dcp)
@@ -158,28 +142,29 @@ def caches_prefixes(layers: Layers, options: VLLMOptions, *, attention_free: boo
     return not attention_free and (not states or holds("hybrids cache prefixes", options))
 
 
-def block_sizes(layers: Layers, options: VLLMOptions, *, prefixes: bool) -> BlockSizes:
-    """The size that every kernel takes, or --block-size; beside states as many tokens as fill a state."""
+def block_sizes(layers: Layers, options: VLLMOptions, *, prefixes: bool) -> tuple[int, int]:
+    """Tokens of a block: the size that every kernel takes, or --block-size; beside states as many as fill a state. And
+    bytes that a state's page is padded to."""
     read = sorted((places[0], i, cached) for i, (cached, places) in enumerate(layers.items()) if cached.kernel)
     kernels = list(dict.fromkeys(cached.kernel for _, _, cached in read if cached.kernel))
     if not kernels:
-        return BlockSizes(options.block_size or DEFAULT)
+        return options.block_size or DEFAULT, 0
     block = options.block_size or common_block(kernels)
     states = [cached for cached in layers if cached.kind == "state"]
     state = max((cached.nbytes for cached in states), default=0)
     if not state:
-        return BlockSizes(block)
+        return block, 0
     step = max(kernels[0].least, block)
-    if has_latents(layers) and holds("latents beside states in blocks of 128", options):
+    if any(cached.kind == "mla" for cached in layers) and holds("latents beside states in blocks of 128", options):
         step = max(step, LATENT_BLOCK_WITH_STATES)
     checkpoints = [cached.checkpoint for cached in states]
     if prefixes and None not in checkpoints:
         step = lcm(step, *(checkpoint for checkpoint in checkpoints if checkpoint))
-    token = token_bytes(layers)
+    token = max(cached.nbytes for cached in layers if cached.kind != "state")  # of the widest layer
     filled = step * -(-state // (step * token))
     whole = lcm(*(kernel.least for kernel in kernels))
     block = max(block, whole * -(-filled // whole))
-    return BlockSizes(block, block * token)
+    return block, block * token
 
 
 def common_block(kernels: list[Kernel]) -> int:
@@ -190,24 +175,11 @@ def common_block(kernels: list[Kernel]) -> int:
     return next(size for size in shared if all(kernel.accepts(size) for kernel in kernels))
 
 
-def has_latents(layers: Layers) -> bool:
-    return any(cached.kind == "mla" for cached in layers)
-
-
-def token_bytes(layers: Layers) -> int:
-    """Bytes of a token in one layer of attention, the widest."""
-    return max(cached.nbytes for cached in layers if cached.kind != "state")
-
-
 class AlikeLayers(NamedTuple):
     """Alike layers of a group, in ascending order."""
 
     spec: Spec
     layers: tuple[int, ...]
-
-    def count(self, stage: range) -> int:
-        """How many of them stand on a pipeline stage."""
-        return bisect_left(self.layers, stage.stop) - bisect_left(self.layers, stage.start)
 
     def nbytes(self, stops: Sequence[int]) -> list[int]:
         """Bytes of a block on each of the pipeline stages that end before these layers."""
@@ -246,15 +218,14 @@ def groups(specs: Specs, options: VLLMOptions) -> tuple[Group, ...]:
         specs = with_full_attention(specs)
     if len({uniform_type(spec) for spec in specs}) == 1:
         return (Group(tuple(AlikeLayers(spec, tuple(layers)) for spec, layers in specs.items())),)
-    try:
-        specs = with_equal_pages(specs)
-    except UnequalPages:
+    equal = with_equal_pages(specs)
+    if equal is None:
         return groups(with_full_attention(specs), options)
-    few, many = min(map(len, specs.values())), max(map(len, specs.values()))
+    few, many = min(map(len, equal.values())), max(map(len, equal.values()))
     near = 1.5 if holds("groups half as large again", options) else 1.25
     size = many if many < near * few else few
     split_groups = []
-    for spec, layers in specs.items():
+    for spec, layers in equal.items():
         n = -(-len(layers) // size)
         split_groups += [Group((AlikeLayers(spec, tuple(layers[i::n])),)) for i in range(n)]
     return tuple(split_groups)
@@ -285,13 +256,10 @@ def without_windows(specs: Specs, block: int | None) -> Specs:
     return by_spec
 
 
-class UnequalPages(ValueError):
-    """Pages of latents, which are not padded, beside windows, which may as well keep the whole context."""
-
-
-def with_equal_pages(specs: Specs) -> Specs:
+def with_equal_pages(specs: Specs) -> Specs | None:
     """The same where all pages take as many bytes as the largest: a smaller one holds more tokens where that fills it,
-    else it is padded."""
+    else it is padded. None where it is of latents, which are not padded, beside windows, which may as well keep the
+    whole context."""
     page, windows = max(spec.page for spec in specs), any(spec.kind == "window" for spec in specs)
     by_spec: Specs = {}
     for spec, layers in specs.items():
@@ -299,7 +267,7 @@ def with_equal_pages(specs: Specs) -> Specs:
             assert spec.block is not None
             spec = spec._replace(block=spec.block * (page // spec.page))
         elif spec.kind == "mla" and windows:
-            raise UnequalPages
+            return None
         spec = spec._replace(page=page)
         by_spec[spec] = sorted([*by_spec.get(spec, []), *layers])
     return by_spec
@@ -322,37 +290,24 @@ ROTARY, GROUP = 64, 64
 """Of each vector, elements that stay in 16 bits; of the others, how many share a scale of one byte."""
 
 
-def packed_specs(mixer: CompressedAttention, places: Sequence[int]) -> Specs:
+def packed_specs(mixer: CompressedAttention) -> Iterator[Spec]:
     """A window of vectors; beyond it one for each `rate` tokens, with an index key where entries are picked; and the
     raw keys and gates, in fp32, of the entries that are not whole yet."""
-    vector = packed_vector(mixer.d_head)
-    by_spec: Specs = {spec("window", WINDOW_BLOCK, vector, mixer.window): list(places)}
+
+    def spec(kind: Kind, block: int, nbytes: int, reach: int = 0, rate: int = 1) -> Spec:
+        return Spec(kind, block, up_to(block // rate * nbytes, PAGE), reach, shape=(nbytes, rate))
+
+    plain = mixer.d_head - ROTARY  # in fp8, with a scale of one byte for each 64 and one to spare
+    vector = plain + 2 * ROTARY + plain // GROUP + 1
+    yield spec("window", WINDOW_BLOCK, vector, mixer.window)
     if mixer.rate is None:
-        return by_spec
-    reach, tokens = mixer.overlap * mixer.rate, STATE_BLOCKS[mixer.rate]
+        return
+    reach, tokens, raw = mixer.overlap * mixer.rate, STATE_BLOCKS[mixer.rate], 4 * 2 * mixer.overlap
     if mixer.d_index is not None:
-        by_spec[spec("mla", BLOCK, with_scales(mixer.d_index), rate=mixer.rate)] = list(places)
-        by_spec[spec("window", tokens, raw(mixer.overlap, mixer.d_index), reach)] = list(places)
-    by_spec[spec("mla", BLOCK, vector, rate=mixer.rate)] = list(places)
-    by_spec[spec("window", tokens, raw(mixer.overlap, mixer.d_head), reach)] = list(places)
-    return by_spec
-
-
-def packed_vector(width: int) -> int:
-    """Bytes of a vector: the rotary part in 16 bits, the rest in fp8, a scale of one byte for each 64 and one to
-    spare."""
-    plain = width - ROTARY
-    return plain + 2 * ROTARY + plain // GROUP + 1
-
-
-def raw(overlap: int, width: int) -> int:
-    """Bytes of a token's keys and gates, in fp32."""
-    return 4 * 2 * overlap * width
-
-
-def spec(kind: str, block: int, nbytes: int, reach: int = 0, rate: int = 1) -> Spec:
-    page = -(-(block // rate * nbytes) // PAGE) * PAGE
-    return Spec("window" if kind == "window" else "mla", block, page, reach, shape=(nbytes, rate))
+        yield spec("mla", BLOCK, with_scales(mixer.d_index), rate=mixer.rate)
+        yield spec("window", tokens, raw * mixer.d_index, reach)
+    yield spec("mla", BLOCK, vector, rate=mixer.rate)
+    yield spec("window", tokens, raw * mixer.d_head, reach)
 
 
 def packed_groups(specs: Specs) -> tuple[Group, ...]:
@@ -443,18 +398,13 @@ class Division(NamedTuple):
         stops = [*(stage.stop for stage in stages[:-1]), 2**31]  # draft layers stand on the last stage
         of_stages, options = block_bytes(self.groups, stops), self.setting.options
         states = (0,) * len(of_stages)
+        # the first engine sets states aside for all sequences that may run (`MambaCacheManager`)
         if not holds("states stand in blocks", options) and not any(cached.kind == "state" for cached in self.layers):
-            slots = state_slots(limits.sequences, options)
+            sequences, slots = limits.sequences, limits.sequences
+            if not options.enforce_eager:  # as many as the graph of the largest decode step (`pad_for_cudagraph`)
+                slots = next((size for size in (1, 2, 4) if size >= sequences), up_to(sequences, 8))
             states = tuple(slots * state_bytes(self.rank, blocks_within(self.rank, stage), options) for stage in stages)
         return CachePlan(self.groups, of_stages, limits.in_flight_tokens, options, states)
-
-
-def state_slots(sequences: int, options: VLLMOptions) -> int:
-    """Sequences for which the first engine sets recurrent states aside: those of the largest decode step, rounded up to
-    the size of its graph (`MambaCacheManager`, `pad_for_cudagraph`)."""
-    if options.enforce_eager:
-        return sequences
-    return next((size for size in (1, 2, 4) if size >= sequences), up_to(sequences, 8))
 
 
 def divide(
@@ -474,9 +424,8 @@ def divide(
         return Division(whole, rank, packed_groups(compressed_specs(rank, options)), {}, of_layers, dcp)
     layers = cached_layers(rank, of_layers)
     if draft is not None:
-        for cached, places in cached_layers(
-            draft, setting(draft, kv, VLLMOptions(version=options.version), gpu, tp)
-        ).items():
+        of_draft = setting(draft, kv, VLLMOptions(version=options.version), gpu, tp)
+        for cached, places in cached_layers(draft, of_draft).items():
             layers.setdefault(cached, []).extend(rank.num_layers + place for place in places)
     if not layers:
         return Division(whole, rank, (), {}, of_layers, dcp)
@@ -493,6 +442,6 @@ def compressed_specs(rank: Architecture, options: VLLMOptions) -> Specs:
     for block, places in blocks_with_drafts(rank, options):
         for mixer in block.mixers:
             assert isinstance(mixer, CompressedAttention)
-            for spec, layers in packed_specs(mixer, list(places)).items():
-                by_spec[spec] = sorted([*by_spec.get(spec, []), *layers])
+            for spec in dict.fromkeys(packed_specs(mixer)):
+                by_spec[spec] = sorted([*by_spec.get(spec, []), *places])
     return by_spec

@@ -8,7 +8,7 @@ from calc.errors import Message, Refusal
 from calc.formats import COMPRESSED_TENSORS, MODELOPT, CacheFormat, Precision, WeightFormat
 from calc.hardware.engine_rules import EngineSupport
 from calc.hardware.gpu import GPU
-from calc.hardware.overhead import CUDA_CONTEXT, NONE, OverheadItem, Range
+from calc.hardware.overhead import CUDA_CONTEXT, NONE, OverheadItem, Range, libraries
 from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture
 from calc.model.block import Block
@@ -17,18 +17,17 @@ from calc.model.named import Peak
 from calc.serving.engines.cache import Cache
 from calc.serving.engines.launching import Launch, Separation, ServerRole, cached, combined, degrees, quantized, stated
 from calc.serving.engines.loading import TensorLoader, rotary_tables, up_to
-from calc.serving.engines.rules import broken_tiles, even_stages, odd_vocabulary, without_cache
+from calc.serving.engines.rules import VOCABULARY, broken_tiles, even_stages, without_cache
 from calc.serving.engines.sizes import Budget, GPUAtStart, LaidOut, Limits, LoadedWeights
 from calc.serving.engines.vllm.cache import CachePlan, Division, divide, limits
 from calc.serving.engines.vllm.drafts import SPECULATION, VLLMDrafts
 from calc.serving.engines.vllm.encoder import encoder_pass
 from calc.serving.engines.vllm.kernels import Capability, capability
 from calc.serving.engines.vllm.layers import state_bytes
-from calc.serving.engines.vllm.loading import expert_kernel, expert_padding
+from calc.serving.engines.vllm.loading import FUSED, expert_padding, runs_triton
 from calc.serving.engines.vllm.options import VLLMOptions, holds
 from calc.serving.engines.vllm.rules import (
     SUPPORT,
-    foreign_cache,
     missing_kernels,
     unfit_flags,
     unserved_family,
@@ -36,6 +35,7 @@ from calc.serving.engines.vllm.rules import (
 )
 from calc.serving.engines.vllm.working_memory import (
     ANY_GRAPHS,
+    ANY_LINK,
     UNIFIED_NOTE,
     graphs_formula,
     graphs_range,
@@ -43,20 +43,9 @@ from calc.serving.engines.vllm.working_memory import (
     non_torch,
     profile_peaks,
     sampler,
-    usual_libraries,
 )
 from calc.serving.workload import Workload
 
-FUSED = {
-    **dict.fromkeys(("q_proj", "k_proj", "v_proj"), "qkv_proj"),
-    **dict.fromkeys(("gate_proj", "up_proj", "w1", "w3"), "gate_up_proj"),
-    **dict.fromkeys(("q_a_proj", "kv_a_proj_with_mqa"), "fused_qkv_a_proj"),
-    **dict.fromkeys(("in_proj_qkv", "in_proj_z"), "in_proj_qkvz"),
-    **dict.fromkeys(("in_proj_b", "in_proj_a"), "in_proj_ba"),
-}
-"""What vLLM keeps as one tensor."""
-VOCABULARY = 64
-"""Rows of embedding and head come in multiples of it (`vocab_parallel_embedding.py`)."""
 STEPS, SEQUENCES, SHARE = (8192, 4096, 2048, 1024, 512), (256, 128, 64, 32, 16), 0.95
 """What is tried when the defaults do not do, from mild to strong."""
 
@@ -121,7 +110,9 @@ class VLLM(VLLMDrafts):
 
     def layout_refusals(self, model: Architecture, precision: Precision, layout: Layout) -> Iterator[Refusal]:
         yield from broken_tiles(model, precision, layout)
-        yield from odd_vocabulary(model, layout)
+        if (padded := up_to(model.vocab, VOCABULARY)) % layout.tp:
+            sentence = "The vocabulary, padded to {n:,} rows, does not divide by tp {tp:,}."
+            yield Refusal(Message(sentence, n=padded, tp=layout.tp), "tp")
         yield from layout.unspread(model)
         yield from self.unstaged(model, layout)
         yield from self.undivided_draft(model, layout)
@@ -130,8 +121,7 @@ class VLLM(VLLMDrafts):
 
     def model_refusals(self, model: Architecture, precision: Precision) -> Iterator[Refusal]:
         yield from without_cache(model)
-        yield from foreign_cache(precision.kv)
-        yield from unfit_flags(model, self.options)
+        yield from unfit_flags(model, precision.kv, self.options)
         yield from self.draft_refusals(model)
         yield from super().model_refusals(model, precision)
 
@@ -159,9 +149,8 @@ class VLLM(VLLMDrafts):
         )
 
     def for_gpu(self, gpu: GPU, architecture: Architecture) -> Self:
-        if self.options.mxfp4_kernel is not None or expert_kernel(self.options, architecture, gpu) == "marlin":
-            return self
-        return self.with_options(mxfp4_kernel="triton")
+        triton = self.options.mxfp4_kernel is None and runs_triton(self.options, architecture, gpu)
+        return self.with_options(mxfp4_kernel="triton") if triton else self
 
     def loads_same_weights(self, other: Self) -> bool:
         alike = all(getattr(self.options, name) == getattr(other.options, name) for name in SPECULATION)
@@ -215,7 +204,8 @@ class VLLM(VLLMDrafts):
 
     def overhead(self, gpus: int) -> Mapping[OverheadItem, Range]:
         graphs = NONE if self.options.enforce_eager else ANY_GRAPHS
-        return {"cuda_context": CUDA_CONTEXT, "libraries": usual_libraries(gpus), "cuda_graphs": graphs}
+        outside = ANY_LINK if gpus > 1 else libraries(gpus)
+        return {"cuda_context": CUDA_CONTEXT, "libraries": outside, "cuda_graphs": graphs}
 
     def overhead_on(self, gpu: GPU, laid_out: LaidOut, limits: Limits) -> Mapping[OverheadItem, Range]:
         """Graphs by their number and layers, non-torch memory by what joins the GPUs."""
@@ -275,12 +265,10 @@ class VLLM(VLLMDrafts):
 
     def remedies(self, limits: Limits, workload: Workload) -> Iterator[dict[str, object]]:
         options = self.options
-        steps = [n for n in STEPS if n < limits.step_tokens] if options.max_num_batched_tokens is None else []
-        sequences = [n for n in SEQUENCES if workload.batch <= n < limits.sequences]
         changes: dict[str, list[object]] = {
-            "gpu_memory_utilization": [SHARE] if options.gpu_memory_utilization is None else [],
-            "max_num_seqs": [*sequences] if options.max_num_seqs is None else [],
-            "max_num_batched_tokens": [*steps],
-            "enforce_eager": [] if options.enforce_eager else [True],
+            "gpu_memory_utilization": [SHARE],
+            "max_num_seqs": [n for n in SEQUENCES if workload.batch <= n < limits.sequences],
+            "max_num_batched_tokens": [n for n in STEPS if n < limits.step_tokens],
+            "enforce_eager": [True],
         }
-        return combined(changes)
+        return combined({name: values for name, values in changes.items() if not getattr(options, name)})

@@ -159,7 +159,8 @@ def cached_by(mixer: Mixer, block: Block, setting: LayerSetting) -> Iterator[Cac
     elif isinstance(mixer, SideConvs):
         yield of_side_convs(mixer, block, setting)
     elif isinstance(mixer, Recurrent):
-        yield of_state(mixer, setting)
+        size = state_size(mixer, setting.family, setting.options, setting.drafts)
+        yield Cached("state", size.nbytes, size, checkpoint=checkpoint_step(mixer, setting))
     else:
         sentence = Message("What vLLM caches for {mixer} is not known here.", mixer=mixer.kind)
         raise ConfigError(sentence, "engine")
@@ -193,8 +194,9 @@ def of_latents(mixer: LatentAttention, setting: LayerSetting) -> Iterator[Cached
     width = mixer.kv_rank + mixer.d_rope
     query = setting.kernel_query(width, n_q=mixer.n_q, d_nope=mixer.d_nope)
     kernel = latent_kernel(query, sparse=mixer.indexer is not None)
-    packed = query.packed or (kernel is not None and kernel.packed)
-    nbytes = packed_latent(mixer) if packed else setting.stored(width)
+    packed = setting.kv == "fp8_ds_mla" or (kernel is not None and kernel.packed)
+    # packed: in fp8 with its scales, and the rotary key in 16 bits (`flashmla_sparse.py`)
+    nbytes = with_scales(mixer.kv_rank) + 2 * mixer.d_rope if packed else setting.stored(width)
     if not holds("latents are not padded", setting.options):
         nbytes = -(-nbytes // PADDED) * PADDED
     yield Cached("mla", nbytes, (1, width, 0), 0, kernel)
@@ -202,11 +204,6 @@ def of_latents(mixer: LatentAttention, setting: LayerSetting) -> Iterator[Cached
     if mixer.indexer is not None and (mixer.indexer.owned or shared_too):
         index = with_scales(mixer.indexer.d_index)
         yield Cached("mla", index, (1, index, 0), 0, INDEXER if query.capability is not None else kernel)
-
-
-def packed_latent(mixer: LatentAttention) -> int:
-    """Bytes of a latent in fp8_ds_mla: in fp8 with its scales, and the rotary key in 16 bits (`flashmla_sparse.py`)."""
-    return with_scales(mixer.kv_rank) + 2 * mixer.d_rope
 
 
 def with_scales(width: int) -> int:
@@ -236,19 +233,14 @@ class StateSize(NamedTuple):
 
 
 def state_size(mixer: Recurrent, family: Habits, options: VLLMOptions, drafts: int) -> StateSize:
-    """That of one layer: in 16 bits unless the family or a flag says fp32; of the convolution one column fewer than the
-    kernel has, and but for Mamba-1 one more for each token that is guessed (`mamba_utils.py`)."""
+    """A state of one layer: in 16 bits unless the family or a flag says fp32; of the convolution one column fewer than
+    the kernel has, and but for Mamba-1 one more for each token that is guessed (`mamba_utils.py`)."""
     requested = options.mamba_ssm_cache_dtype
     fp32 = requested == "float32" or (requested == "auto" and (mixer.fp32_state or family.fp32_state))
     columns = getattr(mixer, "d_conv", 1)
     guessed = 0 if isinstance(mixer, Mamba) else drafts
     conv = mixer.conv_elements() // columns * (columns - 1 + guessed)
     return StateSize(conv, mixer.state_elements(), 4 if fp32 else 2)
-
-
-def of_state(mixer: Recurrent, setting: LayerSetting) -> Cached:
-    size = state_size(mixer, setting.family, setting.options, setting.drafts)
-    return Cached("state", size.nbytes, size, checkpoint=checkpoint_step(mixer, setting))
 
 
 def state_bytes(architecture: Architecture, blocks: Iterable[Block], options: VLLMOptions) -> int:

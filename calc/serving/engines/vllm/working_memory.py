@@ -96,15 +96,11 @@ def profile_peaks(
 
 
 def layer_elements(block: Block, hidden: Any) -> Iterator[tuple[Message, Elements]]:
-    """What a layer holds beside its input and output, in its mixers and in its feed-forward."""
+    """What a layer holds beside its input and output: in its mixers, and in its feed-forward gate and up in one, and
+    their product; with experts for each copy of the token, where the first makes room for the output
+    (`fused_moe.py`)."""
     for mixer in block.mixers:
         yield ATTENTION, mixer.fused_elements(hidden)
-    yield from feedforward_elements(block, hidden)
-
-
-def feedforward_elements(block: Block, hidden: Any) -> Iterator[tuple[Message, Elements]]:
-    """Gate and up in one, and their product; with experts for each copy of the token, where the first makes room for
-    the output (`fused_moe.py`)."""
     moe, dense = block.moe, block.dense
     if moe is not None:
         inner = moe.expert.intermediate
@@ -267,26 +263,18 @@ UNIFIED_NOTE = Message(
     "up to 8 GiB of the overhead depend on what else was read."
 )
 ANY_LINK = Range(low=0.02, high=1.84)
-"""Several GPUs, whatever joins them: 1.84 is the most that a log prints."""
-AMD = Range(low=0.02, high=1.84)
-"""Several of AMD: 0.73 on two, in a fork."""
+"""Several GPUs, whatever joins them: 1.84 is the most that a log prints. On two of AMD it is 0.73, in a fork."""
 PROFILED = Range(low=0, high=1)
 """What stays of capturing a few graphs to estimate the rest, which is done since 0.18 before the memory that is left is
 read (`gpu_worker.py: determine_available_memory`), whether or not the estimate is then taken off: kernels that are
 loaded by then. 0.46 to 0.55 on four starts, 1.3 on one, on one H100, one RTX 3090 and 8 x H100; 0.3 on two A100."""
 
 
-def usual_libraries(gpus: int) -> Range:
-    """GiB of non-torch memory on any GPU; several."""
-    return ANY_LINK if gpus > 1 else libraries(gpus)
-
-
 def non_torch(gpu: GPU, gpus: int, options: VLLMOptions) -> Range:
     """GiB of non-torch memory on this GPU, of so many. Graphs may be captured to estimate what they take."""
-    communication = linked(gpu, gpus, options)
-    estimates = not options.enforce_eager and holds("graphs are estimated", options)
-    more = PROFILED if estimates and gpu.platform == "cuda" else NONE
-    return Range(low=communication.low + more.low, high=communication.high + more.high)
+    links = linked(gpu, gpus, options)
+    estimates = not options.enforce_eager and holds("graphs are estimated", options) and gpu.platform == "cuda"
+    return Range(low=links.low + PROFILED.low, high=links.high + PROFILED.high) if estimates else links
 
 
 def linked(gpu: GPU, gpus: int, options: VLLMOptions) -> Range:
@@ -296,7 +284,7 @@ def linked(gpu: GPU, gpus: int, options: VLLMOptions) -> Range:
     if gpus == 1:
         return libraries(1)
     if gpu.platform != "cuda":
-        return AMD
+        return ANY_LINK
     if gpu.form == "superchip":
         return SUPERCHIPS
     if gpu.topology not in ("switch", "full mesh", "cube mesh"):
