@@ -71,25 +71,18 @@ class Variant(Frozen):
 def variants(architecture: Architecture, engine: Engine, kv: CacheFormat, workload: Workload) -> tuple[Variant, ...]:
     """With keys and values for every query head first; none for a model without heads of keys and values."""
     models = dict(_models(architecture))
-    if not models:
-        return ()
-    weighed = []
-    for name, model in models.items():
-        bits = growth(model.all_blocks, kv)
-        cache = engine.sequences_bytes(model, kv, workload.batch, workload.context)
-        weighed.append((name, model, model == architecture, model.parameters().total, bytes_per_token(bits), cache))
-    most = weighed[0][-1]
+    caches = [engine.sequences_bytes(model, kv, workload.batch, workload.context) for model in models.values()]
     return tuple(
         Variant(
             name=name,
             architecture=model,
-            own=own,
-            parameters=n,
-            bytes_per_token=token,
+            own=model == architecture,
+            parameters=model.parameters().total,
+            bytes_per_token=bytes_per_token(growth(model.all_blocks, kv)),
             cache=cache,
-            saved=1 - cache / most,
+            saved=1 - cache / caches[0],
         )
-        for name, model, own, n, token, cache in weighed
+        for (name, model), cache in zip(models.items(), caches, strict=True)
     )
 
 
@@ -101,12 +94,13 @@ def _models(architecture: Architecture) -> Iterator[tuple[Message, Architecture]
     fewest, of_its_own = min(mixer.n_q for mixer in heads), {mixer.n_kv for mixer in heads}
     usual = {8, 4, 1} | (of_its_own if len(of_its_own) == 1 else set())
     counts = [n for n in sorted(usual, reverse=True) if n < fewest and all(mixer.n_q % n == 0 for mixer in heads)]
-    swaps: dict[Message, Swap] = {Message("MHA"): lambda _, heads: with_kv_heads(heads, heads.n_q)}
-    for n in counts:
-        name = Message("GQA-{n}", n=n) if n > 1 else Message("MQA")
-        swaps[name] = lambda _, heads, n=n: with_kv_heads(heads, n)  # type: ignore[misc]
-    swaps[Message("MLA")] = latent
-    made = {name: swapped(architecture, swap) for name, swap in swaps.items()}
+
+    def with_kv_heads(number: int | None) -> Swap:
+        return lambda _, heads: heads.model_copy(update={"n_kv": number or heads.n_q})
+
+    swaps = {Message("MHA"): with_kv_heads(None)}
+    swaps |= {Message("GQA-{n}", n=n) if n > 1 else Message("MQA"): with_kv_heads(n) for n in counts}
+    made = {name: swapped(architecture, swap) for name, swap in (swaps | {Message("MLA"): latent}).items()}
     own = [name for name, model in made.items() if model == architecture]
     for name, model in made.items():
         yield name, model
@@ -122,17 +116,8 @@ def swapped(architecture: Architecture, swap: Swap) -> Architecture:
         mixers = tuple(mixer if heads is None else swap(mixer, heads) for mixer, heads in pairs)
         return block.model_copy(update={"mixers": mixers})
 
-    return architecture.model_copy(
-        update={
-            "blocks": tuple(map(replaced, architecture.blocks)),
-            "shared": tuple(map(replaced, architecture.shared)),
-        }
-    )
-
-
-def with_kv_heads(heads: GQA, n_kv: int) -> GQA:
-    """Grouped-query attention with as many KV heads."""
-    return heads.model_copy(update={"n_kv": n_kv})
+    parts = {"blocks": architecture.blocks, "shared": architecture.shared}
+    return architecture.model_copy(update={name: tuple(map(replaced, blocks)) for name, blocks in parts.items()})
 
 
 def latent(mixer: Mixer, heads: GQA) -> Mixer:

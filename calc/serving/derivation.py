@@ -1,9 +1,8 @@
 """How each figure of a report comes about: lines of formula, values and result, which the formulas themselves yield,
 and the sections that these make on paper."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
-from typing import Any
 
 from calc.errors import Message
 from calc.formats import CACHE_BITS, CacheFormat
@@ -59,47 +58,41 @@ class Derivations:
     """Derivations of one allocation: each method has the lines of one figure, their legend stands in `symbols`."""
 
     def __init__(self, allocation: Allocation) -> None:
-        self.allocation, self.serving = allocation, allocation.serving
-        self.stage = allocation.serving.laid_out.stages[allocation.most_loaded]
-        self.memory = allocation.memory
-        self.symbols = Symbols()
-
-    @property
-    def overhead_items(self) -> OverheadSizes:
+        self.allocation, self.serving, self.memory = allocation, allocation.serving, allocation.memory
+        self.most_loaded = allocation.most_loaded
+        self.overhead_items: OverheadSizes = allocation.stages[self.most_loaded].sizes
         """Bytes of each part of the overhead, from low to high."""
-        return self.allocation.stages[self.allocation.most_loaded].sizes
+        self.symbols = Symbols()
 
     def weights(self) -> Lines:
         """Bytes by component and format, on one GPU of the most loaded stage."""
-        serving, stage = self.serving, self.allocation.most_loaded
-        laid_out = serving.laid_out
+        serving, laid_out = self.serving, self.serving.laid_out
         of_stages = serving.engine.draft_weights_per_stage(
             laid_out.whole, serving.precision, serving.layout.tp, len(laid_out.ranges)
         )
-        draft = of_stages[stage]
-        lines = list(weight_steps(serving, serving.laid_out.ranges[stage]))
-        return [*lines, self.plain("draft", draft)] if draft else lines
+        drafts = plain({"draft": of_stages[self.most_loaded]})
+        return [*weight_steps(serving, laid_out.ranges[self.most_loaded]), *drafts]
 
     def loaded(self) -> Lines:
         """What the weights take once the engine has loaded them."""
-        return [self.plain(name, size) for name, size in asdict(self.stage.loaded).items() if size]
+        return plain(asdict(self.serving.laid_out.stages[self.most_loaded].loaded))
 
     def kv_cache(self) -> Lines:
         """What the sequences take on one GPU, in the engine's blocks; else what is held at the peak."""
         symbols, cache, workload = self.symbols, self.allocation.cache, self.allocation.workload
         if not isinstance(cache, Pool):
-            return [self.plain("kv_cache", self.memory.kv_cache)]
+            return plain({"kv_cache": self.memory.kv_cache}, "kv_cache")
         batch = symbols.of("batch", workload.batch)
         blocks = symbols.named("blocks", cache.request_blocks(workload.context), "blocks of a request")
-        size = symbols.named("block_bytes", cache.block_bytes[self.allocation.most_loaded], "bytes of a block")
-        fixed = cache.fixed_bytes(self.allocation.most_loaded)
+        size = symbols.named("block_bytes", cache.block_bytes[self.most_loaded], "bytes of a block")
+        fixed = cache.fixed_bytes(self.most_loaded)
         more = symbols.named("fixed", fixed, "bytes that flags set aside") if fixed else 0
         return [symbols.line("kv_cache", batch * blocks * size + more)]
 
     def activations(self) -> Lines:
         """The tensors that are alive at the moment that decides."""
         serving, allocation = self.serving, self.allocation
-        arguments = serving.laid_out, allocation.most_loaded, allocation.cache, allocation.limits, allocation.workload
+        arguments = serving.laid_out, self.most_loaded, allocation.cache, allocation.limits, allocation.workload
         peaks = serving.engine.stage_peaks(*arguments)
         index = max(range(len(peaks)), key=lambda i: peaks[i].bytes)
         formulas = serving.engine.stage_peaks(*arguments, write=self.symbols)
@@ -107,53 +100,37 @@ class Derivations:
 
     def overhead(self) -> Lines:
         """The least and the most of all items, and the middle, which counts."""
-        symbols, sizes = self.symbols, self.allocation.stages[self.allocation.most_loaded].sizes
-        ends = [
-            (symbols.named(f"{item}_low", low, "least"), symbols.named(f"{item}_high", high, "most"))
-            for item, (low, high) in sizes.items()
-        ]
-        low, high = self.memory.overhead_low, self.memory.overhead_high
-        middle = (symbols.named("low", low, "least overhead") + symbols.named("high", high, "most overhead")) // 2
-        return [
-            symbols.line("overhead_low", sum(least for least, _ in ends)),
-            symbols.line("overhead_high", sum(most for _, most in ends)),
-            symbols.line("overhead", middle),
-        ]
-
-    def overhead_notes(self) -> Iterator[Message]:
-        """How its ranges come about."""
-        allocation = self.allocation
-        yield from self.serving.engine.overhead_notes(allocation.gpu, self.serving.laid_out, allocation.limits)
+        symbols, items, memory = self.symbols, self.overhead_items.items(), self.memory
+        least = sum(symbols.named(f"{item}_low", low, "least") for item, (low, _) in items)
+        most = sum(symbols.named(f"{item}_high", high, "most") for item, (_, high) in items)
+        low = symbols.named("low", memory.overhead_low, "least overhead")
+        middle = (low + symbols.named("high", memory.overhead_high, "most overhead")) // 2
+        figures = {"overhead_low": least, "overhead_high": most, "overhead": middle}
+        return [symbols.line(name, figure) for name, figure in figures.items()]
 
     def total(self) -> Lines:
         """The parts of the memory of one GPU."""
-        memory = self.memory
-        parts = {"weights": memory.weights, "vision": memory.vision, "kv_cache": memory.kv_cache}
-        parts |= {"activations": memory.activations, "overhead": memory.overhead}
-        return [self.plain(name, size) for name, size in parts.items() if size or name != "vision"]
+        names = "weights", "vision", "kv_cache", "activations", "overhead"
+        return plain({name: getattr(self.memory, name) for name in names}, *set(names) - {"vision"})
 
     def kv_budget(self) -> Lines:
-        """What the engine takes, what it holds of that beside its cache, what is left, and the blocks that this is."""
+        """What the engine takes, what it holds of that beside its cache, what is left, and the blocks that this is: on
+        the stage that has room for the fewest."""
         allocation, symbols, cache = self.allocation, self.symbols, self.allocation.cache
         if not isinstance(cache, Pool) or not allocation.sets_aside:
             return []
-        budget = allocation.room(MIDDLE).budgets[allocation.most_loaded]
+        room = allocation.room(MIDDLE)
+        budget = room.budgets[self.most_loaded]
         parts = {"requested": budget.requested, **budget.allocated}
         requested, *reserved = (symbols.named(name, size, "bytes") for name, size in parts.items())
-        lines = [self.plain(name, size) for name, size in parts.items()]
-        lines.append(symbols.line("available", requested - sum(reserved)))
-        if allocation.room(MIDDLE).blocks:
-            lines.append(symbols.line("blocks", self.blocks(cache), "blocks"))
-        return lines
-
-    def blocks(self, cache: Pool) -> Any:
-        """Blocks on the stage that has room for the fewest."""
-        shares = cache.shares(self.allocation.room(MIDDLE).available)
-        left, size = min((share for share in shares if share[1]), key=lambda share: share[0] // share[1])
-        whole = "bytes for the cache, where there is room for the fewest blocks"
-        return self.symbols.named("available", left, whole) // self.symbols.named(
-            "block_bytes", size, "bytes of a block there"
-        )
+        available = symbols.line("available", requested - sum(reserved))
+        budgeted = [*plain(parts, *parts), available]
+        if room.blocks:
+            left, size = min((share for share in cache.shares(room.available) if share[1]), key=lambda s: s[0] // s[1])
+            whole = symbols.named("available", left, "bytes for the cache, where there is room for the fewest blocks")
+            blocks = whole // symbols.named("block_bytes", size, "bytes of a block there")
+            budgeted.append(symbols.line("blocks", blocks, "blocks"))
+        return budgeted
 
     def spare(self) -> Lines:
         """What the verdict depends on: what the engine may take, less what is required."""
@@ -161,9 +138,14 @@ class Derivations:
         required = self.symbols.named("required", self.memory.total, "bytes that are required")
         return [self.symbols.line("headroom", usable - required)]
 
-    def plain(self, what: str, size: int) -> Step:
-        """A figure that has lines of its own elsewhere."""
-        return Step(what=what, formula="", values="", result=size, unit="bytes")
+
+def plain(figures: Mapping[str, int], *always: str) -> Lines:
+    """Figures that have lines of their own elsewhere; of 0 only those that are shown always."""
+    return [
+        Step(what=what, formula="", values="", result=size, unit="bytes")
+        for what, size in figures.items()
+        if size or what in always
+    ]
 
 
 def weight_steps(serving: Serving, layers: range) -> Iterator[Step]:
@@ -258,20 +240,23 @@ class ServingPaper:
         self.architecture, self.report, self.of = architecture, report, of
 
     def sections(self, verdict: Verdict | None) -> list[Section]:
-        parts = [
-            self.section("weights", Message("Weights in memory"), self.weights()),
-            self.section("kv_cache_per_token", Message("KV cache per token"), self.per_token()),
-            self.section("kv_cache", Message("KV cache of all sequences"), self.cache()),
-            self.section("activations", Message("Working memory at its peak"), self.activations()),
-            self.section("overhead", Message("Overhead"), self.overhead()),
-            self.section("memory", Message("Memory per GPU"), self.memory()),
-        ]
+        parts: dict[Anchor, tuple[Message, Iterator[Item]]] = {
+            "weights": (Message("Weights in memory"), self.weights()),
+            "kv_cache_per_token": (Message("KV cache per token"), self.per_token()),
+            "kv_cache": (Message("KV cache of all sequences"), self.cache()),
+            "activations": (Message("Working memory at its peak"), self.activations()),
+            "overhead": (Message("Overhead"), self.overhead()),
+            "memory": (Message("Memory per GPU"), self.memory()),
+        }
         if verdict is not None:
-            parts.append(self.section("verdict", Message("Verdict"), self.verdict(verdict)))
-        return parts
+            parts["verdict"] = Message("Verdict"), self.verdict(verdict)
+        return [Section(anchor=anchor, title=title, items=tuple(items)) for anchor, (title, items) in parts.items()]
 
-    def section(self, anchor: Anchor, title: Message, items: Iterator[Item]) -> Section:
-        return Section(anchor=anchor, title=title, items=tuple(items))
+    def equations(self, derived: Lines) -> Iterator[Item]:
+        """Lines as equations, and what their symbols mean."""
+        for step in derived:
+            yield Equation(step=step)
+        yield from legend_of(derived, self.of.symbols.occurring())
 
     def weights(self) -> Iterator[Item]:
         yield Message("Parameters on this GPU, times the bits of their format, and the bits of scales beside them.")
@@ -306,10 +291,7 @@ class ServingPaper:
             yield Equation(step=step)
         yield from legend_of(steps, meanings)
         yield Message("What one GPU holds of it, as the engine allocates it:")
-        allocated = self.of.kv_cache()
-        for step in allocated:
-            yield Equation(step=step)
-        yield from legend_of(allocated, self.of.symbols.occurring())
+        yield from self.equations(self.of.kv_cache())
 
     def activations(self) -> Iterator[Item]:
         steps = self.of.activations()
@@ -319,24 +301,17 @@ class ServingPaper:
         yield from legend_of(steps, self.of.symbols.occurring())
 
     def overhead(self) -> Iterator[Item]:
+        allocation, memory = self.of.allocation, self.of.memory
         yield Message("What has no formula, as a range from public logs; the middle counts.")
+        items = self.of.overhead_items.items()
         yield PaperTable(
             head=(Message("Overhead"), Message("At least"), Message("At most")),
-            rows=tuple(
-                (name, Exact(number=low), Exact(number=high)) for name, (low, high) in self.of.overhead_items.items()
-            ),
+            rows=tuple((name, Exact(number=low), Exact(number=high)) for name, (low, high) in items),
         )
-        yield from self.of.overhead_notes()
-        memory = self.of.memory
-        yield Equation(
-            step=Step(
-                what="overhead",
-                formula="",
-                values=f"⌊({memory.overhead_low} + {memory.overhead_high}) / 2⌋",
-                result=memory.overhead,
-                unit="bytes",
-            )
-        )
+        engine, laid_out = allocation.serving.engine, allocation.serving.laid_out
+        yield from engine.overhead_notes(allocation.gpu, laid_out, allocation.limits)
+        values = f"⌊({memory.overhead_low} + {memory.overhead_high}) / 2⌋"
+        yield Equation(step=Step(what="overhead", formula="", values=values, result=memory.overhead, unit="bytes"))
 
     def memory(self) -> Iterator[Item]:
         steps = self.of.total()
@@ -346,9 +321,7 @@ class ServingPaper:
     def verdict(self, verdict: Verdict) -> Iterator[Item]:
         yield VERDICTS[verdict.verdict]
         yield verdict.reason
-        for step in self.of.spare():
-            yield Equation(step=step)
-        yield from legend_of(self.of.spare(), self.of.symbols.occurring())
+        yield from self.equations(self.of.spare())
         budget = self.of.kv_budget()
         if budget:
             yield Message("Set aside for the KV cache:")

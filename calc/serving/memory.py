@@ -200,21 +200,13 @@ class Requirements:
         )
         return StageMemory(memory, peak.working, overhead)
 
-    def cache_at_peak(self, index: int, workload: Workload) -> int:
-        """Bytes of cache that a stage holds when it holds most."""
-        at_start = self.limits.share is not None
-        return self.cache_bytes(index, workload) if at_start else self.peak(index, workload).cache
-
     def peak(self, index: int, workload: Workload) -> StagePeak:
         """Memory of a stage at its highest. A cache that is set aside is there all the time."""
         if self.limits.share is not None:
-            return StagePeak(self.cache_bytes(index, workload), self.at_start[index].working)
+            required = 0 if self.cache is None else self.cache.required_bytes(index, workload.batch, workload.context)
+            return StagePeak(required, self.at_start[index].working)
         peaks = self.engine.stage_peaks(self.laid_out, index, self.cache, self.limits, workload)
         return max(peaks, key=lambda peak: peak.bytes)
-
-    def cache_bytes(self, index: int, workload: Workload) -> int:
-        """What all sequences take on a stage."""
-        return 0 if self.cache is None else self.cache.required_bytes(index, workload.batch, workload.context)
 
     def room(self, usable_bytes: int, end: int) -> CacheRoom:
         """What there is for a cache that is set aside on GPUs with so many bytes."""
@@ -228,20 +220,13 @@ class Requirements:
                 start = GPUAtStart(usable_bytes, loaded, int(working.bytes) + gap, stated, overhead)
                 return self.engine.budget(self.limits, start)
 
-            budgets = self.laid_out.of_each_stage(budget)
-            self.rooms[key] = cache_room(budgets, self.pool)
+            budgets, pool = self.laid_out.of_each_stage(budget), self.pool
+            available = [budget.cache for budget in budgets]
+            planned = min(available) >= 0 and not any(budget.shortage for budget in budgets)
+            blocks = 0 if pool is None else pool.blocks(available)
+            usable = 0 if pool is None else pool.usable_blocks(blocks)
+            self.rooms[key] = CacheRoom(budgets, available, blocks if min(available) > 0 else 0, usable, planned)
         return self.rooms[key]
-
-
-def cache_room(budgets: Sequence[Budget], pool: Pool | None) -> CacheRoom:
-    """What the blocks of a pool, if it is one, find on GPUs that are divided so."""
-    available = [budget.cache for budget in budgets]
-    least = min(available)
-    planned = least >= 0 and not any(budget.shortage for budget in budgets)
-    if pool is None:
-        return CacheRoom(budgets, available, 0, 0, planned)
-    blocks = pool.blocks(available)
-    return CacheRoom(budgets, available, blocks if least > 0 else 0, pool.usable_blocks(blocks), planned)
 
 
 MOST_TOKENS = 2**30

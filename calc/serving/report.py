@@ -151,9 +151,8 @@ def laid_out_report(
         serving = serving.with_layout(spread(kinds or [gpu], serving, workload, num_gpus, layout))
     layout, allocations = serving.layout, [serving.on(kind, workload) for kind in kinds]
     first = allocations[0] if allocations else serving.on(gpu, workload)
-    blocks = serving.laid_out.whole.all_blocks
-    if engine.loads_draft:
-        blocks += tuple(module.block for module in serving.laid_out.whole.prediction)
+    whole = serving.laid_out.whole
+    blocks = whole.all_blocks + (tuple(module.block for module in whole.prediction) if engine.loads_draft else ())
     bits, states = growth(blocks, precision.kv), engine.state_bytes(architecture, blocks)
     state = length_bytes(blocks, precision.kv, workload.context, states)
     budgets = (allocation.kv_budget for allocation in allocations)

@@ -130,9 +130,9 @@ def bits_with_index(mixer: Mixer, kv: CacheFormat) -> int:
 def cached_bits(mixer: Mixer, kv: CacheFormat, gpu: GPU) -> int:
     """Bits cached per token and layer. DeepSeek's latent in fp8 has scales as its index keys have, and a rotary key in
     16 bits, except on Blackwell. MiniMax's index keys stay in 16 bits except on Hopper and Blackwell."""
-    if isinstance(mixer, LatentAttention) and mixer.indexer is not None and kv == "fp8":
-        if gpu.capability not in BLACKWELL:
-            return sum(mixer.packed_bits().values())
+    in_fp8 = kv == "fp8" and gpu.capability not in BLACKWELL
+    if isinstance(mixer, LatentAttention) and mixer.indexer is not None and in_fp8:
+        return sum(mixer.packed_bits().values())
     if isinstance(mixer, GQA) and mixer.indexer is not None and gpu.capability not in (HOPPER, *BLACKWELL):
         index = mixer.indexer.cached_elements()
         return int((mixer.cached_elements() - index) * CACHE_BITS[kv]) + 16 * index
