@@ -16,7 +16,7 @@ from calc.model.block import Block
 from calc.serving.engines.device_buffers import DeviceBuffers
 from calc.serving.engines.sizes import Budget, GPUAtStart, LaidOut, Limits
 from calc.serving.engines.started import StartedEngine
-from calc.serving.kv_cache import model_cache_bytes, state_bytes
+from calc.serving.kv_cache import cache_bytes, growth, length_bytes, state_bytes
 from calc.serving.workload import Workload
 
 
@@ -184,7 +184,8 @@ class CachePlanner(StartedEngine):
         """Bytes of cache and states that `batch` sequences of `context` tokens need in all layers, each counted
         once."""
         blocks = architecture.all_blocks
-        return model_cache_bytes(blocks, kv, batch, context, self.state_bytes(architecture, blocks))
+        states = length_bytes(blocks, kv, context, self.state_bytes(architecture, blocks))
+        return cache_bytes(growth(blocks, kv), states, batch, context)
 
     @abstractmethod
     def cache(self, laid_out: LaidOut, gpu: GPU, limits: Limits) -> Cache | None:

@@ -44,6 +44,7 @@ class TensorLoader:
     vocabulary: int = 1
     """Rows of embedding and head come in multiples of it."""
     undoes_double_quantization: bool = False
+    """As vLLM does (`bitsandbytes_loader.py`)."""
     absorbs_latents: bool = False
     """Keeps latent attention's up-projection once more in 16 bits where it is quantized."""
     experts: ExpertPadding | None = None
@@ -60,7 +61,8 @@ class TensorLoader:
         for read in pieces:
             if not (copies := copies_within_piece(rank, read.tensor, stage)):
                 continue
-            piece = read if read.form.outer is None else self.resident(read)
+            doubled = read.form.outer is not None and self.undoes_double_quantization and read.form == FORMATS["nf4-dq"]
+            piece = Piece.of(read.tensor, FORMATS["nf4"]) if doubled else read
             tensor, _, a_layer, nbytes, scales = piece
             component, excluded_as, name = tensor.component, tensor.excluded_as, tensor.name
             if excluded_as == "vision":
@@ -86,11 +88,6 @@ class TensorLoader:
         for weights, scales, copies in allocations.values():
             rounding += copies * (rounded(weights) - weights + (rounded(scales) - scales if scales else 0))
         return LoadedWeights(weights=in_weights, scales=in_scales, padding=padded, rounding=rounding, **parts)
-
-    def resident(self, piece: Piece) -> Piece:
-        """What a tensor becomes on loading: vLLM undoes double quantization (`bitsandbytes_loader.py`)."""
-        doubled = self.undoes_double_quantization and piece.form == FORMATS["nf4-dq"]
-        return Piece.of(piece.tensor, FORMATS["nf4"]) if doubled else piece
 
     def allocation(self, name: str) -> str:
         """The tensor that a tensor of the checkpoint goes into; all experts of a layer share one."""

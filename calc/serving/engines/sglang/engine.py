@@ -23,7 +23,8 @@ from calc.serving.engines.rules import VOCABULARY, broken_tiles, even_stages, wi
 from calc.serving.engines.sglang.cache import COMPRESSED_REQUESTS, TokenPool, compressing, slot_bytes
 from calc.serving.engines.sglang.drafts import GUESSING_REQUESTS, SGLangDrafts
 from calc.serving.engines.sglang.options import SGLangOptions
-from calc.serving.engines.sglang.rules import SUPPORT, unserved_family
+from calc.serving.engines.sglang.rules import unserved_family
+from calc.serving.engines.sglang.support import SUPPORT
 from calc.serving.engines.sglang.working_memory import (
     STREAMED_BATCH,
     decode_graphs,

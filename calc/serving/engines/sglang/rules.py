@@ -1,7 +1,7 @@
-"""What SGLang runs: GPUs and formats where its documentation says so, and families that it does not serve.
+"""Families that SGLang does not serve.
 
-Families are read in SGLang 0.5.23: the classes of `models/`; `model_loader/utils.py: resolve_transformers_arch` (a
-family without one runs by the code of transformers, here 5.19, where that is written for others' attention:
+Read in SGLang 0.5.23: the classes of `models/`; `model_loader/utils.py: resolve_transformers_arch` (a family without
+one runs by the code of transformers, here 5.19, where that is written for others' attention:
 `is_backend_compatible`); `models/transformers.py` (`use_cache=False`); `configs/hybrid_arch.py: mambaish_config` (which
 get a pool of states).
 """
@@ -9,34 +9,10 @@ get a pool of states).
 from collections.abc import Iterator
 
 from calc.errors import Message, Refusal
-from calc.hardware.engine_rules import EngineSupport, FormatNeeds, PlatformNeeds
-from calc.hardware.format_rules import CUDA
 from calc.model.architecture import Architecture
-from calc.serving.engines.transformers.rules import SUPPORT as TRANSFORMERS
-from calc.serving.engines.vllm.rules import SUPPORT as VLLM
+from calc.serving.engines.transformers.support import SUPPORT as TRANSFORMERS
 from calc.serving.engines.vllm.rules import SUPPORTED_UNTIL
-
-INSTALLATION = (
-    "https://github.com/sgl-project/sglang/blob/010db98cd4aa2c3b333e5d7fe5c23f85fa18b984/docs/get_started/install.md"
-)
-INSTALLATION_AMD = (
-    "https://github.com/sgl-project/sglang/blob/0175ceecc13527893407213998a7f449a113f5a7/docs/platforms/amd_gpu.md"
-)
-QUANTIZATION = "https://docs.sglang.io/docs/advanced_features/quantization"
-
-SUPPORT = EngineSupport(
-    title="SGLang",
-    platforms={
-        "cuda": PlatformNeeds(least="7.5", source=INSTALLATION),  # FlashInfer's least
-        "rocm": PlatformNeeds(among=frozenset({"gfx942", "gfx950"}), source=INSTALLATION_AMD),
-        "tpu": PlatformNeeds(plugin="sglang-jax", source="https://github.com/sgl-project/sglang-jax"),
-    },
-    formats={
-        "nvfp4": FormatNeeds(least="10.0", source=QUANTIZATION),
-        "gguf": FormatNeeds(listed=CUDA, source=QUANTIZATION),
-    },
-)
-
+from calc.serving.engines.vllm.support import SUPPORT as VLLM
 
 UNSERVED = frozenset(
     "RefinedWeb RefinedWebModel bamba bloom codegen falcon gpt_neo gpt_neox_japanese jamba minimax_m1 minimax_text_01 "

@@ -1,33 +1,19 @@
-"""What TensorRT-LLM's PyTorch backend runs: GPUs and formats where its documentation says so; families, formats, and
-layouts of its attention data parallelism that it refuses."""
+"""What TensorRT-LLM's PyTorch backend refuses: families, formats, and layouts of its attention data parallelism."""
 
 from collections.abc import Iterator
 
 from calc.errors import Message, Refusal
-from calc.formats import FLOATS, CacheFormat, WeightFormat
-from calc.hardware.engine_rules import EngineSupport, FormatNeeds, PlatformNeeds, version
-from calc.hardware.format_rules import CUDA, WAYS
+from calc.formats import FLOATS, CacheFormat, Precision, WeightFormat
+from calc.hardware.engine_rules import version
+from calc.hardware.format_rules import WAYS
 from calc.hardware.gpu import GPU
 from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture
-
-HARDWARE = "https://nvidia.github.io/TensorRT-LLM/supported-hardware.html"
-QUANTIZATION = "https://nvidia.github.io/TensorRT-LLM/1.3.0rc27/features/quantization.html"
-GPT_OSS = "https://github.com/SemiAnalysisAI/InferenceX/blob/843c6254ff69b567f772f6a5fd97675af3d04431/configs"
-
-SUPPORT = EngineSupport(
-    title="TensorRT-LLM",
-    platforms={"cuda": PlatformNeeds(least="8.0", source=HARDWARE)},
-    formats={
-        "fp8": FormatNeeds(least="8.9", listed=CUDA, source=QUANTIZATION),
-        "awq": FormatNeeds(least="8.0", listed=CUDA, source=QUANTIZATION),
-        "gptq": FormatNeeds(least="8.0", listed=CUDA, source=QUANTIZATION),
-        "mxfp8": FormatNeeds(least="10.0", listed=CUDA, source=QUANTIZATION),
-        "mxfp4": FormatNeeds(least="9.0", listed=CUDA, source=GPT_OSS),  # gpt-oss on H200; the table says Blackwell
-        "nvfp4": FormatNeeds(least="10.0", listed=CUDA, source=QUANTIZATION),
-    },
-)
-
+from calc.serving.engines.rules import Rules, broken_tiles, even_stages, without_cache
+from calc.serving.engines.sizes import LaidOut, Limits
+from calc.serving.engines.tensorrt_llm.options import TensorRTLLMOptions
+from calc.serving.engines.tensorrt_llm.support import SUPPORT
+from calc.serving.workload import Workload
 
 SERVED = frozenset(
     "afmoe cohere2 deepseek_v3 deepseek_v32 deepseek_v4 exaone4 exaone_moe gemma3_text gemma4_text gemma4_unified_text "
@@ -52,37 +38,56 @@ UNTIL_HOPPER = frozenset({"awq", "gptq"})
 BLACKWELL = (10, 0)
 
 
-def runs_format(weights: WeightFormat) -> bool:
-    """Whether it computes with weights in this format (the table of `features/quantization.html`): in 16 bits, in those
-    of ModelOpt, AWQ and GPTQ."""
-    return weights in FLOATS or WAYS.get(weights) in SUPPORT.formats
+class TensorRTLLMRules(Rules):
+    """What TensorRT-LLM's PyTorch backend refuses."""
 
+    options: TensorRTLLMOptions
 
-def unserved(architecture: Architecture, weights: WeightFormat, kv: CacheFormat) -> Iterator[Refusal]:
-    """Families and formats that no GPU changes."""
-    engine, vision = SUPPORT.title, architecture.vision
-    foreign = vision is not None and vision.wrapper not in ("", *WITH_IMAGES)
-    family = vision.wrapper if vision is not None and foreign else architecture.model_type
-    if foreign or family not in SERVED:
-        sentence = "{engine}'s PyTorch backend does not serve models of the family {family}."
-        yield Refusal(Message(sentence, engine=engine, family=family), "engine")
-    if not runs_format(weights):
-        sentence = "{engine}'s PyTorch backend does not run weights in {format}."
-        yield Refusal(Message(sentence, engine=engine, format=weights), "weights")
-    if kv not in CACHES:
-        sentence = "{engine} has no cache in {kv}; fp8 is one of its own."
-        yield Refusal(Message(sentence, engine=engine, kv=kv), "kv", ["fp8"])
+    @classmethod
+    def keeps(cls, weights: WeightFormat) -> bool:
+        """Formats of the table of `features/quantization.html`: 16 bits, those of ModelOpt, AWQ and GPTQ."""
+        return weights in FLOATS or WAYS.get(weights) in SUPPORT.formats
 
+    def layout_refusals(self, model: Architecture, precision: Precision, layout: Layout) -> Iterator[Refusal]:
+        """`enable_attention_dp` makes each tensor-parallel rank a copy (`mapping.py`)."""
+        yield from broken_tiles(model, precision, layout)
+        if layout.tp > 1 and layout.dp > 1:
+            sentence = "{engine} makes every rank a copy of the attention or none: tp {tp:,} with dp {dp:,} is neither."
+            yield Refusal(Message(sentence, engine=self.title, tp=layout.tp, dp=layout.dp), "dp", [1])
+        yield from super().layout_refusals(model, precision, layout)
 
-def unlisted_format(weights: WeightFormat, gpu: GPU) -> Iterator[Refusal]:
-    """Formats without kernels on newer GPUs."""
-    if WAYS.get(weights) in UNTIL_HOPPER and gpu.capability is not None and version(gpu.capability) >= BLACKWELL:
-        sentence = "{engine}'s documentation does not list {format} for {gpu}"
-        yield Refusal(Message(sentence, engine=SUPPORT.title, format=weights, gpu=gpu.name), "weights")
+    def model_refusals(self, model: Architecture, precision: Precision) -> Iterator[Refusal]:
+        yield from without_cache(model)
+        engine, vision, weights, kv = self.title, model.vision, precision.weights, precision.kv
+        foreign = vision is not None and vision.wrapper not in ("", *WITH_IMAGES)
+        family = vision.wrapper if vision is not None and foreign else model.model_type
+        if foreign or family not in SERVED:
+            sentence = "{engine}'s PyTorch backend does not serve models of the family {family}."
+            yield Refusal(Message(sentence, engine=engine, family=family), "engine")
+        if not self.keeps(weights):
+            sentence = "{engine}'s PyTorch backend does not run weights in {format}."
+            yield Refusal(Message(sentence, engine=engine, format=weights), "weights")
+        if kv not in CACHES:
+            sentence = "{engine} has no cache in {kv}; fp8 is one of its own."
+            yield Refusal(Message(sentence, engine=engine, kv=kv), "kv", ["fp8"])
 
+    def gpu_refusals(self, gpu: GPU, laid_out: LaidOut) -> Iterator[Refusal]:
+        yield from super().gpu_refusals(gpu, laid_out)
+        weights, capability = laid_out.precision.weights, gpu.capability
+        if WAYS.get(weights) in UNTIL_HOPPER and capability is not None and version(capability) >= BLACKWELL:
+            sentence = "{engine}'s documentation does not list {format} for {gpu}"
+            yield Refusal(Message(sentence, engine=self.title, format=weights, gpu=gpu.name), "weights")
 
-def mixed_copies(layout: Layout) -> Iterator[Refusal]:
-    """Layouts that `enable_attention_dp` has no words for: it makes each tensor-parallel rank a copy (`mapping.py`)."""
-    if layout.tp > 1 and layout.dp > 1:
-        sentence = "{engine} makes every rank a copy of the attention or none: tp {tp:,} with dp {dp:,} is neither."
-        yield Refusal(Message(sentence, engine=SUPPORT.title, tp=layout.tp, dp=layout.dp), "dp", [1])
+    def request_refusals(self, workload: Workload, limits: Limits) -> Iterator[Refusal]:
+        """Prompts that a pass does not take and that are not cut (`PyExecutor._validate_request`)."""
+        if workload.prompt > limits.step_tokens and not self.options.enable_chunked_prefill:
+            sentence = "Prompts of {prompt:,} tokens are more than max_num_tokens, {most:,}, without chunked prefill."
+            yield Refusal(Message(sentence, prompt=workload.prompt, most=limits.step_tokens), "max_num_tokens")
+
+    def stages(self, layers: int, pp: int) -> Iterator[range]:
+        """What does not divide goes one each to the first stages (`torch.tensor_split`)."""
+        return even_stages(layers, pp, first=0)
+
+    def vocabulary(self, rows: int, tp: int) -> int:
+        """Padded to a multiple of the ranks (`_torch/modules/embedding.py`)."""
+        return -(-rows // tp)

@@ -22,19 +22,14 @@ SPECULATION = ("speculative", "num_speculative_tokens", "model_draft", "weights_
 """Options that one flag says."""
 PREDICTED_SINCE: dict[str, Version] = {
     "deepseek_v3": (0, 7),
+    "mimo": (0, 9),
+    **dict.fromkeys(("ernie4_5_moe", "glm4_moe", "qwen3_next"), (0, 10)),
     "deepseek_v32": (0, 11),
-    "deepseek_v4": (0, 20),
-    "bailing_hybrid": (0, 25),
-    "ernie4_5_moe": (0, 10),
-    "glm4_moe": (0, 10),
     "glm4_moe_lite": (0, 15),
     "glm_moe_dsa": (0, 16),
-    "hy_v3": (0, 20),
-    "mimo": (0, 9),
-    "nemotron_h": (0, 17),
-    "qwen3_5": (0, 17),
-    "qwen3_5_moe": (0, 17),
-    "qwen3_next": (0, 10),
+    **dict.fromkeys(("nemotron_h", "qwen3_5", "qwen3_5_moe"), (0, 17)),
+    **dict.fromkeys(("deepseek_v4", "hy_v3"), (0, 20)),
+    "bailing_hybrid": (0, 25),
 }
 """The first version that predicts further tokens with a family's own layer (`SpeculativeConfig.hf_config_override`)."""
 NO_DRAFT_MODELS: tuple[Version, Version] = (0, 11), (0, 15)

@@ -26,13 +26,8 @@ from calc.serving.engines.vllm.kernels import Capability, capability
 from calc.serving.engines.vllm.layers import state_bytes
 from calc.serving.engines.vllm.loading import FUSED, expert_padding, runs_triton
 from calc.serving.engines.vllm.options import VLLMOptions, holds
-from calc.serving.engines.vllm.rules import (
-    SUPPORT,
-    missing_kernels,
-    unfit_flags,
-    unserved_family,
-    unshared_tokens,
-)
+from calc.serving.engines.vllm.rules import missing_kernels, unfit_flags, unserved_family, unshared_tokens
+from calc.serving.engines.vllm.support import SUPPORT
 from calc.serving.engines.vllm.working_memory import (
     ANY_GRAPHS,
     ANY_LINK,

@@ -43,22 +43,20 @@ class Habits(NamedTuple):
 
 
 HABITS: dict[str, Habits] = {
-    "falcon": Habits(own_format=True),  # model_executor/models/falcon.py
-    "RefinedWeb": Habits(own_format=True),
-    "RefinedWebModel": Habits(own_format=True),
+    **dict.fromkeys(
+        ("falcon", "RefinedWeb", "RefinedWebModel"), Habits(own_format=True)
+    ),  # model_executor/models/falcon.py
     "minicpm3": Habits(expanded=True),  # model_executor/models/minicpm3.py
     "glm_moe_dsa": Habits(fp8_on_blackwell=True),  # model_executor/models/config.py
     "cohere2": Habits(window_shift=1),  # model_executor/models/commandr.py
     "mimo_v2_flash": Habits(window_shift=-1),  # model_executor/models/mimo_v2.py
     "llama4": Habits(chunks=True),  # model_executor/layers/attention/chunked_local_attention.py
     "gpt_oss": Habits(triton_experts=True),  # quantization/mxfp4.py: GptOssMxfp4Config
-    "mamba": Habits(attention_free=True),  # model_executor/models/mamba.py, mamba2.py
-    "mamba2": Habits(attention_free=True),
-    "falcon_mamba": Habits(attention_free=True),
+    # model_executor/models/mamba.py, mamba2.py
+    **dict.fromkeys(("mamba", "mamba2", "falcon_mamba"), Habits(attention_free=True)),
     "nemotron_h": Habits(fp32_state=True),  # model_executor/models/config.py
-    "qwen3_next": Habits(delta_checkpoint=True),  # model_executor/layers/mamba/gdn/qwen_gdn_linear_attn.py
-    "qwen3_5": Habits(delta_checkpoint=True),
-    "qwen3_5_moe": Habits(delta_checkpoint=True),
+    # model_executor/layers/mamba/gdn/qwen_gdn_linear_attn.py
+    **dict.fromkeys(("qwen3_next", "qwen3_5", "qwen3_5_moe"), Habits(delta_checkpoint=True)),
 }
 PLAIN = Habits()
 

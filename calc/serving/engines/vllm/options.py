@@ -76,27 +76,16 @@ class VLLMOptions(Frozen):
     )
 
     @model_validator(mode="after")
-    def _single_cache_size(self) -> Self:
+    def _flags_go_together(self) -> Self:
         if self.kv_cache_memory_bytes is not None and self.num_gpu_blocks_override is not None:
-            raise ConfigError(
-                Message("kv_cache_memory_bytes and num_gpu_blocks_override both set the size of the KV cache."),
-                "num_gpu_blocks_override",
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _something_guesses(self) -> Self:
+            sentence = "kv_cache_memory_bytes and num_gpu_blocks_override both set the size of the KV cache."
+            raise ConfigError(Message(sentence), "num_gpu_blocks_override")
         for name in ("num_speculative_tokens", "model_draft", "weights_draft"):
             if self.speculative == "none" and getattr(self, name) is not None:
                 raise ConfigError(Message("{name} has no effect without speculative.", name=name), "speculative")
-        return self
-
-    @model_validator(mode="after")
-    def _adapters_are_enabled(self) -> Self:
-        if not self.enable_lora:
-            for name in ("max_loras", "max_lora_rank"):
-                if getattr(self, name) != type(self).model_fields[name].default:
-                    raise ConfigError(Message("{name} has no effect without enable_lora.", name=name), "enable_lora")
+        for name in ("max_loras", "max_lora_rank"):
+            if not self.enable_lora and getattr(self, name) != type(self).model_fields[name].default:
+                raise ConfigError(Message("{name} has no effect without enable_lora.", name=name), "enable_lora")
         return self
 
     @property

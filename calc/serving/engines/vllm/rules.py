@@ -1,12 +1,9 @@
-"""What vLLM runs: GPUs and formats where its documentation says so; families, layouts and sizes of blocks that
-it refuses."""
+"""What vLLM refuses to start: families, layouts, formats and sizes of blocks."""
 
 from collections.abc import Iterator
 
 from calc.errors import Message, Refusal
 from calc.formats import CacheFormat
-from calc.hardware.engine_rules import EngineSupport, FormatNeeds, PlatformNeeds
-from calc.hardware.format_rules import CUDA, WITH_INTEL
 from calc.hardware.gpu import GPU
 from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture
@@ -15,62 +12,14 @@ from calc.serving.engines.vllm.kernels import INDEXER, SHARING
 from calc.serving.engines.vllm.layers import Cached, Layers, LayerSetting, cached_layers, compressed, habits
 from calc.serving.engines.vllm.options import Version, VLLMOptions
 
-INSTALLATION = "https://docs.vllm.ai/en/v0.31.0/getting_started/installation/gpu/"
-AMD_TARGETS = frozenset("gfx90a gfx942 gfx950 gfx1100 gfx1101 gfx1150 gfx1151 gfx1200 gfx1201".split())
-QUANTIZATION = "https://docs.vllm.ai/en/latest/features/quantization/"
-FP8 = "https://docs.vllm.ai/en/v0.32.0/features/quantization/llm_compressor/fp8/"
-GGUF = "https://github.com/vllm-project/vllm/blob/06fed1cf05a759ebbea0032a54b4f988d7b63710/docs/features/quantization/gguf.md"
-MXFP8 = "https://github.com/vllm-project/vllm/blob/main/vllm/model_executor/layers/quantization/modelopt.py"
-
-SUPPORT = EngineSupport(
-    title="vLLM",
-    platforms={
-        "cuda": PlatformNeeds(least="7.5", before="7.0", source=INSTALLATION),
-        "rocm": PlatformNeeds(among=AMD_TARGETS, source=INSTALLATION),
-        "xpu": PlatformNeeds(source=INSTALLATION),
-        "metal": PlatformNeeds(plugin="vllm-metal", source="https://github.com/vllm-project/vllm-metal"),
-        "tpu": PlatformNeeds(plugin="tpu-inference", source="https://github.com/vllm-project/tpu-inference"),
-        "gaudi": PlatformNeeds(plugin="vllm-gaudi", source="https://github.com/vllm-project/vllm-gaudi"),
-        "neuron": PlatformNeeds(plugin="vllm-neuron", source="https://github.com/vllm-project/vllm-neuron"),
-    },
-    formats={
-        "fp8": FormatNeeds(least="7.5", source=FP8),  # weights alone, by Marlin, below 8.9
-        "int8": FormatNeeds(least="7.5", listed=CUDA, source=QUANTIZATION),
-        "awq": FormatNeeds(least="7.5", listed=WITH_INTEL, source=QUANTIZATION),
-        "gptq": FormatNeeds(listed=WITH_INTEL, source=QUANTIZATION),
-        "bitsandbytes": FormatNeeds(listed=CUDA, source=QUANTIZATION),
-        "mxfp8": FormatNeeds(least="8.0", source=MXFP8),  # "Marlin kernel supports MXFP8 on SM80+"
-        "mxfp4": FormatNeeds(least="8.0", source=QUANTIZATION),  # "Turing does not support Marlin MXFP4"
-        "nvfp4": FormatNeeds(least="7.5", listed=CUDA, source=QUANTIZATION),
-        "gguf": FormatNeeds(plugin="vllm-gguf-plugin", source=GGUF),
-    },
-)
-
-
 SUPPORTED_UNTIL: dict[str, Version | None] = {
-    "aquila": (0, 24),
-    "baichuan": (0, 23),
-    "bamba": (0, 23),
-    "chameleon": (0, 28),
-    "internlm": (0, 23),
-    "minimax": (0, 23),
-    "minimax_m1": (0, 23),
-    "minimax_text_01": (0, 23),
-    "mpt": (0, 28),
     "phi3small": (0, 9),
+    **dict.fromkeys("baichuan bamba internlm minimax minimax_m1 minimax_text_01 qwen".split(), (0, 23)),
+    "aquila": (0, 24),
+    **dict.fromkeys(("telechat", "xverse"), (0, 25)),
     "plamo2": (0, 26),
-    "qwen": (0, 23),
-    "stablelm_epoch": (0, 28),
-    "telechat": (0, 25),
-    "xverse": (0, 23),
-    "codegen": None,
-    "diffllama": None,
-    "gpt_neo": None,
-    "gpt_neox_japanese": None,
-    "openai-gpt": None,
-    "recurrent_gemma": None,
-    "xglm": None,
-    "zamba": None,
+    **dict.fromkeys(("chameleon", "mpt", "stablelm_epoch"), (0, 28)),
+    **dict.fromkeys("codegen diffllama gpt_neo gpt_neox_japanese openai-gpt recurrent_gemma xglm zamba".split()),
 }
 """The last version that served a family, and None where none did (`model_executor/models/registry.py`)."""
 
