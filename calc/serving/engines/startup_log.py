@@ -7,7 +7,7 @@ whatever it is.
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import ClassVar, Literal, NamedTuple, Self
 
@@ -50,9 +50,9 @@ def line(term: str, words: str, rest: str) -> LogLine:
     return LogLine(term, words, re.compile(re.escape(words) + rest, re.ASCII))
 
 
-def own_names(names: str) -> dict[str, str]:
+def own_names(names: Iterable[str]) -> dict[str, str]:
     """Fields of LogSettings that an engine calls so too."""
-    return {name: name for name in names.split()}
+    return {name: name for name in names}
 
 
 class LogSettings(Frozen):

@@ -28,8 +28,10 @@ class SGLangLog(StartupLog):
     closings = ("max_total_num_tokens=",)  # the last line before it serves
     fields: ClassVar = {
         **own_names(
-            "mem_fraction_static dtype quantization kv_cache_dtype swa_full_tokens_ratio mamba_full_memory_ratio "
-            "mamba_radix_cache_strategy max_mamba_cache_size disable_radix_cache cuda_graph_max_bs enable_lora"
+            (
+                "mem_fraction_static dtype quantization kv_cache_dtype swa_full_tokens_ratio mamba_full_memory_ratio "
+                "mamba_radix_cache_strategy max_mamba_cache_size disable_radix_cache cuda_graph_max_bs enable_lora"
+            ).split()
         ),
         "model_path": "model",
         "context_length": "max_model_len",
