@@ -10,7 +10,7 @@ from calc.errors import ConfigError, Message, shown
 from calc.formats import CACHE_FORMATS, WEIGHT_FORMATS, native
 from calc.hardware.custom_gpu import find_gpu
 from calc.serving.engines import ENGINES
-from calc.serving.engines.launching import Launch
+from calc.serving.engines.launch import Launch
 from calc.time.needs import Needs
 from calc.time.plan import Plan
 from calc.time.plan_report import PlanReport, plan_report

@@ -9,7 +9,7 @@ from calc.formats import CACHE_BITS, Precision, WeightFormat
 from calc.hardware.gpu import GPU
 from calc.hardware.parallel import Layout, shapes
 from calc.serving.engines.engine import Engine
-from calc.serving.engines.launching import spelled_flags
+from calc.serving.engines.launch import spelled_flags
 from calc.serving.engines.rules import Question
 from calc.serving.fewest import fewest_gpus
 from calc.serving.memory import Allocation, Serving

@@ -177,11 +177,8 @@ class Requirements:
 
         return self.laid_out.of_each_stage(of)
 
-    def stages(self, workload: Workload) -> tuple[StageMemory, ...]:
-        """One GPU of each stage, at its peak."""
-        return self.laid_out.of_each_stage(lambda index: self.stage(index, workload))
-
     def stage(self, index: int, workload: Workload) -> StageMemory:
+        """One GPU of a stage, at its peak."""
         spend()
         stage, peak = self.laid_out.stages[index], self.peak(index, workload)
         working = int(peak.working.bytes)
@@ -397,7 +394,7 @@ class Allocation:
     @cached_property
     def stages(self) -> tuple[StageMemory, ...]:
         """One GPU of each stage, at its peak."""
-        return self.requirements.stages(self.workload)
+        return self.serving.laid_out.of_each_stage(lambda index: self.requirements.stage(index, self.workload))
 
     @property
     def most_loaded(self) -> int:

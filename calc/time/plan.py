@@ -21,7 +21,7 @@ from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture
 from calc.serving.engines import ENGINES
 from calc.serving.engines.engine import Engine
-from calc.serving.engines.launching import spelled_flags
+from calc.serving.engines.launch import spelled_flags
 from calc.serving.engines.rules import Question
 from calc.serving.memory import Allocation, Serving
 from calc.serving.verdict import MOST_BATCH, max_batch

@@ -12,7 +12,7 @@ from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture
 from calc.serving.engines import ENGINES
 from calc.serving.engines.engine import Engine
-from calc.serving.engines.launching import Launch, Separate, ServerRole
+from calc.serving.engines.launch import Launch, Separate, ServerRole
 from calc.time.arrivals import UTILIZATION
 from calc.time.disaggregated_plan import ranked_plans
 from calc.time.efficiency import Edits

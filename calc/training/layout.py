@@ -14,7 +14,7 @@ from calc.hardware.division import nearest
 from calc.hardware.overhead import Overhead
 from calc.hardware.parallel import Degrees
 from calc.model.architecture import Architecture
-from calc.serving.engines.launching import Launch, degrees
+from calc.serving.engines.launch import Launch, degrees
 from calc.training.objective import Colocation, Objective
 from calc.training.recipe import RECIPES, Recipe
 from calc.training.workload import TrainingWorkload

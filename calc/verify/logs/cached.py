@@ -11,7 +11,7 @@ from calc.hardware.solver import largest
 from calc.model.architecture import Architecture
 from calc.serving.engines import LOGS
 from calc.serving.engines.cache import Pool
-from calc.serving.engines.launching import spelled_flags
+from calc.serving.engines.launch import spelled_flags
 from calc.serving.kv_cache import growth, state_bytes
 from calc.serving.memory import Serving
 from calc.serving.report import Report

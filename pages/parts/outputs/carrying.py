@@ -7,7 +7,7 @@ import streamlit as st
 
 from calc.errors import Message
 from calc.serving.engines import ENGINES
-from calc.serving.engines.launching import Launch
+from calc.serving.engines.launch import Launch
 from calc.training.layout import accelerate, torchrun
 from pages.parts import words
 from pages.parts.state.query import Page

@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from calc.serving.engines.launching import Launch
+from calc.serving.engines.launch import Launch
 from calc.time.plan_range import plan_operations
 from calc.time.plan_report import launch, separate_launch
 from calc.time.time_report import OperationTime

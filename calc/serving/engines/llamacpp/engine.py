@@ -23,7 +23,7 @@ from calc.model.derivation import NUMBERS, Numbers, Symbols
 from calc.model.named import Peak
 from calc.serving.engines.cache import Cache
 from calc.serving.engines.engine import Engine
-from calc.serving.engines.launching import Launch
+from calc.serving.engines.launch import Launch
 from calc.serving.engines.llamacpp.context import padded, state_bytes
 from calc.serving.engines.llamacpp.fit import MachineRoom, Offloading
 from calc.serving.engines.llamacpp.forward import unknown_mixers

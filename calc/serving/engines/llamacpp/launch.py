@@ -6,7 +6,7 @@ Source: common/arg.cpp of llama.cpp 0c1e57098; docs/modelfile.mdx and docs/faq.m
 from collections.abc import Iterator
 
 from calc.errors import Frozen, Message
-from calc.serving.engines.launching import Launch, stated
+from calc.serving.engines.launch import Launch, stated
 from calc.serving.engines.llamacpp.options import LlamaCppOptions
 
 SPELLING = {

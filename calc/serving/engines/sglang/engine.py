@@ -17,7 +17,7 @@ from calc.model.architecture import Architecture
 from calc.model.block import Block
 from calc.model.derivation import NUMBERS, Numbers
 from calc.model.named import Peak
-from calc.serving.engines.launching import Launch, Separation, ServerRole, cached, degrees, quantized, stated
+from calc.serving.engines.launch import Launch, Separation, ServerRole, cached, combined, degrees, quantized, stated
 from calc.serving.engines.loading import TensorLoader, rotary_tables, up_to
 from calc.serving.engines.rules import VOCABULARY, broken_tiles, even_stages, without_cache
 from calc.serving.engines.sglang.cache import COMPRESSED_REQUESTS, TokenPool, compressing, slot_bytes
@@ -229,10 +229,8 @@ class SGLang(SGLangDrafts):
 
     def remedies(self, limits: Limits, workload: Workload) -> Iterator[dict[str, object]]:
         """A larger share, then smaller chunks, then both."""
-        larger = self.options.mem_fraction_static is None and limits.share is not None and limits.share < SHARE
-        shares: list[dict[str, object]] = [{"mem_fraction_static": SHARE}] if larger else []
-        steps = [n for n in STEPS if n < limits.step_tokens] if self.options.chunked_prefill_size is None else []
-        chunks: list[dict[str, object]] = [{"chunked_prefill_size": step} for step in steps]
-        yield from shares
-        yield from chunks
-        yield from (share | chunk for share in shares for chunk in chunks)
+        changes: dict[str, list[object]] = {
+            "mem_fraction_static": [SHARE] if limits.share is not None and limits.share < SHARE else [],
+            "chunked_prefill_size": [n for n in STEPS if n < limits.step_tokens],
+        }
+        return combined({name: values for name, values in changes.items() if getattr(self.options, name) is None})

@@ -6,7 +6,6 @@ from typing import ClassVar
 from calc.errors import Message
 from calc.hardware.parallel import Layout
 from calc.options import made
-from calc.serving.engines.engine import Engine
 from calc.serving.engines.sglang.engine import SGLang, request_table
 from calc.serving.engines.sglang.options import SGLangOptions
 from calc.serving.engines.sglang.working_memory import batches
@@ -15,11 +14,6 @@ from calc.units import GIB
 
 BATCHES = r"\[(?:[0-9]{1,6}, ){0,600}COUNT\]"
 RATIO: float = SGLangOptions.model_fields["mamba_full_memory_ratio"].default
-
-
-def strategy(stated: str | None) -> str | None:
-    """None where it is left to SGLang."""
-    return None if stated == "auto" else stated
 
 
 class SGLangLog(StartupLog):
@@ -68,12 +62,9 @@ class SGLangLog(StartupLog):
     share_of_free = True
     loading_libraries = round(0.2 * GIB)  # 0.03 to 0.15 GiB in nine public logs
 
-    def started(self, settings: LogSettings, version: str | None) -> Engine:
-        return SGLang(self.options(settings))
-
-    def options(self, settings: LogSettings) -> SGLangOptions:
-        """The flags that the log states."""
-        return made(
+    def started(self, settings: LogSettings, version: str | None) -> SGLang:
+        strategy = settings.mamba_radix_cache_strategy
+        options = made(
             SGLangOptions,
             {
                 "mem_fraction_static": settings.mem_fraction_static,
@@ -82,13 +73,14 @@ class SGLangLog(StartupLog):
                 "page_size": settings.block_size or 1,
                 "swa_full_tokens_ratio": settings.swa_full_tokens_ratio,
                 "mamba_full_memory_ratio": settings.mamba_full_memory_ratio or RATIO,
-                "mamba_radix_cache_strategy": strategy(settings.mamba_radix_cache_strategy),
+                "mamba_radix_cache_strategy": None if strategy == "auto" else strategy,
                 "max_mamba_cache_size": settings.max_mamba_cache_size,
                 "disable_radix_cache": bool(settings.disable_radix_cache),
                 "cuda_graph_max_bs": settings.cuda_graph_max_bs,
                 "disable_cuda_graph": bool(settings.enforce_eager),
             },
         )
+        return SGLang(options)
 
     def layout(self, settings: LogSettings) -> Layout:
         """Copies of the attention lie within its tp."""
@@ -98,7 +90,7 @@ class SGLangLog(StartupLog):
         return 0 if settings.max_num_seqs is None else request_table(settings.max_num_seqs, context)
 
     def graph_batches(self, settings: LogSettings, free: int, ranks: int) -> list[int]:
-        return batches(SGLang(self.options(settings)).largest_batch(free, ranks))
+        return batches(self.started(settings, None).largest_batch(free, ranks))
 
     def why_heavier(self, settings: LogSettings, more: int, libraries: int) -> Message | None:
         """It reads what is gone from the GPU's free memory."""

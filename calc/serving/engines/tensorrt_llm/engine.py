@@ -22,7 +22,7 @@ from calc.model.block import Block
 from calc.model.derivation import NUMBERS, Numbers
 from calc.model.named import Peak
 from calc.serving.engines.engine import Engine
-from calc.serving.engines.launching import Launch, combined, degrees, stated
+from calc.serving.engines.launch import Launch, combined, degrees, stated
 from calc.serving.engines.loading import ExpertPadding, TensorLoader, quantized, rotary_tables
 from calc.serving.engines.sglang.cache import slot_bytes
 from calc.serving.engines.sizes import Budget, GPUAtStart, LaidOut, Limits, LoadedWeights

@@ -134,14 +134,6 @@ def specs(layers: Layers, options: VLLMOptions, *, prefixes: bool, drafts: int, 
     return by_spec
 
 
-def caches_prefixes(layers: Layers, options: VLLMOptions, *, attention_free: bool) -> bool:
-    """By default, unless nothing but states is kept, and beside states not in older versions."""
-    if options.enable_prefix_caching is not None:
-        return options.enable_prefix_caching
-    states = any(cached.kind == "state" for cached in layers)
-    return not attention_free and (not states or holds("hybrids cache prefixes", options))
-
-
 def block_sizes(layers: Layers, options: VLLMOptions, *, prefixes: bool) -> tuple[int, int]:
     """Tokens of a block: the size that every kernel takes, or --block-size; beside states as many as fill a state. And
     bytes that a state's page is padded to."""
@@ -432,7 +424,10 @@ def divide(
     if not holds("states stand in blocks", options):
         attending = {cached: places for cached, places in layers.items() if cached.kind != "state"}
         layers = attending or layers
-    prefixes = caches_prefixes(layers, options, attention_free=of_layers.family.attention_free)
+    prefixes = options.enable_prefix_caching
+    if prefixes is None:  # unless nothing but states is kept, and beside states not in older versions
+        states = any(cached.kind == "state" for cached in layers)
+        prefixes = not of_layers.family.attention_free and (not states or holds("hybrids cache prefixes", options))
     cache_groups = groups(specs(layers, options, prefixes=prefixes, drafts=of_layers.drafts, dcp=dcp), options)
     return Division(whole, rank, cache_groups, layers, of_layers, dcp)
 

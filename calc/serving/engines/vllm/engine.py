@@ -15,7 +15,7 @@ from calc.model.block import Block
 from calc.model.derivation import NUMBERS, Numbers
 from calc.model.named import Peak
 from calc.serving.engines.cache import Cache
-from calc.serving.engines.launching import Launch, Separation, ServerRole, cached, combined, degrees, quantized, stated
+from calc.serving.engines.launch import Launch, Separation, ServerRole, cached, combined, degrees, quantized, stated
 from calc.serving.engines.loading import TensorLoader, rotary_tables, up_to
 from calc.serving.engines.rules import VOCABULARY, broken_tiles, even_stages, without_cache
 from calc.serving.engines.sizes import Budget, GPUAtStart, LaidOut, Limits, LoadedWeights

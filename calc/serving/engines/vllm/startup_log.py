@@ -35,8 +35,8 @@ class VLLMLog(StartupLog):
     fields: ClassVar = {
         **own_names(
             (
-                "model max_model_len tensor_parallel_size pipeline_parallel_size data_parallel_size gpu_memory_utilization "
-                "max_num_batched_tokens max_num_seqs block_size dtype quantization kv_cache_dtype enforce_eager "
+                "model max_model_len tensor_parallel_size pipeline_parallel_size data_parallel_size dtype quantization "
+                "gpu_memory_utilization max_num_batched_tokens max_num_seqs block_size kv_cache_dtype enforce_eager "
                 "enable_lora num_speculative_tokens"
             ).split()
         ),

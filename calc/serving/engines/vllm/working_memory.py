@@ -177,6 +177,12 @@ def captured_graphs(options: VLLMOptions, limits: Limits) -> Graphs:
     return Graphs(len(sizes), full if holds("graphs of whole decode steps", options) else 0)
 
 
+def graph_mib(options: VLLMOptions) -> tuple[float, float]:
+    """MiB of a graph, and of each layer in it."""
+    new = holds("graphs up to twice the sequences", options)
+    return (GRAPH, GRAPH_LAYER) if new else (OLD_GRAPH, OLD_GRAPH_LAYER)
+
+
 def graphs_gib(
     graphs: Graphs,
     layers: int,
@@ -189,7 +195,7 @@ def graphs_gib(
     """GiB of the graphs of a stage of so many layers; `several`: GPUs that share them. `constants`: MiB of a graph and
     of each layer in it, instead of the version's. The first runner captures a draft in pieces of its own."""
     new = holds("graphs up to twice the sequences", options)
-    each, layer = constants or ((GRAPH, GRAPH_LAYER) if new else (OLD_GRAPH, OLD_GRAPH_LAYER))
+    each, layer = constants or graph_mib(options)
     if holds("the second runner", options):
         return SECOND_RUNNER_GRAPHS * graphs.both * (each + layer * layers) / 1024
     piece = each + layer * layers + (each + layer * draft_layers if draft_layers else 0)
@@ -207,8 +213,7 @@ def has_formula(options: VLLMOptions, gpu: GPU) -> bool:
 
 def graphs_formula(options: VLLMOptions, limits: Limits, layers: int) -> Message:
     """The formula in words."""
-    old = not holds("graphs up to twice the sequences", options)
-    each, layer = (OLD_GRAPH, OLD_GRAPH_LAYER) if old else (GRAPH, GRAPH_LAYER)
+    each, layer = graph_mib(options)
     return Message(
         "CUDA graphs: {graphs:,} of them, each {each:g} MiB and {layer:g} MiB for each of {layers:,} layers with "
         "vLLM's first model runner; half of that with its second, the default from 0.29 on.",

@@ -3,7 +3,7 @@
 import pytest
 
 from calc import Architecture, Layout, Overhead, Precision, Workload
-from calc.serving.engines.launching import spelled_flags
+from calc.serving.engines.launch import spelled_flags
 from calc.serving.engines.llamacpp.engine import LlamaCpp
 from calc.serving.engines.llamacpp.fit import MachineRoom, Offloading
 from calc.serving.engines.llamacpp.launch import GGUFSource, lm_studio, ollama, server

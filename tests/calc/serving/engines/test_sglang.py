@@ -6,7 +6,7 @@ from calc import Architecture, Layout, Overhead, Precision, Workload, report
 from calc.hardware.overhead import HIGH, MIDDLE
 from calc.serving.engines import ENGINES
 from calc.serving.engines.cache import Pool
-from calc.serving.engines.launching import spelled_flags
+from calc.serving.engines.launch import spelled_flags
 from calc.serving.engines.sglang.engine import SGLang
 from calc.serving.engines.sglang.options import SGLangOptions
 from calc.serving.engines.sglang.working_memory import batches

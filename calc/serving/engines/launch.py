@@ -98,13 +98,12 @@ def cached(precision: Precision, spelling: Mapping[CacheFormat, str]) -> tuple[s
 
 
 def spelled_flags(changes: Mapping[str, object]) -> tuple[str, ...]:
-    """Options as a command line spells them."""
+    """Options as a command line spells them; a switch is on, or off by its other name."""
+
+    def spelled(word: str, value: object) -> str:
+        return f"--{word} {value}" if not isinstance(value, bool) else f"--{word}" if value else f"--no-{word}"
+
     return tuple(spelled(name.replace("_", "-"), value) for name, value in changes.items())
-
-
-def spelled(word: str, value: object) -> str:
-    """A flag: a switch is on, or off by its other name."""
-    return f"--{word} {value}" if not isinstance(value, bool) else f"--{word}" if value else f"--no-{word}"
 
 
 def combined(changes: Mapping[str, Sequence[object]]) -> Iterator[dict[str, object]]:
