@@ -6,7 +6,7 @@ from calc.hardware.gpu import GPU
 from calc.hardware.overhead import Overhead, Range
 from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture
-from calc.serving.gpu_memory import Memory
+from calc.serving.memory import Memory
 from calc.serving.report import Report, report
 from calc.serving.workload import Workload
 from calc.training import (

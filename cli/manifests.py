@@ -14,7 +14,7 @@ import yaml
 from calc.errors import ConfigError, Frozen, Message
 from calc.hardware.generations import Platform
 from calc.hardware.gpu import GPU
-from calc.serving.engines.launcher import Image
+from calc.serving.engines.launch import Image
 
 ManifestKind = Literal["kubernetes", "kserve", "compose"]
 KINDS: tuple[ManifestKind, ...] = get_args(ManifestKind)

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Iterator
 from calc import Architecture, Layout, Overhead, Precision, Workload
 from calc.model.derivation import Step, Symbols
 from calc.model.mixers import Mixer
+from calc.serving.derivation import Derivations, cache_steps
 from calc.serving.engines import ENGINES
 from calc.serving.memory import Serving
-from calc.serving.serving_derivation import Derivations, cache_steps
 from presets import gpus, models
 
 MODEL, GPU, BATCH, CONTEXT = "Qwen/Qwen3-8B", "h100-sxm", 4, 8192
@@ -50,12 +50,12 @@ CACHE_NOTES = """Bits an element are those of the cache's format (`CACHE_BITS`).
 until each has one; a latent is whole on every rank, unless dcp shares the tokens. A layer with a sliding window stops
 growing there, a state never grows. Engines keep whole blocks: a request takes
 
-    blocks of a request = ceil(tokens / block size), by group of layers     (calc/serving/engines/NAME/pool.py)
+    blocks of a request = ceil(tokens / block size), by group of layers     (calc/serving/engines/NAME/cache.py)
 """
 ACTIVATIONS = """## Activations
 
 The largest moment of a forward pass, written as the tensors that are alive in it, in each layer, in the vision encoder
-and at the logits (`peaks` of each engine: `vllm/profile.py`, `sglang`, `transformers/working_memory.py`,
+and at the logits (`peaks` of each engine: `vllm/working_memory.py`, `sglang`, `transformers/working_memory.py`,
 `llamacpp`). vLLM finds it at start with a full step of `max_num_batched_tokens`, `max_num_seqs` of them sampled.
 """
 OVERHEAD = """## Overhead

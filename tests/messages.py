@@ -35,7 +35,7 @@ SINGLE = set(
 """Names of one word."""
 UNSAID = ("holds", "NotImplementedError", "split", "Ending")
 """Calls with words that nobody is told, and lists of names."""
-HABITS = "calc/serving/engines/vllm/since.py"
+HABITS = "calc/serving/engines/vllm/options.py"
 """Names that only the code uses."""
 
 Key = tuple[str, str | None]

@@ -99,7 +99,6 @@ def test_few_rooms_know_an_engine():
     folders = tuple(f"{ENGINES}{name.replace('-', '_')}." for name in NAMES)
     found = {name for name, used in GRAPH.items() for target in used if target.startswith(folders)}
     assert {name for name in found if name.startswith("calc.") and not name.startswith("calc.serving.engines")} <= {
-        "calc.serving.scores",  # eager or flash, by transformers' words
         "calc.training.workload",  # eager or flash, by transformers' words
         "calc.time.local",  # files and machines of llama.cpp
         "calc.time.offload",  # layers and experts on the host, as llama.cpp leaves them there
@@ -277,12 +276,10 @@ ASKED_WHICH_KIND = {
     "calc.model.block": 4,  # the doors: attentions, recurrences, moe, dense
     "calc.serving.engines.llamacpp.mixing": 6,  # its graph of each kind
     "calc.serving.engines.llamacpp.slots": 1,  # recurrences whose states its graph reads before it attends
-    "calc.serving.engines.sglang.compressed": 1,  # pools of DeepSeek-V4's attention
-    "calc.serving.engines.sglang.graphs": 1,  # kinds that it captures no graphs of prompts for
-    "calc.serving.engines.sglang.kernels": 3,  # formats of index keys by kernel
-    "calc.serving.engines.tensorrt_llm.pool": 1,  # formats of index keys
+    "calc.serving.engines.sglang.working_memory": 1,  # kinds that it captures no graphs of prompts for
+    "calc.serving.engines.sglang.cache": 5,  # formats of index keys by kernel, pools of DeepSeek-V4's attention
     "calc.serving.engines.vllm.layers": 8,  # its cache spec of each kind, and what their kernels hand out
-    "calc.serving.engines.vllm.plan": 1,  # blocks of DeepSeek-V4's attention
+    "calc.serving.engines.vllm.cache": 1,  # blocks of DeepSeek-V4's attention
     "calc.serving.kv_cache": 1,  # tokens that wait to be compressed, which one kind has
     "calc.training.course": 1,  # masks: none is counted for compressed attention
     "calc.training.decoder": 8,  # the forward pass of each kind on the tape

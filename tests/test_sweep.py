@@ -13,9 +13,9 @@ from calc.formats.format_names import CacheFormat, WeightFormat
 from calc.hardware.gpus import gpus
 from calc.hardware.overhead import Overhead
 from calc.model.derivation import derive
+from calc.serving.derivation import Derivations, cache_steps
 from calc.serving.engines import ENGINES
 from calc.serving.memory import Serving
-from calc.serving.serving_derivation import Derivations, cache_steps
 from calc.training.layout import TrainingLayout
 from calc.training.recipe import RECIPES
 from calc.training.workload import Method, Recompute, TrainingWorkload

@@ -16,13 +16,13 @@ from calc.families import override
 from calc.families.from_gguf import config_of
 from calc.hardware.computer import Computer
 from calc.hardware.parallel import Layout
+from calc.serving.derivation import Derivations
 from calc.serving.engines import ENGINES
 from calc.serving.engines.llamacpp.options import LlamaCppOptions
 from calc.serving.engines.llamacpp.slots import set_up
-from calc.serving.engines.question import Question
+from calc.serving.engines.rules import Question
 from calc.serving.engines.vllm.engine import VLLM
 from calc.serving.memory import Serving
-from calc.serving.serving_derivation import Derivations
 from calc.time.fitting import fitting, in_formats
 from calc.time.local import best_file
 from calc.time.needs import Needs

@@ -6,8 +6,8 @@ from typing import Any
 from benchmarks.accuracy.found import Comparison, Found, LeftOut
 from benchmarks.accuracy.records import resolve, weight_format
 from calc import Architecture, Layout, Overhead, Precision
+from calc.serving.engines.sglang.cache import slot_bytes
 from calc.serving.engines.sglang.engine import SGLang
-from calc.serving.engines.sglang.pool import slot_bytes
 from calc.serving.engines.sizes import Stage
 from calc.serving.kv_cache import growth
 from calc.serving.memory import Serving

@@ -24,9 +24,8 @@ from calc.serving.engines.sglang.engine import SGLang
 from calc.serving.engines.sglang.options import SGLangOptions
 from calc.serving.engines.tensorrt_llm.engine import TensorRTLLM
 from calc.serving.engines.vllm.engine import VLLM
-from calc.serving.engines.vllm.graphs import LEAST, SIZES, Graphs, graphs_gib
-from calc.serving.engines.vllm.options import VLLMOptions
-from calc.serving.engines.vllm.since import holds
+from calc.serving.engines.vllm.options import VLLMOptions, holds
+from calc.serving.engines.vllm.working_memory import GRAPH_SIZES, LEAST_GRAPHS, Graphs, graphs_gib
 from calc.serving.memory import Allocation, Serving
 from calc.serving.report import laid_out_report
 from calc.serving.verdict import Word, said
@@ -132,7 +131,7 @@ def guessed_by(row: Mapping[str, Any]) -> int | None:
     """Tokens that a draft guesses at once, by the largest size that is captured: twice the sequences, each with those
     and one more, up to 512 (`_set_cudagraph_sizes`). None where a log does not say."""
     sequences, largest = row["max_num_seqs"], row["max_capture"]
-    if DRAFTS[row["speculative"]] == "none" or not sequences or not largest or largest >= SIZES[-1]:
+    if DRAFTS[row["speculative"]] == "none" or not sequences or not largest or largest >= GRAPH_SIZES[-1]:
         return None
     return max(1, largest // (2 * sequences) - 1)
 
@@ -306,7 +305,7 @@ class Captured(NamedTuple):
     def error(self, constants: tuple[float, float] | None = None) -> float:
         """GiB that the formula is off, with other constants where they are stated."""
         found = graphs_gib(self.graphs, self.layers, self.options, several=self.several, constants=constants)
-        return abs(max(LEAST, found) - self.logged)
+        return abs(max(LEAST_GRAPHS, found) - self.logged)
 
 
 def captured(row: Mapping[str, Any], configs: Mapping[str, Any]) -> Captured | None:
@@ -320,7 +319,8 @@ def captured(row: Mapping[str, Any], configs: Mapping[str, Any]) -> Captured | N
     options = VLLMOptions(version=version_of(row.get("base_version") or row["version"]))
     profiled = re.search(r"FULL=(\d+)", row["measured"].get("graph_profile", ""))
     sequences = row["max_num_seqs"] or (1024 if row["gpu"] == "h100-sxm" else 256)
-    whole = bisect_right(SIZES, min(sequences, row["max_capture"])) if row.get("cudagraph_mode") != "PIECEWISE" else 0
+    in_pieces = row.get("cudagraph_mode") == "PIECEWISE"
+    whole = 0 if in_pieces else bisect_right(GRAPH_SIZES, min(sequences, row["max_capture"]))
     full = int(profiled[1]) if profiled else whole * holds("graphs of whole decode steps", options)
     layers = Architecture.from_config(config).num_layers // row["pp"]
     several = row["tp"] * row["pp"] > 1

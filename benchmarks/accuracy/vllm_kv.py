@@ -15,11 +15,10 @@ from typing import Any
 from benchmarks.oracle.vllm_plans import compact, patched
 from calc import Architecture, Layout, Overhead, Precision, Report, Workload, report
 from calc.hardware.gpus import gpus
+from calc.serving.engines.vllm.cache import CachePlan
 from calc.serving.engines.vllm.engine import VLLM
 from calc.serving.engines.vllm.options import VLLMOptions
-from calc.serving.engines.vllm.plan import CachePlan
-from calc.serving.kv_budget import KVBudget
-from calc.serving.memory import Serving
+from calc.serving.memory import KVBudget, Serving
 
 DATA = Path(__file__).parents[2] / "tests" / "data"
 AUTO = -1
@@ -54,7 +53,7 @@ def computed(config: Mapping[str, Any], row: Mapping[str, Any]) -> dict[str, Any
         [
             length if group.block is None else group.block,
             group.blocks(length, found.in_flight),
-            *(sum(part.count(stage) for part in group.parts) for stage in serving.laid_out.ranges),
+            *(sum(n in stage for part in group.parts for n in part.layers) for stage in serving.laid_out.ranges),
         ]
         for group in found.groups
     ]

@@ -7,9 +7,9 @@ from operator import add, sub
 from calc.hardware.gpu import GPU
 from calc.hardware.overhead import HIGH, LOW, MIDDLE, OverheadSizes, at_end
 from calc.hardware.parallel import Layout
-from calc.serving.engines.question import Question
+from calc.serving.engines.rules import Question
 from calc.serving.engines.sizes import GPUAtStart, Limits
-from calc.serving.memory import Allocation, Serving
+from calc.serving.memory import Serving
 from calc.serving.weighing import LayerBytes
 from calc.serving.workload import Workload
 
@@ -29,7 +29,7 @@ def fewest_gpus(gpu: GPU, serving: Serving, workload: Workload) -> Layout | None
         return alone.layout
     several, layers, shapes = Several(gpu, alone, workload), serving.architecture.num_layers, alone.least_stored
     most_stages = layers if alone.accepts(TWO[1]) else 1  # what guesses tokens may not go with stages
-    working: dict[int, int] = {}  # of a layer of a shape, the least
+    working: dict[int, int | None] = {}  # of a layer of a shape, the least
     least: dict[int, int] = {}  # stages of a shape
     waiting: list[tuple[int, int, int, int, int]] = []  # the best before the others
 
@@ -44,10 +44,9 @@ def fewest_gpus(gpu: GPU, serving: Serving, workload: Workload) -> Layout | None
         (shape, stored), ranges = shapes[-negative], serving.ranks.ranges_of(stages)
         if several.hold(stored, ranges):
             if negative not in working:
-                if several.refuse(shape):
-                    continue
                 working[negative] = several.working(shape)
-            taken = working[negative]
+            if (taken := working[negative]) is None:
+                continue
             if several.hold(stored, ranges, taken) and several.hold(alone.ranks.of(shape).loaded, ranges, taken):
                 whole = serving.spread(shape)
                 if negative not in least:
@@ -102,29 +101,22 @@ class Several:
         room = self.room(HIGH)
         return max(1, -(-stored.layers[-1] // room)) if room > 0 else UNBOUNDED
 
-    def refuse(self, shape: Layout) -> bool:
-        """Whether the engine does not start on them with such a rank: it looks at attention, not at experts."""
-        question = Question(laid_out=self.alone.ranks.of(shape).unweighed, gpu=self.gpu)
-        return any(self.alone.engine.refusals(question))
-
-    def working(self, shape: Layout) -> int:
-        """Bytes that the engine finds a layer to take on a rank, of those that take least."""
-        limits = self.starts[0][0]
-        return 0 if limits.share is None else self.alone.ranks.of(shape).least_working(self.alone.engine, limits)
+    def working(self, shape: Layout) -> int | None:
+        """Bytes that the engine finds a layer to take on a rank, of those that take least; None where it does not start
+        with such a rank: it looks at attention, not at experts."""
+        engine, weighing, limits = self.alone.engine, self.alone.ranks.of(shape), self.starts[0][0]
+        if any(engine.refusals(Question(laid_out=weighing.unweighed, gpu=self.gpu))):
+            return None
+        return 0 if limits.share is None else weighing.least_working(engine, limits)
 
     def least_stages_with_cache(self, serving: Serving) -> int:
         """Pipeline stages that must be for all weights and the cache to be held; with no number of them where a layer's
         working memory alone has no room, which some stage needs."""
         whole, (stage,) = serving.on(self.gpu, self.workload), serving.laid_out.stages
-        if self.starts[0][0].share is None and self.widest_pass(whole) > self.room(HIGH):
+        peak = whole.requirements.peak(0, whole.workload)
+        if self.starts[0][0].share is None and int(peak.working.bytes) > self.room(HIGH):
             return UNBOUNDED
-        needed = stage.weights + stage.vision + whole.requirements.cache_at_peak(0, whole.workload)
-        return max(1, -(-needed // self.room(MIDDLE)))
-
-    @staticmethod
-    def widest_pass(whole: Allocation) -> int:
-        """Bytes of working memory of the layer that takes most, where the engine sets no cache aside at start."""
-        return int(whole.requirements.peak(0, whole.workload).working.bytes)
+        return max(1, -(-(stage.weights + stage.vision + peak.cache) // self.room(MIDDLE)))
 
     def hold(self, layer_bytes: LayerBytes, stages: Sequence[range], working: int = 0) -> bool:
         """Whether they have room for the weights of so many pipeline stages, beside so much working memory on each."""

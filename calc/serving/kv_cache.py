@@ -96,12 +96,6 @@ def cache_bytes(growth: Mapping[int | None, int], state: int, batch: int, contex
     return batch * sequence_total
 
 
-def model_cache_bytes(blocks: Sequence[Block], kv: CacheFormat, batch: int, context: int, states: int) -> int:
-    """Bytes of `batch` sequences of `context` tokens in all of these layers, with `states` bytes of recurrent state
-    each."""
-    return cache_bytes(growth(blocks, kv), length_bytes(blocks, kv, context, states), batch, context)
-
-
 def sequence_bytes(context: Any, per_token: Any, windows: Any, state: Any) -> Any:
     """Bytes of one sequence: of the layers that keep the whole context, of those with a window, and of states. Sizes
     are numbers or symbols."""

@@ -10,7 +10,7 @@ from calc.hardware.gpu import GPU
 from calc.hardware.parallel import Layout, shapes
 from calc.serving.engines.engine import Engine
 from calc.serving.engines.launch import spelled_flags
-from calc.serving.engines.question import Question
+from calc.serving.engines.rules import Question
 from calc.serving.fewest import fewest_gpus
 from calc.serving.memory import Allocation, Serving
 from calc.serving.verdict import Word, max_batch, max_context, remedy, said
@@ -100,12 +100,10 @@ def ways(gpu: GPU, serving: Serving, workload: Workload, gpus: int) -> tuple[Way
         stages, rest = divmod(gpus, shape.gpus)
         if rest or not 0 < stages <= serving.architecture.num_layers:
             continue
-        laid_out = serving.accepted(shape.model_copy(update={"pp": stages}))
-        if laid_out is None:
-            continue
-        allocation = laid_out.on(gpu, workload)
-        most = max_batch(allocation, shape.dp)
-        by_layout.append(Way(layout=laid_out.layout, verdict=said(allocation), spare=allocation.spare, max_batch=most))
+        if (laid_out := serving.accepted(shape.model_copy(update={"pp": stages}))) is not None:
+            allocation, layout = laid_out.on(gpu, workload), laid_out.layout
+            most = max_batch(allocation, shape.dp)
+            by_layout.append(Way(layout=layout, verdict=said(allocation), spare=allocation.spare, max_batch=most))
 
     def order(way: Way) -> tuple[int, int, int, int]:
         return WORDS.index(way.verdict), way.layout.pp, -(way.max_batch or 2**62), way.layout.dp
@@ -151,21 +149,19 @@ class Trials:
 
     def of(self, setting: Setting) -> Allocation | None:
         """What the GPU holds then; None where the engine does not take it."""
-        if setting not in self.known:
-            try:
-                self.known[setting] = self.laid_out(setting).on(self.gpu, setting.workload)
-            except ConfigError:
-                self.known[setting] = None
-        return self.known[setting]
-
-    def laid_out(self, setting: Setting) -> Serving:
-        """Raises ConfigError where the engine does not take it."""
         serving, precision = self.serving, setting.precision
-        if precision not in self.formats:
-            model = serving.architecture, serving.engine, precision, setting.layout, serving.overhead
-            self.formats[precision] = Serving.of(*model, like=serving)
-        changed = self.formats[precision].with_layout(setting.layout)
-        return changed if setting.engine is serving.engine else changed.with_engine(setting.engine)
+        if setting in self.known:
+            return self.known[setting]
+        try:
+            if precision not in self.formats:
+                model = serving.architecture, serving.engine, precision, setting.layout, serving.overhead
+                self.formats[precision] = Serving.of(*model, like=serving)
+            changed = self.formats[precision].with_layout(setting.layout)
+            changed = changed if setting.engine is serving.engine else changed.with_engine(setting.engine)
+            self.known[setting] = changed.on(self.gpu, setting.workload)
+        except ConfigError:
+            self.known[setting] = None
+        return self.known[setting]
 
 
 def levers(gpu: GPU, serving: Serving, workload: Workload) -> tuple[Lever, ...]:

@@ -4,27 +4,227 @@ A `Serving` is a model on its ranks, with its weights; its `Requirements` are wh
 the engine sets the same limits; an `Allocation` lays these against the memory of one kind of GPU.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from math import inf
 from typing import NamedTuple
 
-from calc.errors import Message
+from pydantic import Field
+
+from calc.budget import spend
+from calc.errors import Frozen, Message
 from calc.formats import Precision
 from calc.formats.stored import Piece
 from calc.hardware.gpu import GPU
-from calc.hardware.overhead import HIGH, LOW, MIDDLE, Overhead, OverheadItem, Range, bounds, sizes
+from calc.hardware.overhead import (
+    HIGH,
+    LOW,
+    MIDDLE,
+    Overhead,
+    OverheadItem,
+    OverheadSizes,
+    Range,
+    at_end,
+    bounds,
+    sizes,
+)
 from calc.hardware.parallel import Layout, shapes
 from calc.model.architecture import Architecture
-from calc.serving.engines.cache import Cache
+from calc.model.named import Peak
+from calc.serving.engines.cache import Cache, Pool
 from calc.serving.engines.engine import Engine
-from calc.serving.engines.question import Question
-from calc.serving.engines.sizes import Limits
-from calc.serving.gpu_memory import Memory, StageMemory
-from calc.serving.kv_budget import KVBudget
-from calc.serving.requirements import CacheRoom, Requirements
-from calc.serving.weighing import LayerBytes, RankWeights
+from calc.serving.engines.rules import Question
+from calc.serving.engines.sizes import Budget, GPUAtStart, LaidOut, Limits, StagePeak
+from calc.serving.weighing import LayerBytes, RankWeights, Weighing
 from calc.serving.workload import Workload
+
+
+class Memory(Frozen):
+    """Bytes on one GPU, the most loaded. `overhead` is the middle of its range; `total` counts that middle."""
+
+    weights: int
+    vision: int = Field(default=0, exclude_if=lambda size: size == 0)  # weights of a vision encoder that is loaded
+    kv_cache: int
+    activations: int
+    overhead: int
+    overhead_low: int
+    overhead_high: int
+    total: int
+
+    @property
+    def low(self) -> int:
+        return self.total - self.overhead + self.overhead_low
+
+    @property
+    def high(self) -> int:
+        return self.total - self.overhead + self.overhead_high
+
+    @property
+    def parts(self) -> dict[Message, int]:
+        """What fills it beside overhead, by the words of sentences."""
+        return {
+            Message("weights"): self.weights + self.vision,
+            Message("KV cache"): self.kv_cache,
+            Message("activations"): self.activations,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class StageMemory:
+    """What one GPU of a stage holds: its parts, and the moment that decides."""
+
+    memory: Memory
+    working: Peak
+    sizes: OverheadSizes
+
+
+class KVBudget(Frozen):
+    """What an engine sets aside for its cache on a GPU, and what that holds. Bytes are those of the most loaded GPU;
+    `bytes` counts the middle of the ranges that are not closed."""
+
+    gpu: str
+    gpu_memory_utilization: float  # the share of vLLM's flag, or of the one that another engine has instead
+    max_num_seqs: int
+    max_num_batched_tokens: int
+    requested: int
+    weights: int  # as loaded: with tables, padding and rounding
+    profile: int
+    bytes: int
+    bytes_low: int
+    bytes_high: int
+    block_size: int
+    blocks: int
+    tokens: int
+    concurrency: float
+    """Requests of the whole context that fit at once."""
+    concurrency_low: float
+    concurrency_high: float
+    max_model_len: int
+    """The longest request that the engine accepts; 0 where it stops before it plans a cache."""
+    outside_low: int  # overhead that lies outside of what it takes: a CUDA context
+    outside_high: int
+
+    @property
+    def driver_bytes(self) -> int:
+        """Bytes that the driver shows as used on this GPU once the engine has worked at its peak: what it takes, and
+        what lies outside."""
+        return self.requested + (self.outside_low + self.outside_high) // 2
+
+
+class CacheRoom(NamedTuple):
+    """What an engine sets aside at start, at one end of the overhead's range, whatever is asked of it later."""
+
+    budgets: Sequence[Budget]
+    """How the GPU of each stage is divided."""
+    available: list[int]
+    """Bytes for the cache on each stage."""
+    blocks: int
+    """Blocks of the cache, as many as every stage has room for."""
+    usable_blocks: int
+    """Those of them that the check at start counts on."""
+    planned: bool
+    """Whether it comes to plan a cache: no GPU has too little for what it takes."""
+
+
+class StageAtStart(NamedTuple):
+    """What an engine finds on a pipeline stage when it starts."""
+
+    loaded: int
+    """Bytes of the weights as they are loaded."""
+    working: Peak
+    """What a pass takes."""
+    stated: int | None
+    """Bytes of the cache, where flags say so."""
+
+
+class Requirements:
+    """What a laid-out model needs on all GPUs for which the engine sets the same limits and takes the same kernels,
+    however much memory they have."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        laid_out: LaidOut,
+        weighing: Weighing,
+        overhead: Mapping[OverheadItem, Range],
+        limits: Limits,
+        gpu: GPU,
+    ) -> None:
+        spend()
+        self.engine, self.laid_out, self.weighing, self.overhead = engine, laid_out, weighing, overhead
+        self.limits, self.gpu = limits, gpu  # one of them
+        self.cache: Cache | None = engine.cache(laid_out, gpu, limits)
+        """How the engine keeps the cache."""
+        self.pool = self.cache if isinstance(self.cache, Pool) else None
+        """The cache where it is set aside at start."""
+        self.rooms = dict[tuple[int, int], CacheRoom]()
+
+    @cached_property
+    def refused(self) -> bool:
+        """Whether the engine does not run it on these GPUs, whatever memory they have."""
+        return any(self.engine.refusals(Question(laid_out=self.laid_out, gpu=self.gpu)))
+
+    @cached_property
+    def at_start(self) -> tuple[StageAtStart, ...]:
+        """What an engine finds on each stage when it starts, whatever the workload."""
+        stages, engine, pool = self.laid_out.stages, self.engine, self.pool
+
+        def of(index: int) -> StageAtStart:
+            loaded = stages[index].weights + stages[index].vision + engine.loading(stages[index])
+            working = self.weighing.working(engine, self.limits, self.laid_out, index)
+            return StageAtStart(loaded, working, None if pool is None else pool.stated_bytes(index))
+
+        return self.laid_out.of_each_stage(of)
+
+    def stage(self, index: int, workload: Workload) -> StageMemory:
+        """One GPU of a stage, at its peak."""
+        spend()
+        stage, peak = self.laid_out.stages[index], self.peak(index, workload)
+        working = int(peak.working.bytes)
+        base = stage.weights + stage.vision + peak.cache + working
+        overhead = sizes(self.overhead, base, self.engine.loading(stage))
+        low, high = bounds(overhead)
+        memory = Memory(
+            weights=stage.weights,
+            vision=stage.vision,
+            kv_cache=peak.cache,
+            activations=working,
+            overhead=(low + high) // 2,
+            overhead_low=low,
+            overhead_high=high,
+            total=base + (low + high) // 2,
+        )
+        return StageMemory(memory, peak.working, overhead)
+
+    def peak(self, index: int, workload: Workload) -> StagePeak:
+        """Memory of a stage at its highest. A cache that is set aside is there all the time."""
+        if self.limits.share is not None:
+            required = 0 if self.cache is None else self.cache.required_bytes(index, workload.batch, workload.context)
+            return StagePeak(required, self.at_start[index].working)
+        peaks = self.engine.stage_peaks(self.laid_out, index, self.cache, self.limits, workload)
+        return max(peaks, key=lambda peak: peak.bytes)
+
+    def room(self, usable_bytes: int, end: int) -> CacheRoom:
+        """What there is for a cache that is set aside on GPUs with so many bytes."""
+        key = usable_bytes, end
+        if key not in self.rooms:
+            overhead = at_end(sizes(self.overhead, 0), end)
+            at_start, gap = self.at_start, overhead.get("peak_gap", 0)
+
+            def budget(index: int) -> Budget:
+                loaded, working, stated = at_start[index]
+                start = GPUAtStart(usable_bytes, loaded, int(working.bytes) + gap, stated, overhead)
+                return self.engine.budget(self.limits, start)
+
+            budgets, pool = self.laid_out.of_each_stage(budget), self.pool
+            available = [budget.cache for budget in budgets]
+            planned = min(available) >= 0 and not any(budget.shortage for budget in budgets)
+            blocks = 0 if pool is None else pool.blocks(available)
+            usable = 0 if pool is None else pool.usable_blocks(blocks)
+            self.rooms[key] = CacheRoom(budgets, available, blocks if min(available) > 0 else 0, usable, planned)
+        return self.rooms[key]
+
 
 MOST_TOKENS = 2**30
 """Beyond this, memory is not what limits."""
@@ -194,7 +394,7 @@ class Allocation:
     @cached_property
     def stages(self) -> tuple[StageMemory, ...]:
         """One GPU of each stage, at its peak."""
-        return self.requirements.stages(self.workload)
+        return self.serving.laid_out.of_each_stage(lambda index: self.requirements.stage(index, self.workload))
 
     @property
     def most_loaded(self) -> int:

@@ -18,13 +18,11 @@ from calc.model.architecture import Architecture, Parameters
 from calc.serving.engines import DEFAULT_ENGINE, ENGINES
 from calc.serving.engines.device_buffers import DeviceBuffers
 from calc.serving.engines.engine import Engine
-from calc.serving.engines.question import Question
+from calc.serving.engines.rules import Question
 from calc.serving.engines.sizes import LoadedWeights
-from calc.serving.gpu_memory import Memory
-from calc.serving.kv_budget import KVBudget
 from calc.serving.kv_cache import bytes_per_token, cache_bytes, growth, length_bytes, window_bytes
 from calc.serving.levers import spread
-from calc.serving.memory import Allocation, Serving
+from calc.serving.memory import Allocation, KVBudget, Memory, Serving
 from calc.serving.verdict import Verdict, judge
 from calc.serving.workload import Workload
 from calc.units import GIB
@@ -153,9 +151,8 @@ def laid_out_report(
         serving = serving.with_layout(spread(kinds or [gpu], serving, workload, num_gpus, layout))
     layout, allocations = serving.layout, [serving.on(kind, workload) for kind in kinds]
     first = allocations[0] if allocations else serving.on(gpu, workload)
-    blocks = serving.laid_out.whole.all_blocks
-    if engine.loads_draft:
-        blocks += tuple(module.block for module in serving.laid_out.whole.prediction)
+    whole = serving.laid_out.whole
+    blocks = whole.all_blocks + (tuple(module.block for module in whole.prediction) if engine.loads_draft else ())
     bits, states = growth(blocks, precision.kv), engine.state_bytes(architecture, blocks)
     state = length_bytes(blocks, precision.kv, workload.context, states)
     budgets = (allocation.kv_budget for allocation in allocations)

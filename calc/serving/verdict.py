@@ -12,8 +12,7 @@ from calc.serving.engines.engine import Engine
 from calc.serving.engines.launch import spelled_flags
 from calc.serving.engines.sizes import Limits
 from calc.serving.fewest import fewest_gpus
-from calc.serving.gpu_memory import Memory
-from calc.serving.memory import MOST_TOKENS, Allocation, Serving
+from calc.serving.memory import MOST_TOKENS, Allocation, Memory, Serving
 from calc.serving.workload import Workload
 from calc.units import GIB, size
 
@@ -113,11 +112,9 @@ def candidates(
 ) -> Iterator[dict[str, object]]:
     """The engine's remedies, the least first, but for those of which the greatest does not do either. A larger share
     of the GPU is a kind of its own: it may leave too little beside it."""
-    kinds: dict[bool, list[dict[str, object]]] = {False: [], True: []}
     remedies = list(engine.remedies(limits, workload))
-    for changes in remedies:
-        kinds[engine.share_option in changes].append(changes)
-    hopeful = {kind for kind, changes in kinds.items() if changes and does(changes[-1])}
+    greatest = {engine.share_option in changes: changes for changes in remedies}  # the last of each kind
+    hopeful = {kind for kind in sorted(greatest) if does(greatest[kind])}
     return (changes for changes in remedies if (engine.share_option in changes) in hopeful)
 
 

@@ -1,10 +1,10 @@
 """The weights of a tensor-parallel rank, weighed once for every way to cut its layers into pipeline stages."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import accumulate
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 from calc.formats import Precision
 from calc.formats.stored import Piece
@@ -28,11 +28,6 @@ class LayerBytes(NamedTuple):
     before: int
     behind: int
     everywhere: int
-
-    @classmethod
-    def of(cls, each: Iterable[int], before: int, behind: int, everywhere: int = 0) -> Self:
-        """By the bytes of each layer."""
-        return cls([*accumulate(each, initial=0)], before, behind, everywhere)
 
 
 class LoadedTensors(NamedTuple):
@@ -136,9 +131,8 @@ class Weighing:
 
     def by_layers(self, each: Sequence[int], before: int, behind: int) -> LayerBytes:
         """By the bytes of a layer of each kind, and of what stands before the layers and behind them."""
-        return LayerBytes.of(
-            [each[kind] for kind in self.tensors.kinds], before, behind, self.engine.tables(self.rank).total
-        )
+        layers = accumulate((each[kind] for kind in self.tensors.kinds), initial=0)
+        return LayerBytes([*layers], before, behind, self.engine.tables(self.rank).total)
 
     @cached_property
     def loaded(self) -> LayerBytes:
@@ -223,17 +217,13 @@ class Weighing:
         """The layers that only speculate."""
         return [module.block for module in self.rank.prediction] if self.engine.loads_draft else []
 
-    def around(self, *, first: bool, last: bool) -> range:
-        """Layers of a stage that stands so: as many as tell what it holds beside them."""
-        return range(0 if first else 1, self.rank.num_layers if last else 0 if first else 1)
-
     def at_end(self, *, first: bool, last: bool) -> tuple[int, LoadedWeights]:
         """What a stage holds beside its layers, as stored and as loaded."""
         ends = self.tensors.ends
         if self.like is not None and ends == self.like.tensors.ends:
             return self.like.at_end(first=first, last=last)
         if (first, last) not in self.at_ends:
-            layers = self.around(first=first, last=last)
+            layers = range(0 if first else 1, self.rank.num_layers if last else 0 if first else 1)
             stored = sum(self.size(piece, layers) for piece in ends)
             self.at_ends[first, last] = stored, self.engine.loaded(self.rank, ends, layers, self.layout)
         return self.at_ends[first, last]

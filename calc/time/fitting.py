@@ -13,7 +13,7 @@ from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture
 from calc.serving.engines import ENGINES
 from calc.serving.engines.engine import Engine
-from calc.serving.engines.question import Question
+from calc.serving.engines.rules import Question
 from calc.serving.memory import MOST_TOKENS, Serving
 from calc.serving.verdict import max_context
 from calc.serving.weighing import RankWeights

@@ -7,7 +7,7 @@ from calc.formats import CacheFormat, Precision, WeightFormat
 from calc.hardware.parallel import Layout, shapes
 from calc.model.architecture import Architecture
 from calc.serving.engines.engine import Engine
-from calc.serving.engines.question import Question
+from calc.serving.engines.rules import Question
 
 STAGES = (1, 2, 3, 4, 6, 8, 16)
 """Pipeline stages that are tried."""

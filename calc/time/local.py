@@ -14,7 +14,7 @@ from calc.serving.engines.llamacpp.fit import MachineRoom, Offloading
 from calc.serving.engines.llamacpp.options import LlamaCppOptions
 from calc.serving.engines.llamacpp.placement import layers_of, model_file
 from calc.serving.engines.llamacpp.slots import placed
-from calc.serving.engines.question import Question
+from calc.serving.engines.rules import Question
 from calc.serving.workload import Workload
 from calc.time.estimate import Estimate
 from calc.time.offload import ENGINE, OffloadSpeed

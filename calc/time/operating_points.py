@@ -9,7 +9,7 @@ from calc.hardware.gpu import GPU
 from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture
 from calc.serving.engines.engine import Engine
-from calc.serving.engines.question import Question
+from calc.serving.engines.rules import Question
 from calc.serving.workload import Workload
 from calc.time.forward import Forward, prefill
 from calc.time.roofline import Bound, binds

@@ -22,7 +22,7 @@ from calc.model.architecture import Architecture
 from calc.serving.engines import ENGINES
 from calc.serving.engines.engine import Engine
 from calc.serving.engines.launch import spelled_flags
-from calc.serving.engines.question import Question
+from calc.serving.engines.rules import Question
 from calc.serving.memory import Allocation, Serving
 from calc.serving.verdict import MOST_BATCH, max_batch
 from calc.serving.workload import Workload

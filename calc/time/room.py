@@ -13,7 +13,7 @@ from calc.hardware.overhead import OverheadItem
 from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture
 from calc.serving.engines.engine import Engine
-from calc.serving.engines.question import Question
+from calc.serving.engines.rules import Question
 from calc.serving.engines.sizes import GPUAtStart, LaidOut, Limits
 from calc.serving.workload import Workload
 from calc.time.alike import Alike

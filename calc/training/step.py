@@ -12,7 +12,7 @@ from calc.hardware.overhead import CUDA_CONTEXT, FRAGMENTATION, Overhead, Overhe
 from calc.hardware.shards import alike_pieces, alike_stages
 from calc.hardware.solver import largest_near
 from calc.model.architecture import Architecture
-from calc.serving.gpu_memory import Memory
+from calc.serving.memory import Memory
 from calc.training.course import Course
 from calc.training.decoder import Passes, check_modelled, quiet, settings_of
 from calc.training.layout import TrainingLayout, check_schedule

@@ -12,8 +12,7 @@ from calc.hardware.custom_gpu import find_gpu
 from calc.hardware.gpu import GPU
 from calc.options import made
 from calc.serving.engines import ENGINES
-from calc.serving.kv_budget import KVBudget
-from calc.serving.memory import Serving
+from calc.serving.memory import KVBudget, Serving
 from calc.serving.report import laid_out_report
 from calc.serving.verdict import Verdict
 from cli.sweep.grid import Part

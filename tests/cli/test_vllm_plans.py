@@ -5,7 +5,7 @@ import json
 import pytest
 
 from benchmarks.accuracy.vllm_kv import REPORTED, differing, reported, sample
-from calc.serving.kv_budget import KVBudget
+from calc.serving.memory import KVBudget
 from cli.command import main
 from cli.options import FALSE, flag
 

@@ -12,7 +12,7 @@ import pytest
 from calc import Architecture, Precision, report
 from calc.families import override
 from calc.model.counting import Counting
-from calc.serving.serving_paper import rules
+from calc.serving.derivation import rules
 from calc.text import config_file
 from pages.parts.outputs import take_along
 from presets import models

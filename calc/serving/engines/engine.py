@@ -1,8 +1,8 @@
 """What differs between serving engines, in five parts. Nothing outside this folder asks which engine it is."""
 
-from calc.serving.engines.cache_planner import CachePlanner
-from calc.serving.engines.launcher import Launcher
-from calc.serving.engines.loader import Loader
+from calc.serving.engines.cache import CachePlanner
+from calc.serving.engines.launch import Launcher
+from calc.serving.engines.loading import Loader
 from calc.serving.engines.rules import Rules
 from calc.serving.engines.working_memory import WorkingMemory
 

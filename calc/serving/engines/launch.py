@@ -1,13 +1,18 @@
 """How a server is started: the words of its command line."""
 
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, combinations, product
 from shlex import join
-from typing import Literal
+from typing import ClassVar, Literal
 
 from calc.errors import Frozen, Message
 from calc.formats import CacheFormat, Precision
 from calc.formats.format_names import FLOATS
+from calc.hardware.parallel import Layout
+from calc.serving.engines.sizes import Limits
+from calc.serving.engines.started import StartedEngine
+from calc.serving.workload import Workload
 
 ServerRole = Literal["prefill", "decode"]
 """What a server does where the two run on separate GPUs."""
@@ -93,13 +98,12 @@ def cached(precision: Precision, spelling: Mapping[CacheFormat, str]) -> tuple[s
 
 
 def spelled_flags(changes: Mapping[str, object]) -> tuple[str, ...]:
-    """Options as a command line spells them."""
+    """Options as a command line spells them; a switch is on, or off by its other name."""
+
+    def spelled(word: str, value: object) -> str:
+        return f"--{word} {value}" if not isinstance(value, bool) else f"--{word}" if value else f"--no-{word}"
+
     return tuple(spelled(name.replace("_", "-"), value) for name, value in changes.items())
-
-
-def spelled(word: str, value: object) -> str:
-    """A flag: a switch is on, or off by its other name."""
-    return f"--{word} {value}" if not isinstance(value, bool) else f"--{word}" if value else f"--no-{word}"
 
 
 def combined(changes: Mapping[str, Sequence[object]]) -> Iterator[dict[str, object]]:
@@ -110,3 +114,31 @@ def combined(changes: Mapping[str, Sequence[object]]) -> Iterator[dict[str, obje
         for names in combinations(possible, count):
             for values in product(*(possible[name] for name in names)):
                 yield dict(zip(names, values, strict=True))
+
+
+class Image(Frozen):
+    """The makers' container image of a server, the port that it serves at, and what makes it listen to others."""
+
+    name: str
+    port: int
+    listens: tuple[str, ...] = ()
+
+
+class Launcher(StartedEngine):
+    """The command, and the flags that change what fits."""
+
+    step_option: ClassVar[str]
+    """The option that limits the tokens of a forward pass; those of sequences and of the GPU's share follow."""
+    sequences_option: ClassVar[str | None] = None
+    share_option: ClassVar[str | None] = None
+    separation: ClassVar[Separation | None] = None
+    """How prefill and decode run on separate GPUs; None: they do not."""
+    image: ClassVar[Image | None] = None
+
+    @abstractmethod
+    def remedies(self, limits: Limits, workload: Workload) -> Iterator[dict[str, object]]:
+        """Options that are not set and may make a model fit; the least change first, the greatest last."""
+
+    def launch(self, model: str, precision: Precision, layout: Layout, length: int) -> Launch | None:
+        """How it is started as a server that takes sequences of so many tokens; None: it is none."""
+        return None

@@ -1,18 +1,21 @@
-"""What weights take once an engine has loaded them: fused, padded, rounded, with its tables."""
+"""Weights as an engine holds them: fused, padded, rounded, with its tables."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
-from calc.formats import FORMATS
+from calc.errors import Message
+from calc.formats import FORMATS, Precision
 from calc.formats.scheme import is_matrix, matrices
-from calc.formats.stored import Piece
+from calc.formats.stored import Piece, stored
+from calc.hardware.gpu import GPU
 from calc.hardware.parallel import Layout
 from calc.hardware.shards import copies_within_piece
 from calc.model.architecture import Architecture
 from calc.model.tensor import Tensor
-from calc.serving.engines.sizes import LoadedWeights
+from calc.serving.engines.sizes import LoadedWeights, Stage
+from calc.serving.engines.started import StartedEngine
 from calc.units import MIB
 
 ADAPTED = frozenset({"attention", "mlp", "experts_routed", "experts_shared", "ssm_linear"})
@@ -41,6 +44,7 @@ class TensorLoader:
     vocabulary: int = 1
     """Rows of embedding and head come in multiples of it."""
     undoes_double_quantization: bool = False
+    """As vLLM does (`bitsandbytes_loader.py`)."""
     absorbs_latents: bool = False
     """Keeps latent attention's up-projection once more in 16 bits where it is quantized."""
     experts: ExpertPadding | None = None
@@ -54,10 +58,11 @@ class TensorLoader:
         allocations: dict[tuple[str, tuple[int, ...]], list[int]] = {}  # name, first layer -> weights, scales, copies
         parts = defaultdict[str, int](int)
         in_weights = in_scales = padded = 0
-        for stored in pieces:
-            if not (copies := copies_within_piece(rank, stored.tensor, stage)):
+        for read in pieces:
+            if not (copies := copies_within_piece(rank, read.tensor, stage)):
                 continue
-            piece = stored if stored.form.outer is None else self.resident(stored)
+            doubled = read.form.outer is not None and self.undoes_double_quantization and read.form == FORMATS["nf4-dq"]
+            piece = Piece.of(read.tensor, FORMATS["nf4"]) if doubled else read
             tensor, _, a_layer, nbytes, scales = piece
             component, excluded_as, name = tensor.component, tensor.excluded_as, tensor.name
             if excluded_as == "vision":
@@ -83,11 +88,6 @@ class TensorLoader:
         for weights, scales, copies in allocations.values():
             rounding += copies * (rounded(weights) - weights + (rounded(scales) - scales if scales else 0))
         return LoadedWeights(weights=in_weights, scales=in_scales, padding=padded, rounding=rounding, **parts)
-
-    def resident(self, piece: Piece) -> Piece:
-        """What a tensor becomes on loading: vLLM undoes double quantization (`bitsandbytes_loader.py`)."""
-        doubled = self.undoes_double_quantization and piece.form == FORMATS["nf4-dq"]
-        return Piece.of(piece.tensor, FORMATS["nf4"]) if doubled else piece
 
     def allocation(self, name: str) -> str:
         """The tensor that a tensor of the checkpoint goes into; all experts of a layer share one."""
@@ -153,3 +153,69 @@ def padded_experts(piece: Piece, rank: Architecture, padding: ExpertPadding) -> 
 
 def up_to(size: int, multiple: int) -> int:
     return -(-size // multiple) * multiple
+
+
+class Loader(StartedEngine):
+    """Which weights an engine loads, and what they take on a rank: fused, padded, rounded, with tables."""
+
+    @property
+    def loads_vision(self) -> bool:
+        """Whether a vision encoder is loaded with the language model."""
+        return True
+
+    @property
+    def loads_draft(self) -> bool:
+        """Whether a draft layer is loaded too."""
+        return False
+
+    def with_draft(self, architecture: Architecture) -> Architecture:
+        """The model with the draft layer that is to be loaded. Raises ConfigError where there is none."""
+        return architecture
+
+    def for_gpu(self, gpu: GPU, architecture: Architecture) -> Self:
+        """The engine with what it decides by the kind of GPU that changes the weights it holds."""
+        return self
+
+    def left_out(self) -> Iterator[Message]:
+        """What its options start that is not counted."""
+        return iter(())
+
+    def loads_same_weights(self, other: Self) -> bool:
+        """Whether GPUs hold the same weights under the flags of another."""
+        return True
+
+    def file(self, architecture: Architecture, precision: Precision, rank: Architecture) -> list[Piece]:
+        """The tensors of a rank, each with the format of the file that it is read from."""
+        return stored(architecture, precision, rank)
+
+    def on_gpus(self, architecture: Architecture, file: list[Piece]) -> list[Piece]:
+        """The tensors of a rank that GPUs hold, as the file has them."""
+        return file
+
+    @property
+    def loader(self) -> TensorLoader:
+        """How it turns the tensors of a checkpoint into its own."""
+        return TensorLoader()
+
+    def loaded(self, rank: Architecture, pieces: Sequence[Piece], stage: range, layout: Layout) -> LoadedWeights:
+        """What some tensors take on one rank of a pipeline stage once they are loaded."""
+        return self.loader.loaded(rank, pieces, stage, layout)
+
+    def draft(self, precision: Precision) -> tuple[Architecture, Precision, int] | None:
+        """The model that guesses tokens for one of a precision, how it is stored, and the tokens that it guesses at
+        once."""
+        return None
+
+    def draft_weights_per_stage(
+        self, architecture: Architecture, precision: Precision, tp: int, stages: int
+    ) -> tuple[int, ...]:
+        """Bytes of a draft model's weights on one of tp ranks, by pipeline stage [stages]."""
+        return (0,) * stages
+
+    def tables(self, rank: Architecture) -> LoadedWeights:
+        """Bytes of the tables that it makes on each stage, which the checkpoint does not have."""
+        return LoadedWeights()
+
+    def loading(self, stage: Stage) -> int:
+        """Bytes that it adds to the stored weights: tables, padding, rounding, what it keeps twice or unpacks."""
+        return stage.loaded.total - stage.weights - stage.vision

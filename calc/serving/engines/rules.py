@@ -1,22 +1,84 @@
-"""What an engine runs: models, formats, layouts and GPUs."""
+"""What an engine runs: models, formats, layouts and GPUs. Some rules hold for every engine, others are what
+both vLLM 0.33 and SGLang 0.5.23 check at start."""
 
 from abc import abstractmethod
 from collections.abc import Iterator
-from typing import ClassVar
+from typing import ClassVar, NamedTuple, Self
 
 from calc.errors import ConfigError, Message, Refusal
 from calc.formats import CacheFormat, Native, Precision, WeightFormat
-from calc.hardware.division import nearest
+from calc.hardware.division import nearest, widths
 from calc.hardware.engine_rules import EngineSupport, note, runs
 from calc.hardware.format_rules import missing_kernel
 from calc.hardware.gpu import GPU
 from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture
-from calc.serving.engines.cache_rules import beyond_positions, without_latents
-from calc.serving.engines.question import Question
 from calc.serving.engines.sizes import LaidOut, Limits
 from calc.serving.engines.started import StartedEngine
+from calc.serving.kv_cache import growth, state_bytes
 from calc.serving.workload import Workload
+
+
+class Question(NamedTuple):
+    """Whether an engine runs a model stored so, on these ranks, on a GPU, for these requests. A part that is left out
+    is still open, or was accepted before: no rule that reads it is applied."""
+
+    model: Architecture | None = None
+    precision: Precision | None = None
+    layout: Layout | None = None
+    laid_out: LaidOut | None = None  # what the three before come to
+    gpu: GPU | None = None
+    workload: Workload | None = None
+    limits: Limits | None = None
+
+    def of_degree(self, field: str, degree: int) -> Self:
+        """With other tensor-parallel ranks (tp), or with others that share cached tokens (dcp)."""
+        assert self.layout is not None
+        other = self.layout.of_degree(degree) if field == "tp" else self.layout.model_copy(update={field: degree})
+        return self._replace(layout=other)
+
+
+def without_cache(architecture: Architecture) -> Iterator[Refusal]:
+    """Why an engine that sets its cache aside does not serve a model that keeps none."""
+    if not any(any(growth([block], "bf16").values()) or state_bytes([block]) for block in architecture.all_blocks):
+        sentence = Message(
+            "No layer of this model keeps a cache: it drafts for a larger model and is served beside it only."
+        )
+        yield Refusal(sentence, "engine")
+
+
+TILE = 128
+"""Columns that one scale of block fp8 stands for; a rank's share of a feed-forward must be whole tiles."""
+VOCABULARY = 64
+"""Rows of embedding and head come in multiples of it (`vocab_parallel_embedding.py` of both)."""
+
+
+def even_stages(layers: int, pp: int, first: int) -> Iterator[range]:
+    """The layers of each of pp pipeline stages. What does not divide goes one each to the stages from `first` on."""
+    each, more = divmod(layers, pp)
+    start = 0
+    for stage in range(pp):
+        stop = start + each + (first <= stage < first + more)
+        yield range(start, stop)
+        start = stop
+
+
+def broken_tiles(architecture: Architecture, precision: Precision, layout: Layout) -> Iterator[Refusal]:
+    """With block fp8 each rank holds whole tiles (vLLM `fp8.py`, `create_weights`; SGLang has the same): Qwen3-235B's
+    experts of 1,536 columns fail at tp 8."""
+    if precision.weights != "fp8":
+        return
+    for wide, ranks in widths(architecture, layout.tp, layout.slices):
+        if ranks > 1 and wide % (ranks * TILE):
+            sentence = Message(
+                "{n:,} columns over {ranks:,} GPUs are {each:g} each, not whole fp8 tiles of {tile:,}: "
+                "spread experts (ep) or use pipeline stages.",
+                n=wide,
+                ranks=ranks,
+                each=wide / ranks,
+                tile=TILE,
+            )
+            yield Refusal(sentence, "tp")
 
 
 class Rules(StartedEngine):
@@ -73,7 +135,12 @@ class Rules(StartedEngine):
         if gpu is not None and laid_out is not None:
             yield from self.gpu_refusals(gpu, laid_out)
         if model is not None and workload is not None:
-            yield from beyond_positions(model, workload.context)
+            most, context = model.learned_positions, workload.context
+            if most is not None and context > most:  # there is a row for each token and no more
+                sentence = (
+                    "The model has learned positions for {most:,} tokens and none beyond; {context:,} can't be read."
+                )
+                yield Refusal(Message(sentence, most=most, context=context), "context", [most])
         if workload is not None and limits is not None:
             yield from self.request_refusals(workload, limits)
 
@@ -101,7 +168,9 @@ class Rules(StartedEngine):
 
     def model_refusals(self, model: Architecture, precision: Precision) -> Iterator[Refusal]:
         """Rules of families, formats and flags, wherever the model runs."""
-        yield from without_latents(model, precision.kv)
+        if precision.kv == "fp8_ds_mla" and not any(mixer.absorbs for block in model.blocks for mixer in block.mixers):
+            sentence = "fp8_ds_mla stores the latent of MLA, which this model does not have; fp8 does."
+            yield Refusal(Message(sentence), "kv", ["fp8"])
 
     def gpu_refusals(self, gpu: GPU, laid_out: LaidOut) -> Iterator[Refusal]:
         """Rules of a GPU for such a rank, on whatever stage."""

@@ -7,7 +7,7 @@ whatever it is.
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import ClassVar, Literal, NamedTuple, Self
 
@@ -17,37 +17,6 @@ from calc.hardware.parallel import Layout
 from calc.options import made
 from calc.serving.engines.engine import Engine
 
-LogTerm = Literal[
-    "weights",
-    "kv_bytes",
-    "kv_tokens",
-    "kv_needed",
-    "blocks",
-    "concurrency",
-    "concurrency_length",
-    "estimated_max_model_len",
-    "max_model_len",
-    "max_num_batched_tokens",
-    "gpu_memory_utilization",
-    "activations",
-    "torch_peak",
-    "non_torch",
-    "cuda_graphs",
-    "total",
-    "free",
-    "states",
-    "state_bytes",
-    "left",
-    "graph_batch",
-    "checkpoint",
-    "consumed",
-    "graphs_estimated",
-    "graphs_charged",
-    "encoder_tokens",
-    "attention_block",
-    "state_blocks",
-    "max_num_seqs",
-]
 RefusalKind = Literal["free-memory", "state-blocks", "length", "no-cache", "out-of-memory", "unknown"]
 """Why a server did not start, the reason that says most first."""
 DECIMAL = r"[0-9]{1,15}(?:\.[0-9]{1,9})?"
@@ -65,19 +34,25 @@ class Ending(NamedTuple):
 
 
 class LogLine(NamedTuple):
-    """A wording. The term is the sum of the sizes that the pattern names, or its count, or its number."""
+    """A wording. The term, a field of the log or of its settings, is the sum of the sizes that the pattern names, or
+    its count, or its number."""
 
-    term: LogTerm
+    term: str
     words: str
     pattern: re.Pattern[str]
 
 
-def line(term: LogTerm, words: str, rest: str) -> LogLine:
+def line(term: str, words: str, rest: str) -> LogLine:
     names = iter("abc")
     rest = re.sub("SIZE", lambda _: SIZE.replace("NAME", next(names)), rest)
     for word, pattern in {"COUNT": COUNT, "NUMBER": FLOAT, "DECIMAL": DECIMAL, "GAP": GAP}.items():
         rest = rest.replace(word, pattern)
     return LogLine(term, words, re.compile(re.escape(words) + rest, re.ASCII))
+
+
+def own_names(names: Iterable[str]) -> dict[str, str]:
+    """Fields of LogSettings that an engine calls so too."""
+    return {name: name for name in names}
 
 
 class LogSettings(Frozen):
@@ -142,8 +117,6 @@ class StartupLog(ABC):
     """Whether a stated share of the free memory is for weights and cache, so that what it leaves can be computed."""
     loading_libraries: ClassVar[int] = 0
     """Bytes that libraries take while weights are loaded, where they are counted with these."""
-    single_token_pool: ClassVar[bool] = False
-    """Whether the tokens of a cache of several kinds of layers are those that its pool reckons."""
 
     @cached_property
     def setting(self) -> re.Pattern[str]:

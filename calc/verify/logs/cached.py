@@ -108,7 +108,7 @@ def cache_rows(log: Log, cache: Pages, ours: Report) -> Iterator[Difference]:
     if log.kv_bytes and log.kv_bytes > 0 and log.kv_tokens:
         if cache.whole:
             yield from _per_token(log, log.kv_bytes, log.kv_tokens, cache, ours)
-        elif log.engine in LOGS and LOGS[log.engine].single_token_pool:
+        elif log.engine in LOGS:
             yield _tokens(log.kv_bytes, log.kv_tokens, rounding_of(log), cache)
     if log.states and log.state_bytes:
         yield from _states(log, log.states, log.state_bytes, cache)

@@ -9,8 +9,7 @@ from calc.hardware.overhead import Overhead
 from calc.model.architecture import Architecture
 from calc.serving.engines import LOGS, StartupLog
 from calc.serving.engines.sizes import LoadedWeights
-from calc.serving.kv_budget import KVBudget
-from calc.serving.memory import Serving
+from calc.serving.memory import KVBudget, Serving
 from calc.serving.report import Report
 from calc.units import GIB, hundredths
 from calc.verify.logs.cached import cache_rows, pages

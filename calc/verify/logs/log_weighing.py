@@ -10,7 +10,7 @@ from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture
 from calc.options import made
 from calc.serving.engines import DEFAULT_ENGINE, ENGINES, LOGS, Engine
-from calc.serving.engines.question import Question
+from calc.serving.engines.rules import Question
 from calc.serving.report import Report, report
 from calc.serving.workload import Workload
 from calc.units import MIB

@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 from calc.errors import ConfigError, Message
 from calc.serving.engines import LOGS, StartupLog
-from calc.serving.engines.startup_log import LogLine, LogSettings, LogTerm, RefusalKind
+from calc.serving.engines.startup_log import LogLine, LogSettings, RefusalKind
 from calc.verify.logs.log import Log
 from calc.verify.logs.out_of_memory import OutOfMemory, out_of_memory, ran_out, size
 from calc.verify.logs.training_failure import training_failure
@@ -19,12 +19,7 @@ SHORTEST = min(len(wording.words) for log in LOGS.values() for wording in log.li
 OOM_LINES = 12  # over which a narrow terminal breaks PyTorch's message
 ANSI = re.compile(r"\x1b\[[0-9;]{0,20}[A-Za-z]")
 LEAST = ("kv_bytes", "kv_tokens", "blocks", "concurrency", "free", "left")  # less means a fuller rank
-OF_RANKS: tuple[LogTerm, ...] = (
-    "weights",
-    "activations",
-    "non_torch",
-    "cuda_graphs",
-)  # what every rank states, and nothing else does
+OF_RANKS = ("weights", "activations", "non_torch", "cuda_graphs")  # what every rank states, and nothing else does
 
 
 class Start:
@@ -34,7 +29,7 @@ class Start:
         self.log: StartupLog | None = None
         self.version: str | None = None
         self.settings: dict[str, str] = {}
-        self.figures: dict[LogTerm, dict[str, int | float]] = {}
+        self.figures: dict[str, dict[str, int | float]] = {}
         self.drafts: set[str] = set()  # ranks that have loaded a second model, with a cache of its own
         self.refusals: set[RefusalKind] = set()
         self.out_of_memory: OutOfMemory | None = None
@@ -52,7 +47,7 @@ class Start:
             kinds.add("out-of-memory")
         return min(kinds, key=get_args(RefusalKind).index, default=None)
 
-    def add(self, log: StartupLog, term: LogTerm, rank: str, figure: int | float) -> None:
+    def add(self, log: StartupLog, term: str, rank: str, figure: int | float) -> None:
         self.log = log
         if term in LogSettings.model_fields:
             self.settings.setdefault(term, str(figure))
@@ -131,7 +126,7 @@ def read_log(text: str) -> Log:
 
 def figures(
     line: str, wordings: Iterable[tuple[StartupLog, LogLine]]
-) -> Iterator[tuple[StartupLog, LogTerm, str, int | float]]:
+) -> Iterator[tuple[StartupLog, str, str, int | float]]:
     """Whose line it is, term, rank and figure, of every figure in a line."""
     for log, (term, words, pattern) in wordings:
         if words in line:

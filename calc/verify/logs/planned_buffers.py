@@ -13,7 +13,7 @@ from calc.serving.engines.llamacpp.engine import LlamaCpp
 from calc.serving.engines.llamacpp.options import LlamaCppOptions
 from calc.serving.engines.llamacpp.slots import set_up
 from calc.serving.engines.llamacpp.startup_log import BufferLog
-from calc.serving.engines.question import Question
+from calc.serving.engines.rules import Question
 from calc.units import MIB
 
 BufferName = Literal["model", "context", "compute"]

@@ -10,10 +10,10 @@ from calc.hardware.engine_rules import runs
 from calc.hardware.overhead import Overhead
 from calc.model.attention_shapes import made
 from calc.model.mixers import Mixer
+from calc.serving.comparison import scores as bytes_of_scores
+from calc.serving.comparison import variants as with_other_kinds
 from calc.serving.engines import ENGINES
 from calc.serving.memory import Serving
-from calc.serving.scores import scores as bytes_of_scores
-from calc.serving.variants import variants as with_other_kinds
 from calc.time.reply import reply
 from pages.parts import words
 from pages.parts.outputs import attention_drawing as drawing

@@ -5,7 +5,7 @@ from textwrap import wrap
 from typing import Any
 
 from calc.serving.comparison import CONTEXTS, cache_growth
-from calc.serving.gpu_memory import Memory
+from calc.serving.memory import Memory
 from calc.units import GIB
 from pages.parts import words
 from pages.parts.outputs.charts import PLAIN, ROW, Figure, Theme, figure, served, small, stacked

@@ -10,7 +10,7 @@ from calc.hardware.gpu import GPU
 from calc.hardware.overhead import OverheadItem
 from calc.model.derivation import Derivation, derive
 from calc.model.rough import gated_rule
-from calc.serving.serving_derivation import Derivations, cache_steps, total_cache_steps
+from calc.serving.derivation import Derivations, cache_steps, total_cache_steps
 from pages.parts import words
 from pages.parts.outputs.figure import legend, table
 from pages.parts.state.weighed import Answer, Weighed

@@ -9,7 +9,7 @@ from calc.errors import Message
 from calc.hardware.custom_gpu import find_gpu
 from calc.hardware.engine_rules import note
 from calc.hardware.parallel import Layout
-from calc.serving.kv_budget import KVBudget
+from calc.serving.memory import KVBudget
 from calc.serving.verdict import Verdict
 from calc.time.prices import price_of
 from calc.units import GIB

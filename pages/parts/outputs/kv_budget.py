@@ -5,7 +5,7 @@ import streamlit as st
 from calc import Report
 from calc.hardware.custom_gpu import find_gpu
 from calc.serving.engines import ENGINES
-from calc.serving.kv_budget import KVBudget
+from calc.serving.memory import KVBudget
 from pages.parts import words
 from pages.parts.outputs import rows
 from pages.parts.outputs.rows import Column, Row

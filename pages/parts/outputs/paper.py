@@ -10,8 +10,8 @@ from calc.errors import Message
 from calc.hardware.custom_gpu import find_gpu
 from calc.model.counting import Counting
 from calc.model.paper import Anchor, Heading, PaperTable, Section
+from calc.serving.derivation import ServingPaper, rules
 from calc.serving.engines import ENGINES
-from calc.serving.serving_paper import ServingPaper, rules
 from calc.time.time_paper import objective_time_section, step_time_section, time_section
 from calc.time.time_report import training_speed_of
 from calc.training.report import training_section

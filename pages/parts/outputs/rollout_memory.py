@@ -1,6 +1,6 @@
 """A phase of a step with generation as charts draw it: its parts by their names, the overhead as a range."""
 
-from calc.serving.gpu_memory import Memory
+from calc.serving.memory import Memory
 from calc.training.colocated import TRAINER, RolloutPhase, RolloutReport
 
 NAMES: dict[str, str] = {

@@ -6,7 +6,7 @@ import streamlit as st
 
 from calc import Architecture, ConfigError
 from calc.families import override
-from calc.serving.effect import Effect, effect
+from calc.serving.comparison import Effect, effect
 from pages.parts.state.weighed import Answer
 
 MOST = 64

@@ -8,7 +8,7 @@ import streamlit as st
 from calc import Precision
 from calc.hardware.custom_gpu import find_gpu
 from calc.hardware.gpu import GPU
-from calc.serving.gpu_memory import Memory
+from calc.serving.memory import Memory
 from calc.serving.report import Report
 from calc.time.reply import Reply, reply
 from pages.parts.state.scenario import MOST_OTHERS, Configuration, Scenario, configuration, places

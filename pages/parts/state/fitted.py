@@ -14,7 +14,7 @@ from calc.hardware.gpu import GPU
 from calc.hardware.parallel import Layout
 from calc.serving.engines import ENGINES
 from calc.serving.engines.engine import Engine
-from calc.serving.engines.question import Question
+from calc.serving.engines.rules import Question
 from calc.time.fitting import Fitting, Formats, fitting, in_formats, layout_on, longest_context, timed
 from calc.time.operating_points import OperatingPoint, operating_points
 from calc.time.sizes import Array, read_only

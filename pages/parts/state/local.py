@@ -14,7 +14,7 @@ from calc.hardware.computer import Computer
 from calc.options import checked
 from calc.serving.engines.llamacpp.engine import LlamaCpp
 from calc.serving.engines.llamacpp.options import LlamaCppOptions
-from calc.serving.engines.question import Question
+from calc.serving.engines.rules import Question
 from calc.time.local import COMMON, LEAST_SPEED, LocalRun, best_file, file_of, reads, run
 from pages.parts.state.published import of_preset
 from pages.parts.state.scenario import Scenario

@@ -16,11 +16,11 @@ from calc.hardware.gpu import GPU
 from calc.hardware.overhead import OverheadItem, Range
 from calc.hardware.parallel import Layout
 from calc.options import checked
+from calc.serving.derivation import Derivations
 from calc.serving.engines import ENGINES
 from calc.serving.levers import Lever, levers
 from calc.serving.memory import Serving
 from calc.serving.report import laid_out_report
-from calc.serving.serving_derivation import Derivations
 from calc.serving.verdict import Verdict
 from calc.time.objective_time import ObjectiveSpeed
 from calc.time.reply import Reply, reply, user_rate

@@ -8,12 +8,12 @@ import pytest
 
 from calc import Architecture, Layout, Overhead, Precision, Workload
 from calc.formats import WEIGHT_FORMATS
-from calc.serving import serving_derivation
+from calc.serving import derivation
+from calc.serving.derivation import Derivations, cache_steps, weight_steps
 from calc.serving.engines import ENGINES
 from calc.serving.engines.cache import Pool
 from calc.serving.kv_cache import bytes_per_token, growth
 from calc.serving.memory import Serving
-from calc.serving.serving_derivation import Derivations, cache_steps, weight_steps
 from presets import gpus, models
 from tests import CHECKPOINT_ENGINES, SAMPLED, load
 
@@ -49,7 +49,7 @@ def test_cache_lines_sum_to_the_bytes_of_a_token(architecture):
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_weight_lines_sum_to_the_bytes_on_a_gpu(architecture, monkeypatch):
-    monkeypatch.setattr(serving_derivation, "weight_step", cache(serving_derivation.weight_step))  # formats share some
+    monkeypatch.setattr(derivation, "weight_step", cache(derivation.weight_step))  # formats share some
     for weights in WEIGHT_FORMATS:
         serving = Serving.of(architecture, ENGINES["transformers"](), Precision(weights=weights), Layout(), Overhead())
         (stage,), (layers,) = serving.laid_out.stages, serving.laid_out.ranges

@@ -6,9 +6,8 @@ from calc import Architecture, Workload
 from calc.model.attention import GQA
 from calc.model.attention_shapes import group, kinds, made
 from calc.model.kernels import Kernels
+from calc.serving.comparison import scores, variants
 from calc.serving.engines.vllm.engine import VLLM
-from calc.serving.scores import scores
-from calc.serving.variants import variants
 from presets import models
 
 GIB = 2**30

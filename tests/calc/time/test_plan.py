@@ -8,7 +8,7 @@ from calc.formats.stored import stored
 from calc.hardware.gpus import gpus
 from calc.hardware.overhead import MIDDLE, Overhead
 from calc.serving.engines import ENGINES
-from calc.serving.engines.question import Question
+from calc.serving.engines.rules import Question
 from calc.serving.memory import MOST_TOKENS, Serving
 from calc.time.fitting import fitting, in_formats
 from calc.time.frontier import frontier

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from calc import Architecture, ConfigError, Layout, Precision
 from calc.serving.engines import LOGS as FORMATS
-from calc.verify.logs import engine_for, read_log, weigh_as
+from calc.verify.logs import Log, LogSettings, engine_for, read_log, weigh_as
 from calc.verify.logs.log_weighing import engine_of
 from presets import models
 from tests import DATA
@@ -338,6 +338,8 @@ def test_every_wording_is_of_a_log():
     assert READ.keys() == LOGS.keys()
     texts = "\n".join(LOGS.values()).splitlines()
     rows = [row for log in FORMATS.values() for row in log.lines]
+    known = {*Log.model_fields, *LogSettings.model_fields, "blocks", "torch_peak", "graphs_charged"}
+    assert {row.term for row in rows} <= known
     unread = [(row.term, row.words) for row in rows if not any(row.pattern.search(text) for text in texts)]
     assert unread == []
     refusals = [words for log in FORMATS.values() for _, words in log.refusals]

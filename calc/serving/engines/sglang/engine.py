@@ -7,7 +7,7 @@ pools), `distributed/utils.py` (pipeline stages), `layers/vocab_parallel_embeddi
 from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar, Self
 
-from calc.errors import Message, Refusal
+from calc.errors import Refusal
 from calc.formats import MODELOPT, CacheFormat, Precision, WeightFormat
 from calc.hardware.engine_rules import EngineSupport
 from calc.hardware.gpu import GPU
@@ -17,45 +17,40 @@ from calc.model.architecture import Architecture
 from calc.model.block import Block
 from calc.model.derivation import NUMBERS, Numbers
 from calc.model.named import Peak
-from calc.serving.engines.cache_rules import without_cache
-from calc.serving.engines.engine import Engine
-from calc.serving.engines.launch import Launch, Separation, ServerRole, cached, degrees, quantized, stated
-from calc.serving.engines.launcher import Image
-from calc.serving.engines.layouts import broken_tiles, even_stages
+from calc.serving.engines.launch import (
+    Image,
+    Launch,
+    Separation,
+    ServerRole,
+    cached,
+    combined,
+    degrees,
+    quantized,
+    stated,
+)
 from calc.serving.engines.loading import TensorLoader, rotary_tables, up_to
-from calc.serving.engines.sglang.compressed import COMPRESSED_REQUESTS, compressing
-from calc.serving.engines.sglang.graphs import decode_graphs, prefill_graphs
-from calc.serving.engines.sglang.images import (
+from calc.serving.engines.rules import VOCABULARY, broken_tiles, even_stages, without_cache
+from calc.serving.engines.sglang.cache import COMPRESSED_REQUESTS, TokenPool, compressing, slot_bytes
+from calc.serving.engines.sglang.drafts import GUESSING_REQUESTS, SGLangDrafts
+from calc.serving.engines.sglang.options import SGLangOptions
+from calc.serving.engines.sglang.rules import unserved_family
+from calc.serving.engines.sglang.support import SUPPORT
+from calc.serving.engines.sglang.working_memory import (
     STREAMED_BATCH,
+    decode_graphs,
     has_graphs,
     image_buffers,
+    prefill_graphs,
     reads_images,
     share_left,
     streams_images,
 )
-from calc.serving.engines.sglang.options import SGLangOptions
-from calc.serving.engines.sglang.pool import TokenPool, slot_bytes
-from calc.serving.engines.sglang.refusal import unserved_family
-from calc.serving.engines.sglang.speculation import (
-    GUESSING_REQUESTS,
-    assumed,
-    guesser,
-    guesses,
-    own_tables,
-    speculation_refusals,
-    unnamed_head,
-    unspread,
-)
-from calc.serving.engines.sglang.support import SUPPORT
 from calc.serving.engines.sizes import Budget, GPUAtStart, LaidOut, Limits, LoadedWeights
-from calc.serving.engines.vllm.drafts import AUXILIARY, draft_bytes, undivided_draft
-from calc.serving.engines.vllm.engine import FUSED
-from calc.serving.engines.vllm.profile import profile_peaks
+from calc.serving.engines.vllm.loading import FUSED
+from calc.serving.engines.vllm.working_memory import profile_peaks
 from calc.serving.workload import Workload
 from calc.units import GIB, MIB
 
-VOCABULARY = 64
-"""Rows of embedding and head come in multiples of it (`vocab_parallel_embedding.py`)."""
 TIERS = ((20, 2048, 8, 8), (35, 4096, 48, 160), (60, 4096, 32, 160), (160, 8192, 256, 512))
 """GiB of the GPU below which hold: tokens of a prefill chunk, and the largest batch of CUDA graphs with fewer than four
 ranks and with more (`handle_gpu_memory_settings`)."""
@@ -98,7 +93,7 @@ def request_table(requests: int, context: int) -> int:
     return 4 * (requests + 1) * (context + 4)
 
 
-class SGLang(Engine):
+class SGLang(SGLangDrafts):
     name: ClassVar[str] = "sglang"
     title: ClassVar[str] = SUPPORT.title
     support: ClassVar[EngineSupport] = SUPPORT
@@ -110,23 +105,21 @@ class SGLang(Engine):
     image: ClassVar[Image | None] = Image(
         name="lmsysorg/sglang:latest", port=SEPARATION.port, listens=("--host", "0.0.0.0")
     )
-    draft_option: ClassVar[str | None] = "speculative_draft_model_path"
     weight_formats: ClassVar[tuple[WeightFormat, ...]] = ("fp8", "int4")
     cache_formats: ClassVar[tuple[CacheFormat, ...]] = ("fp8",)
     cache_from: ClassVar[frozenset[str]] = frozenset((MODELOPT,))  # model_executor: configure_kv_cache_dtype
 
-    options: SGLangOptions
     options_type: ClassVar[type[SGLangOptions]] = SGLangOptions
 
     def layout_refusals(self, model: Architecture, precision: Precision, layout: Layout) -> Iterator[Refusal]:
         yield from broken_tiles(model, precision, layout)
-        yield from unspread(self.options, layout)
-        yield from undivided_draft(self.guesses(model), layout)
+        yield from self.unspread_draft(layout)
+        yield from self.undivided_draft(model, layout)
         yield from super().layout_refusals(model, precision, layout)
 
     def model_refusals(self, model: Architecture, precision: Precision) -> Iterator[Refusal]:
         yield from without_cache(model)
-        yield from speculation_refusals(model, self.options, self.draft_model)
+        yield from self.draft_refusals(model)
         yield from super().model_refusals(model, precision)
 
     def gpu_refusals(self, gpu: GPU, laid_out: LaidOut) -> Iterator[Refusal]:
@@ -146,40 +139,9 @@ class SGLang(Engine):
     def loads_vision(self) -> bool:
         return not self.options.language_model_only
 
-    @property
-    def loads_draft(self) -> bool:
-        return self.options.predicts
-
-    def with_draft(self, architecture: Architecture) -> Architecture:
-        return own_tables(architecture) if self.options.predicts else architecture
-
-    def guesses(self, model: Architecture) -> Architecture | None:
-        """The model next to this one that guesses tokens for it."""
-        return guesser(model, self.options, self.draft_model)
-
     def loads_same_weights(self, other: Self) -> bool:
         names = "language_model_only", "speculative_algorithm", "speculative_draft_model_path"
         return all(getattr(self.options, name) == getattr(other.options, name) for name in names)
-
-    def left_out(self) -> Iterator[Message]:
-        yield from assumed(self.options)
-
-    def draft(self, precision: Precision) -> tuple[Architecture, Precision, int] | None:
-        guess = guesses(self.options, "")
-        if self.options.speculative_algorithm != "STANDALONE" or self.draft_model is None or guess is None:
-            return None
-        return self.draft_model, Precision(), guess.tokens - 1
-
-    def draft_weights_per_stage(
-        self, architecture: Architecture, precision: Precision, tp: int, stages: int
-    ) -> tuple[int, ...]:
-        """On the last stage: a draft model, or a head, which has an embedding of its own until the cache is planned."""
-        nbytes, draft = 0, self.guesses(architecture)
-        if draft is not None:
-            nbytes = draft_bytes(draft, self, Precision(), tp)
-        if self.options.speculative_algorithm == "EAGLE3":
-            nbytes += 2 * self.vocabulary(architecture.vocab, tp) * architecture.hidden
-        return (*(0,) * (stages - 1), nbytes)
 
     @property
     def loader(self) -> TensorLoader:
@@ -233,16 +195,15 @@ class SGLang(Engine):
         return slot_bytes(blocks)
 
     def cache(self, laid_out: LaidOut, gpu: GPU, limits: Limits) -> TokenPool:
-        draft = self.guesses(laid_out.whole)
+        draft = self.guesser(laid_out.whole)
         return TokenPool(laid_out, gpu, self.options, limits, 0 if draft is None else draft.num_layers)
 
     def peaks(self, laid_out: LaidOut, stage: int, limits: Limits, write: Numbers = NUMBERS) -> list[Peak]:
         """Those of a prefill chunk; logits are of the few sequences that it ends."""
         blocks = [write.apply(block) for block in laid_out.stages[stage].blocks]
         hidden, tokens = write.of("hidden", laid_out.rank.hidden), write.of("step_tokens", limits.step_tokens)
-        auxiliary = AUXILIARY if self.options.speculative_algorithm == "EAGLE3" else 0
         width = laid_out.precision.activation_bytes
-        return profile_peaks(blocks, hidden, 0, tokens=tokens, sequences=0, width=width, auxiliary=auxiliary)
+        return profile_peaks(blocks, hidden, 0, tokens=tokens, sequences=0, width=width, auxiliary=self.auxiliary)
 
     def overhead(self, gpus: int) -> Mapping[OverheadItem, Range]:
         graphs = NONE if self.options.disable_cuda_graph else CUDA_GRAPHS
@@ -274,17 +235,15 @@ class SGLang(Engine):
                 *quantize,
                 *cached(precision, CACHE_WORDS),
                 *stated(self.options, SPELLING),
-                *unnamed_head(self.options),
+                *self.unnamed_head,
             ),
             notes=notes,
         )
 
     def remedies(self, limits: Limits, workload: Workload) -> Iterator[dict[str, object]]:
         """A larger share, then smaller chunks, then both."""
-        larger = self.options.mem_fraction_static is None and limits.share is not None and limits.share < SHARE
-        shares: list[dict[str, object]] = [{"mem_fraction_static": SHARE}] if larger else []
-        steps = [n for n in STEPS if n < limits.step_tokens] if self.options.chunked_prefill_size is None else []
-        chunks: list[dict[str, object]] = [{"chunked_prefill_size": step} for step in steps]
-        yield from shares
-        yield from chunks
-        yield from (share | chunk for share in shares for chunk in chunks)
+        changes: dict[str, list[object]] = {
+            "mem_fraction_static": [SHARE] if limits.share is not None and limits.share < SHARE else [],
+            "chunked_prefill_size": [n for n in STEPS if n < limits.step_tokens],
+        }
+        return combined({name: values for name, values in changes.items() if getattr(self.options, name) is None})

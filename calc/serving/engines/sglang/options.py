@@ -78,8 +78,3 @@ class SGLangOptions(Frozen):
                 sentence = Message("{name} has no effect without {missing}.", name=name, missing=missing)
                 raise ConfigError(sentence, missing)
         return self
-
-    @property
-    def predicts(self) -> bool:
-        """Whether the model's own layers for it guess tokens; NEXTN is another name of EAGLE."""
-        return self.speculative_algorithm in ("NEXTN", "EAGLE")

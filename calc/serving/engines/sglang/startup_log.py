@@ -6,20 +6,14 @@ from typing import ClassVar
 from calc.errors import Message
 from calc.hardware.parallel import Layout
 from calc.options import made
-from calc.serving.engines.engine import Engine
 from calc.serving.engines.sglang.engine import SGLang, request_table
-from calc.serving.engines.sglang.graphs import batches
 from calc.serving.engines.sglang.options import SGLangOptions
-from calc.serving.engines.startup_log import Ending, LogSettings, StartupLog, line
+from calc.serving.engines.sglang.working_memory import batches
+from calc.serving.engines.startup_log import Ending, LogSettings, StartupLog, line, own_names
 from calc.units import GIB
 
 BATCHES = r"\[(?:[0-9]{1,6}, ){0,600}COUNT\]"
 RATIO: float = SGLangOptions.model_fields["mamba_full_memory_ratio"].default
-
-
-def strategy(stated: str | None) -> str | None:
-    """None where it is left to SGLang."""
-    return None if stated == "auto" else stated
 
 
 class SGLangLog(StartupLog):
@@ -27,27 +21,22 @@ class SGLangLog(StartupLog):
     openings = ("ServerArgs(",)
     closings = ("max_total_num_tokens=",)  # the last line before it serves
     fields: ClassVar = {
+        **own_names(
+            (
+                "mem_fraction_static dtype quantization kv_cache_dtype swa_full_tokens_ratio mamba_full_memory_ratio "
+                "mamba_radix_cache_strategy max_mamba_cache_size disable_radix_cache cuda_graph_max_bs enable_lora"
+            ).split()
+        ),
         "model_path": "model",
         "context_length": "max_model_len",
         "context_len": "max_model_len",
         "tp_size": "tensor_parallel_size",
         "pp_size": "pipeline_parallel_size",
         "dp_size": "data_parallel_size",
-        "mem_fraction_static": "mem_fraction_static",
         "chunked_prefill_size": "max_num_batched_tokens",
         "max_running_requests": "max_num_seqs",
-        "dtype": "dtype",
-        "quantization": "quantization",
-        "kv_cache_dtype": "kv_cache_dtype",
         "disable_cuda_graph": "enforce_eager",
         "page_size": "block_size",
-        "swa_full_tokens_ratio": "swa_full_tokens_ratio",
-        "mamba_full_memory_ratio": "mamba_full_memory_ratio",
-        "mamba_radix_cache_strategy": "mamba_radix_cache_strategy",
-        "max_mamba_cache_size": "max_mamba_cache_size",
-        "disable_radix_cache": "disable_radix_cache",
-        "cuda_graph_max_bs": "cuda_graph_max_bs",
-        "enable_lora": "enable_lora",
         "speculative_algorithm": "speculative",
     }
     lines = (
@@ -70,16 +59,12 @@ class SGLangLog(StartupLog):
     # [2025-05-09 15:00:14 DP2 TP2]
     repeats = True
     cache_sizes = 2  # keys and values
-    single_token_pool = True
     share_of_free = True
     loading_libraries = round(0.2 * GIB)  # 0.03 to 0.15 GiB in nine public logs
 
-    def started(self, settings: LogSettings, version: str | None) -> Engine:
-        return SGLang(self.options(settings))
-
-    def options(self, settings: LogSettings) -> SGLangOptions:
-        """The flags that the log states."""
-        return made(
+    def started(self, settings: LogSettings, version: str | None) -> SGLang:
+        strategy = settings.mamba_radix_cache_strategy
+        options = made(
             SGLangOptions,
             {
                 "mem_fraction_static": settings.mem_fraction_static,
@@ -88,13 +73,14 @@ class SGLangLog(StartupLog):
                 "page_size": settings.block_size or 1,
                 "swa_full_tokens_ratio": settings.swa_full_tokens_ratio,
                 "mamba_full_memory_ratio": settings.mamba_full_memory_ratio or RATIO,
-                "mamba_radix_cache_strategy": strategy(settings.mamba_radix_cache_strategy),
+                "mamba_radix_cache_strategy": None if strategy == "auto" else strategy,
                 "max_mamba_cache_size": settings.max_mamba_cache_size,
                 "disable_radix_cache": bool(settings.disable_radix_cache),
                 "cuda_graph_max_bs": settings.cuda_graph_max_bs,
                 "disable_cuda_graph": bool(settings.enforce_eager),
             },
         )
+        return SGLang(options)
 
     def layout(self, settings: LogSettings) -> Layout:
         """Copies of the attention lie within its tp."""
@@ -104,7 +90,7 @@ class SGLangLog(StartupLog):
         return 0 if settings.max_num_seqs is None else request_table(settings.max_num_seqs, context)
 
     def graph_batches(self, settings: LogSettings, free: int, ranks: int) -> list[int]:
-        return batches(SGLang(self.options(settings)).largest_batch(free, ranks))
+        return batches(self.started(settings, None).largest_batch(free, ranks))
 
     def why_heavier(self, settings: LogSettings, more: int, libraries: int) -> Message | None:
         """It reads what is gone from the GPU's free memory."""

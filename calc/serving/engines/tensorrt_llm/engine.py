@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Self
 
-from calc.errors import Message, Refusal
+from calc.errors import Message
 from calc.formats import FLOATS, MODELOPT, CacheFormat, Precision, WeightFormat
 from calc.formats.stored import Piece
 from calc.hardware.engine_rules import EngineSupport
@@ -21,19 +21,17 @@ from calc.model.architecture import Architecture
 from calc.model.block import Block
 from calc.model.derivation import NUMBERS, Numbers
 from calc.model.named import Peak
-from calc.serving.engines.cache_rules import without_cache
 from calc.serving.engines.engine import Engine
 from calc.serving.engines.launch import Launch, combined, degrees, stated
-from calc.serving.engines.layouts import broken_tiles, even_stages
 from calc.serving.engines.loading import ExpertPadding, TensorLoader, quantized, rotary_tables
-from calc.serving.engines.sglang.pool import slot_bytes
+from calc.serving.engines.sglang.cache import slot_bytes
 from calc.serving.engines.sizes import Budget, GPUAtStart, LaidOut, Limits, LoadedWeights
+from calc.serving.engines.tensorrt_llm.cache import BlockPool
 from calc.serving.engines.tensorrt_llm.options import TensorRTLLMOptions
-from calc.serving.engines.tensorrt_llm.pool import BlockPool
-from calc.serving.engines.tensorrt_llm.refusal import mixed_copies, runs_format, unlisted_format, unserved
+from calc.serving.engines.tensorrt_llm.rules import TensorRTLLMRules
 from calc.serving.engines.tensorrt_llm.support import SUPPORT
-from calc.serving.engines.vllm.engine import FUSED
-from calc.serving.engines.vllm.profile import EXPERTS, OUTPUT_OF_EXPERTS, layer_elements
+from calc.serving.engines.vllm.loading import FUSED
+from calc.serving.engines.vllm.working_memory import EXPERTS, OUTPUT_OF_EXPERTS, layer_elements
 from calc.serving.workload import Workload
 
 EXPERT_PADDING = ExpertPadding(hidden=128, inner=128)
@@ -52,14 +50,7 @@ IN_FILE = ("tokens_per_block", "cuda_graph_config", "disable_mm_encoder", "enabl
 FLAGS = ("free_gpu_memory_fraction", "max_batch_size", "max_num_tokens")
 
 
-def joined(gpus: int) -> Range:
-    """GiB of NCCL and of the buffers of its all-reduce on each of several GPUs. One log has several: Kimi-K2.5 in nvfp4
-    on 8 x B300 under 1.3.0rc7 left 166.02 GiB, 0.9 of 184.47, about 8 GiB less than weights and a pass do; that fewer
-    GPUs take less is an assumption."""
-    return Range(low=0.5, high=1 + min(gpus, NODE))
-
-
-class TensorRTLLM(Engine):
+class TensorRTLLM(TensorRTLLMRules, Engine):
     name: ClassVar[str] = "tensorrt-llm"
     title: ClassVar[str] = SUPPORT.title
     support: ClassVar[EngineSupport] = SUPPORT
@@ -71,39 +62,7 @@ class TensorRTLLM(Engine):
     cache_formats: ClassVar[tuple[CacheFormat, ...]] = ("fp8",)
     cache_from: ClassVar[frozenset[str]] = frozenset((MODELOPT,))
 
-    options: TensorRTLLMOptions
     options_type: ClassVar[type[TensorRTLLMOptions]] = TensorRTLLMOptions
-
-    @classmethod
-    def keeps(cls, weights: WeightFormat) -> bool:
-        return runs_format(weights)
-
-    def layout_refusals(self, model: Architecture, precision: Precision, layout: Layout) -> Iterator[Refusal]:
-        yield from broken_tiles(model, precision, layout)
-        yield from mixed_copies(layout)
-        yield from super().layout_refusals(model, precision, layout)
-
-    def model_refusals(self, model: Architecture, precision: Precision) -> Iterator[Refusal]:
-        yield from without_cache(model)
-        yield from unserved(model, precision.weights, precision.kv)
-
-    def gpu_refusals(self, gpu: GPU, laid_out: LaidOut) -> Iterator[Refusal]:
-        yield from super().gpu_refusals(gpu, laid_out)
-        yield from unlisted_format(laid_out.precision.weights, gpu)
-
-    def request_refusals(self, workload: Workload, limits: Limits) -> Iterator[Refusal]:
-        """Prompts that a pass does not take and that are not cut (`PyExecutor._validate_request`)."""
-        if workload.prompt > limits.step_tokens and not self.options.enable_chunked_prefill:
-            sentence = "Prompts of {prompt:,} tokens are more than max_num_tokens, {most:,}, without chunked prefill."
-            yield Refusal(Message(sentence, prompt=workload.prompt, most=limits.step_tokens), "max_num_tokens")
-
-    def stages(self, layers: int, pp: int) -> Iterator[range]:
-        """What does not divide goes one each to the first stages (`torch.tensor_split`)."""
-        return even_stages(layers, pp, first=0)
-
-    def vocabulary(self, rows: int, tp: int) -> int:
-        """Padded to a multiple of the ranks (`_torch/modules/embedding.py`)."""
-        return -(-rows // tp)
 
     @property
     def loads_vision(self) -> bool:
@@ -157,8 +116,12 @@ class TensorRTLLM(Engine):
         return peaks
 
     def overhead(self, gpus: int) -> Mapping[OverheadItem, Range]:
+        """GiB of NCCL and of the buffers of its all-reduce on each of several GPUs. One log has several: Kimi-K2.5 in
+        nvfp4 on 8 x B300 under 1.3.0rc7 left 166.02 GiB, 0.9 of 184.47, about 8 GiB less than weights and a pass do;
+        that fewer GPUs take less is an assumption."""
         graphs = CUDA_GRAPHS if self.options.cuda_graph_config else NONE
-        return {"cuda_context": CUDA_CONTEXT, "libraries": joined(gpus) if gpus > 1 else ALONE, "cuda_graphs": graphs}
+        joined = Range(low=0.5, high=1 + min(gpus, NODE)) if gpus > 1 else ALONE
+        return {"cuda_context": CUDA_CONTEXT, "libraries": joined, "cuda_graphs": graphs}
 
     @property
     def cache_share(self) -> float:
@@ -223,12 +186,10 @@ class TensorRTLLM(Engine):
         }
 
     def remedies(self, limits: Limits, workload: Workload) -> Iterator[dict[str, object]]:
-        options = self.options
-        sequences = [n for n in SEQUENCES if workload.batch <= n < limits.sequences]
         changes: dict[str, list[object]] = {
-            "enable_chunked_prefill": [] if options.enable_chunked_prefill else [True],
-            "free_gpu_memory_fraction": [SHARE] if options.free_gpu_memory_fraction is None else [],
-            "max_batch_size": [*sequences] if options.max_batch_size is None else [],
-            "max_num_tokens": [n for n in STEPS if n < limits.step_tokens] if options.max_num_tokens is None else [],
+            "enable_chunked_prefill": [True],
+            "free_gpu_memory_fraction": [SHARE],
+            "max_batch_size": [n for n in SEQUENCES if workload.batch <= n < limits.sequences],
+            "max_num_tokens": [n for n in STEPS if n < limits.step_tokens],
         }
-        return combined(changes)
+        return combined({name: values for name, values in changes.items() if not getattr(self.options, name)})

@@ -21,8 +21,9 @@ class DynamicCache(Cache):
         self.compressions = [list(compressions(blocks, precision.kv)) for blocks in stages]
         self.state = [state_bytes(blocks) for blocks in stages]
         self.views = [view_bytes(blocks) for blocks in stages]
-        axes = [position_axes(blocks) for blocks in stages]
+        axes = [max((getattr(i, "position_axes", 0) for _, _, i in indexers(blocks)), default=0) for blocks in stages]
         self.axes = [n if n and not any(axes[:stage]) else 0 for stage, n in enumerate(axes)]
+        """Positions of each token that are cached with index keys, in the first indexed layer."""
 
     def required_bytes(self, stage: int, batch: int, length: int) -> int:
         """While one more token of each sequence passes."""
@@ -55,13 +56,6 @@ def indexers(blocks: Sequence[Block]) -> list[tuple[Block, int | None, Indexer]]
     mixers = [(block, mixer) for block in blocks for mixer in block.mixers]
     indexed = [(block, mixer.window, getattr(mixer, "indexer", None)) for block, mixer in mixers]
     return [(block, window, indexer) for block, window, indexer in indexed if indexer is not None]
-
-
-def position_axes(blocks: Sequence[Block]) -> int:
-    """Positions of each token that are cached with index keys."""
-    return max(
-        (indexer.position_axes for _, _, indexer in indexers(blocks) if isinstance(indexer, BlockIndexer)), default=0
-    )
 
 
 def unpooled_growth(blocks: Sequence[Block], kv: CacheFormat) -> dict[int | None, int]:

@@ -1,6 +1,6 @@
 """Hugging Face transformers' `generate`: takes memory when it needs it, prompts whole, the cache as it grows."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import ClassVar
 
@@ -10,7 +10,6 @@ from calc.hardware.gpu import GPU
 from calc.hardware.overhead import CUDA_CONTEXT, FRAGMENTATION, OverheadItem, Range, libraries
 from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture
-from calc.model.block import Block
 from calc.model.derivation import NUMBERS, Numbers
 from calc.model.named import Peak
 from calc.serving.engines.cache import Cache
@@ -85,10 +84,9 @@ class Transformers(Engine):
     ) -> list[list[StagePeak]]:
         """The prompts' pass, with their cache, and where tokens are generated that of the last one, with the cache of
         the whole context. Logits return to the first GPU."""
-        stage_part, rank = laid_out.stages[stage], write.apply(laid_out.rank)
-        blocks = [write.apply(block) for block in stage_part.blocks]
+        part, rank = laid_out.stages[stage], write.apply(laid_out.rank)
+        blocks = [write.apply(block) for block in part.blocks]
         precision, batch = laid_out.precision, workload.batch
-        tables = self.layer_tables(stage_part.blocks, laid_out.rank)
         prompt = Pass(
             sequences=write.of("batch", batch),
             length=write.of("sequence", workload.prompt),
@@ -98,19 +96,21 @@ class Transformers(Engine):
             logits=self.options.rows_of_logits,
         )
         cached = cache.allocated_bytes(stage, batch, workload.prompt, limits.step_tokens)
-        peaks = prefill_peaks(blocks, rank, prompt, logits=stage_part.first or stage_part.last)
-        passes = [[StagePeak(cached, with_tables(peak, tables)) for peak in peaks]]
+        prefill = prefill_peaks(blocks, rank, prompt, logits=part.first or part.last)
+        passes = [[StagePeak(cached, peak) for peak in prefill]]
         if workload.generated:
             token = replace(prompt, length=write.of("sequence", workload.context), logits="last")
             cached = cache.allocated_bytes(stage, batch, workload.context, batch)
-            steps = decode_peaks(blocks, rank, token, precision.kv, logits=stage_part.last)
-            passes.append([StagePeak(cached, with_tables(peak, tables)) for peak in steps])
+            decode = decode_peaks(blocks, rank, token, precision.kv, logits=part.last)
+            passes.append([StagePeak(cached, peak) for peak in decode])
+        if self.options.older(4, 46) and laid_out.rank.rotary:  # each layer has tables of its own, in fp32
+            nbytes = 4 * sum(rows * width for rows, width in laid_out.rank.rotary)
+            tables = {"cosines and sines of each layer": nbytes * sum(len(block.layers) for block in part.blocks)}
+            passes = [
+                [StagePeak(cached, Peak(peak.what, {**peak.tensors, **tables})) for cached, peak in step]
+                for step in passes
+            ]
         return passes
-
-    def layer_tables(self, blocks: Sequence[Block], rank: Architecture) -> int:
-        """Bytes of the tables of cosines and sines, in fp32, that each layer had of its own before 4.46."""
-        layers = sum(len(block.layers) for block in blocks) if self.options.older(4, 46) else 0
-        return layers * 4 * sum(rows * width for rows, width in rank.rotary)
 
     def overhead(self, gpus: int) -> Mapping[OverheadItem, Range]:
         return {"cuda_context": CUDA_CONTEXT, "libraries": libraries(gpus), "fragmentation": FRAGMENTATION}
@@ -118,7 +118,3 @@ class Transformers(Engine):
     def remedies(self, limits: Limits, workload: Workload) -> Iterator[dict[str, object]]:
         """None: its flags change the figures of the workload itself."""
         yield from ()
-
-
-def with_tables(peak: Peak, tables: int) -> Peak:
-    return Peak(peak.what, {**peak.tensors, "cosines and sines of each layer": tables}) if tables else peak

@@ -14,7 +14,7 @@ from calc.errors import Message
 from calc.formats import CACHE_BITS, CacheFormat
 from calc.model.architecture import Architecture
 from calc.model.block import Block
-from calc.model.feedforward import MLP, MoE
+from calc.model.feedforward import MLP
 from calc.model.kernels import Kernels
 from calc.model.named import Peak
 from calc.model.tensor import Elements
@@ -90,7 +90,9 @@ def layer_peaks(block: Block, model: Architecture, prompt: Pass) -> Iterator[Pea
         named: Elements = {"hidden states": states * model.hidden} | elements
         tensors = around | {name: width * tokens * size for name, size in named.items()}
         tensors |= {"scores": width * scores} if prompt.eager else {}
-        yield Peak(what, tensors | (router_tensors(block.moe, tokens) if block.moe else {}))
+        if moe := block.moe:  # logits in 16 bits, and three lists of choices in 64
+            tensors |= {"router's logits": 2 * moe.n_experts * tokens, "router's choices": 24 * moe.top_k * tokens}
+        yield Peak(what, tensors)
     inputs = (2 + block.norms_first) * model.hidden
     for mixer in block.mixers:
         peaks = mixer.module_peaks(
@@ -105,12 +107,15 @@ def layer_peaks(block: Block, model: Architecture, prompt: Pass) -> Iterator[Pea
 
 
 def surroundings(model: Architecture, prompt: Pass) -> Elements:
-    """What lies beside every layer: indices of positions, tables of cosines and sines, masks."""
+    """What lies beside every layer: indices of positions, tables of cosines and sines (in fp32 where rotation
+    is), masks."""
     tensors: Elements = {"indices of positions": (16 if model.positions else 8) * prompt.length}
     if not model.positions and model.rotary:
-        tensors["cosines and sines"] = table_bytes(model, prompt.width) * prompt.length
-    if prompt.eager:
-        tensors["masks"] = prompt.width * prompt.tokens * prompt.length * masks(model)
+        fp32 = model.kernels.rotation in ("fp32", "fp32_spread")
+        tensors["cosines and sines"] = 2 * (4 if fp32 else prompt.width) * rotated_channels(model) * prompt.length
+    if prompt.eager:  # a mask for each window, of one head
+        masks = len({mixer.window for block in model.blocks for mixer in block.attentions})
+        tensors["masks"] = prompt.width * prompt.tokens * prompt.length * masks
     return tensors
 
 
@@ -143,22 +148,6 @@ def mlp_elements(mlp: MLP, copies: Any, kernels: Kernels, *, packed: bool) -> El
     return elements | ({"product of gate and up": wide} if mlp.gated else {})
 
 
-def router_tensors(moe: MoE, tokens: Any) -> Elements:
-    """The router's logits, in 16 bits, and three lists of choices, in 64."""
-    return {"router's logits": 2 * moe.n_experts * tokens, "router's choices": 24 * moe.top_k * tokens}
-
-
-def table_bytes(model: Architecture, width: int) -> int:
-    """Bytes a position of the tables of cosines and sines, which are in fp32 where rotation is by them."""
-    fp32 = model.kernels.rotation in ("fp32", "fp32_spread")
-    return 2 * (4 if fp32 else width) * rotated_channels(model)
-
-
 def rotated_channels(model: Architecture) -> int:
     """Channels that all tables of cosines and sines turn."""
     return sum(columns for _, columns in model.rotary)
-
-
-def masks(model: Architecture) -> int:
-    """Masks of eager attention: one for each window, of one head."""
-    return len({mixer.window for block in model.blocks for mixer in block.attentions})

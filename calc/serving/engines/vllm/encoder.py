@@ -11,8 +11,7 @@ from typing import NamedTuple
 from calc.hardware.gpu import GPU
 from calc.model.architecture import Architecture
 from calc.model.towers.listed import TEXT
-from calc.serving.engines.vllm.options import VLLMOptions
-from calc.serving.engines.vllm.since import holds
+from calc.serving.engines.vllm.options import VLLMOptions, holds
 
 AS_LONG_AS_REQUESTS = 1 << 30
 """Frames of videos that only the longest request bounds."""
@@ -239,15 +238,11 @@ def profiled_images(
         return Images(size, items * size, 0, 2 * embeddings)
     patches = items * parts * item.patches
     pixels = 0 if holds("the second runner", options) else patches * sizes.pixels
-    together = min(patches, most_together(sizes.encoder, options, gpu) or patches)
+    frame, together = sizes.encoder.frame, patches
+    if frame:
+        frames = gpu.memory_bytes // 10 // (frame * sizes.encoder.reckoned)
+        together = min(patches, (max(1, frames) if holds("frames pass together", options) else 1) * frame)
     return Images(size, items * size, together, 2 * (embeddings + pixels))
-
-
-def most_together(encoder: EncoderLayer, options: VLLMOptions, gpu: GPU) -> int:
-    """Patches that pass an encoder at once at most; 0 where all do."""
-    if not encoder.frame or not holds("frames pass together", options):
-        return encoder.frame
-    return max(1, gpu.memory_bytes // 10 // (encoder.frame * encoder.reckoned)) * encoder.frame
 
 
 def encoder_pass(architecture: Architecture, patches: int, tp: int) -> dict[str, int]:

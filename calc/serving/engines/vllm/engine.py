@@ -9,66 +9,49 @@ from calc.formats import COMPRESSED_TENSORS, MODELOPT, CacheFormat, Precision, W
 from calc.hardware.engine_rules import EngineSupport
 from calc.hardware.generations import Platform
 from calc.hardware.gpu import GPU
-from calc.hardware.overhead import CUDA_CONTEXT, NONE, OverheadItem, Range
+from calc.hardware.overhead import CUDA_CONTEXT, NONE, OverheadItem, Range, libraries
 from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture
 from calc.model.block import Block
 from calc.model.derivation import NUMBERS, Numbers
 from calc.model.named import Peak
 from calc.serving.engines.cache import Cache
-from calc.serving.engines.cache_rules import without_cache
-from calc.serving.engines.engine import Engine
-from calc.serving.engines.launch import Launch, Separation, ServerRole, cached, combined, degrees, quantized, stated
-from calc.serving.engines.launcher import Image
-from calc.serving.engines.layouts import broken_tiles, even_stages, odd_vocabulary
-from calc.serving.engines.loading import TensorLoader, rotary_tables, up_to
-from calc.serving.engines.sizes import Budget, GPUAtStart, LaidOut, Limits, LoadedWeights
-from calc.serving.engines.vllm.drafts import (
-    AUXILIARY,
-    SPECULATION,
-    assumed,
-    draft_bytes,
-    draft_precision,
-    draft_refusals,
-    guesser,
-    passing_layers,
-    speculation,
-    undivided_draft,
-    unstaged,
-    with_own_layers,
+from calc.serving.engines.launch import (
+    Image,
+    Launch,
+    Separation,
+    ServerRole,
+    cached,
+    combined,
+    degrees,
+    quantized,
+    stated,
 )
+from calc.serving.engines.loading import TensorLoader, rotary_tables, up_to
+from calc.serving.engines.rules import VOCABULARY, broken_tiles, even_stages, without_cache
+from calc.serving.engines.sizes import Budget, GPUAtStart, LaidOut, Limits, LoadedWeights
+from calc.serving.engines.vllm.cache import CachePlan, Division, divide, limits
+from calc.serving.engines.vllm.drafts import SPECULATION, VLLMDrafts
 from calc.serving.engines.vllm.encoder import encoder_pass
-from calc.serving.engines.vllm.experts import expert_kernel, expert_padding
-from calc.serving.engines.vllm.graphs import ANY, graphs_formula, graphs_range, has_formula
 from calc.serving.engines.vllm.kernels import Capability, capability
 from calc.serving.engines.vllm.layers import state_bytes
-from calc.serving.engines.vllm.limits import limits
-from calc.serving.engines.vllm.options import VLLMOptions
-from calc.serving.engines.vllm.outside import UNIFIED_NOTE, non_torch, usual_libraries
-from calc.serving.engines.vllm.plan import CachePlan, Division, divide
-from calc.serving.engines.vllm.profile import profile_peaks
-from calc.serving.engines.vllm.refusal import (
-    foreign_cache,
-    missing_kernels,
-    unfit_flags,
-    unserved_family,
-    unshared_tokens,
-)
-from calc.serving.engines.vllm.sampler import sampler
-from calc.serving.engines.vllm.since import holds
+from calc.serving.engines.vllm.loading import FUSED, expert_padding, runs_triton
+from calc.serving.engines.vllm.options import VLLMOptions, holds
+from calc.serving.engines.vllm.rules import missing_kernels, unfit_flags, unserved_family, unshared_tokens
 from calc.serving.engines.vllm.support import SUPPORT
+from calc.serving.engines.vllm.working_memory import (
+    ANY_GRAPHS,
+    ANY_LINK,
+    UNIFIED_NOTE,
+    graphs_formula,
+    graphs_range,
+    has_formula,
+    non_torch,
+    profile_peaks,
+    sampler,
+)
 from calc.serving.workload import Workload
 
-FUSED = {
-    **dict.fromkeys(("q_proj", "k_proj", "v_proj"), "qkv_proj"),
-    **dict.fromkeys(("gate_proj", "up_proj", "w1", "w3"), "gate_up_proj"),
-    **dict.fromkeys(("q_a_proj", "kv_a_proj_with_mqa"), "fused_qkv_a_proj"),
-    **dict.fromkeys(("in_proj_qkv", "in_proj_z"), "in_proj_qkvz"),
-    **dict.fromkeys(("in_proj_b", "in_proj_a"), "in_proj_ba"),
-}
-"""What vLLM keeps as one tensor."""
-VOCABULARY = 64
-"""Rows of embedding and head come in multiples of it (`vocab_parallel_embedding.py`)."""
 STEPS, SEQUENCES, SHARE = (8192, 4096, 2048, 1024, 512), (256, 128, 64, 32, 16), 0.95
 """What is tried when the defaults do not do, from mild to strong."""
 
@@ -96,7 +79,7 @@ SEPARATION = Separation(
 """docs/features/nixl_connector_usage.md, and the README of vllm-project/router."""
 
 
-class VLLM(Engine):
+class VLLM(VLLMDrafts):
     name: ClassVar[str] = "vllm"
     title: ClassVar[str] = SUPPORT.title
     support: ClassVar[EngineSupport] = SUPPORT
@@ -107,12 +90,10 @@ class VLLM(Engine):
     limits_by: ClassVar[tuple[str, ...]] = ("pp",)
     separation: ClassVar[Separation | None] = SEPARATION
     image: ClassVar[Image | None] = Image(name="vllm/vllm-openai:latest", port=SEPARATION.port)
-    draft_option: ClassVar[str | None] = "model_draft"
     weight_formats: ClassVar[tuple[WeightFormat, ...]] = ("fp8", "int4")
     cache_formats: ClassVar[tuple[CacheFormat, ...]] = ("fp8",)
     cache_from: ClassVar[frozenset[str]] = frozenset((MODELOPT, COMPRESSED_TENSORS))  # utils/torch_utils.py
 
-    options: VLLMOptions
     options_type: ClassVar[type[VLLMOptions]] = VLLMOptions
 
     def __init__(self, options: VLLMOptions | None = None, draft_model: Architecture | None = None) -> None:
@@ -136,18 +117,19 @@ class VLLM(Engine):
 
     def layout_refusals(self, model: Architecture, precision: Precision, layout: Layout) -> Iterator[Refusal]:
         yield from broken_tiles(model, precision, layout)
-        yield from odd_vocabulary(model, layout)
+        if (padded := up_to(model.vocab, VOCABULARY)) % layout.tp:
+            sentence = "The vocabulary, padded to {n:,} rows, does not divide by tp {tp:,}."
+            yield Refusal(Message(sentence, n=padded, tp=layout.tp), "tp")
         yield from layout.unspread(model)
-        yield from unstaged(model, self.options, layout)
-        yield from undivided_draft(self.guesses(model), layout)
+        yield from self.unstaged(model, layout)
+        yield from self.undivided_draft(model, layout)
         if layout.dcp > 1:
             yield from unshared_tokens(model, layout)
 
     def model_refusals(self, model: Architecture, precision: Precision) -> Iterator[Refusal]:
         yield from without_cache(model)
-        yield from foreign_cache(precision.kv)
-        yield from unfit_flags(model, self.options)
-        yield from draft_refusals(model, self.options, self.draft_model)
+        yield from unfit_flags(model, precision.kv, self.options)
+        yield from self.draft_refusals(model)
         yield from super().model_refusals(model, precision)
 
     def stages(self, layers: int, pp: int) -> Iterator[range]:
@@ -163,37 +145,6 @@ class VLLM(Engine):
         return not self.options.language_model_only
 
     @property
-    def loads_draft(self) -> bool:
-        return self.options.adds_layers
-
-    def with_draft(self, architecture: Architecture) -> Architecture:
-        return with_own_layers(architecture, self.options)
-
-    def guesses(self, model: Architecture) -> Architecture | None:
-        """The model next to this one that guesses tokens for it."""
-        return guesser(model, self.options, self.draft_model)
-
-    def left_out(self) -> Iterator[Message]:
-        yield from assumed(self.options)
-
-    def draft(self, precision: Precision) -> tuple[Architecture, Precision, int] | None:
-        if self.options.speculative != "draft_model" or self.draft_model is None:
-            return None
-        return self.draft_model, draft_precision(self.options), self.options.guessed
-
-    def draft_weights_per_stage(
-        self, architecture: Architecture, precision: Precision, tp: int, stages: int
-    ) -> tuple[int, ...]:
-        """On the last stage: a draft model, a head, or the embedding once more for layers that read it far from the
-        first."""
-        nbytes, draft = 0, self.guesses(architecture)
-        if draft is not None:
-            nbytes = draft_bytes(draft, self, draft_precision(self.options), tp)
-        elif self.options.speculative == "mtp" and stages > 1:
-            nbytes = 2 * self.vocabulary(architecture.vocab, tp) * (architecture.d_embedding or architecture.hidden)
-        return (*(0,) * (stages - 1), nbytes)
-
-    @property
     def loader(self) -> TensorLoader:
         return TensorLoader(
             fused=FUSED,
@@ -205,9 +156,8 @@ class VLLM(Engine):
         )
 
     def for_gpu(self, gpu: GPU, architecture: Architecture) -> Self:
-        if self.options.mxfp4_kernel is not None or expert_kernel(self.options, architecture, gpu) == "marlin":
-            return self
-        return self.with_options(mxfp4_kernel="triton")
+        triton = self.options.mxfp4_kernel is None and runs_triton(self.options, architecture, gpu)
+        return self.with_options(mxfp4_kernel="triton") if triton else self
 
     def loads_same_weights(self, other: Self) -> bool:
         alike = all(getattr(self.options, name) == getattr(other.options, name) for name in SPECULATION)
@@ -232,7 +182,7 @@ class VLLM(Engine):
         whole, layout, kv = laid_out.whole, laid_out.layout, laid_out.precision.kv
         key = id(whole), layout.tp, layout.dcp, kv, gpu.platform, capability(gpu)
         if key not in self.divisions:
-            draft = self.guesses(whole)
+            draft = self.guesser(whole)
             draft = draft and Layout(tp=layout.tp).rank(draft)
             self.divisions[key] = divide(whole, laid_out.rank, kv, self.options, gpu, layout.tp, layout.dcp, draft)
         return self.divisions[key]
@@ -254,20 +204,20 @@ class VLLM(Engine):
             sequences=write.of("sequences", limits.sequences),
             width=laid_out.precision.activation_bytes,
             sampler=sampler(self.options, several=laid_out.layout.tp > 1),
-            auxiliary=AUXILIARY if self.options.speculative == "eagle3" else 0,
+            auxiliary=self.auxiliary,
             encoder_bytes=write.of("encoder_bytes", limits.encoder_bytes) if limits.encoder_bytes else 0,
             encoder=encoder_pass(laid_out.whole, limits.image_patches, laid_out.layout.tp) if part.last else {},
         )
 
     def overhead(self, gpus: int) -> Mapping[OverheadItem, Range]:
-        graphs = NONE if self.options.enforce_eager else ANY
-        return {"cuda_context": CUDA_CONTEXT, "libraries": usual_libraries(gpus), "cuda_graphs": graphs}
+        graphs = NONE if self.options.enforce_eager else ANY_GRAPHS
+        outside = ANY_LINK if gpus > 1 else libraries(gpus)
+        return {"cuda_context": CUDA_CONTEXT, "libraries": outside, "cuda_graphs": graphs}
 
     def overhead_on(self, gpu: GPU, laid_out: LaidOut, limits: Limits) -> Mapping[OverheadItem, Range]:
         """Graphs by their number and layers, non-torch memory by what joins the GPUs."""
         gpus, layers = laid_out.layout.gpus, max(map(len, laid_out.ranges))
-        draft_layers = passing_layers(self.options, self.draft_model)
-        graphs = graphs_range(self.options, limits, gpu, layers, several=gpus > 1, draft_layers=draft_layers)
+        graphs = graphs_range(self.options, limits, gpu, layers, several=gpus > 1, draft_layers=self.passing_layers)
         outside = non_torch(gpu, gpus, self.options)
         return {"cuda_context": CUDA_CONTEXT, "libraries": outside, "cuda_graphs": graphs}
 
@@ -314,7 +264,7 @@ class VLLM(Engine):
                 *("--max-model-len", str(length)),
                 *quantize,
                 *cached(precision, CACHE_WORDS),
-                *speculation(self.options),
+                *self.speculation,
                 *stated(self.options, NO_FLAGS),
             ),
             notes=notes,
@@ -322,12 +272,10 @@ class VLLM(Engine):
 
     def remedies(self, limits: Limits, workload: Workload) -> Iterator[dict[str, object]]:
         options = self.options
-        steps = [n for n in STEPS if n < limits.step_tokens] if options.max_num_batched_tokens is None else []
-        sequences = [n for n in SEQUENCES if workload.batch <= n < limits.sequences]
         changes: dict[str, list[object]] = {
-            "gpu_memory_utilization": [SHARE] if options.gpu_memory_utilization is None else [],
-            "max_num_seqs": [*sequences] if options.max_num_seqs is None else [],
-            "max_num_batched_tokens": [*steps],
-            "enforce_eager": [] if options.enforce_eager else [True],
+            "gpu_memory_utilization": [SHARE],
+            "max_num_seqs": [n for n in SEQUENCES if workload.batch <= n < limits.sequences],
+            "max_num_batched_tokens": [n for n in STEPS if n < limits.step_tokens],
+            "enforce_eager": [True],
         }
-        return combined(changes)
+        return combined({name: values for name, values in changes.items() if not getattr(options, name)})

@@ -1,6 +1,6 @@
 """Which attention kernel vLLM 0.33 takes, and what blocks it reads (`platforms/cuda.py`, `v1/attention/backends/`)."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from calc.formats import CacheFormat
@@ -49,13 +49,15 @@ class KernelQuery(NamedTuple):
     def fp8(self) -> bool:
         return self.kv in ("fp8", "fp8_ds_mla")
 
-    @property
-    def packed(self) -> bool:
-        return self.kv == "fp8_ds_mla"
+    def first(self, kernels: Iterable[Kernel]) -> Kernel | None:
+        """The first that reads blocks of the stated size."""
+        return next((kernel for kernel in kernels if self.block is None or kernel.accepts(self.block)), None)
 
 
 PLAIN = (16,)
 FLASHINFER = (16, 32, 64)
+FP8: Capability = (8, 9)
+"""From which GPUs have fp8, and Triton's kernels with them."""
 ROCM = Kernel("ROCm", PLAIN)
 ASCEND = Kernel("ASCEND", (128,))
 """`vllm_ascend/utils.py`: blocks of 128 tokens wherever prompts are chunked or prefixes stay."""
@@ -85,18 +87,15 @@ def capability(gpu: GPU) -> Capability | None:
 def attention_kernel(query: KernelQuery) -> Kernel | None:
     """For keys and values of each head; None where there is none."""
     if query.capability is None:
-        return first(other_kernels(query), query.block)
-    if query.kv in TRITON_ONLY:
-        return first(iter((TRITON,)), query.block)
-    return first(attention_kernels(query, query.capability), query.block)
+        return query.first(other_kernels(query))
+    return query.first([TRITON] if query.kv in TRITON_ONLY else attention_kernels(query, query.capability))
 
 
 def latent_kernel(query: KernelQuery, *, sparse: bool) -> Kernel | None:
     """For latents, all of them or those that an indexer picks; None where there is none."""
     if query.capability is None:
-        return first(other_kernels(query), query.block)
-    kernels = sparse_kernels(query, query.capability) if sparse else latent_kernels(query, query.capability)
-    return first(kernels, query.block)
+        return query.first(other_kernels(query))
+    return query.first((sparse_kernels if sparse else latent_kernels)(query, query.capability))
 
 
 def other_kernels(query: KernelQuery) -> Iterator[Kernel]:
@@ -104,15 +103,13 @@ def other_kernels(query: KernelQuery) -> Iterator[Kernel]:
     yield ASCEND if query.platform == "cann" else ROCM
 
 
-def first(kernels: Iterator[Kernel], block: int | None) -> Kernel | None:
-    return next((kernel for kernel in kernels if block is None or kernel.accepts(block)), None)
-
-
 def attention_kernels(query: KernelQuery, cuda: Capability) -> Iterator[Kernel]:
     """Those that can serve the layer, in vLLM's order."""
     composed = query.image_prefix and query.d_head in (256, 512) and not query.sinks
     flash = flash_attention(query, cuda)
-    flashinfer = flashinfer_serves(query, cuda)
+    # FlashInfer has four widths; sinks need the kernels of TensorRT-LLM
+    flashinfer = query.d_head in (64, 128, 256, 512) and (8, 0) <= cuda <= (12, 1)
+    flashinfer = flashinfer and (not query.sinks or cuda[0] in (9, 10, 12))
     if cuda[0] == 10:
         if composed and flashinfer:
             yield Kernel("TRITON_FLASHINFER", (64,), multiples=False)
@@ -120,25 +117,16 @@ def attention_kernels(query: KernelQuery, cuda: Capability) -> Iterator[Kernel]:
             yield Kernel("FLASHINFER", FLASHINFER, multiples=False)
     elif cuda[0] == 9 and composed and flash is not None:
         yield flash._replace(name="TRITON_FLASH_ATTN")
-    if flash is not None and (not query.image_prefix or sees_images(query, cuda)):
+    # of FlashAttention, version 4 alone can let the tokens of an image see each other
+    sees_images = flash_version(query.d_head, cuda) == 4 and not (query.fp8 and cuda == (9, 0))
+    if flash is not None and (not query.image_prefix or sees_images):
         yield flash
     if flashinfer and not query.image_prefix:
         yield Kernel("FLASHINFER", FLASHINFER, multiples=False)
-    if query.d_head >= 32 and triton_serves(query, cuda):
+    if query.d_head >= 32 and (not query.fp8 or cuda >= FP8):
         yield TRITON
     if not query.sinks and not query.fp8:
         yield Kernel("FLEX_ATTENTION", PLAIN)
-
-
-def triton_serves(query: KernelQuery, cuda: Capability) -> bool:
-    """Triton has fp8 where the GPU has."""
-    return not query.fp8 or cuda >= (8, 9)
-
-
-def flashinfer_serves(query: KernelQuery, cuda: Capability) -> bool:
-    """FlashInfer has four widths; sinks need the kernels of TensorRT-LLM."""
-    widths = query.d_head in (64, 128, 256, 512)
-    return widths and (8, 0) <= cuda <= (12, 1) and (not query.sinks or cuda[0] in (9, 10, 12))
 
 
 def flash_version(d_head: int, cuda: Capability) -> int:
@@ -163,14 +151,10 @@ def flash_attention(query: KernelQuery, cuda: Capability) -> Kernel | None:
     return Kernel("FLASH_ATTN", PLAIN) if version == 3 or (version, cuda[0]) == (4, 10) else None
 
 
-def sees_images(query: KernelQuery, cuda: Capability) -> bool:
-    """Whether FlashAttention alone can let the tokens of an image see each other: version 4 can."""
-    return flash_version(query.d_head, cuda) == 4 and not (query.fp8 and cuda == (9, 0))
-
-
 def latent_kernels(query: KernelQuery, cuda: Capability) -> Iterator[Kernel]:
     """Those that can serve whole latents, in vLLM's order. `d_head` is the width of a latent with its rotary key."""
-    known = query.d_head in (320, 512, 576) and not query.packed
+    packed = query.kv == "fp8_ds_mla"
+    known = query.d_head in (320, 512, 576) and not packed
     if cuda[0] == 10 and known:
         if query.d_nope in (64, 128, 192):
             yield Kernel("FLASHINFER_MLA", (32, 64), multiples=False)
@@ -179,9 +163,9 @@ def latent_kernels(query: KernelQuery, cuda: Capability) -> Iterator[Kernel]:
         yield Kernel("FLASH_ATTN_MLA", PLAIN)
     if cuda[0] == 9 and known:
         yield Kernel("FLASHMLA", (64,), multiples=False)
-    if query.packed:
+    if packed:
         yield Kernel("FLASHMLA", (64,), multiples=False, packed=True)
-    elif triton_serves(query, cuda):
+    elif not query.fp8 or cuda >= FP8:
         yield Kernel("TRITON_MLA", PLAIN)
 
 
@@ -190,7 +174,7 @@ def sparse_kernels(query: KernelQuery, cuda: Capability) -> Iterator[Kernel]:
     flash_mla = Kernel("FLASHMLA_SPARSE", (64,), multiples=not (query.fp8 and cuda[0] == 10), packed=query.fp8)
     flashinfer = Kernel("FLASHINFER_MLA_SPARSE", (32,))
     if cuda[0] == 10:
-        serves = query.d_nope in (128, 192) and not query.packed
+        serves = query.d_nope in (128, 192) and query.kv != "fp8_ds_mla"
         flash_four = not query.fp8 and query.n_q in (8, 16) and query.d_head == 576
         few = [Kernel("FLASH_ATTN_MLA_SPARSE_FA4", (64,))] if flash_four else []
         trtllm = [flashinfer] if serves else []

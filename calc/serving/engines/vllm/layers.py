@@ -1,4 +1,5 @@
-"""What vLLM caches for each layer (`*.get_kv_cache_spec`): bytes of a token or a state, and what kernel reads it."""
+"""What vLLM 0.33 caches for each layer (`*.get_kv_cache_spec`): bytes of a token or a state, and what kernel reads it.
+What it does with one family alone stands in a table of habits. Paths are below `vllm/`."""
 
 from collections.abc import Iterable, Iterator
 from itertools import chain
@@ -14,7 +15,6 @@ from calc.model.linear_attention import GatedDeltaNet
 from calc.model.mixers import CompressedAttention, Mixer, Recurrent
 from calc.model.mla import LatentAttention
 from calc.model.recurrent import Mamba, Mamba2, SideConvs
-from calc.serving.engines.vllm.habits import Habits, habits, sees_images_whole
 from calc.serving.engines.vllm.kernels import (
     INDEXER,
     M3_INDEXER,
@@ -25,8 +25,52 @@ from calc.serving.engines.vllm.kernels import (
     capability,
     latent_kernel,
 )
-from calc.serving.engines.vllm.options import VLLMOptions
-from calc.serving.engines.vllm.since import holds
+from calc.serving.engines.vllm.options import VLLMOptions, holds
+
+
+class Habits(NamedTuple):
+    """By default, what vLLM does with any family."""
+
+    own_format: bool = False  # attention is not told of the cache's format and stays in 16 bits
+    expanded: bool = False  # latents are expanded: each head's key and value is cached, both as wide as the key
+    fp8_on_blackwell: bool = False  # in fp8 on SM10x unless another format is asked for
+    window_shift: int = 0  # tokens that vLLM's window counts more than the model's
+    chunks: bool = False  # a window is a chunk of the context that ends where the next begins
+    attention_free: bool = False  # nothing but states: prefixes are cached only when asked
+    fp32_state: bool = False  # where neither config nor option says anything
+    triton_experts: bool = False  # experts in MXFP4 run by Triton where it does (oracle/mxfp4.py)
+    delta_checkpoint: bool = False  # FlashInfer's prefill of a delta net hands out a state inside a prompt
+
+
+HABITS: dict[str, Habits] = {
+    **dict.fromkeys(
+        ("falcon", "RefinedWeb", "RefinedWebModel"), Habits(own_format=True)
+    ),  # model_executor/models/falcon.py
+    "minicpm3": Habits(expanded=True),  # model_executor/models/minicpm3.py
+    "glm_moe_dsa": Habits(fp8_on_blackwell=True),  # model_executor/models/config.py
+    "cohere2": Habits(window_shift=1),  # model_executor/models/commandr.py
+    "mimo_v2_flash": Habits(window_shift=-1),  # model_executor/models/mimo_v2.py
+    "llama4": Habits(chunks=True),  # model_executor/layers/attention/chunked_local_attention.py
+    "gpt_oss": Habits(triton_experts=True),  # quantization/mxfp4.py: GptOssMxfp4Config
+    # model_executor/models/mamba.py, mamba2.py
+    **dict.fromkeys(("mamba", "mamba2", "falcon_mamba"), Habits(attention_free=True)),
+    "nemotron_h": Habits(fp32_state=True),  # model_executor/models/config.py
+    # model_executor/layers/mamba/gdn/qwen_gdn_linear_attn.py
+    **dict.fromkeys(("qwen3_next", "qwen3_5", "qwen3_5_moe"), Habits(delta_checkpoint=True)),
+}
+PLAIN = Habits()
+
+
+def habits(architecture: Architecture) -> Habits:
+    """What vLLM does with this model's family, be it in a wrapper or not."""
+    return HABITS.get(architecture.model_type.removesuffix("_text"), PLAIN)
+
+
+def sees_images_whole(architecture: Architecture, options: VLLMOptions) -> bool:
+    """Whether images are served whose tokens see each other, for which not every attention kernel will do."""
+    loaded = architecture.vision is not None and not options.language_model_only
+    return loaded and architecture.image_prefix
+
 
 Kind = Literal["full", "mla", "window", "chunk", "state"]
 HEAD_SCALES = 8
@@ -99,7 +143,7 @@ def cached_layers(rank: Architecture, setting: LayerSetting) -> Layers:
 def blocks_with_drafts(rank: Architecture, options: VLLMOptions) -> Iterator[tuple[Block, Iterable[int]]]:
     for block in rank.all_blocks:
         yield block, block.runs_in
-    if options.adds_layers:
+    if options.speculative in ("mtp", "eagle"):
         for i, module in enumerate(rank.prediction):
             first = rank.num_layers + i * len(module.block.layers)
             yield module.block, range(first, first + len(module.block.layers))
@@ -113,7 +157,8 @@ def cached_by(mixer: Mixer, block: Block, setting: LayerSetting) -> Iterator[Cac
     elif isinstance(mixer, SideConvs):
         yield of_side_convs(mixer, block, setting)
     elif isinstance(mixer, Recurrent):
-        yield of_state(mixer, setting)
+        size = state_size(mixer, setting.family, setting.options, setting.drafts)
+        yield Cached("state", size.nbytes, size, checkpoint=checkpoint_step(mixer, setting))
     else:
         sentence = Message("What vLLM caches for {mixer} is not known here.", mixer=mixer.kind)
         raise ConfigError(sentence, "engine")
@@ -147,8 +192,9 @@ def of_latents(mixer: LatentAttention, setting: LayerSetting) -> Iterator[Cached
     width = mixer.kv_rank + mixer.d_rope
     query = setting.kernel_query(width, n_q=mixer.n_q, d_nope=mixer.d_nope)
     kernel = latent_kernel(query, sparse=mixer.indexer is not None)
-    packed = query.packed or (kernel is not None and kernel.packed)
-    nbytes = packed_latent(mixer) if packed else setting.stored(width)
+    packed = setting.kv == "fp8_ds_mla" or (kernel is not None and kernel.packed)
+    # packed: in fp8 with its scales, and the rotary key in 16 bits (`flashmla_sparse.py`)
+    nbytes = with_scales(mixer.kv_rank) + 2 * mixer.d_rope if packed else setting.stored(width)
     if not holds("latents are not padded", setting.options):
         nbytes = -(-nbytes // PADDED) * PADDED
     yield Cached("mla", nbytes, (1, width, 0), 0, kernel)
@@ -156,11 +202,6 @@ def of_latents(mixer: LatentAttention, setting: LayerSetting) -> Iterator[Cached
     if mixer.indexer is not None and (mixer.indexer.owned or shared_too):
         index = with_scales(mixer.indexer.d_index)
         yield Cached("mla", index, (1, index, 0), 0, INDEXER if query.capability is not None else kernel)
-
-
-def packed_latent(mixer: LatentAttention) -> int:
-    """Bytes of a latent in fp8_ds_mla: in fp8 with its scales, and the rotary key in 16 bits (`flashmla_sparse.py`)."""
-    return with_scales(mixer.kv_rank) + 2 * mixer.d_rope
 
 
 def with_scales(width: int) -> int:
@@ -190,19 +231,14 @@ class StateSize(NamedTuple):
 
 
 def state_size(mixer: Recurrent, family: Habits, options: VLLMOptions, drafts: int) -> StateSize:
-    """That of one layer: in 16 bits unless the family or a flag says fp32; of the convolution one column fewer than the
-    kernel has, and but for Mamba-1 one more for each token that is guessed (`mamba_utils.py`)."""
+    """A state of one layer: in 16 bits unless the family or a flag says fp32; of the convolution one column fewer than
+    the kernel has, and but for Mamba-1 one more for each token that is guessed (`mamba_utils.py`)."""
     requested = options.mamba_ssm_cache_dtype
     fp32 = requested == "float32" or (requested == "auto" and (mixer.fp32_state or family.fp32_state))
     columns = getattr(mixer, "d_conv", 1)
     guessed = 0 if isinstance(mixer, Mamba) else drafts
     conv = mixer.conv_elements() // columns * (columns - 1 + guessed)
     return StateSize(conv, mixer.state_elements(), 4 if fp32 else 2)
-
-
-def of_state(mixer: Recurrent, setting: LayerSetting) -> Cached:
-    size = state_size(mixer, setting.family, setting.options, setting.drafts)
-    return Cached("state", size.nbytes, size, checkpoint=checkpoint_step(mixer, setting))
 
 
 def state_bytes(architecture: Architecture, blocks: Iterable[Block], options: VLLMOptions) -> int:

@@ -9,7 +9,7 @@ from calc.errors import Message
 from calc.formats import Precision
 from calc.options import made
 from calc.serving.engines.engine import Engine
-from calc.serving.engines.startup_log import Ending, LogSettings, StartupLog, line
+from calc.serving.engines.startup_log import Ending, LogSettings, StartupLog, line, own_names
 from calc.serving.engines.vllm.engine import VLLM
 from calc.serving.engines.vllm.options import Speculative, VLLMOptions
 
@@ -33,25 +33,17 @@ class VLLMLog(StartupLog):
         "args: Namespace(",
     )
     fields: ClassVar = {
-        "model": "model",
-        "max_model_len": "max_model_len",
+        **own_names(
+            (
+                "model max_model_len tensor_parallel_size pipeline_parallel_size data_parallel_size dtype quantization "
+                "gpu_memory_utilization max_num_batched_tokens max_num_seqs block_size kv_cache_dtype enforce_eager "
+                "enable_lora num_speculative_tokens"
+            ).split()
+        ),
         "max_seq_len": "max_model_len",
-        "tensor_parallel_size": "tensor_parallel_size",
-        "pipeline_parallel_size": "pipeline_parallel_size",
-        "data_parallel_size": "data_parallel_size",
-        "gpu_memory_utilization": "gpu_memory_utilization",
-        "max_num_batched_tokens": "max_num_batched_tokens",
-        "max_num_seqs": "max_num_seqs",
-        "block_size": "block_size",
-        "dtype": "dtype",
-        "quantization": "quantization",
-        "kv_cache_dtype": "kv_cache_dtype",
-        "enforce_eager": "enforce_eager",
-        "enable_lora": "enable_lora",
         "speculative_config": "speculative",
         "method": "speculative_method",
         "num_spec_tokens": "num_speculative_tokens",
-        "num_speculative_tokens": "num_speculative_tokens",
     }
     lines = (
         line("weights", "Model loading took ", "SIZE"),  # from March 2025 on
@@ -115,7 +107,6 @@ class VLLMLog(StartupLog):
     # (VllmWorker rank=0 pid=5), (Worker_TP0 pid=5); the last is the rank
     block_size = 16
     states_version_rules = True
-    single_token_pool = True
 
     def started(self, settings: LogSettings, version: str | None) -> Engine:
         stated = re.match(r"[0-9]{1,4}\.[0-9]{1,4}(\.[0-9]{1,4})?", version or "")  # 0.10.2 of 0.10.2.dev378+g4d7fe40fc

@@ -13,7 +13,7 @@ from calc.formats import FORMATS
 from calc.hardware.division import divides
 from calc.serving.engines import ENGINES
 from calc.serving.engines.loading import rounded
-from calc.serving.engines.question import Question
+from calc.serving.engines.rules import Question
 from calc.serving.engines.sizes import LoadedWeights
 from calc.serving.engines.vllm.options import VLLMOptions
 from calc.serving.memory import Serving

@@ -5,7 +5,7 @@ import pytest
 from calc import Architecture, ConfigError, Layout, Overhead, Precision, Workload
 from calc.hardware.gpus import gpus
 from calc.serving.engines import ENGINES
-from calc.serving.engines.question import Question
+from calc.serving.engines.rules import Question
 from calc.serving.engines.sizes import Limits
 from calc.serving.memory import Serving
 from presets import models

@@ -8,8 +8,8 @@ from calc.serving.engines import ENGINES
 from calc.serving.engines.cache import Pool
 from calc.serving.engines.launch import spelled_flags
 from calc.serving.engines.sglang.engine import SGLang
-from calc.serving.engines.sglang.graphs import batches
 from calc.serving.engines.sglang.options import SGLangOptions
+from calc.serving.engines.sglang.working_memory import batches
 from calc.serving.memory import Serving
 from calc.units import GIB
 from presets import gpus, models

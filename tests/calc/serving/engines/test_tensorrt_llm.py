@@ -8,7 +8,7 @@ from calc import Architecture, ConfigError, Layout, Overhead, Precision, Workloa
 from calc.formats import native
 from calc.hardware.overhead import MIDDLE
 from calc.serving.engines.cache import Pool
-from calc.serving.engines.question import Question
+from calc.serving.engines.rules import Question
 from calc.serving.engines.tensorrt_llm.engine import TensorRTLLM
 from calc.serving.engines.tensorrt_llm.options import TensorRTLLMOptions
 from calc.serving.memory import Serving

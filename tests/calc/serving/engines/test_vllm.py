@@ -8,8 +8,7 @@ from calc.model.named import largest
 from calc.serving.engines.cache import Pool
 from calc.serving.engines.vllm.engine import VLLM
 from calc.serving.engines.vllm.options import VLLMOptions
-from calc.serving.engines.vllm.profile import profile_peaks
-from calc.serving.engines.vllm.sampler import sampler
+from calc.serving.engines.vllm.working_memory import profile_peaks, sampler
 from calc.serving.memory import Serving
 from calc.units import GIB
 from presets import gpus, models

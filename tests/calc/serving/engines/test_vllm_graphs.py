@@ -5,9 +5,14 @@ import pytest
 from calc import Architecture, Layout, Overhead, Precision, Workload
 from calc.hardware.overhead import NONE
 from calc.serving.engines.vllm.engine import VLLM
-from calc.serving.engines.vllm.graphs import captured_graphs, captured_sizes, graphs_gib, graphs_range
 from calc.serving.engines.vllm.options import VLLMOptions
-from calc.serving.engines.vllm.outside import non_torch
+from calc.serving.engines.vllm.working_memory import (
+    captured_graphs,
+    captured_sizes,
+    graphs_gib,
+    graphs_range,
+    non_torch,
+)
 from calc.serving.memory import Serving
 from presets import gpus, models
 

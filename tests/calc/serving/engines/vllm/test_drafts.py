@@ -6,13 +6,11 @@ import pytest
 
 from calc import Architecture, ConfigError, Layout, Overhead, Precision, Workload
 from calc.hardware.gpus import gpus
-from calc.serving.engines.vllm.drafts import eagle3_head
+from calc.serving.engines.drafts import eagle3_head
+from calc.serving.engines.vllm.cache import divide, limits
 from calc.serving.engines.vllm.engine import VLLM
-from calc.serving.engines.vllm.graphs import captured_graphs, captured_sizes
-from calc.serving.engines.vllm.limits import limits
 from calc.serving.engines.vllm.options import VLLMOptions
-from calc.serving.engines.vllm.plan import divide
-from calc.serving.engines.vllm.sampler import sampler
+from calc.serving.engines.vllm.working_memory import captured_graphs, captured_sizes, sampler
 from calc.serving.memory import Serving
 from presets import architecture_of, models, started
 

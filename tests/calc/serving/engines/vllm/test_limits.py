@@ -4,9 +4,9 @@ import pytest
 
 from calc import Architecture, report
 from calc.hardware.gpus import gpus
+from calc.serving.engines.vllm.cache import limits
 from calc.serving.engines.vllm.encoder import encoder_pass, largest_item, profiled_images
 from calc.serving.engines.vllm.engine import VLLM
-from calc.serving.engines.vllm.limits import limits
 from calc.serving.engines.vllm.options import VLLMOptions
 from presets import models
 

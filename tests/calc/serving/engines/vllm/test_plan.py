@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 from benchmarks.accuracy.vllm_kv import FIGURES, computed, differing, sample
 from calc import Architecture
 from calc.hardware.gpus import gpus
+from calc.serving.engines.vllm.cache import divide, limits
 from calc.serving.engines.vllm.engine import VLLM
-from calc.serving.engines.vllm.limits import limits
 from calc.serving.engines.vllm.options import VLLMOptions
-from calc.serving.engines.vllm.plan import divide
 from presets import models
 
 GIB = 2**30

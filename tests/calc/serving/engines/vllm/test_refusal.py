@@ -6,7 +6,7 @@ from calc import Architecture, ConfigError, Layout, Overhead, Precision, Workloa
 from calc.hardware.gpus import gpus
 from calc.serving.engines.vllm.engine import VLLM
 from calc.serving.engines.vllm.options import VLLMOptions
-from calc.serving.engines.vllm.refusal import unshared_tokens
+from calc.serving.engines.vllm.rules import unshared_tokens
 from calc.serving.memory import Serving
 from presets import models
 

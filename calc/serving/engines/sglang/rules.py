@@ -1,8 +1,9 @@
 """Families that SGLang does not serve.
 
 Read in SGLang 0.5.23: the classes of `models/`; `model_loader/utils.py: resolve_transformers_arch` (a family without
-one runs by the code of transformers, here 5.19, where that is written for others' attention: `is_backend_compatible`);
-`models/transformers.py` (`use_cache=False`); `configs/hybrid_arch.py: mambaish_config` (which get a pool of states).
+one runs by the code of transformers, here 5.19, where that is written for others' attention:
+`is_backend_compatible`); `models/transformers.py` (`use_cache=False`); `configs/hybrid_arch.py: mambaish_config` (which
+get a pool of states).
 """
 
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ from collections.abc import Iterator
 from calc.errors import Message, Refusal
 from calc.model.architecture import Architecture
 from calc.serving.engines.transformers.support import SUPPORT as TRANSFORMERS
-from calc.serving.engines.vllm.refusal import SUPPORTED_UNTIL
+from calc.serving.engines.vllm.rules import SUPPORTED_UNTIL
 from calc.serving.engines.vllm.support import SUPPORT as VLLM
 
 UNSERVED = frozenset(

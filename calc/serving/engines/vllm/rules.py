@@ -1,4 +1,4 @@
-"""What vLLM refuses to start: families, formats and sizes of blocks."""
+"""What vLLM refuses to start: families, layouts, formats and sizes of blocks."""
 
 from collections.abc import Iterator
 
@@ -7,40 +7,21 @@ from calc.formats import CacheFormat
 from calc.hardware.gpu import GPU
 from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture
-from calc.serving.engines.vllm.habits import habits
+from calc.serving.engines.vllm.cache import BLOCK, Division
 from calc.serving.engines.vllm.kernels import INDEXER, SHARING
-from calc.serving.engines.vllm.layers import Cached, Layers, LayerSetting, cached_layers, compressed
+from calc.serving.engines.vllm.layers import Cached, Layers, LayerSetting, cached_layers, compressed, habits
 from calc.serving.engines.vllm.options import Version, VLLMOptions
-from calc.serving.engines.vllm.packed import BLOCK
-from calc.serving.engines.vllm.plan import Division
 
 SUPPORTED_UNTIL: dict[str, Version | None] = {
-    "aquila": (0, 24),
-    "baichuan": (0, 23),
-    "bamba": (0, 23),
-    "chameleon": (0, 28),
-    "internlm": (0, 23),
-    "minimax": (0, 23),
-    "minimax_m1": (0, 23),
-    "minimax_text_01": (0, 23),
-    "mpt": (0, 28),
     "phi3small": (0, 9),
+    **dict.fromkeys("baichuan bamba internlm minimax minimax_m1 minimax_text_01 qwen".split(), (0, 23)),
+    "aquila": (0, 24),
+    **dict.fromkeys(("telechat", "xverse"), (0, 25)),
     "plamo2": (0, 26),
-    "qwen": (0, 23),
-    "stablelm_epoch": (0, 28),
-    "telechat": (0, 25),
-    "xverse": (0, 23),
-    "codegen": None,
-    "diffllama": None,
-    "gpt_neo": None,
-    "gpt_neox_japanese": None,
-    "openai-gpt": None,
-    "recurrent_gemma": None,
-    "xglm": None,
-    "zamba": None,
+    **dict.fromkeys(("chameleon", "mpt", "stablelm_epoch"), (0, 28)),
+    **dict.fromkeys("codegen diffllama gpt_neo gpt_neox_japanese openai-gpt recurrent_gemma xglm zamba".split()),
 }
 """The last version that served a family, and None where none did (`model_executor/models/registry.py`)."""
-OTHERS_FORMATS: frozenset[CacheFormat] = frozenset(("q8_0", "q4_0"))
 
 
 def unserved_family(architecture: Architecture, options: VLLMOptions) -> Iterator[Refusal]:
@@ -56,15 +37,11 @@ def unserved_family(architecture: Architecture, options: VLLMOptions) -> Iterato
         yield Refusal(Message(sentence, family=family, version=".".join(map(str, last))), "version")
 
 
-def foreign_cache(kv: CacheFormat) -> Iterator[Refusal]:
-    """Formats of a cache that another engine has."""
-    if kv in OTHERS_FORMATS:
+def unfit_flags(architecture: Architecture, kv: CacheFormat, options: VLLMOptions) -> Iterator[Refusal]:
+    """Formats of a cache that another engine has, and flags that go with this model on no GPU."""
+    if kv in ("q8_0", "q4_0"):
         sentence = "{kv} is a cache format of llama.cpp, which vLLM does not have; fp8 is one of its own."
         yield Refusal(Message(sentence, kv=kv), "engine")
-
-
-def unfit_flags(architecture: Architecture, options: VLLMOptions) -> Iterator[Refusal]:
-    """Flags that go with this model on no GPU."""
     split = options.disable_hybrid_kv_cache_manager
     if split and architecture.attends and architecture.recurrent:
         yield Refusal(Message("Attention beside recurrent states needs vLLM's hybrid KV cache manager."), "engine")

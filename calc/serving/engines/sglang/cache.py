@@ -1,24 +1,143 @@
-"""SGLang's cache: a pool of tokens, one of tokens in layers with a window, and one of recurrent states.
+"""SGLang's cache: a pool of tokens, one of tokens in layers with a window, and one of recurrent states; its pages, and
+the bits of a token, by the attention kernel.
 
 Read in SGLang 0.5.23: `model_executor/pool_configurator.py` (`HybridSWAPoolConfigurator`: the window pool has its share
-of the tokens; `SWARequestCapPoolConfigurator`: or room for a number of requests) and
+of the tokens; `SWARequestCapPoolConfigurator`: or room for a number of requests; `_compute_dsa_indexer_cell_size`) and
 `mem_cache/kv_cache_configurator.py` (`_handle_max_mamba_cache`: states get a share of the memory, or as many as flags
-say; `_calculate_mamba_ratio`: states of a request).
+say; `_calculate_mamba_ratio`: states of a request; `calculate_mla_kv_cache_dim`). Kernels:
+`arg_groups/model_override_base.py` (`get_default_attn_backend`), `arg_groups/overrides.py`
+(`_mla_backend_page_constraints`, `_fa4_page_constraint`), `arg_groups/model_overrides/`, `mem_cache/memory_pool.py`
+(`get_minimax_sparse_index_dtype`). DeepSeek-V4's pools of tokens in the window, of compressed entries and of tokens
+that wait, of which `--kv-cache-dtype` changes nothing: `DSV4PoolConfigurator` (`_get_bytes_per_swa_token`,
+`_compressed_bytes_per_full_token`, `_get_c128_state_fixed_bytes`), `mem_cache/deepseek_v4_memory_pool.py`
+(`get_compress_state_ring_size`) and `arg_groups/deepseek_v4_hook.py`.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from math import inf
+from typing import NamedTuple
 
+from calc.formats import CACHE_BITS, CacheFormat
 from calc.hardware.gpu import GPU
+from calc.model.architecture import Architecture
+from calc.model.attention import GQA
 from calc.model.block import Block
+from calc.model.mixers import CompressedAttention, Mixer
+from calc.model.mla import LatentAttention
 from calc.serving.engines.cache import Pool
-from calc.serving.engines.sglang.compressed import compressed, compressing, ring_rows
-from calc.serving.engines.sglang.kernels import cached_bits, page_size
+from calc.serving.engines.loading import up_to
+from calc.serving.engines.sglang.drafts import GUESSING_REQUESTS, UNCOUNTED, guesses
 from calc.serving.engines.sglang.options import SGLangOptions, StateStrategy
-from calc.serving.engines.sglang.speculation import GUESSING_REQUESTS, UNCOUNTED, guesses
 from calc.serving.engines.sizes import LaidOut, Limits
-from calc.serving.kv_cache import growth
+from calc.serving.kv_cache import growth, token_bits
+
+COMPRESSED_REQUESTS = 256
+"""Requests at once where no flag says how many."""
+ROTARY, SCALES, ALIGNED = 64, 8, 576
+"""Elements of a key that stay in 16 bits, bytes of its scales, and a page's bytes are a multiple of this (FlashMLA)."""
+RING, LONG_RING = 8, 128
+"""Tokens that wait: of a page of the window where entries overlap, of a request where they do not."""
+FP32 = 4
+
+
+class Compressed(NamedTuple):
+    """Bytes of the layers of a stage that compress tokens."""
+
+    entries: float  # a token of the context, by its share of entries and their index keys
+    window: float  # a token of the window pool, with its share of those that wait there
+    waiting: int  # a request's tokens that wait elsewhere, for each row of their ring
+
+
+def compressing(blocks: Iterable[Block]) -> Iterator[tuple[int, CompressedAttention]]:
+    """Each such attention, with the number of layers that have it."""
+    for block in blocks:
+        for mixer in block.mixers:
+            if isinstance(mixer, CompressedAttention):
+                yield len(block.runs_in), mixer
+
+
+def compressed(blocks: Iterable[Block], page: int) -> Compressed:
+    """What a stage keeps with pages of so many tokens: keys in fp8 but for their rotary elements."""
+    entries, window, waiting = 0.0, 0.0, 0
+    for layers, mixer in compressing(blocks):
+        key = mixer.d_head + ROTARY + SCALES
+        window += layers * up_to(page * key, ALIGNED) / page
+        if mixer.rate is None:
+            continue
+        in_page = page // mixer.rate
+        index = 0 if mixer.d_index is None else mixer.d_index + FP32 * (mixer.d_index // 128)
+        entries += layers * (up_to(in_page * key, ALIGNED) / in_page + index) / mixer.rate
+        of_token = FP32 * mixer.waiting_elements()  # with its gate, for one entry or two
+        if mixer.overlap > 1:
+            window += layers * RING / page * of_token
+        else:
+            waiting += layers * of_token
+    return Compressed(entries, window, waiting)
+
+
+HOPPER, BLACKWELL = "9.0", ("10.0", "10.3")
+"""Compute capabilities; the second run TensorRT-LLM's attention kernels (`is_sm100`)."""
+SPARSE, COMPRESSED, BLOCKS, ASYMMETRIC = 64, 256, 128, 128
+"""Tokens of a page: sparse attention of DeepSeek, of DeepSeek-V4, of MiniMax-M3, and attention whose values are of
+another width than its keys on Blackwell."""
+GENERAL = frozenset("falcon_h1 granitemoehybrid lfm2".split())
+"""Model types with grouped queries that do not run TensorRT-LLM's kernels."""
+DELTA = frozenset("qwen3_5_text qwen3_5_moe_text qwen3_next".split())
+"""Those that run them where no prefix cache is kept, or one in buffers that a flag asks for."""
+LATENT = frozenset("deepseek_v3 kimi_k25 kimi_k2".split())
+"""Those with a latent that do."""
+
+
+def page_size(architecture: Architecture, gpu: GPU, options: SGLangOptions) -> int:
+    """Tokens of a page of the cache: what `--page-size` states, as far as the kernels take it."""
+    model_type, stated = architecture.model_type, options.page_size
+    mixers = [mixer for block in architecture.blocks for mixer in block.mixers]
+    latents = [mixer for mixer in mixers if isinstance(mixer, LatentAttention)]
+    if any(mixer.indexer is not None for mixer in latents):
+        return SPARSE
+    if model_type == "deepseek_v4":
+        return COMPRESSED
+    if model_type == "minimax_m3_vl_text" and gpu.capability == HOPPER:
+        return stated or BLOCKS
+    if gpu.capability not in BLACKWELL:
+        return stated or 1
+    if latents:
+        return stated or 1 if model_type not in LATENT else stated if stated in (32, 64) else 64
+    if options.speculative_algorithm is not None and options.speculative_eagle_topk != 1:
+        return stated or 1  # FlashInfer's kernels, since TensorRT-LLM's verify no tree
+    if any(len(set(mixer.attended_widths)) > 1 for block in architecture.blocks for mixer in block.attentions):
+        return ASYMMETRIC
+    if model_type == "minimax_m3_vl_text":
+        return BLOCKS
+    if model_type in DELTA:
+        buffers = options.mamba_radix_cache_strategy not in (None, "no_buffer")
+        return 64 if options.disable_radix_cache or buffers else 1
+    if model_type in GENERAL:
+        return stated or 1
+    return stated if stated in (16, 32, 64, 128) else 64
+
+
+def bits_with_index(mixer: Mixer, kv: CacheFormat) -> int:
+    """Bits cached per token and layer. DeepSeek's index keys are in fp8 with an fp32 scale for each 128, whatever the
+    cache is in (TensorRT-LLM has the same: `DSACacheManager`)."""
+    if isinstance(mixer, LatentAttention) and mixer.indexer is not None:
+        index = mixer.indexer.cached_elements()
+        return int((mixer.cached_elements() - index) * CACHE_BITS[kv]) + 8 * index + 32 * -(-index // 128)
+    return token_bits(mixer, kv)
+
+
+def cached_bits(mixer: Mixer, kv: CacheFormat, gpu: GPU) -> int:
+    """Bits cached per token and layer. DeepSeek's latent in fp8 has scales as its index keys have, and a rotary key in
+    16 bits, except on Blackwell. MiniMax's index keys stay in 16 bits except on Hopper and Blackwell."""
+    in_fp8 = kv == "fp8" and gpu.capability not in BLACKWELL
+    if isinstance(mixer, LatentAttention) and mixer.indexer is not None and in_fp8:
+        return sum(mixer.packed_bits().values())
+    if isinstance(mixer, GQA) and mixer.indexer is not None and gpu.capability not in (HOPPER, *BLACKWELL):
+        index = mixer.indexer.cached_elements()
+        return int((mixer.cached_elements() - index) * CACHE_BITS[kv]) + 16 * index
+    return bits_with_index(mixer, kv)
+
 
 WINDOWED = frozenset(
     "deepseek_v4 gemma4_text gemma4_unified_text gpt_oss granitemoe_swa granite_swa inkling_text laguna llama4_text "
@@ -57,13 +176,6 @@ def whole(nbytes: float) -> float:
     return int(nbytes) if nbytes == int(nbytes) else nbytes
 
 
-def counted(blocks: Sequence[Block], laid_out: LaidOut) -> list[Block]:
-    """The layers of a stage that the plan of the pools counts."""
-    if laid_out.whole.model_type not in UNCOUNTED:
-        return [*blocks]
-    return [block for block in blocks if block.layers[0] < laid_out.whole.num_layers]
-
-
 def reserved(laid_out: LaidOut, layers: int, cell: float, full: float, *, pooled: bool) -> int:
     """Bytes of a token in layers of a model that guesses: as many as in layers of this one that keep the whole context
     (`DefaultPoolConfigurator`). `pooled`: windows have a pool of their own."""
@@ -85,8 +197,11 @@ class TokenPool(Pool):
         self, laid_out: LaidOut, gpu: GPU, options: SGLangOptions, limits: Limits, draft_layers: int = 0
     ) -> None:
         """`draft_layers`: those of a model that guesses tokens."""
-        model_type, dp = laid_out.whole.model_type, laid_out.layout.dp
-        stages = [counted(stage.blocks, laid_out) for stage in laid_out.stages]
+        model_type, dp, layers = laid_out.whole.model_type, laid_out.layout.dp, laid_out.whole.num_layers
+        stages = [
+            [block for block in stage.blocks if model_type not in UNCOUNTED or block.layers[0] < layers]
+            for stage in laid_out.stages
+        ]
         self.page = page_size(laid_out.whole, gpu, options)
         self.window_share = options.swa_full_tokens_ratio or (0.1 if model_type in FEW else 0.8)
         bits = [growth(blocks, laid_out.precision.kv, partial(cached_bits, gpu=gpu)) for blocks in stages]
@@ -108,7 +223,8 @@ class TokenPool(Pool):
         if compresses:
             full_bytes = [compressed(blocks, self.page) for blocks in stages]
             full, windowed = [stage.entries for stage in full_bytes], [stage.window for stage in full_bytes]
-            rows = ring_rows(max(1, limits.sequences // dp))
+            # rings of so many requests, of one for padding and of one more
+            rows = up_to((max(1, limits.sequences // dp) + 2) * LONG_RING + 1, LONG_RING)
             self.window_bytes = [rows * stage.waiting for stage in full_bytes]
         if self.window is not None and not self.only_windows:
             share = self.window_share
@@ -118,7 +234,7 @@ class TokenPool(Pool):
                 each = self.window - 1 + EVICTION * steps + self.page + written
                 cap = requests * each + CHUNKS * chunk + self.page
                 share, self.window = 0.0, None
-                self.window_bytes = [round(-(-cap // self.page) * self.page * passing) for passing in windowed]
+                self.window_bytes = [round(up_to(cap, self.page) * passing) for passing in windowed]
         self.cells = [full_bytes + share * passing for full_bytes, passing in zip(full, windowed, strict=True)]
         self.cells[-1] += reserved(laid_out, draft_layers, self.cells[-1], full[-1], pooled=pooled)
         self.states = [slot_bytes(blocks) for blocks in stages]

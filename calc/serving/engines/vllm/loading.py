@@ -1,15 +1,20 @@
-"""How vLLM's kernels hold routed experts in MXFP4, and which of them runs on a GPU (`oracle/mxfp4.py`)."""
-
-from typing import Literal
+"""How vLLM holds weights: what it fuses, and how its kernels pad routed experts in MXFP4 (`oracle/mxfp4.py`)."""
 
 from calc.hardware.gpu import GPU
 from calc.model.architecture import Architecture
 from calc.serving.engines.loading import ExpertPadding
-from calc.serving.engines.vllm.habits import habits
 from calc.serving.engines.vllm.kernels import capability
-from calc.serving.engines.vllm.options import VLLMOptions
-from calc.serving.engines.vllm.since import holds
+from calc.serving.engines.vllm.layers import habits
+from calc.serving.engines.vllm.options import VLLMOptions, holds
 
+FUSED = {
+    **dict.fromkeys(("q_proj", "k_proj", "v_proj"), "qkv_proj"),
+    **dict.fromkeys(("gate_proj", "up_proj", "w1", "w3"), "gate_up_proj"),
+    **dict.fromkeys(("q_a_proj", "kv_a_proj_with_mqa"), "fused_qkv_a_proj"),
+    **dict.fromkeys(("in_proj_qkv", "in_proj_z"), "in_proj_qkvz"),
+    **dict.fromkeys(("in_proj_b", "in_proj_a"), "in_proj_ba"),
+}
+"""What vLLM keeps as one tensor."""
 MARLIN = ExpertPadding(hidden=256, inner=128)
 TRITON = ExpertPadding(inner=64, scale_rows=256, fp32_bias=True)
 """`triton_kernels`, which come with vLLM: `hopper_value.py`, `hopper_scale.py` with eight warps."""
@@ -28,7 +33,7 @@ def expert_padding(options: VLLMOptions) -> ExpertPadding:
     )
 
 
-def expert_kernel(options: VLLMOptions, architecture: Architecture, gpu: GPU) -> Literal["marlin", "triton"]:
-    """The kernel that runs where no option says so: Triton with gpt-oss on Hopper, whose adapters Marlin serves."""
+def runs_triton(options: VLLMOptions, architecture: Architecture, gpu: GPU) -> bool:
+    """Whether Triton runs where no option says so: with gpt-oss on Hopper, whose adapters Marlin serves."""
     hopper = capability(gpu) == (9, 0) and holds("Triton comes with it", options)
-    return "triton" if hopper and habits(architecture).triton_experts and not options.enable_lora else "marlin"
+    return hopper and habits(architecture).triton_experts and not options.enable_lora

@@ -8,27 +8,14 @@ Read in TensorRT-LLM 1.3: `_torch/pyexecutor/resource_manager.py` (`get_cache_si
 from collections.abc import Sequence
 from math import ceil, inf
 
-from calc.formats import CACHE_BITS, CacheFormat
-from calc.model.mixers import Mixer
-from calc.model.mla import LatentAttention
 from calc.serving.engines.cache import Pool
-from calc.serving.engines.sglang.pool import slot_bytes
+from calc.serving.engines.sglang.cache import bits_with_index, slot_bytes
 from calc.serving.engines.sizes import LaidOut, Limits
-from calc.serving.kv_cache import growth, token_bits
+from calc.serving.kv_cache import growth
 
 WINDOWED = frozenset("deepseek_v4 gemma3_text gemma4_text gemma4_unified_text gpt_oss inkling_text".split())
 """Model types that are cached by its second manager (`get_preferred_kv_cache_manager_version`) and have windows, which
 get blocks of their own there; all others keep the whole context unless `max_attention_window` says otherwise."""
-SCALED = 128
-"""Elements of an index key that share a scale in 32 bits (`DSACacheManager`)."""
-
-
-def cached_bits(mixer: Mixer, kv: CacheFormat) -> int:
-    """Bits cached per token and layer. DeepSeek's index keys are in fp8 with scales, whatever the cache is in."""
-    if isinstance(mixer, LatentAttention) and mixer.indexer is not None:
-        index = mixer.indexer.cached_elements()
-        return int((mixer.cached_elements() - index) * CACHE_BITS[kv]) + 8 * index + 32 * -(-index // SCALED)
-    return token_bits(mixer, kv)
 
 
 class BlockPool(Pool):
@@ -38,7 +25,7 @@ class BlockPool(Pool):
     def __init__(self, laid_out: LaidOut, limits: Limits, tokens_per_block: int) -> None:
         self.page = tokens_per_block
         windowed, kv = laid_out.whole.model_type in WINDOWED, laid_out.precision.kv
-        stages = [growth(stage.blocks, kv, cached_bits) for stage in laid_out.stages]
+        stages = [growth(stage.blocks, kv, bits_with_index) for stage in laid_out.stages]
         windows = {window for bits in stages for window in bits if window is not None and bits[window] and windowed}
         passing = [sum(bits.get(window, 0) for window in windows) // 8 for bits in stages]
         whole = [sum(bits.values()) // 8 - seen for bits, seen in zip(stages, passing, strict=True)]

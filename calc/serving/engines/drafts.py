@@ -1,0 +1,153 @@
+"""What guesses tokens next to a model in vLLM and SGLang: layers of its own, EAGLE-3's head, or a draft model."""
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from typing import ClassVar
+
+from calc.errors import Message, Refusal, shown
+from calc.formats import Precision
+from calc.formats.stored import stored
+from calc.hardware.parallel import Layout
+from calc.model.architecture import Architecture
+from calc.model.attention import GQA
+from calc.model.block import Block, Extra
+from calc.model.feedforward import MLP
+from calc.serving.engines.engine import Engine
+
+PROJECTION = "fc.weight"
+AUXILIARY, EXPANSION, VOCABULARY = 3, 3, 32_000
+"""Layers of the model whose states an EAGLE-3 head reads; and what heads usually have: the width of an MLP over the
+model's where that has experts, and tokens that they guess (`draft_vocab_size`)."""
+
+
+def eagle3_head(model: Architecture, named: Architecture | None) -> Architecture | None:
+    """EAGLE-3's head, arXiv:2503.01840: one layer of Llama that reads [embedding; state], behind a projection of three
+    of the model's states, and a vocabulary of its own. None where neither a name nor the model says how many heads
+    attend in it: as many as in the model's last layer of grouped queries."""
+    blocks = reversed(model.blocks) if named is None else named.blocks[:1]
+    grouped = ((block, block.mixers[0].as_grouped()) for block in blocks if block.mixers[0].head_width is not None)
+    block, heads = next(grouped, (None, None))
+    if block is None or heads is None:
+        return None
+    wide = block.dense.intermediate if block.dense is not None else EXPANSION * model.hidden
+    hidden = model.hidden if named is None else named.hidden
+    layer = Block(
+        layers=(0,),
+        mixers=(GQA(n_q=heads.n_q, n_kv=heads.n_kv, d_head=heads.d_head, d_in=2 * hidden),),
+        ffn=MLP(intermediate=wide),
+        norms=("input_layernorm", "hidden_norm", "post_attention_layernorm"),
+    )
+    projection = Extra(name=PROJECTION, shape=(hidden, AUXILIARY * model.hidden), component="other")
+    llama = {"model_type": "llama", "hidden_size": hidden, "num_hidden_layers": 1, "num_attention_heads": heads.n_q}
+    rows = {"vocab_size": min(VOCABULARY, model.vocab), "tie_word_embeddings": False}
+    head = Architecture.from_config(llama | rows | {"head_dim": heads.d_head, "intermediate_size": wide})
+    return head.model_copy(update={"blocks": (layer,), "extras": (projection,)})
+
+
+class DraftingEngine(Engine):
+    """An engine whose flags may name what guesses tokens."""
+
+    method_option: ClassVar[str]
+    """The flag that says what guesses."""
+    draft_option: ClassVar[str]
+    """The flag that names a draft model, or the config of a head."""
+
+    @property
+    @abstractmethod
+    def drafter(self) -> str:
+        """What guesses tokens, by vLLM's words: none, mtp (the model's own layers), eagle (one more like its last),
+        eagle3 (a head), draft_model, ngram."""
+
+    @property
+    @abstractmethod
+    def guessed(self) -> int:
+        """Tokens that a draft model guesses at once."""
+
+    @property
+    def draft_precision(self) -> Precision:
+        """How the file of a draft stores it."""
+        return Precision()
+
+    @property
+    def auxiliary(self) -> int:
+        """Layers of the model whose states stay for a head."""
+        return AUXILIARY if self.drafter == "eagle3" else 0
+
+    @property
+    def loads_draft(self) -> bool:
+        return self.drafter in ("mtp", "eagle")
+
+    def guesser(self, model: Architecture) -> Architecture | None:
+        """The model next to this one that guesses tokens for it."""
+        if self.drafter == "draft_model":
+            return self.draft_model
+        return eagle3_head(model, self.draft_model) if self.drafter == "eagle3" else None
+
+    def draft(self, precision: Precision) -> tuple[Architecture, Precision, int] | None:
+        if self.drafter != "draft_model" or self.draft_model is None:
+            return None
+        return self.draft_model, self.draft_precision, self.guessed
+
+    def draft_weights_per_stage(
+        self, architecture: Architecture, precision: Precision, tp: int, stages: int
+    ) -> tuple[int, ...]:
+        """On the last stage: a draft model, or a head, which reads the model's embedding; and tables of its own."""
+        nbytes, draft = self.draft_tables(architecture, tp, stages), self.guesser(architecture)
+        if draft is not None:
+            layout = Layout(tp=tp)
+            rank = layout.rank(draft, self.vocabulary(draft.vocab, tp))
+            pieces = stored(draft, self.draft_precision, rank)
+            if any(extra.name == PROJECTION for extra in draft.extras):
+                pieces = [piece for piece in pieces if piece.tensor.component != "embedding"]
+            nbytes += self.loaded(rank, pieces, range(draft.num_layers), layout).total
+        return (*(0,) * (stages - 1), nbytes)
+
+    @abstractmethod
+    def draft_tables(self, architecture: Architecture, tp: int, stages: int) -> int:
+        """Bytes on one of tp ranks of an embedding that what guesses has of its own."""
+
+    def left_out(self) -> Iterator[Message]:
+        if self.drafter == "eagle":
+            yield Message("EAGLE's draft layer is taken to be one more like the model's last, with a cache of its own.")
+        if self.drafter == "eagle3":
+            yield Message(
+                "EAGLE-3's head is taken to be a layer of Llama in 16 bits that guesses {rows:,} tokens and reads the "
+                "model's embedding. Unless a flag names its config, it has the heads and the MLP of the model's last "
+                "layer, and in place of experts an MLP of {n} times the model's width.",
+                n=EXPANSION,
+                rows=VOCABULARY,
+            )
+
+    def undivided_draft(self, model: Architecture, layout: Layout) -> Iterator[Refusal]:
+        """Why ranks can't share a draft."""
+        draft = self.guesser(model)
+        if draft is not None and Layout(tp=layout.tp).undivided(draft) is not None:
+            sentence = "{tp:,} tensor-parallel ranks can't share what guesses tokens evenly."
+            yield Refusal(Message(sentence, tp=layout.tp), "tp")
+
+    def draft_refusals(self, model: Architecture) -> Iterator[Refusal]:
+        """Why what guesses tokens can't be had with this model."""
+        stated, path = getattr(self.options, self.method_option), getattr(self.options, self.draft_option)
+        why = None
+        if self.drafter == "mtp":
+            yield from self.unpredicted(model, model.model_type.removesuffix("_text"))
+        if path is not None and self.drafter not in ("draft_model", "eagle3"):
+            why = Message("With speculative {kind} no draft model guesses tokens.", kind=str(stated))
+        elif path is not None and self.draft_model is None:
+            why = Message("{name} is no model that is known here; presets are.", name=shown(path))
+        else:
+            yield from self.unfit_draft(model)
+            if self.drafter == "draft_model" and self.draft_model is None:
+                why = Message("No draft model given ({flag}).", flag=f"--{self.draft_option.replace('_', '-')}")
+            elif self.drafter == "eagle3" and eagle3_head(model, self.draft_model) is None:
+                why = Message("How many heads an EAGLE-3 head for this model has is not known: name its config.")
+        if why is not None:
+            yield Refusal(why, self.draft_option)
+
+    @abstractmethod
+    def unpredicted(self, model: Architecture, family: str) -> Iterator[Refusal]:
+        """Why a model's own layers guess nothing."""
+
+    def unfit_draft(self, model: Architecture) -> Iterator[Refusal]:
+        """Why no draft model or head guesses for this model, or not the one that is named."""
+        yield from ()
