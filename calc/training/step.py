@@ -45,7 +45,7 @@ def usual_overhead(gpus: int) -> dict[OverheadItem, Range]:
 
 
 class TrainingMemory(Memory):
-    """Bytes on the most loaded GPU, at the peak of a step, whose parts add up to `total`."""
+    """Bytes on the GPU with the most memory in use, at the peak of a step, whose parts add up to `total`."""
 
     kv_cache: int = 0
     master_weights: int
