@@ -7,9 +7,7 @@ from pages.parts.state.weighed import weighed
 from pages.parts.words import say
 
 answer = frame.page(DERIVE, weighed, *serving.SECTIONS)
-st.caption(
-    say("Every figure as a calculation: formula, values filled in, result. It follows every setting.")
-)
+st.caption(say("Every figure as a calculation: formula, values filled in, result. It follows every setting."))
 st.markdown(paper.lead(answer))
 derived = paper.sections(answer)
 take_along.buttons(answer, paper.lead(answer), derived)
