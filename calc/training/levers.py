@@ -134,6 +134,10 @@ def offloading(largest: Largest, now: TrainingSetting) -> TrainingSetting | None
     return now.working(recompute="full", offload_activations=True)
 
 
+def shards_offloaded(largest: Largest, now: TrainingSetting) -> TrainingSetting | None:
+    return now.spread(zero=3, cpu_offload=True) if now.layout.replicas > 1 and not now.layout.cpu_offload else None
+
+
 def in_backward(largest: Largest, now: TrainingSetting) -> TrainingSetting | None:
     work = now.work
     if work.optimizer_in_backward or work.accumulation > 1 or now.layout.gpus > 1 or now.recipe.buffers:
@@ -259,6 +263,13 @@ CHANGES: tuple[StepChange, ...] = (
         offloading,
         said(Message("Full checkpointing, offloaded to CPU")),
         said(Message("About a third more compute, and each layer's input crosses PCIe twice.")),
+    ),
+    StepChange(
+        "cpu_offload",
+        "traffic",
+        shards_offloaded,
+        said(Message("Weights and optimizer in CPU memory")),
+        said(Message("FSDP's CPUOffload: all weights cross PCIe in each pass, and the CPU updates them.")),
     ),
     StepChange(
         "in_backward",

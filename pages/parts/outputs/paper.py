@@ -13,7 +13,6 @@ from calc.model.paper import Anchor, Heading, PaperTable, Section
 from calc.serving.engines import ENGINES
 from calc.serving.serving_paper import ServingPaper, rules
 from calc.time.time_paper import step_time_section, time_section
-from calc.time.time_report import training_speed_of
 from calc.training.report import training_section
 from pages.parts.outputs import written
 from pages.parts.state.query import DERIVE, encode
@@ -38,10 +37,8 @@ def sections(answer: Weighed) -> list[Section]:
     step = trained(answer.scenario)
     if step.error is None:
         counted.append(training_section(architecture, step.report))
-        verdict, edits = step.focus, answer.scenario.efficiencies.edits
-        if verdict is not None and verdict.verdict != "does not fit":
-            speed = training_speed_of(architecture, step.report, find_gpu(verdict.gpu), edits=edits)
-            counted.append(step_time_section(speed))
+        if step.speed is not None:
+            counted.append(step_time_section(step.speed))
     return counted
 
 

@@ -213,10 +213,10 @@ class Trained(Answer):
 
     @cached_property
     def speed(self) -> TrainingSpeed | None:
-        """How fast a step is on that GPU; None where it does not fit, and of TRL's losses, whose further passes have no
-        time yet."""
-        focus = self.focus
-        if focus is None or focus.verdict == "does not fit" or self.report.scenario.objective is not None:
+        """How fast a step is on that GPU; None where it does not fit, and where its time is not known: of TRL's losses,
+        and with shards in CPU memory."""
+        focus, step = self.focus, self.report.scenario
+        if focus is None or focus.verdict == "does not fit" or step.objective is not None or step.layout.cpu_offload:
             return None
         edits = self.scenario.efficiencies.edits
         return training_speed_of(self.architecture, self.report, find_gpu(focus.gpu), edits=edits)
