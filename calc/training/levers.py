@@ -27,6 +27,8 @@ GivesUp = Literal["nothing", "time", "traffic", "precision", "length", "method"]
 """What a change costs: computing or sending more; the way to host memory; rounding; the data; which weights are
 trained."""
 CHEAP: tuple[GivesUp, ...] = ("nothing", "time")
+SAME_TRAINING: tuple[GivesUp, ...] = (*CHEAP, "traffic")
+"""The weights that come out are the same, but for rounding."""
 
 
 @dataclass(frozen=True)
@@ -472,3 +474,20 @@ def more_gpus(gpu: GPU, training: Training) -> Together | None:
         if spread.fits(spread.after(fewer).spread(dp=gpus // replica)):
             chosen = fewer
     return Smaller(gpu, training).together(chosen, spread.after(chosen).spread(dp=gpus // replica))
+
+
+def over_gpus(gpu: GPU, training: Training, count: int) -> Together | None:
+    """The least changes with which a step fits so many GPUs, all that belongs to weights sharded over several, and the
+    same training done; None where none do, or its ranks are not so many."""
+    own = training.layout
+    replica = own.gpus // own.dp
+    layout = own.model_copy(update={"dp": count // replica, "zero": own.zero if count == own.gpus else 3})
+    if not layout.fully_sharded:
+        layout = layout.model_copy(update={"cpu_offload": False})
+    try:
+        laid_out = training.changed(layout=layout)
+    except ConfigError:
+        return None
+    spread = Smaller(gpu, laid_out, SAME_TRAINING)
+    chosen = spread.chosen if layout.gpus == count else None
+    return None if chosen is None else Smaller(gpu, training).together(chosen, spread.after(chosen))

@@ -246,7 +246,7 @@ def training_assumptions(
         yield Message("Of sharded weights, those of a layer at work are gathered, and those of the next on their way.")
     if layout.cpu_offload:
         yield Message(
-            "Sharded weights, their gradients and the optimizer's states wait in CPU memory: {gib:,.1f} GiB of all GPUs "
+            "Sharded weights, their gradients and optimizer states wait in CPU memory: {gib:,.1f} GiB of all GPUs "
             "together, at the least.",
             gib=training.offloaded_bytes / GIB,
         )

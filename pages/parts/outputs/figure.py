@@ -1,6 +1,6 @@
 """A number that opens its own derivation, and how a derivation is written."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 import streamlit as st
 
@@ -12,10 +12,16 @@ from pages.parts.words import say
 FIGURES = scripts.element("weighbridge_figures", "figures.js")
 
 
-def figures(key: str, numbers: Iterable[tuple[str, str, str, Callable[[], None]]], columns: int = 6) -> None:
-    """Numbers beside each other: the name of each in links, its label, its value, and what draws its derivation, which
-    opens below. One element: each element costs a browser a millisecond or two at every move of a slider."""
-    shown = list(numbers)
+def figures(
+    key: str,
+    numbers: Iterable[tuple[str, str, str, Callable[[], None]]],
+    columns: int = 6,
+    colors: Mapping[str, str] | None = None,
+) -> None:
+    """Numbers next to each other: the name of each in links, its label, its value, and what draws its derivation, which
+    opens below; with colours, by name, they are the key of a bar. One element: each costs a browser a millisecond or
+    two at every move of a slider."""
+    shown, colors = list(numbers), colors or {}
     opened = {name: bool(st.session_state.get(f"derive_{name}")) for name, *_ in shown}
 
     def turn() -> None:
@@ -28,7 +34,8 @@ def figures(key: str, numbers: Iterable[tuple[str, str, str, Callable[[], None]]
             "columns": columns,
             "derivation": say("Derivation"),
             "figures": [
-                {"id": name, "label": label, "value": value, "open": opened[name]} for name, label, value, _ in shown
+                {"id": name, "label": label, "value": value, "open": opened[name], "color": colors.get(name)}
+                for name, label, value, _ in shown
             ],
         },
         on_asked_change=turn,

@@ -22,17 +22,19 @@ from calc.serving.memory import Serving
 from calc.serving.report import laid_out_report
 from calc.serving.serving_derivation import Derivations
 from calc.serving.verdict import Verdict
+from calc.time.choosing import able_to_train
 from calc.time.reply import Reply, reply, user_rate
 from calc.time.time_report import training_speed_of
 from calc.time.training_time import TrainingSpeed, TrainingTime
 from calc.training import Training
 from calc.training.colocated import RolloutReport
-from calc.training.levers import Smaller, Together, more_gpus
+from calc.training.levers import Smaller, Together, more_gpus, over_gpus
 from calc.training.report import laid_out_step
 from calc.training.verdict import TrainingVerdict
 from pages.parts import words
 from pages.parts.state.published import Published, published
 from pages.parts.state.scenario import Scenario, ServingChoice
+from presets import gpus
 
 
 @dataclass(frozen=True)
@@ -231,6 +233,16 @@ class Trained(Answer):
         if self.focus is None or self.report.rollouts:
             return None
         return Smaller(find_gpu(self.focus.gpu), self.training)
+
+    @cached_property
+    def able(self) -> list[GPU]:
+        """The GPUs of the catalogue on which the step fits as it is laid out, the smallest first; none next to an
+        engine."""
+        return [] if self.report.rollouts else able_to_train(gpus().values(), self.training)
+
+    def over_gpus(self, gpu: str, count: int) -> Together | None:
+        """What has to change for so many GPUs of a kind; None where nothing does it, and next to an engine."""
+        return None if self.report.rollouts else over_gpus(find_gpu(gpu), self.training, count)
 
     def more_gpus(self, verdict: TrainingVerdict) -> Together | None:
         """On how few GPUs of a kind it fits, and what has to change for that; None next to an engine."""

@@ -85,8 +85,8 @@ def test_more_replicas_may_hold_more_experts(model, gpu, usable_by):
 
 
 def test_shards_in_cpu_memory_beside_torchtune():
-    """README of torchtune: Llama-3.1-70B in full on 8 A100 with CPU offload and a fused optimizer, two sequences of 2,048
-    packed tokens, 13.9 GiB a GPU; recipes/configs/llama3_1/70B_full.yaml shards embedding and head by themselves."""
+    """README of torchtune: Llama-3.1-70B in full on 8 A100 with CPU offload and a fused optimizer, two sequences of
+    2,048 packed tokens, 13.9 GiB a GPU; its recipes/configs/llama3_1/70B_full.yaml shards embedding and head apart."""
     layout = TrainingLayout(dp=8, zero=3, reduce="bf16", separate_embedding=True, cpu_offload=True)
     work = {"micro_batch": 2, "sequence": 2048, "recompute": "full", "loss": "chunked", "optimizer_kernel": "fused"}
     step = training("meta-llama/Llama-3.1-70B", "bf16", layout=layout, repeated_keys=True, fused=True, **work)
