@@ -2,7 +2,7 @@
 
 import re
 
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Locator, Page, expect
 
 
 def choose(page: Page, name: str, typed: str, option: str) -> None:
@@ -22,3 +22,14 @@ def search(page: Page, name: str, typed: str, first: str) -> None:
     expect(panel.get_by_role("listitem").first).to_contain_text(first)
     page.keyboard.press("Enter")
     expect(panel).to_be_hidden()
+
+
+def paste(area: Locator, text: str) -> None:
+    """Pastes as a browser does on Ctrl and V: it says so, and the text is there."""
+    area.evaluate(
+        """(area, text) => {
+            area.dispatchEvent(new ClipboardEvent("paste", { bubbles: true }));
+            area.setRangeText(text);
+        }""",
+        text,
+    )

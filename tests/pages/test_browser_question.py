@@ -8,7 +8,7 @@ from playwright.sync_api import expect
 from pages.parts.inputs import lists
 from tests import EXAMPLES, ROOT
 from tests.calc.verify.test_logs import LOGS
-from tests.pages.readers import search
+from tests.pages.readers import paste, search
 
 SCRIPT = (ROOT / "pages" / "scripts" / "question.js").read_text("utf-8")
 MATCHING = """async ([script, rows, text]) => {
@@ -184,14 +184,3 @@ def test_an_error_is_typed_on_a_phone(browser, address):
     page.get_by_role("button", name="It was training: what makes it fit").tap()
     expect(page).to_have_url(re.compile("/train\\?model=openai(/|%2F)gpt-oss-120b&gpu=h100"))
     context.close()
-
-
-def paste(area, text):
-    """What a browser does on Ctrl and V: it says so, and the text is there."""
-    area.evaluate(
-        """(area, text) => {
-            area.dispatchEvent(new ClipboardEvent("paste", { bubbles: true }));
-            area.setRangeText(text);
-        }""",
-        text,
-    )
