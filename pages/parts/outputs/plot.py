@@ -39,7 +39,7 @@ def draw(
     is a pie whose slices can be looked into. What the basic bundle does not draw is left to Streamlit."""
     if any(trace["type"] not in BASIC for trace in figure["data"]):
         st.plotly_chart(figure, key=key, theme=None, config=CONFIG, alt=label)
-        files(key, label, figure["data"][0])
+        files(key, label, *figures_of(figure["data"]))
         return
     CHART(
         key=key,
@@ -55,10 +55,18 @@ def draw(
     )
 
 
-def files(key: str, label: str, cells: dict[str, Any]) -> None:
-    """The figures of a map as files, as charts of the browser have them below: a line for each row."""
-    head = ["name", *cells["x"]]
-    lines = [[names[0], *line] for names, line in zip(cells["customdata"], cells["text"], strict=True)]
+def figures_of(traces: list[dict[str, Any]]) -> tuple[list[str], list[list[Any]]]:
+    """A head and rows of what Streamlit draws: of a map a row for each of its rows, of boxes one for each point."""
+    cells = traces[0]
+    if cells["type"] == "heatmap":
+        lines = zip(cells["customdata"], cells["text"], strict=True)
+        return ["name", *cells["x"]], [[names[0], *line] for names, line in lines]
+    points = ((box["name"], *point) for box in traces for point in zip(box["text"], box["x"], strict=True))
+    return ["kind", "name", "percent"], [list(point) for point in points]
+
+
+def files(key: str, label: str, head: list[str], lines: list[list[Any]]) -> None:
+    """The figures of a chart as files, as charts of the browser have them below."""
     written = {
         "csv": ("text/csv", csv_table(head, lines)),
         "json": ("application/json", dumps([dict(zip(head, line, strict=True)) for line in lines], indent=1)),
