@@ -481,6 +481,8 @@ def over_gpus(gpu: GPU, training: Training, count: int) -> Together | None:
     same training done; None where none do, or its ranks are not so many."""
     own = training.layout
     replica = own.gpus // own.dp
+    if count % replica:
+        return None
     layout = own.model_copy(update={"dp": count // replica, "zero": own.zero if count == own.gpus else 3})
     if not layout.fully_sharded:
         layout = layout.model_copy(update={"cpu_offload": False})
@@ -489,5 +491,5 @@ def over_gpus(gpu: GPU, training: Training, count: int) -> Together | None:
     except ConfigError:
         return None
     spread = Smaller(gpu, laid_out, SAME_TRAINING)
-    chosen = spread.chosen if layout.gpus == count else None
+    chosen = spread.chosen
     return None if chosen is None else Smaller(gpu, training).together(chosen, spread.after(chosen))

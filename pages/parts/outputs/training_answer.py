@@ -161,15 +161,15 @@ def offers(answer: Trained, focus: TrainingVerdict) -> None:
     least, spread = answer.smaller.least, answer.more_gpus(focus)
     if least is not None:
         offer(say("Apply the least that fits"), "least", least, said(least.what), kind="primary")
-    several = {} if spread is None else {spread.gpus: spread}
+    ways = {} if spread is None else {spread.gpus: spread}
     for count in FEW_GPUS:
-        way = answer.over_gpus(focus.gpu, count)
+        way = answer.over_gpus(focus.gpu, count) if count > focus.gpus else None
         if way is not None:
-            several.setdefault(count, way)
-    for count, way in sorted(several.items()):
+            ways.setdefault(count, way)
+    for count, way in sorted(ways.items()):
         if count > focus.gpus:
             offer(say("Use this"), f"over_{count}", way, on_gpus(way))
-    if least is None and spread is None:
+    if least is None and not ways:
         st.caption(say("No change here makes it fit, nor do 1,024 of these GPUs: tensor or pipeline parallel may."))
 
 
