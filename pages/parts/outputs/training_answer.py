@@ -169,6 +169,8 @@ def offers(answer: Trained, focus: TrainingVerdict) -> None:
     for count, way in sorted(ways.items()):
         if count > focus.gpus:
             offer(say("Use this"), f"over_{count}", way, on_gpus(way))
+            if not way.what:
+                break  # what fits as it is, fits on more
     if least is None and not ways:
         st.caption(say("No change here makes it fit, nor do 1,024 of these GPUs: tensor or pipeline parallel may."))
 
