@@ -50,7 +50,7 @@ def figures(
     for name, label, _, draw in shown:
         if opened[name]:
             with st.container(border=True):
-                st.markdown(f"**{label}** :gray-badge[{say(ORIGINS.get(name, COMPUTED))}]")
+                st.markdown(f"**{label}** · {say(ORIGINS.get(name, COMPUTED))}")
                 draw()
 
 
