@@ -63,7 +63,7 @@ def times_table(times: Times) -> str:
         rows = {"step, s": times.step_s, "tokens/s per GPU": times.tokens_per_s_per_gpu}
         rows |= {"TFLOP/s per GPU": times.tflops_per_gpu, "MFU": times.mfu}
         longest = times.operations[0]
-        bound = f"the longest part of the step is {longest.what}, bound by {longest.bound or 'other stages'}"
+        bound = f"the longest part of the step is {longest.what}, limited by {longest.bound or 'other stages'}"
         return "\n".join([*lines, *(line(name, row) for name, row in rows.items()), f"{bound}, on {times.gpu}"])
     rows = {
         "decode step, ms": times.decode.step_ms,
@@ -71,7 +71,7 @@ def times_table(times: Times) -> str:
         "TTFT of the batch, ms": times.prefill.ttft_ms,
         "prefill, tokens/s": times.prefill.tokens_per_s,
     }
-    bounds = f"decode is bound by {times.decode.bound}, prefill by {times.prefill.bound}, on {times.gpu}"
+    bounds = f"decode is limited by {times.decode.bound}, prefill by {times.prefill.bound}, on {times.gpu}"
     return "\n".join(
         [
             *lines,

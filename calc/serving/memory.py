@@ -41,7 +41,7 @@ from calc.serving.workload import Workload
 
 
 class Memory(Frozen):
-    """Bytes on one GPU, the most loaded. `overhead` is the middle of its range; `total` counts that middle."""
+    """Bytes on the GPU with the most memory in use. `overhead` is the middle of its range, which `total` counts."""
 
     weights: int
     vision: int = Field(default=0, exclude_if=lambda size: size == 0)  # weights of a vision encoder that is loaded

@@ -1,17 +1,19 @@
 """One GPU out of many: the smallest that does, or the one that costs least."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from calc.errors import Frozen
 from calc.hardware.engine_rules import note, runs
 from calc.hardware.gpu import GPU
 from calc.hardware.parallel import Layout
+from calc.serving.engines import ENGINES
 from calc.serving.fewest import fewest_gpus
 from calc.serving.levers import ways
 from calc.serving.memory import Serving
 from calc.serving.verdict import said
 from calc.serving.workload import Workload
 from calc.time.prices import price_of
+from calc.training import Training
 
 
 class Choice(Frozen):
@@ -66,3 +68,20 @@ def cheapest(
 def chosen(gpu: GPU, layout: Layout) -> Choice:
     usd = price_of(gpu.id)
     return Choice(gpu=gpu.id, layout=layout, usd_per_hour=None if usd is None else usd * layout.gpus)
+
+
+def able_to_train(gpus: Iterable[GPU], step: Training) -> list[GPU]:
+    """The GPUs on which a training step fits as it is laid out, of those that PyTorch runs on as it is and that have
+    units for what it computes in; the least memory first, of equal memory the fastest."""
+    torch, alone = ENGINES["transformers"].support, step.layout.gpus == 1
+    able = (gpu for gpu in gpus if note(gpu, torch) is None and (alone or gpu.topology != "single"))
+    typed = (gpu for gpu in able if step.recipe.compute == "fp32" or gpu.lacks(step.recipe.compute) is None)
+    return sorted(
+        (gpu for gpu in typed if step.fits(gpu.usable_bytes)), key=lambda gpu: (gpu.memory_gb, -gpu.bandwidth_gb_s)
+    )
+
+
+def least_price(gpus: Sequence[GPU]) -> GPU | None:
+    """The GPU that costs least by the hour, among those whose price is known."""
+    priced = {gpu.id: usd for gpu in gpus if (usd := price_of(gpu.id)) is not None}
+    return min((gpu for gpu in gpus if gpu.id in priced), key=lambda gpu: priced[gpu.id], default=None)

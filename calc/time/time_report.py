@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from calc.errors import Frozen, Message
+from calc.errors import ConfigError, Frozen, Message
 from calc.hardware.gpu import GPU
 from calc.model.architecture import Architecture
 from calc.serving.engines import ENGINES
@@ -133,8 +133,10 @@ def training_time_of(
 def training_speed_of(
     architecture: Architecture, report: TrainingReport, gpu: GPU, *, edits: Edits | None = None, node: int = 8
 ) -> TrainingSpeed:
-    """The step that a report weighs, on a GPU."""
+    """The step that a report weighs, on a GPU. Raises ConfigError where shards wait in CPU memory."""
     scenario = report.scenario
+    if scenario.layout.cpu_offload:
+        raise ConfigError(Message("How long a step with cpu_offload takes is not computed."), "cpu_offload", [False])
     return training_speed(
         architecture,
         scenario.workload,

@@ -257,10 +257,11 @@ class Course:
             width = self.gradient_width
             shards = -(-filled * width // self.layout.replicas) if self.by_fsdp else trained * width
             gradients = shards if self.by_fsdp or self.passes.settings.keeps_gradients else 0
-            if self.by_fsdp and work.accumulation > 1:
-                gradients = 0  # they are added to those of earlier micro-batches
+            if self.by_fsdp and (work.accumulation > 1 or self.layout.cpu_offload):
+                gradients = 0  # they are added to those of earlier micro-batches, or go to CPU memory
         elif profile is self.passes.norm and self.by_fsdp and EMBEDDING in self.units:
-            shards = -(-filled * self.gradient_width // self.layout.replicas) if work.accumulation == 1 else 0
+            stays = work.accumulation == 1 and not self.layout.cpu_offload
+            shards = -(-filled * self.gradient_width // self.layout.replicas) if stays else 0
             gradients = shards - self.passes.tail.gradients[CountedBy.ONCE]  # the head's are reduced with them
         saved, forward, repeated = profile.saved.bytes, profile.after_forward.bytes, NOTHING
         if block is not None and work.offload_activations:

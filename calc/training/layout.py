@@ -61,6 +61,11 @@ class TrainingLayout(Degrees):
         description="FSDP: the embedding is a unit, and the last norm with the head another, as torchtitan has them; "
         "otherwise they are gathered together, and stay so.",
     )
+    cpu_offload: bool = Field(
+        default=False,
+        description="FSDP's CPUOffload: sharded weights, their gradients and optimizer states wait in CPU memory, and "
+        "the update runs there; with ZeRO-3 over several GPUs.",
+    )
     sequence_parallel: bool = Field(
         default=True, description="Norms and what they read are divided over the tensor-parallel ranks too."
     )
@@ -116,6 +121,9 @@ class TrainingLayout(Degrees):
 
     def check(self, architecture: Architecture) -> None:
         super().check(architecture)
+        if self.cpu_offload and not self.fully_sharded:
+            sentence = "cpu_offload moves sharded weights: it needs zero 3 over two data-parallel ranks or more."
+            raise ConfigError(Message(sentence), "cpu_offload", [False])
         if self.vp == 1:
             return
         if self.pp == 1:
@@ -333,6 +341,8 @@ def sharding(workload: TrainingWorkload, layout: TrainingLayout) -> Iterator[str
             yield from ("--use_fsdp", "--fsdp_version", "2")
             yield from ("--fsdp_reshard_after_forward", str(layout.reshard_after_forward).lower())
             yield from ("--fsdp_auto_wrap_policy", "TRANSFORMER_BASED_WRAP")
+            if layout.cpu_offload:
+                yield from ("--fsdp_offload_params", "true")
             if workload.recompute == "full":
                 yield from ("--fsdp_activation_checkpointing", "true")
         case 0:

@@ -30,6 +30,8 @@ GivesUp = Literal["nothing", "time", "traffic", "precision", "length", "method"]
 """What a change costs: computing or sending more; the way to host memory; rounding; the data; which weights are
 trained."""
 CHEAP: tuple[GivesUp, ...] = ("nothing", "time")
+SAME_TRAINING: tuple[GivesUp, ...] = (*CHEAP, "traffic")
+"""The weights that come out are the same, but for rounding."""
 
 
 @dataclass(frozen=True)
@@ -154,6 +156,10 @@ def offloading(largest: Largest, now: TrainingSetting) -> TrainingSetting | None
     if now.work.offload_activations:
         return None
     return now.working(recompute="full", offload_activations=True)
+
+
+def shards_offloaded(largest: Largest, now: TrainingSetting) -> TrainingSetting | None:
+    return now.spread(zero=3, cpu_offload=True) if now.layout.replicas > 1 and not now.layout.cpu_offload else None
 
 
 def in_backward(largest: Largest, now: TrainingSetting) -> TrainingSetting | None:
@@ -383,6 +389,13 @@ CHANGES: tuple[StepChange, ...] = (
         weights_on_host,
         said(Message("Trained weights offloaded while generating")),
         said(Message("Weights cross PCIe twice a step.")),
+    ),
+    StepChange(
+        "cpu_offload",
+        "traffic",
+        shards_offloaded,
+        said(Message("Weights and optimizer in CPU memory")),
+        said(Message("FSDP's CPUOffload: all weights cross PCIe in each pass, and the CPU updates them.")),
     ),
     StepChange(
         "in_backward",
@@ -630,3 +643,22 @@ def more_gpus(gpu: GPU, training: Training) -> Together | None:
         if spread.fits(spread.after(fewer).spread(dp=gpus // replica)):
             chosen = fewer
     return Smaller(gpu, training).together(chosen, spread.after(chosen).spread(dp=gpus // replica))
+
+
+def over_gpus(gpu: GPU, training: Training, count: int) -> Together | None:
+    """The least changes with which a step fits so many GPUs, all that belongs to weights sharded over several, and the
+    same training done; None where none do, or its ranks are not so many."""
+    own = training.layout
+    replica = own.gpus // own.dp
+    if count % replica:
+        return None
+    layout = own.model_copy(update={"dp": count // replica, "zero": own.zero if count == own.gpus else 3})
+    if not layout.fully_sharded:
+        layout = layout.model_copy(update={"cpu_offload": False})
+    try:
+        laid_out = training.changed(layout=layout)
+    except ConfigError:
+        return None
+    spread = Smaller(gpu, laid_out, SAME_TRAINING)
+    chosen = spread.chosen
+    return None if chosen is None else Smaller(gpu, training).together(chosen, spread.after(chosen))

@@ -28,6 +28,7 @@ from calc.training.states import adapts_experts, plain_experts, state_bytes, sta
 from calc.training.step import Training, TrainingMemory, usual_overhead
 from calc.training.verdict import TrainingVerdict, judge_training
 from calc.training.workload import TrainingWorkload
+from calc.units import GIB
 
 # What a trainer writes to disk, all GPUs together.
 
@@ -250,6 +251,12 @@ def training_assumptions(
         yield Message("Of sharded weights, DeepSpeed keeps the head and those that are needed again soon gathered.")
     elif layout.fully_sharded:
         yield Message("Of sharded weights, those of a layer at work are gathered, and those of the next on their way.")
+    if layout.cpu_offload:
+        yield Message(
+            "Sharded weights, their gradients and optimizer states wait in CPU memory: {gib:,.1f} GiB of all GPUs "
+            "together, at the least.",
+            gib=training.offloaded_bytes / GIB,
+        )
     excluded = architecture.parameters().not_in_total
     if excluded["vision"]:
         yield Message("The vision encoder is neither loaded nor trained: {n:,} parameters.", n=excluded["vision"])

@@ -71,6 +71,12 @@ class States:
     casts: int  # of gradients at the optimizer's step, with those that are still there
     largest_gradient: int
 
+    def offloaded(self, recipe: Recipe) -> "States":
+        """Bytes that stay on the GPU where shards wait in CPU memory: gradients alone, where they are added into
+        buffers."""
+        buffers = self.gradients if recipe.buffers else 0
+        return States(0, 0, 0, buffers, 0, 0, 0, self.largest_gradient)
+
 
 @dataclass(frozen=True, eq=False)
 class StageWeights:

@@ -54,7 +54,7 @@ def usual_overhead(gpus: int) -> dict[OverheadItem, Range]:
 
 
 class TrainingMemory(Memory):
-    """Bytes on the most loaded GPU, at the peak of a step, whose parts add up to `total`."""
+    """Bytes on the GPU with the most memory in use, at the peak of a step, whose parts add up to `total`."""
 
     kv_cache: int = 0
     master_weights: int
@@ -164,6 +164,8 @@ class Training:
         if (index, single) not in self.built:
             weights = self._weights(self.alike[index])
             states = states_of(weights, self.work, self.recipe, self.layout)
+            if self.layout.cpu_offload:
+                states = states.offloaded(self.recipe)
             courses = tuple(self._courses(weights, index, self._passes(single=single)))
             other = self.teacher or self
             passed = weights if other is self else other._weights(other.alike[index])
@@ -310,6 +312,15 @@ class Training:
         chunks = micro_batch * -(-positions // self.rank.chunk)
         stream, scores = -(-tokens // shards), tokens * sequence
         return 1, positions, tokens, stream, scores, chunks, chunks - micro_batch, micro_batch, *scored
+
+    @property
+    def offloaded_bytes(self) -> int:
+        """Bytes that all GPUs together have in CPU memory, at least: weights and what belongs to them."""
+        if not self.layout.cpu_offload:
+            return 0
+        stages = (states_of(self._weights(i), self.work, self.recipe, self.layout) for i in range(self.layout.pp))
+        moved = sum(of.frozen + of.weights + of.master + of.optimizer + of.gradients for of in stages)
+        return moved * (self.layout.gpus // self.layout.pp)
 
     # The peak
 

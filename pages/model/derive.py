@@ -8,9 +8,7 @@ from pages.parts.words import say
 
 answer = frame.page(DERIVE, weighed, *serving.SECTIONS)
 pinned.draw(answer)
-st.caption(
-    say("The calculation as one writes it on paper: formula, values filled in, result. It follows every setting.")
-)
+st.caption(say("Every figure as a calculation: formula, values filled in, result. It follows every setting."))
 st.markdown(paper.lead(answer))
 derived = paper.sections(answer)
 take_along.buttons(answer, paper.lead(answer), derived)

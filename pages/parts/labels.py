@@ -109,6 +109,7 @@ FIELDS: dict[str, Message] = {
     "loss": Message("Loss"),
     "loss_chunks": Message("Chunks of the loss"),
     "offload_activations": Message("Offload activations to CPU"),
+    "cpu_offload": Message("Offload weights and optimizer to CPU"),
     "lora_dropout": Message("LoRA dropout"),
     "fp32_adapters": Message("Adapters in fp32"),
     "repeated_keys": Message("Keys and values repeated for every query head"),

@@ -37,10 +37,18 @@ function headed(chart, label) {
   if (!heading.isConnected) chart.before(heading);
 }
 
-// Under the chart a line that puts its figures in its place, as a table.
+// Under the chart its figures: as files, and by a line that puts them in its place, as a table, unless the page has one.
 function tabulated(chart, summary) {
-  let details = chart.nextElementSibling;
-  if (!details) {
+  let below = chart.nextElementSibling;
+  if (!below) {
+    below = document.createElement("div");
+    below.className = "weighbridge-data";
+    below.append(...["json", "csv"].map((ending) => file(chart, ending)));
+    chart.after(below);
+  }
+  for (const button of below.querySelectorAll("button")) button.ariaLabel = `${chart.shown.label} ${button.textContent}`;
+  let details = below.querySelector("details");
+  if (!details && summary) {
     details = document.createElement("details");
     details.className = "weighbridge-table";
     details.append(document.createElement("summary"), document.createElement("div"));
@@ -50,18 +58,47 @@ function tabulated(chart, summary) {
       details.lastChild.style.height = chart.style.height;
       details.lastChild.replaceChildren(...(details.open ? [table(chart.shown)] : []));
     };
-    chart.after(details);
+    below.append(details);
   }
+  if (!details) return;
   details.firstChild.textContent = summary;
   if (details.open) details.ontoggle();
 }
 
-function table({ label, figure, tree }) {
+// A button that saves the figures.
+function file(chart, ending) {
+  const button = document.createElement("button");
+  button.type = "button";
+  button.textContent = `.${ending}`;
+  button.onclick = () => {
+    const link = document.createElement("a");
+    link.href = URL.createObjectURL(new Blob([WRITTEN[ending](figures(chart.shown))]));
+    link.download = `${chart.shown.label}.${ending}`;
+    link.click();
+    URL.revokeObjectURL(link.href);
+  };
+  return button;
+}
+
+const quoted = (cell) => (/[",\n]/.test(cell) ? `"${cell.replaceAll('"', '""')}"` : cell);
+const WRITTEN = {
+  csv: ({ head, rows }) => [head, ...rows].map((row) => `${row.map((cell) => quoted(`${cell}`)).join(",")}\n`).join(""),
+  json: ({ head, rows }) => JSON.stringify(rows.map((row) => Object.fromEntries(row.map((cell, at) => [head[at], cell]))), null, 1),
+};
+
+// What a chart shows, in plain words and whole numbers: a head, and rows.
+function figures({ figure, tree }) {
   const { head, rows } = tree ? slices(tree) : series(figure);
+  const plain = (cell) => (typeof cell === "number" ? cell : `${cell ?? ""}`.replace(/<[^>]*>/g, " ").trim());
+  return { head: head.map((name) => plain(name) || "name"), rows: rows.map((row) => row.map(plain)) };
+}
+
+function table({ label, ...shown }) {
+  const { head, rows } = figures(shown);
   const line = (cells, tag) => {
     const row = document.createElement("tr");
-    const plain = (cell) => (typeof cell === "number" ? cell.toLocaleString("en", { maximumFractionDigits: 2 }) : `${cell ?? ""}`);
-    row.append(...cells.map((cell) => Object.assign(document.createElement(tag), { textContent: plain(cell).replace(/<[^>]*>/g, " ") })));
+    const written = (cell) => (typeof cell === "number" ? cell.toLocaleString("en", { maximumFractionDigits: 2 }) : cell);
+    row.append(...cells.map((cell) => Object.assign(document.createElement(tag), { textContent: written(cell) })));
     return row;
   };
   const made = document.createElement("table");
@@ -79,7 +116,7 @@ function slices({ root }) {
     }
   };
   walk(root, []);
-  return { head: ["", root[0], "%"], rows };
+  return { head: ["", "parameters", "%"], rows };
 }
 
 // Bars: a row for each category, a column for each part. Points and lines: a row for each point.
@@ -92,7 +129,8 @@ function series({ data, layout }) {
     const marks = data.filter((trace) => trace.mode === "markers" && trace.hoverinfo !== "skip" && trace.x.length === names.length);
     const parts = [...bars, ...marks];
     const rows = names.map((name, at) => [name, ...parts.map((trace) => trace[flat ? "x" : "y"][at])]);
-    return { head: [axes[flat ? 1 : 0], ...parts.map((trace) => trace.name)], rows };
+    const unit = layout.meta ? `, ${layout.meta}` : "";
+    return { head: [axes[flat ? 1 : 0], ...parts.map((trace) => `${trace.name}${unit}`)], rows };
   }
   const rows = data.flatMap((trace) => (trace.x ?? []).map((x, at) => [trace.text?.[at] ?? trace.name, x, trace.y[at]]));
   return { head: ["", ...axes], rows };
@@ -182,7 +220,7 @@ export default function ({ data, parentElement }) {
   chart.path ??= [];
   chart.shown = data;
   if (data.titled) headed(chart, data.label);
-  if (data.table) tabulated(chart, data.table);
+  tabulated(chart, data.table);
   sight.observe(chart);
   clearTimeout(chart.rest);
   if (chart.inSight || !chart.drawn) refresh(chart);

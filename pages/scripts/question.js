@@ -116,6 +116,19 @@ function list(bar, name) {
   return box;
 }
 
+// A panel below its button, within the screen.
+function place(panel, button) {
+  const at = button.getBoundingClientRect();
+  const width = Math.min(448, innerWidth - 16);
+  const top = Math.min(at.bottom + 6, innerHeight - 240);
+  Object.assign(panel.style, {
+    left: `${Math.max(8, Math.min(at.left, innerWidth - width - 8))}px`,
+    top: `${top}px`,
+    width: `${width}px`,
+    maxHeight: `${innerHeight - top - 12}px`,
+  });
+}
+
 // One of many: a button that opens a search in place. Of several kinds of GPUs each has a box to stand beside others.
 function search(bar, name) {
   const button = element("button", { type: "button" });
@@ -182,17 +195,6 @@ function search(bar, name) {
     count.textContent = `${some.length} / ${all.length}`;
     rows.replaceChildren(...items);
   };
-  const place = () => {
-    const at = button.getBoundingClientRect();
-    const width = Math.min(448, innerWidth - 16);
-    const top = Math.min(at.bottom + 6, innerHeight - 240);
-    Object.assign(panel.style, {
-      left: `${Math.max(8, Math.min(at.left, innerWidth - width - 8))}px`,
-      top: `${top}px`,
-      width: `${width}px`,
-      maxHeight: `${innerHeight - top - 12}px`,
-    });
-  };
   const take = async () => {
     await lists(bar.data.lists);
     if (input.value.trim()) rows.querySelector("button")?.click();
@@ -205,7 +207,7 @@ function search(bar, name) {
   panel.onbeforetoggle = async ({ newState }) => {
     if (newState !== "open") return;
     input.value = "";
-    place();
+    place(panel, button);
     const own = bar.data.controls[name].own ?? [];
     const known = (await lists(bar.data.lists))[name];
     all = [...own, ...known];
@@ -233,6 +235,36 @@ function search(bar, name) {
   return box;
 }
 
+// A start-up log or an error message: a text area in place. What is pasted is read at once, what is typed with the button
+// or Ctrl and Enter.
+function paste(bar) {
+  const button = element("button", { type: "button" });
+  const area = element("textarea", { rows: 7, spellcheck: false, autofocus: true });
+  const read = element("button", { type: "button" });
+  const panel = element("div", { popover: "auto", role: "dialog", className: "weighbridge-choices" }, area, read);
+  const send = () => {
+    if (!area.value.trim()) return area.focus();
+    panel.hidePopover();
+    bar.ask("log", area.value);
+    area.value = "";
+  };
+  area.onpaste = () => setTimeout(send);
+  area.onkeydown = (event) => event.key === "Enter" && (event.ctrlKey || event.metaKey) && send();
+  read.onclick = send;
+  panel.onbeforetoggle = ({ newState }) => newState === "open" && place(panel, button);
+  button.popoverTargetElement = panel;
+  const box = element("span", { className: "paste" }, button, panel);
+  box.update = ({ paste, pasted, read: text }) => {
+    put(button, "textContent", paste);
+    put(button, "title", pasted);
+    put(panel, "ariaLabel", paste);
+    put(area, "ariaLabel", pasted);
+    put(area, "placeholder", pasted);
+    put(read, "textContent", text);
+  };
+  return box;
+}
+
 const KINDS = { number, list, search };
 
 function show(bar) {
@@ -240,8 +272,13 @@ function show(bar) {
   const order = pieces.map(({ id }) => id ?? "").join();
   if (bar.order !== order) {
     bar.order = order;
-    bar.replaceChildren(...pieces.map(({ id }) => (id ? KINDS[controls[id].kind](bar, id) : element("span"))));
+    bar.paste ??= paste(bar);
+    bar.replaceChildren(
+      ...pieces.map(({ id }) => (id ? KINDS[controls[id].kind](bar, id) : element("span"))),
+      bar.paste,
+    );
   }
+  bar.paste.update(bar.data.text);
   pieces.forEach(({ id, text }, at) => {
     const node = bar.children[at];
     if (id) return node.update(controls[id]);

@@ -1,6 +1,6 @@
 from functools import partial
 
-from pages.parts.inputs import objective, training
+from pages.parts.inputs import objective, starts, training
 from pages.parts.outputs import (
     carried,
     charts,
@@ -21,11 +21,14 @@ from pages.parts.words import say
 
 def train(answer: Trained) -> None:
     report = answer.report
+    starts.draw(answer)
     carried.on_train(answer)
     training_answer.draw(answer)
+    training_step.parts(answer)
+    training_step.gpus(answer)
+    training_answer.levers(answer)
     training_time.draw(answer)
     training_step.totals(answer)
-    training_step.gpus(answer)
     paper.link(answer, "training")
 
     def against_each_gpu() -> None:
@@ -43,11 +46,12 @@ def train(answer: Trained) -> None:
 
     drawn: dict[Tab, sections.Section] = {
         "gpus": (say("Memory vs. GPU capacity"), against_each_gpu),
+        "number": (say("By number of GPUs"), partial(training_answer.by_number, answer)),
         "step": (say("Memory vs. phase of the step"), partial(training_step.timeline, answer)),
         "length": (say("Memory vs. sequence length"), over_the_sequence),
     }
-    phases_first: tuple[Tab, ...] = ("step", "gpus", "length")
-    sections.draw({tab: drawn[tab] for tab in phases_first} if report.rollouts else drawn)
+    with_engine: tuple[Tab, ...] = ("step", "gpus", "length")
+    sections.draw({tab: drawn[tab] for tab in with_engine} if report.rollouts else drawn)
     frame.assumptions(report.assumptions)
 
 

@@ -131,6 +131,7 @@ NAMES = {
     *gpus(),
     *models(),
     *(name.split("/")[0] for name in models()),
+    *(".csv", ".json"),
     "MoE",
     *(preset.name for preset in models().values()),
     *(preset.source for preset in models().values()),

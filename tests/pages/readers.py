@@ -32,3 +32,14 @@ def ways(page: Page) -> Locator:
 def go(page: Page, name: str) -> None:
     """Clicks on a place or a view."""
     ways(page).filter(has=page.get_by_text(name, exact=True)).click()
+
+
+def paste(area: Locator, text: str) -> None:
+    """Pastes as a browser does on Ctrl and V: it says so, and the text is there."""
+    area.evaluate(
+        """(area, text) => {
+            area.dispatchEvent(new ClipboardEvent("paste", { bubbles: true }));
+            area.setRangeText(text);
+        }""",
+        text,
+    )

@@ -80,7 +80,7 @@ def test_no_state_keeps_anybody_out(page, address):
     expect(page.get_by_text("usable − required")).to_be_visible()
     found |= findings(page)
     page.keyboard.press("Escape")
-    page.get_by_role("button", name="Launch, embed").click()
+    page.get_by_role("button", name="Launch, embed, API").click()
     expect(page.get_by_text("In a web page")).to_be_visible()
     found |= findings(page)
     page.keyboard.press("Escape")

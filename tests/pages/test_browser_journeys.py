@@ -1,11 +1,13 @@
-"""Questions that people come with, each answered on the first screen within the stated clicks."""
+"""Questions that people come with, each answered on the first screen within the stated inputs: a click, a choice, a
+number or a paste is one."""
 
 import re
 
 import pytest
 from playwright.sync_api import expect
 
-from tests.pages.readers import go, search
+from tests import EXAMPLES
+from tests.pages.readers import choose, go, paste, search
 
 
 def first_screen(page, text):
@@ -137,3 +139,99 @@ def test_print_to_pdf(page, address, chosen, gpus):
     assert page.evaluate(ground) in ("rgb(255, 255, 255)", "rgba(0, 0, 0, 0)")
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     assert page.pdf().startswith(b"%PDF")
+
+
+def click(role, name):
+    return lambda page: page.get_by_role(role, name=name, exact=True).first.click()
+
+
+def pick(text):
+    return lambda page: page.get_by_text(text, exact=True).first.click()
+
+
+def fill(name, value):
+    return lambda page: page.get_by_role("spinbutton", name=name).fill(value)
+
+
+def gpu(typed, first):
+    return lambda page: search(page, "GPU models", typed, first)
+
+
+def pasted(file):
+    text = (EXAMPLES / file).read_text("utf-8")
+    return lambda page: paste(page.get_by_role("textbox", name=re.compile("^A start-up log")), text)
+
+
+SENT = 500
+"""Milliseconds after which a browser has said what was set, a number that was typed too."""
+JOURNEYS = [
+    pytest.param(
+        "train?model=Qwen/Qwen3-8B",
+        [pick("QLoRA on a home card")],
+        "QLoRA of Qwen3-8B fits on [1-5] of 5 GPUs",
+        id="QLoRA of 8B at home: 1 input",
+    ),
+    pytest.param(
+        "train?model=Qwen/Qwen3-8B&gpu=rtx-4090",
+        [pick("QLoRA on a home card"), click("button", re.compile("^Smallest that fits: "))],
+        "QLoRA of Qwen3-8B fits on .* 16GB|QLoRA of Qwen3-8B fits on RTX",
+        id="the smallest card for it: 2 inputs",
+    ),
+    pytest.param(
+        "train?model=meta-llama/Llama-3.1-70B",
+        [
+            pick("QLoRA on a home card"),
+            gpu("4090", "RTX 4090"),
+            fill("How many of each", "2"),
+            click("button", "Apply the least that fits"),
+        ],
+        "QLoRA of Llama-3.1-70B fits on 2 × RTX 4090",
+        id="70B on two 24 GB cards: 4 inputs",
+    ),
+    pytest.param(
+        "train?model=meta-llama/Llama-3.1-8B",
+        [pick("Full, one node of 8")],
+        "Full fine-tuning of Llama-3.1-8B fits on all 4 GPUs",
+        id="8B in full on a node: 1 input",
+    ),
+    pytest.param(
+        "?model=meta-llama/Llama-3.1-8B",
+        [click("button", "Paste an error"), pasted("startup.log")],
+        "Every figure that the log states agrees.",
+        id="is my server's log right: 2 inputs",
+    ),
+    pytest.param(
+        "?model=openai/gpt-oss-120b",
+        [click("button", "Paste an error"), pasted("out_of_memory.log")],
+        "The GPU ran out of memory: .* short by 0.63 GiB",
+        id="out of memory: 2 inputs",
+    ),
+    pytest.param(
+        "machine?model=Qwen/Qwen3-8B",
+        [lambda page: choose(page, "Card 1", "4070 super", "RTX 4070 SUPER")],
+        "Take Q[0-9]",
+        id="which file for my card: 1 input",
+    ),
+    pytest.param(
+        "?model=Qwen/Qwen3-8B",
+        [click("button", "中文"), click("button", re.compile("^每 token KV 缓存"))],
+        "^公式",
+        id="a learner in Chinese: 2 inputs",
+    ),
+    pytest.param(
+        "plan?model=Qwen/Qwen3-8B",
+        [fill("Concurrent users", "64")],
+        r"\d × [A-Z].* tokens/s per user .* per hour",
+        id="the cheapest server for 64 users: 1 input",
+    ),
+]
+
+
+@pytest.mark.parametrize(("start", "inputs", "answer"), JOURNEYS)
+def test_a_journey(page, address, start, inputs, answer):
+    page.goto(f"{address}/{start}")
+    for step in inputs:
+        expect(page.get_by_test_id("stApp")).to_have_attribute("data-test-script-state", "notRunning")
+        step(page)
+        page.wait_for_timeout(SENT)
+    first_screen(page, answer)

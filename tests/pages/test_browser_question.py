@@ -6,8 +6,9 @@ import pytest
 from playwright.sync_api import expect
 
 from pages.parts.inputs import lists
-from tests import ROOT
-from tests.pages.readers import search
+from tests import EXAMPLES, ROOT
+from tests.calc.verify.test_logs import LOGS
+from tests.pages.readers import paste, search
 
 SCRIPT = (ROOT / "pages" / "scripts" / "question.js").read_text("utf-8")
 MATCHING = """async ([script, rows, text]) => {
@@ -135,4 +136,51 @@ def test_with_a_thumb(browser, address):
     panel.get_by_role("searchbox").fill("b200")
     panel.get_by_role("button", name=re.compile("^B200 SXM")).tap()
     expect(page).to_have_url(re.compile("gpu=b200&"))
+    context.close()
+
+
+@pytest.mark.parametrize(
+    ("query", "text", "said"),
+    [
+        # as vLLM stated it: github.com/vllm-project/vllm/issues/10517
+        pytest.param(
+            "?model=meta-llama/Llama-3.1-8B",
+            (EXAMPLES / "startup.log").read_text("utf-8"),
+            "Every figure that the log states agrees.",
+            id="a start",
+        ),
+        pytest.param(
+            "train?model=Qwen/Qwen3.6-27B", LOGS["vllm-state-blocks"], "The server did not start: ", id="a refusal"
+        ),
+        # 0.77 GiB and 140.75 MiB: github.com/vllm-project/vllm/issues/27508
+        pytest.param(
+            "plan", (EXAMPLES / "out_of_memory.log").read_text("utf-8"), "short by 0.63 GiB", id="out of memory"
+        ),
+    ],
+)
+def test_an_error_is_pasted_from_any_page(page, address, query, text, said):
+    """By keyboard: the button, the text, which counts as it is pasted."""
+    page.goto(f"{address}/{query}")
+    page.get_by_role("button", name="Paste an error").press("Enter")
+    area = page.get_by_role("textbox", name=re.compile("^A start-up log"))
+    expect(area).to_be_focused()
+    paste(area, text)
+    expect(page).to_have_url(re.compile("/verify"))
+    expect(page.get_by_text(said)).to_be_visible()
+    expect(page.get_by_role("dialog", name="Paste an error")).to_be_hidden()
+
+
+def test_an_error_is_typed_on_a_phone(browser, address):
+    context = browser.new_context(viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
+    page = context.new_page()
+    page.goto(f"{address}/?model=openai/gpt-oss-120b")
+    page.get_by_role("button", name="Paste an error").tap()
+    panel = page.get_by_role("dialog", name="Paste an error")
+    box = panel.bounding_box()
+    assert (box["x"] >= 0, box["x"] + box["width"] <= 390) == (True, True)
+    panel.get_by_role("textbox").fill((EXAMPLES / "out_of_memory.log").read_text("utf-8"))
+    panel.get_by_role("button", name="Read it").tap()
+    expect(page.get_by_text("short by 0.63 GiB")).to_be_visible()
+    page.get_by_role("button", name="It was training: what makes it fit").tap()
+    expect(page).to_have_url(re.compile("/train\\?model=openai(/|%2F)gpt-oss-120b&gpu=h100"))
     context.close()

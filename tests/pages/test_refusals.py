@@ -28,6 +28,24 @@ def test_nonsense_in_the_link_is_named():
     assert metrics(app)["Parameters"] == "8.03 B"
 
 
+def test_an_old_link_is_one_box_and_its_numbers():
+    """Six parts that mean nothing today; the others are read as the first version wrote them: 128 KiB a token, which is
+    2 x 32 layers x 8 heads x 128 x 2 bytes, times 8 x 32,768 tokens; two data-parallel ranks are two GPUs."""
+    gone = {"zero": "9", "tp": "one", "pages": "2", "spare": "0.1", "attention": "dense", "master": "yes"}
+    read = {"model": "meta-llama/Llama-3.1-8B", "gpu": "h100-sxm", "batch": "8", "context": "32768"}
+    app = page(**read, attention_dp="2", prefill="2048", **gone)
+    (box,) = app.warning
+    assert [name for name in gone if f" {name}=" not in box.value] == []
+    assert len(box.value.splitlines()) == len(gone)
+    shown = metrics(app)
+    assert (shown["Parameters"], shown["KV cache per token"], shown["KV cache, total"]) == (
+        "8.03 B",
+        "128.00 KiB",
+        "32.00 GiB",
+    )
+    assert finding(app) == "Llama-3.1-8B fits on 2 × H100 SXM 80GB"
+
+
 def test_a_layout_that_does_not_divide_says_so_beside_its_control():
     app = page(model="Qwen/Qwen2.5-3B", tp="3")
     assert "tp is 3" in app.sidebar.error[0].value

@@ -16,7 +16,8 @@ from cli.command import main
 from pages.parts import labels, words
 from pages.parts.state.published import published
 from pages.parts.state.query import TRAIN, WEIGH, decode, encode
-from pages.parts.state.scenario import DECIDED, Scenario, places
+from pages.parts.state.scenario import DECIDED, Scenario, TrainingChoice, places
+from pages.parts.state.trained_as import STARTS, start_of
 from pages.parts.state.weighed import trained
 from presets import gpus, models
 from tests.pages.app import ask, charts, finding, metrics, newest, opened, page, question, run, script, texts
@@ -90,6 +91,69 @@ def test_qlora_of_a_70b_on_48_gb():
     ask(app, method="qlora")
     run(app.button(key="least").click())
     assert finding(app) == "QLoRA of Llama-3.1-70B fits on L40S"
+
+
+@pytest.mark.parametrize("name", STARTS)
+def test_a_start_sets_the_step_and_its_gpus(name):
+    """Model, batch and lengths stay; activations are checkpointed whole; the pill says which it still is."""
+    app = train(model="Qwen/Qwen2.5-0.5B", sequence="1024", micro_batch="2", lora_rank="8", loss="fused")
+    assert newest(app.button_group, "start").value is None
+    run(newest(app.button_group, "start").set_value(name))
+    start, link = STARTS[name], dict(app.query_params)
+    assert newest(app.button_group, "start").value == name
+    assert link.items() >= {"sequence": "1024", "micro_batch": "2", "recompute": "full"}.items()
+    assert (link.get("method", "full"), link.get("dp", "1")) == (start.method, str(start.count))
+    assert set(link.get("gpu", "").split(",")) <= {*start.gpus, ""}
+    assert set(start.gpus) <= set(gpus())
+    scenario, problems = decode(link, TRAIN, Scenario(), published)
+    assert (problems, start_of(scenario.training)) == ([], name)
+    assert start_of(TrainingChoice()) is None
+
+
+def test_a_70b_on_two_24_gb_cards_has_more_than_one_way():
+    """QLoRA of 70B with FSDP's offloading on two 24 GB cards: github.com/AnswerDotAI/fsdp_qlora."""
+    app = train(model="meta-llama/Llama-3.1-70B", gpu="rtx-4090", method="qlora", recompute="full", dp="2")
+    assert finding(app) == "QLoRA of Llama-3.1-70B does not fit 2 × RTX 4090"
+    ways = {button.key for button in app.button if button.key == "least" or button.key.startswith("over_")}
+    assert {"least", "over_4", "over_8"} <= ways
+    on_four = run(app.button(key="over_4").click())
+    assert finding(on_four) == "QLoRA of Llama-3.1-70B fits on 4 × RTX 4090"
+    assert dict(on_four.query_params).items() >= {"offload_activations": "true", "zero": "3", "dp": "4"}.items()
+    app = train(model="meta-llama/Llama-3.1-70B", gpu="rtx-4090", method="qlora", recompute="full", dp="2")
+    run(app.button(key="least").click())
+    assert finding(app) == "QLoRA of Llama-3.1-70B fits on 2 × RTX 4090"
+    assert dict(app.query_params).items() >= {"cpu_offload": "true", "zero": "3"}.items()
+    (waits,) = [text for text in texts(app.markdown) if "wait in CPU memory" in text]
+    assert "GiB of all GPUs together" in waits
+
+
+def test_the_smallest_and_the_cheapest_gpu_are_one_click():
+    app = train(model="Qwen/Qwen3-8B", method="qlora", recompute="full", gpu="b200")
+    for key in ("smallest", "cheapest"):
+        chosen = run(app.button(key=key).click())
+        (gpu,) = chosen.query_params["gpu"].split(",")
+        assert finding(chosen) == f"QLoRA of Qwen3-8B fits on {gpus()[gpu].name}"
+        assert gpus()[gpu].name in chosen.button(key=key).label
+
+
+def test_by_number_of_gpus():
+    """One cell a GPU and number; what fits alone fits on more."""
+    app = train(
+        model="meta-llama/Llama-3.1-70B", gpu="rtx-4090,h100-sxm", method="qlora", recompute="full", tab="number"
+    )
+    (table,) = [text for text in texts(app.markdown) if text.startswith("| GPU | 1")]
+    cells = {line.split(" | ")[0][2:]: line.rstrip(" |").split(" | ")[1:] for line in table.splitlines()[2:]}
+    assert cells["H100 SXM 80GB"] == ["✓"] * 4
+    assert [cell[0] for cell in cells["RTX 4090"]] == ["✗", "✓", "✓", "✓"]
+    assert "Weights and optimizer in CPU memory" in cells["RTX 4090"][1]
+
+
+def test_no_part_is_said_twice():
+    """The figures below the bar are its key."""
+    app = train(model="Qwen/Qwen2.5-0.5B", gpu="h100-sxm")
+    (bar,) = [html.proto.body for html in app.get("html") if html.proto.body.startswith('<div class="weighbridge-bar')]
+    assert "weighbridge-keys" not in bar
+    assert {"Weights", "Gradients", "Overhead"} <= metrics(app).keys()
 
 
 def test_flags_of_a_trainer():
@@ -203,6 +267,8 @@ def test_each_figure_opens_its_derivation():
         "Sum with the overhead: **",
         "**4,096** tokens",
         "Sum: **6,916,458,752 bytes**.",
+        "**Weights** · computed",
+        "**Overhead** · measured: a range of public logs",
     ):
         assert any(line in text for text in said), line
 
@@ -332,7 +398,7 @@ def test_the_share_of_the_engine_decides(query, word, sentence):
     app = train(**COLOCATED | query)
     assert word in finding(app)
     assert any(sentence in text for text in (*texts(app.markdown), *texts(app.error)))
-    assert not [button for button in app.button if button.key == "more_gpus"]
+    assert not [button for button in app.button if button.key.startswith("over_")]
 
 
 def test_the_least_that_fits_next_to_an_engine_is_one_click():

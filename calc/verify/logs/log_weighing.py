@@ -102,11 +102,13 @@ def _precision(log: Log, config: Mapping[str, Any], engine: Engine) -> Precision
 
 
 def gpus_of(log: Log, gpus: Iterable[GPU]) -> list[GPU]:
-    """Those with the total that the log states, or with little more than what it states to be free; none where it
-    states neither."""
-    total, free = log.total, log.free
+    """Those with the total that the log or its out-of-memory message states, the nearest first, or with little more
+    than what it states to be free; none where it states neither."""
+    failure, free = log.out_of_memory, log.free
+    total = log.total if log.total is not None or failure is None else failure.total
     if total is not None:
-        return [gpu for gpu in gpus if abs(gpu.usable_bytes - total) <= ALIKE * total]
+        near = [gpu for gpu in gpus if abs(gpu.usable_bytes - total) <= ALIKE * total]
+        return sorted(near, key=lambda gpu: abs(gpu.usable_bytes - total))
     return [] if free is None else [gpu for gpu in gpus if free <= gpu.usable_bytes <= (1 + LIBRARIES) * free]
 
 
@@ -121,6 +123,6 @@ def _near(
         return
     if log.total is None or not stated or settings.gpu_memory_utilization is None:
         return
-    kinds = {engine.limits(workload, gpu, architecture, layout): gpu for gpu in gpus_of(log, gpus)}
+    kinds = {engine.limits(workload, gpu, architecture, layout): gpu for gpu in reversed(gpus_of(log, gpus))}
     for gpu in kinds.values():
         yield gpu.model_copy(update={"usable_mib": log.total // MIB})

@@ -1,4 +1,5 @@
-"""The question on top of a page: one sentence whose parts are the controls, each the one way to set its field."""
+"""The question on top of a page: one sentence whose parts are the controls, each the one way to set its field; and the
+place to paste an error."""
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -12,7 +13,7 @@ import streamlit as st
 from calc.hardware.custom_gpu import find_gpu
 from calc.serving.engines import ENGINES
 from calc.training.methods import METHODS
-from pages.parts.inputs import hub_picker, lists
+from pages.parts.inputs import hub_picker, lists, pasted
 from pages.parts.inputs.control import help_of
 from pages.parts.inputs.slopes import costs
 from pages.parts.outputs import scripts
@@ -210,7 +211,9 @@ def draw(answer: Answer, here: Page) -> None:
             },
             on_sentence_change=hear,
             on_hub_change=partial(search_hub, widget["key"]),
+            on_log_change=partial(pasted.take, widget["key"]),
         )
+    pasted.lead_there(here)
     if (words := st.session_state.get("hub_words")) is not None:
         hub_picker.suggest(words)
 
@@ -305,4 +308,7 @@ def texts() -> dict[str, str]:
         "from_hub": say("{n}, from the Hub", n="{n}"),
         "look": say("Look for “{n}” on the Hub", n="{n}"),
         "usual": say("{format} (default)", format="{n}"),
+        "paste": say("Paste an error"),
+        "pasted": say("A start-up log or an out-of-memory message of vLLM, SGLang, llama.cpp, Ollama or a trainer"),
+        "read": say("Read it"),
     }

@@ -23,14 +23,17 @@ LOOK = 'width="100%" height="900" style="border:0" loading="lazy"'
 
 def draw(answer: Answer, page: Page) -> None:
     """Made when it is opened."""
-    if not isinstance(answer, Weighed | Trained) or answer.error is not None:
+    is_weighed = isinstance(answer, Weighed | Trained)
+    if answer.error is not None or not (is_weighed or page.answers_at):
         return
-    with st.popover(
-        say("Launch, embed"), icon=":material/terminal:", width="content", key="carry", on_change="rerun"
-    ) as container:
+    label = say("Launch, embed, API") if is_weighed else say("API")
+    with st.popover(label, icon=":material/terminal:", width="content", key="carry", on_change="rerun") as container:
         if container.open:
-            commands(answer)
-            embedding(answer, page)
+            if isinstance(answer, Weighed | Trained):
+                commands(answer)
+            programs(answer, page)
+            if isinstance(answer, Weighed | Trained):
+                embedding(answer, page)
 
 
 def commands(answer: Weighed | Trained) -> None:
@@ -72,14 +75,20 @@ def model(answer: Answer) -> str:
     return LOCAL if source.pasted is not None or answer.scenario.overrides else source.model
 
 
-def embedding(answer: Weighed | Trained, page: Page) -> None:
-    """For programs, web pages and READMEs."""
-    address, program = link(answer.scenario, page), program_link(answer.scenario, page)
-    if address is None:
-        return
+def programs(answer: Answer, page: Page) -> None:
+    """The address of the same answer for programs."""
+    program = program_link(answer.scenario, page)
     if program is not None:
         st.markdown(say("**For programs**, as JSON"))
         st.code(f"curl '{program}'", language="bash", wrap_lines=True)
+        st.link_button(say("Open it"), program, icon=":material/data_object:", type="tertiary")
+
+
+def embedding(answer: Weighed | Trained, page: Page) -> None:
+    """For web pages and READMEs."""
+    address = link(answer.scenario, page)
+    if address is None:
+        return
     framed = f"{address}{'&' if '?' in address else '?'}embed=true"
     st.markdown(say("**In a web page**"))
     st.code(f'<iframe src="{escape(framed, quote=True)}" {LOOK}></iframe>', language="html", wrap_lines=True)

@@ -1,21 +1,34 @@
 """A number that opens its own derivation, and how a derivation is written."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 import streamlit as st
 
+from calc.errors import Message
 from calc.model.derivation import Legend, Step
 from pages.parts import words
 from pages.parts.outputs import scripts
 from pages.parts.words import say
 
+COMPUTED = Message("computed")
+ORIGINS = {
+    "overhead": Message("measured: a range of public logs"),
+    "memory": Message("computed, the overhead in it measured"),
+}
+"""Where a figure comes from, by its name in links, if not from the model's config alone."""
 FIGURES = scripts.element("weighbridge_figures", "figures.js")
 
 
-def figures(key: str, numbers: Iterable[tuple[str, str, str, Callable[[], None]]], columns: int = 6) -> None:
-    """Numbers beside each other: the name of each in links, its label, its value, and what draws its derivation, which
-    opens below. One element: each element costs a browser a millisecond or two at every move of a slider."""
-    shown = list(numbers)
+def figures(
+    key: str,
+    numbers: Iterable[tuple[str, str, str, Callable[[], None]]],
+    columns: int = 6,
+    colors: Mapping[str, str] | None = None,
+) -> None:
+    """Numbers next to each other: the name of each in links, its label, its value, and what draws its derivation, which
+    opens below and says where the number comes from; with colours, by name, they are the key of a bar. One element:
+    each costs a browser a millisecond or two at every move of a slider."""
+    shown, colors = list(numbers), colors or {}
     opened = {name: bool(st.session_state.get(f"derive_{name}")) for name, *_ in shown}
 
     def turn() -> None:
@@ -28,7 +41,8 @@ def figures(key: str, numbers: Iterable[tuple[str, str, str, Callable[[], None]]
             "columns": columns,
             "derivation": say("Derivation"),
             "figures": [
-                {"id": name, "label": label, "value": value, "open": opened[name]} for name, label, value, _ in shown
+                {"id": name, "label": label, "value": value, "open": opened[name], "color": colors.get(name)}
+                for name, label, value, _ in shown
             ],
         },
         on_asked_change=turn,
@@ -36,7 +50,7 @@ def figures(key: str, numbers: Iterable[tuple[str, str, str, Callable[[], None]]
     for name, label, _, draw in shown:
         if opened[name]:
             with st.container(border=True):
-                st.markdown(f"**{label}**")
+                st.markdown(f"**{label}** · {say(ORIGINS.get(name, COMPUTED))}")
                 draw()
 
 

@@ -94,8 +94,7 @@ def begin(answer: A, here: Page, calculate: Callable[[Scenario], A], *, needs_an
     shown = last_good(answer, here, calculate) if needs_answer else answer
     question.draw(answer, here)
     share.header(shown, here, answer)
-    for problem in url.problems():
-        st.warning(say(problem), icon=":material/link_off:")
+    link_problems()
     if answer.error is not None and needs_answer:
         with st.container(key="refused"):
             unknown.explain(answer, here)
@@ -136,9 +135,16 @@ def without_model(here: Page, title: str) -> Scenario:
         st.title(title, anchor=False)
         pin.way(scenario)
         share.languages()
-    for problem in url.problems():
-        st.warning(say(problem), icon=":material/link_off:")
+    link_problems()
     return scenario
+
+
+def link_problems() -> None:
+    """What the link said that makes no sense: one box, however much it is."""
+    sentences = [say(problem) for problem in url.problems()]
+    if sentences:
+        lines = sentences if len(sentences) == 1 else [f"- {sentence}" for sentence in sentences]
+        st.warning("\n".join(lines), icon=":material/link_off:")
 
 
 def assumptions(sentences: Iterable[Message]) -> None:

@@ -19,5 +19,5 @@ def draw(answer: Weighed) -> None:
     if answer.report.scenario.workload.batch > 1:
         rate, span = words.figure(speed.tokens_per_s.expected), words.span(speed.tokens_per_s)
         line = f"{line} {say('In all: {rate} tokens/s ({span}).', rate=rate, span=span)}"
-    origin = f"({say(ORIGINS[speed.origin.basis])})"
+    origin = say("({origin}; n = {n:,})", origin=ORIGINS[speed.origin.basis], n=speed.origin.rows)
     st.markdown(f":material/speed: {line} {origin}", help=say(speed.origin.sentence))

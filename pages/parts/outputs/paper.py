@@ -13,7 +13,6 @@ from calc.model.paper import Anchor, Heading, PaperTable, Section
 from calc.serving.derivation import ServingPaper, rules
 from calc.serving.engines import ENGINES
 from calc.time.time_paper import objective_time_section, step_time_section, time_section
-from calc.time.time_report import training_speed_of
 from calc.training.report import training_section
 from pages.parts.outputs import written
 from pages.parts.state.query import DERIVE, encode
@@ -38,12 +37,10 @@ def sections(answer: Weighed) -> list[Section]:
     step = trained(answer.scenario)
     if step.error is None:
         counted.append(training_section(architecture, step.report))
-        verdict, edits = step.focus, answer.scenario.efficiencies.edits
         if step.passes is not None:
             counted.append(objective_time_section(step.passes))
-        elif verdict is not None and verdict.verdict != "does not fit":
-            speed = training_speed_of(architecture, step.report, find_gpu(verdict.gpu), edits=edits)
-            counted.append(step_time_section(speed))
+        elif step.speed is not None:
+            counted.append(step_time_section(step.speed))
     return counted
 
 

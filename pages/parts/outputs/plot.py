@@ -3,11 +3,13 @@
 Streamlit's own Plotly element brings four times as many bytes and draws before the numbers are on screen.
 """
 
+from json import dumps
 from typing import Any
 
 import streamlit as st
 
 from pages.parts.outputs import scripts
+from pages.parts.outputs.take_along import table as csv_table
 from pages.parts.words import percent, say
 
 CONFIG = {"displayModeBar": False, "responsive": True}
@@ -17,7 +19,7 @@ CHART = scripts.element("weighbridge_chart", "chart.js")
 
 
 TABLE = 30
-"""Pixels of the line that puts the figures in the chart's place, as a table."""
+"""Pixels of the line with its figures: as files, and in the chart's place, as a table."""
 
 
 TITLE = 48
@@ -37,6 +39,7 @@ def draw(
     is a pie whose slices can be looked into. What the basic bundle does not draw is left to Streamlit."""
     if any(trace["type"] not in BASIC for trace in figure["data"]):
         st.plotly_chart(figure, key=key, theme=None, config=CONFIG, alt=label)
+        files(key, label, *figures_of(figure["data"]))
         return
     CHART(
         key=key,
@@ -48,8 +51,37 @@ def draw(
             "figure": figure | {"config": CONFIG},
             "tree": tree,
         },
-        height=figure["layout"]["height"] + (0 if tabled else TABLE) + (TITLE if titled else 0),
+        height=figure["layout"]["height"] + TABLE + (TITLE if titled else 0),
     )
+
+
+def figures_of(traces: list[dict[str, Any]]) -> tuple[list[str], list[list[Any]]]:
+    """A head and rows of what Streamlit draws: of a map a row for each of its rows, of boxes one for each point."""
+    cells = traces[0]
+    if cells["type"] == "heatmap":
+        lines = zip(cells["customdata"], cells["text"], strict=True)
+        return ["name", *cells["x"]], [[names[0], *line] for names, line in lines]
+    points = ((box["name"], *point) for box in traces for point in zip(box["text"], box["x"], strict=True))
+    return ["kind", "name", "percent"], [list(point) for point in points]
+
+
+def files(key: str, label: str, head: list[str], lines: list[list[Any]]) -> None:
+    """The figures of a chart as files, as charts of the browser have them below."""
+    written = {
+        "csv": ("text/csv", csv_table(head, lines)),
+        "json": ("application/json", dumps([dict(zip(head, line, strict=True)) for line in lines], indent=1)),
+    }
+    with st.container(horizontal=True, horizontal_alignment="right", gap="small", key=f"{key}_files"):
+        for ending, (mime, text) in written.items():
+            st.download_button(
+                f".{ending}",
+                text,
+                file_name=f"{label}.{ending}",
+                mime=mime,
+                on_click="ignore",
+                type="tertiary",
+                key=f"{key}_{ending}",
+            )
 
 
 def largest_slice(tree: dict[str, Any]) -> str | None:

@@ -1,4 +1,5 @@
-"""The answer on Train: one sentence, one bar of one GPU, what would make it fit, and what each technique saves."""
+"""The answer on Train: one sentence, one bar of one GPU, which GPU does, what makes it fit, and what each technique
+saves."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -7,6 +8,9 @@ import streamlit as st
 
 from calc.errors import Message
 from calc.hardware.custom_gpu import find_gpu
+from calc.hardware.gpu import GPU
+from calc.time.choosing import least_price
+from calc.time.prices import price_of
 from calc.training.colocated import RolloutReport
 from calc.training.layout import TrainingLayout
 from calc.training.levers import Together, TrainingLever
@@ -25,6 +29,9 @@ from pages.parts.state.url import change
 from pages.parts.state.weighed import Trained
 from pages.parts.words import say
 
+FEW_GPUS = (1, 2, 4, 8)
+"""That people have of a kind."""
+
 
 def draw(answer: Trained) -> None:
     focus, report = answer.focus, answer.report
@@ -35,15 +42,41 @@ def draw(answer: Trained) -> None:
     details(report.verdicts, focus, spelled(report.scenario.layout), room(focus) if focus.verdict == "fits" else None)
     if (rollout := answer.rollout) is not None:
         generation(rollout, focus)
-        if focus.verdict != "does not run":
+        if focus.verdict not in ("fits", "does not run"):
             offers(answer, focus)
-            levers(answer, focus)
         return
     if report.scenario.objective is not None:
         st.markdown(say(PEAKS[report.memory.moment]))
-    bar(report.memory, focus.usable, words.TRAINED)
-    offers(answer, focus)
-    levers(answer, focus)
+    finders(answer)
+    if focus.verdict != "fits":
+        offers(answer, focus)
+    bar(report.memory, focus.usable, words.TRAINED, labelled=False)
+
+
+def finders(answer: Trained) -> None:
+    """The smallest and the cheapest GPU of the catalogue on which the step fits as it is laid out, each one click."""
+    if not answer.able:
+        return
+    smallest, cheapest = answer.able[0], least_price(answer.able)
+    with st.container(horizontal=True, gap="small", key="finders"):
+        label = say("Smallest that fits: {gpus}", gpus=several(answer, smallest))
+        st.button(label, key="smallest", icon=":material/compress:", type="tertiary", on_click=only, args=(smallest,))
+        if cheapest is not None:
+            usd = words.dollars(answer.report.scenario.layout.gpus * (price_of(cheapest.id) or 0))
+            label = say("Cheapest: {gpus}, {usd} per hour", gpus=several(answer, cheapest), usd=usd)
+            st.button(
+                label, key="cheapest", icon=":material/payments:", type="tertiary", on_click=only, args=(cheapest,)
+            )
+
+
+def several(answer: Trained, gpu: GPU) -> str:
+    """As many of a GPU as the step runs on."""
+    count = answer.report.scenario.layout.gpus
+    return gpu.name if count == 1 else f"{count:,} × {gpu.name}"
+
+
+def only(gpu: GPU) -> None:
+    change(gpu=(gpu.id,))
 
 
 def generation(rollout: RolloutReport, focus: TrainingVerdict) -> None:
@@ -126,16 +159,22 @@ def room(focus: TrainingVerdict) -> str:
 
 
 def offers(answer: Trained, focus: TrainingVerdict) -> None:
-    """The least changes on the same GPUs, and the fewest GPUs with what has to change for that."""
+    """The least changes on the same GPUs; more of them, with the least that has to change then; and the fewest."""
     assert answer.smaller is not None
-    if focus.verdict == "fits":
-        return
     least, spread = answer.smaller.least, answer.more_gpus(focus)
     if least is not None:
         offer(say("Apply the least that fits"), "least", least, said(least.what), kind="primary")
-    if spread is not None and spread.gpus > focus.gpus:
-        offer(say("Use this"), "more_gpus", spread, on_gpus(spread))
-    if least is None and spread is None and answer.rollout is None:
+    ways = {} if spread is None else {spread.gpus: spread}
+    for count in FEW_GPUS:
+        way = answer.over_gpus(focus.gpu, count) if count > focus.gpus else None
+        if way is not None:
+            ways.setdefault(count, way)
+    for count, way in sorted(ways.items()):
+        if count > focus.gpus:
+            offer(say("Use this"), f"over_{count}", way, on_gpus(way))
+            if not way.what:
+                break  # what fits as it is, fits on more
+    if least is None and not ways and answer.rollout is None:
         st.caption(say("No change here makes it fit, nor do 1,024 of these GPUs: tensor or pipeline parallel may."))
 
 
@@ -158,8 +197,34 @@ def on_gpus(spread: Together) -> str:
     return say("{n:,} GPUs with ZeRO-3; {what}", n=spread.gpus, what=said(spread.what))
 
 
-def levers(answer: Trained, focus: TrainingVerdict) -> None:
+def by_number(answer: Trained) -> None:
+    """A row a GPU, a column a number of them: whether it fits, or with which changes."""
+    head = [say("GPU"), *(f"{count}\u00a0×" for count in FEW_GPUS)]
+    rows = [
+        [find_gpu(verdict.gpu).name, *(cell(answer.over_gpus(verdict.gpu, count)) for count in FEW_GPUS)]
+        for verdict in answer.report.verdicts
+    ]
+    st.caption(
+        say(
+            "Over several GPUs all that belongs to weights is sharded (ZeRO-3); a cell names the least that has to "
+            "change."
+        )
+    )
+    st.markdown(words.table(head, rows, numbers=0))
+
+
+def cell(way: Together | None) -> str:
+    """Whether it fits, or what has to change for that."""
+    if way is None:
+        return "✗"
+    return f"✓ {said(way.what)}" if way.what else "✓"
+
+
+def levers(answer: Trained) -> None:
     """Every change by itself: what it saves, what is left then, what it costs."""
+    focus = answer.focus
+    if focus is None or focus.verdict == "does not run":
+        return
     with drawer(say("What each technique saves"), "levers_drawer", opened=False) as is_open:
         if is_open and answer.smaller is not None:
             name = find_gpu(focus.gpu).name

@@ -40,22 +40,33 @@ def totals(answer: Trained) -> None:
         columns=5,
     )
     if report.trained_parameters == report.parameters.total:
-        text = say(
-            "All **{total:,}** parameters are trainable. Memory per GPU adds up from:", total=report.parameters.total
-        )
+        text = say("All **{total:,}** parameters are trainable.", total=report.parameters.total)
     else:
         text = say(
-            "Exactly **{trained:,}** of **{total:,}** parameters are trainable ({share}). Memory per GPU adds up from:",
+            "Exactly **{trained:,}** of **{total:,}** parameters are trainable ({share}).",
             trained=report.trained_parameters,
             total=report.parameters.total,
             share=words.percent(report.trained_share),
         )
     st.caption(text)
-    parts = {name: size for name in words.TRAINED if (size := getattr(memory, name))}
+
+
+def parts(answer: Trained) -> None:
+    """What the memory of one GPU adds up from, in the colours of its bar."""
+    report, step = answer.report, TrainingDerivations(answer)
+    memory = report.memory
+    if answer.rollout is not None:
+        st.caption(say("The trainer alone:"))
+    sizes = {name: size for name in words.TRAINED if (size := getattr(memory, name))}
     of: dict[str, Callable[[], None]] = {name: partial(step.component, name) for name in get_args(TrainingComponent)}
     of["overhead"] = partial(overhead, report.overhead_items)
-    numbers = [(name, words.part(name), words.size(size), of[name]) for name, size in parts.items()]
-    figures("parts", numbers, columns=len(numbers) if len(numbers) < 6 else -(-len(numbers) // 2))
+    numbers = [(name, words.part(name), words.size(size), of[name]) for name, size in sizes.items()]
+    figures(
+        "parts",
+        numbers,
+        columns=len(numbers) if len(numbers) < 6 else -(-len(numbers) // 2),
+        colors={name: words.color(name) for name in sizes},
+    )
 
 
 def memory_label(answer: Trained) -> str:
@@ -82,7 +93,9 @@ def timeline(answer: Trained) -> None:
 def gpus(answer: Trained) -> None:
     """One verdict a GPU: a few as cards, more as a table that sorts."""
     verdicts = answer.report.verdicts
-    if len(verdicts) > CARDS:
+    if len(verdicts) == 1:
+        only_gpu(answer, verdicts[0])
+    elif len(verdicts) > CARDS:
         table(answer)
     elif verdicts:
         with st.grid(len(verdicts), min_column_width=230, gap="small", key="gpu_cards"):
@@ -98,8 +111,22 @@ def gpu_card(answer: Trained, verdict: TrainingVerdict) -> None:
     ]
     with st.container(border=True, height="stretch", gap="xsmall", key=f"card_{verdict.gpu}"):
         card(verdict, lines)
-        name = find_gpu(verdict.gpu).name
-        derivation(f"verdict_{verdict.gpu}", name, partial(TrainingDerivations(answer).verdict, verdict))
+        reasons(answer, verdict)
+
+
+def only_gpu(answer: Trained, verdict: TrainingVerdict) -> None:
+    """What the title and the figures below it leave out of the one GPU."""
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key=f"card_{verdict.gpu}"):
+        st.markdown(fewest_sharded(answer, verdict), width="content")
+        reasons(answer, verdict)
+    for sentence in verdict.notes:
+        st.caption(f":material/info: {words.capitalized(say(sentence))}")
+
+
+def reasons(answer: Trained, verdict: TrainingVerdict) -> None:
+    """The derivation of a verdict."""
+    name = find_gpu(verdict.gpu).name
+    derivation(f"verdict_{verdict.gpu}", name, partial(TrainingDerivations(answer).verdict, verdict))
 
 
 def table(answer: Trained) -> None:

@@ -307,8 +307,8 @@ class PlanChoice(Frozen):
         return dict(map(stated_price, self.price))
 
 
-Tab = Literal["gpus", "length", "step", "tensors"]
-"""Sections below an answer: against each GPU, over the length, over the step, weight by weight."""
+Tab = Literal["gpus", "length", "step", "tensors", "number"]
+"""Sections below an answer: against each GPU, over the length, over the step, weight by weight, by number of GPUs."""
 
 
 class Scenario(Frozen):

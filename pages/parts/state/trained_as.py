@@ -1,10 +1,14 @@
-"""A training step as a trainer sets it up by default; TRL's losses as TRL does."""
+"""A training step as a trainer sets it up by default; TRL's losses as TRL does; and steps to start from."""
 
+from dataclasses import dataclass
+
+from calc.errors import Message
+from calc.hardware.gpus import usual_gpus
 from calc.training.layout import TrainingLayout
 from calc.training.methods import METHODS
 from calc.training.objective import Colocation, MethodName, Objective
 from calc.training.recipe import TRAINERS, Trainer
-from calc.training.workload import TrainingWorkload
+from calc.training.workload import Method, TrainingWorkload
 from pages.parts.state.scenario import TrainingChoice
 
 READERS = ("micro_batch", "sequence", "accumulation", "attention", "lora_rank", "lora_targets", "lora_dropout")
@@ -84,3 +88,45 @@ def usual(choice: TrainingChoice) -> TrainingChoice:
         return TrainingChoice()
     work = TrainingWorkload(method=choice.workload.method)
     return trained_as(TrainingChoice(loss_method=choice.loss_method, workload=work), "trl")
+
+
+@dataclass(frozen=True)
+class Start:
+    """A step to start from: what is trained, as which trainer sets it up, with full activation checkpointing, on so
+    many of these GPUs."""
+
+    title: Message
+    method: Method
+    trainer: str
+    gpus: tuple[str, ...]
+    count: int = 1
+
+    def of(self, choice: TrainingChoice) -> TrainingChoice:
+        """The step with the reader's batch and lengths."""
+        work = choice.workload.model_copy(update={"method": self.method, "fp32_rest": False})
+        layout = TrainingLayout(dp=self.count)
+        bare = choice.model_copy(update={"workload": work, "layout": layout, "loss_method": None})
+        set_up = trained_as(bare, self.trainer)
+        checkpointed = set_up.workload.model_copy(update={"recompute": "full", "method": self.method})
+        return set_up.model_copy(update={"workload": checkpointed})
+
+
+NODES = ("a100-sxm-80gb", "h100-sxm", "h200-sxm", "b200")
+"""GPUs that are rented by the node."""
+STARTS: dict[str, Start] = {
+    # Axolotl's examples, such as examples/llama-3/qlora.yml, turn gradient_checkpointing on
+    "qlora": Start(
+        Message("QLoRA on a home card"),
+        "qlora",
+        "axolotl",
+        ("rtx-3060-12gb", "rtx-5060-ti-16gb", "rtx-3090", "rtx-4090", "rtx-5090"),
+    ),
+    "lora": Start(Message("LoRA on one GPU"), "lora", "axolotl", tuple(gpu.id for gpu in usual_gpus())),
+    "full": Start(Message("Full, one node of 8"), "full", "fsdp2", NODES, 8),
+    "pretrain": Start(Message("Pre-training, 64 GPUs"), "pretrain", "torchtitan", NODES, 64),
+}
+
+
+def start_of(choice: TrainingChoice) -> str | None:
+    """The start that a step still is; None where it is none of them."""
+    return next((name for name, start in STARTS.items() if start.of(choice) == choice), None)

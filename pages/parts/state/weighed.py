@@ -22,18 +22,20 @@ from calc.serving.levers import Lever, levers
 from calc.serving.memory import Serving
 from calc.serving.report import laid_out_report
 from calc.serving.verdict import Verdict
+from calc.time.choosing import able_to_train
 from calc.time.objective_time import ObjectiveSpeed
 from calc.time.reply import Reply, reply, user_rate
 from calc.time.time_report import training_speed_of
 from calc.time.training_time import TrainingSpeed, TrainingTime
 from calc.training import Training
 from calc.training.colocated import RolloutReport
-from calc.training.levers import Smaller, Together, more_gpus
+from calc.training.levers import Smaller, Together, more_gpus, over_gpus
 from calc.training.report import laid_out_step
 from calc.training.verdict import TrainingVerdict
 from pages.parts import words
 from pages.parts.state.published import Published, published
 from pages.parts.state.scenario import Scenario, ServingChoice
+from presets import gpus
 
 
 @dataclass(frozen=True)
@@ -214,9 +216,10 @@ class Trained(Answer):
 
     @cached_property
     def speed(self) -> TrainingSpeed | None:
-        """How fast a step is on that GPU; None where it does not fit, and of TRL's losses, which have more passes."""
-        focus = self.focus
-        if focus is None or focus.verdict == "does not fit" or self.report.scenario.objective is not None:
+        """How fast a step is on that GPU; None where it does not fit, and where its time is not known: of TRL's losses,
+        and with shards in CPU memory."""
+        focus, step = self.focus, self.report.scenario
+        if focus is None or focus.verdict == "does not fit" or step.objective is not None or step.layout.cpu_offload:
             return None
         edits = self.scenario.efficiencies.edits
         return training_speed_of(self.architecture, self.report, find_gpu(focus.gpu), edits=edits)
@@ -240,6 +243,16 @@ class Trained(Answer):
         if self.focus is None:
             return None
         return Smaller(find_gpu(self.focus.gpu), self.training, colocation=self.report.scenario.colocation)
+
+    @cached_property
+    def able(self) -> list[GPU]:
+        """The GPUs of the catalogue on which the step fits as it is laid out, the smallest first; none next to an
+        engine."""
+        return [] if self.report.rollouts else able_to_train(gpus().values(), self.training)
+
+    def over_gpus(self, gpu: str, count: int) -> Together | None:
+        """What has to change for so many GPUs of a kind; None where nothing does it, and next to an engine."""
+        return None if self.report.rollouts else over_gpus(find_gpu(gpu), self.training, count)
 
     def more_gpus(self, verdict: TrainingVerdict) -> Together | None:
         """On how few GPUs of a kind it fits, and what has to change for that; None next to an engine."""

@@ -19,13 +19,14 @@ from calc.verify.logs import (
     weigh_as,
 )
 from pages.parts import words
+from pages.parts.inputs.pasted import preset_of
 from pages.parts.outputs import calibration
 from pages.parts.state.query import TRAIN
 from pages.parts.state.url import change, choose
 from pages.parts.state.weighed import Answer
 from pages.parts.verify import buffers, example, log_remedies
 from pages.parts.words import say
-from presets import gpus, models
+from presets import gpus
 
 LOG = "Model loading took 14.99 GiB ...\nAvailable KV cache memory: 50.13 GiB\nGPU KV cache size: ..."
 """What such a log looks like."""
@@ -102,7 +103,7 @@ def draw(answer: Answer) -> None:
     if log.training is not None:
         st.error(say(log.training.message), icon=":material/cancel:")
         st.markdown(say(log.training.advice))
-        st.page_link("train.py", label=say("Train"), icon=f":material/{TRAIN.icon}:")
+        st.page_link(TRAIN.script, label=say("Train"), icon=f":material/{TRAIN.icon}:")
         stated(log)
         return
     which_model(answer, log)
@@ -146,8 +147,8 @@ def which_model(answer: Answer, log: Log) -> None:
         ),
         icon=":material/help:",
     )
-    if named in models():
-        st.button(say("Weigh it as {model}", model=named), key="log_model", on_click=choose, args=(named,))
+    if (preset := preset_of(named)) is not None:
+        st.button(say("Weigh it as {model}", model=preset), key="log_model", on_click=choose, args=(preset,))
 
 
 def verdict(log: Log, rows: tuple[Difference, ...]) -> None:

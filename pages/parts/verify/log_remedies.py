@@ -1,4 +1,5 @@
-"""The least changes with which a server that died would have started, each one click into Weigh."""
+"""The least changes with which a server that died would have started, each one click into Weigh; from a trainer's
+message the way to Train."""
 
 import streamlit as st
 
@@ -6,7 +7,7 @@ from calc.errors import Message
 from calc.serving.engines import LOGS
 from calc.serving.report import Report
 from calc.verify.logs import Log, Remedy, engine_for, gpus_of, remedies
-from pages.parts.state.query import WEIGH
+from pages.parts.state.query import TRAIN, WEIGH
 from pages.parts.state.scenario import ServingChoice
 from pages.parts.state.url import change, lead
 from pages.parts.state.weighed import Answer
@@ -17,7 +18,10 @@ AS_IT_RAN = Remedy(what=Message("Weigh as it ran, to see what would make it fit"
 
 
 def draw(answer: Answer, log: Log, ours: Report) -> None:
-    if log.refusal is None or log.engine not in LOGS:
+    if log.refusal is None:
+        return
+    if log.engine not in LOGS:
+        trainer(log)
         return
     least = remedies(log, ours.memory.weights, ours.memory.kv_cache)
     near = {gpu.id: gpu for gpu in gpus_of(log, gpus().values())} or {
@@ -41,6 +45,20 @@ def draw(answer: Answer, log: Log, ours: Report) -> None:
             args=(answer, log, ours, gpu, remedy),
         ):
             lead(WEIGH)
+
+
+def trainer(log: Log) -> None:
+    """PyTorch's message alone names no program: what makes a training step fit on that GPU is a click away."""
+    near = tuple(gpu.id for gpu in gpus_of(log, gpus().values()))
+    if st.button(
+        say("It was training: what makes it fit"),
+        key="log_train",
+        icon=":material/arrow_forward:",
+        help=say("Train with the GPU of the message, and every change that makes a step smaller."),
+        on_click=change,
+        kwargs={"gpu": near[:1]} if near else {},
+    ):
+        lead(TRAIN)
 
 
 def use(answer: Answer, log: Log, ours: Report, gpu: str, remedy: Remedy) -> None:

@@ -33,17 +33,16 @@ CLOSE = 0.005
 
 def choice() -> str:
     """What to compare with."""
-    chosen: str = st.segmented_control(
+    chosen = st.segmented_control(
         say("Compare with"),
         list(SOURCES),
         format_func=lambda name: say(SOURCES[name]),
-        default="hub",
         required=True,
         key="beside",
         persist_state="session",
         label_visibility="collapsed",
     )
-    return chosen
+    return chosen or next(iter(SOURCES))
 
 
 def draw(answer: Answer, choice: str) -> None:

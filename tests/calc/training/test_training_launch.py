@@ -19,7 +19,7 @@ def words(layout, recipe="master", **workload):
 
 def test_every_flag_is_one_that_the_launcher_has():
     for zero, tp, cp, dp in product(range(4), (1, 2), (1, 2), (1, 16)):
-        layout = TrainingLayout(zero=zero, tp=tp, cp=cp, dp=dp)
+        layout = TrainingLayout(zero=zero, tp=tp, cp=cp, dp=dp, cpu_offload=zero == 3 and cp * dp > 1)
         for launch in (
             torchrun(layout),
             accelerate(TrainingWorkload(accumulation=4, recompute="full"), RECIPES["master"], layout),
@@ -32,6 +32,10 @@ def test_every_flag_is_one_that_the_launcher_has():
     ("layout", "said"),
     [
         ({"dp": 8, "zero": 3}, "--use_fsdp --fsdp_version 2 --fsdp_reshard_after_forward true"),
+        (
+            {"dp": 2, "zero": 3, "cpu_offload": True},
+            "--fsdp_auto_wrap_policy TRANSFORMER_BASED_WRAP --fsdp_offload_params true",
+        ),
         ({"dp": 8, "zero": 2}, "--use_deepspeed --zero_stage 2"),
         ({"dp": 8}, "--num_processes 8 --num_machines 1 --mixed_precision bf16 --multi_gpu train.py"),
         ({"dp": 2, "tp": 4, "zero": 3}, "--parallelism_config_dp_shard_size 2 --parallelism_config_tp_size 4"),

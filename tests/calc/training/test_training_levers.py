@@ -6,7 +6,7 @@ from benchmarks.accuracy.training import LADDER, ladder
 from calc import RECIPES, Architecture, Overhead, Precision, TrainingLayout, TrainingWorkload
 from calc.errors import ConfigError
 from calc.training import Training
-from calc.training.levers import Smaller, more_gpus
+from calc.training.levers import Smaller, more_gpus, over_gpus
 from calc.units import GIB
 from presets import gpus, models
 
@@ -137,3 +137,21 @@ def test_replicas_of_experts_are_whole():
         training("Qwen/Qwen3-30B-A3B", layout=TrainingLayout(dp=dp, zero=3))
     with pytest.raises(ConfigError, match="tp is 3"):
         training("Qwen/Qwen3-30B-A3B", layout=TrainingLayout(tp=3, dp=2))
+
+
+@pytest.mark.parametrize("gpu", ["rtx-4090", "a100-sxm-40gb"])
+@pytest.mark.parametrize("layout", [{}, {"dp": 2}, {"tp": 2, "dp": 2}, {"dp": 2, "zero": 3, "cpu_offload": True}])
+def test_so_many_gpus_of_a_kind(gpu, layout):
+    """What is offered fits so many GPUs with these changes and trains the same weights; what fits, fits on more."""
+    step, before = training("Qwen/Qwen3-8B", layout=TrainingLayout(**layout)), False
+    for count in (1, 2, 4, 8):
+        way = over_gpus(gpus()[gpu], step, count)
+        replica = layout.get("tp", 1)
+        assert way is None or (way.gpus == count and count % replica == 0)
+        if way is not None:
+            after = changed(step, way.changes)
+            assert after.fits(gpus()[gpu].usable_bytes)
+            assert after.layout.gpus == count
+            assert not {"method", "sequence", "recipe", "optimizer", "weights"} & way.changes.keys()
+        assert way is not None or not before
+        before = way is not None
