@@ -28,6 +28,7 @@ from calc.serving.engines.llamacpp.context import padded, state_bytes
 from calc.serving.engines.llamacpp.fit import MachineRoom, Offloading
 from calc.serving.engines.llamacpp.forward import unknown_mixers
 from calc.serving.engines.llamacpp.launch import GGUFSource, server
+from calc.serving.engines.llamacpp.micro_batch import Buffer
 from calc.serving.engines.llamacpp.options import CacheType, LlamaCppOptions
 from calc.serving.engines.llamacpp.placement import BLOCKS, HOST, ON_HOST, Placement, layers_of
 from calc.serving.engines.llamacpp.slots import (
@@ -41,7 +42,6 @@ from calc.serving.engines.llamacpp.slots import (
     slots,
 )
 from calc.serving.engines.llamacpp.support import SUPPORT
-from calc.serving.engines.llamacpp.tape import Buffer
 from calc.serving.engines.sizes import LaidOut, Limits, LoadedWeights, StagePeak
 from calc.serving.workload import Workload
 

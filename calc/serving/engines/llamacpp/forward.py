@@ -11,22 +11,19 @@ from calc.model.block import Block
 from calc.model.feedforward import MLP, MoE
 from calc.serving.engines.llamacpp import habits
 from calc.serving.engines.llamacpp.context import ContextSizes
-from calc.serving.engines.llamacpp.micro_batch import MicroBatch
-from calc.serving.engines.llamacpp.mixing import begun, graph_of, mixed
+from calc.serving.engines.llamacpp.micro_batch import MicroBatch, PassTensor
+from calc.serving.engines.llamacpp.mixing import graph_of, mixed
 from calc.serving.engines.llamacpp.placement import HOST, ModelFile, Placement
-from calc.serving.engines.llamacpp.tape import PassTensor
 
 REPEATS, REPEATS_OF_SEVERAL, LONGEST_PERIOD = 3, 6, 12
 """Equal stretches of layers after which no buffer grows any more, on one device and on several."""
 MOST_WEIGHTED = 15
 """Experts of a token whose outputs one kernel of CUDA adds up."""
-ODD_COUNTS = (288, 576)
-"""Numbers of experts among which one kernel of CUDA chooses, with powers of 2 up to 512."""
 
 
-def forward(file: ModelFile, placement: Placement, context: ContextSizes, capability: int | None) -> MicroBatch:
+def forward(file: ModelFile, placement: Placement, context: ContextSizes, *, cuda: bool) -> MicroBatch:
     """Embedding, some layers, which stand for all, and output."""
-    b, model = MicroBatch(file, placement, context, capability), file.architecture
+    b, model = MicroBatch(file, placement, context, cuda=cuda), file.architecture
     whole, deep = model.hidden * context.tokens, stacked(model)
     tokens = b.input("tokens", 4 * context.tokens)
     b.input("embeddings given", 4 * whole * (1 + deep))
@@ -34,11 +31,9 @@ def forward(file: ModelFile, placement: Placement, context: ContextSizes, capabi
     if deep:
         given = b.add("embeddings", whole * (1 + deep), state)
         state = b.view(given, whole)
-    b.needed = len(b.steps)
+    b.expand(state)
     if "token_embd_norm.weight" in file.outside:
         state = b.same("embeddings", b.same("norm", state, over=0), by="token_embd_norm.weight")
-    if b.kind in habits.SCALED_EMBEDDING or model.details.scaled_embedding:
-        state = b.same("embeddings", state)
     if "position_embd.weight" in file.outside:
         places = b.add("places", whole, b.input("positions", 4 * context.tokens), on=b.host)
         state = b.summed(state, places, "embeddings")
@@ -57,9 +52,9 @@ def stacked(model: Architecture) -> int:
     return deep if model.gguf.architecture in habits.DEEPSTACK else 0
 
 
-def prediction(file: ModelFile, placement: Placement, context: ContextSizes, capability: int | None) -> MicroBatch:
+def prediction(file: ModelFile, placement: Placement, context: ContextSizes, *, cuda: bool) -> MicroBatch:
     """The layer for multi-token prediction, of a token's embedding and the model's state of it (`graph_mtp`)."""
-    b = MicroBatch(file, placement, context, capability)
+    b = MicroBatch(file, placement, context, cuda=cuda)
     (module,) = b.model.prediction
     (b.layer,) = module.block.layers
     whole, tokens = b.model.hidden * context.tokens, b.input("tokens", 4 * context.tokens)
@@ -76,7 +71,9 @@ def prediction(file: ModelFile, placement: Placement, context: ContextSizes, cap
     state.stays = True
     state, b.rows = b.wanted(state), context.outputs
     if b.has("nextn.shared_head_head.weight"):
-        b.project(state, "nextn.shared_head_head", "logits").stays = True
+        made = b.project(state, "nextn.shared_head_head", "logits")
+        made.stays = True
+        b.expand(made)
     else:
         logits(b, state)
     return b
@@ -100,7 +97,9 @@ def output(b: MicroBatch, state: PassTensor) -> None:
 
 def logits(b: MicroBatch, state: PassTensor) -> None:
     head = "output.weight" if "output.weight" in b.file.outside else "token_embd.weight"
-    b.add("logits", b.file.outside[head].ne[1] * b.rows, state, by=head).stays = True
+    made = b.add("logits", b.file.outside[head].ne[1] * b.rows, state, by=head)
+    made.stays = True
+    b.expand(made)
 
 
 def layer_of(b: MicroBatch, block: Block, state: PassTensor, *, last: bool) -> PassTensor:
@@ -110,7 +109,7 @@ def layer_of(b: MicroBatch, block: Block, state: PassTensor, *, last: bool) -> P
     bare = b.kind in habits.NORM_ON_OUTPUT and not b.has("attn_norm.weight")
     normed = state if bare else b.norm(state, "attn_norm")
     if b.kind.startswith("qwen35"):
-        b.needed = len(b.steps)
+        b.expand(normed)
     if len(block.mixers) > 1:
         made = both_mixers(b, block, state, normed)
     else:
@@ -133,25 +132,22 @@ def layer_of(b: MicroBatch, block: Block, state: PassTensor, *, last: bool) -> P
 def both_mixers(b: MicroBatch, block: Block, state: PassTensor, normed: PassTensor) -> PassTensor:
     """Attention and a state space that read the same state."""
     (attention,), (recurrent,) = block.attentions, block.recurrences
-    rest_of_attention = begun(b, attention, normed)
-    rest_of_recurrent = begun(b, recurrent, b.norm(state, "attn_norm"))
-    return b.summed(rest_of_attention(), rest_of_recurrent(), "attention and state space")
+    made = mixed(b, attention, normed)
+    return b.summed(made, mixed(b, recurrent, b.norm(state, "attn_norm")), "attention and state space")
 
 
 def parallel(b: MicroBatch, block: Block, state: PassTensor, *, last: bool) -> PassTensor:
     """A layer whose attention and feed-forward read the same state; most project attention's result last."""
     (mixer,) = block.mixers
     normed = b.norm(state, "attn_norm")
-    rest = begun(b, mixer, normed)
-    attention = rest() if last or b.kind == "phi2" else None
+    attention = mixed(b, mixer, normed)
     if b.has("ffn_norm.weight"):
         normed = b.norm(state, "ffn_norm")
-    if last and attention is not None:
+    if last:
         attention, state, normed = (b.wanted(x) for x in (attention, state, normed))
         b.rows = b.context.outputs
     out = fed(b, block, normed)
-    made = b.summed(out, rest()) if attention is None else b.summed(attention, out)
-    return b.summed(made, state)
+    return b.summed(b.summed(attention, out) if b.kind == "phi2" else b.summed(out, attention), state)
 
 
 def fed_after_norm(b: MicroBatch, block: Block, state: PassTensor) -> PassTensor:
@@ -201,10 +197,8 @@ def experts(b: MicroBatch, moe: MoE, x: PassTensor) -> PassTensor:
 def routed(b: MicroBatch, moe: MoE, router_input: PassTensor, experts_input: Callable[[], PassTensor]) -> PassTensor:
     """Each token through its experts, whose outputs are weighted and added up."""
     order, weights, fused = chosen(b, moe, router_input)
-    x, used, tokens = experts_input(), moe.top_k, b.rows
-    inner, width, early = used * moe.expert.intermediate * tokens, x.nbytes // 4, b.kind in habits.WEIGHTED_BEFORE
-    if early:
-        x = b.add("weighted", used * width, x, weights)
+    x, used = experts_input(), moe.top_k * b.rows
+    inner, width = used * moe.expert.intermediate, x.nbytes // 4 // b.rows
 
     def through(weight: str, name: str, elements: int, *reads: PassTensor) -> PassTensor:
         return b.biased(b.add(name, elements, *reads, order, by=f"{weight}.weight"), weight)
@@ -220,31 +214,28 @@ def routed(b: MicroBatch, moe: MoE, router_input: PassTensor, experts_input: Cal
     out = through("ffn_down_exps", "down of experts", used * width, made)
     added = [out, weights]
     if b.has("ffn_down_exps.scale"):
-        scales = b.add("scales of experts", moe.n_experts * tokens, b.view(b.weight("ffn_down_exps.scale")))
-        added.append(b.add("scales of experts", used * tokens, scales, order))
+        scales = b.add("scales of experts", moe.n_experts * b.rows, b.view(b.weight("ffn_down_exps.scale")))
+        added.append(b.add("scales of experts", used, scales, order))
         out = b.same("scaled experts", out, added[-1])
-    if not early:
-        out = b.same("weighted experts", out, weights)
-    total = b.add("experts", width, out)
-    b.write(None, total, out, *(added if b.on_cuda and 2 <= used <= MOST_WEIGHTED and not early else ()))
+    out = b.same("weighted experts", out, weights)
+    total = b.add("experts", width * b.rows, out)
+    b.write(None, total, out, *(added if b.on_cuda and 2 <= moe.top_k <= MOST_WEIGHTED else ()))
     return total
 
 
 def chosen(b: MicroBatch, moe: MoE, x: PassTensor) -> tuple[PassTensor, PassTensor, Sequence[PassTensor]]:
-    """The experts of each token by the router, what they weigh, and what the kernel that chooses keeps."""
-    count, late, groups = moe.n_experts, b.kind in habits.SOFTMAX_OF_CHOSEN, b.model.details.expert_groups > 1
+    """The experts of each token by the router, what they weigh, and what CUDA's kernel that chooses keeps."""
+    late = b.kind in habits.SOFTMAX_OF_CHOSEN
     router = b.project(x, "ffn_gate_inp", "router")
     ranked = probabilities = router if late else b.same("probabilities of experts", router)
     if b.has("exp_probs_b.bias"):
         ranked = b.same("ranks of experts", probabilities, by="exp_probs_b.bias")
-    if groups:
-        ranked = b.same("ranks of experts", ranked, over=0)
     order = b.same("order of experts", ranked, over=0)
     weights = b.add("weights of experts", moe.top_k * b.rows, probabilities, order)
-    if late or (b.model.details.normed_weights and b.kind not in habits.UNNORMED_ROUTER):
+    if late or b.model.details.normed_weights:
         weights = b.same("weights of experts", weights, over=0)
-    kernel = count in ODD_COUNTS or (count <= 512 and count & (count - 1) == 0)
-    fused = b.on_cuda and kernel and not groups and b.kind not in habits.SOFTMAX_OF_CHOSEN | habits.WEIGHTED_BEFORE
+    b.expand(weights)
+    fused = b.on_cuda and not late and b.model.details.expert_groups < 2
     return order, weights, (router, probabilities, ranked) if fused else ()
 
 
@@ -260,7 +251,7 @@ def unknown_mixers(model: Architecture) -> str | None:
     return None
 
 
-def representative(file: ModelFile, placement: Placement) -> tuple[int, ...]:
+def representative(file: ModelFile, placement: Placement) -> list[int]:
     """Layers that stand for all: of those that repeat one after the other, so many that no buffer grows any more."""
     blocks = {layer: i for i, block in enumerate(file.architecture.all_blocks) for layer in block.runs_in}
     deep = stacked(file.architecture)
@@ -270,23 +261,16 @@ def representative(file: ModelFile, placement: Placement) -> tuple[int, ...]:
         on_host = tuple((name, w.type) for name, w in weights if placement.of_weight(name, layer) == HOST)
         return blocks[layer], placement.layers[layer], layer < deep, on_host
 
+    def times(period: int) -> int:
+        """How often the layers from `at` on follow one another."""
+        ends = range(at + period, len(kinds), period)
+        return next((i for i, end in enumerate(ends, 1) if kinds[end:][:period] != kinds[at:][:period]), len(ends) + 1)
+
     *kinds, _ = [kind(layer) for layer in range(file.architecture.num_layers)]
     most = REPEATS if placement.devices < 2 else REPEATS_OF_SEVERAL
     chosen, at = list[int](), 0
     while at < len(kinds):
-        period, times = longest_repetition(kinds, at)
-        chosen += range(at, at + period * min(times, most))
-        at += period * times
-    return *chosen, len(kinds)
-
-
-def longest_repetition(kinds: Sequence[Hashable], at: int) -> tuple[int, int]:
-    """Length and number of the equal stretches that follow one another from a place on."""
-    best = 1, 1
-    for period in range(1, LONGEST_PERIOD + 1):
-        times = 1
-        while kinds[at + (times - 1) * period : at + times * period] == kinds[at + times * period :][:period]:
-            times += 1
-        if period * times > best[0] * best[1] and times > 1:
-            best = period, times
-    return best
+        period = max(range(1, LONGEST_PERIOD + 1), key=lambda period: (times(period) > 1) * period * times(period))
+        chosen += range(at, at + period * min(times(period), most))
+        at += period * times(period)
+    return [*chosen, len(kinds)]

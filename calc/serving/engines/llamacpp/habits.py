@@ -13,8 +13,6 @@ NORM_ON_OUTPUT = frozenset({"exaone4", "gemma2", "gemma3", "gemma4", "glm4", "ol
 """What attention and feed-forward make is normed before it is added."""
 LAYER_NORM = frozenset({"cohere2", "command-r"})
 """Norms that take the mean off though they hold no bias."""
-SCALED_EMBEDDING = frozenset({"gemma", "gemma2", "gemma3", "gemma4"})
-CAPPED_SCORES = frozenset({"gemma2"})
 UNROTATED = frozenset({"bloom", "gpt2", "jamba", "mpt", "nemotron_h", "nemotron_h_moe", "starcoder"})
 """Attention without rotary positions."""
 ROTATED_IN_WINDOWS = frozenset({"cohere2", "exaone4"})
@@ -22,10 +20,7 @@ ROTATED_IN_WINDOWS = frozenset({"cohere2", "exaone4"})
 DEEPSTACK = frozenset({"qwen3vl", "qwen3vlmoe"})
 """What several layers of the vision encoder see is added behind the first layers: a token's row of the input has room
 for all of it."""
-UNNORMED_ROUTER = frozenset({"jamba", "llama4", "olmoe", "qwen2moe"})
 SOFTMAX_OF_CHOSEN = frozenset({"gpt-oss"})
-WEIGHTED_BEFORE = frozenset({"llama4"})
-"""Experts read what is weighted already."""
 ROWS_AFTER_NORM = frozenset({"gemma4", "nemotron_h", "nemotron_h_moe", "qwen35", "qwen35moe"})
 """The tokens whose logits are wanted are picked behind the last norm; elsewhere within the last layer."""
 ROWS_BEFORE_NORM = frozenset({"gpt-oss"})

@@ -16,11 +16,10 @@ from calc.serving.engines.cache import Cache
 from calc.serving.engines.device_buffers import DeviceBuffers
 from calc.serving.engines.llamacpp.context import ContextSizes, block_cache
 from calc.serving.engines.llamacpp.forward import forward, prediction
-from calc.serving.engines.llamacpp.micro_batch import TAKEN_OVER
+from calc.serving.engines.llamacpp.micro_batch import TAKEN_OVER, Buffer
 from calc.serving.engines.llamacpp.mixing import has_flash_kernel
 from calc.serving.engines.llamacpp.options import MOST_SLOTS, CacheType, LlamaCppOptions
 from calc.serving.engines.llamacpp.placement import BLOCKS, HOST, Answer, ModelFile, Placement, model_file
-from calc.serving.engines.llamacpp.tape import Buffer, buffers
 from calc.serving.engines.loading import up_to
 
 COPIES = 4
@@ -34,12 +33,11 @@ class Devices:
     """Devices of one kind next to a host."""
 
     count: int
-    capability: int | None = 800
-    """CUDA's, times 100; None: CPUs of other machines, reached over RPC."""
+    cuda: bool = True  # else CPUs of other machines, reached over RPC
 
     def stored(self, device: int, kind: str, width: int, nbytes: int) -> int:
         """Bytes that a tensor of weights or cache takes on a device."""
-        if device == HOST or self.capability is None:
+        if device == HOST or not self.cuda:
             return up_to(nbytes, HOST_ALIGNMENT)
         block, size = BLOCKS[kind]
         return up_to(nbytes + (-width % ROW // block * size if block > 1 else 0), CUDA_ALIGNMENT)
@@ -106,7 +104,7 @@ class PlacedModel:
         """Whether a layer attends elsewhere than on its device: for want of a kernel, because the first GPU takes over
         what has its weights on the host, or because the states of the next layer, which the graph reads before it
         attends, lie elsewhere."""
-        places, on_cuda = self.placement.layers, self.machine.capability is not None and self.machine.count > 0
+        places, on_cuda = self.placement.layers, self.machine.cuda and self.machine.count > 0
         scanning = [x for x in self.blocks if any(isinstance(m, Mamba | Mamba2 | ShortConv) for m in x.mixers)]
         scans = sorted(layer for block in scanning for layer in block.runs_in)
         for block in self.blocks:
@@ -142,9 +140,9 @@ def cache_bytes(model: PlacedModel, context: ContextSizes) -> Mapping[int, int]:
 def compute_buffers(model: PlacedModel, context: ContextSizes) -> tuple[Buffer, ...]:
     machine = model.machine
     write = prediction if model.predicting else forward
-    b = write(model.file, model.placement, context, machine.capability)
+    b = write(model.file, model.placement, context, cuda=machine.cuda)
     pipelined = machine.count > 1 and model.placement.all_on_devices and not model.overridden and context.offload_cache
-    return buffers(b.steps, list(b.inputs.values()), machine.count, COPIES if pipelined else 1)
+    return b.buffers(COPIES if pipelined else 1)
 
 
 CACHE_TYPES: dict[CacheFormat, CacheType] = {
@@ -234,7 +232,7 @@ def set_up(
     """A model that is placed on GPUs of a kind (None: there are none), and the draft model next to it."""
     file = model_file(architecture, precision, predicts=options.predicts)
     placement = placed(options, len(file.layers), gpus)
-    machine = devices(options, placement.devices, gpu)
+    machine = Devices(placement.devices, options.rpc is None)
     overridden = options.cpu_moe or options.n_cpu_moe > 0 or options.override_tensor is not None
     model = PlacedModel(file, placement, machine, overridden)
     drafting = replace(model, predicting=True) if options.predicts else None
@@ -248,14 +246,6 @@ def set_up(
 def draft_precision(options: LlamaCppOptions, precision: Precision) -> Precision:
     """Storage of the draft model's file, next to a model's."""
     return Precision(weights=options.weights_draft or precision.weights)
-
-
-def devices(options: LlamaCppOptions, gpus: int, gpu: GPU | None) -> Devices:
-    """Devices with the kernels of a compute capability; GPUs without one have those of Ampere."""
-    major, dot, minor = ("" if gpu is None else gpu.capability or "").partition(".")
-    capability = int(major) * 100 + int(minor) * 10 if dot and major.isdigit() and minor.isdigit() else 800
-    kernels = 800 if 700 <= capability < 890 else 890
-    return Devices(gpus if options.device is None else 0, kernels if options.rpc is None else None)
 
 
 def placed(options: LlamaCppOptions, layers: int, gpus: int) -> Placement:

@@ -136,7 +136,7 @@ def test_what_cuda_has_no_kernel_for_is_computed_on_the_host(name, change, optio
 def test_a_weight_that_a_file_lacks_is_named():
     """Gemma 3's layers have a norm behind the feed-forward, Llama's have none."""
     file = model_file(ARCHITECTURES[LLAMA], Precision(weights="Q8_0"))
-    batch = MicroBatch(file, Placement.of(32, None, [1.0]), allocation(LLAMA).cache.context(1, 4096), 800)
+    batch = MicroBatch(file, Placement.of(32, None, [1.0]), allocation(LLAMA).cache.context(1, 4096), cuda=True)
     with pytest.raises(ConfigError, match=r"post_ffw_norm\.weight, which a file of this model does not have"):
         batch.weight("post_ffw_norm.weight")
 
