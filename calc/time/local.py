@@ -105,8 +105,7 @@ def run(
     rooms, gpus = room(computer), computer.gpus
     if file.bytes > sum(rooms.gpus) + computer.host_bytes:
         return LocalRun(file=file, where="nowhere")
-    first = gpus[0] if gpus else None
-    offloading = Offloading(architecture, precision, options, first, rooms, workload.batch)
+    offloading = Offloading(architecture, precision, options, rooms, workload.batch)
     fitted = offloading.fit(workload.context)
     if fitted is None:
         return LocalRun(file=file, where="nowhere")

@@ -24,7 +24,7 @@ from calc.model.named import Peak
 from calc.serving.engines.cache import Cache
 from calc.serving.engines.engine import Engine
 from calc.serving.engines.launch import Launch
-from calc.serving.engines.llamacpp.context import padded, state_bytes
+from calc.serving.engines.llamacpp.context import PADDING, state_bytes
 from calc.serving.engines.llamacpp.fit import MachineRoom, Offloading
 from calc.serving.engines.llamacpp.forward import unknown_mixers
 from calc.serving.engines.llamacpp.launch import GGUFSource, server
@@ -42,6 +42,7 @@ from calc.serving.engines.llamacpp.slots import (
     slots,
 )
 from calc.serving.engines.llamacpp.support import SUPPORT
+from calc.serving.engines.loading import up_to
 from calc.serving.engines.sizes import LaidOut, Limits, LoadedWeights, StagePeak
 from calc.serving.workload import Workload
 
@@ -94,8 +95,9 @@ class LlamaCpp(Engine):
             return None
         high = bounds(overhead.sizes(self.overhead(laid_out.layout.gpus), 0))[1]
         room = MachineRoom((gpu.usable_bytes - high,) * laid_out.layout.pp)
-        machine = gpu, room, workload.batch, self.draft_model
-        fit = Offloading(laid_out.whole, laid_out.precision, self.options, *machine).fit(workload.context)
+        model, precision = laid_out.whole, laid_out.precision
+        offloading = Offloading(model, precision, self.options, room, workload.batch, self.draft_model)
+        fit = offloading.fit(workload.context)
         if fit is None:
             return None
         return {name: value for name, value in fit.options if value != getattr(self.options, name)}
@@ -260,7 +262,7 @@ class LlamaCpp(Engine):
     ) -> tuple[int, ...]:
         if self.draft_model is None:
             return super().draft_weights_per_stage(architecture, precision, tp, stages)
-        draft = set_up(architecture, precision, self.options, stages, None, self.draft_model).draft
+        draft = set_up(architecture, precision, self.options, stages, self.draft_model).draft
         return (0,) * stages if draft is None else tuple(draft.weights[stage] for stage in range(stages))
 
     def limits(self, workload: Workload, gpu: GPU, architecture: Architecture, layout: Layout) -> Limits:
@@ -276,8 +278,8 @@ class LlamaCpp(Engine):
         size = self.options.ctx_size
         if size is None:
             return
-        cells = padded(size)
-        most = cells // workload.batch if self.options.kv_unified else padded(cells // limits.sequences)
+        cells = up_to(size, PADDING)
+        most = cells // workload.batch if self.options.kv_unified else up_to(cells // limits.sequences, PADDING)
         if workload.context > most:
             sentence = Message("--ctx-size {size:,} holds {most:,} tokens a sequence.", size=size, most=most)
             yield Refusal(sentence, "context", [most])
@@ -286,8 +288,7 @@ class LlamaCpp(Engine):
         return state_bytes(blocks)
 
     def cache(self, laid_out: LaidOut, gpu: GPU, limits: Limits) -> SlotCache:
-        model, gpus = laid_out.whole, laid_out.layout.pp
-        return set_up(model, laid_out.precision, self.options, gpus, gpu, self.draft_model)
+        return set_up(laid_out.whole, laid_out.precision, self.options, laid_out.layout.pp, self.draft_model)
 
     def stage_peaks(
         self,

@@ -5,6 +5,7 @@ ggml-cuda.cu (ggml_cuda_topk_moe_fusion, ggml_cuda_match_moe_weighted_reduction)
 """
 
 from collections.abc import Callable, Hashable, Sequence
+from functools import lru_cache
 
 from calc.model.architecture import Architecture
 from calc.model.block import Block
@@ -38,7 +39,7 @@ def forward(file: ModelFile, placement: Placement, context: ContextSizes, *, cud
         places = b.add("places", whole, b.input("positions", 4 * context.tokens), on=b.host)
         state = b.summed(state, places, "embeddings")
     blocks = {layer: block for block in model.all_blocks for layer in block.runs_in}
-    for b.layer in file.remembered(placement, lambda: representative(file, placement)):
+    for b.layer in representative(file, placement):
         state = layer_of(b, blocks[b.layer], state, last=b.layer == model.num_layers - 1)
         if b.layer < deep:
             state = b.same("state", state, b.view(given, whole))
@@ -251,7 +252,8 @@ def unknown_mixers(model: Architecture) -> str | None:
     return None
 
 
-def representative(file: ModelFile, placement: Placement) -> list[int]:
+@lru_cache(maxsize=64)
+def representative(file: ModelFile, placement: Placement) -> tuple[int, ...]:
     """Layers that stand for all: of those that repeat one after the other, so many that no buffer grows any more."""
     blocks = {layer: i for i, block in enumerate(file.architecture.all_blocks) for layer in block.runs_in}
     deep = stacked(file.architecture)
@@ -273,4 +275,4 @@ def representative(file: ModelFile, placement: Placement) -> list[int]:
         period = max(range(1, LONGEST_PERIOD + 1), key=lambda period: (times(period) > 1) * period * times(period))
         chosen += range(at, at + period * min(times(period), most))
         at += period * times(period)
-    return [*chosen, len(kinds)]
+    return *chosen, len(kinds)

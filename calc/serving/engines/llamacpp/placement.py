@@ -5,14 +5,13 @@ Source: llama-model.cpp (llama_model_base::load_tensors), llama.cpp 0c1e57098.
 
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
 from math import prod
 from struct import pack, unpack
 from types import MappingProxyType
-from typing import Any, TypeVar
 
 from calc.budget import spend
 from calc.formats import Precision
@@ -21,9 +20,6 @@ from calc.formats.gguf_tensors import gguf_tensors
 from calc.formats.gguf_types import Counted, GGUFTypes
 from calc.model.architecture import Architecture
 
-Answer = TypeVar("Answer")
-MOST_ANSWERS = 256
-"""Answers about one file: a plan asks about some dozens of layouts."""
 BLOCKS = {kind.name.lower(): (kind.block, kind.bytes) for kind in TYPES.values()}
 """Weights and bytes of a block of each type."""
 
@@ -60,17 +56,6 @@ class ModelFile:
     """What stands in no layer."""
     layers: tuple[Mapping[str, FileTensor], ...]
     """What stands in each layer."""
-    answers: dict[Hashable, Any] = field(default_factory=dict)
-    """What was computed of it, by what else that depends on."""
-
-    def remembered(self, question: Hashable, compute: Callable[[], Answer]) -> Answer:
-        """An answer about this file, which is forgotten with it."""
-        answer: Answer | None = self.answers.get(question)
-        if answer is None:
-            if len(self.answers) >= MOST_ANSWERS:
-                self.answers.clear()
-            answer = self.answers[question] = compute()
-        return answer
 
 
 @lru_cache(maxsize=8)

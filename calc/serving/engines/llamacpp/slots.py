@@ -1,14 +1,14 @@
 """What llama.cpp sets up at start on every device and on the host: weights, the slots' cache, the peak of a pass."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from types import MappingProxyType
 
 from calc.errors import ConfigError, Message
 from calc.formats import CacheFormat, Precision
 from calc.formats.scheme import is_quick
-from calc.hardware.gpu import GPU
 from calc.model.architecture import Architecture
 from calc.model.block import Block
 from calc.model.recurrent import Mamba, Mamba2, ShortConv
@@ -16,16 +16,18 @@ from calc.serving.engines.cache import Cache
 from calc.serving.engines.device_buffers import DeviceBuffers
 from calc.serving.engines.llamacpp.context import ContextSizes, block_cache
 from calc.serving.engines.llamacpp.forward import forward, prediction
-from calc.serving.engines.llamacpp.micro_batch import TAKEN_OVER, Buffer
+from calc.serving.engines.llamacpp.micro_batch import CUDA_ALIGNMENT, HOST_ALIGNMENT, TAKEN_OVER, Buffer
 from calc.serving.engines.llamacpp.mixing import has_flash_kernel
 from calc.serving.engines.llamacpp.options import MOST_SLOTS, CacheType, LlamaCppOptions
-from calc.serving.engines.llamacpp.placement import BLOCKS, HOST, Answer, ModelFile, Placement, model_file
+from calc.serving.engines.llamacpp.placement import BLOCKS, HOST, ModelFile, Placement, model_file
 from calc.serving.engines.loading import up_to
 
+REMEMBERED = 256
+"""Answers: a plan asks about some dozens of layouts of a model."""
 COPIES = 4
 """Copies of every input of a device, where several work on successive batches (GGML_SCHED_MAX_COPIES)."""
-CUDA_ALIGNMENT, HOST_ALIGNMENT, ROW = 128, 32, 512
-"""Bytes to which tensors are aligned, and elements to which CUDA pads the last row of a quantized one."""
+ROW = 512
+"""Elements to which CUDA pads the last row of a quantized tensor."""
 
 
 @dataclass(frozen=True)
@@ -63,42 +65,35 @@ class PlacedModel:
     @property
     def weights(self) -> Mapping[int, int]:
         """Bytes of weights on each device."""
-        return Counter() if self.predicting else self.remembered(weight_bytes)
+        return Counter() if self.predicting else weight_bytes(self)
 
     def cache(self, context: ContextSizes) -> Mapping[int, int]:
         """Bytes of the cache on each device."""
-        return self.remembered(cache_bytes, context)
+        return cache_bytes(self, context)
 
     def compute(self, context: ContextSizes) -> tuple[Buffer, ...]:
         """The buffer of the largest pass on each device, the host's last. Where all weights are on devices, their types
         change nothing of what is computed where: a device multiplies with weights of any."""
         if not self.placement.all_on_devices or self.overridden:
-            return self.remembered(compute_buffers, context)
+            return compute_buffers(self, context)
         model = self.file.architecture
-        predicts = len(self.file.layers) > model.num_layers
-        plain = replace(self, file=model_file(model, Precision(), predicts=predicts))
-        return plain.remembered(compute_buffers, context)
+        plain = model_file(model, Precision(), predicts=len(self.file.layers) > model.num_layers)
+        return compute_buffers(replace(self, file=plain), context)
 
-    def remembered(self, compute: Callable[..., Answer], *context: ContextSizes) -> Answer:
-        """What is computed of it for a context, remembered with its file."""
-        place = self.placement, self.machine, self.overridden, self.predicting
-        return self.file.remembered((compute, *place, *context), lambda: compute(self, *context))
+    def allocated(self, context: ContextSizes) -> list[DeviceBuffers]:
+        """What a context allocates on each GPU and on the host."""
+        places, weights, cache = [*range(self.machine.count), HOST], self.weights, self.cache(context)
+        names = [*(f"gpu{i}" for i in range(self.machine.count)), "host"]
+        return [
+            DeviceBuffers(device=name, model=weights[i], context=cache[i], compute=buffer.size)
+            for name, i, buffer in zip(names, places, self.compute(context), strict=True)
+        ]
 
-    def context(
-        self,
-        options: LlamaCppOptions,
-        size: int,
-        sequences: int,
-        outputs: int | None,
-        types: tuple[CacheType, CacheType],
-        rollback: int = 0,
-    ) -> ContextSizes:
-        """A context of so many tokens under some flags; flash attention is off where a layer's device would not compute
-        it, unless it is asked for or values are quantized, which need it."""
-        context = ContextSizes.of(options, size, sequences, outputs, types, rollback)
-        if options.flash_attn == "auto" and BLOCKS[types[1]][0] == 1 and self.lacks_flash(context):
-            return replace(context, flash=False)
-        return context
+    def settled(self, context: ContextSizes, options: LlamaCppOptions) -> ContextSizes:
+        """A context without flash attention where a layer's device would not compute it, unless it is asked for or
+        values are quantized, which need it."""
+        automatic = options.flash_attn == "auto" and BLOCKS[context.type_v][0] == 1
+        return replace(context, flash=False) if automatic and self.lacks_flash(context) else context
 
     def lacks_flash(self, context: ContextSizes) -> bool:
         """Whether a layer attends elsewhere than on its device: for want of a kernel, because the first GPU takes over
@@ -120,6 +115,7 @@ class PlacedModel:
         return False
 
 
+@lru_cache(maxsize=REMEMBERED)
 def weight_bytes(model: PlacedModel) -> Mapping[int, int]:
     sizes: Counter[int] = Counter()
     for device, weight in model.placement.weights(model.file):
@@ -127,6 +123,7 @@ def weight_bytes(model: PlacedModel) -> Mapping[int, int]:
     return MappingProxyType(sizes)
 
 
+@lru_cache(maxsize=REMEMBERED)
 def cache_bytes(model: PlacedModel, context: ContextSizes) -> Mapping[int, int]:
     sizes: Counter[int] = Counter()
     for block in model.blocks:
@@ -137,9 +134,9 @@ def cache_bytes(model: PlacedModel, context: ContextSizes) -> Mapping[int, int]:
     return MappingProxyType(sizes)
 
 
+@lru_cache(maxsize=REMEMBERED)
 def compute_buffers(model: PlacedModel, context: ContextSizes) -> tuple[Buffer, ...]:
-    machine = model.machine
-    write = prediction if model.predicting else forward
+    machine, write = model.machine, prediction if model.predicting else forward
     b = write(model.file, model.placement, context, cuda=machine.cuda)
     pipelined = machine.count > 1 and model.placement.all_on_devices and not model.overridden and context.offload_cache
     return b.buffers(COPIES if pipelined else 1)
@@ -165,22 +162,19 @@ class SlotCache(Cache):
         self.model, self.options, self.draft = model, options, draft
         self.types = cache_types(options, kv)
 
-    def context(self, batch: int, length: int) -> ContextSizes:
-        """The context that is set up for so many sequences of so many tokens."""
+    def contexts(self, batch: int, length: int) -> list[tuple[PlacedModel, ContextSizes]]:
+        """The model's for so many sequences of so many tokens, and that of what guesses tokens: as many tokens and
+        slots, with a row of logits for each slot (common/speculative.cpp: common_base_params_to_speculative)."""
         options, sequences = self.options, slots(self.options, batch)
         size, rows = options.ctx_size or sequences * length, outputs(options, sequences)
         rollback = options.spec_draft_n_max if options.predicts else 0  # need_n_rs_seq
-        return self.model.context(options, size, sequences, rows, self.types, rollback)
-
-    def contexts(self, batch: int, length: int) -> list[tuple[PlacedModel, ContextSizes]]:
-        """The model's, and that of what guesses tokens: as many tokens and slots, with a row of logits for each slot
-        (common/speculative.cpp: common_base_params_to_speculative)."""
-        options, context = self.options, self.context(batch, length)
-        if self.draft is None:
-            return [(self.model, context)]
-        types, size = (options.cache_type_k_draft, options.cache_type_v_draft), context.cells * context.streams
-        drafting = self.draft.context(options, size, context.sequences, context.sequences, types)
-        return [(self.model, context), (self.draft, drafting)]
+        context = ContextSizes.of(options, size, sequences, rows, self.types, rollback)
+        contexts = [(self.model, self.model.settled(context, options))]
+        if self.draft is not None:
+            types, size = (options.cache_type_k_draft, options.cache_type_v_draft), context.cells * context.streams
+            drafting = ContextSizes.of(options, size, sequences, sequences, types)
+            contexts.append((self.draft, self.draft.settled(drafting, options)))
+        return contexts
 
     def fixed_bytes(self, batch: int, length: int) -> list[int]:
         """Weights and cache on each GPU and, last, on the host; those of what guesses tokens too."""
@@ -203,22 +197,12 @@ class SlotCache(Cache):
 
     def buffers(self, batch: int, length: int) -> list[DeviceBuffers]:
         """What is allocated for the model on each GPU and on the host."""
-        return allocated(*self.contexts(batch, length)[0])
+        model, context = self.contexts(batch, length)[0]
+        return model.allocated(context)
 
     def draft_buffers(self, batch: int, length: int) -> list[DeviceBuffers]:
         """What is allocated for what guesses tokens; layers of the model that do are among its weights."""
-        return [buffer for context in self.contexts(batch, length)[1:] for buffer in allocated(*context)]
-
-
-def allocated(model: PlacedModel, context: ContextSizes) -> list[DeviceBuffers]:
-    """What a context allocates on each GPU and on the host."""
-    cache, places = model.cache(context), [*range(model.machine.count), HOST]
-    return [
-        DeviceBuffers(
-            device="host" if i == HOST else f"gpu{i}", model=model.weights[i], context=cache[i], compute=buffer.size
-        )
-        for i, buffer in zip(places, model.compute(context), strict=True)
-    ]
+        return [buffer for model, context in self.contexts(batch, length)[1:] for buffer in model.allocated(context)]
 
 
 def set_up(
@@ -226,10 +210,9 @@ def set_up(
     precision: Precision,
     options: LlamaCppOptions,
     gpus: int,
-    gpu: GPU | None,
     draft: Architecture | None = None,
 ) -> SlotCache:
-    """A model that is placed on GPUs of a kind (None: there are none), and the draft model next to it."""
+    """A model that is placed on so many GPUs, and the draft model next to it."""
     file = model_file(architecture, precision, predicts=options.predicts)
     placement = placed(options, len(file.layers), gpus)
     machine = Devices(placement.devices, options.rpc is None)
