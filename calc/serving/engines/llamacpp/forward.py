@@ -4,13 +4,12 @@ Source: llama-graph.cpp (build_inp_embd, build_ffn, build_moe_ffn), src/models/*
 ggml-cuda.cu (ggml_cuda_topk_moe_fusion, ggml_cuda_match_moe_weighted_reduction); llama.cpp 0c1e57098.
 """
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from functools import lru_cache
 
 from calc.model.architecture import Architecture
 from calc.model.block import Block
 from calc.model.feedforward import MLP, MoE
-from calc.serving.engines.llamacpp import habits
 from calc.serving.engines.llamacpp.context import ContextSizes
 from calc.serving.engines.llamacpp.micro_batch import MicroBatch, PassTensor
 from calc.serving.engines.llamacpp.mixing import graph_of, mixed
@@ -20,6 +19,23 @@ REPEATS, REPEATS_OF_SEVERAL, LONGEST_PERIOD = 3, 6, 12
 """Equal stretches of layers after which no buffer grows any more, on one device and on several."""
 MOST_WEIGHTED = 15
 """Experts of a token whose outputs one kernel of CUDA adds up."""
+# What the graph of a family does that its tensors do not tell, by `general.architecture`
+PARALLEL = frozenset({"cohere2", "command-r", "falcon", "gptj", "gptneox", "phi2"})
+"""Attention and feed-forward read the same state."""
+STATE_FIRST = frozenset({"jamba", "lfm2", "lfm2moe"})
+"""The state is the first of the two that are added."""
+STATE_BEFORE_FED = STATE_FIRST | {"phi3"}
+"""The state is the first of the two that are added behind the feed-forward."""
+LAYER_NORM = frozenset({"cohere2", "command-r"})
+"""Norms that take the mean off though they hold no bias."""
+DEEPSTACK = frozenset({"qwen3vl", "qwen3vlmoe"})
+"""What several layers of the vision encoder see is added behind the first layers: a token's row of the input has room
+for all of it."""
+SOFTMAX_OF_CHOSEN = ROWS_BEFORE_NORM = frozenset({"gpt-oss"})
+ROWS_AFTER_NORM = frozenset({"gemma4", "nemotron_h", "nemotron_h_moe", "qwen35", "qwen35moe"})
+"""The tokens whose logits are wanted are picked before or behind the last norm; elsewhere within the last layer."""
+SINGLE_MIXERS = frozenset({"nemotron_h", "nemotron_h_moe", "mamba", "mamba2"})
+"""Layers of a norm and one thing that it reads."""
 
 
 def forward(file: ModelFile, placement: Placement, context: ContextSizes, *, cuda: bool) -> MicroBatch:
@@ -43,14 +59,21 @@ def forward(file: ModelFile, placement: Placement, context: ContextSizes, *, cud
         state = layer_of(b, blocks[b.layer], state, last=b.layer == model.num_layers - 1)
         if b.layer < deep:
             state = b.same("state", state, b.view(given, whole))
-    output(b, state)
+    if b.kind in ROWS_BEFORE_NORM:
+        state.stays = True
+        (state,) = b.wanted(state)
+    mean = model.final_norm == "layer" or b.kind in LAYER_NORM
+    state = b.same("last norm", state, over=not mean)
+    if "output_norm.weight" in file.outside:
+        state = b.same("last norm", state, by="output_norm.weight")
+    logits(b, state, after_norm=b.kind in ROWS_AFTER_NORM)
     return b
 
 
 def stacked(model: Architecture) -> int:
     """Layers behind which more of what the vision encoder sees is added."""
     deep = model.vision.deepstack if model.vision is not None else 0
-    return deep if model.gguf.architecture in habits.DEEPSTACK else 0
+    return deep if model.gguf.architecture in DEEPSTACK else 0
 
 
 def prediction(file: ModelFile, placement: Placement, context: ContextSizes, *, cuda: bool) -> MicroBatch:
@@ -69,84 +92,61 @@ def prediction(file: ModelFile, placement: Placement, context: ContextSizes, *, 
         state = b.norm(state, "nextn.shared_head_norm")
     else:
         state = b.same("last norm", b.same("last norm", state), by="output_norm.weight")
-    state.stays = True
-    state, b.rows = b.wanted(state), context.outputs
-    if b.has("nextn.shared_head_head.weight"):
-        made = b.project(state, "nextn.shared_head_head", "logits")
-        made.stays = True
-        b.expand(made)
-    else:
-        logits(b, state)
+    logits(b, state, after_norm=True)
     return b
 
 
-def output(b: MicroBatch, state: PassTensor) -> None:
-    """The last norm and the head, of those tokens whose logits are wanted."""
-    if b.kind in habits.ROWS_BEFORE_NORM:
-        state.stays = True
-        state, b.rows = b.wanted(state), b.context.outputs
-    mean = b.model.final_norm == "layer" or b.kind in habits.LAYER_NORM
-    state = b.same("last norm", state, over=not mean)
-    if "output_norm.weight" in b.file.outside:
-        state = b.same("last norm", state, by="output_norm.weight")
+def logits(b: MicroBatch, state: PassTensor, *, after_norm: bool) -> None:
+    """The head, of those tokens whose logits are wanted, which may be picked `after_norm`."""
     state.stays = True
-    if b.kind in habits.ROWS_AFTER_NORM:
-        state, b.rows = b.wanted(state), b.context.outputs
+    if after_norm:
+        (state,) = b.wanted(state)
         state.stays = True
-    logits(b, state)
-
-
-def logits(b: MicroBatch, state: PassTensor) -> None:
-    head = "output.weight" if "output.weight" in b.file.outside else "token_embd.weight"
-    made = b.add("logits", b.file.outside[head].ne[1] * b.rows, state, by=head)
+    if b.has("nextn.shared_head_head.weight"):
+        made = b.project(state, "nextn.shared_head_head", "logits")
+    else:
+        head = "output.weight" if "output.weight" in b.file.outside else "token_embd.weight"
+        made = b.add("logits", b.file.outside[head].ne[1] * b.rows, state, by=head)
     made.stays = True
     b.expand(made)
 
 
 def layer_of(b: MicroBatch, block: Block, state: PassTensor, *, last: bool) -> PassTensor:
     """One layer; the last goes on with those tokens alone whose logits are wanted."""
-    if b.kind in habits.PARALLEL:
+    if b.kind in PARALLEL:
         return parallel(b, block, state, last=last)
-    bare = b.kind in habits.NORM_ON_OUTPUT and not b.has("attn_norm.weight")
-    normed = state if bare else b.norm(state, "attn_norm")
+    after = b.has("post_ffw_norm.weight")  # what attention and feed-forward make is normed before it is added
+    normed = state if after and not b.has("attn_norm.weight") else b.norm(state, "attn_norm")
     if b.kind.startswith("qwen35"):
         b.expand(normed)
-    if len(block.mixers) > 1:
-        made = both_mixers(b, block, state, normed)
+    if len(block.mixers) > 1:  # attention and a state space that read the same state
+        (attention,), (recurrent,) = block.attentions, block.recurrences
+        made = mixed(b, attention, normed)
+        made = b.summed(made, mixed(b, recurrent, b.norm(state, "attn_norm")), "attention and state space")
     else:
         made = mixed(b, block.mixers[0], normed) if block.mixers else fed(b, block, normed)
-    if last and b.kind not in habits.ROWS_AFTER_NORM | habits.ROWS_BEFORE_NORM:
-        made, state = b.wanted(made), b.wanted(state)
-        b.rows = b.context.outputs
-    if b.kind in habits.NORM_ON_OUTPUT:
+    if last and b.kind not in ROWS_AFTER_NORM | ROWS_BEFORE_NORM:
+        made, state = b.wanted(made, state)
+    if after:
         made = b.norm(made, "post_attention_norm")
-    state = b.summed(state, made) if b.kind in habits.STATE_FIRST else b.summed(made, state)
-    if b.kind in habits.SINGLE_MIXERS:
+    state = b.summed(state, made) if b.kind in STATE_FIRST else b.summed(made, state)
+    if b.kind in SINGLE_MIXERS:
         return state
     out = fed_after_norm(b, block, state)
-    if b.kind in habits.NORM_ON_OUTPUT:
+    if after:
         out = b.norm(out, "post_ffw_norm")
-    state = b.summed(state, out) if b.kind in habits.STATE_BEFORE_FED else b.summed(out, state)
+    state = b.summed(state, out) if b.kind in STATE_BEFORE_FED else b.summed(out, state)
     return b.same("state", state, by="layer_output_scale.weight") if b.has("layer_output_scale.weight") else state
-
-
-def both_mixers(b: MicroBatch, block: Block, state: PassTensor, normed: PassTensor) -> PassTensor:
-    """Attention and a state space that read the same state."""
-    (attention,), (recurrent,) = block.attentions, block.recurrences
-    made = mixed(b, attention, normed)
-    return b.summed(made, mixed(b, recurrent, b.norm(state, "attn_norm")), "attention and state space")
 
 
 def parallel(b: MicroBatch, block: Block, state: PassTensor, *, last: bool) -> PassTensor:
     """A layer whose attention and feed-forward read the same state; most project attention's result last."""
-    (mixer,) = block.mixers
     normed = b.norm(state, "attn_norm")
-    attention = mixed(b, mixer, normed)
+    attention = mixed(b, block.mixers[0], normed)
     if b.has("ffn_norm.weight"):
         normed = b.norm(state, "ffn_norm")
     if last:
-        attention, state, normed = (b.wanted(x) for x in (attention, state, normed))
-        b.rows = b.context.outputs
+        attention, state, normed = b.wanted(attention, state, normed)
     out = fed(b, block, normed)
     return b.summed(b.summed(attention, out) if b.kind == "phi2" else b.summed(out, attention), state)
 
@@ -156,12 +156,12 @@ def fed_after_norm(b: MicroBatch, block: Block, state: PassTensor) -> PassTensor
     moe = block.moe
     if moe is not None and moe.parallel_mlp is not None:
         scaled = b.same("norm", b.same("norm", state), by="ffn_gate_inp.scale")
-        made = routed(b, moe, scaled, lambda: b.norm(state, "pre_ffw_norm_2"))
+        made = routed(b, moe, scaled, b.norm(state, "pre_ffw_norm_2"))
         out = b.norm(dense(b, moe.parallel_mlp, b.norm(state, "ffn_norm")), "post_ffw_norm_1")
         return b.summed(out, b.norm(made, "post_ffw_norm_2"), "feed-forward")
-    if b.kind in ("olmo2", "exaone4"):
-        return fed(b, block, state)
-    return fed(b, block, b.norm(state, "ffn_norm" if b.has("ffn_norm.weight") else "post_attention_norm"))
+    if b.has("ffn_norm.weight"):
+        return fed(b, block, b.norm(state, "ffn_norm"))
+    return fed(b, block, state if b.has("post_ffw_norm.weight") else b.norm(state, "post_attention_norm"))
 
 
 def fed(b: MicroBatch, block: Block, x: PassTensor) -> PassTensor:
@@ -185,21 +185,17 @@ def dense(b: MicroBatch, mlp: MLP, x: PassTensor, suffix: str = "") -> PassTenso
 
 def experts(b: MicroBatch, moe: MoE, x: PassTensor) -> PassTensor:
     """Routed experts and shared ones."""
-    if moe.latent is None:
-        made = routed(b, moe, x, lambda: x)
-    else:
-        latent = b.project(x, "ffn_latent_down", "latent")
-        made = b.project(routed(b, moe, x, lambda: latent), "ffn_latent_up", "latent")
-    if moe.shared is None:
-        return made
-    return b.summed(made, dense(b, moe.shared, x, "_shexp"), "experts")
+    made = routed(b, moe, x, x if moe.latent is None else b.project(x, "ffn_latent_down", "latent"))
+    if moe.latent is not None:
+        made = b.project(made, "ffn_latent_up", "latent")
+    return made if moe.shared is None else b.summed(made, dense(b, moe.shared, x, "_shexp"), "experts")
 
 
-def routed(b: MicroBatch, moe: MoE, router_input: PassTensor, experts_input: Callable[[], PassTensor]) -> PassTensor:
+def routed(b: MicroBatch, moe: MoE, router_input: PassTensor, x: PassTensor) -> PassTensor:
     """Each token through its experts, whose outputs are weighted and added up."""
     order, weights, fused = chosen(b, moe, router_input)
-    x, used = experts_input(), moe.top_k * b.rows
-    inner, width = used * moe.expert.intermediate, x.nbytes // 4 // b.rows
+    used, width = moe.top_k * b.rows, x.nbytes // 4 // b.rows
+    inner = used * moe.expert.intermediate
 
     def through(weight: str, name: str, elements: int, *reads: PassTensor) -> PassTensor:
         return b.biased(b.add(name, elements, *reads, order, by=f"{weight}.weight"), weight)
@@ -226,7 +222,7 @@ def routed(b: MicroBatch, moe: MoE, router_input: PassTensor, experts_input: Cal
 
 def chosen(b: MicroBatch, moe: MoE, x: PassTensor) -> tuple[PassTensor, PassTensor, Sequence[PassTensor]]:
     """The experts of each token by the router, what they weigh, and what CUDA's kernel that chooses keeps."""
-    late = b.kind in habits.SOFTMAX_OF_CHOSEN
+    late = b.kind in SOFTMAX_OF_CHOSEN
     router = b.project(x, "ffn_gate_inp", "router")
     ranked = probabilities = router if late else b.same("probabilities of experts", router)
     if b.has("exp_probs_b.bias"):
@@ -242,7 +238,7 @@ def chosen(b: MicroBatch, moe: MoE, x: PassTensor) -> tuple[PassTensor, PassTens
 
 def unknown_mixers(model: Architecture) -> str | None:
     """A kind of layer whose steps are not known here; None: all are."""
-    single = model.gguf.architecture in habits.SINGLE_MIXERS
+    single = model.gguf.architecture in SINGLE_MIXERS
     for block in model.all_blocks:
         if not single and (not block.mixers or block.ffn is None):
             return "layers without attention or feed-forward"

@@ -128,14 +128,13 @@ class MicroBatch:
         by: str | None = None,
         over: int = 0,
         on: int | None = None,
-        rows: int | None = None,
     ) -> PassTensor:
         """So many elements, which may be written over one of the first `over` sources. What is made `by` a weight is
         made where that lies; a large operation is the first GPU's even if that is on the host."""
         spend()
         if by is not None:
             weight = self.weight(by)
-            taken_over = self.on_cuda and weight.device == self.host and (rows or self.rows) >= TAKEN_OVER
+            taken_over = self.on_cuda and weight.device == self.host and self.rows >= TAKEN_OVER
             on, reads = 0 if taken_over else weight.device, (*reads, weight) if over else (weight, *reads)
         return PassTensor(name, 4 * elements, reads, over, on)
 
@@ -173,11 +172,14 @@ class MicroBatch:
         weighted = self.has(f"{weight}.weight")
         return self.biased(self.same("norm", made, by=f"{weight}.weight"), weight) if weighted else made
 
-    def wanted(self, x: PassTensor) -> PassTensor:
-        """The rows of the tokens whose logits are wanted."""
-        rows = self.context.outputs
-        elements = x.nbytes // 4 // self.context.tokens * rows
-        return self.add("wanted rows", elements, x, self.input("places of wanted rows", 4 * rows))
+    def wanted(self, *tensors: PassTensor) -> list[PassTensor]:
+        """The rows of the tokens whose logits are wanted, with which the pass goes on."""
+        places, before, self.rows = (
+            self.input("places of wanted rows", 4 * self.context.outputs),
+            self.rows,
+            self.context.outputs,
+        )
+        return [self.add("wanted rows", x.nbytes // 4 // before * self.rows, x, places) for x in tensors]
 
     def summed(self, first: PassTensor, second: PassTensor, name: str = "state") -> PassTensor:
         return self.same(name, first, second, over=2)

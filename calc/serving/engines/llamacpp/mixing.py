@@ -13,7 +13,6 @@ from calc.model.linear_attention import GatedDeltaNet
 from calc.model.mixers import AttentionMixer, Mixer
 from calc.model.mla import LatentAttention
 from calc.model.recurrent import Mamba, Mamba2, ShortConv
-from calc.serving.engines.llamacpp import habits
 from calc.serving.engines.llamacpp.context import ContextSizes, cache_tensors, is_windowed
 from calc.serving.engines.llamacpp.micro_batch import MicroBatch, PassTensor
 from calc.serving.engines.llamacpp.placement import BLOCKS
@@ -27,6 +26,10 @@ GROUPED_HEADS = {(192, 128): 8, (320, 256): 32, (512, 512): 1, (576, 512): 1}
 FLASH_TYPES = frozenset({"f32", "f16", "bf16", "q4_0", "q4_1", "q5_0", "q5_1", "q8_0"})
 STATES = (96, 128, 256)
 """Sizes of Mamba-2's state that CUDA's kernel scans (ggml_backend_cuda_device_supports_op)."""
+UNROTATED = frozenset({"bloom", "gpt2", "jamba", "mpt", "nemotron_h", "nemotron_h_moe", "starcoder"})
+"""Attention without rotary positions."""
+ROTATED_IN_WINDOWS = frozenset({"cohere2", "exaone4"})
+"""Layers without a window have no positions where others have one."""
 NAMES = {"attn_q": "queries", "attn_k": "keys", "attn_v": "values"}
 
 
@@ -63,9 +66,7 @@ def grouped_attention(b: MicroBatch, mixer: GQA, x: PassTensor) -> PassTensor:
     d, d_v, tokens = mixer.d_head, mixer.d_v or mixer.d_head, b.rows
     packed = b.project(x, "attn_qkv", "queries, keys and values") if b.has("attn_qkv.weight") else None
     windows = any(is_windowed(layer_mixer, b.model) for block in b.model.blocks for layer_mixer in block.mixers)
-    rotated = b.kind not in habits.UNROTATED and not (
-        b.kind in habits.ROTATED_IN_WINDOWS and windows and mixer.window is None
-    )
+    rotated = b.kind not in UNROTATED and not (b.kind in ROTATED_IN_WINDOWS and windows and mixer.window is None)
     turned_keys, turned_values = turns(b, b.context.type_k, d, mixer), turns(b, b.context.type_v, d_v, mixer)
     places, projected = [b.input("positions", 4 * tokens)], dict[str, PassTensor]()
     if "rope_freqs.weight" in b.file.outside and (mixer.window is None or b.kind != "gemma4"):
@@ -200,19 +201,23 @@ def convolution(b: MicroBatch, x: PassTensor, channels: int) -> PassTensor:
 def scan(b: MicroBatch, mixer: Mixer, elements: int, *reads: PassTensor, computed: bool) -> PassTensor:
     """The outputs of a selective state space with its last states behind them; CUDA has `computed` them or not."""
     state = states(b, mixer, 1)
-    made = b.add("scan", elements + state.nbytes // 4, state, *reads, places_of_states(b), by="ssm_a", rows=1)
-    if b.on_cuda and not computed:
-        made.device = b.host
+    decay = b.weight("ssm_a")
+    on = decay.device if computed or not b.on_cuda else b.host
+    made = b.add("scan", elements + state.nbytes // 4, decay, state, *reads, places_of_states(b), on=on)
     b.write(b.cache_device, made)
     return b.view(made, elements)
 
 
-def mamba(b: MicroBatch, mixer: Mamba, x: PassTensor) -> PassTensor:
-    inner, memory = mixer.d_inner * b.rows, read_states(b, mixer, 0)
-    both = b.project(x, "ssm_in", "input of the state space")
-    x = convolved(b, memory, mixer.d_inner, both)
+def state_space_input(b: MicroBatch, mixer: Mixer, channels: int, x: PassTensor) -> tuple[PassTensor, PassTensor]:
+    """What goes into a selective state space, and the convolution of its first channels."""
+    memory, both = read_states(b, mixer, 0), b.project(x, "ssm_in", "input of the state space")
+    out = convolved(b, memory, channels, both)
     b.write(b.cache_device, states(b, mixer, 1))
-    x = convolution(b, x, mixer.d_inner)
+    return both, convolution(b, out, channels)
+
+
+def mamba(b: MicroBatch, mixer: Mamba, x: PassTensor) -> PassTensor:
+    inner, (both, x) = mixer.d_inner * b.rows, state_space_input(b, mixer, mixer.d_inner, x)
     made = b.project(x, "ssm_x", "dt, B and C")
     dt = b.project(b.add("dt", mixer.dt_rank * b.rows, made), "ssm_dt", "dt")
     keys = [b.view(made, mixer.d_state * b.rows) for _ in range(2)]
@@ -226,13 +231,8 @@ def mamba(b: MicroBatch, mixer: Mamba, x: PassTensor) -> PassTensor:
 
 
 def mamba2(b: MicroBatch, mixer: Mamba2, x: PassTensor) -> PassTensor:
-    inner, memory = mixer.n_heads * mixer.d_head * b.rows, read_states(b, mixer, 0)
-    both = b.project(x, "ssm_in", "input of the state space")
-    x = convolved(b, memory, mixer.channels(), both)
-    b.write(b.cache_device, states(b, mixer, 1))
-    x = convolution(b, x, mixer.channels())
-    dt = b.add("dt", mixer.n_heads * b.rows, both)
-    dt = b.same("dt", dt, by="ssm_dt.bias")
+    inner, (both, x) = mixer.n_heads * mixer.d_head * b.rows, state_space_input(b, mixer, mixer.channels(), x)
+    dt = b.same("dt", b.add("dt", mixer.n_heads * b.rows, both), by="ssm_dt.bias")
     computed = mixer.d_state in STATES and mixer.d_head % 16 == 0
     out = scan(b, mixer, inner, *(b.view(x) for _ in range(3)), dt, computed=computed)
     gate = b.add("gate", inner, both)
