@@ -301,7 +301,7 @@ class LlamaCpp(Engine):
     ) -> list[StagePeak]:
         """All buffers are there from the start on."""
         assert isinstance(cache, SlotCache)
-        if stage >= cache.model.machine.count:
+        if stage >= cache.model.placement.devices:
             return [StagePeak(0, Peak(WHAT, {}))]
         (model, context), *others = cache.contexts(workload.batch, workload.context)
         guessing = sum(other.compute(smaller)[stage].size for other, smaller in others)

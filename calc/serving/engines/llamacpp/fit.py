@@ -166,7 +166,7 @@ class Offloading:
         for weights in whole.file.layers:
             routed = sum(weight.nbytes for name, weight in weights.items() if EXPERTS.match(name))
             rows.append((sum(weight.nbytes for weight in weights.values()) - routed, routed))
-        total = sum(whole.weights[i] for i in range(whole.machine.count))
+        total = sum(whole.weights[i] for i in range(len(self.room.gpus)))
         return [*rows, (total - sum(map(sum, rows)), 0)]
 
     def longest(self, options: LlamaCppOptions, most: int, near: int = PADDING) -> int:

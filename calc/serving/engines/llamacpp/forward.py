@@ -44,7 +44,7 @@ def forward(file: ModelFile, placement: Placement, context: ContextSizes, *, cud
     whole, deep = model.hidden * context.tokens, stacked(model)
     tokens = b.input("tokens", 4 * context.tokens)
     b.input("embeddings given", 4 * whole * (1 + deep))
-    state = given = b.add("embeddings", whole, tokens, on=b.host)
+    state = given = b.add("embeddings", whole, tokens, on=HOST)
     if deep:
         given = b.add("embeddings", whole * (1 + deep), state)
         state = b.view(given, whole)
@@ -52,7 +52,7 @@ def forward(file: ModelFile, placement: Placement, context: ContextSizes, *, cud
     if "token_embd_norm.weight" in file.outside:
         state = b.same("embeddings", b.same("norm", state, over=0), by="token_embd_norm.weight")
     if "position_embd.weight" in file.outside:
-        places = b.add("places", whole, b.input("positions", 4 * context.tokens), on=b.host)
+        places = b.add("places", whole, b.input("positions", 4 * context.tokens), on=HOST)
         state = b.summed(state, places, "embeddings")
     blocks = {layer: block for block in model.all_blocks for layer in block.runs_in}
     for b.layer in representative(file, placement):
@@ -84,7 +84,7 @@ def prediction(file: ModelFile, placement: Placement, context: ContextSizes, *, 
     whole, tokens = b.model.hidden * context.tokens, b.input("tokens", 4 * context.tokens)
     own = b.has("nextn.embed_tokens.weight")
     place = b.placement.of_weight("nextn.embed_tokens.weight", b.layer) if own else HOST
-    embedded = b.norm(b.add("embeddings", whole, tokens, on=b.device(place)), "nextn.enorm")
+    embedded = b.norm(b.add("embeddings", whole, tokens, on=place), "nextn.enorm")
     known = b.norm(b.input("state of the model", 4 * whole), "nextn.hnorm")
     state = b.project(b.add("concat", 2 * whole, embedded, known), "nextn.eh_proj", "state")
     state = layer_of(b, module.block, state, last=False)

@@ -76,18 +76,14 @@ class MicroBatch:
         rules = self.model.gguf
         self.kind = (rules.with_experts if self.model.experts else None) or rules.architecture or "llama"
         self.widest_value = widest_value(self.model)
-        self.host = placement.devices
-        self.on_cuda = cuda and self.host > 0
+        self.on_cuda = cuda and placement.devices > 0
         self.layer, self.rows = 0, context.tokens
         self.steps: list[PassTensor] = []
         self.inputs: dict[tuple[str, bool], PassTensor] = {}
 
-    def device(self, place: int) -> int:
-        return self.host if place == HOST else place
-
     @property
     def cache_device(self) -> int:
-        return self.device(self.placement.layers[self.layer] if self.context.offload_cache else HOST)
+        return self.placement.layers[self.layer] if self.context.offload_cache else HOST
 
     def has(self, name: str) -> bool:
         return name in self.file.layers[self.layer]
@@ -109,11 +105,11 @@ class MicroBatch:
             place = self.placement.layers[self.layer]
         else:
             place = HOST if name == "token_embd_norm.weight" else self.placement.output
-        return PassTensor(name, stored.nbytes, device=self.device(place), fixed=True, weight=True, in_graph=True)
+        return PassTensor(name, stored.nbytes, device=place, fixed=True, weight=True, in_graph=True)
 
     def input(self, name: str, nbytes: int, *, windowed: bool = False) -> PassTensor:
         """What the host writes before the pass, once for all layers: for those with a window once more."""
-        made = PassTensor(name, nbytes, device=self.host, in_graph=True)
+        made = PassTensor(name, nbytes, device=HOST, in_graph=True)
         return self.inputs.setdefault((name, windowed), made)
 
     def cached(self, name: str, nbytes: int) -> PassTensor:
@@ -134,7 +130,7 @@ class MicroBatch:
         spend()
         if by is not None:
             weight = self.weight(by)
-            taken_over = self.on_cuda and weight.device == self.host and self.rows >= TAKEN_OVER
+            taken_over = self.on_cuda and weight.device == HOST and self.rows >= TAKEN_OVER
             on, reads = 0 if taken_over else weight.device, (*reads, weight) if over else (weight, *reads)
         return PassTensor(name, 4 * elements, reads, over, on)
 
@@ -187,12 +183,12 @@ class MicroBatch:
     def buffers(self, copies: int) -> tuple[Buffer, ...]:
         """The buffer of every device, the host's last. Where devices work on successive batches, there are several
         `copies` of what each is given."""
-        settle(self.steps, self.host)
+        settle(self.steps)
         own = CUDA_ALIGNMENT if self.on_cuda else HOST_ALIGNMENT
-        memory = [*(DeviceMemory(own) for _ in range(self.host)), DeviceMemory(HOST_ALIGNMENT)]
+        memory = [*(DeviceMemory(own) for _ in range(self.placement.devices)), DeviceMemory(HOST_ALIGNMENT)]
         for tensor in self.inputs.values():
             tensor.fixed = copies > 1
-            memory[self.host].place(tensor.copied(self.host, copies, HOST_ALIGNMENT) if copies > 1 else tensor)
+            memory[HOST].place(tensor.copied(HOST, copies, HOST_ALIGNMENT) if copies > 1 else tensor)
         there: dict[tuple[PassTensor, int], PassTensor] = {}
         ordered: list[PassTensor] = []
         for copied, run in runs(self.steps):
@@ -262,9 +258,9 @@ class DeviceMemory:
         return Buffer(self.size, MappingProxyType(sizes))
 
 
-def settle(steps: Sequence[PassTensor], host: int) -> None:
+def settle(steps: Sequence[PassTensor]) -> None:
     """Give each step that no weight binds to a device that of its neighbours, of GPUs before the host."""
-    for skipped in (host, None):
+    for skipped in (HOST, None):
         for order in (steps, steps[::-1]):
             current = None
             for step in order:

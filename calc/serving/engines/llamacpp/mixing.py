@@ -15,7 +15,7 @@ from calc.model.mla import LatentAttention
 from calc.model.recurrent import Mamba, Mamba2, ShortConv
 from calc.serving.engines.llamacpp.context import ContextSizes, cache_tensors, is_windowed
 from calc.serving.engines.llamacpp.micro_batch import MicroBatch, PassTensor
-from calc.serving.engines.llamacpp.placement import BLOCKS
+from calc.serving.engines.llamacpp.placement import BLOCKS, HOST
 
 TURN = 64
 """Side of the matrix that turns heads of keys and values before they are quantized."""
@@ -145,7 +145,7 @@ def attended(b: MicroBatch, mixer: AttentionMixer, q: PassTensor, k: PassTensor,
         if b.on_cuda and has_flash_kernel(mixer, context):  # it reads keys and values of 16 bits
             made.scratch = sum(2 * tensor.width * tensor.rows for tensor in cached if tensor.type != "f16")
         elif b.on_cuda:
-            made.device = b.host
+            made.device = HOST
     else:
         if len(cached) == 1 or not context.transposed:
             block, size = BLOCKS[cached[-1].type]
@@ -202,7 +202,7 @@ def scan(b: MicroBatch, mixer: Mixer, elements: int, *reads: PassTensor, compute
     """The outputs of a selective state space with its last states behind them; CUDA has `computed` them or not."""
     state = states(b, mixer, 1)
     decay = b.weight("ssm_a")
-    on = decay.device if computed or not b.on_cuda else b.host
+    on = decay.device if computed or not b.on_cuda else HOST
     made = b.add("scan", elements + state.nbytes // 4, decay, state, *reads, places_of_states(b), on=on)
     b.write(b.cache_device, made)
     return b.view(made, elements)

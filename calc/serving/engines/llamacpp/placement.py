@@ -124,7 +124,13 @@ class Placement:
 
     @property
     def all_on_devices(self) -> bool:
-        return self.output != HOST and HOST not in self.layers
+        """Whether no weights of a layer, nor those of the output, stay on the host."""
+        return HOST not in (self.output, *self.layers) and not self.host_experts and self.host_pattern is None
+
+    @property
+    def places(self) -> tuple[int, ...]:
+        """All devices, and the host last."""
+        return *range(self.devices), HOST
 
     def of_weight(self, name: str, layer: int) -> int:
         """The device that holds a weight of a layer."""

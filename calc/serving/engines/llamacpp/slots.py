@@ -31,29 +31,12 @@ ROW = 512
 
 
 @dataclass(frozen=True)
-class Devices:
-    """Devices of one kind next to a host."""
-
-    count: int
-    cuda: bool = True  # else CPUs of other machines, reached over RPC
-
-    def stored(self, device: int, kind: str, width: int, nbytes: int) -> int:
-        """Bytes that a tensor of weights or cache takes on a device."""
-        if device == HOST or not self.cuda:
-            return up_to(nbytes, HOST_ALIGNMENT)
-        block, size = BLOCKS[kind]
-        return up_to(nbytes + (-width % ROW // block * size if block > 1 else 0), CUDA_ALIGNMENT)
-
-
-@dataclass(frozen=True)
 class PlacedModel:
     """A model's file on a machine, or its layers for multi-token prediction: a context of their own on its weights."""
 
     file: ModelFile
     placement: Placement
-    machine: Devices
-    overridden: bool = False
-    """Whether some weights stay on the host though their layer does not."""
+    cuda: bool  # else devices are CPUs of other machines, reached over RPC
     predicting: bool = False
 
     @property
@@ -74,7 +57,7 @@ class PlacedModel:
     def compute(self, context: ContextSizes) -> tuple[Buffer, ...]:
         """The buffer of the largest pass on each device, the host's last. Where all weights are on devices, their types
         change nothing of what is computed where: a device multiplies with weights of any."""
-        if not self.placement.all_on_devices or self.overridden:
+        if not self.placement.all_on_devices:
             return compute_buffers(self, context)
         model = self.file.architecture
         plain = model_file(model, Precision(), predicts=len(self.file.layers) > model.num_layers)
@@ -82,12 +65,20 @@ class PlacedModel:
 
     def allocated(self, context: ContextSizes) -> list[DeviceBuffers]:
         """What a context allocates on each GPU and on the host."""
-        places, weights, cache = [*range(self.machine.count), HOST], self.weights, self.cache(context)
-        names = [*(f"gpu{i}" for i in range(self.machine.count)), "host"]
+        weights, cache, compute = self.weights, self.cache(context), self.compute(context)
         return [
-            DeviceBuffers(device=name, model=weights[i], context=cache[i], compute=buffer.size)
-            for name, i, buffer in zip(names, places, self.compute(context), strict=True)
+            DeviceBuffers(
+                device="host" if i == HOST else f"gpu{i}", model=weights[i], context=cache[i], compute=compute[i].size
+            )
+            for i in self.placement.places
         ]
+
+    def stored(self, device: int, kind: str, width: int, nbytes: int) -> int:
+        """Bytes that a tensor of weights or cache takes on a device."""
+        if device == HOST or not self.cuda:
+            return up_to(nbytes, HOST_ALIGNMENT)
+        block, size = BLOCKS[kind]
+        return up_to(nbytes + (-width % ROW // block * size if block > 1 else 0), CUDA_ALIGNMENT)
 
     def settled(self, context: ContextSizes, options: LlamaCppOptions) -> ContextSizes:
         """A context without flash attention where a layer's device would not compute it, unless it is asked for or
@@ -99,7 +90,7 @@ class PlacedModel:
         """Whether a layer attends elsewhere than on its device: for want of a kernel, because the first GPU takes over
         what has its weights on the host, or because the states of the next layer, which the graph reads before it
         attends, lie elsewhere."""
-        places, on_cuda = self.placement.layers, self.machine.cuda and self.machine.count > 0
+        places, on_cuda = self.placement.layers, self.cuda and self.placement.devices > 0
         scanning = [x for x in self.blocks if any(isinstance(m, Mamba | Mamba2 | ShortConv) for m in x.mixers)]
         scans = sorted(layer for block in scanning for layer in block.runs_in)
         for block in self.blocks:
@@ -119,7 +110,7 @@ class PlacedModel:
 def weight_bytes(model: PlacedModel) -> Mapping[int, int]:
     sizes: Counter[int] = Counter()
     for device, weight in model.placement.weights(model.file):
-        sizes[device] += model.machine.stored(device, weight.type, (*weight.ne, 1)[0], weight.nbytes)
+        sizes[device] += model.stored(device, weight.type, (*weight.ne, 1)[0], weight.nbytes)
     return MappingProxyType(sizes)
 
 
@@ -130,16 +121,15 @@ def cache_bytes(model: PlacedModel, context: ContextSizes) -> Mapping[int, int]:
         places = Counter(model.placement.layers[i] if context.offload_cache else HOST for i in block.runs_in)
         for tensor in block_cache(model.file.architecture, block, context):
             for device, count in places.items():
-                sizes[device] += count * model.machine.stored(device, tensor.type, tensor.width, tensor.nbytes)
+                sizes[device] += count * model.stored(device, tensor.type, tensor.width, tensor.nbytes)
     return MappingProxyType(sizes)
 
 
 @lru_cache(maxsize=REMEMBERED)
 def compute_buffers(model: PlacedModel, context: ContextSizes) -> tuple[Buffer, ...]:
-    machine, write = model.machine, prediction if model.predicting else forward
-    b = write(model.file, model.placement, context, cuda=machine.cuda)
-    pipelined = machine.count > 1 and model.placement.all_on_devices and not model.overridden and context.offload_cache
-    return b.buffers(COPIES if pipelined else 1)
+    write, placement = prediction if model.predicting else forward, model.placement
+    pipelined = placement.devices > 1 and placement.all_on_devices and context.offload_cache
+    return write(model.file, placement, context, cuda=model.cuda).buffers(COPIES if pipelined else 1)
 
 
 CACHE_TYPES: dict[CacheFormat, CacheType] = {
@@ -181,7 +171,7 @@ class SlotCache(Cache):
         contexts = self.contexts(batch, length)
         return [
             sum(model.weights[i] + model.cache(context)[i] for model, context in contexts)
-            for i in (*range(self.model.machine.count), HOST)
+            for i in self.model.placement.places
         ]
 
     def compute_bytes(self, batch: int, length: int) -> list[int]:
@@ -214,15 +204,12 @@ def set_up(
 ) -> SlotCache:
     """A model that is placed on so many GPUs, and the draft model next to it."""
     file = model_file(architecture, precision, predicts=options.predicts)
-    placement = placed(options, len(file.layers), gpus)
-    machine = Devices(placement.devices, options.rpc is None)
-    overridden = options.cpu_moe or options.n_cpu_moe > 0 or options.override_tensor is not None
-    model = PlacedModel(file, placement, machine, overridden)
+    model = PlacedModel(file, placed(options, len(file.layers), gpus), cuda=options.rpc is None)
     drafting = replace(model, predicting=True) if options.predicts else None
     if draft is not None and drafting is None:
         split = shares(options, gpus) if options.device is None else []
         where = Placement.of(draft.num_layers, options.n_gpu_layers_draft, split)
-        drafting = PlacedModel(model_file(draft, draft_precision(options, precision)), where, machine)
+        drafting = PlacedModel(model_file(draft, draft_precision(options, precision)), where, model.cuda)
     return SlotCache(model, options, precision.kv, drafting)
 
 
