@@ -7,11 +7,11 @@ llama-memory-recurrent.cpp, llama-hparams.cpp (n_embd_r, n_embd_s); llama.cpp 0c
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from calc.formats.gguf_file import BLOCKS
 from calc.model.architecture import Architecture
 from calc.model.block import Block
 from calc.model.mixers import Mixer
 from calc.serving.engines.llamacpp.options import CacheType, LlamaCppOptions
-from calc.serving.engines.llamacpp.placement import BLOCKS
 from calc.serving.engines.loading import up_to
 
 PADDING = 256

@@ -10,6 +10,7 @@ from typing import ClassVar, Literal
 
 from calc.errors import Message, Refusal, shown
 from calc.formats import MIXES, CacheFormat, Precision, WeightFormat
+from calc.formats.gguf_file import BLOCKS, layers_of
 from calc.formats.gguf_types import IN_FILES
 from calc.formats.stored import Piece, stored_gguf
 from calc.hardware.engine_rules import EngineSupport
@@ -30,7 +31,7 @@ from calc.serving.engines.llamacpp.forward import unknown_mixers
 from calc.serving.engines.llamacpp.launch import GGUFSource, server
 from calc.serving.engines.llamacpp.micro_batch import Buffer
 from calc.serving.engines.llamacpp.options import CacheType, LlamaCppOptions
-from calc.serving.engines.llamacpp.placement import BLOCKS, HOST, ON_HOST, Placement, layers_of
+from calc.serving.engines.llamacpp.placement import HOST, ON_HOST, Placement
 from calc.serving.engines.llamacpp.slots import (
     CACHE_TYPES,
     SlotCache,

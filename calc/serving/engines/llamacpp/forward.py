@@ -7,13 +7,14 @@ ggml-cuda.cu (ggml_cuda_topk_moe_fusion, ggml_cuda_match_moe_weighted_reduction)
 from collections.abc import Hashable, Sequence
 from functools import lru_cache
 
+from calc.formats.gguf_file import ModelFile
 from calc.model.architecture import Architecture
 from calc.model.block import Block
 from calc.model.feedforward import MLP, MoE
 from calc.serving.engines.llamacpp.context import ContextSizes
 from calc.serving.engines.llamacpp.micro_batch import MicroBatch, PassTensor
 from calc.serving.engines.llamacpp.mixing import graph_of, mixed
-from calc.serving.engines.llamacpp.placement import HOST, ModelFile, Placement
+from calc.serving.engines.llamacpp.placement import HOST, Placement
 
 REPEATS, REPEATS_OF_SEVERAL, LONGEST_PERIOD = 3, 6, 12
 """Equal stretches of layers after which no buffer grows any more, on one device and on several."""

@@ -14,8 +14,9 @@ from types import MappingProxyType
 
 from calc.budget import spend
 from calc.errors import ConfigError, Message
+from calc.formats.gguf_file import ModelFile
 from calc.serving.engines.llamacpp.context import ContextSizes, widest_value
-from calc.serving.engines.llamacpp.placement import HOST, ModelFile, Placement
+from calc.serving.engines.llamacpp.placement import HOST, Placement
 from calc.serving.engines.loading import up_to
 
 CUDA_ALIGNMENT, HOST_ALIGNMENT = 128, 32

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from calc.errors import ConfigError, Message
+from calc.formats.gguf_file import BLOCKS
 from calc.model.attention import GQA
 from calc.model.linear_attention import GatedDeltaNet
 from calc.model.mixers import AttentionMixer, Mixer
@@ -15,7 +16,7 @@ from calc.model.mla import LatentAttention
 from calc.model.recurrent import Mamba, Mamba2, ShortConv
 from calc.serving.engines.llamacpp.context import ContextSizes, cache_tensors, is_windowed
 from calc.serving.engines.llamacpp.micro_batch import MicroBatch, PassTensor
-from calc.serving.engines.llamacpp.placement import BLOCKS, HOST
+from calc.serving.engines.llamacpp.placement import HOST
 
 TURN = 64
 """Side of the matrix that turns heads of keys and values before they are quantized."""

@@ -8,6 +8,7 @@ from types import MappingProxyType
 
 from calc.errors import ConfigError, Message
 from calc.formats import CacheFormat, Precision
+from calc.formats.gguf_file import BLOCKS, ModelFile, model_file
 from calc.formats.scheme import is_quick
 from calc.model.architecture import Architecture
 from calc.model.block import Block
@@ -19,7 +20,7 @@ from calc.serving.engines.llamacpp.forward import forward, prediction
 from calc.serving.engines.llamacpp.micro_batch import CUDA_ALIGNMENT, HOST_ALIGNMENT, TAKEN_OVER, Buffer
 from calc.serving.engines.llamacpp.mixing import has_flash_kernel
 from calc.serving.engines.llamacpp.options import MOST_SLOTS, CacheType, LlamaCppOptions
-from calc.serving.engines.llamacpp.placement import BLOCKS, HOST, ModelFile, Placement, model_file
+from calc.serving.engines.llamacpp.placement import HOST, Placement
 from calc.serving.engines.loading import up_to
 
 REMEMBERED = 256

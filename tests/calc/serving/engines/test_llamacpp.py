@@ -6,10 +6,11 @@ import pytest
 
 from benchmarks.accuracy.llamacpp import ours as buffers_of
 from calc import Architecture, ConfigError, Layout, Overhead, Precision, Workload, report
+from calc.formats.gguf_file import model_file
 from calc.serving.engines.llamacpp.engine import LlamaCpp
 from calc.serving.engines.llamacpp.micro_batch import MicroBatch
 from calc.serving.engines.llamacpp.options import LlamaCppOptions
-from calc.serving.engines.llamacpp.placement import Placement, model_file
+from calc.serving.engines.llamacpp.placement import Placement
 from calc.serving.memory import Serving
 from calc.serving.serving_derivation import Derivations
 from calc.time.time_report import time_of
