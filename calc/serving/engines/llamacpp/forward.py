@@ -6,6 +6,7 @@ ggml-cuda.cu (ggml_cuda_topk_moe_fusion, ggml_cuda_match_moe_weighted_reduction)
 
 from collections.abc import Hashable, Sequence
 from functools import lru_cache
+from itertools import chain, groupby
 
 from calc.formats.gguf_file import ModelFile
 from calc.model.architecture import Architecture
@@ -251,25 +252,32 @@ def unknown_mixers(model: Architecture) -> str | None:
 
 @lru_cache(maxsize=64)
 def representative(file: ModelFile, placement: Placement) -> tuple[int, ...]:
-    """Layers that stand for all: of those that repeat one after the other, so many that no buffer grows any more."""
+    """Layers that stand for all: of those that repeat one after the other, so many that no buffer grows any more; of
+    devices between others, none that has the same layers as the one before it."""
     blocks = {layer: i for i, block in enumerate(file.architecture.all_blocks) for layer in block.runs_in}
     deep = stacked(file.architecture)
 
     def kind(layer: int) -> Hashable:
-        weights = file.layers[layer].items()
+        weights = () if placement.all_on_devices else file.layers[layer].items()
         on_host = tuple((name, w.type) for name, w in weights if placement.of_weight(name, layer) == HOST)
-        return blocks[layer], placement.layers[layer], layer < deep, on_host
+        return blocks[layer], layer < deep, on_host
 
     def times(period: int) -> int:
         """How often the layers from `at` on follow one another."""
         ends = range(at + period, len(kinds), period)
         return next((i for i, end in enumerate(ends, 1) if kinds[end:][:period] != kinds[at:][:period]), len(ends) + 1)
 
-    *kinds, _ = [kind(layer) for layer in range(file.architecture.num_layers)]
+    *kinds, last = [(placement.layers[layer], kind(layer)) for layer in range(file.architecture.num_layers)]
     most = REPEATS if placement.devices < 2 else REPEATS_OF_SEVERAL
     chosen, at = list[int](), 0
     while at < len(kinds):
         period = max(range(1, LONGEST_PERIOD + 1), key=lambda period: (times(period) > 1) * period * times(period))
         chosen += range(at, at + period * min(times(period), most))
         at += period * times(period)
-    return *chosen, len(kinds)
+    stretches = {device: list(layers) for device, layers in groupby(chosen, key=lambda layer: kinds[layer][0])}
+    before = dict[int, list[Hashable]]()
+    for device, layers in stretches.items():
+        before[device] = [kinds[layer][1] for layer in layers]
+        if device > 1 and device != last[0] and before[device] == before.get(device - 1):
+            stretches[device] = []
+    return *chain.from_iterable(stretches.values()), len(kinds)

@@ -130,7 +130,11 @@ def cache_bytes(model: PlacedModel, context: ContextSizes) -> Mapping[int, int]:
 def compute_buffers(model: PlacedModel, context: ContextSizes) -> tuple[Buffer, ...]:
     write, placement = prediction if model.predicting else forward, model.placement
     pipelined = placement.devices > 1 and placement.all_on_devices and context.offload_cache
-    return write(model.file, placement, context, cuda=model.cuda).buffers(COPIES if pipelined else 1)
+    buffers = list(write(model.file, placement, context, cuda=model.cuda).buffers(COPIES if pipelined else 1))
+    for device in range(2, placement.devices):
+        if not buffers[device].size and device in placement.layers:  # the same layers as the one before it
+            buffers[device] = buffers[device - 1]
+    return tuple(buffers)
 
 
 CACHE_TYPES: dict[CacheFormat, CacheType] = {
