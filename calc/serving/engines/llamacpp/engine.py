@@ -98,10 +98,10 @@ class LlamaCpp(Engine):
         room = MachineRoom((gpu.usable_bytes - high,) * laid_out.layout.pp)
         model, precision = laid_out.whole, laid_out.precision
         offloading = Offloading(model, precision, self.options, room, workload.batch, self.draft_model)
-        fit = offloading.fit(workload.context)
-        if fit is None:
+        options = offloading.most_on_gpus(workload.context)
+        if options is None:
             return None
-        return {name: value for name, value in fit.options if value != getattr(self.options, name)}
+        return {name: value for name, value in options if value != getattr(self.options, name)}
 
     @property
     def loads_vision(self) -> bool:
@@ -141,7 +141,7 @@ class LlamaCpp(Engine):
             yield Refusal(sentence, "split_mode", ["layer"])
         if self.options.split_mode == "tensor":
             sentence = Message(
-                "What each GPU holds with --split-mode tensor, an experiment of llama.cpp, is not known here."
+                "What GPUs hold with --split-mode tensor, an experiment of llama.cpp, is not known here."
             )
             yield Refusal(sentence, "split_mode", ["layer"])
         yield from self.type_refusals(model, cache_types(self.options, precision.kv))

@@ -6,7 +6,7 @@ share of what is free on each. Source: common/fit.cpp of llama.cpp 0c1e57098, wh
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, pairwise
@@ -93,35 +93,22 @@ class Offloading:
         return Fitted(options, tuple(cache.buffers(self.batch, length)), tuple(cache.draft_buffers(self.batch, length)))
 
     def most_on_gpus(self, length: int) -> LlamaCppOptions | None:
+        """Flags that put least on the host: experts of ever more layers, then ever more whole layers."""
         if not self.room.gpus:
             return self.options if self.has_room(self.options, length) else None
         whole = self.layers + 1
-        if self.has_room(everything := self.offloaded(whole, 0, length), length):
-            return everything
-        routed = bool(self.model.experts)
-        roughly = least(lambda n: self.split(whole, n, length) is not None, self.layers) if routed else None
-        if roughly is not None:
-            layout = self.first_with_room((self.offloaded(whole, n, length) for n in range(roughly, whole)), length)
-            if layout is not None:
-                return layout
-        experts = self.layers if routed else 0
-        roughly = largest(lambda n: self.split(n, experts, length) is not None, whole)
-        counts = (self.offloaded(n, experts, length) for n in range(roughly, 0, -1))
-        layout = self.first_with_room(counts, length)
-        nothing = self.options.model_copy(update={"n_gpu_layers": 0})
-        return nothing if layout is None and self.has_room(nothing, length) else layout
-
-    def first_with_room(self, tried: Iterable[LlamaCppOptions | None], length: int) -> LlamaCppOptions | None:
-        """The first flags, of some that put ever more on the host, with which everything has room."""
-        for options in tried:
-            if options is None:
-                continue
+        counts = [(whole, n) for n in range(whole if self.model.experts else 1)]
+        counts += [(n, counts[-1][1]) for n in range(self.layers, 0, -1)]
+        first = least(lambda i: self.split(*counts[i], length) is not None, len(counts) - 1, 0)
+        for count, experts in counts[first:] if first is not None else ():
+            options = self.offloaded(count, experts, length)
             if self.has_room(options, length):
                 return options
-            *_, on_host = self.started(options).fixed_bytes(self.batch, length)
+            *_, on_host = self.started(options or self.options).fixed_bytes(self.batch, length)
             if self.room.host is not None and on_host > self.room.host:
-                return None
-        return None
+                break
+        nothing = self.options.model_copy(update={"n_gpu_layers": 0})
+        return nothing if self.has_room(nothing, length) else None
 
     def offloaded(self, count: int, experts: int, length: int) -> LlamaCppOptions | None:
         """Flags for the last so many layers on GPUs, the output among them, with the experts of the first of all layers

@@ -8,6 +8,7 @@ from collections.abc import Hashable, Sequence
 from functools import lru_cache
 from itertools import chain, groupby
 
+from calc.budget import spend
 from calc.formats.gguf_file import ModelFile
 from calc.model.architecture import Architecture
 from calc.model.block import Block
@@ -28,11 +29,6 @@ STATE_FIRST = frozenset({"jamba", "lfm2", "lfm2moe"})
 """The state is the first of the two that are added."""
 STATE_BEFORE_FED = STATE_FIRST | {"phi3"}
 """The state is the first of the two that are added behind the feed-forward."""
-LAYER_NORM = frozenset({"cohere2", "command-r"})
-"""Norms that take the mean off though they hold no bias."""
-DEEPSTACK = frozenset({"qwen3vl", "qwen3vlmoe"})
-"""What several layers of the vision encoder see is added behind the first layers: a token's row of the input has room
-for all of it."""
 SOFTMAX_OF_CHOSEN = ROWS_BEFORE_NORM = frozenset({"gpt-oss"})
 ROWS_AFTER_NORM = frozenset({"gemma4", "nemotron_h", "nemotron_h_moe", "qwen35", "qwen35moe"})
 """The tokens whose logits are wanted are picked before or behind the last norm; elsewhere within the last layer."""
@@ -64,8 +60,7 @@ def forward(file: ModelFile, placement: Placement, context: ContextSizes, *, cud
     if b.kind in ROWS_BEFORE_NORM:
         state.stays = True
         (state,) = b.wanted(state)
-    mean = model.final_norm == "layer" or b.kind in LAYER_NORM
-    state = b.same("last norm", state, over=not mean)
+    state = b.same("last norm", state, over=model.final_norm != "layer")
     if "output_norm.weight" in file.outside:
         state = b.same("last norm", state, by="output_norm.weight")
     logits(b, state, after_norm=b.kind in ROWS_AFTER_NORM)
@@ -74,8 +69,7 @@ def forward(file: ModelFile, placement: Placement, context: ContextSizes, *, cud
 
 def stacked(model: Architecture) -> int:
     """Layers behind which more of what the vision encoder sees is added."""
-    deep = model.vision.deepstack if model.vision is not None else 0
-    return deep if model.gguf.architecture in DEEPSTACK else 0
+    return model.vision.deepstack if model.vision is not None else 0
 
 
 def prediction(file: ModelFile, placement: Placement, context: ContextSizes, *, cuda: bool) -> MicroBatch:
@@ -115,6 +109,7 @@ def logits(b: MicroBatch, state: PassTensor, *, after_norm: bool) -> None:
 
 def layer_of(b: MicroBatch, block: Block, state: PassTensor, *, last: bool) -> PassTensor:
     """One layer; the last goes on with those tokens alone whose logits are wanted."""
+    spend()
     if b.kind in PARALLEL:
         return parallel(b, block, state, last=last)
     after = b.has("post_ffw_norm.weight")  # what attention and feed-forward make is normed before it is added

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from types import MappingProxyType
 
-from calc.budget import spend
 from calc.errors import ConfigError, Message
 from calc.formats.gguf_file import ModelFile
 from calc.serving.engines.llamacpp.context import ContextSizes, widest_value
@@ -128,7 +127,6 @@ class MicroBatch:
     ) -> PassTensor:
         """So many elements, which may be written over one of the first `over` sources. What is made `by` a weight is
         made where that lies; a large operation is the first GPU's even if that is on the host."""
-        spend()
         if by is not None:
             weight = self.weight(by)
             taken_over = self.on_cuda and weight.device == HOST and self.rows >= TAKEN_OVER

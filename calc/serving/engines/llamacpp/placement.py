@@ -71,9 +71,10 @@ class Placement:
         """The device that holds a weight of a layer."""
         if layer < self.host_experts and EXPERTS.match(name):
             return HOST
-        spend()
-        if self.host_pattern is not None and re.search(self.host_pattern, f"blk.{layer}.{name}"):
-            return HOST
+        if self.host_pattern is not None:
+            spend()
+            if re.search(self.host_pattern, f"blk.{layer}.{name}"):
+                return HOST
         return self.layers[layer]
 
     def weights(self, file: ModelFile) -> Iterator[tuple[int, FileTensor]]:
