@@ -141,7 +141,7 @@ class LlamaCpp(Engine):
             yield Refusal(sentence, "split_mode", ["layer"])
         if self.options.split_mode == "tensor":
             sentence = Message(
-                "What GPUs hold with --split-mode tensor, an experiment of llama.cpp, is not known here."
+                "What each GPU holds with --split-mode tensor, an experiment of llama.cpp, is not known here."
             )
             yield Refusal(sentence, "split_mode", ["layer"])
         yield from self.type_refusals(model, cache_types(self.options, precision.kv))

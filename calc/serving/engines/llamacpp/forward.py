@@ -60,7 +60,8 @@ def forward(file: ModelFile, placement: Placement, context: ContextSizes, *, cud
     if b.kind in ROWS_BEFORE_NORM:
         state.stays = True
         (state,) = b.wanted(state)
-    state = b.same("last norm", state, over=model.final_norm != "layer")
+    mean = model.final_norm == "layer" or b.kind in PARALLEL
+    state = b.same("last norm", state, over=not mean)
     if "output_norm.weight" in file.outside:
         state = b.same("last norm", state, by="output_norm.weight")
     logits(b, state, after_norm=b.kind in ROWS_AFTER_NORM)
