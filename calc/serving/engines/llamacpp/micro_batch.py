@@ -169,11 +169,8 @@ class MicroBatch:
 
     def wanted(self, *tensors: PassTensor) -> list[PassTensor]:
         """The rows of the tokens whose logits are wanted, with which the pass goes on."""
-        places, before, self.rows = (
-            self.input("places of wanted rows", 4 * self.context.outputs),
-            self.rows,
-            self.context.outputs,
-        )
+        before, self.rows = self.rows, self.context.outputs
+        places = self.input("places of wanted rows", 4 * self.rows)
         return [self.add("wanted rows", x.nbytes // 4 // before * self.rows, x, places) for x in tensors]
 
     def summed(self, first: PassTensor, second: PassTensor, name: str = "state") -> PassTensor:
