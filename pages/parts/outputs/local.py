@@ -5,10 +5,9 @@ from typing import Any
 import numpy as np
 import streamlit as st
 
-from calc.serving.engines.llamacpp.launch import GGUFSource, cli, server
+from calc.serving.engines.llamacpp.launch import GGUFSource, cli, lm_studio, ollama, server
 from calc.serving.engines.llamacpp.slots import cache_types, slots
 from calc.time.local import LocalRun, WhereRun
-from calc.time.local_programs import lm_studio, ollama
 from calc.units import GIB
 from pages.parts import words
 from pages.parts.inputs.drawer import drawer

@@ -6,12 +6,11 @@ from calc import Architecture, Layout, Overhead, Precision, Workload
 from calc.serving.engines.launch import spelled_flags
 from calc.serving.engines.llamacpp.engine import LlamaCpp
 from calc.serving.engines.llamacpp.fit import MachineRoom, Offloading
-from calc.serving.engines.llamacpp.launch import GGUFSource, server
+from calc.serving.engines.llamacpp.launch import GGUFSource, lm_studio, ollama, server
 from calc.serving.engines.llamacpp.options import LlamaCppOptions
 from calc.serving.levers import levers
 from calc.serving.memory import Serving
 from calc.serving.verdict import judge
-from calc.time.local_programs import lm_studio, ollama
 from calc.units import GIB
 from presets import gpus, models
 
