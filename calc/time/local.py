@@ -6,13 +6,13 @@ from typing import Literal
 
 from calc.errors import Frozen
 from calc.formats import Precision, WeightFormat
+from calc.formats.gguf_file import layers_of, model_file
 from calc.hardware.computer import Computer
 from calc.model.architecture import Architecture
 from calc.serving.engines.device_buffers import DeviceBuffers
 from calc.serving.engines.llamacpp.engine import CUDA_CONTEXT, LlamaCpp
 from calc.serving.engines.llamacpp.fit import MachineRoom, Offloading
 from calc.serving.engines.llamacpp.options import LlamaCppOptions
-from calc.serving.engines.llamacpp.placement import layers_of, model_file
 from calc.serving.engines.llamacpp.slots import placed
 from calc.serving.engines.rules import Question
 from calc.serving.workload import Workload
@@ -105,8 +105,7 @@ def run(
     rooms, gpus = room(computer), computer.gpus
     if file.bytes > sum(rooms.gpus) + computer.host_bytes:
         return LocalRun(file=file, where="nowhere")
-    first = gpus[0] if gpus else None
-    offloading = Offloading(architecture, precision, options, first, rooms, workload.batch)
+    offloading = Offloading(architecture, precision, options, rooms, workload.batch)
     fitted = offloading.fit(workload.context)
     if fitted is None:
         return LocalRun(file=file, where="nowhere")

@@ -73,7 +73,7 @@ def split_of(log: BufferLog, layers: int) -> str | None:
 def planned(
     architecture: Architecture, weights: WeightFormat, options: LlamaCppOptions, gpus: int
 ) -> list[DeviceBuffers]:
-    cache = set_up(architecture, Precision(weights=weights), options, gpus, None)
+    cache = set_up(architecture, Precision(weights=weights), options, gpus)
     return cache.buffers(options.parallel or 1, options.ctx_size or architecture.max_positions or 4096)
 
 

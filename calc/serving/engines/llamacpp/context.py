@@ -7,11 +7,12 @@ llama-memory-recurrent.cpp, llama-hparams.cpp (n_embd_r, n_embd_s); llama.cpp 0c
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from calc.formats.gguf_file import BLOCKS
 from calc.model.architecture import Architecture
 from calc.model.block import Block
 from calc.model.mixers import Mixer
 from calc.serving.engines.llamacpp.options import CacheType, LlamaCppOptions
-from calc.serving.engines.llamacpp.placement import BLOCKS
+from calc.serving.engines.loading import up_to
 
 PADDING = 256
 """Cells come in multiples of it."""
@@ -24,10 +25,6 @@ WINDOWED = frozenset(
 def is_windowed(mixer: Mixer, model: Architecture) -> bool:
     """Whether a layer keeps a window of the context alone."""
     return mixer.window is not None and model.model_type in WINDOWED
-
-
-def padded(size: int, multiple: int = PADDING) -> int:
-    return -(-size // multiple) * multiple
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +59,8 @@ class ContextSizes:
         rollback: int = 0,
     ) -> "ContextSizes":
         """A context of so many tokens under some flags; `outputs`: rows of logits, None for one of every token."""
-        streams, whole = 1 if options.kv_unified else sequences, padded(size)
-        cells = padded(whole // streams)
+        streams, whole = 1 if options.kv_unified else sequences, up_to(size, PADDING)
+        cells = up_to(whole // streams, PADDING)
         batch = min(size, options.batch_size)
         ubatch = min(batch, options.ubatch_size)
         largest = min(cells * streams, ubatch)
@@ -73,7 +70,7 @@ class ContextSizes:
             streams=streams,
             sequences=sequences,
             ubatch=ubatch,
-            tokens=padded(largest, sequences),
+            tokens=up_to(largest, sequences),
             outputs=max(min(largest, batch if outputs is None else outputs), sequences),
             type_k=types[0],
             type_v=types[1],
@@ -89,7 +86,7 @@ class ContextSizes:
         if not is_windowed(mixer, model) or self.whole_windows:
             return self.cells
         live = (mixer.window or 0) * (self.sequences if self.streams == 1 else 1) + self.ubatch
-        return padded(min(self.cells, live))
+        return up_to(min(self.cells, live), PADDING)
 
 
 @dataclass(frozen=True, slots=True)

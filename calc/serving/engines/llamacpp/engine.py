@@ -10,6 +10,7 @@ from typing import ClassVar, Literal
 
 from calc.errors import Message, Refusal, shown
 from calc.formats import MIXES, CacheFormat, Precision, WeightFormat
+from calc.formats.gguf_file import BLOCKS, layers_of
 from calc.formats.gguf_types import IN_FILES
 from calc.formats.stored import Piece, stored_gguf
 from calc.hardware.engine_rules import EngineSupport
@@ -24,12 +25,13 @@ from calc.model.named import Peak
 from calc.serving.engines.cache import Cache
 from calc.serving.engines.engine import Engine
 from calc.serving.engines.launch import Launch
-from calc.serving.engines.llamacpp.context import padded, state_bytes
+from calc.serving.engines.llamacpp.context import PADDING, state_bytes
 from calc.serving.engines.llamacpp.fit import MachineRoom, Offloading
 from calc.serving.engines.llamacpp.forward import unknown_mixers
 from calc.serving.engines.llamacpp.launch import GGUFSource, server
+from calc.serving.engines.llamacpp.micro_batch import Buffer
 from calc.serving.engines.llamacpp.options import CacheType, LlamaCppOptions
-from calc.serving.engines.llamacpp.placement import BLOCKS, HOST, ON_HOST, Placement, layers_of
+from calc.serving.engines.llamacpp.placement import HOST, ON_HOST, Placement
 from calc.serving.engines.llamacpp.slots import (
     CACHE_TYPES,
     SlotCache,
@@ -41,7 +43,7 @@ from calc.serving.engines.llamacpp.slots import (
     slots,
 )
 from calc.serving.engines.llamacpp.support import SUPPORT
-from calc.serving.engines.llamacpp.tape import Buffer
+from calc.serving.engines.loading import up_to
 from calc.serving.engines.sizes import LaidOut, Limits, LoadedWeights, StagePeak
 from calc.serving.workload import Workload
 
@@ -94,11 +96,12 @@ class LlamaCpp(Engine):
             return None
         high = bounds(overhead.sizes(self.overhead(laid_out.layout.gpus), 0))[1]
         room = MachineRoom((gpu.usable_bytes - high,) * laid_out.layout.pp)
-        machine = gpu, room, workload.batch, self.draft_model
-        fit = Offloading(laid_out.whole, laid_out.precision, self.options, *machine).fit(workload.context)
-        if fit is None:
+        model, precision = laid_out.whole, laid_out.precision
+        offloading = Offloading(model, precision, self.options, room, workload.batch, self.draft_model)
+        options = offloading.most_on_gpus(workload.context)
+        if options is None:
             return None
-        return {name: value for name, value in fit.options if value != getattr(self.options, name)}
+        return {name: value for name, value in options if value != getattr(self.options, name)}
 
     @property
     def loads_vision(self) -> bool:
@@ -260,7 +263,7 @@ class LlamaCpp(Engine):
     ) -> tuple[int, ...]:
         if self.draft_model is None:
             return super().draft_weights_per_stage(architecture, precision, tp, stages)
-        draft = set_up(architecture, precision, self.options, stages, None, self.draft_model).draft
+        draft = set_up(architecture, precision, self.options, stages, self.draft_model).draft
         return (0,) * stages if draft is None else tuple(draft.weights[stage] for stage in range(stages))
 
     def limits(self, workload: Workload, gpu: GPU, architecture: Architecture, layout: Layout) -> Limits:
@@ -276,8 +279,8 @@ class LlamaCpp(Engine):
         size = self.options.ctx_size
         if size is None:
             return
-        cells = padded(size)
-        most = cells // workload.batch if self.options.kv_unified else padded(cells // limits.sequences)
+        cells = up_to(size, PADDING)
+        most = cells // workload.batch if self.options.kv_unified else up_to(cells // limits.sequences, PADDING)
         if workload.context > most:
             sentence = Message("--ctx-size {size:,} holds {most:,} tokens a sequence.", size=size, most=most)
             yield Refusal(sentence, "context", [most])
@@ -286,8 +289,7 @@ class LlamaCpp(Engine):
         return state_bytes(blocks)
 
     def cache(self, laid_out: LaidOut, gpu: GPU, limits: Limits) -> SlotCache:
-        model, gpus = laid_out.whole, laid_out.layout.pp
-        return set_up(model, laid_out.precision, self.options, gpus, gpu, self.draft_model)
+        return set_up(laid_out.whole, laid_out.precision, self.options, laid_out.layout.pp, self.draft_model)
 
     def stage_peaks(
         self,
@@ -300,7 +302,7 @@ class LlamaCpp(Engine):
     ) -> list[StagePeak]:
         """All buffers are there from the start on."""
         assert isinstance(cache, SlotCache)
-        if stage >= cache.model.machine.count:
+        if stage >= cache.model.placement.devices:
             return [StagePeak(0, Peak(WHAT, {}))]
         (model, context), *others = cache.contexts(workload.batch, workload.context)
         guessing = sum(other.compute(smaller)[stage].size for other, smaller in others)

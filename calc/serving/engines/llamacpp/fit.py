@@ -5,23 +5,23 @@ If all layers fit, they go there; else experts stay on the host, of as few layer
 share of what is free on each. Source: common/fit.cpp of llama.cpp 0c1e57098, whose dry runs are the plans here.
 """
 
-from collections.abc import Iterable, Sequence
+from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 from calc.formats import Precision
-from calc.hardware.gpu import GPU
 from calc.hardware.solver import largest, least
 from calc.model.architecture import Architecture
 from calc.serving.engines.device_buffers import DeviceBuffers
 from calc.serving.engines.llamacpp.context import PADDING, block_cache
 from calc.serving.engines.llamacpp.options import LlamaCppOptions
-from calc.serving.engines.llamacpp.placement import EXPERTS, layers_of
+from calc.serving.engines.llamacpp.placement import EXPERTS
 from calc.serving.engines.llamacpp.slots import SlotCache, set_up
 
-STEPS = 12
-"""Halvings of the share to which GPUs are filled: finer than a layer of any model."""
+SHARES = 4096
+"""Parts of a GPU in which its share is counted: finer than a layer of any model."""
 
 
 @dataclass(frozen=True)
@@ -59,25 +59,20 @@ class Offloading:
         architecture: Architecture,
         precision: Precision,
         options: LlamaCppOptions,
-        gpu: GPU | None,
         room: MachineRoom,
         batch: int = 1,
         draft: Architecture | None = None,
     ) -> None:
-        """`gpu` is the first of them (None: there is none), `draft` the draft model."""
+        """`draft` is the draft model."""
         free = {"n_gpu_layers": None, "n_cpu_moe": 0, "cpu_moe": False, "tensor_split": None, "override_tensor": None}
-        self.model, self.precision, self.gpu, self.room, self.batch = architecture, precision, gpu, room, batch
-        self.draft = draft
+        self.model, self.precision, self.room, self.batch, self.draft = architecture, precision, room, batch, draft
         self.options = options.model_copy(update=free if room.gpus else free | {"device": "none"})
-        self.layers = layers_of(architecture, predicts=self.options.predicts)
+        self.unsplit = self.started(self.options)
+        """With flags that put nothing on the host."""
+        self.layers = len(self.unsplit.model.file.layers)
 
     def started(self, options: LlamaCppOptions) -> SlotCache:
-        return set_up(self.model, self.precision, options, len(self.room.gpus), self.gpu, self.draft)
-
-    @cached_property
-    def unsplit(self) -> SlotCache:
-        """With flags that put nothing on the host."""
-        return self.started(self.options)
+        return set_up(self.model, self.precision, options, len(self.room.gpus), self.draft)
 
     def has_room(self, options: LlamaCppOptions | None, length: int) -> bool:
         """Whether everything has, each buffer where it lies; weights and cache are looked at first."""
@@ -89,11 +84,6 @@ class Offloading:
             [size + compute for size, compute in zip(fixed, cache.compute_bytes(self.batch, length), strict=True)]
         )
 
-    def guessing(self, length: int) -> list[int]:
-        """Bytes on each GPU of what guesses tokens."""
-        on_gpus = self.unsplit.draft_buffers(self.batch, length)[:-1]
-        return [buffer.total for buffer in on_gpus] or [0] * len(self.room.gpus)
-
     def fit(self, length: int) -> Fitted | None:
         """The most on the GPUs for sequences of so many tokens; None where even the host has no room for the rest."""
         options = self.most_on_gpus(length)
@@ -103,35 +93,22 @@ class Offloading:
         return Fitted(options, tuple(cache.buffers(self.batch, length)), tuple(cache.draft_buffers(self.batch, length)))
 
     def most_on_gpus(self, length: int) -> LlamaCppOptions | None:
+        """Flags that put least on the host: experts of ever more layers, then ever more whole layers."""
         if not self.room.gpus:
             return self.options if self.has_room(self.options, length) else None
         whole = self.layers + 1
-        if self.has_room(everything := self.offloaded(whole, 0, length), length):
-            return everything
-        routed = bool(self.model.experts)
-        roughly = least(lambda n: self.split(whole, n, length) is not None, self.layers) if routed else None
-        if roughly is not None:
-            layout = self.first_with_room((self.offloaded(whole, n, length) for n in range(roughly, whole)), length)
-            if layout is not None:
-                return layout
-        experts = self.layers if routed else 0
-        roughly = largest(lambda n: self.split(n, experts, length) is not None, whole)
-        counts = (self.offloaded(n, experts, length) for n in range(roughly, 0, -1))
-        layout = self.first_with_room(counts, length)
-        nothing = self.options.model_copy(update={"n_gpu_layers": 0})
-        return nothing if layout is None and self.has_room(nothing, length) else layout
-
-    def first_with_room(self, tried: Iterable[LlamaCppOptions | None], length: int) -> LlamaCppOptions | None:
-        """The first flags, of some that put ever more on the host, with which everything has room."""
-        for options in tried:
-            if options is None:
-                continue
+        counts = [(whole, n) for n in range(whole if self.model.experts else 1)]
+        counts += [(n, counts[-1][1]) for n in range(self.layers, 0, -1)]
+        first = least(lambda i: self.split(*counts[i], length) is not None, len(counts) - 1, 0)
+        for count, experts in counts[first:] if first is not None else ():
+            options = self.offloaded(count, experts, length)
             if self.has_room(options, length):
                 return options
-            *_, on_host = self.started(options).fixed_bytes(self.batch, length)
+            *_, on_host = self.started(options or self.options).fixed_bytes(self.batch, length)
             if self.room.host is not None and on_host > self.room.host:
-                return None
-        return None
+                break
+        nothing = self.options.model_copy(update={"n_gpu_layers": 0})
+        return nothing if self.has_room(nothing, length) else None
 
     def offloaded(self, count: int, experts: int, length: int) -> LlamaCppOptions | None:
         """Flags for the last so many layers on GPUs, the output among them, with the experts of the first of all layers
@@ -149,33 +126,25 @@ class Offloading:
 
     def split(self, count: int, experts: int, length: int) -> list[int] | None:
         """Layers of each GPU, each filled to the same share of its room as far as layers go; None: there is none."""
-        sizes = self.sizes(experts, length)[self.layers + 1 - count :]
-        rooms = [room - taken for room, taken in zip(self.room.gpus, self.guessing(length), strict=True)]
-        if len(rooms) == 1:
-            return [count] if sum(sizes) <= rooms[0] else None
-        rooms = [room - self.computed(length) for room in rooms]
-        ends, low, high = [0, *accumulate(sizes)], 0.0, 1.0
-        within_rooms = filled(ends, rooms, high)
-        if within_rooms is None:
-            return None
-        for _ in range(STEPS):
-            share = (low + high) / 2
-            closer = filled(ends, rooms, share)
-            low, high, within_rooms = (share, high, within_rooms) if closer is None else (low, share, closer)
-        return within_rooms
-
-    def computed(self, length: int) -> int:
-        """Bytes of the largest pass on the GPU where it takes most, if all layers are on GPUs."""
-        *on_gpus, _ = self.unsplit.model.compute(self.unsplit.context(self.batch, length))
-        return max(buffer.size for buffer in on_gpus)
+        ends = [0, *accumulate(self.sizes(experts, length)[self.layers + 1 - count :])]
+        rooms = list(self.room.gpus)
+        for i, buffer in enumerate(self.unsplit.draft_buffers(self.batch, length)[:-1]):
+            rooms[i] -= buffer.total
+        if len(rooms) > 1:  # of the pass, as much as on the GPU where it takes most if all layers are on GPUs
+            *on_gpus, _ = self.unsplit.buffers(self.batch, length)
+            rooms = [room - max(buffer.compute for buffer in on_gpus) for room in rooms]
+        share = least(lambda n: filled(ends, rooms, n / SHARES) is not None, SHARES)
+        return None if share is None else filled(ends, rooms, share / SHARES)
 
     def sizes(self, experts: int, length: int) -> list[int]:
         """Bytes of weights and cache of each layer on a GPU, and of the output, as the file and the cache have them."""
-        cache, weights = self.cache_sizes(length), self.weight_sizes
-        return [
-            (weights[i][0] if i < experts else sum(weights[i])) + (cache[i] if i < self.layers else 0)
-            for i in range(self.layers + 1)
-        ]
+        (_, context), *_ = self.unsplit.contexts(self.batch, length)
+        sizes = [rest + (routed if layer >= experts else 0) for layer, (rest, routed) in enumerate(self.weight_sizes)]
+        for block in self.model.all_blocks if context.offload_cache else ():
+            nbytes = sum(tensor.nbytes for tensor in block_cache(self.model, block, context))
+            for layer in block.runs_in:
+                sizes[layer] += nbytes
+        return sizes
 
     @cached_property
     def weight_sizes(self) -> list[tuple[int, int]]:
@@ -184,19 +153,8 @@ class Offloading:
         for weights in whole.file.layers:
             routed = sum(weight.nbytes for name, weight in weights.items() if EXPERTS.match(name))
             rows.append((sum(weight.nbytes for weight in weights.values()) - routed, routed))
-        total = sum(whole.weights[i] for i in range(whole.machine.count))
+        total = sum(whole.weights[i] for i in range(len(self.room.gpus)))
         return [*rows, (total - sum(map(sum, rows)), 0)]
-
-    def cache_sizes(self, length: int) -> list[int]:
-        """Bytes of the cache on a GPU, by layer."""
-        context, sizes = self.unsplit.context(self.batch, length), [0] * self.layers
-        if not context.offload_cache:
-            return sizes
-        for block in self.model.all_blocks:
-            nbytes = sum(tensor.nbytes for tensor in block_cache(self.model, block, context))
-            for layer in block.runs_in:
-                sizes[layer] += nbytes
-        return sizes
 
     def longest(self, options: LlamaCppOptions, most: int, near: int = PADDING) -> int:
         """Tokens of the longest sequences that the machine holds with these flags, in whole blocks of 256; looked for
@@ -207,10 +165,8 @@ class Offloading:
 
 def filled(ends: Sequence[int], rooms: Sequence[int], share: float) -> list[int] | None:
     """How many layers, one after the other, each GPU takes that may be filled to a share; None: some are left over."""
-    counts, at = [], 0
+    starts = [0]
     for room in rooms:
-        start = at
-        while at + 1 < len(ends) and ends[at + 1] - ends[start] <= share * room:
-            at += 1
-        counts.append(at - start)
-    return counts if at + 1 == len(ends) else None
+        starts.append(max(starts[-1], bisect_right(ends, ends[starts[-1]] + share * room) - 1))
+    counts = [stop - start for start, stop in pairwise(starts)]
+    return counts if sum(counts) + 1 == len(ends) else None

@@ -1,98 +1,18 @@
-"""A GGUF file as it is loaded, each weight with its shape and type by layer, and which device holds which.
+"""Which device holds which weight of a GGUF file.
 
 Source: llama-model.cpp (llama_model_base::load_tensors), llama.cpp 0c1e57098.
 """
 
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import lru_cache
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import accumulate
-from math import prod
 from struct import pack, unpack
-from types import MappingProxyType
-from typing import Any, TypeVar
 
 from calc.budget import spend
-from calc.formats import Precision
-from calc.formats.ggml import TYPES
-from calc.formats.gguf_tensors import gguf_tensors
-from calc.formats.gguf_types import Counted, GGUFTypes
+from calc.formats.gguf_file import FileTensor, ModelFile
 from calc.model.architecture import Architecture
-
-Answer = TypeVar("Answer")
-MOST_ANSWERS = 256
-"""Answers about one file: a plan asks about some dozens of layouts."""
-BLOCKS = {kind.name.lower(): (kind.block, kind.bytes) for kind in TYPES.values()}
-"""Weights and bytes of a block of each type."""
-
-
-@dataclass(frozen=True, slots=True)
-class FileTensor:
-    """One tensor of the file, sides as ggml counts them: the innermost first."""
-
-    name: str
-    ne: tuple[int, ...]
-    type: str
-
-    @property
-    def elements(self) -> int:
-        return prod(self.ne)
-
-    @property
-    def nbytes(self) -> int:
-        block, size = BLOCKS[self.type]
-        return prod(self.ne) // block * size
-
-
-def layers_of(architecture: Architecture, *, predicts: bool) -> int:
-    """Layers that are loaded: those for multi-token prediction only where they are asked for (`load_mtp`)."""
-    return architecture.num_layers + (len(architecture.prediction) if predicts else 0)
-
-
-@dataclass(frozen=True, eq=False)
-class ModelFile:
-    """The weights of a model by name; a vision encoder has a file of its own."""
-
-    architecture: Architecture
-    outside: Mapping[str, FileTensor]
-    """What stands in no layer."""
-    layers: tuple[Mapping[str, FileTensor], ...]
-    """What stands in each layer."""
-    answers: dict[Hashable, Any] = field(default_factory=dict)
-    """What was computed of it, by what else that depends on."""
-
-    def remembered(self, question: Hashable, compute: Callable[[], Answer]) -> Answer:
-        """An answer about this file, which is forgotten with it."""
-        answer: Answer | None = self.answers.get(question)
-        if answer is None:
-            if len(self.answers) >= MOST_ANSWERS:
-                self.answers.clear()
-            answer = self.answers[question] = compute()
-        return answer
-
-
-@lru_cache(maxsize=8)
-def model_file(architecture: Architecture, precision: Precision, *, predicts: bool = False) -> ModelFile:
-    """The file of a model; one model is asked about many times. `predicts`: with the layers for multi-token prediction,
-    which stand behind the last."""
-    tensors = gguf_tensors(architecture)
-    types = GGUFTypes(Counted.of(architecture, tensors), precision)
-    outside: dict[str, FileTensor] = {}
-    within: list[dict[str, FileTensor]] = [{} for _ in range(layers_of(architecture, predicts=predicts))]
-    for tensor in tensors:
-        if tensor.excluded_as == "vision" or (tensor.excluded_as == "multi_token_prediction" and not predicts):
-            continue
-        ne = tensor.shape[::-1]
-        for form, layers in types.formats(tensor).items():
-            stored = FileTensor(tensor.name.removeprefix("blk.{layer}."), ne, form.name.lower())
-            if not layers:
-                outside[tensor.name] = stored
-            for layer in layers:
-                within[layer][stored.name] = stored
-    return ModelFile(architecture, MappingProxyType(outside), tuple(map(MappingProxyType, within)))
-
 
 HOST = -1
 TABLES = ("token_embd", "per_layer_token_embd", "position_embd", "token_embd_norm")
@@ -139,15 +59,22 @@ class Placement:
 
     @property
     def all_on_devices(self) -> bool:
-        return self.output != HOST and HOST not in self.layers
+        """Whether no weights of a layer, nor those of the output, stay on the host."""
+        return HOST not in (self.output, *self.layers) and not self.host_experts and self.host_pattern is None
+
+    @property
+    def places(self) -> tuple[int, ...]:
+        """All devices, and the host last."""
+        return *range(self.devices), HOST
 
     def of_weight(self, name: str, layer: int) -> int:
         """The device that holds a weight of a layer."""
         if layer < self.host_experts and EXPERTS.match(name):
             return HOST
-        spend()
-        if self.host_pattern is not None and re.search(self.host_pattern, f"blk.{layer}.{name}"):
-            return HOST
+        if self.host_pattern is not None:
+            spend()
+            if re.search(self.host_pattern, f"blk.{layer}.{name}"):
+                return HOST
         return self.layers[layer]
 
     def weights(self, file: ModelFile) -> Iterator[tuple[int, FileTensor]]:

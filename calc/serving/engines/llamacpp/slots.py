@@ -1,14 +1,15 @@
 """What llama.cpp sets up at start on every device and on the host: weights, the slots' cache, the peak of a pass."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from types import MappingProxyType
 
 from calc.errors import ConfigError, Message
 from calc.formats import CacheFormat, Precision
+from calc.formats.gguf_file import BLOCKS, ModelFile, model_file
 from calc.formats.scheme import is_quick
-from calc.hardware.gpu import GPU
 from calc.model.architecture import Architecture
 from calc.model.block import Block
 from calc.model.recurrent import Mamba, Mamba2, ShortConv
@@ -16,33 +17,18 @@ from calc.serving.engines.cache import Cache
 from calc.serving.engines.device_buffers import DeviceBuffers
 from calc.serving.engines.llamacpp.context import ContextSizes, block_cache
 from calc.serving.engines.llamacpp.forward import forward, prediction
-from calc.serving.engines.llamacpp.micro_batch import TAKEN_OVER
+from calc.serving.engines.llamacpp.micro_batch import CUDA_ALIGNMENT, HOST_ALIGNMENT, TAKEN_OVER, Buffer
 from calc.serving.engines.llamacpp.mixing import has_flash_kernel
 from calc.serving.engines.llamacpp.options import MOST_SLOTS, CacheType, LlamaCppOptions
-from calc.serving.engines.llamacpp.placement import BLOCKS, HOST, Answer, ModelFile, Placement, model_file
-from calc.serving.engines.llamacpp.tape import Buffer, buffers
+from calc.serving.engines.llamacpp.placement import HOST, Placement
 from calc.serving.engines.loading import up_to
 
+REMEMBERED = 256
+"""Answers: a plan asks about some dozens of layouts of a model."""
 COPIES = 4
 """Copies of every input of a device, where several work on successive batches (GGML_SCHED_MAX_COPIES)."""
-CUDA_ALIGNMENT, HOST_ALIGNMENT, ROW = 128, 32, 512
-"""Bytes to which tensors are aligned, and elements to which CUDA pads the last row of a quantized one."""
-
-
-@dataclass(frozen=True)
-class Devices:
-    """Devices of one kind next to a host."""
-
-    count: int
-    capability: int | None = 800
-    """CUDA's, times 100; None: CPUs of other machines, reached over RPC."""
-
-    def stored(self, device: int, kind: str, width: int, nbytes: int) -> int:
-        """Bytes that a tensor of weights or cache takes on a device."""
-        if device == HOST or self.capability is None:
-            return up_to(nbytes, HOST_ALIGNMENT)
-        block, size = BLOCKS[kind]
-        return up_to(nbytes + (-width % ROW // block * size if block > 1 else 0), CUDA_ALIGNMENT)
+ROW = 512
+"""Elements to which CUDA pads the last row of a quantized tensor."""
 
 
 @dataclass(frozen=True)
@@ -51,9 +37,7 @@ class PlacedModel:
 
     file: ModelFile
     placement: Placement
-    machine: Devices
-    overridden: bool = False
-    """Whether some weights stay on the host though their layer does not."""
+    cuda: bool  # else devices are CPUs of other machines, reached over RPC
     predicting: bool = False
 
     @property
@@ -65,48 +49,49 @@ class PlacedModel:
     @property
     def weights(self) -> Mapping[int, int]:
         """Bytes of weights on each device."""
-        return Counter() if self.predicting else self.remembered(weight_bytes)
+        return Counter() if self.predicting else weight_bytes(self)
 
     def cache(self, context: ContextSizes) -> Mapping[int, int]:
         """Bytes of the cache on each device."""
-        return self.remembered(cache_bytes, context)
+        return cache_bytes(self, context)
 
     def compute(self, context: ContextSizes) -> tuple[Buffer, ...]:
         """The buffer of the largest pass on each device, the host's last. Where all weights are on devices, their types
         change nothing of what is computed where: a device multiplies with weights of any."""
-        if not self.placement.all_on_devices or self.overridden:
-            return self.remembered(compute_buffers, context)
+        if not self.placement.all_on_devices:
+            return compute_buffers(self, context)
         model = self.file.architecture
-        predicts = len(self.file.layers) > model.num_layers
-        plain = replace(self, file=model_file(model, Precision(), predicts=predicts))
-        return plain.remembered(compute_buffers, context)
+        plain = model_file(model, Precision(), predicts=len(self.file.layers) > model.num_layers)
+        return compute_buffers(replace(self, file=plain), context)
 
-    def remembered(self, compute: Callable[..., Answer], *context: ContextSizes) -> Answer:
-        """What is computed of it for a context, remembered with its file."""
-        place = self.placement, self.machine, self.overridden, self.predicting
-        return self.file.remembered((compute, *place, *context), lambda: compute(self, *context))
+    def allocated(self, context: ContextSizes) -> list[DeviceBuffers]:
+        """What a context allocates on each GPU and on the host."""
+        weights, cache, compute = self.weights, self.cache(context), self.compute(context)
+        return [
+            DeviceBuffers(
+                device="host" if i == HOST else f"gpu{i}", model=weights[i], context=cache[i], compute=compute[i].size
+            )
+            for i in self.placement.places
+        ]
 
-    def context(
-        self,
-        options: LlamaCppOptions,
-        size: int,
-        sequences: int,
-        outputs: int | None,
-        types: tuple[CacheType, CacheType],
-        rollback: int = 0,
-    ) -> ContextSizes:
-        """A context of so many tokens under some flags; flash attention is off where a layer's device would not compute
-        it, unless it is asked for or values are quantized, which need it."""
-        context = ContextSizes.of(options, size, sequences, outputs, types, rollback)
-        if options.flash_attn == "auto" and BLOCKS[types[1]][0] == 1 and self.lacks_flash(context):
-            return replace(context, flash=False)
-        return context
+    def stored(self, device: int, kind: str, width: int, nbytes: int) -> int:
+        """Bytes that a tensor of weights or cache takes on a device."""
+        if device == HOST or not self.cuda:
+            return up_to(nbytes, HOST_ALIGNMENT)
+        block, size = BLOCKS[kind]
+        return up_to(nbytes + (-width % ROW // block * size if block > 1 else 0), CUDA_ALIGNMENT)
+
+    def settled(self, context: ContextSizes, options: LlamaCppOptions) -> ContextSizes:
+        """A context without flash attention where a layer's device would not compute it, unless it is asked for or
+        values are quantized, which need it."""
+        automatic = options.flash_attn == "auto" and BLOCKS[context.type_v][0] == 1
+        return replace(context, flash=False) if automatic and self.lacks_flash(context) else context
 
     def lacks_flash(self, context: ContextSizes) -> bool:
         """Whether a layer attends elsewhere than on its device: for want of a kernel, because the first GPU takes over
         what has its weights on the host, or because the states of the next layer, which the graph reads before it
         attends, lie elsewhere."""
-        places, on_cuda = self.placement.layers, self.machine.capability is not None and self.machine.count > 0
+        places, on_cuda = self.placement.layers, self.cuda and self.placement.devices > 0
         scanning = [x for x in self.blocks if any(isinstance(m, Mamba | Mamba2 | ShortConv) for m in x.mixers)]
         scans = sorted(layer for block in scanning for layer in block.runs_in)
         for block in self.blocks:
@@ -122,29 +107,34 @@ class PlacedModel:
         return False
 
 
+@lru_cache(maxsize=REMEMBERED)
 def weight_bytes(model: PlacedModel) -> Mapping[int, int]:
     sizes: Counter[int] = Counter()
     for device, weight in model.placement.weights(model.file):
-        sizes[device] += model.machine.stored(device, weight.type, (*weight.ne, 1)[0], weight.nbytes)
+        sizes[device] += model.stored(device, weight.type, (*weight.ne, 1)[0], weight.nbytes)
     return MappingProxyType(sizes)
 
 
+@lru_cache(maxsize=REMEMBERED)
 def cache_bytes(model: PlacedModel, context: ContextSizes) -> Mapping[int, int]:
     sizes: Counter[int] = Counter()
     for block in model.blocks:
         places = Counter(model.placement.layers[i] if context.offload_cache else HOST for i in block.runs_in)
         for tensor in block_cache(model.file.architecture, block, context):
             for device, count in places.items():
-                sizes[device] += count * model.machine.stored(device, tensor.type, tensor.width, tensor.nbytes)
+                sizes[device] += count * model.stored(device, tensor.type, tensor.width, tensor.nbytes)
     return MappingProxyType(sizes)
 
 
+@lru_cache(maxsize=REMEMBERED)
 def compute_buffers(model: PlacedModel, context: ContextSizes) -> tuple[Buffer, ...]:
-    machine = model.machine
-    write = prediction if model.predicting else forward
-    b = write(model.file, model.placement, context, machine.capability)
-    pipelined = machine.count > 1 and model.placement.all_on_devices and not model.overridden and context.offload_cache
-    return buffers(b.steps, list(b.inputs.values()), machine.count, COPIES if pipelined else 1)
+    write, placement = prediction if model.predicting else forward, model.placement
+    pipelined = placement.devices > 1 and placement.all_on_devices and context.offload_cache
+    buffers = list(write(model.file, placement, context, cuda=model.cuda).buffers(COPIES if pipelined else 1))
+    for device in range(2, placement.devices):
+        if not buffers[device].size and device in placement.layers:  # the same layers as the one before it
+            buffers[device] = buffers[device - 1]
+    return tuple(buffers)
 
 
 CACHE_TYPES: dict[CacheFormat, CacheType] = {
@@ -167,29 +157,26 @@ class SlotCache(Cache):
         self.model, self.options, self.draft = model, options, draft
         self.types = cache_types(options, kv)
 
-    def context(self, batch: int, length: int) -> ContextSizes:
-        """The context that is set up for so many sequences of so many tokens."""
+    def contexts(self, batch: int, length: int) -> list[tuple[PlacedModel, ContextSizes]]:
+        """The model's for so many sequences of so many tokens, and that of what guesses tokens: as many tokens and
+        slots, with a row of logits for each slot (common/speculative.cpp: common_base_params_to_speculative)."""
         options, sequences = self.options, slots(self.options, batch)
         size, rows = options.ctx_size or sequences * length, outputs(options, sequences)
         rollback = options.spec_draft_n_max if options.predicts else 0  # need_n_rs_seq
-        return self.model.context(options, size, sequences, rows, self.types, rollback)
-
-    def contexts(self, batch: int, length: int) -> list[tuple[PlacedModel, ContextSizes]]:
-        """The model's, and that of what guesses tokens: as many tokens and slots, with a row of logits for each slot
-        (common/speculative.cpp: common_base_params_to_speculative)."""
-        options, context = self.options, self.context(batch, length)
-        if self.draft is None:
-            return [(self.model, context)]
-        types, size = (options.cache_type_k_draft, options.cache_type_v_draft), context.cells * context.streams
-        drafting = self.draft.context(options, size, context.sequences, context.sequences, types)
-        return [(self.model, context), (self.draft, drafting)]
+        context = ContextSizes.of(options, size, sequences, rows, self.types, rollback)
+        contexts = [(self.model, self.model.settled(context, options))]
+        if self.draft is not None:
+            types, size = (options.cache_type_k_draft, options.cache_type_v_draft), context.cells * context.streams
+            drafting = ContextSizes.of(options, size, sequences, sequences, types)
+            contexts.append((self.draft, self.draft.settled(drafting, options)))
+        return contexts
 
     def fixed_bytes(self, batch: int, length: int) -> list[int]:
         """Weights and cache on each GPU and, last, on the host; those of what guesses tokens too."""
         contexts = self.contexts(batch, length)
         return [
             sum(model.weights[i] + model.cache(context)[i] for model, context in contexts)
-            for i in (*range(self.model.machine.count), HOST)
+            for i in self.model.placement.places
         ]
 
     def compute_bytes(self, batch: int, length: int) -> list[int]:
@@ -205,22 +192,12 @@ class SlotCache(Cache):
 
     def buffers(self, batch: int, length: int) -> list[DeviceBuffers]:
         """What is allocated for the model on each GPU and on the host."""
-        return allocated(*self.contexts(batch, length)[0])
+        model, context = self.contexts(batch, length)[0]
+        return model.allocated(context)
 
     def draft_buffers(self, batch: int, length: int) -> list[DeviceBuffers]:
         """What is allocated for what guesses tokens; layers of the model that do are among its weights."""
-        return [buffer for context in self.contexts(batch, length)[1:] for buffer in allocated(*context)]
-
-
-def allocated(model: PlacedModel, context: ContextSizes) -> list[DeviceBuffers]:
-    """What a context allocates on each GPU and on the host."""
-    cache, places = model.cache(context), [*range(model.machine.count), HOST]
-    return [
-        DeviceBuffers(
-            device="host" if i == HOST else f"gpu{i}", model=model.weights[i], context=cache[i], compute=buffer.size
-        )
-        for i, buffer in zip(places, model.compute(context), strict=True)
-    ]
+        return [buffer for model, context in self.contexts(batch, length)[1:] for buffer in model.allocated(context)]
 
 
 def set_up(
@@ -228,34 +205,22 @@ def set_up(
     precision: Precision,
     options: LlamaCppOptions,
     gpus: int,
-    gpu: GPU | None,
     draft: Architecture | None = None,
 ) -> SlotCache:
-    """A model that is placed on GPUs of a kind (None: there are none), and the draft model next to it."""
+    """A model that is placed on so many GPUs, and the draft model next to it."""
     file = model_file(architecture, precision, predicts=options.predicts)
-    placement = placed(options, len(file.layers), gpus)
-    machine = devices(options, placement.devices, gpu)
-    overridden = options.cpu_moe or options.n_cpu_moe > 0 or options.override_tensor is not None
-    model = PlacedModel(file, placement, machine, overridden)
+    model = PlacedModel(file, placed(options, len(file.layers), gpus), cuda=options.rpc is None)
     drafting = replace(model, predicting=True) if options.predicts else None
     if draft is not None and drafting is None:
         split = shares(options, gpus) if options.device is None else []
         where = Placement.of(draft.num_layers, options.n_gpu_layers_draft, split)
-        drafting = PlacedModel(model_file(draft, draft_precision(options, precision)), where, machine)
+        drafting = PlacedModel(model_file(draft, draft_precision(options, precision)), where, model.cuda)
     return SlotCache(model, options, precision.kv, drafting)
 
 
 def draft_precision(options: LlamaCppOptions, precision: Precision) -> Precision:
     """Storage of the draft model's file, next to a model's."""
     return Precision(weights=options.weights_draft or precision.weights)
-
-
-def devices(options: LlamaCppOptions, gpus: int, gpu: GPU | None) -> Devices:
-    """Devices with the kernels of a compute capability; GPUs without one have those of Ampere."""
-    major, dot, minor = ("" if gpu is None else gpu.capability or "").partition(".")
-    capability = int(major) * 100 + int(minor) * 10 if dot and major.isdigit() and minor.isdigit() else 800
-    kernels = 800 if 700 <= capability < 890 else 890
-    return Devices(gpus if options.device is None else 0, kernels if options.rpc is None else None)
 
 
 def placed(options: LlamaCppOptions, layers: int, gpus: int) -> Placement:

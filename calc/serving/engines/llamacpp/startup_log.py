@@ -5,7 +5,9 @@ Source: llama-model.cpp (load_tensors), llama-context.cpp, llama-kv-cache.cpp, l
 """
 
 import re
+from collections import defaultdict
 from collections.abc import Mapping
+from typing import get_args
 
 from calc.errors import Frozen
 from calc.formats import MIXES, WeightFormat
@@ -14,29 +16,24 @@ from calc.serving.engines.llamacpp.options import CacheType
 from calc.units import MIB
 
 DEVICE = r"(?P<device>[A-Za-z]+[A-Za-z_]*[0-9]{0,2}(?:_[A-Za-z]+)*)"
+SIZE = r"buffer size\s*=\s{1,12}(?P<mib>[0-9.]{1,12}) MiB"
 BUFFERS = {
-    "model": re.compile(
-        rf"load_tensors:\s{{1,20}}{DEVICE} (?:model )?buffer size\s*=\s{{1,12}}(?P<mib>[0-9.]{{1,12}}) MiB"
-    ),
-    "context": re.compile(
-        rf"(?:kv_cache\w{{0,20}}|memory_recurrent|rs_cache):\s{{1,20}}{DEVICE} (?:KV|RS) buffer size\s*=\s{{1,12}}"
-        r"(?P<mib>[0-9.]{1,12}) MiB"
-    ),
-    "compute": re.compile(
-        rf"(?:llama_context|sched_reserve|new_context_with_model):\s{{1,20}}{DEVICE} compute buffer size\s*=\s{{1,12}}"
-        r"(?P<mib>[0-9.]{1,12}) MiB"
-    ),
+    "model": re.compile(rf"load_tensors:\s{{1,20}}{DEVICE} (?:model )?{SIZE}"),
+    "context": re.compile(rf"(?:kv_cache\w{{0,20}}|memory_recurrent|rs_cache):\s{{1,20}}{DEVICE} (?:KV|RS) {SIZE}"),
+    "compute": re.compile(rf"(?:llama_context|sched_reserve|new_context_with_model):\s{{1,20}}{DEVICE} compute {SIZE}"),
 }
 HOSTS = frozenset({"CPU", "CPU_Mapped", "CPU_REPACK", "CUDA_Host", "ROCm_Host", "Vulkan_Host", "SYCL_Host", "BLAS"})
+CONTEXT = r"(?:llama_context|new_context_with_model): "
 SETTINGS = {
-    "ctx_size": re.compile(r"(?:llama_context|new_context_with_model): n_ctx\s*=\s*([0-9]{1,9})"),
-    "parallel": re.compile(r"llama_context: n_seq_max\s*=\s*([0-9]{1,3})"),
-    "batch_size": re.compile(r"(?:llama_context|new_context_with_model): n_batch\s*=\s*([0-9]{1,7})"),
-    "ubatch_size": re.compile(r"(?:llama_context|new_context_with_model): n_ubatch\s*=\s*([0-9]{1,7})"),
+    "ctx_size": re.compile(CONTEXT + r"n_ctx\s*=\s*([0-9]{1,9})"),
+    "parallel": re.compile(CONTEXT + r"n_seq_max\s*=\s*([0-9]{1,3})"),
+    "batch_size": re.compile(CONTEXT + r"n_batch\s*=\s*([0-9]{1,7})"),
+    "ubatch_size": re.compile(CONTEXT + r"n_ubatch\s*=\s*([0-9]{1,7})"),
     "n_gpu_layers": re.compile(r"offloaded ([0-9]{1,4})/[0-9]{1,4} layers to GPU"),
 }
-FLASH = re.compile(r"(?:llama_context|new_context_with_model): flash_attn\s*=\s*(\w{1,10})")
-UNIFIED = re.compile(r"llama_context: kv_unified\s*=\s*(true|false)")
+FLASH = re.compile(CONTEXT + r"flash_attn\s*=\s*(\w{1,10})")
+SWITCHES = {"0": "off", "disabled": "off", "1": "on", "enabled": "on"}
+UNIFIED = re.compile(CONTEXT + r"kv_unified\s*=\s*(true|false)")
 TYPES = re.compile(r"K \((\w{2,6})\):.{0,40}?V \((\w{2,6})\):")
 FILE_TYPE = re.compile(r"(?:file type|model ftype)\s*=\s*(?P<type>[A-Z0-9_]{2,8})(?: - (?P<size>Small|Medium|Large))?")
 PS = re.compile(
@@ -82,43 +79,35 @@ def read_buffers(text: str) -> BufferLog:
 
 def devices(text: str) -> list[DeviceBuffers]:
     """GPUs in their order, and the host with all its kinds of memory."""
-    sizes: dict[str, dict[str, float]] = {}
+    sizes = defaultdict[str, dict[str, float]](lambda: dict.fromkeys(BUFFERS, 0.0))
     for what, pattern in BUFFERS.items():
-        seen: dict[str, float] = {}
+        seen = defaultdict[str, float](float)
         for match in pattern.finditer(text):
-            device = match["device"]
             # a compute buffer is planned again; caches and files of several parts add up
-            seen[device] = float(match["mib"]) if what == "compute" else seen.get(device, 0) + float(match["mib"])
+            before = 0.0 if what == "compute" else seen[match["device"]]
+            seen[match["device"]] = before + float(match["mib"])
         for device, mib in seen.items():
-            place = sizes.setdefault("host" if device in HOSTS else device, {})
-            place[what] = place.get(what, 0) + mib
+            sizes["host" if device in HOSTS else device][what] += mib
     gpus = sorted(name for name in sizes if name != "host")
-    names = {name: f"gpu{index}" for index, name in enumerate(gpus)} | {"host": "host"}
+    names = {name: f"gpu{index}" for index, name in enumerate(gpus)} | ({"host": "host"} if "host" in sizes else {})
     return [
-        DeviceBuffers(device=names[name], **{what: round(sizes[name].get(what, 0) * MIB) for what in BUFFERS})
-        for name in (*gpus, *(["host"] if "host" in sizes else []))
+        DeviceBuffers(device=name, **{what: round(sizes[place][what] * MIB) for what in BUFFERS})
+        for place, name in names.items()
     ]
 
 
 def flags(text: str) -> dict[str, int | str | bool]:
-    settings: dict[str, int | str | bool] = {}
-    for name, pattern in SETTINGS.items():
-        if match := pattern.search(text):
-            settings[name] = int(match[1])
+    settings: dict[str, int | str | bool] = {
+        name: int(match[1]) for name, pattern in SETTINGS.items() if (match := pattern.search(text))
+    }
     if match := FLASH.search(text):
-        word = match[1].lower()
-        settings["flash_attn"] = {"0": "off", "disabled": "off", "1": "on", "enabled": "on"}.get(word, "auto")
+        settings["flash_attn"] = SWITCHES.get(match[1].lower(), "auto")
     if match := UNIFIED.search(text):
         settings["kv_unified"] = match[1] == "true"
     if match := TYPES.search(text):
-        kinds: tuple[CacheType, ...] = ("f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl")
-        for name, kind in zip(("cache_type_k", "cache_type_v"), (match[1], match[2]), strict=True):
-            if kind in kinds:
-                settings[name] = kind
+        kinds = zip(("cache_type_k", "cache_type_v"), match.groups(), strict=True)
+        settings |= {name: kind for name, kind in kinds if kind in get_args(CacheType)}
     return settings
-
-
-SIZES = {"Small": "_S", "Medium": "_M", "Large": "_L"}
 
 
 def weights_of(text: str) -> WeightFormat | None:
@@ -127,7 +116,7 @@ def weights_of(text: str) -> WeightFormat | None:
     if match is None:
         return None
     plain: Mapping[str, WeightFormat] = {"F16": "fp16", "BF16": "bf16", "F32": "fp32", "MXFP4": "mxfp4"}
-    name = f"{match['type']}{SIZES.get(match['size'] or '', '')}"
+    name = match["type"] + (f"_{match['size'][0]}" if match["size"] else "")
     return plain.get(name) or next((mix for mix in MIXES if mix == name), None)
 
 

@@ -16,12 +16,12 @@ from presets import gpus, models
 
 LLAMA, EXPERTS, LARGE = "meta-llama/Llama-3.1-8B", "Qwen/Qwen3-30B-A3B", "meta-llama/Llama-3.1-70B"
 ARCHITECTURES = {name: Architecture.from_config(models()[name].config) for name in (LLAMA, EXPERTS, LARGE)}
-CARD, OPTIONS = gpus()["rtx-3060-12gb"], LlamaCppOptions()
+OPTIONS = LlamaCppOptions()
 
 
 def fitting(name, *rooms, host=64, weights="Q4_K_M", whole=None):
     room = MachineRoom(tuple(size * GIB for size in rooms), host * GIB, whole)
-    return Offloading(ARCHITECTURES[name], Precision(weights=weights), OPTIONS, CARD if rooms else None, room)
+    return Offloading(ARCHITECTURES[name], Precision(weights=weights), OPTIONS, room)
 
 
 def more(options, layers):

@@ -1,0 +1,69 @@
+"""A GGUF file as it is loaded: each weight with its shape and type, by layer.
+
+Source: llama-model.cpp (llama_model_base::load_tensors), llama.cpp 0c1e57098.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from math import prod
+from types import MappingProxyType
+
+from calc.formats.ggml import TYPES
+from calc.formats.precision import Precision
+from calc.formats.stored import stored_gguf
+from calc.model.architecture import Architecture
+
+BLOCKS = {kind.name.lower(): (kind.block, kind.bytes) for kind in TYPES.values()}
+"""Weights and bytes of a block of each type."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileTensor:
+    """One tensor of the file, sides as ggml counts them: the innermost first."""
+
+    name: str
+    ne: tuple[int, ...]
+    type: str
+
+    @property
+    def elements(self) -> int:
+        return prod(self.ne)
+
+    @property
+    def nbytes(self) -> int:
+        block, size = BLOCKS[self.type]
+        return prod(self.ne) // block * size
+
+
+def layers_of(architecture: Architecture, *, predicts: bool) -> int:
+    """Layers that are loaded: those for multi-token prediction only where they are asked for (`load_mtp`)."""
+    return architecture.num_layers + (len(architecture.prediction) if predicts else 0)
+
+
+@dataclass(frozen=True, eq=False)
+class ModelFile:
+    """The weights of a model by name; a vision encoder has a file of its own."""
+
+    architecture: Architecture
+    outside: Mapping[str, FileTensor]
+    """What stands in no layer."""
+    layers: tuple[Mapping[str, FileTensor], ...]
+    """What stands in each layer."""
+
+
+@lru_cache(maxsize=8)
+def model_file(architecture: Architecture, precision: Precision, *, predicts: bool = False) -> ModelFile:
+    """The file of a model; one model is asked about many times. `predicts`: with the layers for multi-token prediction,
+    which stand behind the last."""
+    outside: dict[str, FileTensor] = {}
+    within: list[dict[str, FileTensor]] = [{} for _ in range(layers_of(architecture, predicts=predicts))]
+    for tensor, form, *_ in stored_gguf(architecture, precision):
+        if tensor.excluded_as == "vision" or (tensor.excluded_as == "multi_token_prediction" and not predicts):
+            continue
+        stored = FileTensor(tensor.name.removeprefix("blk.{layer}."), tensor.shape[::-1], form.name.lower())
+        if not tensor.layers:
+            outside[tensor.name] = stored
+        for layer in tensor.layers:
+            within[layer][stored.name] = stored
+    return ModelFile(architecture, MappingProxyType(outside), tuple(map(MappingProxyType, within)))
