@@ -30,11 +30,10 @@ from calc.time.arrivals import UTILIZATION, Arrivals, Waits
 from calc.time.disaggregated import PrefillWorkers
 from calc.time.efficiency import Edits
 from calc.time.layouts import accepted_formats, layouts_by_format
-from calc.time.machines import Cards
 from calc.time.needs import Needs
 from calc.time.origin import Origin, origin
 from calc.time.prices import price_of
-from calc.time.roofline import Bound, sharing
+from calc.time.roofline import Bound, Cards, sharing
 from calc.time.room import FittingRows, Rooms
 from calc.time.serving_time import FullServer, Speed
 from calc.time.sizes import Array, Flags, Indices

@@ -13,10 +13,10 @@ from calc.hardware.gpu import GPU
 from calc.hardware.parallel import Layout
 from calc.time.arrivals import UTILIZATION, closed_loop_spread, number
 from calc.time.disaggregated import Disaggregated, between
-from calc.time.efficiency import EfficiencyRow
+from calc.time.efficiency import EfficiencyRow, deciding_rows, efficiency
 from calc.time.estimate import End, Estimate
 from calc.time.plan import HOUR, Plan, Search
-from calc.time.roofline import Machine, Timed, machine, sharing, usual_rows, usual_shares
+from calc.time.roofline import Machine, Timed, kind_of, machine, sharing
 from calc.time.serving_time import FullServer, Speed
 from calc.time.time_operations import routing
 from calc.time.time_report import OperationTime, by_operation
@@ -132,7 +132,7 @@ def gpu_of(search: Search, plan: Plan) -> GPU:
 def rows_of_plan(search: Search, plan: Plan) -> Mapping[str, EfficiencyRow]:
     """The usual efficiencies of its GPU, each with its source."""
     ranks = sharing(plan.layout, experts=routing(search.architecture, plan.layout) is not None)
-    return usual_rows(gpu_of(search, plan), search.engine.name, plan.weights, ranks, search.node)
+    return deciding_rows(*kind_of(gpu_of(search, plan), search.engine.name, plan.weights, ranks, search.node))
 
 
 def speed_of_plan(search: Search, plan: Plan, layout: Layout) -> Speed:
@@ -147,7 +147,7 @@ def speed_of_plan(search: Search, plan: Plan, layout: Layout) -> Speed:
 def machine_of(search: Search, plan: Plan, ranks: int) -> Callable[[End], Machine]:
     """Its GPU, of which so many share a layer, at an end of the ranges."""
     gpu, engine, node = gpu_of(search, plan), search.engine.name, search.node
-    shares = usual_shares(gpu, engine, plan.weights, ranks, node).edited(search.edited)
+    shares = efficiency(*kind_of(gpu, engine, plan.weights, ranks, node)).edited(search.edited)
     return lambda end: machine(gpu, engine, plan.weights, ranks, end, shares, node)
 
 

@@ -7,7 +7,7 @@ from typing import Self
 
 from calc.formats import WeightFormat
 from calc.hardware.gpu import GPU
-from calc.time.efficiency import row
+from calc.time.efficiency import Conditions, row
 from calc.time.estimate import End
 from calc.time.roofline import Timed
 from calc.time.time_operations import Demand, Operation
@@ -23,13 +23,14 @@ class PromptKernels:
     @classmethod
     def of(cls, gpu: GPU, engine: str, weights: WeightFormat, end: End) -> Self:
         """Kernels of an engine's build on a GPU."""
+        at = Conditions(engine, gpu.generation, weights=weights)
 
         def seconds(nbytes: float) -> float:
             return nbytes / (gpu.bandwidth_gb_s * 1e9)
 
         return cls(
-            unpacked=seconds(row("unpacked_bytes", engine, gpu.generation, weights=weights).value.duration(end)),
-            score=seconds(row("score_bytes", engine, gpu.generation, weights=weights).value.duration(end)),
+            unpacked=seconds(row("unpacked_bytes", at).value.duration(end)),
+            score=seconds(row("score_bytes", at).value.duration(end)),
         )
 
     def parts(self, demand: Demand, operations: Sequence[Operation]) -> Iterator[Timed]:

@@ -15,7 +15,7 @@ from calc.model.architecture import Architecture
 from calc.serving.engines.engine import Engine
 from calc.serving.engines.sizes import LaidOut
 from calc.serving.kv_cache import StateBytes, state_bytes
-from calc.time.efficiency import Edits, Efficiency
+from calc.time.efficiency import Edits, Efficiency, efficiency
 from calc.time.estimate import End
 from calc.time.forward import Forward, PassPart, decode, prefill
 from calc.time.prompt_kernels import PromptKernels
@@ -24,11 +24,11 @@ from calc.time.roofline import (
     Timed,
     communication,
     either,
+    kind_of,
     machine,
     shared_tokens,
     sharing,
     timed,
-    usual_shares,
 )
 from calc.time.time_operations import Demand, demand, occurs, routing
 
@@ -256,7 +256,7 @@ def speed_laid_out(
     files."""
     if edits:
         ranks = sharing(laid_out.layout, experts=routing(laid_out.whole, laid_out.layout) is not None)
-        usual = usual_shares(gpu, engine.kernels, laid_out.precision.weights, ranks, node)
+        usual = efficiency(*kind_of(gpu, engine.kernels, laid_out.precision.weights, ranks, node))
         edited = usual.edited(edits)
     return speed_of(
         laid_out.whole,

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from calc.time.estimate import End
-from calc.time.figures import Figures
+from calc.time.figures import Figures, Symbol
 from calc.time.time_derivation import (
     PassDerivation,
     operation_steps,
@@ -17,18 +17,18 @@ from calc.time.time_derivation import (
 from calc.time.training_time import TrainingSpeed
 
 WORK = {
-    "micro_batch": ("B", "sequences of a micro-batch on each replica"),
-    "sequence": ("S", "tokens of a sequence"),
-    "accumulation": ("N_mb", "micro-batches of a step"),
+    "micro_batch": Symbol("B", "sequences of a micro-batch on each replica"),
+    "sequence": Symbol("S", "tokens of a sequence"),
+    "accumulation": Symbol("N_mb", "micro-batches of a step"),
 }
 LAYOUT = {
-    "tp": ("tp", "tensor-parallel ranks"),
-    "pp": ("pp", "pipeline stages"),
-    "dp": ("dp", "data-parallel replicas"),
-    "cp": ("cp", "context-parallel ranks"),
-    "ep": ("ep", "expert-parallel ranks"),
+    "tp": Symbol("tp", "tensor-parallel ranks"),
+    "pp": Symbol("pp", "pipeline stages"),
+    "dp": Symbol("dp", "data-parallel replicas"),
+    "cp": Symbol("cp", "context-parallel ranks"),
+    "ep": Symbol("ep", "expert-parallel ranks"),
 }
-INTERLEAVED = LAYOUT | {"vp": ("vp", "pieces of the model on each pipeline stage")}
+INTERLEAVED = LAYOUT | {"vp": Symbol("vp", "pieces of the model on each pipeline stage")}
 
 
 def derive_step(speed: TrainingSpeed, end: End = "expected") -> PassDerivation:

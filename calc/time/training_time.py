@@ -13,6 +13,7 @@ from calc.model.architecture import Architecture
 from calc.time.bytes import touched
 from calc.time.efficiency import (
     OF_TRAINING,
+    Conditions,
     Edits,
     EfficiencyRow,
     TrainingEfficiency,
@@ -372,7 +373,8 @@ def training_speed(
     known = demands or RankDemands.of(architecture, layout)
     form: WeightFormat = recipe.compute if work.products == "compute" else work.products
     dtype = arithmetic(form, gpu)
-    rows = training_rows(gpu, dtype, form, framework, layout.tp, path(gpu, layout.tp, node))
+    over = path(gpu, layout.tp, node)
+    rows = training_rows(Conditions(framework, gpu.generation, layout.tp, over, form), dtype)
     return TrainingSpeed(
         demands=known.demands,
         whole=known.whole,
