@@ -14,6 +14,7 @@ import numpy as np
 from calc.errors import ConfigError, Message
 from calc.serving.engines import ENGINES
 from calc.serving.verdict import MOST_BATCH, max_batch
+from calc.time.arrays import Array
 from calc.time.arrivals import UTILIZATION
 from calc.time.disaggregated import Disaggregated, PrefillWorkers, cached_bytes
 from calc.time.needs import Needs
@@ -22,7 +23,6 @@ from calc.time.plan_range import disaggregated
 from calc.time.roofline import Timed, binds
 from calc.time.room import FittingRows
 from calc.time.serving_time import FullServer
-from calc.time.sizes import Array
 from calc.units import GIB
 
 ROUNDS = 4
@@ -116,7 +116,7 @@ class TimedPairs:
         """One of them, weighed as Weigh does it, and the sequences of rows that hold fewer than they must."""
         search, pairs = self.search, self.pairs
         prefill, decode, batch = pairs.prefill, pairs.decode, int(self.batch[number])
-        first = prefill.fits[prefill.fit[number]].layout
+        first = prefill.layout_of(number)
         weighed = search.allocation(prefill, number, first.dp)
         plan = search.described(
             decode,
@@ -169,7 +169,7 @@ def separate_plans(search: Search, limit: int) -> list[Plan]:
 
 def best_pairs(search: Search, rows: FittingRows) -> Pairs | None:
     """Of all pairs of layouts the best of each GPU and format; None where nothing fits."""
-    if not rows.fit.size:
+    if not rows.shard.size:
         return None
     needs, server = search.needs, search.server(rows)
     token, batch = decode_batches(search, server, rows)

@@ -18,8 +18,8 @@ from calc.serving.memory import MOST_TOKENS, Serving
 from calc.serving.verdict import max_context
 from calc.serving.weighing import RankWeights
 from calc.serving.workload import Workload
+from calc.time.arrays import Array, read_only
 from calc.time.serving_time import Speed, speed_laid_out
-from calc.time.sizes import Array, read_only
 
 MAPPED = tuple(name for name, engine in ENGINES.items() if engine.sequences_option is not None)
 """Engines that allocate at start: those whose room is known before requests come."""

@@ -26,18 +26,17 @@ from calc.serving.engines.question import Question
 from calc.serving.memory import Allocation, Serving
 from calc.serving.verdict import MOST_BATCH, max_batch
 from calc.serving.workload import Workload
+from calc.time.arrays import Array, Flags, Indices
 from calc.time.arrivals import UTILIZATION, Arrivals, Waits
 from calc.time.disaggregated import PrefillWorkers
 from calc.time.efficiency import Edits
-from calc.time.layouts import accepted_formats, layouts_by_format
 from calc.time.needs import Needs
 from calc.time.origin import Origin, origin
 from calc.time.prices import price_of
 from calc.time.roofline import Bound, Cards, sharing
-from calc.time.room import FittingRows, Rooms
+from calc.time.room import FittingRows, Rooms, accepted_formats, layouts_by_format
 from calc.time.serving_time import FullServer, Speed
-from calc.time.sizes import Array, Flags, Indices
-from calc.time.time_shards import Shards, shards
+from calc.time.time_shards import Shards
 from calc.units import GIB
 
 BATCHES = (1, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
@@ -164,8 +163,8 @@ class Search:
         self.most, self.node = most, node
         self.prices = {gpu.id: (prices or {}).get(gpu.id, price_of(gpu.id)) for gpu in self.gpus}
         self.price = np.array([np.nan if (usd := self.prices[gpu.id]) is None else usd for gpu in self.gpus])
-        self.servings = dict[Precision, Serving]()
-        self.shards = weighed or shards(architecture, engine, self.precisions)
+        self.servings = dict[tuple[Layout, int], Serving]()
+        self.shards = weighed or Shards(architecture, engine, self.precisions)
         self.edited = dict(edited or {})
         self.cards = Cards(self.gpus, [p.weights for p in self.precisions], engine.name, node, self.edited)
         self.rooms = Rooms(engine, architecture, self.gpus, needs.context)
@@ -199,8 +198,8 @@ class Search:
 
     def fitting(self, layouts: Iterable[tuple[Layout, tuple[int, ...]]]) -> FittingRows:
         """Layouts in some formats each, with the GPUs that they fit with."""
-        fits = [self.rooms.of(layout).fit(self.shards(layout, formats), layout, formats) for layout, formats in layouts]
-        return FittingRows.of(fits, len(self.precisions), len(self.gpus))
+        shards = [self.shards(layout, formats) for layout, formats in layouts]
+        return FittingRows.of(shards, self.rooms, len(self.precisions))
 
     def contenders(self, rows: FittingRows) -> Candidates:
         """What those do among which is the best of each GPU and format: all but layouts that take more GPUs than it
@@ -332,7 +331,7 @@ class Search:
         and format the best layout, or all. Where one holds fewer sequences than its row says, the row is corrected, and
         all are ordered anew."""
         rows, known = self.rows, dict[tuple[int, float], Plan]()
-        while rows.fit.size:
+        while rows.shard.size:
             candidates = (self.contenders if best_of_each else self.of)(rows)
             keys = self.order(self.price[candidates.rows.kind], candidates.gpus, candidates.tpot, candidates.meets)
             order = np.lexsort(keys[::-1])
@@ -352,15 +351,12 @@ class Search:
 
     def allocation(self, rows: FittingRows, row: int, batch: int) -> Allocation:
         """What Weigh weighs: GPUs of a replica that answers so many requests of the whole length."""
-        precision = self.precisions[rows.form[row]]
-        if precision not in self.servings:
-            like = next(iter(self.servings.values()), None)
-            model = self.architecture, self.engine, precision
-            self.servings[precision] = Serving.of(*model, Layout(), Overhead(), like)
-        laid_out = self.servings[precision].spread(rows.fits[rows.fit[row]].layout)
+        key = layout, form = rows.layout_of(row), int(rows.form[row])
+        if key not in self.servings:
+            self.servings[key] = Serving(self.shards.weights[form], self.engine, layout, Overhead())
         needs = self.needs
         workload = Workload(batch=batch, context=needs.context, generated=needs.output)
-        return laid_out.on(self.gpus[rows.kind[row]], workload)
+        return self.servings[key].on(self.gpus[rows.kind[row]], workload)
 
     def order(self, price: Any, gpus: Any, tpot: Any, meets: Any) -> Array:
         """What plans are ordered by, the first first."""
@@ -399,7 +395,7 @@ class Search:
     ) -> Plan:
         """A plan whose replicas, of so many GPUs in all, are those of a row; `rate`: output tokens a second."""
         gpu, precision = self.gpus[rows.kind[row]], self.precisions[rows.form[row]]
-        layout, price = rows.fits[rows.fit[row]].layout, self.prices[gpu.id]
+        layout, price = rows.layout_of(row), self.prices[gpu.id]
         capacity = max_batch(allocation, layout.dp)
         return Plan(
             gpu=gpu.id,

@@ -12,7 +12,7 @@ from calc.formats import WeightFormat
 from calc.hardware.generations import Dtype
 from calc.hardware.gpu import GPU
 from calc.hardware.parallel import Layout
-from calc.time.alike import Alike
+from calc.time.arrays import Alike, Indices
 from calc.time.efficiency import (
     SERVING_SHARES,
     Conditions,
@@ -25,7 +25,6 @@ from calc.time.efficiency import (
 )
 from calc.time.estimate import End
 from calc.time.figures import Symbol, symbols_of
-from calc.time.sizes import Indices
 from calc.time.time_operations import Demand, Operation, What
 
 Work = What | Literal["communication", "host", "elementwise", "unpacking", "softmax"]
