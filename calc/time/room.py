@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
-from typing import Any
 
 import numpy as np
 
@@ -81,8 +80,8 @@ class FittingRows:
     def of(cls, shards: Sequence[Shard], rooms: "Rooms", formats: int) -> "FittingRows":
         """All of some layouts, in so many formats, on all kinds of GPUs."""
         capacity = np.zeros((len(shards), formats, len(rooms.gpus)))
-        for number, shard in enumerate(shards):
-            capacity[number, shard.formats] = rooms.of(shard.layout).capacity(shard)
+        for number, here in enumerate(shards):
+            capacity[number, here.formats] = rooms.of(here.layout).capacity(here)
         shard, form, kind = np.nonzero(capacity >= 1)
         return cls(tuple(shards), shard, form, kind, np.arange(shard.size), capacity[shard, form, kind])
 
@@ -105,12 +104,9 @@ class FittingRows:
     @cached_property
     def layout(self) -> Layout:
         """Degrees of all layouts, [rows, 1] each."""
-        degrees: dict[str, Any] = {
-            name: np.array([getattr(shard.layout, name) for shard in self.shards])[self.shard, None]
-            for name in Layout.model_fields
-        }
-        layout: Layout = Layout.model_construct(**degrees)
-        return layout
+        layouts = [shard.layout for shard in self.shards]
+        degrees = {name: np.array([getattr(each, name) for each in layouts]) for name in Layout.model_fields}
+        return Layout().model_copy(update={name: each[self.shard, None] for name, each in degrees.items()})
 
     @property
     def gpus(self) -> Array:
@@ -148,8 +144,8 @@ class Room:
     def capacity(self, shard: Shard) -> Array:
         """Sequences of all copies that there is surely room for, as many as in the middle of the overhead: [formats,
         GPUs]."""
-        each = np.stack([self.sequence(shard, precision.kv) for precision in shard.precisions], axis=1)
-        middle, high = (free / each for free in self.free(shard))
+        fixed, each = np.stack([self.sequence(shard, precision.kv) for precision in shard.precisions], axis=2)
+        middle, high = (self.free(shard) - fixed) / each
         fits = (high.min(axis=0) > 1) & self.served(shard)
         return np.where(fits, np.floor(np.maximum(middle.min(axis=0), 0)) * shard.layout.dp, 0)
 
@@ -184,12 +180,13 @@ class Room:
         return [middle, {item: round(span.high * GIB) for item, span in spans.items()}]
 
     def sequence(self, shard: Shard, kv: CacheFormat) -> Array:
-        """Bytes of cache of a sequence, as an engine keeps it by a GPU's kernels: [stages, GPUs]."""
+        """Bytes of cache of all sequences together and of each, as an engine keeps it by a GPU's kernels: [2, stages,
+        GPUs]."""
         key = shard.layout.tp, shard.layout.dcp, shard.ranges, kv
         if key not in self.by_format:
             alike, laid_out = self.alike(shard, kv), replace(shard.laid_out, precision=Precision(kv=kv))
             sizes = {at: self.sequence_bytes(laid_out, at) for at in set(alike)}
-            self.by_format[key] = np.array([sizes[at] for at in alike], dtype=np.float64).T[:, self.by_kernels.which]
+            self.by_format[key] = np.array([sizes[at] for at in alike], dtype=np.float64).T[..., self.by_kernels.which]
         return self.by_format[key]
 
     def alike(self, shard: Shard, kv: CacheFormat) -> list[int]:
@@ -197,15 +194,21 @@ class Room:
         key = shard.layout.tp, shard.layout.dcp, kv
         if key not in self.kernels:
             whole = replace(shard.cut((range(shard.ranges[-1].stop),)), precision=Precision(kv=kv))
-            sizes = [self.sequence_bytes(whole, at)[0] for at in self.by_kernels.first]
+            sizes = [self.sequence_bytes(whole, at) for at in self.by_kernels.first]
             self.kernels[key] = [self.by_kernels.first[sizes.index(size)] for size in sizes]
         return self.kernels[key]
 
-    def sequence_bytes(self, laid_out: LaidOut, gpu: int) -> list[float]:
-        """Bytes of cache of a sequence on each stage, as the engine keeps windows and states on a kind of GPU."""
-        cache = self.engine.cache(laid_out, self.gpus[gpu], self.limits[gpu])
-        stages = range(len(laid_out.ranges))
-        return [max(1.0, cache.required_bytes(stage, 1, self.length)) if cache else 1.0 for stage in stages]
+    def sequence_bytes(self, laid_out: LaidOut, gpu: int) -> list[tuple[int, int]]:
+        """Bytes of cache on each stage of all sequences together, and of each, as the engine keeps windows and states
+        on a kind of GPU."""
+        cache, stages = self.engine.cache(laid_out, self.gpus[gpu], self.limits[gpu]), range(len(laid_out.ranges))
+        if cache is None:
+            return [(0, 1) for _ in stages]
+        sizes = []
+        for stage in stages:
+            first, both = (cache.required_bytes(stage, batch, self.length) for batch in (1, 2))
+            sizes.append((2 * first - both, max(1, both - first)))
+        return sizes
 
 
 class Rooms:

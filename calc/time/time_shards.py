@@ -127,6 +127,7 @@ class Shards:
         whole, rank, layers = weighings[0].whole, weighings[0].rank, range(weighings[0].rank.num_layers)
         sizes = [[weighing.parts[kind] for kind in (*weighing.tensors.kinds, -2, -1)] for weighing in weighings]
         *by_layer, before, behind = np.array(sizes, dtype=np.float64).transpose(1, 2, 0)
+        before, behind = before.sum(axis=0), behind.sum(axis=0)
         routed, others = np.stack(by_layer, axis=2)
         if self.engine.loads_vision:
             before += sum(vision_share(tensor, layout) for tensor in rank.tensors() if tensor.excluded_as == "vision")
@@ -136,7 +137,7 @@ class Shards:
             demand(whole, rank, weighing.precision, layout, layers, file=weighing.read, like=does)
             for weighing in weighings
         ]
-        return Weighed(routed, others, before.sum(axis=0), behind.sum(axis=0), combined(demands, np.array))
+        return Weighed(routed, others, before, behind, combined(demands, np.array))
 
 
 def combined(figures: Sequence[Any], of: Callable[[Sequence[Any]], Any]) -> Any:

@@ -123,7 +123,6 @@ def test_every_layout_that_is_enumerated_can_be_weighed(model, engine):
         pytest.param("Qwen/Qwen3-235B-A22B", "h100-sxm", "fp8", "fp8", Layout(tp=4, pp=2), id="stages"),
         pytest.param("google/gemma-3-27b-it", "h100-sxm", "bf16", "bf16", Layout(tp=2), id="windows"),
         pytest.param("Qwen/Qwen3-8B", "h100-sxm", "Q4_K_M", "bf16", Layout(tp=2), id="gguf"),
-        pytest.param("openai/gpt-oss-120b", "h100-sxm", "mxfp4", "bf16", Layout(tp=2, dp=2), id="experts-in-slices"),
         pytest.param("zai-org/GLM-5.1", "h200-sxm", "fp8", "bf16", Layout(tp=8, pp=2), id="indexer"),
     ],
 )
@@ -141,7 +140,7 @@ def test_memory_as_arrays_is_that_of_the_report(model, gpu, weights, kv, layout)
         np.array([budget.cache for budget in allocation.room(MIDDLE).budgets]), abs=0.03 * usable
     )
     held = allocation.cache.required_bytes(0, 1, context)
-    assert np.ravel(room.sequence(shard, kv))[0] == pytest.approx(held, rel=0.01)
+    assert room.sequence(shard, kv)[:, 0, 0].sum() == pytest.approx(held, rel=0.01)
 
 
 def test_plans_meet_their_targets_or_say_so():
