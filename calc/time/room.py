@@ -99,7 +99,7 @@ class FittingRows:
 
     def layout_of(self, row: int) -> Layout:
         """The layout of a row."""
-        return self.shards[self.shard[row]].layout
+        return self.shards[int(self.shard[row])].layout
 
     @cached_property
     def layout(self) -> Layout:
