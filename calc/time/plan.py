@@ -35,7 +35,7 @@ from calc.time.origin import Origin, origin
 from calc.time.prices import price_of
 from calc.time.roofline import Bound, Cards, sharing
 from calc.time.room import FittingRows, Rooms, accepted_formats, layouts_by_format
-from calc.time.serving_time import FullServer, Speed
+from calc.time.serving_time import FullServer, Parts, Speed
 from calc.time.time_shards import Shards
 from calc.units import GIB
 
@@ -233,9 +233,11 @@ class Search:
         needs, server = self.needs, self.server(rows)
         most = self.largest_batch(server, rows)
         replicas, batch = self.replicas(server, most)
-        binding, tpot = self.bound_token(server, batch)
-        rate = batch / server.step(batch[:, None])[:, 0]
-        ttft = 1000 * server.first_token(batch[:, None])[:, 0]
+        running = batch[:, None]
+        decoded = tuple(server.decode_parts(running))
+        binding, tpot = self.bound_token(server, running, decoded)
+        rate = batch / server.step(running, decoded)[:, 0]
+        ttft = 1000 * server.first_token(running, decoded)[:, 0]
         meets = replicas * rows.gpus <= self.most
         meets &= (ttft <= (needs.ttft_ms or np.inf)) & (tpot <= (needs.tpot_ms or np.inf))
         return Candidates(rows, batch, most, ttft, tpot, rate, replicas, binding, meets)
@@ -256,11 +258,10 @@ class Search:
             self.speed(rows), needs.prompt, needs.output, chunks, needs.cached, "expected", poll, needs.by_chance
         )
 
-    def bound_token(self, server: FullServer, batch: Array) -> tuple[Array, Array]:
+    def bound_token(self, server: FullServer, running: Array, decoded: Parts) -> tuple[Array, Array]:
         """What takes most of the time per output token, by its number in BOUNDS, and the milliseconds."""
-        running = batch[:, None]
         by_bound = np.zeros((len(BOUNDS), *running.shape))
-        for part in server.parts(running, own=1):
+        for part in server.parts(running, 1, decoded):
             for index, bound in enumerate(BOUNDS):
                 if (binding := part.is_bound_by(bound)) is not False:
                     by_bound[index] += part.seconds * binding
@@ -295,10 +296,11 @@ class Search:
 
     def in_time(self, server: FullServer, batch: Array) -> Flags:
         """Whether so many sequences get their tokens in time."""
-        in_time = np.full(len(batch), True)
+        in_time, running = np.full(len(batch), True), batch[:, None]
+        decoded = tuple(server.decode_parts(running))
         for most, seconds in ((self.needs.tpot_ms, server.token), (self.needs.ttft_ms, server.first_token)):
             if most is not None:
-                in_time &= 1000 * seconds(batch[:, None])[:, 0] <= most
+                in_time &= 1000 * seconds(running, decoded)[:, 0] <= most
         return in_time
 
     def replicas(self, server: FullServer, batch: Array) -> tuple[Array, Array]:

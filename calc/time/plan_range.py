@@ -20,7 +20,7 @@ from calc.time.roofline import Machine, Timed, kind_of, machine, sharing
 from calc.time.serving_time import FullServer, Speed
 from calc.time.time_operations import routing
 from calc.time.time_report import OperationTime, by_operation
-from calc.time.time_shards import of_rows
+from calc.time.time_shards import combined, of_rows, stacked
 
 
 class PlanRange(Frozen):
@@ -139,7 +139,7 @@ def speed_of_plan(search: Search, plan: Plan, layout: Layout) -> Speed:
     """One replica of it, or one of its workers."""
     stored = [(precision.weights, precision.kv) for precision in search.precisions]
     form = stored.index((plan.weights, plan.kv))
-    demand = of_rows([search.shards(layout, (form,)).demand], np.array([0]), np.array([form]))
+    demand = of_rows(combined([search.shards(layout, (form,)).demand], stacked), np.array([0]), np.array([form]))
     ranks = sharing(layout, experts=demand.routing is not None)
     return Speed((demand,), layout, machine_of(search, plan, ranks))
 

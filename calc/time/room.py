@@ -19,7 +19,7 @@ from calc.serving.engines.sizes import GPUAtStart, LaidOut, Limits
 from calc.serving.workload import Workload
 from calc.time.arrays import Alike, Array, Flags, Indices
 from calc.time.time_operations import Demand
-from calc.time.time_shards import Shard, of_rows
+from calc.time.time_shards import Shard, combined, of_rows, stacked
 from calc.units import GIB
 
 STAGES = (1, 2, 3, 4, 6, 8, 16)
@@ -75,6 +75,7 @@ class FittingRows:
     kind: Indices  # of GPU
     number: Indices  # of the row, whatever others are left out
     capacity: Array  # sequences that there is room for
+    demands: Demand  # of the shards, stacked
 
     @classmethod
     def of(cls, shards: Sequence[Shard], rooms: "Rooms", formats: int) -> "FittingRows":
@@ -83,12 +84,13 @@ class FittingRows:
         for number, here in enumerate(shards):
             capacity[number, here.formats] = rooms.of(here.layout).capacity(here)
         shard, form, kind = np.nonzero(capacity >= 1)
-        return cls(tuple(shards), shard, form, kind, np.arange(shard.size), capacity[shard, form, kind])
+        demands = combined([here.demand for here in shards], stacked)
+        return cls(tuple(shards), shard, form, kind, np.arange(shard.size), capacity[shard, form, kind], demands)
 
     def some(self, which: Flags | Indices) -> "FittingRows":
         """Those of the rows that are chosen."""
         places = self.shard[which], self.form[which], self.kind[which], self.number[which]
-        return FittingRows(self.shards, *places, self.capacity[which])
+        return FittingRows(self.shards, *places, self.capacity[which], self.demands)
 
     def holding(self, capacities: Mapping[int, int]) -> "FittingRows":
         """The rows where some, by number, hold other numbers of sequences; those that hold none are left out."""
@@ -116,7 +118,7 @@ class FittingRows:
     @property
     def demand(self) -> Demand:
         """What a rank does, all stages together: [rows, 1]."""
-        return of_rows([shard.demand for shard in self.shards], self.shard, self.form)
+        return of_rows(self.demands, self.shard, self.form)
 
 
 class Room:
@@ -136,7 +138,8 @@ class Room:
         self.by_links = Alike.of((at, gpu.platform, gpu.form, gpu.topology, gpu.memory) for gpu, at in each)
         self.by_size = Alike.of(zip((gpu.usable_bytes for gpu in gpus), self.by_links.which, strict=True))
         self.by_kernels = Alike.of((at, gpu.platform, gpu.capability) for gpu, at in each)
-        self.budgets = dict[tuple[tuple[int, ...], int, int], Array]()
+        self.largest = max((gpu.usable_bytes for gpu in gpus), default=0)
+        self.known_budgets = dict[tuple[int, int, tuple[int, int]], tuple[float, ...]]()
         self.overheads = dict[tuple[int, int], list[list[dict[OverheadItem, int]]]]()
         self.by_format = dict[tuple[int, int, tuple[range, ...], CacheFormat], Array]()
         self.kernels = dict[tuple[int, int, CacheFormat], list[int]]()
@@ -144,6 +147,8 @@ class Room:
     def capacity(self, shard: Shard) -> Array:
         """Sequences of all copies that there is surely room for, as many as in the middle of the overhead: [formats,
         GPUs]."""
+        if shard.stage_bytes.max(axis=0).min() >= self.largest:
+            return np.zeros((len(shard.formats), len(self.gpus)))
         fixed, each = np.stack([self.sequence(shard, precision.kv) for precision in shard.precisions], axis=2)
         middle, high = (self.free(shard) - fixed) / each
         fits = (high.min(axis=0) > 1) & self.served(shard)
@@ -154,24 +159,31 @@ class Room:
         GPUs]: the engine's budget less what weights take of it. What loading adds to weights (padding, tables) is left
         out."""
         works = zip(*(shard.working_bytes(self.engine, at) for at in self.by_limits.kinds), strict=True)
-        budgets = np.stack([self.budget(work, shard.laid_out) for work in works], axis=1)
+        least = shard.stage_bytes.min(axis=1).tolist()
+        depth = shard.layout.gpus, max(map(len, shard.ranges))
+        if depth not in self.overheads:
+            self.overheads[depth] = [self.overhead(first, shard.laid_out) for first in self.by_links.first]
+        rooms = np.array([self.budgets(work, depth, weights) for work, weights in zip(works, least, strict=True)])
+        budgets = np.moveaxis(rooms[:, self.by_size.which], 2, 0)
         return np.asarray(budgets[:, :, None] - self.engine.cache_share * shard.stage_bytes[:, :, None])
 
-    def budget(self, working: tuple[int, ...], stages: LaidOut) -> Array:
-        """What the engine would set aside for its cache on each GPU without weights, in the middle and at the high end
-        of the overhead: [2, GPUs]. `working` is that of GPUs with unlike limits. The overhead depends on how many GPUs
-        work together, and the most layers of a stage."""
-        depth = stages.layout.gpus, max(map(len, stages.ranges))
-        if (working, *depth) not in self.budgets:
-            if depth not in self.overheads:
-                self.overheads[depth] = [self.overhead(first, stages) for first in self.by_links.first]
-            rooms = []
-            for first, (total, links) in zip(self.by_size.first, self.by_size.kinds, strict=True):
-                limits, taken = self.limits[first], working[self.by_limits.which[first]]
+    def budgets(self, working: Sequence[int], depth: tuple[int, int], least: float) -> list[tuple[float, ...]]:
+        """What the engine would set aside for its cache on each unlike GPU without weights, in the middle and at the
+        high end of the overhead: nothing where it is too small for so many bytes of weights. `working` is that of GPUs
+        with unlike limits; `depth`: how many GPUs work together, and the most layers of a stage."""
+        rooms = list[tuple[float, ...]]()
+        for first, (total, links) in zip(self.by_size.first, self.by_size.kinds, strict=True):
+            taken = working[self.by_limits.which[first]]
+            key = first, taken, depth
+            if total <= least:
+                rooms.append((-np.inf, -np.inf))
+                continue
+            if key not in self.known_budgets:
                 starts = (GPUAtStart(total, 0, taken, None, ends) for ends in self.overheads[depth][links])
-                rooms.append([self.engine.budget(limits, start).cache for start in starts])
-            self.budgets[working, *depth] = np.array(rooms, dtype=np.float64).T[:, self.by_size.which]
-        return self.budgets[working, *depth]
+                caches = (self.engine.budget(self.limits[first], start).cache for start in starts)
+                self.known_budgets[key] = tuple(map(float, caches))
+            rooms.append(self.known_budgets[key])
+        return rooms
 
     def overhead(self, gpu: int, stages: LaidOut) -> list[dict[OverheadItem, int]]:
         """Bytes of each item of the overhead on a kind of GPU, in the middle of its range and at its high end."""

@@ -1,6 +1,6 @@
 """How long a server takes for a step, for a prompt, and for both at once."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial, reduce
 from typing import Any
@@ -31,6 +31,8 @@ from calc.time.roofline import (
     timed,
 )
 from calc.time.time_operations import Demand, demand, occurs, routing
+
+Parts = Sequence[Timed]
 
 
 @dataclass(frozen=True)
@@ -151,7 +153,7 @@ class FullServer:
         """What a step takes in which every sequence decodes, half way through its output."""
         return self.speed.decode_parts(batch, self.prompt + self.output // 2, self.end)
 
-    def first_token(self, batch: Any) -> Any:
+    def first_token(self, batch: Any, decoded: Parts = ()) -> Any:
         """Seconds until a prompt's first token (TTFT). With others it waits until the engine looks for requests, on
         average half as long as from one look to the next, and admits it; for the decode step that its pass is part of;
         for prompts that come with its own; and for a share of the others': of n - 1 that come within as many turns,
@@ -160,15 +162,16 @@ class FullServer:
         alone = on.request + sum(part.seconds for part in self.prompt_parts)
         steps = self.poll / 2 + 1
         if self.by_chance:
-            ahead = steps * self.step(batch)
+            ahead = steps * self.step(batch, decoded)
         else:
             prompts = (self.together + on.queue * others / 2) * sum(part.seconds for part in self.launched_parts)
-            ahead = steps * sum(part.seconds for part in self.decode_parts(batch)) + prompts
+            ahead = steps * sum(part.seconds for part in decoded or self.decode_parts(batch)) + prompts
         return alone + np.where(others > 0, on.admission + ahead, 0.0)
 
-    def parts(self, batch: Any, own: int = 0) -> Iterator[Timed]:
-        """What a step with `batch` sequences takes, without the prompts of `own` of a copy's."""
-        yield from self.decode_parts(batch)
+    def parts(self, batch: Any, own: int = 0, decoded: Parts = ()) -> Iterator[Timed]:
+        """What a step with `batch` sequences takes, without the prompts of `own` of a copy's; `decoded` is what its
+        decoding takes, where that is known."""
+        yield from decoded or self.decode_parts(batch)
         delays = self.delays(np.maximum(self.running(batch) - own, 0) / self.output)
         yield from (part.times(delays) for part in self.launched_parts)
 
@@ -179,13 +182,13 @@ class FullServer:
         laden = 1 - (1 - np.minimum(prompts * passes, 1.0)) ** self.speed.layout.pp
         return np.maximum(prompts, laden / passes)
 
-    def step(self, batch: Any) -> Any:
+    def step(self, batch: Any, decoded: Parts = ()) -> Any:
         """Seconds of a step; a sequence takes as many as it puts out tokens, its own prompt included."""
-        return sum(part.seconds for part in self.parts(batch))
+        return sum(part.seconds for part in self.parts(batch, decoded=decoded))
 
-    def token(self, batch: Any) -> Any:
+    def token(self, batch: Any, decoded: Parts = ()) -> Any:
         """Seconds in which one who reads an answer gets its next token (TPOT): beside it are the others' prompts."""
-        return sum(part.seconds for part in self.parts(batch, own=1))
+        return sum(part.seconds for part in self.parts(batch, own=1, decoded=decoded))
 
 
 def accepted(rate: float, drafted: int) -> float:

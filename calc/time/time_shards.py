@@ -152,15 +152,20 @@ def combined(figures: Sequence[Any], of: Callable[[Sequence[Any]], Any]) -> Any:
     return None if first is None else of(figures)
 
 
-def of_rows(figures: Sequence[Demand], which: Indices, forms: Indices) -> Demand:
-    """Of the demands of some ranks, whose figures are one or [formats], those of rows of one rank and format each:
-    [rows, 1]; one figure where all are alike."""
+def stacked(figures: Sequence[Any]) -> Any:
+    """Figures of several ranks, each one or [formats], as one array; one figure where all are alike."""
+    table = np.array(figures)
+    return table.flat[0].item() if (table == table.flat[0]).all() else table
+
+
+def of_rows(table: Demand, which: Indices, forms: Indices) -> Demand:
+    """Of the demands of some ranks, stacked, those of rows of one rank and format each: [rows, 1]."""
 
     def chosen(figures: Sequence[Any]) -> Any:
-        table = np.array(figures)
-        if (table == table.flat[0]).all():
-            return table.flat[0].item()
-        return table[which, None] if table.ndim == 1 else table[which, forms, None]
+        (figure,) = figures
+        if not isinstance(figure, np.ndarray):
+            return figure
+        return figure[which, None] if figure.ndim == 1 else figure[which, forms, None]
 
-    by_row: Demand = combined(figures, chosen)
+    by_row: Demand = combined([table], chosen)
     return by_row
