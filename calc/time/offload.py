@@ -17,8 +17,7 @@ from calc.serving.engines.llamacpp.placement import HOST, Placement
 from calc.time.efficiency import Conditions, row
 from calc.time.estimate import End, Estimate
 from calc.time.forward import Forward, decode, prefill
-from calc.time.prompt_kernels import PromptKernels
-from calc.time.roofline import Machine, Timed, bus_gb_s, machine, timed
+from calc.time.roofline import Machine, PromptKernels, Timed, bus_gb_s, machine, timed
 from calc.time.time_operations import Demand, demand
 
 STATE = 4

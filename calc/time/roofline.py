@@ -1,10 +1,10 @@
 """Roofline, doi:10.1145/1498765.1498785: an operation takes the larger of its arithmetic and its memory traffic; links
 and the host add theirs."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Annotated, Any, Literal, NamedTuple, get_args
+from typing import Annotated, Any, Literal, NamedTuple, Self, get_args
 
 import numpy as np
 
@@ -340,3 +340,36 @@ def binds(parts: Iterable[Timed]) -> Bound:
     for part in parts:
         times[part.bound] = times.get(part.bound, 0.0) + float(part.seconds)
     return max(times, key=lambda bound: times[bound])
+
+
+@dataclass(frozen=True)
+class PromptKernels:
+    """What a pass of a prompt moves besides on a GPU, where an engine unpacks quantized weights first or has no flash
+    attention: seconds of a byte of quantized weights that is unpacked, and of a score that passes through memory."""
+
+    unpacked: float
+    score: float
+
+    @classmethod
+    def of(cls, gpu: GPU, engine: str, weights: WeightFormat, end: End) -> Self:
+        """Kernels of an engine's build on a GPU."""
+        at = Conditions(engine, gpu.generation, weights=weights)
+
+        def seconds(nbytes: float) -> float:
+            return nbytes / (gpu.bandwidth_gb_s * 1e9)
+
+        return cls(
+            unpacked=seconds(row("unpacked_bytes", at).value.duration(end)),
+            score=seconds(row("score_bytes", at).value.duration(end)),
+        )
+
+    def parts(self, demand: Demand, operations: Sequence[Operation]) -> Iterator[Timed]:
+        """What a pass of such operations moves."""
+        packed = sum(operation.weights for operation in operations if operation.quantized)
+        if self.unpacked and packed:
+            unpacked = packed * self.unpacked
+            yield Timed("unpacking", unpacked, memory=unpacked)
+        if self.score and demand.pairs:
+            flops = sum(operation.flops for operation in operations if operation.what == "scores")
+            scores = flops * demand.heads / sum(demand.pairs.values()) * self.score
+            yield Timed("softmax", scores, memory=scores)

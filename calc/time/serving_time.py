@@ -12,15 +12,15 @@ from calc.formats.stored import StoredAs, stored
 from calc.hardware.gpu import GPU
 from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture
-from calc.serving.engines.engine import Engine
-from calc.serving.engines.sizes import LaidOut
 from calc.serving.kv_cache import StateBytes, state_bytes
+from calc.serving.memory import Serving
+from calc.serving.workload import Workload
 from calc.time.efficiency import Edits, Efficiency, efficiency
 from calc.time.estimate import End
 from calc.time.forward import Forward, PassPart, decode, prefill
-from calc.time.prompt_kernels import PromptKernels
 from calc.time.roofline import (
     Machine,
+    PromptKernels,
     Timed,
     communication,
     either,
@@ -244,34 +244,28 @@ def speed_of(
     return Speed(demands=demands, layout=layout, machines=machines, prompts=prompts)
 
 
-def speed_laid_out(
-    laid_out: LaidOut,
+def speed_on(
     gpu: GPU,
-    engine: Engine,
+    serving: Serving,
     *,
     edited: Efficiency | None = None,
     edits: Edits | None = None,
     node: int = 8,
-    file: StoredAs | None = None,
     like: Speed | None = None,
+    kernels: str | None = None,
 ) -> Speed:
-    """The speed of a model that is laid out for its memory; `edits` are some of the shares, `file` reads the engine's
-    files."""
+    """The speed of a model that is laid out for its memory; `edits` are some of the shares, `kernels` the name under
+    which they are measured, if not its engine's."""
+    laid_out, engine = serving.laid_out, serving.engine
+    kernels = kernels or engine.kernels
     if edits:
         ranks = sharing(laid_out.layout, experts=routing(laid_out.whole, laid_out.layout) is not None)
-        usual = efficiency(*kind_of(gpu, engine.kernels, laid_out.precision.weights, ranks, node))
-        edited = usual.edited(edits)
-    return speed_of(
-        laid_out.whole,
-        laid_out.rank,
-        laid_out.ranges,
-        laid_out.precision,
-        laid_out.layout,
-        gpu,
-        engine.kernels,
-        edited=edited,
-        node=node,
-        file=file or engine.file,
-        states=partial(engine.state_bytes, laid_out.whole),
-        like=like,
-    )
+        edited = efficiency(*kind_of(gpu, kernels, laid_out.precision.weights, ranks, node)).edited(edits)
+    model = laid_out.whole, laid_out.rank, laid_out.ranges, laid_out.precision, laid_out.layout
+    states = partial(engine.state_bytes, laid_out.whole)
+    return speed_of(*model, gpu, kernels, edited=edited, node=node, file=serving.file, states=states, like=like)
+
+
+def halfway(workload: Workload) -> int:
+    """Tokens of a sequence whose answer is half written."""
+    return max(2, workload.context - workload.generated // 2)

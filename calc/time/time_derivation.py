@@ -16,8 +16,9 @@ from calc.time.figures import Figure, Figures, Symbol, TimeStep, symbols_of
 from calc.time.flops import matrices_within, product_flops, unrolled
 from calc.time.forward import Forward, PassPart
 from calc.time.roofline import MACHINE, Machine, Timed, kind_of, sharing
-from calc.time.serving_time import Speed, chunked, share_of, speed_laid_out
+from calc.time.serving_time import Speed, chunked, halfway, share_of, speed_on
 from calc.time.time_operations import Demand, Operation, attending_mixers, of_all_layers
+from calc.time.training_time import TrainingSpeed
 
 
 class OperationSteps(Frozen):
@@ -171,14 +172,14 @@ class ServingDerivations:
         self.serving, self.gpu, self.workload, self.end, self.node = serving, gpu, workload, end, node
         self.engine = serving.engine.kernels
         laid_out = serving.laid_out
-        self.speed = speed_laid_out(laid_out, gpu, serving.engine, edited=edited, node=node, file=serving.file)
+        self.speed = speed_on(gpu, serving, edited=edited, node=node)
         ranks = sharing(laid_out.layout, experts=self.speed.demands[0].routing is not None)
         self.shares = edited or efficiency(*kind_of(gpu, self.engine, laid_out.precision.weights, ranks, node))
 
     def decode(self, stage: int = 0) -> PassDerivation:
         """A step halfway through the output."""
         work, figures = self.workload, Figures()
-        context = max(2, work.context - work.generated // 2)
+        context = halfway(work)
         plain = self.speed.decoding(work.batch, context)
         batch = figures.figure("B", plain.parts[0].sequences, "sequences of a rank in this pass")
         length = figures.figure("S", context, "tokens of a sequence, the new one included")
@@ -239,14 +240,8 @@ class ServingDerivations:
         laid_out = self.serving.laid_out
         stage_demand = self.speed.demands[stage]
         demand = traced_demand(figures, stage_demand)
-        reached = speed_laid_out(
-            laid_out,
-            traced_gpu(figures, self.gpu),
-            self.serving.engine,
-            edited=traced_shares(figures, self.shares),
-            node=self.node,
-            file=self.serving.file,
-        ).machines(self.end)
+        gpu, shares = traced_gpu(figures, self.gpu), traced_shares(figures, self.shares)
+        reached = speed_on(gpu, self.serving, edited=shares, node=self.node).machines(self.end)
         on = named_machine(figures, reached)
         layout = traced_sizes(figures, laid_out.layout, LAYOUT)
         speed = Speed((demand,), layout, lambda end: on, self.speed.prompts)
@@ -277,4 +272,67 @@ LAYOUT = {
     "pp": Symbol("pp", "pipeline stages"),
     "dp": Symbol("dp", "data-parallel copies"),
     "ep": Symbol("ep", "expert-parallel ranks"),
+}
+
+
+WORK = {
+    "micro_batch": Symbol("B", "sequences of a micro-batch on each replica"),
+    "sequence": Symbol("S", "tokens of a sequence"),
+    "accumulation": Symbol("N_mb", "micro-batches of a step"),
+}
+TRAINING_LAYOUT = {
+    "tp": Symbol("tp", "tensor-parallel ranks"),
+    "pp": Symbol("pp", "pipeline stages"),
+    "dp": Symbol("dp", "data-parallel replicas"),
+    "cp": Symbol("cp", "context-parallel ranks"),
+    "ep": Symbol("ep", "expert-parallel ranks"),
+}
+INTERLEAVED = TRAINING_LAYOUT | {"vp": Symbol("vp", "pieces of the model on each pipeline stage")}
+
+
+def derive_step(speed: TrainingSpeed, end: End = "expected") -> PassDerivation:
+    """A micro-batch on the stage that takes longest, forward and backward, and the step that such ones make."""
+    figures = Figures()
+    stage = speed.slowest(end)
+    demand = traced_demand(figures, speed.demands[stage])
+    traced = replace(
+        speed,
+        demands=(demand,),
+        work=traced_sizes(figures, speed.work, WORK),
+        layout=traced_sizes(figures, speed.layout, TRAINING_LAYOUT if speed.layout.vp == 1 else INTERLEAVED),
+        gpu=traced_gpu(figures, speed.gpu),
+        shares=traced_shares(figures, speed.shares),
+        trained=figures.figure("τ", speed.trained, "share of the weights that are trained"),
+    )
+    parts = [part for part in traced.parts(demand, end) if part.seconds]
+    operations = operation_steps(figures, parts, demand.operations(traced.forward()))
+    busy = total(figures, [(f"t_{part.what}", float(part.seconds)) for part in parts])
+    lines = [figures.step("busy", busy, "s")]
+    rest = dict(zip(("each", "once"), traced.between_replicas(end), strict=True))
+    rest |= {"sends": traced.between_stages(end), "update": traced.optimizer(end)}
+    lines += [figures.step(name, seconds, "s") for name, seconds in rest.items() if seconds]
+    named = {
+        name: seconds and figures.figure(f"t_{name}", float(seconds), MEANINGS[name])
+        for name, seconds in {"busy": busy, **rest}.items()
+    }
+    step = traced.step(named["busy"], named["each"] + named["sends"], named["once"], named["update"], end)
+    seconds = figures.figure("t_step", float(step), "seconds of a step")
+    flops = figures.figure("φ", speed.model_flops(), "FLOPs of a token, forward and backward, nothing recomputed")
+    lines += [
+        figures.step("step", step, "s"),
+        figures.step("rate", traced.rate(seconds), "tokens/s"),
+        figures.step("mfu", traced.mfu(seconds, flops), "of the peak"),
+    ]
+    rows = row_steps(figures, speed.rank, speed.stages[stage], speed.demands[stage], decodes=False)
+    return PassDerivation(
+        rows=tuple(rows), machine=(), operations=tuple(operations), sums=tuple(lines), legend=figures.occurring()
+    )
+
+
+MEANINGS = {
+    "busy": "seconds of a micro-batch on the slowest stage",
+    "each": "seconds in which replicas exchange, each micro-batch",
+    "once": "seconds in which replicas exchange, each step",
+    "sends": "seconds in which a stage hands on what its further pieces make, each micro-batch",
+    "update": "seconds of the optimizer",
 }

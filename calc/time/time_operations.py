@@ -14,13 +14,17 @@ from calc.model.architecture import Architecture
 from calc.model.mixers import AttentionMixer
 from calc.model.tensor import WindowTokens
 from calc.serving.kv_cache import StateBytes, state_bytes
-from calc.time.bytes import StoredProducts, read_bits, row_elements, touched, written_bits
 from calc.time.figures import Symbol
 from calc.time.flops import (
     Product,
+    StoredProducts,
     matrices_within,
     product_flops,
+    read_bits,
+    row_elements,
+    touched,
     unrolled,
+    written_bits,
 )
 from calc.time.forward import Forward, PassPart
 

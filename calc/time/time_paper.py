@@ -11,8 +11,7 @@ from calc.serving.workload import Workload
 from calc.time.efficiency import SHARE_SYMBOLS
 from calc.time.figures import TimeStep
 from calc.time.roofline import MACHINE
-from calc.time.time_derivation import PassDerivation, ServingDerivations
-from calc.time.training_derivation import derive_step
+from calc.time.time_derivation import PassDerivation, ServingDerivations, derive_step
 from calc.time.training_time import TrainingSpeed
 from calc.units import four_digits
 

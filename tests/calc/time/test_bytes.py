@@ -6,7 +6,7 @@ import pytest
 
 from calc import Architecture, Layout, Precision, Workload, report
 from calc.serving.engines import ENGINES
-from calc.time.bytes import touched
+from calc.time.flops import touched
 from calc.time.forward import decode
 from calc.time.time_operations import demand
 from presets import models

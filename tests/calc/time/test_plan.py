@@ -14,12 +14,10 @@ from calc.time.frontier import frontier
 from calc.time.needs import Needs
 from calc.time.plan import BATCHES, Search
 from calc.time.plan_range import cannot_keep_up
-from calc.time.plan_report import plan_report
+from calc.time.plan_report import plan_report, sensitivity
 from calc.time.prices import price_of, prices
-from calc.time.reply import reply
 from calc.time.room import layouts_by_format
-from calc.time.sensitivity import sensitivity
-from calc.time.time_report import time_report
+from calc.time.time_report import reply, time_report
 from presets import models
 from tests.structures import mark
 
