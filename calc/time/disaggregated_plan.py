@@ -4,7 +4,7 @@ A decode worker takes as many sequences as get their tokens in time; prefill wor
 answers, and bring the first token in time.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -18,15 +18,13 @@ from calc.time.arrays import Array
 from calc.time.arrivals import UTILIZATION
 from calc.time.disaggregated import Disaggregated, PrefillWorkers, cached_bytes
 from calc.time.needs import Needs
-from calc.time.plan import Plan, Search, last_in_time
+from calc.time.plan import Plan, Search, last_in_time, settled
 from calc.time.plan_range import disaggregated
 from calc.time.roofline import Timed, binds
 from calc.time.room import FittingRows
 from calc.time.serving_time import FullServer
 from calc.units import GIB
 
-ROUNDS = 4
-"""In which the number of requests that run settles."""
 BEYOND = 2**20
 """GPUs, more than any links reach."""
 
@@ -212,17 +210,6 @@ def best_pairs(search: Search, rows: FittingRows) -> Pairs | None:
         return None
     prefill_rows, other, workers = (np.concatenate(figures) for figures in zip(*chosen, strict=True))
     return Pairs(rows.some(prefill_rows), rows.some(other), workers, decode_workers[other], batch[other])
-
-
-def settled(needs: Needs, step: Callable[[Array], Array], most: Array, workers: Array) -> tuple[Array, Array]:
-    """Sequences that run on each of so many decode workers, at most `most`, of requests that come at random, and how
-    many come in a second: as many run as come while one is answered (Little's law)."""
-    running = most
-    for _ in range(ROUNDS):
-        answer = needs.output * step(running)
-        per_s = np.broadcast_to(needs.arriving(answer), answer.shape)
-        running = np.minimum(most, np.maximum(np.ceil(per_s * answer / workers), 1))
-    return running, per_s
 
 
 def keeping_up(needs: Needs, token: Array, copies: Array, prompt: Array, slack: Array, queue: Array) -> Array:

@@ -1,6 +1,7 @@
 """What a forward pass computes, 2 floating-point operations for each multiply-add, and the bytes that it reads and
-writes: weights, cache, and what goes in and out of matrix products. Norms, rotary embedding, activation functions, softmax and
-sampling are left out: together less than 1 % of a forward pass, and bound by memory."""
+writes: weights, cache, and what goes in and out of matrix products. The operations of norms, rotary embedding,
+activation functions, softmax and sampling are left out: together less than 1 % of a forward pass, and bound by memory.
+"""
 
 from collections.abc import Iterable
 from typing import Any, Literal, NamedTuple, Self

@@ -47,6 +47,8 @@ USUAL_SEQUENCES = 256
 MOST_NAMED = 6
 """GPUs in a sentence."""
 HOUR = 3600
+ROUNDS = 4
+"""In which the number of requests that run settles."""
 PLANNED = tuple(name for name, engine in ENGINES.items() if engine.share_option is not None)
 """Engines that batch requests in memory set aside at start: those that a search knows."""
 
@@ -130,6 +132,17 @@ def last_in_time(batches: Array, in_time: Callable[[Array], Flags]) -> Array:
         soon = in_time(at_place(batches, middle))
         first, last = np.where(soon, middle, first), np.where(soon, last, middle - 1)
     return at_place(batches, first)
+
+
+def settled(needs: Needs, step: Callable[[Array], Array], most: Array, replicas: Array) -> tuple[Array, Array]:
+    """Sequences that run on each of so many replicas, at most `most`, of requests that come at random, and how
+    many come in a second: as many run as come while one is answered (Little's law)."""
+    running = most
+    for _ in range(ROUNDS):
+        answer = needs.output * step(running)
+        per_s = np.broadcast_to(needs.arriving(answer), answer.shape)
+        running = np.minimum(most, np.maximum(np.ceil(per_s * answer / replicas), 1))
+    return running, per_s
 
 
 class Search:
@@ -312,12 +325,7 @@ class Search:
             return replicas, np.minimum(batch, np.ceil(users / replicas))
         answer = needs.output * server.step(batch[:, None])[:, 0]
         replicas = np.ceil(needs.arriving(answer) * answer / (UTILIZATION * batch))
-        running = batch
-        for _ in range(4):
-            arrived = np.ceil(needs.arriving(answer) / replicas * answer)
-            running = np.minimum(batch, np.maximum(arrived, 1))
-            answer = needs.output * server.step(running[:, None])[:, 0]
-        return replicas, running
+        return replicas, settled(needs, lambda running: server.step(running[:, None])[:, 0], batch, replicas)[0]
 
     def waits(self, rows: FittingRows, row: int, most: int, replicas: int) -> Waits | None:
         """What requests meet on replicas that run so many at once each; None of users who never think."""

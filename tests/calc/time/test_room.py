@@ -1,7 +1,9 @@
 """The search for plans orders candidates by a bound: no layout that fits is left out or holds more than it says."""
 
+from random import Random
+
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from calc import Architecture, ConfigError, Overhead, Workload
@@ -19,6 +21,8 @@ KINDS = ("h100-sxm", "a100-sxm-80gb", "h200-sxm", "b200", "mi300x", "l40s", "rtx
 PLANNED = [name for name, engine in ENGINES.items() if engine.share_option is not None]
 
 
+@example("deepseek-ai/DeepSeek-V4-Flash", "sglang", "h100-sxm", 1024, 1, Random(0))  # states set aside for all
+@example("zai-org/GLM-5.1", "vllm", "h200-sxm", 8192, 4, Random(0))  # an indexer beside latents
 @given(
     st.sampled_from(list(models())),
     st.sampled_from(PLANNED),
