@@ -35,7 +35,7 @@ from calc.time.origin import Origin, origin
 from calc.time.prices import price_of
 from calc.time.roofline import Bound, Cards, sharing
 from calc.time.room import FittingRows, Rooms, accepted_formats, layouts_by_format
-from calc.time.serving_time import FullServer, Parts, Speed
+from calc.time.serving_time import FullServer, Speed, TimedParts
 from calc.time.time_shards import Shards
 from calc.units import GIB
 
@@ -271,7 +271,7 @@ class Search:
             self.speed(rows), needs.prompt, needs.output, chunks, needs.cached, "expected", poll, needs.by_chance
         )
 
-    def bound_token(self, server: FullServer, running: Array, decoded: Parts) -> tuple[Array, Array]:
+    def bound_token(self, server: FullServer, running: Array, decoded: TimedParts) -> tuple[Array, Array]:
         """What takes most of the time per output token, by its number in BOUNDS, and the milliseconds."""
         by_bound = np.zeros((len(BOUNDS), *running.shape))
         for part in server.parts(running, 1, decoded):

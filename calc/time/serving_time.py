@@ -32,7 +32,8 @@ from calc.time.roofline import (
 )
 from calc.time.time_operations import Demand, demand, occurs, routing
 
-Parts = Sequence[Timed]
+TimedParts = Sequence[Timed]
+"""What a pass takes, where it is known already; empty where it is not."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ class Speed:
         return either(self.layout.pp == 1, within, within + stage.stages * passed_on)
 
     def seconds(self, forward: Forward, end: End, *, decodes: bool) -> Any:
-        """Parts of one pass through all stages."""
+        """TimedParts of one pass through all stages."""
         return sum(part.seconds for part in self.parts(forward, end, decodes=decodes))
 
     def decoding(self, batch: Any, context: Any, new: Any = 1) -> Forward:
@@ -153,7 +154,7 @@ class FullServer:
         """What a step takes in which every sequence decodes, half way through its output."""
         return self.speed.decode_parts(batch, self.prompt + self.output // 2, self.end)
 
-    def first_token(self, batch: Any, decoded: Parts = ()) -> Any:
+    def first_token(self, batch: Any, decoded: TimedParts = ()) -> Any:
         """Seconds until a prompt's first token (TTFT). With others it waits until the engine looks for requests, on
         average half as long as from one look to the next, and admits it; for the decode step that its pass is part of;
         for prompts that come with its own; and for a share of the others': of n - 1 that come within as many turns,
@@ -168,7 +169,7 @@ class FullServer:
             ahead = steps * sum(part.seconds for part in decoded or self.decode_parts(batch)) + prompts
         return alone + np.where(others > 0, on.admission + ahead, 0.0)
 
-    def parts(self, batch: Any, own: int = 0, decoded: Parts = ()) -> Iterator[Timed]:
+    def parts(self, batch: Any, own: int = 0, decoded: TimedParts = ()) -> Iterator[Timed]:
         """What a step with `batch` sequences takes, without the prompts of `own` of a copy's; `decoded` is what its
         decoding takes, where that is known."""
         yield from decoded or self.decode_parts(batch)
@@ -182,11 +183,11 @@ class FullServer:
         laden = 1 - (1 - np.minimum(prompts * passes, 1.0)) ** self.speed.layout.pp
         return np.maximum(prompts, laden / passes)
 
-    def step(self, batch: Any, decoded: Parts = ()) -> Any:
+    def step(self, batch: Any, decoded: TimedParts = ()) -> Any:
         """Seconds of a step; a sequence takes as many as it puts out tokens, its own prompt included."""
         return sum(part.seconds for part in self.parts(batch, decoded=decoded))
 
-    def token(self, batch: Any, decoded: Parts = ()) -> Any:
+    def token(self, batch: Any, decoded: TimedParts = ()) -> Any:
         """Seconds in which one who reads an answer gets its next token (TPOT): beside it are the others' prompts."""
         return sum(part.seconds for part in self.parts(batch, own=1, decoded=decoded))
 

@@ -68,9 +68,9 @@ class Routing:
         return touched(self.experts, self.top_k, tokens * self.copies)
 
 
-Sizes = dict[Product, Any]
+ByProduct = dict[Product, Any]
 """Figures by product."""
-Backs = dict[WindowTokens, Any]
+ByWindow = dict[WindowTokens, Any]
 """Figures by how many tokens back: None, all."""
 
 
@@ -78,12 +78,14 @@ Backs = dict[WindowTokens, Any]
 class Demand:
     """What one rank of a stage does, as far as it does not depend on the pass."""
 
-    flops: Annotated[Sizes, Symbol("φ", "FLOPs of a row")]
-    weights: Annotated[Sizes, Symbol("W", "bytes of weights")] = field(default_factory=dict)  # all experts included
-    elements: Annotated[Sizes, Symbol("e", "elements in and out of a row")]
-    pairs: Annotated[Backs, Symbol("φ_qk", "FLOPs of a query-key pair, all layers")]
-    absorbed: Annotated[Backs, Symbol("φ_qkd", "FLOPs of a query-key pair in decode, all layers")]
-    read: Annotated[Backs, Symbol("β", "bits of cache of a token that attention reads")] = field(default_factory=dict)
+    flops: Annotated[ByProduct, Symbol("φ", "FLOPs of a row")]
+    weights: Annotated[ByProduct, Symbol("W", "bytes of weights")] = field(default_factory=dict)  # all experts included
+    elements: Annotated[ByProduct, Symbol("e", "elements in and out of a row")]
+    pairs: Annotated[ByWindow, Symbol("φ_qk", "FLOPs of a query-key pair, all layers")]
+    absorbed: Annotated[ByWindow, Symbol("φ_qkd", "FLOPs of a query-key pair in decode, all layers")]
+    read: Annotated[ByWindow, Symbol("β", "bits of cache of a token that attention reads")] = field(
+        default_factory=dict
+    )
     written: Annotated[Any, Symbol("β_w", "bits of cache that a token adds")] = 0
     queries: Annotated[Any, Symbol("q", "elements of the outputs of all heads")]
     exchanged: Annotated[Any, Symbol("q_x", "elements of all heads' queries and outputs in decode")]
@@ -103,7 +105,7 @@ class Demand:
     tied_head: Annotated[Any, Symbol("W_tied", "bytes of a head tied to the embedding")] = 0
     width: Annotated[int, Symbol("w", "bytes of an activation")] = 2
     routing: Routing | None
-    quantized: Sizes = field(default_factory=dict)
+    quantized: ByProduct = field(default_factory=dict)
     """Whether most of a product's weights are stored in fewer than 16 bits."""
     longest: Any  # layers of the longest stage that it stands for
     stages: Any = 1  # pipeline stages that it stands for, each of which passes rows on
