@@ -68,7 +68,7 @@ class Speed:
         return either(self.layout.pp == 1, within, within + stage.stages * passed_on)
 
     def seconds(self, forward: Forward, end: End, *, decodes: bool) -> Any:
-        """TimedParts of one pass through all stages."""
+        """Seconds of one pass through all stages."""
         return sum(part.seconds for part in self.parts(forward, end, decodes=decodes))
 
     def decoding(self, batch: Any, context: Any, new: Any = 1) -> Forward:
