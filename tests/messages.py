@@ -15,7 +15,8 @@ from babel.messages.mofile import write_mo
 from babel.messages.pofile import read_po, write_po
 
 from calc.model.derivation import SYMBOLS
-from calc.time.legend import MACHINE, SHARES
+from calc.time.efficiency import SHARE_SYMBOLS
+from calc.time.roofline import MACHINE
 from pages.parts.verify.evidence import accuracy
 from tests import ROOT
 
@@ -52,7 +53,11 @@ def templates() -> dict[Key, set[str]]:
             tree = ast.parse(file.read_text(encoding="utf-8"))
             for key in [*said(tree), *(named(tree) if where.startswith(NAMING) and where != HABITS else ())]:
                 found.setdefault(key, set()).add(where)
-    for legend, symbols in (("model/derivation", SYMBOLS), ("time/legend", SHARES), ("time/legend", MACHINE)):
+    for legend, symbols in (
+        ("model/derivation", SYMBOLS),
+        ("time/efficiency", SHARE_SYMBOLS),
+        ("time/roofline", MACHINE),
+    ):
         for _, meaning, *_ in symbols.values():
             if "_" not in meaning:
                 found.setdefault((meaning, None), set()).add(f"calc/{legend}.py")

@@ -272,10 +272,8 @@ class Serving:
         return sum(stage.weights for stage in self.laid_out.stages)
 
     def file(self, architecture: Architecture, precision: Precision, rank: Architecture) -> list[Piece]:
-        """The tensors of a rank, each with the format of the engine's file; those of its own rank are read once."""
-        weighing = self.weighing
-        is_own = architecture is weighing.whole and rank is weighing.rank and precision is weighing.precision
-        return weighing.file if is_own else self.engine.file(architecture, precision, rank)
+        """As `Weighing.read`."""
+        return self.weighing.read(architecture, precision, rank)
 
     def with_layout(self, layout: Layout) -> "Serving":
         """The model in another layout. Raises ConfigError where the engine does not accept it."""

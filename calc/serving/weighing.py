@@ -83,6 +83,11 @@ class Weighing:
         """The tensors of the rank, each with the format of the file that it is read from."""
         return self.engine.file(self.whole, self.precision, self.rank)
 
+    def read(self, whole: Architecture, precision: Precision, rank: Architecture) -> list[Piece]:
+        """The tensors of a rank, each with the format of the engine's file; those of its own rank are read once."""
+        is_own = whole is self.whole and rank is self.rank and precision is self.precision
+        return self.file if is_own else self.engine.file(whole, precision, rank)
+
     @cached_property
     def tensors(self) -> LoadedTensors:
         """Its tensors that are loaded, by where they stand."""

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from calc.errors import Frozen
+from calc.time.arrays import Array, Indices
 from calc.time.serving_time import FullServer
-from calc.time.sizes import Array, Indices
 
 UTILIZATION = 0.95
 """Share of the most that a server can do up to which it is planned: beyond, waits grow without bound."""

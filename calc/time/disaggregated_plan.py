@@ -4,7 +4,7 @@ A decode worker takes as many sequences as get their tokens in time; prefill wor
 answers, and bring the first token in time.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -14,19 +14,17 @@ import numpy as np
 from calc.errors import ConfigError, Message
 from calc.serving.engines import ENGINES
 from calc.serving.verdict import MOST_BATCH, max_batch
+from calc.time.arrays import Array
 from calc.time.arrivals import UTILIZATION
 from calc.time.disaggregated import Disaggregated, PrefillWorkers, cached_bytes
 from calc.time.needs import Needs
-from calc.time.plan import Plan, Search, last_in_time
+from calc.time.plan import Plan, Search, last_in_time, settled
 from calc.time.plan_range import disaggregated
 from calc.time.roofline import Timed, binds
 from calc.time.room import FittingRows
 from calc.time.serving_time import FullServer
-from calc.time.sizes import Array
 from calc.units import GIB
 
-ROUNDS = 4
-"""In which the number of requests that run settles."""
 BEYOND = 2**20
 """GPUs, more than any links reach."""
 
@@ -57,47 +55,34 @@ def check_separation(search: Search) -> None:
         raise ConfigError(Message("Prefill and decode on separate GPUs take at least two."), "max_gpus", [2])
 
 
-def keeps_states(search: Search) -> bool:
-    """Whether some layers are recurrent: their states pass between equal ranks only (vLLM
-    docs/features/nixl_connector_compatibility.md)."""
-    return search.architecture.recurrent
-
-
-@dataclass(frozen=True)
+@dataclass
 class Pairs:
-    """For each GPU and format the layouts of both sides and their workers: arrays [pairs]."""
+    """For each GPU and format the layouts of both sides, their workers, and what these do for the users of a search:
+    arrays [pairs]."""
 
+    search: Search
     prefill: FittingRows
     decode: FittingRows
     prefill_workers: Array
     decode_workers: Array
     most: Array  # sequences of a decode worker, in time
 
-    @property
-    def gpus(self) -> Array:
-        """Of all workers."""
-        return self.prefill_workers * self.prefill.gpus + self.decode_workers * self.decode.gpus
-
-
-class TimedPairs:
-    """What such pairs do for the users of a search: arrays [pairs]."""
-
-    def __init__(self, search: Search, pairs: Pairs) -> None:
-        needs, self.search, self.pairs = search.needs, search, pairs
-        decode = pairs.decode
+    def __post_init__(self) -> None:
+        needs, search = self.search.needs, self.search
+        self.gpus = self.prefill_workers * self.prefill.gpus + self.decode_workers * self.decode.gpus
         both = Disaggregated(
-            search.server(pairs.prefill),
-            search.server(decode),
-            pairs.prefill_workers[:, None],
-            pairs.decode_workers[:, None],
-            link_between(search, pairs.gpus, decode),
+            search.server(self.prefill),
+            search.server(self.decode),
+            self.prefill_workers[:, None],
+            self.decode_workers[:, None],
+            link_between(search, self.gpus, self.decode),
         )
         running, self.ttft, self.rate = self.by_chance(both) if needs.by_chance else self.always_waiting(both)
-        self.batch = np.ceil((needs.at_once or 1) / pairs.decode_workers) if needs.at_once else running[:, 0]
+        self.batch = np.ceil((needs.at_once or 1) / self.decode_workers) if needs.at_once else running[:, 0]
         self.parts = tuple(both.decode.decode_parts(running))
         self.tpot = 1000 * both.token(running)[:, 0]
         self.meets = (self.ttft <= (needs.ttft_ms or np.inf)) & (self.tpot <= (needs.tpot_ms or np.inf))
-        self.meets &= pairs.gpus <= search.most
+        self.meets &= self.gpus <= search.most
 
     def always_waiting(self, both: Disaggregated) -> tuple[Array, Array, Array]:
         """Sequences of a decode worker [pairs, 1], milliseconds to the first token, and tokens a second [pairs], of
@@ -107,23 +92,22 @@ class TimedPairs:
 
     def by_chance(self, both: Disaggregated) -> tuple[Array, Array, Array]:
         """The same of requests that come at random: as many run as come while one is answered (Little's law)."""
-        needs, pairs = self.search.needs, self.pairs
-        running, per_s = settled(needs, both.token, pairs.most[:, None], pairs.decode_workers[:, None])
+        needs = self.search.needs
+        running, per_s = settled(needs, both.token, self.most[:, None], self.decode_workers[:, None])
         first = 1000 * both.first_token_by_chance(per_s, running)
         return running, first[:, 0], np.broadcast_to(per_s * needs.output, running.shape)[:, 0]
 
     def plan(self, number: int) -> tuple[Plan, dict[int, int]]:
         """One of them, weighed as Weigh does it, and the sequences of rows that hold fewer than they must."""
-        search, pairs = self.search, self.pairs
-        prefill, decode, batch = pairs.prefill, pairs.decode, int(self.batch[number])
-        first = prefill.fits[prefill.fit[number]].layout
+        search, prefill, decode, batch = self.search, self.prefill, self.decode, int(self.batch[number])
+        first = prefill.layout_of(number)
         weighed = search.allocation(prefill, number, first.dp)
         plan = search.described(
             decode,
             number,
             search.allocation(decode, number, batch),
-            replicas=int(pairs.decode_workers[number]),
-            gpus=int(pairs.gpus[number]),
+            replicas=int(self.decode_workers[number]),
+            gpus=int(self.gpus[number]),
             batch=batch,
             ttft_ms=float(self.ttft[number]),
             tpot_ms=float(self.tpot[number]),
@@ -132,7 +116,7 @@ class TimedPairs:
             meets=bool(self.meets[number]),
             waits=None,
             prefill=PrefillWorkers(
-                workers=int(pairs.prefill_workers[number]), layout=first, headroom_gib=weighed.spare / GIB
+                workers=int(self.prefill_workers[number]), layout=first, headroom_gib=weighed.spare / GIB
             ),
         )
         most = max_batch(weighed, first.dp)
@@ -140,7 +124,7 @@ class TimedPairs:
         fewer = {int(rows.number[number]): room for rows, sequences, room in sides if room < sequences}
         if search.needs.by_chance:
             both = disaggregated(search, plan)
-            waits = both.waits(plan.tokens_per_s / search.needs.output, batch, int(pairs.most[number]))
+            waits = both.waits(plan.tokens_per_s / search.needs.output, batch, int(self.most[number]))
             plan = plan.model_copy(update={"waits": waits})
         return plan, fewer
 
@@ -157,9 +141,8 @@ def separate_plans(search: Search, limit: int) -> list[Plan]:
     every = search.rows
     rows = every.some(np.ravel((every.layout.pp == 1) & (every.layout.dcp == 1)))
     while (pairs := best_pairs(search, rows)) is not None:
-        timed = TimedPairs(search, pairs)
-        keys = search.order(search.price[pairs.decode.kind], pairs.gpus, timed.tpot, timed.meets)
-        plans = [timed.plan(number) for number in np.lexsort(keys[::-1])[:limit].tolist()]
+        keys = search.order(search.price[pairs.decode.kind], pairs.gpus, pairs.tpot, pairs.meets)
+        plans = [pairs.plan(number) for number in np.lexsort(keys[::-1])[:limit].tolist()]
         fewer = {number: capacity for _, rest in plans for number, capacity in rest.items()}
         if not fewer:
             return [plan for plan, _ in plans]
@@ -169,7 +152,7 @@ def separate_plans(search: Search, limit: int) -> list[Plan]:
 
 def best_pairs(search: Search, rows: FittingRows) -> Pairs | None:
     """Of all pairs of layouts the best of each GPU and format; None where nothing fits."""
-    if not rows.fit.size:
+    if not rows.shard.size:
         return None
     needs, server = search.needs, search.server(rows)
     token, batch = decode_batches(search, server, rows)
@@ -199,7 +182,7 @@ def best_pairs(search: Search, rows: FittingRows) -> Pairs | None:
             workers = keeping_up(needs, token[second], *load, queue[first])
         workers = np.ceil(np.maximum(workers, 1))
         gpus = workers * rows.gpus[first] + decode_workers[second] * rows.gpus[second]
-        if keeps_states(search):
+        if search.architecture.recurrent:  # states pass between equal ranks only (vLLM nixl_connector_compatibility.md)
             gpus = np.where(tp[first] == tp[second], gpus, np.inf)
         tokens = np.broadcast_to(token[second], gpus.shape)
         meets = (slack >= 0) & (1000 * tokens <= (needs.tpot_ms or np.inf)) & (gpus <= search.most)
@@ -211,18 +194,7 @@ def best_pairs(search: Search, rows: FittingRows) -> Pairs | None:
     if not chosen:
         return None
     prefill_rows, other, workers = (np.concatenate(figures) for figures in zip(*chosen, strict=True))
-    return Pairs(rows.some(prefill_rows), rows.some(other), workers, decode_workers[other], batch[other])
-
-
-def settled(needs: Needs, step: Callable[[Array], Array], most: Array, workers: Array) -> tuple[Array, Array]:
-    """Sequences that run on each of so many decode workers, at most `most`, of requests that come at random, and how
-    many come in a second: as many run as come while one is answered (Little's law)."""
-    running = most
-    for _ in range(ROUNDS):
-        answer = needs.output * step(running)
-        per_s = np.broadcast_to(needs.arriving(answer), answer.shape)
-        running = np.minimum(most, np.maximum(np.ceil(per_s * answer / workers), 1))
-    return running, per_s
+    return Pairs(search, rows.some(prefill_rows), rows.some(other), workers, decode_workers[other], batch[other])
 
 
 def keeping_up(needs: Needs, token: Array, copies: Array, prompt: Array, slack: Array, queue: Array) -> Array:

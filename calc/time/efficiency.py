@@ -8,72 +8,34 @@ from collections.abc import Mapping
 from functools import cache, lru_cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from calc.errors import ConfigError, Frozen, Message, shown
 from calc.formats import WeightFormat
 from calc.hardware.generations import Dtype
-from calc.hardware.gpu import GPU
-from calc.time.estimate import Estimate
+from calc.time.estimate import End, Estimate
+from calc.time.figures import Symbol, symbols_of
 from calc.units import decimal
 
 FILE = Path(__file__).with_name("efficiencies.json")
 Route = Literal["link", "pcie", "network"]
 """What connects GPUs that work on one thing: their own links, the host's bus, or adapters to other nodes."""
-EfficiencyKind = Literal[
-    "bandwidth",
-    "bandwidth_quantized",
-    "cache",
-    "matmul",
-    "experts_bandwidth",
-    "experts_matmul",
-    "attention",
-    "layer_us",
-    "sparse_us",
-    "latent_us",
-    "linear_us",
-    "indexer_us",
-    "quantize_us",
-    "prefill_layer_us",
-    "prefill_sparse_us",
-    "prefill_latent_us",
-    "prefill_linear_us",
-    "request_ms",
-    "admission_ms",
-    "queue",
-    "watt_tflops",
-    "unpacked_bytes",
-    "score_bytes",
-    "all_reduce_us",
-    "link",
-    "training_matmul",
-    "training_uneven",
-    "training_attention",
-    "training_elementwise",
-    "training_routed",
-    "training_layer_us",
-    "training_sparse_us",
-    "training_overlap",
-    "training_overlap_within",
-    "inter_node_gb_s",
-]
-"""Shares of the bandwidth at which weights (in 16 bits, or quantized) and the cache are read. Shares of the peak in
-matrix products and in causal attention over a prompt; of routed experts apart, whose products are small. Host time of a
-layer in decode and in prefill; what routed experts, latent attention, a recurrence, an indexer and the quantization of
-activations add to it; and of a request; until a server that is busy admits one, and the share of the prompts before it
-for which it waits. The TFLOP/s that a watt of board power allows, 0 where it does not bind; bytes that a prompt's pass
-moves besides, for a byte of quantized weights that are unpacked first, and for a score that passes through memory. The
-latency of one all-reduce, and the share of the link's bandwidth. In training: shares of the peak, and what routed
-experts of uneven width keep of it; bytes that kernels between products move for each element of a layer's state, and
-for each element of its copies that go to experts; host time of a layer, forward and backward, and what routed experts
-add; the shares of communication between replicas, and within layers, that hide behind compute; GB/s of a GPU to another
-node."""
+
+
+class Conditions(NamedTuple):
+    """What decides between rows of a figure, beside the arithmetic."""
+
+    engine: str
+    generation: str | None
+    gpus: int = 1  # that share a layer
+    over: Route = "link"
+    weights: WeightFormat | None = None
 
 
 class EfficiencyRow(Frozen):
     """A row of efficiencies.json. It holds for what it names; what it leaves out, it holds for all of."""
 
-    what: EfficiencyKind
+    what: str  # the figure that it decides
     engines: tuple[str, ...] = ()
     generations: tuple[str, ...] = ()
     dtypes: tuple[Dtype, ...] = ()
@@ -84,22 +46,14 @@ class EfficiencyRow(Frozen):
     source: str
     rows: int | None = None  # measured ones that it is fitted to, where they are counted
 
-    def holds(
-        self,
-        engine: str,
-        generation: str | None,
-        dtype: Dtype | None,
-        gpus: int,
-        over: Route,
-        weights: WeightFormat | None,
-    ) -> bool:
+    def holds(self, at: Conditions, dtype: Dtype | None) -> bool:
         return (
-            (not self.engines or not {engine, engine.partition("+")[0]}.isdisjoint(self.engines))
-            and (not self.generations or generation in self.generations)
+            (not self.engines or not {at.engine, at.engine.partition("+")[0]}.isdisjoint(self.engines))
+            and (not self.generations or at.generation in self.generations)
             and (not self.dtypes or dtype in self.dtypes)
-            and (not self.formats or weights in self.formats)
-            and (self.gpus is None or gpus <= self.gpus)
-            and (self.over is None or self.over == over)
+            and (not self.formats or at.weights in self.formats)
+            and (self.gpus is None or at.gpus <= self.gpus)
+            and (self.over is None or self.over == at.over)
         )
 
     @property
@@ -114,196 +68,143 @@ class EfficiencyRow(Frozen):
 def rows() -> tuple[EfficiencyRow, ...]:
     """All rows, in the order of the file."""
     read: list[dict[str, Any]] = json.loads(FILE.read_text(encoding="utf-8"))
-    return tuple(
-        EfficiencyRow(
-            **{k: v for k, v in row.items() if k not in ("low", "expected", "high")}, value=Estimate(**ends(row))
-        )
-        for row in read
-    )
-
-
-def ends(row: dict[str, Any]) -> dict[str, float]:
-    return {name: row[name] for name in ("low", "expected", "high")}
+    ends = Estimate.model_fields
+    return tuple(EfficiencyRow(value=Estimate(**{end: row.pop(end) for end in ends}), **row) for row in read)
 
 
 @cache
-def rows_of_kinds() -> Mapping[EfficiencyKind, tuple[EfficiencyRow, ...]]:
+def rows_of_kinds() -> Mapping[str, tuple[EfficiencyRow, ...]]:
     """Rows by what they are of, each kind in the order of the file."""
-    kinds: dict[EfficiencyKind, list[EfficiencyRow]] = {}
+    kinds: dict[str, list[EfficiencyRow]] = {}
     for row in rows():
         kinds.setdefault(row.what, []).append(row)
     return MappingProxyType({kind: tuple(of_kind) for kind, of_kind in kinds.items()})
 
 
 @lru_cache(maxsize=4096)
-def row(
-    what: EfficiencyKind,
-    engine: str,
-    generation: str | None,
-    dtype: Dtype | None = None,
-    gpus: int = 1,
-    over: Route = "link",
-    weights: WeightFormat | None = None,
-) -> EfficiencyRow:
-    """The row that decides for GPUs of a generation."""
-    fitting = [row for row in rows_of_kinds()[what] if row.holds(engine, generation, dtype, gpus, over, weights)]
-    return max(fitting, key=lambda row: row.detail)
+def row(what: str, at: Conditions, dtype: Dtype | None = None) -> EfficiencyRow:
+    """The row that decides for GPUs of a generation; `dtype` is what they compute in."""
+    return max((row for row in rows_of_kinds()[what] if row.holds(at, dtype)), key=lambda row: row.detail)
 
 
 Edits = Mapping[str, Estimate]
 """Some figures that a reader knows better: of an `Efficiency` by their names, of a `TrainingEfficiency` with
 `training_` before them."""
 OF_TRAINING = "training_"
+DURATIONS = ("_us", "_ms", "queue", "elementwise", "routed")
+"""Ends of names of what takes time: the low end of its range is fast."""
 
 
-class Efficiency(Frozen):
+class Shares(Frozen):
+    """Figures with ranges."""
+
+    def at(self, name: str, end: End) -> float:
+        """A figure at an end of its range: of what takes time the low end is fast, of shares the high one."""
+        estimate: Estimate = getattr(self, name)
+        return estimate.duration(end) if name.endswith(DURATIONS) else estimate.share(end)
+
+
+class Efficiency(Shares):
     """Of one kind of GPU under one engine. Shares are of printed peaks and may be above 1: GeForce cards clock higher
     than printed."""
 
-    bandwidth: Estimate
-    bandwidth_quantized: Estimate
-    cache: Estimate
-    matmul: Estimate
-    matmul_quantized: Estimate
-    experts_bandwidth: Estimate
-    experts_matmul: Estimate
-    attention: Estimate
-    layer_us: Estimate
-    sparse_us: Estimate
-    latent_us: Estimate
-    linear_us: Estimate
-    indexer_us: Estimate
-    quantize_us: Estimate
-    prefill_layer_us: Estimate
-    prefill_sparse_us: Estimate
-    prefill_latent_us: Estimate
-    prefill_linear_us: Estimate
-    request_ms: Estimate
-    admission_ms: Estimate
-    queue: Estimate
-    all_reduce_us: Estimate
-    link: Estimate
-    inter_node_gb_s: Estimate
+    bandwidth: Annotated[Estimate, Symbol("η_b", "share of the bandwidth: weights")]
+    bandwidth_quantized: Annotated[Estimate, Symbol("η_bq", "share of the bandwidth: quantized weights")]
+    cache: Annotated[Estimate, Symbol("η_c", "share of the bandwidth: cache and activations")]
+    matmul: Annotated[Estimate, Symbol("η_m", "share of the peak: matrix products")]
+    matmul_quantized: Annotated[Estimate, Symbol("η_mq", "share of the peak: products of quantized weights")]
+    experts_bandwidth: Annotated[Estimate, Symbol("η_be", "share of the bandwidth: routed experts")]
+    experts_matmul: Annotated[Estimate, Symbol("η_me", "share of the peak: routed experts")]
+    attention: Annotated[Estimate, Symbol("η_a", "share of the peak: attention")]
+    layer_us: Annotated[Estimate, Symbol("t_L", "µs of the host for a layer, decode")]
+    sparse_us: Annotated[Estimate, Symbol("t_Le", "µs more for a layer with routed experts, decode")]
+    latent_us: Annotated[Estimate, Symbol("t_Ll", "µs more for a layer with latent attention, decode")]
+    linear_us: Annotated[Estimate, Symbol("t_Lr", "µs more for a layer with a recurrence, decode")]
+    indexer_us: Annotated[Estimate, Symbol("t_Li", "µs more for a layer with an indexer, decode")]
+    quantize_us: Annotated[Estimate, Symbol("t_Lq", "µs more for a layer whose activations are quantized, decode")]
+    prefill_layer_us: Annotated[Estimate, Symbol("t_Lp", "µs of the host for a layer, prefill")]
+    prefill_sparse_us: Annotated[Estimate, Symbol("t_Lpe", "µs more for a layer with routed experts, prefill")]
+    prefill_latent_us: Annotated[Estimate, Symbol("t_Lpl", "µs more for a layer with latent attention, prefill")]
+    prefill_linear_us: Annotated[Estimate, Symbol("t_Lpr", "µs more for a layer with a recurrence, prefill")]
+    request_ms: Annotated[Estimate, Symbol("t_req", "ms of the host for a request")]
+    admission_ms: Annotated[Estimate, Symbol("t_adm", "ms until a busy server admits a request")]
+    queue: Annotated[Estimate, Symbol("q_w", "share of the prompts ahead for which a request waits")]
+    all_reduce_us: Annotated[Estimate, Symbol("t_ar", "µs of a collective, whatever its size")]
+    link: Annotated[Estimate, Symbol("η_l", "share of the link")]
+    inter_node_gb_s: Annotated[Estimate, Symbol("l_net", "GB/s of a GPU to other nodes, one direction")]
 
     def edited(self, edits: Edits) -> "Efficiency":
         """With what a reader knows better."""
-        known = {name: edits[name] for name in DECIDED if name in edits}
+        known = {name: edits[name] for name in SERVING_SHARES if name in edits}
         return self.model_copy(update=known) if known else self
 
 
-PLAIN, NARROW = "plain", "narrow"
-"""What a figure depends on: the arithmetic of 16-bit weights, or that of quantized ones."""
-DECIDED: dict[str, tuple[EfficiencyKind, str | None]] = {
-    "bandwidth": ("bandwidth", None),
-    "bandwidth_quantized": ("bandwidth_quantized", None),
-    "cache": ("cache", None),
-    "matmul": ("matmul", PLAIN),
-    "matmul_quantized": ("matmul", NARROW),
-    "experts_bandwidth": ("experts_bandwidth", NARROW),
-    "experts_matmul": ("experts_matmul", NARROW),
-    "attention": ("attention", PLAIN),
-    "layer_us": ("layer_us", None),
-    "sparse_us": ("sparse_us", None),
-    "latent_us": ("latent_us", None),
-    "linear_us": ("linear_us", None),
-    "indexer_us": ("indexer_us", None),
-    "quantize_us": ("quantize_us", NARROW),
-    "prefill_layer_us": ("prefill_layer_us", None),
-    "prefill_sparse_us": ("prefill_sparse_us", None),
-    "prefill_latent_us": ("prefill_latent_us", None),
-    "prefill_linear_us": ("prefill_linear_us", None),
-    "request_ms": ("request_ms", None),
-    "admission_ms": ("admission_ms", None),
-    "queue": ("queue", None),
-    "all_reduce_us": ("all_reduce_us", None),
-    "link": ("link", None),
-    "inter_node_gb_s": ("inter_node_gb_s", None),
-}
+SERVING_SHARES = tuple(Efficiency.model_fields)
+PLAIN = ("matmul", "attention")
+"""What depends on the arithmetic of 16-bit weights."""
+NARROW = ("matmul_quantized", "experts_bandwidth", "experts_matmul", "quantize_us")
+"""What depends on the arithmetic of quantized weights."""
+KINDS = {"matmul_quantized": "matmul"}
+"""Rows that decide a figure, where they have another name."""
+
+
+def deciding_rows(at: Conditions, plain: Dtype, narrow: Dtype) -> Mapping[str, EfficiencyRow]:
+    """The rows that decide for GPUs that compute in these where weights have 16 bits and where they are quantized, by
+    the fields of `Efficiency`."""
+    dtypes = dict.fromkeys(PLAIN, plain) | dict.fromkeys(NARROW, narrow)
+    return {name: row(KINDS.get(name, name), at, dtypes.get(name)) for name in SERVING_SHARES}
 
 
 @lru_cache(maxsize=4096)
-def deciding_rows(
-    generation: str | None,
-    engine: str,
-    dtype: Dtype,
-    dtype_quantized: Dtype,
-    gpus: int = 1,
-    over: Route = "link",
-    weights: WeightFormat | None = None,
-) -> Mapping[str, EfficiencyRow]:
-    """The rows that decide for a generation of GPUs, an engine, what is computed in where weights have 16 bits and
-    where they are quantized, the GPUs that share a layer, over what, and the format of the weights; by the fields of
-    `Efficiency`."""
-    dtypes: dict[str | None, Dtype | None] = {None: None, PLAIN: dtype, NARROW: dtype_quantized}
-    by_name = {
-        name: row(what, engine, generation, dtypes[which], gpus, over, weights)
-        for name, (what, which) in DECIDED.items()
-    }
-    return MappingProxyType(by_name)
-
-
-@lru_cache(maxsize=4096)
-def efficiency(
-    generation: str | None,
-    engine: str,
-    dtype: Dtype,
-    dtype_quantized: Dtype,
-    gpus: int = 1,
-    over: Route = "link",
-    weights: WeightFormat | None = None,
-) -> Efficiency:
+def efficiency(at: Conditions, plain: Dtype, narrow: Dtype) -> Efficiency:
     """Their figures."""
-    deciding = deciding_rows(generation, engine, dtype, dtype_quantized, gpus, over, weights)
-    return Efficiency(**{name: deciding_row.value for name, deciding_row in deciding.items()})
+    return Efficiency(**{name: deciding.value for name, deciding in deciding_rows(at, plain, narrow).items()})
 
 
-class TrainingEfficiency(Frozen):
-    """What training reaches on one kind of GPU; shares of printed peaks."""
+class TrainingEfficiency(Shares):
+    """What training reaches on one kind of GPU; shares of printed peaks. What has no symbol here has that of
+    `Efficiency`."""
 
     matmul: Estimate
-    uneven: Estimate  # of it, in routed experts whose sides are no multiple of 128
+    uneven: Annotated[
+        Estimate, Symbol("η_u", "of that share, what routed experts reach whose sides are no multiple of 128")
+    ]
     attention: Estimate
     bandwidth: Estimate
-    elementwise: Estimate  # bytes that kernels between products move, for each element of a layer's state
-    routed: Estimate  # the same of sorting tokens by their experts and back, for each of the copies of a token
+    elementwise: Annotated[
+        Estimate, Symbol("e_k", "bytes that kernels between products move for an element of a layer's state")
+    ]
+    routed: Annotated[
+        Estimate,
+        Symbol("e_r", "bytes that sorting tokens by their experts moves for an element of each copy of a token"),
+    ]
     layer_us: Estimate  # in which the host launches a layer's kernels, forward and backward
     sparse_us: Estimate  # what routed experts add to it
     link: Estimate
     all_reduce_us: Estimate
-    overlap: Estimate  # share of the communication between replicas that hides behind compute
-    overlap_within: Estimate  # the same of communication within layers
-    inter_node_gb_s: Estimate  # of one GPU, one direction
+    overlap: Annotated[Estimate, Symbol("η_o", "share of the exchange between replicas that hides behind compute")]
+    overlap_within: Annotated[
+        Estimate, Symbol("η_w", "share of the communication within layers that hides behind compute")
+    ]
+    inter_node_gb_s: Estimate
 
 
-TRAINING_DECIDED: dict[str, tuple[EfficiencyKind, bool]] = {
-    "matmul": ("training_matmul", True),
-    "uneven": ("training_uneven", False),
-    "attention": ("training_attention", False),
-    "bandwidth": ("bandwidth", False),
-    "elementwise": ("training_elementwise", False),
-    "routed": ("training_routed", True),
-    "layer_us": ("training_layer_us", False),
-    "sparse_us": ("training_sparse_us", False),
-    "link": ("link", False),
-    "all_reduce_us": ("all_reduce_us", False),
-    "overlap": ("training_overlap", False),
-    "overlap_within": ("training_overlap_within", False),
-    "inter_node_gb_s": ("inter_node_gb_s", False),
-}
-"""The kind of each figure, and whether it depends on what products are computed in."""
-SHARES = (*DECIDED, *(f"{OF_TRAINING}{name}" for name in TRAINING_DECIDED))
+AS_IN_SERVING = ("bandwidth", "link", "all_reduce_us", "inter_node_gb_s")
+"""What training reaches as serving does: the other rows are its own."""
+BY_DTYPE = ("matmul", "routed")
+"""What depends on what products are computed in."""
+SHARES = (*SERVING_SHARES, *(f"{OF_TRAINING}{name}" for name in TrainingEfficiency.model_fields))
 """Names under which figures are stated."""
+SHARE_SYMBOLS = symbols_of(Efficiency) | symbols_of(TrainingEfficiency)
 
 
-def training_rows(
-    gpu: GPU, dtype: Dtype, products: WeightFormat, framework: str, ranks: int, over: Route
-) -> Mapping[str, EfficiencyRow]:
-    """The rows that decide for a GPU, what it multiplies in, the format that it takes that from, the GPUs that share a
-    layer, and over what; by the fields of `TrainingEfficiency`."""
-    return {
-        name: row(what, framework, gpu.generation, dtype if by_dtype else None, ranks, over, products)
-        for name, (what, by_dtype) in TRAINING_DECIDED.items()
-    }
+def training_rows(at: Conditions, dtype: Dtype) -> Mapping[str, EfficiencyRow]:
+    """The rows that decide for GPUs that multiply in a type, in a framework; by the fields of `TrainingEfficiency`."""
+    deciding = {}
+    for name in TrainingEfficiency.model_fields:
+        kind = name if name in AS_IN_SERVING else f"{OF_TRAINING}{name}"
+        deciding[name] = row(kind, at, dtype if name in BY_DTYPE else None)
+    return deciding
 
 
 def training_efficiency(rows: Mapping[str, EfficiencyRow], edits: Edits | None = None) -> TrainingEfficiency:

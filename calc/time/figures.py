@@ -7,13 +7,35 @@ derivation at once.
 import re
 from collections.abc import Callable
 from operator import add, floordiv, mul, sub, truediv
-from typing import Any, Self
+from typing import Any, NamedTuple, Self, get_type_hints
 
 from calc.errors import Frozen
 from calc.model.derivation import Symbols, write
 
 SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 POWER = re.compile(r"(?<![\w.])10{3,}(?![\w.])")
+
+
+class Symbol(NamedTuple):
+    """What a figure is called in a formula, and what it is."""
+
+    name: str
+    meaning: str
+    unit: str = ""
+
+    def of(self, part: str | int | None) -> "Symbol":
+        """That of a part of the figure: a product, or what looks so many tokens back, where not all of them."""
+        if part is None:
+            return self
+        meaning = f"{self.meaning}: {part}" if isinstance(part, str) else f"{self.meaning}, {part:,} back"
+        return Symbol(f"{self.name}_{part}", meaning, self.unit)
+
+
+def symbols_of(kind: type) -> dict[str, Symbol]:
+    """The symbols of a class's fields, where they have any."""
+    fields = get_type_hints(kind, include_extras=True).items()
+    marks = ((name, mark) for name, field in fields for mark in getattr(field, "__metadata__", ()))
+    return {name: mark for name, mark in marks if isinstance(mark, Symbol)}
 
 
 class Figure(float):
@@ -90,6 +112,10 @@ class Figures(Symbols):
     def figure(self, name: str, value: float, meaning: str) -> Figure:
         """One that is given, or that another line derives."""
         return Figure(value, self.named(name, value, meaning))
+
+    def named_as(self, symbol: Symbol, value: float) -> Figure:
+        """One of a field that has a symbol."""
+        return self.figure(symbol.name, value, symbol.meaning)
 
     def step(self, what: str, number: Any, unit: str) -> TimeStep:
         """The derivation of a number that was computed on figures."""

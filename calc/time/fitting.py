@@ -18,8 +18,8 @@ from calc.serving.memory import MOST_TOKENS, Serving
 from calc.serving.verdict import max_context
 from calc.serving.weighing import RankWeights
 from calc.serving.workload import Workload
-from calc.time.serving_time import Speed, speed_laid_out
-from calc.time.sizes import Array, read_only
+from calc.time.arrays import Array, read_only
+from calc.time.serving_time import Speed, speed_on
 
 MAPPED = tuple(name for name, engine in ENGINES.items() if engine.sequences_option is not None)
 """Engines that allocate at start: those whose room is known before requests come."""
@@ -102,7 +102,7 @@ def fitted(name: str, row: Formats, gpu: GPU, longest: Sequence[int], context: i
         rate, tokens = 0.0, min(context, most)
         if serving is not None and tokens:
             like = speeds.get(serving.layout)
-            speed = speed_laid_out(serving.laid_out, gpu, serving.engine, file=serving.file, like=like)
+            speed = speed_on(gpu, serving, like=like)
             speeds[serving.layout] = speed
             rate = 1 / float(speed.step(1, max(2, tokens), "expected"))
         rates.append(rate)

@@ -5,8 +5,8 @@ import numpy as np
 from calc.errors import Frozen
 from calc.formats import CacheFormat, WeightFormat
 from calc.hardware.parallel import Layout
+from calc.time.arrays import Array, Indices
 from calc.time.plan import Search
-from calc.time.sizes import Array, Indices
 
 
 class Point(Frozen):
@@ -24,7 +24,7 @@ class Point(Frozen):
 def frontier(search: Search) -> list[Point]:
     """The points than which none of those tried is better in both, the most for a user first. Targets do not count."""
     rows = search.rows
-    if not rows.fit.size:
+    if not rows.shard.size:
         return []
     batches, server = search.batches(rows), search.server(rows)
     token, step = (
@@ -54,7 +54,7 @@ def point(search: Search, row: int, batch: int, user: float, of_gpu: float) -> P
     precision = search.precisions[rows.form[row]]
     return Point(
         gpu=search.gpus[rows.kind[row]].id,
-        layout=rows.fits[rows.fit[row]].layout,
+        layout=rows.layout_of(row),
         weights=precision.weights,
         kv=precision.kv,
         batch=batch,

@@ -19,6 +19,7 @@ from calc.serving.workload import Workload
 from calc.time.estimate import Estimate
 from calc.time.offload import ENGINE, OffloadSpeed
 from calc.time.origin import COMPUTED, Origin, origin
+from calc.time.serving_time import halfway
 from calc.units import GIB
 
 WhereRun = Literal["gpu", "experts", "layers", "host", "nowhere"]
@@ -119,7 +120,7 @@ def run(
         where=place,
         options=fitted.options,
         buffers=(*fitted.buffers, *fitted.draft_buffers),
-        tokens_per_s=speed.tokens_per_s(max(2, workload.context - workload.generated // 2), workload.batch),
+        tokens_per_s=speed.tokens_per_s(halfway(workload), workload.batch),
         prompt_tokens_per_s=speed.prompt_tokens_per_s(min(workload.prompt, PROMPT)),
         longest=offloading.longest(fitted.options, most, workload.context) if longest else 0,
         origin=origin(architecture, gpus[0], ENGINE) if place == "gpu" else COMPUTED,

@@ -14,10 +14,8 @@ from calc.time.efficiency import Edits
 from calc.time.estimate import ENDS, End, Estimate
 from calc.time.forward import Forward
 from calc.time.roofline import Work, bus_gb_s, path, path_gb_s
-from calc.time.serving_time import Speed, speed_laid_out
-from calc.time.step_operations import StepOperation, step_operations
-from calc.time.step_passes import StepPasses
-from calc.time.training_time import TrainingSpeed, training_speed
+from calc.time.serving_time import Speed, speed_on
+from calc.time.training_time import StepOperation, StepPasses, TrainingSpeed, step_operations, training_speed
 from calc.training.colocated import Colocated, RolloutPhaseName
 from calc.training.methods import runs_reference
 from calc.training.objective import Colocation
@@ -194,8 +192,7 @@ class ObjectiveSpeed:
         engine = self.engine
         if engine is None:
             return None
-        laid_out = engine.serving.laid_out
-        return speed_laid_out(laid_out, self.gpu, engine.serving.engine, edits=self.edits, node=self.node)
+        return speed_on(self.gpu, engine.serving, edits=self.edits, node=self.node)
 
     def generated_s(self, end: End) -> float:
         """Seconds in which one engine generates its completions."""

@@ -14,16 +14,17 @@ from calc.hardware.gpu import GPU
 from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture
 from calc.serving.engines.llamacpp.placement import HOST, Placement
-from calc.time.efficiency import row
+from calc.time.efficiency import Conditions, row
 from calc.time.estimate import End, Estimate
 from calc.time.forward import Forward, decode, prefill
-from calc.time.prompt_kernels import PromptKernels
-from calc.time.roofline import Machine, Timed, bus_gb_s, machine, timed
+from calc.time.roofline import Machine, PromptKernels, Timed, bus_gb_s, machine, timed
 from calc.time.time_operations import Demand, demand
 
 STATE = 4
 """Bytes of an element of what goes from device to device: 32 bits."""
 ENGINE = "llamacpp"
+BUS = Conditions(ENGINE, None, 2, "pcie")
+"""Of a host and a GPU."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ class OffloadSpeed:
         """Bytes a second from the host to the first GPU."""
         if self.gpus[0].memory == "unified":
             return self.gpus[0].bandwidth_gb_s * 1e9
-        return bus_gb_s(self.gpus[0], "pcie") * 1e9 * row("link", ENGINE, None, None, 2, "pcie").value.share(end)
+        return bus_gb_s(self.gpus[0], "pcie") * 1e9 * row("link", BUS).value.share(end)
 
     def step(self, context: int, end: End, batch: int = 1) -> float:
         """Seconds of a step in which every sequence gets one more token."""
@@ -85,7 +86,7 @@ class OffloadSpeed:
             crossings = (run.device != before) + (2 * run.demand.sparse if run.experts != run.device else 0)
             if crossings and self.gpus:
                 row_bytes = run.demand.hidden * STATE * forward.tokens
-                latency = row("all_reduce_us", ENGINE, None, None, 2, "pcie").value.duration(end) * 1e-6
+                latency = row("all_reduce_us", BUS).value.duration(end) * 1e-6
                 yield Timed("communication", crossings * (latency + row_bytes / self.bus(end)))
             yield Timed("host", self.on(run.device, end).host(run.demand, decodes=decodes))
             before = run.device

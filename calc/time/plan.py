@@ -26,19 +26,17 @@ from calc.serving.engines.rules import Question
 from calc.serving.memory import Allocation, Serving
 from calc.serving.verdict import MOST_BATCH, max_batch
 from calc.serving.workload import Workload
+from calc.time.arrays import Array, Flags, Indices
 from calc.time.arrivals import UTILIZATION, Arrivals, Waits
 from calc.time.disaggregated import PrefillWorkers
 from calc.time.efficiency import Edits
-from calc.time.layouts import accepted_formats, layouts_by_format
-from calc.time.machines import Cards
 from calc.time.needs import Needs
 from calc.time.origin import Origin, origin
 from calc.time.prices import price_of
-from calc.time.roofline import Bound, sharing
-from calc.time.room import FittingRows, Rooms
-from calc.time.serving_time import FullServer, Speed
-from calc.time.sizes import Array, Flags, Indices
-from calc.time.time_shards import Shards, shards
+from calc.time.roofline import Bound, Cards, sharing
+from calc.time.room import FittingRows, Rooms, accepted_formats, layouts_by_format
+from calc.time.serving_time import FullServer, Speed, TimedParts
+from calc.time.time_shards import Shards
 from calc.units import GIB
 
 BATCHES = (1, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
@@ -49,6 +47,8 @@ USUAL_SEQUENCES = 256
 MOST_NAMED = 6
 """GPUs in a sentence."""
 HOUR = 3600
+ROUNDS = 4
+"""In which the number of requests that run settles."""
 PLANNED = tuple(name for name, engine in ENGINES.items() if engine.share_option is not None)
 """Engines that batch requests in memory set aside at start: those that a search knows."""
 
@@ -134,6 +134,17 @@ def last_in_time(batches: Array, in_time: Callable[[Array], Flags]) -> Array:
     return at_place(batches, first)
 
 
+def settled(needs: Needs, step: Callable[[Array], Array], most: Array, replicas: Array) -> tuple[Array, Array]:
+    """Sequences that run on each of so many replicas, at most `most`, of requests that come at random, and how
+    many come in a second: as many run as come while one is answered (Little's law)."""
+    running = most
+    for _ in range(ROUNDS):
+        answer = needs.output * step(running)
+        per_s = np.broadcast_to(needs.arriving(answer), answer.shape)
+        running = np.minimum(most, np.maximum(np.ceil(per_s * answer / replicas), 1))
+    return running, per_s
+
+
 class Search:
     """A model, what a server of it must do, and what may be used."""
 
@@ -165,8 +176,8 @@ class Search:
         self.most, self.node = most, node
         self.prices = {gpu.id: (prices or {}).get(gpu.id, price_of(gpu.id)) for gpu in self.gpus}
         self.price = np.array([np.nan if (usd := self.prices[gpu.id]) is None else usd for gpu in self.gpus])
-        self.servings = dict[Precision, Serving]()
-        self.shards = weighed or shards(architecture, engine, self.precisions)
+        self.servings = dict[tuple[Layout, int], Serving]()
+        self.shards = weighed or Shards(architecture, engine, self.precisions)
         self.edited = dict(edited or {})
         self.cards = Cards(self.gpus, [p.weights for p in self.precisions], engine.name, node, self.edited)
         self.rooms = Rooms(engine, architecture, self.gpus, needs.context)
@@ -200,8 +211,8 @@ class Search:
 
     def fitting(self, layouts: Iterable[tuple[Layout, tuple[int, ...]]]) -> FittingRows:
         """Layouts in some formats each, with the GPUs that they fit with."""
-        fits = [self.rooms.of(layout).fit(self.shards(layout, formats), layout, formats) for layout, formats in layouts]
-        return FittingRows.of(fits, len(self.precisions), len(self.gpus))
+        shards = [self.shards(layout, formats) for layout, formats in layouts]
+        return FittingRows.of(shards, self.rooms, len(self.precisions))
 
     def contenders(self, rows: FittingRows) -> Candidates:
         """What those do among which is the best of each GPU and format: all but layouts that take more GPUs than it
@@ -235,9 +246,11 @@ class Search:
         needs, server = self.needs, self.server(rows)
         most = self.largest_batch(server, rows)
         replicas, batch = self.replicas(server, most)
-        binding, tpot = self.bound_token(server, batch)
-        rate = batch / server.step(batch[:, None])[:, 0]
-        ttft = 1000 * server.first_token(batch[:, None])[:, 0]
+        running = batch[:, None]
+        decoded = tuple(server.decode_parts(running))
+        binding, tpot = self.bound_token(server, running, decoded)
+        rate = batch / server.step(running, decoded)[:, 0]
+        ttft = 1000 * server.first_token(running, decoded)[:, 0]
         meets = replicas * rows.gpus <= self.most
         meets &= (ttft <= (needs.ttft_ms or np.inf)) & (tpot <= (needs.tpot_ms or np.inf))
         return Candidates(rows, batch, most, ttft, tpot, rate, replicas, binding, meets)
@@ -258,11 +271,10 @@ class Search:
             self.speed(rows), needs.prompt, needs.output, chunks, needs.cached, "expected", poll, needs.by_chance
         )
 
-    def bound_token(self, server: FullServer, batch: Array) -> tuple[Array, Array]:
+    def bound_token(self, server: FullServer, running: Array, decoded: TimedParts) -> tuple[Array, Array]:
         """What takes most of the time per output token, by its number in BOUNDS, and the milliseconds."""
-        running = batch[:, None]
         by_bound = np.zeros((len(BOUNDS), *running.shape))
-        for part in server.parts(running, own=1):
+        for part in server.parts(running, 1, decoded):
             for index, bound in enumerate(BOUNDS):
                 if (binding := part.is_bound_by(bound)) is not False:
                     by_bound[index] += part.seconds * binding
@@ -297,10 +309,11 @@ class Search:
 
     def in_time(self, server: FullServer, batch: Array) -> Flags:
         """Whether so many sequences get their tokens in time."""
-        in_time = np.full(len(batch), True)
+        in_time, running = np.full(len(batch), True), batch[:, None]
+        decoded = tuple(server.decode_parts(running))
         for most, seconds in ((self.needs.tpot_ms, server.token), (self.needs.ttft_ms, server.first_token)):
             if most is not None:
-                in_time &= 1000 * seconds(batch[:, None])[:, 0] <= most
+                in_time &= 1000 * seconds(running, decoded)[:, 0] <= most
         return in_time
 
     def replicas(self, server: FullServer, batch: Array) -> tuple[Array, Array]:
@@ -312,12 +325,7 @@ class Search:
             return replicas, np.minimum(batch, np.ceil(users / replicas))
         answer = needs.output * server.step(batch[:, None])[:, 0]
         replicas = np.ceil(needs.arriving(answer) * answer / (UTILIZATION * batch))
-        running = batch
-        for _ in range(4):
-            arrived = np.ceil(needs.arriving(answer) / replicas * answer)
-            running = np.minimum(batch, np.maximum(arrived, 1))
-            answer = needs.output * server.step(running[:, None])[:, 0]
-        return replicas, running
+        return replicas, settled(needs, lambda running: server.step(running[:, None])[:, 0], batch, replicas)[0]
 
     def waits(self, rows: FittingRows, row: int, most: int, replicas: int) -> Waits | None:
         """What requests meet on replicas that run so many at once each; None of users who never think."""
@@ -333,7 +341,7 @@ class Search:
         and format the best layout, or all. Where one holds fewer sequences than its row says, the row is corrected, and
         all are ordered anew."""
         rows, known = self.rows, dict[tuple[int, float], Plan]()
-        while rows.fit.size:
+        while rows.shard.size:
             candidates = (self.contenders if best_of_each else self.of)(rows)
             keys = self.order(self.price[candidates.rows.kind], candidates.gpus, candidates.tpot, candidates.meets)
             order = np.lexsort(keys[::-1])
@@ -353,15 +361,12 @@ class Search:
 
     def allocation(self, rows: FittingRows, row: int, batch: int) -> Allocation:
         """What Weigh weighs: GPUs of a replica that answers so many requests of the whole length."""
-        precision = self.precisions[rows.form[row]]
-        if precision not in self.servings:
-            like = next(iter(self.servings.values()), None)
-            model = self.architecture, self.engine, precision
-            self.servings[precision] = Serving.of(*model, Layout(), Overhead(), like)
-        laid_out = self.servings[precision].spread(rows.fits[rows.fit[row]].layout)
+        key = layout, form = rows.layout_of(row), int(rows.form[row])
+        if key not in self.servings:
+            self.servings[key] = Serving(self.shards.weights[form], self.engine, layout, Overhead())
         needs = self.needs
         workload = Workload(batch=batch, context=needs.context, generated=needs.output)
-        return laid_out.on(self.gpus[rows.kind[row]], workload)
+        return self.servings[key].on(self.gpus[rows.kind[row]], workload)
 
     def order(self, price: Any, gpus: Any, tpot: Any, meets: Any) -> Array:
         """What plans are ordered by, the first first."""
@@ -400,7 +405,7 @@ class Search:
     ) -> Plan:
         """A plan whose replicas, of so many GPUs in all, are those of a row; `rate`: output tokens a second."""
         gpu, precision = self.gpus[rows.kind[row]], self.precisions[rows.form[row]]
-        layout, price = rows.fits[rows.fit[row]].layout, self.prices[gpu.id]
+        layout, price = rows.layout_of(row), self.prices[gpu.id]
         capacity = max_batch(allocation, layout.dp)
         return Plan(
             gpu=gpu.id,

@@ -13,14 +13,14 @@ from calc.hardware.gpu import GPU
 from calc.hardware.parallel import Layout
 from calc.time.arrivals import UTILIZATION, closed_loop_spread, number
 from calc.time.disaggregated import Disaggregated, between
-from calc.time.efficiency import EfficiencyRow
+from calc.time.efficiency import EfficiencyRow, deciding_rows, efficiency
 from calc.time.estimate import End, Estimate
 from calc.time.plan import HOUR, Plan, Search
-from calc.time.roofline import Machine, Timed, machine, sharing, usual_rows, usual_shares
+from calc.time.roofline import Machine, Timed, kind_of, machine, sharing
 from calc.time.serving_time import FullServer, Speed
 from calc.time.time_operations import routing
 from calc.time.time_report import OperationTime, by_operation
-from calc.time.time_shards import of_rows
+from calc.time.time_shards import combined, of_rows, stacked
 
 
 class PlanRange(Frozen):
@@ -132,14 +132,14 @@ def gpu_of(search: Search, plan: Plan) -> GPU:
 def rows_of_plan(search: Search, plan: Plan) -> Mapping[str, EfficiencyRow]:
     """The usual efficiencies of its GPU, each with its source."""
     ranks = sharing(plan.layout, experts=routing(search.architecture, plan.layout) is not None)
-    return usual_rows(gpu_of(search, plan), search.engine.name, plan.weights, ranks, search.node)
+    return deciding_rows(*kind_of(gpu_of(search, plan), search.engine.name, plan.weights, ranks, search.node))
 
 
 def speed_of_plan(search: Search, plan: Plan, layout: Layout) -> Speed:
     """One replica of it, or one of its workers."""
     stored = [(precision.weights, precision.kv) for precision in search.precisions]
     form = stored.index((plan.weights, plan.kv))
-    demand = of_rows([search.shards(layout, (form,)).demand], np.array([0]), np.array([form]))
+    demand = of_rows(combined([search.shards(layout, (form,)).demand], stacked), np.array([0]), np.array([form]))
     ranks = sharing(layout, experts=demand.routing is not None)
     return Speed((demand,), layout, machine_of(search, plan, ranks))
 
@@ -147,7 +147,7 @@ def speed_of_plan(search: Search, plan: Plan, layout: Layout) -> Speed:
 def machine_of(search: Search, plan: Plan, ranks: int) -> Callable[[End], Machine]:
     """Its GPU, of which so many share a layer, at an end of the ranges."""
     gpu, engine, node = gpu_of(search, plan), search.engine.name, search.node
-    shares = usual_shares(gpu, engine, plan.weights, ranks, node).edited(search.edited)
+    shares = efficiency(*kind_of(gpu, engine, plan.weights, ranks, node)).edited(search.edited)
     return lambda end: machine(gpu, engine, plan.weights, ranks, end, shares, node)
 
 

@@ -1,9 +1,10 @@
 """Roofline, doi:10.1145/1498765.1498785: an operation takes the larger of its arithmetic and its memory traffic; links
 and the host add theirs."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, get_args
+from operator import attrgetter
+from typing import Annotated, Any, Literal, NamedTuple, Self, get_args
 
 import numpy as np
 
@@ -11,16 +12,19 @@ from calc.formats import WeightFormat
 from calc.hardware.generations import Dtype
 from calc.hardware.gpu import GPU
 from calc.hardware.parallel import Layout
+from calc.time.arrays import Alike, Indices
 from calc.time.efficiency import (
+    SERVING_SHARES,
+    Conditions,
+    Edits,
     Efficiency,
-    EfficiencyRow,
     Route,
     TrainingEfficiency,
-    deciding_rows,
     efficiency,
     row,
 )
-from calc.time.estimate import End, Estimate
+from calc.time.estimate import End
+from calc.time.figures import Symbol, symbols_of
 from calc.time.time_operations import Demand, Operation, What
 
 Work = What | Literal["communication", "host", "elementwise", "unpacking", "softmax"]
@@ -47,6 +51,8 @@ UNKNOWN = 1e12
 """TFLOPS of a user's own GPU whose peak was not typed: never what binds."""
 Seconds = Any
 """A number, or an array of them."""
+Powered = Callable[[Any], Any]
+"""FLOP/s that the power of a board leaves of so many."""
 
 
 def arithmetic(weights: WeightFormat, gpu: GPU) -> Dtype:
@@ -80,29 +86,29 @@ def path_gb_s(gpu: GPU, over: Route, shares: Efficiency | TrainingEfficiency, en
 class Machine:
     """What one GPU does in a second, its links and its host, at one end of their ranges; numbers or arrays of them."""
 
-    peak: Any  # FLOP/s of products with weights in 16 bits
-    peak_quantized: Any
-    peak_experts: Any
-    peak_attention: Any
-    bandwidth: Any  # bytes/s
-    bandwidth_quantized: Any
-    bandwidth_experts: Any
-    bandwidth_cache: Any
-    layer: Any  # s a layer and pass, decode
-    sparse: Any  # what routed experts add to it
-    latent: Any  # what latent attention adds
-    linear: Any  # what a recurrence adds
-    indexer: Any  # what an indexer of sparse attention adds
-    quantize: Any  # what quantizing the activations adds
-    prefill_layer: Any
-    prefill_sparse: Any
-    prefill_latent: Any
-    prefill_linear: Any
-    request: Any  # s a request
-    admission: Any  # s until a busy server admits one
-    queue: Any  # share of the prompts ahead for which one waits
-    all_reduce: Any  # s each
-    link: Any  # bytes/s, one direction
+    peak: Annotated[Any, Symbol("P", "FLOP/s of products", "FLOP/s")]  # with weights in 16 bits
+    peak_quantized: Annotated[Any, Symbol("P_q", "FLOP/s of products of quantized weights", "FLOP/s")]
+    peak_experts: Annotated[Any, Symbol("P_e", "FLOP/s of routed experts", "FLOP/s")]
+    peak_attention: Annotated[Any, Symbol("P_a", "FLOP/s of attention", "FLOP/s")]
+    bandwidth: Annotated[Any, Symbol("b", "bytes/s of weights", "bytes/s")]
+    bandwidth_quantized: Annotated[Any, Symbol("b_q", "bytes/s of quantized weights", "bytes/s")]
+    bandwidth_experts: Annotated[Any, Symbol("b_e", "bytes/s of routed experts", "bytes/s")]
+    bandwidth_cache: Annotated[Any, Symbol("b_c", "bytes/s of cache and activations", "bytes/s")]
+    layer: Annotated[Any, Symbol("t_layer", "seconds of the host for a layer, decode", "s")]
+    sparse: Annotated[Any, Symbol("t_sparse", "seconds more where experts are routed, decode", "s")]
+    latent: Annotated[Any, Symbol("t_latent", "seconds more of latent attention, decode", "s")]
+    linear: Annotated[Any, Symbol("t_linear", "seconds more of a recurrence, decode", "s")]
+    indexer: Annotated[Any, Symbol("t_indexer", "seconds more of an indexer, decode", "s")]
+    quantize: Annotated[Any, Symbol("t_quantize", "seconds more where activations are quantized, decode", "s")]
+    prefill_layer: Annotated[Any, Symbol("t_layer_p", "seconds of the host for a layer, prefill", "s")]
+    prefill_sparse: Annotated[Any, Symbol("t_sparse_p", "seconds more where experts are routed, prefill", "s")]
+    prefill_latent: Annotated[Any, Symbol("t_latent_p", "seconds more of latent attention, prefill", "s")]
+    prefill_linear: Annotated[Any, Symbol("t_linear_p", "seconds more of a recurrence, prefill", "s")]
+    request: Annotated[Any, Symbol("t_request", "seconds of the host for a request", "s")]
+    admission: Annotated[Any, Symbol("t_admit", "seconds until a busy server admits a request", "s")]
+    queue: Annotated[Any, Symbol("q_wait", "share of the prompts ahead for which a request waits")]
+    all_reduce: Annotated[Any, Symbol("t_reduce", "seconds of a collective, whatever its size", "s")]
+    link: Annotated[Any, Symbol("l", "bytes/s of what connects the GPUs, one direction", "bytes/s")]
 
     def compute(self, operation: Operation) -> Seconds:
         if operation.what == "scores":
@@ -126,16 +132,49 @@ class Machine:
         return plain + stage.latent * self.latent + stage.linear * self.linear + stage.indexed * self.indexer
 
 
-def usual_rows(gpu: GPU, engine: str, weights: WeightFormat, ranks: int, node: int = 8) -> Mapping[str, EfficiencyRow]:
-    """The shares of a GPU of which so many share a layer, each with its source."""
-    plain, narrow = arithmetic("bf16", gpu), arithmetic(weights, gpu)
-    return deciding_rows(gpu.generation, engine, plain, narrow, ranks, path(gpu, ranks, node), weights)
+MACHINE = symbols_of(Machine)
+SHARES_OF = attrgetter(*SERVING_SHARES)
+LAUNCHES: tuple[str, ...] = ("layer", "sparse", "latent", "linear", "indexer", "quantize")
+LAUNCHES += ("prefill_layer", "prefill_sparse", "prefill_latent", "prefill_linear")
+"""What the host takes its time for."""
 
 
-def usual_shares(gpu: GPU, engine: str, weights: WeightFormat, ranks: int, node: int = 8) -> Efficiency:
-    """Their figures."""
-    plain, narrow = arithmetic("bf16", gpu), arithmetic(weights, gpu)
-    return efficiency(gpu.generation, engine, plain, narrow, ranks, path(gpu, ranks, node), weights)
+def reached(
+    share: Callable[[str], Any],
+    plain: Any,
+    narrow: Any,
+    bandwidth: Any,
+    bus: Any,
+    network: Any,
+    powered: Powered | None = None,
+) -> Machine:
+    """A machine of printed figures: FLOP/s of products in 16 bits and of quantized weights, bytes/s of its memory, GB/s
+    of its links or bus, which a network takes the place of. `share` gives what is reached, by the fields of
+    `Efficiency`; `powered` what power allows."""
+    powered = powered or (lambda rate: rate)
+    return Machine(
+        peak=powered(plain * share("matmul")),
+        peak_quantized=powered(narrow * share("matmul_quantized")),
+        peak_experts=powered(narrow * share("experts_matmul")),
+        peak_attention=powered(plain * share("attention")),
+        bandwidth=bandwidth * share("bandwidth"),
+        bandwidth_quantized=bandwidth * share("bandwidth_quantized"),
+        bandwidth_experts=bandwidth * share("experts_bandwidth"),
+        bandwidth_cache=bandwidth * share("cache"),
+        **{name: share(f"{name}_us") * 1e-6 for name in LAUNCHES},
+        request=share("request_ms") * 1e-3,
+        admission=share("admission_ms") * 1e-3,
+        queue=share("queue"),
+        all_reduce=share("all_reduce_us") * 1e-6,
+        link=either(network, share("inter_node_gb_s"), bus * share("link")) * 1e9,
+    )
+
+
+def kind_of(gpu: GPU, engine: str, weights: WeightFormat, ranks: int, node: int = 8) -> tuple[Conditions, Dtype, Dtype]:
+    """What decides for a GPU of which so many share a layer, and what it multiplies weights in 16 bits and in a format
+    in."""
+    conditions = Conditions(engine, gpu.generation, ranks, path(gpu, ranks, node), weights)
+    return conditions, arithmetic("bf16", gpu), arithmetic(weights, gpu)
 
 
 def machine(
@@ -143,45 +182,68 @@ def machine(
 ) -> Machine:
     """Peaks and bandwidths of a GPU times their shares. `ranks` GPUs share a layer; `edited` are the shares to take
     instead of the usual ones."""
-    plain, narrow = arithmetic("bf16", gpu), arithmetic(weights, gpu)
-    over = path(gpu, ranks, node)
-    shares = edited or efficiency(gpu.generation, engine, plain, narrow, ranks, over, weights)
-    watt = row("watt_tflops", engine, gpu.generation, weights=weights).value.share(end)
+    kind = at, plain, narrow = kind_of(gpu, engine, weights, ranks, node)
+    shares = edited or efficiency(*kind)
+    watt = row("watt_tflops", Conditions(engine, gpu.generation, weights=weights)).value.share(end)
 
-    def reached(dtype: Dtype, share: Estimate) -> float:
-        """FLOP/s at a share of the peak, held by the board's power: both take their time."""
-        rate = gpu.tflops.get(dtype, UNKNOWN) * 1e12 * share.share(end)
-        if not watt:
-            return rate
-        powered = watt * gpu.tdp_w * 1e12 if gpu.tdp_w else POWERED * rate
-        return 1 / (1 / rate + 1 / powered)
+    def powered(rate: float) -> float:
+        """FLOP/s held by the board's power: units and power both take their time."""
+        return 1 / (1 / rate + 1 / (watt * gpu.tdp_w * 1e12 if gpu.tdp_w else POWERED * rate)) if watt else rate
 
-    bandwidth = gpu.bandwidth_gb_s * 1e9
-    return Machine(
-        peak=reached(plain, shares.matmul),
-        peak_quantized=reached(narrow, shares.matmul_quantized),
-        peak_experts=reached(narrow, shares.experts_matmul),
-        peak_attention=reached(plain, shares.attention),
-        bandwidth=bandwidth * shares.bandwidth.share(end),
-        bandwidth_quantized=bandwidth * shares.bandwidth_quantized.share(end),
-        bandwidth_experts=bandwidth * shares.experts_bandwidth.share(end),
-        bandwidth_cache=bandwidth * shares.cache.share(end),
-        layer=shares.layer_us.duration(end) * 1e-6,
-        sparse=shares.sparse_us.duration(end) * 1e-6,
-        latent=shares.latent_us.duration(end) * 1e-6,
-        linear=shares.linear_us.duration(end) * 1e-6,
-        indexer=shares.indexer_us.duration(end) * 1e-6,
-        quantize=shares.quantize_us.duration(end) * 1e-6,
-        prefill_layer=shares.prefill_layer_us.duration(end) * 1e-6,
-        prefill_sparse=shares.prefill_sparse_us.duration(end) * 1e-6,
-        prefill_latent=shares.prefill_latent_us.duration(end) * 1e-6,
-        prefill_linear=shares.prefill_linear_us.duration(end) * 1e-6,
-        request=shares.request_ms.duration(end) * 1e-3,
-        admission=shares.admission_ms.duration(end) * 1e-3,
-        queue=shares.queue.duration(end),
-        all_reduce=shares.all_reduce_us.duration(end) * 1e-6,
-        link=path_gb_s(gpu, over, shares, end) * 1e9,
-    )
+    links = bus_gb_s(gpu, at.over), at.over == "network"
+    peak, peak_quantized = (gpu.tflops.get(dtype, UNKNOWN) * 1e12 for dtype in (plain, narrow))
+    return reached(lambda name: shares.at(name, end), peak, peak_quantized, gpu.bandwidth_gb_s * 1e9, *links, powered)
+
+
+class Cards:
+    """GPUs, each with weights in each of some formats, at the expected end of their ranges."""
+
+    def __init__(
+        self, gpus: Sequence[GPU], weights: Sequence[WeightFormat], engine: str, node: int, edited: Edits
+    ) -> None:
+        self.gpus, self.engine, self.node, self.edited = gpus, engine, node, edited
+        plain, *narrow = ([arithmetic(form, gpu) for gpu in gpus] for form in ("bf16", *weights))
+        self.plain, *quantized = (self.peaks(dtypes) for dtypes in (plain, *narrow))
+        self.quantized = np.array(quantized)
+        self.bandwidth = np.array([gpu.bandwidth_gb_s * 1e9 for gpu in gpus])
+        self.by_kind = Alike.of(
+            (gpu.generation, form, dtype, dtype_quantized)
+            for form, row in zip(weights, narrow, strict=True)
+            for gpu, dtype, dtype_quantized in zip(gpus, plain, row, strict=True)
+        )
+        self.kind = np.reshape(self.by_kind.which, (len(weights), len(gpus)))
+        self.known: dict[int, Any] = {}
+
+    def peaks(self, dtypes: Sequence[Dtype]) -> Any:
+        """FLOP/s of each GPU in a type of its own, printed."""
+        return np.array([gpu.tflops.get(dtype, UNKNOWN) * 1e12 for gpu, dtype in zip(self.gpus, dtypes, strict=True)])
+
+    def of(self, ranks: Any, formats: Indices, kinds: Indices) -> Machine:
+        """Rows of a format and a GPU each, of which `ranks` share a layer, one number or [rows], as one machine of
+        arrays, [rows, 1]."""
+        unlike, which = np.unique(ranks, return_inverse=True)
+        known = np.stack([self.figures(int(kind)) for kind in unlike], axis=1)
+        return Machine(*known[:, which, formats, kinds, None])
+
+    def figures(self, ranks: int) -> Any:
+        """What `machine` says of each, by its fields: [figures, formats, GPUs]."""
+        if ranks not in self.known:
+            paths = [path(gpu, ranks, self.node) for gpu in self.gpus]
+            routes = tuple(dict.fromkeys(paths))
+            table = np.array([[self.shares(kind, ranks, over) for kind in self.by_kind.kinds] for over in routes])
+            table = table[[routes.index(over) for over in paths], self.kind]
+            share = dict(zip(SERVING_SHARES, np.moveaxis(table, -1, 0), strict=True))
+            bus = np.array([bus_gb_s(gpu, over) for gpu, over in zip(self.gpus, paths, strict=True)])
+            network = np.array([over == "network" for over in paths])
+            on = reached(share.__getitem__, self.plain, self.quantized, self.bandwidth, bus, network)
+            self.known[ranks] = np.stack([getattr(on, name) for name in MACHINE])
+        return self.known[ranks]
+
+    def shares(self, kind: tuple[str | None, WeightFormat, Dtype, Dtype], ranks: int, over: Route) -> list[float]:
+        """Expected shares of GPUs of a generation with weights of a format that compute in these types."""
+        generation, form, *dtypes = kind
+        usual = efficiency(Conditions(self.engine, generation, ranks, over, form), *dtypes)
+        return [share.expected for share in SHARES_OF(usual.edited(self.edited))]
 
 
 def either(condition: Any, a: Any, b: Any) -> Any:
@@ -278,3 +340,36 @@ def binds(parts: Iterable[Timed]) -> Bound:
     for part in parts:
         times[part.bound] = times.get(part.bound, 0.0) + float(part.seconds)
     return max(times, key=lambda bound: times[bound])
+
+
+@dataclass(frozen=True)
+class PromptKernels:
+    """What a pass of a prompt moves besides on a GPU, where an engine unpacks quantized weights first or has no flash
+    attention: seconds of a byte of quantized weights that is unpacked, and of a score that passes through memory."""
+
+    unpacked: float
+    score: float
+
+    @classmethod
+    def of(cls, gpu: GPU, engine: str, weights: WeightFormat, end: End) -> Self:
+        """Kernels of an engine's build on a GPU."""
+        at = Conditions(engine, gpu.generation, weights=weights)
+
+        def seconds(nbytes: float) -> float:
+            return nbytes / (gpu.bandwidth_gb_s * 1e9)
+
+        return cls(
+            unpacked=seconds(row("unpacked_bytes", at).value.duration(end)),
+            score=seconds(row("score_bytes", at).value.duration(end)),
+        )
+
+    def parts(self, demand: Demand, operations: Sequence[Operation]) -> Iterator[Timed]:
+        """What a pass of such operations moves."""
+        packed = sum(operation.weights for operation in operations if operation.quantized)
+        if self.unpacked and packed:
+            unpacked = packed * self.unpacked
+            yield Timed("unpacking", unpacked, memory=unpacked)
+        if self.score and demand.pairs:
+            flops = sum(operation.flops for operation in operations if operation.what == "scores")
+            scores = flops * demand.heads / sum(demand.pairs.values()) * self.score
+            yield Timed("softmax", scores, memory=scores)

@@ -1,6 +1,6 @@
 """How long a server takes for a step, for a prompt, and for both at once."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial, reduce
 from typing import Any
@@ -12,25 +12,28 @@ from calc.formats.stored import StoredAs, stored
 from calc.hardware.gpu import GPU
 from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture
-from calc.serving.engines.engine import Engine
-from calc.serving.engines.sizes import LaidOut
 from calc.serving.kv_cache import StateBytes, state_bytes
-from calc.time.efficiency import Edits, Efficiency
+from calc.serving.memory import Serving
+from calc.serving.workload import Workload
+from calc.time.efficiency import Edits, Efficiency, efficiency
 from calc.time.estimate import End
 from calc.time.forward import Forward, PassPart, decode, prefill
-from calc.time.prompt_kernels import PromptKernels
 from calc.time.roofline import (
     Machine,
+    PromptKernels,
     Timed,
     communication,
     either,
+    kind_of,
     machine,
     shared_tokens,
     sharing,
     timed,
-    usual_shares,
 )
 from calc.time.time_operations import Demand, demand, occurs, routing
+
+TimedParts = Sequence[Timed]
+"""What a pass takes, where it is known already; empty where it is not."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +68,7 @@ class Speed:
         return either(self.layout.pp == 1, within, within + stage.stages * passed_on)
 
     def seconds(self, forward: Forward, end: End, *, decodes: bool) -> Any:
-        """Parts of one pass through all stages."""
+        """Seconds of one pass through all stages."""
         return sum(part.seconds for part in self.parts(forward, end, decodes=decodes))
 
     def decoding(self, batch: Any, context: Any, new: Any = 1) -> Forward:
@@ -151,7 +154,7 @@ class FullServer:
         """What a step takes in which every sequence decodes, half way through its output."""
         return self.speed.decode_parts(batch, self.prompt + self.output // 2, self.end)
 
-    def first_token(self, batch: Any) -> Any:
+    def first_token(self, batch: Any, decoded: TimedParts = ()) -> Any:
         """Seconds until a prompt's first token (TTFT). With others it waits until the engine looks for requests, on
         average half as long as from one look to the next, and admits it; for the decode step that its pass is part of;
         for prompts that come with its own; and for a share of the others': of n - 1 that come within as many turns,
@@ -160,15 +163,16 @@ class FullServer:
         alone = on.request + sum(part.seconds for part in self.prompt_parts)
         steps = self.poll / 2 + 1
         if self.by_chance:
-            ahead = steps * self.step(batch)
+            ahead = steps * self.step(batch, decoded)
         else:
             prompts = (self.together + on.queue * others / 2) * sum(part.seconds for part in self.launched_parts)
-            ahead = steps * sum(part.seconds for part in self.decode_parts(batch)) + prompts
+            ahead = steps * sum(part.seconds for part in decoded or self.decode_parts(batch)) + prompts
         return alone + np.where(others > 0, on.admission + ahead, 0.0)
 
-    def parts(self, batch: Any, own: int = 0) -> Iterator[Timed]:
-        """What a step with `batch` sequences takes, without the prompts of `own` of a copy's."""
-        yield from self.decode_parts(batch)
+    def parts(self, batch: Any, own: int = 0, decoded: TimedParts = ()) -> Iterator[Timed]:
+        """What a step with `batch` sequences takes, without the prompts of `own` of a copy's; `decoded` is what its
+        decoding takes, where that is known."""
+        yield from decoded or self.decode_parts(batch)
         delays = self.delays(np.maximum(self.running(batch) - own, 0) / self.output)
         yield from (part.times(delays) for part in self.launched_parts)
 
@@ -179,13 +183,13 @@ class FullServer:
         laden = 1 - (1 - np.minimum(prompts * passes, 1.0)) ** self.speed.layout.pp
         return np.maximum(prompts, laden / passes)
 
-    def step(self, batch: Any) -> Any:
+    def step(self, batch: Any, decoded: TimedParts = ()) -> Any:
         """Seconds of a step; a sequence takes as many as it puts out tokens, its own prompt included."""
-        return sum(part.seconds for part in self.parts(batch))
+        return sum(part.seconds for part in self.parts(batch, decoded=decoded))
 
-    def token(self, batch: Any) -> Any:
+    def token(self, batch: Any, decoded: TimedParts = ()) -> Any:
         """Seconds in which one who reads an answer gets its next token (TPOT): beside it are the others' prompts."""
-        return sum(part.seconds for part in self.parts(batch, own=1))
+        return sum(part.seconds for part in self.parts(batch, own=1, decoded=decoded))
 
 
 def accepted(rate: float, drafted: int) -> float:
@@ -241,34 +245,28 @@ def speed_of(
     return Speed(demands=demands, layout=layout, machines=machines, prompts=prompts)
 
 
-def speed_laid_out(
-    laid_out: LaidOut,
+def speed_on(
     gpu: GPU,
-    engine: Engine,
+    serving: Serving,
     *,
     edited: Efficiency | None = None,
     edits: Edits | None = None,
     node: int = 8,
-    file: StoredAs | None = None,
     like: Speed | None = None,
+    kernels: str | None = None,
 ) -> Speed:
-    """The speed of a model that is laid out for its memory; `edits` are some of the shares, `file` reads the engine's
-    files."""
+    """The speed of a model that is laid out for its memory; `edits` are some of the shares, `kernels` the name under
+    which they are measured, if not its engine's."""
+    laid_out, engine = serving.laid_out, serving.engine
+    kernels = kernels or engine.kernels
     if edits:
         ranks = sharing(laid_out.layout, experts=routing(laid_out.whole, laid_out.layout) is not None)
-        usual = usual_shares(gpu, engine.kernels, laid_out.precision.weights, ranks, node)
-        edited = usual.edited(edits)
-    return speed_of(
-        laid_out.whole,
-        laid_out.rank,
-        laid_out.ranges,
-        laid_out.precision,
-        laid_out.layout,
-        gpu,
-        engine.kernels,
-        edited=edited,
-        node=node,
-        file=file or engine.file,
-        states=partial(engine.state_bytes, laid_out.whole),
-        like=like,
-    )
+        edited = efficiency(*kind_of(gpu, kernels, laid_out.precision.weights, ranks, node)).edited(edits)
+    model = laid_out.whole, laid_out.rank, laid_out.ranges, laid_out.precision, laid_out.layout
+    states = partial(engine.state_bytes, laid_out.whole)
+    return speed_of(*model, gpu, kernels, edited=edited, node=node, file=serving.file, states=states, like=like)
+
+
+def halfway(workload: Workload) -> int:
+    """Tokens of a sequence whose answer is half written."""
+    return max(2, workload.context - workload.generated // 2)

@@ -1,8 +1,8 @@
 """How each time comes about: the functions that compute it, run on figures that remember their formulas."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields, replace
+from typing import Any, NamedTuple
 
 from calc.errors import Frozen
 from calc.hardware.gpu import GPU
@@ -10,15 +10,15 @@ from calc.model.architecture import Architecture
 from calc.model.derivation import Legend
 from calc.serving.memory import Serving
 from calc.serving.workload import Workload
-from calc.time.efficiency import Efficiency, TrainingEfficiency
+from calc.time.efficiency import SHARE_SYMBOLS, Efficiency, Shares, efficiency
 from calc.time.estimate import End, Estimate
-from calc.time.figures import Figure, Figures, TimeStep
+from calc.time.figures import Figure, Figures, Symbol, TimeStep, symbols_of
 from calc.time.flops import matrices_within, product_flops, unrolled
 from calc.time.forward import Forward, PassPart
-from calc.time.legend import MACHINE, SHARES
-from calc.time.roofline import Machine, Timed, sharing, usual_shares
-from calc.time.serving_time import Speed, chunked, share_of, speed_laid_out
+from calc.time.roofline import MACHINE, Machine, Timed, kind_of, sharing
+from calc.time.serving_time import Speed, chunked, halfway, share_of, speed_on
 from calc.time.time_operations import Demand, Operation, attending_mixers, of_all_layers
+from calc.time.training_time import TrainingSpeed
 
 
 class OperationSteps(Frozen):
@@ -40,22 +40,23 @@ class PassDerivation(Frozen):
     legend: Legend
 
 
-class TracedEstimate:
+class TracedEstimate(NamedTuple):
     """An estimate whose ends are figures."""
 
-    def __init__(self, figures: Figures, estimate: Estimate, symbol: str, meaning: str) -> None:
-        self.figures, self.estimate, self.symbol, self.meaning = figures, estimate, symbol, meaning
+    figures: Figures
+    estimate: Estimate
+    symbol: Symbol
 
     def share(self, end: End) -> Figure:
-        return self.figures.figure(self.symbol, self.estimate.share(end), self.meaning)
+        return self.figures.named_as(self.symbol, self.estimate.share(end))
 
     def duration(self, end: End) -> Figure:
-        return self.figures.figure(self.symbol, self.estimate.duration(end), self.meaning)
+        return self.figures.named_as(self.symbol, self.estimate.duration(end))
 
 
-def traced_shares(figures: Figures, shares: Efficiency | TrainingEfficiency) -> Any:
+def traced_shares(figures: Figures, shares: Shares) -> Any:
     """Efficiencies whose ends are figures."""
-    traced: dict[str, Any] = {name: TracedEstimate(figures, estimate, *SHARES[name]) for name, estimate in shares}
+    traced: dict[str, Any] = {name: TracedEstimate(figures, each, SHARE_SYMBOLS[name]) for name, each in shares}
     return type(shares).model_construct(**traced)
 
 
@@ -74,65 +75,37 @@ def traced_gpu(figures: Figures, gpu: GPU) -> GPU:
     )
 
 
-def traced_sizes(figures: Figures, sizes: Any, names: dict[str, tuple[str, str]]) -> Any:
+def traced_sizes(figures: Figures, sizes: Any, symbols: Mapping[str, Symbol]) -> Any:
     """A workload or layout with figures for some of its fields."""
-    update = {name: figures.figure(*row_of(names[name], getattr(sizes, name))) for name in names}
-    return sizes.model_copy(update=update)
-
-
-def row_of(row: tuple[str, str], value: float) -> tuple[str, float, str]:
-    return row[0], value, row[1]
+    return sizes.model_copy(
+        update={name: figures.named_as(symbol, getattr(sizes, name)) for name, symbol in symbols.items()}
+    )
 
 
 def traced_demand(figures: Figures, demand: Demand) -> Demand:
     """A demand with figures for what does not depend on the pass."""
 
-    def figure(name: str, value: Any, meaning: str) -> Any:
-        return figures.figure(name, value, meaning) if value else value
+    def traced(symbol: Symbol, size: Any) -> Any:
+        if isinstance(size, dict):
+            return {key: traced(symbol.of(key), each) for key, each in size.items()}
+        return figures.named_as(symbol, size) if size else size
 
     def size(field: str, value: int) -> Any:
         return Figure(value, figures.of(field, value))
 
-    def by_product(stem: str, sizes: Any, meaning: str) -> Any:
-        return {what: figure(f"{stem}_{what}", size, f"{meaning}: {what}") for what, size in sizes.items()}
-
-    def by_window(stem: str, sizes: Any, meaning: str) -> Any:
-        return {
-            back: figure(
-                stem if back is None else f"{stem}_{back}", size, meaning + (f", {back:,} back" if back else "")
-            )
-            for back, size in sizes.items()
-        }
-
-    routing = demand.routing
-    return replace(
-        demand,
-        flops=by_product("φ", demand.flops, "FLOPs of a row"),
-        weights=by_product("W", demand.weights, "bytes of weights"),
-        elements=by_product("e", demand.elements, "elements in and out of a row"),
-        pairs=by_window("φ_qk", demand.pairs, "FLOPs of a query-key pair, all layers"),
-        absorbed=by_window("φ_qkd", demand.absorbed, "FLOPs of a query-key pair in decode, all layers"),
-        read=by_window("β", demand.read, "bits of cache of a token that attention reads"),
-        written=figure("β_w", demand.written, "bits of cache that a token adds"),
-        queries=figure("q", demand.queries, "elements of the outputs of all heads"),
-        exchanged=figure("q_x", demand.exchanged, "elements of all heads' queries and outputs in decode"),
-        attending=figure("L_a", demand.attending, "layers with attention"),
-        heads=figure("n_a", demand.heads, "query heads of all layers"),
-        dcp=figure("dcp", demand.dcp, "ranks that share cached tokens"),
-        scan=figure("φ_scan", demand.scan, "FLOPs of a token in recurrences"),
-        state=figure("σ", demand.state, "bytes of recurrent state, read and written"),
-        layers=figure("L", demand.layers, "layers of the stage"),
-        sparse=figure("L_e", demand.sparse, "layers of the stage with routed experts"),
-        latent=figure("L_l", demand.latent, "layers of the stage with latent attention"),
-        linear=figure("L_r", demand.linear, "layers of the stage with a recurrence"),
-        indexed=figure("L_i", demand.indexed, "layers of the stage with an indexer"),
-        hidden=size("hidden", demand.hidden),
-        table_row=figure("e_row", demand.table_row, "bytes of a row of the embedding"),
-        tied_head=figure("W_tied", demand.tied_head, "bytes of a head tied to the embedding"),
-        width=figure("w", demand.width, "bytes of an activation"),
-        routing=routing
-        and replace(routing, experts=size("n_experts", routing.experts), top_k=size("top_k", routing.top_k)),
-    )
+    symbols = symbols_of(Demand)
+    sizes: dict[str, Any] = {
+        field.name: size(field.name, demand.hidden)
+        if field.name == "hidden"
+        else traced(symbols[field.name], getattr(demand, field.name))
+        for field in fields(demand)
+        if field.name in symbols or field.name == "hidden"
+    }
+    if (routing := demand.routing) is not None:
+        sizes["routing"] = replace(
+            routing, experts=size("n_experts", routing.experts), top_k=size("top_k", routing.top_k)
+        )
+    return replace(demand, **sizes)
 
 
 def row_steps(
@@ -142,28 +115,17 @@ def row_steps(
     formulas = figures.apply(unrolled(rank))
     for product, formula in product_flops(formulas, matrices_within(formulas, *stage), *stage).items():
         yield figures.step(f"φ_{product}", Figure(demand.flops[product], formula), "FLOPs")
-    stem, pairs = ("φ_qkd", demand.absorbed) if decodes else ("φ_qk", demand.pairs)
+    name = "absorbed" if decodes else "pairs"
+    symbol, pairs = symbols_of(Demand)[name], getattr(demand, name)
     attending = attending_mixers(formulas, *stage)
     backs = of_all_layers(attending, lambda mixer: mixer.pair_flops(absorbed=decodes))
     for (back, value), formula in zip(pairs.items(), backs.values(), strict=True):
-        yield figures.step(stem if back is None else f"{stem}_{back}", Figure(value, formula), "FLOPs")
-
-
-def machine_steps(figures: Figures, on: Machine) -> Iterator[TimeStep]:
-    """What of the printed figures is reached, where a line before needs it."""
-    for name, (symbol, _, unit) in MACHINE.items():
-        if symbol in figures.used:
-            yield figures.step(symbol, getattr(on, name), unit)
+        yield figures.step(symbol.of(back).name, Figure(value, formula), "FLOPs")
 
 
 def named_machine(figures: Figures, on: Machine) -> Machine:
     """A machine with a figure for each of its own."""
-    return Machine(
-        **{
-            name: figures.figure(symbol, float(getattr(on, name)), meaning)
-            for name, (symbol, meaning, _) in MACHINE.items()
-        }
-    )
+    return Machine(**{name: figures.named_as(symbol, float(getattr(on, name))) for name, symbol in MACHINE.items()})
 
 
 def operation_steps(figures: Figures, parts: Iterable[Timed], operations: Iterable[Operation]) -> list[OperationSteps]:
@@ -210,14 +172,14 @@ class ServingDerivations:
         self.serving, self.gpu, self.workload, self.end, self.node = serving, gpu, workload, end, node
         self.engine = serving.engine.kernels
         laid_out = serving.laid_out
-        self.speed = speed_laid_out(laid_out, gpu, serving.engine, edited=edited, node=node, file=serving.file)
+        self.speed = speed_on(gpu, serving, edited=edited, node=node)
         ranks = sharing(laid_out.layout, experts=self.speed.demands[0].routing is not None)
-        self.shares = edited or usual_shares(gpu, self.engine, laid_out.precision.weights, ranks, node)
+        self.shares = edited or efficiency(*kind_of(gpu, self.engine, laid_out.precision.weights, ranks, node))
 
     def decode(self, stage: int = 0) -> PassDerivation:
         """A step halfway through the output."""
         work, figures = self.workload, Figures()
-        context = max(2, work.context - work.generated // 2)
+        context = halfway(work)
         plain = self.speed.decoding(work.batch, context)
         batch = figures.figure("B", plain.parts[0].sequences, "sequences of a rank in this pass")
         length = figures.figure("S", context, "tokens of a sequence, the new one included")
@@ -278,14 +240,8 @@ class ServingDerivations:
         laid_out = self.serving.laid_out
         stage_demand = self.speed.demands[stage]
         demand = traced_demand(figures, stage_demand)
-        reached = speed_laid_out(
-            laid_out,
-            traced_gpu(figures, self.gpu),
-            self.serving.engine,
-            edited=traced_shares(figures, self.shares),
-            node=self.node,
-            file=self.serving.file,
-        ).machines(self.end)
+        gpu, shares = traced_gpu(figures, self.gpu), traced_shares(figures, self.shares)
+        reached = speed_on(gpu, self.serving, edited=shares, node=self.node).machines(self.end)
         on = named_machine(figures, reached)
         layout = traced_sizes(figures, laid_out.layout, LAYOUT)
         speed = Speed((demand,), layout, lambda end: on, self.speed.prompts)
@@ -300,7 +256,11 @@ class ServingDerivations:
         rows = tuple(row_steps(figures, laid_out.rank, (laid_out.ranges[stage],), stage_demand, decodes=decodes))
         return PassDerivation(
             rows=rows,
-            machine=tuple(machine_steps(figures, reached)),
+            machine=tuple(
+                figures.step(symbol.name, getattr(reached, name), symbol.unit)
+                for name, symbol in MACHINE.items()
+                if symbol.name in figures.used  # by a line before
+            ),
             operations=tuple(operations),
             sums=tuple(lines),
             legend=figures.occurring(),
@@ -308,8 +268,71 @@ class ServingDerivations:
 
 
 LAYOUT = {
-    "tp": ("tp", "tensor-parallel ranks"),
-    "pp": ("pp", "pipeline stages"),
-    "dp": ("dp", "data-parallel copies"),
-    "ep": ("ep", "expert-parallel ranks"),
+    "tp": Symbol("tp", "tensor-parallel ranks"),
+    "pp": Symbol("pp", "pipeline stages"),
+    "dp": Symbol("dp", "data-parallel copies"),
+    "ep": Symbol("ep", "expert-parallel ranks"),
+}
+
+
+WORK = {
+    "micro_batch": Symbol("B", "sequences of a micro-batch on each replica"),
+    "sequence": Symbol("S", "tokens of a sequence"),
+    "accumulation": Symbol("N_mb", "micro-batches of a step"),
+}
+TRAINING_LAYOUT = {
+    "tp": Symbol("tp", "tensor-parallel ranks"),
+    "pp": Symbol("pp", "pipeline stages"),
+    "dp": Symbol("dp", "data-parallel replicas"),
+    "cp": Symbol("cp", "context-parallel ranks"),
+    "ep": Symbol("ep", "expert-parallel ranks"),
+}
+INTERLEAVED = TRAINING_LAYOUT | {"vp": Symbol("vp", "pieces of the model on each pipeline stage")}
+
+
+def derive_step(speed: TrainingSpeed, end: End = "expected") -> PassDerivation:
+    """A micro-batch on the stage that takes longest, forward and backward, and the step that such ones make."""
+    figures = Figures()
+    stage = speed.slowest(end)
+    demand = traced_demand(figures, speed.demands[stage])
+    traced = replace(
+        speed,
+        demands=(demand,),
+        work=traced_sizes(figures, speed.work, WORK),
+        layout=traced_sizes(figures, speed.layout, TRAINING_LAYOUT if speed.layout.vp == 1 else INTERLEAVED),
+        gpu=traced_gpu(figures, speed.gpu),
+        shares=traced_shares(figures, speed.shares),
+        trained=figures.figure("τ", speed.trained, "share of the weights that are trained"),
+    )
+    parts = [part for part in traced.parts(demand, end) if part.seconds]
+    operations = operation_steps(figures, parts, demand.operations(traced.forward()))
+    busy = total(figures, [(f"t_{part.what}", float(part.seconds)) for part in parts])
+    lines = [figures.step("busy", busy, "s")]
+    rest = dict(zip(("each", "once"), traced.between_replicas(end), strict=True))
+    rest |= {"sends": traced.between_stages(end), "update": traced.optimizer(end)}
+    lines += [figures.step(name, seconds, "s") for name, seconds in rest.items() if seconds]
+    named = {
+        name: seconds and figures.figure(f"t_{name}", float(seconds), MEANINGS[name])
+        for name, seconds in {"busy": busy, **rest}.items()
+    }
+    step = traced.step(named["busy"], named["each"] + named["sends"], named["once"], named["update"], end)
+    seconds = figures.figure("t_step", float(step), "seconds of a step")
+    flops = figures.figure("φ", speed.model_flops(), "FLOPs of a token, forward and backward, nothing recomputed")
+    lines += [
+        figures.step("step", step, "s"),
+        figures.step("rate", traced.rate(seconds), "tokens/s"),
+        figures.step("mfu", traced.mfu(seconds, flops), "of the peak"),
+    ]
+    rows = row_steps(figures, speed.rank, speed.stages[stage], speed.demands[stage], decodes=False)
+    return PassDerivation(
+        rows=tuple(rows), machine=(), operations=tuple(operations), sums=tuple(lines), legend=figures.occurring()
+    )
+
+
+MEANINGS = {
+    "busy": "seconds of a micro-batch on the slowest stage",
+    "each": "seconds in which replicas exchange, each micro-batch",
+    "once": "seconds in which replicas exchange, each step",
+    "sends": "seconds in which a stage hands on what its further pieces make, each micro-batch",
+    "update": "seconds of the optimizer",
 }

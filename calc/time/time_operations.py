@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -14,12 +14,17 @@ from calc.model.architecture import Architecture
 from calc.model.mixers import AttentionMixer
 from calc.model.tensor import WindowTokens
 from calc.serving.kv_cache import StateBytes, state_bytes
-from calc.time.bytes import StoredProducts, read_bits, row_elements, touched, written_bits
+from calc.time.figures import Symbol
 from calc.time.flops import (
     Product,
+    StoredProducts,
     matrices_within,
     product_flops,
+    read_bits,
+    row_elements,
+    touched,
     unrolled,
+    written_bits,
 )
 from calc.time.forward import Forward, PassPart
 
@@ -63,37 +68,46 @@ class Routing:
         return touched(self.experts, self.top_k, tokens * self.copies)
 
 
-@dataclass(frozen=True)
+ByProduct = dict[Product, Any]
+"""Figures by product."""
+ByWindow = dict[WindowTokens, Any]
+"""Figures by how many tokens back: None, all."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Demand:
     """What one rank of a stage does, as far as it does not depend on the pass."""
 
-    flops: dict[Product, Any]  # of a row
-    elements: dict[Product, Any]  # that a row takes in and brings out
-    pairs: dict[WindowTokens, Any]  # FLOPs of a query-key pair, of all layers, by how far back
-    absorbed: dict[WindowTokens, Any]  # the same in decode
-    queries: Any  # elements of all heads' outputs
-    exchanged: Any  # elements of all heads' queries and outputs in decode, where ranks share cached tokens
-    attending: int  # layers with attention
-    heads: Any  # query heads of all layers
-    dcp: Any  # ranks that share cached tokens
-    scan: Any  # FLOPs of a token in recurrences
-    state: Any  # bytes that a sequence reads and writes of recurrent state
-    routing: Routing | None
-    layers: int
-    sparse: int  # layers with routed experts
-    latent: int  # layers with latent attention
-    linear: int  # layers with a recurrence
-    indexed: int  # layers with an indexer of their own
+    flops: Annotated[ByProduct, Symbol("φ", "FLOPs of a row")]
+    weights: Annotated[ByProduct, Symbol("W", "bytes of weights")] = field(default_factory=dict)  # all experts included
+    elements: Annotated[ByProduct, Symbol("e", "elements in and out of a row")]
+    pairs: Annotated[ByWindow, Symbol("φ_qk", "FLOPs of a query-key pair, all layers")]
+    absorbed: Annotated[ByWindow, Symbol("φ_qkd", "FLOPs of a query-key pair in decode, all layers")]
+    read: Annotated[ByWindow, Symbol("β", "bits of cache of a token that attention reads")] = field(
+        default_factory=dict
+    )
+    written: Annotated[Any, Symbol("β_w", "bits of cache that a token adds")] = 0
+    queries: Annotated[Any, Symbol("q", "elements of the outputs of all heads")]
+    exchanged: Annotated[Any, Symbol("q_x", "elements of all heads' queries and outputs in decode")]
+    """What ranks that share cached tokens pass on."""
+    attending: Annotated[int, Symbol("L_a", "layers with attention")]
+    heads: Annotated[Any, Symbol("n_a", "query heads of all layers")]
+    dcp: Annotated[Any, Symbol("dcp", "ranks that share cached tokens")]
+    scan: Annotated[Any, Symbol("φ_scan", "FLOPs of a token in recurrences")]
+    state: Annotated[Any, Symbol("σ", "bytes of recurrent state, read and written")]
+    layers: Annotated[int, Symbol("L", "layers of the stage")]
+    sparse: Annotated[int, Symbol("L_e", "layers of the stage with routed experts")]
+    latent: Annotated[int, Symbol("L_l", "layers of the stage with latent attention")]
+    linear: Annotated[int, Symbol("L_r", "layers of the stage with a recurrence")]
+    indexed: Annotated[int, Symbol("L_i", "layers of the stage with an indexer")]
     hidden: int
-    longest: Any  # layers of the longest stage that it stands for
-    weights: dict[Product, Any] = field(default_factory=dict)  # bytes, all experts included
-    quantized: dict[Product, Any] = field(default_factory=dict)
+    table_row: Annotated[Any, Symbol("e_row", "bytes of a row of the embedding")] = 0
+    tied_head: Annotated[Any, Symbol("W_tied", "bytes of a head tied to the embedding")] = 0
+    width: Annotated[int, Symbol("w", "bytes of an activation")] = 2
+    routing: Routing | None
+    quantized: ByProduct = field(default_factory=dict)
     """Whether most of a product's weights are stored in fewer than 16 bits."""
-    read: dict[WindowTokens, Any] = field(default_factory=dict)  # bits of cache of a token
-    written: Any = 0
-    table_row: Any = 0  # bytes of one row of the embedding
-    tied_head: Any = 0  # bytes of a tied head
-    width: int = 2  # bytes of an activation
+    longest: Any  # layers of the longest stage that it stands for
     stages: Any = 1  # pipeline stages that it stands for, each of which passes rows on
 
     def operations(self, forward: Forward) -> tuple[Operation, ...]:

@@ -8,11 +8,11 @@ from calc.hardware.gpu import GPU
 from calc.model.paper import Cell, Code, Formula, Heading, Item, PaperTable, Section
 from calc.serving.memory import Serving
 from calc.serving.workload import Workload
+from calc.time.efficiency import SHARE_SYMBOLS
 from calc.time.figures import TimeStep
-from calc.time.legend import MACHINE, SHARES
 from calc.time.objective_time import ObjectiveSpeed
-from calc.time.time_derivation import PassDerivation, ServingDerivations
-from calc.time.training_derivation import derive_step
+from calc.time.roofline import MACHINE
+from calc.time.time_derivation import PassDerivation, ServingDerivations, derive_step
 from calc.time.training_time import TrainingSpeed
 from calc.training.colocated import PHASE_NAMES
 from calc.units import four_digits
@@ -148,7 +148,7 @@ def whole_or_short(value: float) -> str:
     return f"{value:,.0f}" if value == int(value) and value < 10**9 else f"{value:,.5g}"
 
 
-WHOLE = {meaning for _, meaning in SHARES.values()} | {meaning for _, meaning, _ in MACHINE.values()}
+WHOLE = {symbol.meaning for symbol in (*SHARE_SYMBOLS.values(), *MACHINE.values())}
 PRINTED = re.compile(r"TFLOPS in (\w+), printed")
 BACK = re.compile(r"(.+), ([\d,]+) back")
 OF_PART = re.compile(r"(.+): (\w+)")

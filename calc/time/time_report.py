@@ -11,12 +11,11 @@ from calc.serving.memory import Serving
 from calc.serving.report import Report
 from calc.serving.workload import Workload
 from calc.time.efficiency import Edits
-from calc.time.estimate import End, Estimate
+from calc.time.estimate import ENDS, End, Estimate
 from calc.time.origin import Origin, origin
 from calc.time.roofline import Bound, Timed, Work, binds
-from calc.time.serving_time import Speed, accepted, chunked, share_of, speed_laid_out
-from calc.time.step_operations import StepOperation, step_operations
-from calc.time.training_time import TrainingSpeed, TrainingTime, training_speed
+from calc.time.serving_time import Speed, accepted, chunked, halfway, share_of, speed_on
+from calc.time.training_time import StepOperation, TrainingSpeed, TrainingTime, step_operations, training_speed
 from calc.training.report import TrainingReport
 
 MS = 1000
@@ -73,35 +72,29 @@ def time_report(
     serving: Serving, gpu: GPU, workload: Workload, *, edits: Edits | None = None, node: int = 8
 ) -> TimeReport:
     """For the batch, the prompt and the layout of a report. The prompt is passed in chunks as the engine has them."""
-    speed = speed_laid_out(serving.laid_out, gpu, serving.engine, edits=edits, node=node, file=serving.file)
-    limits = serving.on(gpu, workload).limits
+    speed, chunk = speed_on(gpu, serving, edits=edits, node=node), serving.on(gpu, workload).limits.step_tokens
     batch, prompt = workload.batch, workload.prompt
-    context = max(2, workload.context - workload.generated // 2)
-
-    def step(end: End) -> float:
-        return float(speed.step(batch, context, end))
-
-    def first(end: End) -> float:
-        return float(speed.prompt(batch, prompt, end, limits.step_tokens))
-
-    decoded = tuple(speed.decode_parts(batch, context, "expected"))
-    passed = tuple(prompt_parts(speed, batch, prompt, limits.step_tokens))
+    decoded = decode_parts(speed, workload)
+    passes = chunked(share_of(batch, speed.layout.dp), prompt, chunk)
+    passed = [part for forward in passes for part in speed.parts(forward, "expected", decodes=False)]
+    step = {end: step_seconds(parts) for end, parts in decoded.items()}
+    first = {end: float(speed.prompt(batch, prompt, end, chunk)) for end in ENDS}
     return TimeReport(
         gpu=gpu.id,
         decode=DecodeTime(
-            step_ms=Estimate.over(lambda end: MS * step(end)),
-            tokens_per_s=Estimate.over(lambda end: batch / step(end)),
-            bound=binds(decoded),
-            operations=by_operation(decoded),
+            step_ms=Estimate.over(lambda end: MS * step[end]),
+            tokens_per_s=Estimate.over(lambda end: batch / step[end]),
+            bound=binds(decoded["expected"]),
+            operations=by_operation(decoded["expected"]),
         ),
         prefill=PrefillTime(
-            ttft_ms=Estimate.over(lambda end: MS * first(end)),
-            tokens_per_s=Estimate.over(lambda end: batch * prompt / first(end)),
+            ttft_ms=Estimate.over(lambda end: MS * first[end]),
+            tokens_per_s=Estimate.over(lambda end: batch * prompt / first[end]),
             bound=binds(passed),
             operations=by_operation(passed),
         ),
         origin=origin(serving.architecture, gpu, serving.engine.name),
-        assumptions=(*assumptions(gpu, serving), *drafted(speed, serving, gpu, batch, context, edits)),
+        assumptions=(*assumptions(gpu, serving), *drafted(speed, serving, gpu, workload, edits)),
     )
 
 
@@ -149,12 +142,6 @@ def training_speed_of(
     )
 
 
-def prompt_parts(speed: Speed, batch: int, prompt: int, chunk: int) -> Iterable[Timed]:
-    """Everything that all passes of the prompts take, as usual."""
-    for forward in chunked(share_of(batch, speed.layout.dp), prompt, chunk):
-        yield from speed.parts(forward, "expected", decodes=False)
-
-
 def by_operation(parts: Iterable[Timed]) -> tuple[OperationTime, ...]:
     """Kinds of work, summed over all stages and passes, the longest first."""
     total: dict[Work, list[float]] = {}
@@ -176,15 +163,14 @@ def by_operation(parts: Iterable[Timed]) -> tuple[OperationTime, ...]:
     return tuple(sorted(rows, key=lambda row: -row.ms))
 
 
-def drafted(
-    speed: Speed, serving: Serving, gpu: GPU, batch: int, context: int, edits: Edits | None
-) -> Iterable[Message]:
+def drafted(speed: Speed, serving: Serving, gpu: GPU, workload: Workload, edits: Edits | None) -> Iterable[Message]:
     """What a draft model makes of a decode step, by how often it guesses right."""
     if (drafting := serving.engine.draft(serving.precision)) is None:
         return
     model, precision, count = drafting
     other = Serving.of(model, type(serving.engine)(), precision, serving.layout, serving.overhead)
-    draft = speed_laid_out(other.laid_out, gpu, serving.engine, edits=edits)
+    draft = speed_on(gpu, other, edits=edits, kernels=serving.engine.kernels)
+    batch, context = workload.batch, halfway(workload)
     step = float(speed.speculative(batch, context, "expected", count, draft))
     plain = 1 / float(speed.step(batch, context, "expected"))
     few, many = (accepted(rate, count) / step for rate in RIGHT)
@@ -217,3 +203,49 @@ def assumptions(gpu: GPU, serving: Serving) -> Iterable[Message]:
         yield Message("Sequences spread evenly over the copies, and tokens over the experts.")
     if serving.engine.loads_draft:
         yield Message("A step yields one token a sequence: what speculation adds depends on the rate of acceptance.")
+
+
+class Reply(Frozen):
+    """Decoding with all sequences of the batch; the first token of one prompt that does not wait for others."""
+
+    tokens_per_s_per_user: Estimate
+    tokens_per_s: Estimate  # of all sequences
+    ttft_ms: Estimate
+    bound: Bound  # what takes most of a decode step
+    origin: Origin
+
+
+def reply(serving: Serving, gpu: GPU, workload: Workload, edits: Edits | None = None) -> Reply:
+    """For the batch, the prompt and the layout of a report, halfway through the output; `edits` are shares that a
+    reader knows better."""
+    speed, chunk = speed_on(gpu, serving, edits=edits), serving.on(gpu, workload).limits.step_tokens
+    parts, batch = decode_parts(speed, workload), workload.batch
+    seconds = {end: step_seconds(parts[end]) for end in ENDS}
+    return Reply(
+        tokens_per_s_per_user=Estimate.over(lambda end: 1 / seconds[end]),
+        tokens_per_s=Estimate.over(lambda end: batch / seconds[end]),
+        ttft_ms=Estimate.over(lambda end: MS * float(speed.prompt(1, workload.prompt, end, chunk))),
+        bound=binds(parts["expected"]),
+        origin=origin(serving.architecture, gpu, serving.engine.name),
+    )
+
+
+def user_rate(serving: Serving, gpu: GPU, workload: Workload, edits: Edits | None = None) -> float:
+    """Tokens per second of each user, expected: `tokens_per_s_per_user` of a reply, without its range."""
+    speed = speed_on(gpu, serving, edits=edits)
+    return 1 / float(speed.step(workload.batch, halfway(workload), "expected"))
+
+
+def decode_parts(speed: Speed, workload: Workload) -> dict[End, tuple[Timed, ...]]:
+    """What a decode step of the batch takes, halfway through the output, at each end of the range."""
+    return {end: tuple(speed.decode_parts(workload.batch, halfway(workload), end)) for end in ENDS}
+
+
+def step_seconds(parts: Iterable[Timed]) -> float:
+    """Seconds of a step."""
+    return float(sum(part.seconds for part in parts))
+
+
+def usd_per_million(tokens_per_s: float, gpus: int, usd_per_gpu_hour: float) -> float:
+    """US dollars of a million output tokens on GPUs that are kept busy so."""
+    return gpus * usd_per_gpu_hour / (3600 * tokens_per_s) * 1e6

@@ -7,321 +7,165 @@ from typing import Any
 
 import numpy as np
 
-from calc.formats import CACHE_BITS, CacheFormat, Precision, WeightFormat
+from calc.formats import Precision
 from calc.hardware.parallel import Layout
 from calc.hardware.shards import blocks_within
 from calc.model.architecture import Architecture
-from calc.model.mixers import AttentionMixer
-from calc.model.tensor import WindowTokens
 from calc.serving.engines.engine import Engine
 from calc.serving.engines.loading import vision_share
 from calc.serving.engines.sizes import LaidOut, Limits, Stage
-from calc.serving.kv_cache import state_bytes
-from calc.time.alike import Alike
-from calc.time.bytes import read_bits, written_bits
-from calc.time.flops import Product, is_multiplied, product_of, unrolled
-from calc.time.sizes import Array, Indices, MixShares, Table, bytes_an_element, bytes_by_tensor
-from calc.time.time_operations import Demand, Routing, attending_mixers, computed, of_all_layers, routing
-
-BLOCK = 16
-"""Tokens that a paged cache is handed out in."""
+from calc.serving.weighing import RankWeights, Weighing
+from calc.time.arrays import Array, Indices
+from calc.time.flops import unrolled
+from calc.time.time_operations import Demand, Routing, computed, demand, routing
 
 
 @dataclass(frozen=True)
 class Shard:
     """A rank of a layout."""
 
-    weighed: "Weighed"  # in all formats that were asked for
-    experts: "Weighed"  # where the routed experts are from: those of one GPU where each rank holds whole ones
-    stage_bytes: Array  # weights of each pipeline stage, [stages, formats]
-    bits: dict[WindowTokens, Array]  # of cache a token on each stage, [stages, formats]
-    state: Array  # bytes of recurrent state a sequence, [stages]
-    rank: Architecture
-    whole: Architecture
+    weighing: Weighing  # of all experts, which no cache depends on
+    passing: Weighing  # of those that it holds, which its passes go through
+    stage_bytes: Array  # weights of each pipeline stage, as stored, [stages, formats]
+    demand: Demand  # of all stages together; weights and cache in all formats, [formats]
     layout: Layout
+    formats: tuple[int, ...]  # by their numbers
     precisions: tuple[Precision, ...]
     ranges: tuple[range, ...]
 
-    @property
-    def caching(self) -> Architecture:
-        """A rank with all experts, which no cache depends on."""
-        return self.weighed.rank
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether every layer keeps all tokens: an engine then needs whole blocks of each, and no more."""
-        return set(self.bits) == {None} and not self.state.any()
-
-    def plain_bytes(self, length: int) -> Array:
-        """Bytes of cache of a sequence on each stage, [stages, formats], in whole blocks."""
-        own = -(-length // self.layout.dcp)
-        return np.maximum(self.bits[None] * (-(-own // BLOCK) * BLOCK) / 8, 1.0)
-
-    def without_weights(self, precision: Precision, ranges: tuple[range, ...] | None = None) -> LaidOut:
-        """As an engine lays its cache out."""
-        return without_weights(self.whole, self.caching, ranges or self.ranges, self.layout, precision)
-
     @cached_property
-    def stage_kinds(self) -> Alike[tuple[bool, bool, frozenset[int]]]:
-        """Stages by whether they are the first or the last, and by the kinds of layers on them: their passes take the
-        same working memory."""
-        blocks, layers = self.rank.all_blocks, self.rank.num_layers
-        return Alike.of(
-            (
-                stage.start == 0,
-                stage.stop == layers,
-                frozenset(i for i, block in enumerate(blocks) if any(place in stage for place in block.runs_in)),
-            )
-            for stage in self.ranges
-        )
+    def laid_out(self) -> LaidOut:
+        """Stages as an engine knows them, in the first format, their weights left out."""
+        return self.cut(self.ranges)
 
-    @cached_property
-    def unlike_stages(self) -> LaidOut:
-        """One stage of each kind, as an engine's passes run on it."""
-        ranges = tuple(self.ranges[first] for first in self.stage_kinds.first)
-        return without_weights(self.whole, self.rank, ranges, self.layout, self.precisions[0])
-
-    @cached_property
-    def demand(self) -> Demand:
-        """What the rank does, all stages together; weights and cache in all formats that were weighed, [formats]."""
-        own, experts = self.weighed.demand, self.experts.demand
-        sharded = replace(
-            own,
-            routing=routing(self.whole, self.layout),
-            dcp=self.layout.dcp,
-            longest=max(map(len, self.ranges)),
-            stages=self.layout.pp,
+    def cut(self, ranges: tuple[range, ...]) -> LaidOut:
+        """The rank in so many stages."""
+        rank = self.weighing.rank
+        stages = tuple(
+            Stage(tuple(blocks_within(rank, stage)), first=stage.start == 0, last=stage.stop == rank.num_layers)
+            for stage in ranges
         )
-        if sharded.routing is None:
-            return sharded
-        return replace(
-            sharded,
-            flops=own.flops | {"experts_routed": experts.flops["experts_routed"]},
-            elements=own.elements | {"experts_routed": experts.elements["experts_routed"]},
-            weights=own.weights
-            | {"experts_routed": experts.weights["experts_routed"] * share_of_experts(sharded.routing, self.layout)},
-        )
+        return LaidOut(self.weighing.whole, rank, stages, ranges, self.layout, self.precisions[0])
 
     def working_bytes(self, engine: Engine, limits: Limits) -> list[int]:
         """The largest pass of each stage."""
-        stages = self.unlike_stages
-        peaks = (engine.peaks(stages, kind, limits) for kind in range(len(stages.stages)))
-        largest = [max((int(working.bytes) for working in passes), default=0) for passes in peaks]
-        return [largest[kind] for kind in self.stage_kinds.which]
-
-
-def without_weights(
-    whole: Architecture, rank: Architecture, ranges: tuple[range, ...], layout: Layout, precision: Precision
-) -> LaidOut:
-    """Stages of a rank as an engine knows them, their weights left out."""
-    stages = tuple(
-        Stage(tuple(blocks_within(rank, stage)), first=stage.start == 0, last=stage.stop == rank.num_layers)
-        for stage in ranges
-    )
-    return LaidOut(whole, rank, stages, ranges, layout, precision)
+        passing, laid_out = self.passing, self.laid_out
+        passes = (passing.working(engine, limits, laid_out, stage) for stage in range(len(self.ranges)))
+        return [int(largest.bytes) for largest in passes]
 
 
 @dataclass(frozen=True)
 class Weighed:
-    """A tensor-parallel rank in all formats, all experts whole: [formats] and [formats, layers]."""
+    """A tensor-parallel rank with all experts, as stored in each format: [formats] and [formats, layers]."""
 
-    rank: Architecture
-    plain: Array  # bytes of each layer without routed experts
-    routed: Array
-    first: Array
-    last: Array
+    routed: Array  # bytes of each layer's routed experts
+    others: Array  # of each layer beside them
+    before: Array  # of what stands before the layers
+    behind: Array  # of what stands behind them, a tied head included
     demand: Demand
 
 
-def of_rows(figures: Sequence[Any], which: Indices, forms: Indices) -> Any:
-    """Of the figures of some ranks, each one or [formats], those of rows of one rank and format each: [rows, 1]; one
-    figure where all are alike. Demands are rows of all their figures."""
+class Shards:
+    """The shards of layouts; each tensor-parallel degree is weighed once."""
+
+    def __init__(self, architecture: Architecture, engine: Engine, precisions: Sequence[Precision]) -> None:
+        self.engine, self.precisions = engine, precisions
+        self.weights = list[RankWeights]()
+        for precision in precisions:
+            like = self.weights[0] if self.weights else None
+            self.weights.append(RankWeights(architecture, engine, precision, like))
+        self.by_degree = dict[int, Weighed]()
+        self.known = dict[tuple[Layout, tuple[int, ...]], Shard]()
+
+    def __call__(self, layout: Layout, formats: tuple[int, ...]) -> Shard:
+        """The shard of a layout in some of the formats."""
+        key = layout, formats
+        if key not in self.known:
+            self.known[key] = self.shard(layout, formats)
+        return self.known[key]
+
+    def shard(self, layout: Layout, formats: tuple[int, ...]) -> Shard:
+        """Routed experts that are whole on each rank are those of one GPU, as many as a rank holds."""
+        first, chosen, own = self.weights[0], list(formats), self.of_degree(layout.tp)
+        slices = layout.tp * layout.dp // layout.ep
+        experts = own if slices == layout.tp else self.of_degree(1)
+        route = routing(first.whole, layout)
+        share = 1.0 if route is None else -(-route.experts // layout.ep) / route.experts
+        ranges = first.ranges_of(layout.pp)
+        by_layer = own.others[chosen] + experts.routed[chosen] * share
+        stage_bytes = np.stack([by_layer[:, stage.start : stage.stop].sum(axis=1) for stage in ranges])
+        stage_bytes[0] += own.before[chosen]
+        stage_bytes[-1] += (own.behind - (own.demand.tied_head if layout.pp == 1 else 0))[chosen]
+        does = replace(own.demand, routing=route, dcp=layout.dcp, longest=max(map(len, ranges)), stages=layout.pp)
+        if route is not None:
+            there = experts.demand
+            does = replace(
+                does,
+                flops=does.flops | {"experts_routed": there.flops["experts_routed"]},
+                elements=does.elements | {"experts_routed": there.elements["experts_routed"]},
+                weights=does.weights | {"experts_routed": there.weights["experts_routed"] * share},
+            )
+        return Shard(
+            weighing=first.of(Layout(tp=layout.tp)),
+            passing=first.of(layout),
+            stage_bytes=stage_bytes,
+            demand=does,
+            layout=layout,
+            formats=formats,
+            precisions=tuple(self.precisions[number] for number in formats),
+            ranges=ranges,
+        )
+
+    def of_degree(self, tp: int) -> Weighed:
+        """One degree of tensor parallelism; a draft layer and a vision encoder count where the engine loads them."""
+        if tp not in self.by_degree:
+            self.by_degree[tp] = self.weigh(Layout(tp=tp))
+        return self.by_degree[tp]
+
+    def weigh(self, layout: Layout) -> Weighed:
+        weighings = [ranks.of(layout) for ranks in self.weights]
+        whole, rank, layers = weighings[0].whole, weighings[0].rank, range(weighings[0].rank.num_layers)
+        sizes = [[weighing.parts[kind] for kind in (*weighing.tensors.kinds, -2, -1)] for weighing in weighings]
+        *by_layer, before, behind = np.array(sizes, dtype=np.float64).transpose(1, 2, 0)
+        before, behind = before.sum(axis=0), behind.sum(axis=0)
+        routed, others = np.stack(by_layer, axis=2)
+        if self.engine.loads_vision:
+            before += sum(vision_share(tensor, layout) for tensor in rank.tensors() if tensor.excluded_as == "vision")
+        states = partial(self.engine.state_bytes, whole)
+        does = computed(unrolled(whole), unrolled(rank), layout, layers, states=states)
+        demands = [
+            demand(whole, rank, weighing.precision, layout, layers, file=weighing.read, like=does)
+            for weighing in weighings
+        ]
+        return Weighed(routed, others, before, behind, combined(demands, np.array))
+
+
+def combined(figures: Sequence[Any], of: Callable[[Sequence[Any]], Any]) -> Any:
+    """Of demands, or other figures, those that `of` makes of all of them."""
     first = figures[0]
-    if first is None:
-        return None
     if isinstance(first, Mapping):
-        return {key: of_rows([figure[key] for figure in figures], which, forms) for key in first}
+        keys = dict.fromkeys(key for figure in figures for key in figure)  # a GGUF file has other products
+        return {key: combined([figure.get(key, False) for figure in figures], of) for key in keys}
     if isinstance(first, Demand | Routing):
         names = [field.name for field in fields(first)]
-        return replace(
-            first, **{name: of_rows([getattr(figure, name) for figure in figures], which, forms) for name in names}
-        )
+        return replace(first, **{name: combined([getattr(each, name) for each in figures], of) for name in names})
+    return None if first is None else of(figures)
+
+
+def stacked(figures: Sequence[Any]) -> Any:
+    """Figures of several ranks, each one or [formats], as one array; one figure where all are alike."""
     table = np.array(figures)
-    if (table == table.flat[0]).all():
-        return table.flat[0].item()
-    return table[which, None] if table.ndim == 1 else table[which, forms, None]
+    return table.flat[0].item() if (table == table.flat[0]).all() else table
 
 
-Shards = Callable[[Layout, tuple[int, ...]], Shard]
-"""The shard of a layout in some of the formats."""
+def of_rows(table: Demand, which: Indices, forms: Indices) -> Demand:
+    """Of the demands of some ranks, stacked, those of rows of one rank and format each: [rows, 1]."""
 
+    def chosen(figures: Sequence[Any]) -> Any:
+        (figure,) = figures
+        if not isinstance(figure, np.ndarray):
+            return figure
+        return figure[which, None] if figure.ndim == 1 else figure[which, forms, None]
 
-def shards(architecture: Architecture, engine: Engine, precisions: Sequence[Precision]) -> Shards:
-    """The shard of a layout in some of the formats; each tensor-parallel degree is weighed once."""
-    whole = engine.with_draft(architecture)
-    mixes = bytes_an_element(whole, precisions)
-    known: dict[int, Weighed] = {}
-    ranks: dict[Layout, Architecture] = {}
-    cached: dict[tuple[Layout, tuple[int, ...]], Shard] = {}
-
-    def of(tp: int) -> Weighed:
-        if tp not in known:
-            known[tp] = weighed(whole, engine, precisions, tp, mixes)
-        return known[tp]
-
-    def rank(layout: Layout) -> Architecture:
-        """Bytes of each stage, for any number of stages."""
-        key = layout.model_copy(update={"pp": 1})
-        if key not in ranks:
-            ranks[key] = layout.rank(whole, engine.vocabulary(whole.vocab, layout.tp))
-        return ranks[key]
-
-    def shard(layout: Layout, formats: tuple[int, ...]) -> Shard:
-        key = layout, formats
-        if layout.dcp > 1:
-            alone = shard(layout.model_copy(update={"dcp": 1}), formats)
-            return replace(alone, layout=layout)
-        if key not in cached:
-            cached[key] = laid_out(whole, engine, precisions, layout, formats, of, rank(layout))
-        return cached[key]
-
-    return shard
-
-
-def weighed(
-    whole: Architecture,
-    engine: Engine,
-    precisions: Sequence[Precision],
-    tp: int,
-    mixes: Mapping[WeightFormat, MixShares],
-) -> Weighed:
-    """One degree of tensor parallelism; a draft layer and a vision encoder count where the engine loads them."""
-    layout = Layout(tp=tp)
-    rank = layout.rank(whole, engine.vocabulary(whole.vocab, tp))
-    counted = {None, "vision" if engine.loads_vision else None}
-    counted |= {"multi_token_prediction"} if engine.loads_draft else set()
-    table = Table.of(rank.tensors())
-    sizes = np.array([bytes_by_tensor(whole, rank, table, p, mixes) for p in precisions])
-    shape = (len(precisions), rank.num_layers)
-    plain, routed = np.zeros(shape), np.zeros(shape)
-    first, last = np.zeros(len(precisions)), np.zeros(len(precisions))
-    tied = np.zeros(len(precisions))
-    products: dict[Product, Array] = {}
-    balance: dict[Product, Array] = {}
-    table_row = np.zeros(len(precisions))
-    running = {block.layers: block.runs_in for block in whole.shared}
-    for i, tensor in enumerate(table.tensors):
-        size = sizes[:, i] * (tensor.count // max(1, len(tensor.layers)))
-        if tensor.excluded_as not in counted:
-            continue
-        if tensor.excluded_as == "vision":
-            first += vision_share(tensor, layout)
-            continue
-        if tensor.excluded_as is not None:
-            last += sizes[:, i] * tensor.count
-            continue
-        if tensor.layers:
-            target = routed if tensor.component == "experts_routed" else plain
-            target[:, list(tensor.layers)] += size[:, None]
-        elif tensor.component == "embedding":
-            first += size
-            if tensor.name == f"{rank.names.embedding}.weight":
-                table_row = size / tensor.shape[0]
-                tied = size if whole.tied else tied
-        else:
-            last += size
-        product = product_of(rank, tensor)
-        times = len(running.get(tensor.layers, tensor.layers)) if tensor.layers else 1
-        products[product] = products.get(product, 0) + size * times
-        if is_multiplied(tensor):
-            narrow = np.where(sizes[:, i] * 8 < 15 * tensor.numel, 1, -1) * tensor.parameters
-            balance[product] = balance.get(product, 0) + narrow
-    unshared, layers = unrolled(rank), range(rank.num_layers)
-    attending = attending_mixers(unshared, layers)
-    by_kv = {p.kv: of_all_layers(attending, partial(read_bits, kv=p.kv)) for p in precisions}
-    written = {p.kv: float(sum(layers * written_bits(m, p.kv) for m, layers in attending)) for p in precisions}
-    states = partial(engine.state_bytes, whole)
-    base = computed(unrolled(whole), unshared, layout, layers, states=states)
-    return Weighed(
-        rank=rank,
-        plain=plain,
-        routed=routed,
-        first=first,
-        last=last,
-        demand=replace(
-            base,
-            weights=products,
-            quantized={product: sign > 0 for product, sign in balance.items()},
-            read={back: np.array([float(by_kv[p.kv][back]) for p in precisions]) for back in by_kv[precisions[0].kv]},
-            written=np.array([written[p.kv] for p in precisions]),
-            table_row=table_row,
-            tied_head=tied,
-            width=precisions[0].activation_bytes,
-        ),
-    )
-
-
-def laid_out(
-    whole: Architecture,
-    engine: Engine,
-    precisions: Sequence[Precision],
-    layout: Layout,
-    formats: tuple[int, ...],
-    of: Callable[[int], Weighed],
-    rank: Architecture,
-) -> Shard:
-    """A layout: routed experts that are whole on each rank are those of one GPU, as many as a rank holds."""
-    chosen, form_indices = of(layout.tp), list(formats)
-    slices = layout.tp * layout.dp // layout.ep
-    experts = chosen if slices == layout.tp else of(1)
-    ranges = list(engine.stages(whole.num_layers, layout.pp))
-    by_layer = chosen.plain[form_indices] + experts.routed[form_indices] * share_of_experts(
-        routing(whole, layout), layout
-    )
-    stage_bytes = np.stack([by_layer[:, stage.start : stage.stop].sum(axis=1) for stage in ranges])
-    stage_bytes[0] += chosen.first[form_indices]
-    stage_bytes[-1] += chosen.last[form_indices] + (chosen.demand.tied_head[form_indices] if layout.pp > 1 else 0)
-    bits = cache_bits(rank, [precisions[f] for f in formats], ranges)
-    states = np.array([state_bytes(blocks_within(rank, stage)) for stage in ranges], dtype=np.float64)
-    return Shard(
-        weighed=chosen,
-        experts=experts,
-        stage_bytes=stage_bytes,
-        bits=bits,
-        state=states,
-        rank=rank,
-        whole=whole,
-        layout=layout,
-        precisions=tuple(precisions[f] for f in formats),
-        ranges=tuple(ranges),
-    )
-
-
-def share_of_experts(route: Routing | None, layout: Layout) -> float:
-    """Share of all routed experts that the ranks of one slice hold."""
-    return 1.0 if route is None else -(-route.experts // layout.ep) / route.experts
-
-
-def cache_bits(
-    rank: Architecture, precisions: Sequence[Precision], ranges: Sequence[range]
-) -> dict[WindowTokens, Array]:
-    """Bits that a token holds in the layers of each stage, by their window."""
-    rows: dict[WindowTokens, Array] = {}
-    where = {
-        kv: [f for f, precision in enumerate(precisions) if precision.kv == kv] for kv in {p.kv for p in precisions}
-    }
-    for block in rank.all_blocks:
-        layers = np.array([[sum(stage.start <= place < stage.stop for place in block.runs_in)] for stage in ranges])
-        for mixer in block.attentions:
-            for kv, formats in where.items():
-                for back, each in cached_bits(mixer, kv).items():
-                    grid = rows.setdefault(back, np.zeros((len(ranges), len(precisions))))
-                    grid[:, formats] += layers * float(each)
-    return rows
-
-
-def cached_bits(mixer: AttentionMixer, kv: CacheFormat) -> dict[WindowTokens, Any]:
-    """Bits that a layer keeps of each token within its window, or of all."""
-    if not (compressed := mixer.compressed_elements()):
-        return {mixer.window: written_bits(mixer, kv)}
-    return {mixer.window: mixer.cached_elements() * CACHE_BITS[kv], None: compressed * CACHE_BITS[kv]}
+    by_row: Demand = combined([table], chosen)
+    return by_row

@@ -18,8 +18,7 @@ from calc.hardware.solver import largest
 from calc.model.architecture import Architecture
 from calc.time.efficiency import Edits
 from calc.time.prices import price_of
-from calc.time.stage_demands import RankDemands
-from calc.time.training_time import Campaign, TrainingSpeed, TrainingTime, training_speed
+from calc.time.training_time import Campaign, RankDemands, TrainingSpeed, TrainingTime, training_speed
 from calc.training.layout import ROUNDS, TrainingLayout, interleaves
 from calc.training.moments import dot
 from calc.training.recipe import RECIPES, Recipe

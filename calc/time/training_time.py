@@ -4,15 +4,18 @@ the optimizer; and what that makes in tokens, MFU, days, energy and money."""
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 from calc.errors import Frozen
-from calc.formats import WeightFormat
+from calc.formats import Precision, WeightFormat
 from calc.hardware.generations import Dtype
 from calc.hardware.gpu import GPU
+from calc.hardware.parallel import Layout
+from calc.hardware.shards import alike_pieces, alike_stages
 from calc.model.architecture import Architecture
-from calc.time.bytes import touched
 from calc.time.efficiency import (
     OF_TRAINING,
+    Conditions,
     Edits,
     EfficiencyRow,
     TrainingEfficiency,
@@ -20,16 +23,77 @@ from calc.time.efficiency import (
     training_rows,
 )
 from calc.time.estimate import ENDS, End, Estimate
+from calc.time.flops import touched
 from calc.time.forward import Forward, PassPart, Whole
-from calc.time.roofline import UNKNOWN, Timed, Work, arithmetic, larger, path, path_gb_s
-from calc.time.stage_demands import RankDemands, unlike
-from calc.time.step_passes import BACKWARD_ATTENTION, RECOMPUTED, ReplicatedWeights, StepPasses
-from calc.time.time_operations import Demand, Operation, What
+from calc.time.roofline import UNKNOWN, Bound, Timed, Work, arithmetic, larger, path, path_gb_s
+from calc.time.time_operations import Demand, Operation, What, demand
 from calc.training.layout import TrainingLayout, check_schedule
 from calc.training.recipe import WIDTH, Recipe
-from calc.training.workload import TrainingWorkload
+from calc.training.workload import Recompute, TrainingWorkload
 
+MS = 1000
 SECONDS_A_DAY = 86_400
+RECOMPUTED: dict[Recompute, tuple[float, float]] = {
+    "none": (0, 0),
+    "selective": (0, 1),
+    "alternate": (0.5, 0),
+    "full": (1, 1),
+}
+"""How much of products and of attention is computed again, in forward passes."""
+BACKWARD_ATTENTION = 2.5
+"""In forward passes: flash attention's backward pass computes its scores again (arXiv:2307.08691 section 2.3)."""
+
+
+class StepPasses(NamedTuple):
+    """How often a kind of work is done in a step, in forward passes."""
+
+    forward: float
+    backward: float
+    recomputed: float
+
+    @property
+    def all(self) -> float:
+        return self.forward + self.backward + self.recomputed
+
+
+class ReplicatedWeights(NamedTuple):
+    """Weights of a rank that so many ranks hold alike, each so many ranks apart from the next."""
+
+    elements: float
+    replicas: int
+    stride: int
+
+
+def unlike(demands: Iterable[Demand]) -> Iterable[Demand]:
+    """The first of stages that do the same, which share one object."""
+    return {id(demand): demand for demand in demands}.values()
+
+
+@dataclass(frozen=True)
+class RankDemands:
+    """What ranks of so many tensor-parallel ranks and pipeline stages do, and the whole model on one GPU."""
+
+    rank: Architecture
+    stages: tuple[tuple[range, ...], ...]  # the pieces of each
+    demands: tuple[Demand, ...]
+    whole: Demand
+
+    @classmethod
+    def of(cls, architecture: Architecture, layout: TrainingLayout, whole: Demand | None = None) -> "RankDemands":
+        ranks, stored = Layout(tp=layout.tp, ep=layout.tp // layout.slices), Precision()
+        rank = architecture.rank(layout.tp, layout.slices)
+        stages = tuple(layout.stages(architecture.num_layers))
+        alike = alike_stages(alike_pieces(rank, layout.pieces(architecture.num_layers), rank.tensors()), layout.pp)
+        demands: list[Demand] = []
+        for stage, first in zip(stages, alike, strict=True):
+            here = demands[first] if first < len(demands) else demand(architecture, rank, stored, ranks, *stage)
+            demands.append(next((known for known in demands if known == here), here))
+        return cls(
+            rank=rank,
+            stages=stages,
+            demands=tuple(demands),
+            whole=whole or demand(architecture, architecture, stored, Layout(), range(architecture.num_layers)),
+        )
 
 
 class TrainingTime(Frozen):
@@ -372,7 +436,8 @@ def training_speed(
     known = demands or RankDemands.of(architecture, layout)
     form: WeightFormat = recipe.compute if work.products == "compute" else work.products
     dtype = arithmetic(form, gpu)
-    rows = training_rows(gpu, dtype, form, framework, layout.tp, path(gpu, layout.tp, node))
+    over = path(gpu, layout.tp, node)
+    rows = training_rows(Conditions(framework, gpu.generation, layout.tp, over, form), dtype)
     return TrainingSpeed(
         demands=known.demands,
         whole=known.whole,
@@ -388,3 +453,48 @@ def training_speed(
         shares=training_efficiency(rows, edits),
         node=node,
     )
+
+
+class StepOperation(Frozen):
+    """One kind of work of a step, in milliseconds, as usual."""
+
+    what: str
+    ms: float
+    forward_ms: float = 0.0
+    backward_ms: float = 0.0
+    recomputed_ms: float = 0.0
+    compute_ms: float = 0.0
+    memory_ms: float = 0.0
+    bound: Bound | None  # None: a stage waits for others
+
+
+def step_operations(speed: TrainingSpeed) -> tuple[StepOperation, ...]:
+    """All of a step, the longest first; their sum is its seconds."""
+    each, once = speed.between_replicas("expected")
+    busy, batches = speed.busy("expected"), speed.work.accumulation
+    sends = speed.between_stages("expected")
+    exposed = speed.exposed(each + sends, busy, "expected")
+    sent = exposed * sends / (each + sends) if sends else 0.0
+    exchange = batches * (exposed - sent) + speed.exposed(once, busy, "expected")
+    update = MS * speed.optimizer("expected")
+    operations = [
+        StepOperation(what="bubble", ms=MS * speed.bubble * (busy + exposed), bound=None),
+        StepOperation(what="exchange", ms=MS * exchange, bound="link"),
+        StepOperation(what="sends", ms=MS * batches * sent, bound="link"),
+        StepOperation(what="update", ms=update, memory_ms=update, bound="bandwidth"),
+    ]
+    for part in speed.parts(speed.demands[speed.slowest("expected")], "expected"):
+        passes, whole = speed.passes(part.what), MS * batches * part.seconds
+        operations.append(
+            StepOperation(
+                what=part.what,
+                ms=whole,
+                forward_ms=whole * passes.forward / passes.all,
+                backward_ms=whole * passes.backward / passes.all,
+                recomputed_ms=whole * passes.recomputed / passes.all,
+                compute_ms=MS * batches * part.compute,
+                memory_ms=MS * batches * part.memory,
+                bound=part.bound,
+            )
+        )
+    return tuple(sorted((operation for operation in operations if operation.ms), key=lambda operation: -operation.ms))

@@ -14,7 +14,7 @@ from calc.serving.comparison import scores as bytes_of_scores
 from calc.serving.comparison import variants as with_other_kinds
 from calc.serving.engines import ENGINES
 from calc.serving.memory import Serving
-from calc.time.reply import reply
+from calc.time.time_report import reply
 from pages.parts import words
 from pages.parts.outputs import attention_drawing as drawing
 from pages.parts.outputs.bar import keys

@@ -10,7 +10,7 @@ from calc.serving.comparison import settings as compared_settings
 from calc.serving.report import Report
 from calc.serving.verdict import Verdict
 from calc.time.prices import price_of
-from calc.time.reply import Reply, usd_per_million
+from calc.time.time_report import Reply, usd_per_million
 from pages.parts import words
 from pages.parts.outputs import charts, comparison_charts, pin, plot
 from pages.parts.outputs.bar import keys

@@ -6,8 +6,8 @@ from math import log10
 import numpy as np
 
 from calc.hardware.gpu import GPU
+from calc.time.arrays import Array
 from calc.time.operating_points import OperatingPoint
-from calc.time.sizes import Array
 from pages.parts import words
 from pages.parts.outputs.charts import PLAIN, Figure, Theme, figure, small
 from pages.parts.words import say

@@ -10,7 +10,7 @@ from calc.hardware.custom_gpu import find_gpu
 from calc.hardware.gpu import GPU
 from calc.serving.memory import Memory
 from calc.serving.report import Report
-from calc.time.reply import Reply, reply
+from calc.time.time_report import Reply, reply
 from pages.parts.state.scenario import MOST_OTHERS, Configuration, Scenario, configuration, places
 from pages.parts.state.url import change
 from pages.parts.state.weighed import Weighed, weighed

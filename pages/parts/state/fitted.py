@@ -15,9 +15,9 @@ from calc.hardware.parallel import Layout
 from calc.serving.engines import ENGINES
 from calc.serving.engines.engine import Engine
 from calc.serving.engines.rules import Question
+from calc.time.arrays import Array, read_only
 from calc.time.fitting import Fitting, Formats, fitting, in_formats, layout_on, longest_context, timed
 from calc.time.operating_points import OperatingPoint, operating_points
-from calc.time.sizes import Array, read_only
 from presets import gpus, models
 
 FORMATS: tuple[WeightFormat, ...] = ("bf16", "fp8", "int8", "int4", "nvfp4", "mxfp4")

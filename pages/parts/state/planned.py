@@ -21,8 +21,7 @@ from calc.time.efficiency import EfficiencyRow
 from calc.time.frontier import Point, frontier
 from calc.time.plan import Plan, Search
 from calc.time.plan_range import PlanRange, plan_range, rows_of_plan
-from calc.time.plan_report import assumptions
-from calc.time.sensitivity import Sensitivity, sensitivity
+from calc.time.plan_report import Sensitivity, assumptions, sensitivity
 from pages.parts.state.scenario import PlanChoice, Scenario, ServingChoice, usual_gpus
 from pages.parts.state.weighed import Answer, Model, read
 from presets import gpus

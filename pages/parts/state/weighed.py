@@ -24,8 +24,7 @@ from calc.serving.report import laid_out_report
 from calc.serving.verdict import Verdict
 from calc.time.choosing import able_to_train
 from calc.time.objective_time import ObjectiveSpeed
-from calc.time.reply import Reply, reply, user_rate
-from calc.time.time_report import training_speed_of
+from calc.time.time_report import Reply, reply, training_speed_of, user_rate
 from calc.time.training_time import TrainingSpeed, TrainingTime
 from calc.training import Training
 from calc.training.colocated import RolloutReport

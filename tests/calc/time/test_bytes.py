@@ -6,9 +6,8 @@ import pytest
 
 from calc import Architecture, Layout, Precision, Workload, report
 from calc.serving.engines import ENGINES
-from calc.time.bytes import touched
+from calc.time.flops import touched
 from calc.time.forward import decode
-from calc.time.sizes import Table, bytes_an_element, bytes_by_tensor
 from calc.time.time_operations import demand
 from presets import models
 
@@ -46,10 +45,6 @@ def test_all_weights_are_those_of_the_gguf_file(model, weights, gib):
     file = ENGINES["llamacpp"]().file
     held = demand(whole, whole, precision, Layout(), range(whole.num_layers), file=file).weights
     assert sum(held.values()) / 2**30 == pytest.approx(gib, abs=0.005)
-    mixes = bytes_an_element(whole, [precision], gguf=True)
-    table = Table.of(whole.tensors())
-    sizes = bytes_by_tensor(whole, whole, table, precision, mixes)
-    assert sum(n * t.count for n, t in zip(sizes, table.tensors, strict=True)) / 2**30 == pytest.approx(gib, abs=0.005)
 
 
 @pytest.mark.parametrize("engine", ["vllm", "sglang", "transformers"])

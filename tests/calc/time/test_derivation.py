@@ -12,9 +12,8 @@ from calc.serving.engines import ENGINES
 from calc.serving.engines.llamacpp.options import LlamaCppOptions
 from calc.serving.memory import Serving
 from calc.time.figures import TimeStep
-from calc.time.time_derivation import PassDerivation, ServingDerivations
+from calc.time.time_derivation import PassDerivation, ServingDerivations, derive_step
 from calc.time.time_report import time_report
-from calc.time.training_derivation import derive_step
 from calc.time.training_time import training_speed
 from calc.training.layout import TrainingLayout
 from calc.training.recipe import RECIPES

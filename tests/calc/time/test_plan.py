@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from calc import Architecture, ConfigError, Layout, Precision, Workload, report
-from calc.formats.stored import stored
 from calc.hardware.gpus import gpus
 from calc.hardware.overhead import MIDDLE, Overhead
 from calc.serving.engines import ENGINES
@@ -12,16 +11,13 @@ from calc.serving.engines.rules import Question
 from calc.serving.memory import MOST_TOKENS, Serving
 from calc.time.fitting import fitting, in_formats
 from calc.time.frontier import frontier
-from calc.time.layouts import layouts
 from calc.time.needs import Needs
 from calc.time.plan import BATCHES, Search
 from calc.time.plan_range import cannot_keep_up
-from calc.time.plan_report import plan_report
+from calc.time.plan_report import plan_report, sensitivity
 from calc.time.prices import price_of, prices
-from calc.time.reply import reply
-from calc.time.sensitivity import sensitivity
-from calc.time.sizes import Table, bytes_an_element, bytes_by_tensor
-from calc.time.time_report import time_report
+from calc.time.room import layouts_by_format
+from calc.time.time_report import reply, time_report
 from presets import models
 from tests.structures import mark
 
@@ -31,6 +27,11 @@ SOME = list(models())[::8]
 
 def architecture(model: str) -> Architecture:
     return Architecture.from_config(models()[model].config)
+
+
+def accepted(model: str, engine: str, most: int) -> list[Layout]:
+    by_format = layouts_by_format(architecture(model), ENGINES[engine](), (Precision(),), most, 8)
+    return [layout for layout, _ in by_format]
 
 
 def search(
@@ -77,7 +78,7 @@ def test_a_report_refuses_what_the_engine_does():
 def test_ranks_share_the_copies_of_a_cache():
     """vLLM's docs/serving/context_parallel_deployment.md: with tp 8, DeepSeek-R1 keeps 8 copies, Qwen3-235B 2."""
     for model, copies in {"deepseek-ai/DeepSeek-V3": 8, "Qwen/Qwen3-235B-A22B": 2}.items():
-        found = list(layouts(architecture(model), ENGINES["vllm"](), Precision(), most=8))
+        found = accepted(model, "vllm", most=8)
         assert max(layout.dcp for layout in found if layout.tp == 8) == copies
         held = [
             Serving.of(architecture(model), ENGINES["vllm"](), Precision(), Layout(tp=8, dcp=dcp), Overhead())
@@ -86,7 +87,7 @@ def test_ranks_share_the_copies_of_a_cache():
             for dcp in (1, copies)
         ]
         assert held[0] == copies * held[1]
-    assert all(layout.dcp == 1 for layout in layouts(architecture(model), ENGINES["sglang"](), Precision(), most=8))
+    assert all(layout.dcp == 1 for layout in accepted(model, "sglang", most=8))
 
 
 def test_mla_counts_as_one_kv_head():
@@ -105,20 +106,8 @@ def test_sglang_pads_the_vocabulary_for_each_rank():
 @pytest.mark.parametrize("engine", ["vllm", "sglang", "tensorrt-llm"])
 def test_every_layout_that_is_enumerated_can_be_weighed(model, engine):
     whole = architecture(model)
-    for layout in layouts(whole, ENGINES[engine](), Precision(), most=16):
+    for layout in accepted(model, engine, most=16):
         Serving.of(whole, ENGINES[engine](), Precision(), layout, Overhead())
-
-
-@pytest.mark.parametrize(
-    "weights", ["bf16", "fp8", "fp8-tensor", "int4", "nvfp4", "nf4-dq", "mxfp4", "int8-gptq", "Q4_K_M"]
-)
-@pytest.mark.parametrize("model", ["Qwen/Qwen3-8B", "deepseek-ai/DeepSeek-V3", "openai/gpt-oss-20b"])
-def test_bytes_as_arrays_are_those_of_stored(model, weights):
-    whole, precision = architecture(model), Precision(weights=weights)
-    table = Table.of(whole.tensors())
-    sizes = bytes_by_tensor(whole, whole, table, precision, bytes_an_element(whole, [precision]))
-    held = sum(size * tensor.count for size, tensor in zip(sizes, table.tensors, strict=True))
-    assert round(held) == sum(piece.nbytes * piece.tensor.count for piece in stored(whole, precision))
 
 
 @pytest.mark.parametrize(
@@ -131,6 +120,8 @@ def test_bytes_as_arrays_are_those_of_stored(model, weights):
         pytest.param("deepseek-ai/DeepSeek-V3", "h200-sxm", "fp8", "bf16", Layout(tp=8, dcp=8), id="shared-tokens"),
         pytest.param("Qwen/Qwen3-235B-A22B", "h100-sxm", "fp8", "fp8", Layout(tp=4, pp=2), id="stages"),
         pytest.param("google/gemma-3-27b-it", "h100-sxm", "bf16", "bf16", Layout(tp=2), id="windows"),
+        pytest.param("Qwen/Qwen3-8B", "h100-sxm", "Q4_K_M", "bf16", Layout(tp=2), id="gguf"),
+        pytest.param("zai-org/GLM-5.1", "h200-sxm", "fp8", "bf16", Layout(tp=8, pp=2), id="indexer"),
     ],
 )
 def test_memory_as_arrays_is_that_of_the_report(model, gpu, weights, kv, layout):
@@ -142,12 +133,12 @@ def test_memory_as_arrays_is_that_of_the_report(model, gpu, weights, kv, layout)
     stages = [stage.weights + stage.vision for stage in serving.laid_out.stages]
     assert shard.stage_bytes[:, 0] == pytest.approx(stages, abs=1)
     room = found.rooms.of(layout)
-    free, usable = room.free(shard, layout)[0][:, 0, 0], gpus()[gpu].usable_bytes
+    free, usable = room.free(shard)[0][:, 0, 0], gpus()[gpu].usable_bytes
     assert free == pytest.approx(
         np.array([budget.cache for budget in allocation.room(MIDDLE).budgets]), abs=0.03 * usable
     )
     held = allocation.cache.required_bytes(0, 1, context)
-    assert np.ravel(room.each(shard))[0] == pytest.approx(held, rel=0.01)
+    assert room.sequence(shard, kv)[:, 0, 0].sum() == pytest.approx(held, rel=0.01)
 
 
 def test_plans_meet_their_targets_or_say_so():

@@ -14,7 +14,7 @@ from calc.serving.verdict import max_batch
 from calc.time.fitting import MAPPED, fitting, in_formats
 from calc.time.needs import Needs
 from calc.time.plan import Search
-from calc.time.reply import reply
+from calc.time.time_report import reply
 from presets import models
 from tests import SAMPLED
 from tests.structures import mark, swept

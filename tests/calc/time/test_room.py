@@ -1,7 +1,9 @@
 """The search for plans orders candidates by a bound: no layout that fits is left out or holds more than it says."""
 
+from random import Random
+
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from calc import Architecture, ConfigError, Overhead, Workload
@@ -10,15 +12,17 @@ from calc.hardware.parallel import shapes
 from calc.serving.engines import ENGINES
 from calc.serving.memory import Serving
 from calc.serving.verdict import MOST_BATCH, max_batch
-from calc.time.layouts import layouts_by_format
 from calc.time.needs import Needs
 from calc.time.plan import Search
+from calc.time.room import layouts_by_format
 from presets import gpus, models
 
 KINDS = ("h100-sxm", "a100-sxm-80gb", "h200-sxm", "b200", "mi300x", "l40s", "rtx-4090", "rtx-3090", "v100-sxm2-16gb")
 PLANNED = [name for name, engine in ENGINES.items() if engine.share_option is not None]
 
 
+@example("deepseek-ai/DeepSeek-V4-Flash", "sglang", "h100-sxm", 1024, 1, Random(0))  # states set aside for all
+@example("zai-org/GLM-5.1", "vllm", "h200-sxm", 8192, 4, Random(0))  # an indexer beside latents
 @given(
     st.sampled_from(list(models())),
     st.sampled_from(PLANNED),
@@ -37,7 +41,7 @@ def test_the_bound_is_never_tighter_than_what_weigh_says(model, engine, kind, co
         assume(False)
     accepted = list(layouts_by_format(architecture, search.engine, search.precisions, 16, 8))
     for layout, formats in chance.sample(accepted, min(4, len(accepted))):
-        bound = search.rooms.of(layout).fit(search.shards(layout, formats), layout, formats).capacity
+        bound = search.rooms.of(layout).capacity(search.shards(layout, formats))
         for place, form in enumerate(formats):
             serving = Serving.of(architecture, search.engine, search.precisions[form], layout, Overhead())
             allocation = serving.on(gpu, Workload(batch=1, context=context, generated=512))
@@ -54,8 +58,7 @@ def test_a_bound_depends_on_no_layout_that_was_asked_about_before(engine):
     def bounds(turn):
         search = Search(architecture, started, Needs(prompt=512, output=512, users=1), kinds, precisions, most=16)
         layouts = list(layouts_by_format(architecture, search.engine, search.precisions, 16, 8))[::turn]
-        fits = (search.rooms.of(layout).fit(search.shards(layout, form), layout, form) for layout, form in layouts)
-        return {fit.layout: fit.capacity.tolist() for fit in fits}
+        return {layout: search.rooms.of(layout).capacity(search.shards(layout, f)).tolist() for layout, f in layouts}
 
     assert bounds(1) == bounds(-1)
 

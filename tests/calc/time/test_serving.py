@@ -9,7 +9,7 @@ from calc.hardware.gpus import gpus
 from calc.hardware.overhead import Overhead
 from calc.serving.engines import ENGINES
 from calc.serving.memory import Serving
-from calc.time.efficiency import efficiency, rows
+from calc.time.efficiency import Conditions, efficiency, rows
 from calc.time.estimate import ENDS, Estimate
 from calc.time.forward import decode, mixed, prefill
 from calc.time.roofline import arithmetic, path
@@ -188,7 +188,7 @@ def test_every_gpu_has_efficiencies(engine):
         for weights in ("bf16", "fp8", "int8", "nvfp4"):
             for ranks in (1, 4, 16):
                 plain, narrow = arithmetic("bf16", gpu), arithmetic(weights, gpu)
-                found = efficiency(gpu.generation, engine, plain, narrow, ranks, path(gpu, ranks, 8))
+                found = efficiency(Conditions(engine, gpu.generation, ranks, path(gpu, ranks, 8)), plain, narrow)
                 assert found.bandwidth.expected > 0
 
 

@@ -4,8 +4,7 @@ import pytest
 
 from calc import Architecture
 from calc.hardware.gpus import gpus
-from calc.time.step_operations import step_operations
-from calc.time.training_time import TrainingSpeed, training_speed
+from calc.time.training_time import TrainingSpeed, step_operations, training_speed
 from calc.training.layout import TrainingLayout
 from calc.training.recipe import RECIPES
 from calc.training.workload import TrainingWorkload

@@ -7,8 +7,7 @@ import pytest
 
 from calc import RECIPES, Architecture, ConfigError, TrainingLayout, TrainingWorkload
 from calc.hardware.gpus import gpus
-from calc.time.step_operations import step_operations
-from calc.time.training_time import training_speed
+from calc.time.training_time import step_operations, training_speed
 from calc.training.decoder import unmodelled
 from calc.training.layout import in_flight, peak_turns, turns
 from calc.training.moments import dot

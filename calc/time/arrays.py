@@ -1,10 +1,21 @@
-"""Things by what many of them have alike."""
+"""Arrays by what is in them, and things by what many of them have alike."""
 
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
+import numpy as np
+
+Array = np.ndarray[Any, np.dtype[np.float64]]
+Flags = np.ndarray[Any, np.dtype[np.bool_]]
+Indices = np.ndarray[Any, np.dtype[np.int_]]
 Likeness = TypeVar("Likeness", bound=Hashable)
+
+
+def read_only(array: Array) -> Array:
+    """The array, which nobody can write to any more."""
+    array.setflags(write=False)
+    return array
 
 
 @dataclass(frozen=True)
