@@ -135,7 +135,7 @@ def rows_of_kinds() -> Mapping[EfficiencyKind, tuple[EfficiencyRow, ...]]:
     return MappingProxyType({kind: tuple(of_kind) for kind, of_kind in kinds.items()})
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)
 def row(
     what: EfficiencyKind,
     engine: str,
@@ -221,7 +221,7 @@ DECIDED: dict[str, tuple[EfficiencyKind, str | None]] = {
 }
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)
 def deciding_rows(
     generation: str | None,
     engine: str,
@@ -242,7 +242,7 @@ def deciding_rows(
     return MappingProxyType(by_name)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)
 def efficiency(
     generation: str | None,
     engine: str,
