@@ -3,6 +3,7 @@
 import pytest
 
 from calc.text import MAX_CHARACTERS, pack
+from tests import load
 from tests.hostile.harm import READ, drawn, harm_of
 from tests.hostile.hub import reading_hub
 from tests.hostile.inputs import DOORS
@@ -40,9 +41,12 @@ CORPUS = {
     "a long name": ("link", ("", {"x" * 5000: "1"})),
 }
 """What did harm once, with what it took."""
+CORPUS |= {row["what"]: (row["door"], row["value"]) for row in load("hostile.json")}
+"""And what was drawn."""
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # Streamlit's, of a session without a browser
 @pytest.mark.parametrize("name", CORPUS)
 def test_what_did_harm_does_no_more(name):
     door, value = CORPUS[name]
