@@ -21,7 +21,7 @@ compressors, gates of one row, Mamba's time step, a gated delta rule's decays.""
 ROOTS = frozenset({"model", "language_model", "text_model"})
 """Words that wrappers put before `layers`, or leave out."""
 MAX_PATTERN = 200
-MAX_PATTERNS = 500  # each is tried on each weight of each layer; published checkpoints have six at most
+MAX_PATTERNS = 100  # each is tried on each weight of each layer; published checkpoints have six at most
 NESTED = re.compile(r"[)\]}*+?]\s*[*+{]|\(\?[^:]|\\[1-9]")
 REPEATED_GROUP = re.compile(r"[)*+?}]\s*[*+?{]|\(\?|\\[1-9]")
 QUANTIFIER = re.compile(r"[*+?{]")
