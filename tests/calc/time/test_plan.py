@@ -60,6 +60,9 @@ def search(
             (2,),
             id="cached-tokens",
         ),
+        pytest.param(  # of 16 ranks some would have no group: 8 is o_groups of its class
+            "deepseek-ai/DeepSeek-V4-Flash", "fp8", Layout(tp=16), "8 groups of attention heads", (8,), id="groups"
+        ),
     ],
 )
 def test_refusals_name_the_rule_and_the_nearest(model, weights, layout, rule, nearest):
