@@ -1,5 +1,8 @@
 """One budget of CPU and memory for each calculation: one that goes beyond it ends in a sentence, not in an outage.
 
+Seconds are those of its thread. Memory is that of the process, for nothing says whose it is: where several calculations
+run and it is too large, they go on by turns, and the one that makes it grow in its turns is given up.
+
 Sizes have bounds of their own where they are read; this is for the next one that somebody misses. It holds where loops
 look at it: `spend` stands where fields are read, tensors listed, formats looked up, steps recorded, stages weighed.
 """
@@ -8,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
+from threading import Lock
 from time import thread_time
 from typing import TypeVar
 
@@ -18,7 +22,11 @@ SECONDS, SECONDS_OF_PLANS = 6.0, 30.0
 MEGABYTES = 1500
 """By which the process may grow meanwhile, where Linux says how large it is."""
 BETWEEN_LOOKS = 0.1
-"""Seconds of CPU between two looks at the memory."""
+"""Seconds of CPU between two looks at the memory, and of a turn."""
+MEGABYTES_OF_TURNS = 100
+"""By which the process may grow in the turns of one calculation."""
+WAIT = 5.0
+"""Seconds for which a turn is waited for, so that none waits for one that waits for it."""
 SIZE = Path("/proc/self/statm")
 PAGE = 4096
 
@@ -30,8 +38,35 @@ class Allowance:
         now = thread_time()
         self.seconds, self.until, self.next_look = seconds, now + seconds, now + BETWEEN_LOOKS
         self.most_bytes = resident() + MEGABYTES * 10**6
+        self.turn_bytes = 0  # by which the process grew in its turns
+        self.turn: list[int] | None = None  # bytes of the process at each look in the turn that it has
+
+    def is_used_up(self, now: float) -> bool:
+        """Whether it ends; may wait for a turn of its own."""
+        size = resident()
+        if self.turn is not None:
+            self.turn.append(size)
+            if len(self.turn) > 1:  # all others that are beyond it have come to wait before the first
+                self.turn_bytes += size - self.turn[0]
+                self.end_turn()
+        if now > self.until:
+            return True
+        if size <= self.most_bytes or self.turn is not None:
+            return False
+        if len(RUNNING) == 1 or self.turn_bytes > MEGABYTES_OF_TURNS * 10**6:
+            return True
+        if TURN.acquire(timeout=WAIT):
+            self.turn = []
+        return False
+
+    def end_turn(self) -> None:
+        """Lets another have its turn."""
+        if self.turn is not None:
+            self.turn = None
+            TURN.release()
 
 
+RUNNING, TURN = set[Allowance](), Lock()
 CURRENT: ContextVar[Allowance | None] = ContextVar("budget", default=None)
 Spent = TypeVar("Spent")
 
@@ -42,10 +77,14 @@ def budget(seconds: float = SECONDS) -> Iterator[None]:
     if CURRENT.get() is not None:
         yield
         return
-    token = CURRENT.set(Allowance(seconds))
+    allowance = Allowance(seconds)
+    token = CURRENT.set(allowance)
+    RUNNING.add(allowance)
     try:
         yield
     finally:
+        RUNNING.discard(allowance)
+        allowance.end_turn()
         CURRENT.reset(token)
 
 
@@ -55,7 +94,7 @@ def spend() -> None:
     if current is None or (now := thread_time()) < current.next_look:
         return
     current.next_look = now + BETWEEN_LOOKS
-    if now > current.until or resident() > current.most_bytes:
+    if current.is_used_up(now):
         raise ConfigError(
             Message(
                 "This calculation was given up: it takes more than {seconds:g} seconds or {megabytes:,} MB. Fewer "

@@ -67,6 +67,8 @@ def text_of(name: str) -> str:
             return file.read(MAX_CHARACTERS + 1)
     except UnicodeDecodeError:
         raise ConfigError(Message("The log is not text in UTF-8.")) from None
+    except ValueError:  # open's, of a name with a zero byte
+        raise ConfigError(Message("{name} is no name of a file.", name=shown(name))) from None
     except OSError as error:
         raise ConfigError(
             Message("The file {name} can't be read: {why}.", name=shown(name), why=error.strerror)

@@ -51,6 +51,7 @@ from presets.once import Lately, Once
 from presets.replies import shared
 
 huggingface_hub.utils.disable_progress_bars()
+constants.HF_HUB_DISABLE_XET = True  # or hf_xet would load files past the client whose answers have bounds
 
 CONFIG = "config.json"
 SECONDS = 10.0

@@ -3,11 +3,12 @@
 Source: llama-model.cpp (llama_model_base::load_tensors), llama.cpp 0c1e57098.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, field
 from functools import lru_cache
 from math import prod
 from types import MappingProxyType
+from typing import Any, TypeVar
 
 from calc.formats.ggml import TYPES
 from calc.formats.precision import Precision
@@ -16,6 +17,9 @@ from calc.model.architecture import Architecture
 
 BLOCKS = {kind.name.lower(): (kind.block, kind.bytes) for kind in TYPES.values()}
 """Weights and bytes of a block of each type."""
+MOST_ANSWERS = 256
+"""That a file remembers: a plan asks about some dozens of layouts of a model."""
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +54,17 @@ class ModelFile:
     """What stands in no layer."""
     layers: tuple[Mapping[str, FileTensor], ...]
     """What stands in each layer."""
+    answers: dict[Hashable, Any] = field(default_factory=dict, repr=False)
+    """What was worked out of the file, which is forgotten with it."""
+
+    def once(self, question: Hashable, answer: Callable[[], T]) -> T:
+        """An answer about this file, worked out once; the oldest goes where there are too many."""
+        if question not in self.answers:
+            if len(self.answers) >= MOST_ANSWERS:
+                del self.answers[next(iter(self.answers))]
+            self.answers[question] = answer()
+        known: T = self.answers[question]
+        return known
 
 
 @lru_cache(maxsize=8)

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable
-from fnmatch import fnmatchcase
+from fnmatch import translate
 from functools import cached_property
 from typing import NamedTuple
 
@@ -21,7 +21,7 @@ compressors, gates of one row, Mamba's time step, a gated delta rule's decays.""
 ROOTS = frozenset({"model", "language_model", "text_model"})
 """Words that wrappers put before `layers`, or leave out."""
 MAX_PATTERN = 200
-MAX_PATTERNS = 500  # each is tried on each weight of each layer; published checkpoints have six at most
+MAX_PATTERNS = 100  # each is tried on each weight of each layer; published checkpoints have six at most
 NESTED = re.compile(r"[)\]}*+?]\s*[*+{]|\(\?[^:]|\\[1-9]")
 REPEATED_GROUP = re.compile(r"[)*+?}]\s*[*+?{]|\(\?|\\[1-9]")
 QUANTIFIER = re.compile(r"[*+?{]")
@@ -35,7 +35,7 @@ class Compiled(NamedTuple):
     words: frozenset[str]
     beginnings: frozenset[str]  # of names that end in `*` and have no other
     lengths: tuple[int, ...]  # of these
-    wildcards: tuple[str, ...]
+    wildcards: dict[str, re.Pattern[str]]  # of the name, and of what lies in it
     regexes: tuple[re.Pattern[str], ...]
 
 
@@ -66,7 +66,7 @@ class ModuleNames(Frozen):
         names, tail = self._compiled, ".".join(path)
         named = {".".join(path[:end]) for end in range(1, len(path) + 1)} & names.words
         named |= {tail[:length] for length in names.lengths} & names.beginnings
-        named |= {wild for wild in names.wildcards if fnmatchcase(tail, wild) or fnmatchcase(tail, f"{wild}.*")}
+        named |= {wild for wild, pattern in names.wildcards.items() if pattern.match(tail)}
         return any(numbered or not DIGIT.search(name) for name in named)
 
     @cached_property
@@ -77,7 +77,7 @@ class ModuleNames(Frozen):
             words=frozenset(name for name in names if "*" not in name),
             beginnings=beginnings,
             lengths=tuple({len(name) for name in beginnings}),
-            wildcards=tuple(name for name in names if "*" in name[:-1]),
+            wildcards={n: re.compile(f"{translate(n)}|{translate(f'{n}.*')}") for n in names if "*" in n[:-1]},
             regexes=tuple(re.compile(name[3:]) for name in self.names if name[:3] == "re:"),
         )
 

@@ -24,6 +24,10 @@ def heads(architecture: Architecture, tp: int) -> Message | None:
             count = getattr(mixer, "n_q", None)
             if count is not None and count % tp:
                 return Message("tp is {tp:,}, which does not divide the {n:,} attention heads.", tp=tp, n=count)
+            groups = getattr(mixer, "o_groups", 0)  # whose outputs are projected together: none is cut
+            if groups % tp:
+                sentence = "tp is {tp:,}, which does not divide the {n:,} groups of attention heads."
+                return Message(sentence, tp=tp, n=groups)
             if count is None and not mixer.divides(tp):
                 return Message("tp is {tp:,}, which does not divide the heads of the recurrent layers.", tp=tp)
     return None

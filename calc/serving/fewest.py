@@ -132,10 +132,22 @@ class Several:
         if max(within(loaded, stages)) > own_room:
             return False
         pool = engine.cache_over(stages, serving.laid_out, self.gpu, limits)
-        if pool is None or pool.stated_bytes(0) is not None:
+        if pool is None:
             return True
+        stated = [nbytes for stage in range(len(stages)) if (nbytes := pool.stated_bytes(stage)) is not None]
+        if stated:  # whatever there is room for
+            enough = pool.concurrency(pool.blocks(stated), work.context) >= work.batch
+            return enough and not self.lack(working, *max(zip(within(loaded, stages), stated, strict=True), key=sum))
         cache = pool.required_each(work.batch, work.context)
         return self.hold_each(list(map(add, within(loaded, stages), cache)), loaded, MIDDLE, working)
+
+    def lack(self, working: int, loaded: int, stated: int) -> bool:
+        """Whether each lacks bytes at start for a cache of stated bytes beside such weights and working memory."""
+        usable, engine = self.gpu.usable_bytes, self.alone.engine
+        return all(
+            engine.budget(limits, GPUAtStart(usable, loaded, working, stated, at_end(overhead, LOW))).shortage
+            for limits, overhead in self.starts
+        )
 
     def hold_each(self, each: Sequence[int], layer_bytes: LayerBytes, end: int, working: int) -> bool:
         """Whether they have room for so much in the layers of each stage, and for what stands before, behind and beside

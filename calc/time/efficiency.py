@@ -81,7 +81,7 @@ def rows_of_kinds() -> Mapping[str, tuple[EfficiencyRow, ...]]:
     return MappingProxyType({kind: tuple(of_kind) for kind, of_kind in kinds.items()})
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)
 def row(what: str, at: Conditions, dtype: Dtype | None = None) -> EfficiencyRow:
     """The row that decides for GPUs of a generation; `dtype` is what they compute in."""
     return max((row for row in rows_of_kinds()[what] if row.holds(at, dtype)), key=lambda row: row.detail)
@@ -155,7 +155,7 @@ def deciding_rows(at: Conditions, plain: Dtype, narrow: Dtype) -> Mapping[str, E
     return {name: row(KINDS.get(name, name), at, dtypes.get(name)) for name in SERVING_SHARES}
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)
 def efficiency(at: Conditions, plain: Dtype, narrow: Dtype) -> Efficiency:
     """Their figures."""
     return Efficiency(**{name: deciding.value for name, deciding in deciding_rows(at, plain, narrow).items()})

@@ -327,11 +327,12 @@ class Search:
         replicas = np.ceil(needs.arriving(answer) * answer / (UTILIZATION * batch))
         return replicas, settled(needs, lambda running: server.step(running[:, None])[:, 0], batch, replicas)[0]
 
-    def waits(self, rows: FittingRows, row: int, most: int, replicas: int) -> Waits | None:
-        """What requests meet on replicas that run so many at once each; None of users who never think."""
-        needs = self.needs
+    def waits(self, candidates: Candidates, row: int) -> Waits | None:
+        """What requests meet on the replicas of one of them; None of users who never think."""
+        needs, rows = self.needs, candidates.rows
         if not needs.by_chance:
             return None
+        most, replicas = int(candidates.most[row]), int(candidates.replicas[row])
         per_s = None if needs.requests_per_s is None else needs.requests_per_s / replicas
         server = self.server(rows.some(np.arange(len(rows.kind)) == row))
         return Arrivals(server, most, per_s, (needs.users or 0) / replicas, needs.think_s).waits(replicas)
@@ -355,7 +356,8 @@ class Search:
                 number: plan.capacity for number, plan in zip(numbers, plans, strict=True) if plan.capacity < plan.batch
             }
             if not fewer:
-                return plans
+                waits = (self.waits(candidates, row) for row in order[:limit].tolist())
+                return [p.model_copy(update={"waits": waited}) for p, waited in zip(plans, waits, strict=True)]
             rows = rows.holding(fewer)
         return []
 
@@ -375,7 +377,7 @@ class Search:
         return np.array([~np.asarray(meets), np.asarray(gpus) > self.most, unknown, cost, gpus, tpot])
 
     def plan(self, candidates: Candidates, row: int) -> Plan:
-        """One of them, weighed as Weigh does it."""
+        """One of them, weighed as Weigh does it; what requests wait is not in it."""
         rows, batch = candidates.rows, int(candidates.batch[row])
         return self.described(
             rows,
@@ -389,7 +391,7 @@ class Search:
             rate=int(candidates.replicas[row]) * float(candidates.rate[row]),
             bound=BOUNDS[int(candidates.binds[row])],
             meets=bool(candidates.meets[row]),
-            waits=self.waits(rows, row, int(candidates.most[row]), int(candidates.replicas[row])),
+            waits=None,
         )
 
     def described(

@@ -1,5 +1,6 @@
 """How a training step is laid out: its layout, the order in which pipeline stages work, and how it is started."""
 
+from collections import defaultdict
 from collections.abc import Iterator
 from functools import lru_cache
 from itertools import accumulate
@@ -8,6 +9,7 @@ from typing import Literal, NamedTuple, Self
 
 from pydantic import Field
 
+from calc.budget import spent
 from calc.errors import ConfigError, Frozen, Message, Refusal
 from calc.formats import Precision
 from calc.hardware.division import nearest
@@ -184,6 +186,10 @@ ROUNDS = 3
 """Micro-batches for each stage behind which the order of an interleaved schedule begins again."""
 
 
+SHORT = 64
+"""Pieces of all stages of a schedule that is remembered: the longest that a search for plans tries."""
+
+
 class AtWork(NamedTuple):
     """A piece of the model at work for one micro-batch, and how often each piece waits for its backward pass."""
 
@@ -228,17 +234,28 @@ def turns(stages: int, kinds: tuple[int, ...], batches: int, stage: int) -> Iter
             yield AtWork(kind, True, tuple(waiting))
 
 
-@lru_cache(4096)
 def peak_turns(stages: int, kinds: tuple[int, ...], batches: int, stage: int) -> tuple[AtWork, ...]:
     """The turns at which most waits, of each kind of piece forward and backward."""
-    distinct = dict.fromkeys(turns(stages, kinds, min(batches, ROUNDS * stages), stage))
-    return tuple(turn for turn in distinct if not any(holds_more(other, turn) for other in distinct))
+    short = stages * len(kinds) <= SHORT
+    return (remembered_peak_turns if short else compute_peak_turns)(stages, kinds, batches, stage)
+
+
+def compute_peak_turns(stages: int, kinds: tuple[int, ...], batches: int, stage: int) -> tuple[AtWork, ...]:
+    """Those of any schedule."""
+    distinct = dict.fromkeys(spent(turns(stages, kinds, min(batches, ROUNDS * stages), stage)))
+    of_piece = defaultdict[tuple[int, bool], list[AtWork]](list)
+    for turn in distinct:
+        of_piece[turn[:2]].append(turn)
+    return tuple(turn for turn in distinct if not any(holds_more(other, turn) for other in of_piece[turn[:2]]))
+
+
+remembered_peak_turns = lru_cache(256)(compute_peak_turns)
+"""Those of a short schedule, which a search asks for many times: 46 kB each at most."""
 
 
 def holds_more(other: AtWork, turn: AtWork) -> bool:
     """Whether as much waits at another turn of the same piece, and more."""
-    alike = other[:2] == turn[:2] and other.waiting != turn.waiting
-    return alike and all(map(ge, other.waiting, turn.waiting))
+    return other.waiting != turn.waiting and all(map(ge, other.waiting, turn.waiting))
 
 
 def interleaves(recipe: Recipe) -> bool:

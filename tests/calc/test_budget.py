@@ -48,6 +48,34 @@ def test_a_budget_is_its_own_thread_s():
         spend()
 
 
+def test_who_eats_memory_stops_no_other(monkeypatch):
+    """Both run in one process, whose memory was too large for both."""
+    monkeypatch.setattr(limits, "MEGABYTES", 100)
+    monkeypatch.setattr(limits, "MEGABYTES_OF_TURNS", 20)
+    ends = dict[str, str]()
+
+    def run(name: str, eats: bool) -> None:
+        eaten, start = [], thread_time()
+        try:
+            with budget(60.0):
+                while thread_time() - start < 1.5:
+                    spend()
+                    if eats:
+                        eaten.append(b"x" * (10**5 + len(eaten)))
+                ends[name] = "answers"
+        except ConfigError:
+            ends[name] = "given up"
+
+    threads = [Thread(target=run, args=each) for each in (("eats", True), ("counts", False), ("counts too", False))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert ends == {"eats": "given up", "counts": "answers", "counts too": "answers"}
+    assert not limits.RUNNING
+    assert not limits.TURN.locked()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", list(ENGINES))
 def test_as_many_layers_as_are_read_end_in_time(engine):

@@ -2,7 +2,9 @@
 
 import pytest
 
+from calc.formats.scheme import MAX_PATTERNS
 from calc.text import MAX_CHARACTERS, pack
+from tests import load
 from tests.hostile.harm import READ, drawn, harm_of
 from tests.hostile.hub import reading_hub
 from tests.hostile.inputs import DOORS
@@ -30,6 +32,8 @@ CORPUS = {
     "optional letters of a checkpoint": ("link", ("", skipping("re:" + ".?" * 80 + "x9"))),
     "stars": ("link", ("", skipping(*(f"*a*b*c*{n}" for n in range(500))))),
     "stars of patterns": ("link", ("", skipping(*(f"re:.*.*.*x{n}" for n in range(500))))),
+    "as many stars as are read": ("link", ("", skipping(*(f"*a*b*c*{n}" for n in range(MAX_PATTERNS))))),  # 500: 5 s
+    "as many patterns": ("link", ("", skipping(*(f"re:.*.*.*x{n}" for n in range(MAX_PATTERNS))))),
     "empty objects": ("paste", filled("{}")),  # 224 MB
     "lists in lists": ("paste", filled("[[]]")),  # 282 MB
     "unknown fields": ("paste", "{" + ",".join(f'"{n:06d}":{{}}' for n in range(600_000)) + "}"),  # 6.6 s
@@ -40,9 +44,12 @@ CORPUS = {
     "a long name": ("link", ("", {"x" * 5000: "1"})),
 }
 """What did harm once, with what it took."""
+CORPUS |= {row["what"]: (row["door"], row["value"]) for row in load("hostile.json")}
+"""And what was drawn."""
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # Streamlit's, of a session without a browser
 @pytest.mark.parametrize("name", CORPUS)
 def test_what_did_harm_does_no_more(name):
     door, value = CORPUS[name]

@@ -269,6 +269,15 @@ def test_no_answer_is_read_beyond_what_is_read_of_any(server: Hub, path: str, co
     assert peak() - before < 100 * 2**20
 
 
+def test_files_come_over_the_client_whose_answers_have_bounds(server: Hub):
+    """hf_xet would load them past it, from where an answer says."""
+    config = server.repositories["org/model"]["config.json"]
+    xet = {"X-Xet-Hash": "0" * 64, "X-Xet-Refresh-Route": f"{server.endpoint}/xet"}
+    headers = {"ETag": '"a"', "X-Repo-Commit": COMMIT} | xet
+    server.odd = {"/org/model/resolve/main/config.json": Odd(config, 200, headers), "/xet": Odd(bytes(1000))}
+    assert hub.fetch("org/model").config == json.loads(config)
+
+
 def peak() -> int:
     """The most bytes that this process ever had in memory."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

@@ -153,7 +153,7 @@ def local_answer(scenario: Scenario) -> LocalAnswer:
     return answer
 
 
-@lru_cache(maxsize=2048)
+@lru_cache(maxsize=256)
 def of_preset_on(
     name: str, computer: Computer, workload: Workload, kv: CacheFormat, *, longest: bool = True
 ) -> LocalRun:

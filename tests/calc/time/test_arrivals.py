@@ -123,3 +123,7 @@ def test_first_tokens_of_users_who_never_think_spread_as_on_a_simulated_server(u
     full = server()
     first = closed_loop(full, users)
     assert closed_loop_spread(full, users) == pytest.approx(at(first, 0.95) * len(first) / sum(first), rel=0.03)
+
+
+def test_what_comes_is_served():
+    assert Arrivals(server(), MOST, per_s=0.7).per_s_mean == 0.7

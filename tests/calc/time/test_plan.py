@@ -9,6 +9,7 @@ from calc.hardware.overhead import MIDDLE, Overhead
 from calc.serving.engines import ENGINES
 from calc.serving.engines.rules import Question
 from calc.serving.memory import MOST_TOKENS, Serving
+from calc.time.arrivals import Arrivals
 from calc.time.fitting import fitting, in_formats
 from calc.time.frontier import frontier
 from calc.time.needs import Needs
@@ -59,6 +60,9 @@ def search(
             "more than tp 8 over 4 KV heads",
             (2,),
             id="cached-tokens",
+        ),
+        pytest.param(  # of 16 ranks some would have no group: 8 is o_groups of its class
+            "deepseek-ai/DeepSeek-V4-Flash", "fp8", Layout(tp=16), "8 groups of attention heads", (8,), id="groups"
         ),
     ],
 )
@@ -242,6 +246,14 @@ def test_requests_that_come_by_chance_wait(needs):
     expected = needs.requests_per_s or needs.users / (needs.think_s + answer)
     assert waits.utilization * waits.most_requests_per_s == pytest.approx(expected, rel=0.02)
     assert search().plans(1)[0].waits is None
+
+
+def test_waits_are_computed_of_the_plans_that_are_given_alone(monkeypatch):
+    """Rows that hold fewer sequences than they say are corrected: 297 plans were timed to the end for 100."""
+    timed, compute = [], Arrivals.waits
+    monkeypatch.setattr(Arrivals, "waits", lambda self, replicas: timed.append(replicas) or compute(self, replicas))
+    given = search("Qwen/Qwen3.6-35B-A3B", Needs(requests_per_s=1e6, prompt=8187, output=5), tuple(gpus())).plans()
+    assert [plan.waits is None for plan in given] == [False] * len(timed)
 
 
 def test_users_who_do_not_think_are_those_who_always_wait():

@@ -5,7 +5,6 @@ ggml-cuda.cu (ggml_cuda_topk_moe_fusion, ggml_cuda_match_moe_weighted_reduction)
 """
 
 from collections.abc import Hashable, Sequence
-from functools import lru_cache
 from itertools import chain, groupby
 
 from calc.budget import spend
@@ -53,7 +52,7 @@ def forward(file: ModelFile, placement: Placement, context: ContextSizes, *, cud
         places = b.add("places", whole, b.input("positions", 4 * context.tokens), on=HOST)
         state = b.summed(state, places, "embeddings")
     blocks = {layer: block for block in model.all_blocks for layer in block.runs_in}
-    for b.layer in representative(file, placement):
+    for b.layer in file.once(placement, lambda: representative(file, placement)):
         state = layer_of(b, blocks[b.layer], state, last=b.layer == model.num_layers - 1)
         if b.layer < deep:
             state = b.same("state", state, b.view(given, whole))
@@ -246,7 +245,6 @@ def unknown_mixers(model: Architecture) -> str | None:
     return None
 
 
-@lru_cache(maxsize=64)
 def representative(file: ModelFile, placement: Placement) -> tuple[int, ...]:
     """Layers that stand for all: of those that repeat one after the other, so many that no buffer grows any more; of
     devices between others, none that has the same layers as the one before it."""

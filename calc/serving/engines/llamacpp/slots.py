@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from types import MappingProxyType
 
 from calc.errors import ConfigError, Message
@@ -23,8 +22,6 @@ from calc.serving.engines.llamacpp.options import MOST_SLOTS, CacheType, LlamaCp
 from calc.serving.engines.llamacpp.placement import HOST, Placement
 from calc.serving.engines.loading import up_to
 
-REMEMBERED = 256
-"""Answers: a plan asks about some dozens of layouts of a model."""
 COPIES = 4
 """Copies of every input of a device, where several work on successive batches (GGML_SCHED_MAX_COPIES)."""
 ROW = 512
@@ -49,20 +46,20 @@ class PlacedModel:
     @property
     def weights(self) -> Mapping[int, int]:
         """Bytes of weights on each device."""
-        return Counter() if self.predicting else weight_bytes(self)
+        return Counter() if self.predicting else self.file.once(self, lambda: weight_bytes(self))
 
     def cache(self, context: ContextSizes) -> Mapping[int, int]:
         """Bytes of the cache on each device."""
-        return cache_bytes(self, context)
+        return self.file.once(("cache", self, context), lambda: cache_bytes(self, context))
 
     def compute(self, context: ContextSizes) -> tuple[Buffer, ...]:
         """The buffer of the largest pass on each device, the host's last. Where all weights are on devices, their types
         change nothing of what is computed where: a device multiplies with weights of any."""
-        if not self.placement.all_on_devices:
-            return compute_buffers(self, context)
-        model = self.file.architecture
-        plain = model_file(model, Precision(), predicts=len(self.file.layers) > model.num_layers)
-        return compute_buffers(replace(self, file=plain), context)
+        model, placed = self.file.architecture, self
+        if self.placement.all_on_devices:
+            plain = model_file(model, Precision(), predicts=len(self.file.layers) > model.num_layers)
+            placed = replace(self, file=plain)
+        return placed.file.once(("compute", placed, context), lambda: compute_buffers(placed, context))
 
     def allocated(self, context: ContextSizes) -> list[DeviceBuffers]:
         """What a context allocates on each GPU and on the host."""
@@ -107,7 +104,6 @@ class PlacedModel:
         return False
 
 
-@lru_cache(maxsize=REMEMBERED)
 def weight_bytes(model: PlacedModel) -> Mapping[int, int]:
     sizes: Counter[int] = Counter()
     for device, weight in model.placement.weights(model.file):
@@ -115,7 +111,6 @@ def weight_bytes(model: PlacedModel) -> Mapping[int, int]:
     return MappingProxyType(sizes)
 
 
-@lru_cache(maxsize=REMEMBERED)
 def cache_bytes(model: PlacedModel, context: ContextSizes) -> Mapping[int, int]:
     sizes: Counter[int] = Counter()
     for block in model.blocks:
@@ -126,7 +121,6 @@ def cache_bytes(model: PlacedModel, context: ContextSizes) -> Mapping[int, int]:
     return MappingProxyType(sizes)
 
 
-@lru_cache(maxsize=REMEMBERED)
 def compute_buffers(model: PlacedModel, context: ContextSizes) -> tuple[Buffer, ...]:
     write, placement = prediction if model.predicting else forward, model.placement
     pipelined = placement.devices > 1 and placement.all_on_devices and context.offload_cache
