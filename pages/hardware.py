@@ -5,7 +5,7 @@ from pages.parts.outputs import catalogue, fitted, frame
 from pages.parts.state.query import HARDWARE
 from pages.parts.words import say
 
-scenario = frame.without_model(HARDWARE, say("Hardware"))
+scenario = frame.without_model(HARDWARE)
 match trying.view():
     case "models":
         fitted.models_on_a_gpu(trying.card_and_figure(scenario))

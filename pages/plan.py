@@ -16,7 +16,6 @@ if url.current(PLAN).planning.purpose == "train":
     training_plans.draw(trained)
 else:
     answer = frame.page(PLAN, planned, planning.purpose, *planning.SECTIONS)
-    st.caption(say("Which GPUs serve it, how many, laid out how, how fast, and at what price."))
     carried.on_plan(answer)
     plans.best(answer)
     chosen = plans.table(answer)

@@ -25,7 +25,12 @@ def draw(answer: Answer, page: Page) -> None:
     if not isinstance(answer, Weighed | Trained) or answer.error is not None:
         return
     with st.popover(
-        say("Launch, embed"), icon=":material/terminal:", width="content", key="carry", on_change="rerun"
+        say("Launch, embed"),
+        type="tertiary",
+        icon=":material/terminal:",
+        width="content",
+        key="carry",
+        on_change="rerun",
     ) as container:
         if container.open:
             commands(answer)

@@ -17,6 +17,8 @@ CELL = 24
 BEGINNING, END = 15, 9
 """Characters of a long name beside a row; the rest is in the hover text."""
 SCALE = ((0.0, "#E8F1FA"), (1.0, "#74AEDB"))
+MISSING = ((0.0, "#E8943A"), (0.999, "#F9E3C6"), (1.0, "#EEF1F4"))
+"""From little of what a row could have to all of it, which has a hue of its own."""
 INK = "#14202B"  # on any of these shades
 ROOFS = {"fp4": "#CC79A7", "fp8": "#D55E00", "bf16": "#0072B2", "fp16": "#009E73"}
 """Peaks that are drawn, and their colours."""
@@ -40,19 +42,23 @@ def heat_map(
     values: Array,
     write: Callable[[float], str],
     theme: Theme,
+    most: Array | None = None,
 ) -> Figure:
-    """A cell for each row and format, darker where the figure is larger; empty where nothing fits."""
+    """A cell for each row and format, darker where the figure is larger; empty where nothing fits. With the most that
+    each row could have, cells that have it are pale, and the others the darker the less of it they have."""
     with np.errstate(divide="ignore"):
         shades = np.where(values > 0, np.log10(values), np.nan)
-    low, high = float(np.nanmin(shades)), float(np.nanmax(shades))
+    if most is not None:
+        shades = np.minimum(0, shades - np.log10(most)[:, None])
+    low, high = float(np.nanmin(shades)), float(np.nanmax(shades)) if most is None else 0.0
     cells = {
         "type": "heatmap",
         "x": list(columns),
         "y": list(range(len(rows))),
         "z": [[None if np.isnan(shade) else float(shade) for shade in line] for line in shades],
-        "zmin": low,
+        "zmin": low if most is None else min(low, -1e-9),
         "zmax": max(high, low + 1e-9),
-        "colorscale": SCALE,
+        "colorscale": SCALE if most is None else MISSING,
         "showscale": False,
         "xgap": 2,
         "ygap": 2,

@@ -43,6 +43,7 @@ EVERYTHING: tuple[Uses, ...] = (
     "machine",
     "comparison",
     "derive",
+    "opened",
     "tab",
 )
 FORMERLY = {"attention_dp": "dp", "expert_ranks": "ep"}
@@ -89,7 +90,7 @@ WEIGH = Page(
     path="",
     title=Message("Weigh"),
     icon="scale",
-    uses=("source", "gpu", "serving", "overhead", "efficiencies", "tab"),
+    uses=("source", "gpu", "serving", "overhead", "efficiencies", "opened", "tab"),
     old=True,
     answers_at="report",
 )
@@ -97,7 +98,7 @@ TRAIN = Page(
     path="train",
     title=Message("Train"),
     icon="model_training",
-    uses=("source", "gpu", "training", "overhead", "efficiencies", "tab"),
+    uses=("source", "gpu", "training", "overhead", "efficiencies", "opened", "tab"),
     old=True,
     answers_at="train",
 )
