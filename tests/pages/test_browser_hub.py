@@ -119,7 +119,7 @@ def test_the_choice_of_model_goes_along_from_screen_to_screen(page, address):
     page.get_by_role("link", name="Verify").click()
     expect(page).to_have_url(re.compile("verify.*num_hidden_layers=12"))
     page.get_by_role("link", name="Accuracy").click()
-    expect(page.get_by_role("heading", name="Accuracy")).to_be_visible()
+    expect(page.get_by_role("heading", name="measured figures")).to_be_visible()
     page.get_by_role("link", name="Weigh").click()
     expect(number(page, "Parameters")).to_have_text("315.08 M")
     expect(page).to_have_url(re.compile("num_hidden_layers=12"))

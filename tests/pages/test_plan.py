@@ -44,7 +44,7 @@ def test_the_table_is_the_search(model, query, needs, formats):
         assert (row["gpu"], row["gpus"], row["weights"]) == (gpus()[plan.gpu].name, plan.gpus, plan.weights)
         assert (row["user"], row["rate"], row["ttft"]) == (plan.tokens_per_s_per_user, plan.tokens_per_s, plan.ttft_ms)
         assert (row["meets"], row["headroom"]) == (plan.meets, plan.headroom_gib)
-    assert gpus()[plans[0].gpu].name in [*texts(app.success), *texts(app.error)][0]
+    assert gpus()[plans[0].gpu].name in finding(app)
 
 
 @pytest.mark.parametrize(("model", "query", "needs", "formats"), ASKED.values(), ids=ASKED)
@@ -119,7 +119,7 @@ def test_a_plan_in_two_parts_says_how_each_is_started():
     opened(app, "launch_best", "operations_best", "plan_engine_drawer")
     row = app.dataframe[0].value.iloc[0]
     prefill, decode = row["layout"].removesuffix(" decode").split(" prefill + ")
-    assert f"**{row['gpus']} × H100 SXM 80GB, {prefill} prefill + {decode} decode**" in texts(app.success)[0]
+    assert f"**{row['gpus']} × H100 SXM 80GB, {prefill} prefill + {decode} decode**" in texts(app.markdown)[0]
     first, second, router = (code.value for code in app.code if "vllm" in code.value)
     assert "kv_producer" in first
     assert "kv_consumer" in second

@@ -9,17 +9,24 @@ from calc.hardware.gpu import GPU
 from calc.time.operating_points import OperatingPoint
 from calc.time.sizes import Array
 from pages.parts import words
-from pages.parts.outputs.charts import PLAIN, Figure, Theme, figure, small
+from pages.parts.outputs.charts import DARK, LIGHT, PLAIN, Figure, Theme, figure, small
 from pages.parts.words import say
 
 CELL = 24
 """Pixels of a row."""
 BEGINNING, END = 15, 9
 """Characters of a long name beside a row; the rest is in the hover text."""
-SCALE = ((0.0, "#E8F1FA"), (1.0, "#74AEDB"))
-MISSING = ((0.0, "#E8943A"), (0.999, "#F9E3C6"), (1.0, "#EEF1F4"))
+Scale = tuple[tuple[float, str], ...]
+INK = {LIGHT: "#14202B", DARK: "#F2F4F7"}  # on any of these shades
+SCALE: dict[Theme, Scale] = {
+    LIGHT: ((0.0, "#E8F1FA"), (1.0, "#74AEDB")),
+    DARK: ((0.0, "#16242F"), (1.0, "#1F6597")),
+}
+MISSING: dict[Theme, Scale] = {
+    LIGHT: ((0.0, "#E8943A"), (0.999, "#F9E3C6"), (1.0, "#EEF1F4")),
+    DARK: ((0.0, "#9A4F0F"), (0.999, "#4A321A"), (1.0, "#23272E")),
+}
 """From little of what a row could have to all of it, which has a hue of its own."""
-INK = "#14202B"  # on any of these shades
 ROOFS = {"fp4": "#CC79A7", "fp8": "#D55E00", "bf16": "#0072B2", "fp16": "#009E73"}
 """Peaks that are drawn, and their colours."""
 
@@ -58,14 +65,14 @@ def heat_map(
         "z": [[None if np.isnan(shade) else float(shade) for shade in line] for line in shades],
         "zmin": low if most is None else min(low, -1e-9),
         "zmax": max(high, low + 1e-9),
-        "colorscale": SCALE if most is None else MISSING,
+        "colorscale": (SCALE if most is None else MISSING)[theme],
         "showscale": False,
         "xgap": 2,
         "ygap": 2,
         "hoverongaps": False,
         "text": [[write(float(value)) if value > 0 else "" for value in line] for line in values],
         "texttemplate": "%{text}",
-        "textfont": {"size": 12, "color": INK},
+        "textfont": {"size": 12, "color": INK[theme]},
         "customdata": [[name] * len(columns) for name in rows],
         "hovertemplate": say("<b>{name}</b>, {format}: {figure}", name="%{customdata}", format="%{x}", figure="%{text}")
         + PLAIN,
