@@ -9,9 +9,10 @@ from pages.parts.state.training_planned import training_planned
 from pages.parts.words import say
 
 if url.current(PLAN).planning.purpose == "train":
-    trained = frame.page(
-        PLAN, training_planned, planning.purpose, training_planning.run, planning.hardware, planning.prices
-    )
+    with st.spinner(say("Trying every layout, ZeRO stage and recomputation …")):  # for the title says the fastest
+        trained = frame.page(
+            PLAN, training_planned, planning.purpose, training_planning.run, planning.hardware, planning.prices
+        )
     st.caption(say("How to train all of its weights: laid out how, in how many days, at what price."))
     training_plans.draw(trained)
 else:

@@ -178,6 +178,26 @@ def test_few_gpus_are_cards_and_more_are_rows():
     assert any("With TP 2." in text for text in texts(few.markdown))
 
 
+def test_a_row_opens_its_card_and_the_link_says_which():
+    shut, app = page(model="Qwen/Qwen3-8B"), page(model="Qwen/Qwen3-8B", opened="l40s")
+    for view, chosen in ((shut, None), (app, "l40s")):
+        assert components(view, "weighbridge_rows")["gpu_rows"]["chosen"] == chosen
+        assert any("Max batch size:" in text for text in texts(view.markdown)) == bool(chosen)
+    assert app.query_params["opened"] == "l40s"
+    assert any("opened=“h900”" in text for text in texts(page(opened="h900").warning))
+
+
+@pytest.mark.parametrize("query", [{}, {"num_gpus": "2", "gpu": "l4"}, {"gpu": "v100-sxm2-16gb"}])
+def test_the_scale_weighs_what_the_figures_say(query):
+    app = page(model="Qwen/Qwen3-8B", **query)
+    (scale,) = components(app, "weighbridge_scale").values()
+    assert scale["needed"] == metrics(app)["Memory per GPU"]
+    needed, usable = (float(scale[name].removesuffix(" GiB")) for name in ("needed", "usable"))
+    assert sum(share for _, share in scale["parts"]) / scale["gpu"] == pytest.approx(needed / usable, rel=0.005)
+    assert max(sum(share for _, share in scale["parts"]), scale["gpu"]) == pytest.approx(1, abs=0.001)
+    assert scale["color"] == ("green" if needed < usable else "red")
+
+
 def test_the_table_has_five_columns_and_more_by_a_switch():
     app = page(model="Qwen/Qwen3-8B", tp="2")
     decisive = ["GPU", "Verdict", "Tokens/s per user", "$/h", "Min. GPUs"]

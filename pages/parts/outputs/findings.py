@@ -41,6 +41,7 @@ from pages.parts.state.query import (
     Page,
 )
 from pages.parts.state.scenario import Scenario
+from pages.parts.state.training_planned import TrainingPlanned
 from pages.parts.state.weighed import Answer, Trained, Weighed, looked
 from pages.parts.verify.evidence import COMPUTED, accuracy
 from pages.parts.words import say
@@ -136,10 +137,10 @@ def trained_name(answer: Trained) -> str:
     )
 
 
-def planned(answer: Answer) -> Finding | None:
-    """The plan that comes first, for so many users or requests; None where plans are of a training run."""
-    if not isinstance(answer, Planned):
-        return None
+def planned(answer: Planned | TrainingPlanned) -> Finding | None:
+    """The plan that comes first, for so many users or requests, or of a training run."""
+    if isinstance(answer, TrainingPlanned):
+        return run_planned(answer)
     plans, needs, what = answer.plans, answer.scenario.planning.needs, name(answer)
     if needs.requests_per_s is not None:
         what = say("{name} for {n:,g} requests/s", name=what, n=needs.requests_per_s)
@@ -155,6 +156,27 @@ def planned(answer: Answer) -> Finding | None:
         return Finding(say("{what}: **{gpus}**, whose price is not known", what=what, gpus=on), "green")
     usd = words.dollars(plan.usd_per_hour)
     return Finding(say("{what}: **{gpus}** at {usd}/h is the cheapest", what=what, gpus=on, usd=usd), "green")
+
+
+def run_planned(answer: TrainingPlanned) -> Finding | None:
+    """The fastest way to train; None where no layout divides what is asked for."""
+    try:
+        plans = answer.report.plans
+    except ConfigError:
+        return None
+    if not plans:
+        return Finding(say("{what}: **no plan** on these GPUs", what=name(answer)), "red")
+    first = plans[0]
+    values = {
+        "name": name(answer),
+        "days": words.figure(first.campaign.days.expected),
+        "gpus": on_gpus(first.gpu, first.layout.gpus),
+    }
+    cost = first.campaign.cost
+    if cost is None:
+        return Finding(say("{name} is trained **in {days} days** on {gpus}", **values))
+    usd = words.dollars(cost.expected)
+    return Finding(say("{name} is trained **in {days} days** on {gpus}, for {usd}", **values, usd=usd))
 
 
 def machine(answer: LocalAnswer) -> Finding:
