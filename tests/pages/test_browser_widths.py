@@ -8,6 +8,10 @@ from playwright.sync_api import expect
 from pages.parts.state.query import PAGES
 
 WIDTHS = (320, 390, 768, 1024, 1440, 2560)
+FITS = """width => {
+  const main = document.querySelector("[data-testid=stMain]");
+  return document.documentElement.scrollWidth <= width && main.scrollWidth <= main.clientWidth;
+}"""
 VIEWS = [
     *((page.path, "") for page in PAGES),
     *(("hardware", f"?view={view}") for view in ("models", "formats", "roofline")),
@@ -19,12 +23,9 @@ def test_nothing_is_wider_than_the_screen(page, address, path, query):
     page.goto(f"{address}/{path}{query}")
     page.get_by_role("heading", level=1).first.wait_for()
     page.locator(".stApp[data-test-script-state=notRunning]").wait_for()
-    main = page.get_by_test_id("stMain")
     for width in WIDTHS:
         page.set_viewport_size({"width": width, "height": 900})
-        page.wait_for_timeout(300)  # a chart follows its container
-        assert page.evaluate("document.documentElement.scrollWidth") <= width, width
-        assert main.evaluate("main => main.scrollWidth <= main.clientWidth"), width
+        page.wait_for_function(FITS, arg=width)  # a chart follows its container
 
 
 def test_on_a_phone_a_row_is_a_card_that_opens_and_has_an_address(page, address):
