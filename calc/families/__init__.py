@@ -280,7 +280,7 @@ def with_experts(config: Mapping[str, Any], number_of: int, chosen: int) -> dict
     width, experts = number(c, family.ffn.width), mixture.ffn
     sizes = {experts.n: number_of, experts.top_k: chosen, experts.width: max(1, width // chosen)}
     made = {**c.stated, "model_type": family.mixture, **sizes}
-    before, after = (read(one).parameters().components for one in (config, made))
+    before, after = (read(fields).parameters().components for fields in (config, made))
     return made if all(after.get(name) == before.get(name) for name in ("embedding", "attention", "norms")) else None
 
 

@@ -1,6 +1,7 @@
 // A table: a head that is clicked sorts its rows, a row that is clicked is told to the server, and so is a button in a
 // cell. What stays as it was is left alone, so that the focus stays too.
 
+const PATIENCE = 5000; // milliseconds for which a card is waited for
 const written = (options) => {
   const format = new Intl.NumberFormat("en", options);
   return (value) => format.format(value);
@@ -119,12 +120,23 @@ function show(table, data, tell) {
   if (shown.length !== body.rows.length || shown.some((line, at) => line !== body.rows[at])) body.replaceChildren(...shown);
 }
 
+// The card of a row that was clicked comes with the next answer, below the table: it comes into sight.
+function reveal(id) {
+  const until = performance.now() + PATIENCE;
+  const look = () => {
+    const card = document.querySelector(`.st-key-card_${CSS.escape(id)}`);
+    if (card) card.scrollIntoView({ block: "nearest" });
+    else if (performance.now() < until) requestAnimationFrame(look);
+  };
+  if (id) look();
+}
+
 export default function ({ data, parentElement, setTriggerValue }) {
   let frame = parentElement.querySelector(".weighbridge-rows");
   if (!frame) {
     const table = element("table", {}, element("thead"), element("tbody"));
     parentElement.append((frame = element("div", { className: "weighbridge-rows" }, table)));
   }
-  const tell = { choose: (id) => setTriggerValue("row", id), use: (id) => setTriggerValue("use", id) };
+  const tell = { choose: (id) => (setTriggerValue("row", id), reveal(id)), use: (id) => setTriggerValue("use", id) };
   show(frame.firstChild, data, tell);
 }

@@ -36,7 +36,7 @@ def test_on_a_phone_a_row_is_a_card_that_opens_and_has_an_address(page, address)
     assert box["width"] > 300
     assert box["height"] > 80
     row.get_by_role("button", name="L40S", exact=True).click()
-    expect(page.get_by_text("Max context length:").first).to_be_visible()
+    expect(page.get_by_text("Max context length:").first).to_be_in_viewport()
     expect(page).to_have_url(re.compile("opened=l40s"))
     page.reload()
     expect(page.get_by_text("Max context length:").first).to_be_visible()

@@ -65,8 +65,8 @@ class Load(NamedTuple):
 
 def title(answer: Answer, page: Page) -> str:
     """What the browser's tab and its history say, and a link where it is handed on."""
-    found = finding(answer, page)
-    subject = f"{answer.model.name} · {say(page.title)}" if found is None else plain(found.sentence)
+    result = finding(answer, page)
+    subject = f"{answer.model.name} · {say(page.title)}" if result is None else plain(result.sentence)
     return f"{subject} · Weighbridge"
 
 

@@ -124,10 +124,10 @@ def last_good(answer: A, here: Page, calculate: Callable[[Scenario], A]) -> A:
 def without_model(here: Page) -> Scenario:
     """A page that is about no model, or about one that it asks for itself. The reader's own goes along to the next."""
     scenario = url.current(here)
-    found = findings.alone(scenario, here)
-    st.set_page_config(page_title=f"{plain(found.sentence)} · Weighbridge")
+    result = findings.alone(scenario, here)
+    st.set_page_config(page_title=f"{plain(result.sentence)} · Weighbridge")
     with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
-        heading(*found)
+        heading(*result)
         share.languages()
     for problem in url.problems():
         st.warning(say(problem), icon=":material/link_off:")
