@@ -19,6 +19,7 @@ from pages.parts import direct, operations
 from pages.parts.headers import Headers
 from pages.parts.inputs import lists
 from pages.parts.limits import Visitors
+from pages.parts.moved import Moved
 from pages.parts.outputs import scripts
 from pages.parts.outputs.preview import Preview
 from pages.parts.state.scenario import Scenario
@@ -52,6 +53,7 @@ app = st.App(
         Middleware(operations.Gate, state),
         Middleware(Headers),
         Middleware(Visitors),
+        Middleware(Moved),
         Middleware(Preview),
         *direct.middleware(),
     ],

@@ -14,15 +14,14 @@ url.arrive()
 st.navigation(
     [
         st.Page(
-            f"{page.path or 'weigh'}.py",
+            page.script,
             title=say(page.title),
             icon=f":material/{page.icon}:",
             url_path=page.path,
             default=page == WEIGH,
-            visibility="hidden" if page.hidden else "visible",
         )
         for page in PAGES
     ],
-    position="top",
+    position="hidden",  # frame.py draws the links
 ).run()
 url.resume()

@@ -130,11 +130,9 @@ CHOICES: dict[str, Mapping[Any, Message]] = {
         "apart": Message("On separate GPUs"),
         "either": Message("Whichever is better"),
     },
-    "purpose": {"serve": Message("Serve it"), "train": Message("Train it")},
     "view": {
-        "gpus": Message("Catalogue"),
-        "models": Message("Models on a GPU"),
         "formats": Message("A model on all GPUs"),
+        "models": Message("Models on a GPU"),
         "roofline": Message("Roofline"),
     },
     "figure": {"context": Message("Longest context"), "speed": Message("Tokens/s")},

@@ -5,6 +5,7 @@ import re
 
 from streamlit.testing.v1 import AppTest
 
+from pages.parts.state.query import PAGES
 from tests import ROOT
 
 DRAWERS = ("engine_drawer", "layout_drawer", "overhead_drawer")
@@ -18,7 +19,12 @@ def page(name="weigh", /, *opened, **query):
         app.query_params[key] = value
     for key in opened:
         app.session_state[key] = True
-    return run(app if name == "weigh" else app.switch_page(f"{name}.py"))
+    return run(app if name == "weigh" else app.switch_page(script(name)))
+
+
+def script(name):
+    """Of a page by its path; that of the first is `weigh`."""
+    return next(page.script for page in PAGES if (page.path or "weigh") == name)
 
 
 def run(what):

@@ -2,7 +2,7 @@
 
 import re
 
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Locator, Page, expect
 
 
 def choose(page: Page, name: str, typed: str, option: str) -> None:
@@ -22,3 +22,13 @@ def search(page: Page, name: str, typed: str, first: str) -> None:
     expect(panel.get_by_role("listitem").first).to_contain_text(first)
     page.keyboard.press("Enter")
     expect(panel).to_be_hidden()
+
+
+def ways(page: Page) -> Locator:
+    """The links to places and views."""
+    return page.locator(".st-key-navigation a")
+
+
+def go(page: Page, name: str) -> None:
+    """Clicks on a place or a view."""
+    ways(page).filter(has=page.get_by_text(name, exact=True)).click()

@@ -4,28 +4,20 @@ import pytest
 from playwright.sync_api import expect
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 
+from pages.parts.state.query import AREAS
 from tests.pages.conftest import running_app
+from tests.pages.readers import ways
 
-PAGES = {
-    "": "Weigh",
-    "train": "Train",
-    "attention": "Attention",
-    "compare": "Compare",
-    "plan": "Plan",
-    "hardware": "Hardware",
-    "design": "Design",
-    "derive": "Derive",
-    "verify": "Verify",
-    "accuracy": "Accuracy",
-}
+VIEWS = {page.path: page for area in AREAS for page in area.pages}
 
 
 def follow(page, address, path):
     frames = []
     page.on("websocket", lambda socket: socket.on("framereceived", lambda frame: frames.append(frame)))
     page.goto(f"{address}/{path}?model=Qwen/Qwen2.5-3B")
-    for name in PAGES.values():
-        expect(page.get_by_test_id("stTopNavLink").filter(has_text=name)).to_be_visible()
+    (views,) = (area.pages for area in AREAS if VIEWS[path] in area.pages)
+    expect(ways(page)).to_have_count(len(AREAS) + (len(views) if len(views) > 1 else 0))
+    expect(page.locator(".st-key-current_view, .st-key-current_place").last).to_contain_text(str(VIEWS[path].title))
     alone = {"accuracy": "measured figures", "hardware": "GPUs"}  # which are about no model
     title = alone.get(path, "Qwen2.5-3B")
     expect(page.get_by_role("heading", level=1)).to_contain_text(title)
@@ -34,7 +26,7 @@ def follow(page, address, path):
     assert "page_not_found" not in kinds
 
 
-@pytest.mark.parametrize("path", ["", "derive"], ids=PAGES.get)
+@pytest.mark.parametrize("path", ["", "derive"])
 def test_first_link_of_a_fresh_process(page, path):
     """Of the first page and of another: Streamlit knows no more of a page than whether it is the first."""
     with running_app() as address:
@@ -44,8 +36,8 @@ def test_first_link_of_a_fresh_process(page, path):
 @pytest.mark.parametrize(
     "path",
     [
-        pytest.param(path, id=name, marks=() if path in ("", "derive") else pytest.mark.sweep)
-        for path, name in PAGES.items()
+        pytest.param(path, id=path or "weigh", marks=() if path in ("", "derive") else pytest.mark.sweep)
+        for path in VIEWS
     ],
 )
 def test_first_link_of_a_reader(page, address, path):

@@ -5,7 +5,7 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from tests.pages.readers import search
+from tests.pages.readers import go, search
 
 
 def first_screen(page, text):
@@ -95,9 +95,9 @@ def test_a_layout_of_the_table_and_the_way_back(page, address):
     first_screen(page, "fits on 14 × V100 SXM2 16GB")
     weighed = page.url
 
-    page.get_by_test_id("stTopNavLink").filter(has_text="Train").click()
+    go(page, "Train")
     expect(page).to_have_title(re.compile("Full fine-tuning of Llama-3.1-70B .* · Weighbridge"))
-    page.get_by_text("Training step", exact=True).wait_for()
+    page.get_by_text("Training step", exact=True).nth(1).wait_for()
     page.go_back()
     expect(page).to_have_url(weighed)
     first_screen(page, "fits on 14 × V100 SXM2 16GB")

@@ -5,6 +5,8 @@ import re
 import pytest
 from playwright.sync_api import expect
 
+from tests.pages.readers import go, ways
+
 
 @pytest.fixture
 def page(browser):
@@ -17,19 +19,20 @@ def page(browser):
 
 def test_the_language_goes_along(page, address):
     page.goto(f"{address}/?model=Qwen/Qwen2.5-3B&batch=4")
-    tabs = page.get_by_test_id("stTopNavLink")
-    expect(tabs).to_contain_text(["推理", "训练", "核对", "准确度"])
+    tabs = ways(page)
+    expect(tabs).to_contain_text(["推理", "训练", "我的机器", "模型", "验证", "估算", "规划", "所有 GPU"])
     assert "lang" not in page.url
 
     page.get_by_role("button", name="English").click(timeout=60_000)
-    expect(tabs).to_contain_text(["Weigh", "Train", "Verify", "Accuracy"])
+    expect(tabs).to_contain_text(["Serve", "Train", "My machine", "Model", "Evidence", "Weigh", "Plan", "On all GPUs"])
     expect(page).to_have_url(re.compile(r"batch=4.*lang=en"))
 
-    tabs.filter(has_text="Train").click()
+    go(page, "Train")
     expect(page).to_have_url(re.compile(r"/train\?.*lang=en"))
     expect(page.get_by_text("Trainable parameters").first).to_be_visible()
 
-    tabs.filter(has_text="Accuracy").click()
+    go(page, "Evidence")
+    go(page, "Accuracy")
     expect(page.get_by_role("heading", level=1)).to_contain_text("measured figures")
     page.get_by_role("button", name="中文").click()
     expect(page.get_by_role("heading", level=1)).to_contain_text("实测值")

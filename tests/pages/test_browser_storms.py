@@ -6,7 +6,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
-from tests.pages.readers import search
+from tests.pages.readers import go, search
 from tests.pages.storm import presses, rest, seen, storm, watch
 
 START = {"model": "Qwen/Qwen3-14B", "gpu": "h100-sxm"}
@@ -89,8 +89,8 @@ def test_nothing_is_lost_when_a_page_is_left_in_the_middle(readers, address, pau
     page, fresh = readers
     opened(page, address)
     storm(page, presses(Random(2), 40, 15, now := at(page)), pause)
-    page.get_by_test_id("stTopNavLink").filter(has_text="Train").click()
-    page.get_by_text("Training step", exact=True).wait_for()
+    go(page, "Train")
+    page.get_by_text("Training step", exact=True).nth(1).wait_for()
     rest(page)
     assert said(page) == moved(now)
     agrees(page, fresh)

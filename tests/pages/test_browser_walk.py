@@ -5,7 +5,7 @@ import re
 
 from playwright.sync_api import expect
 
-from tests.pages.readers import choose, search
+from tests.pages.readers import choose, go, search
 
 
 def test_a_reader_s_walk(browser, page, address, tmp_path):
@@ -26,13 +26,14 @@ def test_a_reader_s_walk(browser, page, address, tmp_path):
         page.locator(".st-key-take_html button").click()
     download.value.save_as(tmp_path / "report.html")
 
-    page.get_by_test_id("stTopNavLink").filter(has_text="对比").click()
+    page.get_by_role("button", name="保留为 B").click()
+    page.get_by_role("link", name="将 A 与 B 对比").click()
     choose(page, "添加模型", "Qwen3-235B-A22B", "Qwen3-235B-A22B")
     expect(page.get_by_role("cell", name=re.compile(r"^235\.09 B"))).to_be_visible()
     expect(page).to_have_url(re.compile("with=Qwen"))
     link = page.url
 
-    page.get_by_test_id("stTopNavLink").filter(has_text="设计").click()
+    go(page, "模型")
     page.locator('[data-part="1.experts_routed"]').click(position={"x": 60, "y": 12})
     expect(page.get_by_role("dialog").get_by_text("mlp.experts.*.gate_proj.weight")).to_be_visible()
     page.keyboard.press("Escape")

@@ -14,7 +14,7 @@ FITS = """width => {
 }"""
 VIEWS = [
     *((page.path, "") for page in PAGES),
-    *(("hardware", f"?view={view}") for view in ("models", "formats", "roofline")),
+    *(("gpus", f"?view={view}") for view in ("models", "roofline")),
 ]
 
 

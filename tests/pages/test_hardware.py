@@ -62,7 +62,7 @@ def test_what_is_no_gpu_is_a_sentence():
 
 
 def test_the_map_of_models_is_what_fits_and_a_row_of_its_table_is_weighed():
-    app = opened(page("hardware", view="models", card="l4", length="4096"), "map_table_models")
+    app = opened(page("gpus", view="models", card="l4", length="4096"), "map_table_models")
     found = fitted.models_on("l4", 1, 4096, "vllm")
     table = app.dataframe[0].value
     named = {preset.name: row for row, preset in enumerate(models()[name] for name in found.names)}
@@ -74,7 +74,7 @@ def test_the_map_of_models_is_what_fits_and_a_row_of_its_table_is_weighed():
 
 def test_the_map_of_gpus_has_ones_own():
     own = "Mine:96GiB:4000GB/s:bf16=900"
-    app = opened(page("hardware", view="formats", gpu=own, figure="speed"), "map_table_formats")
+    app = opened(page("gpus", gpu=own, figure="speed"), "map_table_formats")
     assert "Mine" in list(app.dataframe[0].value["name"])
 
 
@@ -94,7 +94,7 @@ def test_a_map_of_lengths_colours_what_memory_takes_away():
         (cells,) = figure["data"]
         assert cells["z"][1] == [cells["zmax"]] * 3
         assert cells["z"][0] == [cells["zmax"], cells["zmin"], None]
-    app = page("hardware", view="formats", model="Qwen/Qwen3-0.6B")
+    app = page("gpus", model="Qwen/Qwen3-0.6B")
     assert "Grey: all that the model was made for. Orange: less, for want of memory." in texts(app.caption)
 
 
@@ -105,24 +105,24 @@ def test_points_lie_under_the_roof():
     for point in points:
         assert point.tflops < min(gpu.tflops["bf16"], point.intensity * gpu.bandwidth_gb_s / 1000)
     assert points[0].intensity == pytest.approx(1, abs=0.3)  # a multiply-add for each weight of two bytes
-    app = page("hardware", view="roofline")
+    app = page("gpus", view="roofline")
     assert drawn(app).keys() == {"roofline"}
 
 
 def test_a_map_under_another_engine():
     """SGLang leaves other shares of a GPU free; what sets nothing aside has no map, and a sentence."""
-    app = page("hardware", view="models", card="l4", length="4096", engine="sglang")
+    app = page("gpus", view="models", card="l4", length="4096", engine="sglang")
     found = fitted.models_on("l4", 1, 4096, "sglang")
     assert any("defaults of SGLang" in text for text in texts(app.caption))
     assert (found.max_context != fitted.models_on("l4", 1, 4096, "vllm").max_context).any()
-    other = page("hardware", view="models", engine="transformers")
+    other = page("gpus", view="models", engine="transformers")
     assert any("allocates as requests come" in text for text in texts(other.error))
 
 
 @pytest.mark.slow
 def test_the_map_of_llamacpp_is_of_files():
     """What a card or a Mac holds whole, in the files that people download."""
-    app = opened(page("hardware", view="formats", model="Qwen/Qwen3-14B", engine="llamacpp"), "map_table_formats")
+    app = opened(page("gpus", model="Qwen/Qwen3-14B", engine="llamacpp"), "map_table_formats")
     table = app.dataframe[0].value
     assert "context Q4_K_M" in table
     assert "context fp8" not in table

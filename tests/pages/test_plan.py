@@ -147,8 +147,8 @@ def test_what_cannot_be_separated_is_a_sentence():
 
 
 def test_a_training_plan_is_that_of_calc_and_goes_to_train():
-    asked = {"purpose": "train", "tokens": "10000000000", "gpus": "8", "global_batch": "32", "plan_gpus": "h100-sxm"}
-    app = page("plan", model="Qwen/Qwen3-0.6B", **asked)
+    asked = {"tokens": "10000000000", "gpus": "8", "global_batch": "32", "plan_gpus": "h100-sxm"}
+    app = page("train_plan", model="Qwen/Qwen3-0.6B", **asked)
     opened(app, "operations_best")
     assert "Exchange between replicas" in "\n".join(texts(app.markdown))
     found = training_plan_report(
@@ -166,7 +166,7 @@ def test_a_training_plan_is_that_of_calc_and_goes_to_train():
 
 
 def test_what_no_layout_divides_is_a_sentence():
-    app = page("plan", model="Qwen/Qwen3-0.6B", purpose="train", gpus="7", global_batch="256")
+    app = page("train_plan", model="Qwen/Qwen3-0.6B", gpus="7", global_batch="256")
     assert any("No layout divides 7 GPUs" in text for text in texts(app.error))
 
 
@@ -186,8 +186,8 @@ def test_efficiencies_that_are_edited_count_on_plan_and_on_weigh():
 
 def test_efficiencies_of_training_that_are_edited_count_on_plan_and_on_train():
     share = {"share": "training_matmul=0.1/0.1/0.1"}
-    asked = {"purpose": "train", "gpus": "8", "global_batch": "32", "plan_gpus": "h100-sxm"}
-    usual, slow = (page("plan", model="Qwen/Qwen3-0.6B", **asked, **more) for more in ({}, share))
+    asked = {"gpus": "8", "global_batch": "32", "plan_gpus": "h100-sxm"}
+    usual, slow = (page("train_plan", model="Qwen/Qwen3-0.6B", **asked, **more) for more in ({}, share))
     mfu = [app.dataframe[0].value.iloc[0]["mfu"] for app in (usual, slow)]
     assert mfu[1] < 0.2 < mfu[0]
     opened(slow, "efficiencies_drawer")

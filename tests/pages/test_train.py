@@ -19,7 +19,7 @@ from pages.parts.state.query import TRAIN, WEIGH, decode, encode
 from pages.parts.state.scenario import DECIDED, Scenario, places
 from pages.parts.state.weighed import trained
 from presets import gpus, models
-from tests.pages.app import ask, charts, finding, metrics, newest, opened, page, question, run, texts
+from tests.pages.app import ask, charts, finding, metrics, newest, opened, page, question, run, script, texts
 
 
 def train(**query):
@@ -56,7 +56,7 @@ def test_controls_change_the_numbers_and_the_link():
 def test_back_to_the_path_alone_keeps_the_model():
     """The navigation leaves the path without its query string in the history: there it is not the default model."""
     app = page("weigh", model="Qwen/Qwen2.5-3B")
-    run(app.switch_page("train.py"))
+    run(app.switch_page(script("train")))
     app.query_params.clear()
     run(app)
     assert finding(app).startswith("Full fine-tuning of Qwen2.5-3B ")

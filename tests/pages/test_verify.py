@@ -8,7 +8,7 @@ from presets import models
 from tests import EXAMPLES
 from tests.calc.verify.test_logs import DIED, LOGS
 from tests.calc.verify.test_remedies import SGLANG
-from tests.pages.app import newest, page, run, texts
+from tests.pages.app import newest, page, run, script, texts
 
 INDEX = EXAMPLES / "model.safetensors.index.json"
 
@@ -130,7 +130,7 @@ def test_a_log_calibrates_and_is_gone_by_one_click():
     line = ":material/tune: Overhead from a log of vLLM: Libraries, NCCL 0.35 GiB."
     assert line in texts(app.markdown)
     app.query_params.clear()  # as the navigation does
-    weigh = run(app.switch_page("weigh.py"))
+    weigh = run(app.switch_page(script("weigh")))
     assert line in texts(weigh.markdown)
     assert dict(weigh.query_params).items() >= {"libraries": "0.35-0.35", "overhead_log": "vLLM"}.items()
     run(weigh.button(key="remove_calibration").click())

@@ -25,6 +25,7 @@ from tests.pages.app import (
     question,
     rows,
     run,
+    script,
     texts,
 )
 from tests.structures import swept
@@ -272,7 +273,7 @@ def go_on(app, name):
     """To another page by the navigation, which drops the query string."""
     for parameter in list(app.query_params):
         del app.query_params[parameter]
-    run(app.switch_page(f"{name}.py"))
+    run(app.switch_page(script(name)))
 
 
 def test_a_page_keeps_what_another_page_set():

@@ -25,11 +25,6 @@ MOST_PRICES = 12
 FORMATS: dict[str, tuple[str, ...]] = {"weight_formats": WEIGHT_FORMATS, "kv_formats": CACHE_FORMATS}
 
 
-def purpose(answer: Answer) -> None:
-    """What the GPUs are for."""
-    control(of_planning()["purpose"], answer.error, label=say("Purpose"))
-
-
 def load(answer: Planned) -> None:
     """Who asks for what."""
     known = of_planning()

@@ -14,6 +14,7 @@ from pages.parts.inputs.fields import CONTROLS, HEADS, KV_HEADS, MULTIPLIERS, RA
 from pages.parts.inputs.model_picker import model_picker
 from pages.parts.inputs.slopes import Costs, costs
 from pages.parts.state.changed import effect_of
+from pages.parts.state.query import GLOSSARY
 from pages.parts.state.scenario import Scenario, places
 from pages.parts.state.url import change
 from pages.parts.state.weighed import Answer
@@ -55,7 +56,7 @@ def outline(answer: A, sections: Iterable[Section[A]]) -> list[Room[A]]:
     if answer.model.published.settings:
         st.markdown(say("**Architecture**"))
         rooms.append((st.container(key="room_sliders"), sliders))
-    st.page_link("glossary.py", label=say("Glossary"), icon=":material/menu_book:")
+    st.page_link(GLOSSARY.script, label=say("Glossary"), icon=":material/menu_book:")
     return rooms
 
 

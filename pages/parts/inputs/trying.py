@@ -10,7 +10,7 @@ from pages.parts.inputs import question
 from pages.parts.inputs.control import control
 from pages.parts.inputs.planning import engine_choice
 from pages.parts.state.planned import own_gpus
-from pages.parts.state.query import HARDWARE
+from pages.parts.state.query import GPUS
 from pages.parts.state.scenario import Place, Scenario, places
 from pages.parts.state.url import bind
 from pages.parts.state.weighed import Answer, looked
@@ -43,7 +43,7 @@ def card_and_figure(scenario: Scenario) -> Scenario:
 def model_and_figure(scenario: Scenario) -> Answer:
     """Of the map of GPUs."""
     answer = looked(scenario)
-    question.draw(answer, HARDWARE)
+    question.draw(answer, GPUS)
     with st.grid(5, min_column_width=180, gap="small"):
         for name in ("cards", "length", "figure"):
             control(of_hardware()[name], None)
@@ -54,7 +54,7 @@ def model_and_figure(scenario: Scenario) -> Answer:
 def model_and_card(scenario: Scenario) -> Answer:
     """Of the roofline."""
     answer = looked(scenario)
-    question.draw(answer, HARDWARE)
+    question.draw(answer, GPUS)
     with st.grid(5, min_column_width=180, gap="small"):
         card(scenario)
         for name in ("cards", "length"):

@@ -64,7 +64,7 @@ def draw(answer: Answer) -> None:
 def way(answer: Answer) -> None:
     """The way to the drawing."""
     st.page_link(
-        "design.py",
+        DESIGN.script,
         label=say("Drawing and checks of the design"),
         icon=f":material/{DESIGN.icon}:",
         query_params=encode(answer.scenario, DESIGN),
@@ -131,7 +131,7 @@ def details(answer: Answer, name: drawing.Part, module: ModelPart) -> None:
     paper.link(answer, anchor_of(name, module))
     if module.component in ("attention", "ssm_linear"):
         st.page_link(
-            "attention.py",
+            ATTENTION.script,
             label=say("Heads, shapes and scores"),
             icon=":material/hub:",
             query_params=encode(answer.scenario, ATTENTION),

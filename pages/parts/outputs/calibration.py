@@ -5,6 +5,7 @@ import streamlit as st
 from calc.errors import Outside
 from calc.hardware.overhead import Overhead, OverheadItem
 from pages.parts import words
+from pages.parts.state.query import WEIGH
 from pages.parts.state.scenario import Scenario
 from pages.parts.state.url import change
 from pages.parts.words import say
@@ -36,4 +37,4 @@ def draw(scenario: Scenario, *, leads_to_weigh: bool = False) -> None:
             kwargs={"overhead": Overhead()},
         )
         if leads_to_weigh:
-            st.page_link("weigh.py", label=say("Weigh"), icon=":material/scale:", width="content")
+            st.page_link(WEIGH.script, label=say("Weigh"), icon=":material/scale:", width="content")

@@ -11,6 +11,7 @@ from calc.serving.engines import ENGINES
 from calc.time.prices import price_of
 from calc.units import GIB
 from pages.parts import words
+from pages.parts.state.query import WEIGH
 from pages.parts.state.url import change, lead
 from pages.parts.words import say
 from presets import gpus
@@ -86,7 +87,7 @@ def table(shown: list[GPU]) -> None:
         icon=":material/arrow_forward:",
         on_click=lambda: change(gpu=names),
     ):
-        lead("weigh.py")
+        lead(WEIGH)
 
 
 def row(gpu: GPU) -> dict[str, Any]:

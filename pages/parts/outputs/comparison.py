@@ -12,10 +12,10 @@ from calc.serving.verdict import Verdict
 from calc.time.prices import price_of
 from calc.time.reply import Reply, usd_per_million
 from pages.parts import words
-from pages.parts.outputs import charts, comparison_charts, plot
+from pages.parts.outputs import charts, comparison_charts, pin, plot
 from pages.parts.outputs.bar import keys
 from pages.parts.outputs.cards import BADGES, growing
-from pages.parts.state.compared import LETTERS, Column, Compared, add, add_current, remove
+from pages.parts.state.compared import Column, Compared, add, remove
 from pages.parts.state.scenario import MOST_OTHERS
 from pages.parts.state.weighed import Weighed
 from pages.parts.words import say
@@ -41,15 +41,7 @@ def choose(answer: Compared) -> None:
             on_change=_take_model,
             width=420,
         )
-        st.button(
-            say("Keep the current sliders as {letter}", letter=LETTERS[min(len(others) + 1, MOST_OTHERS)]),
-            icon=":material/add:",
-            key="add_current",
-            disabled=full,
-            help=say("Then move the sliders: A follows them, and the copy stays."),
-            on_click=add_current,
-            args=(answer.model.precision(answer.scenario.serving),),
-        )
+        pin.keep(answer)
     if (name := st.session_state.pop("not_added", None)) is not None:
         st.warning(say("“{name}” is no model's name: organisation/name is.", name=name), icon=":material/help:")
     shown = {answer.scenario.source.model, *(other.source.model for other in others)}

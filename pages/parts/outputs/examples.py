@@ -32,7 +32,7 @@ def draw(place: Any) -> None:
         st.caption(say("For example:"), width="content")
         for question, page, scenario in EXAMPLES:
             st.page_link(
-                f"{page.path or 'weigh'}.py",
+                page.script,
                 label=say(question),
                 icon=f":material/{page.icon}:",
                 query_params=encode(scenario, page),

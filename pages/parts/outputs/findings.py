@@ -32,10 +32,12 @@ from pages.parts.state.query import (
     COMPARE,
     DERIVE,
     DESIGN,
+    GPUS,
     HARDWARE,
     MACHINE,
     PLAN,
     TRAIN,
+    TRAIN_PLAN,
     VERIFY,
     WEIGH,
     Page,
@@ -137,10 +139,8 @@ def trained_name(answer: Trained) -> str:
     )
 
 
-def planned(answer: Planned | TrainingPlanned) -> Finding | None:
-    """The plan that comes first, for so many users or requests, or of a training run."""
-    if isinstance(answer, TrainingPlanned):
-        return run_planned(answer)
+def planned(answer: Planned) -> Finding:
+    """The plan that comes first, for so many users or requests."""
     plans, needs, what = answer.plans, answer.scenario.planning.needs, name(answer)
     if needs.requests_per_s is not None:
         what = say("{name} for {n:,g} requests/s", name=what, n=needs.requests_per_s)
@@ -188,12 +188,14 @@ def machine(answer: LocalAnswer) -> Finding:
     return Finding(say("{name} **runs in {file}** on this machine", name=name(answer), file=run.file.weights), where)
 
 
-def hardware(scenario: Scenario) -> Finding | None:
+def catalogued(_: Scenario) -> Finding:
+    return Finding(say("{n:,} GPUs, each figure **with its source**", n=len(gpus())))
+
+
+def on_all_gpus(scenario: Scenario) -> Finding | None:
     """Of the view that is open."""
     choice = scenario.hardware
     engine, on = scenario.serving.engine, on_gpus(choice.card, choice.cards)
-    if choice.view == "gpus":
-        return Finding(say("{n:,} GPUs, each figure **with its source**", n=len(gpus())))
     if engine not in MAPPED:
         return None
     if choice.view == "models":
@@ -332,9 +334,9 @@ def decide_training(answer: Trained) -> Iterator[Figure]:
     yield headroom(focus)
 
 
-def decide_planning(answer: Answer) -> Iterator[Figure]:
+def decide_planning(answer: Planned) -> Iterator[Figure]:
     """Of the plan that comes first."""
-    if not isinstance(answer, Planned) or not answer.plans.plans:
+    if not answer.plans.plans:
         return
     ranked = answer.plans.best
     plan, spans = ranked.plan, ranked.range
@@ -362,6 +364,7 @@ def decide_locally(answer: LocalAnswer) -> Iterator[Figure]:
 FINDINGS: Mapping[Page, Callable[[Any], Finding | None]] = {
     WEIGH: weighed,
     TRAIN: trained,
+    TRAIN_PLAN: run_planned,
     PLAN: planned,
     MACHINE: machine,
     COMPARE: compared,
@@ -370,7 +373,11 @@ FINDINGS: Mapping[Page, Callable[[Any], Finding | None]] = {
     ATTENTION: attended,
     DESIGN: designed,
 }
-ALONE: Mapping[Page, Callable[[Scenario], Finding | None]] = {HARDWARE: hardware, ACCURACY: accurate}
+ALONE: Mapping[Page, Callable[[Scenario], Finding | None]] = {
+    GPUS: on_all_gpus,
+    HARDWARE: catalogued,
+    ACCURACY: accurate,
+}
 """Pages that are drawn for no model."""
 DECISIVE: Mapping[Page, Callable[[Any], Iterator[Figure]]] = {
     WEIGH: decide_serving,

@@ -18,6 +18,7 @@ from pages.parts.inputs.drawer import drawer
 from pages.parts.outputs import charts, maps, plot
 from pages.parts.outputs.plans import several
 from pages.parts.state import fitted
+from pages.parts.state.query import MACHINE, WEIGH
 from pages.parts.state.scenario import Scenario
 from pages.parts.state.url import change, lead
 from pages.parts.state.weighed import Answer
@@ -115,7 +116,7 @@ def link_to_machine(engine: str) -> None:
     if not ENGINES[engine].offloads:
         return
     st.caption(say("Everything on the GPU. With experts or layers on the host, and the machine that you have:"))
-    st.page_link("machine.py", label=say("My machine"), icon=":material/computer:")
+    st.page_link(MACHINE.script, label=say("My machine"), icon=":material/computer:")
 
 
 def draw(
@@ -180,7 +181,7 @@ def table(scenario: Scenario, fitting: Fitting, rows: Sequence[int], names: Sequ
             on_click=taken,
             args=(scenario, fitting, rows[index], key),
         ):
-            lead("weigh.py")
+            lead(WEIGH)
 
 
 def taken(scenario: Scenario, fitting: Fitting, row: int, key: str) -> None:

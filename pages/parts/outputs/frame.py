@@ -8,7 +8,7 @@ import streamlit as st
 from calc.errors import Message
 from pages.parts import words
 from pages.parts.inputs import question, sidebar
-from pages.parts.outputs import findings, share, unknown
+from pages.parts.outputs import findings, navigation, pin, share, unknown
 from pages.parts.outputs.finding import heading, plain
 from pages.parts.state import url
 from pages.parts.state.query import Page
@@ -25,7 +25,7 @@ def page(
     """The inputs of a page, its one calculation, and what stands above every answer: the question, the title with its
     link, what the link said wrong, what the numbers depend on. A page that has nothing to show without an
     answer ends with why."""
-    answer = titled(calculate(url.current(here)), here)
+    answer = titled(calculate(enter(here)), here)
     with st.sidebar:
         sidebar.draw(answer, sections)
     return begin(answer, here, calculate, needs_answer=needs_answer)
@@ -39,10 +39,18 @@ def quick_page(
 ) -> None:
     """A page of which a slider runs, sends and draws a part: the answer and the sliders. The
     rest of the sidebar stays in the browser as it is."""
-    answer = titled(calculate(url.current(here)), here)
+    answer = titled(calculate(enter(here)), here)
     with st.sidebar:
         rooms = sidebar.outline(answer, sections)
     quick(here, calculate, draw, rooms, [answer])
+
+
+def enter(here: Page) -> Scenario:
+    """The scenario, and above the page the way to the others, except in a frame of another site's."""
+    scenario = url.current(here)
+    if not st.context.is_embedded:
+        navigation.draw(here)
+    return scenario
 
 
 @st.fragment
@@ -123,11 +131,12 @@ def last_good(answer: A, here: Page, calculate: Callable[[Scenario], A]) -> A:
 
 def without_model(here: Page) -> Scenario:
     """A page that is about no model, or about one that it asks for itself. The reader's own goes along to the next."""
-    scenario = url.current(here)
+    scenario = enter(here)
     result = findings.alone(scenario, here)
     st.set_page_config(page_title=f"{plain(result.sentence)} · Weighbridge")
     with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
         heading(*result)
+        pin.way(scenario)
         share.languages()
     for problem in url.problems():
         st.warning(say(problem), icon=":material/link_off:")

@@ -15,6 +15,7 @@ from pages.parts.outputs import charts, plot
 from pages.parts.outputs.maps import heat_map
 from pages.parts.state.local import FEW, FileRow, LocalAnswer, candidates, of_preset_on
 from pages.parts.state.published import of_preset
+from pages.parts.state.query import WEIGH
 from pages.parts.state.scenario import ServingChoice
 from pages.parts.state.url import change, choose, lead
 from pages.parts.words import say
@@ -164,7 +165,7 @@ def commands(answer: LocalAnswer) -> None:
             on_click=weigh,
             args=(answer, row),
         ):
-            lead("weigh.py")
+            lead(WEIGH)
     first, second, third, fourth = st.tabs(["llama-server", "llama-cli", "Ollama", "LM Studio"])
     with first:
         st.code(server(source, options, length, count, types).text, language="bash", wrap_lines=True)

@@ -126,7 +126,7 @@ def link(answer: Answer, to: Anchor) -> None:
     """The way to a place on paper."""
     there = answer.scenario.model_copy(update={"derive": to})
     st.page_link(
-        "derive.py",
+        DERIVE.script,
         label=say("Step by step"),
         icon=":material/edit_note:",
         query_params=encode(there, DERIVE),

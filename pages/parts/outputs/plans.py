@@ -16,6 +16,7 @@ from pages.parts.labels import ORIGINS
 from pages.parts.outputs import charts, plot, speed_charts
 from pages.parts.outputs.plan_details import details
 from pages.parts.state.planned import SHOWN, Planned, Ranked, weigh
+from pages.parts.state.query import WEIGH
 from pages.parts.state.url import change, lead
 from pages.parts.words import say
 
@@ -167,7 +168,7 @@ def take(answer: Planned, ranked: Ranked, name: str) -> None:
         on_click=use,
         args=(answer, plan),
     ):
-        lead("weigh.py")
+        lead(WEIGH)
     details(answer, ranked, name)
 
 

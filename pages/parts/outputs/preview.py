@@ -26,12 +26,13 @@ from pages.parts.state.query import (
     DESIGN,
     GLOSSARY,
     MACHINE,
-    PAGES,
     PLAN,
     TRAIN,
     WEIGH,
     Page,
     decode,
+    moved,
+    page_at,
     shareable,
 )
 from pages.parts.state.scenario import Scenario, Source
@@ -79,8 +80,7 @@ def addressed(scope: Scope) -> Page | None:
     """The page that is fetched; None where it is something else."""
     if scope["type"] != "http" or scope["method"] != "GET":
         return None
-    path = scope["path"].rstrip("/").rpartition("/")[2]
-    return next((page for page in PAGES if page.path == path), None)
+    return page_at(scope["path"])
 
 
 def headline(page: Page, query: dict[str, str]) -> str:
@@ -94,9 +94,10 @@ def headline(page: Page, query: dict[str, str]) -> str:
             return NAME
     except ValueError:
         return NAME
+    page = moved(page, query) or page
     question = {name: text for name, text in query.items() if name != "lang"}
     scenario, _ = decode(question, page, Scenario(), lambda chosen: published(chosen).settings or {})
-    if not all(is_known(other.source) for other in scenario.comparison.others):
+    if page == COMPARE and not all(is_known(other.source) for other in scenario.comparison.others):
         return NAME
     if page in ALONE or page == GLOSSARY:
         return f"{plain(alone(scenario, page).sentence)} · {NAME}"
@@ -108,14 +109,10 @@ def is_known(source: Source) -> bool:
     return source.model in models() and source.revision is None and source.pasted is None
 
 
-def plans(scenario: Scenario) -> Answer:
-    return planned_anew(scenario, read(scenario)) if scenario.planning.purpose == "serve" else looked(scenario)
-
-
 ANSWERS: Mapping[Page, Callable[[Scenario], Answer]] = {
     WEIGH: weighed,
     TRAIN: trained,
-    PLAN: plans,
+    PLAN: lambda scenario: planned_anew(scenario, read(scenario)),
     MACHINE: lambda scenario: local_answer_anew(scenario, read(scenario)),
     DERIVE: weighed,
     DESIGN: weighed,

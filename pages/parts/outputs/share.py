@@ -7,9 +7,9 @@ import streamlit as st
 
 from calc.text import config_file
 from pages.parts.inputs.fields import moved
-from pages.parts.outputs import carrying, examples, finding, findings, scale
+from pages.parts.outputs import carrying, examples, finding, findings, pin, scale
 from pages.parts.outputs.copying import copy_button
-from pages.parts.state.query import WEIGH, Page
+from pages.parts.state.query import COMPARE, WEIGH, Page
 from pages.parts.state.url import link, speak
 from pages.parts.state.weighed import Answer
 from pages.parts.words import LANGUAGES, language, listed, say
@@ -50,6 +50,8 @@ def actions(answer: Answer, page: Page, with_layout: Answer) -> None:
                 key="download",
             )
         carrying.draw(answer, page)
+        if page != COMPARE:
+            pin.draw(with_layout)
         languages()
 
 

@@ -12,6 +12,7 @@ from pages.parts.inputs import efficiencies
 from pages.parts.inputs.control import explain
 from pages.parts.labels import CHOICES
 from pages.parts.outputs import frame, training_time
+from pages.parts.state.query import TRAIN
 from pages.parts.state.scenario import places
 from pages.parts.state.training_planned import TrainingPlanned, trained
 from pages.parts.state.url import change, lead
@@ -159,7 +160,7 @@ def use(answer: TrainingPlanned, plan: TrainingPlan, name: str) -> None:
         on_click=take,
         args=(answer, plan),
     ):
-        lead("train.py")
+        lead(TRAIN)
     training_time.operations(answer.speed(plan), name)
 
 

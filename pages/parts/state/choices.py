@@ -16,9 +16,9 @@ def shares(chosen: tuple[str, ...]) -> tuple[str, ...]:
 
 
 class HardwareChoice(Frozen):
-    """What the page of GPUs shows."""
+    """What the page of models on GPUs shows."""
 
-    view: Literal["gpus", "models", "formats", "roofline"] = Field(default="gpus", description="What is shown.")
+    view: Literal["formats", "models", "roofline"] = Field(default="formats", description="What is shown.")
     card: Annotated[str, AfterValidator(lambda text: find_gpu(text).id)] = Field(
         default="h100-sxm", examples=["h100-sxm"], description="The GPU that models are tried on."
     )

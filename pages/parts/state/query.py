@@ -16,7 +16,7 @@ opens a new generation, and notes in `FORMER` what held before: a link shows wha
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import ValidationError
 
@@ -63,16 +63,17 @@ LAYOUT = ("dp", "ep")
 
 
 class Page(Frozen):
-    """A page as the navigation and a link see it: its path, its name, the parts of the scenario that it uses, and
-    whether links of the first generation led to it."""
+    """A page as the navigation and a link see it: its path, its script below `pages`, its name, the parts of the
+    scenario that it uses, and whether links of the first generation led to it."""
 
     path: str
+    script: str
     title: Message
     icon: str
     uses: tuple[Uses, ...]
     old: bool = False
-    hidden: bool = False
-    """Whether the navigation leaves it out; other pages lead to it."""
+    purpose: Literal["serve", "train"] | None = None
+    """What its plans are for; None where it has none."""
     answers_at: str | None = None
     """Under which name below /api programs get what it shows."""
 
@@ -88,48 +89,137 @@ class Page(Frozen):
 
 WEIGH = Page(
     path="",
+    script="serve/weigh.py",
     title=Message("Weigh"),
     icon="scale",
-    uses=("source", "gpu", "serving", "overhead", "efficiencies", "opened", "tab"),
+    uses=("source", "gpu", "serving", "overhead", "efficiencies", "opened", "tab", "comparison"),
     old=True,
     answers_at="report",
 )
+PLAN = Page(
+    path="plan",
+    script="serve/plan.py",
+    title=Message("Plan"),
+    icon="route",
+    uses=("source", "gpu", "serving", "planning", "efficiencies", "comparison"),
+    purpose="serve",
+    answers_at="plan",
+)
+GPUS = Page(
+    path="gpus",
+    script="serve/gpus.py",
+    title=Message("On all GPUs"),
+    icon="grid_on",
+    uses=("source", "gpu", "hardware", "comparison"),
+)
 TRAIN = Page(
     path="train",
-    title=Message("Train"),
+    script="train/train.py",
+    title=Message("Training step"),
     icon="model_training",
-    uses=("source", "gpu", "training", "overhead", "efficiencies", "opened", "tab"),
+    uses=("source", "gpu", "training", "overhead", "efficiencies", "opened", "tab", "comparison"),
     old=True,
     answers_at="train",
 )
-PLAN = Page(
-    path="plan",
-    title=Message("Plan"),
+TRAIN_PLAN = Page(
+    path="train_plan",
+    script="train/train_plan.py",
+    title=Message("Training plan"),
     icon="route",
-    uses=("source", "gpu", "serving", "planning", "efficiencies"),
+    uses=PLAN.uses,
+    purpose="train",
     answers_at="plan",
 )
-HARDWARE = Page(path="hardware", title=Message("Hardware"), icon="memory", uses=("source", "gpu", "hardware"))
-VERIFY = Page(path="verify", title=Message("Verify"), icon="fact_check", uses=("source",), old=True)
-ACCURACY = Page(path="accuracy", title=Message("Accuracy"), icon="target", uses=("source",), old=True)
-ATTENTION = Page(
-    path="attention", title=Message("Attention"), icon="hub", uses=("source", "gpu", "serving", "overhead")
+MACHINE = Page(
+    path="machine",
+    script="machine.py",
+    title=Message("My machine"),
+    icon="computer",
+    uses=("source", "serving", "machine", "comparison"),
 )
 DESIGN = Page(
-    path="design", title=Message("Design"), icon="architecture", uses=("source", "gpu", "serving", "overhead")
+    path="design",
+    script="model/design.py",
+    title=Message("Design"),
+    icon="architecture",
+    uses=("source", "gpu", "serving", "overhead", "comparison"),
+)
+ATTENTION = Page(
+    path="attention",
+    script="model/attention.py",
+    title=Message("Attention"),
+    icon="hub",
+    uses=DESIGN.uses,
 )
 DERIVE = Page(
-    path="derive", title=Message("Derive"), icon="function", uses=("source", "gpu", "serving", "overhead", "derive")
+    path="derive",
+    script="model/derive.py",
+    title=Message("Derive"),
+    icon="function",
+    uses=("source", "gpu", "serving", "overhead", "derive", "comparison"),
+)
+VERIFY = Page(
+    path="verify",
+    script="evidence/verify.py",
+    title=Message("Verify"),
+    icon="fact_check",
+    uses=("source", "comparison"),
+    old=True,
+)
+ACCURACY = Page(
+    path="accuracy",
+    script="evidence/accuracy.py",
+    title=Message("Accuracy"),
+    icon="target",
+    uses=VERIFY.uses,
+    old=True,
+)
+HARDWARE = Page(
+    path="hardware",
+    script="evidence/hardware.py",
+    title=Message("Hardware"),
+    icon="memory",
+    uses=("source", "gpu", "comparison"),
 )
 COMPARE = Page(
     path="compare",
+    script="compare.py",
     title=Message("Compare"),
     icon="compare_arrows",
-    uses=("source", "gpu", "serving", "overhead", "comparison"),
+    uses=DESIGN.uses,
 )
-MACHINE = Page(path="machine", title=Message("My machine"), icon="computer", uses=("source", "serving", "machine"))
-GLOSSARY = Page(path="glossary", title=Message("Glossary"), icon="menu_book", uses=("source",), hidden=True)
-PAGES = (WEIGH, TRAIN, PLAN, MACHINE, DESIGN, DERIVE, ATTENTION, COMPARE, HARDWARE, VERIFY, ACCURACY, GLOSSARY)
+GLOSSARY = Page(path="glossary", script="glossary.py", title=Message("Glossary"), icon="menu_book", uses=VERIFY.uses)
+
+
+class Area(Frozen):
+    """One of the five places of the app: its name, and its views; a reader comes to the first."""
+
+    title: Message
+    icon: str
+    pages: tuple[Page, ...]
+
+
+AREAS = (
+    Area(title=Message("Serve"), icon="scale", pages=(WEIGH, PLAN, GPUS)),
+    Area(title=Message("Train"), icon="model_training", pages=(TRAIN, TRAIN_PLAN)),
+    Area(title=Message("My machine"), icon="computer", pages=(MACHINE,)),
+    Area(title=Message("Model"), icon="account_tree", pages=(DESIGN, ATTENTION, DERIVE)),
+    Area(title=Message("Evidence"), icon="fact_check", pages=(VERIFY, ACCURACY, HARDWARE)),
+)
+PAGES = (*(page for area in AREAS for page in area.pages), COMPARE, GLOSSARY)
+
+
+def page_at(path: str) -> Page | None:
+    """The page at a path of an address, whatever stands before its last part; None where there is none."""
+    name = path.rstrip("/").rpartition("/")[2]
+    return next((page for page in PAGES if page.path == name), None)
+
+
+def moved(page: Page, params: Mapping[str, str]) -> Page | None:
+    """The page that shows what a link to another meant, before that was divided in two; None where it still does."""
+    if page == PLAN and params.get("purpose") == TRAIN_PLAN.purpose:
+        return TRAIN_PLAN
+    return GPUS if page == HARDWARE and "view" in params else None
 
 
 def decode(

@@ -34,7 +34,7 @@ from calc.errors import Message, shown
 from pages.parts import direct, words
 from pages.parts.state import widgets
 from pages.parts.state.published import forget, published
-from pages.parts.state.query import GENERATION, PAGES, WEIGH, Page, decode, encode, left_out, shareable
+from pages.parts.state.query import GENERATION, WEIGH, Page, decode, encode, left_out, page_at, shareable
 from pages.parts.state.scenario import Place, Scenario, Source
 
 ADDRESSES = 1000
@@ -87,8 +87,7 @@ def _said() -> Address:
 
 
 def _page() -> Page:
-    path = urlsplit(st.context.url or "").path.rstrip("/").rpartition("/")[2]
-    return next((page for page in PAGES if page.path == path), WEIGH)
+    return page_at(urlsplit(st.context.url or "").path) or WEIGH
 
 
 def _address(page: Page, params: Mapping[str, str]) -> Address:
@@ -128,6 +127,9 @@ def current(page: Page) -> Scenario:
             state.entered[page.path], state.address = state.scenario, None
         state.written = "page" in state
         state.page, state.visits = page, state.visits + 1
+    planning = state.scenario.planning
+    if page.purpose not in (None, planning.purpose):
+        change(planning=planning.model_copy(update={"purpose": page.purpose}))
     if state.address is None:
         params = _params(state.scenario, page)
         state.address, state.problems, state.written = params if shareable(params) else {}, [], True
@@ -184,10 +186,10 @@ def _settings(source: Source) -> Mapping[str, Any]:
     return published(source).settings or {}
 
 
-def lead(page: str) -> None:
-    """Take the reader to the page of this file, with the scenario as it is."""
+def lead(page: Page) -> None:
+    """Take the reader to another page, with the scenario as it is."""
     st.session_state.led = True
-    st.switch_page(page)
+    st.switch_page(page.script)
 
 
 def change(changes: Mapping[Place, Any] | None = None, **parts: Any) -> None:

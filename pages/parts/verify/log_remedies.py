@@ -6,6 +6,7 @@ from calc.errors import Message
 from calc.serving.engines import LOGS
 from calc.serving.report import Report
 from calc.verify.logs import Log, Remedy, engine_for, gpus_of, remedies
+from pages.parts.state.query import WEIGH
 from pages.parts.state.scenario import ServingChoice
 from pages.parts.state.url import change, lead
 from pages.parts.state.weighed import Answer
@@ -39,7 +40,7 @@ def draw(answer: Answer, log: Log, ours: Report) -> None:
             on_click=use,
             args=(answer, log, ours, gpu, remedy),
         ):
-            lead("weigh.py")
+            lead(WEIGH)
 
 
 def use(answer: Answer, log: Log, ours: Report, gpu: str, remedy: Remedy) -> None:

@@ -1,0 +1,16 @@
+from pages.parts.inputs import efficiencies, planning
+from pages.parts.outputs import carried, frame, paper, plans
+from pages.parts.state.planned import planned
+from pages.parts.state.query import PLAN
+
+answer = frame.page(PLAN, planned, *planning.SECTIONS)
+carried.on_plan(answer)
+plans.best(answer)
+chosen = plans.table(answer)
+plans.frontier(answer, chosen)
+plans.sensitivity(answer)
+paper.link(answer, "time")
+plans.listed_prices(answer)
+if chosen is not None:
+    efficiencies.draw(answer, chosen.gpu, answer.plans.rows_of(chosen), training=False)
+frame.assumptions(answer.plans.assumptions)
