@@ -108,7 +108,8 @@ for (const what of ["wheel", "touchstart", "keydown", "pointerdown"])
 const look = () => {
   const place = document.getElementById(%s);
   if (moved) return;
-  if (place && Math.abs(place.getBoundingClientRect().top) > 80) place.scrollIntoView();
+  const top = place?.getBoundingClientRect().top;
+  if (top < 0 || top > 260) place.scrollIntoView();
   if (Date.now() - start < 6000) setTimeout(look, 250);
 };
 look();
