@@ -28,7 +28,7 @@ VERSION = "1"
 """Of the contract: a release that takes a field away, or gives one another meaning, opens a new one."""
 PLANS = 20
 """That an answer lists, as on the command line."""
-PRESENTATION = {"lang", "tab", "derive", "embed", "v", "with"}
+PRESENTATION = {"lang", "opened", "tab", "derive", "embed", "v", "with"}
 """What a link says of how a page is shown, and its generation: no number depends on it here."""
 
 

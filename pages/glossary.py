@@ -1,6 +1,5 @@
 from pages.parts.outputs import frame, glossary
 from pages.parts.state.query import GLOSSARY
-from pages.parts.words import say
 
-frame.without_model(GLOSSARY, say("Glossary"))
+frame.without_model(GLOSSARY)
 glossary.draw()

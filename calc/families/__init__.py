@@ -13,6 +13,7 @@ from calc.errors import ConfigError, Message, shown
 from calc.families.detail_fields import read_details
 from calc.families.family import Family
 from calc.families.family_table import FAMILIES, WRAPPERS
+from calc.families.feedforward_rows import Dense, Experts
 from calc.families.fields import MAX_LAYERS, PER_LAYER_CONFIG, Fields, number, true
 from calc.families.kernel_fields import with_stated
 from calc.families.vision_fields import read_vision
@@ -262,6 +263,25 @@ def override(config: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str,
         words = continued([single.get(i, {}) for i in range(stated)], layers)
         merged[PER_LAYER_CONFIG] = {str(i): fields for i, fields in enumerate(words) if fields}
     return with_language(config, merged)
+
+
+def with_experts(config: Mapping[str, Any], number_of: int, chosen: int) -> dict[str, Any] | None:
+    """The config of the same layers with so many experts, of which those that a token passes through are together as
+    wide as the feed-forward was; None where it has experts, or its family none of the same layers that has.
+
+    Raises ConfigError.
+    """
+    family, c = _open(config)
+    mixture = FAMILIES.get(family.mixture or "")
+    if mixture is None or config.get("model_type") not in FAMILIES:
+        return None
+    assert isinstance(family.ffn, Dense)
+    assert isinstance(mixture.ffn, Experts)
+    width, experts = number(c, family.ffn.width), mixture.ffn
+    sizes = {experts.n: number_of, experts.top_k: chosen, experts.width: max(1, width // chosen)}
+    made = {**c.stated, "model_type": family.mixture, **sizes}
+    before, after = (read(fields).parameters().components for fields in (config, made))
+    return made if all(after.get(name) == before.get(name) for name in ("embedding", "attention", "norms")) else None
 
 
 def continued(words: list[Any], length: int) -> list[Any]:

@@ -190,6 +190,7 @@ class Family:
     own: Mapping[str, Any] = field(default_factory=dict)  # defaults that transformers has no class for
     aliases: Mapping[str, str] = field(default_factory=dict)  # spellings of checkpoints -> the class's own
     section: str | None = None  # where the decoder's own fields lie, beside which the others are read too
+    mixture: str | None = None  # model_type of the family that has the same layers with experts
     assumption: Message | None = None  # what every number of it depends on
     layers: str = "num_hidden_layers"
     count: Callable[[Fields], int] | None = None  # of layers, where it is not a field

@@ -45,6 +45,7 @@ GRANITE: dict[str, Family] = made_by(
         "granite": Family(
             mixer=GRANITE_ATTENTION,
             ffn=Dense(),
+            mixture="granitemoe",
             kernels=SCALES,
             gguf_headers="granite",
             wrappers=(Wrapper("granite_speech"), Wrapper("granite_speech_plus")),

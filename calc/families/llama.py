@@ -111,6 +111,7 @@ LLAMA: dict[str, Family] = made_by(
         "llama": Family(
             mixer=LLAMA_ATTENTION,
             ffn=Dense(),
+            mixture="mixtral",
             gguf_headers="llama",
             wrappers=(
                 Wrapper("deepseek_vl"),

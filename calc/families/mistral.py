@@ -77,6 +77,7 @@ MISTRAL: dict[str, Family] = made_by(
         "mistral": Family(
             mixer=WINDOWED,
             ffn=Dense(),
+            mixture="mixtral",
             gguf_headers="mistral3",
             wrappers=(Wrapper("idefics2"), Wrapper("mistral3")),
             gguf=LLAMA_FILE,

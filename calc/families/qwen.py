@@ -252,6 +252,7 @@ QWEN: dict[str, Family] = made_by(
         "qwen3": Family(
             mixer=replace(QWEN3_ATTENTION, window=QWEN2_ATTENTION.window),
             ffn=Dense(),
+            mixture="qwen3_moe",
             gguf_headers="qwen3",
             wrappers=(
                 Wrapper("fun_asr_nano"),

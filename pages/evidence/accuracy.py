@@ -10,7 +10,7 @@ from pages.parts.verify.speed_evidence import speeds as measured_speeds
 from pages.parts.verify.startup_evidence import startups as recorded_starts
 from pages.parts.words import say
 
-frame.without_model(ACCURACY, say("Accuracy"))
+frame.without_model(ACCURACY)
 subjects = {"memory": say("Memory"), "starts": say("Start-ups"), "speed": say("Speed")}
 chosen = st.segmented_control(
     say("Figures"),

@@ -13,5 +13,6 @@ with left:
 with right:
     design_aids.lint(answer)
     design_aids.scale_to(answer)
+    design_aids.experts(answer)
     design_aids.standing(answer)
     design_aids.notes(answer)

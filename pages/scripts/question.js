@@ -52,7 +52,7 @@ function describe(node, { label, help }) {
 // A number, which counts at once with an arrow key, Enter or another place, and after a pause while it is typed.
 function number(bar, name) {
   const input = element("input", { type: "number", inputMode: "numeric", step: 1, value: bar.values[name] });
-  const widen = () => (input.style.width = `${Math.max(1, input.value.length) + 1.7}ch`);
+  const widen = () => (input.style.width = `calc(${Math.max(1, input.value.length)}ch + 1.1em)`);
   const take = () => {
     clearTimeout(input.pause);
     if (input.value !== "" && input.checkValidity()) say(bar, name, Number(input.value));

@@ -1,6 +1,7 @@
 // A table: a head that is clicked sorts its rows, a row that is clicked is told to the server, and so is a button in a
 // cell. What stays as it was is left alone, so that the focus stays too.
 
+const PATIENCE = 5000; // milliseconds for which a card is waited for
 const written = (options) => {
   const format = new Intl.NumberFormat("en", options);
   return (value) => format.format(value);
@@ -98,11 +99,12 @@ function show(table, data, tell) {
   const shown = sorted(data, table.order).map((row) => {
     if (!table.made.has(row.id)) {
       const cells = data.columns.map(({ kind }, at) => element(at ? "td" : "th", { className: kind }));
+      cells.forEach((cell, at) => (cell.dataset.label = data.columns[at].label)); // where it is a card
       cells[0].scope = "row";
       table.made.set(row.id, element("tr", {}, ...cells));
     }
     const line = table.made.get(row.id);
-    const choose = data.opens && (() => tell.choose(row.id === table.data.chosen ? null : row.id));
+    const choose = data.opens && (() => tell.choose(row.id === table.data.chosen ? "" : row.id));
     data.columns.forEach(({ kind }, at) => {
       const action = at === 0 ? choose : kind === "button" && (() => tell.use(row.id));
       fill(line.cells[at], row.cells[at], kind, action);
@@ -118,12 +120,23 @@ function show(table, data, tell) {
   if (shown.length !== body.rows.length || shown.some((line, at) => line !== body.rows[at])) body.replaceChildren(...shown);
 }
 
-export default function ({ data, parentElement, setStateValue, setTriggerValue }) {
+// The card of a row that was clicked comes with the next answer, below the table: it comes into sight.
+function reveal(id) {
+  const until = performance.now() + PATIENCE;
+  const look = () => {
+    const card = document.querySelector(`.st-key-card_${CSS.escape(id)}`);
+    if (card) card.scrollIntoView({ block: "nearest" });
+    else if (performance.now() < until) requestAnimationFrame(look);
+  };
+  if (id) look();
+}
+
+export default function ({ data, parentElement, setTriggerValue }) {
   let frame = parentElement.querySelector(".weighbridge-rows");
   if (!frame) {
     const table = element("table", {}, element("thead"), element("tbody"));
     parentElement.append((frame = element("div", { className: "weighbridge-rows" }, table)));
   }
-  const tell = { choose: (id) => setStateValue("row", id), use: (id) => setTriggerValue("use", id) };
+  const tell = { choose: (id) => (setTriggerValue("row", id), reveal(id)), use: (id) => setTriggerValue("use", id) };
   show(frame.firstChild, data, tell);
 }

@@ -1,9 +1,8 @@
 from pages.parts.inputs import trying
 from pages.parts.outputs import fitted, frame
 from pages.parts.state.query import GPUS
-from pages.parts.words import say
 
-scenario = frame.without_model(GPUS, say("On all GPUs"))
+scenario = frame.without_model(GPUS)
 match trying.view():
     case "models":
         fitted.models_on_a_gpu(trying.card_and_figure(scenario))

@@ -1,13 +1,9 @@
-import streamlit as st
-
 from pages.parts.inputs import efficiencies, planning
 from pages.parts.outputs import carried, frame, paper, plans
 from pages.parts.state.planned import planned
 from pages.parts.state.query import PLAN
-from pages.parts.words import say
 
 answer = frame.page(PLAN, planned, *planning.SECTIONS)
-st.caption(say("Which GPUs serve it, how many, laid out how, how fast, and at what price."))
 carried.on_plan(answer)
 plans.best(answer)
 chosen = plans.table(answer)

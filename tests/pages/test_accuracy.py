@@ -1,5 +1,8 @@
 """The Accuracy page and the READMEs show what the formulas of today give beside the public records."""
 
+import re
+from statistics import median
+
 import pytest
 
 from benchmarks.accuracy import disaggregated, served_evidence, startup_evidence, time
@@ -9,13 +12,13 @@ from benchmarks.accuracy.served import predicted
 from benchmarks.accuracy.startups import load
 from pages.parts.outputs.charts import DARK, LIGHT
 from pages.parts.verify.accuracy_charts import agreement, errors
-from pages.parts.verify.evidence import EXPLAINED, KINDS, accuracy, summaries
+from pages.parts.verify.evidence import COMPUTED, EXPLAINED, KINDS, accuracy, summaries
 from pages.parts.verify.served_evidence import servers
 from pages.parts.verify.speed_evidence import speeds
 from pages.parts.verify.speeds import errors as speed_errors
 from pages.parts.verify.startup_evidence import startups
 from tests import DATA
-from tests.pages.app import page, run
+from tests.pages.app import finding, page, run
 
 QWEN = "Qwen/Qwen3-30B-A3B"
 
@@ -48,7 +51,10 @@ def test_the_charts_hold_every_record():
 
 def test_the_page():
     app = page("accuracy")
-    assert app.title[0].value == "Accuracy"
+    measured = [abs(row.error) for row in accuracy().rows if row.kind != COMPUTED]
+    number, bound = re.fullmatch(r"Half of (\d+) measured figures are met within (.*)%", finding(app)).groups()
+    assert int(number) == len(measured)
+    assert 0 <= float(bound) - 100 * median(measured) < 0.01
     assert len(app.dataframe) == 1
 
 

@@ -35,9 +35,9 @@ def test_the_drawing_follows_the_sliders():
     app = page("attention", model="Qwen/Qwen3-8B")
     told = "32 query heads read 8 KV heads, 4 each: query heads 0 to 3 read KV head 0, and so on."
     assert told in texts(app.caption)
-    run(app.slider(key="field_num_key_value_heads").set_value(1))
+    run(app.select_slider(key="field_num_key_value_heads").set_value(1))
     assert "All 32 query heads read the one KV head." in texts(app.caption)
-    run(app.slider(key="field_num_key_value_heads").set_value(32))
+    run(app.select_slider(key="field_num_key_value_heads").set_value(32))
     assert "Each of the 32 query heads reads a KV head of its own." in texts(app.caption)
 
 

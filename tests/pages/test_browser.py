@@ -129,8 +129,8 @@ def test_a_slider_sends_what_moves_with_it(page, address):
     assert any(element.HasField("slider") for element in elements)
     assert not any(element.HasField("selectbox") for element in elements)
 
-    page.get_by_role("slider", name=re.compile("^KV heads")).press("ArrowLeft")
-    expect(page.get_by_text("num_key_value_heads is 7, which does not divide").first).to_be_visible()
+    page.get_by_role("slider", name=re.compile("^Query heads")).press("ArrowLeft")
+    expect(page.get_by_text("num_key_value_heads is 8, which does not divide").first).to_be_visible()
     expect(page.get_by_text("Layout: TP 8, the one that does best")).to_have_count(0)
     page.get_by_role("button", name="Reset everything").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Qwen3-8B fits on 8 of 9 GPUs")

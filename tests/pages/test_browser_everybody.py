@@ -100,7 +100,7 @@ def test_no_state_keeps_anybody_out(page, address):
         page.get_by_text(name, exact=True).click()
         page.locator(".stApp[data-test-script-state=notRunning]").wait_for()
     expect(page.get_by_test_id("stFileUploaderDropzone")).to_be_visible()  # of the last drawer, once it is filled
-    heads = page.get_by_role("slider", name="KV heads")
+    heads = page.get_by_role("slider", name="Query heads")
     heads.focus()
     page.keyboard.press("ArrowRight")
     expect(page.get_by_text("Below, dimmed: the last answer there was.")).to_be_visible()

@@ -18,8 +18,8 @@ def follow(page, address, path):
     (views,) = (area.pages for area in AREAS if VIEWS[path] in area.pages)
     expect(ways(page)).to_have_count(len(AREAS) + (len(views) if len(views) > 1 else 0))
     expect(page.locator(".st-key-current_view, .st-key-current_place").last).to_contain_text(str(VIEWS[path].title))
-    about_none = path in ("accuracy", "hardware", "gpus")
-    title = str(VIEWS[path].title) if about_none else "Qwen2.5-3B"
+    alone = {"accuracy": "measured figures", "hardware": "GPUs"}  # which are about no model
+    title = alone.get(path, "Qwen2.5-3B")
     expect(page.get_by_role("heading", level=1)).to_contain_text(title)
     kinds = {ForwardMsg.FromString(frame).WhichOneof("type") for frame in frames}
     assert "navigation" in kinds

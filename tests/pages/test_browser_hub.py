@@ -11,7 +11,7 @@ from presets import models
 from tests import EXAMPLES
 from tests.hub_server import TOKEN, Files, hub, safetensors
 from tests.pages.conftest import running_app
-from tests.pages.readers import search
+from tests.pages.readers import go, search
 
 
 def published(model: str, without: tuple[str, ...] = (), **more: tuple[str, tuple[int, ...], int]) -> Files:
@@ -116,11 +116,11 @@ def test_all_presets_meet_their_published_totals(page, address):
 def test_the_choice_of_model_goes_along_from_screen_to_screen(page, address):
     page.goto(f"{address}/?model=Qwen/Qwen2.5-0.5B&num_hidden_layers=12")
     expect(number(page, "Parameters")).to_have_text("315.08 M")
-    page.get_by_role("link", name="Verify").click()
+    go(page, "Evidence")
     expect(page).to_have_url(re.compile("verify.*num_hidden_layers=12"))
-    page.get_by_role("link", name="Accuracy").click()
-    expect(page.get_by_role("heading", name="Accuracy")).to_be_visible()
-    page.get_by_role("link", name="Weigh").click()
+    go(page, "Accuracy")
+    expect(page.get_by_role("heading", name="measured figures")).to_be_visible()
+    go(page, "Serve")
     expect(number(page, "Parameters")).to_have_text("315.08 M")
     expect(page).to_have_url(re.compile("num_hidden_layers=12"))
 

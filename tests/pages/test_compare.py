@@ -31,7 +31,7 @@ def test_a_copy_of_the_sliders_stays_when_they_move():
     app = page("compare", model="Qwen/Qwen3-8B", num_key_value_heads="32")
     run(app.button(key="add_current").click())
     assert app.query_params["with"] == "Qwen/Qwen3-8B:num_key_value_heads=32:weights=bf16:kv=bf16"
-    run(app.slider(key="field_num_key_value_heads").set_value(8))
+    run(app.select_slider(key="field_num_key_value_heads").set_value(8))
     assert row(app, "KV cache, total") == ["KV cache, total", "1.12 GiB", "4.50 GiB :gray-badge[×4]"]
     run(app.button(key="remove_B").click())
     assert "with" not in app.query_params

@@ -62,6 +62,17 @@ def test_a_tied_head_leads_back_to_the_embedding():
     assert "the embedding again (tied): stored once" in labels(svg)
 
 
+def test_a_dense_model_becomes_experts():
+    app = page("design", model="Qwen/Qwen3-8B")
+    run(app.button(key="make_experts").click())
+    assert "pasted" in app.query_params
+    shown = {slider.key.partition("~")[0]: slider.value for slider in app.slider}
+    assert shown["field_num_experts"] == 8
+    assert shown["field_num_experts_per_tok"] == 2
+    assert shown["field_moe_intermediate_size"] == 12_288 // 2
+    assert "make_experts" not in [button.key for button in app.button]
+
+
 def test_the_page():
     app = page("design", model="Qwen/Qwen3-8B")
     said = texts(app.markdown)

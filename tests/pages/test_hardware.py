@@ -1,5 +1,6 @@
 """The catalogue as a table, and a GPU of the reader's own."""
 
+import numpy as np
 import pytest
 
 from calc import Architecture, Layout, Precision
@@ -83,6 +84,18 @@ def test_a_heat_map_is_empty_where_nothing_fits():
     (cells,) = figure["data"]
     for shades, sizes in zip(cells["z"], found.max_context, strict=True):
         assert [shade is None for shade in shades] == [size == 0 for size in sizes]
+
+
+def test_a_map_of_lengths_colours_what_memory_takes_away():
+    """A model made for 1,000 tokens: a cell that holds them all is at the pale end, the others the darker the less."""
+    lengths = np.array([[1000, 250, 0], [1000, 1000, 1000]])
+    for theme in (charts.LIGHT, charts.DARK):
+        figure = maps.heat_map("ab", "xyz", lengths, maps.tokens, theme, np.array([1000, 1000]))
+        (cells,) = figure["data"]
+        assert cells["z"][1] == [cells["zmax"]] * 3
+        assert cells["z"][0] == [cells["zmax"], cells["zmin"], None]
+    app = page("gpus", model="Qwen/Qwen3-0.6B")
+    assert "Grey: all that the model was made for. Orange: less, for want of memory." in texts(app.caption)
 
 
 def test_points_lie_under_the_roof():

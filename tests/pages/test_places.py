@@ -113,7 +113,7 @@ def test_what_is_kept_as_b_goes_along():
     kept = "Qwen/Qwen3-8B:num_key_value_heads=32:weights=bf16:kv=bf16"
     assert app.query_params["with"] == kept
     assert "Compare A with B" in [link.proto.label for link in app.get("page_link")]
-    run(app.slider(key="field_num_key_value_heads").set_value(8))
+    run(app.select_slider(key="field_num_key_value_heads").set_value(8))
     for name in ("train", "derive", "compare"):
         app.query_params.clear()  # as the navigation does
         app = run(app.switch_page(script(name)))

@@ -35,7 +35,30 @@ def client():
             "DeepSeek-V3 does not fit 4 × H100 SXM 80GB · Weighbridge",
         ),
         ("/train?method=qlora&gpu=l40s", "QLoRA of Qwen3-8B fits on L40S · Weighbridge"),
-        ("/derive?model=qwen/qwen3-8b&lang=zh", "Qwen3-8B · 推导 · Weighbridge"),
+        ("/verify?model=qwen/qwen3-8b&lang=zh", "Qwen3-8B 有 8,190,735,360 个参数，与公布的一致 · Weighbridge"),
+        (
+            "/plan?plan_gpus=h100-sxm&price=h100-sxm=2&max_gpus=1",
+            "Qwen3-8B for one user: H100 SXM 80GB at $2.00/h is the cheapest · Weighbridge",
+        ),
+        (
+            "/plan?plan_gpus=l4&tpot_ms=0.1&max_gpus=1&users=3",
+            "Qwen3-8B for 3 users: no plan meets every target, L4 comes closest · Weighbridge",
+        ),
+        (
+            "/plan?plan_gpus=l4&max_gpus=1&model=deepseek-ai/DeepSeek-V3",
+            "DeepSeek-V3 for one user: no plan on these GPUs · Weighbridge",
+        ),
+        ("/machine?model=deepseek-ai/DeepSeek-V3", "DeepSeek-V3 does not run on this machine · Weighbridge"),
+        ("/compare?with=Qwen/Qwen3-8B", "A · Qwen3-8B and B · Qwen3-8B need the same memory · Weighbridge"),
+        ("/compare?with=own/model", "Weighbridge"),
+        (
+            "/attention",  # 36 layers, keys and values of 8 heads of 128 in 2 bytes; multi-head attention has 32
+            "Qwen3-8B caches 144.00 KiB per token, 75% less than with multi-head attention · Weighbridge",
+        ),
+        (
+            "/hardware?view=formats&cards=1&length=1024&model=Qwen/Qwen3-0.6B&engine=transformers",
+            "On all GPUs · Weighbridge",
+        ),
         ("/?num_hidden_layers=1&num_key_value_heads=7", "Qwen3-8B · Weigh · Weighbridge"),
         ("/?batch=many&frobnicate=<b>", "Qwen3-8B fits on 8 of 9 GPUs · Weighbridge"),
         ("/?model=own/model", "Weighbridge"),

@@ -165,9 +165,9 @@ def test_what_is_wrong_can_be_put_right_in_the_main_area_too(query, button, para
 def test_the_link_of_what_is_refused_is_its_own():
     """And not that of the last answer, which stands below it."""
     app = page(model="meta-llama/Llama-3.1-8B", num_hidden_layers="16")
-    run(app.slider(key="field_num_key_value_heads").set_value(7))
+    run(app.slider(key="field_num_attention_heads").set_value(30))
     assert "Memory per GPU" in metrics(app)
-    assert "num_hidden_layers=16&num_key_value_heads=7" in components(app, "weighbridge_copy")["copy"]["text"]
+    assert "num_hidden_layers=16&num_attention_heads=30" in components(app, "weighbridge_copy")["copy"]["text"]
 
 
 ENGINE_FIELDS = [name for engine in ENGINES for name in places(EVERYTHING, engine)]
@@ -215,13 +215,13 @@ def test_no_link_ends_in_an_exception(name, model, query, drawer):
 
 
 def test_a_refused_value_keeps_the_last_answer():
-    app = page(model="Qwen/Qwen2.5-3B")
-    run(app.slider(key="field_num_key_value_heads").set_value(3))
+    app = page(model="Qwen/Qwen3-8B")
+    run(app.slider(key="field_num_attention_heads").set_value(36))
     assert "does not divide" in app.sidebar.error[0].value
-    assert metrics(app)["KV cache per token"] == "36.00 KiB"
+    assert metrics(app)["KV cache per token"] == "144.00 KiB"
     assert "Below, dimmed: the last answer there was." in texts(app.caption)
-    run(app.button(key="near_4").click())
-    assert metrics(app)["KV cache per token"] == "72.00 KiB"
+    run(app.button(key="near_9").click())
+    assert metrics(app)["KV cache per token"] == "162.00 KiB"
     assert not app.error
 
 

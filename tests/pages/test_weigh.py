@@ -47,7 +47,7 @@ def test_the_answer_first():
 
 def test_a_slider_changes_the_numbers_and_the_link_and_can_be_put_back():
     app = page(model="Qwen/Qwen2.5-3B")
-    run(app.slider(key="field_num_key_value_heads").set_value(4))
+    run(app.select_slider(key="field_num_key_value_heads").set_value(4))
     assert metrics(app)["KV cache per token"] == "72.00 KiB"
     assert app.query_params["num_key_value_heads"] == "4"
     run(app.button(key="reset_num_key_value_heads").click())
@@ -179,6 +179,26 @@ def test_few_gpus_are_cards_and_more_are_rows():
     assert any("With TP 2." in text for text in texts(few.markdown))
 
 
+def test_a_row_opens_its_card_and_the_link_says_which():
+    shut, app = page(model="Qwen/Qwen3-8B"), page(model="Qwen/Qwen3-8B", opened="l40s")
+    for view, chosen in ((shut, None), (app, "l40s")):
+        assert components(view, "weighbridge_rows")["gpu_rows"]["chosen"] == chosen
+        assert any("Max batch size:" in text for text in texts(view.markdown)) == bool(chosen)
+    assert app.query_params["opened"] == "l40s"
+    assert any("opened=“h900”" in text for text in texts(page(opened="h900").warning))
+
+
+@pytest.mark.parametrize("query", [{}, {"num_gpus": "2", "gpu": "l4"}, {"gpu": "v100-sxm2-16gb"}])
+def test_the_scale_weighs_what_the_figures_say(query):
+    app = page(model="Qwen/Qwen3-8B", **query)
+    (scale,) = components(app, "weighbridge_scale").values()
+    assert scale["needed"] == metrics(app)["Memory per GPU"]
+    needed, usable = (float(scale[name].removesuffix(" GiB")) for name in ("needed", "usable"))
+    assert sum(share for _, share in scale["parts"]) / scale["gpu"] == pytest.approx(needed / usable, rel=0.005)
+    assert max(sum(share for _, share in scale["parts"]), scale["gpu"]) == pytest.approx(1, abs=0.001)
+    assert scale["color"] == ("green" if needed < usable else "red")
+
+
 def test_the_table_has_five_columns_and_more_by_a_switch():
     app = page(model="Qwen/Qwen3-8B", tp="2")
     decisive = ["GPU", "Verdict", "Tokens/s per user", "$/h", "Min. GPUs"]
@@ -277,7 +297,8 @@ def test_a_slider_that_differs_says_what_it_does():
     assert app.button(key="reset_num_key_value_heads").label == own  # each by itself
     layers = app.button(key="reset_num_hidden_layers").label
     assert layers.startswith("Layers 36 → 18: KV cache -50.0%, −1.39 B")
-    assert app.slider(key="field_num_key_value_heads").max >= 16  # multi-head attention is in reach
+    # what 16 query heads share evenly, up to multi-head attention
+    assert app.select_slider(key="field_num_key_value_heads").options == ["1", "2", "4", "8", "16"]
     ask(app, batch=4)
     run(app.button(key="reset_everything").click())
     assert dict(app.query_params) == {"model": "Qwen/Qwen2.5-3B"}
@@ -287,7 +308,7 @@ def test_a_slider_of_other_limits_shows_the_model_s_value():
     """Both have 8 KV heads; the slider reaches as far as the query heads, 32 and 64."""
     app = page(model="Qwen/Qwen3-8B")
     ask(app, model="openai/gpt-oss-120b")
-    assert newest(app.slider, "field_num_key_value_heads").value == 8
+    assert newest(app.select_slider, "field_num_key_value_heads").value == 8
 
 
 def said(*sliders):

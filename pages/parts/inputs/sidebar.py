@@ -5,6 +5,7 @@ from functools import lru_cache, partial
 from typing import Any, Protocol, TypeVar
 
 import streamlit as st
+from sympy import divisors
 
 from calc.hardware.custom_gpu import find_gpu
 from pages.parts.inputs.control import explain
@@ -68,8 +69,8 @@ def fill(rooms: Iterable[Room[A]], answer: A) -> None:
 def dependencies(answer: Answer) -> object:
     """What the inputs outside these rooms depend on: all that is chosen but by sliders, what is wrong, the layout that
     is chosen, and with the engine's flags in sight the model, which sets some."""
-    scenario, known = answer.scenario, places(("serving", "tab"), answer.scenario.serving.engine)
-    for name in ("batch", "context", "tab"):
+    scenario, known = answer.scenario, places(("serving", "opened", "tab"), answer.scenario.serving.engine)
+    for name in ("batch", "context", "opened", "tab"):
         scenario = known[name].put(scenario, None)
     moved = scenario.overrides if st.session_state.get("engine_drawer") else None
     return scenario.model_copy(update={"overrides": moved}), answer.error, answer.layout, language()
@@ -78,7 +79,7 @@ def dependencies(answer: Answer) -> object:
 def reset_everything(answer: Answer) -> None:
     """The way back to the model as it was published under what is usual."""
     now = answer.scenario
-    usual = Scenario(source=now.source, comparison=now.comparison, tab=now.tab)
+    usual = Scenario(source=now.source, comparison=now.comparison, opened=now.opened, tab=now.tab)
     if now == usual:
         st.empty()  # a room in which nothing was drawn at first would take nothing later
     else:
@@ -173,10 +174,16 @@ def setting(name: str, control: Control | Switch, original: Any, values: dict[st
         st.toggle(label, help=say(control.help), width="stretch", **show(key, now, put, name, original))
     elif name in MULTIPLIERS:
         multiplier(label, name, control, original, values, cost)
+    elif control is KV_HEADS and (options := shared_by(values, now)):
+        step = next((option - now for option in options if option > now), control.step)
+        st.select_slider(
+            label,
+            options,
+            help=cost.of_field(say(control.help), name, now, step),
+            **show(key, now, put, name, original, limits=tuple(options)),
+        )
     else:
         low, high = control.span(original)
-        if control is KV_HEADS:  # as far as multi-head attention
-            high = max(high, *(values.get(heads) or 0 for heads, other in CONTROLS.items() if other is HEADS))
         low, high = min(low, now), max(high, now)
         st.slider(
             label,
@@ -186,6 +193,13 @@ def setting(name: str, control: Control | Switch, original: Any, values: dict[st
             help=cost.of_field(say(control.help), name, now, control.step),
             **show(key, now, put, name, original, limits=(low, high, control.step)),
         )
+
+
+def shared_by(values: Mapping[str, Any], now: int) -> list[int]:
+    """Numbers of KV heads that the query heads share evenly, up to multi-head attention, and what is chosen; none where
+    the model has no such number."""
+    heads = next((values[name] for name, other in CONTROLS.items() if other is HEADS and values.get(name)), 0)
+    return sorted({*divisors(heads), now}) if 0 < heads <= HEADS.most else []
 
 
 def multiplier(label: str, name: str, control: Control, original: int, values: dict[str, Any], cost: Costs) -> None:

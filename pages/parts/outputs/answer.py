@@ -12,11 +12,10 @@ from calc.serving.verdict import Verdict
 from calc.time.choosing import Choice, cheapest, smallest
 from calc.training.verdict import TrainingVerdict
 from pages.parts import words
-from pages.parts.outputs import finding
 from pages.parts.outputs.bar import bar
 from pages.parts.outputs.cards import most
 from pages.parts.outputs.charts import served
-from pages.parts.outputs.finding import Figure
+from pages.parts.outputs.finding import on_gpus
 from pages.parts.state.scenario import places
 from pages.parts.state.url import change
 from pages.parts.state.weighed import Weighed
@@ -33,7 +32,6 @@ def draw(answer: Weighed) -> None:
         st.info(say("No GPU is chosen: choose one above to see whether it fits."), icon=":material/memory:")
         return
     report = answer.report
-    decisive(answer, focus)
     buys = room(focus, answer.architecture.max_positions) if focus.verdict == "fits" else None
     details(report.verdicts, focus, words.layout(report.scenario.layout), buys)
     finders(answer)
@@ -43,19 +41,6 @@ def draw(answer: Weighed) -> None:
     bar(focus.memory, focus.usable, served([focus.memory]))
     if focus.verdict != "fits":
         offers(answer)
-
-
-def decisive(answer: Weighed, focus: Verdict) -> None:
-    """How fast it answers, at what price, with how much headroom."""
-    figures = [*finding.hourly(focus), finding.headroom(focus)]
-    if (speed := answer.speed) is not None:
-        first = speed.ttft_ms
-        figures = [
-            finding.rate(say("tokens/s per user"), speed.tokens_per_s_per_user),
-            Figure(words.duration(first.expected), say("to the first token"), words.durations(first)),
-            *figures,
-        ]
-    finding.line(figures)
 
 
 def details(
@@ -70,7 +55,7 @@ def details(
     if layout and focus.gpus > 1:
         lines.insert(0, say("With {layout}.", layout=layout))
     if len(verdicts) > 1:
-        gpu = find_gpu(focus.gpu).name if focus.gpus == 1 else f"{focus.gpus:,} × {find_gpu(focus.gpu).name}"
+        gpu = on_gpus(focus.gpu, focus.gpus)
         fits = focus.verdict == "fits"
         smallest = say("Figures of the smallest that fits, **{gpu}**.", gpu=gpu)
         lines.insert(0, smallest if fits else say("Figures of the nearest, **{gpu}**.", gpu=gpu))

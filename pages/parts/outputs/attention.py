@@ -116,9 +116,9 @@ def scores(answer: Answer, mixer: Mixer) -> None:
         return
     st.markdown(say("**The score matrix of one layer**"))
     with st.grid(3, min_column_width=150, gap="xsmall"):
-        st.metric(say("Score matrix in 16 bits"), words.size(score_bytes.matrix), border=True)
-        st.metric(say("Eager attention at its softmax"), words.size(score_bytes.eager), border=True)
-        st.metric(say("FlashAttention"), words.size(score_bytes.flash), border=True)
+        st.metric(say("Score matrix in 16 bits"), words.size(score_bytes.matrix))
+        st.metric(say("Eager attention at its softmax"), words.size(score_bytes.eager))
+        st.metric(say("FlashAttention"), words.size(score_bytes.flash))
     st.caption(
         say(
             "Eager attention writes all scores out, with copies in fp32 where the model asks for it, a window or not. "

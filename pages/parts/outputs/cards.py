@@ -18,6 +18,7 @@ from pages.parts.outputs.derivations import ModelDerivations, ServingDerivations
 from pages.parts.outputs.figure import figures
 from pages.parts.state.weighed import Answer, Weighed
 from pages.parts.words import say
+from presets import Preset
 
 
 def totals(answer: Weighed) -> None:
@@ -71,11 +72,11 @@ def exact(answer: Weighed) -> None:
 
 def published_total(answer: Answer) -> str | None:
     """Our total beside the one that others published for this preset; None where there is none."""
-    preset, total = answer.model.published.preset, answer.architecture.parameters().total
-    if preset is None or preset.published is None or answer.scenario.overrides:
+    preset, total, difference = compared_total(answer)
+    if preset is None or preset.published is None:
         return None
     published, auxiliary = preset.published, preset.auxiliary_parts()
-    if not auxiliary and published.total == total:
+    if not auxiliary and not difference:
         return say(
             "The published total is the same. Source: {source}, {date}", source=published.source, date=published.date
         )
@@ -90,10 +91,19 @@ def published_total(answer: Answer) -> str | None:
         "Published: {published:,} = {sum}, difference **{difference:,}**. Source: {source}, {date}",
         published=published.total,
         sum=sum_of,
-        difference=published.total - total - sum(auxiliary.values()),
+        difference=difference,
         source=published.source,
         date=published.date,
     )
+
+
+def compared_total(answer: Answer) -> tuple[Preset | None, int, int]:
+    """The preset whose total others published, which is None where there is none; our total; and what theirs has
+    more."""
+    preset, total = answer.model.published.preset, answer.architecture.parameters().total
+    if preset is None or preset.published is None or answer.scenario.overrides:
+        return None, total, 0
+    return preset, total, preset.published.total - total - sum(preset.auxiliary_parts().values())
 
 
 Color = Literal["green", "orange", "red"]

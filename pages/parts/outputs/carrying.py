@@ -27,7 +27,9 @@ def draw(answer: Answer, page: Page) -> None:
     if answer.error is not None or not (is_weighed or page.answers_at):
         return
     label = say("Launch, embed, API") if is_weighed else say("API")
-    with st.popover(label, icon=":material/terminal:", width="content", key="carry", on_change="rerun") as container:
+    with st.popover(
+        label, type="tertiary", icon=":material/terminal:", width="content", key="carry", on_change="rerun"
+    ) as container:
         if container.open:
             if isinstance(answer, Weighed | Trained):
                 commands(answer)

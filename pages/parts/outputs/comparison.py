@@ -70,7 +70,7 @@ def headings(answer: Compared) -> None:
     """The configurations by letter, each with what it changes and a way out."""
     with st.grid(6, min_column_width=130, gap="xsmall"):
         for number, column in enumerate(answer.columns):
-            with st.container(border=True, height="stretch", gap="xxsmall"):
+            with st.container(gap="xxsmall"):
                 st.markdown(say("**{letter}** · {name}", letter=column.letter, name=column.answer.model.name))
                 if column.configuration is None:
                     st.caption(say("The model on the sliders"))

@@ -7,10 +7,11 @@ from typing import Any
 
 import streamlit as st
 
-from calc import Architecture
+from calc import Architecture, ConfigError
 from calc.design.checks import checks
 from calc.design.scale import Design, Measure, scaled, token_flops
 from calc.design.standing import Proportions, proportions
+from calc.families import with_experts
 from calc.hardware.custom_gpu import find_gpu
 from calc.serving.memory import Serving
 from calc.units import GIB
@@ -19,12 +20,16 @@ from pages.parts.inputs.fields import Control, controlled
 from pages.parts.inputs.sidebar import put
 from pages.parts.outputs import charts, plot
 from pages.parts.outputs.charts import PLAIN, Figure, Theme
+from pages.parts.state.scenario import Source
+from pages.parts.state.url import change
 from pages.parts.state.weighed import Weighed
 from pages.parts.words import say
 from presets import models
 
 TOKENS_PER_PARAMETER = 20
 """Training tokens for each parameter where a given compute trains the best model: Hoffmann et al., arXiv:2203.15556."""
+EXPERTS, CHOSEN = 8, 2
+"""A mixture to begin with, as of Mixtral: Jiang et al., arXiv:2401.04088."""
 FLOPS_PER_TOKEN = 6
 """FLOPs of a training token for each active parameter: Kaplan et al., arXiv:2001.08361 section 2.1."""
 
@@ -46,6 +51,36 @@ def lint(answer: Weighed) -> None:
         with st.container(gap="xxsmall"):
             st.markdown(f"{icon} {words.capitalized(say(check.what))}")
             st.caption(say("{why} [Source]({source})", why=check.why, source=check.source))
+
+
+def experts(answer: Weighed) -> None:
+    """The way to a mixture of experts, where its family has one of the same layers."""
+    try:
+        config = with_experts(answer.model.config or {}, EXPERTS, CHOSEN)
+    except ConfigError:
+        return
+    if config is None:
+        return
+    count = Architecture.from_config(config).parameters()
+    st.header(say("As a mixture of experts"), anchor=False)
+    st.caption(
+        say(
+            "{n} experts in each layer, of which a token passes through {chosen}, together as wide as the "
+            "feed-forward: {total} parameters, {active} of them active, where all {before} are now. The attention "
+            "stays as it is.",
+            n=EXPERTS,
+            chosen=CHOSEN,
+            total=words.count(count.total),
+            active=words.count(count.active),
+            before=words.count(answer.report.parameters.total),
+        )
+    )
+    st.button(
+        say("Make it experts"),
+        key="make_experts",
+        icon=":material/hub:",
+        on_click=lambda: change(source=Source(pasted=config), overrides={}),
+    )
 
 
 def standing(answer: Weighed) -> None:

@@ -1,4 +1,4 @@
-"""What a page has found, in one sentence: its title, and that of the browser's tab; and the figures that decide."""
+"""How a finding is said: one sentence with its verb stressed, and the figures that decide."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -11,23 +11,13 @@ from calc.hardware.custom_gpu import find_gpu
 from calc.serving.verdict import Verdict
 from calc.time.estimate import Estimate
 from calc.time.prices import price_of
-from calc.training.methods import METHODS
 from calc.training.verdict import TrainingVerdict
 from pages.parts import words
-from pages.parts.outputs.cards import BADGES
-from pages.parts.state.weighed import Answer, Trained, Weighed
+from pages.parts.outputs.cards import Color
+from pages.parts.state.weighed import Answer
 from pages.parts.words import say
 
 STRESSED = re.compile(r"\*\*(.+?)\*\*")
-
-
-def finding(answer: Answer) -> str | None:
-    """Whether the model fits, and on what, its verb stressed; None where nothing is weighed."""
-    if not isinstance(answer, Weighed | Trained) or answer.error is not None or answer.focus is None:
-        return None
-    if isinstance(answer, Weighed):
-        return verdict_in_words(name(answer), answer.report.verdicts, answer.focus)
-    return verdict_in_words(trained_name(answer), answer.report.verdicts, answer.focus)
 
 
 def name(answer: Answer) -> str:
@@ -35,32 +25,12 @@ def name(answer: Answer) -> str:
     return say("{name} (changed)", name=answer.model.name) if answer.scenario.overrides else answer.model.name
 
 
-def trained_name(answer: Trained) -> str:
-    """The model and how it is trained."""
-    step, objective = answer.report.scenario, answer.report.scenario.objective
-    method = words.choice("method", step.workload.method)
-    if objective is None:
-        return say("{method} of {name}", method=method, name=name(answer))
-    loss = words.choice("loss_method", objective.method)
-    if not step.workload.trains_base:
-        loss = say("{loss} with {method}", loss=loss, method=method)
-    if not METHODS[objective.method].generates or not METHODS[objective.method].groups:
-        return say("{method} of {name}", method=loss, name=name(answer))
-    return say(
-        "{loss} of {name} with {n:,} completions of {tokens} tokens",
-        loss=loss,
-        name=name(answer),
-        n=objective.num_generations,
-        tokens=words.tokens(objective.completion),
-    )
-
-
 def verdict_in_words(
     what: str, verdicts: Sequence[Verdict] | Sequence[TrainingVerdict], focus: Verdict | TrainingVerdict
 ) -> str:
     """Qwen3-8B **fits on** 8 of 9 GPUs."""
     number, fits = len(verdicts), sum(verdict.verdict == "fits" for verdict in verdicts)
-    gpu = find_gpu(focus.gpu).name if focus.gpus == 1 else f"{focus.gpus:,} × {find_gpu(focus.gpu).name}"
+    gpu = on_gpus(focus.gpu, focus.gpus)
     if fits == number == 2:
         return say("{name} **fits on both** GPUs", name=what)
     if fits and fits == number > 1:
@@ -81,17 +51,18 @@ def verdict_in_words(
 
 
 def plain(sentence: str) -> str:
-    """Without the stress."""
-    return STRESSED.sub(r"\1", sentence)
+    """As text: without the stress, its dollars as they are."""
+    return STRESSED.sub(r"\1", sentence).replace("\\$", "$")
 
 
-def heading(answer: Answer, sentence: str | None) -> None:
-    """The heading of a page: the finding with its verb in the colour of the verdict, or the model."""
-    if sentence is None or not isinstance(answer, Weighed | Trained) or answer.focus is None:
-        st.title(name(answer), anchor=False)
-    else:
-        _, color, _ = BADGES[answer.focus.verdict]
-        st.title(STRESSED.sub(rf":{color}[\1]", sentence), anchor=False)
+def on_gpus(gpu: str, n: int) -> str:
+    """GPUs of one kind: 8 × H200 SXM."""
+    return find_gpu(gpu).name if n == 1 else f"{n:,} × {find_gpu(gpu).name}"
+
+
+def heading(sentence: str, color: Color | None) -> None:
+    """The heading of a page, its verb in the colour of the verdict."""
+    st.title(STRESSED.sub(r"\1" if color is None else rf":{color}[\1]", sentence), anchor=False)
 
 
 class Figure(NamedTuple):

@@ -18,7 +18,6 @@ from pages.parts.inputs.drawer import drawer
 from pages.parts.outputs import charts, maps, plot
 from pages.parts.outputs.plans import several
 from pages.parts.state import fitted
-from pages.parts.state.planned import own_gpus
 from pages.parts.state.query import MACHINE, WEIGH
 from pages.parts.state.scenario import Scenario
 from pages.parts.state.url import change, lead
@@ -52,7 +51,8 @@ def models_on_a_gpu(scenario: Scenario) -> None:
             engine=ENGINES[engine].title,
         )
     )
-    draw(scenario, fitting, rows, [presets[name].name for name in fitting.names], "models")
+    lengths = [fitted.architectures()[name].max_positions for name in fitting.names]
+    draw(scenario, fitting, rows, [presets[name].name for name in fitting.names], "models", lengths)
     link_to_machine(engine)
 
 
@@ -81,14 +81,7 @@ def model_on_gpus(answer: Answer) -> None:
         st.error(say(answer.error.message), icon=":material/error:")
         return
     choice, engine = answer.scenario.hardware, mapped_engine(answer.scenario)
-    kinds, fitting = fitted.on_gpus(
-        answer.architecture,
-        answer.model.published.stored,
-        tuple(own_gpus(answer.scenario)),
-        choice.cards,
-        choice.length,
-        engine,
-    )
+    kinds, fitting = fitted.of_scenario(answer, engine)
     with st.container(horizontal=True, gap="small"):
         vendors = several(say("Vendor"), "map_vendors", sorted({gpu.vendor for gpu in kinds}), words.vendor)
         forms = several(
@@ -113,7 +106,8 @@ def model_on_gpus(answer: Answer) -> None:
             engine=ENGINES[engine].title,
         )
     )
-    draw(answer.scenario, fitting, rows, [gpu.name for gpu in kinds], "formats")
+    lengths = [answer.architecture.max_positions] * len(kinds)
+    draw(answer.scenario, fitting, rows, [gpu.name for gpu in kinds], "formats", lengths)
     link_to_machine(engine)
 
 
@@ -125,8 +119,16 @@ def link_to_machine(engine: str) -> None:
     st.page_link(MACHINE.script, label=say("My machine"), icon=":material/computer:")
 
 
-def draw(scenario: Scenario, fitting: Fitting, rows: list[int], names: Sequence[str], key: str) -> None:
-    """The map of some rows, and the same as a table, from which one is weighed."""
+def draw(
+    scenario: Scenario,
+    fitting: Fitting,
+    rows: list[int],
+    names: Sequence[str],
+    key: str,
+    lengths: Sequence[int | None],
+) -> None:
+    """The map of some rows, and the same as a table, from which one is weighed. `lengths` are those that the models
+    were made for."""
     if not rows:
         st.info(say("Nothing fits."), icon=":material/info:")
         return
@@ -138,7 +140,12 @@ def draw(scenario: Scenario, fitting: Fitting, rows: list[int], names: Sequence[
     labels, formats = [names[row] for row in rows], fitting.formats
     title = say("Longest context, tokens") if choice.figure == "context" else say("Tokens/s of one user")
     st.header(title, anchor=False)
-    plot.draw(f"map_{key}", title, maps.heat_map(labels, formats, shown[rows], write, charts.theme()))
+    most = None
+    if choice.figure == "context":
+        st.caption(say("Grey: all that the model was made for. Orange: less, for want of memory."))
+        longest = fitting.max_context[rows].max(axis=1)
+        most = np.array([lengths[row] or longest[at] for at, row in enumerate(rows)])
+    plot.draw(f"map_{key}", title, maps.heat_map(labels, formats, shown[rows], write, charts.theme(), most))
     with drawer(say("As a table"), f"map_table_{key}", icon=":material/table:") as is_open:
         if is_open:
             table(scenario, fitting, rows, names, key)

@@ -8,7 +8,8 @@ import streamlit as st
 from calc.errors import Message
 from pages.parts import words
 from pages.parts.inputs import question, sidebar
-from pages.parts.outputs import navigation, pin, share, unknown
+from pages.parts.outputs import findings, navigation, pin, share, unknown
+from pages.parts.outputs.finding import heading, plain
 from pages.parts.state import url
 from pages.parts.state.query import Page
 from pages.parts.state.scenario import Scenario
@@ -70,7 +71,7 @@ def quick(
         answer = calculate(url.current(here))
         if sidebar.dependencies(answer) != state.dependencies:
             st.rerun()
-        if share.title(answer, here) != state.tab_title:
+        if findings.title(answer, here) != state.tab_title:
             titled(answer, here)
     state.dependencies = sidebar.dependencies(answer)
     if answer.error is None:
@@ -83,7 +84,7 @@ def quick(
 
 def titled(answer: A, here: Page) -> A:
     """The browser's tab says what the page has found; a slider says it only where that changes."""
-    title = share.title(answer, here)
+    title = findings.title(answer, here)
     st.set_page_config(page_title=title)
     st.session_state.tab_title = title
     return answer
@@ -127,12 +128,13 @@ def last_good(answer: A, here: Page, calculate: Callable[[Scenario], A]) -> A:
     return answer if before is None or before.source != answer.scenario.source else calculate(before)
 
 
-def without_model(here: Page, title: str) -> Scenario:
-    """A page that is about no model. The reader's own goes along to the next."""
+def without_model(here: Page) -> Scenario:
+    """A page that is about no model, or about one that it asks for itself. The reader's own goes along to the next."""
     scenario = enter(here)
-    st.set_page_config(page_title=f"{title} · Weighbridge")
+    result = findings.alone(scenario, here)
+    st.set_page_config(page_title=f"{plain(result.sentence)} · Weighbridge")
     with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
-        st.title(title, anchor=False)
+        heading(*result)
         pin.way(scenario)
         share.languages()
     link_problems()

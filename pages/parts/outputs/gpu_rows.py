@@ -22,6 +22,8 @@ from pages.parts.outputs.charts import served
 from pages.parts.outputs.derivations import ServingDerivations
 from pages.parts.outputs.figure import derivation
 from pages.parts.outputs.rows import Column, Gauge, Row
+from pages.parts.state.scenario import places
+from pages.parts.state.url import change
 from pages.parts.state.weighed import Weighed
 from pages.parts.words import say
 
@@ -128,12 +130,15 @@ def table(answer: Weighed) -> None:
     def use(gpu: str) -> None:
         use_layout(answer, gpu, shown[gpu].layout or Layout())
 
-    opened = rows.draw(
+    place = places(("opened",))["opened"]
+    opened = place.of(answer.scenario)
+    rows.draw(
         "gpu_rows",
         say("The verdict of each GPU"),
         columns()[:most_columns],
         [Row(line.id, line.cells[:most_columns]) for line in (row(answer, verdict) for verdict in shown.values())],
-        opens=True,
+        opened=opened,
+        turn=lambda gpu: change({place: gpu}),
         use=use,
     )
     if opened in shown:

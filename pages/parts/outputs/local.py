@@ -42,7 +42,7 @@ def place(run: LocalRun, layers: int) -> str:
 
 
 def best(answer: LocalAnswer) -> None:
-    """The file to take, in one sentence."""
+    """The file to take, and what lies where."""
     run, context = answer.best, answer.workload.context
     values: dict[str, Any] = {
         "model": answer.model.name,
@@ -56,13 +56,7 @@ def best(answer: LocalAnswer) -> None:
             icon=":material/cancel:",
         )
         return
-    speed = {"rate": words.figure(run.tokens_per_s.expected), "span": words.span(run.tokens_per_s)}
-    where = place(run, answer.architecture.num_layers)
-    text = say("**Take {file}** ({size}): {where}, {rate} tokens/s ({span}).", **values, **speed, where=where)
-    if run.where == "gpu":
-        st.success(text, icon=":material/check_circle:")
-    else:
-        st.warning(text, icon=":material/tune:")
+    st.markdown(say("**Take {file}**: {where}.", **values, where=place(run, answer.architecture.num_layers)))
     if run.origin is not None:
         st.caption(say(run.origin.sentence))
 

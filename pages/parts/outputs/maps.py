@@ -9,15 +9,24 @@ from calc.hardware.gpu import GPU
 from calc.time.arrays import Array
 from calc.time.operating_points import OperatingPoint
 from pages.parts import words
-from pages.parts.outputs.charts import PLAIN, Figure, Theme, figure, small
+from pages.parts.outputs.charts import DARK, LIGHT, PLAIN, Figure, Theme, figure, small
 from pages.parts.words import say
 
 CELL = 24
 """Pixels of a row."""
 BEGINNING, END = 15, 9
 """Characters of a long name beside a row; the rest is in the hover text."""
-SCALE = ((0.0, "#E8F1FA"), (1.0, "#74AEDB"))
-INK = "#14202B"  # on any of these shades
+Scale = tuple[tuple[float, str], ...]
+INK = {LIGHT: "#14202B", DARK: "#F2F4F7"}  # on any of these shades
+SCALE: dict[Theme, Scale] = {
+    LIGHT: ((0.0, "#E8F1FA"), (1.0, "#74AEDB")),
+    DARK: ((0.0, "#16242F"), (1.0, "#1F6597")),
+}
+MISSING: dict[Theme, Scale] = {
+    LIGHT: ((0.0, "#E8943A"), (0.999, "#F9E3C6"), (1.0, "#EEF1F4")),
+    DARK: ((0.0, "#9A4F0F"), (0.999, "#4A321A"), (1.0, "#23272E")),
+}
+"""From little of what a row could have to all of it, which has a hue of its own."""
 ROOFS = {"fp4": "#CC79A7", "fp8": "#D55E00", "bf16": "#0072B2", "fp16": "#009E73"}
 """Peaks that are drawn, and their colours."""
 
@@ -40,26 +49,30 @@ def heat_map(
     values: Array,
     write: Callable[[float], str],
     theme: Theme,
+    most: Array | None = None,
 ) -> Figure:
-    """A cell for each row and format, darker where the figure is larger; empty where nothing fits."""
+    """A cell for each row and format, darker where the figure is larger; empty where nothing fits. With the most that
+    each row could have, cells that have it are pale, and the others the darker the less of it they have."""
     with np.errstate(divide="ignore"):
         shades = np.where(values > 0, np.log10(values), np.nan)
-    low, high = float(np.nanmin(shades)), float(np.nanmax(shades))
+    if most is not None:
+        shades = np.minimum(0, shades - np.log10(most)[:, None])
+    low, high = float(np.nanmin(shades)), float(np.nanmax(shades)) if most is None else 0.0
     cells = {
         "type": "heatmap",
         "x": list(columns),
         "y": list(range(len(rows))),
         "z": [[None if np.isnan(shade) else float(shade) for shade in line] for line in shades],
-        "zmin": low,
+        "zmin": low if most is None else min(low, -1e-9),
         "zmax": max(high, low + 1e-9),
-        "colorscale": SCALE,
+        "colorscale": (SCALE if most is None else MISSING)[theme],
         "showscale": False,
         "xgap": 2,
         "ygap": 2,
         "hoverongaps": False,
         "text": [[write(float(value)) if value > 0 else "" for value in line] for line in values],
         "texttemplate": "%{text}",
-        "textfont": {"size": 12, "color": INK},
+        "textfont": {"size": 12, "color": INK[theme]},
         "customdata": [[name] * len(columns) for name in rows],
         "hovertemplate": say("<b>{name}</b>, {format}: {figure}", name="%{customdata}", format="%{x}", figure="%{text}")
         + PLAIN,

@@ -72,7 +72,7 @@ def lead(answer: Weighed) -> str:
 def contents(listed: list[Section]) -> None:
     """Where each section is."""
     links = [f"{number}. [{written.title(section)}](#{section.anchor})" for number, section in enumerate(listed, 1)]
-    with st.container(border=True):
+    with st.container():
         st.markdown(say("**Contents**"))
         with st.grid(3, min_column_width=240, gap="xxsmall"):
             for link in links:

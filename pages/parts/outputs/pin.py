@@ -11,7 +11,7 @@ from pages.parts.words import say
 
 
 def draw(answer: Answer) -> None:
-    """In the line above a title."""
+    """In the line below a title."""
     keep(answer)
     way(answer.scenario)
 
@@ -32,6 +32,7 @@ def keep(answer: Answer) -> None:
         st.button(
             say("Keep as {letter}", letter=letter),
             icon=":material/push_pin:",
+            type="tertiary",
             key="add_current",
             disabled=others >= MOST_OTHERS,
             help=say("The model, its changes and formats stay as {letter}; A follows the question.", letter=letter),

@@ -22,22 +22,16 @@ from pages.parts.words import say
 
 
 def best(answer: Planned) -> None:
-    """The best plan in one sentence, what binds, and one click to it."""
+    """What the title leaves out of the best plan, what binds, and one click to it."""
     answers = answer.plans
     if not answers.plans:
         st.error(nothing(answers.beyond), icon=":material/cancel:")
         return
     first = answers.best
-    if first.plan.meets:
-        st.success(headline(first), icon=":material/check_circle:")
-    else:
+    st.markdown(say("**{hardware}**, weights in {weights}.", hardware=hardware(first), weights=first.plan.weights))
+    if not first.plan.meets:
         missed = words.listed(misses(first.plan, answer))
-        text = say(
-            "**No plan meets every target.** The first in order misses: {missed}. {plan}",
-            missed=missed,
-            plan=headline(first),
-        )
-        st.error(text, icon=":material/cancel:")
+        st.markdown(say(":red[**It misses a target**]: {missed}.", missed=missed))
     take(answer, first, "best")
 
 
@@ -125,8 +119,8 @@ def take(answer: Planned, ranked: Ranked, name: str) -> None:
     plan, spans = ranked.plan, ranked.range
     st.caption(
         say(
-            "Limited by {bound}. {rate} tokens/s in all ({span}); first token after {ttft}; requests at once on each "
-            "copy: {batch:,} of at most {capacity:,}; headroom per GPU: {headroom} GiB.",
+            "Limited by {bound}. {rate} tokens/s in all ({span}); first token after {ttft} on average; requests at "
+            "once on each copy: {batch:,} of at most {capacity:,}; headroom per GPU: {headroom} GiB.",
             bound=words.BOUNDS[plan.bound],
             rate=words.figure(plan.tokens_per_s),
             span=words.span(spans.tokens_per_s),
@@ -138,8 +132,15 @@ def take(answer: Planned, ranked: Ranked, name: str) -> None:
         help=say(plan.origin.sentence),
     )
     if plan.waits is None and spans.ttft_p95_ms is not None:
+        values = {"late": words.duration(spans.ttft_p95_ms), "mean": words.duration(plan.ttft_ms)}
+        usual = say("95 % of requests get their first token within {late}.", **values)
+        rare = say(
+            "95 % of requests get their first token within {late}. The average of {mean} is longer, because of the few "
+            "that wait much longer: those whose prompts happen to come with many others.",
+            **values,
+        )
         st.caption(
-            say("95 % of requests get their first token within {ttft}.", ttft=words.duration(spans.ttft_p95_ms)),
+            rare if plan.ttft_ms > spans.ttft_p95_ms else usual,
             help=say(
                 "A request comes as an answer ends, and its prompt shares a step with those of the others that ended "
                 "in the same one: a binomial number."

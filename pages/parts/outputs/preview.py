@@ -1,6 +1,7 @@
 """What a link shows where it is handed on, in a chat or a mail: the finding, as the title of the page that a program
 fetches. A browser gets its title from the page itself; over https it says what it fetches, and no program does."""
 
+from collections.abc import Callable, Mapping
 from contextvars import copy_context
 from functools import partial
 from html import escape
@@ -11,11 +12,31 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pages.parts import words
-from pages.parts.outputs.share import title
+from pages.parts.limits import ANSWERED
+from pages.parts.outputs.finding import plain
+from pages.parts.outputs.findings import ALONE, alone, title
+from pages.parts.state.compared import compared_anew
+from pages.parts.state.local import local_answer_anew
+from pages.parts.state.planned import planned_anew
 from pages.parts.state.published import published
-from pages.parts.state.query import TRAIN, WEIGH, Page, decode, page_at, shareable
+from pages.parts.state.query import (
+    ATTENTION,
+    COMPARE,
+    DERIVE,
+    DESIGN,
+    GLOSSARY,
+    MACHINE,
+    PLAN,
+    TRAIN,
+    WEIGH,
+    Page,
+    decode,
+    moved,
+    page_at,
+    shareable,
+)
 from pages.parts.state.scenario import Scenario, Source
-from pages.parts.state.weighed import looked, trained, weighed
+from pages.parts.state.weighed import Answer, attended, looked, read, trained, weighed
 from presets import models
 
 BROWSER = "sec-fetch-dest"
@@ -44,7 +65,7 @@ class Preview:
             body += message.get("body", b"")
             if message.get("more_body"):
                 return
-            if PLACE in body:
+            if PLACE in body and ANSWERED.allows((scope.get("client") or (None,))[0]):
                 query = dict(parse_qsl(scope["query_string"].decode("latin-1")))
                 text = await to_thread.run_sync(partial(copy_context().run, headline, page, query))
                 body = body.replace(PLACE, head(text).encode())
@@ -69,16 +90,36 @@ def headline(page: Page, query: dict[str, str]) -> str:
     if "pasted" in query or not shareable(query):
         return NAME
     try:
-        is_preset = Source.model_validate(source).model in models() and "revision" not in query
+        if not is_known(Source.model_validate(source)) or "revision" in query:
+            return NAME
     except ValueError:
         return NAME
-    if not is_preset:
-        return NAME
-    question = {name: text for name, text in query.items() if name not in ("lang", "with")}
+    page = moved(page, query) or page
+    question = {name: text for name, text in query.items() if name != "lang"}
     scenario, _ = decode(question, page, Scenario(), lambda chosen: published(chosen).settings or {})
-    return title({WEIGH: weighed, TRAIN: trained}.get(page, looked)(scenario), page)
+    if page == COMPARE and not all(is_known(other.source) for other in scenario.comparison.others):
+        return NAME
+    if page in ALONE or page == GLOSSARY:
+        return f"{plain(alone(scenario, page).sentence)} · {NAME}"
+    return title(ANSWERS.get(page, looked)(scenario), page)
 
 
+def is_known(source: Source) -> bool:
+    """Whether it is a preset as it is."""
+    return source.model in models() and source.revision is None and source.pasted is None
+
+
+ANSWERS: Mapping[Page, Callable[[Scenario], Answer]] = {
+    WEIGH: weighed,
+    TRAIN: trained,
+    PLAN: lambda scenario: planned_anew(scenario, read(scenario)),
+    MACHINE: lambda scenario: local_answer_anew(scenario, read(scenario)),
+    DERIVE: weighed,
+    DESIGN: weighed,
+    ATTENTION: attended,
+    COMPARE: compared_anew,
+}
+"""What each page calculates; the others look at the model alone."""
 NAME = "Weighbridge"
 
 

@@ -37,30 +37,30 @@ def draw(
     columns: Iterable[Column],
     rows: Iterable[Row],
     *,
-    opens: bool = False,
+    opened: str | None = None,
+    turn: Callable[[str | None], None] | None = None,
     use: Callable[[str], None] | None = None,
-) -> str | None:
-    """The id of the row that is open. `use` is called with the id of a row whose button was clicked."""
+) -> None:
+    """Rows that open call `turn` with the id of the one that is to be open, or None. `use` is called with the id of a
+    row whose button was clicked."""
 
     def take() -> None:
         if use is not None and (chosen := st.session_state[key].use) is not None:
             use(chosen)
 
-    opened: str | None = (st.session_state.get(key) or {}).get("row")
-    shown = ROWS(
+    def take_row() -> None:
+        if turn is not None and (chosen := st.session_state[key].row) is not None:
+            turn(chosen or None)
+
+    ROWS(
         key=key,
         data={
             "label": label,
             "columns": [column._asdict() for column in columns],
             "rows": [row._asdict() for row in rows],
-            "opens": opens,
+            "opens": turn is not None,
             "chosen": opened,
         },
-        on_row_change=nothing,
+        on_row_change=take_row,
         on_use_change=take,
     )
-    return shown.row if opens else None
-
-
-def nothing() -> None:
-    """What is opened is asked about in the run that the click starts."""

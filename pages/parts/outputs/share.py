@@ -1,4 +1,4 @@
-"""The title line: what is on screen, its link, and its report as a file."""
+"""What a page has found, and what is done with it: its link, its report as a file."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -7,31 +7,36 @@ import streamlit as st
 
 from calc.text import config_file
 from pages.parts.inputs.fields import moved
-from pages.parts.outputs import carrying, examples, pin
+from pages.parts.outputs import carrying, examples, finding, findings, pin, scale
 from pages.parts.outputs.copying import copy_button
-from pages.parts.outputs.finding import finding, heading, plain
-from pages.parts.state.query import COMPARE, TRAIN, WEIGH, Page
+from pages.parts.state.query import COMPARE, WEIGH, Page
 from pages.parts.state.url import link, speak
 from pages.parts.state.weighed import Answer
 from pages.parts.words import LANGUAGES, language, listed, say
 
-WEIGHING = (WEIGH, TRAIN)
-"""Pages whose title is what they have found."""
-
-
-def title(answer: Answer, page: Page) -> str:
-    """What the browser's tab and its history say: what the page has found, else the model and the page."""
-    sentence = finding(answer) if page in WEIGHING else None
-    subject = f"{answer.model.name} · {say(page.title)}" if sentence is None else plain(sentence)
-    return f"{subject} · Weighbridge"
-
 
 def header(answer: Answer, page: Page, with_layout: Answer) -> None:
-    """Links and downloads of what is on screen, and the page's title; the link is that of the question, which may be
-    refused."""
-    with st.container(
-        horizontal=True, horizontal_alignment="right", vertical_alignment="center", gap="small", key="header"
-    ):
+    """What the page has found, with the scale next to it; below, links and downloads of what is on screen. The link is
+    that of the question, which may be refused."""
+    result, weight = findings.finding(answer, page), findings.load(answer, page)
+    with st.container(horizontal=True, vertical_alignment="center", key="finding"):
+        with st.container(gap="small", key="finding_words"):
+            finding.heading(finding.name(answer), None) if result is None else finding.heading(*result)
+            if figures := findings.figures(answer, page):
+                finding.line(figures)
+            actions(answer, page, with_layout)
+        if weight is not None:
+            scale.draw(weight)
+    below = st.empty()  # what comes after it keeps its place, and the browser what it has drawn there
+    if changes := list(changed(answer)):
+        below.caption(say("Changed: {changes}", changes=listed(changes)))
+    elif page == WEIGH:
+        examples.draw(below)
+
+
+def actions(answer: Answer, page: Page, with_layout: Answer) -> None:
+    """Links and downloads."""
+    with st.container(horizontal=True, vertical_alignment="center", gap="medium", key="header"):
         copy_link(with_layout, page)
         if answer.download is not None:
             st.download_button(
@@ -40,6 +45,7 @@ def header(answer: Answer, page: Page, with_layout: Answer) -> None:
                 file_name=f"{answer.model.name.replace('/', '--')}.json",
                 mime="application/json",
                 icon=":material/download:",
+                type="tertiary",
                 on_click="ignore",
                 key="download",
             )
@@ -47,12 +53,6 @@ def header(answer: Answer, page: Page, with_layout: Answer) -> None:
         if page != COMPARE:
             pin.draw(with_layout)
         languages()
-    heading(answer, finding(answer) if page in WEIGHING else None)
-    below = st.empty()  # what comes after it keeps its place, and the browser what it has drawn there
-    if changes := list(changed(answer)):
-        below.caption(say("Changed: {changes}", changes=listed(changes)))
-    elif page == WEIGH:
-        examples.draw(below)
 
 
 def changed(answer: Answer) -> Iterator[str]:
@@ -76,7 +76,7 @@ def copy_link(answer: Answer, page: Page) -> None:
     if address is not None:
         copy_button(say("Copy link"), address, say("Link copied. Whoever opens it sees the same numbers."))
         return
-    with st.popover(say("Copy link"), icon=":material/link:"):
+    with st.popover(say("Copy link"), icon=":material/link:", type="tertiary"):
         st.caption(say("This config is too long for an address. Hand on the file instead."))
         st.download_button(
             "config.json",

@@ -27,7 +27,7 @@ def buttons(answer: Weighed, lead: str, sections: Sequence[Section]) -> None:
         ("config.json", "config.json", "application/json", config_file(config)),
     ]
     stem = name.replace("/", "--")
-    with st.container(horizontal=True, gap="small"):
+    with st.container(horizontal=True, gap="medium"):
         for label, ending, mime, text in files:
             st.download_button(
                 label,
@@ -35,6 +35,7 @@ def buttons(answer: Weighed, lead: str, sections: Sequence[Section]) -> None:
                 file_name=ending if ending == "config.json" else f"{stem}.{ending}",
                 mime=mime,
                 icon=":material/download:",
+                type="tertiary",
                 on_click="ignore",
                 key=f"take_{ending}",
             )

@@ -18,11 +18,9 @@ from calc.training.report import PEAKS
 from calc.training.verdict import TrainingVerdict
 from pages.parts import words
 from pages.parts.inputs.drawer import drawer
-from pages.parts.outputs import finding
 from pages.parts.outputs.answer import details
 from pages.parts.outputs.bar import bar
 from pages.parts.outputs.cards import BADGES, most
-from pages.parts.outputs.finding import Figure
 from pages.parts.outputs.rollout_memory import peak_of
 from pages.parts.state.scenario import places
 from pages.parts.state.url import change
@@ -38,7 +36,6 @@ def draw(answer: Trained) -> None:
     if focus is None:
         st.info(say("No GPU is chosen: choose one above to see whether it fits."), icon=":material/memory:")
         return
-    decisive(answer, focus)
     details(report.verdicts, focus, spelled(report.scenario.layout), room(focus) if focus.verdict == "fits" else None)
     if (rollout := answer.rollout) is not None:
         generation(rollout, focus)
@@ -126,20 +123,6 @@ def share_of(rollout: RolloutReport) -> str:
         high=high,
         every=every,
     )
-
-
-def decisive(answer: Trained, focus: TrainingVerdict) -> None:
-    """How fast a step is, at what price, with how much headroom."""
-    figures = [*finding.hourly(focus), finding.headroom(focus)]
-    pace = answer.pace if answer.passes is None else answer.passes.time(divided=False)
-    if pace is not None:
-        step = pace.step_s.scaled(1000)
-        figures = [
-            finding.rate(say("tokens/s per GPU"), pace.tokens_per_s_per_gpu),
-            Figure(words.duration(step.expected), say("per step"), words.durations(step)),
-            *figures,
-        ]
-    finding.line(figures)
 
 
 def spelled(layout: TrainingLayout) -> str:

@@ -20,10 +20,9 @@ from pages.parts.words import say
 
 
 def draw(answer: TrainingPlanned) -> None:
-    """All of it; the search takes some seconds."""
+    """All of it."""
     try:
-        with st.spinner(say("Trying every layout, ZeRO stage and recomputation …")):
-            report = answer.report
+        report = answer.report
     except ConfigError as problem:
         place = places(("planning",)).get(problem.field or "")
         explain(problem, lambda near: change({place: near}) if place else None, "near_run")
@@ -35,7 +34,7 @@ def draw(answer: TrainingPlanned) -> None:
         frame.assumptions(report.assumptions)
         return
     first = report.plans[0]
-    st.success(headline(first, answer), icon=":material/check_circle:")
+    st.markdown(headline(first, answer))
     use(answer, first, "best")
     st.header(say("Plans"), anchor=False)
     st.caption(

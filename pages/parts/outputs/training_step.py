@@ -20,6 +20,8 @@ from pages.parts.outputs.gpu_rows import CARDS, MARKS
 from pages.parts.outputs.rows import Column, Row
 from pages.parts.outputs.training_answer import said
 from pages.parts.outputs.training_derivations import TrainingDerivations
+from pages.parts.state.scenario import places
+from pages.parts.state.url import change
 from pages.parts.state.weighed import Trained
 from pages.parts.words import say
 
@@ -143,7 +145,16 @@ def table(answer: Trained) -> None:
         Column(say("Usable, GiB"), "two"),
     ]
     lines = [row(answer, verdict) for verdict in verdicts.values()]
-    opened = rows.draw("training_rows", say("The verdict of each GPU"), columns, lines, opens=True)
+    place = places(("opened",))["opened"]
+    opened = place.of(answer.scenario)
+    rows.draw(
+        "training_rows",
+        say("The verdict of each GPU"),
+        columns,
+        lines,
+        opened=opened,
+        turn=lambda gpu: change({place: gpu}),
+    )
     if opened in verdicts:
         gpu_card(answer, verdicts[opened])
 

@@ -59,9 +59,9 @@ def by_its_table(answer: Answer) -> None:
     st.header(say("From the checkpoint's tensor table"), anchor=False)
     stored = table.bytes or 0
     with st.grid(3, min_column_width=150, gap="xsmall"):
-        st.metric(say("Stored elements"), words.count(table.elements), border=True)
-        st.metric(say("Weights"), words.size(stored), border=True)
-        st.metric(say("Tensors"), f"{len(table.tensors):,}", border=True)
+        st.metric(say("Stored elements"), words.count(table.elements))
+        st.metric(say("Weights"), words.size(stored))
+        st.metric(say("Tensors"), f"{len(table.tensors):,}")
     parts = words.listed(f"{dtype} {words.size(size)}" for dtype, size in table.bytes_by_dtype().items())
     st.caption(
         say(

@@ -91,6 +91,17 @@ def compared(scenario: Scenario) -> Compared:
     return Compared(scenario, first.model, first.error, first.result, first.laid_out, tuple(columns))
 
 
+def compared_anew(scenario: Scenario) -> Compared:
+    """All configurations, weighed, which no session keeps; without how fast they answer."""
+    first = weighed(scenario)
+    others = zip(LETTERS[1:], scenario.comparison.others, strict=False)
+    columns = (
+        Column(LETTERS[0], first),
+        *(Column(letter, weighed(other.within(scenario)), other) for letter, other in others),
+    )
+    return Compared(scenario, first.model, first.error, first.result, first.laid_out, columns)
+
+
 def put(others: tuple[Configuration, ...]) -> None:
     """Another set; for callbacks."""
     change({places(("comparison",))["with"]: others[:MOST_OTHERS]})

@@ -18,6 +18,8 @@ from calc.serving.engines.rules import Question
 from calc.time.arrays import Array, read_only
 from calc.time.fitting import Fitting, Formats, fitting, in_formats, layout_on, longest_context, timed
 from calc.time.operating_points import OperatingPoint, operating_points
+from pages.parts.state.planned import own_gpus
+from pages.parts.state.weighed import Answer
 from presets import gpus, models
 
 FORMATS: tuple[WeightFormat, ...] = ("bf16", "fp8", "int8", "int4", "nvfp4", "mxfp4")
@@ -74,6 +76,12 @@ def on_gpus(
     kinds = [gpu for gpu in known if gpu.bandwidth_gb_s and runs(gpu, ENGINES[name].support)]
     formats = servings(model, stored, ENGINES[name](), count)
     return kinds, fitting(((gpu.id, formats, gpu) for gpu in kinds), context)
+
+
+def of_scenario(answer: Answer, name: str) -> tuple[list[GPU], Fitting]:
+    """The model of a scenario on all GPUs, as the page of hardware asks about it."""
+    choice, own = answer.scenario.hardware, own_gpus(answer.scenario)
+    return on_gpus(answer.architecture, answer.model.published.stored, tuple(own), choice.cards, choice.length, name)
 
 
 def points_on(

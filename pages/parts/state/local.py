@@ -18,7 +18,7 @@ from calc.serving.engines.rules import Question
 from calc.time.local import COMMON, LEAST_SPEED, LocalRun, best_file, file_of, reads, run
 from pages.parts.state.published import of_preset
 from pages.parts.state.scenario import Scenario
-from pages.parts.state.weighed import Answer, read
+from pages.parts.state.weighed import Answer, Model, read
 from presets import models
 
 OPTIONS = LlamaCppOptions()
@@ -134,12 +134,21 @@ def mix_of(name: str) -> tuple[str, WeightFormat | None, bool]:
 def local_answer(scenario: Scenario) -> LocalAnswer:
     """Kept for the session while nothing that it depends on changes."""
     model, serving = read(scenario), scenario.serving
-    if model.error is not None or model.architecture is None:
-        return LocalAnswer(scenario, model, model.error)
     key = (scenario.source, scenario.overrides, scenario.machine, serving.workload, serving.kv)
     last: tuple[Any, LocalAnswer] | None = st.session_state.get("local")
     if last is not None and last[0] == key:
         return last[1]
+    answer = local_answer_anew(scenario, model)
+    if answer.error is None:
+        st.session_state.local = key, answer
+    return answer
+
+
+def local_answer_anew(scenario: Scenario, model: Model) -> LocalAnswer:
+    """One that no session keeps."""
+    serving = scenario.serving
+    if model.error is not None or model.architecture is None:
+        return LocalAnswer(scenario, model, model.error)
     try:
         checked(serving.workload)
         checked(scenario.machine)
@@ -148,9 +157,7 @@ def local_answer(scenario: Scenario) -> LocalAnswer:
             raise ConfigError(refusal.message, "kv" if reads(model.architecture) else "model", ["q8_0"])
     except ConfigError as problem:
         return LocalAnswer(scenario, model, problem)
-    answer = LocalAnswer(scenario, model)
-    st.session_state.local = key, answer
-    return answer
+    return LocalAnswer(scenario, model)
 
 
 @lru_cache(maxsize=256)

@@ -117,12 +117,20 @@ def planned(scenario: Scenario) -> Planned:
     last: tuple[Any, Plans] | None = st.session_state.get("plans")
     if last is not None and last[0] == key:
         return Planned(scenario, model, result=last[1])
+    answer = planned_anew(scenario, model)
+    if answer.result is not None:
+        st.session_state.plans = key, answer.result
+    return answer
+
+
+def planned_anew(scenario: Scenario, model: Model) -> Planned:
+    """Plans that no session keeps."""
+    if model.error is not None:
+        return Planned(scenario, model, model.error)
     try:
-        result = plans_of(scenario, model)
+        return Planned(scenario, model, result=plans_of(scenario, model))
     except ConfigError as problem:
         return Planned(scenario, model, problem)
-    st.session_state.plans = key, result
-    return Planned(scenario, model, result=result)
 
 
 @budget(SECONDS_OF_PLANS)

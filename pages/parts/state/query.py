@@ -43,6 +43,7 @@ EVERYTHING: tuple[Uses, ...] = (
     "machine",
     "comparison",
     "derive",
+    "opened",
     "tab",
 )
 FORMERLY = {"attention_dp": "dp", "expert_ranks": "ep"}
@@ -91,7 +92,7 @@ WEIGH = Page(
     script="serve/weigh.py",
     title=Message("Weigh"),
     icon="scale",
-    uses=("source", "gpu", "serving", "overhead", "efficiencies", "tab", "comparison"),
+    uses=("source", "gpu", "serving", "overhead", "efficiencies", "opened", "tab", "comparison"),
     old=True,
     answers_at="report",
 )
@@ -116,7 +117,7 @@ TRAIN = Page(
     script="train/train.py",
     title=Message("Training step"),
     icon="model_training",
-    uses=("source", "gpu", "training", "overhead", "efficiencies", "tab", "comparison"),
+    uses=("source", "gpu", "training", "overhead", "efficiencies", "opened", "tab", "comparison"),
     old=True,
     answers_at="train",
 )

@@ -47,6 +47,11 @@ def known_gpus(chosen: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(find_gpu(text).id for text in chosen))
 
 
+def known_gpu(chosen: str) -> str:
+    """Id of a GPU of the catalogue, or one of the reader's own as text. Raises ValueError."""
+    return find_gpu(chosen).id
+
+
 def separate(text: str) -> list[str]:
     """GPUs of a list. One of the reader's own may have commas in it: own:48GiB:960GB/s:bf16=181,fp8=362."""
     parts: list[str] = []
@@ -329,6 +334,9 @@ class Scenario(Frozen):
     machine: Computer = Computer()
     comparison: Comparison = Comparison()
     derive: Anchor | None = Field(default=None, description="The section of the derivation that a link opens.")
+    opened: Annotated[str, AfterValidator(known_gpu)] | None = Field(
+        default=None, examples=["h100-sxm"], description="The GPU whose card is open below the table."
+    )
     tab: Tab | None = Field(default=None, description="The section below the answer that is open, if not the first.")
 
     def chosen_gpus(self) -> list[GPU]:
@@ -365,6 +373,7 @@ Uses = Literal[
     "machine",
     "comparison",
     "derive",
+    "opened",
     "tab",
 ]
 

@@ -47,6 +47,10 @@ EXPLAINED = {
 """What is compared of each kind."""
 
 
+COMPUTED = "training steps, computed"
+"""The kind of figures that torch computed, without a GPU."""
+
+
 class Compared(Frozen):
     """One figure of a public record, or of a step that torch computed, beside ours."""
 
@@ -80,7 +84,7 @@ class Accuracy(Frozen):
     @property
     def tracked(self) -> int:
         """Figures that torch computed, without a GPU."""
-        return len(self.by_kind()["training steps, computed"])
+        return len(self.by_kind()[COMPUTED])
 
     def by_kind(self) -> dict[str, list[Compared]]:
         kinds: dict[str, list[Compared]] = {}

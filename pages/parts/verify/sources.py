@@ -143,11 +143,11 @@ def comparison(answer: Answer, checkpoint: Checkpoint) -> None:
         )
     hidden = say("not shown")
     with st.grid(5, min_column_width=180, gap="xsmall"):
-        st.metric(say("Parameters, computed"), f"{compared.ours:,}", border=True)
-        st.metric(say("Checkpoint"), f"{compared.theirs:,}" if checkpoint.elements else hidden, border=True)
-        st.metric(say("Difference"), f"{compared.difference:+,}" if compared.difference else "0", border=True)
-        st.metric(say("Matching tensors"), f"{compared.matched:,}", border=True)
-        st.metric(say("Stored"), hidden if checkpoint.bytes is None else words.size(checkpoint.bytes), border=True)
+        st.metric(say("Parameters, computed"), f"{compared.ours:,}")
+        st.metric(say("Checkpoint"), f"{compared.theirs:,}" if checkpoint.elements else hidden)
+        st.metric(say("Difference"), f"{compared.difference:+,}" if compared.difference else "0")
+        st.metric(say("Matching tensors"), f"{compared.matched:,}")
+        st.metric(say("Stored"), hidden if checkpoint.bytes is None else words.size(checkpoint.bytes))
     for sentence in remarks(compared):
         st.caption(sentence)
     if checkpoint.bytes is not None and not any(row.status == "missing" for row in compared.differences):

@@ -7,12 +7,13 @@ import pytest
 
 from benchmarks.families import family_of, page
 from calc import Architecture, ConfigError, Precision
-from calc.families import override
+from calc.families import override, with_experts
 from calc.families.family_table import FAMILIES
 from calc.families.vision_fields import uncounted
 from calc.formats.stored import stored
 from calc.model.mixers import Recurrent
 from calc.serving.kv_cache import growth
+from presets import models
 from tests import load
 
 NOT_AS_THE_ORACLE = {  # what we count more of
@@ -41,6 +42,28 @@ def test_exact(row):
     for part in ("persistent_buffers", "multi_token_prediction", "vision"):
         assert excluded[part] == row[part] + NOT_AS_THE_ORACLE.get((row["id"], part), 0)
     assert uncounted(row["config"]) is None
+
+
+def test_experts_of_whole_width_are_mixtral():
+    """Mixtral 8x7B is Mistral 7B with eight feed-forwards and a router: its published total is met."""
+    config = with_experts(models()["mistralai/Mistral-7B-v0.1"].config, 8, 1)
+    published = models()["mistralai/Mixtral-8x7B-v0.1"].published
+    assert Architecture.from_config(config).parameters().total == published.total == 46_702_792_704
+
+
+@pytest.mark.parametrize("name", ["Qwen/Qwen3-8B", "meta-llama/Llama-3.1-8B", "ibm-granite/granite-4.1-8b-base"])
+def test_experts_cost_a_token_a_router(name):
+    config = models()[name].config
+    dense = Architecture.from_config(config)
+    mixture = Architecture.from_config(with_experts(config, 8, 2))
+    routers = dense.num_layers * 8 * dense.hidden
+    assert mixture.parameters().active == dense.parameters().total + routers
+    assert with_experts(with_experts(config, 8, 2), 8, 2) is None
+
+
+@pytest.mark.parametrize("name", ["google/gemma-3-4b-it", "Qwen/Qwen2.5-3B", "deepseek-ai/DeepSeek-V3"])
+def test_a_family_without_such_a_mixture_has_none(name):
+    assert with_experts(models()[name].config, 8, 2) is None
 
 
 @pytest.mark.parametrize("row", [pytest.param(row, id=row["id"]) for row in ORACLE])

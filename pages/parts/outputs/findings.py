@@ -1,0 +1,388 @@
+"""What each page has found: its title, the figures that decide, and what the scale weighs."""
+
+from collections.abc import Callable, Iterator, Mapping
+from statistics import median
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from calc import ConfigError
+from calc.design.checks import checks
+from calc.design.standing import proportions
+from calc.serving.comparison import variants
+from calc.serving.kv_cache import bytes_per_token, growth
+from calc.serving.memory import Memory
+from calc.serving.verdict import Verdict
+from calc.time.fitting import MAPPED
+from calc.training.methods import METHODS
+from calc.training.verdict import TrainingVerdict
+from pages.parts import words
+from pages.parts.outputs.cards import BADGES, Color, compared_total
+from pages.parts.outputs.charts import served
+from pages.parts.outputs.design_aids import published
+from pages.parts.outputs.finding import Figure, headroom, hourly, name, on_gpus, plain, rate, verdict_in_words
+from pages.parts.outputs.rollout_memory import peak_of
+from pages.parts.state import fitted
+from pages.parts.state.compared import Column, Compared
+from pages.parts.state.local import LocalAnswer
+from pages.parts.state.planned import Planned
+from pages.parts.state.query import (
+    ACCURACY,
+    ATTENTION,
+    COMPARE,
+    DERIVE,
+    DESIGN,
+    GPUS,
+    HARDWARE,
+    MACHINE,
+    PLAN,
+    TRAIN,
+    TRAIN_PLAN,
+    VERIFY,
+    WEIGH,
+    Page,
+)
+from pages.parts.state.scenario import Scenario
+from pages.parts.state.training_planned import TrainingPlanned
+from pages.parts.state.weighed import Answer, Trained, Weighed, looked
+from pages.parts.verify.evidence import COMPUTED, accuracy
+from pages.parts.words import say
+from presets import gpus
+
+
+class Finding(NamedTuple):
+    """A sentence with its verb stressed, and the colour of the verdict where it is one."""
+
+    sentence: str
+    color: Color | None = None
+
+
+class Load(NamedTuple):
+    """What the scale weighs: the memory of one GPU with its parts, and what the GPU has."""
+
+    memory: Memory
+    parts: tuple[str, ...]
+    focus: Verdict | TrainingVerdict
+
+
+def title(answer: Answer, page: Page) -> str:
+    """What the browser's tab and its history say, and a link where it is handed on."""
+    result = finding(answer, page)
+    subject = f"{answer.model.name} · {say(page.title)}" if result is None else plain(result.sentence)
+    return f"{subject} · Weighbridge"
+
+
+def alone(scenario: Scenario, page: Page) -> Finding:
+    """What a page has found that is about no model; its name where that is nothing."""
+    find = ALONE.get(page)
+    return (None if find is None else find(scenario)) or Finding(say(page.title))
+
+
+def finding(answer: Answer, page: Page) -> Finding | None:
+    """What a page has found; None where there is no answer, or the page has nothing to find."""
+    find = FINDINGS.get(page)
+    return None if find is None or answer.error is not None else find(answer)
+
+
+def figures(answer: Answer, page: Page) -> list[Figure]:
+    """The figures that decide on a page."""
+    decide = DECISIVE.get(page)
+    return [] if decide is None or answer.error is not None else list(decide(answer))
+
+
+def load(answer: Answer, page: Page) -> Load | None:
+    """What the scale of a page weighs; None where it has none."""
+    if answer.error is not None or page not in (WEIGH, TRAIN):
+        return None
+    if isinstance(answer, Weighed) and answer.focus is not None:
+        return Load(answer.focus.memory, served([answer.focus.memory]), answer.focus)
+    if isinstance(answer, Trained) and answer.focus is not None:
+        if answer.rollout is not None:
+            return Load(peak_of(answer.rollout), words.GENERATED, answer.focus)
+        return Load(answer.report.memory, words.TRAINED, answer.focus)
+    return None
+
+
+def judged(what: str, answer: Weighed | Trained) -> Finding | None:
+    """Whether it fits, and on what."""
+    if answer.focus is None:
+        return None
+    _, color, _ = BADGES[answer.focus.verdict]
+    return Finding(verdict_in_words(what, answer.report.verdicts, answer.focus), color)
+
+
+def weighed(answer: Weighed) -> Finding | None:
+    return judged(name(answer), answer)
+
+
+def trained(answer: Trained) -> Finding | None:
+    return judged(trained_name(answer), answer)
+
+
+def trained_name(answer: Trained) -> str:
+    """The model and how it is trained."""
+    step, objective = answer.report.scenario, answer.report.scenario.objective
+    method = words.choice("method", step.workload.method)
+    if objective is None:
+        return say("{method} of {name}", method=method, name=name(answer))
+    loss = words.choice("loss_method", objective.method)
+    if not step.workload.trains_base:
+        loss = say("{loss} with {method}", loss=loss, method=method)
+    if not METHODS[objective.method].generates or not METHODS[objective.method].groups:
+        return say("{method} of {name}", method=loss, name=name(answer))
+    return say(
+        "{loss} of {name} with {n:,} completions of {tokens} tokens",
+        loss=loss,
+        name=name(answer),
+        n=objective.num_generations,
+        tokens=words.tokens(objective.completion),
+    )
+
+
+def planned(answer: Planned) -> Finding:
+    """The plan that comes first, for so many users or requests."""
+    plans, needs, what = answer.plans, answer.scenario.planning.needs, name(answer)
+    if needs.requests_per_s is not None:
+        what = say("{name} for {n:,g} requests/s", name=what, n=needs.requests_per_s)
+    else:
+        what = say("{name} for one user", plural="{name} for {n:,} users", name=what, n=needs.users or 1)
+    if not plans.plans:
+        return Finding(say("{what}: **no plan** on these GPUs", what=what), "red")
+    plan = plans.best.plan
+    on = on_gpus(plan.gpu, plan.gpus)
+    if not plan.meets:
+        return Finding(say("{what}: **no plan meets every target**, {gpus} comes closest", what=what, gpus=on), "red")
+    if plan.usd_per_hour is None:
+        return Finding(say("{what}: **{gpus}**, whose price is not known", what=what, gpus=on), "green")
+    usd = words.dollars(plan.usd_per_hour)
+    return Finding(say("{what}: **{gpus}** at {usd}/h is the cheapest", what=what, gpus=on, usd=usd), "green")
+
+
+def run_planned(answer: TrainingPlanned) -> Finding | None:
+    """The fastest way to train; None where no layout divides what is asked for."""
+    try:
+        plans = answer.report.plans
+    except ConfigError:
+        return None
+    if not plans:
+        return Finding(say("{what}: **no plan** on these GPUs", what=name(answer)), "red")
+    first = plans[0]
+    values = {
+        "name": name(answer),
+        "days": words.figure(first.campaign.days.expected),
+        "gpus": on_gpus(first.gpu, first.layout.gpus),
+    }
+    cost = first.campaign.cost
+    if cost is None:
+        return Finding(say("{name} is trained **in {days} days** on {gpus}", **values))
+    usd = words.dollars(cost.expected)
+    return Finding(say("{name} is trained **in {days} days** on {gpus}, for {usd}", **values, usd=usd))
+
+
+def machine(answer: LocalAnswer) -> Finding:
+    """The file to take on the reader's machine."""
+    run = answer.best
+    if run.tokens_per_s is None:
+        return Finding(say("{name} **does not run** on this machine", name=name(answer)), "red")
+    where: Color = "green" if run.where == "gpu" else "orange"
+    return Finding(say("{name} **runs in {file}** on this machine", name=name(answer), file=run.file.weights), where)
+
+
+def catalogued(_: Scenario) -> Finding:
+    return Finding(say("{n:,} GPUs, each figure **with its source**", n=len(gpus())))
+
+
+def on_all_gpus(scenario: Scenario) -> Finding | None:
+    """Of the view that is open."""
+    choice = scenario.hardware
+    engine, on = scenario.serving.engine, on_gpus(choice.card, choice.cards)
+    if engine not in MAPPED:
+        return None
+    if choice.view == "models":
+        longest = fitted.longest_on(choice.card, choice.cards, engine).max(axis=1)
+        fits, number = int(np.count_nonzero(longest)), len(longest)
+        return Finding(say("{n:,} of {all:,} models **fit on** {gpus}", n=fits, all=number, gpus=on))
+    answer = looked(scenario)
+    if answer.error is not None:
+        return None
+    if choice.view == "formats":
+        kinds, fitting = fitted.of_scenario(answer, engine)
+        fits = int(np.count_nonzero(fitting.max_context.max(axis=1)))
+        return Finding(say("{name} **fits on** {n} of {all} GPUs", name=name(answer), n=fits, all=len(kinds)))
+    precision = answer.model.precision(scenario.serving)
+    try:
+        _, points = fitted.points_on(answer.architecture, precision, choice.card, choice.cards, choice.length, engine)
+    except ConfigError:
+        return None
+    bound = words.BOUNDS[points[0].bound]
+    return Finding(say("{name} on {gpus}: decoding is **limited by {bound}**", name=name(answer), gpus=on, bound=bound))
+
+
+def compared(answer: Compared) -> Finding | None:
+    """Who needs how much more memory; of one alone whether it fits."""
+    memories = {column.letter: answer.memory(column.answer.report).total for column in answer.complete}
+    if len(memories) < 2:
+        return weighed(answer)
+
+    def called(letter: str) -> str:
+        column: Column = next(column for column in answer.columns if column.letter == letter)
+        return say("{letter} · {name}", letter=letter, name=name(column.answer))
+
+    most, least = max(memories, key=memories.__getitem__), min(memories, key=memories.__getitem__)
+    ratio = memories[most] / memories[least]
+    larger, smaller = called(most), called(least)
+    if ratio < 1.005:
+        return Finding(say("{larger} and {smaller} need **the same memory**", larger=larger, smaller=smaller))
+    if ratio < 2:
+        more = f"{ratio - 1:.0%}"
+        return Finding(
+            say("{larger} needs **{more} more memory** than {smaller}", larger=larger, smaller=smaller, more=more)
+        )
+    times = words.figure(ratio)
+    return Finding(
+        say("{larger} needs **{times} × the memory** of {smaller}", larger=larger, smaller=smaller, times=times)
+    )
+
+
+def verified(answer: Answer) -> Finding:
+    """The number of parameters, and whether others published the same."""
+    preset, total, difference = compared_total(answer)
+    values: dict[str, Any] = {"name": name(answer), "total": total}
+    if preset is None:
+        return Finding(say("{name} has **{total:,} parameters**", **values))
+    if difference:
+        values["n"] = difference
+        return Finding(say("{name}: the published total **differs by {n:+,} parameters**", **values))
+    return Finding(say("{name} has **{total:,} parameters, as published**", **values), "green")
+
+
+def derived(answer: Weighed) -> Finding:
+    total = words.count(answer.report.parameters.total)
+    memory = answer.report.memory if answer.focus is None else answer.focus.memory
+    size = words.gib(memory.total)
+    return Finding(
+        say("{name} has **{total} parameters** and needs {size} per GPU", name=name(answer), total=total, size=size)
+    )
+
+
+def attended(answer: Answer) -> Finding:
+    """What a token adds to the cache, and how much of multi-head attention's is saved."""
+    choice, what = answer.scenario.serving, name(answer)
+    kv = answer.model.precision(choice).kv
+    size = bytes_per_token(growth(answer.architecture.blocks, kv))
+    if not size:
+        return Finding(say("{name} caches **nothing more for a longer context**", name=what))
+    kinds = variants(answer.architecture, choice.started(), kv, choice.workload)
+    saved = next((kind.saved for kind in kinds if kind.own), 0.0)
+    if not saved:
+        return Finding(say("{name} caches **{size} per token**", name=what, size=words.size(size)))
+    return Finding(
+        say(
+            "{name} caches **{size} per token**, {saved} less than with multi-head attention",
+            name=what,
+            size=words.size(size),
+            saved=f"{saved:.0%}",
+        )
+    )
+
+
+def designed(answer: Weighed) -> Finding:
+    """How many of the checks it passes."""
+    own = proportions(answer.model.name, answer.architecture)
+    rows = checks(answer.architecture, answer.report.scenario.layout, published(), own)
+    good = sum(check.good for check in rows)
+    color: Color = "green" if good == len(rows) else "orange"
+    return Finding(say("{name} **passes {n} of {all} checks**", name=name(answer), n=good, all=len(rows)), color)
+
+
+def accurate(_: Scenario) -> Finding:
+    """How near computed figures are to those that others measured."""
+    evidence = accuracy()
+    errors = [abs(row.error) for row in evidence.rows if row.kind != COMPUTED]
+    return Finding(
+        say(
+            "Half of {n:,} measured figures are met **within {error}**",
+            n=len(errors),
+            error=words.within(median(errors)),
+        )
+    )
+
+
+def decide_serving(answer: Weighed) -> Iterator[Figure]:
+    """How fast it answers, at what price, with how much headroom."""
+    focus = answer.focus
+    if focus is None:
+        return
+    if (speed := answer.speed) is not None:
+        first = speed.ttft_ms
+        yield rate(say("tokens/s per user"), speed.tokens_per_s_per_user)
+        yield Figure(words.duration(first.expected), say("to the first token"), words.durations(first))
+    yield from hourly(focus)
+    yield headroom(focus)
+
+
+def decide_training(answer: Trained) -> Iterator[Figure]:
+    """How fast a step is, at what price, with how much headroom."""
+    focus = answer.focus
+    if focus is None:
+        return
+    pace = answer.pace if answer.passes is None else answer.passes.time(divided=False)
+    if pace is not None:
+        step = pace.step_s.scaled(1000)
+        yield rate(say("tokens/s per GPU"), pace.tokens_per_s_per_gpu)
+        yield Figure(words.duration(step.expected), say("per step"), words.durations(step))
+    yield from hourly(focus)
+    yield headroom(focus)
+
+
+def decide_planning(answer: Planned) -> Iterator[Figure]:
+    """Of the plan that comes first."""
+    if not answer.plans.plans:
+        return
+    ranked = answer.plans.best
+    plan, spans = ranked.plan, ranked.range
+    yield rate(say("tokens/s per user"), spans.tokens_per_s_per_user)
+    yield Figure(words.duration(plan.ttft_ms), say("to the first token, mean"), words.durations(spans.ttft_ms))
+    if plan.usd_per_hour is not None:
+        each = say("{n:,} × {usd}", n=plan.gpus, usd=f"${plan.usd_per_hour / plan.gpus:,.2f}")
+        yield Figure(f"${plan.usd_per_hour:,.2f}", say("per hour"), each)
+    yield Figure(words.gib(round(max(0.0, plan.headroom_gib) * 2**30)), say("headroom per GPU"))
+
+
+def decide_locally(answer: LocalAnswer) -> Iterator[Figure]:
+    """How fast the best file answers, and how large it is."""
+    run = answer.best
+    if run.tokens_per_s is None:
+        return
+    yield rate(say("tokens/s"), run.tokens_per_s)
+    if run.prompt_tokens_per_s is not None:
+        yield rate(say("prompt tokens/s"), run.prompt_tokens_per_s)
+    yield Figure(words.gib(run.file.bytes), say("to download"), run.file.weights)
+    if run.longest:
+        yield Figure(words.tokens(run.longest), say("tokens at most"))
+
+
+FINDINGS: Mapping[Page, Callable[[Any], Finding | None]] = {
+    WEIGH: weighed,
+    TRAIN: trained,
+    TRAIN_PLAN: run_planned,
+    PLAN: planned,
+    MACHINE: machine,
+    COMPARE: compared,
+    VERIFY: verified,
+    DERIVE: derived,
+    ATTENTION: attended,
+    DESIGN: designed,
+}
+ALONE: Mapping[Page, Callable[[Scenario], Finding | None]] = {
+    GPUS: on_all_gpus,
+    HARDWARE: catalogued,
+    ACCURACY: accurate,
+}
+"""Pages that are drawn for no model."""
+DECISIVE: Mapping[Page, Callable[[Any], Iterator[Figure]]] = {
+    WEIGH: decide_serving,
+    TRAIN: decide_training,
+    PLAN: decide_planning,
+    MACHINE: decide_locally,
+}
