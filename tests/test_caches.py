@@ -22,6 +22,7 @@ from calc.training.layout import AtWork, peak_turns, remembered_peak_turns, turn
 from pages import parts
 from pages.parts.inputs.draft import drafts
 from pages.parts.inputs.sidebar import gpu_label
+from pages.parts.inputs.teacher import teachers
 from pages.parts.limits import MOST_ADDRESSES, PerMinute
 from pages.parts.state.fitted import longest_on, models_on
 from pages.parts.state.local import of_preset_on
@@ -61,6 +62,7 @@ ASKED = {
     remembered_peak_turns: lambda n: peak_turns(8, tuple(range(8)), 24 + n, 0),
     gpu_label: lambda n: gpu_label(card(n)),
     drafts: lambda n: drafts("vllm", 151_936, 10**9 + n),
+    teachers: lambda n: teachers(151_936 + n),
     of_preset_on: lambda n: of_preset_on("Qwen/Qwen3-8B", computer(n), Workload(), "fp16"),
     model_file: lambda n: model_file(Architecture.from_config(unlike(n)), Precision(weights="Q4_K_M")),
     longest_on: lambda n: longest_on(card(n), 1, "vllm"),
@@ -70,15 +72,15 @@ ASKED = {
 
 
 def caches() -> set[_lru_cache_wrapper]:
+    """All of ours but those that a call makes and that die with what it returns."""
     for package in (calc, cli, parts, presets):
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             if not module.name.endswith("__main__"):
                 import_module(module.name)
     ours = ("calc.", "cli.", "pages.", "presets")
+    wrappers = {each for each in gc.get_objects() if isinstance(each, _lru_cache_wrapper)}
     return {
-        each
-        for each in gc.get_objects()
-        if isinstance(each, _lru_cache_wrapper) and (each.__module__ or "").startswith(ours)
+        each for each in wrappers if (each.__module__ or "").startswith(ours) and "<locals>" not in each.__qualname__
     }
 
 
