@@ -137,7 +137,7 @@ TRAINERS: dict[str, Trainer] = {
         source="transformers 5.23, training_args.py and modeling_utils.py; PEFT 0.21.2, autocast_adapter_dtype",
     ),
     "trl": Trainer(
-        title="TRL SFTTrainer",
+        title="TRL",
         workload=FUSED_ADAMW | {"recompute": "full", "loss": "tiled"},
         recipe="autocast",  # a model that is named is loaded in fp32, unless model_init_kwargs says otherwise
         lora=PEFT,

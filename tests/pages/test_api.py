@@ -81,7 +81,7 @@ def test_the_answer_of_every_preset(model, capsys):
         (
             "train?method=magic",
             "The query says method=“magic”: method is one of full, lora, qlora, pretrain, one of sft, dpo, kto, orpo, "
-            "simpo, cpo, reward, grpo, rloo, ppo, or both with a comma.",
+            "simpo, cpo, reward, grpo, rloo, ppo, gkd, distillation, or both with a comma.",
         ),
     ],
 )

@@ -81,7 +81,8 @@ def test_a_30b_a3b_on_a_12_gb_card(monkeypatch):
     monkeypatch.setattr(drawn, "FEW", 2)
     monkeypatch.setattr(drawn, "HEAT_CONTEXTS", (4096, 16_384))
     app = opened(page("machine", model="Qwen/Qwen3-30B-A3B", context="16384"), "local_heat_drawer")
-    assert "Take Q4_K_M" in texts(app.warning)[0]
+    assert ":orange[runs in Q4_K_M]" in app.title[0].value
+    assert "Take Q4_K_M" in texts(app.markdown)[0]
     files = app.dataframe[0].value
     usual = files.set_index("file").loc["Q4_K_M"]
     assert usual["where"].startswith("experts of")
@@ -94,4 +95,4 @@ def test_a_30b_a3b_on_a_12_gb_card(monkeypatch):
     app.session_state.scenario = app.session_state.scenario.model_copy(update={"machine": Computer(my_gpus=())})
     app.session_state.touched = True
     run(app)
-    assert "all on the host" in texts(app.warning)[0]
+    assert "all on the host" in texts(app.markdown)[0]

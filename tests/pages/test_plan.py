@@ -235,12 +235,12 @@ def test_an_own_gpu_is_among_the_plans():
             None,
             id="room",
         ),
-        pytest.param({"ttft_ms": "0.5"}, "No plan meets every target", None, id="target"),
+        pytest.param({"ttft_ms": "0.5"}, "no plan meets every target", None, id="target"),
     ],
 )
 def test_what_does_not_go_is_a_sentence(query, sentence, button):
     app = page("plan", **query)
-    assert any(sentence in text for text in texts(app.error))
+    assert any(sentence in text for text in texts([*app.title, *app.error]))
     if button:
         run(app.button(key=button).click())
         assert len(app.dataframe) == 1

@@ -42,7 +42,7 @@ def client():
         ),
         (
             "/plan?plan_gpus=l4&tpot_ms=0.1&max_gpus=1&users=3",
-            "Qwen3-8B for 3 users: no plan meets every target, L4 comes closest · Weighbridge",
+            "Qwen3-8B for 3 users: no plan meets every target, 3 × L4 comes closest · Weighbridge",
         ),
         (
             "/plan?plan_gpus=l4&max_gpus=1&model=deepseek-ai/DeepSeek-V3",

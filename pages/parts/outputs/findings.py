@@ -228,7 +228,7 @@ def compared(answer: Compared) -> Finding | None:
         column: Column = next(column for column in answer.columns if column.letter == letter)
         return say("{letter} · {name}", letter=letter, name=name(column.answer))
 
-    most, least = max(memories, key=memories.__getitem__), min(memories, key=memories.__getitem__)
+    most, *_, least = sorted(memories, key=memories.__getitem__, reverse=True)
     ratio = memories[most] / memories[least]
     larger, smaller = called(most), called(least)
     if ratio < 1.005:
