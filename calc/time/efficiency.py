@@ -31,6 +31,13 @@ class Conditions(NamedTuple):
     over: Route = "link"
     weights: WeightFormat | None = None
 
+    @property
+    def told_apart(self) -> "Conditions":
+        """The conditions without what no row tells apart: formats that none names, numbers of GPUs between bounds."""
+        formats, bounds = asked()
+        gpus = next((bound for bound in bounds if self.gpus <= bound), bounds[-1] + 1)
+        return self._replace(gpus=gpus, weights=self.weights if self.weights in formats else None)
+
 
 class EfficiencyRow(Frozen):
     """A row of efficiencies.json. It holds for what it names; what it leaves out, it holds for all of."""
@@ -70,6 +77,13 @@ def rows() -> tuple[EfficiencyRow, ...]:
     read: list[dict[str, Any]] = json.loads(FILE.read_text(encoding="utf-8"))
     ends = Estimate.model_fields
     return tuple(EfficiencyRow(value=Estimate(**{end: row.pop(end) for end in ends}), **row) for row in read)
+
+
+@cache
+def asked() -> tuple[frozenset[WeightFormat], tuple[int, ...]]:
+    """The formats that rows name, and their numbers of GPUs, the least first."""
+    formats = frozenset(form for row in rows() for form in row.formats)
+    return formats, tuple(sorted({row.gpus for row in rows() if row.gpus is not None}))
 
 
 @cache

@@ -201,17 +201,17 @@ class Cards:
     def __init__(
         self, gpus: Sequence[GPU], weights: Sequence[WeightFormat], engine: str, node: int, edited: Edits
     ) -> None:
-        self.gpus, self.engine, self.node, self.edited = gpus, engine, node, edited
+        self.gpus, self.node, self.edited = gpus, node, edited
         plain, *narrow = ([arithmetic(form, gpu) for gpu in gpus] for form in ("bf16", *weights))
         self.plain, *quantized = (self.peaks(dtypes) for dtypes in (plain, *narrow))
         self.quantized = np.array(quantized)
         self.bandwidth = np.array([gpu.bandwidth_gb_s * 1e9 for gpu in gpus])
         self.by_kind = Alike.of(
-            (gpu.generation, form, dtype, dtype_quantized)
+            (Conditions(engine, gpu.generation, weights=form).told_apart, dtype, dtype_quantized)
             for form, row in zip(weights, narrow, strict=True)
             for gpu, dtype, dtype_quantized in zip(gpus, plain, row, strict=True)
         )
-        self.kind = np.reshape(self.by_kind.which, (len(weights), len(gpus)))
+        self.formats = len(weights)
         self.known: dict[int, Any] = {}
 
     def peaks(self, dtypes: Sequence[Dtype]) -> Any:
@@ -229,9 +229,9 @@ class Cards:
         """What `machine` says of each, by its fields: [figures, formats, GPUs]."""
         if ranks not in self.known:
             paths = [path(gpu, ranks, self.node) for gpu in self.gpus]
-            routes = tuple(dict.fromkeys(paths))
-            table = np.array([[self.shares(kind, ranks, over) for kind in self.by_kind.kinds] for over in routes])
-            table = table[[routes.index(over) for over in paths], self.kind]
+            alike = Alike.of(zip(self.by_kind.which, paths * self.formats, strict=True))
+            shares = np.array([self.shares(kind, ranks, over) for kind, over in alike.kinds])
+            table = shares[np.reshape(alike.which, (self.formats, len(self.gpus)))]
             share = dict(zip(SERVING_SHARES, np.moveaxis(table, -1, 0), strict=True))
             bus = np.array([bus_gb_s(gpu, over) for gpu, over in zip(self.gpus, paths, strict=True)])
             network = np.array([over == "network" for over in paths])
@@ -239,10 +239,10 @@ class Cards:
             self.known[ranks] = np.stack([getattr(on, name) for name in MACHINE])
         return self.known[ranks]
 
-    def shares(self, kind: tuple[str | None, WeightFormat, Dtype, Dtype], ranks: int, over: Route) -> list[float]:
-        """Expected shares of GPUs of a generation with weights of a format that compute in these types."""
-        generation, form, *dtypes = kind
-        usual = efficiency(Conditions(self.engine, generation, ranks, over, form), *dtypes)
+    def shares(self, kind: int, ranks: int, over: Route) -> list[float]:
+        """Expected shares of GPUs of a kind."""
+        at, plain, narrow = self.by_kind.kinds[kind]
+        usual = efficiency(at._replace(gpus=ranks, over=over).told_apart, plain, narrow)
         return [share.expected for share in SHARES_OF(usual.edited(self.edited))]
 
 
