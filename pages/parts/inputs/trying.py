@@ -31,12 +31,11 @@ def view() -> str:
 
 def card_and_figure(scenario: Scenario) -> Scenario:
     """Controls of the map of models."""
-    with st.grid(5, min_column_width=180, gap="small"):
+    with st.grid(3, min_column_width=180, gap="small"):
         card(scenario)
         for name in ("cards", "length"):
             control(of_hardware()[name], None)
-        control(of_hardware()["figure"], None)
-        engine_choice(scenario, MAPPED)
+    figure_and_engine(scenario)
     return scenario
 
 
@@ -44,10 +43,10 @@ def model_and_figure(scenario: Scenario) -> Answer:
     """Of the map of GPUs."""
     answer = looked(scenario)
     question.draw(answer, GPUS)
-    with st.grid(5, min_column_width=180, gap="small"):
-        for name in ("cards", "length", "figure"):
+    with st.grid(3, min_column_width=180, gap="small"):
+        for name in ("cards", "length"):
             control(of_hardware()[name], None)
-        engine_choice(scenario, MAPPED)
+    figure_and_engine(scenario)
     return answer
 
 
@@ -55,12 +54,19 @@ def model_and_card(scenario: Scenario) -> Answer:
     """Of the roofline."""
     answer = looked(scenario)
     question.draw(answer, GPUS)
-    with st.grid(5, min_column_width=180, gap="small"):
+    with st.grid(3, min_column_width=180, gap="small"):
         card(scenario)
         for name in ("cards", "length"):
             control(of_hardware()[name], None)
-        engine_choice(scenario, MAPPED)
+    engine_choice(scenario, MAPPED)
     return answer
+
+
+def figure_and_engine(scenario: Scenario) -> None:
+    """What a map shows, and what runs the models; as wide as their names."""
+    with st.container(horizontal=True):
+        control(of_hardware()["figure"], None)
+        engine_choice(scenario, MAPPED)
 
 
 def card(scenario: Scenario) -> None:
