@@ -149,9 +149,9 @@ def compose(server: Server) -> dict[str, Any]:
             "image": server.image.name,
             "entrypoint": server.command,
             "ports": [f"{server.image.port + n}:{server.image.port}"],
-            "environment": ["HF_TOKEN"],
+            "environment": ["HF_TOKEN", "HF_HOME=/huggingface"],
             "ipc": "host",
-            "volumes": ["huggingface:/root/.cache/huggingface"],
+            "volumes": ["huggingface:/huggingface"],
             "deploy": {"resources": {"reservations": {"devices": [reserved]}}},
         }
     return {"name": server.name, "services": servers, "volumes": {"huggingface": {}}}

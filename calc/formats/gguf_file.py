@@ -7,6 +7,7 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from math import prod
+from threading import Lock
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -51,19 +52,23 @@ class ModelFile:
 
     architecture: Architecture
     outside: Mapping[str, FileTensor]
-    """What stands in no layer."""
+    """Weights outside the layers, by name."""
     layers: tuple[Mapping[str, FileTensor], ...]
-    """What stands in each layer."""
+    """Weights of each layer, by their name within it."""
     answers: dict[Hashable, Any] = field(default_factory=dict, repr=False)
-    """What was worked out of the file, which is forgotten with it."""
+    """Of `once`, by question; they die with the file."""
+    changing: Lock = field(default_factory=Lock, repr=False)
+    """Held while an answer comes or goes: threads share a file."""
 
     def once(self, question: Hashable, answer: Callable[[], T]) -> T:
         """An answer about this file, worked out once; the oldest goes where there are too many."""
-        if question not in self.answers:
-            if len(self.answers) >= MOST_ANSWERS:
-                del self.answers[next(iter(self.answers))]
-            self.answers[question] = answer()
-        known: T = self.answers[question]
+        known: T | None = self.answers.get(question)
+        if known is None:
+            known = answer()
+            with self.changing:
+                if len(self.answers) >= MOST_ANSWERS:
+                    del self.answers[next(iter(self.answers))]
+                self.answers[question] = known
         return known
 
 

@@ -1,5 +1,5 @@
-"""What a change of a model does to its size and to its cache: a change alone, another kind of attention in every layer,
-several configurations side by side."""
+"""The effect of a change of a model on its parameters and its KV cache: one change alone, another kind of attention in
+every layer, several configurations side by side."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -46,7 +46,7 @@ class Effect(Frozen):
 
 
 def effect(before: Architecture, after: Architecture, engine: Engine, kv: CacheFormat, context: int) -> Effect:
-    """What it is to have the one model in place of the other."""
+    """Of `after` in place of `before`: parameters, and the cache of one sequence of `context` tokens."""
     old, new = (engine.sequences_bytes(model, kv, 1, context) for model in (before, after))
     return Effect(
         parameters=after.parameters().total - before.parameters().total, cache=new / old if old and new else None

@@ -74,11 +74,11 @@ class Derivations:
         return [*weight_steps(serving, laid_out.ranges[self.most_loaded]), *drafts]
 
     def loaded(self) -> Lines:
-        """What the weights take once the engine has loaded them."""
+        """Bytes of the weights after the engine has loaded them."""
         return plain(asdict(self.serving.laid_out.stages[self.most_loaded].loaded))
 
     def kv_cache(self) -> Lines:
-        """What the sequences take on one GPU, in the engine's blocks; else what is held at the peak."""
+        """Bytes of the cache of all sequences on one GPU: in blocks where the engine has them, else at the peak."""
         symbols, cache, workload = self.symbols, self.allocation.cache, self.allocation.workload
         if not isinstance(cache, Pool):
             return plain({"kv_cache": self.memory.kv_cache}, "kv_cache")
@@ -114,8 +114,8 @@ class Derivations:
         return plain({name: getattr(self.memory, name) for name in names}, *set(names) - {"vision"})
 
     def kv_budget(self) -> Lines:
-        """What the engine takes, what it holds of that beside its cache, what is left, and the blocks that this is: on
-        the stage that has room for the fewest."""
+        """Bytes that the engine requests, those of them that are not for the cache, those left for it, and how many
+        blocks that is: on the stage with room for the fewest."""
         allocation, symbols, cache = self.allocation, self.symbols, self.allocation.cache
         if not isinstance(cache, Pool) or not allocation.sets_aside:
             return []
