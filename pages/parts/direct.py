@@ -65,6 +65,7 @@ SENT = {
     "session_status_changed.script_is_running": FLAG,
     "script_finished": CHOICE,
     "metadata.delta_path": NUMBER,
+    "metadata.run.fragment_ids": TEXT,
 }
 """Fields of what is sent to it."""
 
@@ -73,6 +74,8 @@ LONGEST = 0.15
 """Seconds that a message waits for those behind it."""
 PATIENCE = 6
 """Times as long as the path of a page waits for its query string."""
+HELD = 0.02
+"""Seconds that the end of a run of the whole page waits for a run of a part that follows at once."""
 
 
 def middleware() -> list[Middleware]:
@@ -252,6 +255,12 @@ class Asking:
             self.is_there = True
 
 
+def is_complete(sent: ForwardMsg) -> bool:
+    """Whether a run of the whole page has come to its end, and not one of a part, or one that was cut short."""
+    whole = not sent.metadata.run.fragment_ids
+    return whole and sent.script_finished == ForwardMsg.ScriptFinishedStatus.FINISHED_SUCCESSFULLY
+
+
 def is_click(widget: WidgetState) -> bool:
     """Whether it is said once, and not how something is."""
     return str(widget.WhichOneof("value")).endswith("trigger_value")
@@ -260,7 +269,12 @@ def is_click(widget: WidgetState) -> bool:
 class Sender:
     """The way to one browser. That a run begins is sent at once, and the answer before the sidebar: the browser goes
     through the page for it while the script computes. That the script is running costs it the same again, and is sent
-    only of a run that takes long."""
+    only of a run that takes long.
+
+    Where a part of the page is asked for while the whole runs, its run follows at once, and Streamlit drops what the
+    whole has sent of that part and not delivered yet (`ForwardMsgQueue.clear`), and yet says that the whole is
+    complete: a browser would take the part away, with the focus of its controls, and put it back when it comes. Here
+    both are one run, which ends where the part ends."""
 
     def __init__(self, send: Send, note: Callable[[ForwardMsg], None] = lambda sent: None) -> None:
         self.send = send
@@ -276,6 +290,8 @@ class Sender:
         """When the last run began, on the clock of `time.perf_counter`."""
         self.last: str | None = None
         """The kind of what was taken last."""
+        self.end: list[Message] = []
+        """That a run of the whole page is complete, and that none is under way any more, not sent yet."""
         self.due: asyncio.Task[None] | None = None
         self.sending = asyncio.Lock()
 
@@ -288,8 +304,10 @@ class Sender:
         self.last = kind
         self.note(sent)
         RUNS.note(self, kind)
+        if self.end and self.goes_on(sent, kind):
+            return
         if kind == "new_session":
-            self.part = None
+            self.part, self.end = None, []
         if sent.metadata.delta_path:
             before, self.part = self.part, sent.metadata.delta_path[0]
             if (before, self.part) == (RootContainer.MAIN, RootContainer.SIDEBAR):
@@ -299,12 +317,32 @@ class Sender:
             self.status = message if self.running else None
         if entering and kind == "page_info_changed" and self.waiting:
             self.waiting.insert(-1, message)  # behind the path, it would be a step of its own on the way back
+        elif sent.HasField("script_finished") and is_complete(sent):
+            self.end = [message]
+        elif self.end and kind == "session_status_changed" and not self.running:
+            self.end = [self.end[0], message]
         elif kind != "session_status_changed" or not self.running:
             self.waiting.append(message)
         if kind == "new_session" or not self.running:
             await self.release()
-        elif self.due is None:
-            self.due = asyncio.create_task(self.wait())
+        if self.due is None and (self.waiting or self.end):
+            self.due = asyncio.create_task(self.wait() if self.running else self.finish())
+
+    def goes_on(self, sent: ForwardMsg, kind: str | None) -> bool:
+        """Whether this is the beginning or the end of a part's run that goes on with the whole page's. It stays with
+        us: the end of both is that of the whole page."""
+        is_of_part = len(sent.metadata.run.fragment_ids) > 0
+        if is_of_part and kind == "new_session":
+            self.end = self.end[:1]
+            self.stop_waiting()
+        return is_of_part
+
+    async def finish(self) -> None:
+        await asyncio.sleep(HELD)
+        self.due = None
+        self.waiting, self.end = self.waiting + self.end, []
+        with suppress(OSError):
+            await self.release()
 
     async def wait(self) -> None:
         for _ in range(PATIENCE):
@@ -318,10 +356,13 @@ class Sender:
         with suppress(OSError):  # the browser is gone
             await self.release()
 
-    async def release(self) -> None:
+    def stop_waiting(self) -> None:
         if self.due is not None:
             self.due.cancel()
             self.due = None
+
+    async def release(self) -> None:
+        self.stop_waiting()
         async with self.sending:  # a slow browser takes those before first
             waiting, self.waiting = self.waiting, []
             for message in waiting:

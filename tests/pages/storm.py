@@ -24,9 +24,13 @@ SEEN = """
 }
 """
 FOCUS = """
-label => [...document.querySelectorAll("input")]
-  .find(input => input.getAttribute("aria-label")?.startsWith(label)
-        || input.closest("[role=group]")?.getAttribute("aria-label")?.startsWith(label)).focus()
+label => {
+  const control = [...document.querySelectorAll("input")]
+    .find(input => input.getAttribute("aria-label")?.startsWith(label)
+          || input.closest("[role=group]")?.getAttribute("aria-label")?.startsWith(label));
+  control?.focus();
+  return control !== undefined;
+}
 """
 
 
@@ -66,7 +70,7 @@ def storm(
     now = None
     for label, step in steps:
         if label != now:
-            page.evaluate(FOCUS, label)
+            page.wait_for_function(FOCUS, arg=label)
             now = label
         page.keyboard.press(keys[step > 0])
         if pause:

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 from streamlit.proto.BackMsg_pb2 import BackMsg
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
+from streamlit.runtime.forward_msg_queue import ForwardMsgQueue
 
 from pages.parts import direct
 from pages.parts.direct import Asking, Sender, Together
@@ -61,7 +62,9 @@ def test_a_short_run_comes_as_its_beginning_and_the_rest():
             await sender.take(event(message))
         assert browser.since() == []
         await sender.take(event(status(running=False)))
-        assert browser.since() == [element("a"), element("b"), END, status(running=False)]
+        assert browser.since() == [element("a"), element("b")]
+        await sender.due
+        assert browser.since() == [END, status(running=False)]
         await sender.take(event(element("out of a run")))
         assert browser.since() == [element("out of a run")]
 
@@ -165,7 +168,92 @@ def test_a_run_that_is_cut_short_keeps_what_it_sent():
         for message in (begins("1"), status(running=True), element("a"), begins("2"), element("b"), END):
             await sender.take(event(message))
         await sender.take(event(status(running=False)))
+        await sender.due
         assert browser.since() == [begins("1"), element("a"), begins("2"), element("b"), END, status(running=False)]
+
+    asyncio.run(run())
+
+
+PART = "the answer"
+
+
+def of_run(message, name, *fragments):
+    message.metadata.run.script_run_id = name
+    message.metadata.run.fragment_ids.extend(fragments)
+    return message
+
+
+def of_part(text):
+    message = element(text)
+    message.delta.fragment_id = PART
+    return message
+
+
+def whole():
+    """A run of the whole page, whose answer still waits for the browser when that asks for the answer again."""
+    end = of_run(ForwardMsg(script_finished=ForwardMsg.FINISHED_SUCCESSFULLY), "whole")
+    return [
+        of_run(begins(), "whole"),
+        status(running=True),
+        at(element("Weighbridge"), 1, 0),
+        at(of_part("before"), 0, 0),
+        end,
+        status(running=False),
+    ]
+
+
+def asked_again(how, text="after"):
+    """What Streamlit has left to send when the run of a part begins, and that run."""
+    queue = ForwardMsgQueue()
+    for message in whole():
+        queue.enqueue(message)
+    queue.clear(retain_lifecycle_msgs=True, fragment_ids_this_run=[PART])
+    end = of_run(ForwardMsg(script_finished=how), "part", PART)
+    rest = [status(running=True), at(of_part(text), 0, 0), end, status(running=False)]
+    return [*queue.flush(), of_run(begins(), "part", PART), *rest]
+
+
+def test_a_part_that_is_asked_for_while_the_whole_page_runs_ends_with_it():
+    """Streamlit drops its answer, and yet says that the page is complete, which would take it off the page."""
+
+    async def run():
+        browser = Browser()
+        sender = Sender(browser.get)
+        for message in asked_again(ForwardMsg.FINISHED_FRAGMENT_RUN_SUCCESSFULLY):
+            await sender.take(event(message))
+        await sender.due
+        begin, _, sidebar, _, *end = whole()
+        assert browser.since() == [begin, sidebar, at(of_part("after"), 0, 0), *end]
+
+    asyncio.run(run())
+
+
+def test_a_part_that_finds_that_the_whole_page_must_run_leaves_its_end_to_that():
+    async def run():
+        browser = Browser()
+        sender = Sender(browser.get)
+        for message in [*asked_again(ForwardMsg.FINISHED_EARLY_FOR_RERUN), *whole()]:
+            await sender.take(event(message))
+        await sender.due
+        kinds = [message.WhichOneof("type") for message in browser.since()]
+        assert kinds.count("new_session") == 2
+        assert kinds.count("script_finished") == 1
+        assert kinds[-2:] == ["script_finished", "session_status_changed"]
+
+    asyncio.run(run())
+
+
+def test_a_part_that_is_asked_for_later_is_a_run_of_its_own():
+    async def run():
+        browser = Browser()
+        sender = Sender(browser.get)
+        for message in whole():
+            await sender.take(event(message))
+        await sender.due
+        assert browser.since() == [message for message in whole() if message != status(running=True)]
+        begin = of_run(begins(), "part", PART)
+        await sender.take(event(begin))
+        assert browser.since() == [begin]
 
     asyncio.run(run())
 
