@@ -15,10 +15,13 @@ from calc.families import as_llama, knows, override
 from calc.formats import CACHE_FORMATS, HF_QUANT_CONFIG, WEIGHT_FORMATS, native, with_hf_quant_config
 from calc.hardware.custom_gpu import find_gpu
 from calc.hardware.gpu import GPU
+from calc.hardware.gpus import usual_gpus
 from calc.serving.engines import DEFAULT_ENGINE, ENGINES
 from calc.text import MAX_CHARACTERS, parse_config, parse_value
+from calc.time.step_comparison import StepComparison, compared_steps
 from calc.training.levers import Together
 from cli.options import Parser, add_fields, filled, flag
+from cli.steps import add_beside, steps_of, steps_table
 from cli.tables import table, training_table
 from cli.times import Times, add_share, stated_shares, times, times_table
 from cli.training import add_training_options, check_options, run_training, spread
@@ -76,6 +79,7 @@ def parser(prog: str = "python -m calc") -> Parser:
         group = p.add_argument_group(f"{engine.title} {engine.versions}", f"with --engine {engine.name}")
         add_fields(group, engine.options_type, aliases=ENGINE_ALIASES)
     add_training_options(p)
+    add_beside(p)
     return p
 
 
@@ -159,8 +163,30 @@ def chosen_config(arguments: argparse.Namespace) -> dict[str, Any]:
     return override(config, changes) if changes else config
 
 
-def run(arguments: argparse.Namespace) -> tuple[Report | TrainingReport, Times | None, dict[str, Together]]:
-    """The report, its times where they are asked for, and for its table how many GPUs do with which changes."""
+def run(
+    arguments: argparse.Namespace,
+) -> tuple[Report | TrainingReport | StepComparison, Times | None, dict[str, Together]]:
+    """The report, its times where they are asked for, and for its table how many GPUs do with which changes; steps side
+    by side where others are given."""
+    if not arguments.beside:
+        return run_one(arguments)
+    steps, edits = [], stated_shares(vars(arguments))
+    for step in steps_of(arguments, parser):
+        check_options(vars(step))
+        config, report = trained(step)
+        steps.append((Architecture.from_config(config), report))
+    return compared_steps(steps, list(chosen_gpus(arguments.gpu) or usual_gpus()), edits=edits), None, {}
+
+
+def trained(arguments: argparse.Namespace) -> tuple[dict[str, Any], TrainingReport]:
+    """The config of a training step, and its report."""
+    given, config = vars(arguments), chosen_config(arguments)
+    if "teacher" in given:
+        given["teacher"] = Architecture.from_config(load(given["teacher"]))
+    return config, run_training(config, given, chosen_gpus(arguments.gpu))
+
+
+def run_one(arguments: argparse.Namespace) -> tuple[Report | TrainingReport, Times | None, dict[str, Together]]:
     given, config = vars(arguments), chosen_config(arguments)
     check_options(given)
     if "teacher" in given:
@@ -211,6 +237,13 @@ def draft_model(given: dict[str, Any]) -> Architecture | None:
     return None if name is None else Architecture.from_config(load(name))
 
 
+def written(result: Report | TrainingReport | StepComparison, others: dict[str, Together]) -> str:
+    """For reading."""
+    if isinstance(result, StepComparison):
+        return steps_table(result)
+    return training_table(result, others) if isinstance(result, TrainingReport) else table(result)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser().parse_args(argv)
     try:
@@ -222,7 +255,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         whole = result.model_dump(mode="json") | ({} if timed is None else {"time": timed.model_dump(mode="json")})
         text = json.dumps(whole, indent=1, ensure_ascii=False)
     else:
-        text = training_table(result, others) if isinstance(result, TrainingReport) else table(result)
+        text = written(result, others)
         text += "" if timed is None else f"\n{times_table(timed)}"
     try:
         print(text, flush=True)

@@ -8,7 +8,7 @@ from calc import Report, TrainingReport
 from calc.errors import ConfigError, Message
 from calc.serving.verdict import Verdict
 from calc.training.verdict import TrainingVerdict
-from cli.command import parser, run
+from cli.command import parser, run_one
 
 FITS, FITS_NOT, BAD_QUESTION, FITS_IF = 0, 1, 2, 3
 STATUS = {"fits": FITS, "fits with": FITS_IF, "tight": FITS_IF, "does not fit": FITS_NOT, "does not run": FITS_NOT}
@@ -24,7 +24,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if not arguments.gpu:
             raise ConfigError(Message("Say on which GPU: --gpu h100-sxm, or several."), "gpu")
-        result, _, _ = run(arguments)
+        if arguments.beside:
+            raise ConfigError(Message("weighbridge fits judges one step: --with is for reports."), "with")
+        result, _, _ = run_one(arguments)
     except ConfigError as error:
         print(error, file=sys.stderr)
         return BAD_QUESTION

@@ -72,7 +72,7 @@ def add_training_options(parser: argparse.ArgumentParser) -> None:
 
 def check_options(given: Mapping[str, Any]) -> None:
     """Raise ConfigError where options are given that have no effect."""
-    if given["share"] and not given["time"]:
+    if given["share"] and not (given["time"] or given["beside"]):
         raise ConfigError(Message("--share takes effect only with --time."), "share")
     if given["train"]:
         serving = [*Workload.model_fields, "dcp", "prefill_tokens", "kv", "num_gpus", *engine_options()]

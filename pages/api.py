@@ -1,5 +1,6 @@
-"""The pages' answers for programs: `/api/report`, `/api/train` and `/api/plan` take the query of a page's link and give
-the JSON that the command line prints for the same question. What a link would leave out is an error here."""
+"""The pages' answers for programs: `/api/report`, `/api/train`, `/api/steps` and `/api/plan` take the query of a page's
+link and give the JSON that the command line prints for the same question. What a link would leave out is an error
+here."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -15,12 +16,14 @@ from calc.errors import Message, shown
 from calc.options import Option
 from calc.time.disaggregated_plan import ranked_plans
 from calc.time.plan_report import PlanReport, report_of
+from calc.time.step_comparison import StepComparison
 from calc.time.training_plan import TrainingPlanReport
 from pages.parts.limits import ANSWERED
 from pages.parts.state.planned import is_affordable, search_of
-from pages.parts.state.published import Published, fetched
-from pages.parts.state.query import PLAN, TRAIN, WEIGH, Page, decode
+from pages.parts.state.published import Published, fetched, is_preset
+from pages.parts.state.query import PLAN, STEPS, TRAIN, WEIGH, Page, decode
 from pages.parts.state.scenario import Scenario, Source, places
+from pages.parts.state.stepped import beside
 from pages.parts.state.training_planned import planned_training
 from pages.parts.state.weighed import Model, changed, trained, weighed
 
@@ -28,8 +31,9 @@ VERSION = "1"
 """Of the contract: a release that takes a field away, or gives one another meaning, opens a new one."""
 PLANS = 20
 """That an answer lists, as on the command line."""
-PRESENTATION = {"lang", "opened", "tab", "derive", "embed", "v", "with"}
-"""What a link says of how a page is shown, and its generation: no number depends on it here."""
+PRESENTATION = {"lang", "opened", "tab", "derive", "embed", "v", "with", "steps"}
+"""What a link says of how a page is shown, and its generation: no number depends on it here, but for steps side by
+side."""
 
 
 class Refusal(BaseModel):
@@ -52,6 +56,7 @@ def api() -> FastAPI:
     app: FastAPI = FastAPIOffline(title="Weighbridge", version=VERSION, description=__doc__, redoc_url=None)
     route(app, WEIGH, served, Report, "Parameters, memory, and which GPUs a model fits when it is served.")
     route(app, TRAIN, stepped, TrainingReport, "Memory of a training step, and which GPUs it fits.")
+    route(app, STEPS, side_by_side, StepComparison, "Training steps side by side on one of the GPUs.")
     planned = PlanReport | TrainingPlanReport
     route(app, PLAN, planned_for, planned, "Which GPUs, laid out how, how fast, at what price.")
     app.add_exception_handler(NotAsked, refused)
@@ -93,7 +98,12 @@ def route(
 
 def parameters(page: Page) -> list[Option]:
     """What the page's link may say; flags of an engine are those of the default one."""
-    return [place.option for name, place in places(page.uses).items() if name not in PRESENTATION]
+    return [place.option for name, place in places(page.uses).items() if name not in presentation(page)]
+
+
+def presentation(page: Page) -> set[str]:
+    """What no number of a page depends on."""
+    return PRESENTATION - {"steps"} if page == STEPS else PRESENTATION
 
 
 def parameter(option: Option) -> Mapping[str, Any]:
@@ -126,7 +136,7 @@ def question(page: Page, request: Request) -> tuple[Scenario, Model]:
         known["about"] = fetched(source, None, address(request))
         return known["about"].settings or {}
 
-    asked_for = {name: text for name, text in params.items() if name == "v" or name not in PRESENTATION}
+    asked_for = {name: text for name, text in params.items() if name == "v" or name not in presentation(page)}
     scenario, problems = decode(asked_for, page, Scenario(), settings)
     model = changed(scenario, known["about"])
     if model.error is not None:
@@ -165,6 +175,27 @@ def stepped(scenario: Scenario, model: Model) -> TrainingReport:
     if answer.error is not None:
         raise answer.error
     return answer.report
+
+
+def side_by_side(scenario: Scenario, model: Model) -> StepComparison:
+    """The step of the query first, then those of its `steps`."""
+
+    def known(source: Source) -> Published:
+        """The model of the query, a preset, or a config within the link: the Hub is asked for no further model."""
+        if source == scenario.source:
+            return model.published
+        if not is_preset(source) and source.pasted is None:
+            sentence = "A step beside the first has its model, or a preset: {name} is none."
+            raise ConfigError(Message(sentence, name=shown(source.model)), "steps")
+        return fetched(source, None, None)
+
+    answer = beside(scenario, trained(scenario, model), known)
+    for _, step in answer.lettered:
+        if step.error is not None:
+            raise step.error
+    if answer.comparison is None:
+        raise ConfigError(Message("Steps are compared on a GPU: gpu names none."), "gpu")
+    return answer.comparison
 
 
 def planned_for(scenario: Scenario, model: Model) -> PlanReport | TrainingPlanReport:

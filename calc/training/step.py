@@ -158,6 +158,10 @@ class Training:
         """Whether several sequences lie in memory as one does: flash attention copies none, recurrent layers do."""
         return self.work.attention == "flash" and not self.rank.recurrent
 
+    def is_single(self, micro_batch: int) -> bool:
+        """Whether a forward pass has one sequence; a pair has two."""
+        return micro_batch * (1 if self.method is None else self.method.sequences) == 1
+
     def stage(self, index: int, *, single: bool) -> TrainingStage:
         """One rank of a stage, for one sequence or for several."""
         single = single or self.laid_out_alike
@@ -353,7 +357,7 @@ class Training:
         return {phase: parts_of(moment.lines, size) for phase, moment in self._peaks_of_phases(size).items()}
 
     def _peaks_of_phases(self, size: Bytes) -> dict[Phase, StepMoment]:
-        points = self.stage(self.most_loaded, single=self.work.micro_batch == 1).step_moments
+        points = self.stage(self.most_loaded, single=self.is_single(self.work.micro_batch)).step_moments
         return {
             phase: max(points[phase], key=lambda moment: dot(moment.bytes, size)) for phase in PHASES if phase in points
         }
@@ -361,7 +365,7 @@ class Training:
     def _memory(self, index: int, micro_batch: int, sequence: int) -> TrainingMemory:
         """The peak of one stage."""
         size = self.units(micro_batch, sequence)
-        points = self.stage(index, single=micro_batch == 1).peaks
+        points = self.stage(index, single=self.is_single(micro_batch)).peaks
         return self._weighed(max(points, key=lambda moment: dot(moment.bytes, size)), size)
 
     def _weighed(self, moment: StepMoment, size: Bytes) -> TrainingMemory:
@@ -403,12 +407,12 @@ class Training:
         if several == most:
             return most
         alone = self.units(1, sequence)
-        return max(1, several) if all(dot(peak, alone) <= room for peak in self.peaks(single=True)) else 0
+        return max(1, several) if all(dot(peak, alone) <= room for peak in self.peaks(single=self.is_single(1))) else 0
 
     def most_tokens(self, usable: int, most: int) -> int:
         """The same of the tokens of a sequence, at this micro-batch."""
         batch = self.work.micro_batch
-        return most_that_fit(self.peaks(single=batch == 1), lambda n: self.units(batch, n), self.room(usable), most)
+        return most_that_fit(self.peaks(single=self.is_single(batch)), lambda n: self.units(batch, n), self.room(usable), most)
 
     @cached_property
     def peak_bytes(self) -> int:
@@ -421,7 +425,7 @@ class Training:
 
     @property
     def unlike_stages(self) -> list[TrainingStage]:
-        return [self.stage(index, single=self.work.micro_batch == 1) for index in self.unlike]
+        return [self.stage(index, single=self.is_single(self.work.micro_batch)) for index in self.unlike]
 
     @property
     def gathers_experts(self) -> bool:

@@ -27,6 +27,10 @@ QUESTIONS = {
         "deepseek-ai/DeepSeek-V3 --num-gpus 8 --gpu h200-sxm --weights fp8",
     ],
     "train": ["model=Qwen/Qwen3-8B&method=lora", "Qwen/Qwen3-8B --train --method lora"],
+    "steps": [
+        "model=Qwen/Qwen3-8B&method=lora&gpu=h100-sxm&steps=model%3DQwen/Qwen3-8B%26method%3Dlora%26lora_rank%3D64",
+        "Qwen/Qwen3-8B --train --method lora --gpu h100-sxm --with=--method~lora~--lora-rank~64",
+    ],
     "plan": ["model=Qwen/Qwen3-8B&users=4&plan_gpus=h100-sxm,l4", "Qwen/Qwen3-8B --users 4 --gpu h100-sxm l4"],
     "plan, priced": [
         "model=Qwen/Qwen3-8B&users=4&plan_gpus=h100-sxm,l4&price=l4=0.1",
@@ -41,7 +45,7 @@ QUESTIONS = {
 
 def printed(capsys, name, words):
     main = plan.main if name.startswith("plan") else command.main
-    assert main([*words.split(), "--json"]) == 0
+    assert main([*(word.replace("~", " ") for word in words.split()), "--json"]) == 0
     return capsys.readouterr().out
 
 

@@ -179,7 +179,7 @@ OWN_PAGES = {"training": "train", "planning": "plan"}
 
 
 def test_a_link_may_say_anything_for_some():
-    free = ["revision", "file", "teacher", "model_draft", "overhead_log"]
+    free = ["revision", "file", "teacher", "model_draft", "overhead_log", "steps"]
     assert [place.name for place in places(EVERYTHING).values() if not refuses(place)] == free
 
 

@@ -55,7 +55,8 @@ def test_every_page_but_two_is_a_view_of_one_place():
     ("name", "views"),
     [
         ("weigh", ["Weigh", "Plan", "On all GPUs"]),
-        ("train_plan", ["Training step", "Training plan"]),
+        ("train_plan", ["Training step", "Side by side", "Training plan"]),
+        ("steps", ["Training step", "Side by side", "Training plan"]),
         ("machine", []),
         ("derive", ["Design", "Attention", "Derive"]),
         ("hardware", ["Verify", "Accuracy", "Hardware"]),
@@ -121,7 +122,9 @@ def test_what_is_kept_as_b_goes_along():
     assert row(app, "KV cache, total") == ["KV cache, total", "1.12 GiB", "4.50 GiB :gray-badge[×4]"]
 
 
-@pytest.mark.parametrize(("name", "letters"), [("plan", ["C"]), ("verify", ["C"]), ("gpus", []), ("accuracy", [])])
+@pytest.mark.parametrize(
+    ("name", "letters"), [("plan", ["C"]), ("verify", ["C"]), ("train", []), ("gpus", []), ("accuracy", [])]
+)
 def test_a_link_with_b_shows_it_anywhere(name, letters):
     """Pages that are about no model keep none, and lead to what is kept."""
     app = page(name, **{"with": "Qwen/Qwen2.5-3B"})

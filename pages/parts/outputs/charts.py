@@ -265,7 +265,7 @@ def stacked(
 ) -> list[dict[str, Any]]:
     """Stacked bars: the parts with the overhead's middle, and hatched what its high end adds."""
     unit, base = words.unit(max([0, *(memory.high for memory in memories)]))
-    parts = {part: [getattr(memory, part) / base for memory in memories] for part in names}
+    parts = {part: [getattr(memory, part, 0) / base for memory in memories] for part in names}
     rest = [(memory.overhead_high - memory.overhead) / base for memory in memories]
     totals = [
         [memory.overhead_low / base, memory.overhead_high / base, memory.total / base, memory.high / base]

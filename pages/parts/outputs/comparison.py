@@ -233,8 +233,9 @@ def bars(answer: Compared) -> None:
         with st.container():
             st.header(memory_on(answer), anchor=False)
             memories = [answer.memory(column.answer.report) for column in columns]
-            st.html(keys((words.color(part), words.part(part)) for part in charts.served(memories)))
-            plot.draw("memory_bars", memory_on(answer), comparison_charts.memory_bars(columns, memories, theme))
+            parts, names = charts.served(memories), comparison_charts.names(columns)
+            st.html(keys((words.color(part), words.part(part)) for part in parts))
+            plot.draw("memory_bars", memory_on(answer), comparison_charts.memory_bars(names, memories, parts, theme))
         with st.container():
             st.header(say("Parameters"), anchor=False)
             st.html(keys((words.color(part), words.part(part)) for part in comparison_charts.components(columns)))

@@ -8,7 +8,7 @@ from calc.serving.comparison import CONTEXTS, cache_growth
 from calc.serving.memory import Memory
 from calc.units import GIB
 from pages.parts import words
-from pages.parts.outputs.charts import PLAIN, ROW, Figure, Theme, figure, served, small, stacked
+from pages.parts.outputs.charts import PLAIN, ROW, Figure, Theme, figure, small, stacked
 from pages.parts.state.compared import LETTERS, Column
 from pages.parts.words import say
 
@@ -23,10 +23,15 @@ LINES = (
 """Colour, dash and mark of each letter."""
 
 
-def memory_bars(columns: Sequence[Column], memories: Sequence[Memory], theme: Theme) -> Figure:
+def names(columns: Sequence[Column]) -> dict[str, str]:
+    """The model of each letter."""
+    return {column.letter: column.answer.model.name for column in columns}
+
+
+def memory_bars(names: Mapping[str, str], memories: Sequence[Memory], parts: Sequence[str], theme: Theme) -> Figure:
     """What one GPU holds, part by part."""
-    bars = stacked("x", "y", [column.letter for column in columns], memories, served(memories))
-    return _rows(columns, bars, say("GiB per GPU · hatched: overhead at its highest"), theme)
+    bars = stacked("x", "y", list(names), memories, parts)
+    return _rows(names, bars, say("GiB per GPU · hatched: overhead at its highest"), theme)
 
 
 def parameter_bars(columns: Sequence[Column], theme: Theme) -> Figure:
@@ -43,7 +48,7 @@ def parameter_bars(columns: Sequence[Column], theme: Theme) -> Figure:
         }
         for part in components(columns)
     ]
-    return _rows(columns, bars, say("Billions of parameters"), theme)
+    return _rows(names(columns), bars, say("Billions of parameters"), theme)
 
 
 def components(columns: Sequence[Column]) -> list[str]:
@@ -52,14 +57,14 @@ def components(columns: Sequence[Column]) -> list[str]:
     return [part for part in words.COLORS if any(part in components for components in known)]
 
 
-def _rows(columns: Sequence[Column], bars: list[dict[str, Any]], axis: str, theme: Theme) -> Figure:
-    """Stacked bars, a row a configuration."""
+def _rows(names: Mapping[str, str], bars: list[dict[str, Any]], axis: str, theme: Theme) -> Figure:
+    """Stacked bars, a row a letter."""
     for bar in bars:
         bar["orientation"] = "h"
     return figure(
         bars,
         theme,
-        height=ROW * len(columns) + 68,
+        height=ROW * len(names) + 68,
         margin={"l": 8, "r": 14, "t": 8, "b": 60},
         barmode="stack",
         bargap=0.36,
@@ -69,10 +74,8 @@ def _rows(columns: Sequence[Column], bars: list[dict[str, Any]], axis: str, them
             "autorange": "reversed",
             "showgrid": False,
             "tickmode": "array",
-            "tickvals": [column.letter for column in columns],
-            "ticktext": [
-                f"<b>{column.letter}</b> {'<br>'.join(wrap(column.answer.model.name, 18))}" for column in columns
-            ],
+            "tickvals": list(names),
+            "ticktext": [f"<b>{letter}</b> {'<br>'.join(wrap(name, 18))}" for letter, name in names.items()],
             "ticklabelstandoff": 6,
         },
     )

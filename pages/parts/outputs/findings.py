@@ -36,6 +36,7 @@ from pages.parts.state.query import (
     HARDWARE,
     MACHINE,
     PLAN,
+    STEPS,
     TRAIN,
     TRAIN_PLAN,
     VERIFY,
@@ -43,6 +44,7 @@ from pages.parts.state.query import (
     Page,
 )
 from pages.parts.state.scenario import Scenario
+from pages.parts.state.stepped import Stepped
 from pages.parts.state.training_planned import TrainingPlanned
 from pages.parts.state.weighed import Answer, Trained, Weighed, looked
 from pages.parts.verify.evidence import COMPUTED, accuracy
@@ -228,6 +230,25 @@ def compared(answer: Compared) -> Finding | None:
         column: Column = next(column for column in answer.columns if column.letter == letter)
         return say("{letter} · {name}", letter=letter, name=name(column.answer))
 
+    return more_memory(memories, called)
+
+
+def stepped(answer: Trained) -> Finding | None:
+    """Which step needs how much more memory; of one alone whether it fits."""
+    columns = answer.complete if isinstance(answer, Stepped) else []
+    if len(columns) < 2:
+        return trained(answer)
+
+    def called(letter: str) -> str:
+        step = next(column.step for column in columns if column.letter == letter)
+        loss = None if step.scenario.objective is None else step.scenario.objective.method
+        return say("{letter} · {name}", letter=letter, name=words.choice("loss_method", loss))
+
+    return more_memory({column.letter: column.step.verdict.required for column in columns}, called)
+
+
+def more_memory(memories: Mapping[str, int], called: Callable[[str], str]) -> Finding:
+    """By how much the largest is over the smallest."""
     most, *_, least = sorted(memories, key=memories.__getitem__, reverse=True)
     ratio = memories[most] / memories[least]
     larger, smaller = called(most), called(least)
@@ -369,6 +390,7 @@ FINDINGS: Mapping[Page, Callable[[Any], Finding | None]] = {
     PLAN: planned,
     MACHINE: machine,
     COMPARE: compared,
+    STEPS: stepped,
     VERIFY: verified,
     DERIVE: derived,
     ATTENTION: attended,

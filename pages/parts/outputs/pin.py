@@ -1,12 +1,16 @@
 """What a reader keeps to lay the present question next to, from any page: the next letter, and the way to the
-comparison."""
+comparison. On Train that is the training step, elsewhere the model."""
+
+from collections.abc import Sized
 
 import streamlit as st
 
 from pages.parts.state.compared import LETTERS, add_current
-from pages.parts.state.query import COMPARE
+from pages.parts.state.query import COMPARE, STEPS, Page
 from pages.parts.state.scenario import MOST_OTHERS, Scenario
-from pages.parts.state.weighed import Answer
+from pages.parts.state.stepped import can_keep
+from pages.parts.state.stepped import keep as keep_now
+from pages.parts.state.weighed import Answer, Trained
 from pages.parts.words import say
 
 
@@ -17,15 +21,27 @@ def draw(answer: Answer) -> None:
 
 
 def way(scenario: Scenario) -> None:
-    """To the comparison, once something is kept."""
-    others = len(scenario.comparison.others)
-    if others:
-        label = say("Compare A with {letters}", letters=", ".join(LETTERS[1 : others + 1]))
-        st.page_link(COMPARE.script, label=label, icon=f":material/{COMPARE.icon}:", width="content")
+    """To what is kept: models, and training steps."""
+    models, steps = scenario.comparison.others, scenario.comparison.steps
+    if models:
+        lead(COMPARE, say("Compare A with {letters}", letters=letters(models)))
+    if steps:
+        lead(STEPS, say("Compare step A with {letters}", letters=letters(steps)))
+
+
+def letters(others: Sized) -> str:
+    return ", ".join(LETTERS[1 : len(others) + 1])
+
+
+def lead(page: Page, label: str) -> None:
+    st.page_link(page.script, label=label, icon=f":material/{page.icon}:", width="content")
 
 
 def keep(answer: Answer) -> None:
-    """The model with its changes and formats stays as it is under the next letter, and A goes on."""
+    """What is on screen stays as it is under the next letter, and A goes on."""
+    if isinstance(answer, Trained):
+        keep_step(answer)
+        return
     others = len(answer.scenario.comparison.others)
     if answer.error is None:
         letter = LETTERS[min(others + 1, MOST_OTHERS)]
@@ -38,4 +54,21 @@ def keep(answer: Answer) -> None:
             help=say("The model, its changes and formats stay as {letter}; A follows the question.", letter=letter),
             on_click=add_current,
             args=(answer.model.precision(answer.scenario.serving),),
+        )
+
+
+def keep_step(answer: Trained) -> None:
+    """The training step with its model."""
+    others = len(answer.scenario.comparison.steps)
+    if answer.error is None:
+        letter = LETTERS[min(others + 1, MOST_OTHERS)]
+        st.button(
+            say("Keep as {letter}", letter=letter),
+            icon=":material/push_pin:",
+            type="tertiary",
+            key="keep_step",
+            disabled=not can_keep(answer.scenario),
+            help=say("The model and how it is trained stay as {letter}; A follows the question.", letter=letter),
+            on_click=keep_now,
+            args=(answer.scenario,),
         )

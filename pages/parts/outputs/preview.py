@@ -27,6 +27,7 @@ from pages.parts.state.query import (
     GLOSSARY,
     MACHINE,
     PLAN,
+    STEPS,
     TRAIN,
     WEIGH,
     Page,
@@ -118,6 +119,7 @@ ANSWERS: Mapping[Page, Callable[[Scenario], Answer]] = {
     DESIGN: weighed,
     ATTENTION: attended,
     COMPARE: compared_anew,
+    STEPS: trained,
 }
 """What each page calculates; the others look at the model alone."""
 NAME = "Weighbridge"

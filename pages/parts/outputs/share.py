@@ -9,7 +9,7 @@ from calc.text import config_file
 from pages.parts.inputs.fields import moved
 from pages.parts.outputs import carrying, examples, finding, findings, pin, scale
 from pages.parts.outputs.copying import copy_button
-from pages.parts.state.query import COMPARE, WEIGH, Page
+from pages.parts.state.query import COMPARE, STEPS, WEIGH, Page
 from pages.parts.state.url import link, speak
 from pages.parts.state.weighed import Answer
 from pages.parts.words import LANGUAGES, language, listed, say
@@ -50,7 +50,7 @@ def actions(answer: Answer, page: Page, with_layout: Answer) -> None:
                 key="download",
             )
         carrying.draw(answer, page)
-        if page != COMPARE:
+        if page not in (COMPARE, STEPS):
             pin.draw(with_layout)
         languages()
 

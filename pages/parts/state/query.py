@@ -130,6 +130,14 @@ TRAIN_PLAN = Page(
     purpose="train",
     answers_at="plan",
 )
+STEPS = Page(
+    path="steps",
+    script="train/steps.py",
+    title=Message("Side by side"),
+    icon="compare_arrows",
+    uses=("source", "gpu", "training", "overhead", "efficiencies", "comparison"),
+    answers_at="steps",
+)
 MACHINE = Page(
     path="machine",
     script="machine.py",
@@ -181,6 +189,8 @@ HARDWARE = Page(
     icon="memory",
     uses=("source", "gpu", "comparison"),
 )
+KEPT_STEP = Page(path="", script="", title=Message("Training step"), icon="model_training", uses=("source", "training"))
+"""What is kept of a training step: its model and how it is trained, as a link of Train says them."""
 COMPARE = Page(
     path="compare",
     script="compare.py",
@@ -201,7 +211,7 @@ class Area(Frozen):
 
 AREAS = (
     Area(title=Message("Serve"), icon="scale", pages=(WEIGH, PLAN, GPUS)),
-    Area(title=Message("Train"), icon="model_training", pages=(TRAIN, TRAIN_PLAN)),
+    Area(title=Message("Train"), icon="model_training", pages=(TRAIN, STEPS, TRAIN_PLAN)),
     Area(title=Message("My machine"), icon="computer", pages=(MACHINE,)),
     Area(title=Message("Model"), icon="account_tree", pages=(DESIGN, ATTENTION, DERIVE)),
     Area(title=Message("Evidence"), icon="fact_check", pages=(VERIFY, ACCURACY, HARDWARE)),

@@ -267,14 +267,25 @@ class TrainingChoice(Frozen):
         return RECIPES[self.recipe]
 
 
+LONGEST_STEP = 2000
+"""Letters of a training step that is kept."""
+
+
 class Comparison(Frozen):
-    """What stands beside the model on Compare."""
+    """What stands beside the model on Compare, and beside a training step."""
 
     others: Annotated[tuple[Configuration, ...], Field(max_length=MOST_OTHERS)] = Field(
         default=(),
         serialization_alias="with",
         examples=["deepseek-ai/DeepSeek-V3,Qwen/Qwen3-8B:num_key_value_heads=32"],
         description="Models side by side with this one, each with its changes.",
+    )
+    steps: Annotated[
+        tuple[Annotated[str, Field(pattern="^[^;]+$", max_length=LONGEST_STEP)], ...], Field(max_length=MOST_OTHERS)
+    ] = Field(
+        default=(),
+        examples=["method=dpo&micro_batch=2;method=grpo,lora"],
+        description="Training steps side by side with this one, each as the query of its own link.",
     )
 
 
@@ -355,6 +366,7 @@ LISTS: dict[str, Callable[[str], list[str]]] = {
     "kv_formats": lambda text: text.split(","),
     "price": lambda text: text.split(";"),
     "share": lambda text: text.split(";"),
+    "steps": lambda text: [part for part in text.split(";") if part],
 }
 """How a link's list is taken apart."""
 UNSET = "default"
@@ -418,7 +430,7 @@ class Place:
         if self.name == "with":
             return ",".join(other.written for other in value)
         if self.name in LISTS:
-            return (";" if self.name in ("price", "share") else ",").join(value) or NOTHING
+            return (";" if self.name in ("price", "share", "steps") else ",").join(value) or NOTHING
         return self.option.written(value)
 
 

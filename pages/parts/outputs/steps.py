@@ -1,0 +1,162 @@
+"""Training steps side by side: who they are, what each needs in each phase, what still fits, and how long each
+takes."""
+
+from collections.abc import Callable
+from functools import partial
+
+import streamlit as st
+
+from calc.hardware.custom_gpu import find_gpu
+from calc.serving.memory import Memory
+from calc.time.step_comparison import ComparedStep
+from pages.parts import words
+from pages.parts.outputs import charts, comparison_charts, pin, plot
+from pages.parts.outputs.bar import keys
+from pages.parts.outputs.cards import BADGES, most
+from pages.parts.outputs.comparison import mark
+from pages.parts.outputs.rollout_memory import peak_of
+from pages.parts.outputs.training_answer import spelled
+from pages.parts.state.stepped import StepColumn, Stepped, remove
+from pages.parts.words import say
+
+NO_BREAK, NOTHING = "\N{NO-BREAK SPACE}", "–"
+
+
+def headings(answer: Stepped) -> None:
+    """The steps by letter, each with what its link says of it and a way out."""
+    pin.keep(answer)
+    if not answer.others:
+        st.caption(say("Keep this step, then change it: both stay side by side, whatever the loss."))
+    with st.grid(6, min_column_width=150, gap="xsmall"):
+        for number, (letter, step) in enumerate(answer.lettered):
+            with st.container(gap="xxsmall"):
+                st.markdown(say("**{letter}** · {name}", letter=letter, name=step.model.name))
+                if not number:
+                    st.caption(say("The step on the sliders"))
+                    continue
+                settings = answer.scenario.comparison.steps[number - 1].split("&")
+                st.caption(" ".join(f"`{part}`" for part in settings if not part.startswith("model=")))
+                st.button(
+                    say("Remove"),
+                    type="tertiary",
+                    icon=":material/close:",
+                    key=f"remove_{letter}",
+                    on_click=remove,
+                    args=(number - 1, answer.scenario),
+                )
+    for letter, step in answer.lettered:
+        if step.error is not None:
+            why = say(step.error.message)
+            st.error(say("**{letter}**: {why}", letter=letter, why=why), icon=":material/error:")
+
+
+def figures(answer: Stepped) -> None:
+    """The table, and the peaks as bars."""
+    if answer.comparison is None:
+        st.info(say("No GPU is chosen: choose one above to see whether it fits."), icon=":material/memory:")
+        return
+    gpu = find_gpu(answer.comparison.gpu).name
+    table(answer, gpu)
+    title = say("Memory per GPU at the peak, {gpu}", gpu=gpu)
+    st.header(title, anchor=False)
+    memories = [at_peak(column, answer.comparison.gpu) for column in answer.complete]
+    parts = charts.trained(memories)
+    st.html(keys((words.color(part), words.part(part)) for part in parts))
+    names = {column.letter: column.answer.model.name for column in answer.complete}
+    plot.draw("step_bars", title, comparison_charts.memory_bars(names, memories, parts, charts.theme()))
+
+
+def at_peak(column: StepColumn, gpu: str) -> Memory:
+    """What one GPU has at the peak; of trainer and engine where one generates."""
+    rollouts = (rollout for rollout in column.answer.report.rollouts if rollout.gpu == gpu)
+    return next(map(peak_of, rollouts), column.answer.report.memory)
+
+
+def table(answer: Stepped, gpu: str) -> None:
+    """A column for each step; what differs from the first is marked."""
+    columns = answer.complete
+    first = columns[0].step
+
+    def row(label: str, text: Callable[[ComparedStep], str]) -> list[str]:
+        return [label, *(text(column.step) for column in columns)]
+
+    def sizes(label: str, of: Callable[[ComparedStep], int | None]) -> list[str]:
+        return row(label, lambda step: against(of(step), of(first), words.gib))
+
+    rows = [
+        row(say("Training objective"), objective),
+        row(say("Training method"), lambda step: words.choice("method", step.scenario.workload.method)),
+    ]
+    if any(column.step.scenario.layout.gpus > 1 for column in columns):
+        rows.append(row(say("Layout"), layout))
+    rows += [
+        row(gpu, verdict),
+        sizes(say("Memory per GPU"), lambda step: step.verdict.required),
+        row(say("Peak"), peak),
+        *(sizes(say(name), partial(of_phase, name=phase)) for phase, name in words.PHASES.items()),
+    ]
+    if any(column.step.rollout for column in columns):
+        rows.append([say("**With the engine**"), *[""] * len(columns)])
+        rows += [sizes(say(name), partial(of_rollout, name=phase)) for phase, name in words.ROLLOUT_PHASES.items()]
+    rows += [
+        row(say("Max micro-batch size"), lambda step: most(step.verdict.max_micro_batch)),
+        row(say("Longest completion"), longest),
+        row(say("Time per step"), lambda step: seconds(step, first)),
+    ]
+    names = (say("{letter} · {name}", letter=letter, name=other.model.name) for letter, other, _ in columns)
+    lines = [line for line in rows if any(cell != NOTHING for cell in line[1:])]
+    st.markdown(words.table([say("Difference from A"), *names], lines, numbers=len(columns)))
+    st.caption(say("Phases are of the trainer alone unless an engine is named. Times are expected values."))
+
+
+def objective(step: ComparedStep) -> str:
+    return words.choice("loss_method", None if step.scenario.objective is None else step.scenario.objective.method)
+
+
+def layout(step: ComparedStep) -> str:
+    return spelled(step.scenario.layout) or say("One GPU")
+
+
+def verdict(step: ComparedStep) -> str:
+    """Whether it fits, and by how much, on one line."""
+    word, color, _ = BADGES[step.verdict.verdict]
+    return f":{color}-badge[{say(word)}]"
+
+
+def peak(step: ComparedStep) -> str:
+    """The phase with the most memory."""
+    names = [*words.PHASES.items(), *words.ROLLOUT_PHASES.items()]
+    return say(next(message for name, message in names if name == step.peak))
+
+
+def of_phase(step: ComparedStep, *, name: str) -> int | None:
+    return next((size for phase, size in step.phases.items() if phase == name), None)
+
+
+def of_rollout(step: ComparedStep, *, name: str) -> int | None:
+    return next((size for phase, size in step.rollout.items() if phase == name), None)
+
+
+def longest(step: ComparedStep) -> str:
+    """The longest completion that fits; of a loss without prompts the longest sequence is on Train."""
+    if step.scenario.objective is None:
+        return NOTHING
+    return most(step.max_completion)
+
+
+def seconds(step: ComparedStep, first: ComparedStep) -> str:
+    if step.step_s is None:
+        return NOTHING
+    text = words.duration(1000 * step.step_s.expected)
+    if step is first or first.step_s is None:
+        return text
+    times = step.step_s.expected / first.step_s.expected
+    return f"{text} :gray-badge[{words.times(times)}]"
+
+
+def against(size: int | None, first: int | None, written: Callable[[int], str]) -> str:
+    """A size, and how much more or less than the first's."""
+    if size is None:
+        return NOTHING
+    text = written(size).replace(" ", NO_BREAK)
+    return text if first is None or size == first else f"{text} {mark(size, first)}"

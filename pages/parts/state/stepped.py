@@ -1,0 +1,98 @@
+"""Training steps side by side: the one on screen first, then those that are kept, on the same GPUs."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import NamedTuple
+from urllib.parse import parse_qsl, urlencode
+
+from calc import ConfigError
+from calc.time.step_comparison import ComparedStep, StepComparison, compared_steps
+from pages.parts.state.compared import LETTERS
+from pages.parts.state.published import Published, published
+from pages.parts.state.query import KEPT_STEP, decode, encode
+from pages.parts.state.scenario import LONGEST_STEP, MOST_OTHERS, Scenario, Source, places
+from pages.parts.state.url import change
+from pages.parts.state.weighed import Trained, changed, trained
+
+
+class StepColumn(NamedTuple):
+    """A step that could be weighed, with its figures on the GPU of the comparison."""
+
+    letter: str
+    answer: Trained
+    step: ComparedStep
+
+
+@dataclass(frozen=True)
+class Stepped(Trained):
+    """The step on screen, and those beside it in the order of their letters."""
+
+    others: tuple[Trained, ...] = ()
+    comparison: StepComparison | None = None
+    """None: no GPU is chosen, or the step on screen can't be weighed."""
+
+    @property
+    def download(self) -> StepComparison | None:  # type: ignore[override]
+        return self.comparison
+
+    @property
+    def complete(self) -> list[StepColumn]:
+        """Those that could be weighed, with their figures."""
+        complete = [(letter, answer) for letter, answer in self.lettered if answer.error is None]
+        steps = () if self.comparison is None else self.comparison.steps
+        return [StepColumn(*one, step) for one, step in zip(complete, steps, strict=False)]
+
+    @property
+    def lettered(self) -> list[tuple[str, Trained]]:
+        """All steps with their letters."""
+        return list(zip(LETTERS, (self, *self.others), strict=False))
+
+
+def kept(scenario: Scenario) -> str:
+    """How a link says the step on screen."""
+    return urlencode({"model": scenario.source.model} | encode(scenario, KEPT_STEP), safe="/,:")
+
+
+def stepped(scenario: Scenario) -> Stepped:
+    """All steps with the models that the session has read."""
+    return beside(scenario, trained(scenario), published)
+
+
+def beside(scenario: Scenario, first: Trained, about: Callable[[Source], Published]) -> Stepped:
+    """A step and those that are kept next to it. `about` reads a model."""
+    others = tuple(kept_step(text, scenario, about) for text in scenario.comparison.steps)
+    weighed = [(answer.architecture, answer.report) for answer in (first, *others) if answer.error is None]
+    comparison = None
+    if first.error is None and scenario.gpu:
+        comparison = compared_steps(weighed, scenario.chosen_gpus(), edits=scenario.efficiencies.edits)
+    parts = {field.name: getattr(first, field.name) for field in fields(Trained)}
+    return Stepped(**parts, others=others, comparison=comparison)
+
+
+def kept_step(text: str, scenario: Scenario, about: Callable[[Source], Published]) -> Trained:
+    """One that is kept; its error is what of it makes no sense."""
+    own, problems = decode(dict(parse_qsl(text)), KEPT_STEP, scenario, lambda source: about(source).settings or {})
+    answer = trained(own, changed(own, about(own.source)))
+    if not problems or answer.error is not None:
+        return answer
+    return Trained(own, answer.model, ConfigError(problems[0], "steps"))
+
+
+def can_keep(scenario: Scenario) -> bool:
+    """Whether there is a letter left for the step on screen, and a link has room for it."""
+    return len(scenario.comparison.steps) < MOST_OTHERS and len(kept(scenario)) <= LONGEST_STEP
+
+
+def keep(scenario: Scenario) -> None:
+    """The step as it is under the next letter; for callbacks."""
+    put((*scenario.comparison.steps, kept(scenario)))
+
+
+def remove(number: int, scenario: Scenario) -> None:
+    """One of the others away; for callbacks."""
+    steps = scenario.comparison.steps
+    put(steps[:number] + steps[number + 1 :])
+
+
+def put(steps: tuple[str, ...]) -> None:
+    change({places(("comparison",))["steps"]: steps})
