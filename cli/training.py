@@ -103,7 +103,8 @@ def run_training(config: Mapping[str, Any], given: Mapping[str, Any], gpus: list
     """The report on what the command line asks for."""
     chosen = given.get("methods", {})
     stated = {name: given[name] for name in WORKLOAD if name in given} | chosen.get("weights", {})
-    rl = TRAINERS[given["trainer"]] if "trainer" in given else TRAINERS["trl"]
+    weights_method: Method = chosen.get("weights", {}).get("method", "full")
+    rl = TRAINERS[given.get("trainer", "trl")].of(weights_method)
     objective = objective_of(given, chosen, rl)
     if "lora_rank" in stated or "lora_targets" in stated:
         stated.setdefault("method", "lora")

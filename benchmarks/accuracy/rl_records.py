@@ -128,6 +128,22 @@ CASES: dict[int, Case] = {
         {"dp": 8, "zero": 3},
         {"engine_share": 0.4, "sleep_level": 1, "offload_weights": True, "offload_optimizer": True},
     ),
+    26: Case(
+        "Qwen/Qwen3-30B-A3B",
+        OLD_GRPO | {"prompt": 3808, "completion": 8192, "beta": 0.001, "reference": "adapter-off"},
+        LORA | {"accumulation": 4, "lora_rank": 8},
+        "deepspeed",
+        {"dp": 8, "zero": 3},
+        {"rollout": "server"},
+    ),
+    120: Case(
+        "Qwen/Qwen3-0.6B",
+        OLD_GRPO | {"prompt": 512, "completion": 19968, "num_generations": 4},
+        {},
+        "deepspeed",
+        {"dp": 8, "zero": 3},
+        {"sleep_level": 2},
+    ),
 }
 
 

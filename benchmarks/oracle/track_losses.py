@@ -9,11 +9,10 @@ and a C++ compiler.
 
 import gc
 import json
-import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from types import SimpleNamespace
 from typing import Any
 
@@ -84,7 +83,11 @@ class Loss:
 
     def told(self) -> dict[str, Any]:
         """What a row says of it: what differs."""
-        return {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) != f.default}
+        return {
+            f.name: getattr(self, f.name)
+            for f in fields(self)
+            if f.default is MISSING or getattr(self, f.name) != f.default
+        }
 
 
 class Stub:
@@ -162,38 +165,81 @@ TRAINERS: dict[str, Any] = {
 }
 
 
+ARGUMENTS: dict[str, Any] = {
+    "use_bias_correction_kl": False,
+    "steps_per_generation": 1,
+    "sapo_temperature_pos": 1.0,
+    "sapo_temperature_neg": 1.05,
+    "average_tokens_across_devices": False,
+    "center_rewards_coefficient": None,
+    "discopop_tau": 0.05,
+    "gradient_checkpointing": True,
+}
+SETTINGS: dict[str, Any] = {
+    "aux_loss_enabled": False,
+    "ld_alpha": None,
+    "f_divergence_type": "reverse_kl",
+    "label_smoothing": 0.0,
+    "use_weighting": False,
+    "_total_train_tokens": 0,
+    "_tp_size": 1,
+    "desirable_weight": 1.0,
+    "undesirable_weight": 1.0,
+    "running": None,
+    "top_entropy_quantile": 1.0,
+    "off_policy_mask_threshold": None,
+    "importance_sampling_level": "token",
+    "epsilon_low": 0.2,
+    "epsilon_high": 0.2,
+    "use_vllm": False,
+    "vllm_importance_sampling_correction": False,
+    "entropy_coef": 0.001,
+    "use_adaptive_entropy": False,
+    "temperature": 1.0,
+    "is_encoder_decoder": False,
+    "pad_token_id": 0,
+    "padding_value": 0,
+    "label_pad_token_id": -100,
+    "simpo_gamma": 0.5,
+    "alpha": 0.0,
+    "compute_loss_func": None,
+    "label_smoother": None,
+    "model_kwarg_keys": (),
+}
+"""What the constructors set, as they set it by default."""
+
+
 def trainer_of(loss: Loss, model: Any, reference: Any) -> Any:
     """A trainer without its constructor, with what its losses read."""
     kind = TRAINERS[loss.method]
     trainer = kind.__new__(kind)
+    variants = {"kto": "kto", "simpo": "simpo", "grpo": "dapo"}
     args = SimpleNamespace(
-        gradient_checkpointing_kwargs={}, use_bias_correction_kl=False, delta=None, loss_type=loss.variant or "nll",
-        steps_per_generation=1, sapo_temperature_pos=1.0, sapo_temperature_neg=1.05, average_tokens_across_devices=False,
-        center_rewards_coefficient=None, vespo_k_pos=2.0, vespo_lambda_pos=3.0, vespo_k_neg=3.0, vespo_lambda_neg=2.0,
-        discopop_tau=0.05, top_k=None, report_to=[], gradient_checkpointing=True,
-    )  # fmt: skip
-    simpo = loss.method == "simpo"
+        **ARGUMENTS, loss_type=loss.variant or "nll", gradient_checkpointing_kwargs={}, report_to=[], delta=None
+    )
     known: dict[str, Any] = {
-        "model": model, "args": args, "accelerator": Accelerator(loss), "ref_model": reference, "beta": loss.beta,
-        "_metrics": {"train": defaultdict(list), "eval": defaultdict(list)}, "aux_loss_enabled": False, "ld_alpha": None,
-        "precompute_ref_logps": loss.reference == "precomputed", "f_divergence_type": "reverse_kl",
-        "loss_types": loss.variant.split("+") if loss.variant else ["sigmoid"], "label_smoothing": 0.0,
-        "loss_weights": [1.0] * (loss.variant.count("+") + 1), "use_weighting": False, "_total_train_tokens": 0,
-        "_tp_size": 1, "calculate_KL": loss.variant != "apo_zero_unpaired", "desirable_weight": 1.0,
-        "undesirable_weight": 1.0, "running": None, "num_iterations": loss.iterations,
-        "current_gradient_accumulation_steps": loss.accumulation, "top_entropy_quantile": 1.0,
-        "off_policy_mask_threshold": None, "importance_sampling_level": "token", "epsilon_low": 0.2, "epsilon_high": 0.2,
-        "use_vllm": False, "vllm_importance_sampling_correction": False, "entropy_coef": 0.001,
-        "_entropy_bonus_enabled": loss.entropy_bonus, "use_adaptive_entropy": False, "temperature": 1.0,
-        "max_completion_length": loss.completion, "is_encoder_decoder": False, "pad_token_id": 0, "padding_value": 0, "label_pad_token_id": -100,
-        "cpo_alpha": 0.0 if simpo else 1.0, "simpo_gamma": 0.5, "alpha": 0.0, "compute_loss_func": None,
-        "label_smoother": None, "teacher_model": reference, "lmbda": 0.0, "seq_kd": False, "processing_class": None,
-        "use_liger_gkd_loss": False, "state": SimpleNamespace(global_step=1), "is_fsdp_enabled": False,
-        "is_deepspeed_enabled": False, "_stored_metrics": defaultdict(lambda: defaultdict(list)),
-        "use_liger_kernel": False, "loss_type": loss.variant or {"kto": "kto", "simpo": "simpo", "grpo": "dapo"}.get(loss.method, "sigmoid"),
-        "router_aux_loss_coef": 0.0, "kl_penalty": 0.0, "num_generations": 2, "_entropy_window_stats": None,
-        "is_vision_model": False, "_is_vlm": False, "model_kwarg_keys": (), "_forward_redirection": _ForwardRedirection(),
-    }  # fmt: skip
+        **SETTINGS,
+        "model": model,
+        "args": args,
+        "accelerator": Accelerator(loss),
+        "ref_model": reference,
+        "teacher_model": reference,
+        "beta": loss.beta,
+        "_metrics": {"train": defaultdict(list), "eval": defaultdict(list)},
+        "_stored_metrics": defaultdict(lambda: defaultdict(list)),
+        "_forward_redirection": _ForwardRedirection(),
+        "state": SimpleNamespace(global_step=1),
+        "precompute_ref_logps": loss.reference == "precomputed",
+        "loss_type": loss.variant or variants.get(loss.method, "sigmoid"),
+        "loss_types": loss.variant.split("+") if loss.variant else ["sigmoid"],
+        "loss_weights": [1.0] * (loss.variant.count("+") + 1),
+        "calculate_KL": loss.variant != "apo_zero_unpaired",
+        "num_iterations": loss.iterations,
+        "current_gradient_accumulation_steps": loss.accumulation,
+        "_entropy_bonus_enabled": loss.entropy_bonus,
+        "max_completion_length": loss.completion,
+        "cpo_alpha": 0.0 if loss.method == "simpo" else 1.0,
+    }
     trainer.__dict__.update(known)
     return trainer
 
@@ -228,14 +274,18 @@ def inputs_of(loss: Loss) -> dict[str, Any]:
         half = loss.micro_batch
         parts = ("input_ids", "attention_mask", "labels")
         return {f"{side}_{part}": ones(half, sequence) for side in ("chosen", "rejected") for part in parts} | {
-            "prompt_input_ids": ones(half, loss.prompt), "prompt_attention_mask": ones(half, loss.prompt),
-        }  # fmt: skip
+            "prompt_input_ids": ones(half, loss.prompt),
+            "prompt_attention_mask": ones(half, loss.prompt),
+        }
     completions = ones(rows, loss.completion)
     return {
-        "prompt_ids": ones(rows, loss.prompt), "prompt_mask": ones(rows, loss.prompt),
-        "completion_ids": completions, "completion_mask": torch.ones_like(completions),
-        "advantages": vector, "num_items_in_batch": torch.ones((), device="cuda"),
-    }  # fmt: skip
+        "prompt_ids": ones(rows, loss.prompt),
+        "prompt_mask": ones(rows, loss.prompt),
+        "completion_ids": completions,
+        "completion_mask": torch.ones_like(completions),
+        "advantages": vector,
+        "num_items_in_batch": torch.ones((), device="cuda"),
+    }
 
 
 def made(name: str, loss: Loss, *, reward: bool = False, dtype: Any = None) -> Any:
@@ -378,15 +428,19 @@ def quiet(trainer: Any, loss: Loss, model: Any, reference: Any, batch: dict[str,
     storages.enter("reference")
     rows = loss.generation_batch or loss.micro_batch
     tokens = [ones(rows, loss.prompt + loss.completion), ones(rows, loss.prompt + loss.completion)]
+
+    def scored(of: Any) -> Any:
+        return trainer._get_per_token_logps_and_entropies(of, *tokens, loss.completion, loss.micro_batch)[0]
+
     made: dict[str, Any] = {}
     with torch.no_grad():
         if loss.iterations > 1 or loss.method == "rloo":
-            made["old"] = trainer._get_per_token_logps_and_entropies(model, *tokens, loss.completion, loss.micro_batch)[0]
+            made["old"] = scored(model)
         if loss.reference == "model":
-            made["ref"] = trainer._get_per_token_logps_and_entropies(reference, *tokens, loss.completion, loss.micro_batch)[0]
+            made["ref"] = scored(reference)
         if loss.reference == "adapter off":
             with model.disable_adapter():
-                made["ref"] = trainer._get_per_token_logps_and_entropies(model, *tokens, loss.completion, loss.micro_batch)[0]
+                made["ref"] = scored(model)
     part = {name: one[: loss.micro_batch] for name, one in made.items()}
     if loss.method == "rloo":
         batch["old_logps"] = part["old"].sum(1)
@@ -396,16 +450,81 @@ def quiet(trainer: Any, loss: Loss, model: Any, reference: Any, batch: dict[str,
         batch["ref_per_token_logps"] = part["ref"]
 
 
-def main(*only: str) -> None:
-    for text in only:
-        given = dict(part.split("=", 1) for part in text.split(","))
-        kinds = {f.name: type(f.default) for f in fields(Loss) if f.name not in ("model", "method")}
-        loss = Loss(**{k: (v == "true" if kinds.get(k) is bool else kinds.get(k, str)(v)) for k, v in given.items()})
-        try:
-            print(json.dumps(loss.told() | {"phases": tracked(loss)}), flush=True)
-        except Exception:
-            import traceback; print("FAIL", text, file=sys.stderr); traceback.print_exc()
+KINDS = (
+    Loss("Qwen/Qwen3-0.6B", "grpo", micro_batch=4, completion=1024, beta=0.0, iterations=2),
+    Loss("Qwen/Qwen3-4B", "dpo", prompt=300, completion=1700, reference="model", variant="ipo"),
+    Loss(
+        "Qwen/Qwen3-4B",
+        "grpo",
+        micro_batch=2,
+        completion=2048,
+        reference="model",
+        beta=0.04,
+        variant="grpo",
+        generation_batch=8,
+    ),
+    Loss("google/gemma-3-1b-it", "dpo", micro_batch=2, reference="model", variant="apo_zero"),
+    Loss("google/gemma-3-1b-it", "grpo", micro_batch=4, recipe="autocast", beta=0.0),
+    Loss("google/gemma-3-1b-it", "orpo", micro_batch=2),
+    Loss("google/gemma-3-1b-it", "sft", micro_batch=4),
+    Loss(
+        "microsoft/Phi-4-mini-instruct",
+        "dpo",
+        micro_batch=2,
+        lora=64,
+        reference="adapter off",
+        variant="sigmoid+bco_pair+sft",
+    ),
+    Loss(
+        "microsoft/Phi-4-mini-instruct",
+        "kto",
+        micro_batch=4,
+        checkpointing="reentrant",
+        lora=8,
+        reference="adapter off",
+    ),
+    Loss("microsoft/Phi-4-mini-instruct", "orpo", 2, 256, 256, checkpointing="off", lora=64),
+    Loss("HuggingFaceTB/SmolLM3-3B", "grpo", 8, 1024, 256, checkpointing="reentrant", beta=0.0, entropy_bonus=True),
+    Loss("HuggingFaceTB/SmolLM3-3B", "rloo", 4, 512, 2048, lora=32, targets="q_proj+v_proj", reference="adapter off"),
+    Loss("HuggingFaceTB/SmolLM3-3B", "kto", 4, recipe="autocast", reference="precomputed", variant="apo_zero_unpaired"),
+    Loss("HuggingFaceTB/SmolLM3-3B", "reward", micro_batch=4, lora=16),
+    Loss("google/gemma-3-4b-it", "simpo", micro_batch=2, completion=1024, recipe="bf16"),
+    Loss(
+        "meta-llama/Llama-3.1-8B",
+        "grpo",
+        2,
+        512,
+        4096,
+        lora=16,
+        reference="adapter off",
+        beta=0.04,
+        iterations=2,
+        generation_batch=8,
+    ),
+    Loss("meta-llama/Llama-3.1-8B", "cpo", 2, 512, 1500, recipe="autocast", lora=8),
+    Loss("Qwen/Qwen3-4B", "gkd", micro_batch=2, lora=16, reference="model", beta=0.5, teacher="Qwen/Qwen3-14B"),
+    Loss("openai/gpt-oss-20b", "dpo", 1, 512, 1024, lora=16, targets="q_proj+v_proj", reference="adapter off"),
+    Loss("Qwen/Qwen1.5-MoE-A2.7B", "grpo", micro_batch=4, completion=1024, beta=0.0),
+    Loss("LiquidAI/LFM2-1.2B", "dpo", 1, 256, 256, checkpointing="off", reference="model"),
+    Loss("LiquidAI/LFM2-1.2B", "grpo", 1, 256, 256, beta=0.0),
+    Loss("Qwen/Qwen3-0.6B", "distillation", reference="model", beta=1.0),
+    Loss(
+        "Qwen/Qwen3-0.6B",
+        "distillation",
+        micro_batch=2,
+        completion=2048,
+        recipe="autocast",
+        reference="model",
+        beta=0.5,
+        teacher="Qwen/Qwen3-4B",
+    ),
+)
+
+
+def main() -> None:
+    lines = [json.dumps(loss.told() | {"phases": tracked(loss)}) for loss in KINDS]
+    print("[\n " + ",\n ".join(lines) + "\n]")
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main()

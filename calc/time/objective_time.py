@@ -101,6 +101,15 @@ def pass_speed(
     return PassSpeed(**parts, logits=logits if whole else scored, tiled=fused)
 
 
+def mean_lengths(training: Training) -> Training:
+    """The step whose completions are all as long as they are on average: as many tokens pass as in the given one."""
+    objective = training.objective
+    if objective is None or objective.mean_completion is None:
+        return training
+    mean = objective.model_copy(update={"completion": objective.mean_completion, "mean_completion": None})
+    return training.changed(training.work.model_copy(update={"sequence": mean.sequence}), objective=mean)
+
+
 def objective_speed_of(
     architecture: Architecture, report: TrainingReport, gpu: GPU, *, edits: Edits | None = None, node: int = 8
 ) -> "ObjectiveSpeed":
@@ -144,7 +153,8 @@ class ObjectiveSpeed:
         self.training, self.gpu, self.edits, self.node = training, gpu, edits, node
         self.objective, self.method = training.objective, training.method
         self.engine = None if colocation is None else Colocated(training, colocation, gpu)
-        self.update = pass_speed(training.base, training, gpu, edits=edits, node=node)
+        self.mean = mean_lengths(training)
+        self.update = pass_speed(training.base, self.mean, gpu, edits=edits, node=node)
 
     # The trainer
 
@@ -167,7 +177,7 @@ class ObjectiveSpeed:
     @cached_property
     def reference_pass(self) -> PassSpeed:
         """Of the reference, or of a teacher."""
-        other = self.training.teacher
+        other = self.mean.teacher
         if other is None or other.base == self.training.base:
             return self.policy_pass
         return pass_speed(other.base, other, self.gpu, edits=self.edits, node=self.node).without_gradients()
@@ -199,20 +209,23 @@ class ObjectiveSpeed:
         return sum(wave.seconds for wave in self.waves(end))
 
     def waves(self, end: End) -> tuple[Wave, ...]:
-        """Completions of the whole length, as many at once as the cache holds, then the others. A prompt is passed once
-        for its group, whose other members find it in the cache."""
+        """Completions, as many at once as the cache holds, then the others; the last of a wave is as long as it may be,
+        and as many are left at each step as the mean length says. A prompt is passed once for its group, whose other
+        members find it in the cache."""
         engine, speed = self.engine, self.serving
         assert engine is not None
         assert speed is not None
         objective, limits = self.objective, engine.plan.limits
         at_once = max(1, int(min(engine.sequences, engine.plan.concurrency(HIGH), limits.sequences)))
         group = objective.num_generations if self.method.groups else 1
-        context = objective.prompt + objective.completion // 2
+        steps, mean = objective.completion - 1, self.mean.work.sequence - objective.prompt
+        context = max(2, objective.prompt + mean // 2)
+        left = (mean - 1) / steps if steps else 1.0
 
         def wave(times: int, count: int) -> Wave:
             prompts = speed.prompt(-(-count // group), max(1, objective.prompt), end, limits.step_tokens)
-            decoded = speed.step(count, max(2, context), end)
-            return Wave(times, count, objective.completion - 1, float(prompts), float(decoded))
+            alone, together = (float(speed.step(n, context, end)) for n in (1, count))
+            return Wave(times, count, steps, float(prompts), alone + left * (together - alone))
 
         times, others = divmod(engine.sequences, at_once)
         return tuple(wave(*of) for of in ((times, at_once), (1, others)) if all(of))
@@ -266,12 +279,12 @@ class ObjectiveSpeed:
 
     def time(self, *, divided: bool = True) -> ObjectiveTime:
         """All of it; `divided`: with other divisions of the same GPUs."""
-        tokens = self.sequences * self.method.sequences * self.training.work.sequence
+        tokens = self.sequences * self.method.sequences * self.mean.work.sequence
         step, usual = self.step_s, self.by_end["expected"]
         engine = self.engine
         generated = None
         if engine is not None:
-            completions = engine.sequences * self.objective.completion
+            completions = engine.sequences * (self.mean.work.sequence - self.objective.prompt)
             generated = Estimate.over(lambda end: completions / self.generated_s(end))
         return ObjectiveTime(
             gpu=self.gpu.id,
@@ -322,13 +335,24 @@ class ObjectiveSpeed:
         except ConfigError:
             return None
 
+    def lengths(self) -> Message:
+        """How long completions are."""
+        mean = self.objective.mean_completion
+        if mean is None:
+            return Message("All completions are as long as they may be; each prompt is passed once for its group.")
+        sentence = (
+            "Completions have {mean:,} tokens on average and the longest {most:,}, for which an engine runs on with "
+            "few; each prompt is passed once for its group."
+        )
+        return Message(sentence, mean=mean, most=self.objective.completion)
+
     def assumptions(self) -> Iterable[Message]:
         """What the figures take for granted."""
         if self.engine is not None:
             yield Message(
                 "Trainer and engine wait for each other: nothing of a step runs while another part of it does."
             )
-            yield Message("All completions are as long as they may be; each prompt is passed once for its group.")
+            yield self.lengths()
         elif self.method.generates:
             yield Message("Generation is not timed: no engine is given.")
         elif self.method.teacher:

@@ -93,6 +93,9 @@ class Colocated:
     def __init__(self, training: Training, colocation: Colocation, gpu: GPU) -> None:
         if training.objective is None:
             raise ConfigError(Message("Only a loss with generated completions has an engine."), "rollout")
+        if colocation.shared_weights and training.work.trains_base:
+            sentence = "Only frozen weights can be the engine's own: shared_weights goes with LoRA or QLoRA."
+            raise ConfigError(Message(sentence), "shared_weights", [False])
         self.training, self.colocation, self.gpu, self.objective = training, colocation, gpu, training.objective
         self.usable = gpu.usable_bytes
         gpus, tp = training.layout.gpus, colocation.rollout_tp
@@ -215,7 +218,7 @@ class Colocated:
     ) -> RolloutPhase:
         """What trainer and engine have in memory at once."""
         trainer = {part: 0 if away.get(part) else int(getattr(memory, part)) for part in TRAINER}
-        if self.colocation.shared_weights and not self.training.work.trains_base:
+        if self.colocation.shared_weights:
             trainer["weights"] -= min(trainer["weights"], self.engine_weights)
         low, high = bounds(sizes(self.training.overhead_ranges, sum(trainer.values())))
         low, high = low + outside[0], high + outside[1]

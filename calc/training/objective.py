@@ -40,6 +40,14 @@ class Objective(Frozen):
     )
     prompt: int = Field(default=512, ge=0, le=2**30, description="Tokens of each prompt.")
     completion: int = Field(default=512, ge=1, le=2**30, description="Tokens of each completion.")
+    mean_completion: int | None = Field(
+        default=None,
+        ge=1,
+        le=2**30,
+        exclude_if=lambda tokens: tokens is None,
+        description="Tokens of a generated completion on average, for the time; none given: all are as long as they "
+        "may be.",
+    )
     completion_only: bool = Field(default=False, description="SFT: only tokens of the completion are scored.")
     packed: int = Field(default=1, ge=1, le=2**20, description="SFT: examples that are packed into a sequence.")
     num_generations: int = Field(default=8, ge=1, le=2**16, description="Completions of a prompt: the group.")

@@ -19,8 +19,9 @@ CONFIGS: Mapping[MethodName, str] = {
     "cpo": "CPOConfig",
     "simpo": "CPOConfig",
     "gkd": "GKDConfig",
+    "ppo": "PPOConfig",
 }
-"""What reads the flags of the others, in a script of one's own (trl.experimental)."""
+"""What reads the flags of the others, in a script of one's own (trl.experimental; PPO until TRL 1.12)."""
 OPTIMIZERS = {"adamw": "adamw_torch_fused", "adamw-8bit": "adamw_bnb_8bit", "adafactor": "adafactor", "sgd": "sgd"}
 SHARDED = {1: "zero1", 2: "zero2", 3: "fsdp2"}
 """trl/accelerate_configs."""
@@ -94,13 +95,23 @@ def trl(step: Started) -> Launch:
     flags = tuple(written(trl_flags(step)))
     if method not in SCRIPTS:
         launch = accelerate(step.work, step.scenario.recipe, layout)
-        sentence = "TRL has no command for it: train.py parses {config} of trl.experimental from these flags."
-        note = Message(sentence, config=CONFIGS[method])
-        return Launch(words=(*launch.words, *flags), notes=(note, *launch.notes))
+        return Launch(words=(*launch.words, *flags), notes=(own_script(method), *launch.notes))
     spread: tuple[str, ...] = ()
     if layout.gpus > 1:
         spread = ("--accelerate_config", SHARDED.get(layout.zero, "multi_gpu"), "--num_processes", str(layout.gpus))
     return Launch(words=("trl", method, *flags, *spread), notes=tuple(trl_notes(step)))
+
+
+def own_script(method: MethodName) -> Message:
+    """What a script of one's own does with the flags."""
+    if METHODS[method].values:
+        sentence = (
+            "TRL has PPO until 1.12, without a command: train.py parses {config} of trl.experimental.ppo from these "
+            "flags, and makes the value model of reward_model_path."
+        )
+        return Message(sentence, config=CONFIGS[method])
+    sentence = "TRL has no command for it: train.py parses {config} of trl.experimental from these flags."
+    return Message(sentence, config=CONFIGS[method])
 
 
 def trl_notes(step: Started) -> Iterator[Message]:
@@ -133,13 +144,16 @@ def trl_flags(step: Started) -> TrainerFlags:
         flags |= {"use_peft": True, "lora_r": work.lora_rank, "lora_target_modules": "all-linear"}
     if work.method == "qlora":
         flags["load_in_4bit"] = True
-    return flags | trl_objective(step.objective, step) | (trl_engine(step.engine) if step.engine else {})
+    engine = None if METHODS[step.objective.method].values else step.engine  # PPO's completions are of generate()
+    return flags | trl_objective(step.objective, step) | (trl_engine(engine) if engine else {})
 
 
 def trl_objective(objective: Objective, step: Started) -> TrainerFlags:
     """The loss."""
     method = METHODS[objective.method]
     flags: TrainerFlags = {}
+    if method.values:
+        return ppo_flags(step)
     if method.generates:
         flags["max_completion_length"] = objective.completion
     elif method.teacher:
@@ -165,6 +179,18 @@ def trl_objective(objective: Objective, step: Started) -> TrainerFlags:
     if objective.packed > 1:
         flags["packing"] = True
     return flags
+
+
+def ppo_flags(step: Started) -> TrainerFlags:
+    """TRL 1.12, experimental/ppo/ppo_config.py."""
+    return {
+        "sft_model_path": step.model,
+        "reward_model_path": REWARD,
+        "response_length": step.objective.completion,
+        "num_ppo_epochs": step.objective.iterations,
+        "local_rollout_forward_batch_size": step.work.micro_batch,
+        "kl_coef": step.weight,
+    }
 
 
 def trl_engine(engine: Colocation) -> TrainerFlags:

@@ -114,7 +114,8 @@ class Trainer(Frozen):
     def of(self, method: Method) -> "Trainer":
         """The same for one method, whose own options stand among all."""
         if method not in ("lora", "qlora"):
-            return self.model_copy(update={"base": None})
+            own_weights = {name: value for name, value in self.engine.items() if name != "shared_weights"}
+            return self.model_copy(update={"base": None, "engine": own_weights})
         return self.model_copy(
             update={
                 "workload": self.workload | (self.qlora if method == "qlora" else self.lora),

@@ -412,7 +412,9 @@ class Training:
     def most_tokens(self, usable: int, most: int) -> int:
         """The same of the tokens of a sequence, at this micro-batch."""
         batch = self.work.micro_batch
-        return most_that_fit(self.peaks(single=self.is_single(batch)), lambda n: self.units(batch, n), self.room(usable), most)
+        return most_that_fit(
+            self.peaks(single=self.is_single(batch)), lambda n: self.units(batch, n), self.room(usable), most
+        )
 
     @cached_property
     def peak_bytes(self) -> int:

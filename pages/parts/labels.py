@@ -75,6 +75,7 @@ FIELDS: dict[str, Message] = {
     "trl": Message("TRL release"),
     "log_probs": Message("Log-probabilities from"),
     "reference": Message("Reference model"),
+    "mean_completion": Message("Completion tokens on average"),
     "completion_only": Message("Score completions only"),
     "packed": Message("Examples packed into a sequence"),
     "num_generations": Message("Completions per prompt (num_generations)"),

@@ -162,5 +162,4 @@ DISTILLATION = TrainingMethod(
     beta=1.0,
     generates=True,
     groups=False,
-    verified=False,
 )

@@ -99,6 +99,7 @@ def refusals(objective: Objective, work: TrainingWorkload, layout: TrainingLayou
     if objective.beta == 0 and reference not in (None, "none") and not method.teacher:
         yield Refusal(Message("With beta 0 the reference has no effect."), "reference", ["none"])
     yield from refused_groups(objective, method, title)
+    yield from refused_mean(objective, method, title)
     for degree in (name for name in ("tp", "pp", "cp") if getattr(layout, name) > 1):
         sentence = "TRL's losses are computed over data-parallel ranks only; tp, pp and cp must be 1."
         yield Refusal(Message(sentence), degree, [1])
@@ -121,7 +122,10 @@ def refused_teacher(objective: Objective, method: TrainingMethod, title: Message
 def check_teacher(objective: Objective, model: Architecture) -> None:
     """Raise ConfigError where the teacher's distribution is over another vocabulary than the model's."""
     if (teacher := objective.teacher) is not None and teacher.vocab != model.vocab:
-        sentence = "The teacher's vocabulary has {theirs:,} tokens and the model's {ours:,}: they must be the same."
+        sentence = (
+            "The teacher's vocabulary has {theirs:,} tokens and the model's {ours:,}: they must be the same. TRL's "
+            "GOLD takes others, and is not computed."
+        )
         raise ConfigError(Message(sentence, theirs=teacher.vocab, ours=model.vocab), "teacher")
 
 
@@ -135,6 +139,19 @@ def refused_groups(objective: Objective, method: TrainingMethod, title: Message)
         sentence = "generation_batch is {batch:,}, which is no multiple of the {group:,} completions of a prompt."
         nearest = [size for size in (batch - batch % group, batch - batch % group + group) if size]
         yield Refusal(Message(sentence, batch=batch, group=group), "generation_batch", nearest)
+
+
+def refused_mean(objective: Objective, method: TrainingMethod, title: Message) -> Iterator[Refusal]:
+    """Why completions can't be so long on average."""
+    mean = objective.mean_completion
+    if mean is not None and not method.generates:
+        sentence = "{method} reads its completions from data, all of the same length here: it generates none."
+        yield Refusal(Message(sentence, method=title), "mean_completion", [])
+    elif mean is not None and mean > objective.completion:
+        sentence = "Completions of at most {most:,} tokens are not {mean:,} tokens long on average."
+        yield Refusal(
+            Message(sentence, most=objective.completion, mean=mean), "mean_completion", [objective.completion]
+        )
 
 
 def scored_of_row(objective: Objective, sequence: int) -> int:

@@ -39,6 +39,7 @@ LOSS: dict[str, Effect] = {
     "teacher": lambda choice, method: method.teacher,
     "num_generations": lambda choice, method: method.generates and method.groups,
     "generation_batch": lambda choice, method: method.generates,
+    "mean_completion": lambda choice, method: method.generates,
     "reference": lambda choice, method: method.reference and not method.teacher,
     "beta": lambda choice, method: method.reference and (method.generates or method.teacher),
     "trl": lambda choice, method: len(set(method.ways.values())) > 1,
@@ -107,6 +108,8 @@ def engine_details(answer: Trained) -> None:
     """What else an engine may set."""
     choice, known = answer.scenario.training, places(("training",))
     rest = [name for name in Colocation.model_fields if name in known and name not in ENGINE and name != "rollout"]
+    if choice.workload.trains_base:
+        rest = [name for name in rest if name != "shared_weights" or concerns(answer.error, {name})]
     if choice.rollout == "server":
         rest = [name for name in rest if name not in ON_THESE_GPUS or concerns(answer.error, {name})]
     with drawer(say("Engine and host memory"), "rollout_drawer", opened=concerns(answer.error, rest)) as is_open:

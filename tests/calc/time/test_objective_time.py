@@ -2,7 +2,9 @@
 
 import pytest
 
+from benchmarks.accuracy.rl_times import step_times
 from calc import RECIPES, Architecture, Objective, Overhead, Precision, TrainingLayout, TrainingWorkload, Workload
+from calc.errors import ConfigError
 from calc.hardware.gpus import gpus
 from calc.time.objective_time import ObjectiveSpeed
 from calc.time.time_report import time_report
@@ -114,3 +116,33 @@ def test_without_an_engine_generation_is_said_not_to_be_timed():
     time = speed().time()
     assert time.generated_tokens_per_s is None
     assert any("not timed" in str(sentence) for sentence in time.assumptions)
+
+
+def test_an_engine_runs_until_the_longest_completion_is_done():
+    """With a mean below the longest: less than if all were so long, more than if none were longer."""
+    engine, lengths = {"engine_share": 0.5}, {"prompt": 512, "completion": 2048}
+    longest = seconds(speed(engine=engine, **lengths))
+    mean = seconds(speed(engine=engine, **lengths, mean_completion=512))
+    short = seconds(speed(engine=engine, prompt=512, completion=512))
+    assert short["rollout"] < mean["rollout"] < longest["rollout"]
+    assert mean["update"] == short["update"] < longest["update"]
+    assert mean["weight_sync"] == longest["weight_sync"]
+    assert seconds(speed(engine=engine, **lengths, mean_completion=2048)) == longest
+    time = speed(engine=engine, **lengths, mean_completion=512).time()
+    assert any("512 tokens on average" in str(sentence) for sentence in time.assumptions)
+
+
+@pytest.mark.parametrize(
+    ("method", "mean", "sentence"),
+    [("grpo", 600, "are not 600 tokens long on average"), ("dpo", 100, "generates none")],
+)
+def test_a_mean_that_makes_no_sense_is_said(method, mean, sentence):
+    with pytest.raises(ConfigError, match=sentence):
+        speed(method, completion=512, mean_completion=mean)
+
+
+def test_stated_steps():
+    """NeMo RL's performance summary: the H100 rows within 20 %, all within a factor of two, none said to be longer."""
+    for one in step_times():
+        assert -0.45 < one.error < 0
+        assert one.row["gpu"] != "h100-sxm" or one.is_inside

@@ -89,6 +89,11 @@ def test_what_waits_in_host_memory_is_not_on_the_gpu():
     assert phases(step)["update"] == phases(whole)["update"]
 
 
+def test_trained_weights_are_not_shared():
+    with pytest.raises(ConfigError, match="goes with LoRA or QLoRA"):
+        colocated(shared_weights=True)
+
+
 def test_shared_weights_stand_once():
     """unsloth: the engine's weights are the frozen ones of LoRA."""
     lora = {"method": "lora", "fp32_adapters": True}

@@ -43,7 +43,7 @@ def named(words):
 
 
 @pytest.mark.parametrize("work", WORKS)
-@pytest.mark.parametrize("method", [method for method in METHODS if method != "ppo"])
+@pytest.mark.parametrize("method", METHODS)
 def test_trl_has_every_flag(method, work):
     engines = [None, {"sleep_level": 2}, {"rollout": "server"}] if METHODS[method].generates else [None]
     for engine in engines:

@@ -1,0 +1,115 @@
+"""python -m benchmarks.accuracy.rl_times: stated times of whole GRPO steps, next to ours.
+
+NeMo RL's performance summary states on-policy steps with the mean length of their sequences, their batches and layouts;
+what it leaves out is in the recipe of the same name (docs/about/performance-summary.md and
+examples/configs/recipes/llm/performance, github.com/NVIDIA-NeMo/RL, releases 0.5.0 and 0.6.0). Of these, tests/data
+has the ones whose training is divided over data and experts alone, as losses are here. A step generates 64 x 32
+completions of at most 4,096 tokens with their prompts, makes log-probabilities of policy and reference, and updates
+four times. The prompts' share of the mean length is not stated; so few tokens are assumed.
+"""
+
+import json
+from collections.abc import Iterator
+from statistics import median
+from typing import Any, NamedTuple
+
+from benchmarks.accuracy.steps import DATA, row_of, table_head
+from calc import RECIPES, Architecture, Objective, Overhead, Precision, TrainingLayout, TrainingWorkload
+from calc.hardware.gpus import gpus
+from calc.time.estimate import Estimate
+from calc.time.objective_time import ObjectiveSpeed
+from calc.training import Training
+from calc.training.objective import Colocation
+from presets import models
+
+FILE = DATA / "rl_times.json"
+PROMPT, MOST = 150, 4096
+GENERATED, UPDATED, GROUP = 2048, 512, 32
+UPDATES = GENERATED // UPDATED
+"""Sequences that are generated at once, of an update, of a prompt; and updates on one generation."""
+
+
+class StepTime(NamedTuple):
+    """A stated step next to ours, in seconds."""
+
+    row: dict[str, Any]
+    step_s: Estimate
+    phases: dict[str, float]
+
+    @property
+    def error(self) -> float:
+        """Relative error of the expected time."""
+        return self.step_s.expected / float(self.row["step_s"]) - 1
+
+    @property
+    def is_inside(self) -> bool:
+        """Whether the stated time lies in our range."""
+        return bool(self.step_s.low <= self.row["step_s"] <= self.step_s.high)
+
+
+def speed_of(row: dict[str, Any]) -> ObjectiveSpeed:
+    """A row's update with its share of the generation."""
+    objective = Objective(
+        method="grpo",
+        trl="1.12",
+        log_probs="whole",
+        prompt=PROMPT,
+        completion=MOST - PROMPT,
+        mean_completion=row["mean_tokens"] - PROMPT,
+        num_generations=GROUP,
+        generation_batch=GENERATED,
+        beta=0.01,
+        reference="model",
+        engine_generates=True,
+    )
+    work = TrainingWorkload(
+        micro_batch=1,
+        accumulation=UPDATED // row["gpus"],
+        sequence=objective.sequence,
+        recompute="full" if row["checkpointing"] else "none",
+    )
+    layout = TrainingLayout(dp=row["gpus"], ep=row["expert_parallel"], zero=1)
+    architecture = Architecture.from_config(models()[row["model"]].config)
+    training = Training(architecture, work, RECIPES["megatron"], layout, Overhead(), Precision(), objective=objective)
+    engine = Colocation(engine_share=0.6, rollout_tp=row["engine_tp"], sleep_level=1)
+    return ObjectiveSpeed(training, gpus()[row["gpu"]], engine)
+
+
+def step_times() -> Iterator[StepTime]:
+    """All of them, with the four updates of a stated step."""
+    for row in json.loads(FILE.read_text(encoding="utf-8")):
+        time = speed_of(row).time(divided=False)
+        phases = {phase.name: UPDATES * phase.seconds.expected for phase in time.phases}
+        yield StepTime(row, time.step_s.scaled(UPDATES), phases)
+
+
+def written() -> str:
+    """The table."""
+    lines = table_head(
+        ["Model", "GPUs", "Tokens, mean", "Stated", "Ours", "Range", "Error", "Generation", "Passes", "Update"]
+    )
+    times = list(step_times())
+    for one in times:
+        row, phases = one.row, one.phases
+        lines.append(
+            row_of(
+                [
+                    row["model"],
+                    f"{row['gpus']} {row['gpu']}",
+                    f"{row['mean_tokens']:,}",
+                    f"{row['step_s']:g} s",
+                    f"{one.step_s.expected:.0f} s",
+                    f"{one.step_s.low:.0f} to {one.step_s.high:.0f}",
+                    f"{one.error:+.0%}",
+                    f"{phases['rollout']:.0f} s",
+                    f"{phases['reference']:.0f} s",
+                    f"{phases['update']:.0f} s",
+                ]
+            )
+        )
+    off = median(abs(one.error) for one in times)
+    return "\n".join([*lines, "", f"Median error: {off:.0%}."])
+
+
+if __name__ == "__main__":
+    print(written())
