@@ -347,6 +347,7 @@ def values(option):
             "pasted": st.sampled_from([{"model_type": "llama", "num_hidden_layers": n} for n in (1, 2)]),
             "version": st.sampled_from(["0.11", "5.2.1"]),
             "card": st.sampled_from(list(gpus())),
+            "opened": st.sampled_from(list(gpus())),
             "steps": st.lists(st.sampled_from(["model=Qwen/Qwen3-8B&method=dpo", "method=grpo,lora"]), max_size=5).map(
                 tuple
             ),

@@ -207,6 +207,11 @@ def said_of(objective: Objective) -> Iterator[Message]:
         )
     if method.values:
         yield Message("A value model as large as the policy is trained with it, and a frozen reward model stands by.")
+    if method.values and objective.log_probs == "whole" and not objective.engine_generates:
+        yield Message(
+            "TRL's own PPO generates without an engine and holds the logits of all completions of a step in fp32 until "
+            "it is over, 4 bytes for each token and each word of the vocabulary: they are not counted."
+        )
     if method.teacher:
         yield TEACHER if method.teacher_type is None else STORED_TEACHER
     elif method.reference and objective.reference is not None:

@@ -43,6 +43,10 @@ def totals(answer: Trained) -> None:
     )
     if report.trained_parameters == report.parameters.total:
         text = say("All **{total:,}** parameters are trainable.", total=report.parameters.total)
+    elif report.trained_parameters > report.parameters.total:
+        more = report.trained_parameters - report.parameters.total
+        sentence = "All **{total:,}** parameters are trainable, and **{more:,}** of a value model."
+        text = say(sentence, total=report.parameters.total, more=more)
     else:
         text = say(
             "Exactly **{trained:,}** of **{total:,}** parameters are trainable ({share}).",
