@@ -205,6 +205,8 @@ def test_a_weight_format_of_serving_is_not_that_of_the_base():
         ({"method": "grpo", "rollout": "server", "sleep_level": "1"}, "nothing to give back"),
         ({"method": "grpo", "rollout": "colocated", "rollout_tp": "2"}, "does not divide"),
         ({"method": "kto", "pp": "2"}, "must be 1"),
+        ({"method": "grpo", "rollout": "colocated", "shared_weights": "true"}, "goes with LoRA"),
+        ({"method": "grpo", "completion": "64", "mean_completion": "65"}, "are not 65 tokens long on average"),
     ],
 )
 def test_what_does_not_go_together_is_a_sentence_beside_its_control(query, sentence):
@@ -220,6 +222,7 @@ def test_every_option_has_a_control():
         {"method": "qlora", "pp": "2"},
         {"method": "grpo", "trl": "1.12", "rollout": "colocated"},
         {"method": "grpo", "beta": "0.1", "dp": "2", "zero": "3"},
+        {"method": "grpo,lora", "rollout": "colocated"},
         {"method": "grpo", "rollout": "server"},
         {"method": "gkd"},
         {"method": "sft", "trl": "1.12"},
