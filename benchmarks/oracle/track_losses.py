@@ -205,6 +205,7 @@ SETTINGS: dict[str, Any] = {
     "compute_loss_func": None,
     "label_smoother": None,
     "model_kwarg_keys": (),
+    "_is_vlm": False,
 }
 """What the constructors set, as they set it by default."""
 
