@@ -75,14 +75,14 @@ class Offloading:
         return set_up(self.model, self.precision, options, len(self.room.gpus), self.draft)
 
     def has_room(self, options: LlamaCppOptions | None, length: int) -> bool:
-        """Whether everything has, each buffer where it lies; weights and cache are looked at first."""
+        """Whether everything has, each buffer where it lies; what needs no graph is looked at first."""
         if options is None:
             return False
         cache = self.started(options)
-        fixed = cache.fixed_bytes(self.batch, length)
-        return self.room.holds(fixed) and self.room.holds(
-            [size + compute for size, compute in zip(fixed, cache.compute_bytes(self.batch, length), strict=True)]
-        )
+        if not self.room.holds(cache.bound_bytes(self.batch, length)):
+            return False
+        fixed, compute = cache.fixed_bytes(self.batch, length), cache.compute_bytes(self.batch, length)
+        return self.room.holds(list(map(sum, zip(fixed, compute, strict=True))))
 
     def fit(self, length: int) -> Fitted | None:
         """The most on the GPUs for sequences of so many tokens; None where even the host has no room for the rest."""

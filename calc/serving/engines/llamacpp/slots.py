@@ -61,6 +61,16 @@ class PlacedModel:
             placed = replace(self, file=plain)
         return placed.file.once(("compute", placed, context), lambda: compute_buffers(placed, context))
 
+    def copied_bytes(self, context: ContextSizes) -> int:
+        """Bytes of the largest matrix of experts that a pass copies from the host to the first GPU: its buffer there is
+        no smaller. The last layer does not count, where only rows whose logits are wanted may be left."""
+        if not (self.cuda and self.placement.devices and context.tokens >= TAKEN_OVER):
+            return 0
+        name = "ffn_down_exps.weight"
+        layers = list(enumerate(self.file.layers[: self.file.architecture.num_layers - 1]))
+        sizes = (w[name].nbytes for i, w in layers if name in w and self.placement.of_weight(name, i) == HOST)
+        return max(sizes, default=0)
+
     def allocated(self, context: ContextSizes) -> list[DeviceBuffers]:
         """What a context allocates on each GPU and on the host."""
         weights, cache, compute = self.weights, self.cache(context), self.compute(context)
@@ -172,6 +182,12 @@ class SlotCache(Cache):
             sum(model.weights[i] + model.cache(context)[i] for model, context in contexts)
             for i in self.model.placement.places
         ]
+
+    def bound_bytes(self, batch: int, length: int) -> list[int]:
+        """Bytes at least on each GPU and, last, on the host."""
+        model, context = self.contexts(batch, length)[0]
+        first, *others = self.fixed_bytes(batch, length)
+        return [first + model.copied_bytes(context), *others]
 
     def compute_bytes(self, batch: int, length: int) -> list[int]:
         """Bytes of the buffers of passes on each GPU and, last, on the host; with those of what guesses tokens."""
