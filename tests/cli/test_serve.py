@@ -174,16 +174,14 @@ async def watched(server):
     known = set(server.replicas())
     open_sockets = [reader.socket for reader in (first, *others)]
     server.process.send_signal(signal.SIGTTIN)
-    while len(server.sessions()) < 3:
-        await asyncio.sleep(0.1)
-    await asyncio.sleep(1)  # nginx reads its configuration
+    more = []
+    async with asyncio.timeout(SECONDS):  # until nginx has read its configuration, and then a third of who comes
+        while not any(number for pid, number in server.sessions().items() if pid not in known):
+            more += pages(server.port, 1)
+            await more[-1].connect()
+            await asyncio.sleep(0.2)
     assert await asyncio.gather(*(reader.ask() for reader in (first, *others))) == 4 * [figures]
     assert [reader.socket for reader in (first, *others)] == open_sockets
-    (joined,) = set(server.replicas()) - known
-    more = pages(server.port, 12)  # all of which the others get once in (3/2)^12 runs, 130
-    for reader in more:
-        await reader.connect()
-    assert server.sessions()[joined]
     for reader in (first, again, *others, *more):
         await reader.socket.close()
 
