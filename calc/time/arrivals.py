@@ -16,6 +16,7 @@ import numpy as np
 
 from calc.errors import Frozen
 from calc.time.arrays import Array, Indices
+from calc.time.roofline import Timed
 from calc.time.serving_time import FullServer
 
 UTILIZATION = 0.95
@@ -25,7 +26,9 @@ KNOTS, BINS, SHARES = 64, 8, 10
 COME, SETTLES = 32, 60
 """Prompts of a step that are looked at, and steps until their number has settled."""
 LONGEST = 20_000
-"""Requests in line that are looked at."""
+"""Requests in line that are looked at, at most."""
+LEAST_LIKELY = 1e-16
+"""Next to the likeliest, what is less likely is not looked at: no percentile knows of it."""
 
 
 class Percentiles(Frozen):
@@ -60,15 +63,24 @@ class Arrivals:
         """Sequences that may run: 1, 2, ... [most]"""
         return np.arange(1.0, self.most + 1)
 
+    @cached_property
+    def knots(self) -> Array:
+        """Numbers of sequences whose steps are computed, [1, knots]."""
+        return np.unique(np.geomspace(1, self.most, KNOTS).round())[None]
+
+    @cached_property
+    def decoded(self) -> tuple[Timed, ...]:
+        """What decoding takes in a step, [1, knots]."""
+        return tuple(self.server.decode_parts(self.knots))
+
     def of_running(self, seconds: Any) -> Array:
-        """Something for each number of sequences that runs, [most]."""
-        knots = np.unique(np.geomspace(1, self.most, KNOTS).round())
-        return np.asarray(np.interp(self.running, knots, np.ravel(seconds(knots[None]))))
+        """Something for each number of sequences that runs, [most], from the same at the knots."""
+        return np.asarray(np.interp(self.running, self.knots[0], np.ravel(seconds)))
 
     @cached_property
     def steps(self) -> Array:
         """Seconds of a step with the prompts that it has, [most]."""
-        return self.of_running(self.server.step)
+        return self.of_running(self.server.step(self.knots, self.decoded))
 
     @cached_property
     def departures(self) -> Array:
@@ -85,11 +97,18 @@ class Arrivals:
             return np.full(len(there), self.per_s)
         return np.maximum(self.users - there, 0.0) / max(self.think_s, 1e-9)
 
+    @property
+    def longest(self) -> int:
+        """Requests in line that are looked at: each makes it as much less likely as fewer come than leave."""
+        more = float(self.arriving(np.array([self.most]))[0] / self.departures[-1])
+        return min(LONGEST, 1 + int(np.log(LEAST_LIKELY) / np.log(more))) if 0 < more < 1 else LONGEST
+
     @cached_property
     def probabilities(self) -> Array:
         """Probability of so many requests, 0, 1, ..., running or in line."""
-        there = np.arange(float(self.most + LONGEST))
-        leave = np.append(self.departures, np.full(LONGEST - 1, self.departures[-1]))
+        longest = self.longest
+        there = np.arange(float(self.most + longest))
+        leave = np.append(self.departures, np.full(longest - 1, self.departures[-1]))
         with np.errstate(divide="ignore"):
             logs = np.append(0.0, np.cumsum(np.log(self.arriving(there[:-1])) - np.log(leave)))
         weights = np.exp(logs - logs.max())
@@ -147,11 +166,11 @@ class Arrivals:
     @cached_property
     def decodes(self) -> Array:
         """Seconds of a step without prompts, [most]."""
-        return self.of_running(lambda batch: sum(part.seconds for part in self.server.decode_parts(batch)))
+        return self.of_running(sum(part.seconds for part in self.decoded))
 
     def tokens(self) -> Percentiles:
         """Median and 95th percentile of the time per output token."""
-        of_running = self.of_running(self.server.token)
+        of_running = self.of_running(self.server.token(self.knots, self.decoded))
         running = np.flatnonzero(self.seen > 1e-7)
         return percentiles(of_running[np.minimum(running + 1, self.most) - 1], self.seen[running])
 
@@ -205,6 +224,8 @@ def prompts_of_a_step(per_s: float, decode: float, prompt: float) -> tuple[Array
 def percentiles(seconds: Array, weights: Array, of: Sequence[float] = (0.5, 0.95)) -> Percentiles:
     """Milliseconds that half, and 95 of 100, do not exceed."""
     flat, chances = np.ravel(seconds), np.ravel(np.broadcast_to(weights, seconds.shape))
+    likely = chances > LEAST_LIKELY * chances.max()
+    flat, chances = flat[likely], chances[likely]
     order = np.argsort(flat)
     reached = np.cumsum(chances[order])
     places = np.searchsorted(reached, np.array(of) * reached[-1])

@@ -104,11 +104,11 @@ class PlacedModel:
         for block in self.blocks:
             lacking = on_cuda and not all(has_flash_kernel(mixer, context) for mixer in block.attentions)
             taken_over = on_cuda and context.sequences >= TAKEN_OVER
-            for layer in block.runs_in if block.attentions else ():
-                on_host = places[layer] == HOST
+            attending = {layer: places[layer] == HOST for layer in block.runs_in} if block.attentions else {}
+            if any(taken_over if on_host else lacking for on_host in set(attending.values())):
+                return True
+            for layer, on_host in attending.items() if scans else ():
                 next_scan = next((scan for scan in scans if scan >= layer), None)
-                if taken_over if on_host else lacking:
-                    return True
                 if next_scan is not None and on_host != (places[next_scan] == HOST or not context.offload_cache):
                     return True
         return False
