@@ -20,8 +20,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import transformers
 from transformers import (
     AutoConfig,
+    AutoModel,
     AutoModelForCausalLM,
     Gemma4TextConfig,
     Gemma4UnifiedTextConfig,
@@ -34,6 +36,7 @@ from benchmarks.oracle.no_decoder import CLASSES, NO_DECODER, missing
 from benchmarks.oracle.random_configs import random_config
 from calc import Architecture, ConfigError
 from calc.families.family_table import FAMILIES, WRAPPED
+from calc.families.tasks import POOLING
 from presets import models
 
 Shapes = dict[str, tuple[int, ...]]
@@ -44,6 +47,8 @@ PREFIXES = {
     "language_model.model.": "model.",
     "language_model.lm_head.": "lm_head.",
     "vision_tower.": "vision_tower.vision_model.",
+    "nomic_bert.": "bert.",
+    "gte.": "new.",
 }
 """How a class saves what it wraps -> how the language model alone names it, and published checkpoints the tower."""
 NAMING = {"minimax_m3_vl", "gemma3", "gemma4", "llama4", "qwen3_5", "qwen3_5_moe"}
@@ -78,9 +83,12 @@ TRANSPOSED = {"qwen3_vl_moe"}
 def built(config: dict[str, Any]) -> Any:
     """The class of a config, on the meta device."""
     settings, wrapped = AutoConfig.for_model(**config), config["model_type"] in WRAPPED
-    maker = next((auto for auto in CLASSES[wrapped:] if type(settings) in auto._model_mapping), AutoModelForCausalLM)
+    named = next(iter(config.get("architectures") or ()), None)
     with torch.device("meta"):
-        return maker.from_config(settings)
+        if (config["model_type"] in FAMILIES and FAMILIES[config["model_type"]].pools) or str(named).endswith(POOLING):
+            return (AutoModel.from_config if named is None else getattr(transformers, named)._from_config)(settings)
+        causal = (auto for auto in CLASSES[wrapped:] if type(settings) in auto._model_mapping)
+        return next(causal, AutoModelForCausalLM).from_config(settings)
 
 
 def is_language(name: str, model_type: str) -> bool:
@@ -96,6 +104,8 @@ def theirs(config: dict[str, Any], *, tower: bool) -> tuple[Shapes, int]:
     model, model_type = built(config), config["model_type"]
     once = {name for name, _ in model.named_parameters()}
     again = {name for name, _ in model.named_parameters(remove_duplicate=False)} - once
+    if tables := {name for name in again if name.endswith("word_embeddings.weight")}:  # a head stands before it
+        again = again - tables | {name for name in once if name.endswith("decoder.weight")}
     kept = {name: t for name, t in model.state_dict().items() if tower or is_language(name, model_type)}
     saved = revert_weight_conversion(model, {name: t for name, t in kept.items() if name not in again})
     shapes = {plain(name, model_type): tuple(t.shape) for name, t in saved.items()}

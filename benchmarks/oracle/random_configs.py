@@ -3,7 +3,15 @@
 import random
 from typing import Any
 
-from transformers import AutoConfig
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    AutoModelForMaskedLM,
+    AutoModelForSequenceClassification,
+    AutoModelForTokenClassification,
+)
+
+from calc.families.family_table import FAMILIES
 
 FLAGS = """
     tie_word_embeddings attention_bias mlp_bias use_bias bias qkv_bias use_qkv_bias use_qk_norm qk_layernorm
@@ -12,6 +20,7 @@ FLAGS = """
     mamba_conv_bias mamba_proj_bias mamba_rms_norm projectors_bias conv_bias use_expert_bias block_auto_adjust_ff_dim
     do_layer_norm_before enable_bias add_bias_linear use_shared_attention_adapter attention_k_eq_v enable_moe_block
     use_double_wide_mlp use_bidirectional_attention is_moe qk_layer_norms
+    relative_attention position_biased_input norm_bias classifier_bias decoder_bias
 """.split()
 SIZES: dict[str, list[Any]] = {
     "hidden_size": [64, 128],
@@ -104,6 +113,17 @@ SIZES: dict[str, list[Any]] = {
     "laurel_rank": [8],
     "num_mem_blocks": [1, 2],
     "adapter_rank": [8],
+    "dim": [64, 128],
+    "hidden_dim": [96, 112],
+    "embedding_size": [48, 64],
+    "type_vocab_size": [1, 2],
+    "num_hidden_groups": [1, 2],
+    "inner_group_num": [1, 2],
+    "position_buckets": [-1, 16],
+    "max_relative_positions": [-1, 40],
+    "pos_att_type": [None, ["c2p"], ["c2p", "p2c"]],
+    "local_attention": [16, 32],
+    "relative_attention_num_buckets": [16],
 }
 OPTIONAL = {*FLAGS, "mlp_only_layers", "head_dim", "mamba_dt_rank", "time_step_rank", "conv_kernel"}
 WORDS = {"layer_types", "mlp_layer_types"}
@@ -211,4 +231,17 @@ def random_config(model_type: str, chance: random.Random) -> dict[str, Any]:
         words = sorted(set(fields[name] or ()))
         if words and chance.random() < 0.6:
             config[name] = [chance.choice(words) for _ in range(layers)]
+    if model_type in FAMILIES and FAMILIES[model_type].pools:
+        config |= heads_of(type(AutoConfig.for_model(model_type)), chance)
     return config | FIXED.get(model_type, {})
+
+
+HEADS = (AutoModel, AutoModelForMaskedLM, AutoModelForSequenceClassification, AutoModelForTokenClassification)
+"""What may stand behind an encoder of texts."""
+
+
+def heads_of(settings: type, chance: random.Random) -> dict[str, Any]:
+    """A class of an encoder, and labels for its scores."""
+    chosen = chance.choice([auto for auto in HEADS if settings in auto._model_mapping])
+    labels = {str(i): f"LABEL_{i}" for i in range(chance.choice([1, 3]))}
+    return {"architectures": [chosen._model_mapping[settings].__name__], "id2label": labels}

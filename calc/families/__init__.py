@@ -16,6 +16,7 @@ from calc.families.family_table import FAMILIES, WRAPPERS
 from calc.families.feedforward_rows import Dense, Experts
 from calc.families.fields import MAX_LAYERS, PER_LAYER_CONFIG, Fields, number, true
 from calc.families.kernel_fields import with_stated
+from calc.families.tasks import pools, score, task, without_module
 from calc.families.vision_fields import read_vision
 from calc.families.wrappers import TIE, joined, language, with_language
 from calc.model.architecture import Architecture
@@ -24,6 +25,7 @@ from calc.model.block import Block, Extra
 from calc.model.feedforward import FeedForward
 from calc.model.kernels import Kernels
 from calc.model.mixers import Mixer
+from calc.model.names import Names
 
 TOP_K = "num_experts_per_tok"
 LEARNED = ("prelu", "xielu")
@@ -71,24 +73,33 @@ def _build(config: Mapping[str, Any], family: Family, c: Fields) -> Architecture
     alike: dict[LayerParts, list[int]] = {}
     for i in range(_layers(family, c)):
         alike.setdefault(_layer(family, c.of_layer(i), i), []).append(i)
-    max_positions = c.maybe(family.max_positions)
+    longest = family.max_positions
+    max_positions = c.maybe(longest) if isinstance(longest, str) else longest(c)
     norm = family.norm if isinstance(family.norm, str) else family.norm(c)
     final_norm = family.final_norm or norm
     mixers = [mixer for mixers, *_ in alike for mixer in mixers]
+    names = family.names if isinstance(family.names, Names) else family.names(c)
+    outside = family.extras(c) if family.extras else ()
+    scores = not family.pools and pools(c)
+    if scores:
+        outside += score(c, c.size(family.hidden))
+        names, outside = without_module(names, outside) if task(c) == "base" else (names, outside)
     return Architecture(
         model_type=str(c.get("model_type")),
         hidden=c.size(family.hidden),
         vocab=c.size("vocab_size"),
         extra_rows=number(c, family.extra_rows, 0),
-        tied=family.ties and c.flag(TIE),
+        tied=family.pools or scores or (family.ties and c.flag(TIE)),
         blocks=tuple(
             Block(layers=tuple(where), mixers=mixers, ffn=ffn, norms=norms, norm=norm, extras=extras, path=path)
             for (mixers, ffn, norms, extras, path), where in alike.items()
         ),
         shared=family.shared(c) if family.shared else (),
-        names=family.names,
+        names=names,
         gguf=family.gguf,
-        positions=c.size(family.positions) + family.more_positions if family.positions else 0,
+        pooled=family.pools or scores,
+        positions=number(c, family.positions, 0) + family.more_positions if family.positions else 0,
+        d_positions=None if family.d_positions is None else number(c, family.d_positions),
         max_positions=max_positions,
         details=read_details(c),
         rotary=family.rotary.tables(c, mixers, max_positions) if family.rotary else (),
@@ -96,7 +107,7 @@ def _build(config: Mapping[str, Any], family: Family, c: Fields) -> Architecture
         final_norm=final_norm if isinstance(final_norm, str) else final_norm(c),
         head_bias=true(c, family.head_bias),
         kernels=with_stated(family.kernels if isinstance(family.kernels, Kernels) else family.kernels(c), c),
-        extras=family.extras(c) if family.extras else (),
+        extras=outside,
         prediction=family.prediction(c) if family.prediction else (),
         vision=read_vision(config),
         image_prefix=_sees_images_whole(config, c),

@@ -157,6 +157,7 @@ class Attention:
     delayed: bool = False
     keys_are_values: Flag = False
     own_keys: LayerRule | None = None  # None: every layer has its own
+    both_ways: bool = False
 
     def __call__(self, c: Fields, layer: int = 0) -> GQA:
         window = None if self.window is None else self.window(c, layer)
@@ -189,6 +190,7 @@ class Attention:
             keys_are_values=true(c, self.keys_are_values),
             sinks=self.sinks,
             delayed=self.delayed,
+            both_ways=self.both_ways,
             window=window,
         )
 

@@ -55,6 +55,7 @@ from calc.families.stability import STABILITY
 from calc.families.stepfun import STEPFUN
 from calc.families.swiss_ai import SWISS_AI
 from calc.families.tencent import TENCENT
+from calc.families.text_encoders import TEXT_ENCODERS
 from calc.families.tower_readers import ENCODED
 from calc.families.xiaomi import XIAOMI
 from calc.families.zyphra import ZYPHRA
@@ -107,6 +108,7 @@ FAMILIES: dict[str, Family] = (
     | STABILITY
     | STEPFUN
     | SWISS_AI
+    | TEXT_ENCODERS
     | XIAOMI
 )
 WRAPPERS: dict[str, Wrapper] = {wrapper.name: wrapper for family in FAMILIES.values() for wrapper in family.wrappers}

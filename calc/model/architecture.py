@@ -5,6 +5,7 @@ from typing import Any, Self
 
 from calc.budget import spent
 from calc.errors import Frozen, Message
+from calc.model.attention import GQA
 from calc.model.block import Block, Extra, PredictionModule
 from calc.model.details import Details
 from calc.model.feedforward import MoE
@@ -25,7 +26,7 @@ class Parameters(Frozen):
 
 
 class Architecture(Frozen):
-    """A decoder language model: embedding, blocks, head. `tensors()` is the one list that every number is read off."""
+    """A language model: embedding, blocks, head. `tensors()` is the one list that every number is read off."""
 
     model_type: str
     hidden: int
@@ -35,7 +36,9 @@ class Architecture(Frozen):
     blocks: tuple[Block, ...]
     shared: tuple[Block, ...] = ()  # stored once and run in several places, beside those layers' own blocks
     names: Names = Names()
+    pooled: bool = False  # makes one vector or scores of a text, and no logits of a next token: embedders, rerankers
     positions: int = 0  # rows of a learned position table
+    d_positions: int | None = None  # width of that table where it is not hidden_size: ALBERT
     d_embedding: int | None = None  # width of the embedding where it is not hidden_size: OPT-350m
     final_norm: Norm = "rms"
     head_bias: bool = False
@@ -84,6 +87,11 @@ class Architecture(Frozen):
     def attends(self) -> bool:
         """Whether any layer attends to a cache."""
         return any(block.attentions for block in self.all_blocks)
+
+    @property
+    def encodes(self) -> bool:
+        """Whether tokens see those behind them too: a text passes whole and nothing is kept of it."""
+        return any(isinstance(mixer, GQA) and mixer.both_ways for block in self.all_blocks for mixer in block.mixers)
 
     @property
     def experts(self) -> tuple[MoE, ...]:
@@ -157,16 +165,16 @@ class Architecture(Frozen):
         table: Shape = (self.vocab, self.d_embedding or hidden)
         yield Tensor(f"{names.embedding}.weight", (self.vocab + self.extra_rows, table[1]), "embedding")
         if self.positions:
-            yield Tensor(f"{names.positions}.weight", (self.positions, hidden), "embedding")
+            yield Tensor(f"{names.positions}.weight", (self.positions, self.d_positions or hidden), "embedding")
         for block in self.all_blocks:
             yield from self._block(block)
         for name, shape in self._norm(names.final_norm, self.final_norm).items():
             yield Tensor(name, shape, "norms")
         for extra in self.extras:
             yield Tensor(extra.name, extra.shape, extra.component, excluded_as=extra.excluded_as)
-        if not self.tied:
+        if not self.tied and not self.pooled:
             yield Tensor(f"{names.lm_head}.weight", table, "lm_head")
-        if self.head_bias:
+        if self.head_bias and not self.pooled:
             yield Tensor(f"{names.lm_head}.bias", (self.vocab,), "lm_head")
         for module in self.prediction:
             block = module.block

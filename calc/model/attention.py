@@ -26,6 +26,10 @@ SINKS = Message(
     "(as in [arXiv:2309.17453](https://arxiv.org/abs/2309.17453))."
 )
 CROSS = Message("**Cross attention**: keys and values are those of the image, computed once and not of the text.")
+BOTH_WAYS = Message(
+    "**Attention both ways**: each token sees the whole text, those behind it too, so that a text passes at once and "
+    "leaves no cache ([arXiv:1810.04805](https://arxiv.org/abs/1810.04805))."
+)
 SHARED = Message(
     "**Shared cache**: this layer has no keys and values of its own and reads those of an earlier layer "
     "([arXiv:2405.12981](https://arxiv.org/abs/2405.12981))."
@@ -89,6 +93,7 @@ class GQA(Attention):
     gate: Literal["none", "heads", "channels"] = "none"  # a projection of its own that gates the output
     own_keys: bool = True  # False: reads the cache of an earlier layer, Gemma 3n
     cross: bool = False  # keys and values are those of an image, not of the text: Llama 3.2 Vision
+    both_ways: bool = False  # a token sees those behind it too, so that a text passes at once and leaves nothing: BERT
     keys_are_values: bool = False  # one projection for both, Gemma 4
     sinks: bool = False  # one learned logit a query head, gpt-oss
     delayed: bool = False  # half of each value is made from the token before: ZAYA
@@ -139,7 +144,7 @@ class GQA(Attention):
 
     def cached_elements(self) -> int:
         """Elements cached per token and layer: a key and a value for each KV head."""
-        if not self.own_keys or self.cross:
+        if not self.caches:
             return 0
         index_keys = 0 if self.indexer is None else self.indexer.cached_elements()
         return self.n_kv * (self.d_head + self.value_width) + index_keys
@@ -162,9 +167,14 @@ class GQA(Attention):
             return {self.window: pair}
         return {self.indexer.top_tokens: pair, None: 2 * self.indexer.n_index * self.indexer.d_index}
 
+    @property
+    def caches(self) -> bool:
+        """Whether it keeps keys and values of the text for the tokens to come."""
+        return self.own_keys and not self.cross and not self.both_ways
+
     def cached_vectors(self) -> tuple[int, ...]:
         """Widths of all keys and of all values that a token leaves in the cache."""
-        if not self.own_keys or self.cross:
+        if not self.caches:
             return ()
         return self.n_kv * self.d_head, self.n_kv * self.value_width
 
@@ -224,8 +234,8 @@ class GQA(Attention):
         d_v = d if self.d_v is None else ("d_v", self.d_v)
         yield Made(name=Q, sides=(batch, heads, length, d))
         if not self.cross:
-            yield Made(name=K, sides=(batch, kv, length, d), cached=self.own_keys)
-            yield Made(name=V, sides=(batch, kv, length, d_v), cached=self.own_keys)
+            yield Made(name=K, sides=(batch, kv, length, d), cached=self.caches)
+            yield Made(name=V, sides=(batch, kv, length, d_v), cached=self.caches)
             yield Made(name=SCORES, sides=(batch, heads, length, length))
         yield Made(name=OUTPUT, sides=(batch, length, (f"n_q·{d_v[0]}", self.n_q * d_v[1])))
 
@@ -234,7 +244,7 @@ class GQA(Attention):
     @classmethod
     def terms(cls) -> tuple[Message, ...]:
         """Its cases."""
-        return (MHA, MQA, SINKS, CROSS, SHARED)
+        return (MHA, MQA, SINKS, CROSS, BOTH_WAYS, SHARED)
 
     def title(self) -> Message:
         """As papers call so many query and KV heads, and what is special."""
@@ -244,6 +254,10 @@ class GQA(Attention):
             return Message("{kind}, cross attention", kind=kind)
         if not self.own_keys:
             return Message("{kind}, shared cache", kind=kind)
+        if self.both_ways and self.window is None:
+            return Message("{kind}, both ways", kind=kind)
+        if self.both_ways:
+            return Message("{kind}, both ways, window of {n:,}", kind=kind, n=self.window)
         return kind if self.window is None else Message("{kind}, window of {n:,}", kind=kind, n=self.window)
 
     def about(self) -> Iterator[Message]:
@@ -263,6 +277,8 @@ class GQA(Attention):
             )
         if self.cross:
             yield CROSS
+        if self.both_ways:
+            yield BOTH_WAYS
         if not self.own_keys:
             yield SHARED
         if self.sinks:

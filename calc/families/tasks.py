@@ -1,0 +1,63 @@
+"""What a checkpoint's class makes of the last states, by its name in `architectures`."""
+
+from typing import Literal
+
+from calc.families.family import extras
+from calc.families.fields import Fields
+from calc.model.block import Extra
+from calc.model.names import Names
+
+Task = Literal["base", "words", "scores", "token_scores"]
+"""The states themselves, of which one vector is pooled; words in place of masks; scores of the text; or of each token."""
+SUFFIXES: tuple[tuple[str, Task], ...] = (
+    ("ForMaskedLM", "words"),
+    ("ForSequenceClassification", "scores"),
+    ("ForTokenClassification", "token_scores"),
+)
+POOLING = ("Model", *(suffix for suffix, _ in SUFFIXES))
+"""How classes are called that make no logits of a next token."""
+GENERATES = ("LMHeadModel", "ChatGLMModel", "AquilaModel")
+"""Classes of decoders that make logits of the next token although they are called “Model” (vLLM `registry.py`)."""
+USUAL_LABELS = 2
+"""Labels of a config that names none (transformers `configuration_utils.py`)."""
+
+
+def class_of(c: Fields) -> str:
+    """The first class that a config names; empty where it names none."""
+    classes = c.get("architectures")
+    first = classes[0] if isinstance(classes, list) and classes else ""
+    return first if isinstance(first, str) else ""
+
+
+def task(c: Fields) -> Task:
+    """What stands behind the layers of an encoder."""
+    name = class_of(c)
+    return next((task for suffix, task in SUFFIXES if name.endswith(suffix)), "base")
+
+
+def labels(c: Fields) -> int:
+    """Scores that are made."""
+    stated = c.get("id2label")
+    if isinstance(stated, dict) and stated:
+        return len(stated)
+    return c.maybe("num_labels") or USUAL_LABELS
+
+
+def pools(c: Fields) -> bool:
+    """Whether a decoder's class makes a vector or scores of a text: as vLLM takes its name (`config/model.py`)."""
+    name = class_of(c)
+    return task(c) in ("scores", "token_scores") or (name.endswith("Model") and not name.endswith(GENERATES))
+
+
+def score(c: Fields, hidden: int) -> tuple[Extra, ...]:
+    """The matrix behind a decoder that scores (transformers `modeling_layers.py`)."""
+    return extras("other", {"score.weight": (labels(c), hidden)}) if task(c) != "base" else ()
+
+
+def without_module(names: Names, outside: tuple[Extra, ...]) -> tuple[Names, tuple[Extra, ...]]:
+    """Names of a decoder's weights as the class without a head saves them, which is the module that others keep it
+    in."""
+    module = names.embedding.partition(".")[0] + "."
+    fields = ("embedding", "positions", "layer", "final_norm")
+    plain = names.model_copy(update={field: getattr(names, field).removeprefix(module) for field in fields})
+    return plain, tuple(extra.model_copy(update={"name": extra.name.removeprefix(module)}) for extra in outside)

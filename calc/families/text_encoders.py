@@ -1,0 +1,569 @@
+"""Encoders of texts, behind embedding models and rerankers: BERT (arXiv:1810.04805) and its line.
+
+Each token sees the whole text. Layers norm the sum with the residual stream, but for ModernBERT and EuroBERT. What
+stands around the layers follows the class that `architectures` names: an encoder alone (of which a vector is pooled),
+with words in place of masks, or with scores.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from calc.errors import ConfigError, Message
+from calc.families.attention_rows import Attention, Sliding
+from calc.families.family import GATE_UP, PACKED_QKV, Family, If, extras
+from calc.families.feedforward_rows import Dense
+from calc.families.fields import Fields, Flag, Size, number, true
+from calc.families.johns_hopkins import MODERNBERT_NORM, modernbert_norms
+from calc.families.rotary import Rotary
+from calc.families.tasks import Task, labels, task
+from calc.model.attention import GQA
+from calc.model.block import Block, Extra
+from calc.model.feedforward import MLP
+from calc.model.kernels import Kernels
+from calc.model.names import Names
+from calc.model.tensor import Component, Shape
+
+BOTH_WAYS = Attention(kv=None, head_dim=None, bias=True, both_ways=True)
+PLAIN_MLP = Dense(bias=True, gated=False)
+POST_NORM = Kernels(norms_sums=True)
+NO_POOLER: frozenset[Task] = frozenset()
+Shapes = dict[str, Shape]
+
+
+def linear(name: str, out: int, inputs: int, *, bias: bool = True) -> Shapes:
+    """A matrix [out, in], with a bias."""
+    return {f"{name}.weight": (out, inputs)} | ({f"{name}.bias": (out,)} if bias else {})
+
+
+def layer_norm(name: str, width: int, *, bias: bool = True) -> Shapes:
+    """Weights and biases of a LayerNorm."""
+    return {f"{name}.weight": (width,)} | ({f"{name}.bias": (width,)} if bias else {})
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Around:
+    """What stands outside of the layers, in the checkpoint's words."""
+
+    module: str  # that the encoder lies in where something stands behind it
+    hidden: str = "hidden_size"
+    width: Size = "hidden_size"  # of an embedding
+    norm: str = "embeddings.LayerNorm"  # behind the embeddings
+    norm_width: Size | None = None  # None: an embedding's
+    norm_bias: Flag = True
+    types: str | None = "type_vocab_size"  # rows of the table of token types
+    projection: str | None = None  # from an embedding's width to the layers', where they differ
+    projection_bias: bool = True
+    projected: bool = False  # even where they do not
+    pooler: frozenset[Task] = NO_POOLER  # tasks with a matrix that the first token's state passes
+    pooler_name: str = "pooler.dense"
+    pooler_outside: bool = False  # beside the encoder's module, not in it
+    transform: str = "lm_head.dense"  # before words are scored
+    transform_width: Size | None = None  # None: an embedding's
+    transform_bias: Flag = True
+    transform_norm: str = "lm_head.layer_norm"
+    words: str = "lm_head"  # that holds the bias of each word
+    words_bias: Flag = True
+    head: str = "lm_head.decoder"  # that scores words where it is not tied
+    scores: tuple[str, ...] = ("classifier.dense", "classifier.out_proj")
+    scored_by_transform: bool = False  # before texts are scored, too
+    also: Callable[[Fields], Shapes] = lambda c: {}  # what only this one has in the encoder, of attention
+
+    def module_of(self, c: Fields) -> str:
+        """The module that the encoder lies in, with a dot; empty where it stands alone."""
+        return "" if task(c) == "base" else f"{self.module}."
+
+    def __call__(self, c: Fields) -> tuple[Extra, ...]:
+        within, before = {}, self.module_of(c)
+        parts: list[tuple[Component, Shapes]] = [*self.before_layers(c), ("attention", self.also(c))]
+        for component, shapes in parts:
+            within |= {f"{before}{name}": (component, shape) for name, shape in shapes.items()}
+        placed = tuple(extra for name, (part, shape) in within.items() for extra in extras(part, {name: shape}))
+        return placed + self.behind(c)
+
+    def before_layers(self, c: Fields) -> list[tuple[Component, Shapes]]:
+        """Token types, the norm behind the embeddings, and the projection to the layers' width."""
+        hidden, width = c.size(self.hidden), number(c, self.width)
+        kinds = 0 if self.types is None else c.maybe(self.types, 0) or 0
+        table: Shapes = {"embeddings.token_type_embeddings.weight": (kinds, width)} if kinds else {}
+        bias, normed = true(c, self.norm_bias), width if self.norm_width is None else number(c, self.norm_width)
+        parts: list[tuple[Component, Shapes]] = [("embedding", table)]
+        parts.append(("norms", layer_norm(self.norm, normed, bias=bias)))
+        if self.projection is not None and (self.projected or width != hidden):
+            parts.append(("embedding", linear(self.projection, hidden, width, bias=self.projection_bias)))
+        return parts
+
+    def behind(self, c: Fields) -> tuple[Extra, ...]:
+        """What the class of the checkpoint makes of the last states."""
+        hidden, what = c.size(self.hidden), task(c)
+        found: tuple[Extra, ...] = ()
+        if what in self.pooler:
+            module = "" if self.pooler_outside else self.module_of(c)
+            found += extras("other", linear(f"{module}{self.pooler_name}", hidden, hidden))
+        if what == "words" or (what != "base" and self.scored_by_transform):
+            found += self.transformed(c)
+        if what == "words":
+            if true(c, self.words_bias):
+                found += extras("other", {f"{self.words}.bias": (c.size("vocab_size"),)})
+            if not c.flag("tie_word_embeddings"):
+                scored = linear(self.head, c.size("vocab_size"), number(c, self.width), bias=self.head != self.words)
+                found += extras("lm_head", scored)
+        if what == "scores":
+            *dense, last = self.scores
+            matrices = [linear(name, hidden, hidden) for name in dense] + [linear(last, labels(c), hidden)]
+            found += tuple(extra for shapes in matrices for extra in extras("other", shapes))
+        if what == "token_scores":
+            found += extras("other", linear("classifier", labels(c), hidden))
+        return found
+
+    def transformed(self, c: Fields) -> tuple[Extra, ...]:
+        """A matrix and a norm before words are scored."""
+        out = number(c, self.width if self.transform_width is None else self.transform_width)
+        dense = linear(self.transform, out, c.size(self.hidden), bias=true(c, self.transform_bias))
+        norm = layer_norm(self.transform_norm, out, bias=true(c, self.norm_bias))
+        return extras("other", dense) + extras("norms", norm)
+
+
+def named(around: Around, names: Names) -> Callable[[Fields], Names]:
+    """The names of an encoder that stands alone, within its module where something stands behind it."""
+
+    def of(c: Fields) -> Names:
+        module = around.module_of(c)
+        fields = ("embedding", "positions", "layer", "final_norm")
+        return names.model_copy(update={field: f"{module}{getattr(names, field)}" for field in fields})
+
+    return of
+
+
+def offset_positions(c: Fields) -> int:
+    """Tokens for which RoBERTa has positions: they are counted on from behind that of padding."""
+    padding = c.get("pad_token_id")
+    return max(1, c.size("max_position_embeddings") - (padding if type(padding) is int and padding >= 0 else 1) - 1)
+
+
+BERT_NAMES = Names(
+    embedding="embeddings.word_embeddings",
+    positions="embeddings.position_embeddings",
+    layer="encoder.layer.{layer}",
+    attention="attention",
+    mlp="",
+    renamed={"q_proj": "self.query", "k_proj": "self.key", "v_proj": "self.value", "o_proj": "output.dense"}
+    | {"up_proj": "intermediate.dense", "down_proj": "output.dense"},
+)
+BERT_NORMS = ("attention.output.LayerNorm", "output.LayerNorm")
+BERT_AROUND = Around(
+    module="bert",
+    pooler=frozenset({"base", "scores"}),
+    transform="cls.predictions.transform.dense",
+    transform_norm="cls.predictions.transform.LayerNorm",
+    words="cls.predictions",
+    head="cls.predictions.decoder",
+    scores=("classifier",),
+)
+ROBERTA_AROUND = Around(module="roberta", pooler=frozenset({"base"}))
+
+
+def encoder(around: Around, names: Names, maker: str, **other: object) -> Family:
+    """A row: BERT's, but for what is given."""
+    row = Family(
+        maker=maker,
+        mixer=BOTH_WAYS,
+        ffn=PLAIN_MLP,
+        norms=BERT_NORMS,
+        norm="layer",
+        final_norm="none",
+        kernels=POST_NORM,
+        names=named(around, names),
+        rotary=None,
+        positions="max_position_embeddings",
+        extras=around,
+        pools=True,
+        ties=False,
+    )
+    return replace(row, **other)  # type: ignore[arg-type]
+
+
+# XLM-RoBERTa in Jina's code, with rotary positions and adapters for tasks in the checkpoint
+
+FLASH_NAMES = Names(
+    embedding="embeddings.word_embeddings",
+    layer="encoder.layers.{layer}",
+    attention="mixer",
+    packed={"Wqkv": PACKED_QKV},
+    renamed={"o_proj": "out_proj", "up_proj": "fc1", "down_proj": "fc2"},
+)
+FLASH_AROUND = replace(ROBERTA_AROUND, norm="emb_ln")
+FLASH_NORMS = ("norm1", "norm2")
+
+
+def turns(c: Fields) -> bool:
+    """Whether positions are rotary: `position_embedding_type` of jinaai/xlm-roberta-flash-implementation."""
+    return c.get("position_embedding_type") == "rotary"
+
+
+def xlm_names(c: Fields) -> Names:
+    return named(FLASH_AROUND, FLASH_NAMES)(c) if turns(c) else named(ROBERTA_AROUND, BERT_NAMES)(c)
+
+
+def adapter_rank(c: Fields) -> tuple[int, int]:
+    """Tasks that have adapters, and the rank of one (`modeling_lora.py` of the same)."""
+    tasks = c.get("lora_adaptations")
+    return (len(tasks), c.size("lora_rank")) if isinstance(tasks, list) and tasks else (0, 0)
+
+
+def adapted(c: Fields, shapes: Shapes) -> tuple[Extra, ...]:
+    """The adapters of some matrices, for all tasks at once."""
+    n, rank = adapter_rank(c)
+    found: Shapes = {}
+    for name, (out, inputs) in shapes.items() if n else ():
+        where = f"{name}.parametrizations.weight.0"
+        found |= {f"{where}.lora_A": (n, rank, inputs), f"{where}.lora_B": (n, out, rank)}
+    return extras("other", found)
+
+
+def xlm_around(c: Fields) -> tuple[Extra, ...]:
+    if not turns(c):
+        return ROBERTA_AROUND(c)
+    hidden, module = c.size("hidden_size"), FLASH_AROUND.module_of(c)
+    tables = {"embeddings.word_embeddings": c.size("vocab_size")}
+    tables |= {"embeddings.token_type_embeddings": kinds} if (kinds := c.size("type_vocab_size", 0)) else {}
+    # an adapter of a table is turned: [rank, rows] and [width, rank]
+    matrices = {f"{module}{name}": (hidden, rows) for name, rows in tables.items()}
+    pooler = {f"{module}pooler.dense": (hidden, hidden)} if task(c) in FLASH_AROUND.pooler else {}
+    return FLASH_AROUND(c) + adapted(c, matrices | pooler)
+
+
+def xlm_layer(c: Fields, layer: int) -> tuple[Extra, ...]:
+    if not turns(c):
+        return ()
+    hidden, wide = c.size("hidden_size"), c.size("intermediate_size")
+    matrices = {"mixer.Wqkv": (3 * hidden, hidden), "mixer.out_proj": (hidden, hidden)}
+    return c.once("adapters", lambda: adapted(c, matrices | {"mlp.fc1": (wide, hidden), "mlp.fc2": (hidden, wide)}))
+
+
+class TurnedTables(Rotary):
+    """Tables where positions are rotary."""
+
+    def tables(self, c: Fields, mixers: object, max_positions: int | None) -> tuple[tuple[int, int], ...]:
+        return super().tables(c, mixers, max_positions) if turns(c) else ()  # type: ignore[arg-type]
+
+
+# ALBERT, arXiv:1909.11942: layers share weights
+
+ALBERT_AROUND = Around(
+    module="albert",
+    width="embedding_size",
+    projection="encoder.embedding_hidden_mapping_in",
+    projected=True,
+    pooler=frozenset({"base", "scores"}),
+    pooler_name="pooler",
+    transform="predictions.dense",
+    transform_norm="predictions.LayerNorm",
+    words="predictions",
+    head="predictions.decoder",
+    scores=("classifier",),
+)
+ALBERT_NAMES = Names(
+    embedding="embeddings.word_embeddings",
+    positions="embeddings.position_embeddings",
+    attention="attention",
+    mlp="",
+    renamed={"q_proj": "query", "k_proj": "key", "v_proj": "value", "o_proj": "dense"}
+    | {"up_proj": "ffn", "down_proj": "ffn_output"},
+)
+
+
+def albert_layers(c: Fields) -> tuple[Block, ...]:
+    """The layers of each group, which run one after another, as often as the group does."""
+    layers, groups, inner = c.size("num_hidden_layers"), c.size("num_hidden_groups"), c.size("inner_group_num")
+    if groups > layers:
+        sentence = "num_hidden_groups is {groups:,}, more than the {layers:,} layers that share them."
+        raise ConfigError(Message(sentence, groups=groups, layers=layers), "num_hidden_groups", [layers])
+    module = ALBERT_AROUND.module_of(c)
+    return tuple(
+        Block(
+            layers=(group,),
+            mixers=(BOTH_WAYS(c),),
+            ffn=PLAIN_MLP(c),
+            norms=("attention.LayerNorm", "full_layer_layer_norm"),
+            norm="layer",
+            stack=f"{module}encoder.albert_layer_groups.{{layer}}.albert_layers.{number}",
+            places=tuple(i for i in range(layers) if i * groups // layers == group),
+        )
+        for group in range(groups)
+        for number in range(inner)
+    )
+
+
+# DeBERTa v2 and v3, arXiv:2006.03654, arXiv:2111.09543
+
+DEBERTA_AROUND = Around(
+    module="deberta",
+    width=lambda c: c.maybe("embedding_size") or c.size("hidden_size"),
+    norm_width="hidden_size",
+    projection="embeddings.embed_proj",
+    projection_bias=False,
+    pooler=frozenset({"scores"}),
+    pooler_outside=True,
+    transform="cls.predictions.transform.dense",
+    transform_width="hidden_size",
+    transform_norm="cls.predictions.transform.LayerNorm",
+    words="cls.predictions",
+    head="cls.predictions.decoder",
+    scores=("classifier",),
+    also=lambda c: relative_positions(c),
+)
+DEBERTA_NAMES = BERT_NAMES.model_copy(
+    update={
+        "renamed": {**BERT_NAMES.renamed, "q_proj": "self.query_proj", "k_proj": "self.key_proj"}
+        | {"v_proj": "self.value_proj"}
+    }
+)
+
+
+def relative_positions(c: Fields) -> Shapes:
+    """The table of distances, its norm, and a convolution next to the first layer."""
+    hidden, shapes = c.size("hidden_size"), dict[str, Shape]()
+    if c.flag("relative_attention"):
+        buckets, most = c.get("position_buckets"), c.get("max_relative_positions")
+        distances = next((n for n in (buckets, most) if type(n) is int and n > 0), None)
+        shapes["encoder.rel_embeddings.weight"] = (2 * (distances or c.size("max_position_embeddings")), hidden)
+    if "layer_norm" in str(c.get("norm_rel_ebd")):
+        shapes |= layer_norm("encoder.LayerNorm", hidden)
+    if kernel := c.maybe("conv_kernel_size", 0):
+        groups = c.maybe("conv_groups") or 1
+        shapes |= {"encoder.conv.conv.weight": (hidden, hidden // groups, kernel), "encoder.conv.conv.bias": (hidden,)}
+        shapes |= layer_norm("encoder.conv.LayerNorm", hidden)
+    return shapes
+
+
+def deberta_layer(c: Fields, layer: int) -> tuple[Extra, ...]:
+    """Projections of distances that are not those of keys and queries."""
+    kinds, hidden = c.get("pos_att_type"), c.size("hidden_size")
+    if not c.flag("relative_attention") or c.flag("share_att_key"):
+        return ()
+    words = kinds if isinstance(kinds, list | str) else []
+    projections = {"c2p": "pos_key_proj", "p2c": "pos_query_proj"}
+    shapes = [linear(f"attention.self.{name}", hidden, hidden) for word, name in projections.items() if word in words]
+    return tuple(extra for part in shapes for extra in extras("attention", part))
+
+
+# Those with gates and rotary positions
+
+GTE_AROUND = Around(
+    module="new",
+    pooler=frozenset({"scores"}),
+    transform_norm="lm_head.norm",
+    words="lm_head.decoder",
+    scores=("classifier",),
+)
+NOMIC_AROUND = replace(
+    BERT_AROUND,
+    norm="emb_ln",
+    transform_norm="cls.predictions.transform.layer_norm",
+    pooler=frozenset({"scores"}),
+)
+MODERNBERT_AROUND = Around(
+    module="model",
+    norm="embeddings.norm",
+    norm_bias="norm_bias",
+    types=None,
+    transform="head.dense",
+    transform_bias="classifier_bias",
+    transform_norm="head.norm",
+    words="decoder",
+    words_bias="decoder_bias",
+    head="decoder",
+    scores=("classifier",),
+    scored_by_transform=True,
+)
+MODERNBERT_WINDOW = Sliding(full_every="global_attn_every_n_layers", full_at=0, size="local_attention")
+
+
+def eurobert_behind(c: Fields) -> tuple[Extra, ...]:
+    """Words are scored by a matrix alone; texts by two, tokens by one."""
+    hidden, what = c.size("hidden_size"), task(c)
+    if what == "words":
+        scored = linear("lm_head", c.size("vocab_size"), hidden, bias=c.flag("mlp_bias"))
+        tied = {"lm_head.weight"} if c.flag("tie_word_embeddings") else set()
+        return extras("lm_head", {name: shape for name, shape in scored.items() if name not in tied})
+    dense = extras("other", linear("dense", hidden, hidden)) if what == "scores" else ()
+    return dense if what == "base" else dense + extras("other", linear("classifier", labels(c), hidden))
+
+
+def eurobert_names(c: Fields) -> Names:
+    return named(MODERNBERT_AROUND, Names(embedding="embed_tokens", layer="layers.{layer}", final_norm="norm"))(c)
+
+
+BERT = encoder(BERT_AROUND, BERT_NAMES, "Google")
+ROBERTA = encoder(ROBERTA_AROUND, BERT_NAMES, "Meta", max_positions=offset_positions)
+
+TEXT_ENCODERS: dict[str, Family] = {
+    "bert": BERT,
+    "roberta": ROBERTA,
+    "camembert": replace(ROBERTA, maker="Inria"),
+    "xlm-roberta": replace(
+        ROBERTA,
+        names=xlm_names,
+        norms=If(turns, FLASH_NORMS, BERT_NORMS),
+        extras=xlm_around,
+        layer_extras=xlm_layer,
+        rotary=TurnedTables(),
+        positions=lambda c: 0 if turns(c) else c.size("max_position_embeddings"),
+    ),
+    "jina_embeddings_v3": encoder(
+        FLASH_AROUND, FLASH_NAMES, "Jina AI", norms=FLASH_NORMS, rotary=Rotary(), positions=None
+    ),
+    "distilbert": encoder(
+        Around(
+            module="distilbert",
+            hidden="dim",
+            width="dim",
+            types=None,
+            transform="vocab_transform",
+            transform_norm="vocab_layer_norm",
+            words="vocab_projector",
+            head="vocab_projector",
+            scores=("pre_classifier", "classifier"),
+        ),
+        Names(
+            embedding="embeddings.word_embeddings",
+            positions="embeddings.position_embeddings",
+            layer="transformer.layer.{layer}",
+            attention="attention",
+            mlp="ffn",
+            renamed={"q_proj": "q_lin", "k_proj": "k_lin", "v_proj": "v_lin", "o_proj": "out_lin"}
+            | {"up_proj": "lin1", "down_proj": "lin2"},
+        ),
+        "Hugging Face",
+        mixer=replace(BOTH_WAYS, heads="n_heads", hidden="dim"),
+        ffn=Dense("hidden_dim", True, gated=False),
+        norms=("sa_layer_norm", "output_layer_norm"),
+        hidden="dim",
+        layers="n_layers",
+    ),
+    "mpnet": encoder(
+        replace(
+            ROBERTA_AROUND,
+            module="mpnet",
+            types=None,
+            also=lambda c: {
+                "encoder.relative_attention_bias.weight": (
+                    c.size("relative_attention_num_buckets"),
+                    c.size("num_attention_heads"),
+                )
+            },
+        ),
+        BERT_NAMES.model_copy(
+            update={
+                "renamed": {**BERT_NAMES.renamed, "q_proj": "attn.q", "k_proj": "attn.k", "v_proj": "attn.v"}
+                | {"o_proj": "attn.o"}
+            }
+        ),
+        "Microsoft",
+        norms=("attention.LayerNorm", "output.LayerNorm"),
+        max_positions=offset_positions,
+    ),
+    "electra": encoder(
+        Around(
+            module="electra",
+            width="embedding_size",
+            projection="embeddings_project",
+            transform="generator_predictions.dense",
+            transform_norm="generator_predictions.LayerNorm",
+            words="generator_lm_head",
+            head="generator_lm_head",
+        ),
+        BERT_NAMES,
+        "Google",
+        d_embedding="embedding_size",
+        d_positions="embedding_size",
+    ),
+    "albert": encoder(
+        ALBERT_AROUND,
+        ALBERT_NAMES,
+        "Google",
+        mixer=lambda c, layer: None,
+        ffn=lambda c, layer: None,
+        norms=(),
+        shared=albert_layers,
+        d_embedding="embedding_size",
+        d_positions="embedding_size",
+    ),
+    "deberta-v2": encoder(
+        DEBERTA_AROUND,
+        DEBERTA_NAMES,
+        "Microsoft",
+        mixer=replace(BOTH_WAYS, head_dim="attention_head_size"),
+        layer_extras=deberta_layer,
+        positions=lambda c: (
+            0 if c.get("position_biased_input") is False else c.size("max_position_embeddings")
+        ),
+        d_embedding=DEBERTA_AROUND.width,
+        d_positions=DEBERTA_AROUND.width,
+    ),
+    "modernbert": encoder(
+        MODERNBERT_AROUND,
+        Names(
+            embedding="embeddings.tok_embeddings",
+            layer="layers.{layer}",
+            attention="attn",
+            final_norm="final_norm",
+            packed={"Wqkv": PACKED_QKV, "Wi": GATE_UP},
+            renamed={"o_proj": "Wo", "down_proj": "Wo"},
+        ),
+        "Answer.AI",
+        mixer=replace(BOTH_WAYS, bias="attention_bias", window=MODERNBERT_WINDOW),
+        ffn=Dense(),
+        norms=modernbert_norms,
+        norm=MODERNBERT_NORM,
+        final_norm=None,
+        kernels=Kernels(),
+        rotary=Rotary(own_within_windows=True),
+        positions=None,
+        own={"global_attn_every_n_layers": 3},
+    ),
+    "nomic_bert": encoder(
+        NOMIC_AROUND,
+        Names(
+            embedding="embeddings.word_embeddings",
+            layer="encoder.layers.{layer}",
+            attention="attn",
+            packed={"Wqkv": PACKED_QKV},
+            renamed={"o_proj": "out_proj", "up_proj": "fc11", "gate_proj": "fc12", "down_proj": "fc2"},
+        ),
+        "Nomic AI",
+        mixer=replace(BOTH_WAYS, bias="qkv_proj_bias", head_dim="head_dim"),
+        ffn=Dense(bias="mlp_fc1_bias"),
+        norms=FLASH_NORMS,
+        rotary=Rotary(),
+        positions=None,
+        aliases={"n_embd": "hidden_size", "n_head": "num_attention_heads", "n_layer": "num_hidden_layers"}
+        | {"n_inner": "intermediate_size", "n_positions": "max_position_embeddings"},
+        own={"tie_word_embeddings": True},
+    ),
+    "gte": encoder(
+        GTE_AROUND,
+        Names(
+            embedding="embeddings.word_embeddings",
+            layer="encoder.layer.{layer}",
+            attention="attention",
+            packed={"qkv_proj": PACKED_QKV, "up_gate_proj": ("up_proj", "gate_proj")},
+        ),
+        "Alibaba",
+        ffn=Dense(bias=False),
+        norms=("attn_ln", "mlp_ln"),
+        layer_extras=lambda c, layer: extras("mlp", {"mlp.down_proj.bias": (c.size("hidden_size"),)}),
+        rotary=Rotary(),
+        positions=None,
+    ),
+    "eurobert": Family(
+        maker="EuroBERT",
+        mixer=Attention(bias="attention_bias", both_ways=True),
+        ffn=Dense(),
+        names=eurobert_names,
+        extras=eurobert_behind,
+        pools=True,
+        ties=False,
+    ),
+}
+TEXT_ENCODERS["new"] = replace(TEXT_ENCODERS["gte"], defaults="gte")
