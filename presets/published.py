@@ -1,7 +1,8 @@
 """The total that others state for a checkpoint, and what it holds beside the unique parameters that we count.
 
 The totals are those of the safetensors files as the Hub's pages show them, of which llmfit 1.1.17 (PyPI, October 2026)
-ships a collection; `date` is the month by which a total stood there. Each part is a name: how large it is follows from
+ships a collection, or mteb (embeddings-benchmark/mteb, `models/model_implementations`) and model cards that cite them;
+`date` is the month by which a total stood there. Each part is a name: how large it is follows from
 the model alone, so that no number here can make a sum come out right.
 """
 
@@ -27,6 +28,8 @@ Part = Literal[
     "rotary_frequencies_once",
     "scales",
     "sibling",
+    "position_numbers",
+    "no_score",
 ]
 
 
@@ -90,6 +93,16 @@ def scales(model: Model) -> int:
     return sum(piece.scales * piece.tensor.count for piece in pieces) // 4
 
 
+def position_numbers(model: Model) -> int:
+    """The numbers of the positions, which old checkpoints of encoders hold as a tensor."""
+    return model.architecture.positions
+
+
+def no_score(model: Model) -> int:
+    """Less the row that scores texts, which engines make of the rows of two words of the head (vLLM `adapters.py`)."""
+    return -sum(tensor.parameters for tensor in model.architecture.tensors() if tensor.name == "score.weight")
+
+
 def sibling(model: Model) -> int:
     """What the page's model has more of."""
     other = Architecture.from_config(override(model.config, model.sibling))
@@ -107,4 +120,6 @@ SIZES: dict[Part, Callable[[Model], int]] = {
     "rotary_frequencies_once": rotary_frequencies_once,
     "scales": scales,
     "sibling": sibling,
+    "position_numbers": position_numbers,
+    "no_score": no_score,
 }

@@ -165,7 +165,9 @@ MOST = dict.fromkeys(
     MAX_LAYERS,
 )
 MOST |= dict.fromkeys(("num_nextn_predict_layers", "num_mtp_layers", "mtp_num_hidden_layers"), MAX_PREDICTION_LAYERS)
-MOST |= dict.fromkeys(("altup_num_inputs", "split_ngram_parts", "heads_per_ngram", "ngram_size"), MAX_COPIES)
+MOST |= dict.fromkeys(
+    ("inner_group_num", "altup_num_inputs", "split_ngram_parts", "heads_per_ngram", "ngram_size"), MAX_COPIES
+)
 """The largest value of fields that count layers, or what is listed one by one."""
 
 # What a row of the table may say of a config: the name of a field, or the value itself where the class has none

@@ -8,7 +8,7 @@ from calc.model.block import Extra
 from calc.model.names import Names
 
 Task = Literal["base", "words", "scores", "token_scores"]
-"""The states themselves, of which one vector is pooled; words in place of masks; scores of the text; or of each token."""
+"""The states, of which one vector is pooled; words in place of masks; scores of the text; or of each token."""
 SUFFIXES: tuple[tuple[str, Task], ...] = (
     ("ForMaskedLM", "words"),
     ("ForSequenceClassification", "scores"),

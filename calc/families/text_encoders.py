@@ -16,18 +16,15 @@ from calc.families.fields import Fields, Flag, Size, number, true
 from calc.families.johns_hopkins import MODERNBERT_NORM, modernbert_norms
 from calc.families.rotary import Rotary
 from calc.families.tasks import Task, labels, task
-from calc.model.attention import GQA
 from calc.model.block import Block, Extra
-from calc.model.feedforward import MLP
 from calc.model.kernels import Kernels
 from calc.model.names import Names
-from calc.model.tensor import Component, Shape
+from calc.model.tensor import Component, Shape, Shapes
 
 BOTH_WAYS = Attention(kv=None, head_dim=None, bias=True, both_ways=True)
 PLAIN_MLP = Dense(bias=True, gated=False)
 POST_NORM = Kernels(norms_sums=True)
 NO_POOLER: frozenset[Task] = frozenset()
-Shapes = dict[str, Shape]
 
 
 def linear(name: str, out: int, inputs: int, *, bias: bool = True) -> Shapes:
@@ -37,7 +34,8 @@ def linear(name: str, out: int, inputs: int, *, bias: bool = True) -> Shapes:
 
 def layer_norm(name: str, width: int, *, bias: bool = True) -> Shapes:
     """Weights and biases of a LayerNorm."""
-    return {f"{name}.weight": (width,)} | ({f"{name}.bias": (width,)} if bias else {})
+    shapes: Shapes = {f"{name}.weight": (width,)}
+    return shapes | ({f"{name}.bias": (width,)} if bias else {})
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -73,12 +71,14 @@ class Around:
         return "" if task(c) == "base" else f"{self.module}."
 
     def __call__(self, c: Fields) -> tuple[Extra, ...]:
-        within, before = {}, self.module_of(c)
+        before = self.module_of(c)
         parts: list[tuple[Component, Shapes]] = [*self.before_layers(c), ("attention", self.also(c))]
-        for component, shapes in parts:
-            within |= {f"{before}{name}": (component, shape) for name, shape in shapes.items()}
-        placed = tuple(extra for name, (part, shape) in within.items() for extra in extras(part, {name: shape}))
-        return placed + self.behind(c)
+        placed = [
+            extra
+            for component, shapes in parts
+            for extra in extras(component, {f"{before}{name}": shape for name, shape in shapes.items()})
+        ]
+        return (*placed, *self.behind(c))
 
     def before_layers(self, c: Fields) -> list[tuple[Component, Shapes]]:
         """Token types, the norm behind the embeddings, and the projection to the layers' width."""
@@ -197,7 +197,7 @@ FLASH_NORMS = ("norm1", "norm2")
 
 def turns(c: Fields) -> bool:
     """Whether positions are rotary: `position_embedding_type` of jinaai/xlm-roberta-flash-implementation."""
-    return c.get("position_embedding_type") == "rotary"
+    return str(c.get("position_embedding_type")) == "rotary"
 
 
 def xlm_names(c: Fields) -> Names:
@@ -224,20 +224,21 @@ def xlm_around(c: Fields) -> tuple[Extra, ...]:
     if not turns(c):
         return ROBERTA_AROUND(c)
     hidden, module = c.size("hidden_size"), FLASH_AROUND.module_of(c)
-    tables = {"embeddings.word_embeddings": c.size("vocab_size")}
-    tables |= {"embeddings.token_type_embeddings": kinds} if (kinds := c.size("type_vocab_size", 0)) else {}
-    # an adapter of a table is turned: [rank, rows] and [width, rank]
-    matrices = {f"{module}{name}": (hidden, rows) for name, rows in tables.items()}
-    pooler = {f"{module}pooler.dense": (hidden, hidden)} if task(c) in FLASH_AROUND.pooler else {}
-    return FLASH_AROUND(c) + adapted(c, matrices | pooler)
+    matrices: Shapes = {"embeddings.word_embeddings": (hidden, c.size("vocab_size"))}
+    if kinds := c.size("type_vocab_size", 0):
+        matrices["embeddings.token_type_embeddings"] = (hidden, kinds)
+    if task(c) in FLASH_AROUND.pooler:
+        matrices["pooler.dense"] = (hidden, hidden)
+    return FLASH_AROUND(c) + adapted(c, {f"{module}{name}": shape for name, shape in matrices.items()})
 
 
 def xlm_layer(c: Fields, layer: int) -> tuple[Extra, ...]:
     if not turns(c):
         return ()
     hidden, wide = c.size("hidden_size"), c.size("intermediate_size")
-    matrices = {"mixer.Wqkv": (3 * hidden, hidden), "mixer.out_proj": (hidden, hidden)}
-    return c.once("adapters", lambda: adapted(c, matrices | {"mlp.fc1": (wide, hidden), "mlp.fc2": (hidden, wide)}))
+    matrices: Shapes = {"mixer.Wqkv": (3 * hidden, hidden), "mixer.out_proj": (hidden, hidden)}
+    matrices |= {"mlp.fc1": (wide, hidden), "mlp.fc2": (hidden, wide)}
+    return c.once("adapters", lambda: adapted(c, matrices))
 
 
 class TurnedTables(Rotary):
@@ -397,6 +398,21 @@ def eurobert_names(c: Fields) -> Names:
 BERT = encoder(BERT_AROUND, BERT_NAMES, "Google")
 ROBERTA = encoder(ROBERTA_AROUND, BERT_NAMES, "Meta", max_positions=offset_positions)
 
+GTE = encoder(
+    GTE_AROUND,
+    Names(
+        embedding="embeddings.word_embeddings",
+        layer="encoder.layer.{layer}",
+        attention="attention",
+        packed={"qkv_proj": PACKED_QKV, "up_gate_proj": ("up_proj", "gate_proj")},
+    ),
+    "Alibaba",
+    ffn=Dense(bias=False),
+    norms=("attn_ln", "mlp_ln"),
+    layer_extras=lambda c, layer: extras("mlp", {"mlp.down_proj.bias": (c.size("hidden_size"),)}),
+    rotary=Rotary(),
+    positions=None,
+)
 TEXT_ENCODERS: dict[str, Family] = {
     "bert": BERT,
     "roberta": ROBERTA,
@@ -495,9 +511,7 @@ TEXT_ENCODERS: dict[str, Family] = {
         "Microsoft",
         mixer=replace(BOTH_WAYS, head_dim="attention_head_size"),
         layer_extras=deberta_layer,
-        positions=lambda c: (
-            0 if c.get("position_biased_input") is False else c.size("max_position_embeddings")
-        ),
+        positions=lambda c: 0 if c.get("position_biased_input") is False else c.size("max_position_embeddings"),
         d_embedding=DEBERTA_AROUND.width,
         d_positions=DEBERTA_AROUND.width,
     ),
@@ -541,21 +555,8 @@ TEXT_ENCODERS: dict[str, Family] = {
         | {"n_inner": "intermediate_size", "n_positions": "max_position_embeddings"},
         own={"tie_word_embeddings": True},
     ),
-    "gte": encoder(
-        GTE_AROUND,
-        Names(
-            embedding="embeddings.word_embeddings",
-            layer="encoder.layer.{layer}",
-            attention="attention",
-            packed={"qkv_proj": PACKED_QKV, "up_gate_proj": ("up_proj", "gate_proj")},
-        ),
-        "Alibaba",
-        ffn=Dense(bias=False),
-        norms=("attn_ln", "mlp_ln"),
-        layer_extras=lambda c, layer: extras("mlp", {"mlp.down_proj.bias": (c.size("hidden_size"),)}),
-        rotary=Rotary(),
-        positions=None,
-    ),
+    "gte": GTE,
+    "new": replace(GTE, defaults="gte"),
     "eurobert": Family(
         maker="EuroBERT",
         mixer=Attention(bias="attention_bias", both_ways=True),
@@ -566,4 +567,3 @@ TEXT_ENCODERS: dict[str, Family] = {
         ties=False,
     ),
 }
-TEXT_ENCODERS["new"] = replace(TEXT_ENCODERS["gte"], defaults="gte")

@@ -5,7 +5,6 @@ from typing import Any, Self
 
 from calc.budget import spent
 from calc.errors import Frozen, Message
-from calc.model.attention import GQA
 from calc.model.block import Block, Extra, PredictionModule
 from calc.model.details import Details
 from calc.model.feedforward import MoE
@@ -91,7 +90,7 @@ class Architecture(Frozen):
     @property
     def encodes(self) -> bool:
         """Whether tokens see those behind them too: a text passes whole and nothing is kept of it."""
-        return any(isinstance(mixer, GQA) and mixer.both_ways for block in self.all_blocks for mixer in block.mixers)
+        return any(mixer.sees_ahead for block in self.all_blocks for mixer in block.mixers)
 
     @property
     def experts(self) -> tuple[MoE, ...]:

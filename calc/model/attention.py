@@ -179,6 +179,11 @@ class GQA(Attention):
         return self.n_kv * self.d_head, self.n_kv * self.value_width
 
     @property
+    def sees_ahead(self) -> bool:
+        """Whether attention is both ways."""
+        return self.both_ways
+
+    @property
     def score_heads(self) -> int:
         """Query heads."""
         return self.n_q

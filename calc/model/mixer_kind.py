@@ -87,6 +87,11 @@ class MixerKind(Frozen):
         return 0
 
     @property
+    def sees_ahead(self) -> bool:
+        """Whether a token attends to those behind it too."""
+        return False
+
+    @property
     def cached_heads(self) -> int:
         """Heads of what is cached, which query heads share; 1: all read the same."""
         return 1

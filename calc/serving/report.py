@@ -19,7 +19,7 @@ from calc.serving.engines import DEFAULT_ENGINE, ENGINES
 from calc.serving.engines.device_buffers import DeviceBuffers
 from calc.serving.engines.engine import Engine
 from calc.serving.engines.rules import Question
-from calc.serving.engines.sizes import LoadedWeights
+from calc.serving.engines.sizes import Limits, LoadedWeights
 from calc.serving.kv_cache import bytes_per_token, cache_bytes, growth, length_bytes, window_bytes
 from calc.serving.levers import spread
 from calc.serving.memory import Allocation, KVBudget, Memory, Serving
@@ -201,6 +201,31 @@ def said_of_draft(buffers: Sequence[DeviceBuffers]) -> Iterable[Message]:
         )
 
 
+def said_of_pooling(architecture: Architecture, engine: Engine, limits: Limits) -> Iterable[Message]:
+    """What a run of a model that makes no tokens holds, and what it does not."""
+    if not architecture.pooled:
+        return
+    yield Message("The model makes a vector or scores of each text, and no output tokens.")
+    if architecture.encodes:
+        yield Message(
+            "Each token sees the whole text: texts pass whole and leave no KV cache. Weights, the largest forward pass "
+            "and overhead are all that is held."
+        )
+    if (free := engine.free_at_start) is not None and limits.share is None:
+        yield Message(
+            "{engine} sets nothing aside for it, and yet starts only where {share:.0%} of the GPU are free: lower "
+            "{flag} where other models run on the same GPU.",
+            engine=engine.title,
+            share=free,
+            flag=engine.share_option,
+        )
+    elif limits.share is not None:
+        yield Message(
+            "{engine} sets a KV cache aside as for a model that generates: attention looks back only.",
+            engine=engine.title,
+        )
+
+
 def by_context(allocation: Allocation, lengths: Sequence[int]) -> dict[int, Memory]:
     """What is held of other contexts. Shortest and longest come first: llama.cpp's plans lie between theirs."""
     ordered = dict.fromkeys((min(lengths), max(lengths), *lengths))
@@ -285,6 +310,7 @@ def assumptions(
             n=excluded["multi_token_prediction"],
         )
     yield from engine.left_out()
+    yield from said_of_pooling(architecture, engine, limits)
     if architecture.max_positions is not None and workload.context > architecture.max_positions:
         yield Message(
             "The model was made for {most:,} tokens; {context:,} go beyond that.",

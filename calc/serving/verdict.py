@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterator
 from typing import Literal
 
+from pydantic import Field
+
 from calc.errors import Frozen, Message
 from calc.hardware.format_rules import format_note
 from calc.hardware.overhead import HIGH, LOW, MIDDLE, left_for_overhead
@@ -46,11 +48,13 @@ class Verdict(Frozen):
     notes: tuple[Message, ...]
     memory: Memory
     limits: Limits
+    pools: bool = Field(default=False, exclude_if=lambda pools: not pools)
+    """Whether the model makes a vector or scores of a text, which no figure of decoding describes."""
 
     @property
     def serves(self) -> bool:
-        """Whether it may start so: speed is worth a line."""
-        return self.verdict in ("fits", "fits with", "tight")
+        """Whether it may start so, and makes tokens: speed is worth a line."""
+        return not self.pools and self.verdict in ("fits", "fits with", "tight")
 
 
 def judge(allocation: Allocation, serving: Serving, workload: Workload) -> Verdict:
@@ -79,6 +83,7 @@ def judge(allocation: Allocation, serving: Serving, workload: Workload) -> Verdi
         notes=tuple(notes(allocation)),
         memory=allocation.memory,
         limits=allocation.limits,
+        pools=serving.architecture.pooled,
     )
 
 

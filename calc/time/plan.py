@@ -111,7 +111,11 @@ def check_engine(engine: Engine) -> None:
 
 
 def check_lengths(engine: Engine, architecture: Architecture, needs: Needs) -> None:
-    """Raise ConfigError where the model can't read a prompt with its answer, with the longest prompt that it can."""
+    """Raise ConfigError where the model makes no tokens, or can't read a prompt with its answer, with the longest
+    prompt that it can."""
+    if architecture.pooled:
+        sentence = "No plan for {kind}: it makes a vector or scores of a text, and a plan counts output tokens."
+        raise ConfigError(Message(sentence, kind=architecture.model_type), "model")
     for refusal in engine.refusals(Question(architecture, workload=Workload(context=needs.context))):
         prompts = [int(most) - needs.output for most in refusal.nearest]
         raise ConfigError(refusal.message, "prompt", [prompt for prompt in prompts if prompt > 0])

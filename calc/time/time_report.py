@@ -72,6 +72,8 @@ def time_report(
     serving: Serving, gpu: GPU, workload: Workload, *, edits: Edits | None = None, node: int = 8
 ) -> TimeReport:
     """For the batch, the prompt and the layout of a report. The prompt is passed in chunks as the engine has them."""
+    if serving.architecture.pooled:
+        raise ConfigError(Message("How fast models make a vector or scores of a text is not known here."), "time")
     speed, chunk = speed_on(gpu, serving, edits=edits, node=node), serving.on(gpu, workload).limits.step_tokens
     batch, prompt = workload.batch, workload.prompt
     decoded = decode_parts(speed, workload)

@@ -320,6 +320,12 @@ UNMODELLED_EXTRAS = ("altup.",)  # weights of what no pass computes: Gemma 3n's 
 
 def check_modelled(architecture: Architecture) -> None:
     """Raise ConfigError for layers of which nobody has laid beside anything what they keep for the way back."""
+    if architecture.pooled:
+        sentence = (
+            "Training of models that make a vector or scores of a text isn't modelled: their losses are over texts, "
+            "not over tokens."
+        )
+        raise ConfigError(Message(sentence), "architectures")
     if next(unmodelled(architecture), None) is not None:
         sentence = (
             "What the layers of {model_type} keep for the backward pass isn't modelled, so its training step isn't "

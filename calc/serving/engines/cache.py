@@ -143,6 +143,11 @@ class CachePlanner(StartedEngine):
         return self
 
     @property
+    def free_at_start(self) -> float | None:
+        """Share of the GPU that must be free for it to start, whatever it takes then; None where it does not look."""
+        return None
+
+    @property
     def cache_share(self) -> float:
         """Share of the bytes that weights leave which its cache gets."""
         return 1

@@ -38,9 +38,21 @@ class Question(NamedTuple):
         return self._replace(layout=other)
 
 
+def without_pooling(architecture: Architecture, engine: str) -> Iterator[Refusal]:
+    """Why an engine whose pooling runs nobody has read is not weighed with a model that only pools."""
+    if architecture.pooled:
+        sentence = (
+            "This model makes a vector or scores of a text. What {engine} takes to run such models is not known here; "
+            "of vLLM and transformers it is."
+        )
+        yield Refusal(Message(sentence, engine=engine), "engine", ["vllm", "transformers"])
+
+
 def without_cache(architecture: Architecture) -> Iterator[Refusal]:
-    """Why an engine that sets its cache aside does not serve a model that keeps none."""
-    if not any(any(growth([block], "bf16").values()) or state_bytes([block]) for block in architecture.all_blocks):
+    """Why an engine that sets its cache aside does not serve a model that keeps none, unless it reads texts whole."""
+    if not architecture.encodes and not any(
+        any(growth([block], "bf16").values()) or state_bytes([block]) for block in architecture.all_blocks
+    ):
         sentence = Message(
             "No layer of this model keeps a cache: it drafts for a larger model and is served beside it only."
         )
@@ -136,6 +148,9 @@ class Rules(StartedEngine):
             yield from self.gpu_refusals(gpu, laid_out)
         if model is not None and workload is not None:
             most, context = model.learned_positions, workload.context
+            if model.pooled and workload.generated:
+                sentence = "This model makes a vector or scores of a text, and no output tokens."
+                yield Refusal(Message(sentence), "generated", [0])
             if most is not None and context > most:  # there is a row for each token and no more
                 sentence = (
                     "The model has learned positions for {most:,} tokens and none beyond; {context:,} can't be read."

@@ -186,6 +186,6 @@ def decode_time(answer: Answer, architecture: Architecture) -> str:
         serving = Serving.of(architecture, choice.started(), answer.model.precision(choice), Layout(), Overhead())
     except ConfigError:
         return "–"
-    if not runs(gpu, ENGINES[choice.engine].support):
+    if architecture.pooled or not runs(gpu, ENGINES[choice.engine].support):
         return "–"
     return words.duration(1000 / reply(serving, gpu, choice.workload).tokens_per_s_per_user.expected)

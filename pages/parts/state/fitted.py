@@ -34,9 +34,10 @@ def formats_of(engine: str) -> tuple[WeightFormat, ...]:
 
 @cache
 def architectures() -> Mapping[str, Architecture]:
-    """Of all presets, the largest first."""
+    """Of all presets that generate, the largest first."""
     known = {name: Architecture.from_config(preset.config) for name, preset in models().items()}
-    return MappingProxyType(dict(sorted(known.items(), key=lambda row: -row[1].parameters().total)))
+    generate = [(name, model) for name, model in known.items() if not model.pooled]
+    return MappingProxyType(dict(sorted(generate, key=lambda row: -row[1].parameters().total)))
 
 
 def servings(model: Architecture, stored: Native, engine: Engine, count: int) -> Formats:

@@ -44,6 +44,7 @@ from calc.serving.engines.llamacpp.slots import (
 )
 from calc.serving.engines.llamacpp.support import SUPPORT
 from calc.serving.engines.loading import up_to
+from calc.serving.engines.rules import without_pooling
 from calc.serving.engines.sizes import LaidOut, Limits, LoadedWeights, StagePeak
 from calc.serving.workload import Workload
 
@@ -128,6 +129,7 @@ class LlamaCpp(Engine):
 
     def model_refusals(self, model: Architecture, precision: Precision) -> Iterator[Refusal]:
         unread = [Refusal(sentence, "engine") for sentence in self.unread(model, precision)]
+        unread = [*without_pooling(model, self.title)] or unread
         if unread:
             yield from unread
             return

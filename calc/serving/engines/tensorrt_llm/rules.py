@@ -9,7 +9,7 @@ from calc.hardware.format_rules import WAYS
 from calc.hardware.gpu import GPU
 from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture
-from calc.serving.engines.rules import Rules, broken_tiles, even_stages, without_cache
+from calc.serving.engines.rules import Rules, broken_tiles, even_stages, without_cache, without_pooling
 from calc.serving.engines.sizes import LaidOut, Limits
 from calc.serving.engines.tensorrt_llm.options import TensorRTLLMOptions
 from calc.serving.engines.tensorrt_llm.support import SUPPORT
@@ -57,6 +57,7 @@ class TensorRTLLMRules(Rules):
         yield from super().layout_refusals(model, precision, layout)
 
     def model_refusals(self, model: Architecture, precision: Precision) -> Iterator[Refusal]:
+        yield from without_pooling(model, self.title)
         yield from without_cache(model)
         engine, vision, weights, kv = self.title, model.vision, precision.weights, precision.kv
         foreign = vision is not None and vision.wrapper not in ("", *WITH_IMAGES)

@@ -4,7 +4,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import ClassVar
 
-from calc.formats import MIXES, WeightFormat
+from calc.errors import Message, Refusal
+from calc.formats import MIXES, Precision, WeightFormat
 from calc.hardware.engine_rules import EngineSupport
 from calc.hardware.gpu import GPU
 from calc.hardware.overhead import CUDA_CONTEXT, FRAGMENTATION, OverheadItem, Range, libraries
@@ -20,6 +21,9 @@ from calc.serving.engines.transformers.options import TransformersOptions
 from calc.serving.engines.transformers.support import SUPPORT
 from calc.serving.engines.transformers.working_memory import Pass, decode_peaks, prefill_peaks
 from calc.serving.workload import Workload
+
+WRITTEN_OUT = frozenset({"deberta-v2", "mpnet"})
+"""Families whose attention adds scores of positions in steps of its own (`is_backend_compatible` says no)."""
 
 
 class Transformers(Engine):
@@ -42,6 +46,12 @@ class Transformers(Engine):
         """Consecutive layers on each GPU, as equal as can be (`device_map`)."""
         for stage in range(pp):
             yield range(stage * layers // pp, (stage + 1) * layers // pp)
+
+    def model_refusals(self, model: Architecture, precision: Precision) -> Iterator[Refusal]:
+        yield from super().model_refusals(model, precision)
+        if model.model_type in WRITTEN_OUT:
+            sentence = "What attention with relative positions takes in transformers ({family}) is not known here."
+            yield Refusal(Message(sentence, family=model.model_type), "engine")
 
     def vocabulary(self, rows: int, tp: int) -> int:
         """PyTorch's DTensor gives the first ranks one row more where they do not divide."""
@@ -94,9 +104,10 @@ class Transformers(Engine):
             width=precision.activation_bytes,
             attention=self.options.attention,
             logits=self.options.rows_of_logits,
+            cached=not laid_out.whole.encodes,
         )
         cached = cache.allocated_bytes(stage, batch, workload.prompt, limits.step_tokens)
-        prefill = prefill_peaks(blocks, rank, prompt, logits=part.first or part.last)
+        prefill = prefill_peaks(blocks, rank, prompt, logits=(part.first or part.last) and not rank.pooled)
         passes = [[StagePeak(cached, peak) for peak in prefill]]
         if workload.generated:
             token = replace(prompt, length=write.of("sequence", workload.context), logits="last")

@@ -86,6 +86,8 @@ def layer_peaks(block: Block, model: Architecture, prompt: Pass) -> Iterator[Pea
     scores = tokens * prompt.length * heads if prompt.eager else 0
     residual_states = model.kernels.residual_states if len(block.norms) > 1 else 0
     states = (6 if model.positions else 3 + block.norms_first) + residual_states
+    if model.encodes:
+        states = 3 + bool(model.rotary)
     for what, elements in feedforward_elements(block, model):
         named: Elements = {"hidden states": states * model.hidden} | elements
         tensors = around | {name: width * tokens * size for name, size in named.items()}
@@ -93,7 +95,8 @@ def layer_peaks(block: Block, model: Architecture, prompt: Pass) -> Iterator[Pea
         if moe := block.moe:  # logits in 16 bits, and three lists of choices in 64
             tensors |= {"router's logits": 2 * moe.n_experts * tokens, "router's choices": 24 * moe.top_k * tokens}
         yield Peak(what, tensors)
-    inputs = (2 + block.norms_first) * model.hidden
+    normed_sums = model.encodes and model.kernels.norms_sums
+    inputs = (2 + (block.norms_first and not normed_sums)) * model.hidden
     for mixer in block.mixers:
         peaks = mixer.module_peaks(
             model.hidden, model.kernels, rotated_channels(model), eager=prompt.eager, cached=prompt.cached
@@ -109,7 +112,8 @@ def layer_peaks(block: Block, model: Architecture, prompt: Pass) -> Iterator[Pea
 def surroundings(model: Architecture, prompt: Pass) -> Elements:
     """What lies beside every layer: indices of positions, tables of cosines and sines (in fp32 where rotation
     is), masks."""
-    tensors: Elements = {"indices of positions": (16 if model.positions else 8) * prompt.length}
+    each = 16 if model.positions else 8
+    tensors: Elements = {} if model.encodes and model.positions else {"indices of positions": each * prompt.length}
     if not model.positions and model.rotary:
         fp32 = model.kernels.rotation in ("fp32", "fp32_spread")
         tensors["cosines and sines"] = 2 * (4 if fp32 else prompt.width) * rotated_channels(model) * prompt.length

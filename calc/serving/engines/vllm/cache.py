@@ -49,6 +49,8 @@ def limits(options: VLLMOptions, gpu: GPU, architecture: Architecture, max_model
     if options.max_num_batched_tokens is None:
         if sees_images_whole(architecture, options):
             tokens = max(tokens, largest_item(architecture, options, max_model_len))
+        if architecture.encodes:  # prompts are not cut (`is_chunked_prefill_supported`)
+            tokens = max(tokens, max_model_len)
         tokens = min(tokens, sequences * max_model_len)
     if options.max_num_seqs is None:
         sequences = min(sequences, tokens)
@@ -58,12 +60,18 @@ def limits(options: VLLMOptions, gpu: GPU, architecture: Architecture, max_model
     return Limits(
         step_tokens=tokens,
         sequences=sequences,
-        share=options.gpu_memory_utilization or (0.92 if holds("0.92 of the GPU", options) else 0.9),
+        share=None if architecture.encodes else share_of(options),
         in_flight_tokens=tokens * steps,
         encoder_bytes=images.resident_bytes,
         image_patches=images.patches,
         image_tokens=images.largest,
+        whole_prompts=architecture.encodes,
     )
+
+
+def share_of(options: VLLMOptions) -> float:
+    """Share of a GPU's memory that must be free at start, and that a server with a cache then takes."""
+    return options.gpu_memory_utilization or (0.92 if holds("0.92 of the GPU", options) else 0.9)
 
 
 def defaults(options: VLLMOptions, gpu: GPU, architecture: Architecture, max_model_len: int) -> tuple[int, int]:

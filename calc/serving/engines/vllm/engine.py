@@ -30,7 +30,7 @@ from calc.serving.engines.launch import (
 from calc.serving.engines.loading import TensorLoader, rotary_tables, up_to
 from calc.serving.engines.rules import VOCABULARY, broken_tiles, even_stages, without_cache
 from calc.serving.engines.sizes import Budget, GPUAtStart, LaidOut, Limits, LoadedWeights
-from calc.serving.engines.vllm.cache import CachePlan, Division, divide, limits
+from calc.serving.engines.vllm.cache import CachePlan, Division, divide, limits, share_of
 from calc.serving.engines.vllm.drafts import SPECULATION, VLLMDrafts
 from calc.serving.engines.vllm.encoder import encoder_pass
 from calc.serving.engines.vllm.kernels import Capability, capability
@@ -141,6 +141,11 @@ class VLLM(VLLMDrafts):
         return rows if tp == 1 else -(-up_to(rows, VOCABULARY) // tp)
 
     @property
+    def free_at_start(self) -> float | None:
+        """`request_memory` of `v1/worker/utils.py`."""
+        return share_of(self.options) if holds("its share must be free", self.options) else None
+
+    @property
     def loads_vision(self) -> bool:
         return not self.options.language_model_only
 
@@ -199,7 +204,7 @@ class VLLM(VLLMDrafts):
         return profile_peaks(
             [write.apply(block) for block in part.blocks],
             write.of("hidden", laid_out.rank.hidden),
-            write.of("vocab", laid_out.whole.vocab) if part.last else 0,
+            write.of("vocab", laid_out.whole.vocab) if part.last and not laid_out.whole.pooled else 0,
             tokens=write.of("step_tokens", limits.step_tokens),
             sequences=write.of("sequences", limits.sequences),
             width=laid_out.precision.activation_bytes,
@@ -242,6 +247,16 @@ class VLLM(VLLMDrafts):
             requested = sum(own.values()) + stated
         shortage = max(0, requested + outside - total) if holds("its share must be free", self.options) else 0
         return Budget(requested, own, outside, shortage)
+
+    def request_refusals(self, workload: Workload, limits: Limits) -> Iterator[Refusal]:
+        """Steps into which a text does not go whole (`config/scheduler.py: verify_max_model_len`)."""
+        if limits.whole_prompts and workload.context > limits.step_tokens:
+            sentence = (
+                "Each token sees the whole text: {context:,} tokens do not go into steps of {most:,} "
+                "(max_num_batched_tokens)."
+            )
+            message = Message(sentence, context=workload.context, most=limits.step_tokens)
+            yield Refusal(message, "max_num_batched_tokens", [workload.context])
 
     def launch(self, model: str, precision: Precision, layout: Layout, length: int) -> Launch:
         """`vllm serve`. Experts are spread over all ranks or none (`--enable-expert-parallel`)."""

@@ -166,7 +166,7 @@ def cached_by(mixer: Mixer, block: Block, setting: LayerSetting) -> Iterator[Cac
 
 def of_attention(mixer: GQA, setting: LayerSetting) -> Iterator[Cached]:
     """Keys and values, and the index keys of MiniMax-M3, which stay in 16 bits."""
-    if not mixer.own_keys or mixer.cross:
+    if not mixer.caches:
         return
     d_v = mixer.d_v or mixer.d_head
     if mixer.indexer is not None:

@@ -8,7 +8,7 @@ from calc.serving.engines.vllm.layers import habits
 from calc.serving.engines.vllm.options import VLLMOptions, holds
 
 FUSED = {
-    **dict.fromkeys(("q_proj", "k_proj", "v_proj"), "qkv_proj"),
+    **dict.fromkeys(("q_proj", "k_proj", "v_proj", "query", "key", "value"), "qkv_proj"),
     **dict.fromkeys(("gate_proj", "up_proj", "w1", "w3"), "gate_up_proj"),
     **dict.fromkeys(("q_a_proj", "kv_a_proj_with_mqa"), "fused_qkv_a_proj"),
     **dict.fromkeys(("in_proj_qkv", "in_proj_z"), "in_proj_qkvz"),

@@ -20,6 +20,7 @@ SUPPORTED_UNTIL: dict[str, Version | None] = {
     "plamo2": (0, 26),
     **dict.fromkeys(("chameleon", "mpt", "stablelm_epoch"), (0, 28)),
     **dict.fromkeys("codegen diffllama gpt_neo gpt_neox_japanese openai-gpt recurrent_gemma xglm zamba".split()),
+    **dict.fromkeys(("deberta-v2", "mpnet")),  # nor are they written for others' attention
 }
 """The last version that served a family, and None where none did (`model_executor/models/registry.py`)."""
 
