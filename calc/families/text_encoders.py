@@ -23,7 +23,7 @@ from calc.model.tensor import Component, Shape, Shapes
 
 BOTH_WAYS = Attention(kv=None, head_dim=None, bias=True, both_ways=True)
 PLAIN_MLP = Dense(bias=True, gated=False)
-POST_NORM = Kernels(norms_sums=True)
+POST_NORM = Kernels(norms_sums=True, fp32_softmax=False)
 NO_POOLER: frozenset[Task] = frozenset()
 
 
@@ -407,6 +407,7 @@ GTE = encoder(
         packed={"qkv_proj": PACKED_QKV, "up_gate_proj": ("up_proj", "gate_proj")},
     ),
     "Alibaba",
+    kernels=POST_NORM.model_copy(update={"parts_gate": True}),
     ffn=Dense(bias=False),
     norms=("attn_ln", "mlp_ln"),
     layer_extras=lambda c, layer: extras("mlp", {"mlp.down_proj.bias": (c.size("hidden_size"),)}),

@@ -44,6 +44,7 @@ class Kernels(Frozen):
     experts' load."""
     casts_router: bool = True  # False: autocast is off as the router scores its states: ERNIE 4.5
     scores_chosen_only: bool = False  # the router's softmax is over the experts that are chosen: gpt-oss
+    parts_gate: bool = False  # gate and up are two modules, though the checkpoint packs them: GTE
     shared_first: bool = False  # what every token passes through is computed before the routed experts: Qwen2-MoE
     passes_all: bool = False  # each token goes through every expert, most weighted by zero: Llama 4
     fp32_logits: bool = False  # the class itself casts the logits to 32 bits, and lets go of them as they were: Mamba

@@ -23,6 +23,7 @@ from calc.serving.engines.sizes import Limits, LoadedWeights
 from calc.serving.kv_cache import bytes_per_token, cache_bytes, growth, length_bytes, window_bytes
 from calc.serving.levers import spread
 from calc.serving.memory import Allocation, KVBudget, Memory, Serving
+from calc.serving.notebook import gib, page, table
 from calc.serving.verdict import Verdict, judge
 from calc.serving.workload import Workload
 from calc.units import GIB
@@ -79,6 +80,23 @@ class Report(Frozen):
     def memories(self) -> tuple[Memory, ...]:
         """One for each GPU in the question."""
         return tuple(verdict.memory for verdict in self.verdicts)
+
+    def _repr_html_(self) -> str:
+        """The report as a notebook shows it: parameters, memory of a GPU, and a row for each kind."""
+        memory, parameters = self.memory, self.parameters
+        sizes = {str(part): size for part, size in memory.parts.items()}
+        sizes |= {"overhead": memory.overhead, "memory per GPU": memory.total}
+        counts = {"parameters": parameters.total, **parameters.components}
+        verdicts = (
+            (verdict.gpu, verdict.gpus, " ".join((verdict.verdict, *verdict.flags)), gib(verdict.spare), verdict.reason)
+            for verdict in self.verdicts
+        )
+        tables = (
+            table(("", "parameters"), ((name, f"{count:,}") for name, count in counts.items())),
+            table(("", "bytes"), ((name, gib(size)) for name, size in sizes.items())),
+            table(("GPU", "GPUs", "verdict", "spare", "why"), verdicts),
+        )
+        return page(self.model, tables, self.assumptions)
 
     @property
     def overtaken_at(self) -> int | None:

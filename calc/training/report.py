@@ -17,6 +17,7 @@ from calc.model.derivation import Legend, Step
 from calc.model.paper import Heading, Item, Section, added, legend_of, lines
 from calc.model.traced import TracedSymbols
 from calc.serving.engines.launch import Launch
+from calc.serving.notebook import gib, page, table
 from calc.training.colocated import Colocated, RolloutReport
 from calc.training.layout import TrainingLayout, TrainingScenario
 from calc.training.methods import METHODS, said_of
@@ -97,6 +98,23 @@ class TrainingReport(Frozen):
         objective = self.scenario.objective
         each = 1 if objective is None else METHODS[objective.method].sequences
         return self.global_batch * each * self.scenario.workload.sequence
+
+    def _repr_html_(self) -> str:
+        """The report as a notebook shows it: memory of a GPU at the peak of a step, and a row for each kind."""
+        memory = self.memory
+        sizes = {str(part): size for part, size in memory.parts.items()}
+        sizes |= {"overhead": memory.overhead, "memory per GPU": memory.total}
+        verdicts = (
+            (verdict.gpu, verdict.gpus, verdict.verdict, gib(verdict.spare), verdict.reason)
+            for verdict in self.verdicts
+        )
+        counts = (("parameters", f"{self.parameters.total:,}"), ("trained", f"{self.trained_parameters:,}"))
+        tables = (
+            table(("", "parameters"), counts),
+            table(("", "bytes"), ((name, gib(size)) for name, size in sizes.items())),
+            table(("GPU", "GPUs", "verdict", "spare", "why"), verdicts),
+        )
+        return page(self.model, tables, self.assumptions)
 
     @property
     def trained_share(self) -> float:

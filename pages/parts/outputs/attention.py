@@ -70,6 +70,12 @@ def heads(answer: Answer, mixer: Mixer) -> None:
 def sight(answer: Answer, mixer: Mixer) -> str:
     """How far a query looks back, in a sentence."""
     context = answer.scenario.serving.workload.context
+    if mixer.sees_ahead:
+        return say(
+            "A row for each query, a column for each key: {window:,} of {context:,} tokens, on both sides.",
+            window=min(mixer.window or context, context),
+            context=context,
+        )
     if mixer.window is None:
         return say("A row for each query, a column for each key: all {context:,} tokens so far.", context=context)
     return say(
@@ -132,6 +138,9 @@ def scores(answer: Answer, mixer: Mixer) -> None:
 def variants(answer: Answer) -> None:
     """Parameters and cache with other numbers of KV heads."""
     choice = answer.scenario.serving
+    if answer.architecture.encodes:
+        st.caption(say("Each token sees the whole text: nothing is cached that heads could share."))
+        return
     alternatives = with_other_kinds(
         answer.architecture, choice.started(), answer.model.precision(choice).kv, choice.workload
     )

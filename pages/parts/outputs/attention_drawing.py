@@ -82,13 +82,14 @@ def cached(mixer: Mixer, wide: float) -> Iterator[str]:
 
 def seen(mixer: Mixer, length: int, label: str) -> str:
     """Which tokens a query sees: a row a query, a column a key, in as many cells as can be told apart."""
-    window = CELLS if mixer.window is None else max(1, round(CELLS * min(1.0, mixer.window / length)))
+    reach = mixer.window if mixer.window is None or not mixer.sees_ahead else mixer.window // 2  # on each side
+    window = CELLS if reach is None else max(1, round(CELLS * min(1.0, reach / length)))
     cell = 10
     edge = '<rect x="0" y="0" width="240" height="240" fill="none" stroke="#808080" stroke-opacity="0.5"/>'
     shapes = [edge]
     for query in range(CELLS):
-        for key in range(query + 1):
-            if query - key < window:
+        for key in range(CELLS if mixer.sees_ahead else query + 1):
+            if abs(query - key) < window:
                 shapes.append(box(key * cell, query * cell, cell - 1, cell - 1, hue(0)))
             elif mixer.compressed_elements() and key % 2 == 0:
                 shapes.append(box(key * cell, query * cell, cell - 1, cell - 1, hue(1)))

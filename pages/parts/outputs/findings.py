@@ -291,6 +291,8 @@ def attended(answer: Answer) -> Finding:
     choice, what = answer.scenario.serving, name(answer)
     kv = answer.model.precision(choice).kv
     size = bytes_per_token(growth(answer.architecture.blocks, kv))
+    if answer.architecture.encodes:
+        return Finding(say("{name} sees **whole texts** and caches nothing", name=what))
     if not size:
         return Finding(say("{name} caches **nothing more for a longer context**", name=what))
     kinds = variants(answer.architecture, choice.started(), kv, choice.workload)
