@@ -56,6 +56,22 @@ def representatives() -> tuple[str, ...]:
     return tuple(chosen)
 
 
+@cache
+def generating() -> tuple[str, ...]:
+    """Names of presets that generate: every engine serves them, all that set memory aside with a cache, and their steps
+    are timed. What others hold is in tests/calc/serving/test_pooling.py."""
+    return tuple(name for name, preset in models().items() if not Architecture.from_config(preset.config).pooled)
+
+
+POOLED_BY = ("vllm", "transformers")
+"""Engines that are weighed with models that pool."""
+
+
+def served_by(engines: Iterable[str]) -> list[tuple[str, str]]:
+    """Each preset with each of these engines that is weighed with it."""
+    return [(name, engine) for name in models() for engine in engines if engine in POOLED_BY or name in generating()]
+
+
 def mark(name: str, choice: int = 0, choices: int = 1) -> Any:
     """Marks of a case of a preset with one of several choices, such as loads: `make check` runs each representative
     with one of them in turn, `make sweep` the rest."""

@@ -9,20 +9,15 @@ ENCODER = "an encoder that its class can be told to run as a decoder"
 HALF = "the decoder half of an encoder-decoder"
 BOTH = "an encoder-decoder"
 NO_DECODER = {
-    "bert": ENCODER,
     "bert-generation": ENCODER,
     "big_bird": ENCODER,
-    "camembert": ENCODER,
     "data2vec-text": ENCODER,
-    "electra": ENCODER,
     "ernie": ENCODER,
     "megatron-bert": ENCODER,
     "rembert": ENCODER,
-    "roberta": ENCODER,
     "roberta-prelayernorm": ENCODER,
     "roc_bert": ENCODER,
     "roformer": ENCODER,
-    "xlm-roberta": ENCODER,
     "xlm-roberta-xl": ENCODER,
     "xmod": ENCODER,
     "reformer": "an encoder for long texts, reversible and hashed; no language model was published for prompts",

@@ -267,6 +267,9 @@ class GQA(Attention):
 
     def about(self) -> Iterator[Message]:
         """By how many query heads share a KV head, and what is special."""
+        if self.both_ways:  # the others are sentences about a cache
+            yield BOTH_WAYS
+            return
         shared = self.n_q // self.n_kv
         if shared == 1:
             yield MHA
@@ -282,8 +285,6 @@ class GQA(Attention):
             )
         if self.cross:
             yield CROSS
-        if self.both_ways:
-            yield BOTH_WAYS
         if not self.own_keys:
             yield SHARED
         if self.sinks:

@@ -69,7 +69,10 @@ class Variant(Frozen):
 
 
 def variants(architecture: Architecture, engine: Engine, kv: CacheFormat, workload: Workload) -> tuple[Variant, ...]:
-    """With keys and values for every query head first; none for a model without heads of keys and values."""
+    """With keys and values for every query head first; none for a model without heads of keys and values, or that keeps
+    none."""
+    if architecture.encodes:
+        return ()
     models = dict(_models(architecture))
     caches = [engine.sequences_bytes(model, kv, workload.batch, workload.context) for model in models.values()]
     return tuple(

@@ -85,14 +85,14 @@ class Report(Frozen):
         """The report as a notebook shows it: parameters, memory of a GPU, and a row for each kind."""
         memory, parameters = self.memory, self.parameters
         sizes = {str(part): size for part, size in memory.parts.items()}
-        sizes |= {"overhead": memory.overhead, "memory per GPU": memory.total}
-        counts = {"parameters": parameters.total, **parameters.components}
+        sizes |= {"overhead": memory.overhead, "total": memory.total}
+        counts = [("parameters", parameters.total), *parameters.components.items()]
         verdicts = (
             (verdict.gpu, verdict.gpus, " ".join((verdict.verdict, *verdict.flags)), gib(verdict.spare), verdict.reason)
             for verdict in self.verdicts
         )
         tables = (
-            table(("", "parameters"), ((name, f"{count:,}") for name, count in counts.items())),
+            table(("", "parameters"), ((name, f"{count:,}") for name, count in counts)),
             table(("", "bytes"), ((name, gib(size)) for name, size in sizes.items())),
             table(("GPU", "GPUs", "verdict", "spare", "why"), verdicts),
         )

@@ -336,7 +336,9 @@ def check_modelled(architecture: Architecture) -> None:
 
 
 def unmodelled(architecture: Architecture) -> Iterator[str]:
-    """Kinds of mixers, and names of weights, that no pass computes."""
+    """Kinds of mixers, and names of weights, that no pass computes; all of a model that makes no tokens."""
+    if architecture.pooled:
+        yield architecture.model_type
     for block in architecture.all_blocks:
         yield from (mixer.kind for mixer in block.mixers if pass_of(mixer) is None)
         yield from (extra.name for extra in block.extras if extra.name.startswith(UNMODELLED_EXTRAS))

@@ -103,7 +103,7 @@ class TrainingReport(Frozen):
         """The report as a notebook shows it: memory of a GPU at the peak of a step, and a row for each kind."""
         memory = self.memory
         sizes = {str(part): size for part, size in memory.parts.items()}
-        sizes |= {"overhead": memory.overhead, "memory per GPU": memory.total}
+        sizes |= {"overhead": memory.overhead, "total": memory.total}
         verdicts = (
             (verdict.gpu, verdict.gpus, verdict.verdict, gib(verdict.spare), verdict.reason)
             for verdict in self.verdicts

@@ -35,8 +35,6 @@ class Limits:
     """Patches of images that pass a vision encoder before."""
     image_tokens: int = 0
     """Tokens of a prompt that the largest image or video is."""
-    whole_prompts: bool = False
-    """Whether a prompt passes in one step, so that the engine does not start with steps smaller than the context."""
     tables: int = 0
     """Bytes of what is not set aside that tables of the requests take."""
     poll: int = 1

@@ -2,7 +2,6 @@
 
 import json
 from functools import cache
-from itertools import product
 
 import pytest
 from hypothesis import given, settings
@@ -17,16 +16,16 @@ from calc.serving.memory import Serving
 from calc.serving.verdict import said
 from presets import models
 from tests import CHECKPOINT_ENGINES, SAMPLED
-from tests.structures import mark, swept
+from tests.structures import POOLED_BY, generating, mark, served_by, swept
 
 pytestmark = pytest.mark.slow
 
 KINDS = {"vllm": usual_gpus(), "sglang": usual_gpus()[::4], "transformers": usual_gpus()[::4]}
 KINDS["tensorrt-llm"] = usual_gpus()[::8]
 ARCHITECTURES = {name: Architecture.from_config(preset.config) for name, preset in models().items()}
-CASES = [pytest.param(name, engine, marks=mark(name)) for name, engine in product(models(), CHECKPOINT_ENGINES)]
+CASES = [pytest.param(name, engine, marks=mark(name)) for name, engine in served_by(CHECKPOINT_ENGINES)]
 CASES += [pytest.param(name, "tensorrt-llm") for name in SAMPLED]
-SETS_ASIDE = [case for case in CASES if case.values[1] != "transformers"]
+SETS_ASIDE = [case for case in CASES if case.values[1] != "transformers" and not ARCHITECTURES[case.values[0]].encodes]
 
 
 @st.composite
@@ -36,7 +35,8 @@ def asked(draw):
     most = ARCHITECTURES[model].learned_positions
     contexts = [n for n in (1, 500, 8192, 100_000) if most is None or n <= most]
     workload = Workload(batch=draw(st.sampled_from([1, 2, 16, 200])), context=draw(st.sampled_from(contexts)))
-    engines = (*CHECKPOINT_ENGINES, *(["tensorrt-llm"] if model in SAMPLED else []))
+    engines = CHECKPOINT_ENGINES if model in generating() else POOLED_BY
+    engines = (*engines, *(["tensorrt-llm"] if model in SAMPLED else []))
     return draw(st.sampled_from(KINDS["vllm"])), model, draw(st.sampled_from(engines)), workload
 
 

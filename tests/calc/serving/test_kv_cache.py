@@ -19,6 +19,7 @@ from calc.serving.kv_cache import (
 from calc.serving.memory import Serving
 from presets import gpus, models
 from tests import CHECKPOINT_ENGINES, load
+from tests.structures import generating
 
 GIB = 2**30
 LOGS = "github.com/vllm-project/vllm/issues"
@@ -119,7 +120,7 @@ def test_what_sequences_need_is_what_transformers_holds_of_them(config, held):
         assert needed == kept
 
 
-MODELS = st.sampled_from(list(models()))
+MODELS = st.sampled_from(generating())
 
 
 @given(MODELS, st.sampled_from(CACHE_FORMATS), st.integers(1, 1000), st.integers(1, 300_000))

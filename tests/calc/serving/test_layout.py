@@ -11,9 +11,10 @@ from calc.serving.engines import ENGINES
 from calc.serving.memory import Serving
 from presets import gpus, models
 from tests import CHECKPOINT_ENGINES
+from tests.structures import generating
 
 ARCHITECTURES = {name: Architecture.from_config(preset.config) for name, preset in models().items()}
-MODELS, NAMES = st.sampled_from(list(ARCHITECTURES)), st.sampled_from(CHECKPOINT_ENGINES)
+MODELS, NAMES = st.sampled_from(generating()), st.sampled_from(CHECKPOINT_ENGINES)
 WIDTHS = {None: 2, "fp32": 4}
 """Bytes of an element, of tensors that a checkpoint of 16 bits holds in a type of their own too."""
 

@@ -10,7 +10,7 @@ from calc.serving.engines import ENGINES
 from calc.serving.levers import levers, spelled, ways
 from calc.serving.memory import Serving
 from presets import models
-from tests.structures import mark
+from tests.structures import generating, mark
 
 KINDS = ("h100-sxm", "a100-sxm-80gb", "rtx-4090", "l40s")
 CASES = [
@@ -34,7 +34,7 @@ def serving(model, engine, layout, precision=None):
 
 SAMPLE = [
     (model, ("v100-sxm2-16gb", "rtx-4090", "h100-sxm", "mi300x")[number % 4], engine, weights)
-    for number, model in enumerate(models())
+    for number, model in enumerate(generating())
     for engine, weights in (("vllm", ("fp8", "int4", None)[number % 3]), ("sglang", "nvfp4"), ("transformers", None))
     if number % 3 == 0
 ]

@@ -14,9 +14,10 @@ from calc.serving.engines.vllm.options import VLLMOptions
 from calc.serving.memory import Serving
 from presets import gpus, models
 from tests import CHECKPOINT_ENGINES
+from tests.structures import generating, served_by
 
 ARCHITECTURES = {name: Architecture.from_config(preset.config) for name, preset in models().items()}
-SMALL = st.sampled_from([name for name, one in ARCHITECTURES.items() if one.parameters().total < 40e9])
+SMALL = st.sampled_from([name for name in generating() if ARCHITECTURES[name].parameters().total < 40e9])
 NAMES = st.sampled_from(CHECKPOINT_ENGINES)
 
 
@@ -136,8 +137,7 @@ def test_transformers_flags_that_never_cost_more(model, batch, context, chunk):
     assert max(total(logits="last"), total(logits="all")) <= total(logits="all_fp32")
 
 
-@pytest.mark.parametrize("model", list(ARCHITECTURES))
-@pytest.mark.parametrize("engine", CHECKPOINT_ENGINES)
+@pytest.mark.parametrize(("model", "engine"), served_by(CHECKPOINT_ENGINES))
 def test_tensor_parallel_never_makes_a_rank_heavier(model, engine):
     ways = [tp for tp in (1, 2, 4, 8) if divides(ARCHITECTURES[model], tp)]
     weights = [serving(model, engine, tp=tp).weights for tp in ways]

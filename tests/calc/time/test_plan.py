@@ -20,7 +20,7 @@ from calc.time.prices import price_of, prices
 from calc.time.room import layouts_by_format
 from calc.time.time_report import reply, time_report
 from presets import models
-from tests.structures import mark
+from tests.structures import generating, mark
 
 SOME = list(models())[::8]
 """Presets on which slow checks are run."""
@@ -328,7 +328,7 @@ def test_prices_are_dated_rows_of_gpus_that_are_known():
 
 @pytest.mark.parametrize(
     ("engine", "name"),
-    [pytest.param("vllm", name, marks=mark(name)) for name in models()]
+    [pytest.param("vllm", name, marks=mark(name)) for name in generating()]
     + [(engine, name) for engine in ("sglang", "tensorrt-llm", "llamacpp") for name in SOME],
 )
 def test_a_cell_of_the_map_says_what_weigh_says(engine, name):

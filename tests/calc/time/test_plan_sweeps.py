@@ -17,7 +17,7 @@ from calc.time.plan import Search
 from calc.time.time_report import reply
 from presets import models
 from tests import SAMPLED
-from tests.structures import mark, swept
+from tests.structures import generating, mark, swept
 
 pytestmark = pytest.mark.slow
 KINDS = ("h100-sxm", "a100-sxm-80gb", "rtx-4090", "l40s")
@@ -59,7 +59,7 @@ def laid_out(search, plan):
     ("name", "needs"),
     [
         pytest.param(name, LOADS[load], id=f"{name}, {load}", marks=mark(name, number, len(loads)))
-        for name in models()
+        for name in generating()
         for loads in [possible(name)]
         for number, load in enumerate(loads)
     ],
@@ -79,7 +79,7 @@ def test_every_plan_fits_as_weigh_says(name, needs):
         assert (verdict.verdict, verdict.flags, verdict.max_batch) == ("fits", (), plan.capacity)
 
 
-@pytest.mark.parametrize("name", swept())
+@pytest.mark.parametrize("name", swept(generating()))
 def test_one_user_waits_for_no_other_prompt(name):
     """With one user a step of each plan is the decode step that Weigh shows, within 1 %."""
     needs = Needs(users=1, prompt=32_000, output=768)
@@ -95,7 +95,7 @@ def test_one_user_waits_for_no_other_prompt(name):
     ("name", "engine"),
     [
         pytest.param(name, engine, marks=mark(name, number, len(MAPPED)))
-        for name in models()
+        for name in generating()
         for number, engine in enumerate(MAPPED)
         if engine != "tensorrt-llm" or name in SAMPLED
     ],

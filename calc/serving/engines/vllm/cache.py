@@ -65,7 +65,6 @@ def limits(options: VLLMOptions, gpu: GPU, architecture: Architecture, max_model
         encoder_bytes=images.resident_bytes,
         image_patches=images.patches,
         image_tokens=images.largest,
-        whole_prompts=architecture.encodes,
     )
 
 

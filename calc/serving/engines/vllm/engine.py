@@ -249,8 +249,8 @@ class VLLM(VLLMDrafts):
         return Budget(requested, own, outside, shortage)
 
     def request_refusals(self, workload: Workload, limits: Limits) -> Iterator[Refusal]:
-        """Steps into which a text does not go whole (`config/scheduler.py: verify_max_model_len`)."""
-        if limits.whole_prompts and workload.context > limits.step_tokens:
+        """Steps that a text of a model without a cache does not go into (`SchedulerConfig.verify_max_model_len`)."""
+        if limits.share is None and workload.context > limits.step_tokens:
             sentence = (
                 "Each token sees the whole text: {context:,} tokens do not go into steps of {most:,} "
                 "(max_num_batched_tokens)."

@@ -20,6 +20,7 @@ from calc.serving.memory import Serving
 from calc.units import GIB, MIB
 from presets import gpus, models
 from tests import CHECKPOINT_ENGINES
+from tests.structures import generating
 
 LOGS = "github.com/vllm-project/vllm/issues"
 ARCHITECTURES = {name: Architecture.from_config(preset.config) for name, preset in models().items()}
@@ -177,7 +178,7 @@ def test_what_marlin_adds_to_gpt_oss(tp, inner):
 
 
 @given(
-    st.sampled_from(list(ARCHITECTURES)),
+    st.sampled_from(generating()),
     st.sampled_from([*FORMATS, "Q4_K_M", "IQ2_XS"]),
     st.sampled_from([1, 2, 4]),
     st.sampled_from(CHECKPOINT_ENGINES),
@@ -194,7 +195,7 @@ def test_more_ranks_never_make_one_heavier_in_any_format(model, weights, tp, eng
 
 
 @given(
-    st.sampled_from(list(ARCHITECTURES)),
+    st.sampled_from(generating()),
     st.sampled_from([*FORMATS, "Q4_K_M"]),
     st.integers(1, 5),
     st.sampled_from(CHECKPOINT_ENGINES),
