@@ -1,6 +1,6 @@
-"""The pages' answers for programs: `/api/report`, `/api/train`, `/api/steps` and `/api/plan` take the query of a page's
-link and give the JSON that the command line prints for the same question. What a link would leave out is an error
-here."""
+"""The pages' answers for programs: an address below `/api` takes the query of a page's link and gives what it shows as
+JSON: `/api/report`, `/api/train`, `/api/steps` and `/api/plan` what the command line prints for the same question. What a link would
+leave out is an error here."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -13,27 +13,91 @@ from starlette.datastructures import QueryParams
 
 from calc import ConfigError, Report, TrainingReport
 from calc.errors import Message, shown
+from calc.hardware.gpu import GPU
 from calc.options import Option
 from calc.time.disaggregated_plan import ranked_plans
+from calc.time.fitting import MAPPED
+from calc.time.local import LocalRun
+from calc.time.operating_points import OperatingPoint
 from calc.time.plan_report import PlanReport, report_of
 from calc.time.step_comparison import StepComparison
 from calc.time.training_plan import TrainingPlanReport
 from pages.parts.limits import ANSWERED
+from pages.parts.state.compared import compared_anew
+from pages.parts.state.fitted import models_on, of_scenario, points_on
+from pages.parts.state.local import local_answer_anew
 from pages.parts.state.planned import is_affordable, search_of
 from pages.parts.state.published import Published, fetched, is_preset
-from pages.parts.state.query import PLAN, STEPS, TRAIN, WEIGH, Page, decode
+from pages.parts.state.query import (
+    ACCURACY,
+    COMPARE,
+    GPUS,
+    HARDWARE,
+    MACHINE,
+    PLAN,
+    STEPS,
+    TRAIN,
+    WEIGH,
+    Page,
+    decode,
+)
 from pages.parts.state.scenario import Scenario, Source, places
 from pages.parts.state.stepped import beside
 from pages.parts.state.training_planned import planned_training
-from pages.parts.state.weighed import Model, changed, trained, weighed
+from pages.parts.state.weighed import Answer, Model, changed, trained, weighed
+from pages.parts.verify.evidence import Accuracy, accuracy
+from presets import gpus
 
 VERSION = "1"
 """Of the contract: a release that takes a field away, or gives one another meaning, opens a new one."""
 PLANS = 20
 """That an answer lists, as on the command line."""
-PRESENTATION = {"lang", "opened", "tab", "derive", "embed", "v", "with", "steps"}
-"""What a link says of how a page is shown, and its generation: no number depends on it here, but for steps side by
-side."""
+PRESENTATION = {"lang", "opened", "tab", "derive", "embed", "v"}
+"""What a link says of how a page is shown, and its generation: no number depends on it here."""
+OTHERS = {COMPARE: "with", STEPS: "steps"}
+"""What a link says of others next to the first, which are of one answer alone."""
+
+
+class LocalFiles(BaseModel):
+    """The file that does best on a machine, and all of them by their names, the largest first."""
+
+    model: str
+    best: LocalRun
+    files: dict[str, LocalRun]
+
+
+class Fit(BaseModel):
+    """A model on a GPU in one format."""
+
+    max_context: int
+    """Tokens of one sequence."""
+    tokens_per_s: float
+
+
+class FitsWhere(BaseModel):
+    """What fits, by its id and format: models on a GPU, or a model on all GPUs that the engine runs on."""
+
+    engine: str
+    fits: dict[str, dict[str, Fit]]
+
+
+class Roofline(BaseModel):
+    """Passes of a model under the roofline of a GPU."""
+
+    gpu: str
+    passes: dict[str, OperatingPoint]
+
+
+class Reports(BaseModel):
+    """A report of each model, by its letter."""
+
+    reports: dict[str, Report]
+
+
+class Catalogue(BaseModel):
+    """Every GPU that is known."""
+
+    gpus: tuple[GPU, ...]
 
 
 class Refusal(BaseModel):
@@ -59,6 +123,11 @@ def api() -> FastAPI:
     route(app, STEPS, side_by_side, StepComparison, "Training steps side by side on one of the GPUs.")
     planned = PlanReport | TrainingPlanReport
     route(app, PLAN, planned_for, planned, "Which GPUs, laid out how, how fast, at what price.")
+    route(app, MACHINE, local_files, LocalFiles, "Files of a model on a machine: what lies where, how fast.")
+    route(app, GPUS, fits, FitsWhere | Roofline, "What fits where, in which format, how long, how fast.")
+    route(app, COMPARE, reports, Reports, "Models next to each other: a report each.")
+    route(app, ACCURACY, lambda *_: accuracy(), Accuracy, "Computed figures next to those that others measured.")
+    route(app, HARDWARE, lambda *_: Catalogue(gpus=tuple(gpus().values())), Catalogue, "The GPUs with their sources.")
     app.add_exception_handler(NotAsked, refused)
     return app
 
@@ -98,12 +167,12 @@ def route(
 
 def parameters(page: Page) -> list[Option]:
     """What the page's link may say; flags of an engine are those of the default one."""
-    return [place.option for name, place in places(page.uses).items() if name not in presentation(page)]
+    return [place.option for name, place in places(page.uses).items() if name not in ignored(page)]
 
 
-def presentation(page: Page) -> set[str]:
-    """What no number of a page depends on."""
-    return PRESENTATION - {"steps"} if page == STEPS else PRESENTATION
+def ignored(page: Page) -> set[str]:
+    """Names of a link that change nothing of a page's answer."""
+    return PRESENTATION | {name for of, name in OTHERS.items() if of != page}
 
 
 def parameter(option: Option) -> Mapping[str, Any]:
@@ -136,7 +205,7 @@ def question(page: Page, request: Request) -> tuple[Scenario, Model]:
         known["about"] = fetched(source, None, address(request))
         return known["about"].settings or {}
 
-    asked_for = {name: text for name, text in params.items() if name == "v" or name not in presentation(page)}
+    asked_for = {name: text for name, text in params.items() if name == "v" or name not in ignored(page)}
     scenario, problems = decode(asked_for, page, Scenario(), settings)
     model = changed(scenario, known["about"])
     if model.error is not None:
@@ -206,3 +275,49 @@ def planned_for(scenario: Scenario, model: Model) -> PlanReport | TrainingPlanRe
     search = search_of(scenario, model)
     plans = [plan for plan in ranked_plans(search, PLANS) if is_affordable(plan, planning.budget)]
     return report_of(search, plans, model.identifier(scenario), planning.prices)
+
+
+def local_files(scenario: Scenario, model: Model) -> LocalFiles:
+    answer = local_answer_anew(scenario, model)
+    if answer.error is not None:
+        raise answer.error
+    files = {row.name: row.run for row in answer.files}
+    return LocalFiles(model=model.identifier(scenario), best=answer.best, files=files)
+
+
+def fits(scenario: Scenario, model: Model) -> FitsWhere | Roofline:
+    """Of the view that the link says."""
+    choice, name, answer = scenario.hardware, scenario.serving.engine, Answer(scenario, model)
+    if name not in MAPPED:
+        some = ", ".join(MAPPED)
+        raise ConfigError(Message("engine is one of {some} here.", some=some), "engine", MAPPED)
+    if choice.view == "roofline":
+        precision = model.precision(scenario.serving)
+        _, points = points_on(answer.architecture, precision, choice.card, choice.cards, choice.length, name)
+        return Roofline(gpu=choice.card, passes={str(point.what): point for point in points})
+    if choice.view == "models":
+        fitting = models_on(choice.card, choice.cards, choice.length, name)
+    else:
+        _, fitting = of_scenario(answer, name)
+    rows = {
+        row: {
+            form: Fit(max_context=int(longest), tokens_per_s=float(rate))
+            for form, longest, rate in zip(fitting.formats, lengths, rates, strict=True)
+            if longest > 0
+        }
+        for row, lengths, rates in zip(fitting.names, fitting.max_context, fitting.tokens_per_s, strict=True)
+    }
+    return FitsWhere(engine=name, fits={row: formats for row, formats in rows.items() if formats})
+
+
+def reports(scenario: Scenario, model: Model) -> Reports:
+    """For a stranger's question the Hub is asked about the first model alone."""
+    for other in scenario.comparison.others:
+        if not is_preset(other.source):
+            sentence = "A model next to the first is a preset: {name} is none."
+            raise ConfigError(Message(sentence, name=shown(other.source.model)), "with")
+    answer = compared_anew(scenario)
+    for column in answer.columns:
+        if column.answer.error is not None:
+            raise column.answer.error
+    return Reports(reports={column.letter: column.answer.report for column in answer.columns})

@@ -277,8 +277,9 @@ def override(config: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str,
 
 
 def with_experts(config: Mapping[str, Any], number_of: int, chosen: int) -> dict[str, Any] | None:
-    """The config of the same layers with so many experts, of which those that a token passes through are together as
-    wide as the feed-forward was; None where it has experts, or its family none of the same layers that has.
+    """The config of the same layers with so many experts, of which those that a token passes through, with the shared
+    one where the family has it, are together as wide as the feed-forward was; None where it has experts, or its family
+    none of the same layers that has.
 
     Raises ConfigError.
     """
@@ -289,7 +290,10 @@ def with_experts(config: Mapping[str, Any], number_of: int, chosen: int) -> dict
     assert isinstance(family.ffn, Dense)
     assert isinstance(mixture.ffn, Experts)
     width, experts = number(c, family.ffn.width), mixture.ffn
-    sizes = {experts.n: number_of, experts.top_k: chosen, experts.width: max(1, width // chosen)}
+    each = max(1, width // (chosen if experts.shared_width is None else chosen + 1))
+    sizes = {experts.n: number_of, experts.top_k: chosen, experts.width: each}
+    if experts.shared_width is not None:
+        sizes[experts.shared_width] = max(1, width - chosen * each)
     made = {**c.stated, "model_type": family.mixture, **sizes}
     before, after = (read(fields).parameters().components for fields in (config, made))
     return made if all(after.get(name) == before.get(name) for name in ("embedding", "attention", "norms")) else None

@@ -49,6 +49,7 @@ COHERE: dict[str, Family] = made_by(
                 Wrapper("cohere2_vision"),
             ),
             gguf=GGUFRules("cohere2"),
+            mixture="cohere2_moe",
         ),
         "cohere2_moe": Family(
             mixer=Attention(bias="attention_bias", window=cohere2_moe_window),

@@ -71,6 +71,7 @@ OLMO: dict[str, Family] = made_by(
             kernels=OLMO2_KERNELS,
             gguf_headers="olmo2",
             gguf=GGUFRules("olmo2"),
+            mixture="flex_olmo",
         ),
         "olmo3": Family(
             mixer=replace(OLMO2_ATTENTION, window=Sliding(full_every=4)),

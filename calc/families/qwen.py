@@ -217,6 +217,7 @@ QWEN: dict[str, Family] = made_by(
                 Wrapper("video_llama_3"),
             ),
             gguf=GGUFRules("qwen2", known_70b="always"),
+            mixture="qwen2_moe",
         ),
         "qwen2_moe": Family(
             mixer=Attention(

@@ -3,6 +3,8 @@
 // for a while. A figure with a tree is a pie: a click on a slice looks into it, a click on the middle
 // leaves it again.
 
+import { files } from "./files.js";
+
 const REST = 1500; // ms
 
 const later = window.requestIdleCallback ?? ((then) => setTimeout(then, 1));
@@ -41,12 +43,10 @@ function headed(chart, label) {
 function tabulated(chart, summary) {
   let below = chart.nextElementSibling;
   if (!below) {
-    below = document.createElement("div");
-    below.className = "weighbridge-data";
-    below.append(...["json", "csv"].map((ending) => file(chart, ending)));
+    below = files(() => figures(chart.shown));
     chart.after(below);
   }
-  for (const button of below.querySelectorAll("button")) button.ariaLabel = `${chart.shown.label} ${button.textContent}`;
+  below.call(chart.shown.label);
   let details = below.querySelector("details");
   if (!details && summary) {
     details = document.createElement("details");
@@ -64,27 +64,6 @@ function tabulated(chart, summary) {
   details.firstChild.textContent = summary;
   if (details.open) details.ontoggle();
 }
-
-// A button that saves the figures.
-function file(chart, ending) {
-  const button = document.createElement("button");
-  button.type = "button";
-  button.textContent = `.${ending}`;
-  button.onclick = () => {
-    const link = document.createElement("a");
-    link.href = URL.createObjectURL(new Blob([WRITTEN[ending](figures(chart.shown))]));
-    link.download = `${chart.shown.label}.${ending}`;
-    link.click();
-    URL.revokeObjectURL(link.href);
-  };
-  return button;
-}
-
-const quoted = (cell) => (/[",\n]/.test(cell) ? `"${cell.replaceAll('"', '""')}"` : cell);
-const WRITTEN = {
-  csv: ({ head, rows }) => [head, ...rows].map((row) => `${row.map((cell) => quoted(`${cell}`)).join(",")}\n`).join(""),
-  json: ({ head, rows }) => JSON.stringify(rows.map((row) => Object.fromEntries(row.map((cell, at) => [head[at], cell]))), null, 1),
-};
 
 // What a chart shows, in plain words and whole numbers: a head, and rows.
 function figures({ figure, tree }) {

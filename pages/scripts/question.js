@@ -269,22 +269,16 @@ const KINDS = { number, list, search };
 
 function show(bar) {
   const { pieces, controls } = bar.data;
-  const order = pieces.map(({ id }) => id ?? "").join();
+  const order = pieces.map(({ id, comma }) => `${id ?? ""}${comma ?? ""}`).join();
   if (bar.order !== order) {
     bar.order = order;
     bar.paste ??= paste(bar);
-    bar.replaceChildren(
-      ...pieces.map(({ id }) => (id ? KINDS[controls[id].kind](bar, id) : element("span"))),
-      bar.paste,
-    );
+    bar.parts = pieces.map(({ id }) => (id ? KINDS[controls[id].kind](bar, id) : element("span")));
+    const kept = (part, { comma }) => (comma ? element("span", { className: "kept" }, part, comma) : part);
+    bar.replaceChildren(...bar.parts.map((part, at) => kept(part, pieces[at])), bar.paste);
   }
   bar.paste.update(bar.data.text);
-  pieces.forEach(({ id, text }, at) => {
-    const node = bar.children[at];
-    if (id) return node.update(controls[id]);
-    put(node, "textContent", text);
-    put(node, "className", /^[,，]/.test(text) ? "comma" : "");
-  });
+  pieces.forEach(({ id, text }, at) => (id ? bar.parts[at].update(controls[id]) : put(bar.parts[at], "textContent", text)));
 }
 
 export default function ({ data, parentElement, setStateValue, setTriggerValue }) {

@@ -1,7 +1,12 @@
 // A table: a head that is clicked sorts its rows, a row that is clicked is told to the server, and so is a button in a
-// cell. What stays as it was is left alone, so that the focus stays too.
+// cell. A long one shows its first rows, a field to search all of them, and a button for the rest. What stays as it was
+// is left alone, so that the focus stays too.
+
+import { files } from "./files.js";
 
 const PATIENCE = 5000; // milliseconds for which a card is waited for
+const narrow = matchMedia("(max-width: 640px)");
+const first = () => (narrow.matches ? 8 : 24); // rows
 const written = (options) => {
   const format = new Intl.NumberFormat("en", options);
   return (value) => format.format(value);
@@ -9,11 +14,17 @@ const written = (options) => {
 const whole = written({ maximumFractionDigits: 0 });
 const two = written({ minimumFractionDigits: 2, maximumFractionDigits: 2 });
 const three = written({ minimumSignificantDigits: 3, maximumSignificantDigits: 3 });
+const TEXTS = ["text", "button", "link"];
 const WRITTEN = {
   text: String,
   button: String,
+  link: String,
   whole,
+  one: written({ minimumFractionDigits: 1, maximumFractionDigits: 1 }),
   two,
+  figure: written({ maximumFractionDigits: 2 }),
+  percent: written({ style: "percent", maximumFractionDigits: 1 }),
+  mark: (value) => (value ? "✓" : "✗"),
   times: (value) => `${two(value)}x`,
   rate: (value) => (value < 1 ? two : three)(value),
   gauge: ([word, share]) => (share === null ? word : `${word} ·\u00a0${whole(100 * share)}%`),
@@ -42,6 +53,10 @@ function fill(cell, value, kind, action) {
       event.stopPropagation();
       action();
     };
+  } else if (kind === "link" && value) {
+    if (!cell.firstChild) cell.append(element("a", { target: "_blank", rel: "noopener" }));
+    put(cell.firstChild, "href", value);
+    put(cell.firstChild, "textContent", new URL(value).hostname.replace("www.", ""));
   } else put(cell, "textContent", text);
   if (kind === "gauge") {
     const share = value[1]; // without one there is no bar
@@ -54,7 +69,7 @@ function sorted({ rows, columns }, { column, up }) {
   if (column === null) return rows;
   // Among numbers a text is that there is no limit; a gauge without a share comes after all others.
   const { kind } = columns[column];
-  const numbers = !["text", "button"].includes(kind);
+  const numbers = !TEXTS.includes(kind);
   const size = (value) => (kind === "gauge" ? (value[1] ?? Infinity) : typeof value === "string" ? Infinity : value);
   const least = (a, b) => (numbers ? (size(a) === size(b) ? 0 : size(a) - size(b)) : String(a).localeCompare(String(b)));
   const cell = (row) => row.cells[column] ?? "";
@@ -63,9 +78,9 @@ function sorted({ rows, columns }, { column, up }) {
 
 // First a number's largest, a text's first and the gauge with the most room, then the other way round, then as they came.
 function turn(order, column, kind) {
-  const first = ["text", "button", "gauge"].includes(kind);
-  if (order.column !== column) return { column, up: first };
-  return order.up === first ? { column, up: !first } : { column: null, up: true };
+  const begins = [...TEXTS, "gauge"].includes(kind);
+  if (order.column !== column) return { column, up: begins };
+  return order.up === begins ? { column, up: !begins } : { column: null, up: true };
 }
 
 function heads(table, data, again) {
@@ -92,11 +107,38 @@ function heads(table, data, again) {
   });
 }
 
+// Rows that have every word that is looked for.
+function matching({ rows }, text) {
+  const words = text.toLowerCase().split(/\s+/).filter(Boolean);
+  return rows.filter(({ cells }) => words.every((word) => cells.join(" ").toLowerCase().includes(word)));
+}
+
+// Of a long table a field above it and a button below.
+function bounds(table, data, again) {
+  const frame = table.parentElement;
+  const [field, rest] = [frame.querySelector("input"), frame.querySelector(".rest")];
+  field.oninput = again;
+  rest.onclick = () => {
+    table.whole = true;
+    again();
+  };
+  put(field, "hidden", data.rows.length <= first());
+  put(field, "placeholder", data.text.search);
+  put(field, "ariaLabel", `${data.text.search}: ${data.label}`);
+  const found = field.hidden ? data.rows : matching(data, field.value);
+  const cut = !table.whole && found.length > first();
+  put(rest, "hidden", !cut);
+  put(rest, "textContent", data.text.rest.replace("{n}", found.length));
+  return { found, most: cut ? first() : found.length };
+}
+
 function show(table, data, tell) {
-  heads(table, data, () => show(table, table.data, table.tell));
+  const again = () => show(table, table.data, table.tell);
+  heads(table, data, again);
   Object.assign(table, { data, tell });
   table.setAttribute("aria-label", data.label);
-  const shown = sorted(data, table.order).map((row) => {
+  const { found, most } = bounds(table, data, again);
+  const shown = sorted({ ...data, rows: found }, table.order).slice(0, most).map((row) => {
     if (!table.made.has(row.id)) {
       const cells = data.columns.map(({ kind }, at) => element(at ? "td" : "th", { className: kind }));
       cells.forEach((cell, at) => (cell.dataset.label = data.columns[at].label)); // where it is a card
@@ -104,20 +146,26 @@ function show(table, data, tell) {
       table.made.set(row.id, element("tr", {}, ...cells));
     }
     const line = table.made.get(row.id);
-    const choose = data.opens && (() => tell.choose(row.id === table.data.chosen ? "" : row.id));
+    const choose = data.opens && (() => tell.choose(row.id));
     data.columns.forEach(({ kind }, at) => {
       const action = at === 0 ? choose : kind === "button" && (() => tell.use(row.id));
       fill(line.cells[at], row.cells[at], kind, action);
     });
     if (data.opens) {
-      line.onclick = choose;
-      line.classList.toggle("chosen", row.id === data.chosen);
-      line.cells[0].firstChild.setAttribute("aria-expanded", row.id === data.chosen);
+      line.onclick = ({ target }) => target.tagName === "A" || choose();
+      line.classList.toggle("chosen", data.chosen.includes(row.id));
+      line.cells[0].firstChild.setAttribute(data.several ? "aria-pressed" : "aria-expanded", data.chosen.includes(row.id));
     }
     return line;
   });
   const body = table.tBodies[0];
   if (shown.length !== body.rows.length || shown.some((line, at) => line !== body.rows[at])) body.replaceChildren(...shown);
+}
+
+// A row that was clicked is open, and another is not unless several may be; or it is closed again.
+function toggled({ chosen, several }, id) {
+  if (chosen.includes(id)) return chosen.filter((other) => other !== id);
+  return several ? [...chosen, id] : [id];
 }
 
 // The card of a row that was clicked comes with the next answer, below the table: it comes into sight.
@@ -128,15 +176,34 @@ function reveal(id) {
     if (card) card.scrollIntoView({ block: "nearest" });
     else if (performance.now() < until) requestAnimationFrame(look);
   };
-  if (id) look();
+  look();
 }
+
+// The figures as they are, a gauge as its word and its share.
+const figures = ({ columns, rows }) => ({
+  head: columns.map(({ label }) => label),
+  rows: rows.map(({ cells }) => cells.map((cell) => (Array.isArray(cell) ? cell.filter((part) => part !== null).join(" ") : cell))),
+});
 
 export default function ({ data, parentElement, setTriggerValue }) {
   let frame = parentElement.querySelector(".weighbridge-rows");
   if (!frame) {
-    const table = element("table", {}, element("thead"), element("tbody"));
-    parentElement.append((frame = element("div", { className: "weighbridge-rows" }, table)));
+    const table = element("table", { order: { column: null, up: true } }, element("thead"), element("tbody"));
+    const field = element("input", { type: "search", autocomplete: "off", spellcheck: false });
+    const rest = element("button", { type: "button", className: "rest" });
+    frame = element("div", { className: "weighbridge-rows" }, field, table, rest);
+    parentElement.append(frame, files(() => figures(table.data)));
   }
-  const tell = { choose: (id) => (setTriggerValue("row", id), reveal(id)), use: (id) => setTriggerValue("use", id) };
-  show(frame.firstChild, data, tell);
+  frame.nextElementSibling.call(data.label);
+  const table = frame.querySelector("table");
+  const tell = {
+    use: (id) => setTriggerValue("use", id),
+    choose: (id) => {
+      const chosen = toggled(table.data, id);
+      show(table, { ...table.data, chosen }, table.tell);
+      setTriggerValue("row", chosen);
+      if (!data.several && chosen.length) reveal(id);
+    },
+  };
+  show(table, data, tell);
 }

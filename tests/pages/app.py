@@ -77,7 +77,7 @@ def charts(app):
 
 
 def rows(app, key):
-    """A table of GPUs: a row a dict by the heads."""
+    """A table: a row a dict by the heads."""
     table = components(app, "weighbridge_rows")[key]
     heads = [column["label"] for column in table["columns"]]
     return [dict(zip(heads, row["cells"], strict=True)) for row in table["rows"]]

@@ -8,12 +8,16 @@ import pytest
 from starlette.testclient import TestClient
 
 import pages.api
+from calc.units import GIB
 from cli import command, plan
 from pages.api import VERSION, api
 from pages.parts.limits import PerMinute
-from pages.parts.state.query import PAGES
-from presets import models
+from pages.parts.state.query import GLOSSARY, PAGES
+from pages.parts.verify.evidence import FILE
+from pages.parts.words import BOUNDS, say
+from presets import gpus, models
 from tests import load
+from tests.pages.app import finding, page, rows
 
 CLIENT = TestClient(api())
 QUESTIONS = {
@@ -58,6 +62,28 @@ def test_the_answer_is_what_the_command_line_prints(name, capsys):
     assert reply.text == printed(capsys, name, words)
 
 
+@pytest.mark.parametrize("model", ["Qwen/Qwen3-8B", "openai/gpt-oss-20b"])
+def test_an_answer_is_what_the_page_shows(model):
+    """Of pages whose question the command line has no words for."""
+    files = CLIENT.get("/machine", params={"model": model}).json()["files"]
+    shown = rows(page("machine", "local_columns", model=model), "local_files")
+    assert [round(run["file"]["bytes"] / GIB, 4) for run in files.values()] == [row["Size, GiB"] for row in shown]
+
+    fits = CLIENT.get("/gpus", params={"model": model, "cards": "2"}).json()["fits"]
+    assert f"fits on {len(fits)} of" in finding(page("gpus", model=model, cards="2"))
+    passes = CLIENT.get("/gpus", params={"model": model, "view": "roofline"}).json()["passes"]
+    assert say(BOUNDS[passes["Decode, batch 1"]["bound"]]) in finding(page("gpus", model=model, view="roofline"))
+
+    both = CLIENT.get("/compare", params={"model": model, "with": "Qwen/Qwen3-0.6B:weights=fp8"}).json()["reports"]
+    assert both["B"]["parameters"] == CLIENT.get("/report?model=Qwen/Qwen3-0.6B").json()["parameters"]
+    assert both["A"] == CLIENT.get("/report", params={"model": model}).json()
+
+
+def test_an_answer_about_no_model():
+    assert CLIENT.get("/accuracy").json() == json.loads(FILE.read_bytes())
+    assert [gpu["id"] for gpu in CLIENT.get("/hardware").json()["gpus"]] == list(gpus())
+
+
 @pytest.mark.sweep
 @pytest.mark.parametrize("model", models())
 def test_the_answer_of_every_preset(model, capsys):
@@ -81,6 +107,7 @@ def test_the_answer_of_every_preset(model, capsys):
             "Your own is written name:48GiB:960GB/s:bf16=181.",
         ),
         ("report?hidden_size=7", "The query says hidden_size=“7”: hidden_size is a whole number from 64 to 65,536."),
+        ("gpus?engine=transformers", "engine is one of vllm, sglang, tensorrt-llm, llamacpp here."),
         ("plan?users=4&requests_per_s=3", "users and requests_per_s are two ways to say the same: give one of them."),
         (
             "train?method=magic",
@@ -150,9 +177,9 @@ def test_no_field_of_the_contract_is_gone():
     assert set(load("api_1.json")) <= set(fields())
 
 
-def test_pages_with_an_answer_have_a_route():
+def test_every_page_but_the_glossary_has_a_route():
     document = CLIENT.get("/openapi.json").json()
-    assert {f"/{page.answers_at}" for page in PAGES if page.answers_at} == set(document["paths"])
+    assert {f"/{place.answers_at}" for place in PAGES if place != GLOSSARY} == set(document["paths"])
 
 
 if __name__ == "__main__":

@@ -12,19 +12,31 @@ from pages.parts.outputs import charts, maps
 from pages.parts.state import fitted
 from presets import gpus, models
 from tests.pages.app import charts as drawn
-from tests.pages.app import opened, page, run, texts
+from tests.pages.app import opened, page, rows, run, texts
 
 
 def test_every_gpu_is_a_row():
-    table = page("hardware").dataframe[0].value
-    assert list(table["id"]) == list(gpus())
-    for (_, row), gpu in zip(table.iterrows(), gpus().values(), strict=True):
-        assert (row["memory"], row["bandwidth"]) == (gpu.memory_gb, gpu.bandwidth_gb_s)
+    shown = rows(page("hardware", "catalogue_columns"), "catalogue")
+    for row, gpu in zip(shown, newest(gpus().values()), strict=True):
+        assert row["Id in links"] == gpu.id
+        assert (row["Memory, GB"], row["Bandwidth, GB/s"]) == (gpu.memory_gb, gpu.bandwidth_gb_s)
         assert (
-            row["engines"].split(", ") == [engine.title for engine in ENGINES.values() if runs(gpu, engine.support)]
-            or not row["engines"]
+            row["Engines"].split(", ") == [engine.title for engine in ENGINES.values() if runs(gpu, engine.support)]
+            or not row["Engines"]
         )
-        assert row["specification"] == gpu.sources["specification"]
+        assert row["Specification"] == gpu.sources["specification"]
+
+
+def newest(some):
+    return sorted(some, key=lambda gpu: -(gpu.year or 0))
+
+
+def test_rows_that_are_open_are_weighed():
+    app = page("hardware")
+    assert app.button(key="weigh_on").disabled
+    app.session_state["catalogue_open"] = ("h100-sxm", "l4", "gone")
+    run(run(app).button(key="weigh_on").click())
+    assert set(app.session_state.scenario.gpu) == {"h100-sxm", "l4"}
 
 
 @pytest.mark.parametrize(
@@ -37,7 +49,9 @@ def test_every_gpu_is_a_row():
 )
 def test_a_filter(key, value, holds):
     app = run(page("hardware").multiselect(key=key).set_value(value))
-    assert list(app.dataframe[0].value["id"]) == [gpu.id for gpu in gpus().values() if holds(gpu)]
+    assert [row["GPU"] for row in rows(app, "catalogue")] == [
+        gpu.name for gpu in newest(filter(holds, gpus().values()))
+    ]
 
 
 def test_a_gpu_of_ones_own():
@@ -64,18 +78,18 @@ def test_what_is_no_gpu_is_a_sentence():
 def test_the_map_of_models_is_what_fits_and_a_row_of_its_table_is_weighed():
     app = opened(page("gpus", view="models", card="l4", length="4096"), "map_table_models")
     found = fitted.models_on("l4", 1, 4096, "vllm")
-    table = app.dataframe[0].value
+    shown = rows(app, "map_rows_models")
     named = {preset.name: row for row, preset in enumerate(models()[name] for name in found.names)}
-    assert len(table) == min(60, sum(found.max_context.max(axis=1) > 0))
-    for _, row in table.iterrows():
-        assert row["context int4"] == found.max_context[named[row["name"]]][fitted.FORMATS.index("int4")]
+    assert len(shown) == min(60, sum(found.max_context.max(axis=1) > 0))
+    for row in shown:
+        assert (row["Context, int4"] or 0) == found.max_context[named[row["Name"]]][fitted.FORMATS.index("int4")]
     assert len(app.get("plotly_chart")) == 1
 
 
 def test_the_map_of_gpus_has_ones_own():
     own = "Mine:96GiB:4000GB/s:bf16=900"
     app = opened(page("gpus", gpu=own, figure="speed"), "map_table_formats")
-    assert "Mine" in list(app.dataframe[0].value["name"])
+    assert "Mine" in [row["Name"] for row in rows(app, "map_rows_formats")]
 
 
 def test_a_heat_map_is_empty_where_nothing_fits():
@@ -123,9 +137,9 @@ def test_a_map_under_another_engine():
 def test_the_map_of_llamacpp_is_of_files():
     """What a card or a Mac holds whole, in the files that people download."""
     app = opened(page("gpus", model="Qwen/Qwen3-14B", engine="llamacpp"), "map_table_formats")
-    table = app.dataframe[0].value
-    assert "context Q4_K_M" in table
-    assert "context fp8" not in table
+    first = rows(app, "map_rows_formats")[0]
+    assert "Context, Q4_K_M" in first
+    assert "Context, fp8" not in first
     whole = Architecture.from_config(models()["Qwen/Qwen3-14B"].config)
     kinds, found = fitted.on_gpus(whole, Native("bf16"), (), 1, 8192, "llamacpp")
     row = found.max_context[[gpu.id for gpu in kinds].index("rtx-4070")]  # 12 GB; Q8_0 has 15.7 GB, Q4_K_M 9.0

@@ -12,7 +12,7 @@ from pages.parts.state.query import MACHINE, WEIGH, decode, encode
 from pages.parts.state.scenario import Scenario
 from presets import models
 from presets.hub import HubModel
-from tests.pages.app import opened, page, run, texts
+from tests.pages.app import opened, page, rows, run, texts
 
 
 @pytest.mark.parametrize(
@@ -80,15 +80,16 @@ def test_a_30b_a3b_on_a_12_gb_card(monkeypatch):
     """Which file, where it lies, what to type; a click on a row of presets opens its files."""
     monkeypatch.setattr(drawn, "FEW", 2)
     monkeypatch.setattr(drawn, "HEAT_CONTEXTS", (4096, 16_384))
-    app = opened(page("machine", model="Qwen/Qwen3-30B-A3B", context="16384"), "local_heat_drawer")
+    app = opened(page("machine", model="Qwen/Qwen3-30B-A3B", context="16384"), "local_heat_drawer", "local_columns")
     assert ":orange[runs in Q4_K_M]" in app.title[0].value
     assert "Take Q4_K_M" in texts(app.markdown)[0]
-    files = app.dataframe[0].value
-    usual = files.set_index("file").loc["Q4_K_M"]
-    assert usual["where"].startswith("experts of")
-    assert usual["gpu"] < 12
-    assert usual["host"] < 28
-    assert files["size"].is_monotonic_decreasing
+    files = rows(app, "local_files")
+    (usual,) = (row for row in files if row["File"] == "Q4_K_M")
+    assert usual["Where it lies"].startswith("experts of")
+    assert usual["On GPUs, GiB"] < 12
+    assert usual["On the host, GiB"] < 28
+    sizes = [row["Size, GiB"] for row in files]
+    assert sizes == sorted(sizes, reverse=True)
     command = texts(app.code)[0]
     assert "--n-cpu-moe" in command
     assert "--ctx-size 16384" in command

@@ -12,7 +12,7 @@ from calc.time.plan_range import plan_range
 from calc.time.training_plan import TrainingNeeds, training_plan_report
 from presets import gpus, models
 from tests.pages.app import charts as drawn
-from tests.pages.app import facts, finding, metrics, opened, page, run, texts
+from tests.pages.app import facts, finding, metrics, opened, page, rows, run, texts
 
 ASKED = {
     "one user": ("Qwen/Qwen3-8B", {}, {}, [None]),
@@ -37,15 +37,17 @@ def searched(model, needs, formats):
 @pytest.mark.parametrize(("model", "query", "needs", "formats"), ASKED.values(), ids=ASKED)
 def test_the_table_is_the_search(model, query, needs, formats):
     more = {"weight_formats": ",".join(formats)} if None not in formats else {}
-    app = page("plan", model=model, **query, **more)
+    app = page("plan", "plan_columns", model=model, **query, **more)
     search = searched(model, needs, formats)
     plans = search.plans(40)
-    table = app.dataframe[0].value
-    assert len(table) == len(plans)
-    for (_, row), plan in zip(table.iterrows(), plans, strict=True):
-        assert (row["gpu"], row["gpus"], row["weights"]) == (gpus()[plan.gpu].name, plan.gpus, plan.weights)
-        assert (row["user"], row["rate"], row["ttft"]) == (plan.tokens_per_s_per_user, plan.tokens_per_s, plan.ttft_ms)
-        assert (row["meets"], row["headroom"]) == (plan.meets, plan.headroom_gib)
+    shown = rows(app, "plans_table")
+    assert len(shown) == len(plans)
+    for row, plan in zip(shown, plans, strict=True):
+        assert (row["GPU"], row["GPUs"], row["Weights"]) == (gpus()[plan.gpu].name, plan.gpus, plan.weights)
+        speeds = plan.tokens_per_s_per_user, plan.tokens_per_s, plan.ttft_ms, plan.headroom_gib
+        heads = "Tokens/s per user", "Tokens/s in all", "TTFT, ms", "Headroom, GiB per GPU"
+        assert [row[head] for head in heads] == [round(figure, 4) for figure in speeds]
+        assert row["Meets"] == plan.meets
     assert gpus()[plans[0].gpu].name in finding(app)
 
 
@@ -70,10 +72,10 @@ def test_the_range_is_round_the_plan(model, query, needs, formats):
 )
 def test_a_plan_is_taken_over(model, query):
     app = page("plan", model=model, **query)
-    first = app.dataframe[0].value.iloc[0]
+    first = rows(app, "plans_table")[0]
     run(app.button(key="use_best").click())
     assert metrics(app).keys() >= {"Parameters", "Memory per GPU"}
-    assert first["gpu"] in finding(app)
+    assert first["GPU"] in finding(app)
     again = page(**{name: value[0] if isinstance(value, list) else value for name, value in app.query_params.items()})
     assert metrics(again) == metrics(app)
 
@@ -87,7 +89,7 @@ def test_a_link_is_the_same_page():
     link = {name: value[0] if isinstance(value, list) else value for name, value in app.query_params.items()}
     assert link == {"users": "24", "tpot_ms": "33.333", "weight_formats": "fp8,int4"}
     again = page("plan", **link)
-    assert again.dataframe[0].value.equals(app.dataframe[0].value)
+    assert rows(again, "plans_table") == rows(app, "plans_table")
     assert again.number_input(key="min_rate").value == 30.0
 
 
@@ -101,20 +103,20 @@ def test_an_average_above_the_95th_percentile_is_explained():
 
 def test_a_filter_leaves_what_passes_and_a_row_opens():
     app = page("plan", model="Qwen/Qwen3-8B", users="16")
-    every = app.dataframe[0].value
+    every = rows(app, "plans_table")
     run(app.multiselect(key="plan_vendors").set_value(["AMD"]))
-    left = app.dataframe[0].value
+    left = rows(app, "plans_table")
     names = {gpu.name for gpu in gpus().values() if gpu.vendor == "AMD"}
     assert 0 < len(left) < len(every)
-    assert set(left["gpu"]) <= names
+    assert {row["GPU"] for row in left} <= names
     run(app.toggle(key="plan_meeting").set_value(True))
-    assert app.dataframe[0].value["meets"].all()
+    assert all(row["Meets"] for row in rows(app, "plans_table"))
 
 
 def test_a_plan_says_how_it_is_started_and_where_its_time_goes():
     app = page("plan", model="meta-llama/Llama-3.1-70B", users="16", plan_gpus="h100-sxm", weight_formats="fp8")
     opened(app, "launch_best", "operations_best", "sensitivity_drawer", "frontier_drawer")
-    layout = app.dataframe[0].value.iloc[0]["layout"]
+    layout = rows(app, "plans_table")[0]["Layout"]
     assert f"--tensor-parallel-size {layout.removeprefix('TP ')}" in "\n".join(texts(app.code))
     shown = "\n".join(texts(app.markdown))
     assert "Attention over the cache" in shown
@@ -127,16 +129,16 @@ def test_a_plan_in_two_parts_says_how_each_is_started():
     asked = {"users": "128", "prompt": "8192", "tpot_ms": "20", "plan_gpus": "h100-sxm", "prefill_decode": "apart"}
     app = page("plan", model="Qwen/Qwen3-32B", **asked)
     opened(app, "launch_best", "operations_best", "plan_engine_drawer")
-    row = app.dataframe[0].value.iloc[0]
-    prefill, decode = row["layout"].removesuffix(" decode").split(" prefill + ")
-    assert f"**{row['gpus']} × H100 SXM 80GB, {prefill} prefill + {decode} decode**" in texts(app.markdown)[0]
+    row = rows(app, "plans_table")[0]
+    prefill, decode = row["Layout"].removesuffix(" decode").split(" prefill + ")
+    assert f"**{row['GPUs']} × H100 SXM 80GB, {prefill} prefill + {decode} decode**" in texts(app.markdown)[0]
     first, second, router = (code.value for code in app.code if "vllm" in code.value)
     assert "kv_producer" in first
     assert "kv_consumer" in second
     assert "--tensor-parallel-size " + decode.partition("TP ")[2].removesuffix(")") in second
     assert f"http://prefill-{prefill.split()[0]}:8000" in router
     run(app.segmented_control(key="prefill_decode").set_value("together"))
-    assert "prefill" not in app.dataframe[0].value.iloc[0]["layout"]
+    assert "prefill" not in rows(app, "plans_table")[0]["Layout"]
     run(app.button(key="use_best").click())
     assert metrics(app)["Memory per GPU"]
 
@@ -149,16 +151,17 @@ def test_what_cannot_be_separated_is_a_sentence():
 def test_a_training_plan_is_that_of_calc_and_goes_to_train():
     asked = {"tokens": "10000000000", "gpus": "8", "global_batch": "32", "plan_gpus": "h100-sxm"}
     app = page("train_plan", model="Qwen/Qwen3-0.6B", **asked)
-    opened(app, "operations_best")
+    opened(app, "operations_best", "savings_table_columns")
     assert "Exchange between replicas" in "\n".join(texts(app.markdown))
     found = training_plan_report(
         models()["Qwen/Qwen3-0.6B"].config,
         TrainingNeeds(tokens=1e10, gpus=8, global_batch=32),
         gpus=[gpus()["h100-sxm"]],
     )
-    best, savings = (table.value for table in app.dataframe)
-    assert best.iloc[0]["days"] == found.plans[0].campaign.days.expected
-    assert list(savings["rate"]) == [plan.time.tokens_per_s_per_gpu.expected for plan in found.savings]
+    best, savings = (rows(app, key) for key in ("training_plans_table", "savings_table"))
+    assert best[0]["Days"] == round(found.plans[0].campaign.days.expected, 4)
+    rates = [round(plan.time.tokens_per_s_per_gpu.expected, 4) for plan in found.savings]
+    assert [row["Tokens/s per GPU"] for row in savings] == rates
     assert app.number_input(key="billions").value == 10
     run(app.button(key="use_best").click())
     assert metrics(app)["Memory per GPU"]
@@ -173,7 +176,7 @@ def test_what_no_layout_divides_is_a_sentence():
 def test_efficiencies_that_are_edited_count_on_plan_and_on_weigh():
     share = "bandwidth=0.2/0.3/0.4"
     usual, slow = (page("plan", plan_gpus="h100-sxm", **more) for more in ({}, {"share": share}))
-    rates = [app.dataframe[0].value.iloc[0]["user"] for app in (usual, slow)]
+    rates = [rows(app, "plans_table")[0]["Tokens/s per user"] for app in (usual, slow)]
     assert rates[1] < 0.5 * rates[0]
     opened(slow, "efficiencies_drawer")
     shares = slow.dataframe[-1].value
@@ -188,7 +191,7 @@ def test_efficiencies_of_training_that_are_edited_count_on_plan_and_on_train():
     share = {"share": "training_matmul=0.1/0.1/0.1"}
     asked = {"gpus": "8", "global_batch": "32", "plan_gpus": "h100-sxm"}
     usual, slow = (page("train_plan", model="Qwen/Qwen3-0.6B", **asked, **more) for more in ({}, share))
-    mfu = [app.dataframe[0].value.iloc[0]["mfu"] for app in (usual, slow)]
+    mfu = [rows(app, "training_plans_table")[0]["MFU"] for app in (usual, slow)]
     assert mfu[1] < 0.2 < mfu[0]
     opened(slow, "efficiencies_drawer")
     shares = slow.dataframe[-1].value
@@ -207,20 +210,18 @@ def test_shares_that_a_page_does_not_use_are_named():
 
 
 def test_the_budget_leaves_out_what_costs_more():
-    table = page("plan", budget="2").dataframe[0].value
-    assert len(table) > 0
-    assert table["hour"].max() <= 2
+    prices = [row["Price per hour"] for row in rows(page("plan", budget="2"), "plans_table")]
+    assert 0 < max(prices) <= 2
 
 
 def test_a_stated_price_orders():
-    table = page("plan", plan_gpus="h100-sxm,l4", price="h100-sxm=0.01").dataframe[0].value
-    assert table.iloc[0]["gpu"] == "H100 SXM 80GB"
-    assert table.iloc[0]["hour"] == 0.01
+    first = rows(page("plan", plan_gpus="h100-sxm,l4", price="h100-sxm=0.01"), "plans_table")[0]
+    assert (first["GPU"], first["Price per hour"]) == ("H100 SXM 80GB", 0.01)
 
 
 def test_an_own_gpu_is_among_the_plans():
-    table = page("plan", gpu="Mine:96GiB:4000GB/s:bf16=900", price="Mine:96GiB:4000GB/s:bf16=900=0.05")
-    assert table.dataframe[0].value.iloc[0]["gpu"] == "Mine"
+    app = page("plan", gpu="Mine:96GiB:4000GB/s:bf16=900", price="Mine:96GiB:4000GB/s:bf16=900=0.05")
+    assert rows(app, "plans_table")[0]["GPU"] == "Mine"
 
 
 @pytest.mark.parametrize(
@@ -243,7 +244,7 @@ def test_what_does_not_go_is_a_sentence(query, sentence, button):
     assert any(sentence in text for text in texts([*app.title, *app.error]))
     if button:
         run(app.button(key=button).click())
-        assert len(app.dataframe) == 1
+        assert rows(app, "plans_table")
 
 
 def test_weigh_says_how_fast():
@@ -256,13 +257,13 @@ def test_weigh_says_how_fast():
 def test_a_plan_takes_what_was_chosen_on_weigh_and_says_so():
     """By link and by navigation: GPUs, their number and the formats."""
     app = page("plan", model="Qwen/Qwen3-8B", gpu="h100-sxm", num_gpus="2", weights="fp8")
-    assert set(app.dataframe[0].value["gpu"]) == {"H100 SXM 80GB"}
-    assert set(app.dataframe[0].value["weights"]) == {"fp8"}
-    assert max(app.dataframe[0].value["gpus"]) <= 2
+    plans = rows(app, "plans_table")
+    assert {(row["GPU"], row["Weights"]) for row in plans} == {("H100 SXM 80GB", "fp8")}
+    assert max(row["GPUs"] for row in plans) <= 2
     assert any("From Weigh: H100 SXM 80GB; 2 GPUs at most; Weights in fp8." in text for text in texts(app.caption))
     assert dict(app.query_params) == {"model": "Qwen/Qwen3-8B", "gpu": "h100-sxm", "num_gpus": "2", "weights": "fp8"}
     run(app.button(key="without_weigh").click())
-    assert len(set(app.dataframe[0].value["gpu"])) > 5
+    assert len({row["GPU"] for row in rows(app, "plans_table")}) > 5
     assert not any("From Weigh" in text for text in texts(app.caption))
 
 

@@ -41,6 +41,10 @@ def client():
             "Qwen3-8B for one user: H100 SXM 80GB at $2.00/h is the cheapest · Weighbridge",
         ),
         (
+            "/train_plan?plan_gpus=h100-sxm",
+            "Qwen3-8B is trained in 16.6 days on 8 × H100 SXM 80GB, for $12,708.10 · Weighbridge",
+        ),
+        (
             "/plan?plan_gpus=l4&tpot_ms=0.1&max_gpus=1&users=3",
             "Qwen3-8B for 3 users: no plan meets every target, 3 × L4 comes closest · Weighbridge",
         ),

@@ -181,7 +181,7 @@ def test_few_gpus_are_cards_and_more_are_rows():
 
 def test_a_row_opens_its_card_and_the_link_says_which():
     shut, app = page(model="Qwen/Qwen3-8B"), page(model="Qwen/Qwen3-8B", opened="l40s")
-    for view, chosen in ((shut, None), (app, "l40s")):
+    for view, chosen in ((shut, []), (app, ["l40s"])):
         assert components(view, "weighbridge_rows")["gpu_rows"]["chosen"] == chosen
         assert any("Max batch size:" in text for text in texts(view.markdown)) == bool(chosen)
     assert app.query_params["opened"] == "l40s"

@@ -32,6 +32,7 @@ CONTEXTS = [2**power for power in range(7, 21)]
 MANY = 10**6
 """More users or GPUs than anybody types."""
 LONGEST_SEARCH = 200
+COMMAS = (",", "，")
 NEXT_TOKEN = "next-token"
 """How the list of losses says transformers' own."""
 
@@ -182,9 +183,11 @@ def sentence(scenario: Scenario, here: Page) -> str:
 
 
 def pieces(template: str) -> list[dict[str, str]]:
-    """A sentence taken apart: texts, and names of controls."""
+    """A sentence taken apart: texts, and names of controls, each with the comma that no line begins with."""
     parts: list[dict[str, str]] = []
     for text, name, _, _ in Formatter().parse(template):
+        if parts and text[:1] in COMMAS:
+            parts[-1]["comma"], text = text[:1], text[1:]
         if text.strip():
             parts.append({"text": text.strip()})
         if name is not None:

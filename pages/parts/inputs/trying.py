@@ -31,7 +31,7 @@ def view() -> str:
 
 def card_and_figure(scenario: Scenario) -> Scenario:
     """Controls of the map of models."""
-    with st.grid(3, min_column_width=180, gap="small"):
+    with st.grid(3, min_column_width=150, gap="small"):
         card(scenario)
         for name in ("cards", "length"):
             control(of_hardware()[name], None)
@@ -43,7 +43,7 @@ def model_and_figure(scenario: Scenario) -> Answer:
     """Of the map of GPUs."""
     answer = looked(scenario)
     question.draw(answer, GPUS)
-    with st.grid(3, min_column_width=180, gap="small"):
+    with st.grid(3, min_column_width=150, gap="small"):
         for name in ("cards", "length"):
             control(of_hardware()[name], None)
     figure_and_engine(scenario)
@@ -54,7 +54,7 @@ def model_and_card(scenario: Scenario) -> Answer:
     """Of the roofline."""
     answer = looked(scenario)
     question.draw(answer, GPUS)
-    with st.grid(3, min_column_width=180, gap="small"):
+    with st.grid(3, min_column_width=150, gap="small"):
         card(scenario)
         for name in ("cards", "length"):
             control(of_hardware()[name], None)

@@ -1,5 +1,7 @@
 """What a reader takes elsewhere: the command that starts it so, a frame for a web page, a badge for a README."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from html import escape
 from urllib.parse import quote
 
@@ -12,6 +14,7 @@ from calc.training.layout import accelerate, torchrun
 from calc.training.objective_launch import objective_launches
 from pages.parts import words
 from pages.parts.state.query import Page
+from pages.parts.state.scenario import Scenario
 from pages.parts.state.url import link, program_link
 from pages.parts.state.weighed import Answer, Trained, Weighed
 from pages.parts.words import say
@@ -23,19 +26,32 @@ LOOK = 'width="100%" height="900" style="border:0" loading="lazy"'
 
 def draw(answer: Answer, page: Page) -> None:
     """Made when it is opened."""
-    is_weighed = isinstance(answer, Weighed | Trained)
-    if answer.error is not None or not (is_weighed or page.answers_at):
+    if answer.error is not None:
         return
-    label = say("Launch, embed, API") if is_weighed else say("API")
+    if not isinstance(answer, Weighed | Trained):
+        for_programs(answer.scenario, page)
+        return
+    with opened(say("Launch, embed, API")) as is_open:
+        if is_open:
+            commands(answer)
+            programs(answer.scenario, page)
+            embedding(answer, page)
+
+
+def for_programs(scenario: Scenario, page: Page) -> None:
+    """The address of a page's answer for programs alone."""
+    with opened(say("API")) as is_open:
+        if is_open:
+            programs(scenario, page)
+
+
+@contextmanager
+def opened(label: str) -> Iterator[bool]:
+    """A popover that says whether it is open."""
     with st.popover(
         label, type="tertiary", icon=":material/terminal:", width="content", key="carry", on_change="rerun"
     ) as container:
-        if container.open:
-            if isinstance(answer, Weighed | Trained):
-                commands(answer)
-            programs(answer, page)
-            if isinstance(answer, Weighed | Trained):
-                embedding(answer, page)
+        yield bool(container.open)
 
 
 def commands(answer: Weighed | Trained) -> None:
@@ -77,9 +93,9 @@ def model(answer: Answer) -> str:
     return LOCAL if source.pasted is not None or answer.scenario.overrides else source.model
 
 
-def programs(answer: Answer, page: Page) -> None:
+def programs(scenario: Scenario, page: Page) -> None:
     """The address of the same answer for programs."""
-    program = program_link(answer.scenario, page)
+    program = program_link(scenario, page)
     if program is not None:
         st.markdown(say("**For programs**, as JSON"))
         st.code(f"curl '{program}'", language="bash", wrap_lines=True)

@@ -1,5 +1,6 @@
 """The catalogue of GPUs as a table that can be searched, sorted and filtered."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import streamlit as st
@@ -11,11 +12,15 @@ from calc.serving.engines import ENGINES
 from calc.time.prices import price_of
 from calc.units import GIB
 from pages.parts import words
+from pages.parts.outputs import rows
+from pages.parts.outputs.rows import Column, Row, row_of
 from pages.parts.state.query import WEIGH
 from pages.parts.state.url import change, lead
 from pages.parts.words import say
 from presets import gpus
 
+DECISIVE = 9
+"""Columns in sight without a click."""
 PEAKS: tuple[Dtype, ...] = ("bf16", "fp16", "fp8", "fp4", "int8")
 
 
@@ -24,8 +29,7 @@ def draw() -> None:
     shown = chosen()
     st.caption(
         say(
-            "{n:,} GPUs, each figure with its source; a figure without a source stays out. Click rows to weigh on "
-            "them.",
+            "{n:,} GPUs; a figure without a source stays out. Click rows, of several GPUs too, to weigh on them.",
             n=len(shown),
         )
     )
@@ -33,11 +37,11 @@ def draw() -> None:
 
 
 def chosen() -> list[GPU]:
-    """Those that pass the filters, in the order of the catalogue."""
-    known = list(gpus().values())
-    with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
+    """Those that pass the filters, the newest first."""
+    known = sorted(gpus().values(), key=lambda gpu: -(gpu.year or 0))
+    with st.grid(4, min_column_width=150, gap="small", key="catalogue_filters"):
         vendors = st.multiselect(
-            say("Vendor"), sorted({gpu.vendor for gpu in known}), key="vendors", placeholder=say("any"), width=280
+            say("Vendor"), sorted({gpu.vendor for gpu in known}), key="vendors", placeholder=say("any")
         )
         forms = st.multiselect(
             say("Form"),
@@ -45,7 +49,6 @@ def chosen() -> list[GPU]:
             format_func=lambda form: say(words.FORMS[form]),
             key="forms",
             placeholder=say("any"),
-            width=280,
         )
         engines = st.multiselect(
             say("Engine"),
@@ -53,11 +56,8 @@ def chosen() -> list[GPU]:
             format_func=lambda name: ENGINES[name].title,
             key="runs",
             placeholder=say("any"),
-            width=280,
         )
-        least = st.number_input(
-            say("Memory, at least (GB)"), min_value=0, value=0, step=8, key="least_memory", width=180
-        )
+        least = st.number_input(say("Memory, at least (GB)"), min_value=0, value=0, step=8, key="least_memory")
     return [
         gpu
         for gpu in known
@@ -70,33 +70,31 @@ def chosen() -> list[GPU]:
 
 def table(shown: list[GPU]) -> None:
     """A row a GPU; rows that are clicked can be weighed."""
-    picked = st.dataframe(
-        [row(gpu) for gpu in shown],
-        hide_index=True,
-        key="catalogue",
-        placeholder="–",
-        height=560,
-        on_select="rerun",
-        selection_mode="multi-row",
-        column_config=columns(),
-    )
-    names = tuple(shown[index].id for index in picked.selection.rows if index < len(shown))
-    if names and st.button(
-        say("Weigh on these {n:,} GPUs", n=len(names)) if len(names) > 1 else say("Weigh on this GPU"),
-        key="weigh_on",
-        icon=":material/arrow_forward:",
-        on_click=lambda: change(gpu=names),
-    ):
-        lead(WEIGH)
+    picked = rows.opened("catalogue")
+    names = tuple(gpu.id for gpu in shown if gpu.id in picked)
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        every = rows.more_columns("catalogue_columns")
+        if st.button(
+            say("Weigh on these {n:,} GPUs", n=len(names)) if len(names) > 1 else say("Weigh on this GPU"),
+            key="weigh_on",
+            icon=":material/arrow_forward:",
+            disabled=not names,
+            on_click=lambda: change(gpu=names),
+        ):
+            lead(WEIGH)
+    known = columns()
+    lines = [row(gpu, known) for gpu in shown]
+    most = None if every else DECISIVE
+    rows.pick("catalogue", say("GPUs"), known.values(), lines, most=most, several=True)
 
 
-def row(gpu: GPU) -> dict[str, Any]:
+def row(gpu: GPU, columns: Mapping[str, Column]) -> Row:
     """What is not known stays empty."""
-    return {
+    values: dict[str, Any] = {
         "gpu": gpu.name,
         "vendor": gpu.vendor,
         "form": say(words.FORMS[gpu.form]),
-        "year": gpu.year,
+        "year": f"{gpu.year}",
         "memory": gpu.memory_gb,
         "usable": gpu.usable_bytes / GIB,
         "bandwidth": gpu.bandwidth_gb_s,
@@ -112,6 +110,7 @@ def row(gpu: GPU) -> dict[str, Any]:
         "measured": source(gpu, "memory"),
         "id": gpu.id,
     }
+    return row_of(gpu.id, columns, values)
 
 
 def engines(gpu: GPU) -> list[str]:
@@ -124,32 +123,30 @@ def source(gpu: GPU, fact: Any) -> str | None:
     return cited if cited is not None and cited.startswith("https://") else None
 
 
-def columns() -> dict[str, Any]:
-    number, link = st.column_config.NumberColumn, st.column_config.LinkColumn
+def columns() -> dict[str, Column]:
+    """Those that decide first: `DECISIVE` of them."""
+    dense = say("Dense peak of the matrix units.")
     return {
-        "gpu": st.column_config.TextColumn(say("GPU"), pinned=True),
-        "vendor": say("Vendor"),
-        "form": say("Form"),
-        "year": number(say("Year"), format="%d"),
-        "memory": number(say("Memory, GB"), format="%g"),
-        "usable": number(say("Usable, GiB"), format="%.2f", help=say("What a process can hope for.")),
-        "bandwidth": number(say("Bandwidth, GB/s"), format="localized"),
-        **{
-            dtype: number(
-                say("{dtype}, TOPS", dtype=dtype) if dtype == "int8" else say("{dtype}, TFLOPS", dtype=dtype),
-                format="localized",
-                help=say("Dense peak of the matrix units."),
-            )
-            for dtype in PEAKS
-        },
-        "link": number(say("Link, GB/s"), format="localized", help=say("GPU to GPU, both directions together.")),
-        "topology": say("Topology"),
-        "pcie": say("PCIe"),
-        "capability": say("Capability"),
-        "tdp": number(say("Power, W"), format="%d"),
-        "price": number(say("Price per hour"), format="dollar", help=say("Median of a dated sample of list prices.")),
-        "engines": say("Engines"),
-        "specification": link(say("Specification"), display_text=say("open")),
-        "measured": link(say("Memory observed"), display_text=say("open")),
-        "id": say("Id in links"),
+        "gpu": Column(say("GPU")),
+        "form": Column(say("Form")),
+        "year": Column(say("Year")),
+        "memory": Column(say("Memory, GB"), "figure"),
+        "bandwidth": Column(say("Bandwidth, GB/s"), "figure"),
+        "bf16": Column(say("{dtype}, TFLOPS", dtype="bf16"), "figure", dense),
+        "fp8": Column(say("{dtype}, TFLOPS", dtype="fp8"), "figure", dense),
+        "price": Column(say("Price per hour"), "dollars", say("Median of a dated sample of list prices.")),
+        "specification": Column(say("Specification"), "link"),
+        "vendor": Column(say("Vendor")),
+        "usable": Column(say("Usable, GiB"), "two", say("What a process can hope for.")),
+        "fp16": Column(say("{dtype}, TFLOPS", dtype="fp16"), "figure", dense),
+        "fp4": Column(say("{dtype}, TFLOPS", dtype="fp4"), "figure", dense),
+        "int8": Column(say("{dtype}, TOPS", dtype="int8"), "figure", dense),
+        "link": Column(say("Link, GB/s"), "figure", say("GPU to GPU, both directions together.")),
+        "topology": Column(say("Topology")),
+        "pcie": Column(say("PCIe")),
+        "capability": Column(say("Capability")),
+        "tdp": Column(say("Power, W"), "whole"),
+        "engines": Column(say("Engines")),
+        "measured": Column(say("Memory observed"), "link"),
+        "id": Column(say("Id in links")),
     }

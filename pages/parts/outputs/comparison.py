@@ -86,6 +86,8 @@ def headings(answer: Compared) -> None:
                         on_click=remove,
                         args=(number - 1,),
                     )
+    if answer.scenario.comparison.others:
+        st.caption(say("On the same GPUs, for the same users and lengths: those of the question."))
     for column in answer.columns:
         if column.answer.error is not None:
             why = say(column.answer.error.message)

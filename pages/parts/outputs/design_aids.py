@@ -54,20 +54,28 @@ def lint(answer: Weighed) -> None:
 
 
 def experts(answer: Weighed) -> None:
-    """The way to a mixture of experts, where its family has one of the same layers."""
+    """The way to a mixture of experts, where its family has one of the same layers; of a dense model, why not."""
+    if answer.report.parameters.components.get("experts_routed"):
+        return
     try:
         config = with_experts(answer.model.config or {}, EXPERTS, CHOSEN)
     except ConfigError:
         return
+    st.header(say("As a mixture of experts"), anchor=False)
     if config is None:
+        st.caption(
+            say(
+                "No known family has the layers of this model with experts in the place of the feed-forward, so that "
+                "no config means it."
+            )
+        )
         return
     count = Architecture.from_config(config).parameters()
-    st.header(say("As a mixture of experts"), anchor=False)
     st.caption(
         say(
-            "{n} experts in each layer, of which a token passes through {chosen}, together as wide as the "
-            "feed-forward: {total} parameters, {active} of them active, where all {before} are now. The attention "
-            "stays as it is.",
+            "{n} experts in each layer, of which a token passes through {chosen}, together, with a shared one where "
+            "the family has it, as wide as the feed-forward: {total} parameters, {active} of them active, where all "
+            "{before} are now. The attention stays as it is.",
             n=EXPERTS,
             chosen=CHOSEN,
             total=words.count(count.total),

@@ -9,21 +9,23 @@ import streamlit as st
 from calc import ConfigError
 from calc.errors import Message
 from calc.hardware.custom_gpu import find_gpu
+from calc.hardware.engine_rules import note, runs
 from calc.serving.engines import ENGINES
 from calc.time.fitting import MAPPED, Fitting
 from calc.time.operating_points import OperatingPoint
 from pages.parts import words
 from pages.parts.inputs.control import explain
 from pages.parts.inputs.drawer import drawer
-from pages.parts.outputs import charts, maps, plot
+from pages.parts.outputs import charts, maps, plot, rows
 from pages.parts.outputs.plans import several
+from pages.parts.outputs.rows import Column, Row, identifier
 from pages.parts.state import fitted
 from pages.parts.state.query import MACHINE, WEIGH
 from pages.parts.state.scenario import Scenario
 from pages.parts.state.url import change, lead
 from pages.parts.state.weighed import Answer
 from pages.parts.words import say
-from presets import models
+from presets import gpus, models
 
 MOST = 60
 """Rows of a map, unless all are asked for."""
@@ -34,7 +36,8 @@ def models_on_a_gpu(scenario: Scenario) -> None:
     engine = mapped_engine(scenario)
     choice, presets = scenario.hardware, models()
     fitting = fitted.models_on(choice.card, choice.cards, choice.length, engine)
-    makers = several(say("From"), "map_makers", sorted({name.partition("/")[0] for name in fitting.names}))
+    with st.grid(4, min_column_width=150, gap="small", key="map_filters"):
+        makers = several(say("From"), "map_makers", sorted({name.partition("/")[0] for name in fitting.names}))
     rows = [
         row
         for row, name in enumerate(fitting.names)
@@ -82,7 +85,7 @@ def model_on_gpus(answer: Answer) -> None:
         return
     choice, engine = answer.scenario.hardware, mapped_engine(answer.scenario)
     kinds, fitting = fitted.of_scenario(answer, engine)
-    with st.container(horizontal=True, gap="small"):
+    with st.grid(4, min_column_width=150, gap="small", key="map_filters"):
         vendors = several(say("Vendor"), "map_vendors", sorted({gpu.vendor for gpu in kinds}), words.vendor)
         forms = several(
             say("Form"), "map_forms", sorted({gpu.form for gpu in kinds}), lambda form: say(words.FORMS[form])
@@ -106,9 +109,26 @@ def model_on_gpus(answer: Answer) -> None:
             engine=ENGINES[engine].title,
         )
     )
+    without(engine)
     lengths = [answer.architecture.max_positions] * len(kinds)
     draw(answer.scenario, fitting, rows, [gpu.name for gpu in kinds], "formats", lengths)
     link_to_machine(engine)
+
+
+def without(engine: str) -> None:
+    """The GPUs of the catalogue that have no row, and why."""
+    support, known = ENGINES[engine].support, gpus().values()
+    reasons = [say(why) for gpu in known if not runs(gpu, support) and (why := note(gpu, support))]
+    if reasons:
+        st.caption(
+            say(
+                "Left out: the {n:,} of {all:,} GPUs of the catalogue that {engine} does not run on.",
+                n=len(reasons),
+                all=len(known),
+                engine=ENGINES[engine].title,
+            ),
+            help="\n".join(f"- {words.capitalized(reason)}" for reason in reasons),
+        )
 
 
 def link_to_machine(engine: str) -> None:
@@ -122,64 +142,61 @@ def link_to_machine(engine: str) -> None:
 def draw(
     scenario: Scenario,
     fitting: Fitting,
-    rows: list[int],
+    shown: list[int],
     names: Sequence[str],
     key: str,
     lengths: Sequence[int | None],
 ) -> None:
     """The map of some rows, and the same as a table, from which one is weighed. `lengths` are those that the models
     were made for."""
-    if not rows:
+    if not shown:
         st.info(say("Nothing fits."), icon=":material/info:")
         return
-    if len(rows) > MOST and not st.toggle(say("All {n:,} rows", n=len(rows)), key=f"map_all_{key}"):
-        rows = rows[:MOST]
+    if len(shown) > MOST and not st.toggle(say("All {n:,} rows", n=len(shown)), key=f"map_all_{key}"):
+        shown = shown[:MOST]
     choice = scenario.hardware
-    shown = fitting.max_context if choice.figure == "context" else fitting.tokens_per_s
+    figures = fitting.max_context if choice.figure == "context" else fitting.tokens_per_s
     write = maps.tokens if choice.figure == "context" else words.figure
-    labels, formats = [names[row] for row in rows], fitting.formats
+    labels, formats = [names[row] for row in shown], fitting.formats
     title = say("Longest context, tokens") if choice.figure == "context" else say("Tokens/s of one user")
     st.header(title, anchor=False)
     most = None
     if choice.figure == "context":
         st.caption(say("Grey: all that the model was made for. Orange: less, for want of memory."))
-        longest = fitting.max_context[rows].max(axis=1)
-        most = np.array([lengths[row] or longest[at] for at, row in enumerate(rows)])
-    plot.draw(f"map_{key}", title, maps.heat_map(labels, formats, shown[rows], write, charts.theme(), most))
+        longest = fitting.max_context[shown].max(axis=1)
+        most = np.array([lengths[row] or longest[at] for at, row in enumerate(shown)])
+    plot.draw(f"map_{key}", title, maps.heat_map(labels, formats, figures[shown], write, charts.theme(), most))
     with drawer(say("As a table"), f"map_table_{key}", icon=":material/table:") as is_open:
         if is_open:
-            table(scenario, fitting, rows, names, key)
+            table(scenario, fitting, shown, names, key, title)
 
 
-def table(scenario: Scenario, fitting: Fitting, rows: Sequence[int], names: Sequence[str], key: str) -> None:
+def table(
+    scenario: Scenario, fitting: Fitting, shown: Sequence[int], names: Sequence[str], key: str, title: str
+) -> None:
     """Context and speed of every format; a row that is clicked is weighed."""
-    whole, formats = st.column_config.NumberColumn, fitting.formats
-    picked = st.dataframe(
-        [
-            {
-                "name": names[row],
-                **{f"context {form}": int(fitting.max_context[row][at]) for at, form in enumerate(formats)},
-                **{f"speed {form}": float(fitting.tokens_per_s[row][at]) for at, form in enumerate(formats)},
-            }
-            for row in rows
-        ],
-        hide_index=True,
-        key=f"map_rows_{key}",
-        on_select="rerun",
-        selection_mode="single-row",
-        column_config={
-            "name": st.column_config.TextColumn(say("Name"), pinned=True),
-            **{f"context {form}": whole(say("Context, {format}", format=form), format="localized") for form in formats},
-            **{f"speed {form}": whole(say("Tokens/s, {format}", format=form), format="%.1f") for form in formats},
-        },
-    )
-    for index in picked.selection.rows:
-        if index < len(rows) and st.button(
-            say("Weigh {name}", name=names[rows[index]]),
-            key=f"map_weigh_{key}",
+    contexts = [Column(say("Context, {format}", format=form), "whole") for form in fitting.formats]
+    speeds = [Column(say("Tokens/s, {format}", format=form), "one") for form in fitting.formats]
+    lines = {
+        identifier(fitting.names[row]): (
+            row,
+            (
+                names[row],
+                *(int(n) or None for n in fitting.max_context[row]),
+                *(float(rate) or None for rate in fitting.tokens_per_s[row]),
+            ),
+        )
+        for row in shown
+    }
+    columns = [Column(say("Name")), *contexts, *speeds]
+    for id in rows.pick(f"map_rows_{key}", title, columns, [Row(id, cells) for id, (_, cells) in lines.items()]):
+        row, (name, *_) = lines[id]
+        if st.button(
+            say("Weigh {name}", name=name),
+            key=f"card_{id}",
             icon=":material/arrow_forward:",
             on_click=taken,
-            args=(scenario, fitting, rows[index], key),
+            args=(scenario, fitting, row, key),
         ):
             lead(WEIGH)
 

@@ -8,7 +8,7 @@ import streamlit as st
 from calc.errors import Message
 from pages.parts import words
 from pages.parts.inputs import question, sidebar
-from pages.parts.outputs import findings, navigation, pin, share, unknown
+from pages.parts.outputs import carrying, findings, navigation, pin, share, unknown
 from pages.parts.outputs.finding import heading, plain
 from pages.parts.state import url
 from pages.parts.state.query import Page
@@ -136,6 +136,8 @@ def without_model(here: Page) -> Scenario:
     with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
         heading(*result)
         pin.way(scenario)
+        if here.answers_at:
+            carrying.for_programs(scenario, here)
         share.languages()
     link_problems()
     return scenario

@@ -123,8 +123,7 @@ def table(answer: Weighed) -> None:
     """A row a GPU; one that is clicked opens its card below."""
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="gpu_view"):
         filters = choice(answer.report.verdicts)
-        every = st.toggle(say("More columns"), key="gpu_columns", persist_state="session")
-    most_columns = None if every else DECISIVE
+        every = rows.more_columns("gpu_columns")
     shown = {verdict.gpu: verdict for verdict in answer.report.verdicts if passes(verdict, filters)}
 
     def use(gpu: str) -> None:
@@ -135,10 +134,11 @@ def table(answer: Weighed) -> None:
     rows.draw(
         "gpu_rows",
         say("The verdict of each GPU"),
-        columns()[:most_columns],
-        [Row(line.id, line.cells[:most_columns]) for line in (row(answer, verdict) for verdict in shown.values())],
-        opened=opened,
-        turn=lambda gpu: change({place: gpu}),
+        columns(),
+        [row(answer, verdict) for verdict in shown.values()],
+        most=None if every else DECISIVE,
+        chosen=() if opened is None else (opened,),
+        turn=lambda gpus: change({place: gpus[0] if gpus else None}),
         use=use,
     )
     if opened in shown:
@@ -203,7 +203,7 @@ def row(answer: Weighed, verdict: Verdict) -> Row:
         memory.total / GIB,
         verdict.usable / GIB,
     )
-    return Row(verdict.gpu, [round(cell, 4) if isinstance(cell, float) else cell for cell in cells])
+    return Row(verdict.gpu, cells)
 
 
 def columns() -> list[Column]:

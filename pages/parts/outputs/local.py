@@ -1,5 +1,6 @@
 """What runs on the reader's own machine: the answer, the files of the model, what to type, and the presets."""
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,9 @@ from calc.time.local import LocalRun, WhereRun
 from calc.units import GIB
 from pages.parts import words
 from pages.parts.inputs.drawer import drawer
-from pages.parts.outputs import charts, plot
+from pages.parts.outputs import charts, plot, rows
 from pages.parts.outputs.maps import heat_map
+from pages.parts.outputs.rows import Column, Row, identifier, row_of
 from pages.parts.state.local import FEW, FileRow, LocalAnswer, candidates, of_preset_on
 from pages.parts.state.published import of_preset
 from pages.parts.state.query import WEIGH
@@ -23,6 +25,11 @@ from pages.parts.words import say
 HEAT_CONTEXTS = (4096, 16_384, 32_768, 131_072)
 HEAT = 10
 """Presets of the heat map."""
+FILES = ("file", "size", "where", "rate", "prompt", "longest", "span", "gpu", "host", "bits", "types")
+"""Columns of the files, those that decide first: `DECISIVE` of them."""
+DECISIVE = 6
+PRESETS = ("model", "file", "size", "where", "rate", "longest", "span", "prompt")
+"""And of the presets."""
 
 
 def place(run: LocalRun, layers: int) -> str:
@@ -76,16 +83,10 @@ def files(answer: LocalAnswer) -> None:
             **choices(answer),
         )
     )
-    st.dataframe(
-        [file_row(row, answer) for row in answer.files],
-        hide_index=True,
-        key="local_files",
-        placeholder="–",
-        height="content",
-        on_select="rerun",
-        selection_mode="single-row",
-        column_config=columns(),
-    )
+    every = rows.more_columns("local_columns")
+    known = columns(FILES)
+    lines = [file_row(row, answer, known) for row in answer.files]
+    rows.pick("local_files", say("Which file to download"), known.values(), lines, most=None if every else DECISIVE)
     if any(not row.is_exact for row in answer.files):
         st.caption(
             say(
@@ -100,12 +101,12 @@ def choices(answer: LocalAnswer) -> dict[str, Any]:
     return {"context": answer.workload.context, "kv": kv}
 
 
-def file_row(row: FileRow, answer: LocalAnswer) -> dict[str, Any]:
+def file_row(row: FileRow, answer: LocalAnswer, columns: Mapping[str, Column]) -> Row:
     """A file by its types, where no other has them; else by its name."""
     run, alike = row.run, sum(other.tag == row.tag for other in answer.files)
     named = row.tag if row.tag and alike == 1 else row.name
     types = ", ".join(f"{kind.upper()} {share:.0%}" for kind, share in run.file.types.items() if share >= 0.01)
-    return {
+    values = {
         "file": named if row.is_exact else f"≈ {named}",
         "size": row.bytes / GIB,
         "where": place(run, answer.architecture.num_layers),
@@ -118,32 +119,34 @@ def file_row(row: FileRow, answer: LocalAnswer) -> dict[str, Any]:
         "bits": run.file.bits_per_weight,
         "types": types,
     }
+    return row_of(row.name, columns, values)
 
 
-def columns() -> dict[str, Any]:
-    number, text = st.column_config.NumberColumn, st.column_config.TextColumn
-    return {
-        "file": text(say("File"), pinned=True),
-        "model": text(say("Model"), pinned=True),
-        "size": number(say("Size, GiB"), format="%.2f"),
-        "where": text(say("Where it lies")),
-        "rate": number(say("Tokens/s"), format="%.1f", help=say("Expected, of all sequences, half way through.")),
-        "span": text(say("from–to")),
-        "prompt": number(say("Prompt tokens/s"), format="%.0f"),
-        "gpu": number(say("On GPUs, GiB"), format="%.2f", help=say("Weights, cache and the largest pass.")),
-        "host": number(say("On the host, GiB"), format="%.2f"),
-        "longest": number(say("Max context length"), format="localized", help=say("With what lies where as it is.")),
-        "bits": number(say("Bits per weight"), format="%.2f"),
-        "types": text(say("Types")),
-        "parameters": text(say("Parameters")),
+def columns(names: Iterable[str]) -> dict[str, Column]:
+    """Of both tables, by their names."""
+    known = {
+        "file": Column(say("File")),
+        "model": Column(say("Model")),
+        "size": Column(say("Size, GiB"), "two"),
+        "where": Column(say("Where it lies")),
+        "rate": Column(say("Tokens/s"), "one", say("Expected, of all sequences, half way through.")),
+        "span": Column(say("from–to")),
+        "prompt": Column(say("Prompt tokens/s"), "whole"),
+        "gpu": Column(say("On GPUs, GiB"), "two", say("Weights, cache and the largest pass.")),
+        "host": Column(say("On the host, GiB"), "two"),
+        "longest": Column(say("Max context length"), "whole", say("With what lies where as it is.")),
+        "bits": Column(say("Bits per weight"), "two"),
+        "types": Column(say("Types")),
     }
+    return {name: known[name] for name in names}
 
 
 def chosen(answer: LocalAnswer) -> FileRow | None:
     """The file whose row was clicked; else the best one."""
-    rows: list[int] = st.session_state.local_files.selection.rows
-    if rows and rows[0] < len(answer.files):
-        return answer.files[rows[0]]
+    open_rows = rows.opened("local_files")
+    for row in answer.files:
+        if identifier(row.name) in open_rows:
+            return row
     return next((row for row in answer.files if row.run.file.weights == answer.best.file.weights), None)
 
 
@@ -155,7 +158,12 @@ def commands(answer: LocalAnswer) -> None:
     options, layers, length = row.run.options, answer.architecture.num_layers, answer.workload.context
     types, count = cache_types(options, answer.kv), slots(options, answer.workload.batch)
     source = source_of(answer, row)
-    with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
+    with st.container(
+        horizontal=True,
+        vertical_alignment="center",
+        horizontal_alignment="distribute",
+        key=f"card_{identifier(row.name)}",
+    ):
         st.markdown(say("**What to type for {file}**", file=row.name))
         if st.button(
             say("Weigh it"),
@@ -219,35 +227,27 @@ def presets(answer: LocalAnswer) -> None:
             context=workload.context,
         )
     )
-    runs = {name: of_preset_on(name, computer, workload, kv) for name in names}
-    picked = st.dataframe(
-        [preset_row(name, run) for name, run in runs.items()],
-        hide_index=True,
-        key="local_presets",
-        placeholder="–",
-        height="content",
-        on_select="rerun",
-        selection_mode="single-row",
-        column_config=columns(),
-    )
-    for index in picked.selection.rows:
-        if index < len(names):
-            name = names[index]
-            st.button(
-                say("Files of {model}", model=name),
-                key="local_open",
-                icon=":material/arrow_upward:",
-                on_click=choose,
-                args=(name,),
-            )
+    every, known = rows.more_columns("preset_columns"), columns(PRESETS)
+    lines = {(line := preset_row(name, of_preset_on(name, computer, workload, kv), known)).id: line for name in names}
+    of_row = dict(zip(lines, names, strict=True))
+    for id in rows.pick(
+        "local_presets", say("What runs on it"), known.values(), lines.values(), most=None if every else DECISIVE
+    ):
+        st.button(
+            say("Files of {model}", model=of_row[id]),
+            key=f"card_{id}",
+            icon=":material/arrow_upward:",
+            on_click=choose,
+            args=(of_row[id],),
+        )
     with drawer(say("Speed over contexts"), "local_heat_drawer", icon=":material/grid_on:") as is_open:
         if is_open:
             heat(answer, names[:HEAT])
 
 
-def preset_row(name: str, run: LocalRun) -> dict[str, Any]:
+def preset_row(name: str, run: LocalRun, columns: Mapping[str, Column]) -> Row:
     architecture = of_preset(name, None).architecture
-    return {
+    values = {
         "model": name,
         "file": run.file.weights,
         "size": run.file.bytes / GIB,
@@ -257,6 +257,7 @@ def preset_row(name: str, run: LocalRun) -> dict[str, Any]:
         "prompt": None if run.prompt_tokens_per_s is None else run.prompt_tokens_per_s.expected,
         "longest": run.longest or None,
     }
+    return row_of(name, columns, values)
 
 
 def heat(answer: LocalAnswer, names: list[str]) -> None:

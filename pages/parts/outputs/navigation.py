@@ -4,8 +4,11 @@ phone the places are a menu at the foot of the screen."""
 import streamlit as st
 
 from calc.errors import Message
+from pages.parts.outputs import scripts
 from pages.parts.state.query import AREAS, Page
 from pages.parts.words import say
+
+MARKS = scripts.element("weighbridge_marks", "navigation.js")
 
 
 def draw(here: Page) -> None:
@@ -21,6 +24,7 @@ def draw(here: Page) -> None:
             with st.container(horizontal=True, gap="xxsmall", key="views"):
                 for page in views:
                     link(page, page.title, key="current_view" if page == here else None)
+        MARKS(key="marks", data={"here": here.path})
 
 
 def link(page: Page, title: Message, icon: str | None = None, *, key: str | None) -> None:

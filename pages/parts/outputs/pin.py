@@ -51,7 +51,11 @@ def keep(answer: Answer) -> None:
             type="tertiary",
             key="add_current",
             disabled=others >= MOST_OTHERS,
-            help=say("The model, its changes and formats stay as {letter}; A follows the question.", letter=letter),
+            help=say(
+                "The model, its changes and formats stay as {letter}; A follows the question. GPUs, users and lengths "
+                "are the question's for all of them, and how they are trained is not compared.",
+                letter=letter,
+            ),
             on_click=add_current,
             args=(answer.model.precision(answer.scenario.serving),),
         )

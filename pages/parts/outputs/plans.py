@@ -1,6 +1,6 @@
 """Plans: the best in one sentence, all in a table, the chosen one explained and taken over."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import streamlit as st
@@ -13,12 +13,16 @@ from calc.time.prices import prices
 from pages.parts import words
 from pages.parts.inputs.drawer import drawer
 from pages.parts.labels import ORIGINS
-from pages.parts.outputs import charts, plot, speed_charts
+from pages.parts.outputs import charts, plot, rows, speed_charts
 from pages.parts.outputs.plan_details import details
+from pages.parts.outputs.rows import Column, Row, row_of
 from pages.parts.state.planned import SHOWN, Planned, Ranked, weigh
 from pages.parts.state.query import WEIGH
 from pages.parts.state.url import change, lead
 from pages.parts.words import say
+
+DECISIVE = 9
+"""Columns of the table in sight without a click."""
 
 
 def best(answer: Planned) -> None:
@@ -190,34 +194,31 @@ def table(answer: Planned) -> Ranked | None:
             "it. Figures are the expected ones; from–to is the range in which most of what was measured lies."
         )
     )
-    passing = filtered(plans.plans)
-    shown = [plans.ranked(index) for index in passing[:SHOWN]]
-    chosen = st.dataframe(
-        [row(ranked) for ranked in shown],
-        hide_index=True,
-        key="plans_table",
-        placeholder="–",
-        height=430,
-        on_select="rerun",
-        selection_mode="single-row",
-        column_config=columns(separate=any(ranked.plan.prefill is not None for ranked in shown)),
-    )
+    passing, known = filtered(plans.plans), columns()
+    with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
+        every = rows.more_columns("plan_columns")
+        if st.toggle(say("Only those that meet every target"), key="plan_meeting"):
+            passing = [index for index in passing if plans.plans[index].meets]
+    shown = {(line := row(ranked, known)).id: (ranked, line) for ranked in map(plans.ranked, passing[:SHOWN])}
+    lines = [line for _, line in shown.values()]
+    chosen = rows.pick("plans_table", say("Plans"), known.values(), lines, most=None if every else DECISIVE)
     if len(passing) > SHOWN:
         st.caption(say("The first {shown:,} of {n:,} plans.", shown=SHOWN, n=len(passing)))
     if plans.beyond:
         st.caption(say("Left out, for costing more than the budget or having no price: {n:,}.", n=plans.beyond))
-    opened = next((shown[index] for index in chosen.selection.rows if index < len(shown)), None)
-    if opened is not None:
-        with st.container(border=True):
+    for name in chosen:
+        opened, _ = shown[name]
+        with st.container(border=True, key=f"card_{name}"):
             st.markdown(headline(opened))
             take(answer, opened, "chosen")
-    return opened or plans.best
+        return opened
+    return plans.best
 
 
 def filtered(plans: Sequence[Plan]) -> list[int]:
     """The numbers of the plans that pass the filters above the table."""
     gpus = {plan.gpu: find_gpu(plan.gpu) for plan in plans}
-    with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
+    with st.grid(4, min_column_width=150, gap="small", key="plan_filters"):
         vendors = several(say("Vendor"), "plan_vendors", sorted({gpu.vendor for gpu in gpus.values()}), words.vendor)
         forms = several(
             say("Form"), "plan_forms", sorted({gpu.form for gpu in gpus.values()}), lambda form: say(words.FORMS[form])
@@ -229,9 +230,8 @@ def filtered(plans: Sequence[Plan]) -> list[int]:
             lambda bound: say(words.BOUNDS[bound]),
         )
         most = st.number_input(
-            say("GPUs, at most"), min_value=1, value=None, step=1, key="plan_most", placeholder=say("any"), width=150
+            say("GPUs, at most"), min_value=1, value=None, step=1, key="plan_most", placeholder=say("any")
         )
-        meeting = st.toggle(say("Only those that meet every target"), key="plan_meeting")
     return [
         index
         for index, plan in enumerate(plans)
@@ -239,7 +239,6 @@ def filtered(plans: Sequence[Plan]) -> list[int]:
         and (not forms or gpus[plan.gpu].form in forms)
         and (not bounds or plan.bound in bounds)
         and (most is None or plan.gpus <= most)
-        and (plan.meets or not meeting)
     ]
 
 
@@ -251,14 +250,14 @@ def several(label: str, key: str, options: list[str], called: Callable[[str], st
         format_func=called,
         key=key,
         placeholder=say("any"),
-        width=210,
     )
 
 
-def row(ranked: Ranked) -> dict[str, Any]:
+def row(ranked: Ranked, columns: Mapping[str, Column]) -> Row:
+    """A row a GPU and its formats."""
     plan, spans = ranked.plan, ranked.range
     cost = spans.usd_per_million_tokens
-    return {
+    values = {
         "gpu": ranked.gpu.name,
         "gpus": plan.gpus,
         "layout": words.copies(plan.layout, plan.replicas) if plan.prefill is None else both(plan),
@@ -277,33 +276,32 @@ def row(ranked: Ranked) -> dict[str, Any]:
         "origin": say(ORIGINS[plan.origin.basis]),
         "million_span": None if cost is None else words.span(cost),
     }
+    return row_of(f"{plan.gpu}_{plan.weights}_{plan.kv}", columns, values)
 
 
-def columns(*, separate: bool) -> dict[str, Any]:
-    """Of the table of plans; layouts of servers whose prefill and decode are separate are long."""
-    number, text = st.column_config.NumberColumn, st.column_config.TextColumn
+def columns() -> dict[str, Column]:
+    """Of the table of plans, those that decide first: `DECISIVE` of them."""
+    ends = say("From the low to the high end of the range.")
     return {
-        "gpu": text(say("GPU"), pinned=True),
-        "gpus": number(say("GPUs"), format="localized", width=60),
-        "layout": text(say("Layout"), width=220 if separate else 90),
-        "weights": text(say("Weights"), width=70),
-        "user": number(say("Tokens/s per user"), format="%.1f", width=125),
-        "user_span": text(say("from–to"), width=90),
-        "ttft": number(say("TTFT, ms"), format="%.0f", width=75),
-        "hour": number(say("Price per hour"), format="dollar", width=105),
-        "million": number(
-            say("Per M tokens"), format="dollar", width=105, help=say("US dollars per million output tokens.")
-        ),
-        "meets": st.column_config.CheckboxColumn(say("Meets"), help=say("Whether it meets every target."), width=60),
-        "rate": number(say("Tokens/s in all"), format="%.0f"),
-        "headroom": number(say("Headroom, GiB per GPU"), format="%.1f"),
-        "bound": say("Limited by"),
-        "kv": say("KV cache"),
-        "ttft_span": text(say("TTFT from–to, ms"), help=say("From the low to the high end of the range.")),
-        "origin": text(
+        "gpu": Column(say("GPU")),
+        "gpus": Column(say("GPUs"), "whole"),
+        "layout": Column(say("Layout")),
+        "weights": Column(say("Weights")),
+        "user": Column(say("Tokens/s per user"), "one"),
+        "ttft": Column(say("TTFT, ms"), "whole"),
+        "hour": Column(say("Price per hour"), "dollars"),
+        "million": Column(say("Per M tokens"), "dollars", say("US dollars per million output tokens.")),
+        "meets": Column(say("Meets"), "mark", say("Whether it meets every target.")),
+        "user_span": Column(say("from–to"), help=ends),
+        "rate": Column(say("Tokens/s in all"), "whole"),
+        "headroom": Column(say("Headroom, GiB per GPU"), "one"),
+        "bound": Column(say("Limited by")),
+        "kv": Column(say("KV cache")),
+        "ttft_span": Column(say("TTFT from–to, ms"), help=ends),
+        "origin": Column(
             say("Basis of times"), help=say("Fitted to runs on this GPU or of its generation, or computed.")
         ),
-        "million_span": text(say("Per M tokens, from–to"), help=say("From the low to the high end of the range.")),
+        "million_span": Column(say("Per M tokens, from–to"), help=ends),
     }
 
 
@@ -336,7 +334,7 @@ def frontier(answer: Planned, chosen: Ranked | None) -> None:
     with drawer(say("As a table"), "frontier_drawer", icon=":material/table:") as is_open:
         if is_open:
             head = [say("Plan"), say("Tokens/s per user"), say("Tokens/s per GPU")]
-            rows = [
+            lines = [
                 (
                     speed_charts.described(point),
                     words.figure(point.tokens_per_s_per_user),
@@ -344,7 +342,7 @@ def frontier(answer: Planned, chosen: Ranked | None) -> None:
                 )
                 for point in dict.fromkeys([here, *mine, *plans.frontier])
             ]
-            st.markdown(words.table(head, rows, numbers=2))
+            st.markdown(words.table(head, lines, numbers=2))
 
 
 def sensitivity(answer: Planned) -> None:
@@ -360,31 +358,31 @@ def sensitivity(answer: Planned) -> None:
 def listed_prices(answer: Planned) -> None:
     """The list prices of the GPUs in the plans, each with its date and source."""
     shown = {plan.gpu: find_gpu(plan.gpu).name for plan in answer.plans.plans[:SHOWN]}
-    rows = [price for price in prices() if price.gpu in shown]
-    if not rows:
+    listed = [price for price in prices() if price.gpu in shown]
+    if not listed:
         return
     with drawer(say("List prices"), "listed_drawer", icon=":material/payments:") as is_open:
         if is_open:
-            st.dataframe(
-                [
-                    {
-                        "gpu": shown[price.gpu],
-                        "name": price.provider,
-                        "usd": price.usd_per_gpu_hour,
-                        "least": price.min_gpus,
-                        "read": price.read_on.isoformat(),
-                        "source": price.source,
-                    }
-                    for price in rows
-                ],
-                hide_index=True,
-                key="list_prices",
-                column_config={
-                    "gpu": say("GPU"),
-                    "name": say("Provider"),
-                    "usd": st.column_config.NumberColumn(say("US dollars per GPU-hour"), format="dollar"),
-                    "least": say("GPUs at least"),
-                    "read": say("Read on"),
-                    "source": st.column_config.LinkColumn(say("Source"), display_text=say("open")),
-                },
-            )
+            heads = [
+                Column(say("GPU")),
+                Column(say("Provider")),
+                Column(say("US dollars per GPU-hour"), "dollars"),
+                Column(say("GPUs at least"), "whole"),
+                Column(say("Read on")),
+                Column(say("Source"), "link"),
+            ]
+            lines = [
+                Row(
+                    f"{price.gpu}_{number}",
+                    (
+                        shown[price.gpu],
+                        price.provider,
+                        price.usd_per_gpu_hour,
+                        price.min_gpus,
+                        price.read_on.isoformat(),
+                        price.source,
+                    ),
+                )
+                for number, price in enumerate(listed)
+            ]
+            rows.draw("list_prices", say("List prices"), heads, lines)

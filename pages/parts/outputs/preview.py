@@ -29,6 +29,7 @@ from pages.parts.state.query import (
     PLAN,
     STEPS,
     TRAIN,
+    TRAIN_PLAN,
     WEIGH,
     Page,
     decode,
@@ -37,6 +38,7 @@ from pages.parts.state.query import (
     shareable,
 )
 from pages.parts.state.scenario import Scenario, Source
+from pages.parts.state.training_planned import training_planned_anew
 from pages.parts.state.weighed import Answer, attended, looked, read, trained, weighed
 from presets import models
 
@@ -114,6 +116,7 @@ ANSWERS: Mapping[Page, Callable[[Scenario], Answer]] = {
     WEIGH: weighed,
     TRAIN: trained,
     PLAN: lambda scenario: planned_anew(scenario, read(scenario)),
+    TRAIN_PLAN: training_planned_anew,
     MACHINE: lambda scenario: local_answer_anew(scenario, read(scenario)),
     DERIVE: weighed,
     DESIGN: weighed,

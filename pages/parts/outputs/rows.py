@@ -1,20 +1,38 @@
-"""A table that sorts by a click on a head and opens a row by a click on it: a table of HTML, which is there at once and
-which a screen reader reads. Streamlit's own is a picture, and brings 1.4 MB of script."""
+"""A table that sorts by a click on a head and opens a row by a click on it: a table of HTML, which is there at once,
+which a screen reader reads, and whose rows are cards on a telephone. Streamlit's own is a picture, and brings 1.4 MB of
+script."""
 
-from collections.abc import Callable, Iterable, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 import streamlit as st
 
 from pages.parts.outputs import scripts
+from pages.parts.words import say
 
 ROWS = scripts.element("weighbridge_rows", "rows.js")
 
 
 class Column(NamedTuple):
     label: str
-    kind: Literal["text", "whole", "two", "rate", "times", "dollars", "gauge", "button"] = "text"
-    """How a value is written: two digits behind the point, three that count, a multiple, a `Gauge`."""
+    kind: Literal[
+        "text",
+        "whole",
+        "one",
+        "two",
+        "figure",
+        "rate",
+        "times",
+        "dollars",
+        "percent",
+        "mark",
+        "link",
+        "gauge",
+        "button",
+    ] = "text"
+    """How a value is written: one or two digits behind the point or as many as it has, three that count, a multiple, a
+    share, whether it is so, an address, a `Gauge`."""
     help: str | None = None
 
 
@@ -27,8 +45,24 @@ class Gauge(NamedTuple):
 
 class Row(NamedTuple):
     id: str
+    """Letters, digits, hyphens and underscores: the card of an open row has the key `card_` and this."""
     cells: Sequence[Any]
     """A value for each column; None where there is none."""
+
+
+def row_of(name: str, columns: Mapping[str, Column], values: Mapping[str, Any]) -> Row:
+    """A row by the name of what it is about, and its values by the names of columns."""
+    return Row(identifier(name), [values.get(column) for column in columns])
+
+
+def identifier(name: str) -> str:
+    """Id of a row about what has this name."""
+    return re.sub(r"[^\w-]", "-", name, flags=re.ASCII)
+
+
+def more_columns(key: str) -> bool:
+    """A switch: whether a reader wants the columns too that do not decide."""
+    return st.toggle(say("More columns"), key=key, persist_state="session")
 
 
 def draw(
@@ -37,30 +71,65 @@ def draw(
     columns: Iterable[Column],
     rows: Iterable[Row],
     *,
-    opened: str | None = None,
-    turn: Callable[[str | None], None] | None = None,
+    most: int | None = None,
+    chosen: Sequence[str] = (),
+    several: bool = False,
+    turn: Callable[[tuple[str, ...]], None] | None = None,
     use: Callable[[str], None] | None = None,
 ) -> None:
-    """Rows that open call `turn` with the id of the one that is to be open, or None. `use` is called with the id of a
-    row whose button was clicked."""
+    """The first `most` columns. Rows that open call `turn` with the ids of those that are to be open: one, or several.
+    `use` is called with the id of a row whose button was clicked."""
 
     def take() -> None:
-        if use is not None and (chosen := st.session_state[key].use) is not None:
-            use(chosen)
+        if use is not None and (used := st.session_state[key].use) is not None:
+            use(used)
 
     def take_row() -> None:
-        if turn is not None and (chosen := st.session_state[key].row) is not None:
-            turn(chosen or None)
+        if turn is not None and (now := st.session_state[key].row) is not None:
+            turn(tuple(now))
 
     ROWS(
         key=key,
         data={
             "label": label,
-            "columns": [column._asdict() for column in columns],
-            "rows": [row._asdict() for row in rows],
+            "columns": [column._asdict() for column in columns][:most],
+            "rows": [{"id": row.id, "cells": list(map(rounded, row.cells[:most]))} for row in rows],
             "opens": turn is not None,
-            "chosen": opened,
+            "several": several,
+            "chosen": list(chosen),
+            "text": {"search": say("Search these rows"), "rest": say("All {n} rows", n="{n}")},
         },
         on_row_change=take_row,
         on_use_change=take,
     )
+
+
+def rounded(cell: Any) -> Any:
+    """Without the digits that nobody is shown."""
+    return round(cell, 4) if isinstance(cell, float) else cell
+
+
+def pick(
+    key: str,
+    label: str,
+    columns: Iterable[Column],
+    rows: Iterable[Row],
+    *,
+    most: int | None = None,
+    several: bool = False,
+) -> tuple[str, ...]:
+    """Rows of which the open ones stand in no link. Returns their ids."""
+    shown = list(rows)
+
+    def turn(ids: tuple[str, ...]) -> None:
+        st.session_state[f"{key}_open"] = ids
+
+    chosen = tuple(row.id for row in shown if row.id in opened(key))
+    draw(key, label, columns, shown, most=most, chosen=chosen, several=several, turn=turn)
+    return chosen
+
+
+def opened(key: str) -> tuple[str, ...]:
+    """Ids of the rows that `pick` opened; they may be there no more."""
+    ids: tuple[str, ...] = st.session_state.get(f"{key}_open", ())
+    return ids

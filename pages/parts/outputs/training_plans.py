@@ -1,5 +1,6 @@
 """Training plans: the fastest of each GPU, and what recomputation and ZeRO stages buy."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import streamlit as st
@@ -11,12 +12,16 @@ from pages.parts import words
 from pages.parts.inputs import efficiencies
 from pages.parts.inputs.control import explain
 from pages.parts.labels import CHOICES
-from pages.parts.outputs import frame, training_time
+from pages.parts.outputs import frame, rows, training_time
+from pages.parts.outputs.rows import Column, Row, row_of
 from pages.parts.state.query import TRAIN
 from pages.parts.state.scenario import places
 from pages.parts.state.training_planned import TrainingPlanned, trained
 from pages.parts.state.url import change, lead
 from pages.parts.words import say
+
+DECISIVE = 7
+"""Columns of a table in sight without a click."""
 
 
 def draw(answer: TrainingPlanned) -> None:
@@ -43,12 +48,13 @@ def draw(answer: TrainingPlanned) -> None:
             "Click a row to take it over. From–to is the range in which most of what was measured lies."
         )
     )
-    chosen = table(answer, report.plans, "training_plans_table")
-    st.header(say("What recomputation and ZeRO stages buy"), anchor=False)
+    chosen = table(answer, report.plans, "training_plans_table", say("Plans"))
+    savings = say("What recomputation and ZeRO stages buy")
+    st.header(savings, anchor=False)
     st.caption(
         say("{gpu}, the same ranks under every stage and recomputation that fits.", gpu=find_gpu(first.gpu).name)
     )
-    chosen = table(answer, report.savings, "savings_table") or chosen or first
+    chosen = table(answer, report.savings, "savings_table", savings) or chosen or first
     speed = answer.speed(chosen)
     efficiencies.draw(answer, speed.gpu, speed.usual_rows(), training=True)
     frame.assumptions(report.assumptions)
@@ -85,9 +91,9 @@ def layout(plan: TrainingPlan) -> str:
     return ", ".join([*parts, *([f"ZeRO-{plan.layout.zero}"] if plan.layout.zero else [])]) or "–"
 
 
-def row(plan: TrainingPlan) -> dict[str, Any]:
+def row(plan: TrainingPlan, columns: Mapping[str, Column]) -> Row:
     time, campaign = plan.time, plan.campaign
-    return {
+    values = {
         "gpu": find_gpu(plan.gpu).name,
         "layout": layout(plan),
         "recompute": say(CHOICES["recompute"][plan.recompute]),
@@ -103,41 +109,41 @@ def row(plan: TrainingPlan) -> dict[str, Any]:
         "step": time.step_s.expected,
         "headroom": plan.headroom_gib,
     }
+    return row_of(f"{plan.gpu} {layout(plan)} {plan.recompute}", columns, values)
 
 
-def table(answer: TrainingPlanned, plans: tuple[TrainingPlan, ...], key: str) -> TrainingPlan | None:
+def table(answer: TrainingPlanned, plans: tuple[TrainingPlan, ...], key: str, label: str) -> TrainingPlan | None:
     """A row a plan; the one that is clicked is opened, and returned."""
-    number, text = st.column_config.NumberColumn, st.column_config.TextColumn
-    chosen = st.dataframe(
-        [row(plan) for plan in plans],
-        hide_index=True,
-        key=key,
-        placeholder="–",
-        on_select="rerun",
-        selection_mode="single-row",
-        column_config={
-            "gpu": text(say("GPU"), pinned=True),
-            "layout": text(say("Layout"), width=230),
-            "recompute": text(say("Activation checkpointing")),
-            "micro": number(say("Micro-batch"), width=85),
-            "days": number(say("Days"), format="%.1f", width=70),
-            "days_span": text(say("from–to"), width=85),
-            "mfu": number(say("MFU"), format="percent", width=75),
-            "rate": number(say("Tokens/s per GPU"), format="%.0f"),
-            "rate_span": text(say("from–to"), width=110),
-            "tflops": number(say("TFLOP/s per GPU"), format="%.0f"),
-            "cost": number(say("Cost"), format="dollar"),
-            "energy": number(say("Energy, MWh"), format="%.1f"),
-            "step": number(say("Step, s"), format="%.2f"),
-            "headroom": number(say("Headroom, GiB per GPU"), format="%.1f"),
-        },
-    )
-    opened = next((plans[index] for index in chosen.selection.rows if index < len(plans)), None)
-    if opened is not None:
-        with st.container(border=True):
-            st.markdown(headline(opened, answer))
-            use(answer, opened, key)
-    return opened
+    every, known = rows.more_columns(f"{key}_columns"), columns()
+    shown = {(line := row(plan, known)).id: (plan, line) for plan in plans}
+    lines = [line for _, line in shown.values()]
+    for name in rows.pick(key, label, known.values(), lines, most=None if every else DECISIVE):
+        plan, _ = shown[name]
+        with st.container(border=True, key=f"card_{name}"):
+            st.markdown(headline(plan, answer))
+            use(answer, plan, key)
+        return plan
+    return None
+
+
+def columns() -> dict[str, Column]:
+    """Those that decide first: `DECISIVE` of them."""
+    return {
+        "gpu": Column(say("GPU")),
+        "layout": Column(say("Layout")),
+        "recompute": Column(say("Activation checkpointing")),
+        "micro": Column(say("Micro-batch"), "whole"),
+        "days": Column(say("Days"), "one"),
+        "mfu": Column(say("MFU"), "percent"),
+        "cost": Column(say("Cost"), "dollars"),
+        "days_span": Column(say("Days, from–to")),
+        "rate": Column(say("Tokens/s per GPU"), "whole"),
+        "rate_span": Column(say("Tokens/s per GPU, from–to")),
+        "tflops": Column(say("TFLOP/s per GPU"), "whole"),
+        "energy": Column(say("Energy, MWh"), "one"),
+        "step": Column(say("Step, s"), "two"),
+        "headroom": Column(say("Headroom, GiB per GPU"), "one"),
+    }
 
 
 def use(answer: TrainingPlanned, plan: TrainingPlan, name: str) -> None:

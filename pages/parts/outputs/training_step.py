@@ -156,8 +156,8 @@ def table(answer: Trained) -> None:
         say("The verdict of each GPU"),
         columns,
         lines,
-        opened=opened,
-        turn=lambda gpu: change({place: gpu}),
+        chosen=() if opened is None else (opened,),
+        turn=lambda gpus: change({place: gpus[0] if gpus else None}),
     )
     if opened in verdicts:
         gpu_card(answer, verdicts[opened])
@@ -168,12 +168,12 @@ def row(answer: Trained, verdict: TrainingVerdict) -> Row:
     cells = (
         find_gpu(verdict.gpu).name,
         f"{MARKS[verdict.verdict]} {say(BADGES[verdict.verdict][0])}",
-        round(verdict.spare / GIB, 2),
+        verdict.spare / GIB,
         limit(verdict.max_micro_batch),
         limit(verdict.max_sequence),
         verdict.min_gpus if spread is None else spread.gpus,
         None if spread is None else said(spread.what),
-        round(verdict.usable / GIB, 2),
+        verdict.usable / GIB,
     )
     return Row(verdict.gpu, cells)
 

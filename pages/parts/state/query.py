@@ -111,6 +111,7 @@ GPUS = Page(
     title=Message("On all GPUs"),
     icon="grid_on",
     uses=("source", "gpu", "hardware", "comparison"),
+    answers_at="gpus",
 )
 TRAIN = Page(
     path="train",
@@ -144,6 +145,7 @@ MACHINE = Page(
     title=Message("My machine"),
     icon="computer",
     uses=("source", "serving", "machine", "comparison"),
+    answers_at="machine",
 )
 DESIGN = Page(
     path="design",
@@ -151,6 +153,7 @@ DESIGN = Page(
     title=Message("Design"),
     icon="architecture",
     uses=("source", "gpu", "serving", "overhead", "comparison"),
+    answers_at="report",
 )
 ATTENTION = Page(
     path="attention",
@@ -158,6 +161,7 @@ ATTENTION = Page(
     title=Message("Attention"),
     icon="hub",
     uses=DESIGN.uses,
+    answers_at="report",
 )
 DERIVE = Page(
     path="derive",
@@ -165,6 +169,7 @@ DERIVE = Page(
     title=Message("Derive"),
     icon="function",
     uses=("source", "gpu", "serving", "overhead", "derive", "comparison"),
+    answers_at="report",
 )
 VERIFY = Page(
     path="verify",
@@ -173,6 +178,7 @@ VERIFY = Page(
     icon="fact_check",
     uses=("source", "comparison"),
     old=True,
+    answers_at="report",
 )
 ACCURACY = Page(
     path="accuracy",
@@ -181,6 +187,7 @@ ACCURACY = Page(
     icon="target",
     uses=VERIFY.uses,
     old=True,
+    answers_at="accuracy",
 )
 HARDWARE = Page(
     path="hardware",
@@ -188,6 +195,7 @@ HARDWARE = Page(
     title=Message("Hardware"),
     icon="memory",
     uses=("source", "gpu", "comparison"),
+    answers_at="hardware",
 )
 KEPT_STEP = Page(path="", script="", title=Message("Training step"), icon="model_training", uses=("source", "training"))
 """What is kept of a training step: its model and how it is trained, as a link of Train says them."""
@@ -197,6 +205,7 @@ COMPARE = Page(
     title=Message("Compare"),
     icon="compare_arrows",
     uses=DESIGN.uses,
+    answers_at="compare",
 )
 GLOSSARY = Page(path="glossary", script="glossary.py", title=Message("Glossary"), icon="menu_book", uses=VERIFY.uses)
 

@@ -1,7 +1,6 @@
 """Training plans for one scenario: searched once, and remembered by the session while what they depend on stays."""
 
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import streamlit as st
@@ -23,17 +22,17 @@ from pages.parts.state.weighed import Answer, Model, looked
 class TrainingPlanned(Answer):
     """What the page of training plans draws."""
 
-    @cached_property
+    last: list[tuple[Any, TrainingPlanReport]] = field(default_factory=list)
+    """What was searched last, with what it depends on."""
+
+    @property
     def report(self) -> TrainingPlanReport:
         """Raises ConfigError where no layout divides what is asked for."""
-        planning = self.scenario.planning
-        key = (self.scenario.source, self.scenario.overrides, self.scenario.gpu, planning, self.scenario.efficiencies)
-        last: tuple[Any, TrainingPlanReport] | None = st.session_state.get("training_plans")
-        if last is not None and last[0] == key:
-            return last[1]
-        plan_report = planned_training(self.scenario, self.model)
-        st.session_state.training_plans = key, plan_report
-        return plan_report
+        of = self.scenario
+        key = (of.source, of.overrides, of.gpu, of.planning, of.efficiencies)
+        if not self.last or self.last[0][0] != key:
+            self.last[:] = [(key, planned_training(of, self.model))]
+        return self.last[0][1]
 
     def speed(self, plan: TrainingPlan) -> TrainingSpeed:
         """What a plan was read off."""
@@ -66,7 +65,12 @@ def planned_training(scenario: Scenario, model: Model) -> TrainingPlanReport:
 
 
 def training_planned(scenario: Scenario) -> TrainingPlanned:
-    """The model alone; plans are searched when they are drawn."""
+    """The model alone; plans are searched when they are drawn, and kept by the session."""
+    return replace(training_planned_anew(scenario), last=st.session_state.setdefault("training_plans", []))
+
+
+def training_planned_anew(scenario: Scenario) -> TrainingPlanned:
+    """The same, which no session keeps."""
     answer = looked(scenario)
     return TrainingPlanned(scenario, answer.model, answer.error)
 

@@ -39,6 +39,10 @@ def scatter(evidence: Accuracy, theme: charts.Theme) -> None:
         on_select="rerun",
         selection_mode="points",
     )
+    rows = [[kind, row.name, row.measured, row.predicted, row.source] for kind in labelled for row in labelled[kind]]
+    plot.files(
+        "agreement", say("Predicted against measured"), ["kind", "record", "measured", "predicted", "source"], rows
+    )
     for point in chosen.selection.points:
         name, error, source = point["customdata"]
         said = say("**{name}**: {error}. Source: {source}", name=name, error=words.difference(error), source=source)

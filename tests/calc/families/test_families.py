@@ -51,17 +51,37 @@ def test_experts_of_whole_width_are_mixtral():
     assert Architecture.from_config(config).parameters().total == published.total == 46_702_792_704
 
 
-@pytest.mark.parametrize("name", ["Qwen/Qwen3-8B", "meta-llama/Llama-3.1-8B", "ibm-granite/granite-4.1-8b-base"])
-def test_experts_cost_a_token_a_router(name):
+def test_experts_of_whole_width_are_flex_olmo():
+    """FlexOlmo 7x7B is OLMo 2 7B with seven feed-forwards and a router: "33B" parameters, arXiv:2507.07024."""
+    config = with_experts(models()["allenai/OLMo-2-1124-7B"].config, 7, 1)
+    assert config["model_type"] == "flex_olmo"
+    assert round(Architecture.from_config(config).parameters().total / 1e9) == 33
+
+
+@pytest.mark.parametrize(
+    ("name", "rows"),
+    [
+        ("Qwen/Qwen3-8B", 8),
+        ("meta-llama/Llama-3.1-8B", 8),
+        ("ibm-granite/granite-4.1-8b-base", 8),
+        ("allenai/OLMo-2-1124-7B", 8),
+        ("CohereLabs/c4ai-command-a-03-2025", 8),
+        pytest.param("Qwen/Qwen2.5-3B", 9, id="a shared expert with a gate, as of Qwen1.5-MoE"),
+    ],
+)
+def test_experts_cost_a_token_a_router(name, rows):
     config = models()[name].config
     dense = Architecture.from_config(config)
     mixture = Architecture.from_config(with_experts(config, 8, 2))
-    routers = dense.num_layers * 8 * dense.hidden
+    routers = dense.num_layers * rows * dense.hidden
     assert mixture.parameters().active == dense.parameters().total + routers
+    assert [block.mixers for block in mixture.blocks] == [block.mixers for block in dense.blocks]
     assert with_experts(with_experts(config, 8, 2), 8, 2) is None
 
 
-@pytest.mark.parametrize("name", ["google/gemma-3-4b-it", "Qwen/Qwen2.5-3B", "deepseek-ai/DeepSeek-V3"])
+@pytest.mark.parametrize(
+    "name", ["google/gemma-3-4b-it", "microsoft/Phi-3-medium-4k-instruct", "deepseek-ai/DeepSeek-V3"]
+)
 def test_a_family_without_such_a_mixture_has_none(name):
     assert with_experts(models()[name].config, 8, 2) is None
 

@@ -1,0 +1,19 @@
+// The links to places and views: the one that is open is marked for who does not see its line. And a deed of the reader
+// is one step of the history at most: on the way to another page Streamlit makes two, the address that it leaves with the
+// query of the other, then the other's.
+
+let pushed = false;
+const push = history.pushState;
+history.pushState = function (...step) {
+  (pushed ? history.replaceState : push).apply(history, step);
+  pushed = true;
+};
+for (const deed of ["pointerdown", "click", "keydown", "input", "popstate"]) addEventListener(deed, () => (pushed = false), true);
+
+export default function () {
+  for (const link of document.querySelectorAll(".st-key-navigation a")) {
+    const open = link.closest(".st-key-current_place, .st-key-current_view");
+    if (open) link.ariaCurrent = "page";
+    else link.removeAttribute("aria-current");
+  }
+}
