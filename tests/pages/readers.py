@@ -4,6 +4,23 @@ import re
 
 from playwright.sync_api import Locator, Page, expect
 
+from pages.parts.state.query import PAGES
+
+QUERIES = {
+    "": "?model=deepseek-ai/DeepSeek-V3&gpu=h200-sxm,h100-sxm&num_gpus=8&tp=8&batch=64",
+    "train": "?method=qlora",
+    "compare": "?with=Qwen/Qwen3-0.6B,deepseek-ai/DeepSeek-V3:weights=int4",
+}
+VIEWS = {
+    **{page.path or "weigh": f"{page.path}{QUERIES.get(page.path, '')}" for page in PAGES},
+    "all models on a GPU": "gpus?view=models",
+    "a roofline": "gpus?view=roofline",
+    "GPUs as rows": "?model=Qwen/Qwen3-8B",
+    "what does not fit": "train?model=meta-llama/Llama-3.1-70B&gpu=rtx-4090",
+    "a loss of TRL": "train?method=grpo,lora",
+}
+"""Every page, with something to show, and views that are unlike it."""
+
 
 def choose(page: Page, name: str, typed: str, option: str) -> None:
     """Types into a list, which then offers this option, and presses Enter. A list closes while the page moves and opens

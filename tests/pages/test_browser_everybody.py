@@ -7,13 +7,9 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
-from pages.parts.state.query import PAGES
 from tests import ROOT
+from tests.pages.readers import VIEWS
 
-QUERIES = {
-    "": "?model=deepseek-ai/DeepSeek-V3&gpu=h200-sxm,h100-sxm&num_gpus=8&tp=8&batch=64",
-    "train": "?method=qlora",
-}
 ROWS = (ROOT / "docs" / "accessibility.md").read_text(encoding="utf-8")
 LISTED = set(re.findall(r"^\| [^|]+ \| `([a-z-]+)` \([a-z]+\) \| `([^|]+)` \|", ROWS, re.MULTILINE))
 CONTRAST = {"runOnly": {"type": "rule", "values": ["color-contrast"]}}
@@ -54,9 +50,10 @@ def settled(page):
     page.wait_for_load_state("networkidle")
 
 
-@pytest.mark.parametrize("path", [pytest.param(page.path, id=page.path or "weigh") for page in PAGES])
-def test_nothing_keeps_anybody_out(page, address, path):
-    page.goto(f"{address}/{path}{QUERIES.get(path, '')}")
+@pytest.mark.parametrize("language", ["en", pytest.param("zh", marks=pytest.mark.sweep)])
+@pytest.mark.parametrize("view", VIEWS.values(), ids=VIEWS)
+def test_nothing_keeps_anybody_out(page, address, view, language):
+    page.goto(f"{address}/{view}{'&' if '?' in view else '?'}lang={language}")
     settled(page)
     found = findings(page)
     desk = page.viewport_size
@@ -67,6 +64,36 @@ def test_nothing_keeps_anybody_out(page, address, path):
     dark(page)
     page.evaluate(EMPTY_FORMULAS)
     assert (found | findings(page, CONTRAST)) - LISTED == set()
+
+
+@pytest.mark.parametrize("path", ["verify", "accuracy"])
+def test_no_section_keeps_anybody_out(page, address, path):
+    page.goto(f"{address}/{path}")
+    settled(page)
+    found, radios = set(), page.locator("[data-testid=stMain] [data-testid=stButtonGroup] [role=radio]")
+    for at in range(radios.count()):
+        radios.nth(at).click()
+        page.locator(".stApp[data-test-script-state=notRunning]").wait_for()
+        found |= findings(page)
+    dark(page)
+    assert (found | findings(page, CONTRAST)) - LISTED == set()
+
+
+def test_no_table_keeps_anybody_out(page, address):
+    """With all columns, rows that are chosen and a search that finds few of them."""
+    page.goto(f"{address}/hardware")
+    settled(page)
+    page.get_by_text("More columns").click()
+    page.get_by_role("button", name="B200 SXM", exact=True).click()
+    expect(page.get_by_role("button", name="Weigh on this GPU")).to_be_enabled()
+    found = findings(page)
+    page.get_by_role("searchbox").fill("nvidia laptop")
+    expect(page.get_by_role("table", name="GPUs").get_by_role("row")).not_to_have_count(25)
+    found |= findings(page)
+    page.set_viewport_size(PHONE)
+    found |= findings(page, STRUCTURE)
+    dark(page)
+    assert found | findings(page, CONTRAST) == set()
 
 
 def test_no_state_keeps_anybody_out(page, address):

@@ -2,9 +2,11 @@
 number or a paste is one."""
 
 import re
+from collections.abc import Callable
+from typing import NamedTuple
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Page, expect
 
 from tests import EXAMPLES
 from tests.pages.readers import choose, go, paste, search
@@ -169,74 +171,117 @@ def pasted(file):
 
 SENT = 500
 """Milliseconds after which a browser has said what was set, a number that was typed too."""
-JOURNEYS = [
-    pytest.param(
+
+
+class Journey(NamedTuple):
+    """A question, the address at which a reader has it, what they do, each a click or a field that is filled, and what
+    the first screen says then. `before` are the inputs that the eleven pages needed that the five places came from:
+    fields of the answer's link that no other sets, and clicks to open what they stood in."""
+
+    start: str
+    inputs: list[Callable[[Page], None]]
+    answer: str
+    before: int
+    on_a_phone: bool = False
+
+
+JOURNEYS = {
+    "QLoRA of 8B at home": Journey(
         "train?model=Qwen/Qwen3-8B",
         [pick("QLoRA on a home card")],
         "QLoRA of Qwen3-8B fits on [1-5] of 5 GPUs",
-        id="QLoRA of 8B at home: 1 input",
+        before=3,  # method, activation checkpointing, GPUs
     ),
-    pytest.param(
+    "the smallest card for it": Journey(
         "train?model=Qwen/Qwen3-8B&gpu=rtx-4090",
         [pick("QLoRA on a home card"), click("button", re.compile("^Smallest that fits: "))],
         "QLoRA of Qwen3-8B fits on .* 16GB|QLoRA of Qwen3-8B fits on RTX",
-        id="the smallest card for it: 2 inputs",
+        before=3,  # method, activation checkpointing, the card
     ),
-    pytest.param(
+    "70B on 24 GB cards": Journey(
         "train?model=meta-llama/Llama-3.1-70B",
-        [
-            pick("QLoRA on a home card"),
-            gpu("4090", "RTX 4090"),
-            fill("How many of each", "2"),
-            click("button", "Apply the least that fits"),
-        ],
+        [pick("QLoRA on a home card"), gpu("4090", "RTX 4090"), click("button", "Use this")],
         "QLoRA of Llama-3.1-70B fits on 2 × RTX 4090",
-        id="70B on two 24 GB cards: 4 inputs",
+        before=5,  # method, GPU, the drawer of sharding, replicas, what makes it fit
     ),
-    pytest.param(
+    "8B in full on a node": Journey(
         "train?model=meta-llama/Llama-3.1-8B",
         [pick("Full, one node of 8")],
         "Full fine-tuning of Llama-3.1-8B fits on all 4 GPUs",
-        id="8B in full on a node: 1 input",
+        before=3,  # the drawer of sharding, replicas, ZeRO stage
     ),
-    pytest.param(
+    "is my server's log right": Journey(
         "?model=meta-llama/Llama-3.1-8B",
         [click("button", "Paste an error"), pasted("startup.log")],
         "Every figure that the log states agrees.",
-        id="is my server's log right: 2 inputs",
+        before=3,  # Verify, Start-up log, the text
     ),
-    pytest.param(
+    "out of memory": Journey(
         "?model=openai/gpt-oss-120b",
         [click("button", "Paste an error"), pasted("out_of_memory.log")],
         "The GPU ran out of memory: .* short by 0.63 GiB",
-        id="out of memory: 2 inputs",
+        before=3,  # Verify, Start-up log, the text
     ),
-    pytest.param(
+    "which file for my card": Journey(
         "machine?model=Qwen/Qwen3-8B",
         [lambda page: choose(page, "Card 1", "4070 super", "RTX 4070 SUPER")],
         "Take Q[0-9]",
-        id="which file for my card: 1 input",
+        before=1,
     ),
-    pytest.param(
+    "a learner in Chinese": Journey(
         "?model=Qwen/Qwen3-8B",
         [click("button", "中文"), click("button", re.compile("^每 token KV 缓存"))],
         "^公式",
-        id="a learner in Chinese: 2 inputs",
+        before=2,
     ),
-    pytest.param(
+    "the cheapest server for 64 users": Journey(
         "plan?model=Qwen/Qwen3-8B",
         [fill("Concurrent users", "64")],
         "Qwen3-8B for 64 users: .* is the cheapest",
-        id="the cheapest server for 64 users: 1 input",
+        before=1,
     ),
-]
+    "DeepSeek-V3 on a node of H200 for 64 users at 32k": Journey(
+        "",
+        [
+            pick("Does DeepSeek-V3 fit on 8 × H200?"),
+            fill("Batch size", "64"),
+            lambda page: page.get_by_role("combobox", name="Context length").select_option("32k"),
+        ],
+        "DeepSeek-V3 fits on 8 × H200 SXM 141GB",
+        before=3,
+    ),
+    "a model by words of its name": Journey(
+        "",
+        [lambda page: search(page, "Model", "llama 3.3", "Llama-3.3-70B")],
+        "Llama-3.3-70B-Instruct fits on ",
+        before=2,  # the words, and the one that was meant of what they found
+    ),
+    "to training, on a phone": Journey(
+        "?model=Qwen/Qwen3-8B",
+        [lambda page: go(page, "Train")],
+        "Full fine-tuning of Qwen3-8B fits on ",
+        before=2,  # the menu that hid the pages, the page
+        on_a_phone=True,
+    ),
+}
+"""The questions that readers came with."""
 
 
-@pytest.mark.parametrize(("start", "inputs", "answer"), JOURNEYS)
-def test_a_journey(page, address, start, inputs, answer):
-    page.goto(f"{address}/{start}")
-    for step in inputs:
+@pytest.mark.parametrize("name", JOURNEYS)
+def test_a_journey(page, address, name):
+    journey = JOURNEYS[name]
+    if journey.on_a_phone:
+        page.set_viewport_size({"width": 390, "height": 844})
+    page.goto(f"{address}/{journey.start}")
+    for step in journey.inputs:
         expect(page.get_by_test_id("stApp")).to_have_attribute("data-test-script-state", "notRunning")
         step(page)
         page.wait_for_timeout(SENT)
-    first_screen(page, answer)
+    first_screen(page, journey.answer)
+
+
+def test_journeys_take_a_third_fewer_inputs():
+    assert len(JOURNEYS) == 12
+    now = {name: len(journey.inputs) for name, journey in JOURNEYS.items()}
+    assert [name for name, journey in JOURNEYS.items() if now[name] > journey.before] == []
+    assert sum(now.values()) <= 2 / 3 * sum(journey.before for journey in JOURNEYS.values())

@@ -8,8 +8,10 @@ from tests.pages.readers import go, ways
 
 
 def marked(page, *names):
+    """The line under it, and what a screen reader says."""
     for name in names:
         expect(page.locator("[class*=st-key-current_] p").filter(has_text=re.compile(f"^{name}$"))).to_be_visible()
+    expect(page.locator(".st-key-navigation [aria-current=page] p")).to_have_text(names)
 
 
 def test_a_walk_through_the_places_and_back(page, address):
@@ -29,6 +31,27 @@ def test_a_walk_through_the_places_and_back(page, address):
     expect(page.get_by_role("heading", level=1)).to_contain_text("Qwen3-0.6B fits on")
     page.go_back()
     marked(page, "Model", "Design")
+
+
+def test_a_way_is_one_step_of_the_history_whatever_the_queries_are(page, address):
+    page.goto(f"{address}/?model=Qwen/Qwen3-0.6B&batch=4")
+    marked(page, "Serve", "Weigh")
+    steps = page.evaluate("history.length")
+    go(page, "Train")
+    marked(page, "Train", "Training step")
+    expect(page).to_have_url(re.compile("/train\\?model=Qwen[^&]*$"))
+    page.get_by_role("spinbutton", name="Micro-batch size").press("ArrowUp")
+    expect(page).to_have_url(re.compile("micro_batch=2"))
+    go(page, "Training plan")
+    marked(page, "Train", "Training plan")
+    expect(page).to_have_url(re.compile("/train_plan.*batch=4"))
+    assert page.evaluate("history.length") == steps + 3
+    page.go_back()
+    expect(page).to_have_url(re.compile("/train\\?.*micro_batch=2"))
+    page.go_back()
+    page.go_back()
+    expect(page).to_have_url(re.compile("/\\?model=Qwen.*batch=4"))
+    marked(page, "Serve", "Weigh")
 
 
 def test_on_a_phone_the_places_are_at_the_foot(page, address):

@@ -119,6 +119,18 @@ def test_a_lever_sets_the_sentence(page, address):
     expect(page).to_have_url(f"{address}/?model=deepseek-ai%2FDeepSeek-V3&engine=sglang")
 
 
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_no_line_begins_with_a_comma(page, address, language):
+    page.goto(f"{address}/train?model=Qwen/Qwen3-0.6B&method=grpo,lora&lang={language}")
+    bar = page.locator(".weighbridge-question")
+    expect(bar.locator(".kept").first).to_be_visible()
+    assert bar.evaluate("bar => [...bar.children].filter((part) => /^[,，]/.test(part.textContent)).length") == 0
+    for width in (320, 390, 1024):
+        page.set_viewport_size({"width": width, "height": 844})
+        heights = bar.locator(".kept").evaluate_all("parts => parts.map((part) => part.getBoundingClientRect().height)")
+        assert max(heights) < 50
+
+
 def test_with_a_thumb(browser, address):
     context = browser.new_context(viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
     page = context.new_page()

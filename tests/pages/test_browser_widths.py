@@ -5,27 +5,63 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from pages.parts.state.query import PAGES
+from tests.pages.readers import VIEWS
 
-WIDTHS = (320, 390, 768, 1024, 1440, 2560)
+SIZES = ((320, 900), (390, 844), (768, 900), (1024, 900), (1440, 900), (2560, 900))
+USUAL = ((390, 844), (1440, 900))
+"""Of a phone, and of a desk: what a page has found is seen there without a move."""
 FITS = """width => {
   const main = document.querySelector("[data-testid=stMain]");
   return document.documentElement.scrollWidth <= width && main.scrollWidth <= main.clientWidth;
 }"""
-VIEWS = [
-    *((page.path, "") for page in PAGES),
-    *(("gpus", f"?view={view}") for view in ("models", "roofline")),
-]
+IN_SIGHT = """() => {
+  const places = document.querySelector(".st-key-places").getBoundingClientRect();
+  const foot = places.top > innerHeight / 2 ? places.top : innerHeight;
+  return [...document.querySelectorAll("h1, .weighbridge-facts")].every((found) => {
+    const box = found.getBoundingClientRect();
+    return box.top >= 0 && box.bottom <= foot;
+  });
+}"""
 
 
-@pytest.mark.parametrize(("path", "query"), [pytest.param(*view, id="".join(view) or "weigh") for view in VIEWS])
-def test_nothing_is_wider_than_the_screen(page, address, path, query):
-    page.goto(f"{address}/{path}{query}")
+@pytest.mark.parametrize("view", VIEWS.values(), ids=VIEWS)
+def test_a_page_fits_every_screen_and_its_answer_comes_first(page, address, view):
+    page.goto(f"{address}/{view}")
     page.get_by_role("heading", level=1).first.wait_for()
     page.locator(".stApp[data-test-script-state=notRunning]").wait_for()
-    for width in WIDTHS:
-        page.set_viewport_size({"width": width, "height": 900})
+    for width, height in SIZES:
+        page.set_viewport_size({"width": width, "height": height})
         page.wait_for_function(FITS, arg=width)  # a chart follows its container
+        if (width, height) in USUAL:
+            page.wait_for_function(IN_SIGHT)
+
+
+@pytest.mark.parametrize(
+    ("view", "table", "row"),
+    [
+        ("plan", "Plans", "L4"),
+        ("machine", "Which file to download", "Q6_K"),
+        ("hardware", "GPUs", "B200 SXM"),
+        ("train_plan", "Plans", "H100 SXM 80GB"),
+    ],
+)
+def test_on_a_phone_every_table_is_cards(page, address, view, table, row):
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.goto(f"{address}/{view}")
+    rows = page.get_by_role("table", name=table, exact=True)
+    search = page.get_by_role("searchbox", name=f"Search these rows: {table}")
+    if search.is_visible():
+        search.fill(row)
+    card = rows.get_by_role("row").filter(has=page.get_by_role("button", name=row, exact=True))
+    box = card.bounding_box()
+    assert (box["width"] > 300, box["height"] > 80) == (True, True)
+    card.get_by_role("button", name=row, exact=True).click()
+    opened = "aria-pressed" if view == "hardware" else "aria-expanded"
+    expect(card.get_by_role("button", name=row, exact=True)).to_have_attribute(opened, "true")
+    expect(page.get_by_test_id("stDataFrame")).to_have_count(0)
+    with page.expect_download() as download:
+        page.get_by_role("button", name=f"{table} .csv", exact=True).click()
+    assert row in download.value.path().read_text("utf-8")
 
 
 def test_on_a_phone_a_row_is_a_card_that_opens_and_has_an_address(page, address):

@@ -29,6 +29,17 @@ def values(template):
     return {(name, spec) for _, name, spec, _ in string.Formatter().parse(template) if name is not None}
 
 
+GONE = re.compile(
+    r"on paper|against A\b|bound by|most loaded|fullest|held at most|纸上|纸面|最满|受主机", re.IGNORECASE
+)
+"""What readers did not understand."""
+
+
+def test_no_sentence_is_in_words_of_our_own(entries):
+    said = [text for (one, many), entry in entries.items() for text in (one, many or "", *translations(entry))]
+    assert [text for text in said if GONE.search(text)] == []
+
+
 def test_there_are_catalogues():
     assert FILES
 

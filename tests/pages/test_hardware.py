@@ -28,7 +28,7 @@ def test_every_gpu_is_a_row():
 
 
 def newest(some):
-    return sorted(some, key=lambda gpu: -(gpu.year or 0))
+    return sorted(some, key=lambda gpu: (gpu.year or 0, gpu.bandwidth_gb_s), reverse=True)
 
 
 def test_rows_that_are_open_are_weighed():

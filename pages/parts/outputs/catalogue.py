@@ -37,8 +37,8 @@ def draw() -> None:
 
 
 def chosen() -> list[GPU]:
-    """Those that pass the filters, the newest first."""
-    known = sorted(gpus().values(), key=lambda gpu: -(gpu.year or 0))
+    """Those that pass the filters, the newest first, of a year those of the most bandwidth."""
+    known = sorted(gpus().values(), key=lambda gpu: (gpu.year or 0, gpu.bandwidth_gb_s), reverse=True)
     with st.grid(4, min_column_width=150, gap="small", key="catalogue_filters"):
         vendors = st.multiselect(
             say("Vendor"), sorted({gpu.vendor for gpu in known}), key="vendors", placeholder=say("any")

@@ -10,7 +10,6 @@ from calc.model.derivation import SYMBOLS
 from calc.model.mixers import Mixer
 from pages.parts import words
 from pages.parts.inputs.fields import CONTROLS
-from pages.parts.outputs.paper import SIDEWAYS
 from pages.parts.state.scenario import Uses, places
 from pages.parts.words import say
 
@@ -35,10 +34,7 @@ def draw() -> None:
         matching = [row for row in rows() if sought in " ".join(row).casefold()]
         if matching:
             st.header(title, anchor=False)
-            st.markdown(
-                SIDEWAYS.format(table=words.table([say("Word"), say("Meaning")], matching, numbers=0)),
-                unsafe_allow_html=True,
-            )
+            st.markdown(words.table([say("Word"), say("Meaning")], matching, numbers=0))
 
 
 def sizes() -> Iterable[Row]:
@@ -54,7 +50,7 @@ def mixers() -> Iterable[Row]:
     """Their texts begin with the word."""
     for text in (text for kind in get_args(Mixer) for text in kind.terms()):
         _, word, rest = say(text).split("**", 2)
-        yield f"**{word}**", words.capitalized(rest.strip().removeprefix(":").removeprefix("：").strip())
+        yield f"**{word}**", words.capitalized(rest.strip(" ,，:：\n"))
 
 
 def options(part: Uses) -> Iterable[Row]:

@@ -124,7 +124,8 @@ def take(answer: Planned, ranked: Ranked, name: str) -> None:
     st.caption(
         say(
             "Limited by {bound}. {rate} tokens/s in all ({span}); first token after {ttft} on average; requests at "
-            "once on each copy: {batch:,} of at most {capacity:,}; headroom per GPU: {headroom} GiB.",
+            "once on each copy: {batch:,} of at most {capacity:,}; headroom per GPU: {headroom} GiB. ({origin}; n = "
+            "{n:,})",
             bound=words.BOUNDS[plan.bound],
             rate=words.figure(plan.tokens_per_s),
             span=words.span(spans.tokens_per_s),
@@ -132,6 +133,8 @@ def take(answer: Planned, ranked: Ranked, name: str) -> None:
             batch=plan.batch,
             capacity=plan.capacity,
             headroom=words.figure(max(0.0, plan.headroom_gib)),
+            origin=ORIGINS[plan.origin.basis],
+            n=plan.origin.rows,
         ),
         help=say(plan.origin.sentence),
     )

@@ -10,6 +10,7 @@ from calc.time.training_time import StepOperation, TrainingSpeed, step_operation
 from pages.parts import words
 from pages.parts.inputs import efficiencies
 from pages.parts.inputs.drawer import drawer
+from pages.parts.labels import ORIGINS
 from pages.parts.outputs import by_method, objective_time, paper
 from pages.parts.state.weighed import Trained
 from pages.parts.words import say
@@ -37,8 +38,16 @@ def draw(answer: Trained) -> None:
         return
     tflops, mfu = words.figure(pace.tflops_per_gpu.expected), f"{pace.mfu.expected:.0%}"
     line = say("**{tflops} TFLOP/s** per GPU, an MFU of {mfu}.", tflops=tflops, mfu=mfu)
-    st.markdown(f":material/speed: {line}")
+    st.markdown(f":material/speed: {line} {origin(speed)}")
     operations(speed, "step", on_paper=partial(paper.link, answer, "training_time"))
+
+
+def origin(speed: TrainingSpeed) -> str:
+    """What the speed of matrix products, which decides most, rests on; a link to it."""
+    decides = speed.rows["matmul"]
+    basis = ORIGINS["generation"] if decides.generations else Message("assumed to be as on other generations")
+    linked = f"[{say(basis)}]({decides.source})"
+    return f"({linked})" if not decides.rows else say("({origin}; n = {n:,})", origin=linked, n=decides.rows)
 
 
 def operations(speed: TrainingSpeed, name: str, on_paper: Callable[[], None] | None = None) -> None:
