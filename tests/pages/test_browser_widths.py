@@ -49,6 +49,7 @@ def test_on_a_phone_every_table_is_cards(page, address, view, table, row):
     page.set_viewport_size({"width": 390, "height": 844})
     page.goto(f"{address}/{view}")
     rows = page.get_by_role("table", name=table, exact=True)
+    rows.wait_for()
     search = page.get_by_role("searchbox", name=f"Search these rows: {table}")
     if search.is_visible():
         search.fill(row)
