@@ -30,11 +30,12 @@ def draw() -> None:
         (say("Planning"), lambda: options("planning")),
         (say("Symbols of the derivations"), symbols),
     )
-    for title, rows in parts:
-        matching = [row for row in rows() if sought in " ".join(row).casefold()]
-        if matching:
-            st.header(title, anchor=False)
-            st.markdown(words.table([say("Word"), say("Meaning")], matching, numbers=0))
+    with st.container(key="glossary"):
+        for title, rows in parts:
+            matching = [row for row in rows() if sought in " ".join(row).casefold()]
+            if matching:
+                st.header(title, anchor=False)
+                st.markdown(words.table([say("Word"), say("Meaning")], matching, numbers=0))
 
 
 def sizes() -> Iterable[Row]:
