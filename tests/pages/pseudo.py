@@ -17,6 +17,7 @@ from calc.hardware.custom_gpu import DTYPES
 from calc.model.derivation import SYMBOLS
 from calc.serving.engines import ENGINES
 from calc.time.efficiency import SHARES
+from calc.time.prices import prices
 from calc.training.recipe import RECIPES, TRAINERS
 from calc.verify.checkpoint import BITS
 from pages.parts.inputs.fields import CONTROLS
@@ -132,6 +133,8 @@ NAMES = {
     *models(),
     *(name.split("/")[0] for name in models()),
     *(".csv", ".json"),
+    *(price.provider for price in prices()),
+    *(price.source for price in prices()),
     "MoE",
     *(preset.name for preset in models().values()),
     *(preset.source for preset in models().values()),
