@@ -10,10 +10,20 @@ history.pushState = function (...step) {
 };
 for (const deed of ["pointerdown", "click", "keydown", "input", "popstate"]) addEventListener(deed, () => (pushed = false), true);
 
-export default function () {
-  for (const link of document.querySelectorAll(".st-key-navigation a")) {
+function mark(ways) {
+  for (const link of ways.querySelectorAll("a")) {
     const open = link.closest(".st-key-current_place, .st-key-current_view");
     if (open) link.ariaCurrent = "page";
     else link.removeAttribute("aria-current");
   }
+}
+
+const watched = new WeakSet();
+export default function ({ parentElement }) {
+  const ways = parentElement.closest(".st-key-navigation");
+  mark(ways);
+  if (watched.has(ways)) return;
+  watched.add(ways);
+  const changes = { subtree: true, childList: true, attributes: true, attributeFilter: ["class"] };
+  new MutationObserver(() => mark(ways)).observe(ways, changes); // of who comes later than this
 }
