@@ -1,6 +1,6 @@
 """The pages' answers for programs: an address below `/api` takes the query of a page's link and gives as JSON what it
-shows: `/api/report`, `/api/train`, `/api/steps` and `/api/plan` what the command line prints for the same question. What
-a link would leave out is an error here."""
+shows: `/api/report`, `/api/train`, `/api/steps` and `/api/plan` what the command line prints for the same question.
+What a link would leave out is an error here."""
 
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -73,7 +73,7 @@ def test_on_a_phone_the_places_are_at_the_foot(page, address):
 
 
 def test_b_is_kept_and_seen_against_a(page, address):
-    page.goto(f"{address}/train?model=Qwen/Qwen3-0.6B&num_hidden_layers=14")
+    page.goto(f"{address}/design?model=Qwen/Qwen3-0.6B&num_hidden_layers=14")
     expect(page.get_by_test_id("stApp")).to_have_attribute("data-test-script-state", "notRunning")
     page.get_by_role("button", name="Keep as B").click()
     expect(page).to_have_url(re.compile("with=Qwen/?.*num_hidden_layers"))
