@@ -50,12 +50,28 @@ MixFormat = Literal[
     "IQ1_M",
     "IQ1_S",
 ]
-WeightFormat = Literal[MatrixFormat, MixFormat]
+MLXFormat = Literal[
+    "mlx-8bit",
+    "mlx-6bit",
+    "mlx-5bit",
+    "mlx-4bit",
+    "mlx-3bit",
+    "mlx-2bit",
+    "mlx-mixed_4_6",
+    "mlx-mixed_3_6",
+    "mlx-mixed_3_4",
+    "mlx-mixed_2_6",
+    "mlx-mxfp8",
+    "mlx-mxfp4",
+    "mlx-nvfp4",
+]
+WeightFormat = Literal[MatrixFormat, MixFormat, MLXFormat]
 BITSANDBYTES: frozenset[WeightFormat] = frozenset({"int8-bnb", "nf4", "nf4-dq"})
 """What bitsandbytes makes of linear modules as a model is loaded."""
 CacheFormat = Literal["fp32", "bf16", "fp16", "fp8", "int8", "int4", "q8_0", "q4_0", "fp8_ds_mla"]
 FLOATS: tuple[FloatFormat, ...] = get_args(FloatFormat)
 WEIGHT_FORMATS: tuple[WeightFormat, ...] = get_args(WeightFormat)
+MLX_FORMATS: tuple[MLXFormat, ...] = get_args(MLXFormat)
 CACHE_FORMATS: tuple[CacheFormat, ...] = get_args(CacheFormat)
 CACHE_BITS: dict[CacheFormat, int | Fraction] = {
     "fp32": 32,

@@ -5,11 +5,11 @@ from typing import Any, Self
 from pydantic import Field
 
 from calc.errors import Frozen, Message
-from calc.formats.format_names import FLOATS, CacheFormat, WeightFormat
+from calc.formats.format_names import FLOATS, MLX_FORMATS, CacheFormat, WeightFormat
 from calc.formats.mixes import MIXES
 from calc.formats.quantization_config import Native, native
 from calc.formats.quantization_tools import TOOLS
-from calc.formats.scheme import EXPERTS, LINEARS, Rule, Scheme
+from calc.formats.scheme import EVERY_MODULE, EXPERTS, LINEARS, Rule, Scheme
 from calc.formats.table import FORMATS
 from calc.model.tensor import Component
 
@@ -81,6 +81,8 @@ class Precision(Frozen):
         components = LINEARS - {"ssm_linear"} if self.weights in CALIBRATED else LINEARS
         if self.weights == "mxfp4" and experts:
             components = EXPERTS
+        elif self.weights in MLX_FORMATS:
+            components = EVERY_MODULE
         return scheme_of_components(self.weights, components)
 
     def assumptions(self, *, experts: bool) -> Iterator[Message]:
@@ -100,6 +102,12 @@ class Precision(Frozen):
         if self.weights in MIXES:
             yield Message(
                 "Each matrix has the type that llama.cpp gives it in {format}; norms and router have 32 bits.",
+                format=self.weights,
+            )
+        elif self.weights in MLX_FORMATS:
+            yield Message(
+                "In {format} every matrix is quantized as by mlx_lm.convert, embedding and head too; the router is as its "
+                "file of the family asks.",
                 format=self.weights,
             )
         elif self.weights == "mxfp4" and experts:

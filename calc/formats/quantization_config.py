@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from calc.errors import ConfigError, Message, shown
-from calc.formats.format_names import CacheFormat, MatrixFormat, MixFormat
+from calc.formats.format_names import CacheFormat, MatrixFormat, MixFormat, MLXFormat
 from calc.formats.mixes import MIXES
-from calc.formats.quantization_tools import MODELOPT, TOOLS, Unread
+from calc.formats.quantization_tools import MLX, MODELOPT, TOOLS, Unread
 from calc.formats.scheme import EXPERTS, MAX_PATTERNS, Rule, Scheme, patterns, readable
 from calc.formats.table import FORMATS
 
@@ -26,7 +26,7 @@ class CacheAsked(NamedTuple):
 class Native(NamedTuple):
     """How a checkpoint is stored."""
 
-    name: MatrixFormat | MixFormat
+    name: MatrixFormat | MixFormat | MLXFormat
     """The format of the routed experts, or of most matrices."""
     scheme: Scheme | None = None
     """What exactly its config says."""
@@ -81,7 +81,7 @@ def section(config: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """The `quantization_config`, wherever the wrapper of a language model keeps it; also compressed-tensors' name."""
     for holder in (config, config.get("text_config")):
         if isinstance(holder, Mapping):
-            for key in ("quantization_config", "compression_config"):
+            for key in ("quantization_config", "compression_config", "quantization"):
                 if isinstance(holder.get(key), Mapping):
                     return dict(holder[key])
     return None
@@ -104,10 +104,14 @@ def tool_of(stated: Mapping[str, Any]) -> Any:
         return MODELOPT if isinstance(method, str) and method.startswith("modelopt") else method
     if "quant_algo" in stated:
         return MODELOPT
+    if "group_size" in stated and "bits" in stated:
+        return MLX
     return "bitsandbytes" if "load_in_4bit" in stated or "load_in_8bit" in stated else None
 
 
-def with_experts(name: MatrixFormat, scheme: Scheme, config: Mapping[str, Any]) -> tuple[MatrixFormat, Scheme]:
+def with_experts(
+    name: MatrixFormat | MLXFormat, scheme: Scheme, config: Mapping[str, Any]
+) -> tuple[MatrixFormat | MLXFormat, Scheme]:
     """The scheme where `expert_dtype` states another format for the routed experts that no rule names."""
     text = config.get("text_config")
     dtype = (text if isinstance(text, Mapping) and "expert_dtype" in text else config).get("expert_dtype")

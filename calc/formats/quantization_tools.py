@@ -5,18 +5,18 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from calc.errors import Message, shown
-from calc.formats.format_names import MatrixFormat
-from calc.formats.scheme import EXPERTS, LINEARS, ModuleNames, Rule, Scheme
-from calc.formats.table import FORMATS, Format, grouped
+from calc.formats.format_names import MatrixFormat, MLXFormat
+from calc.formats.scheme import EVERY_MODULE, EXPERTS, LINEARS, ModuleNames, Rule, Scheme
+from calc.formats.table import FORMATS, Format, affine, grouped
 from calc.model.tensor import Component
 
-MODELOPT, COMPRESSED_TENSORS = "modelopt", "compressed-tensors"
+MODELOPT, COMPRESSED_TENSORS, MLX = "modelopt", "compressed-tensors", "mlx"
 
 
 class Reading(NamedTuple):
     """The format of most matrices, what exactly is said, and what is taken for granted."""
 
-    name: MatrixFormat
+    name: MatrixFormat | MLXFormat
     scheme: Scheme
     note: Message | None = None
 
@@ -317,6 +317,50 @@ def quark_form(how: Any) -> tuple[MatrixFormat, Format]:
 QUARK_PARTS = ("weight", "input_tensors")
 
 
+MLX_MODES: dict[str, MLXFormat] = {"mxfp4": "mlx-mxfp4", "mxfp8": "mlx-mxfp8", "nvfp4": "mlx-nvfp4"}
+MLX_BITS: dict[int, MLXFormat] = {
+    2: "mlx-2bit",
+    3: "mlx-3bit",
+    4: "mlx-4bit",
+    5: "mlx-5bit",
+    6: "mlx-6bit",
+    8: "mlx-8bit",
+}
+
+
+def mlx(stated: Mapping[str, Any]) -> Reading:
+    """`quantization` as mlx-lm writes it: one setting for all, and others, or false, by the path of a module."""
+    name, form = mlx_form(stated)
+    others: dict[Format, list[str]] = {}
+    for path, how in stated.items():
+        if isinstance(how, Mapping):
+            others.setdefault(mlx_form({**stated, **how})[1], []).append(path)
+    named = (Rule(form=other, modules=ModuleNames(names=tuple(paths))) for other, paths in others.items())
+    skip = ModuleNames(names=tuple(path for path, how in stated.items() if how is False))
+    return Reading(
+        name,
+        Scheme(rules=(*named, Rule(form=form, components=LINEARS | {"embedding", "router", "lm_head"})), skip=skip),
+    )
+
+
+def mlx_form(stated: Mapping[str, Any]) -> tuple[MLXFormat, Format]:
+    """A setting of `mx.quantize`."""
+    mode, bits, group = stated.get("mode", "affine"), stated.get("bits"), stated.get("group_size")
+    if mode in MLX_MODES:
+        return MLX_MODES[mode], FORMATS[MLX_MODES[mode]]
+    if mode != "affine" or bits not in MLX_BITS or group not in (32, 64, 128):
+        raise Unread(
+            Message(
+                "MLX quantizes with 2, 3, 4, 5, 6 or 8 bits in groups of 32, 64 or 128; {bits} in groups of {group} "
+                "({mode}) is not known.",
+                bits=shown(bits),
+                group=shown(group),
+                mode=shown(mode),
+            )
+        )
+    return MLX_BITS[bits], affine(bits, group)
+
+
 TOOLS: dict[str, Callable[[Mapping[str, Any]], Reading]] = {
     "fp8": fp8,
     "mxfp8": fp8,
@@ -329,6 +373,7 @@ TOOLS: dict[str, Callable[[Mapping[str, Any]], Reading]] = {
     "bitsandbytes": bitsandbytes,
     "mxfp4": mxfp4,
     COMPRESSED_TENSORS: compressed_tensors,
+    MLX: mlx,
     MODELOPT: modelopt,
     "quark": quark,
 }

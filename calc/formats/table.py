@@ -50,6 +50,11 @@ def grouped(bits: int, group: int | None, *, zeros: bool, index: bool = False, s
     return Format(name=f"int{bits}", bits=bits, block=(1, group), scale_bits=scale, column_bits=column, source=source)
 
 
+def affine(bits: int, group: int = 64) -> Format:
+    """MLX's integers (`mx.quantize`): a scale and a bias of 16 bits for each group of a row."""
+    return Format(name=f"affine {bits} bits", bits=bits, block=(1, group), scale_bits=32, source="MLX, `mx.quantize`")
+
+
 FORMATS: dict[WeightFormat, Format] = {
     "fp32": Format(bits=32, source="IEEE 754"),
     "bf16": Format(bits=16, source="brain floating point"),
@@ -68,6 +73,19 @@ FORMATS: dict[WeightFormat, Format] = {
     "mxfp8": Format(bits=8, block=(1, 32), scale_bits=8, source="OCP Microscaling v1.0"),
     "mxfp4": Format(bits=4, block=(1, 32), scale_bits=8, source="OCP Microscaling v1.0; gpt-oss"),
     "nvfp4": Format(bits=4, block=(1, 16), scale_bits=8, matrix_bits=32, source="NVIDIA NVFP4: an fp8 scale for 16"),
+    "mlx-8bit": affine(8),
+    "mlx-6bit": affine(6),
+    "mlx-5bit": affine(5),
+    "mlx-4bit": affine(4),
+    "mlx-3bit": affine(3),
+    "mlx-2bit": affine(2),
+    "mlx-mixed_4_6": affine(4),
+    "mlx-mixed_3_6": affine(3),
+    "mlx-mixed_3_4": affine(3),
+    "mlx-mixed_2_6": affine(2),
+    "mlx-mxfp8": Format(bits=8, block=(1, 32), scale_bits=8, source="MLX, `mx.quantize`, mode mxfp8"),
+    "mlx-mxfp4": Format(bits=4, block=(1, 32), scale_bits=8, source="MLX, `mx.quantize`, mode mxfp4"),
+    "mlx-nvfp4": Format(bits=4, block=(1, 16), scale_bits=8, source="MLX, `mx.quantize`, mode nvfp4, no global scale"),
 }
 FORMATS = {name: replace(form, name=name) for name, form in FORMATS.items()}
 FIXED: dict[FixedDtype, Format] = {

@@ -320,6 +320,7 @@ class Serving:
 
     def on(self, gpu: GPU, workload: Workload) -> "Allocation":
         """What a GPU of this kind holds, of the data-parallel copy with the most sequences."""
+        gpu = self.engine.set_up(gpu)
         serving, share = self.for_gpu(gpu), workload.of_copy(self.layout.dp)
         engine = serving.engine.settled(serving.laid_out, gpu, share, serving.overhead)
         return Allocation(serving if engine is serving.engine else serving.with_engine(engine), gpu, share)

@@ -3,6 +3,7 @@ read."""
 
 from calc.serving.engines.engine import Engine
 from calc.serving.engines.llamacpp.engine import LlamaCpp
+from calc.serving.engines.mlx.engine import MLX
 from calc.serving.engines.sglang.engine import SGLang
 from calc.serving.engines.sglang.startup_log import SGLangLog
 from calc.serving.engines.startup_log import StartupLog
@@ -12,7 +13,7 @@ from calc.serving.engines.vllm.engine import VLLM
 from calc.serving.engines.vllm.startup_log import VLLMLog
 
 ENGINES: dict[str, type[Engine]] = {
-    engine.name: engine for engine in (VLLM, Transformers, SGLang, TensorRTLLM, LlamaCpp)
+    engine.name: engine for engine in (VLLM, Transformers, SGLang, TensorRTLLM, LlamaCpp, MLX)
 }
 DEFAULT_ENGINE = VLLM.name
 LOGS: dict[str, StartupLog] = {log.engine.name: log for log in (VLLMLog(), SGLangLog())}

@@ -176,6 +176,10 @@ class CachePlanner(StartedEngine):
         where it does not do that, or nothing does."""
         return None
 
+    def set_up(self, gpu: GPU) -> GPU:
+        """The GPU with the memory that flags let the engine use."""
+        return gpu
+
     @abstractmethod
     def limits(self, workload: Workload, gpu: GPU, architecture: Architecture, layout: Layout) -> Limits:
         """One for each GPU, used everywhere."""

@@ -7,6 +7,7 @@ from typing import ClassVar, NamedTuple, Self
 
 from calc.errors import ConfigError, Message, Refusal
 from calc.formats import CacheFormat, Native, Precision, WeightFormat
+from calc.formats.format_names import MLX_FORMATS
 from calc.hardware.division import nearest, widths
 from calc.hardware.engine_rules import EngineSupport, note, runs
 from calc.hardware.format_rules import missing_kernel
@@ -124,7 +125,7 @@ class Rules(StartedEngine):
     @classmethod
     def keeps(cls, weights: WeightFormat) -> bool:
         """Whether it computes with weights as this format stores them, neither unpacking nor refusing them."""
-        return True
+        return weights not in MLX_FORMATS
 
     @abstractmethod
     def stages(self, layers: int, pp: int) -> Iterator[range]:
@@ -183,6 +184,10 @@ class Rules(StartedEngine):
 
     def model_refusals(self, model: Architecture, precision: Precision) -> Iterator[Refusal]:
         """Rules of families, formats and flags, wherever the model runs."""
+        if precision.weights in MLX_FORMATS and not self.keeps(precision.weights):
+            yield Refusal(
+                Message("{format} is a format of MLX, which alone reads it.", format=precision.weights), "weights"
+            )
         if precision.kv == "fp8_ds_mla" and not any(mixer.absorbs for block in model.blocks for mixer in block.mixers):
             sentence = "fp8_ds_mla stores the latent of MLA, which this model does not have; fp8 does."
             yield Refusal(Message(sentence), "kv", ["fp8"])

@@ -40,7 +40,7 @@ class Transformers(Engine):
     @classmethod
     def keeps(cls, weights: WeightFormat) -> bool:
         """GGUF files are unpacked when they are loaded (huggingface.co/docs/transformers/gguf)."""
-        return weights not in MIXES
+        return super().keeps(weights) and weights not in MIXES
 
     def stages(self, layers: int, pp: int) -> Iterator[range]:
         """Consecutive layers on each GPU, as equal as can be (`device_map`)."""

@@ -1,0 +1,124 @@
+"""The cache as mlx-lm keeps it (`models/cache.py` and `make_cache` of each family's file in mlx-lm 0.32.2)."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from calc.formats import CACHE_BITS, Precision
+from calc.model.architecture import Architecture
+from calc.model.block import Block
+from calc.model.mixers import Mixer
+from calc.serving.engines.cache import Cache
+from calc.serving.engines.loading import up_to
+from calc.serving.engines.mlx.options import STEP, MLXOptions
+
+ROTATING = frozenset(
+    "afmoe cohere2 exaone4 exaone_moe gemma3_text gemma3n_text gemma4_text gpt_oss laguna mellum mimo_v2_flash "
+    "muse_glimmer_text muse_spark_text olmo3 recurrent_gemma step3p5".split()
+)
+"""Families whose layers with a window forget what is behind it; those of all others keep every token (Llama's and
+Mistral's unless their config has `layer_types`)."""
+CHUNKED = frozenset({"llama4_text"})
+"""Families whose layers with a window keep a chunk and grow beyond it by a step (`ChunkedKVCache`)."""
+OWN_CACHES = (
+    *ROTATING,
+    *CHUNKED,
+    *"bailing_hybrid deepseek_v32 falcon_h1 falcon_mamba glm_moe_dsa granitemoehybrid iquestcoder jamba".split(),
+    *"kimi_linear lfm2 lfm2_moe llama longcat_flash mamba mamba2 minimax_m3_vl_text ministral3 mistral".split(),
+    *"nemotron-nas nemotron_h olmo_hybrid qwen3_5_moe_text qwen3_5_text qwen3_next xverse".split(),
+)
+"""Families that make caches of their own, so that `--max-kv-size` changes nothing."""
+EXPANDED = frozenset({"deepseek_v2", "minicpm3"})
+"""Families whose latent attention caches the keys and values of all heads, not the latent."""
+BY_TOKEN = {"falcon_mamba": 1, "jamba": 5, "mamba": 1}
+"""Families whose recurrence is a loop over tokens, with a state as wide as the activations -> arrays as large as the
+states of all tokens."""
+IN_LISTS = frozenset({"falcon_h1", "deepseek_v32", "glm_moe_dsa", "longcat_flash", "minimax_m3_vl_text"})
+"""Families whose layers have several caches each (`CacheList`), which are not quantized."""
+
+
+@dataclass(frozen=True)
+class LayerCache:
+    """What equal layers keep, in bits of a token."""
+
+    layers: int
+    bits: int
+    quantized_bits: int | None = None  # once the cache is quantized; None: it never is
+    window: int | None = None  # tokens that a rotating cache keeps
+    chunk: int | None = None  # tokens that a cache keeps beyond which it grows by a step
+
+    def bytes(self, length: int, prompt: int, start: int) -> int:
+        """Bytes of a sequence of so many tokens, of which its prompt was so many; quantized from `start` on."""
+        is_quantized = self.quantized_bits is not None and length >= start
+        bits = self.quantized_bits if is_quantized and self.quantized_bits is not None else self.bits
+        return self.layers * self.tokens(length, prompt) * bits // 8
+
+    def tokens(self, length: int, prompt: int) -> int:
+        """Tokens for which there is room: whole steps, or behind the prompt so many steps, up to a window."""
+        if self.chunk is not None and length > self.chunk:
+            return self.chunk + STEP
+        if self.window is None:
+            return up_to(length, STEP)
+        passed = prompt - 1
+        return min(self.window, passed + up_to(length - passed, STEP))
+
+    def prompt_bytes(self, prompt: int, step: int, start: int) -> int:
+        """Bytes of a sequence once the last pass over its prompt is done, which leaves one token to the next: a
+        rotating cache then holds what the pass brought next to the window before it."""
+        passed = max(1, prompt - 1)
+        if self.window is None:
+            return self.bytes(passed, prompt, start)
+        last = passed % step or min(passed, step)
+        return self.layers * (min(passed - last, self.window - 1) + last) * self.bits // 8
+
+
+class PromptCache(Cache):
+    """One cache a layer. What a pass of the prompt adds to a rotating one is gone with the first token that follows."""
+
+    def __init__(self, model: Architecture, precision: Precision, options: MLXOptions) -> None:
+        self.options, self.step = options, options.prefill_step_size
+        self.layers = list(layer_caches(model, precision, options))
+        self.state = sum(len(block.runs_in) * state_bytes(model, block) for block in model.blocks)
+
+    def required_bytes(self, stage: int, batch: int, length: int) -> int:
+        return self.generating_bytes(batch, length, length)
+
+    def generating_bytes(self, batch: int, length: int, prompt: int) -> int:
+        """Bytes once sequences have so many tokens, of which their prompts were so many."""
+        start = self.options.quantized_kv_start
+        return batch * (sum(layer.bytes(length, prompt, start) for layer in self.layers) + self.state)
+
+    def prompt_bytes(self, batch: int, prompt: int) -> int:
+        """Bytes at the end of the last pass over the prompts."""
+        start = self.options.quantized_kv_start
+        return batch * (sum(layer.prompt_bytes(prompt, self.step, start) for layer in self.layers) + self.state)
+
+
+def layer_caches(model: Architecture, precision: Precision, options: MLXOptions) -> Iterator[LayerCache]:
+    """The caches of each kind of layer."""
+    family, kv = model.model_type, CACHE_BITS[precision.kv]
+    for block in model.blocks:
+        for mixer in block.attentions:
+            elements = cached_elements(mixer, family)
+            if not elements:
+                continue
+            window = options.max_kv_size if family not in OWN_CACHES else None
+            if family in ROTATING:
+                window = mixer.window
+            chunk = mixer.window if family in CHUNKED else None
+            quantized = None
+            if options.kv_bits is not None and family not in IN_LISTS:
+                quantized = elements * options.kv_bits + elements // options.kv_group_size * 32
+            yield LayerCache(len(block.runs_in), int(elements * kv), quantized, window, chunk)
+
+
+def cached_elements(mixer: Mixer, family: str) -> int:
+    """Elements of a token in a layer."""
+    grouped = mixer.as_grouped() if family in EXPANDED else None
+    return int((mixer if grouped is None else grouped).cached_elements())
+
+
+def state_bytes(model: Architecture, block: Block) -> int:
+    """Bytes of a sequence's states in one layer: what a convolution looks back on in 16 bits, and what a kernel updates
+    in 32."""
+    width = 2 if model.model_type in BY_TOKEN else 4
+    return sum(2 * mixer.past_elements() + width * mixer.state_elements() for mixer in block.recurrences)

@@ -1,0 +1,143 @@
+"""What mlx-lm stores how: groups of a row that share a scale and a bias, and mixes by the place of a matrix.
+
+Read in mlx-lm 0.32.2 (`utils.py`: `quantize_model`; `convert.py`: `mixed_quant_predicate_builder`; `quant_predicate` in
+`models`). Every Linear, Embedding and stack of experts whose rows are whole groups is quantized, so head and tables of
+tokens are too; layers for multi-token prediction and encoders are dropped.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from calc.formats.format_names import MLX_FORMATS, WeightFormat
+from calc.formats.mixes import more_bits
+from calc.formats.precision import Precision
+from calc.formats.scheme import Scheme, matrices
+from calc.formats.stored import Piece, by_format
+from calc.formats.table import FIXED, FORMATS, Format, affine
+from calc.model.architecture import Architecture
+from calc.model.mla import LatentAttention
+from calc.model.tensor import Tensor
+from calc.serving.engines.mlx.cache import EXPANDED
+
+HIGH: dict[WeightFormat, int] = {"mlx-mixed_4_6": 6, "mlx-mixed_3_6": 6, "mlx-mixed_3_4": 4, "mlx-mixed_2_6": 6}
+"""Bits of the head, of values and of the last matrices of feed-forwards in some layers."""
+GROUPED = frozenset(name for name in MLX_FORMATS if name[-3:] == "bit" or name in HIGH)
+"""Formats whose groups may be of another size."""
+ROUTERS_IN_EIGHT = frozenset(
+    "afmoe bailing_hybrid bailing_moe gemma4_text gpt_oss granitemoe granitemoehybrid jamba kimi_linear laguna "
+    "lfm2_moe longcat_flash mellum minimax minimax_m2 minimax_m3_vl_text qwen3_5_moe_text qwen3_moe qwen3_next "
+    "qwen3_vl_moe_text step3p5".split()
+)
+"""Families whose `quant_predicate` asks for 8 bits in routers and gates of shared experts."""
+ROUTERS_PLAIN = frozenset(
+    "deepseek deepseek_v2 deepseek_v3 deepseek_v32 dots1 exaone_moe glm4_moe glm4_moe_lite glm_moe_dsa kimi_k2 "
+    "mimo_v2_flash mistral4 muse_spark_text nemotron_h solar_open".split()
+)
+"""Families whose router is a module of its own, which is not quantized (`MoEGate`)."""
+LAST_IN_EIGHT = frozenset({"granite", "granitemoe"})
+LAST = (".o_proj.weight", ".mlp.down_proj.weight", "lm_head.weight")
+"""Families, and matrices of them, for which `quant_predicate` asks for 8 bits."""
+
+
+def mlx_file(model: Architecture, precision: Precision, group: int | None = None) -> list[Piece]:
+    """The tensors of a model as mlx-lm stores them, each with its format; `group`: weights that share a scale."""
+    types = MLXTypes(model, precision, group)
+    pieces: list[Piece] = []
+    for tensor in types.tensors():
+        if tensor.dtype is not None:
+            pieces.append(Piece.of(tensor, FIXED[tensor.dtype]))
+        elif tensor.layers:
+            pieces += by_format(tensor, types.form)
+        else:
+            pieces.append(Piece.of(tensor, types.form(tensor, 0)))
+    return pieces
+
+
+class MLXTypes:
+    """The format of each tensor of a model as mlx-lm stores it; `group`: weights that share a scale, where that is not
+    the format's own."""
+
+    def __init__(self, model: Architecture, precision: Precision, group: int | None = None) -> None:
+        self.model, self.stated = model, precision.checkpoint
+        weights = precision.weights
+        self.usual = FORMATS[weights]
+        if self.stated is not None:
+            self.usual = next((rule.form for rule in self.stated.rules if not rule.modules.names), self.usual)
+        elif group is not None and weights in GROUPED:
+            self.usual = affine(self.usual.bits, group)
+        self.group = self.usual.block[1] or 1
+        self.high = affine(HIGH[weights], self.group) if weights in HIGH else None
+
+    def tensors(self) -> Iterator[Tensor]:
+        """Those of a file: without layers for multi-token prediction and encoders."""
+        for tensor in self.model.tensors():
+            if tensor.excluded_as in (None, "persistent_buffers"):
+                yield from self.of_heads(replace(tensor, excluded_as=None))
+
+    def of_heads(self, tensor: Tensor) -> Iterator[Tensor]:
+        """Latent attention's up-projection, as what queries and what values are multiplied by."""
+        mixers = (mixer for block in self.model.blocks for mixer in block.mixers)
+        latent = next((mixer for mixer in mixers if isinstance(mixer, LatentAttention)), None)
+        up = tensor.name.endswith("kv_b_proj.weight")
+        if latent is None or not up or self.model.model_type in EXPANDED:
+            yield tensor
+            return
+        path = tensor.name.removesuffix("kv_b_proj.weight")
+        yield replace(tensor, name=f"{path}embed_q.weight", shape=(latent.n_q * latent.kv_rank, latent.d_nope))
+        yield replace(tensor, name=f"{path}unembed_out.weight", shape=(latent.n_q * latent.d_v, latent.kv_rank))
+
+    def form(self, tensor: Tensor, layer: int) -> Format:
+        """The format of a tensor in a layer."""
+        if not self.is_quantized(tensor):
+            return FORMATS["bf16"]
+        if self.stated is not None:
+            return self.stated_form(self.stated, tensor, layer)
+        if self.high is not None:
+            return self.high if self.has_more_bits(tensor, layer) else self.usual
+        family, name = self.model.model_type, tensor.name
+        eight = tensor.component == "router" and family in ROUTERS_IN_EIGHT
+        return affine(8) if eight or (family in LAST_IN_EIGHT and name.endswith(LAST)) else self.usual
+
+    def stated_form(self, stated: Scheme, tensor: Tensor, layer: int) -> Format:
+        """What a checkpoint's config says of a module, by mlx-lm's name for it."""
+        path = mlx_path(tensor).format(layer=layer - tensor.begins)
+        if stated.skip.hold(path):
+            return FORMATS["bf16"]
+        return next((rule.form for rule in stated.rules if rule.modules.hold(path)), self.usual)
+
+    def is_quantized(self, tensor: Tensor) -> bool:
+        """Whether its module can be, and its rows are whole groups."""
+        stacked = tensor.experts > 1 and "{expert}" not in tensor.name
+        if len(tensor.shape) - stacked != 2 or not (stacked or tensor.name.endswith(".weight")):
+            return False
+        if tensor.component == "router" and self.model.model_type in ROUTERS_PLAIN:
+            return False
+        return not tensor.name.endswith("_bias") and self.columns(tensor) % self.group == 0
+
+    def columns(self, tensor: Tensor) -> int:
+        """Inputs of a matrix. Stacks of experts have them in either order in checkpoints and last in MLX."""
+        if tensor.name.endswith(".weight"):
+            return tensor.shape[-1]
+        inputs = tensor.numel // matrices(tensor) // self.model.hidden
+        return inputs if is_down(tensor.name) else self.model.hidden
+
+    def has_more_bits(self, tensor: Tensor, layer: int) -> bool:
+        """Whether a mixed recipe gives it the higher bits, by parts of its path as mlx-lm names it."""
+        name = tensor.name
+        if tensor.component == "lm_head":
+            return True
+        chosen = is_down(name) or any(part in name for part in ("v_proj", "v_a_proj", "v_b_proj"))
+        return chosen and more_bits(layer, self.model.num_layers)
+
+
+def mlx_path(tensor: Tensor) -> str:
+    """A module as mlx-lm names it: the experts of a layer are one."""
+    path = tensor.name.removesuffix(".weight").replace("experts.{expert}", "switch_mlp")
+    for checkpoint, name in (("w1", "gate_proj"), ("w2", "down_proj"), ("w3", "up_proj")):
+        path = path.replace(f"switch_mlp.{checkpoint}", f"switch_mlp.{name}")
+    return path.replace("gate_up_proj", "gate_proj")
+
+
+def is_down(name: str) -> bool:
+    """Whether mlx-lm calls it `down_proj`."""
+    return "down_proj" in name or ".experts.{expert}.w2." in name or name.endswith("experts.down_proj")

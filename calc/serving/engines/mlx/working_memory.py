@@ -1,0 +1,117 @@
+"""What is alive in a pass of mlx-lm above weights and cache.
+
+MLX is lazy: a pass of the prompt is asked for its caches alone, so that logits are those of one token, and memory of an
+array is free again once all that reads it has run. Tensors were read off mlx-lm's modules and `mx.get_peak_memory` of
+MLX's CPU build (`benchmarks/oracle/write_mlx.py`). There attention is not one kernel; Metal's is, for the widths of
+`has_fused_kernel` (mlx/backend/metal/scaled_dot_product_attention.cpp), and what it holds is computed, not measured.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from calc.errors import Message
+from calc.model.architecture import Architecture
+from calc.model.block import Block
+from calc.model.feedforward import MLP
+from calc.model.mixers import Mixer
+from calc.model.named import Peak
+from calc.model.recurrent import Recurrent
+from calc.model.tensor import Elements
+from calc.serving.engines.mlx.cache import BY_TOKEN, EXPANDED
+
+FUSED = frozenset({64, 72, 80, 96, 128, 192, 256})
+"""Widths of heads, of queries as of values, that Metal's kernel takes for more than eight tokens."""
+
+
+@dataclass(frozen=True)
+class Pass:
+    """A forward pass over tokens of some sequences."""
+
+    sequences: Any
+    tokens: Any  # of all sequences
+    length: Any  # tokens of each sequence that attention reads
+    width: int  # bytes of an element
+    fused: bool = True  # by a kernel of Metal, where it has one
+
+
+def pass_peaks(blocks: Iterable[Block], model: Architecture, step: Pass) -> Iterator[Peak]:
+    """The moments of a pass: in each mixer and feed-forward, and at the logits of one token a sequence."""
+    for block in blocks:
+        for mixer in block.mixers:
+            yield mixer_peak(mixer, model, step)
+        if (states := BY_TOKEN.get(model.model_type)) is not None:
+            for scan in block.recurrences:
+                yield scan_peak(scan, states, model, step)
+        for what, elements in feedforward_elements(block, model):
+            yield Peak(what, {name: step.width * step.tokens * size for name, size in elements.items()})
+    row = step.sequences * model.vocab
+    yield Peak(Message("the logits of a token"), {"logits": step.width * row, "logarithms of shares": step.width * row})
+
+
+def head_widths(mixer: Mixer, model: Architecture) -> set[int]:
+    """Widths of a query and a value as attention is called: of a latent, whose rotary part is a mask, without that."""
+    grouped = mixer.as_grouped()
+    if grouped is None:
+        return set()
+    query, value = grouped.attended_widths
+    rotary = mixer.shared_parts[1:] if mixer.absorbs and model.model_type not in EXPANDED else ()
+    return {query - sum(rotary), value}
+
+
+def mixer_peak(mixer: Mixer, model: Architecture, step: Pass) -> Peak:
+    """Attention or a recurrence next to the residual stream. Scores of all heads are there where no kernel spares them,
+    and of latent attention those of rotary keys too, which a kernel takes as its mask."""
+    elements = {"residual stream": model.hidden} | mixer.fused_elements(model.hidden)
+    tensors = {name: step.width * step.tokens * size for name, size in elements.items()}
+    seen = step.tokens * step.length
+    scores = step.width * seen * mixer.score_heads
+    masked = mixer.window is not None
+    if mixer.absorbs and model.model_type not in EXPANDED:
+        tensors["scores of rotary keys"] = scores
+    if mixer.score_heads and not (step.fused and is_fused(mixer, model)):
+        tensors["scores of every head"] = scores
+        masked = True
+    return Peak(mixer.title(), tensors | ({"mask": seen} if masked else {}))
+
+
+def scan_peak(mixer: Recurrent, states: int, model: Architecture, step: Pass) -> Peak:
+    """A recurrence that Python runs token by token: so many states of every token wait to be read, and outputs to be
+    joined where each token has one of its own."""
+    elements = {"residual stream": model.hidden} | mixer.fused_elements(model.hidden)
+    elements["states of every token"] = states * mixer.state_elements()
+    if states == 1:
+        elements["outputs of every token, and joined"] = mixer.projected(model.hidden)
+    return Peak(mixer.title(), {name: step.width * step.tokens * size for name, size in elements.items()})
+
+
+def is_fused(mixer: Mixer, model: Architecture) -> bool:
+    """Whether Metal has a kernel for its heads, keys as wide as values; none caps scores."""
+    widths = head_widths(mixer, model)
+    return len(widths) == 1 and widths <= FUSED and not model.kernels.capped_scores
+
+
+def feedforward_elements(block: Block, model: Architecture) -> Iterator[tuple[Message, Elements]]:
+    """Elements of a token at the peaks of a feed-forward. Experts read copies of the token, sorted by expert, and their
+    outputs are sorted back and weighted (`SwitchGLU`)."""
+    hidden = model.hidden
+    if block.dense is not None:
+        packed = any({"gate_proj", "up_proj"} <= set(parts) for parts in model.names.packed.values())
+        wide = mlp_elements(block.dense, 1)
+        copies: Elements = {f"copies of {name}": size for name, size in wide.items()} if packed else {}
+        yield Message("the feed-forward"), {"residual stream, input and output": 3 * hidden} | wide | copies
+    if moe := block.moe:
+        stream: Elements = {"residual stream and input": 2 * hidden}
+        stream |= {"output of the shared expert": hidden} if moe.shared_gate else {}
+        wide = mlp_elements(moe.expert, moe.top_k)
+        biases: Elements = {f"biases of {name}": size for name, size in wide.items()} if moe.expert.bias else {}
+        yield Message("the routed experts"), stream | {"copies of each token": moe.top_k * hidden} | wide | biases
+        yield (
+            Message("the outputs of routed experts"),
+            stream | {"outputs, sorted and weighted": 3 * moe.top_k * hidden},
+        )
+
+
+def mlp_elements(mlp: MLP, copies: Any) -> Elements:
+    """What the matrices in give; the activation takes the place of one of them."""
+    return {"gate and up": (2 if mlp.gated else 1) * copies * mlp.intermediate}
