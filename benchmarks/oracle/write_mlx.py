@@ -308,18 +308,25 @@ NARROW = {"intermediate_size": 128, "moe_intermediate_size": 128, "block_ff_dim"
 NARROW |= {"shared_expert_intermediate_size": 128}
 """Sizes that no cache depends on, so that tokens pass quickly."""
 PASSES: tuple[dict[str, Any], ...] = (
-    {"prompt": 90, "generated": 8, "prefill_step_size": 2048},
-    {"prompt": 700, "generated": 70, "prefill_step_size": 256},
-    {"prompt": 300, "generated": 4, "prefill_step_size": 256, "max_kv_size": 280},
-    {"prompt": 300, "generated": 4, "prefill_step_size": 256, "kv_bits": 8, "quantized_kv_start": 0},
-    {"prompt": 300, "generated": 4, "prefill_step_size": 256, "kv_bits": 4, "kv_group_size": 32}
+    {"prompt": 90, "generated": 2, "prefill_step_size": 2048},
+    {"prompt": 330, "generated": 12, "prefill_step_size": 256},
+    {"prompt": 300, "generated": 2, "prefill_step_size": 256, "max_kv_size": 280},
+    {"prompt": 300, "generated": 2, "prefill_step_size": 256, "kv_bits": 8, "quantized_kv_start": 0},
+    {"prompt": 300, "generated": 2, "prefill_step_size": 256, "kv_bits": 4, "kv_group_size": 32}
     | {"quantized_kv_start": 200},
-    {"prompt": 90, "generated": 4, "prefill_step_size": 256, "kv_bits": 8, "quantized_kv_start": 200},
+    {"prompt": 90, "generated": 2, "prefill_step_size": 256, "kv_bits": 8, "quantized_kv_start": 200},
 )
 
 
+def of_four_layers(config: dict[str, Any]) -> dict[str, Any]:
+    """A model whose layers are of each kind that it has."""
+    few: dict[str, Any] = {"num_hidden_layers": 4, "sliding_window_pattern": 2, "full_attn_idxs": [1]}
+    few |= {"attn_layer_offset": 1, "attn_layer_period": 3, "layer_types": config.get("layer_types", [])[:4]}
+    return config | {name: value for name, value in few.items() if name in config}
+
+
 def narrowed(config: dict[str, Any]) -> dict[str, Any]:
-    return config | {name: size for name, size in NARROW.items() if name in config}
+    return of_four_layers(config) | {name: size for name, size in NARROW.items() if name in config}
 
 
 def caches(model: Any, passes: dict[str, Any]) -> list[int]:
@@ -344,13 +351,6 @@ def quantized(model: Any, config: dict[str, Any], recipe: dict[str, Any]) -> Any
 
 def nbytes(model: Any) -> int:
     return sum(value.nbytes for _, value in tree_flatten(model.parameters()))
-
-
-def of_four_layers(config: dict[str, Any]) -> dict[str, Any]:
-    """A model whose layers are of each kind that it has."""
-    few: dict[str, Any] = {"num_hidden_layers": 4, "sliding_window_pattern": 2, "full_attn_idxs": [1]}
-    few |= {"attn_layer_offset": 1, "attn_layer_period": 3, "layer_types": config.get("layer_types", [])[:4]}
-    return config | {name: value for name, value in few.items() if name in config}
 
 
 def peak(config: dict[str, Any], step: int = 256) -> dict[str, int]:

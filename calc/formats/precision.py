@@ -106,8 +106,8 @@ class Precision(Frozen):
             )
         elif self.weights in MLX_FORMATS:
             yield Message(
-                "In {format} every matrix is quantized as by mlx_lm.convert, embedding and head too; the router is as its "
-                "file of the family asks.",
+                "In {format} every matrix is quantized as by mlx_lm.convert, embedding and head too; the router as "
+                "mlx-lm's file of the family asks.",
                 format=self.weights,
             )
         elif self.weights == "mxfp4" and experts:

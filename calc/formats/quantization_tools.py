@@ -337,10 +337,7 @@ def mlx(stated: Mapping[str, Any]) -> Reading:
             others.setdefault(mlx_form({**stated, **how})[1], []).append(path)
     named = (Rule(form=other, modules=ModuleNames(names=tuple(paths))) for other, paths in others.items())
     skip = ModuleNames(names=tuple(path for path, how in stated.items() if how is False))
-    return Reading(
-        name,
-        Scheme(rules=(*named, Rule(form=form, components=LINEARS | {"embedding", "router", "lm_head"})), skip=skip),
-    )
+    return Reading(name, Scheme(rules=(*named, Rule(form=form, components=EVERY_MODULE)), skip=skip))
 
 
 def mlx_form(stated: Mapping[str, Any]) -> tuple[MLXFormat, Format]:

@@ -1,4 +1,4 @@
-"""What llama.cpp does with a model on a reader's own machine: which file, what goes where, how fast."""
+"""What llama.cpp, and MLX on a Mac, do with a model on a reader's machine: which file, what goes where, how fast."""
 
 from collections.abc import Callable
 from functools import cache
@@ -8,19 +8,27 @@ from calc.errors import Frozen
 from calc.formats import Precision, WeightFormat
 from calc.formats.gguf_file import layers_of, model_file
 from calc.hardware.computer import Computer
+from calc.hardware.engine_rules import runs as runs_on
+from calc.hardware.gpu import GPU
+from calc.hardware.overhead import Overhead
+from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture
 from calc.serving.engines.device_buffers import DeviceBuffers
 from calc.serving.engines.llamacpp.engine import CUDA_CONTEXT, LlamaCpp
 from calc.serving.engines.llamacpp.fit import MachineRoom, Offloading
 from calc.serving.engines.llamacpp.options import LlamaCppOptions
 from calc.serving.engines.llamacpp.slots import placed
+from calc.serving.engines.mlx.engine import MLX
+from calc.serving.engines.mlx.support import SUPPORT
 from calc.serving.engines.rules import Question
+from calc.serving.memory import Serving
+from calc.serving.verdict import max_context
 from calc.serving.workload import Workload
 from calc.time.estimate import Estimate
 from calc.time.offload import ENGINE, OffloadSpeed
 from calc.time.origin import COMPUTED, Origin, origin
-from calc.time.serving_time import halfway
-from calc.units import GIB
+from calc.time.serving_time import halfway, speed_on
+from calc.units import GIB, MIB
 
 WhereRun = Literal["gpu", "experts", "layers", "host", "nowhere"]
 """All of it on GPUs; with experts, or with whole layers, on the host; all on the host."""
@@ -31,6 +39,8 @@ COMMON: tuple[WeightFormat, ...] = (
     *("IQ3_XXS", "Q2_K", "IQ2_XXS", "IQ1_M"),
 )
 """Those that people choose between."""
+MLX_FOLDERS: tuple[WeightFormat, ...] = ("mlx-8bit", "mlx-6bit", "mlx-5bit", "mlx-4bit", "mlx-mixed_3_6", "mlx-3bit")
+"""Formats of MLX that people choose between, most of which mlx-community publishes, the largest first."""
 PROMPT = 2048
 """Tokens of the prompt whose speed is said, where it is not shorter."""
 MOST_CONTEXT = 2**20
@@ -66,6 +76,49 @@ class LocalRun(Frozen):
     @property
     def on_host(self) -> int:
         return sum(b.total for b in self.buffers if b.device == "host")
+
+
+class MLXRun(Frozen):
+    """A model on a Mac as mlx-lm runs it in one format."""
+
+    weights: WeightFormat
+    bytes: int  # of its tensors
+    bits_per_weight: float
+    required: int  # with its cache, a pass and the middle of the overhead
+    fits: bool
+    tokens_per_s: Estimate
+    prompt_tokens_per_s: Estimate
+    longest: int  # tokens of a sequence
+
+
+def mlx_runs(architecture: Architecture, computer: Computer, workload: Workload) -> list[MLXRun]:
+    """A model on the first card in each format of MLX; none where that is no Mac, or mlx-lm does not read the model."""
+    gpu = next(iter(computer.gpus), None)
+    if gpu is None or not runs_on(gpu, SUPPORT):
+        return []
+    precisions = [Precision(weights=weights) for weights in MLX_FOLDERS]
+    read = [precision for precision in precisions if not any(MLX().refusals(Question(architecture, precision)))]
+    shared = gpu.model_copy(update={"usable_mib": min(gpu.usable_bytes, computer.host_bytes) // MIB})
+    return [mlx_run(architecture, precision, shared, workload) for precision in read]
+
+
+def mlx_run(architecture: Architecture, precision: Precision, gpu: GPU, workload: Workload) -> MLXRun:
+    serving = Serving.of(architecture, MLX(), precision, Layout(), Overhead())
+    allocation, speed = serving.on(gpu, workload), speed_on(gpu, serving)
+    pieces = serving.weighing.file
+    nbytes = sum(piece.nbytes * piece.tensor.count for piece in pieces)
+    batch, prompt = workload.batch, min(workload.prompt, PROMPT)
+    most = architecture.max_positions or MOST_CONTEXT
+    return MLXRun(
+        weights=precision.weights,
+        bytes=nbytes,
+        bits_per_weight=8 * nbytes / sum(piece.tensor.parameters for piece in pieces),
+        required=allocation.memory.total,
+        fits=allocation.surely_fits,
+        tokens_per_s=Estimate.over(lambda end: batch / speed.step(batch, halfway(workload), end)),
+        prompt_tokens_per_s=Estimate.over(lambda end: prompt / speed.prompt(1, prompt, end)),
+        longest=most if (longest := max_context(allocation, most)) is None else longest,
+    )
 
 
 def reads(architecture: Architecture) -> bool:

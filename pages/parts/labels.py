@@ -259,6 +259,19 @@ FORMATS: dict[str, Message] = {
     "mxfp8": Message("8-bit: microscaling, blocks of 32"),
     "mxfp4": Message("4-bit: microscaling, blocks of 32, as gpt-oss"),
     "nvfp4": Message("4-bit: NVIDIA's, blocks of 16"),
+    "mlx-8bit": Message("8-bit: MLX, groups of 64"),
+    "mlx-6bit": Message("6-bit: MLX, groups of 64"),
+    "mlx-5bit": Message("5-bit: MLX, groups of 64"),
+    "mlx-4bit": Message("4-bit: MLX, groups of 64"),
+    "mlx-3bit": Message("3-bit: MLX, groups of 64"),
+    "mlx-2bit": Message("2-bit: MLX, groups of 64"),
+    "mlx-mixed_4_6": Message("4-bit: MLX, 6 bits for head, values and down projections of some layers"),
+    "mlx-mixed_3_6": Message("3-bit: MLX, 6 bits for head, values and down projections of some layers"),
+    "mlx-mixed_3_4": Message("3-bit: MLX, 4 bits for head, values and down projections of some layers"),
+    "mlx-mixed_2_6": Message("2-bit: MLX, 6 bits for head, values and down projections of some layers"),
+    "mlx-mxfp8": Message("8-bit: MLX, microscaling, blocks of 32"),
+    "mlx-mxfp4": Message("4-bit: MLX, microscaling, blocks of 32"),
+    "mlx-nvfp4": Message("4-bit: MLX, blocks of 16 as NVIDIA's"),
 }
 """One line on each storage format of weights, its group first."""
 GGUF = Message("GGUF: a mix of ggml types, as llama.cpp makes it")

@@ -15,7 +15,7 @@ from calc.options import checked
 from calc.serving.engines.llamacpp.engine import LlamaCpp
 from calc.serving.engines.llamacpp.options import LlamaCppOptions
 from calc.serving.engines.rules import Question
-from calc.time.local import COMMON, LEAST_SPEED, LocalRun, best_file, file_of, reads, run
+from calc.time.local import COMMON, LEAST_SPEED, LocalRun, MLXRun, best_file, file_of, mlx_runs, reads, run
 from pages.parts.state.published import of_preset
 from pages.parts.state.scenario import Scenario
 from pages.parts.state.weighed import Answer, Model, read
@@ -74,6 +74,11 @@ class LocalAnswer(Answer):
     @cached_property
     def best(self) -> LocalRun:
         return best_file(self.architecture, self.computer, self.workload, OPTIONS, Precision(kv=self.kv))
+
+    @cached_property
+    def mlx(self) -> list[MLXRun]:
+        """The model in each format of MLX, on a Mac."""
+        return mlx_runs(self.architecture, self.computer, self.workload)
 
     @cached_property
     def files(self) -> tuple[FileRow, ...]:

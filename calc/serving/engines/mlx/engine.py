@@ -8,7 +8,6 @@ from typing import ClassVar
 
 from calc.errors import Message
 from calc.formats import Precision, WeightFormat
-from calc.formats.format_names import MLX_FORMATS
 from calc.formats.stored import Piece
 from calc.hardware.engine_rules import EngineSupport
 from calc.hardware.gpu import GPU
@@ -16,11 +15,12 @@ from calc.hardware.overhead import OverheadItem, Range
 from calc.hardware.parallel import Layout
 from calc.hardware.shards import copies_within_piece
 from calc.model.architecture import Architecture
+from calc.model.block import Block
 from calc.model.derivation import NUMBERS, Numbers
 from calc.serving.engines.cache import Cache
 from calc.serving.engines.engine import Engine
 from calc.serving.engines.launch import Launch
-from calc.serving.engines.mlx.cache import PromptCache
+from calc.serving.engines.mlx.cache import PromptCache, state_bytes
 from calc.serving.engines.mlx.launch import command
 from calc.serving.engines.mlx.loading import mlx_file
 from calc.serving.engines.mlx.options import MLXOptions
@@ -57,7 +57,7 @@ class MLX(MLXRules, Engine):
         return self.options.q_group_size == other.options.q_group_size
 
     def file(self, architecture: Architecture, precision: Precision, rank: Architecture) -> list[Piece]:
-        if precision.weights not in MLX_FORMATS:
+        if precision.weights == "mxfp4":  # gpt-oss, whose experts stay as its checkpoint stores them
             return super().file(architecture, precision, rank)
         return mlx_file(architecture, precision, self.options.q_group_size)
 
@@ -85,6 +85,9 @@ class MLX(MLXRules, Engine):
         prompts = min(workload.batch, sequences, options.prompt_concurrency)
         step = prompts * min(options.prefill_step_size, max(1, workload.prompt - 1))
         return Limits(step_tokens=step, sequences=sequences, share=None, in_flight_tokens=step)
+
+    def state_bytes(self, architecture: Architecture, blocks: Sequence[Block]) -> int:
+        return sum(len(block.runs_in) * state_bytes(architecture, block) for block in blocks)
 
     def cache(self, laid_out: LaidOut, gpu: GPU, limits: Limits) -> PromptCache:
         return PromptCache(laid_out.whole, laid_out.precision, self.options)

@@ -26,7 +26,7 @@ def repository(model: str, precision: Precision) -> str:
 def conversion(model: str, precision: Precision, options: MLXOptions) -> Launch:
     """The command that makes such a folder, `mlx_model`, of the model's own repository."""
     weights = precision.weights
-    words = ["mlx_lm.convert", "--hf-path", model, "-q"]
+    words = ["mlx_lm.convert", "--hf-path", model, "--quantize"]
     if weights in MODES:
         words += ["--q-mode", MODES[weights]]
     elif weights.startswith("mlx-mixed"):

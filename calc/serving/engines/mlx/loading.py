@@ -8,14 +8,13 @@ tokens are too; layers for multi-token prediction and encoders are dropped.
 from collections.abc import Iterator
 from dataclasses import replace
 
-from calc.formats.format_names import MLX_FORMATS, WeightFormat
+from calc.formats.format_names import FLOATS, MLX_FORMATS, WeightFormat
 from calc.formats.mixes import more_bits
 from calc.formats.precision import Precision
 from calc.formats.scheme import Scheme, matrices
 from calc.formats.stored import Piece, by_format
 from calc.formats.table import FIXED, FORMATS, Format, affine
 from calc.model.architecture import Architecture
-from calc.model.mla import LatentAttention
 from calc.model.tensor import Tensor
 from calc.serving.engines.mlx.cache import EXPANDED
 
@@ -61,6 +60,7 @@ class MLXTypes:
         self.model, self.stated = model, precision.checkpoint
         weights = precision.weights
         self.usual = FORMATS[weights]
+        self.plain = self.usual if weights in FLOATS else None
         if self.stated is not None:
             self.usual = next((rule.form for rule in self.stated.rules if not rule.modules.names), self.usual)
         elif group is not None and weights in GROUPED:
@@ -76,18 +76,23 @@ class MLXTypes:
 
     def of_heads(self, tensor: Tensor) -> Iterator[Tensor]:
         """Latent attention's up-projection, as what queries and what values are multiplied by."""
-        mixers = (mixer for block in self.model.blocks for mixer in block.mixers)
-        latent = next((mixer for mixer in mixers if isinstance(mixer, LatentAttention)), None)
+        mixers = (mixer for block in self.model.blocks for mixer in block.attentions)
+        latent = next((mixer for mixer in mixers if mixer.absorbs), None)
+        grouped = None if latent is None else latent.as_grouped()
         up = tensor.name.endswith("kv_b_proj.weight")
-        if latent is None or not up or self.model.model_type in EXPANDED:
+        if latent is None or grouped is None or not up or self.model.model_type in EXPANDED:
             yield tensor
             return
-        path = tensor.name.removesuffix("kv_b_proj.weight")
-        yield replace(tensor, name=f"{path}embed_q.weight", shape=(latent.n_q * latent.kv_rank, latent.d_nope))
-        yield replace(tensor, name=f"{path}unembed_out.weight", shape=(latent.n_q * latent.d_v, latent.kv_rank))
+        path, heads = tensor.name.removesuffix("kv_b_proj.weight"), latent.score_heads
+        rank, rotary = latent.shared_parts[0], sum(latent.shared_parts[1:])
+        query, value = grouped.attended_widths
+        yield replace(tensor, name=f"{path}embed_q.weight", shape=(heads * rank, query - rotary))
+        yield replace(tensor, name=f"{path}unembed_out.weight", shape=(heads * value, rank))
 
     def form(self, tensor: Tensor, layer: int) -> Format:
         """The format of a tensor in a layer."""
+        if self.plain is not None:
+            return self.plain
         if not self.is_quantized(tensor):
             return FORMATS["bf16"]
         if self.stated is not None:

@@ -39,7 +39,7 @@ def pass_peaks(blocks: Iterable[Block], model: Architecture, step: Pass) -> Iter
     """The moments of a pass: in each mixer and feed-forward, and at the logits of one token a sequence."""
     for block in blocks:
         for mixer in block.mixers:
-            yield mixer_peak(mixer, model, step)
+            yield mixer_peak(mixer, block, model, step)
         if (states := BY_TOKEN.get(model.model_type)) is not None:
             for scan in block.recurrences:
                 yield scan_peak(scan, states, model, step)
@@ -59,10 +59,27 @@ def head_widths(mixer: Mixer, model: Architecture) -> set[int]:
     return {query - sum(rotary), value}
 
 
-def mixer_peak(mixer: Mixer, model: Architecture, step: Pass) -> Peak:
-    """Attention or a recurrence next to the residual stream. Scores of all heads are there where no kernel spares them,
-    and of latent attention those of rotary keys too, which a kernel takes as its mask."""
-    elements = {"residual stream": model.hidden} | mixer.fused_elements(model.hidden)
+def mixer_elements(mixer: Mixer, model: Architecture) -> Elements:
+    """Elements of a token that attention or a recurrence holds. A latent is expanded to keys and values of every head,
+    to which rotary keys are joined only where the cache has them so."""
+    grouped = mixer.as_grouped()
+    if grouped is None or not mixer.absorbs:
+        return mixer.fused_elements(model.hidden)
+    query, value = grouped.attended_widths
+    if model.model_type in EXPANDED:
+        made = {"keys and values before they are joined": mixer.score_heads * (query + value)}
+        return mixer.fused_elements(model.hidden) | made
+    keys = query - sum(mixer.shared_parts[1:])
+    return {"queries": mixer.score_heads * query, "keys and values": mixer.score_heads * (keys + value)}
+
+
+def mixer_peak(mixer: Mixer, block: Block, model: Architecture, step: Pass) -> Peak:
+    """Attention or a recurrence next to the residual stream, and to what a feed-forward makes that reads the same
+    input. Scores of all heads are there where no kernel spares them, and of latent attention those of rotary keys too,
+    which a kernel takes as its mask."""
+    elements = {"residual stream": model.hidden} | mixer_elements(mixer, model)
+    if block.dense is not None and (model.kernels.parallel or len(block.norms) == 1):
+        elements |= mlp_elements(block.dense, 1)
     tensors = {name: step.width * step.tokens * size for name, size in elements.items()}
     seen = step.tokens * step.length
     scores = step.width * seen * mixer.score_heads

@@ -1,0 +1,82 @@
+"""What MLX makes of a model on a Mac: which format to download, whether it fits, how fast it is, and what to type."""
+
+from typing import Any
+
+import streamlit as st
+
+from calc import Precision
+from calc.serving.engines.mlx.launch import command, conversion, repository
+from calc.serving.engines.mlx.options import MLXOptions
+from calc.time.local import MLXRun
+from calc.units import GIB
+from pages.parts import words
+from pages.parts.outputs.local import columns
+from pages.parts.state.local import LocalAnswer
+from pages.parts.words import say
+
+OPTIONS = MLXOptions()
+
+
+def folders(answer: LocalAnswer) -> None:
+    """The formats of MLX, the largest first, and the commands of the best that fits; nothing where there is no Mac."""
+    runs = answer.mlx
+    if not runs:
+        return
+    st.header(say("With MLX"), anchor=False)
+    best = next((run for run in runs if run.fits), None)
+    name = answer.model.name
+    if best is None:
+        st.markdown(say("No format of MLX has room at {context:,} tokens.", context=answer.workload.context))
+    else:
+        source = repository(name, Precision(weights=best.weights))
+        st.markdown(say("**Take {repository}** ({size}).", repository=source, size=words.gib(best.bytes)))
+    st.dataframe(
+        [row(run, name) for run in runs],
+        hide_index=True,
+        key="local_mlx",
+        placeholder="–",
+        height="content",
+        column_config=columns()
+        | {
+            "required": st.column_config.NumberColumn(
+                say("Required, GiB"), format="%.2f", help=say("Weights, cache and the largest pass.")
+            ),
+            "fits": st.column_config.TextColumn(say("Verdict")),
+        },
+    )
+    st.caption(
+        say(
+            "Speeds by the chip's bandwidth and the shares of it that llama.cpp reaches there. What a pass holds was "
+            "measured on MLX's CPU build; on Metal, where attention is one kernel, it is computed."
+        )
+    )
+    if best is not None:
+        commands(name, Precision(weights=best.weights))
+
+
+def row(run: MLXRun, name: str) -> dict[str, Any]:
+    return {
+        "file": repository(name, Precision(weights=run.weights)).rpartition("/")[2],
+        "size": run.bytes / GIB,
+        "fits": say("fits") if run.fits else say("does not fit"),
+        "rate": run.tokens_per_s.expected,
+        "span": words.span(run.tokens_per_s),
+        "prompt": run.prompt_tokens_per_s.expected,
+        "required": run.required / GIB,
+        "longest": run.longest,
+        "bits": run.bits_per_weight,
+    }
+
+
+def commands(name: str, precision: Precision) -> None:
+    """What to type for a format."""
+    server, convert = command(name, precision, OPTIONS), conversion(name, precision, OPTIONS)
+    source = repository(name, precision)
+    first, second, third = st.tabs(["mlx_lm.server", "mlx_lm.generate", "mlx_lm.convert"])
+    with first:
+        st.code(server.text, language="bash", wrap_lines=True)
+    with second:
+        st.code(f"mlx_lm.generate --model {source} --prompt -", language="bash", wrap_lines=True)
+    with third:
+        st.caption(say("Where nobody has published it: makes a folder mlx_model of the model's own repository."))
+        st.code(convert.text, language="bash", wrap_lines=True)
