@@ -115,13 +115,13 @@ def feedforward_elements(block: Block, model: Architecture) -> Iterator[tuple[Me
     if block.dense is not None:
         packed = any({"gate_proj", "up_proj"} <= set(parts) for parts in model.names.packed.values())
         wide = mlp_elements(block.dense, 1)
-        copies: Elements = {f"copies of {name}": size for name, size in wide.items()} if packed else {}
+        copies: Elements = {"gate and up, copied": sum(wide.values())} if packed else {}
         yield Message("the feed-forward"), {"residual stream, input and output": 3 * hidden} | wide | copies
     if moe := block.moe:
         stream: Elements = {"residual stream and input": 2 * hidden}
         stream |= {"output of the shared expert": hidden} if moe.shared_gate else {}
         wide = mlp_elements(moe.expert, moe.top_k)
-        biases: Elements = {f"biases of {name}": size for name, size in wide.items()} if moe.expert.bias else {}
+        biases: Elements = {"biases of each choice": sum(wide.values())} if moe.expert.bias else {}
         yield Message("the routed experts"), stream | {"copies of each token": moe.top_k * hidden} | wide | biases
         yield (
             Message("the outputs of routed experts"),
