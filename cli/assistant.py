@@ -49,7 +49,7 @@ def weigh(model: str, flags: list[str] | None = None) -> dict[str, Any]:
     """Parameters of a model, memory to serve it, and for each GPU whether it fits, with the flags that it takes.
 
     Flags, among others: --gpu ID..., --num-gpus N, --context TOKENS, --batch SEQUENCES, --weights FORMAT, --kv FORMAT,
-    --engine vllm|sglang|tensorrt-llm|transformers|llamacpp, --tp N, --pp N."""
+    --engine vllm|sglang|tensorrt-llm|transformers|llamacpp|mlx, --tp N, --pp N."""
     return answered(command.parser(), lambda arguments: command.run(arguments)[0], model, flags)
 
 

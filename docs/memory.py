@@ -36,6 +36,8 @@ A tensor in a format takes
     elements x bits / 8 + scales        scales: one for each block of the matrix (calc/formats/table.py)
 
 Embedding, head, norms and router stay in 16 bits unless the checkpoint's own `quantization_config` says otherwise.
+MLX's formats hold embedding and head too, with 32 bits for each group of 64 weights: a scale and a bias
+(`calc/serving/engines/mlx/loading.py`).
 """
 LOADED = """What the engine holds differs from the file: rows and columns that kernels pad, tables of sines and cosines,
 latent up-projections kept once more, and what PyTorch's allocator rounds up to (512 bytes; from 10 MiB on whole
@@ -51,12 +53,18 @@ until each has one; a latent is whole on every rank, unless dcp shares the token
 growing there, a state never grows. Engines keep whole blocks: a request takes
 
     blocks of a request = ceil(tokens / block size), by group of layers     (calc/serving/engines/NAME/cache.py)
+
+MLX's cache of a layer grows by 256 tokens, a rotating one up to its window; while a prompt passes, that one holds the
+tokens of the pass next to the window before them.
 """
 ACTIVATIONS = """## Activations
 
 The largest moment of a forward pass, written as the tensors that are alive in it, in each layer, in the vision encoder
 and at the logits (`peaks` of each engine: `vllm/working_memory.py`, `sglang`, `transformers/working_memory.py`,
-`llamacpp`). vLLM finds it at start with a full step of `max_num_batched_tokens`, `max_num_seqs` of them sampled.
+`llamacpp`, `mlx/working_memory.py`). vLLM finds it at start with a full step of `max_num_batched_tokens`,
+`max_num_seqs` of them sampled. MLX's were measured on its CPU build, where scores of attention are in memory; on Metal,
+where it is one kernel for most widths of heads, they are computed. What operations hold that the CPU has handed to the
+GPU and that have not run yet is in the range of the overhead.
 """
 OVERHEAD = """## Overhead
 

@@ -97,3 +97,14 @@ def test_a_30b_a3b_on_a_12_gb_card(monkeypatch):
     app.session_state.touched = True
     run(app)
     assert "all on the host" in texts(app.markdown)[0]
+
+
+@pytest.mark.slow
+def test_on_a_mac_mlx_is_offered_too(monkeypatch):
+    """The largest format that fits, with its commands; nothing of it on another machine."""
+    monkeypatch.setattr(drawn, "FEW", 1)
+    mac = run(page("machine", model="Qwen/Qwen3-8B", my_gpus="apple-m3-pro"))
+    assert any("Take mlx-community/Qwen3-8B-8bit" in text for text in texts(mac.markdown))
+    assert "mlx_lm.server \\\n  --model mlx-community/Qwen3-8B-8bit" in texts(mac.code)
+    other = run(page("machine", model="Qwen/Qwen3-8B", my_gpus="rtx-4090"))
+    assert not any("mlx" in text for text in texts(other.code))
