@@ -26,7 +26,7 @@ from calc.serving.engines.mlx.loading import mlx_file
 from calc.serving.engines.mlx.options import MLXOptions
 from calc.serving.engines.mlx.rules import MLXRules
 from calc.serving.engines.mlx.support import SUPPORT
-from calc.serving.engines.mlx.working_memory import Pass, pass_peaks
+from calc.serving.engines.mlx.working_memory import Pass, pass_peaks, without_kernel
 from calc.serving.engines.sizes import LaidOut, Limits, LoadedWeights, Stage, StagePeak
 from calc.serving.workload import Workload
 from calc.units import MIB
@@ -106,11 +106,13 @@ class MLX(MLXRules, Engine):
         rank, sequences = write.apply(laid_out.rank), min(workload.batch, limits.sequences)
         blocks = [write.apply(block) for block in laid_out.stages[stage].blocks]
         width = laid_out.precision.activation_bytes
+        scored = without_kernel(laid_out.stages[stage].blocks, laid_out.rank)
         prompts = Pass(
             sequences=write.of("batch", sequences),
             tokens=write.of("step_tokens", limits.step_tokens),
             length=write.of("sequence", workload.prompt),
             width=width,
+            scored=scored,
         )
         cached = cache.prompt_bytes(sequences, workload.prompt)
         peaks = [StagePeak(cached, peak) for peak in pass_peaks(blocks, rank, prompts)]
@@ -119,6 +121,7 @@ class MLX(MLXRules, Engine):
             tokens=write.of("batch", sequences),
             length=write.of("sequence", workload.context),
             width=width,
+            scored=scored,
         )
         cached = cache.generating_bytes(sequences, workload.context, workload.prompt)
         return [*peaks, *(StagePeak(cached, peak) for peak in pass_peaks(blocks, rank, last))]

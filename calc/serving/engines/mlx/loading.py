@@ -144,5 +144,5 @@ def mlx_path(tensor: Tensor) -> str:
 
 
 def is_down(name: str) -> bool:
-    """Whether mlx-lm calls it `down_proj`."""
-    return "down_proj" in name or ".experts.{expert}.w2." in name or name.endswith("experts.down_proj")
+    """Whether mlx-lm calls it `down_proj`, or a part of its path is called so."""
+    return "down_proj" in name or ".experts.{expert}.w2." in name or name.endswith("moe.output_linear.weight")

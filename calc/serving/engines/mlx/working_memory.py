@@ -6,7 +6,7 @@ MLX's CPU build (`benchmarks/oracle/write_mlx.py`). There attention is not one k
 `has_fused_kernel` (mlx/backend/metal/scaled_dot_product_attention.cpp), and what it holds is computed, not measured.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +24,10 @@ FUSED = frozenset({64, 72, 80, 96, 128, 192, 256})
 """Widths of heads, of queries as of values, that Metal's kernel takes for more than eight tokens."""
 
 
+Place = tuple[int, int]
+"""A mixer of a block, by their numbers."""
+
+
 @dataclass(frozen=True)
 class Pass:
     """A forward pass over tokens of some sequences."""
@@ -32,14 +36,14 @@ class Pass:
     tokens: Any  # of all sequences
     length: Any  # tokens of each sequence that attention reads
     width: int  # bytes of an element
-    fused: bool = True  # by a kernel of Metal, where it has one
+    scored: frozenset[Place]  # attention whose scores no kernel spares
 
 
 def pass_peaks(blocks: Iterable[Block], model: Architecture, step: Pass) -> Iterator[Peak]:
     """The moments of a pass: in each mixer and feed-forward, and at the logits of one token a sequence."""
-    for block in blocks:
-        for mixer in block.mixers:
-            yield mixer_peak(mixer, block, model, step)
+    for number, block in enumerate(blocks):
+        for place, mixer in enumerate(block.mixers):
+            yield mixer_peak(mixer, block, model, step, scored=(number, place) in step.scored)
         if (states := BY_TOKEN.get(model.model_type)) is not None:
             for scan in block.recurrences:
                 yield scan_peak(scan, states, model, step)
@@ -49,31 +53,36 @@ def pass_peaks(blocks: Iterable[Block], model: Architecture, step: Pass) -> Iter
     yield Peak(Message("the logits of a token"), {"logits": step.width * row, "logarithms of shares": step.width * row})
 
 
-def head_widths(mixer: Mixer, model: Architecture) -> set[int]:
-    """Widths of a query and a value as attention is called: of a latent, whose rotary part is a mask, without that."""
+def without_kernel(blocks: Sequence[Block], model: Architecture) -> frozenset[Place]:
+    """Attention for which Metal has no kernel: heads of another width, or values of another one than keys, or capped
+    scores. The rotary part of a latent's keys is in the mask."""
+    mixers = (
+        ((number, place), mixer) for number, block in enumerate(blocks) for place, mixer in enumerate(block.mixers)
+    )
+    return frozenset(place for place, mixer in mixers if mixer.score_heads and not has_kernel(mixer, model))
+
+
+def has_kernel(mixer: Mixer, model: Architecture) -> bool:
     grouped = mixer.as_grouped()
-    if grouped is None:
-        return set()
-    query, value = grouped.attended_widths
-    rotary = mixer.shared_parts[1:] if mixer.absorbs and model.model_type not in EXPANDED else ()
-    return {query - sum(rotary), value}
+    if grouped is None or model.kernels.capped_scores:
+        return False
+    key, value = grouped.attended_widths
+    rotary = sum(mixer.shared_parts[1:]) if mixer.absorbs and model.model_type not in EXPANDED else 0
+    return key - rotary == value and value in FUSED
 
 
 def mixer_elements(mixer: Mixer, model: Architecture) -> Elements:
     """Elements of a token that attention or a recurrence holds. A latent is expanded to keys and values of every head,
     to which rotary keys are joined only where the cache has them so."""
-    grouped = mixer.as_grouped()
-    if grouped is None or not mixer.absorbs:
-        return mixer.fused_elements(model.hidden)
-    query, value = grouped.attended_widths
+    made = mixer.fused_elements(model.hidden)
+    if not mixer.absorbs:
+        return made
     if model.model_type in EXPANDED:
-        made = {"keys and values before they are joined": mixer.score_heads * (query + value)}
-        return mixer.fused_elements(model.hidden) | made
-    keys = query - sum(mixer.shared_parts[1:])
-    return {"queries": mixer.score_heads * query, "keys and values": mixer.score_heads * (keys + value)}
+        return made | {"keys and values before they are joined": made["keys"] + made["values and output"]}
+    return {name: size for name, size in made.items() if name != "keys"}
 
 
-def mixer_peak(mixer: Mixer, block: Block, model: Architecture, step: Pass) -> Peak:
+def mixer_peak(mixer: Mixer, block: Block, model: Architecture, step: Pass, *, scored: bool) -> Peak:
     """Attention or a recurrence next to the residual stream, and to what a feed-forward makes that reads the same
     input. Scores of all heads are there where no kernel spares them, and of latent attention those of rotary keys too,
     which a kernel takes as its mask."""
@@ -83,13 +92,13 @@ def mixer_peak(mixer: Mixer, block: Block, model: Architecture, step: Pass) -> P
     tensors = {name: step.width * step.tokens * size for name, size in elements.items()}
     seen = step.tokens * step.length
     scores = step.width * seen * mixer.score_heads
-    masked = mixer.window is not None
     if mixer.absorbs and model.model_type not in EXPANDED:
         tensors["scores of rotary keys"] = scores
-    if mixer.score_heads and not (step.fused and is_fused(mixer, model)):
+    if scored:
         tensors["scores of every head"] = scores
-        masked = True
-    return Peak(mixer.title(), tensors | ({"mask": seen} if masked else {}))
+    if scored or mixer.window is not None:
+        tensors["mask"] = seen
+    return Peak(mixer.title(), tensors)
 
 
 def scan_peak(mixer: Recurrent, states: int, model: Architecture, step: Pass) -> Peak:
@@ -100,12 +109,6 @@ def scan_peak(mixer: Recurrent, states: int, model: Architecture, step: Pass) ->
     if states == 1:
         elements["outputs of every token, and joined"] = mixer.projected(model.hidden)
     return Peak(mixer.title(), {name: step.width * step.tokens * size for name, size in elements.items()})
-
-
-def is_fused(mixer: Mixer, model: Architecture) -> bool:
-    """Whether Metal has a kernel for its heads, keys as wide as values; none caps scores."""
-    widths = head_widths(mixer, model)
-    return len(widths) == 1 and widths <= FUSED and not model.kernels.capped_scores
 
 
 def feedforward_elements(block: Block, model: Architecture) -> Iterator[tuple[Message, Elements]]:

@@ -73,7 +73,10 @@ def test_the_cache_after_a_prompt_and_its_answer(config, rows):
 def test_the_peak_of_a_prompts_pass(config, rows):
     """Within 2 % of `mx.get_peak_memory`, weights and cache included."""
     model, (row,) = Architecture.from_config(config), rows
-    prompt = Pass(sequences=1, tokens=row["prompt"] - 1, length=row["prompt"] - 1, width=4, fused=False)
+    places = [(n, place) for n, block in enumerate(model.blocks) for place, _ in enumerate(block.mixers)]
+    attention = frozenset((n, place) for n, place in places if model.blocks[n].mixers[place].score_heads)
+    tokens = row["prompt"] - 1
+    prompt = Pass(sequences=1, tokens=tokens, length=tokens, width=4, scored=attention)
     working = max(peak.bytes for peak in pass_peaks(model.blocks, model, prompt))
     cached = PromptCache(model, Precision(weights="fp32", kv="fp32"), MLXOptions()).prompt_bytes(1, row["prompt"])
     assert row["weights"] + cached + working == pytest.approx(row["peak"], rel=0.02)
