@@ -8,6 +8,7 @@ import pytest
 from calc import Architecture, ConfigError, Layout, Overhead, Precision, Workload
 from calc.errors import Message
 from calc.formats import native
+from calc.serving.derivation import Derivations
 from calc.serving.engines.mlx.cache import PromptCache
 from calc.serving.engines.mlx.engine import MLX
 from calc.serving.engines.mlx.launch import conversion
@@ -19,6 +20,7 @@ from calc.serving.memory import Serving
 from calc.serving.verdict import judge
 from presets import gpus, models
 from tests import load
+from tests.calc.serving.test_derivation import total
 
 RECORDS = load("mlx.json")
 QWEN3, GPT_OSS, GEMMA3 = "Qwen/Qwen3-8B", "openai/gpt-oss-20b", "google/gemma-3-27b-it"
@@ -189,9 +191,34 @@ def test_every_flag_is_one_that_mlx_lm_has(weights, options):
     assert ("iogpu.wired_limit_mb" in str(launches[0].notes)) == ("wired_limit_mb" in options)
 
 
-def test_a_smaller_pass_is_the_remedy():
-    """Where the passes of several prompts take too much, the verdict names a step that does."""
-    found = verdict(QWEN3, "mlx-4bit", "apple-m1", Workload(batch=8, context=4096, generated=64))
-    assert found.verdict in ("fits with", "does not fit", "fits")
-    smaller = verdict(QWEN3, "mlx-4bit", "apple-m1", Workload(batch=8, context=4096), prefill_step_size=256)
-    assert smaller.required < found.required
+def test_a_smaller_pass_needs_less():
+    whole, small = (
+        verdict(QWEN3, "mlx-4bit", "apple-m1", Workload(batch=8, context=4096), prefill_step_size=step)
+        for step in (2048, 256)
+    )
+    assert small.required < whole.required
+
+
+DERIVED = (QWEN3, GPT_OSS, GEMMA3, "deepseek-ai/DeepSeek-V3", "deepseek-ai/DeepSeek-V2-Lite", "google/gemma-2-9b")
+"""Windows, latents as they are cached and as they are not, experts, and states."""
+
+
+@pytest.mark.parametrize("name", [*DERIVED, "Qwen/Qwen3-Next-80B-A3B-Instruct"])
+def test_the_lines_of_every_figure_come_to_it(name):
+    allocation = serving(name, "mlx-4bit").on(gpus()["apple-m3-ultra"], Workload(batch=3, context=5000, generated=100))
+    memory, of = allocation.memory, Derivations(allocation)
+    assert total(of.weights()) == memory.weights
+    assert total(of.loaded()) == allocation.serving.laid_out.stages[0].loaded.total
+    assert total(of.kv_cache()) == memory.kv_cache
+    assert total(of.activations()) == memory.activations
+    assert total(of.total()) == memory.total
+
+
+def test_scores_are_in_memory_where_metal_has_no_kernel():
+    """Gemma 2 caps its scores; heads of 128 are a kernel's (`has_fused_kernel`)."""
+    capped, fused = (serving(name, "mlx-4bit") for name in ("google/gemma-2-9b", QWEN3))
+    peaks = [
+        one.on(gpus()["apple-m3-ultra"], Workload(context=8192)).stages[0].working.tensors for one in (capped, fused)
+    ]
+    assert "scores of every head" in peaks[0]
+    assert "scores of every head" not in peaks[1]
