@@ -392,7 +392,7 @@ def cache_rows(config: dict[str, Any]) -> list[dict[str, Any]]:
     for passes in PASSES:
         try:
             rows.append({"pass": passes, "bytes": caches(model, passes)})
-        except (NotImplementedError, TypeError, ValueError) as error:
+        except (AttributeError, NotImplementedError, TypeError, ValueError) as error:
             rows.append({"pass": passes, "error": str(error).partition("\n")[0]})
     return rows
 

@@ -21,7 +21,7 @@ SUPPORTED = {name: engine.support for name, engine in ENGINES.items()}
         ("mi300x", "vllm sglang transformers llamacpp"),
         ("rx-7900-xtx", "vllm transformers llamacpp"),
         ("mi50-32gb", "transformers llamacpp"),
-        ("apple-m4-max", "vllm transformers llamacpp"),
+        ("apple-m4-max", "vllm transformers llamacpp mlx"),
         ("arc-b580", "vllm transformers llamacpp"),
         ("tpu-v6e", "vllm sglang transformers"),
         ("gaudi3", "vllm transformers"),

@@ -46,7 +46,8 @@ class MLXRules(Rules):
 
     def layout_refusals(self, model: Architecture, precision: Precision, layout: Layout) -> Iterator[Refusal]:
         if layout.gpus > 1:
-            yield Refusal(Message("MLX over several Macs (mx.distributed) is not counted here."), "tp", [1])
+            degree = "tp" if layout.tp > 1 else "pp" if layout.pp > 1 else "dp"
+            yield Refusal(Message("MLX over several Macs (mx.distributed) is not counted here."), degree)
 
     def model_refusals(self, model: Architecture, precision: Precision) -> Iterator[Refusal]:
         vision, weights, kv = model.vision, precision.weights, precision.kv
