@@ -2,6 +2,7 @@
 
 from calc.errors import Message
 from calc.formats import MIXES, WeightFormat
+from calc.formats.format_names import MLX_FORMATS
 from calc.hardware.engine_rules import EngineSupport, FormatNeeds, version
 from calc.hardware.generations import Platform
 from calc.hardware.gpu import GPU
@@ -26,6 +27,7 @@ WAYS: dict[WeightFormat, str] = {
     "mxfp4": "mxfp4",
     "nvfp4": "nvfp4",
     **dict.fromkeys(MIXES, "gguf"),
+    **dict.fromkeys(MLX_FORMATS, "mlx"),
 }
 
 

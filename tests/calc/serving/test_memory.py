@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from calc import Architecture, ConfigError, Layout, Overhead, Precision, Workload, report
 from calc.formats import FORMATS, WEIGHT_FORMATS, native_weights
+from calc.formats.format_names import MLX_FORMATS
 from calc.hardware.division import divides
 from calc.model.tensor import Tensor
 from calc.serving.engines import ENGINES
@@ -153,7 +154,7 @@ def test_what_does_not_divide_is_refused_with_what_does(tp, nearest):
     assert (error.value.field, error.value.nearest) == ("tp", nearest)
 
 
-@pytest.mark.parametrize("weights", WEIGHT_FORMATS)
+@pytest.mark.parametrize("weights", [name for name in WEIGHT_FORMATS if name not in MLX_FORMATS])
 def test_16_bits_are_the_most_but_fp32(weights):
     nbytes, plain = (serving("Qwen/Qwen2.5-3B", weights=name).weights for name in (weights, "bf16"))
     assert plain == 2 * ARCHITECTURES["Qwen/Qwen2.5-3B"].parameters().total
