@@ -56,7 +56,7 @@ class Shard:
 
 @dataclass(frozen=True)
 class Weighed:
-    """A tensor-parallel rank with all experts, as stored in each format: [formats] and [formats, layers]."""
+    """A tensor-parallel rank with a slice of all experts, as stored in each format: [formats] and [formats, layers]."""
 
     routed: Array  # bytes of each layer's routed experts
     others: Array  # of each layer beside them
@@ -66,7 +66,7 @@ class Weighed:
 
 
 class Shards:
-    """The shards of layouts; each tensor-parallel degree is weighed once."""
+    """The shards of layouts; each degree of tensor parallelism and number of slices is weighed once."""
 
     def __init__(self, architecture: Architecture, engine: Engine, precisions: Sequence[Precision]) -> None:
         self.engine, self.precisions = engine, precisions
@@ -74,7 +74,7 @@ class Shards:
         for precision in precisions:
             like = self.weights[0] if self.weights else None
             self.weights.append(RankWeights(architecture, engine, precision, like))
-        self.by_degree = dict[int, Weighed]()
+        self.by_slices = dict[Layout, Weighed]()
         self.known = dict[tuple[Layout, tuple[int, ...]], Shard]()
 
     def __call__(self, layout: Layout, formats: tuple[int, ...]) -> Shard:
@@ -85,10 +85,11 @@ class Shards:
         return self.known[key]
 
     def shard(self, layout: Layout, formats: tuple[int, ...]) -> Shard:
-        """Routed experts that are whole on each rank are those of one GPU, as many as a rank holds."""
-        first, chosen, own = self.weights[0], list(formats), self.of_degree(layout.tp)
-        slices = layout.tp * layout.dp // layout.ep
-        experts = own if slices == layout.tp else self.of_degree(1)
+        """A rank with its share of the attention, and of the slices of routed experts: without expert parallelism the
+        copies of the attention cut each into one for every rank of theirs (vLLM `docs/serving/
+        data_parallel_deployment.md`; SGLang `distributed/parallel_state.py`, `moe_tp_size`)."""
+        first, chosen, own = self.weights[0], list(formats), self.weighed(Layout(tp=layout.tp))
+        experts = own if layout.slices == layout.tp else self.weighed(Layout(dp=layout.slices))
         route = routing(first.whole, layout)
         share = 1.0 if route is None else -(-route.experts // layout.ep) / route.experts
         ranges = first.ranges_of(layout.pp)
@@ -116,11 +117,11 @@ class Shards:
             ranges=ranges,
         )
 
-    def of_degree(self, tp: int) -> Weighed:
-        """One degree of tensor parallelism; a draft layer and a vision encoder count where the engine loads them."""
-        if tp not in self.by_degree:
-            self.by_degree[tp] = self.weigh(Layout(tp=tp))
-        return self.by_degree[tp]
+    def weighed(self, layout: Layout) -> Weighed:
+        """A rank with a slice of every expert; a draft layer and a vision encoder count where the engine loads them."""
+        if layout not in self.by_slices:
+            self.by_slices[layout] = self.weigh(layout)
+        return self.by_slices[layout]
 
     def weigh(self, layout: Layout) -> Weighed:
         weighings = [ranks.of(layout) for ranks in self.weights]

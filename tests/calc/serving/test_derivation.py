@@ -9,12 +9,14 @@ import pytest
 from calc import Architecture, Layout, Overhead, Precision, Workload
 from calc.formats import WEIGHT_FORMATS
 from calc.formats.format_names import MLX_FORMATS
+from calc.model.typeset import names, parsed
 from calc.serving import derivation
-from calc.serving.derivation import Derivations, cache_steps, weight_steps
+from calc.serving.derivation import Derivations, ServingPaper, cache_steps, weight_steps
 from calc.serving.engines import ENGINES
 from calc.serving.engines.cache import Pool
 from calc.serving.kv_cache import bytes_per_token, growth
 from calc.serving.memory import Serving
+from calc.serving.report import laid_out_report
 from presets import gpus, models
 from tests import CHECKPOINT_ENGINES, SAMPLED, load
 from tests.structures import served_by
@@ -130,3 +132,18 @@ def test_the_legend_names_what_occurs(engine):
     lines = [*of.kv_cache(), *of.activations(), *of.overhead(), *of.kv_budget(), *of.spare()]
     words = set(" ".join(line.formula for line in lines).translate(dict.fromkeys(map(ord, "·+−/⌊⌋()²"), " ")).split())
     assert {word for word in words if not word.isdigit()} == set(of.symbols.occurring())
+
+
+@pytest.mark.parametrize(("kv", "layers"), [("bf16", None), ("q8_0", None), ("bf16", 10)])
+@pytest.mark.parametrize("model", ["Qwen/Qwen3-8B", "zai-org/GLM-4.5"])
+def test_llamacpps_buffers_are_on_paper(model, kv, layers):
+    """Weights that lie on the host are copied for a run, under names with points; gaps have a name with commas."""
+    engine, config = ENGINES["llamacpp"], models()[model].config
+    asked = {"precision": Precision(weights="Q4_K_M", kv=kv), "gpus": [gpus()["h100-sxm"]]}
+    started = engine(engine.options_type(n_gpu_layers=layers))
+    serving, report = laid_out_report(config, engine=started, workload=Workload(), **asked)
+    of = Derivations(serving.on(gpus()["h100-sxm"], Workload()))
+    assert total(of.activations()) == of.memory.activations
+    assert all(names(parsed(line.formula)) <= set(of.symbols.legend) for line in of.activations())
+    (verdict,) = report.verdicts
+    assert [part.anchor for part in ServingPaper(PRESETS[model], report, of).sections(verdict)][-1] == "verdict"

@@ -145,6 +145,38 @@ def test_memory_as_arrays_is_that_of_the_report(model, gpu, weights, kv, layout)
     assert room.sequence(shard, kv)[:, 0, 0].sum() == pytest.approx(held, rel=0.01)
 
 
+@pytest.mark.parametrize(
+    ("model", "experts"),
+    [  # bytes in 16 bits: layers, experts, matrices, hidden_size and moe_intermediate_size of config.json
+        pytest.param("Qwen/Qwen3-30B-A3B", 48 * 128 * 3 * 2048 * 768 * 2, id="Qwen3-30B-A3B"),
+        pytest.param("deepseek-ai/DeepSeek-V3", 58 * 256 * 3 * 7168 * 2048 * 2, id="DeepSeek-V3"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("layout", "ranks"),
+    [
+        pytest.param(Layout(tp=2, dp=2), 4, id="a group of DP x TP ranks"),
+        pytest.param(Layout(dp=4), 4, id="copies alone"),
+        pytest.param(Layout(tp=2, dp=8, ep=4), 16, id="slices of spread experts"),
+        pytest.param(Layout(dp=8, ep=8), 8, id="whole experts"),
+    ],
+)
+def test_copies_of_the_attention_share_every_expert(model, experts, layout, ranks):
+    """ "By default, expert layers form a tensor parallel group of size DP x TP"
+    (docs.vllm.ai/en/latest/serving/data_parallel_deployment/); `FusedMoEParallelConfig.make` of vLLM's
+    `fused_moe/config.py`, and `moe_tp_size` of SGLang's `distributed/parallel_state.py`."""
+    needs, precision = Needs(prompt=7000, output=1000), Precision()
+    found = Search(architecture(model), ENGINES["vllm"](), needs, [gpus()["h200-sxm"]], [precision])
+    shard = found.shards(layout, (0,))
+    assert shard.demand.weights["experts_routed"] == experts / ranks
+    # a row of an expert passes one slice of its three matrices, on each copy's ranks as often as there are slices
+    routed = shard.demand.routing
+    assert shard.demand.flops["experts_routed"] * routed.experts * layout.slices == experts
+    assert routed.rows(1) == routed.top_k * layout.slices / layout.tp
+    (stage,) = Serving.of(architecture(model), found.engine, precision, layout, Overhead()).laid_out.stages
+    assert shard.stage_bytes == stage.weights + stage.vision
+
+
 def test_plans_meet_their_targets_or_say_so():
     found = search(needs=Needs(users=16, prompt=2000, output=200, tpot_ms=40, ttft_ms=1500))
     plans = found.plans()
