@@ -113,10 +113,11 @@ class Several:
         """Pipeline stages that must be for all weights and the cache to be held; with no number of them where a layer's
         working memory alone has no room, which some stage needs."""
         whole, (stage,) = serving.on(self.gpu, self.workload), serving.laid_out.stages
-        peak = whole.requirements.peak(0, whole.workload)
+        peak, pool, work = whole.requirements.peak(0, whole.workload), whole.requirements.pool, whole.workload
         if self.starts[0][0].share is None and int(peak.working.bytes) > self.room(HIGH):
             return UNBOUNDED
-        return max(1, -(-(stage.weights + stage.vision + peak.cache) // self.room(MIDDLE)))
+        cached = peak.cache if pool is None else pool.least_bytes(0, work.batch, work.context)
+        return max(1, -(-(stage.weights + stage.vision + cached) // self.room(MIDDLE)))
 
     def hold(self, layer_bytes: LayerBytes, stages: Sequence[range], working: int = 0) -> bool:
         """Whether they have room for the weights of so many pipeline stages, beside so much working memory on each."""

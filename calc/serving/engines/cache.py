@@ -61,6 +61,10 @@ class Pool(Cache):
     def required_bytes(self, stage: int, batch: int, length: int) -> int:
         return self.bytes_of(stage, batch * self.request_blocks(length))
 
+    def least_bytes(self, stage: int, batch: int, length: int) -> int:
+        """Bytes that its layers take at least, on however many stages they stand."""
+        return self.required_bytes(stage, batch, length)
+
     def required_each(self, batch: int, length: int) -> list[int]:
         """Bytes of whole blocks on every stage."""
         blocks = batch * self.request_blocks(length)

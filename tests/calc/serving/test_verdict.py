@@ -315,20 +315,23 @@ def test_sequences_that_wait_are_noted(batch, options, notes):
 
 
 @pytest.mark.parametrize(
-    ("model", "gpu", "engine", "batch"),
+    ("model", "gpu", "engine", "batch", "context"),
     [
-        pytest.param("deepseek-ai/DeepSeek-V3", "h100-sxm", "vllm", 8, id="experts"),
-        pytest.param("Qwen/Qwen3-14B", "v100-sxm2-16gb", "vllm", 64, id="cache"),
-        pytest.param("google/gemma-3-27b-it", "a100-sxm-40gb", "vllm", 64, id="windows"),
-        pytest.param("deepseek-ai/DeepSeek-V4-Flash", "h100-sxm", "vllm", 640, id="packed"),
-        pytest.param("Qwen/Qwen3-14B", "a100-sxm-40gb", "sglang", 3, id="sglang"),
-        pytest.param("ibm-granite/granite-4.0-h-small", "a100-sxm-80gb", "sglang", 3, id="states"),
-        pytest.param("openai/gpt-oss-120b", "rtx-4090", "sglang", 3, id="a share that shrinks with ranks"),
-        pytest.param("Qwen/Qwen3-14B", "v100-sxm2-16gb", "transformers", 3, id="transformers"),
+        pytest.param("deepseek-ai/DeepSeek-V3", "h100-sxm", "vllm", 8, 9000, id="experts"),
+        pytest.param("Qwen/Qwen3-14B", "v100-sxm2-16gb", "vllm", 64, 9000, id="cache"),
+        pytest.param("google/gemma-3-27b-it", "a100-sxm-40gb", "vllm", 64, 9000, id="windows"),
+        pytest.param("deepseek-ai/DeepSeek-V4-Flash", "h100-sxm", "vllm", 640, 9000, id="packed"),
+        pytest.param("Qwen/Qwen3-14B", "a100-sxm-40gb", "sglang", 3, 9000, id="sglang"),
+        pytest.param("ibm-granite/granite-4.0-h-small", "a100-sxm-80gb", "sglang", 3, 9000, id="states"),
+        pytest.param("openai/gpt-oss-120b", "rtx-4090", "sglang", 3, 9000, id="a share that shrinks with ranks"),
+        pytest.param("nvidia/Nemotron-H-8B-Base-8K", "l40s", "sglang", 64, 4096, id="fewer states on two stages"),
+        pytest.param("Qwen/Qwen3-Next-80B-A3B-Instruct", "h100-sxm", "sglang", 64, 4096, id="states of three stages"),
+        pytest.param("tiiuae/Falcon-H1-7B-Base", "rtx-4090", "sglang", 64, 4096, id="states of halved stages"),
+        pytest.param("Qwen/Qwen3-14B", "v100-sxm2-16gb", "transformers", 3, 9000, id="transformers"),
     ],
 )
-def test_the_fewest_are_those_of_trying_every_layout(model, gpu, engine, batch):
-    config, card, work = models()[model].config, gpus()[gpu], Workload(batch=batch, context=9000)
+def test_the_fewest_are_those_of_trying_every_layout(model, gpu, engine, batch, context):
+    config, card, work = models()[model].config, gpus()[gpu], Workload(batch=batch, context=context)
     architecture = Architecture.from_config(config)
     serving = Serving.of(architecture, ENGINES[engine](), Precision.of(config), Layout(), Overhead())
     found = fewest_gpus(card, serving, work)

@@ -241,6 +241,7 @@ class TokenPool(Pool):
         self.state = max(self.states)
         self.state_share = options.mamba_full_memory_ratio
         self.of_request = states_of_request(model_type, len(stages), options)
+        self.least_states = states_of_request(model_type, 2, options)
         self.stated_slots = options.max_mamba_cache_size // dp if options.max_mamba_cache_size else requests
         shared = self.state and self.stated_slots is None
         self.states_per_token = (
@@ -291,17 +292,27 @@ class TokenPool(Pool):
             for budget, windows, cell in zip(budgets, self.window_bytes, self.cells, strict=True)
         ]
 
+    def request_tokens(self, length: int) -> float:
+        """Tokens of a request in the pools of tokens. That of windows keeps a page beside the window of each."""
+        if self.window is None:
+            return length
+        passing = min(length, self.window) + self.page
+        return passing if self.only_windows else max(length, passing / self.window_share)
+
     def request_blocks(self, length: int) -> int:
-        """As many as every pool needs. The window pool keeps a page beside the window of each request."""
+        """As many as every pool needs."""
         if not any(self.cells):
             return 1
-        tokens: float = length
-        if self.window is not None:
-            passing = min(length, self.window) + self.page
-            tokens = passing if self.only_windows else max(length, passing / self.window_share)
+        tokens = self.request_tokens(length)
         if self.states_per_token:
             tokens = max(tokens, self.of_request / self.states_per_token)
         return -int(-tokens // self.page)
+
+    def least_bytes(self, stage: int, batch: int, length: int) -> int:
+        """Each of several stages divides its bytes between tokens and states as its own layers need them."""
+        tokens = -int(-self.request_tokens(length) // self.page) * self.page
+        states = 0 if self.stated_slots is not None else self.least_states * self.states[stage]
+        return int(batch * (tokens * self.cells[stage] + states)) + self.fixed_bytes(stage)
 
     def most_requests(self, budgets: Sequence[int]) -> float:
         return max(0, min(map(self.slots, budgets))) / self.of_request if self.state else inf
