@@ -274,7 +274,7 @@ def test_a_module_has_a_name_of_its_own():
 KINDS = {kind.__name__ for kind in (*get_args(Mixer), *get_args(FeedForward))} | {"Attention", "Recurrent", "MixerKind"}
 ASKED_WHICH_KIND = {
     "calc.model.block": 4,  # the doors: attentions, recurrences, moe, dense
-    "calc.serving.engines.llamacpp.mixing": 6,  # its graph of each kind
+    "calc.serving.engines.llamacpp.graph": 6,  # its graph of each kind
     "calc.serving.engines.llamacpp.slots": 1,  # recurrences whose states its graph reads before it attends
     "calc.serving.engines.sglang.working_memory": 1,  # kinds that it captures no graphs of prompts for
     "calc.serving.engines.sglang.cache": 5,  # formats of index keys by kernel, pools of DeepSeek-V4's attention

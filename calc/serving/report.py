@@ -16,10 +16,9 @@ from calc.hardware.overhead import Overhead, OverheadItem
 from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture, Parameters
 from calc.serving.engines import DEFAULT_ENGINE, ENGINES
-from calc.serving.engines.device_buffers import DeviceBuffers
 from calc.serving.engines.engine import Engine
 from calc.serving.engines.rules import Question
-from calc.serving.engines.sizes import Limits, LoadedWeights
+from calc.serving.engines.sizes import DeviceBuffers, Limits, LoadedWeights
 from calc.serving.kv_cache import bytes_per_token, cache_bytes, growth, length_bytes, window_bytes
 from calc.serving.levers import spread
 from calc.serving.memory import Allocation, KVBudget, Memory, Serving

@@ -13,7 +13,6 @@ from calc.hardware.gpu import GPU
 from calc.hardware.overhead import Overhead
 from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture
-from calc.serving.engines.device_buffers import DeviceBuffers
 from calc.serving.engines.llamacpp.engine import CUDA_CONTEXT, LlamaCpp
 from calc.serving.engines.llamacpp.fit import MachineRoom, Offloading
 from calc.serving.engines.llamacpp.options import LlamaCppOptions
@@ -21,6 +20,7 @@ from calc.serving.engines.llamacpp.slots import placed
 from calc.serving.engines.mlx.engine import MLX
 from calc.serving.engines.mlx.support import SUPPORT
 from calc.serving.engines.rules import Question
+from calc.serving.engines.sizes import DeviceBuffers
 from calc.serving.memory import Serving
 from calc.serving.verdict import max_context
 from calc.serving.workload import Workload

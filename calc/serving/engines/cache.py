@@ -13,8 +13,7 @@ from calc.hardware.parallel import Layout
 from calc.hardware.solver import largest
 from calc.model.architecture import Architecture
 from calc.model.block import Block
-from calc.serving.engines.device_buffers import DeviceBuffers
-from calc.serving.engines.sizes import Budget, GPUAtStart, LaidOut, Limits
+from calc.serving.engines.sizes import Budget, DeviceBuffers, GPUAtStart, LaidOut, Limits
 from calc.serving.engines.started import StartedEngine
 from calc.serving.kv_cache import cache_bytes, growth, length_bytes, state_bytes
 from calc.serving.workload import Workload

@@ -106,10 +106,10 @@ def spelled_flags(changes: Mapping[str, object]) -> tuple[str, ...]:
     return tuple(spelled(name.replace("_", "-"), value) for name, value in changes.items())
 
 
-def combined(changes: Mapping[str, Sequence[object]]) -> Iterator[dict[str, object]]:
-    """Values of options, from mild to strong, in all combinations: one option before two, two before three; of each the
-    mildest value first."""
-    possible = {name: values for name, values in changes.items() if values}
+def combined(options: Frozen, changes: Mapping[str, Sequence[object]]) -> Iterator[dict[str, object]]:
+    """Values of those options that are not set, from mild to strong, in all combinations: one option before two, two
+    before three; of each the mildest value first."""
+    possible = {name: values for name, values in changes.items() if values and not getattr(options, name)}
     for count in range(1, len(possible) + 1):
         for names in combinations(possible, count):
             for values in product(*(possible[name] for name in names)):

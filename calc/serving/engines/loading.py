@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Self
+from typing import ClassVar, NamedTuple, Self
 
 from calc.errors import Message
 from calc.formats import FORMATS, Precision
@@ -180,9 +180,12 @@ class Loader(StartedEngine):
         """What its options start that is not counted."""
         return iter(())
 
+    weight_options: ClassVar[tuple[str, ...]] = ()
+    """Options that say which weights GPUs hold, and how."""
+
     def loads_same_weights(self, other: Self) -> bool:
         """Whether GPUs hold the same weights under the flags of another."""
-        return True
+        return all(getattr(self.options, name) == getattr(other.options, name) for name in self.weight_options)
 
     def file(self, architecture: Architecture, precision: Precision, rank: Architecture) -> list[Piece]:
         """The tensors of a rank, each with the format of the file that it is read from."""

@@ -5,6 +5,7 @@ from dataclasses import dataclass, fields
 from operator import attrgetter, mul
 from typing import NamedTuple, TypeVar
 
+from calc.errors import Frozen
 from calc.formats import Precision
 from calc.hardware.overhead import OverheadItem
 from calc.hardware.parallel import Layout
@@ -146,3 +147,16 @@ class StagePeak(NamedTuple):
     @property
     def bytes(self) -> int:
         return self.cache + int(self.working.bytes)
+
+
+class DeviceBuffers(Frozen):
+    """What an engine that plans all its memory allocates on a GPU or on the host, in bytes."""
+
+    device: str  # gpu0, gpu1, ... or host
+    model: int
+    context: int
+    compute: int
+
+    @property
+    def total(self) -> int:
+        return self.model + self.context + self.compute

@@ -8,12 +8,12 @@ from calc.formats import Precision, WeightFormat
 from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture
 from calc.options import made
-from calc.serving.engines.device_buffers import DeviceBuffers
 from calc.serving.engines.llamacpp.engine import LlamaCpp
 from calc.serving.engines.llamacpp.options import LlamaCppOptions
 from calc.serving.engines.llamacpp.slots import set_up
 from calc.serving.engines.llamacpp.startup_log import BufferLog
 from calc.serving.engines.rules import Question
+from calc.serving.engines.sizes import DeviceBuffers
 from calc.units import MIB
 
 BufferName = Literal["model", "context", "compute"]

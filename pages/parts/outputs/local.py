@@ -7,7 +7,6 @@ import numpy as np
 import streamlit as st
 
 from calc.serving.engines.llamacpp.launch import GGUFSource, cli, lm_studio, ollama, server
-from calc.serving.engines.llamacpp.slots import cache_types, slots
 from calc.time.local import LocalRun, WhereRun
 from calc.units import GIB
 from pages.parts import words
@@ -156,7 +155,7 @@ def commands(answer: LocalAnswer) -> None:
     if row is None or row.run.options is None:
         return
     options, layers, length = row.run.options, answer.architecture.num_layers, answer.workload.context
-    types, count = cache_types(options, answer.kv), slots(options, answer.workload.batch)
+    types, count = options.cache_types(answer.kv), options.slots(answer.workload.batch)
     source = source_of(answer, row)
     with st.container(
         horizontal=True,

@@ -12,7 +12,7 @@ from calc.model.kernels import Kernels
 from calc.model.mixers import Mixer
 from calc.model.mla import LatentAttention
 from calc.model.recurrent import Mamba, Mamba2
-from calc.serving.engines.llamacpp.mixing import graph_of
+from calc.serving.engines.llamacpp.graph import graph_of
 from calc.serving.engines.vllm.layers import cached_by
 from calc.training.decoder import pass_of
 from presets import models

@@ -28,21 +28,12 @@ from calc.serving.engines.engine import Engine
 from calc.serving.engines.launch import Launch
 from calc.serving.engines.llamacpp.context import PADDING, state_bytes
 from calc.serving.engines.llamacpp.fit import MachineRoom, Offloading
-from calc.serving.engines.llamacpp.forward import unknown_mixers
+from calc.serving.engines.llamacpp.graph import unknown_mixers
 from calc.serving.engines.llamacpp.launch import GGUFSource, server
 from calc.serving.engines.llamacpp.micro_batch import Buffer
-from calc.serving.engines.llamacpp.options import CacheType, LlamaCppOptions
+from calc.serving.engines.llamacpp.options import CACHE_TYPES, CacheType, LlamaCppOptions
 from calc.serving.engines.llamacpp.placement import HOST, ON_HOST, Placement
-from calc.serving.engines.llamacpp.slots import (
-    CACHE_TYPES,
-    SlotCache,
-    cache_types,
-    draft_precision,
-    placed,
-    set_up,
-    shares,
-    slots,
-)
+from calc.serving.engines.llamacpp.slots import SlotCache, placed, set_up
 from calc.serving.engines.llamacpp.support import SUPPORT
 from calc.serving.engines.loading import up_to
 from calc.serving.engines.rules import without_pooling
@@ -54,7 +45,6 @@ CUDA_CONTEXT = Range(low=0.29, high=0.73)
 PLACES = ("n_gpu_layers", "cpu_moe", "n_cpu_moe", "override_tensor", "tensor_split", "device")
 """Flags that say where weights lie."""
 LOADS = (*PLACES, "spec_type", "model_draft", "weights_draft", "n_gpu_layers_draft", "mmproj")
-"""Flags that say which weights GPUs hold."""
 PREDICTING = frozenset({"glm4_moe", "glm4v_moe_text", "glm4_moe_lite", "qwen3_5_text", "qwen3_5_moe_text"})
 """Families whose layer for multi-token prediction is converted and run (`graph_mtp` in src/models), of those whose
 graph is built here."""
@@ -74,6 +64,7 @@ class LlamaCpp(Engine):
     offloads: ClassVar[bool] = True
     draft_option: ClassVar[str | None] = "model_draft"
     vocabulary_gap: ClassVar[int] = CLOSE_VOCABULARY
+    weight_options: ClassVar[tuple[str, ...]] = LOADS
     options: LlamaCppOptions
     options_type: ClassVar[type[LlamaCppOptions]] = LlamaCppOptions
 
@@ -81,9 +72,6 @@ class LlamaCpp(Engine):
     def kernels(self) -> str:
         words = (self.name, "cublas" * self.options.cuda_force_cublas, "scores" * (self.options.flash_attn == "off"))
         return "+".join(filter(None, words))
-
-    def loads_same_weights(self, other: "LlamaCpp") -> bool:
-        return all(getattr(self.options, name) == getattr(other.options, name) for name in LOADS)
 
     def settled(self, laid_out: LaidOut, gpu: GPU, workload: Workload, overhead: Overhead) -> "LlamaCpp":
         if self.options.n_gpu_layers != "auto":
@@ -123,7 +111,7 @@ class LlamaCpp(Engine):
         if layout.gpus > layout.pp:
             yield Refusal(Message("llama.cpp gives each GPU layers of its own: --pp instead of --tp and --dp."), "tp")
         yield from super().layout_refusals(model, precision, layout)
-        split = shares(self.options, layout.pp)
+        split = self.options.shares(layout.pp)
         if len(split) != layout.pp or not any(split) or not all(0 <= share < inf for share in split):
             sentence = "--tensor-split {split} does not say what each of {n} GPUs takes."
             yield Refusal(Message(sentence, split=self.options.tensor_split, n=layout.pp), "tensor_split")
@@ -147,7 +135,7 @@ class LlamaCpp(Engine):
                 "What each GPU holds with --split-mode tensor, an experiment of llama.cpp, is not known here."
             )
             yield Refusal(sentence, "split_mode", ["layer"])
-        yield from self.type_refusals(model, cache_types(self.options, precision.kv))
+        yield from self.type_refusals(model, self.options.cache_types(precision.kv))
         yield from self.draft_refusals(model, precision)
 
     def unread(self, model: Architecture, precision: Precision) -> Iterator[Message]:
@@ -204,7 +192,7 @@ class LlamaCpp(Engine):
             yield from self.type_refusals(draft or model, types, "_draft")
         if draft is None:
             return
-        for sentence in self.unread(draft, draft_precision(options, precision)):
+        for sentence in self.unread(draft, options.draft_precision(precision)):
             yield Refusal(sentence, "model_draft" if options.weights_draft is None else "weights_draft")
         if abs(draft.vocab - model.vocab) > CLOSE_VOCABULARY:
             sentence = Message(
@@ -259,7 +247,7 @@ class LlamaCpp(Engine):
     def draft(self, precision: Precision) -> tuple[Architecture, Precision, int] | None:
         if self.draft_model is None:
             return None
-        return self.draft_model, draft_precision(self.options, precision), self.options.spec_draft_n_max
+        return self.draft_model, self.options.draft_precision(precision), self.options.spec_draft_n_max
 
     def draft_weights_per_stage(
         self, architecture: Architecture, precision: Precision, tp: int, stages: int
@@ -270,7 +258,7 @@ class LlamaCpp(Engine):
         return (0,) * stages if draft is None else tuple(draft.weights[stage] for stage in range(stages))
 
     def limits(self, workload: Workload, gpu: GPU, architecture: Architecture, layout: Layout) -> Limits:
-        sequences = slots(self.options, workload.batch)
+        sequences = self.options.slots(workload.batch)
         step = min(self.options.ubatch_size, self.options.batch_size)
         return Limits(step_tokens=step, sequences=sequences, share=None, in_flight_tokens=step)
 
@@ -317,8 +305,8 @@ class LlamaCpp(Engine):
 
     def launch(self, model: str, precision: Precision, layout: Layout, length: int) -> Launch:
         file = f"{model.rpartition('/')[2]}-{precision.weights.upper()}.gguf"
-        types = cache_types(self.options, precision.kv)
-        return server(GGUFSource(file=file), self.options, length, slots(self.options, 1), types)
+        types = self.options.cache_types(precision.kv)
+        return server(GGUFSource(file=file), self.options, length, self.options.slots(1), types)
 
     def remedies(self, limits: Limits, workload: Workload) -> Iterator[dict[str, object]]:
         """A smaller pass."""

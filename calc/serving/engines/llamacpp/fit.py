@@ -14,11 +14,11 @@ from itertools import accumulate, pairwise
 from calc.formats import Precision
 from calc.hardware.solver import largest, least
 from calc.model.architecture import Architecture
-from calc.serving.engines.device_buffers import DeviceBuffers
 from calc.serving.engines.llamacpp.context import PADDING, block_cache
 from calc.serving.engines.llamacpp.options import LlamaCppOptions
 from calc.serving.engines.llamacpp.placement import EXPERTS
 from calc.serving.engines.llamacpp.slots import SlotCache, set_up
+from calc.serving.engines.sizes import DeviceBuffers
 
 SHARES = 4096
 """Parts of a GPU in which its share is counted: finer than a layer of any model."""

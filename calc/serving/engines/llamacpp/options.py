@@ -4,13 +4,22 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from calc.errors import Frozen
-from calc.formats import WeightFormat
+from calc.errors import ConfigError, Frozen, Message
+from calc.formats import CacheFormat, Precision, WeightFormat
+from calc.formats.scheme import is_quick
 
 CacheType = Literal["f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl"]
 Guess = Literal[
     "none", "draft-simple", "draft-mtp", "ngram-simple", "ngram-map-k", "ngram-map-k4v", "ngram-mod", "ngram-cache"
 ]
+CACHE_TYPES: dict[CacheFormat, CacheType] = {
+    "fp32": "f32",
+    "fp16": "f16",
+    "bf16": "f16",
+    "q8_0": "q8_0",
+    "q4_0": "q4_0",
+}
+"""Keys and values of 16 bits are f16 unless a flag says otherwise."""
 MOST_SLOTS = 256
 """LLAMA_MAX_SEQ."""
 GUESSED: dict[Guess, int] = {
@@ -110,3 +119,42 @@ class LlamaCppOptions(Frozen):
     def predicts(self) -> bool:
         """Whether the model's own layers for it guess tokens."""
         return self.spec_type == "draft-mtp"
+
+    def slots(self, batch: int) -> int:
+        return self.parallel or min(batch, MOST_SLOTS)
+
+    def outputs(self, sequences: int) -> int | None:
+        """Rows of logits that are planned for; None: one for every token of a pass."""
+        if self.n_outputs_max is not None:
+            return self.n_outputs_max or None
+        return min(self.batch_size, sequences * (1 + self.guessed))
+
+    def cache_types(self, kv: CacheFormat) -> tuple[CacheType, CacheType]:
+        """Storage of keys and of values: as flags say, else as the cache was asked for."""
+        return self.cache_type_k or CACHE_TYPES[kv], self.cache_type_v or CACHE_TYPES[kv]
+
+    def draft_precision(self, precision: Precision) -> Precision:
+        """Storage of the draft model's file, next to a model's."""
+        return Precision(weights=self.weights_draft or precision.weights)
+
+    def shares(self, gpus: int) -> list[float]:
+        """What each GPU takes of the layers."""
+        if self.tensor_split is None:
+            return [1.0] * gpus
+        try:
+            return [float(share) for share in self.tensor_split.split(",")]
+        except ValueError:
+            return []
+
+    @property
+    def host_pattern(self) -> str | None:
+        """What --override-tensor keeps on the host."""
+        if self.override_tensor is None:
+            return None
+        pattern, _, device = self.override_tensor.rpartition("=")
+        if device != "CPU" or not pattern or not is_quick(pattern):
+            raise ConfigError(
+                Message("--override-tensor takes PATTERN=CPU, such as {example}.", example=r"\.ffn_.*_exps\.=CPU"),
+                "override_tensor",
+            )
+        return pattern

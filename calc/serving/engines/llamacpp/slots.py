@@ -5,22 +5,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from calc.errors import ConfigError, Message
 from calc.formats import CacheFormat, Precision
 from calc.formats.gguf_file import BLOCKS, ModelFile, model_file
-from calc.formats.scheme import is_quick
 from calc.model.architecture import Architecture
 from calc.model.block import Block
 from calc.model.recurrent import Mamba, Mamba2, ShortConv
 from calc.serving.engines.cache import Cache
-from calc.serving.engines.device_buffers import DeviceBuffers
 from calc.serving.engines.llamacpp.context import ContextSizes, block_cache
-from calc.serving.engines.llamacpp.forward import forward, prediction
+from calc.serving.engines.llamacpp.graph import forward, has_flash_kernel, prediction
 from calc.serving.engines.llamacpp.micro_batch import CUDA_ALIGNMENT, HOST_ALIGNMENT, TAKEN_OVER, Buffer
-from calc.serving.engines.llamacpp.mixing import has_flash_kernel
-from calc.serving.engines.llamacpp.options import MOST_SLOTS, CacheType, LlamaCppOptions
+from calc.serving.engines.llamacpp.options import LlamaCppOptions
 from calc.serving.engines.llamacpp.placement import HOST, Placement
 from calc.serving.engines.loading import up_to
+from calc.serving.engines.sizes import DeviceBuffers
 
 COPIES = 4
 """Copies of every input of a device, where several work on successive batches (GGML_SCHED_MAX_COPIES)."""
@@ -141,16 +138,6 @@ def compute_buffers(model: PlacedModel, context: ContextSizes) -> tuple[Buffer, 
     return tuple(buffers)
 
 
-CACHE_TYPES: dict[CacheFormat, CacheType] = {
-    "fp32": "f32",
-    "fp16": "f16",
-    "bf16": "f16",
-    "q8_0": "q8_0",
-    "q4_0": "q4_0",
-}
-"""Keys and values of 16 bits are f16 unless a flag says otherwise."""
-
-
 class SlotCache(Cache):
     """The cache of all slots, set up at start, and what else is allocated with it."""
 
@@ -159,13 +146,13 @@ class SlotCache(Cache):
     ) -> None:
         """`draft` is what guesses tokens in a context of its own: a draft model, or the model's layers for it."""
         self.model, self.options, self.draft = model, options, draft
-        self.types = cache_types(options, kv)
+        self.types = options.cache_types(kv)
 
     def contexts(self, batch: int, length: int) -> list[tuple[PlacedModel, ContextSizes]]:
         """The model's for so many sequences of so many tokens, and that of what guesses tokens: as many tokens and
         slots, with a row of logits for each slot (common/speculative.cpp: common_base_params_to_speculative)."""
-        options, sequences = self.options, slots(self.options, batch)
-        size, rows = options.ctx_size or sequences * length, outputs(options, sequences)
+        options, sequences = self.options, self.options.slots(batch)
+        size, rows = options.ctx_size or sequences * length, options.outputs(sequences)
         rollback = options.spec_draft_n_max if options.predicts else 0  # need_n_rs_seq
         context = ContextSizes.of(options, size, sequences, rows, self.types, rollback)
         contexts = [(self.model, self.model.settled(context, options))]
@@ -222,59 +209,15 @@ def set_up(
     model = PlacedModel(file, placed(options, len(file.layers), gpus), cuda=options.rpc is None)
     drafting = replace(model, predicting=True) if options.predicts else None
     if draft is not None and drafting is None:
-        split = shares(options, gpus) if options.device is None else []
+        split = options.shares(gpus) if options.device is None else []
         where = Placement.of(draft.num_layers, options.n_gpu_layers_draft, split)
-        drafting = PlacedModel(model_file(draft, draft_precision(options, precision)), where, model.cuda)
+        drafting = PlacedModel(model_file(draft, options.draft_precision(precision)), where, model.cuda)
     return SlotCache(model, options, precision.kv, drafting)
-
-
-def draft_precision(options: LlamaCppOptions, precision: Precision) -> Precision:
-    """Storage of the draft model's file, next to a model's."""
-    return Precision(weights=options.weights_draft or precision.weights)
 
 
 def placed(options: LlamaCppOptions, layers: int, gpus: int) -> Placement:
     """Where the flags put each of the layers that are loaded."""
     experts = layers if options.cpu_moe else options.n_cpu_moe
-    split = shares(options, gpus) if options.device is None else []
+    split = options.shares(gpus) if options.device is None else []
     count = None if options.n_gpu_layers == "auto" else options.n_gpu_layers
-    return Placement.of(layers, count, split, experts, host_pattern(options))
-
-
-def shares(options: LlamaCppOptions, gpus: int) -> list[float]:
-    """What each GPU takes of the layers."""
-    if options.tensor_split is None:
-        return [1.0] * gpus
-    try:
-        return [float(share) for share in options.tensor_split.split(",")]
-    except ValueError:
-        return []
-
-
-def host_pattern(options: LlamaCppOptions) -> str | None:
-    """What --override-tensor keeps on the host."""
-    if options.override_tensor is None:
-        return None
-    pattern, _, device = options.override_tensor.rpartition("=")
-    if device != "CPU" or not pattern or not is_quick(pattern):
-        raise ConfigError(
-            Message("--override-tensor takes PATTERN=CPU, such as {example}.", example=r"\.ffn_.*_exps\.=CPU"),
-            "override_tensor",
-        )
-    return pattern
-
-
-def cache_types(options: LlamaCppOptions, kv: CacheFormat) -> tuple[CacheType, CacheType]:
-    """Storage of keys and of values: as flags say, else as the cache was asked for."""
-    return options.cache_type_k or CACHE_TYPES[kv], options.cache_type_v or CACHE_TYPES[kv]
-
-
-def slots(options: LlamaCppOptions, batch: int) -> int:
-    return options.parallel or min(batch, MOST_SLOTS)
-
-
-def outputs(options: LlamaCppOptions, sequences: int) -> int | None:
-    """Rows of logits that are planned for; None: one for every token of a pass."""
-    if options.n_outputs_max is not None:
-        return options.n_outputs_max or None
-    return min(options.batch_size, sequences * (1 + options.guessed))
+    return Placement.of(layers, count, split, experts, options.host_pattern)

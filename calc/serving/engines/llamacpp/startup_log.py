@@ -11,8 +11,8 @@ from typing import get_args
 
 from calc.errors import Frozen
 from calc.formats import MIXES, WeightFormat
-from calc.serving.engines.device_buffers import DeviceBuffers
 from calc.serving.engines.llamacpp.options import CacheType
+from calc.serving.engines.sizes import DeviceBuffers
 from calc.units import MIB
 
 DEVICE = r"(?P<device>[A-Za-z]+[A-Za-z_]*[0-9]{0,2}(?:_[A-Za-z]+)*)"

@@ -5,7 +5,7 @@ pools), `distributed/utils.py` (pipeline stages), `layers/vocab_parallel_embeddi
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import ClassVar, Self
+from typing import ClassVar
 
 from calc.errors import Refusal
 from calc.formats import MODELOPT, CacheFormat, Precision, WeightFormat
@@ -67,6 +67,7 @@ STEPS, SHARE = (4096, 2048, 1024), 0.9
 
 CACHE_WORDS: dict[CacheFormat, str] = {"fp8": "fp8_e4m3", "bf16": "bf16"}
 """What `--kv-cache-dtype` calls them."""
+LOADS = ("language_model_only", "speculative_algorithm", "speculative_draft_model_path")
 SERVER_ROLES: tuple[ServerRole, ...] = ("prefill", "decode")
 TRANSFER = ("--disaggregation-transfer-backend", "nixl", "--host", "0.0.0.0")
 SEPARATION = Separation(
@@ -108,7 +109,7 @@ class SGLang(SGLangDrafts):
     weight_formats: ClassVar[tuple[WeightFormat, ...]] = ("fp8", "int4")
     cache_formats: ClassVar[tuple[CacheFormat, ...]] = ("fp8",)
     cache_from: ClassVar[frozenset[str]] = frozenset((MODELOPT,))  # model_executor: configure_kv_cache_dtype
-
+    weight_options: ClassVar[tuple[str, ...]] = LOADS
     options_type: ClassVar[type[SGLangOptions]] = SGLangOptions
 
     def layout_refusals(self, model: Architecture, precision: Precision, layout: Layout) -> Iterator[Refusal]:
@@ -139,10 +140,6 @@ class SGLang(SGLangDrafts):
     @property
     def loads_vision(self) -> bool:
         return not self.options.language_model_only
-
-    def loads_same_weights(self, other: Self) -> bool:
-        names = "language_model_only", "speculative_algorithm", "speculative_draft_model_path"
-        return all(getattr(self.options, name) == getattr(other.options, name) for name in names)
 
     @property
     def loader(self) -> TensorLoader:
@@ -247,4 +244,4 @@ class SGLang(SGLangDrafts):
             "mem_fraction_static": [SHARE] if limits.share is not None and limits.share < SHARE else [],
             "chunked_prefill_size": [n for n in STEPS if n < limits.step_tokens],
         }
-        return combined({name: values for name, values in changes.items() if getattr(self.options, name) is None})
+        return combined(self.options, changes)

@@ -6,7 +6,7 @@ Limits as `engine/arg_utils.py` has them, sizes of blocks as `Platform.update_bl
 """
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from math import lcm
@@ -118,6 +118,14 @@ class Spec(NamedTuple):
 
 Specs = dict[Spec, list[int]]
 """Layers by what they keep."""
+
+
+def gathered(pairs: Iterable[tuple[Spec, Iterable[int]]]) -> Specs:
+    """All layers that keep the same, in ascending order."""
+    by_spec: Specs = {}
+    for spec, layers in pairs:
+        by_spec[spec] = sorted([*by_spec.get(spec, []), *layers])
+    return by_spec
 
 
 def specs(layers: Layers, options: VLLMOptions, *, prefixes: bool, drafts: int, dcp: int = 1) -> Specs:
@@ -245,14 +253,15 @@ def with_full_attention(specs: Specs) -> Specs:
 
 def without_windows(specs: Specs, block: int | None) -> Specs:
     """The same where all attention keeps the whole context, in blocks of so many tokens; None: of their own."""
-    by_spec: Specs = {}
-    for spec, layers in specs.items():
-        if spec.kind in ("window", "chunk"):
-            assert spec.block is not None
-            tokens = block or spec.block
-            spec = spec._replace(kind="full", block=tokens, page=spec.page // spec.block * tokens, reach=0)
-        by_spec[spec] = sorted([*by_spec.get(spec, []), *layers])
-    return by_spec
+
+    def whole(spec: Spec) -> Spec:
+        if spec.kind not in ("window", "chunk"):
+            return spec
+        assert spec.block is not None
+        tokens = block or spec.block
+        return spec._replace(kind="full", block=tokens, page=spec.page // spec.block * tokens, reach=0)
+
+    return gathered((whole(spec), layers) for spec, layers in specs.items())
 
 
 def with_equal_pages(specs: Specs) -> Specs | None:
@@ -260,16 +269,15 @@ def with_equal_pages(specs: Specs) -> Specs | None:
     else it is padded. None where it is of latents, which are not padded, beside windows, which may as well keep the
     whole context."""
     page, windows = max(spec.page for spec in specs), any(spec.kind == "window" for spec in specs)
-    by_spec: Specs = {}
+    equal = []
     for spec, layers in specs.items():
         if spec.kind != "state" and page % spec.page == 0:
             assert spec.block is not None
             spec = spec._replace(block=spec.block * (page // spec.page))
         elif spec.kind == "mla" and windows:
             return None
-        spec = spec._replace(page=page)
-        by_spec[spec] = sorted([*by_spec.get(spec, []), *layers])
-    return by_spec
+        equal.append((spec._replace(page=page), layers))
+    return gathered(equal)
 
 
 def block_bytes(groups: Sequence[Group], stops: Sequence[int]) -> tuple[int, ...]:
@@ -440,10 +448,9 @@ def divide(
 
 
 def compressed_specs(rank: Architecture, options: VLLMOptions) -> Specs:
-    by_spec: Specs = {}
+    by_layer: list[tuple[Spec, Iterable[int]]] = []
     for block, places in blocks_with_drafts(rank, options):
         for mixer in block.mixers:
             assert isinstance(mixer, CompressedAttention)
-            for spec in dict.fromkeys(packed_specs(mixer)):
-                by_spec[spec] = sorted([*by_spec.get(spec, []), *places])
-    return by_spec
+            by_layer += [(spec, places) for spec in dict.fromkeys(packed_specs(mixer))]
+    return gathered(by_layer)

@@ -57,6 +57,8 @@ STEPS, SEQUENCES, SHARE = (8192, 4096, 2048, 1024, 512), (256, 128, 64, 32, 16),
 
 SIZES = frozenset({"max_num_batched_tokens", "max_num_seqs", "gpu_memory_utilization", "enforce_eager", "mxfp4_kernel"})
 """Options on which the cache's groups and blocks do not depend."""
+ADAPTERS = ("enable_lora", "max_loras", "max_lora_rank")
+LOADS = (*SPECULATION, *ADAPTERS, "language_model_only", "mxfp4_kernel", "version")
 NO_FLAGS: dict[str, tuple[str, ...]] = dict.fromkeys((*SPECULATION, "mxfp4_kernel", "version"), ())
 """Options that say which kernel and version, or that a flag of another form sets."""
 CACHE_WORDS: dict[CacheFormat, str] = {
@@ -95,6 +97,7 @@ class VLLM(VLLMDrafts):
     cache_from: ClassVar[frozenset[str]] = frozenset((MODELOPT, COMPRESSED_TENSORS))  # utils/torch_utils.py
 
     options_type: ClassVar[type[VLLMOptions]] = VLLMOptions
+    weight_options: ClassVar[tuple[str, ...]] = LOADS
 
     def __init__(self, options: VLLMOptions | None = None, draft_model: Architecture | None = None) -> None:
         super().__init__(options, draft_model)
@@ -163,10 +166,6 @@ class VLLM(VLLMDrafts):
     def for_gpu(self, gpu: GPU, architecture: Architecture) -> Self:
         triton = self.options.mxfp4_kernel is None and runs_triton(self.options, architecture, gpu)
         return self.with_options(mxfp4_kernel="triton") if triton else self
-
-    def loads_same_weights(self, other: Self) -> bool:
-        alike = all(getattr(self.options, name) == getattr(other.options, name) for name in SPECULATION)
-        return self.loader == other.loader and alike and self.loads_vision == other.loads_vision
 
     def tables(self, rank: Architecture) -> LoadedWeights:
         return rotary_tables(rank)
@@ -286,11 +285,10 @@ class VLLM(VLLMDrafts):
         )
 
     def remedies(self, limits: Limits, workload: Workload) -> Iterator[dict[str, object]]:
-        options = self.options
         changes: dict[str, list[object]] = {
             "gpu_memory_utilization": [SHARE],
             "max_num_seqs": [n for n in SEQUENCES if workload.batch <= n < limits.sequences],
             "max_num_batched_tokens": [n for n in STEPS if n < limits.step_tokens],
             "enforce_eager": [True],
         }
-        return combined({name: values for name, values in changes.items() if not getattr(options, name)})
+        return combined(self.options, changes)
