@@ -228,8 +228,6 @@ class Requirements:
 
 MOST_TOKENS = 2**30
 """Beyond this, memory is not what limits."""
-Ends = tuple[float, float, float]
-"""A figure at the low end of the overhead's range, in its middle and at the high end."""
 
 
 class Serving:
@@ -429,10 +427,8 @@ class Allocation:
         if self.sets_aside:
             return self.starts(end) and self.concurrency(end) >= self.workload.batch
         usable = self.gpu.usable_bytes
-        if self.memory_bounds(upper=False)[end] > usable:
+        if self.least_memory(end) > usable:
             return False
-        if self.memory_bounds(upper=True)[end] <= usable:
-            return True
         totals = ((stage.memory.low, stage.memory.total, stage.memory.high)[end] for stage in self.stages)
         return max(totals) <= usable
 
@@ -444,26 +440,19 @@ class Allocation:
             return self.fits(HIGH)
         return self.starts(HIGH) and self.fits(MIDDLE)
 
-    def memory_bounds(self, *, upper: bool) -> Ends:
-        """Bound of the most loaded stage's bytes before its forward pass is planned, at each end of the overhead's
-        range."""
+    def least_memory(self, end: int) -> int:
+        """Bytes that the most loaded stage holds at least, before its forward pass is planned, at an end of the
+        overhead's range."""
         batch, context, cache, serving = self.workload.batch, self.workload.context, self.cache, self.serving
-        ranges = self.requirements.overhead
 
-        def of_stage(index: int) -> Ends:
+        def of_stage(index: int) -> int:
             stage = serving.laid_out.stages[index]
-            if cache is None:
-                cached = None if upper else 0
-            else:
-                cached = (cache.most_bytes if upper else cache.least_bytes)(index, batch, context)
-            if cached is None:
-                return inf, inf, inf
+            cached = 0 if cache is None else cache.least_bytes(index, batch, context)
             nbytes = cached + stage.weights + stage.vision
-            low, high = bounds(sizes(ranges, nbytes, serving.engine.loading(stage)))
-            return nbytes + low, nbytes + (low + high) // 2, nbytes + high
+            low, high = bounds(sizes(self.requirements.overhead, nbytes, serving.engine.loading(stage)))
+            return nbytes + (low, (low + high) // 2, high)[end]
 
-        low, middle, high = map(max, zip(*serving.laid_out.of_each_stage(of_stage), strict=True))
-        return low, middle, high
+        return max(serving.laid_out.of_each_stage(of_stage))
 
     # of an engine that sets its cache aside at start
 

@@ -189,7 +189,7 @@ def laid_out_report(
         loaded=max((stage.loaded for stage in first.serving.laid_out.stages), key=lambda loaded: loaded.total),
         stages=tuple(stage.memory for stage in first.stages),
         overhead_items=first.stages[first.most_loaded].sizes,
-        by_context=by_context(first, contexts(workload, architecture)),
+        by_context={length: first.at(context=length).memory for length in contexts(workload, architecture)},
         buffers=() if cache is None else tuple(cache.buffers(*lengths)),
         draft_buffers=tuple(guessing),
         kv_budget=tuple(budget for budget in budgets if budget is not None),
@@ -241,13 +241,6 @@ def said_of_pooling(architecture: Architecture, engine: Engine, limits: Limits) 
             "{engine} sets a KV cache aside as for a model that generates: attention looks back only.",
             engine=engine.title,
         )
-
-
-def by_context(allocation: Allocation, lengths: Sequence[int]) -> dict[int, Memory]:
-    """What is held of other contexts. Shortest and longest come first: llama.cpp's plans lie between theirs."""
-    ordered = dict.fromkeys((min(lengths), max(lengths), *lengths))
-    by_length = {length: allocation.at(context=length).memory for length in ordered}
-    return {length: by_length[length] for length in lengths}
 
 
 def placed(workload: Workload, architecture: Architecture) -> Workload:

@@ -30,10 +30,6 @@ class Cache(ABC):
         """Bytes of it that are there at every peak, as far as that is known beforehand."""
         return 0
 
-    def most_bytes(self, stage: int, batch: int, length: int) -> int | None:
-        """Bytes that it and the working memory together certainly do not exceed, where that is known beforehand."""
-        return None
-
     def buffers(self, batch: int, length: int) -> list[DeviceBuffers]:
         """Buffers of the model on each GPU and on the host, of engines that plan all of them."""
         return []

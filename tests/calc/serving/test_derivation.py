@@ -9,7 +9,6 @@ import pytest
 from calc import Architecture, Layout, Overhead, Precision, Workload
 from calc.formats import WEIGHT_FORMATS
 from calc.formats.format_names import MLX_FORMATS
-from calc.model.typeset import names, parsed
 from calc.serving import derivation
 from calc.serving.derivation import Derivations, ServingPaper, cache_steps, weight_steps
 from calc.serving.engines import ENGINES
@@ -144,6 +143,5 @@ def test_llamacpps_buffers_are_on_paper(model, kv, layers):
     serving, report = laid_out_report(config, engine=started, workload=Workload(), **asked)
     of = Derivations(serving.on(gpus()["h100-sxm"], Workload()))
     assert total(of.activations()) == of.memory.activations
-    assert all(names(parsed(line.formula)) <= set(of.symbols.legend) for line in of.activations())
     (verdict,) = report.verdicts
     assert [part.anchor for part in ServingPaper(PRESETS[model], report, of).sections(verdict)][-1] == "verdict"

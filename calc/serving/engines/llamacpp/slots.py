@@ -184,8 +184,7 @@ class SlotCache(Cache):
     def required_bytes(self, stage: int, batch: int, length: int) -> int:
         return sum(model.cache(context)[stage] for model, context in self.contexts(batch, length))
 
-    def least_bytes(self, stage: int, batch: int, length: int) -> int:
-        return self.required_bytes(stage, batch, length)
+    least_bytes = required_bytes  # all of it is there from the start on
 
     def buffers(self, batch: int, length: int) -> list[DeviceBuffers]:
         """What is allocated for the model on each GPU and on the host."""
