@@ -29,6 +29,8 @@ FILES = ("file", "size", "where", "rate", "prompt", "longest", "span", "gpu", "h
 DECISIVE = 6
 PRESETS = ("model", "file", "size", "where", "rate", "longest", "span", "prompt")
 """And of the presets."""
+FOLDERS = ("folder", "size", "verdict", "rate", "prompt", "longest", "span", "required", "bits")
+"""And of MLX's folders."""
 
 
 def place(run: LocalRun, layers: int) -> str:
@@ -122,17 +124,20 @@ def file_row(row: FileRow, answer: LocalAnswer, columns: Mapping[str, Column]) -
 
 
 def columns(names: Iterable[str]) -> dict[str, Column]:
-    """Of both tables, by their names."""
+    """Of all tables, by their names."""
     known = {
         "file": Column(say("File")),
+        "folder": Column(say("Folder")),
         "model": Column(say("Model")),
         "size": Column(say("Size, GiB"), "two"),
         "where": Column(say("Where it lies")),
+        "verdict": Column(say("Verdict")),
         "rate": Column(say("Tokens/s"), "one", say("Expected, of all sequences, half way through.")),
         "span": Column(say("from–to")),
         "prompt": Column(say("Prompt tokens/s"), "whole"),
         "gpu": Column(say("On GPUs, GiB"), "two", say("Weights, cache and the largest pass.")),
         "host": Column(say("On the host, GiB"), "two"),
+        "required": Column(say("Required, GiB"), "two", say("Weights, cache and the largest pass.")),
         "longest": Column(say("Max context length"), "whole", say("With what lies where as it is.")),
         "bits": Column(say("Bits per weight"), "two"),
         "types": Column(say("Types")),

@@ -1,6 +1,6 @@
 """What MLX makes of a model on a Mac: which format to download, whether it fits, how fast it is, and what to type."""
 
-from typing import Any
+from collections.abc import Mapping
 
 import streamlit as st
 
@@ -10,7 +10,9 @@ from calc.serving.engines.mlx.options import MLXOptions
 from calc.time.local import MLXRun
 from calc.units import GIB
 from pages.parts import words
-from pages.parts.outputs.local import columns
+from pages.parts.outputs import rows
+from pages.parts.outputs.local import DECISIVE, FOLDERS, columns
+from pages.parts.outputs.rows import Column, Row, row_of
 from pages.parts.state.local import LocalAnswer
 from pages.parts.words import say
 
@@ -30,20 +32,9 @@ def folders(answer: LocalAnswer) -> None:
     else:
         source = repository(name, Precision(weights=best.weights))
         st.markdown(say("**Take {repository}** ({size}).", repository=source, size=words.gib(best.bytes)))
-    st.dataframe(
-        [row(run, name) for run in runs],
-        hide_index=True,
-        key="local_mlx",
-        placeholder="–",
-        height="content",
-        column_config=columns()
-        | {
-            "required": st.column_config.NumberColumn(
-                say("Required, GiB"), format="%.2f", help=say("Weights, cache and the largest pass.")
-            ),
-            "fits": st.column_config.TextColumn(say("Verdict")),
-        },
-    )
+    every, known = rows.more_columns("mlx_columns"), columns(FOLDERS)
+    lines = [folder_row(run, name, known) for run in runs]
+    rows.draw("local_mlx", say("With MLX"), known.values(), lines, most=None if every else DECISIVE)
     st.caption(
         say(
             "Speeds by the chip's bandwidth and the shares of it that llama.cpp reaches there. What a pass holds was "
@@ -54,11 +45,12 @@ def folders(answer: LocalAnswer) -> None:
         commands(name, Precision(weights=best.weights))
 
 
-def row(run: MLXRun, name: str) -> dict[str, Any]:
-    return {
-        "file": repository(name, Precision(weights=run.weights)).rpartition("/")[2],
+def folder_row(run: MLXRun, name: str, columns: Mapping[str, Column]) -> Row:
+    """A format of the model, by the name that mlx-community's repositories have."""
+    values = {
+        "folder": repository(name, Precision(weights=run.weights)).rpartition("/")[2],
         "size": run.bytes / GIB,
-        "fits": say("fits") if run.fits else say("does not fit"),
+        "verdict": say("fits") if run.fits else say("does not fit"),
         "rate": run.tokens_per_s.expected,
         "span": words.span(run.tokens_per_s),
         "prompt": run.prompt_tokens_per_s.expected,
@@ -66,6 +58,7 @@ def row(run: MLXRun, name: str) -> dict[str, Any]:
         "longest": run.longest,
         "bits": run.bits_per_weight,
     }
+    return row_of(run.weights, columns, values)
 
 
 def commands(name: str, precision: Precision) -> None:
