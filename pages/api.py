@@ -15,7 +15,7 @@ from calc import ConfigError, Report, TrainingReport
 from calc.errors import Message, shown
 from calc.hardware.gpu import GPU
 from calc.options import Option
-from calc.time.disaggregated_plan import ranked_plans
+from calc.time.disaggregated import ranked_plans
 from calc.time.fitting import MAPPED
 from calc.time.local import LocalRun
 from calc.time.operating_points import OperatingPoint

@@ -123,7 +123,7 @@ class Symbols(Numbers):
     """Symbols for the sizes of an architecture: one for each field, more where layers differ in it."""
 
     def __init__(self) -> None:
-        self.legend: dict[str, tuple[str, Any]] = {}
+        self.legend: dict[str, tuple[Any, Any]] = {}
         self.rank: dict[str, tuple[int, int]] = {}  # where a symbol stands in a product
         self.written_so_far: dict[Any, tuple[str, str]] = {}
         self.used: set[str] = set()
@@ -141,7 +141,7 @@ class Symbols(Numbers):
         self.rank[name] = (STEMS.index(stem), number)
         return Symbol(name, positive=True, integer=True)
 
-    def named(self, name: str, value: float, meaning: str) -> Any:
+    def named(self, name: str, value: float, meaning: str | Message) -> Any:
         """A symbol for a figure that is no size of the model."""
         from sympy import Symbol
 
@@ -187,7 +187,7 @@ class Symbols(Numbers):
             )
         return self.written_so_far[expression]
 
-    def occurring(self) -> dict[str, tuple[str, Any]]:
+    def occurring(self) -> dict[str, tuple[Any, Any]]:
         """The legend of what was written."""
         return {name: row for name, row in self.legend.items() if name in self.used}
 

@@ -1,15 +1,13 @@
-"""Arrays by what is in them, and things by what many of them have alike."""
+"""Figures that may be numbers, arrays of them, or numbers that remember their formulas."""
 
 from collections.abc import Hashable, Iterable
-from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import numpy as np
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 Flags = np.ndarray[Any, np.dtype[np.bool_]]
 Indices = np.ndarray[Any, np.dtype[np.int_]]
-Likeness = TypeVar("Likeness", bound=Hashable)
 
 
 def read_only(array: Array) -> Array:
@@ -18,20 +16,40 @@ def read_only(array: Array) -> Array:
     return array
 
 
-@dataclass(frozen=True)
-class Alike(Generic[Likeness]):
-    """Things, such as GPUs, by something that many of them have alike."""
+def number(figure: Any) -> float:
+    """An array of one figure."""
+    return float(np.ravel(figure)[0])
 
-    kinds: tuple[Likeness, ...]
-    first: list[int]  # the first thing of each kind
-    which: list[int]  # the kind of each thing
 
-    @classmethod
-    def of(cls, kinds: Iterable[Likeness]) -> "Alike[Likeness]":
-        numbers, first, which = dict[Likeness, int](), list[int](), list[int]()
-        for place, kind in enumerate(kinds):
-            if kind not in numbers:
-                numbers[kind] = len(first)
-                first.append(place)
-            which.append(numbers[kind])
-        return cls(tuple(numbers), first, which)
+def occurs(figure: Any) -> bool:
+    """Whether a figure, or one of an array, is not zero."""
+    return bool(figure.any() if isinstance(figure, np.ndarray) else figure)
+
+
+def lesser(a: Any, b: Any) -> Any:
+    """The smaller of two numbers, or of each pair in two arrays."""
+    if isinstance(a, np.ndarray):
+        return np.minimum(a, b)
+    return a * (a <= b) + b * (b < a)
+
+
+def larger(a: Any, b: Any) -> Any:
+    """The larger of two numbers, or of each pair in two arrays."""
+    if isinstance(a, np.ndarray):
+        return np.maximum(a, b)
+    return a * (a >= b) + b * (b > a)
+
+
+def either(condition: Any, a: Any, b: Any) -> Any:
+    """The first where a condition holds, else the second; of conditions in an array each for its own."""
+    if isinstance(condition, bool):
+        return a if condition else b
+    if isinstance(condition, np.ndarray):
+        return np.where(condition, a, b)
+    return a * condition + b * (1 - condition)
+
+
+def first_alike(kinds: Iterable[Hashable]) -> list[int]:
+    """For each of some things, given what decides, the number of the first that is like it."""
+    first: dict[Hashable, int] = {}
+    return [first.setdefault(kind, number) for number, kind in enumerate(kinds)]

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from calc.errors import Frozen
-from calc.time.arrays import Array, Indices
+from calc.time.arrays import Array, Indices, number
 from calc.time.roofline import Timed
 from calc.time.serving_time import FullServer
 
@@ -196,11 +196,6 @@ def closed_loop_spread(server: FullServer, users: int) -> float:
     chances = np.exp(np.append(0.0, odds) + (users - 1) * np.log1p(-chance))
     most = int(np.searchsorted(np.cumsum(chances), 0.95))
     return (waited + most * loop.prompt) / (waited + (users - 1) * chance * loop.prompt)
-
-
-def number(figure: Any) -> float:
-    """An array of one figure."""
-    return float(np.ravel(figure)[0])
 
 
 def poisson(means: Array) -> Array:

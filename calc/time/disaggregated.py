@@ -1,34 +1,40 @@
-"""How long requests take where some GPUs prefill and others decode (DistServe, arXiv:2401.09670): the cache of a prompt
-is sent from a prefill worker to a decode worker, whose steps hold no prompts."""
+"""Plans whose prefill and decode run on separate GPUs (DistServe, arXiv:2401.09670): the cache of a prompt is sent from
+a prefill worker to a decode worker, whose steps hold no prompts. For each GPU and format the best pair of layouts: a
+decode worker takes as many sequences as get their tokens in time; prefill workers are as many as keep up with the
+answers, and bring the first token in time.
+"""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import product
 from math import ceil, exp, log, sqrt
 from typing import Any
 
 import numpy as np
 
-from calc.errors import Frozen
-from calc.hardware.parallel import Layout
-from calc.time.arrivals import Percentiles, Waits, number
+from calc.errors import ConfigError, Message
+from calc.serving.engines import ENGINES
+from calc.serving.verdict import MOST_BATCH, max_batch
+from calc.time.arrays import Array, number
+from calc.time.arrivals import UTILIZATION, Percentiles, Waits
 from calc.time.estimate import ENDS, End, Estimate
 from calc.time.forward import PassPart
+from calc.time.needs import Needs
+from calc.time.plan import Plan, PrefillWorkers, Search, last_in_time, settled
+from calc.time.roofline import Timed, binds
+from calc.time.room import FittingRows
 from calc.time.serving_time import FullServer, Speed
+from calc.units import GIB
 
 NEWTON = 30
 """Steps in which a root is exact."""
 MOST_BUSY = 0.99
 """Share of its time that a prefill worker works at most: beyond, waits grow without bound."""
+BEYOND = 2**20
+"""GPUs, more than any links reach."""
 
-
-class PrefillWorkers(Frozen):
-    """Servers of a plan that prefill alone."""
-
-    workers: int
-    layout: Layout
-    headroom_gib: float  # of the most loaded GPU, with a request on each data-parallel copy
+# How long requests take
 
 
 @dataclass(frozen=True)
@@ -168,3 +174,225 @@ def between(figure: Callable[[End, End], float]) -> Estimate:
     slow, for requests wait longest for slow prefill workers before fast decode workers."""
     figures = [figure(*ends) for ends in product(ENDS, repeat=2)]
     return Estimate(low=min(figures), expected=figure("expected", "expected"), high=max(figures))
+
+
+def disaggregated(search: Search, plan: Plan) -> Disaggregated:
+    """The workers of a plan under the load, as expected."""
+    assert plan.prefill is not None
+    prefill, decode = (search.server(search.row_of(plan, layout)) for layout in (plan.prefill.layout, plan.layout))
+    return Disaggregated(prefill, decode, plan.prefill.workers, plan.replicas, link_of(search, plan, "expected"))
+
+
+def link_of(search: Search, plan: Plan, end: End) -> Any:
+    """Bytes/s from a GPU of a plan that prefills to one that decodes."""
+    row = search.row_of(plan, plan.layout)
+    return search.cards.of(plan.gpus, row.form, row.kind, end).link
+
+
+# The plans
+
+
+def ranked_plans(search: Search, limit: int = 100, *, best_of_each: bool = True) -> list[Plan]:
+    """Best first, with prefill and decode together, apart, or whichever is better, as the needs say."""
+    wanted = search.needs.prefill_decode
+    together = [] if wanted == "apart" else search.plans(limit, best_of_each=best_of_each)
+    if wanted == "together":
+        return together
+    check_separation(search)
+    price = {gpu: np.nan if usd is None else usd for gpu, usd in search.prices.items()}
+    return sorted(
+        [*together, *separate_plans(search, limit)],
+        key=lambda plan: tuple(search.order(price[plan.gpu], plan.gpus, plan.tpot_ms, plan.meets).ravel()),
+    )[:limit]
+
+
+def check_separation(search: Search) -> None:
+    """Raise ConfigError where prefill and decode can't be on separate GPUs."""
+    if search.engine.separation is None:
+        able = [name for name, engine in ENGINES.items() if engine.separation is not None]
+        sentence = Message(
+            "{engine} does not run prefill and decode on separate GPUs here.", engine=search.engine.title
+        )
+        raise ConfigError(sentence, "engine", able)
+    if search.most < 2:
+        raise ConfigError(Message("Prefill and decode on separate GPUs take at least two."), "max_gpus", [2])
+
+
+@dataclass
+class Pairs:
+    """For each GPU and format the layouts of both sides, their workers, and what these do for the users of a search:
+    arrays [pairs]."""
+
+    search: Search
+    prefill: FittingRows
+    decode: FittingRows
+    prefill_workers: Array
+    decode_workers: Array
+    most: Array  # sequences of a decode worker, in time
+
+    def __post_init__(self) -> None:
+        needs, search = self.search.needs, self.search
+        self.gpus = self.prefill_workers * self.prefill.gpus + self.decode_workers * self.decode.gpus
+        both = Disaggregated(
+            search.server(self.prefill),
+            search.server(self.decode),
+            self.prefill_workers[:, None],
+            self.decode_workers[:, None],
+            link_between(search, self.gpus, self.decode),
+        )
+        running, self.ttft, self.rate = self.by_chance(both) if needs.by_chance else self.always_waiting(both)
+        self.batch = np.ceil((needs.at_once or 1) / self.decode_workers) if needs.at_once else running[:, 0]
+        self.parts = tuple(both.decode.decode_parts(running))
+        self.tpot = 1000 * both.token(running)[:, 0]
+        self.meets = (self.ttft <= (needs.ttft_ms or np.inf)) & (self.tpot <= (needs.tpot_ms or np.inf))
+        self.meets &= self.gpus <= search.most
+
+    def always_waiting(self, both: Disaggregated) -> tuple[Array, Array, Array]:
+        """Sequences of a decode worker [pairs, 1], milliseconds to the first token, and tokens a second [pairs], of
+        users who always wait for an answer."""
+        users = self.search.needs.at_once or 1
+        return both.running(users), 1000 * both.first_token(users)[:, 0], both.tokens_per_s(users)[:, 0]
+
+    def by_chance(self, both: Disaggregated) -> tuple[Array, Array, Array]:
+        """The same of requests that come at random: as many run as come while one is answered (Little's law)."""
+        needs = self.search.needs
+        running, per_s = settled(needs, both.token, self.most[:, None], self.decode_workers[:, None])
+        first = 1000 * both.first_token_by_chance(per_s, running)
+        return running, first[:, 0], np.broadcast_to(per_s * needs.output, running.shape)[:, 0]
+
+    def plan(self, number: int) -> tuple[Plan, dict[int, int]]:
+        """One of them, weighed as Weigh does it, and the sequences of rows that hold fewer than they must."""
+        search, prefill, decode, batch = self.search, self.prefill, self.decode, int(self.batch[number])
+        first = prefill.layout_of(number)
+        weighed = search.allocation(prefill, number, first.dp)
+        plan = search.described(
+            decode,
+            number,
+            search.allocation(decode, number, batch),
+            replicas=int(self.decode_workers[number]),
+            gpus=int(self.gpus[number]),
+            batch=batch,
+            ttft_ms=float(self.ttft[number]),
+            tpot_ms=float(self.tpot[number]),
+            rate=float(self.rate[number]),
+            bound=binds(self.parts_of(number)),
+            meets=bool(self.meets[number]),
+            waits=None,
+            prefill=PrefillWorkers(
+                workers=int(self.prefill_workers[number]), layout=first, headroom_gib=weighed.spare / GIB
+            ),
+        )
+        most = max_batch(weighed, first.dp)
+        sides = ((prefill, first.dp, MOST_BATCH if most is None else most), (decode, batch, plan.capacity))
+        fewer = {int(rows.number[number]): room for rows, sequences, room in sides if room < sequences}
+        if search.needs.by_chance:
+            both = disaggregated(search, plan)
+            waits = both.waits(plan.tokens_per_s / search.needs.output, batch, int(self.most[number]))
+            plan = plan.model_copy(update={"waits": waits})
+        return plan, fewer
+
+    def parts_of(self, number: int) -> Iterator[Timed]:
+        """What a decode step takes."""
+        shape = (len(self.tpot), 1)
+        for part in self.parts:
+            yield Timed(part.what, *(float(np.broadcast_to(figure, shape)[number, 0]) for figure in part.figures))
+
+
+def separate_plans(search: Search, limit: int) -> list[Plan]:
+    """Best first. Where one side holds fewer sequences than its row says, the row is corrected, and all are ordered
+    anew."""
+    every = search.rows
+    rows = every.some(np.ravel((every.layout.pp == 1) & (every.layout.dcp == 1)))
+    while (pairs := best_pairs(search, rows)) is not None:
+        keys = search.order(search.price[pairs.decode.kind], pairs.gpus, pairs.tpot, pairs.meets)
+        plans = [pairs.plan(number) for number in np.lexsort(keys[::-1])[:limit].tolist()]
+        fewer = {number: capacity for _, rest in plans for number, capacity in rest.items()}
+        if not fewer:
+            return [plan for plan, _ in plans]
+        rows = rows.holding(fewer)
+    return []
+
+
+def best_pairs(search: Search, rows: FittingRows) -> Pairs | None:
+    """Of all pairs of layouts the best of each GPU and format; None where nothing fits."""
+    if not rows.shard.size:
+        return None
+    needs, server = search.needs, search.server(rows)
+    token, batch = decode_batches(search, server, rows)
+    on, copies = server.speed.machines("expected"), np.ravel(rows.layout.dp).astype(np.float64)
+    prompt = np.ravel(sum(part.seconds for part in server.launched_parts))
+    received = np.ravel(on.request + on.admission)
+    alone = received + np.ravel(sum(part.seconds for part in server.prompt_parts))
+    decode_workers, per_s = np.ceil((needs.at_once or 1) / batch), token
+    if needs.by_chance:
+        answer = needs.output * token
+        decode_workers = np.ceil(needs.arriving(answer) * answer / (UTILIZATION * batch))
+        per_s = settled(needs, partial(decode_step, server), batch, decode_workers)[1]
+    link = link_between(search, decode_workers * rows.gpus + 1, rows)
+    begun = received + np.ravel(cached_bytes(server.speed, needs.prompt) / link) + token
+    queue = np.ravel(on.queue)
+    wait = np.inf if needs.ttft_ms is None else needs.ttft_ms / 1000
+    of_pair, tp = search.pairs(rows), np.ravel(rows.layout.tp)
+    chosen = []
+    for pair in np.unique(of_pair):
+        second = np.flatnonzero(of_pair == pair)
+        first = second[rows.capacity[second] >= copies[second]][:, None]
+        slack = wait - alone[first] - begun[second]
+        load = copies[first], prompt[first], np.maximum(slack, 0)
+        if needs.by_chance:
+            workers = streaming(per_s[second], *load)
+        else:
+            workers = keeping_up(needs, token[second], *load, queue[first])
+        workers = np.ceil(np.maximum(workers, 1))
+        gpus = workers * rows.gpus[first] + decode_workers[second] * rows.gpus[second]
+        if search.architecture.recurrent:  # states pass between equal ranks only (vLLM nixl_connector_compatibility.md)
+            gpus = np.where(tp[first] == tp[second], gpus, np.inf)
+        tokens = np.broadcast_to(token[second], gpus.shape)
+        meets = (slack >= 0) & (1000 * tokens <= (needs.tpot_ms or np.inf)) & (gpus <= search.most)
+        price = np.broadcast_to(search.price[rows.kind[second]], gpus.shape)
+        keys = search.order(price, gpus, tokens, meets).reshape(6, -1)
+        best = np.lexsort(keys[::-1])[:1]
+        if best.size and np.isfinite(gpus.flat[best]).all():
+            chosen.append((first[best // second.size, 0], second[best % second.size], workers.flat[best]))
+    if not chosen:
+        return None
+    prefill_rows, other, workers = (np.concatenate(figures) for figures in zip(*chosen, strict=True))
+    return Pairs(search, rows.some(prefill_rows), rows.some(other), workers, decode_workers[other], batch[other])
+
+
+def keeping_up(needs: Needs, token: Array, copies: Array, prompt: Array, slack: Array, queue: Array) -> Array:
+    """Prefill workers that keep up with the answers of users who always wait, and let them wait for no longer than
+    `slack`; without any, just keep up."""
+    each = (needs.at_once or 1) / copies
+    in_time = np.where(slack > 0, each / (1 + 2 * slack / (queue * prompt)), 0)
+    return np.maximum(each * prompt / (needs.output * token + prompt), in_time)
+
+
+def streaming(per_s: Array, copies: Array, prompt: Array, slack: Array) -> Array:
+    """Prefill workers that requests which come at random keep busy for no longer than that they wait for `slack`
+    (M/D/1), and for at most a share of the time."""
+    ratio = 2 * slack / prompt
+    busy = np.where(slack > 0, np.minimum(UTILIZATION, 1 / (1 + 1 / np.maximum(ratio, 1e-9))), UTILIZATION)
+    return per_s * prompt / (copies * busy)
+
+
+def link_between(search: Search, gpus: Array, rows: FittingRows) -> Any:
+    """Bytes a second from a GPU of one side to one of the other, where there are so many in all: within a node, within
+    the reach of the GPU's links, or beyond; [rows, 1]."""
+    reach = np.array([gpu.link_gpus or search.node for gpu in search.gpus])[rows.kind]
+    alike = np.where(gpus <= search.node, gpus, np.where(gpus <= reach, reach, BEYOND))
+    return search.cards.of(alike, rows.form, rows.kind).link
+
+
+def decode_batches(search: Search, server: FullServer, rows: FittingRows) -> tuple[Array, Array]:
+    """Seconds of a decode step of each row with the most sequences, of those tried, that get their tokens in time, and
+    how many these are: found by halving."""
+    most = (search.needs.tpot_ms or np.inf) / 1000
+    batches = search.batches(rows, search.needs.at_once)
+    batch = last_in_time(batches, lambda tried: decode_step(server, tried) <= most)
+    return decode_step(server, batch), batch
+
+
+def decode_step(server: FullServer, batch: Array) -> Array:
+    """Seconds of a step that only decodes, for each row."""
+    return np.asarray(np.ravel(sum(part.seconds for part in server.decode_parts(batch[:, None]))))

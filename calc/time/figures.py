@@ -9,25 +9,32 @@ from collections.abc import Callable
 from operator import add, floordiv, mul, sub, truediv
 from typing import Any, NamedTuple, Self, get_type_hints
 
-from calc.errors import Frozen
+from calc.errors import Frozen, Message
 from calc.model.derivation import Symbols, write
 
 SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 POWER = re.compile(r"(?<![\w.])10{3,}(?![\w.])")
 
 
+Meaning = str | Message
+"""A field of a config, or words."""
+
+
 class Symbol(NamedTuple):
     """What a figure is called in a formula, and what it is."""
 
     name: str
-    meaning: str
+    meaning: Meaning
     unit: str = ""
 
     def of(self, part: str | int | None) -> "Symbol":
-        """That of a part of the figure: a product, or what looks so many tokens back, where not all of them."""
+        """That of a part of the figure: a product, a type, or what looks so many tokens back, where not all of them."""
         if part is None:
             return self
-        meaning = f"{self.meaning}: {part}" if isinstance(part, str) else f"{self.meaning}, {part:,} back"
+        whole = Message(str(self.meaning))
+        meaning = Message("{meaning}: `{part}`", meaning=whole, part=part)
+        if isinstance(part, int):
+            meaning = Message("{meaning}, {n} tokens back", meaning=whole, n=f"{part:,}")
         return Symbol(f"{self.name}_{part}", meaning, self.unit)
 
 
@@ -109,9 +116,10 @@ class TimeStep(Frozen):
 class Figures(Symbols):
     """Symbols for figures, each with its value."""
 
-    def figure(self, name: str, value: float, meaning: str) -> Figure:
+    def figure(self, name: str, value: float, meaning: Meaning) -> Figure:
         """One that is given, or that another line derives."""
-        return Figure(value, self.named(name, value, meaning))
+        plain = float(value) if isinstance(value, Figure) else value
+        return Figure(plain, self.named(name, plain, meaning))
 
     def named_as(self, symbol: Symbol, value: float) -> Figure:
         """One of a field that has a symbol."""

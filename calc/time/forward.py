@@ -1,6 +1,6 @@
 """One forward pass: how many tokens go through the layers, and what each of them looks back on.
 
-Figures may be integers or arrays of them; `calc.time.time_derivation` puts symbols in their place.
+Figures may be integers or arrays of them; `calc.time.time_paper` puts symbols in their place.
 """
 
 from collections.abc import Callable
@@ -8,14 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-import numpy as np
-
-
-def lesser(a: Any, b: Any) -> Any:
-    """The smaller of two numbers, or of each pair in two arrays."""
-    if isinstance(a, np.ndarray):
-        return np.minimum(a, b)
-    return a * (a <= b) + b * (b < a)
+from calc.time.arrays import lesser
 
 
 def visible(tokens: Any, window: int | None) -> Any:

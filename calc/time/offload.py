@@ -17,7 +17,7 @@ from calc.serving.engines.llamacpp.placement import HOST, Placement
 from calc.time.efficiency import Conditions, row
 from calc.time.estimate import End, Estimate
 from calc.time.forward import Forward, decode, prefill
-from calc.time.roofline import Machine, PromptKernels, Timed, bus_gb_s, machine, timed
+from calc.time.roofline import Machine, Timed, bus_gb_s, machine, timed
 from calc.time.time_operations import Demand, demand
 
 STATE = 4
@@ -101,10 +101,10 @@ class OffloadSpeed:
             elif device == HOST and borrowed and operation.weights:
                 yield Timed("communication", operation.weights / self.bus(end))
                 device = 0
-            yield timed(operation, self.on(device, end))
+            on = self.on(device, end)
+            yield timed(operation, on)
             if not decodes:
-                kernels = PromptKernels.of(self.device(device), self.engine, self.precision.weights, end)
-                yield from kernels.parts(run.demand, (operation,))
+                yield from on.prompt_kernels(run.demand, (operation,))
 
     def tokens_per_s(self, context: int, batch: int = 1) -> Estimate:
         """Tokens a second of all sequences."""

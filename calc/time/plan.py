@@ -7,7 +7,7 @@ more GPUs than another layout is not timed.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from typing import Any, get_args
 
 import numpy as np
@@ -28,15 +28,13 @@ from calc.serving.verdict import MOST_BATCH, max_batch
 from calc.serving.workload import Workload
 from calc.time.arrays import Array, Flags, Indices
 from calc.time.arrivals import UTILIZATION, Arrivals, Waits
-from calc.time.disaggregated import PrefillWorkers
 from calc.time.efficiency import Edits
 from calc.time.needs import Needs
 from calc.time.origin import Origin, origin
 from calc.time.prices import price_of
 from calc.time.roofline import Bound, Cards, sharing
-from calc.time.room import FittingRows, Rooms, accepted_formats, layouts_by_format
+from calc.time.room import FittingRows, Room, Shards, accepted_formats, layouts_by_format
 from calc.time.serving_time import FullServer, Speed, TimedParts
-from calc.time.time_shards import Shards
 from calc.units import GIB
 
 BATCHES = (1, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
@@ -51,6 +49,14 @@ ROUNDS = 4
 """In which the number of requests that run settles."""
 PLANNED = tuple(name for name, engine in ENGINES.items() if engine.share_option is not None)
 """Engines that batch requests in memory set aside at start: those that a search knows."""
+
+
+class PrefillWorkers(Frozen):
+    """Servers of a plan that prefill alone."""
+
+    workers: int
+    layout: Layout
+    headroom_gib: float  # of the most loaded GPU, with a request on each data-parallel copy
 
 
 class Plan(Frozen):
@@ -184,8 +190,8 @@ class Search:
         self.shards = weighed or Shards(architecture, engine, self.precisions)
         self.edited = dict(edited or {})
         self.cards = Cards(self.gpus, [p.weights for p in self.precisions], engine.name, node, self.edited)
-        self.rooms = Rooms(engine, architecture, self.gpus, needs.context)
-        self.limits = self.rooms.limits(Layout())
+        self.room = Room(engine, architecture, self.gpus, needs.context)
+        self.limits = self.room.limits(Layout())
 
     def varied(
         self,
@@ -216,7 +222,14 @@ class Search:
     def fitting(self, layouts: Iterable[tuple[Layout, tuple[int, ...]]]) -> FittingRows:
         """Layouts in some formats each, with the GPUs that they fit with."""
         shards = [self.shards(layout, formats) for layout, formats in layouts]
-        return FittingRows.of(shards, self.rooms, len(self.precisions))
+        return FittingRows.of(shards, self.room, len(self.precisions))
+
+    def row_of(self, plan: Plan, layout: Layout) -> FittingRows:
+        """The row of a plan in its layout, or in that of its prefill workers."""
+        form = [(precision.weights, precision.kv) for precision in self.precisions].index((plan.weights, plan.kv))
+        kind = [gpu.id for gpu in self.gpus].index(plan.gpu)
+        rows = self.fitting([(layout, (form,))])
+        return rows.some(rows.kind == kind)
 
     def contenders(self, rows: FittingRows) -> Candidates:
         """What those do among which is the best of each GPU and format: all but layouts that take more GPUs than it
@@ -262,9 +275,8 @@ class Search:
     def speed(self, rows: FittingRows) -> Speed:
         """All of them as arrays, [rows, 1]."""
         demand, layout = rows.demand, rows.layout
-        ranks = sharing(layout, experts=demand.routing is not None)
-        on = self.cards.of(ranks[:, 0], rows.form, rows.kind)
-        return Speed((demand,), layout, lambda end: on)
+        ranks = sharing(layout, experts=demand.routing is not None)[:, 0]
+        return Speed((demand,), layout, cache(partial(self.cards.of, ranks, rows.form, rows.kind)))
 
     def server(self, rows: FittingRows) -> FullServer:
         """All of them under the load that is asked about."""
@@ -338,7 +350,7 @@ class Search:
             return None
         most, replicas = int(candidates.most[row]), int(candidates.replicas[row])
         per_s = None if needs.requests_per_s is None else needs.requests_per_s / replicas
-        server = self.server(rows.some(np.arange(len(rows.kind)) == row))
+        server = self.server(rows.some(np.array([row])))
         return Arrivals(server, most, per_s, (needs.users or 0) / replicas, needs.think_s).waits(replicas)
 
     def plans(self, limit: int = 100, *, best_of_each: bool = True) -> list[Plan]:

@@ -16,7 +16,7 @@ from calc.serving.engines import ENGINES
 from calc.serving.engines.engine import Engine
 from calc.serving.engines.launch import Launch, Separate, ServerRole
 from calc.time.arrivals import UTILIZATION
-from calc.time.disaggregated_plan import ranked_plans
+from calc.time.disaggregated import ranked_plans
 from calc.time.efficiency import Edits
 from calc.time.frontier import Point, frontier
 from calc.time.needs import Needs

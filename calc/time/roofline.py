@@ -2,9 +2,9 @@
 and the host add theirs."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from operator import attrgetter
-from typing import Annotated, Any, Literal, NamedTuple, Self, get_args
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import Annotated, Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from calc.formats import WeightFormat
 from calc.hardware.generations import Dtype
 from calc.hardware.gpu import GPU
 from calc.hardware.parallel import Layout
-from calc.time.arrays import Alike, Indices
+from calc.time.arrays import Indices, either, first_alike, larger
 from calc.time.efficiency import (
     SERVING_SHARES,
     Conditions,
@@ -109,6 +109,8 @@ class Machine:
     queue: Annotated[Any, Symbol("q_wait", "share of the prompts ahead for which a request waits")]
     all_reduce: Annotated[Any, Symbol("t_reduce", "seconds of a collective, whatever its size", "s")]
     link: Annotated[Any, Symbol("l", "bytes/s of what connects the GPUs, one direction", "bytes/s")]
+    unpacked: Any = 0.0  # seconds of a byte of quantized weights, where prefill unpacks them first
+    score: Any = 0.0  # seconds of a score, where it passes through memory: prefill without flash attention
 
     def compute(self, operation: Operation) -> Seconds:
         if operation.what == "scores":
@@ -131,9 +133,18 @@ class Machine:
         plain = stage.layers * (self.layer + self.quantize) + stage.sparse * self.sparse
         return plain + stage.latent * self.latent + stage.linear * self.linear + stage.indexed * self.indexer
 
+    def prompt_kernels(self, stage: Demand, operations: Sequence[Operation]) -> "Iterator[Timed]":
+        """What prefill moves besides."""
+        if self.unpacked and (packed := sum(operation.weights for operation in operations if operation.quantized)):
+            unpacked = packed * self.unpacked
+            yield Timed("unpacking", unpacked, memory=unpacked)
+        if self.score and stage.pairs:
+            flops = sum(operation.flops for operation in operations if operation.what == "scores")
+            scores = flops * stage.heads / sum(stage.pairs.values()) * self.score
+            yield Timed("softmax", scores, memory=scores)
+
 
 MACHINE = symbols_of(Machine)
-SHARES_OF = attrgetter(*SERVING_SHARES)
 LAUNCHES: tuple[str, ...] = ("layer", "sparse", "latent", "linear", "indexer", "quantize")
 LAUNCHES += ("prefill_layer", "prefill_sparse", "prefill_latent", "prefill_linear")
 """What the host takes its time for."""
@@ -173,7 +184,7 @@ def reached(
 def kind_of(gpu: GPU, engine: str, weights: WeightFormat, ranks: int, node: int = 8) -> tuple[Conditions, Dtype, Dtype]:
     """What decides for a GPU of which so many share a layer, and what it multiplies weights in 16 bits and in a format
     in."""
-    conditions = Conditions(engine, gpu.generation, ranks, path(gpu, ranks, node), weights)
+    conditions = Conditions(engine, gpu.generation, ranks, path(gpu, ranks, node), weights).told_apart
     return conditions, arithmetic("bf16", gpu), arithmetic(weights, gpu)
 
 
@@ -182,84 +193,66 @@ def machine(
 ) -> Machine:
     """Peaks and bandwidths of a GPU times their shares. `ranks` GPUs share a layer; `edited` are the shares to take
     instead of the usual ones."""
-    kind = at, plain, narrow = kind_of(gpu, engine, weights, ranks, node)
-    shares = edited or efficiency(*kind)
-    watt = row("watt_tflops", Conditions(engine, gpu.generation, weights=weights)).value.share(end)
+    kind = _, plain, narrow = kind_of(gpu, engine, weights, ranks, node)
+    shares, over, bandwidth = edited or efficiency(*kind), path(gpu, ranks, node), gpu.bandwidth_gb_s * 1e9
+    at = Conditions(engine, gpu.generation, weights=weights)
+    watt = row("watt_tflops", at).value.share(end)
 
     def powered(rate: float) -> float:
         """FLOP/s held by the board's power: units and power both take their time."""
         return 1 / (1 / rate + 1 / (watt * gpu.tdp_w * 1e12 if gpu.tdp_w else POWERED * rate)) if watt else rate
 
-    links = bus_gb_s(gpu, at.over), at.over == "network"
     peak, peak_quantized = (gpu.tflops.get(dtype, UNKNOWN) * 1e12 for dtype in (plain, narrow))
-    return reached(lambda name: shares.at(name, end), peak, peak_quantized, gpu.bandwidth_gb_s * 1e9, *links, powered)
+    links = bus_gb_s(gpu, over), over == "network"
+    on = reached(lambda name: shares.at(name, end), peak, peak_quantized, bandwidth, *links, powered)
+    unpacked, score = (row(what, at).value.duration(end) / bandwidth for what in ("unpacked_bytes", "score_bytes"))
+    return replace(on, unpacked=unpacked, score=score)
 
 
 class Cards:
-    """GPUs, each with weights in each of some formats, at the expected end of their ranges."""
+    """GPUs, each with weights in each of some formats, under an engine that unpacks none and has flash attention."""
 
     def __init__(
         self, gpus: Sequence[GPU], weights: Sequence[WeightFormat], engine: str, node: int, edited: Edits
     ) -> None:
-        self.gpus, self.node, self.edited = gpus, node, edited
-        plain, *narrow = ([arithmetic(form, gpu) for gpu in gpus] for form in ("bf16", *weights))
-        self.plain, *quantized = (self.peaks(dtypes) for dtypes in (plain, *narrow))
-        self.quantized = np.array(quantized)
+        self.gpus, self.engine, self.node, self.edited = gpus, engine, node, edited
+        self.shape, self.cells = (len(weights), len(gpus)), list(product(weights, gpus))
+        kinds = [kind_of(gpu, engine, form, 1, node) for form, gpu in self.cells]
+        self.alike = first_alike(kinds)
+        peaks = [
+            [gpu.tflops.get(dtype, UNKNOWN) for dtype in types]
+            for (_, gpu), (_, *types) in zip(self.cells, kinds, strict=True)
+        ]
+        self.plain, self.quantized = np.array(peaks).T.reshape(2, *self.shape) * 1e12
         self.bandwidth = np.array([gpu.bandwidth_gb_s * 1e9 for gpu in gpus])
-        self.by_kind = Alike.of(
-            (Conditions(engine, gpu.generation, weights=form).told_apart, dtype, dtype_quantized)
-            for form, row in zip(weights, narrow, strict=True)
-            for gpu, dtype, dtype_quantized in zip(gpus, plain, row, strict=True)
-        )
-        self.formats = len(weights)
-        self.known: dict[int, Any] = {}
+        self.known: dict[tuple[int, End], Any] = {}
 
-    def peaks(self, dtypes: Sequence[Dtype]) -> Any:
-        """FLOP/s of each GPU in a type of its own, printed."""
-        return np.array([gpu.tflops.get(dtype, UNKNOWN) * 1e12 for gpu, dtype in zip(self.gpus, dtypes, strict=True)])
-
-    def of(self, ranks: Any, formats: Indices, kinds: Indices) -> Machine:
+    def of(self, ranks: Any, formats: Indices, kinds: Indices, end: End = "expected") -> Machine:
         """Rows of a format and a GPU each, of which `ranks` share a layer, one number or [rows], as one machine of
         arrays, [rows, 1]."""
         unlike, which = np.unique(ranks, return_inverse=True)
-        known = np.stack([self.figures(int(kind)) for kind in unlike], axis=1)
+        known = np.stack([self.figures(int(count), end) for count in unlike], axis=1)
         return Machine(*known[:, which, formats, kinds, None])
 
-    def figures(self, ranks: int) -> Any:
+    def figures(self, ranks: int, end: End) -> Any:
         """What `machine` says of each, by its fields: [figures, formats, GPUs]."""
-        if ranks not in self.known:
-            paths = [path(gpu, ranks, self.node) for gpu in self.gpus]
-            alike = Alike.of(zip(self.by_kind.which, paths * self.formats, strict=True))
-            shares = np.array([self.shares(kind, ranks, over) for kind, over in alike.kinds])
-            table = shares[np.reshape(alike.which, (self.formats, len(self.gpus)))]
-            share = dict(zip(SERVING_SHARES, np.moveaxis(table, -1, 0), strict=True))
-            bus = np.array([bus_gb_s(gpu, over) for gpu, over in zip(self.gpus, paths, strict=True)])
-            network = np.array([over == "network" for over in paths])
+        if (ranks, end) not in self.known:
+            over = [path(gpu, ranks, self.node) for gpu in self.gpus]
+            alike = first_alike(zip(self.alike, over * self.shape[0], strict=True))
+            unlike, which = np.unique(alike, return_inverse=True)
+            shares = np.array([self.shares(cell, ranks, end) for cell in unlike.tolist()])[which]
+            share = dict(zip(SERVING_SHARES, shares.T.reshape(-1, *self.shape), strict=True))
+            bus = np.array([bus_gb_s(gpu, to) for gpu, to in zip(self.gpus, over, strict=True)])
+            network = np.array([to == "network" for to in over])
             on = reached(share.__getitem__, self.plain, self.quantized, self.bandwidth, bus, network)
-            self.known[ranks] = np.stack([getattr(on, name) for name in MACHINE])
-        return self.known[ranks]
+            self.known[ranks, end] = np.stack([getattr(on, name) for name in MACHINE])
+        return self.known[ranks, end]
 
-    def shares(self, kind: int, ranks: int, over: Route) -> list[float]:
-        """Expected shares of GPUs of a kind."""
-        at, plain, narrow = self.by_kind.kinds[kind]
-        usual = efficiency(at._replace(gpus=ranks, over=over).told_apart, plain, narrow)
-        return [share.expected for share in SHARES_OF(usual.edited(self.edited))]
-
-
-def either(condition: Any, a: Any, b: Any) -> Any:
-    """The first where a condition holds, else the second; of conditions in an array each for its own."""
-    if isinstance(condition, bool):
-        return a if condition else b
-    if isinstance(condition, np.ndarray):
-        return np.where(condition, a, b)
-    return a * condition + b * (1 - condition)
-
-
-def larger(a: Any, b: Any) -> Any:
-    """The larger of two numbers, or of each pair in two arrays."""
-    if isinstance(a, np.ndarray):
-        return np.maximum(a, b)
-    return a * (a >= b) + b * (b > a)
+    def shares(self, cell: int, ranks: int, end: End) -> list[float]:
+        """Shares of a GPU with weights in a format."""
+        form, gpu = self.cells[cell]
+        shares = efficiency(*kind_of(gpu, self.engine, form, ranks, self.node)).edited(self.edited)
+        return [shares.at(name, end) for name in SERVING_SHARES]
 
 
 class Timed(NamedTuple):
@@ -340,36 +333,3 @@ def binds(parts: Iterable[Timed]) -> Bound:
     for part in parts:
         times[part.bound] = times.get(part.bound, 0.0) + float(part.seconds)
     return max(times, key=lambda bound: times[bound])
-
-
-@dataclass(frozen=True)
-class PromptKernels:
-    """What a pass of a prompt moves besides on a GPU, where an engine unpacks quantized weights first or has no flash
-    attention: seconds of a byte of quantized weights that is unpacked, and of a score that passes through memory."""
-
-    unpacked: float
-    score: float
-
-    @classmethod
-    def of(cls, gpu: GPU, engine: str, weights: WeightFormat, end: End) -> Self:
-        """Kernels of an engine's build on a GPU."""
-        at = Conditions(engine, gpu.generation, weights=weights)
-
-        def seconds(nbytes: float) -> float:
-            return nbytes / (gpu.bandwidth_gb_s * 1e9)
-
-        return cls(
-            unpacked=seconds(row("unpacked_bytes", at).value.duration(end)),
-            score=seconds(row("score_bytes", at).value.duration(end)),
-        )
-
-    def parts(self, demand: Demand, operations: Sequence[Operation]) -> Iterator[Timed]:
-        """What a pass of such operations moves."""
-        packed = sum(operation.weights for operation in operations if operation.quantized)
-        if self.unpacked and packed:
-            unpacked = packed * self.unpacked
-            yield Timed("unpacking", unpacked, memory=unpacked)
-        if self.score and demand.pairs:
-            flops = sum(operation.flops for operation in operations if operation.what == "scores")
-            scores = flops * demand.heads / sum(demand.pairs.values()) * self.score
-            yield Timed("softmax", scores, memory=scores)

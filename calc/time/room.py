@@ -1,10 +1,11 @@
-"""Layouts that an engine accepts, and the room for cache that they have on many GPUs at once: what an engine sets aside
-there, and what a sequence takes of it."""
+"""Layouts that an engine accepts; what a rank of each holds and does, in several formats at once; and the room for
+cache that they have on many GPUs at once: what an engine sets aside there, and what a sequence takes of it."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass, fields, replace
+from functools import cached_property, partial
 from itertools import islice
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -12,18 +13,22 @@ from calc.formats import CacheFormat, Precision, WeightFormat
 from calc.hardware.gpu import GPU
 from calc.hardware.overhead import OverheadItem
 from calc.hardware.parallel import Layout, shapes
+from calc.hardware.shards import blocks_within
 from calc.model.architecture import Architecture
 from calc.serving.engines.engine import Engine
+from calc.serving.engines.loading import vision_share
 from calc.serving.engines.rules import Question
-from calc.serving.engines.sizes import GPUAtStart, LaidOut, Limits
+from calc.serving.engines.sizes import GPUAtStart, LaidOut, Limits, Stage
+from calc.serving.weighing import RankWeights, Weighing
 from calc.serving.workload import Workload
-from calc.time.arrays import Alike, Array, Flags, Indices
-from calc.time.time_operations import Demand
-from calc.time.time_shards import Shard, combined, of_rows, stacked
+from calc.time.arrays import Array, Flags, Indices, first_alike
+from calc.time.time_operations import Demand, Routing, computed, demand, routing, unrolled
 from calc.units import GIB
 
 STAGES = (1, 2, 3, 4, 6, 8, 16)
 """Pipeline stages that are tried."""
+
+# Layouts
 
 
 def accepted_formats(
@@ -45,24 +50,176 @@ def layouts_by_format(
 ) -> Iterator[tuple[Layout, tuple[int, ...]]]:
     """What the engine accepts on up to `most` GPUs in nodes of so many, ways to share a layer and pipeline stages of
     them, each with the numbers of the formats that it accepts there."""
+
+    def takes(layout: Layout, precision: Precision) -> bool:
+        return not any(engine.refusals(Question(architecture, precision, layout)))
+
+    def token_shares(shape: Layout, precision: Precision) -> Iterator[Layout]:
+        """The shape, and the shape with as many of its ranks as may sharing cached tokens, for the fewest copies."""
+        yield shape
+        degrees = (n for n in range(shape.tp, 1, -1) if shape.tp % n == 0)
+        shared = (shape.model_copy(update={"dcp": dcp}) for dcp in degrees)
+        yield from islice((layout for layout in shared if takes(layout, precision)), 1)
+
     for plain in shapes(architecture, node):
         if plain.gpus > most:
             continue
-        refused = [any(engine.refusals(Question(architecture, precision, plain))) for precision in precisions]
-        formats = tuple(number for number, is_refused in enumerate(refused) if not is_refused)
-        for shape in token_shares(architecture, engine, precisions[formats[0]], plain) if formats else ():
+        formats = tuple(number for number, precision in enumerate(precisions) if takes(plain, precision))
+        for shape in token_shares(plain, precisions[formats[0]]) if formats else ():
             for stages in STAGES if shape.dp == shape.ep == 1 else (1,):
                 if shape.gpus * stages <= most and stages <= architecture.num_layers:
                     yield shape.model_copy(update={"pp": stages}), formats
 
 
-def token_shares(architecture: Architecture, engine: Engine, precision: Precision, shape: Layout) -> Iterator[Layout]:
-    """The shape, and the shape with as many of its ranks as may sharing cached tokens, for the fewest copies."""
-    yield shape
-    degrees = (n for n in range(shape.tp, 1, -1) if shape.tp % n == 0)
-    shared = (shape.model_copy(update={"dcp": dcp}) for dcp in degrees)
-    taken = (layout for layout in shared if not any(engine.refusals(Question(architecture, precision, layout))))
-    yield from islice(taken, 1)
+# Ranks
+
+
+@dataclass(frozen=True)
+class Shard:
+    """A rank of a layout."""
+
+    weighing: Weighing  # of all experts, which no cache depends on
+    passing: Weighing  # of those that it holds, which its passes go through
+    stage_bytes: Array  # weights of each pipeline stage, as stored, [stages, formats]
+    demand: Demand  # of all stages together; weights and cache in all formats, [formats]
+    layout: Layout
+    formats: tuple[int, ...]  # by their numbers
+    precisions: tuple[Precision, ...]
+    ranges: tuple[range, ...]
+
+    @cached_property
+    def laid_out(self) -> LaidOut:
+        """Stages as an engine knows them, in the first format, their weights left out."""
+        return self.cut(self.ranges)
+
+    def cut(self, ranges: tuple[range, ...]) -> LaidOut:
+        """The rank in so many stages."""
+        rank = self.weighing.rank
+        stages = tuple(
+            Stage(tuple(blocks_within(rank, stage)), first=stage.start == 0, last=stage.stop == rank.num_layers)
+            for stage in ranges
+        )
+        return LaidOut(self.weighing.whole, rank, stages, ranges, self.layout, self.precisions[0])
+
+    def working_bytes(self, engine: Engine, limits: Limits) -> list[int]:
+        """The largest pass of each stage."""
+        passing, laid_out = self.passing, self.laid_out
+        return [int(passing.working(engine, limits, laid_out, stage).bytes) for stage in range(len(self.ranges))]
+
+
+class Weighed(NamedTuple):
+    """A tensor-parallel rank with a slice of all experts, as stored in each format: [formats] and [formats, layers]."""
+
+    routed: Array  # bytes of each layer's routed experts
+    others: Array  # of each layer beside them
+    before: Array  # of what stands before the layers
+    behind: Array  # of what stands behind them, a tied head included
+    demand: Demand
+
+
+class Shards:
+    """The shards of layouts; each degree of tensor parallelism and number of slices is weighed once."""
+
+    def __init__(self, architecture: Architecture, engine: Engine, precisions: Sequence[Precision]) -> None:
+        self.engine, self.precisions = engine, precisions
+        self.weights = list[RankWeights]()
+        for precision in precisions:
+            like = self.weights[0] if self.weights else None
+            self.weights.append(RankWeights(architecture, engine, precision, like))
+        self.by_slices = dict[Layout, Weighed]()
+        self.known = dict[tuple[Layout, tuple[int, ...]], Shard]()
+
+    def __call__(self, layout: Layout, formats: tuple[int, ...]) -> Shard:
+        """The shard of a layout in some of the formats."""
+        if (layout, formats) not in self.known:
+            self.known[layout, formats] = self.shard(layout, formats)
+        return self.known[layout, formats]
+
+    def shard(self, layout: Layout, formats: tuple[int, ...]) -> Shard:
+        """A rank with its share of the attention, and of the slices of routed experts: without expert parallelism the
+        copies of the attention cut each into one for every rank of theirs (vLLM `docs/serving/
+        data_parallel_deployment.md`; SGLang `distributed/parallel_state.py`, `moe_tp_size`)."""
+        first, chosen, own = self.weights[0], list(formats), self.weighed(Layout(tp=layout.tp))
+        experts = own if layout.slices == layout.tp else self.weighed(Layout(dp=layout.slices))
+        route = routing(first.whole, layout)
+        share = 1.0 if route is None else -(-route.experts // layout.ep) / route.experts
+        ranges = first.ranges_of(layout.pp)
+        by_layer = own.others[chosen] + experts.routed[chosen] * share
+        stage_bytes = np.stack([by_layer[:, stage.start : stage.stop].sum(axis=1) for stage in ranges])
+        stage_bytes[0] += own.before[chosen]
+        stage_bytes[-1] += (own.behind - (own.demand.tied_head if layout.pp == 1 else 0))[chosen]
+        does = replace(own.demand, routing=route, dcp=layout.dcp, longest=max(map(len, ranges)), stages=layout.pp)
+        if route is not None:
+            shares = {"flops": 1, "elements": 1, "weights": share}
+            routed = {name: getattr(experts.demand, name)["experts_routed"] * part for name, part in shares.items()}
+            does = replace(does, **{name: getattr(does, name) | {"experts_routed": routed[name]} for name in shares})
+        return Shard(
+            weighing=first.of(Layout(tp=layout.tp)),
+            passing=first.of(layout),
+            stage_bytes=stage_bytes,
+            demand=does,
+            layout=layout,
+            formats=formats,
+            precisions=tuple(self.precisions[number] for number in formats),
+            ranges=ranges,
+        )
+
+    def weighed(self, layout: Layout) -> Weighed:
+        """A rank with a slice of every expert; a draft layer and a vision encoder count where the engine loads them."""
+        if layout not in self.by_slices:
+            self.by_slices[layout] = self.weigh(layout)
+        return self.by_slices[layout]
+
+    def weigh(self, layout: Layout) -> Weighed:
+        weighings = [ranks.of(layout) for ranks in self.weights]
+        whole, rank, layers = weighings[0].whole, weighings[0].rank, range(weighings[0].rank.num_layers)
+        sizes = [[weighing.parts[kind] for kind in (*weighing.tensors.kinds, -2, -1)] for weighing in weighings]
+        *by_layer, before, behind = np.array(sizes, dtype=np.float64).transpose(1, 2, 0)
+        before, behind = before.sum(axis=0), behind.sum(axis=0)
+        routed, others = np.stack(by_layer, axis=2)
+        if self.engine.loads_vision:
+            before += sum(vision_share(tensor, layout) for tensor in rank.tensors() if tensor.excluded_as == "vision")
+        states = partial(self.engine.state_bytes, whole)
+        does = computed(unrolled(whole), unrolled(rank), layout, layers, states=states)
+        demands = [
+            demand(whole, rank, weighing.precision, layout, layers, file=weighing.read, like=does)
+            for weighing in weighings
+        ]
+        return Weighed(routed, others, before, behind, combined(demands, np.array))
+
+
+def combined(figures: Sequence[Any], of: Callable[[Sequence[Any]], Any]) -> Any:
+    """Of demands, or other figures, those that `of` makes of all of them."""
+    first = figures[0]
+    if isinstance(first, Mapping):
+        keys = dict.fromkeys(key for figure in figures for key in figure)  # a GGUF file has other products
+        return {key: combined([figure.get(key, False) for figure in figures], of) for key in keys}
+    if isinstance(first, Demand | Routing):
+        names = [field.name for field in fields(first)]
+        return replace(first, **{name: combined([getattr(each, name) for each in figures], of) for name in names})
+    return None if first is None else of(figures)
+
+
+def stacked(figures: Sequence[Any]) -> Any:
+    """Figures of several ranks, each one or [formats], as one array; one figure where all are alike."""
+    table = np.array(figures)
+    return table.flat[0].item() if (table == table.flat[0]).all() else table
+
+
+def of_rows(table: Demand, which: Indices, forms: Indices) -> Demand:
+    """Of the demands of some ranks, stacked, those of rows of one rank and format each: [rows, 1]."""
+
+    def chosen(figures: Sequence[Any]) -> Any:
+        (figure,) = figures
+        if not isinstance(figure, np.ndarray):
+            return figure
+        return figure[which, None] if figure.ndim == 1 else figure[which, forms, None]
+
+    by_row: Demand = combined([table], chosen)
+    return by_row
+
+
+# Rows
 
 
 @dataclass(frozen=True)
@@ -78,11 +235,11 @@ class FittingRows:
     demands: Demand  # of the shards, stacked
 
     @classmethod
-    def of(cls, shards: Sequence[Shard], rooms: "Rooms", formats: int) -> "FittingRows":
+    def of(cls, shards: Sequence[Shard], room: "Room", formats: int) -> "FittingRows":
         """All of some layouts, in so many formats, on all kinds of GPUs."""
-        capacity = np.zeros((len(shards), formats, len(rooms.gpus)))
+        capacity = np.zeros((len(shards), formats, len(room.gpus)))
         for number, here in enumerate(shards):
-            capacity[number, here.formats] = rooms.of(here.layout).capacity(here)
+            capacity[number, here.formats] = room.capacity(here)
         shard, form, kind = np.nonzero(capacity >= 1)
         demands = combined([here.demand for here in shards], stacked)
         return cls(tuple(shards), shard, form, kind, np.arange(shard.size), capacity[shard, form, kind], demands)
@@ -121,141 +278,134 @@ class FittingRows:
         return of_rows(self.demands, self.shard, self.form)
 
 
-class Room:
-    """Room for the cache of GPUs under an engine, each with its limits, for sequences of one length."""
+# Room
 
-    def __init__(
-        self,
-        engine: Engine,
-        gpus: Sequence[GPU],
-        limits: Sequence[Limits],
-        length: int,
-        served: Callable[[Shard], Flags],
-    ) -> None:
-        self.engine, self.gpus, self.limits, self.length, self.served = engine, gpus, limits, length, served
+
+class StartedGPUs:
+    """GPUs with the limits that an engine sets on each, by what decides: for each the number of the first alike."""
+
+    def __init__(self, limits: tuple[Limits, ...], gpus: Sequence[GPU]) -> None:
         each = list(zip(gpus, limits, strict=True))
-        self.by_limits = Alike.of(limits)
-        self.by_links = Alike.of((at, gpu.platform, gpu.form, gpu.topology, gpu.memory) for gpu, at in each)
-        self.by_size = Alike.of(zip((gpu.usable_bytes for gpu in gpus), self.by_links.which, strict=True))
-        self.by_kernels = Alike.of((at, gpu.platform, gpu.capability) for gpu, at in each)
-        self.largest = max((gpu.usable_bytes for gpu in gpus), default=0)
-        self.known_budgets = dict[tuple[int, int, tuple[int, int]], tuple[float, ...]]()
-        self.overheads = dict[tuple[int, int], list[list[dict[OverheadItem, int]]]]()
-        self.by_format = dict[tuple[int, int, tuple[range, ...], CacheFormat], Array]()
+        self.limits = limits
+        self.by_limits = first_alike(limits)
+        self.by_links = first_alike((at, gpu.platform, gpu.form, gpu.topology, gpu.memory) for gpu, at in each)
+        self.by_kernels = first_alike((at, gpu.platform, gpu.capability) for gpu, at in each)
+        by_size = first_alike(zip((gpu.usable_bytes for gpu in gpus), self.by_links, strict=True))
+        self.sizes, self.by_size = np.unique(by_size, return_inverse=True)
+        self.budgets = dict[tuple[int, int, tuple[int, int]], tuple[float, ...]]()
+        self.sequences = dict[tuple[int, int, tuple[range, ...], CacheFormat], Array]()
         self.kernels = dict[tuple[int, int, CacheFormat], list[int]]()
+
+
+class Room:
+    """Room for the cache of GPUs under an engine that serves a model in sequences of one length."""
+
+    def __init__(self, engine: Engine, architecture: Architecture, gpus: Sequence[GPU], length: int) -> None:
+        self.engine, self.architecture, self.gpus = engine, architecture, gpus
+        self.workload = Workload(batch=1, context=length)
+        self.by_kernels = first_alike((gpu.platform, gpu.capability) for gpu in gpus)
+        self.largest = max((gpu.usable_bytes for gpu in gpus), default=0)
+        self.runs = dict[tuple[int, int, Precision], Flags]()
+        self.started = dict[tuple[Limits, ...], StartedGPUs]()
+        self.by_degrees = dict[tuple[int, ...], StartedGPUs]()
+
+    def limits(self, layout: Layout) -> tuple[Limits, ...]:
+        """What the engine sets on each GPU for a layout."""
+        return tuple(self.engine.limits(self.workload, gpu, self.architecture, layout) for gpu in self.gpus)
+
+    def on(self, layout: Layout) -> StartedGPUs:
+        """The GPUs with their limits for a layout; layouts with the same ones share them."""
+        degrees = tuple(getattr(layout, degree) for degree in self.engine.limits_by)
+        if degrees not in self.by_degrees:
+            limits = self.limits(layout)
+            self.by_degrees[degrees] = self.started.setdefault(limits, StartedGPUs(limits, self.gpus))
+        return self.by_degrees[degrees]
 
     def capacity(self, shard: Shard) -> Array:
         """Sequences of all copies that there is surely room for, as many as in the middle of the overhead: [formats,
         GPUs]."""
         if shard.stage_bytes.max(axis=0).min() >= self.largest:
             return np.zeros((len(shard.formats), len(self.gpus)))
-        fixed, each = np.stack([self.sequence(shard, precision.kv) for precision in shard.precisions], axis=2)
-        middle, high = (self.free(shard) - fixed) / each
+        on = self.on(shard.layout)
+        fixed, each = np.stack([self.sequence(on, shard, precision.kv) for precision in shard.precisions], axis=2)
+        middle, high = (self.free(on, shard) - fixed) / each
         fits = (high.min(axis=0) > 1) & self.served(shard)
         return np.where(fits, np.floor(np.maximum(middle.min(axis=0), 0)) * shard.layout.dp, 0)
-
-    def free(self, shard: Shard) -> Array:
-        """Bytes for the cache on each stage, in the middle and at the high end of the overhead, [2, stages, formats,
-        GPUs]: the engine's budget less what weights take of it. What loading adds to weights (padding, tables) is left
-        out."""
-        works = zip(*(shard.working_bytes(self.engine, at) for at in self.by_limits.kinds), strict=True)
-        least = shard.stage_bytes.min(axis=1).tolist()
-        depth = shard.layout.gpus, max(map(len, shard.ranges))
-        if depth not in self.overheads:
-            self.overheads[depth] = [self.overhead(first, shard.laid_out) for first in self.by_links.first]
-        rooms = np.array([self.budgets(work, depth, weights) for work, weights in zip(works, least, strict=True)])
-        budgets = np.moveaxis(rooms[:, self.by_size.which], 2, 0)
-        return np.asarray(budgets[:, :, None] - self.engine.cache_share * shard.stage_bytes[:, :, None])
-
-    def budgets(self, working: Sequence[int], depth: tuple[int, int], least: float) -> list[tuple[float, ...]]:
-        """What the engine would set aside for its cache on each unlike GPU without weights, in the middle and at the
-        high end of the overhead: nothing where it is too small for so many bytes of weights. `working` is that of GPUs
-        with unlike limits; `depth`: how many GPUs work together, and the most layers of a stage."""
-        rooms = list[tuple[float, ...]]()
-        for first, (total, links) in zip(self.by_size.first, self.by_size.kinds, strict=True):
-            taken = working[self.by_limits.which[first]]
-            key = first, taken, depth
-            if total <= least:
-                rooms.append((-np.inf, -np.inf))
-                continue
-            if key not in self.known_budgets:
-                starts = (GPUAtStart(total, 0, taken, None, ends) for ends in self.overheads[depth][links])
-                caches = (self.engine.budget(self.limits[first], start).cache for start in starts)
-                self.known_budgets[key] = tuple(map(float, caches))
-            rooms.append(self.known_budgets[key])
-        return rooms
-
-    def overhead(self, gpu: int, stages: LaidOut) -> list[dict[OverheadItem, int]]:
-        """Bytes of each item of the overhead on a kind of GPU, in the middle of its range and at its high end."""
-        spans = self.engine.overhead_on(self.gpus[gpu], stages, self.limits[gpu])
-        middle = {item: round((span.low + span.high) / 2 * GIB) for item, span in spans.items()}
-        return [middle, {item: round(span.high * GIB) for item, span in spans.items()}]
-
-    def sequence(self, shard: Shard, kv: CacheFormat) -> Array:
-        """Bytes of cache of all sequences together and of each, as an engine keeps it by a GPU's kernels: [2, stages,
-        GPUs]."""
-        key = shard.layout.tp, shard.layout.dcp, shard.ranges, kv
-        if key not in self.by_format:
-            alike, laid_out = self.alike(shard, kv), replace(shard.laid_out, precision=Precision(kv=kv))
-            sizes = {at: self.sequence_bytes(laid_out, at) for at in set(alike)}
-            self.by_format[key] = np.array([sizes[at] for at in alike], dtype=np.float64).T[..., self.by_kernels.which]
-        return self.by_format[key]
-
-    def alike(self, shard: Shard, kv: CacheFormat) -> list[int]:
-        """For GPUs of each kind of kernels the first that keeps as many bytes, all layers on one stage."""
-        key = shard.layout.tp, shard.layout.dcp, kv
-        if key not in self.kernels:
-            whole = replace(shard.cut((range(shard.ranges[-1].stop),)), precision=Precision(kv=kv))
-            sizes = [self.sequence_bytes(whole, at) for at in self.by_kernels.first]
-            self.kernels[key] = [self.by_kernels.first[sizes.index(size)] for size in sizes]
-        return self.kernels[key]
-
-    def sequence_bytes(self, laid_out: LaidOut, gpu: int) -> list[tuple[int, int]]:
-        """Bytes of cache on each stage of all sequences together, and of each, as the engine keeps windows and states
-        on a kind of GPU."""
-        cache, stages = self.engine.cache(laid_out, self.gpus[gpu], self.limits[gpu]), range(len(laid_out.ranges))
-        if cache is None:
-            return [(0, 1) for _ in stages]
-        sizes = []
-        for stage in stages:
-            first, both = (cache.required_bytes(stage, batch, self.length) for batch in (1, 2))
-            sizes.append((2 * first - both, max(1, both - first)))
-        return sizes
-
-
-class Rooms:
-    """Room for the cache of GPUs under an engine that serves a model in sequences of one length, by layout."""
-
-    def __init__(self, engine: Engine, architecture: Architecture, gpus: Sequence[GPU], length: int) -> None:
-        self.engine, self.architecture, self.gpus = engine, architecture, gpus
-        self.workload = Workload(batch=1, context=length)
-        self.by_kernels = Alike.of((gpu.platform, gpu.capability) for gpu in gpus)
-        self.runs = dict[tuple[int, int, Precision], Flags]()
-        self.rooms = dict[tuple[Limits, ...], Room]()
-        self.by_degrees = dict[tuple[int, ...], Room]()
-
-    def limits(self, layout: Layout) -> tuple[Limits, ...]:
-        """What the engine sets on each GPU for a layout."""
-        return tuple(self.engine.limits(self.workload, gpu, self.architecture, layout) for gpu in self.gpus)
-
-    def of(self, layout: Layout) -> Room:
-        """Layouts with the same limits share one."""
-        degrees = tuple(getattr(layout, degree) for degree in self.engine.limits_by)
-        if degrees not in self.by_degrees:
-            limits = self.limits(layout)
-            if limits not in self.rooms:
-                self.rooms[limits] = Room(self.engine, self.gpus, limits, self.workload.context, self.served)
-            self.by_degrees[degrees] = self.rooms[limits]
-        return self.by_degrees[degrees]
 
     def served(self, shard: Shard) -> Flags:
         """Whether the engine runs such ranks, whatever memory there is, [formats, GPUs]: what it refuses depends on a
         GPU's kernels and on no limit."""
-        for precision in shard.precisions:
-            key = shard.layout.tp, shard.layout.dcp, precision
+        keys = [(shard.layout.tp, shard.layout.dcp, precision) for precision in shard.precisions]
+        for key in keys:
             if key not in self.runs:
-                rank = replace(shard.laid_out, precision=precision)
-                on_each = (Question(laid_out=rank, gpu=self.gpus[first]) for first in self.by_kernels.first)
-                refused = [any(self.engine.refusals(question)) for question in on_each]
-                self.runs[key] = ~np.array(refused)[self.by_kernels.which]
-        return np.array([self.runs[shard.layout.tp, shard.layout.dcp, precision] for precision in shard.precisions])
+                rank = replace(shard.laid_out, precision=key[-1])
+                refused = {
+                    first: any(self.engine.refusals(Question(laid_out=rank, gpu=self.gpus[first])))
+                    for first in set(self.by_kernels)
+                }
+                self.runs[key] = np.array([not refused[first] for first in self.by_kernels])
+        return np.array([self.runs[key] for key in keys])
+
+    def free(self, on: StartedGPUs, shard: Shard) -> Array:
+        """Bytes for the cache on each stage, in the middle and at the high end of the overhead, [2, stages, formats,
+        GPUs]: the engine's budget less what weights take of it. What loading adds to weights (padding, tables) is left
+        out."""
+        working = {first: shard.working_bytes(self.engine, on.limits[first]) for first in set(on.by_limits)}
+        budgets = np.array(
+            [
+                [self.budget(on, gpu, working[on.by_limits[gpu]][stage], shard, least) for gpu in on.sizes.tolist()]
+                for stage, least in enumerate(shard.stage_bytes.min(axis=1).tolist())
+            ]
+        )
+        ends = np.moveaxis(budgets[:, on.by_size], 2, 0)
+        return np.asarray(ends[:, :, None] - self.engine.cache_share * shard.stage_bytes[:, :, None])
+
+    def budget(self, on: StartedGPUs, gpu: int, working: int, shard: Shard, least: float) -> tuple[float, ...]:
+        """What the engine would set aside for its cache on a GPU without weights, beside a pass that takes so many
+        bytes, in the middle and at the high end of the overhead, which depends on how many GPUs work together and on
+        the most layers of a stage: nothing where it is too small for the least weights."""
+        total, depth = self.gpus[gpu].usable_bytes, (shard.layout.gpus, max(map(len, shard.ranges)))
+        if total <= least:
+            return -np.inf, -np.inf
+        if (gpu, working, depth) not in on.budgets:
+            starts = (GPUAtStart(total, 0, working, None, ends) for ends in self.overhead(on, gpu, shard.laid_out))
+            caches = (self.engine.budget(on.limits[gpu], start).cache for start in starts)
+            on.budgets[gpu, working, depth] = tuple(map(float, caches))
+        return on.budgets[gpu, working, depth]
+
+    def overhead(self, on: StartedGPUs, gpu: int, stages: LaidOut) -> list[dict[OverheadItem, int]]:
+        """Bytes of each item of the overhead on a GPU, in the middle of its range and at its high end."""
+        spans = self.engine.overhead_on(self.gpus[gpu], stages, on.limits[gpu])
+        middle = {item: round((span.low + span.high) / 2 * GIB) for item, span in spans.items()}
+        return [middle, {item: round(span.high * GIB) for item, span in spans.items()}]
+
+    def sequence(self, on: StartedGPUs, shard: Shard, kv: CacheFormat) -> Array:
+        """Bytes of cache of all sequences together and of each, as an engine keeps it by a GPU's kernels: [2, stages,
+        GPUs]."""
+        key = shard.layout.tp, shard.layout.dcp, shard.ranges, kv
+        if key not in on.sequences:
+            alike, laid_out = self.alike(on, shard, kv), replace(shard.laid_out, precision=Precision(kv=kv))
+            sizes = {gpu: self.sequence_bytes(on, laid_out, gpu) for gpu in set(alike)}
+            on.sequences[key] = np.array([sizes[gpu] for gpu in alike], dtype=np.float64).T
+        return on.sequences[key]
+
+    def alike(self, on: StartedGPUs, shard: Shard, kv: CacheFormat) -> list[int]:
+        """For each GPU the first that keeps as many bytes, all layers on one stage."""
+        key = shard.layout.tp, shard.layout.dcp, kv
+        if key not in on.kernels:
+            whole = replace(shard.cut((range(shard.ranges[-1].stop),)), precision=Precision(kv=kv))
+            sizes = {first: tuple(self.sequence_bytes(on, whole, first)) for first in set(on.by_kernels)}
+            on.kernels[key] = first_alike(sizes[first] for first in on.by_kernels)
+        return on.kernels[key]
+
+    def sequence_bytes(self, on: StartedGPUs, laid_out: LaidOut, gpu: int) -> list[tuple[int, int]]:
+        """Bytes of cache on each stage of all sequences together, and of each, as the engine keeps windows and states
+        on a kind of GPU."""
+        cache, stages = self.engine.cache(laid_out, self.gpus[gpu], on.limits[gpu]), range(len(laid_out.ranges))
+        if cache is None:
+            return [(0, 1) for _ in stages]
+        sizes = []
+        for stage in stages:
+            first, both = (cache.required_bytes(stage, batch, self.workload.context) for batch in (1, 2))
+            sizes.append((2 * first - both, max(1, both - first)))
+        return sizes

@@ -15,22 +15,21 @@ from calc.model.architecture import Architecture
 from calc.serving.kv_cache import StateBytes, state_bytes
 from calc.serving.memory import Serving
 from calc.serving.workload import Workload
+from calc.time.arrays import either, occurs
 from calc.time.efficiency import Edits, Efficiency, efficiency
 from calc.time.estimate import End
 from calc.time.forward import Forward, PassPart, decode, prefill
 from calc.time.roofline import (
     Machine,
-    PromptKernels,
     Timed,
     communication,
-    either,
     kind_of,
     machine,
     shared_tokens,
     sharing,
     timed,
 )
-from calc.time.time_operations import Demand, demand, occurs, routing
+from calc.time.time_operations import Demand, demand, routing
 
 TimedParts = Sequence[Timed]
 """What a pass takes, where it is known already; empty where it is not."""
@@ -44,7 +43,6 @@ class Speed:
     demands: tuple[Demand, ...]  # of each pipeline stage
     layout: Layout
     machines: Callable[[End], Machine]
-    prompts: Callable[[End], PromptKernels] | None = None
 
     def parts(self, forward: Forward, end: End, *, decodes: bool) -> Iterator[Timed]:
         """What a pass takes: operations, communication, and the host, of one stage after the other."""
@@ -52,8 +50,8 @@ class Speed:
         for stage in self.demands:
             operations = stage.operations(forward)
             yield from (timed(operation, on) for operation in operations)
-            if self.prompts is not None and not decodes:
-                yield from self.prompts(end).parts(stage, operations)
+            if not decodes:
+                yield from on.prompt_kernels(stage, operations)
             yield Timed("communication", self.communication(stage, forward, on))
             yield Timed("host", on.host(stage, decodes=decodes))
 
@@ -241,8 +239,7 @@ def speed_of(
     demands = tuple(formatted(stage, like=other) for stage, other in zip(stages, others, strict=True))
     ranks = sharing(layout, experts=demands[0].routing is not None)
     machines = cache(lambda end: machine(gpu, engine, precision.weights, ranks, end, edited, node))
-    prompts = cache(lambda end: PromptKernels.of(gpu, engine, precision.weights, end))
-    return Speed(demands=demands, layout=layout, machines=machines, prompts=prompts)
+    return Speed(demands, layout, machines)
 
 
 def speed_on(

@@ -1,18 +1,31 @@
-"""The time of an answer on paper: a decode step and the first pass of the prompts, or a training step, line by line."""
+"""How the time of a pass or of a training step comes about, line by line, and that on paper: the functions that compute
+it, run on figures that remember their formulas."""
 
-import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields, replace
+from typing import Any
 
-from calc.errors import Message
+from calc.errors import Frozen, Message
 from calc.hardware.gpu import GPU
+from calc.model.architecture import Architecture
 from calc.model.paper import Cell, Code, Formula, Heading, Item, PaperTable, Section
 from calc.serving.memory import Serving
 from calc.serving.workload import Workload
-from calc.time.efficiency import SHARE_SYMBOLS
-from calc.time.figures import TimeStep
+from calc.time.efficiency import SHARE_SYMBOLS, efficiency
+from calc.time.estimate import Estimate
+from calc.time.figures import Figure, Figures, Meaning, Symbol, TimeStep, symbols_of
+from calc.time.forward import Forward, PassPart
 from calc.time.objective_time import ObjectiveSpeed
-from calc.time.roofline import MACHINE
-from calc.time.time_derivation import PassDerivation, ServingDerivations, derive_step
+from calc.time.roofline import MACHINE, Timed, kind_of, sharing
+from calc.time.serving_time import Speed, chunked, halfway, share_of, speed_on
+from calc.time.time_operations import (
+    Demand,
+    attending_mixers,
+    matrices_within,
+    of_all_layers,
+    product_flops,
+    unrolled,
+)
 from calc.time.training_time import TrainingSpeed
 from calc.training.colocated import PHASE_NAMES
 from calc.units import four_digits
@@ -21,6 +34,257 @@ ROOFLINE = Message(
     "Each kind of work takes as long as its FLOPs or its bytes do, whichever is longer: the roofline. What share of "
     "the printed figures is reached is fitted to measured runs; here are the expected values."
 )
+HEAD = (Message("Part"), Message("Result"), Message("Formula"), Message("With values"))
+PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+SHORT = {"bytes": "B", "bytes/s": "B/s", "FLOPs": "FLOPs", "FLOP/s": "FLOP/s"}
+"""Units that take a prefix."""
+
+# The lines
+
+
+class PassDerivation(Frozen):
+    """One pass of a stage. Each line's symbols are derived by a line of those before it, or stand in the legend."""
+
+    rows: tuple[TimeStep, ...]  # FLOPs of one row through the products of a stage
+    machine: tuple[TimeStep, ...]  # what of the printed figures is reached
+    operations: tuple[TimeStep, ...]  # FLOPs, bytes that are moved, and seconds of each kind of work
+    sums: tuple[TimeStep, ...]
+    legend: Mapping[str, tuple[Meaning, float]]
+
+
+GPU_FIGURES = {
+    "bandwidth_gb_s": Symbol("b_GPU", "GB/s of memory, printed"),
+    "tflops": Symbol("P", "TFLOPS, printed"),
+    "link_gb_s": Symbol("l_GPU", "GB/s of the link, both directions, printed"),
+}
+LAYOUT = {
+    "tp": Symbol("tp", "tensor-parallel ranks"),
+    "pp": Symbol("pp", "pipeline stages"),
+    "dp": Symbol("dp", "data-parallel copies"),
+    "ep": Symbol("ep", "expert-parallel ranks"),
+}
+TRAINING_LAYOUT = LAYOUT | {
+    "dp": Symbol("dp", "data-parallel replicas"),
+    "cp": Symbol("cp", "context-parallel ranks"),
+}
+INTERLEAVED = TRAINING_LAYOUT | {"vp": Symbol("vp", "pieces of the model on each pipeline stage")}
+WORK = {
+    "micro_batch": Symbol("B", "sequences of a micro-batch on each replica"),
+    "sequence": Symbol("S", "tokens of a sequence"),
+    "accumulation": Symbol("N_mb", "micro-batches of a step"),
+}
+DEMAND = symbols_of(Demand)
+
+
+def traced(figures: Figures, sizes: Any, symbols: Mapping[str, Symbol]) -> Any:
+    """The same with a figure for each of its numbers that has a symbol and is not zero: of a mapping one for each key,
+    of an estimate its expected one."""
+
+    def figure(symbol: Symbol, number: Any) -> Any:
+        if isinstance(number, Mapping):
+            return {key: figure(symbol.of(key), each) for key, each in number.items()}
+        if isinstance(number, Estimate):
+            usual = figure(symbol, number.expected)
+            return Estimate.model_construct(low=usual, expected=usual, high=usual)
+        return figures.named_as(symbol, number) if number else number
+
+    changes = {name: figure(symbol, getattr(sizes, name)) for name, symbol in symbols.items()}
+    return sizes.model_copy(update=changes) if isinstance(sizes, Frozen) else replace(sizes, **changes)
+
+
+def traced_shares(figures: Figures, shares: Any) -> Any:
+    """Efficiencies as figures."""
+    return traced(figures, shares, {name: SHARE_SYMBOLS[name] for name in type(shares).model_fields})
+
+
+def traced_demand(figures: Figures, demand: Demand) -> Demand:
+    """A demand with figures for what does not depend on the pass."""
+
+    def size(field: str, value: int) -> Any:
+        return Figure(value, figures.of(field, value))
+
+    sized: Demand = traced(figures, demand, {f.name: DEMAND[f.name] for f in fields(demand) if f.name in DEMAND})
+    routing = demand.routing and replace(
+        demand.routing, experts=size("n_experts", demand.routing.experts), top_k=size("top_k", demand.routing.top_k)
+    )
+    return replace(sized, hidden=size("hidden", demand.hidden), routing=routing)
+
+
+def row_steps(
+    figures: Figures, rank: Architecture, stage: Sequence[range], demand: Demand, *, decodes: bool
+) -> tuple[TimeStep, ...]:
+    """FLOPs of a row through each product, and of a query-key pair, by the sizes of the model."""
+    formulas = figures.apply(unrolled(rank))
+    products = product_flops(formulas, matrices_within(formulas, *stage), *stage)
+    rows = [(f"φ_{product}", demand.flops[product], formula) for product, formula in products.items()]
+    name = "absorbed" if decodes else "pairs"
+    pairs: Mapping[Any, float] = getattr(demand, name)
+    backs = of_all_layers(attending_mixers(formulas, *stage), lambda mixer: mixer.pair_flops(absorbed=decodes))
+    for (back, value), formula in zip(pairs.items(), backs.values(), strict=True):
+        rows.append((DEMAND[name].of(back).name, value, formula))
+    return tuple(figures.step(what, Figure(value, formula), "FLOPs") for what, value, formula in rows)
+
+
+def operation_steps(
+    figures: Figures, parts: Iterable[Timed], demand: Demand, forward: Forward
+) -> tuple[tuple[TimeStep, ...], Any]:
+    """The lines of each kind of work that takes time, and the sum of their seconds."""
+    by_what: dict[Any, Any] = {operation.what: operation for operation in demand.operations(forward)}
+    lines, seconds = list[TimeStep](), list[tuple[str, float]]()
+    for part in parts:
+        if not part.seconds:
+            continue
+        time, sides = figures.step(part.what, part.seconds, "s"), list[TimeStep]()
+        if (operation := by_what.get(part.what)) is not None:
+            work = ((operation.flops, "FLOPs"), (operation.bytes, "bytes"))
+            lines += [figures.step(part.what, amount, unit) for amount, unit in work if amount]
+            sides = [figures.step(part.what, side, "s") for side in (part.compute, part.memory) if side]
+        if len(sides) == 2:
+            both = {name: f"max({', '.join(getattr(side, name) for side in sides)})" for name in ("formula", "values")}
+            time = time.model_copy(update=both)
+        lines.append(time)
+        seconds.append((f"t_{part.what}", float(part.seconds)))
+    return tuple(lines), total(figures, seconds)
+
+
+def total(figures: Figures, times: Iterable[tuple[str, float]]) -> Any:
+    """The sum of times that other lines derive."""
+    return sum(figures.figure(name, seconds, "seconds") for name, seconds in times if seconds)
+
+
+class ServingDerivations:
+    """A server's expected times, derived on its first stage: a decode step, a prompt's first pass, and what they come
+    to."""
+
+    def __init__(self, serving: Serving, gpu: GPU, workload: Workload) -> None:
+        self.serving, self.gpu, self.workload = serving, gpu, workload
+        self.speed = speed_on(gpu, serving)
+
+    def decode(self) -> PassDerivation:
+        """A step halfway through the output."""
+        work, figures = self.workload, Figures()
+        plain = self.speed.decoding(work.batch, halfway(work))
+        batch = figures.figure("B", plain.parts[0].sequences, "sequences of a rank in this pass")
+        length = figures.figure("S", halfway(work), "tokens of a sequence, the new one included")
+        pace = float(self.speed.pace(work.batch))
+
+        def sums(step: Figure) -> Iterator[TimeStep]:
+            if pace > 1:
+                step = step * figures.figure("w_pp", pace, "wait for the longest pipeline stage")
+            yield figures.step("step", step, "s")
+            seconds = figures.figure("t_step", float(step), "seconds of a step")
+            yield figures.step("rate", figures.figure("N", work.batch, "sequences in all") / seconds, "tokens/s")
+
+        forward = Forward((PassPart(batch, 1, length - 1, decodes=True),), logits=batch)
+        return self.derived(figures, plain, forward, sums, decodes=True)
+
+    def prefill(self) -> PassDerivation:
+        """The first pass of the prompts, and the others in all."""
+        work, figures, speed = self.workload, Figures(), self.speed
+        chunk = self.serving.on(self.gpu, work).limits.step_tokens
+        plain, *others = chunked(share_of(work.batch, speed.layout.dp), work.prompt, chunk)
+        (part,) = plain.parts
+        sequences = figures.figure("B", part.sequences, "sequences of a rank in this pass")
+        tokens = figures.figure("T", part.new, "tokens of each")
+        logits = plain.logits and figures.figure("T_l", plain.logits, "rows of logits")
+        rest = sum(float(speed.seconds(other, "expected", decodes=False)) for other in others)
+
+        def sums(first: Figure) -> Iterator[TimeStep]:
+            yield figures.step("pass", first, "s")
+            seconds = figures.figure("t_pass", float(first), "seconds of this pass")
+            ttft = total(figures, [("t_request", speed.machines("expected").request)]) + seconds
+            if rest:
+                ttft = ttft + figures.figure("t_rest", rest, "seconds of the other passes")
+            yield figures.step("ttft", ttft, "s")
+            first_token = figures.figure("TTFT", float(ttft), "seconds until the last prompt's first token")
+            prompts = figures.figure("N", work.batch, "prompts") * figures.figure("S", work.prompt, "tokens of each")
+            yield figures.step("rate", prompts / first_token, "tokens/s")
+
+        forward = Forward((PassPart(sequences, tokens),), logits=logits)
+        return self.derived(figures, plain, forward, sums, decodes=False)
+
+    def derived(
+        self,
+        figures: Figures,
+        plain: Forward,
+        forward: Forward,
+        sums: Callable[[Any], Iterable[TimeStep]],
+        *,
+        decodes: bool,
+    ) -> PassDerivation:
+        """The first stage in full, the others by their seconds; `plain` is the pass in numbers."""
+        laid_out, engine, (first, *others) = self.serving.laid_out, self.serving.engine.kernels, self.speed.demands
+        ranks = sharing(laid_out.layout, experts=first.routing is not None)
+        shares = efficiency(*kind_of(self.gpu, engine, laid_out.precision.weights, ranks))
+        demand, gpu = traced_demand(figures, first), traced(figures, self.gpu, GPU_FIGURES)
+        reached = speed_on(gpu, self.serving, edited=traced_shares(figures, shares)).machines("expected")
+        on, layout = traced(figures, reached, MACHINE), traced(figures, laid_out.layout, LAYOUT)
+        speed = Speed((demand,), layout, lambda end: on)
+        operations, seconds = operation_steps(
+            figures, speed.parts(forward, "expected", decodes=decodes), demand, forward
+        )
+        lines: list[TimeStep] = []
+        if others:
+            lines.append(figures.step("t_stage_1", seconds, "s"))
+            stages = (replace(self.speed, demands=(stage,)) for stage in self.speed.demands)
+            each = [float(stage.seconds(plain, "expected", decodes=decodes)) for stage in stages]
+            seconds = total(figures, [(f"t_stage_{number}", time) for number, time in enumerate(each, 1)])
+        lines += sums(seconds)
+        rows = row_steps(figures, laid_out.rank, laid_out.ranges[:1], first, decodes=decodes)
+        machine = tuple(
+            figures.step(symbol.name, getattr(reached, name), symbol.unit)
+            for name, symbol in MACHINE.items()
+            if symbol.name in figures.used  # by a line before
+        )
+        return PassDerivation(
+            rows=rows, machine=machine, operations=operations, sums=tuple(lines), legend=figures.occurring()
+        )
+
+
+MEANINGS = {
+    "busy": "seconds of a micro-batch on the slowest stage",
+    "each": "seconds in which replicas exchange, each micro-batch",
+    "once": "seconds in which replicas exchange, each step",
+    "sends": "seconds in which a stage hands on what its further pieces make, each micro-batch",
+    "update": "seconds of the optimizer",
+}
+
+
+def derive_step(speed: TrainingSpeed) -> PassDerivation:
+    """A micro-batch on the stage that takes longest, forward and backward, and the step that such ones make, as
+    expected."""
+    figures, stage = Figures(), speed.slowest("expected")
+    demand = traced_demand(figures, speed.demands[stage])
+    step = replace(
+        speed,
+        demands=(demand,),
+        work=traced(figures, speed.work, WORK),
+        layout=traced(figures, speed.layout, TRAINING_LAYOUT if speed.layout.vp == 1 else INTERLEAVED),
+        gpu=traced(figures, speed.gpu, GPU_FIGURES),
+        trained=figures.figure("τ", speed.trained, "share of the weights that are trained"),
+        shares=traced_shares(figures, speed.shares),
+    )
+    operations, busy = operation_steps(figures, step.parts(demand, "expected"), demand, step.forward())
+    each, once = step.between_replicas("expected")
+    parts = {"busy": busy, "each": each, "once": once}
+    parts |= {"sends": step.between_stages("expected"), "update": step.optimizer("expected")}
+    lines = [figures.step(name, seconds, "s") for name, seconds in parts.items() if seconds]
+    t = {
+        name: seconds and figures.figure(f"t_{name}", float(seconds), MEANINGS[name]) for name, seconds in parts.items()
+    }
+    whole = step.step(t["busy"], t["each"] + t["sends"], t["once"], t["update"], "expected")
+    seconds = figures.figure("t_step", float(whole), "seconds of a step")
+    flops = figures.figure("φ", speed.model_flops(), "FLOPs of a token, forward and backward, nothing recomputed")
+    lines += [
+        figures.step("step", whole, "s"),
+        figures.step("rate", step.rate(seconds), "tokens/s"),
+        figures.step("mfu", step.mfu(seconds, flops), "of the peak"),
+    ]
+    rows = row_steps(figures, speed.rank, speed.stages[stage], speed.demands[stage], decodes=False)
+    return PassDerivation(rows=rows, machine=(), operations=operations, sums=tuple(lines), legend=figures.occurring())
+
+
+# On paper
 
 
 def time_section(serving: Serving, gpu: GPU, workload: Workload) -> Section:
@@ -41,31 +305,25 @@ def time_section(serving: Serving, gpu: GPU, workload: Workload) -> Section:
 
 def step_time_section(speed: TrainingSpeed) -> Section:
     """The expected time of a training step; Train states the range round it."""
-    return Section(
-        anchor="training_time",
-        title=Message("Time of a training step"),
-        items=(
-            ROOFLINE,
-            Heading(title=Message("A micro-batch on the stage that takes longest, forward and backward, and the step")),
-            *passed(derive_step(speed)),
-        ),
+    heading = Heading(
+        title=Message("A micro-batch on the stage that takes longest, forward and backward, and the step")
     )
+    return step_section(heading, *passed(derive_step(speed)))
 
 
 def objective_time_section(speed: ObjectiveSpeed) -> Section:
     """The expected time of a step of one of TRL's losses: its phases, then the update line by line."""
-    return Section(
-        anchor="training_time",
-        title=Message("Time of a training step"),
-        items=(
-            ROOFLINE,
-            Heading(title=Message("The phases of a step")),
-            PaperTable(head=HEAD, rows=tuple(phase_rows(speed))),
-            *speed.assumptions(),
-            Heading(title=Message("The update: a micro-batch, forward and backward, and all of them")),
-            *passed(derive_step(speed.update)),
-        ),
+    return step_section(
+        Heading(title=Message("The phases of a step")),
+        PaperTable(head=HEAD, rows=tuple(phase_rows(speed))),
+        *speed.assumptions(),
+        Heading(title=Message("The update: a micro-batch, forward and backward, and all of them")),
+        *passed(derive_step(speed.update)),
     )
+
+
+def step_section(*items: Item) -> Section:
+    return Section(anchor="training_time", title=Message("Time of a training step"), items=(ROOFLINE, *items))
 
 
 def phase_rows(speed: ObjectiveSpeed) -> Iterator[tuple[Cell, ...]]:
@@ -83,10 +341,6 @@ def phase_rows(speed: ObjectiveSpeed) -> Iterator[tuple[Cell, ...]]:
     yield Message("Together"), Code(text=duration(sum(usual.values()))), *whole
 
 
-def duration(seconds: float) -> str:
-    return f"{1000 * seconds:.4g} ms" if seconds < 1 else f"{four_digits(seconds)} s"
-
-
 def passed(derivation: PassDerivation) -> Iterator[Item]:
     """The lines of one pass, from the model's sizes to seconds."""
     yield Message("FLOPs of one row through each product, by the sizes of the model:")
@@ -95,19 +349,11 @@ def passed(derivation: PassDerivation) -> Iterator[Item]:
         yield Message("What of the printed figures is reached:")
         yield table(derivation.machine)
     yield Message("Each kind of work:")
-    yield PaperTable(
-        head=HEAD,
-        rows=tuple(
-            cells(operation.what, line)
-            for operation in derivation.operations
-            for line in (operation.flops, operation.bytes, operation.time)
-            if line is not None
-        ),
-    )
+    yield PaperTable(head=HEAD, rows=tuple(cells(line.what, line) for line in derivation.operations))
     yield Message("Together:")
     yield table(derivation.sums)
     derived = {line.what for line in (*derivation.rows, *derivation.machine, *derivation.sums)}
-    derived |= {f"t_{operation.what}" for operation in derivation.operations}
+    derived |= {f"t_{line.what}" for line in derivation.operations}
     yield PaperTable(
         head=(Message("Symbol"), Message("Meaning"), Message("Value")),
         rows=tuple(
@@ -118,9 +364,6 @@ def passed(derivation: PassDerivation) -> Iterator[Item]:
     )
 
 
-HEAD = (Message("Part"), Message("Result"), Message("Formula"), Message("With values"))
-
-
 def table(lines: Iterable[TimeStep]) -> PaperTable:
     return PaperTable(head=HEAD, rows=tuple(cells(Formula(written=line.what), line) for line in lines))
 
@@ -129,9 +372,14 @@ def cells(what: Cell, line: TimeStep) -> tuple[Cell, ...]:
     return what, Code(text=amount(line)), Formula(written=line.formula), Formula(written=line.values)
 
 
-PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
-SHORT = {"bytes": "B", "bytes/s": "B/s", "FLOPs": "FLOPs", "FLOP/s": "FLOP/s"}
-"""Units that take a prefix."""
+def meaning_of(meaning: Meaning) -> Cell:
+    """A field of a config as it is, else in words."""
+    is_field = isinstance(meaning, str) and "_" in meaning and " " not in meaning
+    return Code(text=str(meaning)) if is_field else meaning
+
+
+def duration(seconds: float) -> str:
+    return f"{1000 * seconds:.4g} ms" if seconds < 1 else f"{four_digits(seconds)} s"
 
 
 def amount(line: TimeStep) -> str:
@@ -146,24 +394,3 @@ def amount(line: TimeStep) -> str:
 
 def whole_or_short(value: float) -> str:
     return f"{value:,.0f}" if value == int(value) and value < 10**9 else f"{value:,.5g}"
-
-
-WHOLE = {symbol.meaning for symbol in (*SHARE_SYMBOLS.values(), *MACHINE.values())}
-PRINTED = re.compile(r"TFLOPS in (\w+), printed")
-BACK = re.compile(r"(.+), ([\d,]+) back")
-OF_PART = re.compile(r"(.+): (\w+)")
-
-
-def meaning_of(meaning: str) -> Cell:
-    """A field of a config as it is, else in words."""
-    if "_" in meaning and " " not in meaning:
-        return Code(text=meaning)
-    if meaning in WHOLE:
-        return meaning
-    if match := PRINTED.fullmatch(meaning):
-        return Message("TFLOPS in {dtype}, printed", dtype=match[1])
-    if match := BACK.fullmatch(meaning):
-        return Message("{meaning}, {n} tokens back", meaning=Message(match[1]), n=match[2])
-    if match := OF_PART.fullmatch(meaning):
-        return Message("{meaning}: `{part}`", meaning=Message(match[1]), part=match[2])
-    return meaning

@@ -4,7 +4,7 @@ largest micro-batch that fits, and what it comes to in days, energy and money.""
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice, product
-from math import inf
+from operator import itemgetter
 from typing import Any, get_args
 
 from pydantic import Field
@@ -83,6 +83,7 @@ class TrainingSearch:
     trainings: dict[tuple[TrainingLayout, Recompute, int], Training] = field(default_factory=dict)
     speeds: dict[tuple[str, int, int, int], TrainingSpeed] = field(default_factory=dict)
     arithmetic: dict[tuple[str, int, int, Recompute], list[float]] = field(default_factory=dict)
+    pieces: dict[TrainingLayout, list[TrainingLayout]] = field(default_factory=dict)
     shared: Shared = field(default_factory=Shared)
 
     def layouts(self) -> Iterator[TrainingLayout]:
@@ -104,15 +105,11 @@ class TrainingSearch:
 
     def interleaved(self, layout: TrainingLayout) -> list[TrainingLayout]:
         """Layouts with several pieces on each stage, the most first."""
-        if layout.pp == 1 or self.share(layout) % layout.pp or not interleaves(self.recipe):
-            return []
-        several = (layout.model_copy(update={"vp": vp}) for vp in PIECES)
-        return [other for other in several if accepted(other, self.architecture)]
-
-    def shortest_bubble(self, speed: TrainingSpeed) -> TrainingSpeed:
-        """A step as if its stages had the most pieces that are tried, and these sent nothing."""
-        several = self.interleaved(speed.layout)
-        return replace(speed, layout=several[0]) if several else speed
+        if layout not in self.pieces:
+            whole = layout.pp > 1 and self.share(layout) % layout.pp == 0 and interleaves(self.recipe)
+            several = (layout.model_copy(update={"vp": vp}) for vp in PIECES if whole)
+            self.pieces[layout] = [other for other in several if accepted(other, self.architecture)]
+        return self.pieces[layout]
 
     def training(self, layout: TrainingLayout, recompute: Recompute, accumulation: int) -> Training:
         """The memory of a step at any micro-batch; more micro-batches than a pipeline has in flight change nothing."""
@@ -141,7 +138,7 @@ class TrainingSearch:
         units = training.units(n, self.work.sequence)
         return max(dot(peak, units) for peak in training.peaks(single=n == 1))
 
-    def candidate(self, gpu: GPU, layout: TrainingLayout, recompute: Recompute) -> "Candidate | None":
+    def candidate(self, gpu: GPU, layout: TrainingLayout, recompute: Recompute) -> "TimedStep | None":
         """The largest micro-batch of a layout and recomputation that fits a GPU; None where none does."""
         sizes = self.micro_batches(layout)
         if not sizes:
@@ -151,23 +148,21 @@ class TrainingSearch:
             return None
         count = largest(lambda count: self.peak_bytes(layout, recompute, sizes[count - 1]) <= room, len(sizes))
         speed = self.speed(gpu, layout, recompute, sizes[count - 1])
-        return Candidate(gpu, speed, speed.seconds("expected"))
+        return speed.seconds("expected"), speed
 
-    def fastest(self, gpu: GPU, ways: Sequence[tuple[TrainingLayout, Recompute]]) -> "Candidate | None":
+    def fastest(self, gpu: GPU, ways: Sequence[tuple[TrainingLayout, Recompute]]) -> "TimedStep | None":
         """The way that fits whose step takes least; what can't be faster than another is not weighed."""
-        best: Candidate | None = None
+        best: TimedStep | None = None
         bounds = [self.least(gpu, layout, recompute) for layout, recompute in ways]
         for least, number in sorted(zip(bounds, range(len(ways)), strict=True)):
-            if best is not None and least >= best.seconds:
+            if best is not None and least >= best[0]:
                 break
-            if best is not None and self.shortest(gpu, *ways[number]) >= best.seconds:
-                continue
             for candidate in self.candidates(gpu, *ways[number]):
-                if best is None or candidate.seconds < best.seconds:
+                if best is None or candidate[0] < best[0]:
                     best = candidate
         return best
 
-    def candidates(self, gpu: GPU, layout: TrainingLayout, recompute: Recompute) -> Iterator["Candidate"]:
+    def candidates(self, gpu: GPU, layout: TrainingLayout, recompute: Recompute) -> Iterator["TimedStep"]:
         """A layout; and where it fits, the same with the most pieces that do, for of equal layers these hold more."""
         plain = self.candidate(gpu, layout, recompute)
         if plain is not None:
@@ -176,25 +171,18 @@ class TrainingSearch:
             yield from islice((candidate for candidate in several if candidate is not None), 1)
 
     def least(self, gpu: GPU, layout: TrainingLayout, recompute: Recompute) -> float:
-        """Seconds of a step that no micro-batch goes below."""
+        """Seconds of a step that no micro-batch goes below: as if stages had the most pieces that are tried, and these
+        sent nothing."""
         key, speed = (gpu.id, layout.tp, layout.pp, recompute), self.speed(gpu, layout, recompute, 1)
         if key not in self.arithmetic:
             self.arithmetic[key] = speed.arithmetic("expected")
-        return self.shortest_bubble(speed).least(self.arithmetic[key], "expected")
-
-    def shortest(self, gpu: GPU, layout: TrainingLayout, recompute: Recompute) -> float:
-        """Seconds of a step at the micro-batch that takes least, whether it fits or not: without a pipeline, the
-        largest."""
-        sizes = self.micro_batches(layout)
-        sizes = sizes if layout.pp > 1 else sizes[-1:]
-        speeds = (self.shortest_bubble(self.speed(gpu, layout, recompute, n)) for n in sizes)
-        return min((speed.without_sends("expected") for speed in speeds), default=inf)
+        most = next(iter(self.interleaved(layout)), layout)
+        return replace(speed, layout=most).least(self.arithmetic[key], "expected")
 
     def speed(self, gpu: GPU, layout: TrainingLayout, recompute: Recompute, n: int) -> TrainingSpeed:
         ranks = layout.tp, layout.pp, layout.vp
         if ranks not in self.demands:
-            whole = next((known.whole for known in self.demands.values()), None)
-            self.demands[ranks] = RankDemands.of(self.architecture, layout, whole)
+            self.demands[ranks] = RankDemands.of(self.architecture, layout)
         changes = {"micro_batch": n, "accumulation": self.share(layout) // n, "recompute": recompute}
         work = self.work.model_copy(update=changes)
         if (gpu.id, *ranks) not in self.speeds:
@@ -204,11 +192,10 @@ class TrainingSearch:
             )
         return replace(self.speeds[gpu.id, *ranks], work=work, layout=layout)
 
-    def plan(self, candidate: "Candidate") -> TrainingPlan:
+    def plan(self, speed: TrainingSpeed) -> TrainingPlan:
         """With its ranges, and what stays free."""
-        gpu, speed = candidate.gpu, candidate.speed
+        gpu, work, layout = speed.gpu, speed.work, speed.layout
         price = (self.prices or {}).get(gpu.id, price_of(gpu.id))
-        work, layout = speed.work, speed.layout
         memory = self.training(layout, work.recompute, work.accumulation).memory(micro_batch=work.micro_batch)
         return TrainingPlan(
             gpu=gpu.id,
@@ -222,13 +209,8 @@ class TrainingSearch:
         )
 
 
-@dataclass(frozen=True)
-class Candidate:
-    """A way to train that fits, and how long its step takes, as expected. Steps of all have the same tokens."""
-
-    gpu: GPU
-    speed: TrainingSpeed
-    seconds: float
+TimedStep = tuple[float, TrainingSpeed]
+"""A way to train that fits, behind the seconds of its step, as expected. Steps of all have the same tokens."""
 
 
 def accepted(layout: TrainingLayout, architecture: Architecture) -> bool:
@@ -269,23 +251,23 @@ def training_plan_report(
         )
     ways = list(product(layouts, SAVINGS))
     fastest = [candidate for gpu in gpus if (candidate := search.fastest(gpu, ways)) is not None]
-    fastest.sort(key=lambda candidate: candidate.seconds)
+    fastest.sort(key=itemgetter(0))
     return TrainingPlanReport(
         model=model or architecture.model_type,
         needs=needs,
-        plans=tuple(map(search.plan, fastest)),
-        savings=tuple(savings(search, fastest[0])) if fastest else (),
+        plans=tuple(search.plan(speed) for _, speed in fastest),
+        savings=tuple(savings(search, fastest[0][1])) if fastest else (),
         assumptions=tuple(assumptions(search)),
     )
 
 
-def savings(search: TrainingSearch, best: "Candidate") -> Iterator[TrainingPlan]:
+def savings(search: TrainingSearch, best: TrainingSpeed) -> Iterator[TrainingPlan]:
     """The layout's ranks under every ZeRO stage and recomputation."""
-    ranks = best.speed.layout
+    ranks = best.layout
     stages = ZERO if ranks.replicas > 1 else (0,)
     layouts = [ranks.model_copy(update={"zero": zero}) for zero in stages]
     candidates = (search.candidate(best.gpu, layout, recompute) for layout, recompute in product(layouts, SAVINGS))
-    yield from (search.plan(candidate) for candidate in candidates if candidate is not None)
+    yield from (search.plan(candidate[1]) for candidate in candidates if candidate is not None)
 
 
 def assumptions(search: TrainingSearch) -> Iterable[Message]:

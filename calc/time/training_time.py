@@ -13,6 +13,7 @@ from calc.hardware.gpu import GPU
 from calc.hardware.parallel import Layout
 from calc.hardware.shards import alike_pieces, alike_stages
 from calc.model.architecture import Architecture
+from calc.time.arrays import larger
 from calc.time.efficiency import (
     OF_TRAINING,
     Conditions,
@@ -23,10 +24,9 @@ from calc.time.efficiency import (
     training_rows,
 )
 from calc.time.estimate import ENDS, End, Estimate
-from calc.time.flops import touched
 from calc.time.forward import Forward, PassPart, Whole
-from calc.time.roofline import UNKNOWN, Bound, Timed, Work, arithmetic, larger, path, path_gb_s
-from calc.time.time_operations import Demand, Operation, What, demand
+from calc.time.roofline import UNKNOWN, Bound, Timed, Work, arithmetic, path, path_gb_s
+from calc.time.time_operations import Demand, Operation, What, demand, touched
 from calc.training.layout import TrainingLayout, check_schedule
 from calc.training.recipe import WIDTH, Recipe
 from calc.training.workload import Recompute, TrainingWorkload
@@ -75,11 +75,11 @@ class RankDemands:
 
     rank: Architecture
     stages: tuple[tuple[range, ...], ...]  # the pieces of each
-    demands: tuple[Demand, ...]
+    demands: tuple[Demand, ...]  # of each
     whole: Demand
 
-    @classmethod
-    def of(cls, architecture: Architecture, layout: TrainingLayout, whole: Demand | None = None) -> "RankDemands":
+    @staticmethod
+    def of(architecture: Architecture, layout: TrainingLayout) -> "RankDemands":
         ranks, stored = Layout(tp=layout.tp, ep=layout.tp // layout.slices), Precision()
         rank = architecture.rank(layout.tp, layout.slices)
         stages = tuple(layout.stages(architecture.num_layers))
@@ -88,12 +88,8 @@ class RankDemands:
         for stage, first in zip(stages, alike, strict=True):
             here = demands[first] if first < len(demands) else demand(architecture, rank, stored, ranks, *stage)
             demands.append(next((known for known in demands if known == here), here))
-        return cls(
-            rank=rank,
-            stages=stages,
-            demands=tuple(demands),
-            whole=whole or demand(architecture, architecture, stored, Layout(), range(architecture.num_layers)),
-        )
+        whole = demand(architecture, architecture, stored, Layout(), range(architecture.num_layers))
+        return RankDemands(rank, stages, tuple(demands), whole)
 
 
 class TrainingTime(Frozen):
@@ -118,13 +114,9 @@ class Campaign(Frozen):
 
 
 @dataclass(frozen=True)
-class TrainingSpeed:
+class TrainingSpeed(RankDemands):
     """A step on GPUs of one kind, ready to be timed."""
 
-    demands: tuple[Demand, ...]  # of each pipeline stage
-    whole: Demand  # of the model on one GPU
-    rank: Architecture
-    stages: tuple[tuple[range, ...], ...]  # the pieces of each
     trained: float  # share of the weights that are trained
     work: TrainingWorkload
     recipe: Recipe
@@ -355,10 +347,6 @@ class TrainingSpeed:
         """Seconds of a step of such parts."""
         return self.batches * (busy + self.exposed(each, busy, end)) + self.exposed(once, busy, end) + update
 
-    def without_sends(self, end: End) -> float:
-        """Seconds of a step whose further pieces send nothing."""
-        return self.step(self.busy(end), *self.between_replicas(end), self.optimizer(end), end)
-
     def seconds(self, end: End) -> float:
         """Seconds of a step."""
         each, once = self.between_replicas(end)
@@ -433,16 +421,13 @@ def training_speed(
     its adapters)."""
     layout.check(architecture)
     check_schedule(work, recipe, layout)
-    known = demands or RankDemands.of(architecture, layout)
+    ranks = demands or RankDemands.of(architecture, layout)
     form: WeightFormat = recipe.compute if work.products == "compute" else work.products
     dtype = arithmetic(form, gpu)
     over = path(gpu, layout.tp, node)
     rows = training_rows(Conditions(framework, gpu.generation, layout.tp, over, form), dtype)
     return TrainingSpeed(
-        demands=known.demands,
-        whole=known.whole,
-        rank=known.rank,
-        stages=known.stages,
+        **vars(ranks),
         trained=trained,
         work=work,
         recipe=recipe,

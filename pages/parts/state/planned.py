@@ -16,7 +16,7 @@ from calc.hardware.custom_gpu import find_gpu
 from calc.hardware.gpu import GPU
 from calc.options import checked
 from calc.serving.engines import ENGINES
-from calc.time.disaggregated_plan import ranked_plans
+from calc.time.disaggregated import ranked_plans
 from calc.time.efficiency import EfficiencyRow
 from calc.time.frontier import Point, frontier
 from calc.time.plan import Plan, Search

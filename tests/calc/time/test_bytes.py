@@ -6,9 +6,8 @@ import pytest
 
 from calc import Architecture, Layout, Precision, Workload, report
 from calc.serving.engines import ENGINES
-from calc.time.flops import touched
 from calc.time.forward import decode
-from calc.time.time_operations import demand
+from calc.time.time_operations import demand, touched
 from presets import models
 
 MODELS = [

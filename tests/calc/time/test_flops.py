@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 
 from calc import Architecture, Layout, Precision
-from calc.time.flops import unrolled
 from calc.time.forward import Forward, PassPart, Whole, decode, prefill
-from calc.time.time_operations import Demand, demand
+from calc.time.time_operations import Demand, demand, unrolled
 from presets import models
 from tests import load
 
