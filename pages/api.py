@@ -18,9 +18,9 @@ from calc.options import Option
 from calc.time.disaggregated import ranked_plans
 from calc.time.fitting import MAPPED
 from calc.time.local import LocalRun
-from calc.time.operating_points import OperatingPoint
 from calc.time.plan_report import PlanReport, report_of
 from calc.time.step_comparison import StepComparison
+from calc.time.time_report import OperatingPoint
 from calc.time.training_plan import TrainingPlanReport
 from pages.parts.limits import ANSWERED
 from pages.parts.state.compared import compared_anew

@@ -10,7 +10,7 @@ from calc import Architecture, Precision
 from calc.hardware.computer import Computer
 from calc.serving.engines.llamacpp.placement import Placement
 from calc.time.estimate import Estimate
-from calc.time.offload import OffloadSpeed
+from calc.time.local import OffloadSpeed
 from pages.parts.verify.offload import FILE
 from presets import models
 

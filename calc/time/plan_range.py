@@ -1,13 +1,18 @@
-"""The ranges of a plan: a search works with expected figures alone."""
+"""What is shown of plans beside themselves: their ranges, for a search works with expected figures alone; and what they
+trade, tokens a second for each user against tokens a second of each GPU."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache, partial
 from typing import NamedTuple
 
+import numpy as np
+
 from calc.errors import Frozen, Message
+from calc.formats import CacheFormat, WeightFormat
 from calc.hardware.custom_gpu import find_gpu
-from calc.time.arrays import number
+from calc.hardware.parallel import Layout
+from calc.time.arrays import Array, Indices, number
 from calc.time.arrivals import UTILIZATION, closed_loop_spread
 from calc.time.disaggregated import Disaggregated, between, disaggregated, link_of
 from calc.time.efficiency import EfficiencyRow, deciding_rows
@@ -121,4 +126,58 @@ def cannot_keep_up(search: Search, plan: Plan) -> Message | None:
         n=replicas * plan.layout.gpus,
         gpu=find_gpu(plan.gpu).name,
         most=most,
+    )
+
+
+class Point(Frozen):
+    """A layout with so many sequences on each replica: what one user gets, and what a GPU yields."""
+
+    gpu: str
+    layout: Layout
+    weights: WeightFormat
+    kv: CacheFormat
+    batch: int
+    tokens_per_s_per_user: float
+    tokens_per_s_per_gpu: float
+
+
+def frontier(search: Search) -> list[Point]:
+    """The points than which none of those tried is better in both, the most for a user first. Targets do not count."""
+    rows = search.rows
+    if not rows.shard.size:
+        return []
+    batches, server = search.batches(rows), search.server(rows)
+    token, step = (
+        np.concatenate([of(batch[:, None]) for batch in batches.T], axis=1) for of in (server.token, server.step)
+    )
+    users, yields = (1 / token).ravel(), (batches / step / rows.gpus[:, None]).ravel()
+    tried = np.arange(users.size)
+    while True:
+        best = tried[best_in_both(users[tried], yields[tried])]
+        chosen = [(index // batches.shape[1], int(batches.flat[index])) for index in best.tolist()]
+        fitting = np.array([search.allocation(rows, *row).surely_fits for row in chosen])
+        if fitting.all():
+            break
+        tried = np.setdiff1d(tried, best[~fitting])
+    return [point(search, *row, users[index], yields[index]) for row, index in zip(chosen, best.tolist(), strict=True)]
+
+
+def best_in_both(users: Array, yields: Array) -> Indices:
+    """Places of those than which none is better in both, the most for a user first."""
+    order = np.lexsort((-yields, -users))
+    best = np.maximum.accumulate(yields[order])
+    return np.asarray(order[np.concatenate([[True], best[1:] > best[:-1]])])
+
+
+def point(search: Search, row: int, batch: int, user: float, of_gpu: float) -> Point:
+    rows = search.rows
+    precision = search.precisions[rows.form[row]]
+    return Point(
+        gpu=search.gpus[rows.kind[row]].id,
+        layout=rows.layout_of(row),
+        weights=precision.weights,
+        kv=precision.kv,
+        batch=batch,
+        tokens_per_s_per_user=float(user),
+        tokens_per_s_per_gpu=float(of_gpu),
     )

@@ -18,10 +18,9 @@ from calc.serving.engines.launch import Launch, Separate, ServerRole
 from calc.time.arrivals import UTILIZATION
 from calc.time.disaggregated import ranked_plans
 from calc.time.efficiency import Edits
-from calc.time.frontier import Point, frontier
 from calc.time.needs import Needs
 from calc.time.plan import Plan, Search
-from calc.time.plan_range import cannot_keep_up, first_token_p95
+from calc.time.plan_range import Point, cannot_keep_up, first_token_p95, frontier
 from calc.time.prices import Price, prices
 
 

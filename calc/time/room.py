@@ -292,6 +292,7 @@ class StartedGPUs:
         self.by_kernels = first_alike((at, gpu.platform, gpu.capability) for gpu, at in each)
         by_size = first_alike(zip((gpu.usable_bytes for gpu in gpus), self.by_links, strict=True))
         self.sizes, self.by_size = np.unique(by_size, return_inverse=True)
+        self.overheads = dict[tuple[int, tuple[int, int]], list[dict[OverheadItem, int]]]()
         self.budgets = dict[tuple[int, int, tuple[int, int]], tuple[float, ...]]()
         self.sequences = dict[tuple[int, int, tuple[range, ...], CacheFormat], Array]()
         self.kernels = dict[tuple[int, int, CacheFormat], list[int]]()
@@ -318,7 +319,9 @@ class Room:
         degrees = tuple(getattr(layout, degree) for degree in self.engine.limits_by)
         if degrees not in self.by_degrees:
             limits = self.limits(layout)
-            self.by_degrees[degrees] = self.started.setdefault(limits, StartedGPUs(limits, self.gpus))
+            if limits not in self.started:
+                self.started[limits] = StartedGPUs(limits, self.gpus)
+            self.by_degrees[degrees] = self.started[limits]
         return self.by_degrees[degrees]
 
     def capacity(self, shard: Shard) -> Array:
@@ -368,14 +371,17 @@ class Room:
         if total <= least:
             return -np.inf, -np.inf
         if (gpu, working, depth) not in on.budgets:
-            starts = (GPUAtStart(total, 0, working, None, ends) for ends in self.overhead(on, gpu, shard.laid_out))
+            links = on.by_links[gpu]
+            if (links, depth) not in on.overheads:
+                on.overheads[links, depth] = self.overhead(self.gpus[links], shard.laid_out, on.limits[links])
+            starts = (GPUAtStart(total, 0, working, None, ends) for ends in on.overheads[links, depth])
             caches = (self.engine.budget(on.limits[gpu], start).cache for start in starts)
             on.budgets[gpu, working, depth] = tuple(map(float, caches))
         return on.budgets[gpu, working, depth]
 
-    def overhead(self, on: StartedGPUs, gpu: int, stages: LaidOut) -> list[dict[OverheadItem, int]]:
+    def overhead(self, gpu: GPU, stages: LaidOut, limits: Limits) -> list[dict[OverheadItem, int]]:
         """Bytes of each item of the overhead on a GPU, in the middle of its range and at its high end."""
-        spans = self.engine.overhead_on(self.gpus[gpu], stages, on.limits[gpu])
+        spans = self.engine.overhead_on(gpu, stages, limits)
         middle = {item: round((span.low + span.high) / 2 * GIB) for item, span in spans.items()}
         return [middle, {item: round(span.high * GIB) for item, span in spans.items()}]
 

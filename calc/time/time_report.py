@@ -1,26 +1,33 @@
-"""What a report says of time: a decode step, a prompt, a training step."""
+"""What a report says of time: a decode step, a prompt, a training step; and where passes stand under the roofline."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from calc.errors import ConfigError, Frozen, Message
+from calc.formats import Precision
 from calc.hardware.gpu import GPU
+from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture
 from calc.serving.engines import ENGINES
+from calc.serving.engines.engine import Engine
+from calc.serving.engines.rules import Question
 from calc.serving.memory import Serving
 from calc.serving.report import Report
 from calc.serving.workload import Workload
 from calc.time.efficiency import Edits
 from calc.time.estimate import ENDS, End, Estimate
+from calc.time.forward import Forward, prefill
 from calc.time.origin import Origin, origin
 from calc.time.roofline import Bound, Timed, Work, binds
-from calc.time.serving_time import Speed, accepted, chunked, halfway, share_of, speed_on
+from calc.time.serving_time import Speed, accepted, chunked, halfway, share_of, speed_of, speed_on
 from calc.time.training_time import StepOperation, TrainingSpeed, TrainingTime, step_operations, training_speed
 from calc.training.report import TrainingReport
 
 MS = 1000
 RIGHT = (0.6, 0.8)
 """Shares of a draft model's guesses that are right, for example."""
+BATCHES = (1, 8, 64, 512)
+"""Sequences of the decode steps under the roofline."""
 
 
 class OperationTime(Frozen):
@@ -251,3 +258,37 @@ def step_seconds(parts: Iterable[Timed]) -> float:
 def usd_per_million(tokens_per_s: float, gpus: int, usd_per_gpu_hour: float) -> float:
     """US dollars of a million output tokens on GPUs that are kept busy so."""
     return gpus * usd_per_gpu_hour / (3600 * tokens_per_s) * 1e6
+
+
+class OperatingPoint(Frozen):
+    """One pass of one rank under a GPU's roofline, doi:10.1145/1498765.1498785."""
+
+    what: Message
+    intensity: float  # FLOP for each byte of memory traffic
+    tflops: float  # that it reaches, as expected
+    bound: Bound
+
+
+def operating_points(
+    architecture: Architecture, engine: Engine, precision: Precision, gpu: GPU, layout: Layout, context: int
+) -> tuple[OperatingPoint, ...]:
+    """Decode steps of ever more sequences of a context, and the prefill of one prompt as long. Raises ConfigError where
+    the engine does not take it."""
+    engine.check(Question(architecture, precision, layout, workload=Workload(context=context)))
+    rank = layout.rank(architecture, engine.vocabulary(architecture.vocab, layout.tp))
+    stages = (range(architecture.num_layers),)
+    speed = speed_of(architecture, rank, stages, precision, layout, gpu, engine.kernels, file=engine.file)
+    decoding = (
+        point(speed, Message("Decode, batch {n:,}", n=batch), speed.decoding(batch, context), decodes=True)
+        for batch in BATCHES
+    )
+    return *decoding, point(speed, Message("Prefill, {n:,} tokens", n=context), prefill(1, context), decodes=False)
+
+
+def point(speed: Speed, what: Message, forward: Forward, *, decodes: bool) -> OperatingPoint:
+    (stage,) = speed.demands
+    operations, parts = stage.operations(forward), tuple(speed.parts(forward, "expected", decodes=decodes))
+    flops = float(sum(operation.flops for operation in operations))
+    moved = float(sum(operation.bytes for operation in operations))
+    seconds = float(sum(part.seconds for part in parts))
+    return OperatingPoint(what=what, intensity=flops / moved, tflops=flops / seconds / 1e12, bound=binds(parts))

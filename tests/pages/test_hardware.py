@@ -7,7 +7,7 @@ from calc import Architecture, Layout, Precision
 from calc.formats import Native
 from calc.hardware.engine_rules import runs
 from calc.serving.engines import ENGINES
-from calc.time.operating_points import operating_points
+from calc.time.time_report import operating_points
 from pages.parts.outputs import charts, maps
 from pages.parts.state import fitted
 from presets import gpus, models

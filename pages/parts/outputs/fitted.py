@@ -12,7 +12,7 @@ from calc.hardware.custom_gpu import find_gpu
 from calc.hardware.engine_rules import note, runs
 from calc.serving.engines import ENGINES
 from calc.time.fitting import MAPPED, Fitting
-from calc.time.operating_points import OperatingPoint
+from calc.time.time_report import OperatingPoint
 from pages.parts import words
 from pages.parts.inputs.control import explain
 from pages.parts.inputs.drawer import drawer

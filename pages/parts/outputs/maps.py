@@ -7,7 +7,7 @@ import numpy as np
 
 from calc.hardware.gpu import GPU
 from calc.time.arrays import Array
-from calc.time.operating_points import OperatingPoint
+from calc.time.time_report import OperatingPoint
 from pages.parts import words
 from pages.parts.outputs.charts import DARK, LIGHT, PLAIN, Figure, Theme, figure, small
 from pages.parts.words import say

@@ -17,7 +17,7 @@ from calc.serving.engines.engine import Engine
 from calc.serving.engines.rules import Question
 from calc.time.arrays import Array, read_only
 from calc.time.fitting import Fitting, Formats, fitting, in_formats, layout_on, longest_context, timed
-from calc.time.operating_points import OperatingPoint, operating_points
+from calc.time.time_report import OperatingPoint, operating_points
 from pages.parts.state.planned import own_gpus
 from pages.parts.state.weighed import Answer
 from presets import gpus, models

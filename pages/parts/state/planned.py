@@ -18,9 +18,8 @@ from calc.options import checked
 from calc.serving.engines import ENGINES
 from calc.time.disaggregated import ranked_plans
 from calc.time.efficiency import EfficiencyRow
-from calc.time.frontier import Point, frontier
 from calc.time.plan import Plan, Search
-from calc.time.plan_range import PlanRange, plan_range, rows_of_plan
+from calc.time.plan_range import PlanRange, Point, frontier, plan_range, rows_of_plan
 from calc.time.plan_report import Sensitivity, assumptions, sensitivity
 from pages.parts.state.scenario import PlanChoice, Scenario, ServingChoice, usual_gpus
 from pages.parts.state.weighed import Answer, Model, read

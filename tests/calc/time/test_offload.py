@@ -7,8 +7,7 @@ from calc import Architecture, Precision, Workload
 from calc.hardware.computer import Computer
 from calc.serving.engines.llamacpp.options import LlamaCppOptions
 from calc.serving.engines.llamacpp.placement import Placement
-from calc.time.local import best_file, file_of, run
-from calc.time.offload import OffloadSpeed
+from calc.time.local import OffloadSpeed, best_file, file_of, run
 from calc.units import GIB
 from pages.parts.verify.offload import rows as shown
 from presets import gpus, models
