@@ -161,7 +161,7 @@ class Arrivals:
     @cached_property
     def prompt(self) -> float:
         """Seconds that a prompt adds to a step."""
-        return number(sum(part.seconds for part in self.server.launched_parts))
+        return number(self.server.launched)
 
     @cached_property
     def decodes(self) -> Array:
@@ -189,7 +189,7 @@ def closed_loop_spread(server: FullServer, users: int) -> float:
     answer ends. Answers end with steps, so that a prompt shares its step with those of the others that ended in the
     same one, each with a chance of one in the tokens of an answer: a binomial number."""
     loop = Arrivals(server, users)
-    decode = number(sum(part.seconds for part in server.decode_parts(np.full((1, 1), float(users)))))
+    decode = number(server.decode_step(np.full((1, 1), float(users))))
     waited = loop.alone + number(server.speed.machines(server.end).admission) + decode
     others, chance = np.arange(1.0, users), 1 / server.output
     odds = np.cumsum(np.log((users - others) / others * chance / (1 - chance)))

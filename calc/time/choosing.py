@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 
 from calc.errors import Frozen
-from calc.hardware.engine_rules import note, runs
+from calc.hardware.engine_rules import EngineSupport, note, runs
 from calc.hardware.gpu import GPU
 from calc.hardware.parallel import Layout
 from calc.serving.engines import ENGINES
@@ -27,12 +27,16 @@ class Choice(Frozen):
 def smallest(gpus: Iterable[GPU], serving: Serving, workload: Workload) -> Choice | None:
     """The GPU with the least memory of which as many as are asked for do; of equal memory the one with the fastest. It
     runs the engine's current version, as it is, and where several are asked for it can be linked to others."""
-    alone, engine = serving.layout.gpus == 1, serving.engine.support
-    able = (gpu for gpu in gpus if note(gpu, engine) is None and (alone or gpu.topology != "single"))
-    for gpu in sorted(able, key=lambda gpu: (gpu.memory_gb, -gpu.bandwidth_gb_s)):
+    for gpu in able(gpus, serving.engine.support, serving.layout.gpus):
         if (layout := does(gpu, serving, workload)) is not None:
             return chosen(gpu, layout)
     return None
+
+
+def able(gpus: Iterable[GPU], engine: EngineSupport, count: int) -> list[GPU]:
+    """Those that run an engine as it is, so many together: the least memory first, of equal memory the fastest."""
+    running = (gpu for gpu in gpus if note(gpu, engine) is None and (count == 1 or gpu.topology != "single"))
+    return sorted(running, key=lambda gpu: (gpu.memory_gb, -gpu.bandwidth_gb_s))
 
 
 def does(gpu: GPU, serving: Serving, workload: Workload) -> Layout | None:
@@ -73,12 +77,9 @@ def chosen(gpu: GPU, layout: Layout) -> Choice:
 def able_to_train(gpus: Iterable[GPU], step: Training) -> list[GPU]:
     """The GPUs on which a training step fits as it is laid out, of those that PyTorch runs on as it is and that have
     units for what it computes in; the least memory first, of equal memory the fastest."""
-    torch, alone = ENGINES["transformers"].support, step.layout.gpus == 1
-    able = (gpu for gpu in gpus if note(gpu, torch) is None and (alone or gpu.topology != "single"))
-    typed = (gpu for gpu in able if step.recipe.compute == "fp32" or gpu.lacks(step.recipe.compute) is None)
-    return sorted(
-        (gpu for gpu in typed if step.fits(gpu.usable_bytes)), key=lambda gpu: (gpu.memory_gb, -gpu.bandwidth_gb_s)
-    )
+    compute, on = step.recipe.compute, able(gpus, ENGINES["transformers"].support, step.layout.gpus)
+    typed = (gpu for gpu in on if compute == "fp32" or gpu.lacks(compute) is None)
+    return [gpu for gpu in typed if step.fits(gpu.usable_bytes)]
 
 
 def least_price(gpus: Sequence[GPU]) -> GPU | None:

@@ -48,10 +48,10 @@ class Disaggregated:
     decode_workers: Any
     link: Any  # bytes/s from a GPU that prefills to one that decodes
 
-    @cached_property
+    @property
     def prompt(self) -> Any:
         """Seconds from one prompt to the next on a data-parallel copy that is never idle."""
-        return sum(part.seconds for part in self.prefill.launched_parts)
+        return self.prefill.launched
 
     @property
     def copies(self) -> Any:
@@ -71,7 +71,7 @@ class Disaggregated:
 
     def token(self, batch: Any) -> Any:
         """Seconds of a step of a decode worker with so many sequences (TPOT)."""
-        return sum(part.seconds for part in self.decode.decode_parts(batch))
+        return self.decode.decode_step(batch)
 
     def running(self, users: Any) -> Any:
         """Sequences of one decode worker: its share of the users, of each of whom a request is decoded for this part of
@@ -320,7 +320,7 @@ def best_pairs(search: Search, rows: FittingRows) -> Pairs | None:
     needs, server = search.needs, search.server(rows)
     token, batch = decode_batches(search, server, rows)
     on, copies = server.speed.machines("expected"), np.ravel(rows.layout.dp).astype(np.float64)
-    prompt = np.ravel(sum(part.seconds for part in server.launched_parts))
+    prompt = np.ravel(server.launched)
     received = np.ravel(on.request + on.admission)
     alone = received + np.ravel(sum(part.seconds for part in server.prompt_parts))
     decode_workers, per_s = np.ceil((needs.at_once or 1) / batch), token
@@ -395,4 +395,4 @@ def decode_batches(search: Search, server: FullServer, rows: FittingRows) -> tup
 
 def decode_step(server: FullServer, batch: Array) -> Array:
     """Seconds of a step that only decodes, for each row."""
-    return np.asarray(np.ravel(sum(part.seconds for part in server.decode_parts(batch[:, None]))))
+    return np.asarray(np.ravel(server.decode_step(batch[:, None])))

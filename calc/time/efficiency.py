@@ -158,15 +158,14 @@ PLAIN = ("matmul", "attention")
 """What depends on the arithmetic of 16-bit weights."""
 NARROW = ("matmul_quantized", "experts_bandwidth", "experts_matmul", "quantize_us")
 """What depends on the arithmetic of quantized weights."""
-KINDS = {"matmul_quantized": "matmul"}
-"""Rows that decide a figure, where they have another name."""
 
 
 def deciding_rows(at: Conditions, plain: Dtype, narrow: Dtype) -> Mapping[str, EfficiencyRow]:
     """The rows that decide for GPUs that compute in these where weights have 16 bits and where they are quantized, by
     the fields of `Efficiency`."""
     dtypes = dict.fromkeys(PLAIN, plain) | dict.fromkeys(NARROW, narrow)
-    return {name: row(KINDS.get(name, name), at, dtypes.get(name)) for name in SERVING_SHARES}
+    kinds = {"matmul_quantized": "matmul"}  # the row that decides it
+    return {name: row(kinds.get(name, name), at, dtypes.get(name)) for name in SERVING_SHARES}
 
 
 @lru_cache(maxsize=1024)
@@ -214,19 +213,17 @@ SHARE_SYMBOLS = symbols_of(Efficiency) | symbols_of(TrainingEfficiency)
 
 def training_rows(at: Conditions, dtype: Dtype) -> Mapping[str, EfficiencyRow]:
     """The rows that decide for GPUs that multiply in a type, in a framework; by the fields of `TrainingEfficiency`."""
-    deciding = {}
-    for name in TrainingEfficiency.model_fields:
-        kind = name if name in AS_IN_SERVING else f"{OF_TRAINING}{name}"
-        deciding[name] = row(kind, at, dtype if name in BY_DTYPE else None)
-    return deciding
+    kinds = {
+        name: name if name in AS_IN_SERVING else f"{OF_TRAINING}{name}" for name in TrainingEfficiency.model_fields
+    }
+    return {name: row(kind, at, dtype if name in BY_DTYPE else None) for name, kind in kinds.items()}
 
 
 def training_efficiency(rows: Mapping[str, EfficiencyRow], edits: Edits | None = None) -> TrainingEfficiency:
     """Their figures, with what a reader knows better."""
-    stated = edits or {}
-    return TrainingEfficiency(
-        **{name: stated.get(f"{OF_TRAINING}{name}", deciding_row.value) for name, deciding_row in rows.items()}
-    )
+    own = {name: f"{OF_TRAINING}{name}" for name in rows}
+    stated = {name: edits[key] for name, key in own.items() if edits and key in edits}
+    return TrainingEfficiency(**{name: row.value for name, row in rows.items()} | stated)
 
 
 def without_effect(edits: Edits, *, training: bool) -> Message | None:

@@ -45,6 +45,16 @@ def symbols_of(kind: type) -> dict[str, Symbol]:
     return {name: mark for name, mark in marks if isinstance(mark, Symbol)}
 
 
+def operator(operation: Callable[[Any, Any], Any], *, turned: bool = False) -> Callable[[Any, Any], "Figure"]:
+    """An operation on figures and numbers and on their formulas; turned: the other number stands first."""
+
+    def by(figure: Any, other: Any) -> "Figure":
+        first, second = (other, figure) if turned else (figure, other)
+        return Figure(operation(float(first), float(second)), operation(formula_of(first), formula_of(second)))
+
+    return by
+
+
 class Figure(float):
     """A number with its formula, a SymPy expression. Comparisons are those of numbers."""
 
@@ -55,45 +65,19 @@ class Figure(float):
         figure.formula = formula
         return figure
 
-    def by(self, operation: Callable[[Any, Any], Any], other: Any, *, turned: bool = False) -> "Figure":
-        """With another number; turned: the other stands first."""
-        first, second = (other, self) if turned else (self, other)
-        return Figure(operation(float(first), float(second)), operation(formula_of(first), formula_of(second)))
+    __add__, __radd__ = operator(add), operator(add, turned=True)
+    __sub__, __rsub__ = operator(sub), operator(sub, turned=True)
+    __mul__, __rmul__ = operator(mul), operator(mul, turned=True)
+    __truediv__, __rtruediv__ = operator(truediv), operator(truediv, turned=True)
 
-    def __add__(self, other: Any) -> "Figure":
-        return self.by(add, other)
-
-    def __radd__(self, other: Any) -> "Figure":
-        return self.by(add, other, turned=True)
-
-    def __sub__(self, other: Any) -> "Figure":
-        return self.by(sub, other)
-
-    def __rsub__(self, other: Any) -> "Figure":
-        return self.by(sub, other, turned=True)
-
-    def __mul__(self, other: Any) -> "Figure":
-        return self.by(mul, other)
-
-    def __rmul__(self, other: Any) -> "Figure":
-        return self.by(mul, other, turned=True)
-
-    def __truediv__(self, other: Any) -> "Figure":
-        return self.by(truediv, other)
-
-    def __rtruediv__(self, other: Any) -> "Figure":
-        return self.by(truediv, other, turned=True)
+    def __pow__(self, other: Any, modulo: None = None) -> "Figure":
+        return operator(pow)(self, other)
 
     def __floordiv__(self, other: Any) -> "Figure":
-        if float(self) % float(other) == 0:
-            return self.by(truediv, other)
-        return self.by(floordiv, other)
+        return operator(truediv if float(self) % float(other) == 0 else floordiv)(self, other)
 
     def __neg__(self) -> "Figure":
         return Figure(-float(self), -self.formula)
-
-    def __pow__(self, other: Any, modulo: None = None) -> "Figure":
-        return self.by(pow, other)
 
 
 def formula_of(number: Any) -> Any:

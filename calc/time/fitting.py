@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -27,16 +26,6 @@ Formats = Mapping[WeightFormat, Serving | None]
 """A model on some GPUs in each format of its weights; None where the engine does not take it so."""
 
 
-class FittedRow(NamedTuple):
-    """A model on GPUs of a kind: a figure for each format."""
-
-    name: str
-    formats: tuple[WeightFormat, ...]
-    layout: Layout | None
-    max_context: Sequence[int]
-    tokens_per_s: Sequence[float]
-
-
 @dataclass(frozen=True)
 class Fitting:
     """A row a model, or a GPU; a column a format."""
@@ -46,12 +35,6 @@ class Fitting:
     layouts: tuple[Layout | None, ...]  # on that many GPUs; None: the engine accepts none
     max_context: Array  # tokens of one sequence that memory and the model allow; 0: it does not fit
     tokens_per_s: Array  # of one sequence at the context asked about, or the longest that fits; 0: it does not fit
-
-    @classmethod
-    def of(cls, rows: Iterable[FittedRow]) -> Self:
-        """Rows in the same formats."""
-        names, formats, layouts, longest, rates = zip(*rows, strict=True)
-        return cls(names, formats[0], layouts, read_only(np.array(longest, dtype=np.int64)), read_only(np.array(rates)))
 
 
 def in_formats(
@@ -78,36 +61,34 @@ def layout_on(model: Architecture, engine: Engine, precision: Precision, count: 
     return None
 
 
-def fitting(rows: Iterable[tuple[str, Formats, GPU]], context: int = 8192) -> Fitting:
+def fitting(
+    rows: Iterable[tuple[str, Formats, GPU]], context: int = 8192, longest: Sequence[Sequence[int]] | None = None
+) -> Fitting:
     """Models in the same formats, each on GPUs of a kind, by the engine's defaults: what Weigh says of each. A row is
-    let go before the next is laid out."""
-    return Fitting.of(
-        fitted(name, row, gpu, [longest_context(serving, gpu) for serving in row.values()], context)
-        for name, row, gpu in rows
+    let go before the next is laid out. `longest` are the longest contexts of each, where they are known."""
+    names, layouts, lengths, rates, formats = [], [], [], [], tuple[WeightFormat, ...]()
+    for place, (name, row, gpu) in enumerate(rows):
+        most_of_row = [longest_context(serving, gpu) for serving in row.values()] if longest is None else longest[place]
+        names.append(name)
+        formats = tuple(row)
+        layouts.append(next((serving.layout for serving in row.values() if serving is not None), None))
+        lengths.append(most_of_row)
+        rates.append(rates_of(row, gpu, most_of_row, context))
+    return Fitting(
+        tuple(names), formats, tuple(layouts), read_only(np.array(lengths, dtype=np.int64)), read_only(np.array(rates))
     )
 
 
-def timed(
-    names: Sequence[str], formats: Sequence[Formats], gpus: Sequence[GPU], longest: Array, context: int
-) -> Fitting:
-    """A map of models whose longest contexts are known."""
-    rows = zip(names, formats, gpus, longest.tolist(), strict=True)
-    return Fitting.of(fitted(name, row, gpu, most_of_row, context) for name, row, gpu, most_of_row in rows)
-
-
-def fitted(name: str, row: Formats, gpu: GPU, longest: Sequence[int], context: int) -> FittedRow:
-    """A model whose longest contexts are known, by format."""
+def rates_of(row: Formats, gpu: GPU, longest: Sequence[int], context: int) -> list[float]:
+    """Tokens a second of one sequence of a model in each format."""
     rates, speeds = list[float](), dict[Layout, Speed]()
     for serving, most in zip(row.values(), longest, strict=True):
         rate, tokens = 0.0, min(context, most)
         if serving is not None and tokens:
-            like = speeds.get(serving.layout)
-            speed = speed_on(gpu, serving, like=like)
-            speeds[serving.layout] = speed
+            speed = speeds[serving.layout] = speed_on(gpu, serving, like=speeds.get(serving.layout))
             rate = 1 / float(speed.step(1, max(2, tokens), "expected"))
         rates.append(rate)
-    layout = next((serving.layout for serving in row.values() if serving is not None), None)
-    return FittedRow(name, tuple(row), layout, longest, rates)
+    return rates
 
 
 def longest_context(serving: Serving | None, gpu: GPU) -> int:

@@ -139,7 +139,8 @@ def assumptions(search: Search) -> Iterable[Message]:
         n=search.most,
         node=search.node,
     )
-    heads = min((m.cached_heads for m in attending(search.architecture)), default=None)
+    mixers = (mixer for block in search.architecture.all_blocks for mixer in block.attentions)
+    heads = min((mixer.cached_heads for mixer in mixers), default=None)
     if heads is not None and heads < min(search.node, search.most):
         yield Message(
             "Where tensor parallelism has more ranks than the model has KV heads ({heads:,}), ranks hold copies of the "
@@ -173,12 +174,6 @@ def assumptions(search: Search) -> Iterable[Message]:
     yield Message(
         "Prices are the median of a dated sample of list prices unless stated; those of one GPU span a factor of 4."
     )
-
-
-def attending(architecture: Architecture) -> Iterator[Any]:
-    """The mixers that keep keys and values, of each kind of layer."""
-    for block in architecture.all_blocks:
-        yield from block.attentions
 
 
 def sensitivity(search: Search) -> list[Sensitivity]:

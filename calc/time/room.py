@@ -246,8 +246,15 @@ class FittingRows:
 
     def some(self, which: Flags | Indices) -> "FittingRows":
         """Those of the rows that are chosen."""
-        places = self.shard[which], self.form[which], self.kind[which], self.number[which]
-        return FittingRows(self.shards, *places, self.capacity[which], self.demands)
+        columns: dict[str, Any] = {name: getattr(self, name)[which] for name in COLUMNS}
+        return replace(self, **columns)
+
+    def joined(self, others: "FittingRows") -> "FittingRows":
+        """These and other rows of the same shards."""
+        columns: dict[str, Any] = {
+            name: np.concatenate([getattr(self, name), getattr(others, name)]) for name in COLUMNS
+        }
+        return replace(self, **columns)
 
     def holding(self, capacities: Mapping[int, int]) -> "FittingRows":
         """The rows where some, by number, hold other numbers of sequences; those that hold none are left out."""
@@ -277,6 +284,8 @@ class FittingRows:
         """What a rank does, all stages together: [rows, 1]."""
         return of_rows(self.demands, self.shard, self.form)
 
+
+COLUMNS = ("shard", "form", "kind", "number", "capacity")
 
 # Room
 

@@ -144,6 +144,16 @@ class FullServer:
         """What a prompt's passes take on a GPU that is never idle: all but the host's time."""
         return (part for part in self.prompt_parts if part.what != "host")
 
+    @cached_property
+    def launched(self) -> Any:
+        """Seconds that a prompt adds to the steps of such a GPU."""
+        return sum(part.seconds for part in self.launched_parts)
+
+    @cached_property
+    def received(self) -> Any:
+        """Seconds until the first token of a prompt that meets no other, the request's own time included."""
+        return self.speed.machines(self.end).request + sum(part.seconds for part in self.prompt_parts)
+
     def running(self, batch: Any) -> Any:
         """Sequences of a data-parallel copy, and pipeline stage, that run together."""
         return share_of(batch, self.speed.layout.dp * self.speed.layout.pp)
@@ -152,20 +162,23 @@ class FullServer:
         """What a step takes in which every sequence decodes, half way through its output."""
         return self.speed.decode_parts(batch, self.prompt + self.output // 2, self.end)
 
+    def decode_step(self, batch: Any, decoded: TimedParts = ()) -> Any:
+        """Seconds of such a step."""
+        return sum(part.seconds for part in decoded or self.decode_parts(batch))
+
     def first_token(self, batch: Any, decoded: TimedParts = ()) -> Any:
         """Seconds until a prompt's first token (TTFT). With others it waits until the engine looks for requests, on
         average half as long as from one look to the next, and admits it; for the decode step that its pass is part of;
         for prompts that come with its own; and for a share of the others': of n - 1 that come within as many turns,
         half are ahead of it. Requests that come by chance meet the prompts that an average step has."""
         on, others = self.speed.machines(self.end), self.running(batch) - 1
-        alone = on.request + sum(part.seconds for part in self.prompt_parts)
         steps = self.poll / 2 + 1
         if self.by_chance:
             ahead = steps * self.step(batch, decoded)
         else:
-            prompts = (self.together + on.queue * others / 2) * sum(part.seconds for part in self.launched_parts)
-            ahead = steps * sum(part.seconds for part in decoded or self.decode_parts(batch)) + prompts
-        return alone + np.where(others > 0, on.admission + ahead, 0.0)
+            prompts = (self.together + on.queue * others / 2) * self.launched
+            ahead = steps * self.decode_step(batch, decoded) + prompts
+        return self.received + np.where(others > 0, on.admission + ahead, 0.0)
 
     def parts(self, batch: Any, own: int = 0, decoded: TimedParts = ()) -> Iterator[Timed]:
         """What a step with `batch` sequences takes, without the prompts of `own` of a copy's; `decoded` is what its

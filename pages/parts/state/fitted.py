@@ -16,7 +16,7 @@ from calc.serving.engines import ENGINES
 from calc.serving.engines.engine import Engine
 from calc.serving.engines.rules import Question
 from calc.time.arrays import Array, read_only
-from calc.time.fitting import Fitting, Formats, fitting, in_formats, layout_on, longest_context, timed
+from calc.time.fitting import Fitting, Formats, fitting, in_formats, layout_on, longest_context
 from calc.time.time_report import OperatingPoint, operating_points
 from pages.parts.state.planned import own_gpus
 from pages.parts.state.weighed import Answer
@@ -49,9 +49,9 @@ def servings(model: Architecture, stored: Native, engine: Engine, count: int) ->
 @lru_cache(maxsize=64)
 def models_on(card: str, count: int, context: int, name: str) -> Fitting:
     """All presets in all formats on so many of a GPU."""
-    rows = list(presets_on(name, count))
-    gpus_of_rows = [find_gpu(card)] * len(rows)
-    return timed(list(architectures()), rows, gpus_of_rows, longest_on(card, count, name), context)
+    gpu = find_gpu(card)
+    rows = ((of, row, gpu) for of, row in zip(architectures(), presets_on(name, count), strict=True))
+    return fitting(rows, context, longest_on(card, count, name).tolist())
 
 
 @lru_cache(maxsize=64)
