@@ -54,7 +54,7 @@ class PassDerivation(Frozen):
 
 GPU_FIGURES = {
     "bandwidth_gb_s": Symbol("b_GPU", "GB/s of memory, printed"),
-    "tflops": Symbol("P", "TFLOPS, printed"),
+    "tflops": Symbol("P", "TFLOPS as printed"),
     "link_gb_s": Symbol("l_GPU", "GB/s of the link, both directions, printed"),
 }
 LAYOUT = {
