@@ -115,6 +115,8 @@ class Shares(Frozen):
     def at(self, name: str, end: End) -> float:
         """A figure at an end of its range: of what takes time the low end is fast, of shares the high one."""
         estimate: Estimate = getattr(self, name)
+        if end == "expected":
+            return estimate.expected
         return estimate.duration(end) if name.endswith(DURATIONS) else estimate.share(end)
 
 

@@ -1,7 +1,8 @@
 """Which hardware, laid out how: every GPU, format and layout that the engine accepts, weighed and timed at once.
 
 Memory and time are sums of a few terms linear in batch, context and their product, so that all layouts, with the
-formats and GPUs that they fit, are one array: [rows, batches]. Nothing of a report is built.
+formats and GPUs that they fit, are one array: [rows, batches]. Nothing of a report is built, and what is known to take
+more GPUs than another layout is not timed.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -103,18 +104,6 @@ class Candidates:
     def gpus(self) -> Array:
         """GPUs of all replicas."""
         return self.replicas * self.rows.gpus
-
-    def some(self, which: Flags) -> "Candidates":
-        """Those that are chosen."""
-        return Candidates(self.rows.some(which), **{name: getattr(self, name)[which] for name in FIGURES})
-
-    def joined(self, others: "Candidates") -> "Candidates":
-        """These and others of the same search."""
-        joined = {name: np.concatenate([getattr(self, name), getattr(others, name)]) for name in FIGURES}
-        return Candidates(self.rows.joined(others.rows), **joined)
-
-
-FIGURES = ("batch", "most", "ttft", "tpot", "rate", "replicas", "binds", "meets")
 
 
 def check_engine(engine: Engine) -> None:
@@ -242,9 +231,32 @@ class Search:
         rows = self.fitting([(layout, (form,))])
         return rows.some(rows.kind == kind)
 
+    def contenders(self, rows: FittingRows) -> Candidates:
+        """What those do among which is the best of each GPU and format: all but layouts that take more GPUs than it
+        takes to meet the targets. Those on the fewest GPUs are timed first."""
+        fewest = self.fewest_gpus(rows)
+        on_fewest = fewest == self.least_of_each(rows, fewest)
+        leaders = self.of(rows.some(on_fewest))
+        met = np.full(rows.form.size, np.inf)
+        met[on_fewest] = np.where(leaders.meets, leaders.gpus, np.inf)
+        possible = fewest <= self.least_of_each(rows, met)
+        return leaders if (possible == on_fewest).all() else self.of(rows.some(possible))
+
+    def least_of_each(self, rows: FittingRows, figures: Array) -> Array:
+        """For each row the least figure of its GPU and format."""
+        pairs = self.pairs(rows)
+        least = np.full(len(self.precisions) * len(self.gpus), np.inf)
+        np.minimum.at(least, pairs, figures)
+        return np.asarray(least[pairs])
+
     def pairs(self, rows: FittingRows) -> Indices:
         """A number for each GPU and format."""
         return rows.form * len(self.gpus) + rows.kind
+
+    def fewest_gpus(self, rows: FittingRows) -> Array:
+        """That a layout takes at least: of as many replicas as the load fills."""
+        replicas = 1.0 if self.needs.at_once is None else np.ceil(self.needs.at_once / self.room_for(rows))
+        return np.asarray(replicas * rows.gpus)
 
     def of(self, rows: FittingRows) -> Candidates:
         """What some of them do."""
@@ -343,33 +355,26 @@ class Search:
 
     def plans(self, limit: int = 100, *, best_of_each: bool = True) -> list[Plan]:
         """Best first: those that meet the targets, by cost where prices are known, then by GPUs and speed. Of each GPU
-        and format the best layout, or all. Where one holds fewer sequences than its row says, the row is corrected and
-        timed, and all are ordered anew."""
-        if not self.rows.number.size:
-            return []
-        candidates, known = self.of(self.rows), dict[tuple[int, float], Plan]()
-        while candidates.rows.number.size:
-            rows = candidates.rows
-            keys = self.order(self.price[rows.kind], candidates.gpus, candidates.tpot, candidates.meets)
-            order = np.lexsort((rows.number, *keys[::-1]))
+        and format the best layout, or all. Where one holds fewer sequences than its row says, the row is corrected, and
+        all are ordered anew."""
+        rows, known = self.rows, dict[tuple[int, float], Plan]()
+        while rows.shard.size:
+            candidates = (self.contenders if best_of_each else self.of)(rows)
+            keys = self.order(self.price[candidates.rows.kind], candidates.gpus, candidates.tpot, candidates.meets)
+            order = np.lexsort(keys[::-1])
             if best_of_each:
-                order = order[np.sort(np.unique(self.pairs(rows)[order], return_index=True)[1])]
-            order = order[:limit]
-            numbers, plans = rows.number[order].tolist(), []
-            for row, number in zip(order.tolist(), numbers, strict=True):
-                key = number, float(rows.capacity[row])
+                order = order[np.sort(np.unique(self.pairs(candidates.rows)[order], return_index=True)[1])]
+            numbers, plans = candidates.rows.number[order[:limit]].tolist(), []
+            for row, number in zip(order[:limit].tolist(), numbers, strict=True):
+                key = number, float(candidates.rows.capacity[row])
                 plans.append(known[key] if key in known else known.setdefault(key, self.plan(candidates, row)))
             fewer = {
                 number: plan.capacity for number, plan in zip(numbers, plans, strict=True) if plan.capacity < plan.batch
             }
             if not fewer:
-                waits = (self.waits(candidates, row) for row in order.tolist())
+                waits = (self.waits(candidates, row) for row in order[:limit].tolist())
                 return [p.model_copy(update={"waits": waited}) for p, waited in zip(plans, waits, strict=True)]
-            wrong = np.isin(rows.number, list(fewer))
-            corrected = rows.some(wrong).holding(fewer)
-            candidates = candidates.some(~wrong)
-            if corrected.number.size:
-                candidates = candidates.joined(self.of(corrected))
+            rows = rows.holding(fewer)
         return []
 
     def allocation(self, rows: FittingRows, row: int, batch: int) -> Allocation:

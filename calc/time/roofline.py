@@ -217,12 +217,12 @@ class Cards:
     ) -> None:
         self.gpus, self.engine, self.node, self.edited = gpus, engine, node, edited
         self.shape, self.cells = (len(weights), len(gpus)), list(product(weights, gpus))
-        kinds = [kind_of(gpu, engine, form, 1, node) for form, gpu in self.cells]
-        self.alike = first_alike(kinds)
-        peaks = [
-            [gpu.tflops.get(dtype, UNKNOWN) for dtype in types]
-            for (_, gpu), (_, *types) in zip(self.cells, kinds, strict=True)
-        ]
+        known = {form: Conditions(engine, None, weights=form).told_apart.weights for form in weights}
+        dtypes = [(arithmetic("bf16", gpu), arithmetic(form, gpu)) for form, gpu in self.cells]
+        kinds = ((known[form], gpu.generation) for form, gpu in self.cells)
+        self.alike = first_alike(zip(kinds, dtypes, strict=True))
+        cells = zip(self.cells, dtypes, strict=True)
+        peaks = [[gpu.tflops.get(dtype, UNKNOWN) for dtype in types] for (_, gpu), types in cells]
         self.plain, self.quantized = np.array(peaks).T.reshape(2, *self.shape) * 1e12
         self.bandwidth = np.array([gpu.bandwidth_gb_s * 1e9 for gpu in gpus])
         self.known: dict[tuple[int, End], Any] = {}

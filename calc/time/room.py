@@ -27,6 +27,8 @@ from calc.units import GIB
 
 STAGES = (1, 2, 3, 4, 6, 8, 16)
 """Pipeline stages that are tried."""
+NOTHING = (-np.inf, -np.inf)
+"""The budget of a GPU that is too small for the weights alone."""
 
 # Layouts
 
@@ -246,15 +248,8 @@ class FittingRows:
 
     def some(self, which: Flags | Indices) -> "FittingRows":
         """Those of the rows that are chosen."""
-        columns: dict[str, Any] = {name: getattr(self, name)[which] for name in COLUMNS}
-        return replace(self, **columns)
-
-    def joined(self, others: "FittingRows") -> "FittingRows":
-        """These and other rows of the same shards."""
-        columns: dict[str, Any] = {
-            name: np.concatenate([getattr(self, name), getattr(others, name)]) for name in COLUMNS
-        }
-        return replace(self, **columns)
+        places = self.shard[which], self.form[which], self.kind[which], self.number[which]
+        return FittingRows(self.shards, *places, self.capacity[which], self.demands)
 
     def holding(self, capacities: Mapping[int, int]) -> "FittingRows":
         """The rows where some, by number, hold other numbers of sequences; those that hold none are left out."""
@@ -285,8 +280,6 @@ class FittingRows:
         return of_rows(self.demands, self.shard, self.form)
 
 
-COLUMNS = ("shard", "form", "kind", "number", "capacity")
-
 # Room
 
 
@@ -301,10 +294,11 @@ class StartedGPUs:
         self.by_kernels = first_alike((at, gpu.platform, gpu.capability) for gpu, at in each)
         by_size = first_alike(zip((gpu.usable_bytes for gpu in gpus), self.by_links, strict=True))
         self.sizes, self.by_size = np.unique(by_size, return_inverse=True)
+        self.totals = [gpus[gpu].usable_bytes for gpu in self.sizes.tolist()]
         self.overheads = dict[tuple[int, tuple[int, int]], list[dict[OverheadItem, int]]]()
         self.budgets = dict[tuple[int, int, tuple[int, int]], tuple[float, ...]]()
         self.sequences = dict[tuple[int, int, tuple[range, ...], CacheFormat], Array]()
-        self.kernels = dict[tuple[int, int, CacheFormat], list[int]]()
+        self.kernels = dict[tuple[int, int, CacheFormat], tuple[Indices, Indices]]()
 
 
 class Room:
@@ -362,31 +356,36 @@ class Room:
         """Bytes for the cache on each stage, in the middle and at the high end of the overhead, [2, stages, formats,
         GPUs]: the engine's budget less what weights take of it. What loading adds to weights (padding, tables) is left
         out."""
-        working = {first: shard.working_bytes(self.engine, on.limits[first]) for first in set(on.by_limits)}
+        depth = shard.layout.gpus, max(map(len, shard.ranges))
+        works = {first: shard.working_bytes(self.engine, on.limits[first]) for first in set(on.by_limits)}
         budgets = np.array(
             [
-                [self.budget(on, gpu, working[on.by_limits[gpu]][stage], shard, least) for gpu in on.sizes.tolist()]
+                [
+                    self.budget(on, gpu, works[on.by_limits[gpu]][stage], depth, shard) if total > least else NOTHING
+                    for gpu, total in zip(on.sizes.tolist(), on.totals, strict=True)
+                ]
                 for stage, least in enumerate(shard.stage_bytes.min(axis=1).tolist())
             ]
         )
         ends = np.moveaxis(budgets[:, on.by_size], 2, 0)
         return np.asarray(ends[:, :, None] - self.engine.cache_share * shard.stage_bytes[:, :, None])
 
-    def budget(self, on: StartedGPUs, gpu: int, working: int, shard: Shard, least: float) -> tuple[float, ...]:
+    def budget(
+        self, on: StartedGPUs, gpu: int, working: int, depth: tuple[int, int], shard: Shard
+    ) -> tuple[float, ...]:
         """What the engine would set aside for its cache on a GPU without weights, beside a pass that takes so many
-        bytes, in the middle and at the high end of the overhead, which depends on how many GPUs work together and on
-        the most layers of a stage: nothing where it is too small for the least weights."""
-        total, depth = self.gpus[gpu].usable_bytes, (shard.layout.gpus, max(map(len, shard.ranges)))
-        if total <= least:
-            return -np.inf, -np.inf
-        if (gpu, working, depth) not in on.budgets:
+        bytes, in the middle and at the high end of the overhead, which depends on `depth`: how many GPUs work together,
+        and the most layers of a stage."""
+        key = gpu, working, depth
+        if key not in on.budgets:
             links = on.by_links[gpu]
             if (links, depth) not in on.overheads:
                 on.overheads[links, depth] = self.overhead(self.gpus[links], shard.laid_out, on.limits[links])
+            total = self.gpus[gpu].usable_bytes
             starts = (GPUAtStart(total, 0, working, None, ends) for ends in on.overheads[links, depth])
             caches = (self.engine.budget(on.limits[gpu], start).cache for start in starts)
-            on.budgets[gpu, working, depth] = tuple(map(float, caches))
-        return on.budgets[gpu, working, depth]
+            on.budgets[key] = tuple(map(float, caches))
+        return on.budgets[key]
 
     def overhead(self, gpu: GPU, stages: LaidOut, limits: Limits) -> list[dict[OverheadItem, int]]:
         """Bytes of each item of the overhead on a GPU, in the middle of its range and at its high end."""
@@ -399,18 +398,20 @@ class Room:
         GPUs]."""
         key = shard.layout.tp, shard.layout.dcp, shard.ranges, kv
         if key not in on.sequences:
-            alike, laid_out = self.alike(on, shard, kv), replace(shard.laid_out, precision=Precision(kv=kv))
-            sizes = {gpu: self.sequence_bytes(on, laid_out, gpu) for gpu in set(alike)}
-            on.sequences[key] = np.array([sizes[gpu] for gpu in alike], dtype=np.float64).T
+            laid_out = replace(shard.laid_out, precision=Precision(kv=kv))
+            unlike, which = self.unlike(on, shard, kv)
+            sizes = [self.sequence_bytes(on, laid_out, gpu) for gpu in unlike.tolist()]
+            on.sequences[key] = np.array(sizes, dtype=np.float64).T[..., which]
         return on.sequences[key]
 
-    def alike(self, on: StartedGPUs, shard: Shard, kv: CacheFormat) -> list[int]:
-        """For each GPU the first that keeps as many bytes, all layers on one stage."""
+    def unlike(self, on: StartedGPUs, shard: Shard, kv: CacheFormat) -> tuple[Indices, Indices]:
+        """The first of the GPUs that keep as many bytes, all layers on one stage, and which of these each is like."""
         key = shard.layout.tp, shard.layout.dcp, kv
         if key not in on.kernels:
             whole = replace(shard.cut((range(shard.ranges[-1].stop),)), precision=Precision(kv=kv))
             sizes = {first: tuple(self.sequence_bytes(on, whole, first)) for first in set(on.by_kernels)}
-            on.kernels[key] = first_alike(sizes[first] for first in on.by_kernels)
+            alike = first_alike(sizes[first] for first in on.by_kernels)
+            on.kernels[key] = np.unique(alike, return_inverse=True)
         return on.kernels[key]
 
     def sequence_bytes(self, on: StartedGPUs, laid_out: LaidOut, gpu: int) -> list[tuple[int, int]]:

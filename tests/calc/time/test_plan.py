@@ -196,12 +196,13 @@ def test_plans_meet_their_targets_or_say_so():
         pytest.param(Needs(users=4000, prompt=2000, output=200), id="out-of-reach"),
     ],
 )
-def test_the_best_of_each_are_the_first_of_all(needs):
+def test_layouts_that_are_not_timed_are_none_of_the_best(needs):
     found = search(needs=needs)
     best = {}
     for plan in found.plans(10**6, best_of_each=False):
         best.setdefault((plan.gpu, plan.weights), plan)
     assert found.plans(10**6) == list(best.values())
+    assert found.contenders(found.rows).rows.form.size < found.rows.form.size
 
 
 def test_the_batch_is_the_largest_in_time():
