@@ -1,9 +1,9 @@
 """What llama.cpp, and MLX on a Mac, do with a model on a reader's machine: which file, what goes where, how fast.
 
 In llama.cpp a token goes through the layers one after the other, each computed where its weights lie: the time of a
-step is the sum of what each device reads at its own bandwidth, and of the states that cross the bus. In a prompt the first
-GPU computes what lies on the host too: weights are copied there once a pass (ggml-backend.cpp: op_offload, from 32
-tokens on).
+step is the sum of what each device reads at its own bandwidth, and of the states that cross the bus. In a prompt the
+first GPU computes what lies on the host too: weights are copied there once a pass (ggml-backend.cpp: op_offload, from
+32 tokens on).
 """
 
 from collections.abc import Callable, Iterator, Sequence
