@@ -2,7 +2,8 @@
 
 from calc.errors import Message
 from calc.model.architecture import Architecture
-from calc.model.paper import Exact, Formula, Item, PaperTable, Section
+from calc.model.formula import number
+from calc.model.paper import Exact, Item, PaperTable, Section
 from presets.studies import Study
 
 RECONSTRUCTED = Message(
@@ -18,10 +19,10 @@ def hand_section(study: Study, architecture: Architecture) -> Section:
         rows.append(
             (
                 line.what,
-                Formula(written=line.written),
+                line.written,
                 Exact(number=line.hand),
                 Exact(number=exact),
-                Formula(written=f"{line.times}"),
+                number(line.times),
                 Exact(number=(line.hand - exact) * line.times),
                 line.why or Message("The same."),
             )

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from calc.errors import Message
 from calc.model.architecture import Architecture
+from calc.model.formula import Formula, number, power, product, total
 from calc.model.tensor import Component
 
 Exact = Callable[[Architecture], int]
@@ -16,7 +17,7 @@ class HandLine:
     """One line: what the hand wrote, what that comes to, and how often it counts in the total."""
 
     what: Message
-    written: str
+    written: Formula
     hand: int
     exact: Exact
     times: int = 1
@@ -73,7 +74,7 @@ FINAL_NORM = Message("Final norm")
 LEFT_OUT = Message("The hand left them out.")
 
 
-def qwen3_study(attention: str, matrices: int) -> Study:
+def qwen3_study(attention: Formula, matrices: int) -> Study:
     """32 layers of width 4096 with 32 query heads of 128."""
     wide = Message(
         "The hand took a norm of {wide:,} for queries and one for keys. Qwen3 has one weight for each of the {head} "
@@ -87,13 +88,13 @@ def qwen3_study(attention: str, matrices: int) -> Study:
             "heads on a V100. Of these lines one is wrong."
         ),
         lines=(
-            HandLine(EMBEDDING, "152064·4096", 622_854_144, whole("embedding")),
+            HandLine(EMBEDDING, product(152064, 4096), 622_854_144, whole("embedding")),
             HandLine(MATRICES, attention, matrices, of_layer("attention", matrices=True), 32),
-            HandLine(HEAD_NORMS, "2·4096", 8192, of_layer("attention", matrices=False), 32, wide),
-            HandLine(FEED_FORWARD, "3·4096·11008", 135_266_304, of_layer("mlp"), 32),
-            HandLine(NORMS, "2·4096", 8192, of_layer("norms"), 32),
-            HandLine(FINAL_NORM, "4096", 4096, whole("norms")),
-            HandLine(HEAD, "152064·4096", 622_854_144, whole("lm_head")),
+            HandLine(HEAD_NORMS, product(2, 4096), 8192, of_layer("attention", matrices=False), 32, wide),
+            HandLine(FEED_FORWARD, product(3, 4096, 11008), 135_266_304, of_layer("mlp"), 32),
+            HandLine(NORMS, product(2, 4096), 8192, of_layer("norms"), 32),
+            HandLine(FINAL_NORM, number(4096), 4096, whole("norms")),
+            HandLine(HEAD, product(152064, 4096), 622_854_144, whole("lm_head")),
         ),
     )
 
@@ -101,39 +102,45 @@ def qwen3_study(attention: str, matrices: int) -> Study:
 MISTRAL = Study(
     about=Message("Counted with the rule of articles, V·h·2 + L·(4 + 3·M)·h² with M = 3.5: 8.05 B instead of 7.24 B."),
     lines=(
-        HandLine(EMBEDDING, "32000·4096", 131_072_000, whole("embedding")),
+        HandLine(EMBEDDING, product(32000, 4096), 131_072_000, whole("embedding")),
         HandLine(
             MATRICES,
-            "4·4096²",
+            product(4, power(4096, 2)),
             67_108_864,
             of_layer("attention"),
             32,
             Message("Four square matrices give all 32 heads keys and values of their own; 8 have them."),
         ),
-        HandLine(FEED_FORWARD, "3·4096·14336", 176_160_768, of_layer("mlp"), 32),
-        HandLine(NORMS, "0", 0, of_layer("norms"), 32, LEFT_OUT),
-        HandLine(FINAL_NORM, "0", 0, whole("norms"), 1, LEFT_OUT),
-        HandLine(HEAD, "32000·4096", 131_072_000, whole("lm_head")),
+        HandLine(FEED_FORWARD, product(3, 4096, 14336), 176_160_768, of_layer("mlp"), 32),
+        HandLine(NORMS, number(0), 0, of_layer("norms"), 32, LEFT_OUT),
+        HandLine(FINAL_NORM, number(0), 0, whole("norms"), 1, LEFT_OUT),
+        HandLine(HEAD, product(32000, 4096), 131_072_000, whole("lm_head")),
     ),
 )
 QWEN25 = Study(
     about=Message("An FFN multiplier of 5.375, 16 query heads on 2 KV heads; with the head counted again it is 3.4 B."),
     lines=(
-        HandLine(EMBEDDING, "151936·2048", 311_164_928, whole("embedding")),
-        HandLine(MATRICES, "2·2048² + 2·2·128·2048", 9_437_184, of_layer("attention", matrices=True), 36),
+        HandLine(EMBEDDING, product(151936, 2048), 311_164_928, whole("embedding")),
+        HandLine(
+            MATRICES,
+            total(product(2, power(2048, 2)), product(2, 2, 128, 2048)),
+            9_437_184,
+            of_layer("attention", matrices=True),
+            36,
+        ),
         HandLine(
             Message("Biases of queries, keys and values, one layer"),
-            "2048 + 2·2·128",
+            total(2048, product(2, 2, 128)),
             2560,
             of_layer("attention", matrices=False),
             36,
         ),
-        HandLine(FEED_FORWARD, "3·2048·11008", 67_633_152, of_layer("mlp"), 36),
-        HandLine(NORMS, "2·2048", 4096, of_layer("norms"), 36),
-        HandLine(FINAL_NORM, "2048", 2048, whole("norms")),
+        HandLine(FEED_FORWARD, product(3, 2048, 11008), 67_633_152, of_layer("mlp"), 36),
+        HandLine(NORMS, product(2, 2048), 4096, of_layer("norms"), 36),
+        HandLine(FINAL_NORM, number(2048), 2048, whole("norms")),
         HandLine(
             HEAD,
-            "151936·2048",
+            product(151936, 2048),
             311_164_928,
             whole("lm_head"),
             1,
@@ -146,12 +153,18 @@ QWEN3_SMALL = Study(
         "16 query heads of 128 are 2,048 wide beside a hidden width of 1,024: head_dim is a field of its own."
     ),
     lines=(
-        HandLine(EMBEDDING, "151936·1024", 155_582_464, whole("embedding")),
-        HandLine(MATRICES, "2·16·128·1024 + 2·8·128·1024", 6_291_456, of_layer("attention", matrices=True), 28),
-        HandLine(HEAD_NORMS, "2·128", 256, of_layer("attention", matrices=False), 28),
-        HandLine(FEED_FORWARD, "3·1024·3072", 9_437_184, of_layer("mlp"), 28),
-        HandLine(NORMS, "2·1024", 2048, of_layer("norms"), 28),
-        HandLine(FINAL_NORM, "1024", 1024, whole("norms")),
+        HandLine(EMBEDDING, product(151936, 1024), 155_582_464, whole("embedding")),
+        HandLine(
+            MATRICES,
+            total(product(2, 16, 128, 1024), product(2, 8, 128, 1024)),
+            6_291_456,
+            of_layer("attention", matrices=True),
+            28,
+        ),
+        HandLine(HEAD_NORMS, product(2, 128), 256, of_layer("attention", matrices=False), 28),
+        HandLine(FEED_FORWARD, product(3, 1024, 3072), 9_437_184, of_layer("mlp"), 28),
+        HandLine(NORMS, product(2, 1024), 2048, of_layer("norms"), 28),
+        HandLine(FINAL_NORM, number(1024), 1024, whole("norms")),
     ),
 )
 DEEPSEEK = Study(
@@ -160,33 +173,35 @@ DEEPSEEK = Study(
         "matrices; it is five of low rank. The multi-token prediction layer is extra."
     ),
     lines=(
-        HandLine(EMBEDDING, "129280·7168", 926_679_040, whole("embedding")),
+        HandLine(EMBEDDING, product(129280, 7168), 926_679_040, whole("embedding")),
         HandLine(
             Message("Attention, one layer"),
-            "4·7168²",
+            product(4, power(7168, 2)),
             205_520_896,
             of_layer("attention"),
             61,
             Message("Queries pass through a rank of 1,536, keys and values through one of 512, with a norm each."),
         ),
-        HandLine(Message("Dense feed-forward, one layer"), "3·7168·18432", 396_361_728, of_layer("mlp"), 3),
-        HandLine(Message("Router, one layer"), "256·7168", 1_835_008, of_layer("router", 3), 58),
+        HandLine(Message("Dense feed-forward, one layer"), product(3, 7168, 18432), 396_361_728, of_layer("mlp"), 3),
+        HandLine(Message("Router, one layer"), product(256, 7168), 1_835_008, of_layer("router", 3), 58),
         HandLine(
             Message("One routed expert"),
-            "3·7168·2048",
+            product(3, 7168, 2048),
             44_040_192,
             of_layer("experts_routed", 3, experts=256),
             58 * 256,
         ),
-        HandLine(Message("Shared expert, one layer"), "3·7168·2048", 44_040_192, of_layer("experts_shared", 3), 58),
-        HandLine(NORMS, "2·7168", 14_336, of_layer("norms"), 61),
-        HandLine(FINAL_NORM, "7168", 7168, whole("norms")),
-        HandLine(HEAD, "129280·7168", 926_679_040, whole("lm_head")),
+        HandLine(
+            Message("Shared expert, one layer"), product(3, 7168, 2048), 44_040_192, of_layer("experts_shared", 3), 58
+        ),
+        HandLine(NORMS, product(2, 7168), 14_336, of_layer("norms"), 61),
+        HandLine(FINAL_NORM, number(7168), 7168, whole("norms")),
+        HandLine(HEAD, product(129280, 7168), 926_679_040, whole("lm_head")),
     ),
 )
 STUDIES: dict[str, Study] = {
-    "study/Qwen3-8B": qwen3_study("2·4096² + 2·8·128·4096", 41_943_040),
-    "study/Qwen3-8B-MHA": qwen3_study("4·4096²", 67_108_864),
+    "study/Qwen3-8B": qwen3_study(total(product(2, power(4096, 2)), product(2, 8, 128, 4096)), 41_943_040),
+    "study/Qwen3-8B-MHA": qwen3_study(product(4, power(4096, 2)), 67_108_864),
     "mistralai/Mistral-7B-v0.1": MISTRAL,
     "Qwen/Qwen2.5-3B": QWEN25,
     "Qwen/Qwen3-0.6B": QWEN3_SMALL,

@@ -7,6 +7,7 @@ from typing import Any
 from calc.errors import Message
 from calc.model.architecture import Architecture
 from calc.model.derivation import Step, Symbols, derive
+from calc.model.formula import Formula, product, sides, total
 from calc.model.paper import (
     ANCHORS,
     SECTIONS,
@@ -15,7 +16,6 @@ from calc.model.paper import (
     Code,
     Equation,
     Exact,
-    Formula,
     Heading,
     Item,
     PaperTable,
@@ -70,9 +70,9 @@ class Counting:
         for indices, members in alike.values():
             yield tuple(sorted(indices)), members
 
-    def shape(self, formula: Tensor) -> str:
+    def shape(self, formula: Tensor) -> Formula:
         """A shape in symbols."""
-        return " × ".join(self.symbols.written(side)[0] for side in formula.shape) or "1"
+        return sides(*(self.symbols.written(side)[0] for side in formula.shape))
 
     def sections(self) -> list[Section]:
         """All of it, the symbols first."""
@@ -116,14 +116,13 @@ class Counting:
 
     def row(self, tensor: Tensor, formula: Tensor) -> tuple[Cell, ...]:
         copies = "{expert}" in tensor.name
-        plain = " × ".join(map(str, tensor.shape)) or "1"
-        shape = self.shape(formula)
+        plain, shape = sides(*tensor.shape), self.shape(formula)
         if copies:
-            plain, shape = f"{tensor.experts} × {plain}", f"{self.symbols.written(formula.experts)[0]} × {shape}"
+            plain, shape = sides(tensor.experts, plain), sides(self.symbols.written(formula.experts)[0], shape)
         return (
             Code(text=local(tensor.name)),
-            Formula(written=shape),
-            Formula(written=plain),
+            shape,
+            plain,
             Exact(number=tensor.numel * (tensor.experts if copies else 1)),
         )
 
@@ -152,9 +151,8 @@ class Counting:
         yield Equation(
             step=Step(
                 what=Message("The one layer", plural="All {n:,} layers", n=n),
-                formula="",
-                values=" + ".join(f"{layers}·{product}" for layers, product in products),
-                result=sum(layers * product for layers, product in products),
+                values=total(*(product(layers, each) for layers, each in products)),
+                result=sum(layers * each for layers, each in products),
             )
         )
 
@@ -173,17 +171,10 @@ class Counting:
         for component in ORDER:
             own = [pair for pair in self.outside if pair[0].component == component]
             if own:
-                parts.append(Step(what=component, formula="", values="", result=layer_sum(own)))
+                parts.append(Step(what=component, result=layer_sum(own)))
         for indices, members in self.kinds:
-            product = layer_sum(members)
-            parts.append(
-                Step(
-                    what=self.kind_title(indices),
-                    formula="",
-                    values=f"{len(indices)}·{product}",
-                    result=len(indices) * product,
-                )
-            )
+            n, each = len(indices), layer_sum(members)
+            parts.append(Step(what=self.kind_title(indices), values=product(n, each), result=n * each))
         count = self.architecture.parameters()
         yield rows_of(parts, Message("Parameters"))
         yield added(Message("Total"), [step.result for step in parts])
@@ -193,7 +184,7 @@ class Counting:
         excluded = {name: n for name, n in count.not_in_total.items() if n}
         if excluded:
             yield Message("Stored beside these, and not in the total:")
-            rows = [Step(what=name, formula="", values="", result=n) for name, n in excluded.items()]
+            rows = [Step(what=name, result=n) for name, n in excluded.items()]
             yield rows_of(rows, Message("Parameters"))
 
     def active(self) -> Iterator[Item]:

@@ -1,6 +1,6 @@
 """How each number comes about. The formulas are not written here: the classes' own arithmetic runs on SymPy symbols."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from math import prod
 from typing import Any, get_args
 
@@ -9,6 +9,21 @@ from calc.model.architecture import Architecture
 from calc.model.attention import BlockIndexer
 from calc.model.block import Block, PredictionModule
 from calc.model.feedforward import MLP, MoE
+from calc.model.formula import (
+    Formula,
+    ceiling,
+    floor,
+    layer_count,
+    minus,
+    number,
+    operand,
+    power,
+    product,
+    quotient,
+    repeated,
+    sides,
+    total,
+)
 from calc.model.mixers import Mixer
 from calc.model.mla import LightningIndexer
 from calc.model.tensor import Component, Tensor
@@ -81,8 +96,7 @@ SYMBOLS = {  # field of the formulas -> symbol, and what configs call it; factor
     "lora_rank": ("r", "rank of the adapters"),
 }
 STEMS = tuple(dict.fromkeys(stem for stem, _ in SYMBOLS.values()))
-EDGES = {"floor": ("⌊", "⌋"), "ceiling": ("⌈", "⌉")}
-SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
+ROUNDED = {"floor": floor, "ceiling": ceiling}
 PARTS = (Block, PredictionModule, MoE, MLP, LightningIndexer, BlockIndexer, *get_args(Mixer))
 """What has sizes of its own to be replaced. A vision encoder and a family's extra weights stay numbers."""
 
@@ -92,8 +106,8 @@ class Step(Frozen):
 
     what: str | Message
     """A component, a part of memory, or what else it is called; a tensor by its checkpoint name."""
-    formula: str
-    values: str
+    formula: Formula | None = None
+    values: Formula | None = None
     result: int
     unit: str = "parameters"
 
@@ -125,7 +139,7 @@ class Symbols(Numbers):
     def __init__(self) -> None:
         self.legend: dict[str, tuple[Any, Any]] = {}
         self.rank: dict[str, tuple[int, int]] = {}  # where a symbol stands in a product
-        self.written_so_far: dict[Any, tuple[str, str]] = {}
+        self.written_so_far: dict[Any, tuple[Formula, Formula]] = {}
         self.used: set[str] = set()
 
     def of(self, field: str, value: int) -> Any:
@@ -177,13 +191,13 @@ class Symbols(Numbers):
                 values[field] = value
         return type(model).model_construct(**values)
 
-    def written(self, expression: Any) -> tuple[str, str]:
+    def written(self, expression: Any) -> tuple[Formula, Formula]:
         """A formula as people write it, and the same with the values filled in."""
         if expression not in self.written_so_far:
             self.used |= {symbol.name for symbol in getattr(expression, "free_symbols", ())}
             self.written_so_far[expression] = (
-                write(expression, str, self.rank),
-                write(expression, lambda name: str(self.legend[name][1]), self.rank),
+                write(expression, operand, self.rank),
+                write(expression, lambda name: number(self.legend[name][1]), self.rank),
             )
         return self.written_so_far[expression]
 
@@ -192,60 +206,53 @@ class Symbols(Numbers):
         return {name: row for name, row in self.legend.items() if name in self.used}
 
 
-def write(expression: Any, word: Callable[[str], str], rank: Mapping[str, tuple[int, int]]) -> str:
-    """An expression as people write it, `word` standing for each symbol: 2·n_q·d_head·h + h², ⌊(d_head + d_i) / m⌋."""
+def write(expression: Any, leaf: Callable[[str], Formula], rank: Mapping[str, tuple[int, int]]) -> Formula:
+    """A SymPy expression as people write it, each symbol as `leaf` says: 2·n_q·d_head·h + h², ⌊(d_head + d_i) / m⌋."""
     from sympy import fraction
 
     def place(part: Any) -> list[tuple[int, int]]:
         return sorted(rank[symbol.name] for symbol in part.free_symbols)
 
-    def degree(term: Any) -> Any:
+    def degree(part: Any) -> Any:
         """Matrices before biases and norms."""
-        factors = term.args if term.is_Mul else (term,)
-        return -sum(factor.exp if factor.is_Pow else int(not factor.is_Number) for factor in factors), place(term)
+        factors = part.args if part.is_Mul else (part,)
+        return -sum(factor.exp if factor.is_Pow else int(not factor.is_Number) for factor in factors), place(part)
 
-    def inner(part: Any) -> str:
-        return f"({text(part)})" if part.is_Add else text(part)
-
-    def product(factors: list[Any]) -> str:
-        factors.sort(key=lambda factor: (not factor.is_Number, place(factor)))
-        return "·".join(inner(factor) for factor in factors) or "1"
-
-    def text(part: Any) -> str:
+    def made(part: Any) -> Formula:
         if part.is_Symbol:
-            return word(part.name)
+            return leaf(part.name)
         if part.is_Add:
-            terms = sorted(part.args, key=lambda term: (term.could_extract_minus_sign(), degree(term)))
-            signed = (f" − {text(-term)}" if term.could_extract_minus_sign() else f" + {text(term)}" for term in terms)
-            return "".join(signed).removeprefix(" + ")
+            terms = sorted(part.args, key=lambda each: (each.could_extract_minus_sign(), degree(each)))
+            return total(*(minus(made(-each)) if each.could_extract_minus_sign() else made(each) for each in terms))
         if part.is_Mul and part.args[0] == -1:
-            return f"−{inner(-part)}"
-        if part.is_Pow and part.exp.is_Integer and part.exp > 1:
-            return inner(part.base) + str(part.exp).translate(SUPERSCRIPTS)
-        if part.is_Pow and not part.exp.is_Number:
-            exponent = text(part.exp)
-            return f"{inner(part.base)}^{exponent if part.exp.is_Symbol else f'({exponent})'}"
+            return minus(made(-part))
+        if part.is_Pow and (not part.exp.is_Number or (part.exp.is_Integer and part.exp > 1)):
+            return power(made(part.base), made(part.exp))
         if part.is_Mul or part.is_Pow or part.is_Rational:
             above, below = fraction(part)
-            if below == 1:
-                return product([factor for factor in part.args if factor != 1]) if part.is_Mul else str(part)
-            return f"{inner(above)} / {f'({text(below)})' if below.is_Mul else inner(below)}"
-        if part.func.__name__ in EDGES:
-            left, right = EDGES[part.func.__name__]
-            return f"{left}{text(part.args[0])}{right}"
+            if below != 1:
+                return quotient(made(above), made(below))
+            if not part.is_Mul:
+                return number(part)
+            factors = sorted(part.args, key=lambda factor: (not factor.is_Number, place(factor)))
+            return product(*map(made, factors))
+        if part.func.__name__ in ROUNDED:
+            return ROUNDED[part.func.__name__](made(part.args[0]))
         raise TypeError(f"A formula holds {part.func.__name__}, which has no way of being written.")
 
-    return str(expression) if isinstance(expression, int) else text(rounded_up(expression))
+    return number(expression) if isinstance(expression, int) else made(rounded_up(expression))
 
 
 def rounded_up(expression: Any) -> Any:
     """The expression with ⌈x⌉ where whole numbers are rounded up by -(-x // n)."""
-    from sympy import ceiling, floor
+    import sympy
 
     def is_turned(part: Any) -> bool:
-        return isinstance(part, floor) and bool(part.args[0].could_extract_minus_sign())
+        return isinstance(part, sympy.floor) and bool(part.args[0].could_extract_minus_sign())
 
-    return expression.replace(is_turned, lambda part: -ceiling(-part.args[0])) if expression.has(floor) else expression
+    if not expression.has(sympy.floor):
+        return expression
+    return expression.replace(is_turned, lambda part: -sympy.ceiling(-part.args[0]))
 
 
 def derive(architecture: Architecture) -> Derivation:
@@ -264,12 +271,15 @@ def derive(architecture: Architecture) -> Derivation:
 
 def _shape_step(symbols: Symbols, tensor: Tensor, formula: Tensor) -> Step:
     plain, filled = zip(*(symbols.written(side) for side in formula.shape or (1,)), strict=True)
-    return Step(what=tensor.name, formula=_times(plain), values=_times(filled), result=tensor.numel)
+    return Step(what=tensor.name, formula=_shape(plain), values=_shape(filled), result=tensor.numel)
 
 
-def _times(sides: Iterable[str]) -> str:
-    sides = tuple(sides)
-    return " × ".join(f"({side})" if " + " in side and len(sides) > 1 else side for side in sides)
+def _shape(lengths: tuple[Formula, ...]) -> Formula:
+    return sides(*(Formula("group", (each,)) if len(lengths) > 1 and _has_sum(each) else each for each in lengths))
+
+
+def _has_sum(formula: Formula) -> bool:
+    return formula.kind == "sum" or any(map(_has_sum, formula.parts))
 
 
 def _parameter_steps(symbols: Symbols, pairs: list[tuple[Tensor, Tensor]], *, active: bool) -> list[Step]:
@@ -278,7 +288,9 @@ def _parameter_steps(symbols: Symbols, pairs: list[tuple[Tensor, Tensor]], *, ac
     for tensor, formula in pairs:
         if tensor.excluded_as is None:
             groups.setdefault((tensor.component, tensor.layers), []).append((tensor, formula))
-    alike: dict[tuple[Component, bool, str, str], tuple[int, int]] = {}  # layers that share a formula, their parameters
+    alike: dict[
+        tuple[Component, bool, Formula, Formula], tuple[int, int]
+    ] = {}  # layers that share a formula, their parameters
     for (component, layers), members in groups.items():
         elements_each: Any = 0
         for _, formula in members:
@@ -294,22 +306,17 @@ def _parameter_steps(symbols: Symbols, pairs: list[tuple[Tensor, Tensor]], *, ac
     return [
         Step(
             what=component,
-            formula=f"{counted(layers)} · ({text})" if layers else text,
-            values=f"{layers} · ({values})" if layers else values,
+            formula=repeated(layer_count(layers), formula) if layers else formula,
+            values=repeated(layers, values) if layers else values,
             result=parameters,
         )
-        for (component, _, text, values), (layers, parameters) in alike.items()
+        for (component, _, formula, values), (layers, parameters) in alike.items()
     ]
-
-
-def counted(layers: int) -> str:
-    """How many layers, in a formula."""
-    return "1 layer" if layers == 1 else f"{layers} layers"
 
 
 def window_steps(symbols: Symbols, architecture: Architecture, formulas: Architecture) -> list[tuple[int | None, Step]]:
     """One step for each window and formula; None, the whole context, is a window too."""
-    alike: dict[tuple[int | None, str, str], tuple[int, int]] = {}
+    alike: dict[tuple[int | None, Formula, Formula], tuple[int, int]] = {}
 
     def add(window: int | None, formula: Any, layers: int, elements: int) -> None:
         if elements:
@@ -328,11 +335,11 @@ def window_steps(symbols: Symbols, architecture: Architecture, formulas: Archite
             window,
             Step(
                 what=Message("whole context") if window is None else Message("last {n:,} tokens", n=window),
-                formula=f"{counted(layers)} · ({text})",
-                values=f"{layers} · ({values})",
+                formula=repeated(layer_count(layers), formula),
+                values=repeated(layers, values),
                 result=elements,
                 unit="elements a token",
             ),
         )
-        for (window, text, values), (layers, elements) in alike.items()
+        for (window, formula, values), (layers, elements) in alike.items()
     ]

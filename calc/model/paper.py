@@ -6,7 +6,7 @@ from typing import Literal, get_args
 
 from calc.errors import Frozen, Message
 from calc.model.derivation import Legend, Step
-from calc.model.typeset import names, parsed
+from calc.model.formula import Formula, names, operand, total
 
 Anchor = Literal[
     "symbols",
@@ -40,12 +40,6 @@ ANCHORS: tuple[Anchor, ...] = get_args(Anchor)
 SECTIONS = ANCHORS[: ANCHORS.index("norms")]
 
 
-class Formula(Frozen):
-    """A written formula in a cell, to be typeset."""
-
-    written: str
-
-
 class Exact(Frozen):
     """A number in a cell, to the last digit."""
 
@@ -58,8 +52,8 @@ class Code(Frozen):
     text: str
 
 
-Cell = str | Message | Formula | Exact | Code
-"""A text is the name of a part of a model or of memory."""
+Cell = str | Message | Formula | Exact | Code | None
+"""A text is the name of a part of a model or of memory; None is an empty cell."""
 
 
 class PaperTable(Frozen):
@@ -98,10 +92,7 @@ def lines(steps: Iterable[Step], result: Message, what: Message | None = None) -
         return PaperTable(head=head, rows=tuple((step.what, Exact(number=step.result)) for step in steps))
     return PaperTable(
         head=(*head, Message("Formula"), Message("With values")),
-        rows=tuple(
-            (step.what, Exact(number=step.result), Formula(written=step.formula), Formula(written=step.values))
-            for step in steps
-        ),
+        rows=tuple((step.what, Exact(number=step.result), step.formula, step.values) for step in steps),
     )
 
 
@@ -111,7 +102,7 @@ def legend(meanings: Iterable[tuple[str, tuple[str, int | float]]]) -> PaperTabl
         head=(Message("Symbol"), Message("Meaning"), Message("Value")),
         rows=tuple(
             (
-                Formula(written=symbol),
+                operand(symbol),
                 Code(text=meaning) if "_" in meaning and " " not in meaning else Message(meaning),
                 Exact(number=int(value)),
             )
@@ -122,7 +113,7 @@ def legend(meanings: Iterable[tuple[str, tuple[str, int | float]]]) -> PaperTabl
 
 def legend_of(steps: Iterable[Step], meanings: Legend) -> Iterator[PaperTable]:
     """The symbols of some lines."""
-    used = {name for step in steps if step.formula for name in names(parsed(step.formula))}
+    used = {name for step in steps if step.formula for name in names(step.formula)}
     rows = [(name, row) for name, row in meanings.items() if name in used]
     if rows:
         yield legend(rows)
@@ -131,5 +122,5 @@ def legend_of(steps: Iterable[Step], meanings: Legend) -> Iterator[PaperTable]:
 def added(what: str | Message, results: Iterable[int], unit: str = "parameters") -> Equation:
     """A sum of results of equations before."""
     numbers = [result for result in results if result]
-    written = " + ".join(map(str, numbers)) if len(numbers) > 1 else ""
-    return Equation(step=Step(what=what, formula="", values=written, result=sum(numbers), unit=unit))
+    values = total(*numbers) if len(numbers) > 1 else None
+    return Equation(step=Step(what=what, values=values, result=sum(numbers), unit=unit))

@@ -6,6 +6,7 @@ from fractions import Fraction
 from calc.errors import Frozen, Message
 from calc.model.architecture import Architecture
 from calc.model.block import Block
+from calc.model.formula import Formula, Operand, power, product, quotient, total
 from calc.model.tensor import Component
 
 MIXERS: tuple[Component, ...] = ("attention", "ssm_linear")
@@ -26,8 +27,8 @@ class RuleOfThumb(Frozen):
     """A rule of thumb for one model."""
 
     what: Message
-    formula: str
-    values: str
+    formula: Formula
+    values: Formula
     terms: tuple[RuleTerm, ...]
     unit: str = "parameters"
 
@@ -61,18 +62,23 @@ def gated_rule(architecture: Architecture) -> RuleOfThumb | None:
     width = next(block.dense.intermediate for block in architecture.blocks if block.dense is not None)
     return RuleOfThumb(
         what=Message("Gated decoder: embedding and head, square attention, feed-forward of width M·h"),
-        formula="V·h·2 + L·(4 + 3·M)·h²",
-        values=f"{vocab}·{hidden}·2 + {layers}·(4 + 3·{width} / {hidden})·{hidden}²",
+        formula=gated_formula("V", "h", "L", "M"),
+        values=gated_formula(vocab, hidden, layers, quotient(width, hidden)),
         terms=tuple(gated_terms(architecture, width)),
     )
+
+
+def gated_formula(vocab: Operand, hidden: Operand, layers: Operand, multiplier: Operand) -> Formula:
+    each = product(layers, total(4, product(3, multiplier)), power(hidden, 2))
+    return total(product(vocab, hidden, 2), each)
 
 
 def square_rule(architecture: Architecture) -> RuleOfThumb:
     """12·L·h²: the layers of GPT-2, nothing else."""
     return RuleOfThumb(
         what=Message("Layers alone: square attention, and a feed-forward of two matrices of width 4·h"),
-        formula="12·L·h²",
-        values=f"12·{architecture.num_layers}·{architecture.hidden}²",
+        formula=product(12, "L", power("h", 2)),
+        values=product(12, architecture.num_layers, power(architecture.hidden, 2)),
         terms=tuple(square_terms(architecture)),
     )
 
@@ -219,8 +225,8 @@ def cache_rule(architecture: Architecture, bits: int | Fraction) -> RuleOfThumb 
     )
     return RuleOfThumb(
         what=Message("KV cache per token: a key and a value for every KV head in every layer"),
-        formula="2·L·n_kv·d_head·bits / 8",
-        values=f"2·{layers}·{heads}·{width}·{bits} / 8",
+        formula=quotient(product(2, "L", "n_kv", "d_head", "bits"), 8),
+        values=quotient(product(2, layers, heads, width, bits), 8),
         terms=terms,
         unit="bytes",
     )

@@ -10,6 +10,7 @@ from calc.hardware.overhead import MIDDLE, OverheadSizes
 from calc.hardware.shards import copies_within
 from calc.model.architecture import Architecture
 from calc.model.derivation import Legend, Step, Symbols, derive, window_steps
+from calc.model.formula import Formula, Operand, bare, floor, quotient, repeated, total
 from calc.model.named import steps
 from calc.model.paper import Anchor, Equation, Exact, Heading, Item, PaperTable, Section, added, legend_of, lines
 from calc.model.rough import RuleOfThumb, cache_rule, gated_rule, square_rule
@@ -31,13 +32,20 @@ def cache_steps(architecture: Architecture, kv: CacheFormat) -> list[Step]:
     return [
         Step(
             what=step.what,
-            formula=f"{step.formula} · bits / 8",
-            values=f"{step.values} · {bits} / 8",
+            formula=in_bytes(step.formula, "bits"),
+            values=in_bytes(step.values, bits),
             result=step.result * bits // 8,
             unit="bytes a token" if window is None else f"bytes a token, up to {window:,} tokens",
         )
         for window, step in window_steps(symbols, architecture, symbols.apply(architecture))
     ]
+
+
+def in_bytes(elements: Formula | None, bits: Operand) -> Formula:
+    """Elements of so many bits each, in bytes."""
+    assert elements is not None
+    count, group = elements.parts
+    return quotient(repeated(count, bare(group), bits), 8)
 
 
 def total_cache_steps(report: Report) -> tuple[Lines, Legend]:
@@ -141,11 +149,7 @@ class Derivations:
 
 def plain(figures: Mapping[str, int], *always: str) -> Lines:
     """Figures that have lines of their own elsewhere; of 0 only those that are shown always."""
-    return [
-        Step(what=what, formula="", values="", result=size, unit="bytes")
-        for what, size in figures.items()
-        if size or what in always
-    ]
+    return [Step(what=what, result=size, unit="bytes") for what, size in figures.items() if size or what in always]
 
 
 def weight_steps(serving: Serving, layers: range) -> Iterator[Step]:
@@ -310,8 +314,8 @@ class ServingPaper:
         )
         engine, laid_out = allocation.serving.engine, allocation.serving.laid_out
         yield from engine.overhead_notes(allocation.gpu, laid_out, allocation.limits)
-        values = f"⌊({memory.overhead_low} + {memory.overhead_high}) / 2⌋"
-        yield Equation(step=Step(what="overhead", formula="", values=values, result=memory.overhead, unit="bytes"))
+        values = floor(quotient(total(memory.overhead_low, memory.overhead_high), 2))
+        yield Equation(step=Step(what="overhead", values=values, result=memory.overhead, unit="bytes"))
 
     def memory(self) -> Iterator[Item]:
         steps = self.of.total()

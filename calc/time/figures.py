@@ -6,14 +6,15 @@ derivation at once.
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from operator import add, floordiv, mul, sub, truediv
 from typing import Any, NamedTuple, Self, get_type_hints
 
 from calc.errors import Frozen, Message
 from calc.model.derivation import Symbols, write
+from calc.model.formula import Formula, number, operand, power
 
-SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
-POWER = re.compile(r"(?<![\w.])10{3,}(?![\w.])")
+POWER = re.compile("10{3,}")
 
 
 Meaning = str | Message
@@ -91,8 +92,8 @@ class TimeStep(Frozen):
     """One line of the derivation of a time."""
 
     what: str
-    formula: str
-    values: str
+    formula: Formula
+    values: Formula
     result: float
     unit: str
 
@@ -114,16 +115,19 @@ class Figures(Symbols):
         formula, values = self.written(formula_of(number))
         return TimeStep(what=what, formula=formula, values=values, result=float(number), unit=unit)
 
-    def written(self, expression: Any) -> tuple[str, str]:
+    def written(self, expression: Any) -> tuple[Formula, Formula]:
         """As it is written for whole numbers, powers of ten as such."""
         self.used |= {symbol.name for symbol in expression.free_symbols}
-        formula = write(expression, str, self.rank)
-        return powers(formula), powers(write(expression, lambda name: shown(self.legend[name][1]), self.rank))
+        formula = write(expression, operand, self.rank)
+        values = write(expression, lambda name: number(shown(self.legend[name][1])), self.rank)
+        return with_powers(formula), with_powers(values)
 
 
-def powers(text: str) -> str:
-    """1000000 as 10⁶."""
-    return POWER.sub(lambda match: "10" + str(len(match[0]) - 1).translate(SUPERSCRIPTS), text)
+def with_powers(formula: Formula) -> Formula:
+    """The formula with 1000000 as 10⁶."""
+    if formula.kind == "number" and POWER.fullmatch(formula.text):
+        return power(10, len(formula.text) - 1)
+    return replace(formula, parts=tuple(map(with_powers, formula.parts)))
 
 
 def shown(value: float) -> str:

@@ -8,7 +8,9 @@ from typing import Any
 from calc.errors import Frozen, Message
 from calc.hardware.gpu import GPU
 from calc.model.architecture import Architecture
-from calc.model.paper import Cell, Code, Formula, Heading, Item, PaperTable, Section
+from calc.model.formula import Formula, Operand, largest, minus, number, operand, product
+from calc.model.formula import total as sum_of
+from calc.model.paper import Cell, Code, Heading, Item, PaperTable, Section
 from calc.serving.memory import Serving
 from calc.serving.workload import Workload
 from calc.time.efficiency import SHARE_SYMBOLS, efficiency
@@ -140,7 +142,7 @@ def operation_steps(
             lines += [figures.step(part.what, amount, unit) for amount, unit in work if amount]
             sides = [figures.step(part.what, side, "s") for side in (part.compute, part.memory) if side]
         if len(sides) == 2:
-            both = {name: f"max({', '.join(getattr(side, name) for side in sides)})" for name in ("formula", "values")}
+            both = {name: largest(*(getattr(side, name) for side in sides)) for name in ("formula", "values")}
             time = time.model_copy(update=both)
         lines.append(time)
         seconds.append((f"t_{part.what}", float(part.seconds)))
@@ -329,16 +331,27 @@ def step_section(*items: Item) -> Section:
 def phase_rows(speed: ObjectiveSpeed) -> Iterator[tuple[Cell, ...]]:
     """Each phase with its seconds; of generation its waves."""
     usual = speed.by_end["expected"]
-    formulas = dict.fromkeys(usual, ("", ""))
-    if "rollout" in usual:
-        waves, generations = speed.waves("expected"), speed.generations
-        terms = (f"{w.times} * ({w.prompts_s:.4g} + {w.steps} * {w.decode_s:.4g})" for w in waves)
-        formulas["rollout"] = ("g * w * (t_prompts + (C - 1) * t_decode)", f"{generations:g} * ({' + '.join(terms)})")
     for name, seconds in usual.items():
-        formula, values = formulas[name]
-        yield PHASE_NAMES[name], Code(text=duration(seconds)), Formula(written=formula), Formula(written=values)
-    whole = (Formula(written=""), Formula(written=" + ".join(f"{seconds:.4g}" for seconds in usual.values())))
-    yield Message("Together"), Code(text=duration(sum(usual.values()))), *whole
+        formula, values = generation(speed) if name == "rollout" else (None, None)
+        yield PHASE_NAMES[name], Code(text=duration(seconds)), formula, values
+    together = sum_of(*(short(seconds) for seconds in usual.values()))
+    yield Message("Together"), Code(text=duration(sum(usual.values()))), None, together
+
+
+def generation(speed: ObjectiveSpeed) -> tuple[Formula, Formula]:
+    """Seconds of generation: each wave passes its prompts, then makes one token a step."""
+
+    def wave(times: Operand, prompts_s: Operand, steps: Operand, decode_s: Operand) -> Formula:
+        return product(times, sum_of(prompts_s, product(steps, decode_s)))
+
+    waves = speed.waves("expected")
+    values = sum_of(*(wave(each.times, short(each.prompts_s), each.steps, short(each.decode_s)) for each in waves))
+    formula = wave("w", "t_prompts", sum_of("C", minus(1)), "t_decode")
+    return product("g", *formula.parts), product(number(f"{speed.generations:g}"), values)
+
+
+def short(seconds: float) -> Formula:
+    return number(f"{seconds:.4g}")
 
 
 def passed(derivation: PassDerivation) -> Iterator[Item]:
@@ -357,7 +370,7 @@ def passed(derivation: PassDerivation) -> Iterator[Item]:
     yield PaperTable(
         head=(Message("Symbol"), Message("Meaning"), Message("Value")),
         rows=tuple(
-            (Formula(written=name), meaning_of(meaning), Code(text=whole_or_short(value)))
+            (operand(name), meaning_of(meaning), Code(text=whole_or_short(value)))
             for name, (meaning, value) in derivation.legend.items()
             if name not in derived
         ),
@@ -365,11 +378,11 @@ def passed(derivation: PassDerivation) -> Iterator[Item]:
 
 
 def table(lines: Iterable[TimeStep]) -> PaperTable:
-    return PaperTable(head=HEAD, rows=tuple(cells(Formula(written=line.what), line) for line in lines))
+    return PaperTable(head=HEAD, rows=tuple(cells(operand(line.what), line) for line in lines))
 
 
 def cells(what: Cell, line: TimeStep) -> tuple[Cell, ...]:
-    return what, Code(text=amount(line)), Formula(written=line.formula), Formula(written=line.values)
+    return what, Code(text=amount(line)), line.formula, line.values
 
 
 def meaning_of(meaning: Meaning) -> Cell:

@@ -342,7 +342,7 @@ def step_items(architecture: Architecture, report: TrainingReport) -> Iterator[I
     for part in parts:
         sums[part.component] = sums.get(part.component, 0) + part.bytes
     sums["overhead"] = memory.overhead
-    rows = [Step(what=name, formula="", values="", result=size) for name, size in sums.items() if size]
+    rows = [Step(what=name, result=size) for name, size in sums.items() if size]
     yield Heading(title=Message("Memory per GPU"))
     yield lines(rows, Message("Bytes"))
     yield added(Message("Memory per GPU"), [step.result for step in rows], "bytes")

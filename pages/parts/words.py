@@ -13,7 +13,7 @@ import streamlit as st
 from calc.errors import Message
 from calc.hardware.custom_gpu import OWN
 from calc.hardware.parallel import Layout
-from calc.model.derivation import SUPERSCRIPTS
+from calc.model.formula import SUPERSCRIPTS
 from calc.time.estimate import Estimate
 from calc.training.colocated import RolloutPhaseName
 from calc.units import GIB, TIB

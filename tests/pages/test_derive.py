@@ -58,6 +58,19 @@ def test_a_link_to_no_section_says_so():
     assert "derive" in page("derive", **QWEN, derive="nowhere").warning[0].value
 
 
+def test_every_engine_has_its_lines():
+    """Tensors of llama.cpp's buffers are called in words: "gaps, padding and 16-bit copies of a quantized cache"."""
+    app = page("derive", model="Qwen/Qwen3-8B", gpu="rtx-4090", engine="llamacpp", weights="Q4_K_M", kv="q8_0")
+    assert r"\text{gaps,\_padding\_and\_16-bit" in "\n".join(texts(app.markdown))
+
+
+def test_the_seconds_of_generation():
+    app = page("derive", model="Qwen/Qwen3-0.6B", gpu="h100-sxm", method="grpo", rollout="colocated")
+    written = "\n".join(texts(app.markdown))
+    seconds = r"\left(t_{\mathrm{prompts}} + \left(C - 1\right) \cdot t_{\mathrm{decode}}\right)"
+    assert rf"g \cdot w \cdot {seconds}" in written
+
+
 def test_a_figure_leads_to_its_line():
     app = opened(page(**QWEN), "derive_kv_cache")
     link = next(link.proto for link in app.get("page_link") if link.proto.label == "Step by step")

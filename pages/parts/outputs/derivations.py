@@ -67,8 +67,8 @@ class ModelDerivations:
             {
                 "tensor": tensor.name,
                 "shape": words.shape(tensor.shape),
-                "formula": step.formula,
-                "values": step.values,
+                "formula": str(step.formula),
+                "values": str(step.values),
                 "count": tensor.count,
                 "parameters": tensor.parameters,
                 "share": tensor.parameters / total,

@@ -6,6 +6,7 @@ import streamlit as st
 
 from calc.errors import Message
 from calc.model.derivation import Legend, Step
+from calc.model.formula import Formula
 from pages.parts import words
 from pages.parts.outputs import scripts
 from pages.parts.words import say
@@ -78,8 +79,8 @@ def table(steps: Iterable[Step], result: str) -> None:
     st.markdown(words.table(head, rows))
 
 
-def code(formula: str) -> str:
-    return f"`{formula}`" if formula else ""
+def code(formula: Formula | None) -> str:
+    return "" if formula is None else f"`{formula}`"
 
 
 def legend(meanings: Legend) -> None:

@@ -1,16 +1,14 @@
 """A calculation in Markdown and in HTML, in the reader's language: one text for the page and for files."""
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from html import escape
 
 from calc.model.derivation import Step
-from calc.model.paper import Cell, Code, Equation, Exact, Formula, Heading, Item, PaperTable, Section
-from calc.model.typeset import grouped, latex, latex_lines, mathml, parsed
+from calc.model.formula import Formula, grouped, latex_lines, number
+from calc.model.paper import Cell, Code, Equation, Exact, Heading, Item, PaperTable, Section
 from pages.parts import words
 from pages.parts.words import say
-
-Typeset = Callable[[str], str]
 
 
 def title(of: Section | Heading) -> str:
@@ -23,9 +21,9 @@ def approximately(step: Step) -> str:
     return "" if said.removesuffix(" B") == f"{step.result:,}" else said
 
 
-def sides(step: Step) -> list[str]:
+def sides(step: Step) -> list[Formula]:
     """What stands above its result."""
-    return [side for side in (step.formula, step.values) if side and side != str(step.result)]
+    return [side for side in (step.formula, step.values) if side is not None and side != number(step.result)]
 
 
 def is_number(cell: Cell) -> bool:
@@ -59,8 +57,10 @@ def markdown_cell(cell: Cell) -> str:
     match cell:
         case Exact(number=number):
             return f"{number:,}"
-        case Formula(written=written):
-            return f"${latex(parsed(written))}$" if written else ""
+        case Formula():
+            return f"${cell.latex()}$"
+        case None:
+            return ""
         case Code(text=text):
             return f"`{text}`"
         case _:
@@ -69,7 +69,7 @@ def markdown_cell(cell: Cell) -> str:
 
 def markdown_equation(step: Step) -> str:
     """Formula, values and result, one below the other."""
-    rows = [latex_lines(parsed(side)) for side in sides(step)]
+    rows = [latex_lines(side) for side in sides(step)]
     result = grouped(str(step.result)).replace(",", "{,}")
     said = approximately(step)
     rows.append([result + (rf" \approx \text{{{said}}}" if said else "")])
@@ -138,8 +138,10 @@ def html_cell(cell: Cell) -> str:
     match cell:
         case Exact(number=number):
             return f'<td class="number">{number:,}</td>'
-        case Formula(written=written):
-            return f"<td>{math(written) if written else ''}</td>"
+        case Formula():
+            return f"<td>{math(cell)}</td>"
+        case None:
+            return "<td></td>"
         case Code(text=text):
             return f"<td><code>{escape(text)}</code></td>"
         case _:
@@ -154,8 +156,8 @@ def html_equation(step: Step) -> str:
     return f'{label}<div class="equation">{lines}</div>'
 
 
-def math(written: str) -> str:
-    return f"<math>{mathml(parsed(written))}</math>"
+def math(formula: Formula) -> str:
+    return f"<math>{formula.mathml()}</math>"
 
 
 def html_text(text: str) -> str:

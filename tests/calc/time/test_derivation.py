@@ -73,7 +73,7 @@ def compare(weighed: Serving, gpu: GPU) -> None:
     report, derivations = time_report(weighed, gpu, WORK), ServingDerivations(weighed, gpu, WORK)
     decode, prefill = derivations.decode(), derivations.prefill()
     for line in [*lines(decode), *lines(prefill)]:
-        assert computed(line.values) == pytest.approx(line.result, rel=2e-3), line
+        assert computed(str(line.values)) == pytest.approx(line.result, rel=2e-3), line
     sums = {f"{name} {line.what}": line.result for name, one in (("d", decode), ("p", prefill)) for line in one.sums}
     assert 1000 * sums["d step"] == pytest.approx(report.decode.step_ms.expected, rel=1e-9)
     assert sums["d rate"] == pytest.approx(report.decode.tokens_per_s.expected, rel=1e-9)
@@ -101,7 +101,7 @@ def test_every_line_of_a_step_gives_its_result_and_all_lines_the_report(model, l
     speed = training_speed(architecture, workload, RECIPES["master"], TrainingLayout(**layout), gpu)
     report, found = speed.time(), derive_step(speed)
     for line in lines(found):
-        assert computed(line.values) == pytest.approx(line.result, rel=2e-3), line
+        assert computed(str(line.values)) == pytest.approx(line.result, rel=2e-3), line
     sums = {line.what: line.result for line in found.sums}
     assert sums["step"] == pytest.approx(report.step_s.expected, rel=1e-9)
     assert sums["rate"] == pytest.approx(report.tokens_per_s_per_gpu.expected, rel=1e-9)
