@@ -12,6 +12,7 @@ from calc.model.derivation import Derivation, derive
 from calc.model.rough import gated_rule
 from calc.serving.derivation import Derivations, cache_steps, total_cache_steps
 from pages.parts import words
+from pages.parts.outputs import records
 from pages.parts.outputs.figure import legend, table
 from pages.parts.state.weighed import Answer, Weighed
 from pages.parts.words import say
@@ -51,42 +52,23 @@ class ModelDerivations:
 
     def tensors(self) -> None:
         """Every weight: name, shape, formula, where it occurs."""
-        columns = {
-            "tensor": say("Tensor"),
-            "shape": say("Shape"),
-            "formula": say("Formula"),
-            "values": say("With values"),
-            "count": say("Count"),
-            "parameters": say("Parameters"),
-            "share": say("Share"),
-            "component": say("Component"),
-            "excluded": say("Not in total"),
-        }
         total = self.count.total
-        rows = [
+        records.draw(
+            "tensors",
+            zip(self.architecture.tensors(), self.derivation.tensors, strict=True),
             {
-                "tensor": tensor.name,
-                "shape": words.shape(tensor.shape),
-                "formula": str(step.formula),
-                "values": str(step.values),
-                "count": tensor.count,
-                "parameters": tensor.parameters,
-                "share": tensor.parameters / total,
-                "component": words.part(tensor.component),
-                "excluded": words.part(tensor.excluded_as) if tensor.excluded_as else "",
-            }
-            for tensor, step in zip(self.architecture.tensors(), self.derivation.tensors, strict=True)
-        ]
-        number = st.column_config.NumberColumn
-        st.dataframe(
-            rows,
-            hide_index=True,
-            key="tensors",
-            column_config={
-                **columns,
-                "count": number(columns["count"], format="localized"),
-                "parameters": number(columns["parameters"], format="localized"),
-                "share": number(columns["share"], format="percent"),
+                "tensor": (say("Tensor"), lambda row: row[0].name),
+                "shape": (say("Shape"), lambda row: words.shape(row[0].shape)),
+                "formula": (say("Formula"), lambda row: str(row[1].formula)),
+                "values": (say("With values"), lambda row: str(row[1].values)),
+                "count": (records.number(say("Count")), lambda row: row[0].count),
+                "parameters": (records.number(say("Parameters")), lambda row: row[0].parameters),
+                "share": (records.percent(say("Share")), lambda row: row[0].parameters / total),
+                "component": (say("Component"), lambda row: words.part(row[0].component)),
+                "excluded": (
+                    say("Not in total"),
+                    lambda row: words.part(row[0].excluded_as) if row[0].excluded_as else "",
+                ),
             },
         )
         legend(self.derivation.legend)

@@ -4,8 +4,8 @@ import streamlit as st
 
 from calc.units import hundredths
 from pages.parts import words
-from pages.parts.outputs import charts, plot
-from pages.parts.verify.accuracy_charts import agreement, errors
+from pages.parts.outputs import charts, plot, records
+from pages.parts.verify.accuracy_charts import agreement, error_boxes
 from pages.parts.verify.evidence import EXPLAINED, KINDS, Accuracy, summaries
 from pages.parts.words import say
 
@@ -48,42 +48,24 @@ def scatter(evidence: Accuracy, theme: charts.Theme) -> None:
         said = say("**{name}**: {error}. Source: {source}", name=name, error=words.difference(error), source=source)
         st.info(said, icon=":material/link:")
     st.header(say("Errors of each kind"), anchor=False)
-    plot.draw("errors", say("Errors of each kind"), errors(labelled, theme))
+    errors = {kind: [(row.error, row.name) for row in rows] for kind, rows in labelled.items()}
+    plot.draw("errors", say("Errors of each kind"), error_boxes(errors, 2, theme))
 
 
 def table(evidence: Accuracy) -> None:
-    columns = {
-        "figure": say("Figure"),
-        "record": say("Record"),
-        "measured": say("Measured"),
-        "predicted": say("Predicted"),
-        "unit": say("Unit"),
-        "error": say("Error"),
-        "source": say("Source"),
-    }
     units = {"bytes": say("bytes"), "tokens": say("tokens")}
     st.header(say("Record by record"), anchor=False)
-    st.dataframe(
-        [
-            {
-                "figure": say(KINDS[row.kind]),
-                "record": row.name,
-                "measured": row.measured,
-                "predicted": row.predicted,
-                "unit": units[row.unit],
-                "error": hundredths(row.error),
-                "source": row.source if row.source.startswith("https://") else None,
-            }
-            for row in evidence.rows
-        ],
-        hide_index=True,
-        key="records",
-        column_config={
-            **columns,
-            "measured": st.column_config.NumberColumn(columns["measured"], format="localized"),
-            "predicted": st.column_config.NumberColumn(columns["predicted"], format="localized"),
-            "error": st.column_config.NumberColumn(columns["error"], format="percent"),
-            "source": st.column_config.LinkColumn(columns["source"], display_text=say("open")),
+    records.draw(
+        "records",
+        evidence.rows,
+        {
+            "figure": (say("Figure"), lambda row: say(KINDS[row.kind])),
+            "record": (say("Record"), lambda row: row.name),
+            "measured": records.number(say("Measured")),
+            "predicted": records.number(say("Predicted")),
+            "unit": (say("Unit"), lambda row: units[row.unit]),
+            "error": (records.percent(say("Error")), lambda row: hundredths(row.error)),
+            "source": (records.source(), lambda row: records.secure(row.source)),
         },
     )
 

@@ -75,20 +75,20 @@ def agreement(kinds: Mapping[str, Sequence[Compared]], theme: Theme) -> Figure:
     )
 
 
-def errors(kinds: Mapping[str, Sequence[Compared]], theme: Theme) -> Figure:
-    """The errors of each kind: a box from quarter to quarter, and every record as a point."""
+def error_boxes(kinds: Mapping[str, Sequence[tuple[float, str]]], digits: int, theme: Theme) -> Figure:
+    """The errors of each kind, with the record that each is of: a box from quarter to quarter, and a point a record."""
     boxes = [
         {
             "type": "box",
             "name": say("{kind} ({n})", kind=kind, n=len(rows)),
-            "x": [100 * row.error for row in rows],
-            "text": [row.name for row in rows],
+            "x": [100 * error for error, _ in rows],
+            "text": [name for _, name in rows],
             "boxpoints": "all",
             "jitter": 0.5,
             "pointpos": 0,
             "marker": {"color": color, "size": 4, "opacity": 0.6},
             "line": {"width": 1.5},
-            "hovertemplate": "%{text}<br>%{x:+.2f}%" + PLAIN,
+            "hovertemplate": f"%{{text}}<br>%{{x:+.{digits}f}}%" + PLAIN,
         }
         for (kind, rows), (color, _) in zip(kinds.items(), cycle(MARKS))
     ]

@@ -7,6 +7,7 @@ from calc.errors import Message
 from calc.units import hundredths
 from calc.verify.measurement import MeasuredRow, Measurement, closeness, read_measurement, with_predictions
 from pages.parts import words
+from pages.parts.outputs import records
 from pages.parts.verify import example
 from pages.parts.words import choice, say
 
@@ -83,39 +84,23 @@ def about(measurement: Measurement) -> None:
 
 
 def table(rows: list[MeasuredRow]) -> None:
-    columns = {
-        "figure": say("Figure"),
-        "batch": say("Batch"),
-        "context": say("Context"),
-        "attention": say("Attention kernel"),
-        "logits": say("Logits"),
-        "measured": say("Measured"),
-        "predicted": say("Computed"),
-        "difference": say("Difference"),
-        "error": say("Not measured because"),
-    }
-    st.dataframe(
-        [
-            {
-                "figure": say(KINDS[row.kind]),
-                "batch": row.batch,
-                "context": row.context,
-                "attention": choice("attention", row.attention) if row.attention else "",
-                "logits": choice("logits", row.logits) if row.logits else "",
-                "measured": row.measured,
-                "predicted": row.predicted,
-                "difference": row.share and hundredths(row.share),
-                "error": row.error or "",
-            }
-            for row in rows
-        ],
-        hide_index=True,
-        key="measured_rows",
-        placeholder="",
-        column_config={
-            **columns,
-            "measured": st.column_config.NumberColumn(columns["measured"], format="localized"),
-            "predicted": st.column_config.NumberColumn(columns["predicted"], format="localized"),
-            "difference": st.column_config.NumberColumn(columns["difference"], format="percent"),
+    records.draw(
+        "measured_rows",
+        rows,
+        {
+            "figure": (say("Figure"), lambda row: say(KINDS[row.kind])),
+            "batch": say("Batch"),
+            "context": say("Context"),
+            "attention": (say("Attention kernel"), lambda row: chosen("attention", row.attention)),
+            "logits": (say("Logits"), lambda row: chosen("logits", row.logits)),
+            "measured": records.number(say("Measured")),
+            "predicted": records.number(say("Computed")),
+            "difference": (records.percent(say("Difference")), lambda row: row.share and hundredths(row.share)),
+            "error": (say("Not measured because"), lambda row: row.error or ""),
         },
+        placeholder="",
     )
+
+
+def chosen(field: str, name: str | None) -> str:
+    return choice(field, name) if name else ""

@@ -11,6 +11,7 @@ import streamlit as st
 
 from calc.hardware.custom_gpu import find_gpu
 from pages.parts import words
+from pages.parts.outputs import records
 from pages.parts.verify.evidence import FOLDER
 from pages.parts.words import say
 
@@ -36,32 +37,24 @@ def draw() -> None:
             largest=words.percent(max(errors)),
         )
     )
-    st.dataframe(
-        [table_row(row) for row in rows()],
-        hide_index=True,
-        key="offload_rows",
-        height="content",
-        column_config={
+    records.draw(
+        "offload_rows",
+        rows(),
+        {
             "model": say("Model"),
-            "where": say("Where it lies"),
-            "measured": st.column_config.NumberColumn(say("Measured"), format="%.1f"),
-            "expected": st.column_config.NumberColumn(say("Predicted"), format="%.1f"),
-            "span": say("from–to"),
-            "error": say("Error"),
-            "source": st.column_config.LinkColumn(say("Source"), display_text=say("open")),
+            "where": (say("Where it lies"), where),
+            "measured": records.number(say("Measured"), "%.1f"),
+            "expected": records.number(say("Predicted"), "%.1f"),
+            "span": (say("from–to"), lambda row: f"{row['low']:.1f}–{row['high']:.1f}"),
+            "error": (say("Error"), lambda row: words.difference(row["expected"] / row["measured"] - 1)),
+            "source": records.source(),
         },
+        height="content",
     )
 
 
-def table_row(row: Mapping[str, Any]) -> dict[str, Any]:
+def where(row: Mapping[str, Any]) -> str:
+    """The machine, and the flags that put a part of the model on its host."""
     flags = [f"--{name.replace('_', '-')} {row[name]}" for name in ("n_gpu_layers", "n_cpu_moe") if row[name]]
     machine = row["host"] if row["gpu"] is None else f"{find_gpu(row['gpu']).name}, {row['host']}"
-    return {
-        "model": row["model"],
-        "where": " ".join([machine, *flags]),
-        "measured": row["measured"],
-        "expected": row["expected"],
-        "span": f"{row['low']:.1f}–{row['high']:.1f}",
-        "error": words.difference(row["expected"] / row["measured"] - 1),
-        "source": row["source"],
-    }
+    return " ".join([machine, *flags])

@@ -3,45 +3,52 @@
 from collections.abc import Mapping
 from functools import cache
 from types import MappingProxyType
+from typing import NamedTuple
 
 import streamlit as st
 
 from pages.parts import words
+from pages.parts.outputs import records
 from pages.parts.state.published import of_preset
 from pages.parts.words import say
 from presets import Preset, Published, models
 
 
+class Row(NamedTuple):
+    """A preset whose total somebody published: parameters computed, and those that only its file has."""
+
+    model: str
+    computed: int
+    parts: int
+    what: str
+    published: int
+    difference: int
+    source: str
+    date: str
+
+
 def draw() -> None:
-    columns = {
-        "model": say("Model"),
-        "computed": say("Computed"),
-        "parts": say("Also in the file"),
-        "what": say("What"),
-        "published": say("Published"),
-        "difference": say("Difference"),
-        "source": say("Source"),
-        "date": say("Date"),
-    }
     presets = [(preset, preset.published) for preset in models().values()]
     rows = [row(preset, published, totals()[preset.id]) for preset, published in presets if published is not None]
-    agreeing = sum(row["difference"] == 0 for row in rows)
+    agreeing = sum(row.difference == 0 for row in rows)
     st.metric(
         say("Presets whose published total is met to the last parameter"),
         say("{n} of {all}", n=agreeing, all=len(rows)),
     )
-    numbers = ("computed", "parts", "published", "difference")
-    st.dataframe(
+    records.draw(
+        "preset_totals",
         rows,
-        hide_index=True,
-        key="preset_totals",
-        height=600,
-        column_config={
-            **columns,
-            "what": st.column_config.TextColumn(columns["what"], width=190),
-            "source": st.column_config.LinkColumn(columns["source"], display_text=say("open")),
-            **{name: st.column_config.NumberColumn(columns[name], format="localized") for name in numbers},
+        {
+            "model": say("Model"),
+            "computed": records.number(say("Computed")),
+            "parts": records.number(say("Also in the file")),
+            "what": st.column_config.TextColumn(say("What"), width=190),
+            "published": records.number(say("Published")),
+            "difference": records.number(say("Difference")),
+            "source": records.source(),
+            "date": say("Date"),
         },
+        height=600,
     )
 
 
@@ -56,16 +63,9 @@ def totals() -> Mapping[str, int]:
     return MappingProxyType(counts)
 
 
-def row(preset: Preset, published: Published, ours: int) -> dict[str, str | int]:
+def row(preset: Preset, published: Published, ours: int) -> Row:
     auxiliary = preset.auxiliary_parts()
     plus = sum(auxiliary.values())
-    return {
-        "model": preset.id,
-        "computed": ours,
-        "parts": plus,
-        "what": words.listed(say(words.IN_FILES[part]) for part in auxiliary) if auxiliary else "",
-        "published": published.total,
-        "difference": published.total - ours - plus,
-        "source": published.source,
-        "date": published.date,
-    }
+    what = words.listed(say(words.IN_FILES[part]) for part in auxiliary) if auxiliary else ""
+    difference = published.total - ours - plus
+    return Row(preset.id, ours, plus, what, published.total, difference, published.source, published.date)

@@ -7,6 +7,7 @@ import streamlit as st
 from calc.hardware.custom_gpu import find_gpu
 from pages.parts import words
 from pages.parts.inputs.drawer import drawer
+from pages.parts.outputs import records
 from pages.parts.verify.served_evidence import (
     FIGURES,
     REASONS,
@@ -47,7 +48,7 @@ def draw(servers: Servers) -> None:
                 gpu=f"{crossed['gpu']:.1%}",
             )
         )
-    records(rows)
+    by_server(rows)
     left_out(servers)
 
 
@@ -69,41 +70,25 @@ def figures(rows: list[Served], figure: Figure) -> tuple[str, ...]:
     return f"**{row.median:.1%}**", f"{row.within_25:.0%}", f"{row.inside:.0%}", f"{row.width:.2f} ×"
 
 
-def records(rows: list[Served]) -> None:
+def by_server(rows: list[Served]) -> None:
     with drawer(say("Server by server"), "served_drawer", icon=":material/table:") as is_open:
         if not is_open:
             return
-        number = st.column_config.NumberColumn
-        st.dataframe(
-            [
-                {
-                    "engine": row.engine,
-                    "model": row.model,
-                    "weights": row.weights,
-                    "gpus": f"{row.gpus} × {find_gpu(row.gpu).name}",
-                    "lengths": f"{row.prompt:,} + {row.output:,}",
-                    "concurrency": row.concurrency,
-                    "tpot": row.tpot_ms,
-                    "tpot_ours": row.tpot_ours[1],
-                    "ttft": row.ttft_ms,
-                    "ttft_ours": row.ttft_ours[1],
-                    "source": row.source,
-                }
-                for row in rows
-            ],
-            hide_index=True,
-            key="served_records",
-            column_config={
+        number = records.number
+        records.draw(
+            "served_records",
+            rows,
+            {
                 "engine": say("Engine"),
                 "model": say("Model"),
                 "weights": say("Weights"),
-                "gpus": say("GPUs"),
-                "lengths": say("Prompt and output tokens"),
-                "concurrency": number(say("Requests in flight")),
-                "tpot": number(say("TPOT measured, ms"), format="%.4g"),
-                "tpot_ours": number(say("TPOT predicted, ms"), format="%.4g"),
-                "ttft": number(say("TTFT measured, ms"), format="%.4g"),
-                "ttft_ours": number(say("TTFT predicted, ms"), format="%.4g"),
-                "source": st.column_config.LinkColumn(say("Source"), display_text=say("open")),
+                "gpus": (say("GPUs"), lambda row: f"{row.gpus} × {find_gpu(row.gpu).name}"),
+                "lengths": (say("Prompt and output tokens"), lambda row: f"{row.prompt:,} + {row.output:,}"),
+                "concurrency": st.column_config.NumberColumn(say("Requests in flight")),
+                "tpot": (number(say("TPOT measured, ms"), "%.4g"), lambda row: row.tpot_ms),
+                "tpot_ours": (number(say("TPOT predicted, ms"), "%.4g"), lambda row: row.tpot_ours[1]),
+                "ttft": (number(say("TTFT measured, ms"), "%.4g"), lambda row: row.ttft_ms),
+                "ttft_ours": (number(say("TTFT predicted, ms"), "%.4g"), lambda row: row.ttft_ours[1]),
+                "source": records.source(),
             },
         )

@@ -10,6 +10,7 @@ from calc.verify.compare import Comparison, compare
 from calc.verify.gguf import read_gguf
 from calc.verify.printed import read_printed
 from pages.parts import words
+from pages.parts.outputs import records
 from pages.parts.outputs.cards import published_total
 from pages.parts.state.published import checkpoint as of_the_hub
 from pages.parts.state.weighed import Answer
@@ -211,32 +212,16 @@ STATUS = {"missing": Message("missing"), "extra": Message("extra"), "other shape
 
 def differences(compared: Comparison) -> None:
     """Every tensor that differs; those that differ alike are one line."""
-    columns = {
-        "tensor": say("Tensor"),
-        "status": say("Status"),
-        "computed": say("Computed"),
-        "checkpoint": say("Checkpoint"),
-        "count": say("Count"),
-        "parameters": say("Parameters"),
-    }
     st.header(say("Differences"), anchor=False)
-    st.dataframe(
-        [
-            {
-                "tensor": row.name,
-                "status": say(STATUS[row.status]),
-                "computed": "" if row.ours is None else words.shape(row.ours),
-                "checkpoint": "" if row.theirs is None else words.shape(row.theirs),
-                "count": row.count,
-                "parameters": row.parameters,
-            }
-            for row in compared.differences
-        ],
-        hide_index=True,
-        key="differences",
-        column_config={
-            **columns,
-            "count": st.column_config.NumberColumn(columns["count"], format="localized"),
-            "parameters": st.column_config.NumberColumn(columns["parameters"], format="localized"),
+    records.draw(
+        "differences",
+        compared.differences,
+        {
+            "tensor": (say("Tensor"), lambda row: row.name),
+            "status": (say("Status"), lambda row: say(STATUS[row.status])),
+            "computed": (say("Computed"), lambda row: "" if row.ours is None else words.shape(row.ours)),
+            "checkpoint": (say("Checkpoint"), lambda row: "" if row.theirs is None else words.shape(row.theirs)),
+            "count": records.number(say("Count")),
+            "parameters": records.number(say("Parameters")),
         },
     )

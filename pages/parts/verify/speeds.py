@@ -8,8 +8,8 @@ import streamlit as st
 from calc.units import hundredths
 from pages.parts import words
 from pages.parts.inputs.drawer import drawer
-from pages.parts.outputs import charts, plot
-from pages.parts.verify.accuracy_charts import MARKS
+from pages.parts.outputs import charts, plot, records
+from pages.parts.verify.accuracy_charts import error_boxes
 from pages.parts.verify.speed_evidence import (
     SPEEDS,
     SpeedAccuracy,
@@ -37,7 +37,7 @@ def draw(evidence: SpeedAccuracy) -> None:
     compared_with_aiconfigurator()
     grouped(say("By engine"), "speed_engines", evidence.by_engine)
     grouped(say("By GPU"), "speed_gpus", evidence.by_gpu)
-    records(evidence)
+    by_record(evidence)
     left_out(evidence)
 
 
@@ -93,29 +93,8 @@ def errors(evidence: SpeedAccuracy, theme: charts.Theme) -> charts.Figure:
         if row["kind"] in evidence.by_kind:
             name = f"{row['model'].rpartition('/')[2]}, {row['gpu']}, {row['format']}, {row['engine']}"
             by_kind.setdefault(row["kind"], []).append((row["error"], name))
-    boxes = [
-        {
-            "type": "box",
-            "name": say("{kind} ({n})", kind=SPEEDS[kind], n=len(rows)),
-            "x": [100 * min(error, CUT) for error, _ in rows],
-            "text": [name for _, name in rows],
-            "boxpoints": "all",
-            "jitter": 0.5,
-            "pointpos": 0,
-            "marker": {"color": color, "size": 4, "opacity": 0.6},
-            "line": {"width": 1.5},
-            "hovertemplate": "%{text}<br>%{x:+.1f}%" + charts.PLAIN,
-        }
-        for (kind, rows), (color, _) in zip(by_kind.items(), MARKS, strict=False)
-    ]
-    return charts.figure(
-        boxes,
-        theme,
-        height=charts.ROW * len(boxes) + 60,
-        margin={"l": 8, "r": 8, "t": 8, "b": 50},
-        xaxis={"title": charts.small(say("Predicted more than measured, percent")), "zeroline": True},
-        yaxis={"autorange": "reversed", "showgrid": False},
-    )
+    titled = {say(SPEEDS[kind]): [(min(error, CUT), name) for error, name in rows] for kind, rows in by_kind.items()}
+    return error_boxes(titled, 1, theme)
 
 
 def compared_with_aiconfigurator() -> None:
@@ -141,69 +120,44 @@ def grouped(title: str, key: str, groups: Mapping[str, SpeedSummary]) -> None:
     with drawer(title, key, icon=":material/table:") as is_open:
         if not is_open:
             return
-        rows = []
-        for name, row in groups.items():
-            kind, _, what = name.rpartition(": ")
-            rows.append(
-                {
-                    "figure": say(SPEEDS[kind]),
-                    "name": what,
-                    "rows": row.rows,
-                    "median": row.median_error,
-                    "bias": row.bias,
-                    "inside": row.inside,
-                }
-            )
-        number = st.column_config.NumberColumn
-        st.dataframe(
-            rows,
-            hide_index=True,
-            key=f"{key}_table",
-            column_config={
-                "figure": say("Figure"),
-                "name": say("Name"),
-                "rows": say("Records"),
-                "median": number(say("Median error"), format="percent"),
-                "bias": number(say("Median, with its sign"), format="percent"),
-                "inside": number(say("Inside the range"), format="percent"),
+        records.draw(
+            f"{key}_table",
+            groups.items(),
+            {
+                "figure": (say("Figure"), lambda group: say(SPEEDS[group[0].rpartition(": ")[0]])),
+                "name": (say("Name"), lambda group: group[0].rpartition(": ")[2]),
+                "rows": (say("Records"), lambda group: group[1].rows),
+                "median": (records.percent(say("Median error")), lambda group: group[1].median_error),
+                "bias": (records.percent(say("Median, with its sign")), lambda group: group[1].bias),
+                "inside": (records.percent(say("Inside the range")), lambda group: group[1].inside),
             },
         )
 
 
-def records(evidence: SpeedAccuracy) -> None:
+def by_record(evidence: SpeedAccuracy) -> None:
     st.header(say("Record by record"), anchor=False)
-    number = st.column_config.NumberColumn
-    names = ("model", "gpu", "gpus", "format", "engine", "batch", "prompt", "output", "unit")
-    figures = ("measured", "expected", "low", "high")
-    st.dataframe(
-        [
-            {"figure": say(SPEEDS.get(row["kind"], SPEEDS["full server"]))}
-            | {name: str(row[name]) if name == "output" else row[name] for name in names}
-            | {"batch": say("max") if row["batch"] == "max" else str(row["batch"])}
-            | {name: row[name] for name in figures}
-            | {"error": hundredths(row["error"])}
-            | {"source": row["source"] if row["source"].startswith("https://") else None}
-            for row in evidence.records()
-        ],
-        hide_index=True,
-        key="speed_records",
-        column_config={
-            "figure": say("Figure"),
+
+    number = records.number
+    records.draw(
+        "speed_records",
+        evidence.records(),
+        {
+            "figure": (say("Figure"), lambda row: say(SPEEDS.get(row["kind"], SPEEDS["full server"]))),
             "model": say("Model"),
             "gpu": say("GPU"),
             "gpus": say("GPUs"),
             "format": say("Weights"),
             "engine": say("Engine"),
-            "batch": say("Batch size"),
+            "batch": (say("Batch size"), lambda row: say("max") if row["batch"] == "max" else str(row["batch"])),
             "prompt": say("Prompt tokens"),
-            "output": say("Output tokens"),
+            "output": (say("Output tokens"), lambda row: str(row["output"])),
             "unit": say("Unit"),
-            "measured": number(say("Measured"), format="%.4g"),
-            "expected": number(say("Predicted"), format="%.4g"),
-            "low": number(say("Low"), format="%.4g"),
-            "high": number(say("High"), format="%.4g"),
-            "error": number(say("Error"), format="percent"),
-            "source": st.column_config.LinkColumn(say("Source"), display_text=say("open")),
+            "measured": number(say("Measured"), "%.4g"),
+            "expected": number(say("Predicted"), "%.4g"),
+            "low": number(say("Low"), "%.4g"),
+            "high": number(say("High"), "%.4g"),
+            "error": (records.percent(say("Error")), lambda row: hundredths(row["error"])),
+            "source": (records.source(), lambda row: records.secure(row["source"])),
         },
     )
 

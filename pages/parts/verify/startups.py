@@ -8,10 +8,13 @@ from calc.errors import Message
 from calc.hardware.custom_gpu import find_gpu
 from calc.units import hundredths
 from pages.parts import words
+from pages.parts.outputs import records
 from pages.parts.outputs.cards import BADGES
 from pages.parts.verify.startup_evidence import (
     FITTED,
     Given,
+    Miss,
+    StartedLog,
     Startups,
     StartupSummary,
     length_errors,
@@ -50,7 +53,7 @@ def draw(evidence: Startups) -> None:
     court(evidence)
     budgets(evidence)
     lengths(evidence)
-    records(evidence)
+    by_log(evidence)
     left_out(evidence)
 
 
@@ -85,33 +88,22 @@ def misses(evidence: Startups) -> None:
     if not evidence.misses:
         return
     st.markdown(say("**Where we are wrong**"))
-    st.dataframe(
-        [
-            {
-                "model": row.model,
-                "gpus": on(row.gpus, row.gpu),
-                "engine": row.engine,
-                "starts": say("It starts") if row.starts else say("It does not start"),
-                "word": say(BADGES[row.word][0]),
-                "source": row.source,
-            }
-            for row in evidence.misses
-        ],
-        hide_index=True,
-        key="startup_misses",
-        column_config={
+    records.draw(
+        "startup_misses",
+        evidence.misses,
+        {
             "model": say("Model"),
-            "gpus": say("GPUs"),
+            "gpus": (say("GPUs"), on),
             "engine": say("Engine"),
-            "starts": say("What happens"),
-            "word": say("What we say"),
+            "starts": (say("What happens"), lambda row: say("It starts") if row.starts else say("It does not start")),
+            "word": (say("What we say"), lambda row: say(BADGES[row.word][0])),
             "source": say("Source"),
         },
     )
 
 
-def on(gpus: int, gpu: str) -> str:
-    return f"{gpus} × {find_gpu(gpu).name}"
+def on(row: Miss | StartedLog) -> str:
+    return f"{row.gpus} × {find_gpu(row.gpu).name}"
 
 
 def budgets(evidence: Startups) -> None:
@@ -161,40 +153,27 @@ def lengths(evidence: Startups) -> None:
     st.markdown(words.table(head, rows, numbers=4))
 
 
-def records(evidence: Startups) -> None:
+def by_log(evidence: Startups) -> None:
     st.header(say("Record by record"), anchor=False)
-    number = st.column_config.NumberColumn
-    st.dataframe(
-        [
-            {
-                "engine": f"{log.engine} {log.version or ''}".strip(),
-                "model": log.model,
-                "gpus": on(log.gpus, log.gpu),
-                "logged": log.cache_logged,
-                "ours": log.cache,
-                "low": log.cache_low,
-                "high": log.cache_high,
-                "error": None if log.error is None else hundredths(log.error),
-                "graphs_logged": log.graphs_logged,
-                "graphs": log.graphs,
-                "source": log.source if log.source.startswith("https://") else "",
-            }
-            for log in evidence.logs
-        ],
-        hide_index=True,
-        key="startup_records",
-        column_config={
-            "engine": say("Engine"),
+    number = records.number
+    records.draw(
+        "startup_records",
+        evidence.logs,
+        {
+            "engine": (say("Engine"), lambda log: f"{log.engine} {log.version or ''}".strip()),
             "model": say("Model"),
-            "gpus": say("GPUs"),
-            "logged": number(say("Cache in the log, GiB"), format="%.2f"),
-            "ours": number(say("Predicted"), format="%.2f"),
-            "low": number(say("Low"), format="%.2f"),
-            "high": number(say("High"), format="%.2f"),
-            "error": number(say("Error, share of the GPU"), format="percent"),
-            "graphs_logged": number(say("CUDA graphs in the log, GiB"), format="%.2f"),
-            "graphs": number(say("Predicted"), format="%.2f"),
-            "source": st.column_config.LinkColumn(say("Source"), display_text=say("open")),
+            "gpus": (say("GPUs"), on),
+            "logged": (number(say("Cache in the log, GiB"), "%.2f"), lambda log: log.cache_logged),
+            "ours": (number(say("Predicted"), "%.2f"), lambda log: log.cache),
+            "low": (number(say("Low"), "%.2f"), lambda log: log.cache_low),
+            "high": (number(say("High"), "%.2f"), lambda log: log.cache_high),
+            "error": (
+                records.percent(say("Error, share of the GPU")),
+                lambda log: None if log.error is None else hundredths(log.error),
+            ),
+            "graphs_logged": number(say("CUDA graphs in the log, GiB"), "%.2f"),
+            "graphs": number(say("Predicted"), "%.2f"),
+            "source": (records.source(), lambda log: records.secure(log.source) or ""),
         },
     )
 
