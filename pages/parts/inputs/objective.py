@@ -10,7 +10,7 @@ from calc.training.recipe import RECIPES
 from pages.parts import words
 from pages.parts.inputs.control import control
 from pages.parts.inputs.drawer import concerns, drawer
-from pages.parts.inputs.teacher import teacher_model
+from pages.parts.inputs.second_model import teacher_model
 from pages.parts.state.scenario import TrainingChoice, places
 from pages.parts.state.weighed import Trained
 from pages.parts.words import say

@@ -10,8 +10,8 @@ from calc.formats import WEIGHT_FORMATS, WeightFormat
 from calc.serving.engines import ENGINES
 from pages.parts import words
 from pages.parts.inputs.control import control, help_of, ranged, reset
-from pages.parts.inputs.draft import draft_model
 from pages.parts.inputs.drawer import concerns, drawer
+from pages.parts.inputs.second_model import draft_model
 from pages.parts.state.scenario import Place, places
 from pages.parts.state.url import change
 from pages.parts.state.weighed import Answer, Weighed

@@ -39,7 +39,7 @@ from pages.parts.state.query import (
 )
 from pages.parts.state.scenario import Scenario, Source
 from pages.parts.state.training_planned import training_planned_anew
-from pages.parts.state.weighed import Answer, attended, looked, read, trained, weighed
+from pages.parts.state.weighed import Answer, attended, looked, trained, weighed
 from presets import models
 
 BROWSER = "sec-fetch-dest"
@@ -115,9 +115,9 @@ def is_known(source: Source) -> bool:
 ANSWERS: Mapping[Page, Callable[[Scenario], Answer]] = {
     WEIGH: weighed,
     TRAIN: trained,
-    PLAN: lambda scenario: planned_anew(scenario, read(scenario)),
+    PLAN: planned_anew,
     TRAIN_PLAN: training_planned_anew,
-    MACHINE: lambda scenario: local_answer_anew(scenario, read(scenario)),
+    MACHINE: local_answer_anew,
     DERIVE: weighed,
     DESIGN: weighed,
     ATTENTION: attended,

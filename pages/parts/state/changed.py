@@ -1,12 +1,9 @@
 """What each slider that differs does by itself, next to the model as it was published."""
 
-from typing import Any
-
-import streamlit as st
-
 from calc import Architecture, ConfigError
 from calc.families import override
 from calc.serving.comparison import Effect, effect
+from pages.parts.state.session import remembered
 from pages.parts.state.weighed import Answer
 
 MOST = 64
@@ -29,13 +26,12 @@ def alone(answer: Answer, name: str) -> Architecture | None:
     about, overrides = answer.model.published, answer.scenario.overrides
     if len(overrides) == 1:
         return answer.model.architecture
-    architectures: dict[Any, Architecture | None] = st.session_state.setdefault("changed", {})
-    key = str(about.name), id(about), name, overrides[name]
-    if key not in architectures:
+
+    def build() -> Architecture | None:
         try:
-            architectures[key] = Architecture.from_config(override(about.config or {}, {name: overrides[name]}))
+            return Architecture.from_config(override(about.config or {}, {name: overrides[name]}))
         except ConfigError:
-            architectures[key] = None
-        while len(architectures) > MOST:
-            del architectures[next(iter(architectures))]
-    return architectures[key]
+            return None
+
+    key = str(about.name), id(about), name, overrides[name]
+    return remembered("changed", key, build, lambda built: len(built) > MOST)

@@ -1,12 +1,10 @@
 """What runs on the reader's own machine: every file of the model on screen, and the presets."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
-
-import streamlit as st
 
 from calc import ConfigError, Precision, Workload
 from calc.formats import MIXES, CacheFormat, WeightFormat
@@ -18,7 +16,8 @@ from calc.serving.engines.rules import Question
 from calc.time.local import COMMON, LEAST_SPEED, LocalRun, MLXRun, best_file, file_of, mlx_runs, reads, run
 from pages.parts.state.published import of_preset
 from pages.parts.state.scenario import Scenario
-from pages.parts.state.weighed import Answer, Model, read
+from pages.parts.state.session import latest
+from pages.parts.state.weighed import Answer, answered, read
 from presets import models
 
 OPTIONS = LlamaCppOptions()
@@ -137,32 +136,26 @@ def mix_of(name: str) -> tuple[str, WeightFormat | None, bool]:
 
 
 def local_answer(scenario: Scenario) -> LocalAnswer:
-    """Kept for the session while nothing that it depends on changes."""
-    model, serving = read(scenario), scenario.serving
-    key = (scenario.source, scenario.overrides, scenario.machine, serving.workload, serving.kv)
-    last: tuple[Any, LocalAnswer] | None = st.session_state.get("local")
-    if last is not None and last[0] == key:
-        return last[1]
-    answer = local_answer_anew(scenario, model)
-    if answer.error is None:
-        st.session_state.local = key, answer
-    return answer
-
-
-def local_answer_anew(scenario: Scenario, model: Model) -> LocalAnswer:
-    """One that no session keeps."""
+    """The answer, kept for the session while nothing that it depends on changes."""
     serving = scenario.serving
-    if model.error is not None or model.architecture is None:
-        return LocalAnswer(scenario, model, model.error)
-    try:
+    key = (scenario.source, scenario.overrides, scenario.machine, serving.workload, serving.kv)
+    return latest("local", key, lambda: local_answer_anew(scenario), lambda answer: answer.error is None)
+
+
+def local_answer_anew(scenario: Scenario) -> LocalAnswer:
+    """An answer that no session keeps."""
+    model, serving = read(scenario), scenario.serving
+
+    def compute() -> Mapping[str, Any]:
+        assert model.architecture is not None
         checked(serving.workload)
         checked(scenario.machine)
         question = Question(model.architecture, Precision(weights="Q4_K_M", kv=serving.kv or "bf16"))
         for refusal in LlamaCpp().refusals(question):
             raise ConfigError(refusal.message, "kv" if reads(model.architecture) else "model", ["q8_0"])
-    except ConfigError as problem:
-        return LocalAnswer(scenario, model, problem)
-    return LocalAnswer(scenario, model)
+        return {}
+
+    return answered(LocalAnswer, scenario, model, compute)
 
 
 @lru_cache(maxsize=256)

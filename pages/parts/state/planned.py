@@ -4,9 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import product
-from typing import Any
-
-import streamlit as st
 
 from calc import ConfigError, Precision, Workload
 from calc.budget import SECONDS_OF_PLANS, budget
@@ -22,7 +19,8 @@ from calc.time.plan import Plan, Search
 from calc.time.plan_range import PlanRange, Point, frontier, plan_range, rows_of_plan
 from calc.time.plan_report import Sensitivity, assumptions, sensitivity
 from pages.parts.state.scenario import PlanChoice, Scenario, ServingChoice, usual_gpus
-from pages.parts.state.weighed import Answer, Model, read
+from pages.parts.state.session import latest
+from pages.parts.state.weighed import Answer, Model, answered, read
 from presets import gpus
 
 SHOWN = 40
@@ -101,10 +99,8 @@ class Planned(Answer):
 
 
 def planned(scenario: Scenario) -> Planned:
-    """Plans for the model and the needs of a scenario."""
+    """Plans for the model and the needs of a scenario, which the session remembers."""
     model = read(scenario)
-    if model.error is not None:
-        return Planned(scenario, model, model.error)
     key = (
         scenario.source,
         scenario.overrides,
@@ -113,23 +109,15 @@ def planned(scenario: Scenario) -> Planned:
         scenario.serving,
         scenario.efficiencies,
     )
-    last: tuple[Any, Plans] | None = st.session_state.get("plans")
-    if last is not None and last[0] == key:
-        return Planned(scenario, model, result=last[1])
-    answer = planned_anew(scenario, model)
-    if answer.result is not None:
-        st.session_state.plans = key, answer.result
-    return answer
+    return answered(
+        Planned, scenario, model, lambda: {"result": latest("plans", key, lambda: plans_of(scenario, model))}
+    )
 
 
-def planned_anew(scenario: Scenario, model: Model) -> Planned:
+def planned_anew(scenario: Scenario) -> Planned:
     """Plans that no session keeps."""
-    if model.error is not None:
-        return Planned(scenario, model, model.error)
-    try:
-        return Planned(scenario, model, result=plans_of(scenario, model))
-    except ConfigError as problem:
-        return Planned(scenario, model, problem)
+    model = read(scenario)
+    return answered(Planned, scenario, model, lambda: {"result": plans_of(scenario, model)})
 
 
 @budget(SECONDS_OF_PLANS)

@@ -1,7 +1,7 @@
 """The model on screen as it was published: read once from a preset, the Hub or the reader's own config, and kept for
 the session. The reader's Hub token is kept there too, and nowhere else."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -16,6 +16,7 @@ from calc.text import written
 from calc.verify.checkpoint import Checkpoint
 from pages.parts.limits import LOOKED_UP
 from pages.parts.state.scenario import Source
+from pages.parts.state.session import remembered
 from presets import Preset, hub, models
 from presets.hub import HubModel
 
@@ -55,7 +56,6 @@ def published(source: Source) -> Published:
     """The model of a source, read once a session, and a preset once a process."""
     if is_preset(source):
         return of_preset(source.model, source.assume)
-    by_source: dict[Any, Published] = st.session_state.setdefault("published", {})
     key = (
         source.model,
         source.revision,
@@ -63,13 +63,11 @@ def published(source: Source) -> Published:
         source.assume,
         None if source.pasted is None else written(source.pasted),
     )
-    if key not in by_source:
-        by_source[key] = fetched(source, token(), st.context.ip_address)
-        while len(by_source) > MOST or (
-            len(by_source) > 1 and sum(map(characters, by_source.values())) > MOST_CHARACTERS
-        ):
-            del by_source[next(iter(by_source))]
-    return by_source[key]
+
+    def is_full(models: Collection[Published]) -> bool:
+        return len(models) > MOST or sum(map(characters, models)) > MOST_CHARACTERS
+
+    return remembered("published", key, lambda: fetched(source, token(), st.context.ip_address), is_full)
 
 
 def is_preset(source: Source) -> bool:
@@ -134,20 +132,16 @@ def forget() -> None:
 
 def checkpoint(source: Source, hub_model: HubModel | None) -> Checkpoint:
     """The tensor table of a model of the Hub, asked for once a session. Raises ConfigError."""
-    tables: dict[Any, Checkpoint] = st.session_state.setdefault("hub_tables", {})
-    key = source.model, source.revision, source.file
-    if key not in tables:
+
+    def look_up() -> Checkpoint:
         count_look_up(st.context.ip_address)
         model = hub_model or hub.fetch(source.model, source.revision, token(), source.file)
-        tables[key] = hub.checkpoint(model, token(), source.file)
-        while len(tables) > MOST or (len(tables) > 1 and sum(map(number, tables.values())) > MOST_TENSORS):
-            del tables[next(iter(tables))]
-    return tables[key]
+        return hub.checkpoint(model, token(), source.file)
 
+    def is_full(tables: Collection[Checkpoint]) -> bool:
+        return len(tables) > MOST or sum(len(table.tensors) for table in tables) > MOST_TENSORS
 
-def number(table: Checkpoint) -> int:
-    """Tensors of a table."""
-    return len(table.tensors)
+    return remembered("hub_tables", (source.model, source.revision, source.file), look_up, is_full)
 
 
 def count_look_up(address: str | None) -> None:

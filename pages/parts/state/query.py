@@ -16,7 +16,7 @@ opens a new generation, and notes in `FORMER` what held before: a link shows wha
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from pydantic import ValidationError
 
@@ -31,21 +31,7 @@ from pages.parts.state.trained_as import usual
 
 Published = Callable[[Source], Mapping[str, Any]]
 """The config fields that decide the size of a model, with their values; none where it can't be read."""
-EVERYTHING: tuple[Uses, ...] = (
-    "source",
-    "gpu",
-    "planning",
-    "hardware",
-    "efficiencies",
-    "training",
-    "serving",
-    "overhead",
-    "machine",
-    "comparison",
-    "derive",
-    "opened",
-    "tab",
-)
+EVERYTHING: tuple[Uses, ...] = get_args(Uses)
 FORMERLY = {"attention_dp": "dp", "expert_ranks": "ep"}
 """Names of fields of serving in links of the first generation."""
 GENERATION = {"v": "3"}

@@ -376,11 +376,11 @@ Path = tuple[str, ...]
 Uses = Literal[
     "source",
     "gpu",
-    "serving",
-    "training",
     "planning",
     "hardware",
     "efficiencies",
+    "training",
+    "serving",
     "overhead",
     "machine",
     "comparison",
@@ -388,6 +388,7 @@ Uses = Literal[
     "opened",
     "tab",
 ]
+"""Parts of the scenario. Of fields of the same name in several, a link of another page means that of the last."""
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """One calculation a run: the model on screen is read once, weighed once, and what comes of it is handed to everything
 that draws."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar
@@ -291,26 +291,38 @@ def looked(scenario: Scenario) -> Answer:
     return Answer(scenario, model, model.error)
 
 
+AnswerT = TypeVar("AnswerT", bound=Answer)
+
+
+def answered(
+    kind: type[AnswerT], scenario: Scenario, model: Model, compute: Callable[[], Mapping[str, Any]]
+) -> AnswerT:
+    """The answer with what is computed, by field; where the model or a ConfigError stands in its way, with that."""
+    if model.error is not None or model.config is None:
+        return kind(scenario, model, model.error)
+    try:
+        return kind(scenario, model, **compute())
+    except ConfigError as problem:
+        return kind(scenario, model, problem)
+
+
 def attended(scenario: Scenario) -> Answer:
     """The model alone, under a workload."""
-    model = read(scenario)
-    if model.error is not None:
-        return Answer(scenario, model, model.error)
-    try:
+
+    def compute() -> Mapping[str, Any]:
         checked(scenario.serving.workload)
-    except ConfigError as problem:
-        return Answer(scenario, model, problem)
-    return Answer(scenario, model)
+        return {}
+
+    return answered(Answer, scenario, read(scenario), compute)
 
 
 def weighed(scenario: Scenario, model: Model | None = None) -> Weighed:
     """The model, served; by default the session's."""
     model, choice = model or read(scenario), scenario.serving
-    if model.error is not None or model.config is None:
-        return Weighed(scenario, model, model.error)
-    try:
+
+    def compute() -> Mapping[str, Any]:
         serving, result = laid_out_report(
-            model.config,
+            model.config or {},
             architecture=model.architecture,
             model=model.identifier(scenario),
             workload=checked(choice.workload),
@@ -321,19 +333,18 @@ def weighed(scenario: Scenario, model: Model | None = None) -> Weighed:
             overhead=scenario.overhead,
             gpus=scenario.chosen_gpus(),
         )
-    except ConfigError as problem:
-        return Weighed(scenario, model, problem)
-    return Weighed(scenario, model, result=result, laid_out=serving)
+        return {"result": result, "laid_out": serving}
+
+    return answered(Weighed, scenario, model, compute)
 
 
 def trained(scenario: Scenario, model: Model | None = None) -> Trained:
     """A training step of the model; by default the session's."""
     model, choice = model or read(scenario), scenario.training
-    if model.error is not None or model.config is None:
-        return Trained(scenario, model, model.error)
-    try:
+
+    def compute() -> Mapping[str, Any]:
         step, result = laid_out_step(
-            model.config,
+            model.config or {},
             architecture=model.architecture,
             model=model.identifier(scenario),
             workload=checked(choice.workload),
@@ -345,6 +356,6 @@ def trained(scenario: Scenario, model: Model | None = None) -> Trained:
             objective=choice.scored,
             colocation=choice.generating,
         )
-    except ConfigError as problem:
-        return Trained(scenario, model, problem)
-    return Trained(scenario, model, result=result, step=step)
+        return {"result": result, "step": step}
+
+    return answered(Trained, scenario, model, compute)
