@@ -136,6 +136,62 @@ def test_one_module_touches_the_query_string():
     assert found == ["pages.parts.state.url"]
 
 
+FACADES = ("calc.design", "calc.formats", "calc.hardware", "calc.serving", "calc.time", "calc.training", "calc.verify")
+SUBJECTS = ("calc.serving.comparison", "calc.serving.derivation", "calc.serving.engines", "calc.time.local")
+SUBJECTS += ("calc.time.time_paper", "calc.verify.logs", "calc.formats.stored")
+"""Modules that a facade names as places of their own."""
+
+
+def past_facades(targets):
+    """Modules of rooms with a facade that are imported from directly."""
+    inside = {target for target in targets if target.startswith(tuple(f"{room}." for room in FACADES))}
+    return {target for target in inside if not target.startswith(SUBJECTS)}
+
+
+def test_an_import_past_a_facade_is_found():
+    assert past_facades({"calc.hardware.gpu", "calc.hardware", "calc.serving.engines.rules"}) == {"calc.hardware.gpu"}
+
+
+def test_pages_use_the_facades_of_rooms():
+    assert {name for name in MODULES if name.startswith("pages.") and past_facades(named(name))} == set(PAST_FACADES)
+
+
+def named(module):
+    """Modules that another names in `from ... import`."""
+    return {node.module or "" for node in ast.walk(parsed(MODULES[module])) if isinstance(node, ast.ImportFrom)}
+
+
+PAST_FACADES = """
+    pages.api
+    pages.parts.inputs.objective
+    pages.parts.inputs.question
+    pages.parts.inputs.sidebar
+    pages.parts.inputs.trying
+    pages.parts.labels
+    pages.parts.outputs.carrying
+    pages.parts.outputs.catalogue
+    pages.parts.outputs.charts
+    pages.parts.outputs.comparison
+    pages.parts.outputs.comparison_charts
+    pages.parts.outputs.design_aids
+    pages.parts.outputs.findings
+    pages.parts.outputs.fitted
+    pages.parts.outputs.gpu_rows
+    pages.parts.outputs.maps
+    pages.parts.outputs.plans
+    pages.parts.outputs.speed_charts
+    pages.parts.outputs.training_plans
+    pages.parts.outputs.training_step
+    pages.parts.outputs.training_time
+    pages.parts.state.fitted
+    pages.parts.state.planned
+    pages.parts.state.query
+    pages.parts.state.scenario
+    pages.parts.state.training_planned
+""".split()
+"""Pages that still import from within a room; none is to come."""
+
+
 def private_parts(code):
     """What of Streamlit a module names that is not in its reference: anything below `streamlit` but what `st` has."""
     rooms = {"runtime", "proto", "web", "elements", "delta_generator", "watcher", "config", "commands", "source_util"}

@@ -1,0 +1,85 @@
+"""How long a pass, a server's step and a training step take; plans and prices. Runs on the reader's own machine
+stand in `local`, the time on paper in `time_paper`."""
+
+from calc.time.arrays import Array, read_only
+from calc.time.choosing import Choice, able_to_train, cheapest, least_price, smallest
+from calc.time.disaggregated_plan import ranked_plans
+from calc.time.efficiency import EfficiencyRow, stated_share, without_effect, written_share
+from calc.time.estimate import Estimate
+from calc.time.fitting import MAPPED, Fitting, Formats, fitting, in_formats, layout_on, longest_context, timed
+from calc.time.frontier import Point, frontier
+from calc.time.needs import Needs
+from calc.time.objective_time import GpuDivision, ObjectiveSpeed
+from calc.time.operating_points import OperatingPoint, operating_points
+from calc.time.origin import Basis
+from calc.time.plan import PLANNED, Plan, Search
+from calc.time.plan_range import PlanRange, cannot_keep_up, plan_operations, plan_range, rows_of_plan
+from calc.time.plan_report import PlanReport, Sensitivity, assumptions, launch, report_of, sensitivity, separate_launch
+from calc.time.prices import price_of, prices
+from calc.time.time_report import OperationTime, Reply, reply, training_speed_of, usd_per_million, user_rate
+from calc.time.training_plan import TrainingNeeds, TrainingPlan, TrainingPlanReport, training_plan_report
+from calc.time.training_time import StepOperation, TrainingSpeed, TrainingTime, step_operations, training_speed
+
+__all__ = [
+    "MAPPED",
+    "PLANNED",
+    "Array",
+    "Basis",
+    "Choice",
+    "EfficiencyRow",
+    "Estimate",
+    "Fitting",
+    "Formats",
+    "GpuDivision",
+    "Needs",
+    "ObjectiveSpeed",
+    "OperatingPoint",
+    "OperationTime",
+    "Plan",
+    "PlanRange",
+    "PlanReport",
+    "Point",
+    "Reply",
+    "Search",
+    "Sensitivity",
+    "StepOperation",
+    "TrainingNeeds",
+    "TrainingPlan",
+    "TrainingPlanReport",
+    "TrainingSpeed",
+    "TrainingTime",
+    "able_to_train",
+    "assumptions",
+    "cannot_keep_up",
+    "cheapest",
+    "fitting",
+    "frontier",
+    "in_formats",
+    "launch",
+    "layout_on",
+    "least_price",
+    "longest_context",
+    "operating_points",
+    "plan_operations",
+    "plan_range",
+    "price_of",
+    "prices",
+    "ranked_plans",
+    "read_only",
+    "reply",
+    "report_of",
+    "rows_of_plan",
+    "sensitivity",
+    "separate_launch",
+    "smallest",
+    "stated_share",
+    "step_operations",
+    "timed",
+    "training_plan_report",
+    "training_speed",
+    "training_speed_of",
+    "usd_per_million",
+    "user_rate",
+    "without_effect",
+    "written_share",
+]

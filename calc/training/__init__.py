@@ -5,21 +5,63 @@ and what belongs to them (`states`); the moments of a step on one rank (`moments
 preference and reinforcement learning (`objective`, `methods`); the step, its verdict, its report, and what would make
 it smaller (`levers`)."""
 
-from calc.training.layout import TrainingLayout
-from calc.training.objective import Objective
-from calc.training.recipe import RECIPES, Recipe
-from calc.training.report import TrainingReport, training_report
-from calc.training.step import Training, TrainingMemory
-from calc.training.workload import TrainingWorkload
+from calc.training.colocated import PHASE_NAMES, TRAINER, RolloutPhase, RolloutPhaseName, RolloutReport
+from calc.training.layout import TrainingLayout, accelerate, in_flight, torchrun
+from calc.training.levers import Smaller, Together, TrainingLever, more_gpus, over_gpus
+from calc.training.methods import METHODS, TrainingMethod, named, usual_reference
+from calc.training.moments import Phase, TrainingComponent
+from calc.training.objective import Colocation, LogProbs, MethodName, Objective, Rollout
+from calc.training.objective_launch import objective_launches
+from calc.training.recipe import RECIPES, TRAINERS, Recipe, RecipeName, Trainer
+from calc.training.report import PEAKS, TrainingReport, laid_out_step, phase_steps, training_report, training_section
+from calc.training.step import Training, TrainingMemory, usual_overhead
+from calc.training.verdict import TrainingVerdict, word
+from calc.training.workload import Method, Optimizer, TrainingWorkload
 
 __all__ = [
+    "METHODS",
+    "PEAKS",
+    "PHASE_NAMES",
     "RECIPES",
+    "TRAINER",
+    "TRAINERS",
+    "Colocation",
+    "LogProbs",
+    "Method",
+    "MethodName",
     "Objective",
+    "Optimizer",
+    "Phase",
     "Recipe",
+    "RecipeName",
+    "Rollout",
+    "RolloutPhase",
+    "RolloutPhaseName",
+    "RolloutReport",
+    "Smaller",
+    "Together",
+    "Trainer",
     "Training",
+    "TrainingComponent",
     "TrainingLayout",
+    "TrainingLever",
     "TrainingMemory",
+    "TrainingMethod",
     "TrainingReport",
+    "TrainingVerdict",
     "TrainingWorkload",
+    "accelerate",
+    "in_flight",
+    "laid_out_step",
+    "more_gpus",
+    "named",
+    "objective_launches",
+    "over_gpus",
+    "phase_steps",
+    "torchrun",
     "training_report",
+    "training_section",
+    "usual_overhead",
+    "usual_reference",
+    "word",
 ]

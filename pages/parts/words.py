@@ -10,12 +10,12 @@ from typing import Any
 
 import streamlit as st
 
+from calc import Layout
 from calc.errors import Message
-from calc.hardware.custom_gpu import OWN
-from calc.hardware.parallel import Layout
+from calc.hardware import OWN
 from calc.model.formula import SUPERSCRIPTS
-from calc.time.estimate import Estimate
-from calc.training.colocated import RolloutPhaseName
+from calc.time import Estimate
+from calc.training import RolloutPhaseName
 from calc.units import GIB, TIB
 from calc.units import size as size
 from calc.units import unit as unit

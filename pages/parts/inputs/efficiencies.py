@@ -5,9 +5,8 @@ from typing import Any
 
 import streamlit as st
 
-from calc.hardware.gpu import GPU
-from calc.time.efficiency import EfficiencyRow, without_effect, written_share
-from calc.time.estimate import Estimate
+from calc import GPU
+from calc.time import EfficiencyRow, Estimate, without_effect, written_share
 from pages.parts.inputs.drawer import drawer
 from pages.parts.labels import EFFICIENCIES
 from pages.parts.state.scenario import Place, places

@@ -13,8 +13,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from calc import GPU
 from calc.formats import WEIGHT_FORMATS
-from calc.hardware.gpu import GPU
 from pages.parts import words
 from pages.parts.inputs.serving import format_label
 from pages.parts.inputs.sidebar import gpu_label

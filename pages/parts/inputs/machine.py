@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from calc.hardware.custom_gpu import find_gpu
+from calc.hardware import find_gpu
 from pages.parts.inputs.control import control, explain, faults, help_of
 from pages.parts.state.local import LocalAnswer
 from pages.parts.state.scenario import Place, places

@@ -3,8 +3,7 @@
 import streamlit as st
 
 from calc import ConfigError
-from calc.hardware.custom_gpu import custom_gpu, find_gpu
-from calc.hardware.generations import Dtype
+from calc.hardware import Dtype, custom_gpu, find_gpu
 from pages.parts.state.scenario import Scenario
 from pages.parts.state.url import change
 from pages.parts.words import say

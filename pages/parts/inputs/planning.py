@@ -6,10 +6,9 @@ from typing import Any
 import streamlit as st
 
 from calc.formats import CACHE_FORMATS, WEIGHT_FORMATS
-from calc.hardware.custom_gpu import find_gpu
+from calc.hardware import find_gpu
 from calc.serving.engines import ENGINES
-from calc.time.plan import PLANNED
-from calc.time.prices import price_of
+from calc.time import PLANNED, price_of
 from pages.parts.inputs.control import control, default, explain, faults, help_of, within
 from pages.parts.inputs.drawer import concerns, drawer
 from pages.parts.state.planned import Planned, chosen_on_weigh, own_gpus

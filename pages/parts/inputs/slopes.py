@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from calc.design.slope import Slopes
+from calc.design import Slopes
 from pages.parts.state.weighed import Answer
 from pages.parts.words import count, say, size
 

@@ -4,9 +4,8 @@ from collections.abc import Mapping
 
 import streamlit as st
 
-from calc.training.layout import TrainingLayout
-from calc.training.recipe import TRAINERS
-from calc.training.step import usual_overhead
+from calc import TrainingLayout
+from calc.training import TRAINERS, usual_overhead
 from pages.parts.inputs.control import control
 from pages.parts.inputs.drawer import concerns, drawer
 from pages.parts.inputs.serving import MOST, ranges, weight_format

@@ -4,13 +4,11 @@ from collections.abc import Callable, Sequence
 
 import streamlit as st
 
-from calc.hardware.custom_gpu import find_gpu
-from calc.hardware.format_rules import format_note
-from calc.hardware.parallel import Layout
-from calc.serving.levers import Lever
-from calc.serving.verdict import Verdict
-from calc.time.choosing import Choice, cheapest, smallest
-from calc.training.verdict import TrainingVerdict
+from calc import Layout
+from calc.hardware import find_gpu, format_note
+from calc.serving import Lever, Verdict
+from calc.time import Choice, cheapest, smallest
+from calc.training import TrainingVerdict
 from pages.parts import words
 from pages.parts.outputs.bar import bar
 from pages.parts.outputs.cards import most

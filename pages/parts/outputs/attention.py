@@ -5,16 +5,15 @@ from typing import Any
 
 import streamlit as st
 
-from calc import Architecture, ConfigError, Layout
-from calc.hardware.engine_rules import runs
-from calc.hardware.overhead import Overhead
+from calc import Architecture, ConfigError, Layout, Overhead
+from calc.hardware import runs
 from calc.model.attention_shapes import made
 from calc.model.mixers import Mixer
+from calc.serving import Serving
 from calc.serving.comparison import scores as bytes_of_scores
 from calc.serving.comparison import variants as with_other_kinds
 from calc.serving.engines import ENGINES
-from calc.serving.memory import Serving
-from calc.time.time_report import reply
+from calc.time import reply
 from pages.parts import words
 from pages.parts.outputs import attention_drawing as drawing
 from pages.parts.outputs.bar import keys

@@ -5,7 +5,7 @@ from html import escape
 
 import streamlit as st
 
-from calc.serving.memory import Memory
+from calc import Memory
 from pages.parts import words
 from pages.parts.words import say
 

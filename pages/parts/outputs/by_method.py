@@ -2,13 +2,11 @@
 
 import streamlit as st
 
+from calc import Objective
 from calc.errors import ConfigError
-from calc.hardware.custom_gpu import find_gpu
-from calc.time.objective_time import ObjectiveSpeed
-from calc.training.methods import METHODS
-from calc.training.objective import MethodName, Objective
-from calc.training.step import Training
-from calc.training.verdict import word
+from calc.hardware import find_gpu
+from calc.time import ObjectiveSpeed
+from calc.training import METHODS, MethodName, Training, word
 from pages.parts import words
 from pages.parts.inputs.drawer import drawer
 from pages.parts.outputs.cards import BADGES

@@ -2,8 +2,9 @@
 
 import streamlit as st
 
+from calc import Overhead
 from calc.errors import Outside
-from calc.hardware.overhead import Overhead, OverheadItem
+from calc.hardware import OverheadItem
 from pages.parts import words
 from pages.parts.state.query import WEIGH
 from pages.parts.state.scenario import Scenario

@@ -7,11 +7,10 @@ from typing import Literal
 import streamlit as st
 
 from calc.errors import Message
-from calc.hardware.custom_gpu import find_gpu
+from calc.hardware import find_gpu
 from calc.model.paper import Anchor
-from calc.serving.report import KVCache
-from calc.serving.verdict import Verdict
-from calc.training.verdict import TrainingVerdict
+from calc.serving import KVCache, Verdict
+from calc.training import TrainingVerdict
 from pages.parts import words
 from pages.parts.outputs import paper
 from pages.parts.outputs.derivations import ModelDerivations, ServingDerivations

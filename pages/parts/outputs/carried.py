@@ -6,7 +6,7 @@ from typing import Any
 import streamlit as st
 
 from calc import Workload
-from calc.hardware.custom_gpu import find_gpu
+from calc.hardware import find_gpu
 from pages.parts import words
 from pages.parts.state.planned import Planned, chosen_on_weigh
 from pages.parts.state.scenario import PlanChoice, Scenario, ServingChoice

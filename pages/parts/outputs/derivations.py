@@ -5,9 +5,8 @@ from functools import cached_property
 
 import streamlit as st
 
-from calc import Memory
-from calc.hardware.gpu import GPU
-from calc.hardware.overhead import OverheadItem
+from calc import GPU, Memory
+from calc.hardware import OverheadItem
 from calc.model.derivation import Derivation, derive
 from calc.model.rough import gated_rule
 from calc.serving.derivation import Derivations, cache_steps, total_cache_steps

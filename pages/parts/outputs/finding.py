@@ -7,11 +7,10 @@ from typing import NamedTuple
 
 import streamlit as st
 
-from calc.hardware.custom_gpu import find_gpu
-from calc.serving.verdict import Verdict
-from calc.time.estimate import Estimate
-from calc.time.prices import price_of
-from calc.training.verdict import TrainingVerdict
+from calc.hardware import find_gpu
+from calc.serving import Verdict
+from calc.time import Estimate, price_of
+from calc.training import TrainingVerdict
 from pages.parts import words
 from pages.parts.outputs.cards import Color
 from pages.parts.state.weighed import Answer

@@ -3,9 +3,9 @@
 import streamlit as st
 
 from calc import Report
-from calc.hardware.custom_gpu import find_gpu
+from calc.hardware import find_gpu
+from calc.serving import KVBudget
 from calc.serving.engines import ENGINES
-from calc.serving.memory import KVBudget
 from pages.parts import words
 from pages.parts.outputs import rows
 from pages.parts.outputs.rows import Column, Row

@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from html import escape
 
+from calc import Workload
 from calc.model.architecture import Architecture
 from calc.model.attention_shapes import made
 from calc.model.diagram import Diagram, LayerKind, ModelPart
 from calc.model.tensor import Sides, Tensor
-from calc.serving.workload import Workload
 from pages.parts import words
 from pages.parts.words import say
 

@@ -2,8 +2,8 @@
 
 import streamlit as st
 
-from calc.time.objective_time import GpuDivision, ObjectiveSpeed
-from calc.training.colocated import PHASE_NAMES
+from calc.time import GpuDivision, ObjectiveSpeed
+from calc.training import PHASE_NAMES
 from pages.parts import words
 from pages.parts.inputs.drawer import drawer
 from pages.parts.words import say

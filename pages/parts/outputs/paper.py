@@ -7,13 +7,13 @@ from typing import Any
 import streamlit as st
 
 from calc.errors import Message
-from calc.hardware.custom_gpu import find_gpu
+from calc.hardware import find_gpu
 from calc.model.counting import Counting
 from calc.model.paper import Anchor, Heading, PaperTable, Section
 from calc.serving.derivation import ServingPaper, rules
 from calc.serving.engines import ENGINES
 from calc.time.time_paper import objective_time_section, step_time_section, time_section
-from calc.training.report import training_section
+from calc.training import training_section
 from pages.parts.outputs import written
 from pages.parts.state.query import DERIVE, encode
 from pages.parts.state.weighed import Answer, Weighed, trained

@@ -6,7 +6,7 @@ from html import escape
 
 import streamlit as st
 
-from calc.hardware.custom_gpu import find_gpu
+from calc.hardware import find_gpu
 from calc.model.architecture import Parameters
 from pages.parts import words
 from pages.parts.inputs.lists import short_name

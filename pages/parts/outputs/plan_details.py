@@ -3,9 +3,7 @@
 import streamlit as st
 
 from calc.serving.engines.launch import Launch
-from calc.time.plan_range import plan_operations
-from calc.time.plan_report import launch, separate_launch
-from calc.time.time_report import OperationTime
+from calc.time import OperationTime, launch, plan_operations, separate_launch
 from pages.parts import words
 from pages.parts.inputs.drawer import drawer
 from pages.parts.state.planned import Planned, Ranked

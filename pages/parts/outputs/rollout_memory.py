@@ -1,7 +1,7 @@
 """A phase of a step with generation as charts draw it: its parts by their names, the overhead as a range."""
 
-from calc.serving.memory import Memory
-from calc.training.colocated import TRAINER, RolloutPhase, RolloutReport
+from calc import Memory
+from calc.training import TRAINER, RolloutPhase, RolloutReport
 
 NAMES: dict[str, str] = {
     **{message.template: name for name, message in TRAINER.items()},

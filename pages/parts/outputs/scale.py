@@ -1,7 +1,7 @@
 """The picture of an answer: a weighbridge with the memory that one GPU must hold on one side, and the GPU on the other.
 It tips to the heavier."""
 
-from calc.hardware.custom_gpu import find_gpu
+from calc.hardware import find_gpu
 from pages.parts import words
 from pages.parts.inputs.lists import short_name
 from pages.parts.outputs import scripts

@@ -6,10 +6,10 @@ from io import StringIO
 
 import streamlit as st
 
-from calc.hardware.custom_gpu import find_gpu
+from calc import Report
+from calc.hardware import find_gpu
 from calc.model.architecture import Architecture
 from calc.model.paper import Section
-from calc.serving.report import Report
 from calc.text import config_file
 from pages.parts.outputs import written
 from pages.parts.state.weighed import Weighed

@@ -6,16 +6,11 @@ from typing import Any
 
 import streamlit as st
 
+from calc import GPU, TrainingLayout
 from calc.errors import Message
-from calc.hardware.custom_gpu import find_gpu
-from calc.hardware.gpu import GPU
-from calc.time.choosing import least_price
-from calc.time.prices import price_of
-from calc.training.colocated import RolloutReport
-from calc.training.layout import TrainingLayout
-from calc.training.levers import Together, TrainingLever
-from calc.training.report import PEAKS
-from calc.training.verdict import TrainingVerdict
+from calc.hardware import find_gpu
+from calc.time import least_price, price_of
+from calc.training import PEAKS, RolloutReport, Together, TrainingLever, TrainingVerdict
 from pages.parts import words
 from pages.parts.inputs.drawer import drawer
 from pages.parts.outputs.answer import details

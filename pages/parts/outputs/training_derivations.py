@@ -5,11 +5,7 @@ from collections.abc import Callable
 import streamlit as st
 
 from calc.errors import ConfigError
-from calc.training.colocated import RolloutReport
-from calc.training.layout import in_flight
-from calc.training.moments import Phase, TrainingComponent
-from calc.training.report import PEAKS, phase_steps
-from calc.training.verdict import TrainingVerdict
+from calc.training import PEAKS, Phase, RolloutReport, TrainingComponent, TrainingVerdict, in_flight, phase_steps
 from pages.parts import words
 from pages.parts.outputs.derivations import overhead
 from pages.parts.outputs.figure import legend, table

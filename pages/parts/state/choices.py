@@ -5,9 +5,8 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from calc.errors import Frozen
-from calc.hardware.custom_gpu import find_gpu
-from calc.time.efficiency import stated_share, written_share
-from calc.time.estimate import Estimate
+from calc.hardware import find_gpu
+from calc.time import Estimate, stated_share, written_share
 
 
 def shares(chosen: tuple[str, ...]) -> tuple[str, ...]:

@@ -5,12 +5,9 @@ from typing import Any
 
 import streamlit as st
 
-from calc import Precision
-from calc.hardware.custom_gpu import find_gpu
-from calc.hardware.gpu import GPU
-from calc.serving.memory import Memory
-from calc.serving.report import Report
-from calc.time.time_report import Reply, reply
+from calc import GPU, Memory, Precision, Report
+from calc.hardware import find_gpu
+from calc.time import Reply, reply
 from pages.parts.state.scenario import MOST_OTHERS, Configuration, Scenario, configuration, places
 from pages.parts.state.url import change
 from pages.parts.state.weighed import Weighed, weighed

@@ -8,7 +8,7 @@ from typing import Any
 
 from calc import ConfigError, Precision, Workload
 from calc.formats import MIXES, CacheFormat, WeightFormat
-from calc.hardware.computer import Computer
+from calc.hardware import Computer
 from calc.options import checked
 from calc.serving.engines.llamacpp.engine import LlamaCpp
 from calc.serving.engines.llamacpp.options import LlamaCppOptions

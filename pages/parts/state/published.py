@@ -13,7 +13,7 @@ from calc.errors import Message, Outside
 from calc.families import ASSUMED, as_llama, knows, read_with_settings
 from calc.formats import Native, native
 from calc.text import written
-from calc.verify.checkpoint import Checkpoint
+from calc.verify import Checkpoint
 from pages.parts.limits import LOOKED_UP
 from pages.parts.state.scenario import Source
 from pages.parts.state.session import remembered

@@ -2,13 +2,10 @@
 
 from dataclasses import dataclass
 
+from calc import Objective, TrainingLayout, TrainingWorkload
 from calc.errors import Message
-from calc.hardware.gpus import usual_gpus
-from calc.training.layout import TrainingLayout
-from calc.training.methods import METHODS
-from calc.training.objective import Colocation, MethodName, Objective
-from calc.training.recipe import TRAINERS, Trainer
-from calc.training.workload import Method, TrainingWorkload
+from calc.hardware import usual_gpus
+from calc.training import METHODS, TRAINERS, Colocation, Method, MethodName, Trainer
 from pages.parts.state.scenario import TrainingChoice
 
 READERS = ("micro_batch", "sequence", "accumulation", "attention", "lora_rank", "lora_targets", "lora_dropout")

@@ -6,31 +6,36 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar
 
-from calc import Architecture, ConfigError, Precision, Report, TrainingReport
-from calc.design.slope import Slopes
+from calc import GPU, Architecture, ConfigError, Layout, Precision, Range, Report, TrainingReport
+from calc.design import Slopes
 from calc.errors import Message
 from calc.families import override, read_with_settings
 from calc.formats import CacheFormat, WeightFormat
-from calc.hardware.custom_gpu import find_gpu
-from calc.hardware.gpu import GPU
-from calc.hardware.overhead import OverheadItem, Range
-from calc.hardware.parallel import Layout
+from calc.hardware import OverheadItem, find_gpu
 from calc.options import checked
+from calc.serving import Lever, Serving, Verdict, laid_out_report, levers
 from calc.serving.derivation import Derivations
 from calc.serving.engines import ENGINES
-from calc.serving.levers import Lever, levers
-from calc.serving.memory import Serving
-from calc.serving.report import laid_out_report
-from calc.serving.verdict import Verdict
-from calc.time.choosing import able_to_train
-from calc.time.objective_time import ObjectiveSpeed
-from calc.time.time_report import Reply, reply, training_speed_of, user_rate
-from calc.time.training_time import TrainingSpeed, TrainingTime
-from calc.training import Training
-from calc.training.colocated import RolloutReport
-from calc.training.levers import Smaller, Together, more_gpus, over_gpus
-from calc.training.report import laid_out_step
-from calc.training.verdict import TrainingVerdict
+from calc.time import (
+    ObjectiveSpeed,
+    Reply,
+    TrainingSpeed,
+    TrainingTime,
+    able_to_train,
+    reply,
+    training_speed_of,
+    user_rate,
+)
+from calc.training import (
+    RolloutReport,
+    Smaller,
+    Together,
+    Training,
+    TrainingVerdict,
+    laid_out_step,
+    more_gpus,
+    over_gpus,
+)
 from pages.parts import words
 from pages.parts.state.published import Published, published
 from pages.parts.state.scenario import Scenario, ServingChoice

@@ -6,7 +6,7 @@ from calc import ConfigError
 from calc.errors import Message
 from calc.serving.engines.llamacpp.startup_log import BufferLog, read_buffers
 from calc.text import MAX_CHARACTERS
-from calc.verify.logs.planned_buffers import BufferRow, planned_buffers_of
+from calc.verify import BufferRow, planned_buffers_of
 from pages.parts import words
 from pages.parts.state.weighed import Answer
 from pages.parts.words import say

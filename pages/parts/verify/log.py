@@ -2,9 +2,8 @@
 
 import streamlit as st
 
-from calc import ConfigError
+from calc import ConfigError, Overhead
 from calc.errors import Message
-from calc.hardware.overhead import Overhead
 from calc.serving.engines import LOGS
 from calc.serving.engines.llamacpp.startup_log import states_buffers
 from calc.verify.logs import (

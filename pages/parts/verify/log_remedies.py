@@ -3,9 +3,9 @@ message the way to Train."""
 
 import streamlit as st
 
+from calc import Report
 from calc.errors import Message
 from calc.serving.engines import LOGS
-from calc.serving.report import Report
 from calc.verify.logs import Log, Remedy, engine_for, gpus_of, remedies
 from pages.parts.state.query import TRAIN, WEIGH
 from pages.parts.state.scenario import ServingChoice

@@ -5,7 +5,7 @@ import streamlit as st
 from calc import ConfigError
 from calc.errors import Message
 from calc.units import hundredths
-from calc.verify.measurement import MeasuredRow, Measurement, closeness, read_measurement, with_predictions
+from calc.verify import MeasuredRow, Measurement, closeness, read_measurement, with_predictions
 from pages.parts import words
 from pages.parts.outputs import records
 from pages.parts.verify import example

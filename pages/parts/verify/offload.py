@@ -9,7 +9,7 @@ from typing import Any
 
 import streamlit as st
 
-from calc.hardware.custom_gpu import find_gpu
+from calc.hardware import find_gpu
 from pages.parts import words
 from pages.parts.outputs import records
 from pages.parts.verify.evidence import FOLDER

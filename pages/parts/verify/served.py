@@ -4,7 +4,7 @@ from collections import Counter
 
 import streamlit as st
 
-from calc.hardware.custom_gpu import find_gpu
+from calc.hardware import find_gpu
 from pages.parts import words
 from pages.parts.inputs.drawer import drawer
 from pages.parts.outputs import records

@@ -7,7 +7,7 @@ from statistics import median
 from typing import Any, Literal
 
 from calc.errors import Frozen, Message
-from calc.hardware.custom_gpu import find_gpu
+from calc.hardware import find_gpu
 from pages.parts.verify.evidence import FOLDER
 
 FILE = FOLDER / "served.json"

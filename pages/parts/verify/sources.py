@@ -5,10 +5,7 @@ import streamlit as st
 from calc import ConfigError, Precision
 from calc.errors import Message
 from calc.formats.stored import CheckpointSize, stored
-from calc.verify.checkpoint import Checkpoint, Stored, read_safetensors
-from calc.verify.compare import Comparison, compare
-from calc.verify.gguf import read_gguf
-from calc.verify.printed import read_printed
+from calc.verify import Checkpoint, Comparison, Stored, compare, read_gguf, read_printed, read_safetensors
 from pages.parts import words
 from pages.parts.outputs import records
 from pages.parts.outputs.cards import published_total

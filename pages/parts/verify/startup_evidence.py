@@ -7,7 +7,7 @@ from statistics import median
 from typing import Literal
 
 from calc.errors import Frozen, Message
-from calc.serving.verdict import Word
+from calc.serving import Word
 from pages.parts.verify.evidence import FOLDER
 
 FILE = FOLDER / "startups.json"

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import streamlit as st
 
 from calc.errors import Message
-from calc.hardware.custom_gpu import find_gpu
+from calc.hardware import find_gpu
 from calc.units import hundredths
 from pages.parts import words
 from pages.parts.outputs import records

@@ -1,0 +1,25 @@
+"""Serving a model: its memory on a GPU, the verdict, the report, and what would make it fit. Comparisons stand in
+`comparison`, derivations in `derivation`, engines in `engines`."""
+
+from calc.serving.kv_cache import bytes_per_token, growth
+from calc.serving.levers import Lever, levers
+from calc.serving.memory import KVBudget, Memory, Serving
+from calc.serving.report import KVCache, Report, laid_out_report
+from calc.serving.verdict import Verdict, Word
+from calc.serving.workload import Workload
+
+__all__ = [
+    "KVBudget",
+    "KVCache",
+    "Lever",
+    "Memory",
+    "Report",
+    "Serving",
+    "Verdict",
+    "Word",
+    "Workload",
+    "bytes_per_token",
+    "growth",
+    "laid_out_report",
+    "levers",
+]
