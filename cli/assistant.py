@@ -76,7 +76,7 @@ def compare(models: list[str], flags: list[str] | None = None) -> dict[str, dict
 def answered(
     parser: Parser, run: Callable[[Namespace], Any], model: str, flags: Sequence[str] | None
 ) -> dict[str, Any]:
-    """What `--json` prints. Raises ToolError with the sentence that the command line prints."""
+    """The JSON that `--json` prints. Raises ToolError with the sentence that the command line prints."""
     from mcp.server.mcpserver.exceptions import ToolError
 
     said = StringIO()

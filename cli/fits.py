@@ -16,7 +16,7 @@ FITS, FITS_NOT, BAD_QUESTION, FITS_IF = 0, 1, 2, 3
 STATUS = {"fits": FITS, "fits with": FITS_IF, "tight": FITS_IF, "does not fit": FITS_NOT, "does not run": FITS_NOT}
 """Exit status of a verdict's word."""
 SEVERITY = (FITS, FITS_IF, FITS_NOT)
-"""Of several GPUs the last of these decides."""
+"""Exit statuses from best to worst; the worst of several GPUs decides."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:

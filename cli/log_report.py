@@ -34,7 +34,7 @@ class Compared(Frozen):
 
 
 class LogReport(Frozen):
-    """What a log says and what we say of it."""
+    """The figures of a log next to ours."""
 
     model: str
     status: int
@@ -179,7 +179,7 @@ def computed(row: Compared) -> str:
 
 
 def difference(row: Compared) -> str:
-    """Of ours; where that is a range, whether the log's lies within."""
+    """The difference as a share of ours; where that is a range, whether the log's lies within."""
     if row.low is None:
         return f"{row.log / max(1, row.ours) - 1:+.2%}"
     return "within" if row.agrees else "outside"

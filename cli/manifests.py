@@ -27,7 +27,7 @@ RESOURCES: Mapping[Platform | None, str] = {
     "neuron": "aws.amazon.com/neuron",
     "cann": "huawei.com/Ascend910",
 }
-"""What a device plugin calls its GPUs."""
+"""Resource names of the device plugins."""
 SECRET = {"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": {"name": "hf-token", "key": "token", "optional": True}}}
 MINUTES_TO_LOAD = 60
 

@@ -9,7 +9,7 @@ from calc.errors import Frozen, printable
 from calc.options import Option, made, options
 
 FALSE = "--no-"
-"""What stands before the name of a switch that is on by default, to turn it off."""
+"""Prefix that turns off a switch that is on by default."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -47,7 +47,7 @@ def described(option: Option) -> str:
 
 
 def typed(option: Option) -> dict[str, Any]:
-    """What argparse must know of a field's type."""
+    """Arguments of argparse for a field's type."""
     if option.is_switch:
         return {"action": argparse.BooleanOptionalAction}
     if option.choices and option.is_number:

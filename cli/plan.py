@@ -174,7 +174,7 @@ def written_out(report: PlanReport | TrainingPlanReport, arguments: argparse.Nam
 
 
 def waits(plan: Plan) -> str:
-    """What requests meet that come by chance, of the first plan."""
+    """Latency of requests that arrive at random, for the first plan."""
     assert plan.waits is not None
     ttft, tpot, most = plan.waits.ttft_ms, plan.waits.tpot_ms, plan.waits.most_requests_per_s
     return (

@@ -43,7 +43,7 @@ ALIASES = {
 """Megatron-LM's words for the same option."""
 RECIPE = ("recipe", "master", "states")
 INSTEAD = {"batch": "--micro-batch", "context": "--sequence"}
-"""What stands in training for options that only serving knows."""
+"""Training's counterparts of options that only serving has."""
 
 
 def add_training_options(parser: argparse.ArgumentParser) -> None:

@@ -1,4 +1,4 @@
-"""What hardware, formats and engines like about the sizes of a design: each check with its reason and its source."""
+"""Checks of a design's sizes against hardware, formats and engines, each with its reason and its source."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""What one step of a field costs: parameters, weights and KV cache at the point where the design is."""
+"""The cost of one step of a field at the present design: parameters, bytes of weights and of KV cache."""
 
 from collections.abc import Mapping
 from typing import Any

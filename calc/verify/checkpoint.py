@@ -40,9 +40,9 @@ class Checkpoint(Frozen):
 
     tensors: dict[str, Stored]
     total_bytes: int | None = None
-    """What the source states for all tensors together; None when it is the sum of them."""
+    """Bytes that the source states for all tensors together; None where they are their sum."""
     unseen: tuple[Message, ...] = ()
-    """What the source cannot show, in sentences."""
+    """Sentences on what the source cannot show."""
 
     @property
     def shapes(self) -> dict[str, Shape | None]:

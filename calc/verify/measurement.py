@@ -1,4 +1,4 @@
-"""What `benchmarks/measure.py` measured on somebody's GPU, and the same sizes as predicted."""
+"""Measurements of `benchmarks/measure.py` on somebody's GPU, and the predicted sizes."""
 
 import json
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ Words = Annotated[str, Field(max_length=300)]
 
 
 class Device(Frozen):
-    """What it ran on; `total_mib` as the driver prints it."""
+    """The device; `total_mib` as the driver prints it."""
 
     name: Words
     total_mib: ByteCount | None
@@ -46,7 +46,7 @@ class MeasuredSettings(Frozen):
     implementations: dict[Attention, Words]
     optimizer: Words
     peaks: Words
-    """How they were read: by torch's allocator, or on a CPU by watching tensors."""
+    """Source of the peaks: torch's allocator, or on a CPU the tensors that were watched."""
 
 
 class MeasuredSize(Frozen):
@@ -73,7 +73,7 @@ class MeasuredWeights(MeasuredSize):
 
 
 class Context(MeasuredSize):
-    """What the driver gave out beyond what the allocator reserved; cuBLAS's workspace lies within the reserved."""
+    """Bytes that the driver gave out beyond the allocator's; cuBLAS's workspace lies within the allocator's."""
 
     kind: Literal["context"]
     workspace: ByteCount
@@ -84,9 +84,9 @@ class MeasuredPass(MeasuredSize):
     context: int = Field(ge=1, le=2**29)  # tokens of each sequence that pass at once
     attention: Attention
     floor: ByteCount | None = None
-    """What was allocated before."""
+    """Bytes that were allocated before."""
     reserved: ByteCount | None = None
-    """What the allocator had reserved at the most, weights included."""
+    """Peak of the allocator's reserved bytes, weights included."""
 
 
 class Serve(MeasuredPass):
@@ -151,7 +151,7 @@ class MeasuredRow(Frozen):
 
     @property
     def difference(self) -> int | None:
-        """How much more was predicted than measured."""
+        """Predicted over measured, less one."""
         return None if self.measured is None else self.predicted - self.measured
 
     @property

@@ -60,7 +60,7 @@ class Module:
 
     @property
     def arguments(self) -> tuple[list[str], dict[str, str]]:
-        """What it says of itself: sizes without a name (`2048`, `14 14`), and values with one."""
+        """Arguments in its brackets: sizes without a name (`2048`, `14 14`), and values with one."""
         words = [word.strip().removeprefix("torch.Size").strip("[] ") for word in "".join(self.said).split(",")]
         named = [word.partition("=") for word in words if "=" in word]
         sizes = [word for word in words if "=" not in word and (word[:1].isdecimal() or word[:1] == "-")]

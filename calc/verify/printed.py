@@ -74,14 +74,14 @@ class PrintedTensor:
 
 
 class Printed(Frozen):
-    """What a print-out shows of a model, and what it can't."""
+    """Tensors that a print-out of a model shows, and sentences on those that it can't."""
 
     kind: str
     """Class of the whole, `Qwen3ForCausalLM`; empty where only parts of it were given."""
     tensors: tuple[PrintedTensor, ...]
     """In the order printed. A module that is used in several places is printed, and counted, at each."""
     unseen: tuple[Message, ...]
-    """What the list may lack or hold twice, in sentences."""
+    """Sentences on tensors that the list may lack or hold twice."""
 
     @property
     def parameters(self) -> int:
@@ -244,7 +244,7 @@ def _assumed(modules: list[Module]) -> Iterator[Message]:
 
 
 def _left_out(modules: list[Module], rest: str) -> Iterator[Message]:
-    """What the list leaves out, by itself or because the text does."""
+    """Sentences on tensors that the list leaves out, by itself or because the text does."""
     wrappers = [module for module in modules if module.kind in WRAPPERS]
     if wrappers:
         yield Message(

@@ -18,7 +18,7 @@ from cli.sweep.store import Store
 CUT = 130
 """Exit status of a sweep that was interrupted, as of a shell's command."""
 SECONDS = 10.0
-"""How long a Dask cluster may take to answer."""
+"""Seconds that a Dask cluster may take to answer."""
 
 
 def parser(prog: str = "weighbridge sweep") -> Parser:
@@ -107,5 +107,5 @@ def connected(address: str) -> Any:
 
 
 def weigh(part: Part) -> tuple[Part, Any]:
-    """What a worker does."""
+    """The work of one worker."""
     return part, table(part)

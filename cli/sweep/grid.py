@@ -60,7 +60,7 @@ Numbers = Annotated[list[int], listed(), Field(min_length=1)]
 
 
 class Grid(Frozen):
-    """What a sweep goes over: every combination of these."""
+    """The grid of a sweep: every combination of its values."""
 
     models: Annotated[list[str], listed(tuple(models())), Field(min_length=1)]
     gpus: Gpus = Field(default_factory=lambda: [gpu.id for gpu in usual_gpus()])

@@ -29,7 +29,7 @@ CATALOGUES: dict[str, NullTranslations] = {
 }
 """By language. English needs none: its templates are what is said."""
 LANGUAGES = {"en": "English", "zh": "中文"}
-"""What each is called by those who read it."""
+"""Names of the languages in themselves."""
 
 
 def say(text: str | Message, /, *, plural: str | None = None, **values: Any) -> str:
@@ -65,7 +65,7 @@ def begin() -> None:
 
 
 def understood() -> str:
-    """What the session says now."""
+    """The language that the session says now."""
     chosen: str | None = st.session_state.get("language")
     of_browser = (st.context.locale or "").partition("-")[0]
     return chosen or (of_browser if of_browser in CATALOGUES else "en")
@@ -175,7 +175,7 @@ def difference(share: float) -> str:
 
 
 def times(ratio: float) -> str:
-    """How much more or less than another: ×2.05, ÷18.7, in between in per cent."""
+    """A ratio to another figure: ×2.05, ÷18.7, in between in per cent."""
     if ratio == 1:
         return "="
     if ratio >= 2:
@@ -282,7 +282,7 @@ IN_FILES: dict[Part, Message] = {
     "scales": Message("scales of quantized weights"),
     "sibling": Message("larger vocabulary of the published sibling"),
 }
-"""What a published total holds beside ours."""
+"""Parts of a published total that ours leaves out."""
 COLORS = {
     "embedding": "#E69F00",  # Okabe and Ito's palette for the components, its yellow a little darker, and a grey
     "attention": "#0072B2",
@@ -323,7 +323,7 @@ def part(name: str | Message) -> str:
 
 
 def meaning(of: str) -> str:
-    """What a symbol stands for: a field of a config as it is, else in words."""
+    """The meaning of a symbol: a field of a config as it is, else in words."""
     return of if "_" in of else say(of)
 
 
@@ -339,7 +339,7 @@ BOUNDS: dict[str, Message] = {
     "link": Message("links between GPUs"),
     "host": Message("the host CPU"),
 }
-"""What takes most of a step."""
+"""Names of the resources that bound a step."""
 
 
 WORK: dict[str, Message] = {

@@ -1,4 +1,4 @@
-"""What an engine's start-up log says of its memory, to lay beside what we compute."""
+"""Memory figures of an engine's start-up log, next to the computed ones."""
 
 from calc.serving.engines.startup_log import LogSettings
 from calc.verify.logs.calibrated import calibrated

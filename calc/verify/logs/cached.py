@@ -32,7 +32,7 @@ class Case(NamedTuple):
 
 
 class Pages(NamedTuple):
-    """How an engine divides its cache, as far as the log says: all ways that are left open."""
+    """Divisions of the cache that the log leaves open."""
 
     serving: Serving
     length: int
@@ -65,7 +65,7 @@ class Pages(NamedTuple):
         return any(mixer.absorbs for block in self.architecture.blocks for mixer in block.mixers)
 
     def tokens(self, case: Case, nbytes: int) -> int:
-        """What the engine prints for so many bytes on every stage."""
+        """Tokens that the engine prints for a number of bytes on every stage."""
         return case.pool.tokens_of(nbytes, self.length)
 
     def request(self, case: Case) -> int:
@@ -228,7 +228,7 @@ def pages_of(case: Case, engine: str) -> Message:
 
 
 def _single_request(needed: int, cache: Pages) -> Difference:
-    """What vLLM needs for a request of the whole context, when it refuses to start."""
+    """Bytes that vLLM needs for a request of the whole context, when it refuses to start."""
     case = min(cache.cases, key=lambda case: abs(cache.request(case) - needed))
     per_request, tokens = cache.request(case), cache.length
     agrees = abs(per_request - needed) <= ROUNDING

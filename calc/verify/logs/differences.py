@@ -89,7 +89,7 @@ def _added_bytes(candidate: LoadedWeights) -> int:
 def _candidates(
     log: Log, known: StartupLog, architecture: Architecture, ours: Report
 ) -> Iterator[tuple[Message, LoadedWeights]]:
-    """What the most loaded rank may hold: the vision encoder too, which is loaded unless a flag says otherwise."""
+    """Weights that the most loaded rank may hold, the vision encoder included unless a flag leaves it out."""
     precision, layout = ours.scenario.precision, ours.scenario.layout
     vision = bool(ours.parameters.not_in_total["vision"])
     started = engine_for(log, architecture, precision, layout)
@@ -118,7 +118,7 @@ def _why_weights(log: Log, known: StartupLog, off: int, ours: Report) -> Message
 
 
 def _start(log: Log, ours: Report) -> Iterator[Difference]:
-    """What the engine says of its peak activation memory, and what it leaves for the cache by its settings."""
+    """Differences in peak activation memory and in the memory left for the cache."""
     if log.activations is not None and ours.kv_budget:
         yield _activations(log, log.activations, ours)
     if log.cuda_graphs is not None:
@@ -130,7 +130,7 @@ def _start(log: Log, ours: Report) -> Iterator[Difference]:
 
 
 def nearest(log: Log, known: StartupLog, architecture: Architecture, ours: Report) -> LoadedWeights:
-    """What an engine may have loaded that is nearest to what the log states; the first where it does not."""
+    """The possible size of loaded weights that is nearest to the log's; the first where the log states none."""
     weights_of_candidates, weights = (
         [candidate for _, candidate in _candidates(log, known, architecture, ours)],
         log.weights,
@@ -167,7 +167,7 @@ def _activations(log: Log, figure: int, ours: Report) -> Difference:
 
 
 def _why_profile(log: Log, ours: Report) -> Message:
-    """What may make profiling another than ours."""
+    """Reasons for a profiling pass that differs from ours."""
     silent = [name for name in ("max_num_batched_tokens", "max_num_seqs") if getattr(log.settings, name) is None]
     if len(silent) == 2:
         return Message(
@@ -255,7 +255,7 @@ def _budget(log: Log, figure: int, ours: Report) -> Difference:
 
 
 def _why_budget(log: Log, budget: KVBudget, ours: Report) -> Message:
-    """What leaves more or less for the cache than by ours."""
+    """Reasons for more or less memory for the cache than computed."""
     if log.weights is not None and abs(log.weights - budget.weights) > CLOSE * budget.weights + ROUNDING:
         return Message("its weights differ from ours")
     if log.activations is not None and abs(log.activations - budget.profile) > PROFILE * budget.profile + ROUNDING:
@@ -264,7 +264,7 @@ def _why_budget(log: Log, budget: KVBudget, ours: Report) -> Message:
 
 
 def _memory(failure: OutOfMemory, ours: Report) -> Iterator[Difference]:
-    """What was in use and asked for against our total, where PyTorch ran out."""
+    """Memory in use and asked for, against our total, where PyTorch ran out."""
     who, in_use = Message("The process"), failure.in_use
     if in_use is None and failure.allocated is not None:  # as before torch 2.1
         who, in_use = Message("PyTorch"), failure.allocated + (failure.reserved or 0)

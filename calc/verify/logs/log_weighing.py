@@ -1,4 +1,4 @@
-"""What a log ran, weighed by us."""
+"""The run of a log, weighed."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any

@@ -35,7 +35,7 @@ class BufferRow(Frozen):
 
 
 class PlannedAs(Frozen):
-    """What ours were planned for."""
+    """Settings that the planned buffers are for."""
 
     weights: WeightFormat
     options: LlamaCppOptions

@@ -1,4 +1,4 @@
-"""What an engine says of its cache when it refuses to start, beside ours of the same bytes."""
+"""The cache that an engine prints when it refuses to start, next to ours for the same bytes."""
 
 from collections.abc import Callable, Iterator
 from typing import Any

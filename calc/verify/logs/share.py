@@ -1,4 +1,4 @@
-"""What an engine that takes a share of the free memory leaves for its cache and beside it, and its CUDA graphs."""
+"""Memory that an engine with a share of the free memory leaves for its cache and outside it, and its CUDA graphs."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -6,7 +6,7 @@ from calc.verify.logs.log import Log
 
 
 def shortage(log: Log) -> Message:
-    """What was short and by how much, as far as the log says, of a log that states a refusal."""
+    """The shortage that a refusal states: which memory, and by how much as far as the log says."""
     match log.refusal:
         case "free-memory":
             return _free_memory(log)

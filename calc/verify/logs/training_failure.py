@@ -97,7 +97,7 @@ class TrainingFailure(Frozen):
 
 
 def training_failure(text: str, failure: OutOfMemory | None) -> TrainingFailure | None:
-    """What a traceback that ends with memory run out says of its phase; None: it is no trainer's."""
+    """The phase of a training step in which a traceback ran out of memory; None where it is no trainer's."""
     frames = list(FRAME.findall(traceback_of(text)))
     phases = list(phases_of(frames))
     if not phases or not of_trainer(frames):
@@ -116,7 +116,7 @@ def training_failure(text: str, failure: OutOfMemory | None) -> TrainingFailure 
 
 
 def traceback_of(text: str) -> str:
-    """What stands before the first line in which memory has run out, from the last traceback's head on."""
+    """The text from the last traceback's head to the first line in which memory has run out."""
     ends = [place for end in ENDS if (place := text.find(end)) >= 0]
     before = text[: min(ends)] if ends else ""
     return before[max(0, before.rfind("Traceback (most recent call last)")) :]

@@ -39,7 +39,7 @@ def control(place: Place, error: ConfigError | None, usual: Any = None, label: s
 
 
 def faults(error: ConfigError | None, place: Place) -> None:
-    """What is wrong with a field, beside its control."""
+    """The error of a field, below its control."""
     if error is not None and error.field == place.name:
         explain(error, lambda near: change({place: near}))
 
@@ -89,7 +89,7 @@ def worded(place: Place, shown: dict[str, Any], usual: Any) -> None:
 
 
 def _take_worded(text: str, place: Place) -> None:
-    """What can't be read is kept as it is, and refused beside the control."""
+    """Take a number or a word; other text stays as it is and is refused below the control."""
     text = text.strip()
     try:
         change({place: place.option.parse(text) if text else None})
@@ -102,7 +102,7 @@ def _take_text(text: str, place: Place) -> None:
 
 
 def default(usual: Any) -> str:
-    """What an empty control says."""
+    """The text of an empty control."""
     return say("default") if usual is None else say("default: {value}", value=value(usual))
 
 
@@ -147,7 +147,7 @@ def _take_range(ends: tuple[float, float], place: Place, usual: Range) -> None:
 
 
 def explain(error: ConfigError, take: Take, where: str = "near") -> None:
-    """What is wrong and what would be right, to click."""
+    """An error, with buttons for the nearest valid values."""
     st.error(say(error.message), icon=":material/error:")
     if error.nearest:
         with st.container(horizontal=True, gap="xsmall"):

@@ -54,7 +54,7 @@ def _finder() -> None:
 
 
 def suggest(text: str) -> None:
-    """What the Hub has of words that were looked for in the question."""
+    """Models of the Hub for words that the question's list did not have."""
     with st.container(horizontal=True, gap="xsmall", key="suggested"):
         for name in _listed(text):
             st.button(name, key=f"suggested_{name}", on_click=_take, args=(name,))

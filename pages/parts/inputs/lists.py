@@ -1,4 +1,4 @@
-"""What the question's lists offer, by language: a browser fetches it once, for it is the same for everyone."""
+"""Entries of the question's lists, by language: a browser fetches them once, for they are the same for everyone."""
 
 from collections.abc import Mapping
 from contextvars import copy_context

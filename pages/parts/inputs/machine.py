@@ -16,7 +16,7 @@ MOST = 4
 
 
 def machine(answer: LocalAnswer) -> None:
-    """What is in it."""
+    """Controls of the machine's parts: GPUs, memory, CPU."""
     known, computer = places(("machine",)), answer.computer
     st.markdown(say("**My machine**"))
     place = known["my_gpus"]

@@ -20,7 +20,7 @@ Effect = Callable[[TrainingChoice, TrainingMethod], bool]
 
 
 def log_probs(choice: TrainingChoice, method: TrainingMethod) -> tuple[LogProbs, ...]:
-    """How the release that is chosen makes log-probabilities, the default first."""
+    """Ways to make log-probabilities in the chosen release, the default first."""
     return (*method.ways.get(choice.objective.trl or method.newest, ()), *method.others)
 
 
@@ -59,7 +59,7 @@ ENGINE: dict[str, Effect] = {
 }
 """Fields of the engine that stand in sight; the others are in a drawer."""
 ON_THESE_GPUS = {"shared_weights", "own_process"}
-"""Of these, what an engine on GPUs of its own does not have."""
+"""Those of them that an engine on GPUs of its own does not have."""
 
 
 def loss(answer: Trained) -> None:
@@ -78,7 +78,7 @@ def loss(answer: Trained) -> None:
 
 
 def controls(effects: Mapping[str, Effect], answer: Trained, method: TrainingMethod) -> None:
-    """Of these fields those that change a number, and the one that is wrong."""
+    """Controls of the fields that change a number, and of one that is wrong."""
     choice, known = answer.scenario.training, places(("training",))
     default = usual(choice, method)
     for name, effect in effects.items():
@@ -90,7 +90,7 @@ def controls(effects: Mapping[str, Effect], answer: Trained, method: TrainingMet
 
 
 def usual(choice: TrainingChoice, method: TrainingMethod) -> dict[str, object]:
-    """What holds where a field is left open."""
+    """Values where a field is left open, by field."""
     ways = log_probs(choice, method)
     values: dict[str, object] = {
         "trl": method.newest,
@@ -105,7 +105,7 @@ def usual(choice: TrainingChoice, method: TrainingMethod) -> dict[str, object]:
 
 
 def engine_details(answer: Trained) -> None:
-    """What else an engine may set."""
+    """Controls of an engine's other fields."""
     choice, known = answer.scenario.training, places(("training",))
     rest = [name for name in Colocation.model_fields if name in known and name not in ENGINE and name != "rollout"]
     if choice.workload.trains_base:

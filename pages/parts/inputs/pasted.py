@@ -1,4 +1,4 @@
-"""What a reader pastes into the question, a start-up log or an error: the way to the page that reads it."""
+"""A start-up log or an error, pasted into the question: the way to the page that reads it."""
 
 from contextlib import suppress
 

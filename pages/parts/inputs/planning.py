@@ -39,7 +39,7 @@ def load(answer: Planned) -> None:
 
 
 def targets(answer: Planned) -> None:
-    """How fast it must be, and what it may cost."""
+    """Controls of the targets: latency and budget."""
     known = of_planning()
     st.markdown(say("**Targets**"))
     with st.grid(2, min_column_width=140, gap="small"):
@@ -110,7 +110,7 @@ def hardware(answer: Answer) -> None:
 
 
 def formats(answer: Planned) -> None:
-    """How weights and cache may be stored."""
+    """Controls of the acceptable formats of weights and cache."""
     known = of_planning()
     usual = {
         "weight_formats": answer.model.native,
@@ -174,7 +174,7 @@ def _take_engine(chosen: str | None) -> None:
 
 
 def prices(answer: Answer) -> None:
-    """What a GPU-hour costs: the reader's own price for the GPUs of the plans, or those that may be used."""
+    """Controls of the reader's own prices of a GPU-hour, for the GPUs of the plans or those that may be used."""
     place = of_planning()["price"]
     with drawer(say("Prices"), "prices_drawer", opened=concerns(answer.error, {"price"})) as is_open:
         if not is_open or answer.error is not None:

@@ -37,7 +37,7 @@ def spread(answer: Weighed) -> None:
 
 
 def cache_format(answer: Answer) -> None:
-    """How the KV cache is stored."""
+    """The control of the KV cache's format."""
     place = of_serving(answer)["kv"]
     control(place, answer.error, answer.model.native_cache(answer.scenario.serving.engine))
     reset("cache_format", [place])
@@ -85,7 +85,7 @@ def engine(answer: Weighed) -> None:
 
 
 def defaults(answer: Weighed) -> Mapping[str, Any]:
-    """What the engine sets for the GPU that is on screen, where a flag leaves it open."""
+    """Values that the engine sets for the GPU on screen where a flag is left open, by flag."""
     choice, architecture = answer.scenario.serving, answer.model.architecture
     if architecture is None:
         return {}
@@ -103,7 +103,7 @@ def defaults(answer: Weighed) -> Mapping[str, Any]:
 
 
 def layout(answer: Weighed) -> None:
-    """How the model is spread over GPUs."""
+    """Controls of the layout over GPUs."""
     spread = [place for place in of_serving(answer).values() if "layout" in place.path]
     names = {place.name for place in spread}
     with drawer(say("Layout by hand"), "layout_drawer", opened=concerns(answer.error, names)) as is_open:
@@ -113,7 +113,7 @@ def layout(answer: Weighed) -> None:
 
 
 def overhead(answer: Weighed) -> None:
-    """What no formula closes, as ranges."""
+    """Controls of the overhead, as ranges."""
     with drawer(say("Overhead"), "overhead_drawer", opened=concerns(answer.error, MOST)) as is_open:
         if is_open:
             ranges(answer.usual_overhead)

@@ -1,4 +1,4 @@
-"""What one step of a control costs where the design is, for the control's help."""
+"""The cost of one step of a control at the present design, for the control's help."""
 
 from dataclasses import dataclass
 
@@ -44,5 +44,5 @@ def signed(number: int, written: str) -> str:
 
 
 def costs(answer: Answer) -> Costs:
-    """Of the model on screen as it is served."""
+    """Costs of the controls of the model on screen, as it is served."""
     return Costs(answer.slopes)

@@ -21,7 +21,7 @@ FIRST = ("accumulation", "optimizer", "recipe", "recompute")
 ADAPTERS = ("lora_rank", "lora_targets", "lora_dropout", "fp32_adapters", "fp32_rest", "quantized_experts")
 """Fields that only LoRA and QLoRA have."""
 QUANTIZED = {"fp32_rest", "quantized_experts"}
-"""Of these, what only QLoRA has."""
+"""Those of them that only QLoRA has."""
 LOSS = {"loss", "loss_chunks", "keep_outputs"}
 """Fields of transformers' own loss, which a loss of TRL takes the place of."""
 
@@ -57,7 +57,7 @@ def _take_trainer(trainer: str | None) -> None:
 
 
 def adapters(answer: Trained) -> None:
-    """What LoRA and QLoRA train, and how the rest is stored."""
+    """Controls of LoRA and QLoRA: adapters, and the storage of frozen weights."""
     known, method = of_training(), answer.scenario.training.workload.method
     for name in ADAPTERS:
         if name not in QUANTIZED or method == "qlora":
@@ -66,7 +66,7 @@ def adapters(answer: Trained) -> None:
 
 
 def spread(answer: Trained) -> None:
-    """How the step is spread over GPUs."""
+    """Controls of the layout over GPUs."""
     known = {place.name: place for place in of_training().values() if "layout" in place.path}
     with drawer(say("GPUs and sharding"), "spread_drawer", opened=concerns(answer.error, known.keys())) as is_open:
         if is_open:
@@ -96,7 +96,7 @@ def details(answer: Trained) -> None:
 
 
 def overhead(answer: Trained) -> None:
-    """What no formula closes, as ranges."""
+    """Controls of the overhead, as ranges."""
     with drawer(say("Overhead"), "overhead_drawer", opened=concerns(answer.error, MOST)) as is_open:
         if is_open:
             ranges(usual_overhead(answer.scenario.training.layout.gpus))

@@ -19,7 +19,7 @@ BILLION = 1e9
 
 
 def run(answer: TrainingPlanned) -> None:
-    """How much, and in which steps."""
+    """Controls of the run: tokens, GPUs, batch."""
     known = of_planning()
     st.markdown(say("**Training run**"))
     with st.grid(2, min_column_width=140, gap="small"):

@@ -67,7 +67,7 @@ def heads(answer: Answer, mixer: Mixer) -> None:
 
 
 def sight(answer: Answer, mixer: Mixer) -> str:
-    """How far a query looks back, in a sentence."""
+    """A sentence on how far a query looks back."""
     context = answer.scenario.serving.workload.context
     if mixer.sees_ahead:
         return say(
@@ -114,7 +114,7 @@ def width(n_q: int, d_head: int, hidden: int) -> str:
 
 
 def scores(answer: Answer, mixer: Mixer) -> None:
-    """What the matrix of scores takes, written out and not."""
+    """Memory of the score matrix, with eager and with flash attention."""
     workload = answer.scenario.serving.workload
     score_bytes = bytes_of_scores(mixer, answer.architecture.kernels, workload.batch, workload.context)
     if score_bytes is None:

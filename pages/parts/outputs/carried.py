@@ -1,4 +1,4 @@
-"""What a page takes from another one, or leaves there, in a line: nothing that was chosen is dropped in silence."""
+"""A line on settings that a page takes from another one, or leaves there: nothing chosen is dropped in silence."""
 
 from collections.abc import Iterator
 from typing import Any

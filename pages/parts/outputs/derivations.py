@@ -81,7 +81,7 @@ class ServingDerivations:
 
     @property
     def memory_used(self) -> Memory:
-        """What one such GPU holds."""
+        """Memory of one such GPU."""
         known = {verdict.gpu: verdict.memory for verdict in self.report.verdicts}
         return self.report.memory if self.gpu is None else known[self.gpu.id]
 
@@ -149,7 +149,7 @@ class ServingDerivations:
         overhead(self.lines.overhead_items)
 
     def verdict(self) -> None:
-        """What the verdict depends on, and what is set aside for the cache."""
+        """Lines of the verdict's headroom, and of the memory set aside for the cache."""
         table(self.lines.spare(), say("Bytes"))
         budget = self.lines.kv_budget()
         if budget:

@@ -212,7 +212,7 @@ def branch(
     workload: Workload,
     state: str,
 ) -> None:
-    """What reads the state, and adds to it what it makes."""
+    """Modules that read the state and add their result to it."""
     middle = (LEFT + RIGHT) / 2
     canvas.path(f"M{SPINE:g} {canvas.y:g}H{middle:g}")
     canvas.arrow(middle, 22, state)
@@ -284,7 +284,7 @@ def module(
 
 
 def title_of(kind: LayerKind, drawn: ModelPart) -> str:
-    """What a module is called, with the sizes that make it."""
+    """The title of a module, with the sizes that make it."""
     mixers = [mixer for mixer in kind.block.mixers if mixer.component == drawn.component]
     if mixers:
         return words.listed(dict.fromkeys(say(mixer.title()) for mixer in mixers))

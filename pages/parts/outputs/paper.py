@@ -45,7 +45,7 @@ def sections(answer: Weighed) -> list[Section]:
 
 
 def lead(answer: Weighed) -> str:
-    """What it is the derivation of."""
+    """A sentence on the workload, engine and GPU that are derived."""
     report, focus = answer.report, answer.focus
     workload = report.scenario.workload
     values: dict[str, Any] = {

@@ -14,7 +14,7 @@ from pages.parts.words import percent, say
 
 CONFIG = {"displayModeBar": False, "responsive": True}
 BASIC = {"bar", "pie", "scatter"}
-"""What the bundle of npm's plotly.js-basic-dist-min draws."""
+"""Kinds of traces that npm's plotly.js-basic-dist-min draws."""
 CHART = scripts.element("weighbridge_chart", "chart.js")
 
 
@@ -85,7 +85,7 @@ def files(key: str, label: str, head: list[str], lines: list[list[Any]]) -> None
 
 
 def largest_slice(tree: dict[str, Any]) -> str | None:
-    """What a pie shows."""
+    """A sentence on the largest slice of a pie."""
     root = tree["root"]
     name, size, *_ = max(root[4], key=lambda node: node[1], default=(None, 0))
     return (
@@ -94,7 +94,7 @@ def largest_slice(tree: dict[str, Any]) -> str | None:
 
 
 def span(figure: dict[str, Any]) -> str | None:
-    """What bars show: the longest and the shortest, with all their parts."""
+    """A sentence on the longest and the shortest bar, with all their parts."""
     bars = [trace for trace in figure["data"] if trace["type"] == "bar" and trace.get("name")]
     if not bars:
         return None

@@ -97,7 +97,7 @@ def pie(total: int, rows: Sequence[ShareRow], theme: Theme) -> dict[str, Any]:
 
 
 def pie_frame(total: int, rows: Sequence[ShareRow], theme: Theme) -> Figure:
-    """What stands round the pie: every component has a line in the key."""
+    """Labels round the pie: every component has a line in the key."""
     components: dict[str, int] = {}
     for row in rows:
         components[row.component] = components.get(row.component, 0) + row.parameters

@@ -57,7 +57,7 @@ class TrainingDerivations:
         )
 
     def on_disk(self) -> None:
-        """What a checkpoint holds, of all GPUs together."""
+        """Bytes of a checkpoint, all GPUs together."""
         saved, n = self.report.on_disk, self.report.trained_parameters
         rows = [
             (words.part("weights"), saved.weights, n),
@@ -129,7 +129,7 @@ class TrainingDerivations:
         overhead(self.report.overhead_items)
 
     def verdict(self, verdict: TrainingVerdict) -> None:
-        """What the verdict depends on."""
+        """Lines of the verdict's headroom."""
         st.markdown(
             say(
                 "Usable less required: {usable:,} − {required:,} = **{spare:,} bytes**.",
@@ -146,14 +146,14 @@ class TrainingDerivations:
         self.lines(self.report.memory.moment)
 
     def peak_phase(self, rollout: RolloutReport) -> None:
-        """What trainer and engine have in the phase that decides."""
+        """Memory of trainer and engine in the phase that decides."""
         phase = next(phase for phase in rollout.phases if phase.name == rollout.peak)
         st.markdown(words.rollout_phase(phase.name, rollout.peak))
         parts = [[words.capitalized(say(part.name)), f"{part.bytes:,}"] for part in phase.parts]
         st.markdown(words.table([say("Part"), say("Bytes")], [*parts, [say("Sum"), f"{phase.total:,}"]]))
 
     def largest(self, verdict: TrainingVerdict) -> None:
-        """What fits, and what one more would need, each at the high end of the overhead."""
+        """The largest that fits and one step more, each at the high end of the overhead."""
         training, layout = self.answer.training, self.report.scenario.layout
 
         def spread(gpus: int) -> int | None:

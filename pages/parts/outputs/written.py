@@ -22,7 +22,7 @@ def approximately(step: Step) -> str:
 
 
 def sides(step: Step) -> list[Formula]:
-    """What stands above its result."""
+    """Formula and values, the lines above its result."""
     return [side for side in (step.formula, step.values) if side is not None and side != number(step.result)]
 
 

@@ -1,4 +1,4 @@
-"""What each slider that differs does by itself, next to the model as it was published."""
+"""The effect of each changed slider alone, against the published model."""
 
 from calc import Architecture, ConfigError
 from calc.families import override
@@ -11,7 +11,7 @@ MOST = 64
 
 
 def effect_of(answer: Answer, name: str) -> Effect | None:
-    """Of one field of the config that differs; None where no model has only that changed."""
+    """Effect of one changed config field; None where the model with only that change is not valid."""
     about, scenario = answer.model.published, answer.scenario
     after = alone(answer, name)
     if about.architecture is None or after is None:

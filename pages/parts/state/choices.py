@@ -1,4 +1,4 @@
-"""What is chosen on the page of GPUs, and the efficiencies that a reader knows better."""
+"""Choices on the page of GPUs, and the efficiencies that a reader states."""
 
 from typing import Annotated, Literal
 
@@ -15,7 +15,7 @@ def shares(chosen: tuple[str, ...]) -> tuple[str, ...]:
 
 
 class HardwareChoice(Frozen):
-    """What the page of models on GPUs shows."""
+    """Choices on the page of models on GPUs."""
 
     view: Literal["formats", "models", "roofline"] = Field(default="formats", description="What is shown.")
     card: Annotated[str, AfterValidator(lambda text: find_gpu(text).id)] = Field(
@@ -29,7 +29,7 @@ class HardwareChoice(Frozen):
 
 
 class EfficiencyChoice(Frozen):
-    """What a reader knows better than the usual efficiencies; it holds for every GPU."""
+    """A reader's own efficiencies in place of the usual ones, on every GPU."""
 
     share: Annotated[tuple[str, ...], AfterValidator(shares)] = Field(
         default=(),

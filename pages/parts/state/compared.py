@@ -23,7 +23,7 @@ class Column:
     answer: Weighed
     configuration: Configuration | None = None  # None: the model on screen
     reply: Reply | None = None
-    """How fast it answers."""
+    """Its speed; None where it does not serve."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Compared(Weighed):
 
     @property
     def complete(self) -> tuple[Column, ...]:
-        """The ones that could be weighed."""
+        """Columns without an error."""
         return tuple(column for column in self.columns if column.answer.error is None)
 
     @property
@@ -55,16 +55,16 @@ class Compared(Weighed):
 
     @property
     def gpu(self) -> GPU:
-        """The same GPU."""
+        """The GPU that memory is compared on; the first one where none is chosen."""
         return self.scenario.first_gpu() if self.place is None else self.scenario.chosen_gpus()[self.place]
 
     def memory(self, report: Report) -> Memory:
-        """What a configuration holds there."""
+        """Memory of a configuration on that GPU."""
         return report.memory if self.place is None else report.verdicts[self.place].memory
 
 
 def replied(answer: Weighed) -> Reply | None:
-    """How fast it answers; None where it does not fit or the engine does not run."""
+    """Speed on the GPU in focus; None where the model does not fit or the engine does not run."""
     if answer.error is not None or answer.focus is None or not answer.focus.serves:
         return None
     return reply(answer.serving, find_gpu(answer.focus.gpu), answer.report.scenario.workload)

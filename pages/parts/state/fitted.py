@@ -1,4 +1,4 @@
-"""What fits where: maps that are computed once for all sessions."""
+"""Maps of which model fits which GPU, computed once for all sessions."""
 
 from collections.abc import Iterator, Mapping
 from functools import cache, lru_cache
@@ -28,13 +28,13 @@ NODE = 8
 
 
 def formats_of(engine: str) -> tuple[WeightFormat, ...]:
-    """Those of a map: GGUF files where the engine reads them."""
+    """Formats of a map: GGUF files where the engine reads them."""
     return FORMATS if ENGINES[engine].keeps(FORMATS[1]) else FILES
 
 
 @cache
 def architectures() -> Mapping[str, Architecture]:
-    """Of all presets that generate, the largest first."""
+    """Architectures of all presets that generate, by id, the largest first."""
     known = {name: Architecture.from_config(preset.config) for name, preset in models().items()}
     generate = [(name, model) for name, model in known.items() if not model.pooled]
     return MappingProxyType(dict(sorted(generate, key=lambda row: -row[1].parameters().total)))

@@ -1,4 +1,4 @@
-"""What runs on the reader's own machine: every file of the model on screen, and the presets."""
+"""Files of the model on screen, and presets, on the reader's own machine."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -26,7 +26,7 @@ FEW = 12
 FOUR_BITS, HOST_SHARE = 0.6, 0.55
 """Bytes of a weight in four bits, with scales and what stays wider; the share of its bandwidth that a host reaches."""
 TAG = re.compile(r"(?i)(?<![a-z0-9])(UD-)?(I?Q[1-8]_(?:K_)?[A-Z0-9]+(?:_[SMLX]{1,2})?|BF16|F16|MXFP4)(?![a-z0-9])")
-"""What a GGUF file's name says of its types."""
+"""The part of a GGUF file's name that states its types."""
 HEADER, HEADER_OF_TOKEN = 200_000, 66
 """Most bytes of a GGUF file's header: lines of its tensors, chat template; a token with merges. Published files have
 24 to 61 for a token (tests/data/gguf_sizes.json)."""
@@ -46,7 +46,7 @@ class FileRow:
 
 @dataclass(frozen=True)
 class LocalAnswer(Answer):
-    """What the page draws."""
+    """The answer of the page of the reader's machine."""
 
     @property
     def computer(self) -> Computer:

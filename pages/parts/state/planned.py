@@ -41,7 +41,7 @@ class Ranked:
 
 @dataclass
 class Plans:
-    """What a search found."""
+    """Plans of one search."""
 
     search: Search
     plans: tuple[Plan, ...]  # within the budget, best first
@@ -64,11 +64,11 @@ class Plans:
 
     @cached_property
     def frontier(self) -> tuple[Point, ...]:
-        """What all GPUs that may be used allow."""
+        """Frontier over all GPUs that may be used."""
         return tuple(frontier(self.search))
 
     def frontier_of(self, gpu: str) -> tuple[Point, ...]:
-        """What one of them allows."""
+        """Frontier on one GPU."""
         if gpu not in self.of_gpu:
             self.of_gpu[gpu] = tuple(frontier(self.search.varied(gpus=[find_gpu(gpu)])))
         return self.of_gpu[gpu]
@@ -77,18 +77,18 @@ class Plans:
 
     @cached_property
     def sensitivity(self) -> Sequence[Sensitivity]:
-        """What other needs would take."""
+        """GPUs and prices that other needs would take."""
         return sensitivity(self.search)
 
     @cached_property
     def assumptions(self) -> tuple[Message, ...]:
-        """What the plans take for granted."""
+        """Assumptions of the plans."""
         return tuple(assumptions(self.search))
 
 
 @dataclass(frozen=True)
 class Planned(Answer):
-    """What the page of plans draws."""
+    """The answer of the page of plans."""
 
     result: Plans | None = None
 
@@ -130,7 +130,7 @@ def plans_of(scenario: Scenario, model: Model) -> Plans:
 
 
 def search_of(scenario: Scenario, model: Model) -> Search:
-    """What is searched for plans. Raises ConfigError."""
+    """The search for plans of a scenario. Raises ConfigError."""
     choice = scenario.planning
     engine, needs = ENGINES[scenario.serving.engine](), choice.needs
     if needs.users is not None and needs.requests_per_s is not None:

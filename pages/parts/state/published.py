@@ -36,7 +36,7 @@ class Published:
     settings: Mapping[str, Any] | None = None
     """The config fields that decide a size, with their values."""
     stored: Native = IN_16_BITS
-    """How its checkpoint is stored."""
+    """Storage format of its checkpoint."""
     error: ConfigError | None = None
     preset: Preset | None = None
     hub: HubModel | None = None

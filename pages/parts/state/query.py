@@ -38,14 +38,14 @@ GENERATION = {"v": "3"}
 FORMER: dict[str, dict[str, str]] = {
     "2": {"gpu": "v100-sxm2-16gb,v100-sxm2-32gb,a100-sxm-40gb,a100-sxm-80gb,h100-sxm"},
 }
-"""What a link of an earlier generation means where it says nothing."""
+"""Defaults of earlier generations of links, by generation."""
 GENERATIONS = (*FORMER, *GENERATION.values())
 FEW_WORDS = 300
 """Letters of a cause that a sentence about a link still has room for."""
 LOSS = "loss_method"
 """The field that a link says as a part of its method."""
 LAYOUT = ("dp", "ep")
-"""What these names mean on Weigh depends on the generation."""
+"""Names whose meaning on Weigh depends on the link's generation."""
 
 
 class Page(Frozen):
@@ -59,7 +59,7 @@ class Page(Frozen):
     uses: tuple[Uses, ...]
     old: bool = False
     purpose: Literal["serve", "train"] | None = None
-    """What its plans are for; None where it has none."""
+    """The purpose of its plans; None where it has none."""
     answers_at: str | None = None
     """Under which name below /api programs get what it shows."""
 
@@ -289,7 +289,7 @@ def with_loss(text: str) -> TrainingChoice | None:
 
 
 def expected(place: Place) -> Message:
-    """What a field takes."""
+    """The values that a field takes, as a sentence."""
     if place.name != "method":
         return place.option.expected
     some, losses = ", ".join(place.option.choices), ", ".join(METHODS)
@@ -311,7 +311,7 @@ def place_of(name: str, page: Page, params: Mapping[str, str], engine: str) -> P
 
 
 def stated_cause(error: ValueError) -> Message | None:
-    """What a field's own check has against a value, where it says so in a few words."""
+    """The reason that a field's own check gives, where it is short."""
     causes = (
         [row.get("ctx", {}).get("error") for row in error.errors()] if isinstance(error, ValidationError) else [error]
     )

@@ -1,4 +1,4 @@
-"""What the reader has chosen: one value, made of calc's own models."""
+"""The scenario, all that the reader has chosen: one value, made of calc's own models."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -148,7 +148,7 @@ class Configuration(Frozen):
 
 
 def configuration(text: str) -> Configuration:
-    """What `Configuration.written` wrote. Raises ValueError."""
+    """The configuration that `Configuration.written` wrote. Raises ValueError."""
     model, *parts = text.split(":")
     source: dict[str, Any] = {"model": model}
     rest: dict[str, Any] = {}
@@ -170,7 +170,7 @@ def configuration(text: str) -> Configuration:
 
 
 class ServingChoice(Frozen):
-    """What is asked of a server."""
+    """Serving: workload, engine, formats, layout."""
 
     workload: Workload = Workload()
     engine: Annotated[str, OneOf(ENGINES)] = Field(
@@ -259,7 +259,7 @@ class TrainingChoice(Frozen):
 
     @property
     def frozen(self) -> Precision | None:
-        """How weights that are not trained are stored; None: as the method usually has them."""
+        """Storage of the frozen weights; None where the method's default holds."""
         return None if self.weights is None else Precision(weights=self.weights)
 
     @property
@@ -272,7 +272,7 @@ LONGEST_STEP = 2000
 
 
 class Comparison(Frozen):
-    """What stands beside the model on Compare, and beside a training step."""
+    """Configurations next to the model on Compare, and steps next to a training step."""
 
     others: Annotated[tuple[Configuration, ...], Field(max_length=MOST_OTHERS)] = Field(
         default=(),
@@ -368,7 +368,7 @@ LISTS: dict[str, Callable[[str], list[str]]] = {
     "share": lambda text: text.split(";"),
     "steps": lambda text: [part for part in text.split(";") if part],
 }
-"""How a link's list is taken apart."""
+"""Parsers of the lists in a link, by field."""
 UNSET = "default"
 """How a link says that nobody has chosen, where what it leaves out would mean a choice."""
 Path = tuple[str, ...]
@@ -423,7 +423,7 @@ class Place:
         return self.option.checked(LISTS[self.name](text)) if self.name in LISTS else self.option.parse(text)
 
     def written(self, value: Any) -> str:
-        """How a link says it."""
+        """The value as a link spells it."""
         if value is None:
             return UNSET
         if self.name == "pasted":

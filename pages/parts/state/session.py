@@ -1,4 +1,4 @@
-"""What a session remembers of its calculations, so that a move that does not change them does not repeat them."""
+"""Calculations that a session remembers, so that a move that does not change them does not repeat them."""
 
 from collections.abc import Callable, Collection, Hashable
 from typing import Any, TypeVar

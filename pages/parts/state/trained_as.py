@@ -11,11 +11,11 @@ from pages.parts.state.scenario import TrainingChoice
 READERS = ("micro_batch", "sequence", "accumulation", "attention", "lora_rank", "lora_targets", "lora_dropout")
 """Fields of the step that no trainer decides."""
 DEGREES = ("tp", "pp", "vp", "dp", "ep", "cp")
-"""The same of the layout."""
+"""Fields of the layout that no trainer decides."""
 
 
 def trained_as(choice: TrainingChoice, name: str | None) -> TrainingChoice:
-    """The same data and GPUs with the flags that a trainer has by default for the method; None: with none."""
+    """The step on its data and GPUs, with a trainer's default flags for its method; with no trainer's for None."""
     method = choice.workload.method
     own = {field: getattr(choice.workload, field) for field in READERS}
     degrees = {field: getattr(choice.layout, field) for field in DEGREES}
@@ -45,7 +45,7 @@ def trained_as(choice: TrainingChoice, name: str | None) -> TrainingChoice:
 
 
 def by_trainer(choice: TrainingChoice, trainer: Trainer) -> tuple[Objective, Colocation]:
-    """How it makes the loss of a method that others than TRL have too; and its engine where it sets one up itself."""
+    """The loss as a trainer makes it, where others than TRL have the method too; and the engine, where it starts one."""
     objective, colocation = choice.objective, choice.colocation
     if choice.loss_method is not None and METHODS[choice.loss_method].others:
         objective = objective.model_copy(update={"log_probs": None} | trainer.objective)
@@ -80,7 +80,7 @@ def by_loss(choice: TrainingChoice, loss: MethodName | None) -> TrainingChoice:
 
 
 def usual(choice: TrainingChoice) -> TrainingChoice:
-    """What a link leaves out: with a loss of TRL all that TRL sets up so for the weights that are trained."""
+    """The step that a link without its fields means; with a loss of TRL, as TRL sets it up for the trained weights."""
     if choice.loss_method is None:
         return TrainingChoice()
     work = TrainingWorkload(method=choice.workload.method)

@@ -20,7 +20,7 @@ from pages.parts.state.weighed import Answer, Model, looked
 
 @dataclass(frozen=True)
 class TrainingPlanned(Answer):
-    """What the page of training plans draws."""
+    """The answer of the page of training plans."""
 
     last: list[tuple[Any, TrainingPlanReport]] = field(default_factory=list)
     """What was searched last, with what it depends on."""
@@ -35,7 +35,7 @@ class TrainingPlanned(Answer):
         return self.last[0][1]
 
     def speed(self, plan: TrainingPlan) -> TrainingSpeed:
-        """What a plan was read off."""
+        """Speed of a plan's step."""
         planning = self.scenario.planning
         return training_speed(
             self.architecture,

@@ -141,7 +141,7 @@ def current(page: Page) -> Scenario:
 
 
 def _remember(*addresses: Address) -> None:
-    """What the browser said, and what it is sent, which is the newest."""
+    """Note addresses that the browser said or is sent, the newest last."""
     state = st.session_state
     if addresses[-1] != next(reversed(state.had)):
         state.sent = monotonic()

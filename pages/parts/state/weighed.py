@@ -59,7 +59,7 @@ class Model:
         return words.say(name) if isinstance(name, Message) else name
 
     def identifier(self, scenario: Scenario) -> str:
-        """What reports call it: its id, or in English what was pasted."""
+        """Its name in reports: its id, or in English that it was pasted."""
         return scenario.source.model if scenario.source.pasted is None else str(self.published.name)
 
     @property
@@ -78,7 +78,7 @@ class Model:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a page draws. Where there is none, `error` says why."""
+    """The answer that a page draws. Where there is none, `error` says why."""
 
     scenario: Scenario
     model: Model
@@ -96,17 +96,17 @@ class Answer:
 
     @property
     def download(self) -> Report | TrainingReport | None:
-        """What can be taken along as a file."""
+        """The report that a reader may download."""
         return None
 
     @property
     def layout(self) -> Layout | None:
-        """How the model is spread over GPUs, where that is looked for."""
+        """The layout over GPUs, where one is searched for."""
         return None
 
     @cached_property
     def slopes(self) -> Slopes | None:
-        """What a step of a control costs, of the model as it is served; None where it makes no sense."""
+        """Cost of one step of each control for the served model; None where it makes no sense."""
         model, choice = self.model, self.scenario.serving
         if model.config is None or model.architecture is None or model.error is not None:
             return None
@@ -119,7 +119,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Weighed(Answer):
-    """Of serving."""
+    """The answer about serving."""
 
     result: Report | None = None
     laid_out: Serving | None = None
@@ -139,7 +139,7 @@ class Weighed(Answer):
 
     @property
     def serving(self) -> Serving:
-        """What the report was read off, to be asked how its figures come about."""
+        """The calculation behind the report."""
         assert self.laid_out is not None
         return self.laid_out
 
@@ -150,14 +150,14 @@ class Weighed(Answer):
 
     @cached_property
     def levers(self) -> tuple[Lever, ...]:
-        """What would make it fit on the GPU that the answer is about."""
+        """Changes that would make the model fit on the GPU in focus."""
         if self.focus is None:
             return ()
         return levers(find_gpu(self.focus.gpu), self.serving, self.report.scenario.workload)
 
     @cached_property
     def speed(self) -> Reply | None:
-        """How fast it answers on that GPU; None where it does not serve there."""
+        """Speed on the GPU in focus; None where the model does not serve there."""
         focus = self.focus
         if focus is None or not focus.serves:
             return None
@@ -181,13 +181,13 @@ class Weighed(Answer):
         return self.laid_out.on(self.scenario.first_gpu(), self.report.scenario.workload).usual_overhead
 
     def derivations(self, gpu: GPU | None = None) -> Derivations:
-        """Of the figures on a GPU, by default the one that the report is of."""
+        """Derivations of the figures on a GPU, by default the report's."""
         return Derivations(self.serving.on(gpu or self.scenario.first_gpu(), self.report.scenario.workload))
 
 
 @dataclass(frozen=True)
 class Trained(Answer):
-    """Of a training step."""
+    """The answer about a training step."""
 
     result: TrainingReport | None = None
     step: Training | None = None
@@ -203,7 +203,7 @@ class Trained(Answer):
 
     @property
     def training(self) -> Training:
-        """What the report was read off, to be asked what else it could be."""
+        """The training step behind the report."""
         assert self.step is not None
         return self.step
 
@@ -234,7 +234,7 @@ class Trained(Answer):
 
     @cached_property
     def passes(self) -> ObjectiveSpeed | None:
-        """How fast a step of one of TRL's losses is on that GPU; None where it does not fit, and of other losses."""
+        """Speed of a step with a loss of TRL on the GPU in focus; None where it does not fit, or for other losses."""
         focus = self.focus
         if focus is None or focus.verdict in ("does not fit", "does not run") or self.training.objective is None:
             return None
@@ -243,7 +243,7 @@ class Trained(Answer):
 
     @cached_property
     def smaller(self) -> Smaller | None:
-        """What would make the step smaller on that GPU, with its engine; None where no GPU is chosen."""
+        """Changes that make the step smaller on the GPU in focus, with its engine; None where no GPU is chosen."""
         if self.focus is None:
             return None
         return Smaller(find_gpu(self.focus.gpu), self.training, colocation=self.report.scenario.colocation)
@@ -255,11 +255,11 @@ class Trained(Answer):
         return [] if self.report.rollouts else able_to_train(gpus().values(), self.training)
 
     def over_gpus(self, gpu: str, count: int) -> Together | None:
-        """What has to change for so many GPUs of a kind; None where nothing does it, and next to an engine."""
+        """Changes for a number of GPUs of a kind; None where no change will do, and next to an engine."""
         return None if self.report.rollouts else over_gpus(find_gpu(gpu), self.training, count)
 
     def more_gpus(self, verdict: TrainingVerdict) -> Together | None:
-        """On how few GPUs of a kind it fits, and what has to change for that; None next to an engine."""
+        """The fewest GPUs of a kind on which the step fits, with the changes that needs; None next to an engine."""
         return None if self.report.rollouts else more_gpus(find_gpu(verdict.gpu), self.training)
 
 

@@ -47,13 +47,13 @@ class Widget:
 
     number: int
     shown: Any
-    """What it shows: the value that it was given, or its reader's last."""
+    """Its value on screen: the one that it was given, or its reader's last."""
     limits: tuple[Any, ...]
     take: Callable[[Any], None]
     sent: tuple[int, float] | None = None
     """The run that gave it its value apart, and when; None where the browser has it."""
     replaced: tuple["Widget", ...] = ()
-    """Those whose place it took and which show the same, and may have been moved meanwhile."""
+    """Earlier widgets in its place with the same value, which may have been moved meanwhile."""
 
     def key(self, name: str) -> str:
         return f"{name}~{self.number}" if self.number else name
@@ -105,7 +105,7 @@ def _hear(name: str, number: int) -> None:
 
 
 def _move(widget: Widget, name: str) -> bool:
-    """What a widget shows may be its reader's; whether it is."""
+    """Whether its reader has moved a widget; then the scenario takes the value."""
     value = st.session_state[widget.key(name)]
     moved: bool = value != widget.shown
     if moved:

@@ -63,7 +63,7 @@ def verdict(rows: tuple[BufferRow, ...]) -> None:
 
 
 def share(log: BufferLog) -> None:
-    """What `ollama ps` says."""
+    """The line of `ollama ps`."""
     assert log.share is not None
     st.info(
         say(

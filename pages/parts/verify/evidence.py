@@ -44,7 +44,7 @@ EXPLAINED = {
         "{kind}: whole steps under fake tensors, each storage tracked by torch; no GPU was run"
     ),
 }
-"""What is compared of each kind."""
+"""The figure that each kind compares."""
 
 
 COMPUTED = "training steps, computed"
@@ -94,7 +94,7 @@ class Accuracy(Frozen):
 
 
 class Summary(Frozen):
-    """How large the errors of one kind are, whatever their sign."""
+    """Absolute errors of one kind, as shares."""
 
     kind: str
     records: int

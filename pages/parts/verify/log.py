@@ -28,7 +28,7 @@ from pages.parts.words import say
 from presets import gpus
 
 LOG = "Model loading took 14.99 GiB ...\nAvailable KV cache memory: 50.13 GiB\nGPU KV cache size: ..."
-"""What such a log looks like."""
+"""Placeholder of the box for a log."""
 TERMS = {
     "weights": Message("Weights"),
     "bytes per token": Message("KV cache per token"),
@@ -75,7 +75,7 @@ RAN_OUT = {
     "allocated": Message("allocated by PyTorch {size}"),
     "reserved": Message("reserved by PyTorch and not allocated {size}"),
 }
-"""The same of an out-of-memory message."""
+"""Sizes that an out-of-memory message states."""
 
 
 def draw(answer: Answer) -> None:
@@ -184,14 +184,14 @@ def computed(row: Difference) -> str:
 
 
 def share(row: Difference) -> str:
-    """Of the computed figure; where that is a range, whether the log's lies within."""
+    """The difference as a share of the computed figure; where that is a range, whether the log's lies within."""
     if row.low is None:
         return words.difference(row.share)
     return say("within") if row.agrees else say("outside")
 
 
 def stated(log: Log) -> None:
-    """What was read, so that the reader sees what was not."""
+    """List all that was read, so that the reader sees what was not."""
     engine = " ".join(filter(None, (LOGS[log.engine].engine.title if log.engine in LOGS else "PyTorch", log.version)))
     figures = [*sizes(log, STATED), *(sizes(log.out_of_memory, RAN_OUT) if log.out_of_memory else ())]
     figures += [say(text, n=count) for name, text in COUNTED.items() if (count := getattr(log, name)) is not None]

@@ -62,7 +62,7 @@ def trainer(log: Log) -> None:
 
 
 def use(answer: Answer, log: Log, ours: Report, gpu: str, remedy: Remedy) -> None:
-    """What the log ran, with the change, becomes the scenario of Weigh."""
+    """Make the log's run, with a change, the scenario of Weigh."""
     settings = log.settings.model_copy(update=remedy.changes)
     ran = ours.scenario
     changed = log.model_copy(update={"settings": settings})

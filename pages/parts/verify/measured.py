@@ -1,4 +1,4 @@
-"""What benchmarks/measure.py measured on the reader's own GPU, beside the prediction."""
+"""Measurements of benchmarks/measure.py on the reader's own GPU, next to the prediction."""
 
 import streamlit as st
 
@@ -50,7 +50,7 @@ def draw() -> None:
 
 
 def summary(rows: list[MeasuredRow]) -> None:
-    """How close, in one line."""
+    """The agreement in one line."""
     agreement = closeness(rows)
     if agreement is None:
         st.info(say("Nothing was measured; the reasons are below."), icon=":material/info:")

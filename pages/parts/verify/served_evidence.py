@@ -47,7 +47,7 @@ class Served(Frozen):
 
     @property
     def generation(self) -> str:
-        """Of the GPU: Hopper."""
+        """Generation of the GPU, such as Hopper."""
         return (find_gpu(self.gpu).generation or "").partition("-")[0].capitalize()
 
     def measured(self, figure: Figure) -> float:

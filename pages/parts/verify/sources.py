@@ -23,14 +23,14 @@ SOURCES = {
     "presets": Message("All presets"),
 }
 PRINTED = "Qwen2ForCausalLM(\n  (model): Qwen2Model(\n    (embed_tokens): Embedding(151936, 896)\n    ..."
-"""What such a print-out looks like."""
+"""Placeholder of the box for a print-out."""
 MAX_FILE_MB = 100
 CLOSE = 0.005
 """Share by which the bytes of files may differ from those of their formats."""
 
 
 def choice() -> str:
-    """What to compare with."""
+    """The source to compare with."""
     chosen = st.segmented_control(
         say("Compare with"),
         list(SOURCES),
@@ -159,7 +159,7 @@ def comparison(answer: Answer, checkpoint: Checkpoint) -> None:
 
 
 def remarks(compared: Comparison) -> list[str]:
-    """What stands in the checkpoint and is no difference."""
+    """Sentences on tensors of the checkpoint that are no difference."""
     said = [say("Vision encoder and multi-token prediction (MTP) layers are compared too.")]
     if compared.packed:
         said.append(say("{n:,} weights are packed, as their format does.", n=compared.packed))

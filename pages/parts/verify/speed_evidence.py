@@ -48,7 +48,7 @@ class SpeedSummary(Frozen):
 
 
 class CrossValidated(Frozen):
-    """The same with one factor an engine, fitted on half of the GPUs and judged on the other half."""
+    """Errors with one factor an engine, fitted on half of the GPUs and judged on the other half."""
 
     gpus: int
     median_error: float
