@@ -1,8 +1,6 @@
 """python -m calc MODEL: a Report on the command line."""
 
 import argparse
-import json
-import os
 import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
@@ -20,12 +18,12 @@ from calc.serving.engines import DEFAULT_ENGINE, ENGINES
 from calc.text import MAX_CHARACTERS, parse_config, parse_value
 from calc.time.step_comparison import StepComparison, compared_steps
 from calc.training.levers import Together
-from cli.options import Parser, add_fields, filled, flag
+from cli.options import Parser, add_fields, answered, as_json, filled, flag, of_model
 from cli.steps import add_beside, steps_of, steps_table
 from cli.tables import table, training_table
 from cli.times import Times, add_share, stated_shares, times, times_table
 from cli.training import add_training_options, check_options, run_training, spread
-from presets import models, preset_id
+from presets import models
 from presets.hub import CONFIG, HubError, fetch, is_id
 
 ALIASES = {
@@ -42,16 +40,7 @@ ENGINE_ALIASES = {name: words for name, words in ALIASES.items() if name == "ver
 
 def parser(prog: str = "python -m calc") -> Parser:
     about = "Weigh a language model: parameters, memory, and which GPUs it fits."
-    p = Parser(prog=prog, description=about, allow_abbrev=False)
-    p.add_argument(
-        "model",
-        type=preset_id,
-        metavar="MODEL",
-        help="a preset id, a checkpoint's folder or its config.json, - for standard input, or a Hub id",
-    )
-    p.add_argument("--set", action="append", default=[], metavar="FIELD=VALUE", help="change a field of the config")
-    p.add_argument("--assume", choices=["llama"], help="read a family that is not known as a Llama-like decoder")
-    p.add_argument("--json", action="store_true", help="print the whole report as JSON")
+    p = of_model(prog, about)
     p.add_argument("--time", action="store_true", help="say how fast, too, on the first GPU: with a range each")
     add_share(p)
     add_fields(p, Workload, aliases=ALIASES)
@@ -246,19 +235,12 @@ def written(result: Report | TrainingReport | StepComparison, others: dict[str, 
 
 def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser().parse_args(argv)
-    try:
+
+    def compute() -> tuple[str, int]:
         result, timed, others = run(arguments)
-    except ConfigError as error:
-        print(error, file=sys.stderr)
-        return 2
-    if arguments.json:
-        whole = result.model_dump(mode="json") | ({} if timed is None else {"time": timed.model_dump(mode="json")})
-        text = json.dumps(whole, indent=1, ensure_ascii=False)
-    else:
+        if arguments.json:
+            return as_json(result, **({} if timed is None else {"time": timed.model_dump(mode="json")})), 0
         text = written(result, others)
-        text += "" if timed is None else f"\n{times_table(timed)}"
-    try:
-        print(text, flush=True)
-    except BrokenPipeError:  # whoever reads it has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return 0
+        return text if timed is None else f"{text}\n{times_table(timed)}", 0
+
+    return answered(compute)

@@ -1,18 +1,16 @@
 """`weighbridge fits MODEL --gpu ID ...`: a report whose answer is the exit status, for pipelines."""
 
-import json
-import sys
 from collections.abc import Sequence
 
 from calc import Report, TrainingReport
 from calc.errors import ConfigError, Message
-from calc.serving.shared_gpus import SharedGPUs
 from calc.serving.verdict import Verdict
 from calc.training.verdict import TrainingVerdict
 from cli import sharing
 from cli.command import chosen_gpus, parser, run_one
+from cli.options import answered, as_json
 
-FITS, FITS_NOT, BAD_QUESTION, FITS_IF = 0, 1, 2, 3
+FITS, FITS_NOT, FITS_IF = 0, 1, 3
 STATUS = {"fits": FITS, "fits with": FITS_IF, "tight": FITS_IF, "does not fit": FITS_NOT, "does not run": FITS_NOT}
 """Exit status of a verdict's word."""
 SEVERITY = (FITS, FITS_IF, FITS_NOT)
@@ -32,28 +30,21 @@ def main(argv: Sequence[str] | None = None) -> int:
         help="another model on the same GPUs, started after those before it; may be given several times",
     )
     arguments = asked.parse_args(argv)
-    try:
+
+    def compute() -> tuple[str, int]:
         if not arguments.gpu:
             raise ConfigError(Message("Say on which GPU: --gpu h100-sxm, or several."), "gpu")
         if arguments.beside:
             raise ConfigError(Message("weighbridge fits judges one step: --with is for reports."), "with")
         if arguments.neighbours:
-            return printed_shares(sharing.sharing(arguments, chosen_gpus(arguments.gpu) or []), as_json=arguments.json)
+            shared = sharing.sharing(arguments, chosen_gpus(arguments.gpu) or [])
+            text = as_json(shared) if arguments.json else "\n".join(sharing.lines(shared))
+            return text, FITS if shared.fits else FITS_NOT
         result, _, _ = run_one(arguments)
-    except ConfigError as error:
-        print(error, file=sys.stderr)
-        return BAD_QUESTION
-    print(json.dumps(result.model_dump(mode="json"), indent=1, ensure_ascii=False) if arguments.json else lines(result))
-    return max((STATUS[verdict.verdict] for verdict in result.verdicts), key=SEVERITY.index)
+        status = max((STATUS[verdict.verdict] for verdict in result.verdicts), key=SEVERITY.index)
+        return as_json(result) if arguments.json else lines(result), status
 
-
-def printed_shares(shared: SharedGPUs, *, as_json: bool) -> int:
-    """Prints how models share GPUs; exit status 0 where all of them start, else 1."""
-    if as_json:
-        print(json.dumps(shared.model_dump(mode="json"), indent=1, ensure_ascii=False))
-    else:
-        print("\n".join(sharing.lines(shared)))
-    return FITS if shared.fits else FITS_NOT
+    return answered(compute)
 
 
 def lines(result: Report | TrainingReport) -> str:

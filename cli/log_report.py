@@ -1,7 +1,5 @@
 """python -m calc log FILE: a start-up log's figures beside ours, and what was short where the server died."""
 
-import json
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,10 +12,10 @@ from calc.verify.logs import Log, differences, largest, read_log, remedies, shor
 from calc.verify.logs.parse import MAX_CHARACTERS
 from calc.verify.logs.planned_buffers import planned_buffers_of
 from cli.command import load
-from cli.options import Parser
+from cli.options import BAD_QUESTION, Parser, answered, as_json
 from presets import gpus, models, preset_id
 
-AGREES, DIED, BAD_INPUT, DIFFERS = 0, 1, 2, 3
+AGREES, DIED, DIFFERS = 0, 1, 3
 
 
 class Compared(Frozen):
@@ -52,7 +50,7 @@ def parser() -> Parser:
     p.add_argument("--model", type=preset_id, metavar="MODEL", help="what was run (default: the preset that it names)")
     p.add_argument("--json", action="store_true", help="print everything as JSON")
     p.epilog = (
-        f"Exit status: {AGREES} every figure agrees, {DIED} the server did not start or died, {BAD_INPUT} not a log "
+        f"Exit status: {AGREES} every figure agrees, {DIED} the server did not start or died, {BAD_QUESTION} not a log "
         f"that can be read, {DIFFERS} it started and a figure differs."
     )
     return p
@@ -187,15 +185,9 @@ def difference(row: Compared) -> str:
 
 def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser().parse_args(argv)
-    try:
+
+    def compute() -> tuple[str, int]:
         report = log_report(text_of(arguments.file), arguments.model)
-    except ConfigError as error:
-        print(error, file=sys.stderr)
-        return BAD_INPUT
-    whole = report.model_dump(mode="json")
-    text = json.dumps(whole, indent=1, ensure_ascii=False) if arguments.json else table(report)
-    try:
-        print(text, flush=True)
-    except BrokenPipeError:  # whoever reads it has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return report.status
+        return as_json(report) if arguments.json else table(report), report.status
+
+    return answered(compute)

@@ -1,12 +1,21 @@
 """Command-line options made of the fields of calc's models: name, type, choices and help are the field's own."""
 
 import argparse
+import json
+import os
 import re
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NoReturn
 
-from calc.errors import Frozen, printable
+from pydantic import BaseModel
+
+from calc.errors import ConfigError, Frozen, printable
 from calc.options import Option, made, options
+from presets import preset_id
+
+BAD_QUESTION = 2
+"""Exit status of a question that can't be answered, as argparse has it."""
 
 FALSE = "--no-"
 """Prefix that turns off a switch that is on by default."""
@@ -16,6 +25,40 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         short = re.sub(r"\S{60,}", lambda word: f"{word[0][:40]}…", printable(message))
         self.exit(2, f"{short[:1].upper()}{short[1:]}. See {self.prog} --help.\n")
+
+
+def of_model(prog: str, about: str) -> Parser:
+    """A parser of a command about one model."""
+    p = Parser(prog=prog, description=about, allow_abbrev=False)
+    p.add_argument(
+        "model",
+        type=preset_id,
+        metavar="MODEL",
+        help="a preset id, a checkpoint's folder or its config.json, - for standard input, or a Hub id",
+    )
+    p.add_argument("--set", action="append", default=[], metavar="FIELD=VALUE", help="change a field of the config")
+    p.add_argument("--assume", choices=["llama"], help="read a family that is not known as a Llama-like decoder")
+    p.add_argument("--json", action="store_true", help="print everything as JSON")
+    return p
+
+
+def answered(compute: Callable[[], tuple[str, int]]) -> int:
+    """Print a command's text and return its exit status; 2 with a sentence for a question that can't be answered."""
+    try:
+        text, status = compute()
+    except ConfigError as error:
+        print(error, file=sys.stderr)
+        return BAD_QUESTION
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:  # whoever reads it has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return status
+
+
+def as_json(answer: BaseModel, **more: Any) -> str:
+    """An answer as it is printed with --json, with further fields."""
+    return json.dumps(answer.model_dump(mode="json") | more, indent=1, ensure_ascii=False)
 
 
 def flag(name: str) -> str:

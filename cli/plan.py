@@ -1,8 +1,6 @@
 """python -m calc plan MODEL: which hardware, laid out how, how fast, at what price."""
 
 import argparse
-import os
-import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -17,25 +15,15 @@ from calc.time.plan_report import PlanReport, plan_report
 from calc.time.training_plan import TrainingPlanReport
 from cli.command import chosen_config
 from cli.manifests import KINDS, Server, manifest
-from cli.options import Parser, add_fields, filled
+from cli.options import Parser, add_fields, answered, filled, of_model
 from cli.tables import described
 from cli.times import add_share, stated_shares
 from cli.training_plan import add_training_plan_options, check_plan_options, run_training_plan, training_plan_table
-from presets import preset_id
 
 
 def parser() -> Parser:
     about = "Plan how to serve a language model: GPUs, layout, formats, speed and price."
-    p = Parser(prog="python -m calc plan", description=about, allow_abbrev=False)
-    p.add_argument(
-        "model",
-        type=preset_id,
-        metavar="MODEL",
-        help="a preset id, the path of a config.json, - for standard input, or a Hub id",
-    )
-    p.add_argument("--set", action="append", default=[], metavar="FIELD=VALUE", help="change a field of the config")
-    p.add_argument("--assume", choices=["llama"], help="read a family that is not known as a Llama-like decoder")
-    p.add_argument("--json", action="store_true", help="print everything as JSON")
+    p = of_model("python -m calc plan", about)
     add_fields(p, Needs)
     p.add_argument("--gpu", nargs="+", action="extend", metavar="ID", help="GPUs that may be used (default: all)")
     p.add_argument("--max-gpus", type=int, default=64, metavar="N", help="at most so many in all (default 64)")
@@ -185,20 +173,13 @@ def waits(plan: Plan) -> str:
 
 def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser().parse_args(argv)
-    try:
+
+    def compute() -> tuple[str, int]:
         report = run(arguments)
-        started = None if arguments.manifest is None else written_out(report, arguments)
-    except ConfigError as error:
-        print(error, file=sys.stderr)
-        return 2
-    if started is not None:
-        text = started
-    elif arguments.json:
-        text = report.model_dump_json(indent=1)
-    else:
-        text = training_plan_table(report) if isinstance(report, TrainingPlanReport) else table(report)
-    try:
-        print(text, flush=True)
-    except BrokenPipeError:  # whoever reads it has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return 0
+        if arguments.manifest is not None:
+            return written_out(report, arguments), 0
+        if arguments.json:
+            return report.model_dump_json(indent=1), 0
+        return training_plan_table(report) if isinstance(report, TrainingPlanReport) else table(report), 0
+
+    return answered(compute)

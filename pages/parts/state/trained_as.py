@@ -45,7 +45,7 @@ def trained_as(choice: TrainingChoice, name: str | None) -> TrainingChoice:
 
 
 def by_trainer(choice: TrainingChoice, trainer: Trainer) -> tuple[Objective, Colocation]:
-    """The loss as a trainer makes it, where others than TRL have the method too; and the engine, where it starts one."""
+    """The loss as a trainer makes it, where others than TRL have the method; and the engine, where it starts one."""
     objective, colocation = choice.objective, choice.colocation
     if choice.loss_method is not None and METHODS[choice.loss_method].others:
         objective = objective.model_copy(update={"log_probs": None} | trainer.objective)
