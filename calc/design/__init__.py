@@ -5,14 +5,3 @@ from calc.design.checks import checks
 from calc.design.scale import Design, Measure, scaled, token_flops
 from calc.design.slope import Slopes
 from calc.design.standing import Proportions, proportions
-
-__all__ = [
-    "Design",
-    "Measure",
-    "Proportions",
-    "Slopes",
-    "checks",
-    "proportions",
-    "scaled",
-    "token_flops",
-]

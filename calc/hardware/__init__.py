@@ -9,20 +9,3 @@ from calc.hardware.gpu import GPU
 from calc.hardware.gpus import usual_gpus
 from calc.hardware.overhead import Overhead, OverheadItem, Range
 from calc.hardware.parallel import Layout
-
-__all__ = [
-    "GPU",
-    "OWN",
-    "Computer",
-    "Dtype",
-    "Layout",
-    "Overhead",
-    "OverheadItem",
-    "Range",
-    "custom_gpu",
-    "find_gpu",
-    "format_note",
-    "note",
-    "runs",
-    "usual_gpus",
-]

@@ -7,19 +7,3 @@ from calc.serving.memory import KVBudget, Memory, Serving
 from calc.serving.report import KVCache, Report, laid_out_report
 from calc.serving.verdict import Verdict, Word
 from calc.serving.workload import Workload
-
-__all__ = [
-    "KVBudget",
-    "KVCache",
-    "Lever",
-    "Memory",
-    "Report",
-    "Serving",
-    "Verdict",
-    "Word",
-    "Workload",
-    "bytes_per_token",
-    "growth",
-    "laid_out_report",
-    "levers",
-]

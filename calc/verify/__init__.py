@@ -6,20 +6,3 @@ from calc.verify.gguf import read_gguf
 from calc.verify.logs.planned_buffers import BufferRow, planned_buffers_of
 from calc.verify.measurement import MeasuredRow, Measurement, closeness, read_measurement, with_predictions
 from calc.verify.printed import read_printed
-
-__all__ = [
-    "BufferRow",
-    "Checkpoint",
-    "Comparison",
-    "MeasuredRow",
-    "Measurement",
-    "Stored",
-    "closeness",
-    "compare",
-    "planned_buffers_of",
-    "read_gguf",
-    "read_measurement",
-    "read_printed",
-    "read_safetensors",
-    "with_predictions",
-]

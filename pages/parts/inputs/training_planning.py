@@ -1,13 +1,11 @@
 """The controls of a training plan: how much is trained, in which steps, on how many of which GPUs."""
 
-from collections.abc import Mapping
-
 import streamlit as st
 
 from pages.parts.inputs import planning
 from pages.parts.inputs.control import control, faults, within
 from pages.parts.inputs.drawer import concerns, drawer
-from pages.parts.state.scenario import Place, places
+from pages.parts.state.scenario import Place
 from pages.parts.state.training_planned import TrainingPlanned
 from pages.parts.state.url import change
 from pages.parts.state.widgets import show
@@ -20,7 +18,7 @@ BILLION = 1e9
 
 def run(answer: TrainingPlanned) -> None:
     """Controls of the run: tokens, GPUs, batch."""
-    known = of_planning()
+    known = planning.of_planning()
     st.markdown(say("**Training run**"))
     with st.grid(2, min_column_width=140, gap="small"):
         tokens(known["tokens"])
@@ -49,7 +47,3 @@ def tokens(place: Place) -> None:
 
 def _take_tokens(billions: float, place: Place) -> None:
     change({place: billions * BILLION})
-
-
-def of_planning() -> Mapping[str, Place]:
-    return places(("planning",))

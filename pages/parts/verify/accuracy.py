@@ -5,7 +5,7 @@ import streamlit as st
 from calc.units import hundredths
 from pages.parts import words
 from pages.parts.outputs import charts, plot, records
-from pages.parts.verify.accuracy_charts import agreement, error_boxes
+from pages.parts.verify.accuracy_charts import agreement, errors
 from pages.parts.verify.evidence import EXPLAINED, KINDS, Accuracy, summaries
 from pages.parts.words import say
 
@@ -28,6 +28,7 @@ def kinds(evidence: Accuracy) -> None:
 
 
 def scatter(evidence: Accuracy, theme: charts.Theme) -> None:
+    """Every record as a point, drawn by Streamlit's own Plotly: it alone says which point was clicked."""
     st.header(say("Predicted against measured"), anchor=False)
     st.caption(say("Click a point to see its record and open its source."))
     labelled = {say(KINDS[kind]): rows for kind, rows in evidence.by_kind().items()}
@@ -48,8 +49,7 @@ def scatter(evidence: Accuracy, theme: charts.Theme) -> None:
         said = say("**{name}**: {error}. Source: {source}", name=name, error=words.difference(error), source=source)
         st.info(said, icon=":material/link:")
     st.header(say("Errors of each kind"), anchor=False)
-    errors = {kind: [(row.error, row.name) for row in rows] for kind, rows in labelled.items()}
-    plot.draw("errors", say("Errors of each kind"), error_boxes(errors, 2, theme))
+    plot.draw("errors", say("Errors of each kind"), errors(labelled, theme))
 
 
 def table(evidence: Accuracy) -> None:

@@ -75,6 +75,11 @@ def agreement(kinds: Mapping[str, Sequence[Compared]], theme: Theme) -> Figure:
     )
 
 
+def errors(kinds: Mapping[str, Sequence[Compared]], theme: Theme) -> Figure:
+    """The errors of each kind of figures."""
+    return error_boxes({kind: [(row.error, row.name) for row in rows] for kind, rows in kinds.items()}, 2, theme)
+
+
 def error_boxes(kinds: Mapping[str, Sequence[tuple[float, str]]], digits: int, theme: Theme) -> Figure:
     """The errors of each kind, with the record that each is of: a box from quarter to quarter, and a point a record."""
     boxes = [

@@ -1,10 +1,10 @@
 """What `python -m benchmarks.accuracy` found: our figures beside every public record and every computed step."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from statistics import median
-from typing import Literal
+from typing import Any, Literal
 
 from calc.errors import Frozen, Message
 
@@ -73,6 +73,25 @@ class LeftOut(Frozen):
     kind: str
     reason: str
     count: int
+
+
+class Records(Frozen):
+    """Rows of a file by the names of their columns, each with the number of its source."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Any, ...], ...]
+    sources: tuple[str, ...]
+
+    def fields(self) -> Iterator[dict[str, Any]]:
+        """Each row by column, with its source's address."""
+        for cells in self.rows:
+            row = dict(zip(self.columns, cells, strict=True))
+            yield row | {"source": self.sources[row["source"]]}
+
+
+def reason(reasons: Mapping[str, Message], words: str) -> Message:
+    """Why a record is left out, by the beginning of the benchmark's words."""
+    return next(why for start, why in reasons.items() if words.startswith(start))
 
 
 class Accuracy(Frozen):

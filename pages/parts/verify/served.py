@@ -8,6 +8,7 @@ from calc.hardware import find_gpu
 from pages.parts import words
 from pages.parts.inputs.drawer import drawer
 from pages.parts.outputs import records
+from pages.parts.verify.evidence import reason
 from pages.parts.verify.served_evidence import (
     FIGURES,
     REASONS,
@@ -60,7 +61,7 @@ def titled(separate: bool, engine: str, generation: str) -> str:
 def left_out(servers: Servers) -> None:
     counts = Counter[str]()
     for row in servers.left_out:
-        counts[say(next(why for start, why in REASONS.items() if row.reason.startswith(start)))] += row.count
+        counts[say(reason(REASONS, row.reason))] += row.count
     named = words.listed(f"{why}: {count}" for why, count in counts.most_common())
     st.caption(say("Left out: {list}.", list=named))
 

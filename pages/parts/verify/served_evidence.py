@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from calc.errors import Frozen, Message
 from calc.hardware import find_gpu
-from pages.parts.verify.evidence import FOLDER
+from pages.parts.verify.evidence import FOLDER, Records
 
 FILE = FOLDER / "served.json"
 Figure = Literal["tpot_ms", "ttft_ms"]
@@ -73,19 +73,14 @@ class CrossJudged(Frozen):
     nine_of_ten: float
 
 
-class Servers(Frozen):
+class Servers(Records):
     """All of them, a row a server by the fields of Served, its source by number."""
 
-    columns: tuple[str, ...]
-    rows: tuple[tuple[Any, ...], ...]
-    sources: tuple[str, ...]
     crossed: tuple[CrossJudged, ...]
     left_out: tuple[ServersLeftOut, ...]
 
     def servers(self) -> Iterator[Served]:
-        for cells in self.rows:
-            row = dict(zip(self.columns, cells, strict=True))
-            yield Served(**row | {"source": self.sources[row["source"]]})
+        return (Served(**row) for row in self.fields())
 
 
 def by_engine(rows: Iterable[Served]) -> Mapping[tuple[bool, str, str], list[Served]]:

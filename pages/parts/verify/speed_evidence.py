@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from calc.errors import Frozen, Message
-from pages.parts.verify.evidence import FOLDER
+from pages.parts.verify.evidence import FOLDER, Records
 
 FILE = FOLDER / "time.json"
 SIDE_BY_SIDE = FOLDER / "aiconfigurator.json"
@@ -68,7 +68,7 @@ class SpeedLeftOut(Frozen):
         return Message(REASONS[start].template, name=self.reason.removeprefix(start).lstrip(": "))
 
 
-class SpeedAccuracy(Frozen):
+class SpeedAccuracy(Records):
     """All of them."""
 
     by_kind: Mapping[str, SpeedSummary]
@@ -78,16 +78,11 @@ class SpeedAccuracy(Frozen):
     cross_validated: Mapping[str, CrossValidated]
     served: int
     measured_above_high: tuple[str, ...]
-    sources: tuple[str, ...]
-    columns: tuple[str, ...]
-    rows: tuple[tuple[Any, ...], ...]
     left_out: tuple[SpeedLeftOut, ...]
 
     def records(self) -> Iterator[dict[str, Any]]:
-        """Rows with the names of their columns, their source's address and their error."""
-        for cells in self.rows:
-            row = dict(zip(self.columns, cells, strict=True))
-            yield row | {"source": self.sources[row["source"]], "error": row["expected"] / row["measured"] - 1}
+        """Each row by column, with its source's address and its error."""
+        return (row | {"error": row["expected"] / row["measured"] - 1} for row in self.fields())
 
 
 class SideBySide(Frozen):

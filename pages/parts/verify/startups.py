@@ -10,6 +10,7 @@ from calc.units import hundredths
 from pages.parts import words
 from pages.parts.outputs import records
 from pages.parts.outputs.cards import BADGES
+from pages.parts.verify.evidence import reason
 from pages.parts.verify.startup_evidence import (
     FITTED,
     Given,
@@ -180,8 +181,5 @@ def by_log(evidence: Startups) -> None:
 
 def left_out(evidence: Startups) -> None:
     st.header(say("Left out: {n:,} logs", n=sum(row.count for row in evidence.left_out)), anchor=False)
-    rows = [
-        (say(next(why for start, why in REASONS.items() if row.reason.startswith(start))), f"{row.count}")
-        for row in evidence.left_out
-    ]
+    rows = [(say(reason(REASONS, row.reason)), f"{row.count}") for row in evidence.left_out]
     st.markdown(words.table([say("Why"), say("Records")], rows))
