@@ -80,8 +80,8 @@ def listed(items: Iterable[str]) -> str:
 
 
 def table(head: Iterable[str], rows: Iterable[Iterable[str]], numbers: int = 1) -> str:
-    """A table in Markdown, for a few rows: it comes with the page's text and needs no script. The `numbers` columns after
-    the first are aligned to the right."""
+    """A table in Markdown, for a few rows: it comes with the page's text and needs no script. The `numbers` columns
+    after the first are aligned to the right."""
     titles = list(head)
     lines = ["---:" if 0 < column <= numbers else "---" for column in range(len(titles))]
     return "\n".join("| " + " | ".join(cells) + " |" for cells in [titles, lines, *rows])
