@@ -163,16 +163,13 @@ def named(module):
 
 PAST_FACADES = """
     pages.api
-    pages.parts.inputs.objective
     pages.parts.inputs.question
     pages.parts.inputs.sidebar
     pages.parts.inputs.trying
     pages.parts.labels
     pages.parts.outputs.carrying
     pages.parts.outputs.catalogue
-    pages.parts.outputs.charts
     pages.parts.outputs.comparison
-    pages.parts.outputs.comparison_charts
     pages.parts.outputs.design_aids
     pages.parts.outputs.findings
     pages.parts.outputs.fitted
@@ -186,7 +183,6 @@ PAST_FACADES = """
     pages.parts.state.fitted
     pages.parts.state.planned
     pages.parts.state.query
-    pages.parts.state.scenario
     pages.parts.state.training_planned
 """.split()
 """Pages that still import from within a room; none is to come."""

@@ -16,6 +16,7 @@ from calc.time.plan import PLANNED, Plan, Search
 from calc.time.plan_range import PlanRange, cannot_keep_up, plan_operations, plan_range, rows_of_plan
 from calc.time.plan_report import PlanReport, Sensitivity, assumptions, launch, report_of, sensitivity, separate_launch
 from calc.time.prices import price_of, prices
+from calc.time.step_comparison import ComparedStep, StepComparison, compared_steps
 from calc.time.time_report import OperationTime, Reply, reply, training_speed_of, usd_per_million, user_rate
 from calc.time.training_plan import TrainingNeeds, TrainingPlan, TrainingPlanReport, training_plan_report
 from calc.time.training_time import StepOperation, TrainingSpeed, TrainingTime, step_operations, training_speed

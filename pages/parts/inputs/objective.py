@@ -4,9 +4,8 @@ from collections.abc import Callable, Mapping
 
 import streamlit as st
 
-from calc.training.methods import METHODS, TrainingMethod, usual_reference
-from calc.training.objective import Colocation, LogProbs
-from calc.training.recipe import RECIPES
+from calc import RECIPES
+from calc.training import METHODS, Colocation, LogProbs, TrainingMethod, usual_reference
 from pages.parts import words
 from pages.parts.inputs.control import control
 from pages.parts.inputs.drawer import concerns, drawer

@@ -11,10 +11,9 @@ from typing import Any, NamedTuple
 import streamlit as st
 
 from calc import Memory, Report, TrainingReport
-from calc.hardware.custom_gpu import find_gpu
-from calc.serving.verdict import Verdict
-from calc.training.colocated import RolloutReport
-from calc.training.verdict import TrainingVerdict
+from calc.hardware import find_gpu
+from calc.serving import Verdict
+from calc.training import RolloutReport, TrainingVerdict
 from pages.parts import words
 from pages.parts.outputs.rollout_memory import rollout_memory
 from pages.parts.words import say

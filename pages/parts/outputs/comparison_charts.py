@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from textwrap import wrap
 from typing import Any
 
+from calc import Memory
 from calc.serving.comparison import CONTEXTS, cache_growth
-from calc.serving.memory import Memory
 from calc.units import GIB
 from pages.parts import words
 from pages.parts.outputs.charts import PLAIN, ROW, Figure, Theme, figure, small, stacked

@@ -6,9 +6,9 @@ from functools import partial
 
 import streamlit as st
 
-from calc.hardware.custom_gpu import find_gpu
-from calc.serving.memory import Memory
-from calc.time.step_comparison import ComparedStep
+from calc import Memory
+from calc.hardware import find_gpu
+from calc.time import ComparedStep
 from pages.parts import words
 from pages.parts.outputs import charts, comparison_charts, pin, plot
 from pages.parts.outputs.bar import keys

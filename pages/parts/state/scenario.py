@@ -8,22 +8,27 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, SerializeAsAny, TypeAdapter
 
-from calc import Layout, Overhead, Precision, Recipe, TrainingLayout, TrainingWorkload, Workload
+from calc import (
+    GPU,
+    RECIPES,
+    Layout,
+    Objective,
+    Overhead,
+    Precision,
+    Recipe,
+    TrainingLayout,
+    TrainingWorkload,
+    Workload,
+)
 from calc.errors import ConfigError, Frozen, Message, shown
 from calc.formats import CacheFormat, WeightFormat
-from calc.hardware.computer import Computer
-from calc.hardware.custom_gpu import find_gpu
-from calc.hardware.gpu import GPU
+from calc.hardware import Computer, find_gpu
 from calc.model.paper import Anchor
 from calc.options import OneOf, Option, checked, options
 from calc.serving.engines import ENGINES, Engine
 from calc.text import pack, unpack
-from calc.time.needs import Needs
-from calc.time.training_plan import TrainingNeeds
-from calc.training.methods import METHODS
-from calc.training.objective import Colocation, MethodName, Objective, Rollout
-from calc.training.recipe import RECIPES, RecipeName
-from calc.training.workload import Optimizer
+from calc.time import Needs, TrainingNeeds
+from calc.training import METHODS, Colocation, MethodName, Optimizer, RecipeName, Rollout
 from calc.units import decimal
 from pages.parts.inputs.fields import CONTROLS
 from pages.parts.state.choices import EfficiencyChoice, HardwareChoice

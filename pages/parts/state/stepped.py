@@ -6,7 +6,7 @@ from typing import NamedTuple
 from urllib.parse import parse_qsl, urlencode
 
 from calc import ConfigError
-from calc.time.step_comparison import ComparedStep, StepComparison, compared_steps
+from calc.time import ComparedStep, StepComparison, compared_steps
 from pages.parts.state.compared import LETTERS
 from pages.parts.state.published import Published, published
 from pages.parts.state.query import KEPT_STEP, decode, encode
