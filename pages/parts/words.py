@@ -278,6 +278,7 @@ IN_FILES: dict[Part, Message] = {
     "persistent_buffers": Message("persistent buffers"),
     "vision": Message("vision encoder and projector"),
     "causal_masks": Message("causal masks of every layer, saved by an old version"),
+    "no_score": Message("row that scores texts, not stored"),
     "position_numbers": Message("numbers of positions, saved by an old version"),
     "rotary_frequencies": Message("rotary frequencies of every layer, saved by an old version"),
     "rotary_frequencies_once": Message("rotary frequencies, saved by an old version"),

@@ -17,7 +17,7 @@ from calc.time.local import COMMON, LEAST_SPEED, LocalRun, MLXRun, best_file, fi
 from pages.parts.state.published import of_preset
 from pages.parts.state.scenario import Scenario
 from pages.parts.state.session import latest
-from pages.parts.state.weighed import Answer, answered, read
+from pages.parts.state.weighed import Answer, Model, answered, read
 from presets import models
 
 OPTIONS = LlamaCppOptions()
@@ -142,9 +142,9 @@ def local_answer(scenario: Scenario) -> LocalAnswer:
     return latest("local", key, lambda: local_answer_anew(scenario), lambda answer: answer.error is None)
 
 
-def local_answer_anew(scenario: Scenario) -> LocalAnswer:
-    """An answer that no session keeps."""
-    model, serving = read(scenario), scenario.serving
+def local_answer_anew(scenario: Scenario, model: Model | None = None) -> LocalAnswer:
+    """An answer that no session keeps; by default about the session's model."""
+    model, serving = model or read(scenario), scenario.serving
 
     def compute() -> Mapping[str, Any]:
         assert model.architecture is not None
