@@ -3,20 +3,35 @@ stand in `local`, the time on paper in `time_paper`."""
 
 from calc.time.arrays import Array, read_only
 from calc.time.choosing import Choice, able_to_train, cheapest, least_price, smallest
-from calc.time.disaggregated_plan import ranked_plans
+from calc.time.disaggregated import ranked_plans
 from calc.time.efficiency import EfficiencyRow, stated_share, without_effect, written_share
 from calc.time.estimate import Estimate
-from calc.time.fitting import MAPPED, Fitting, Formats, fitting, in_formats, layout_on, longest_context, timed
-from calc.time.frontier import Point, frontier
+from calc.time.fitting import MAPPED, Fitting, Formats, fitting, in_formats, layout_on, longest_context
 from calc.time.needs import Needs
 from calc.time.objective_time import GpuDivision, ObjectiveSpeed
-from calc.time.operating_points import OperatingPoint, operating_points
 from calc.time.origin import Basis
 from calc.time.plan import PLANNED, Plan, Search
-from calc.time.plan_range import PlanRange, cannot_keep_up, plan_operations, plan_range, rows_of_plan
+from calc.time.plan_range import (
+    PlanRange,
+    Point,
+    cannot_keep_up,
+    frontier,
+    plan_operations,
+    plan_range,
+    rows_of_plan,
+)
 from calc.time.plan_report import PlanReport, Sensitivity, assumptions, launch, report_of, sensitivity, separate_launch
 from calc.time.prices import price_of, prices
 from calc.time.step_comparison import ComparedStep, StepComparison, compared_steps
-from calc.time.time_report import OperationTime, Reply, reply, training_speed_of, usd_per_million, user_rate
+from calc.time.time_report import (
+    OperatingPoint,
+    OperationTime,
+    Reply,
+    operating_points,
+    reply,
+    training_speed_of,
+    usd_per_million,
+    user_rate,
+)
 from calc.time.training_plan import TrainingNeeds, TrainingPlan, TrainingPlanReport, training_plan_report
 from calc.time.training_time import StepOperation, TrainingSpeed, TrainingTime, step_operations, training_speed
