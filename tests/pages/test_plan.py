@@ -11,8 +11,8 @@ from calc.time.plan import Search
 from calc.time.plan_range import plan_range
 from calc.time.training_plan import TrainingNeeds, training_plan_report
 from presets import gpus, models
+from tests.pages.app import QUESTION, ask, components, facts, finding, metrics, newest, opened, page, rows, run, texts
 from tests.pages.app import charts as drawn
-from tests.pages.app import facts, finding, metrics, opened, page, rows, run, texts
 
 ASKED = {
     "one user": ("Qwen/Qwen3-8B", {}, {}, [None]),
@@ -80,9 +80,38 @@ def test_a_plan_is_taken_over(model, query):
     assert metrics(again) == metrics(app)
 
 
+def test_the_load_is_asked_for_in_the_question():
+    """Users stand for requests a second, and the other way round; lengths are of both."""
+    app = page("plan", model="Qwen/Qwen3-0.6B", requests_per_s="2", plan_gpus="l4")
+    assert "users" not in pieces(app)
+    ask(app, prompt=1000, output=100)
+    asked = [app.query_params[name] for name in ("prompt", "output", "requests_per_s")]
+    assert asked == ["1000", "100", "2"]
+    ask(app, users=8)
+    assert "users" in pieces(app)
+    assert "requests_per_s" not in app.query_params
+    run(newest(app.number_input, "requests_per_s").set_value(3.0))
+    assert "users" not in app.query_params
+    assert "for 3 requests" in finding(app)
+
+
+def test_a_training_run_is_asked_for_in_the_question():
+    app = page("train_plan", model="Qwen/Qwen3-0.6B", plan_gpus="h100-sxm", gpus="8", global_batch="32")
+    assert pieces(app) == ["model", "gpus", "global_batch", "sequence"]
+    ask(app, gpus=4, sequence=2048)
+    assert (app.query_params["gpus"], app.query_params["sequence"]) == ("4", "2048")
+    assert "4 × H100" in finding(app)
+
+
+def pieces(app):
+    """Names of the controls that the question shows."""
+    (bar,) = components(app, QUESTION).values()
+    return [piece["id"] for piece in bar["pieces"] if "id" in piece]
+
+
 def test_a_link_is_the_same_page():
     app = page("plan", model="Qwen/Qwen3-8B")
-    run(app.number_input(key="users").set_value(24))
+    ask(app, users=24)
     run(app.number_input(key="min_rate").set_value(30.0))
     run(app.multiselect(key="weight_formats").set_value(["fp8", "int4"]))
     app.query_params.pop("page", None)

@@ -1,6 +1,6 @@
 """The controls of a plan: the load, the targets, what may be used, prices."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import streamlit as st
@@ -9,7 +9,7 @@ from calc.formats import CACHE_FORMATS, WEIGHT_FORMATS
 from calc.hardware import find_gpu
 from calc.serving.engines import ENGINES
 from calc.time import PLANNED, price_of
-from pages.parts.inputs.control import control, default, explain, faults, help_of, within
+from pages.parts.inputs.control import control, explain, faults, help_of, within
 from pages.parts.inputs.drawer import concerns, drawer
 from pages.parts.state.planned import Planned, chosen_on_weigh, own_gpus
 from pages.parts.state.scenario import Place, Scenario, places, usual_gpus
@@ -29,13 +29,15 @@ def load(answer: Planned) -> None:
     known = of_planning()
     st.markdown(say("**Load**"))
     with st.grid(2, min_column_width=140, gap="small"):
-        number(known["users"], usual=1)
-        number(known["prompt"], step=256)
-        number(known["requests_per_s"])
-        number(known["output"], step=64)
+        number(known["requests_per_s"], _take_requests)
         number(known["think_s"])
     for name in ("users", "requests_per_s", "prompt", "output", "think_s"):
         faults(answer.error, known[name])
+
+
+def _take_requests(chosen: float | None, place: Place) -> None:
+    """Requests a second stand for the users of the question."""
+    change({place: chosen} if chosen is None else {place: chosen, of_planning()["users"]: None})
 
 
 def targets(answer: Planned) -> None:
@@ -70,21 +72,17 @@ def _take_rate(chosen: float | None, place: Place) -> None:
     change({place: None if chosen is None else round(1000 / chosen, 3)})
 
 
-def number(place: Place, usual: Any = None, step: int | None = None) -> None:
-    """A number that may be left open."""
+def number(place: Place, take: Callable[..., None] | None = None) -> None:
+    """A number that may be left open; `take` hears what is typed, with the place, where that sets more than it."""
     option = place.option
-    shown: dict[str, Any] = {"step": step} if step else {} if option.is_whole else {"format": "%g", "step": 1.0}
+    shown: dict[str, Any] = {} if option.is_whole else {"format": "%g", "step": 1.0}
     if option.optional:
-        shown |= {"value": None, "placeholder": say("any") if usual is None else default(usual)}
+        shown |= {"value": None, "placeholder": say("any")}
     least, now = 0.001 if option.open_below else option.least, place.of(st.session_state.scenario)
     limits, now = within(least, option.most, now, whole=option.is_whole)
-    st.number_input(
-        field(place.name),
-        help=help_of(option),
-        **shown,
-        **limits,
-        **bind(place, value=now, given=None if option.optional else "value"),
-    )
+    given = None if option.optional else "value"
+    view = bind(place, value=now, given=given) if take is None else show(place.name, now, take, place, given=given)
+    st.number_input(field(place.name), help=help_of(option), **shown, **limits, **view)
 
 
 def unchosen(scenario: Scenario) -> str:

@@ -47,7 +47,7 @@ class Blank:
     put: Callable[[Any], None]
 
 
-def of_place(kind: Literal["number", "list"], part: Literal["serving", "training"], name: str) -> Blank:
+def of_place(kind: Literal["number", "list"], part: Literal["serving", "training", "planning"], name: str) -> Blank:
     """The control of one field."""
     place = places((part,))[name]
     return Blank(kind, place.of, lambda chosen: change({place: place.option.checked(chosen)}))
@@ -95,6 +95,12 @@ def degrees(part: Literal["serving", "training"]) -> list[Place]:
     return [place for place in places((part,)).values() if "layout" in place.path]
 
 
+def put_users(chosen: int) -> None:
+    """So many users, instead of requests a second."""
+    known = places(("planning",))
+    change({known["users"]: known["users"].option.checked(chosen), known["requests_per_s"]: None})
+
+
 def put_engine(chosen: str) -> None:
     place = places(("serving",))["engine"]
     serving = st.session_state.scenario.serving
@@ -137,6 +143,19 @@ TRAINING = {
     "completion": of_place("number", "training", "completion"),
 }
 
+SERVER = {
+    "model": MODEL,
+    "users": Blank("number", lambda now: now.planning.needs.users or 1, put_users),
+    "prompt": of_place("number", "planning", "prompt"),
+    "output": of_place("number", "planning", "output"),
+}
+TRAINING_RUN = {
+    "model": MODEL,
+    "gpus": of_place("number", "planning", "gpus"),
+    "global_batch": of_place("number", "planning", "global_batch"),
+    "sequence": of_place("list", "planning", "sequence"),
+}
+
 
 def blanks(here: Page) -> Mapping[str, Blank]:
     """The parts of a page's question that are controls."""
@@ -146,6 +165,8 @@ def blanks(here: Page) -> Mapping[str, Blank]:
         return {"model": MODEL, **WORKLOAD}
     if "overhead" in here.uses:
         return SERVING
+    if here.purpose is not None:
+        return SERVER if here.purpose == "serve" else TRAINING_RUN
     return {"model": MODEL}
 
 
@@ -162,6 +183,17 @@ def sentence(scenario: Scenario, here: Page) -> str:
         return say(
             "Train {model} by {loss_method}, {method}, on {num_gpus} × {gpu}, micro-batch {micro_batch} × {sequence} "
             "tokens",
+            **names,
+        )
+    if here.purpose == "train":
+        return say("Train {model} on {gpus} GPUs in steps of {global_batch} × {sequence} tokens", **names)
+    if here.purpose == "serve" and scenario.planning.needs.requests_per_s is not None:
+        return say("{model} for requests of {prompt} tokens with answers of {output}", **names)
+    if here.purpose == "serve":
+        return say(
+            "{model} for {users} user with prompts of {prompt} tokens and answers of {output}",
+            plural="{model} for {users} users with prompts of {prompt} tokens and answers of {output}",
+            n=scenario.planning.needs.users or 1,
             **names,
         )
     n = scenario.serving.workload.batch
@@ -252,7 +284,7 @@ def about(answer: Answer, name: str, here: Page) -> dict[str, Any]:
         return {"label": field(name), "help": help_text, "shown": shown, "own": own, "usual": list(usual_gpus())}
     place = places(here.uses, scenario.serving.engine).get(name)
     known: dict[str, Any] = {"label": field(name), "help": "" if place is None else help_of(place.option) or ""}
-    if name in ("num_gpus", "batch", "micro_batch", "prompt", "completion"):
+    if blanks(here)[name].kind == "number":
         option = None if place is None else place.option
         most = MANY if option is None or option.most is None else int(option.most)
         least = 1 if option is None or option.least is None else int(option.least)
@@ -267,7 +299,7 @@ def about(answer: Answer, name: str, here: Page) -> dict[str, Any]:
         known["help"] = cost.of_context(known["help"], context(scenario))
         return known | {"options": context_options(answer)}
     if name == "sequence":
-        stops = sorted({*CONTEXTS, scenario.training.workload.sequence})
+        stops = sorted({*CONTEXTS, blanks(here)[name].value(scenario)})
         return known | {"options": [[n, tokens(n), tokens(n)] for n in stops]}
     if name == "engine":
         return known | {"options": [[engine, kind.title, kind.title] for engine, kind in ENGINES.items()]}

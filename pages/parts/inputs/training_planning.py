@@ -11,7 +11,8 @@ from pages.parts.state.url import change
 from pages.parts.state.widgets import show
 from pages.parts.words import say
 
-STEP = ("global_batch", "sequence", "micro_batch")
+QUESTION = ("gpus", "global_batch", "sequence")
+"""Fields that are set in the question on top; what is wrong with one is said here."""
 DETAILS = ("optimizer", "recipe")
 BILLION = 1e9
 
@@ -22,10 +23,8 @@ def run(answer: TrainingPlanned) -> None:
     st.markdown(say("**Training run**"))
     with st.grid(2, min_column_width=140, gap="small"):
         tokens(known["tokens"])
-        planning.number(known["gpus"])
-        for name in STEP:
-            planning.number(known[name])
-    for name in ("tokens", "gpus", *STEP):
+        planning.number(known["micro_batch"])
+    for name in ("tokens", *QUESTION, "micro_batch"):
         faults(answer.error, known[name])
     with drawer(say("Optimizer and precision"), "run_drawer", opened=concerns(answer.error, DETAILS)) as is_open:
         if is_open:

@@ -110,7 +110,8 @@ def table(answer: Stepped, gpu: str) -> None:
 
 
 def objective(step: ComparedStep) -> str:
-    return words.choice("loss_method", None if step.scenario.objective is None else step.scenario.objective.method)
+    chosen = step.scenario.objective
+    return say("Next token (transformers)") if chosen is None else words.choice("loss_method", chosen.method)
 
 
 def layout(step: ComparedStep) -> str:
