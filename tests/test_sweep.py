@@ -9,7 +9,7 @@ import pytest
 from calc import Architecture, ConfigError, Layout, Precision, Workload, report, training_report
 from calc.families import settings
 from calc.families.family_table import FAMILIES, WRAPPED
-from calc.formats.format_names import CacheFormat, WeightFormat
+from calc.formats.format_names import MLX_FORMATS, CacheFormat, WeightFormat
 from calc.hardware.gpus import gpus
 from calc.hardware.overhead import Overhead
 from calc.model.derivation import derive
@@ -39,7 +39,8 @@ SERVERS = [*(engine() for engine in ENGINES.values()), ENGINES["transformers"]()
 H100 = gpus()["h100-sxm"]
 FIGURES = (Derivations.weights, Derivations.loaded, Derivations.kv_cache, Derivations.activations)
 FIGURES += (Derivations.overhead, Derivations.total)
-WEIGHTS, CACHES = get_args(WeightFormat), get_args(CacheFormat)
+WEIGHTS, CACHES = [name for name in get_args(WeightFormat) if name not in MLX_FORMATS], get_args(CacheFormat)
+"""Those of MLX, which MLX alone reads, are in tests/calc/serving/engines/test_mlx.py."""
 LAYOUTS = [Layout(), Layout(tp=2), Layout(pp=2), Layout(tp=2, pp=2), Layout(dp=2, ep=2), Layout(tp=2, ep=2)]
 TRAINING_LAYOUTS = [
     TrainingLayout(),

@@ -16,7 +16,7 @@ from presets import gpus, models
 from tests import CHECKPOINT_ENGINES
 from tests.pages.app import charts as drawn
 from tests.pages.app import page, rows, texts
-from tests.structures import swept
+from tests.structures import mark, served_by
 
 GIB = 2**30
 SCALES = {"GiB": 1, "TiB": 1024}
@@ -53,8 +53,9 @@ def stacked(traces):
     return held, [scale * end for end in traces[-1]["x"]]
 
 
-@pytest.mark.parametrize("engine", CHECKPOINT_ENGINES)
-@pytest.mark.parametrize("model", swept())
+@pytest.mark.parametrize(
+    ("model", "engine"), [pytest.param(*case, marks=mark(case[0])) for case in served_by(CHECKPOINT_ENGINES)]
+)
 def test_what_is_drawn_agrees(model, engine, monkeypatch):
     monkeypatch.setattr(verdict_module, "fewest_gpus", lambda *_: None)  # nothing here shows it, and the search is long
     kinds = [gpus()[name] for name in KINDS]

@@ -107,7 +107,7 @@ def test_the_answer_of_every_preset(model, capsys):
             "Your own is written name:48GiB:960GB/s:bf16=181.",
         ),
         ("report?hidden_size=7", "The query says hidden_size=“7”: hidden_size is a whole number from 64 to 65,536."),
-        ("gpus?engine=transformers", "engine is one of vllm, sglang, tensorrt-llm, llamacpp here."),
+        ("gpus?engine=transformers", "engine is one of vllm, sglang, tensorrt-llm, llamacpp, mlx here."),
         ("plan?users=4&requests_per_s=3", "users and requests_per_s are two ways to say the same: give one of them."),
         (
             "train?method=magic",

@@ -1,5 +1,6 @@
 """Where the parameters sit: component, group of layers, tensor."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -24,23 +25,28 @@ class ShareRow(NamedTuple):
 
 
 def share_rows(tensors: Iterable[Tensor]) -> list[ShareRow]:
-    """The tensors that are in the total, as slices."""
+    """The tensors that are in the total, as slices; those of a component that share a name are called by the whole."""
+    counted = [tensor for tensor in tensors if tensor.excluded_as is None]
+    same = Counter((tensor.component, tensor.layers, _short(tensor)) for tensor in counted)
     return [
         ShareRow(
             component=tensor.component,
             layers=words.layers(tensor.layers) if tensor.layers else "",
-            tensor=_short(tensor),
+            tensor=_short(tensor) if same[tensor.component, tensor.layers, _short(tensor)] == 1 else _within(tensor),
             parameters=tensor.parameters,
         )
-        for tensor in tensors
-        if tensor.excluded_as is None
+        for tensor in counted
     ]
+
+
+def _within(tensor: Tensor) -> str:
+    """A tensor's name within its layer."""
+    return tensor.name.split("{layer}.")[-1].removesuffix(".weight")
 
 
 def _short(tensor: Tensor) -> str:
     """A tensor's name within its module: q_a_proj, or indexer.q_proj where the module has parts."""
-    within = tensor.name.split("{layer}.")[-1].removesuffix(".weight")
-    parts = [part for part in within.split(".") if part not in ("experts", "{expert}")]
+    parts = [part for part in _within(tensor).split(".") if part not in ("experts", "{expert}")]
     if not tensor.layers:
         return ".".join(parts[-2:] if parts[-1] == "bias" else parts[-1:])
     whole = len(parts) == 1 or parts[1:] == ["bias"] or tensor.component == "other"

@@ -65,7 +65,7 @@ def court(evidence: Startups) -> None:
         (title, *(f"**{evidence.judged(starts=starts, fits=fits):,}**" for fits in (True, False)))
         for starts, title in ((True, say("It starts")), (False, say("It does not start")))
     ]
-    st.markdown(words.table(["", say("We say: fits"), say("We say: does not fit")], rows, numbers=2))
+    st.markdown(words.table([say("Log"), say("We say: fits"), say("We say: does not fit")], rows, numbers=2))
     tight = sum(cell.count for cell in evidence.court if cell.word == "tight")
     st.caption(
         say(

@@ -69,7 +69,7 @@ def test_each_part_is_its_formula(model, work, recipe, layout):
 
 def worth(values):
     """What an expression with ⌊⌋ and ⌈⌉ comes to."""
-    text = values.replace("·", "*").replace("−", "-").replace("⌊", "floor(").replace("⌈", "ceil(")
+    text = str(values).replace("·", "*").replace("−", "-").replace("⌊", "floor(").replace("⌈", "ceil(")
     text = text.replace("⌋", ")").replace("⌉", ")")
     return sympify(text, locals={"floor": floor, "ceil": ceiling})
 

@@ -3,7 +3,6 @@
 Read in llama.cpp 0c1e57098 (libllama 0.5.0, ggml 0.25.3), whose dry run (`--fit`) it is held against.
 """
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import inf
@@ -352,8 +351,7 @@ def largest_pass(buffer: Buffer, guessing: int, write: Numbers) -> Peak:
     if guessing:
         sizes["the largest pass of what guesses tokens"] = guessing
     if isinstance(write, Symbols):
-        symbols = {name: re.sub(r"\W+", "_", name) for name in sizes}
-        return Peak(WHAT, {name: write.named(symbols[name], size, "bytes") for name, size in sizes.items()})
+        return Peak(WHAT, {name: write.named(name, size, "bytes") for name, size in sizes.items()})
     return Peak(WHAT, sizes)
 
 

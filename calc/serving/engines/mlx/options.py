@@ -13,9 +13,7 @@ STEP = 256
 class MLXOptions(Frozen):
     """None: what mlx-lm does by itself."""
 
-    prefill_step_size: int = Field(
-        default=2048, ge=STEP, le=2**20, multiple_of=STEP, description="Prompt tokens of one forward pass."
-    )
+    prefill_step_size: int = Field(default=2048, ge=STEP, le=2**20, description="Prompt tokens of one forward pass.")
     decode_concurrency: int = Field(default=32, ge=1, le=4096, description="Sequences that run at once.")
     prompt_concurrency: int = Field(default=8, ge=1, le=4096, description="Prompts in one forward pass.")
     max_kv_size: int | None = Field(

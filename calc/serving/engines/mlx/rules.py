@@ -8,9 +8,10 @@ from calc.formats.format_names import FLOATS, MLX_FORMATS
 from calc.hardware.gpu import GPU
 from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture
+from calc.serving.engines.loading import up_to
 from calc.serving.engines.mlx.cache import EXPANDED, IN_LISTS, OWN_CACHES, ROTATING
 from calc.serving.engines.mlx.loading import HIGH, is_down
-from calc.serving.engines.mlx.options import MLXOptions
+from calc.serving.engines.mlx.options import STEP, MLXOptions
 from calc.serving.engines.rules import Question, Rules
 from calc.serving.engines.sizes import LaidOut
 from calc.serving.workload import Workload
@@ -70,6 +71,14 @@ class MLXRules(Rules):
         if kv not in CACHES:
             sentence = Message("MLX has no cache in {kv}: --kv-bits quantizes one as it grows.", kv=kv)
             yield Refusal(sentence, "kv", ["bf16"])
+        size = self.options.prefill_step_size
+        if size % STEP:
+            sentence = Message(
+                "Caches grow by {step:,} tokens: passes of {size:,}, no multiple of it, are not counted here.",
+                step=STEP,
+                size=size,
+            )
+            yield Refusal(sentence, "prefill_step_size", [size // STEP * STEP, up_to(size, STEP)])
         group, bits = self.options.kv_group_size, self.options.kv_bits
         mixers = [mixer for block in model.blocks for mixer in block.attentions]
         widths = [width for mixer in mixers if len(mixer.cached_vectors()) > 1 for width in mixer.attended_widths]

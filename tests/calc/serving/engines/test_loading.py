@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from calc import Architecture, Layout, Overhead, Precision
 from calc.formats import FORMATS
+from calc.formats.format_names import MLX_FORMATS
 from calc.hardware.division import divides
 from calc.serving.engines import ENGINES
 from calc.serving.engines.loading import rounded
@@ -23,6 +24,8 @@ from tests import CHECKPOINT_ENGINES
 from tests.structures import generating
 
 LOGS = "github.com/vllm-project/vllm/issues"
+READ = [name for name in FORMATS if name not in MLX_FORMATS]
+"""Formats that not MLX alone reads."""
 ARCHITECTURES = {name: Architecture.from_config(preset.config) for name, preset in models().items()}
 
 
@@ -179,7 +182,7 @@ def test_what_marlin_adds_to_gpt_oss(tp, inner):
 
 @given(
     st.sampled_from(generating()),
-    st.sampled_from([*FORMATS, "Q4_K_M", "IQ2_XS"]),
+    st.sampled_from([*READ, "Q4_K_M", "IQ2_XS"]),
     st.sampled_from([1, 2, 4]),
     st.sampled_from(CHECKPOINT_ENGINES),
 )
@@ -196,7 +199,7 @@ def test_more_ranks_never_make_one_heavier_in_any_format(model, weights, tp, eng
 
 @given(
     st.sampled_from(generating()),
-    st.sampled_from([*FORMATS, "Q4_K_M"]),
+    st.sampled_from([*READ, "Q4_K_M"]),
     st.integers(1, 5),
     st.sampled_from(CHECKPOINT_ENGINES),
 )
