@@ -16,6 +16,7 @@ from calc.serving.engines import ENGINES
 from calc.serving.memory import Allocation, Serving
 from calc.serving.verdict import remedy
 from calc.training import Training
+from calc.training.decoder import unmodelled
 from calc.training.recipe import RECIPES
 from calc.training.verdict import MOST, fewest_replicas
 from presets import gpus, models
@@ -25,7 +26,10 @@ MOST_REPLICAS = 1024
 
 
 def steps(architecture: Architecture) -> Iterator[Training]:
-    """A step on one GPU, and one that is cut in every way that the model allows."""
+    """A step on one GPU, and one that is cut in every way that the model allows; none of a model whose step isn't
+    modelled."""
+    if any(unmodelled(architecture)):
+        return
     base = Precision(weights="nf4")
     yield Training(architecture, TrainingWorkload(), RECIPES["master"], TrainingLayout(), Overhead(), Precision())
     work = TrainingWorkload(micro_batch=3, sequence=3000, accumulation=4, method="qlora", attention="eager")
