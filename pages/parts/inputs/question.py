@@ -19,7 +19,7 @@ from pages.parts.inputs.slopes import costs
 from pages.parts.outputs import scripts
 from pages.parts.state.published import published
 from pages.parts.state.query import Page
-from pages.parts.state.scenario import Place, Scenario, places, usual_gpus
+from pages.parts.state.scenario import Place, Scenario, Uses, places, usual_gpus
 from pages.parts.state.trained_as import by_loss, by_method
 from pages.parts.state.url import change, choose
 from pages.parts.state.weighed import Answer
@@ -47,7 +47,7 @@ class Blank:
     put: Callable[[Any], None]
 
 
-def of_place(kind: Literal["number", "list"], part: Literal["serving", "training", "planning"], name: str) -> Blank:
+def of_place(kind: Literal["number", "list"], part: Uses, name: str) -> Blank:
     """The control of one field."""
     place = places((part,))[name]
     return Blank(kind, place.of, lambda chosen: change({place: place.option.checked(chosen)}))
@@ -149,6 +149,11 @@ SERVER = {
     "prompt": of_place("number", "planning", "prompt"),
     "output": of_place("number", "planning", "output"),
 }
+EACH_GPU = {
+    "model": MODEL,
+    "cards": of_place("number", "hardware", "cards"),
+    "length": of_place("list", "hardware", "length"),
+}
 TRAINING_RUN = {
     "model": MODEL,
     "gpus": of_place("number", "planning", "gpus"),
@@ -165,6 +170,8 @@ def blanks(here: Page) -> Mapping[str, Blank]:
         return {"model": MODEL, **WORKLOAD}
     if "overhead" in here.uses:
         return SERVING
+    if "hardware" in here.uses:
+        return EACH_GPU
     if here.purpose is not None:
         return SERVER if here.purpose == "serve" else TRAINING_RUN
     return {"model": MODEL}
@@ -185,6 +192,10 @@ def sentence(scenario: Scenario, here: Page) -> str:
             "tokens",
             **names,
         )
+    if "hardware" in here.uses and scenario.hardware.view == "roofline":
+        return say("{model} on {cards} × the GPU below at {length} tokens", **names)
+    if "hardware" in here.uses:
+        return say("{model} on {cards} of each GPU at {length} tokens", **names)
     if here.purpose == "train":
         return say("Train {model} on {gpus} GPUs in steps of {global_batch} × {sequence} tokens", **names)
     if here.purpose == "serve" and scenario.planning.needs.requests_per_s is not None:
@@ -298,7 +309,7 @@ def about(answer: Answer, name: str, here: Page) -> dict[str, Any]:
     if name == "context":
         known["help"] = cost.of_context(known["help"], context(scenario))
         return known | {"options": context_options(answer)}
-    if name == "sequence":
+    if name in ("sequence", "length"):
         stops = sorted({*CONTEXTS, blanks(here)[name].value(scenario)})
         return known | {"options": [[n, tokens(n), tokens(n)] for n in stops]}
     if name == "engine":

@@ -43,9 +43,6 @@ def model_and_figure(scenario: Scenario) -> Answer:
     """Of the map of GPUs."""
     answer = looked(scenario)
     question.draw(answer, GPUS)
-    with st.grid(3, min_column_width=150, gap="small"):
-        for name in ("cards", "length"):
-            control(of_hardware()[name], None)
     figure_and_engine(scenario)
     return answer
 
@@ -54,10 +51,7 @@ def model_and_card(scenario: Scenario) -> Answer:
     """Of the roofline."""
     answer = looked(scenario)
     question.draw(answer, GPUS)
-    with st.grid(3, min_column_width=150, gap="small"):
-        card(scenario)
-        for name in ("cards", "length"):
-            control(of_hardware()[name], None)
+    card(scenario)
     engine_choice(scenario, MAPPED)
     return answer
 
