@@ -63,9 +63,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def configuration(replicas: Iterable[str], listen: str, folder: str) -> str:
-    """nginx's configuration for replicas at these addresses; it writes below the folder alone. None is taken to be gone
-    for a while: one that is refuses at once here, and where they are replaced two would be."""
-    servers = "\n".join(f"        server {replica} max_fails=0;" for replica in replicas)
+    """nginx's configuration for replicas at these addresses, each with its parameters; it writes below the folder
+    alone."""
+    servers = "\n".join(f"        server {replica};" for replica in replicas)
     text = TEMPLATE.read_text(encoding="utf-8")
     return text.replace("@REPLICAS@", servers).replace("@LISTEN@", listen).replace("@FOLDER@", folder)
 
@@ -156,7 +156,8 @@ class Servers:
         return self.folder / "nginx.conf"
 
     def write(self) -> None:
-        addresses = [replica.address for replica in self.replicas]
+        # none is taken to be gone for a while: one that is refuses at once, and where they are replaced two would be
+        addresses = [f"{replica.address} max_fails=0" for replica in self.replicas]
         self.file.write_text(configuration(addresses, self.listen, str(self.folder)), encoding="utf-8")
 
     def watch(self, proxy: subprocess.Popen[bytes]) -> int:

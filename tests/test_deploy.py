@@ -85,8 +85,9 @@ def test_the_image_is_of_an_ordinary_user():
 
 
 def test_nginx_of_the_composition_is_that_of_the_command():
-    """Written by configuration(["app:8501"], "8080", "/tmp")."""
-    assert (FOLDER / "nginx.conf").read_text(encoding="utf-8") == configuration(["app:8501"], "8080", "/tmp")
+    """Written by `configuration`; a container that is gone may take a while to refuse."""
+    replicas = ["app:8501 max_fails=1 fail_timeout=2s"]
+    assert (FOLDER / "nginx.conf").read_text(encoding="utf-8") == configuration(replicas, "8080", "/tmp")
 
 
 def test_the_unit_of_systemd_starts_the_command():
