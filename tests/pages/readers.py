@@ -1,7 +1,9 @@
 """What a reader does with a control, in a browser."""
 
 import re
+from typing import Any
 
+import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from pages.parts.state.query import PAGES
@@ -20,6 +22,16 @@ VIEWS = {
     "a loss of TRL": "train?method=grpo,lora",
 }
 """Every page, with something to show, and views that are unlike it."""
+NIGHTLY = {
+    *("derive", "steps", "attention", "all models on a GPU"),
+    *("a roofline", "GPUs as rows", "what does not fit", "a loss of TRL"),
+}
+"""Views that are looked at every night: what they are made of is on others, which every change is tried on."""
+
+
+def viewed() -> list[Any]:
+    """Cases of a test of views."""
+    return [pytest.param(view, id=name, marks=[pytest.mark.sweep] * (name in NIGHTLY)) for name, view in VIEWS.items()]
 
 
 def choose(page: Page, name: str, typed: str, option: str) -> None:

@@ -8,7 +8,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
 from tests import ROOT
-from tests.pages.readers import VIEWS
+from tests.pages.readers import viewed
 
 ROWS = (ROOT / "docs" / "accessibility.md").read_text(encoding="utf-8")
 LISTED = set(re.findall(r"^\| [^|]+ \| `([a-z-]+)` \([a-z]+\) \| `([^|]+)` \|", ROWS, re.MULTILINE))
@@ -19,18 +19,6 @@ WITHOUT_FORMULAS = {"exclude": [[".katex"]]}
 EMPTY_FORMULAS = "document.querySelectorAll('.katex').forEach(formula => formula.replaceChildren())"
 """Where colours alone are looked at, for axe lists the pieces even of what it leaves out."""
 PHONE = {"width": 390, "height": 844}
-
-
-NIGHTLY = {
-    *("derive", "steps", "attention", "all models on a GPU"),
-    *("a roofline", "GPUs as rows", "what does not fit", "a loss of TRL"),
-}
-"""Views that are looked at every night: what they are made of is on others, which every change is tried on."""
-
-
-def marked(name):
-    """A view, and when it is looked at."""
-    return pytest.param(VIEWS[name], id=name, marks=[pytest.mark.sweep] if name in NIGHTLY else [])
 
 
 def findings(page, options=None):
@@ -63,7 +51,7 @@ def settled(page):
 
 
 @pytest.mark.parametrize("language", ["en", pytest.param("zh", marks=pytest.mark.sweep)])
-@pytest.mark.parametrize("view", [marked(name) for name in VIEWS])
+@pytest.mark.parametrize("view", viewed())
 def test_nothing_keeps_anybody_out(page, address, view, language):
     page.goto(f"{address}/{view}{'&' if '?' in view else '?'}lang={language}")
     settled(page)

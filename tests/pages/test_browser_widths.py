@@ -5,7 +5,7 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from tests.pages.readers import VIEWS
+from tests.pages.readers import viewed
 
 SIZES = ((320, 900), (390, 844), (768, 900), (1024, 900), (1440, 900), (2560, 900))
 USUAL = ((390, 844), (1440, 900))
@@ -24,7 +24,7 @@ IN_SIGHT = """() => {
 }"""
 
 
-@pytest.mark.parametrize("view", VIEWS.values(), ids=VIEWS)
+@pytest.mark.parametrize("view", viewed())
 def test_a_page_fits_every_screen_and_its_answer_comes_first(page, address, view):
     page.goto(f"{address}/{view}")
     page.get_by_role("heading", level=1).first.wait_for()
