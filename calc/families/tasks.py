@@ -1,4 +1,4 @@
-"""What a checkpoint's class makes of the last states, by its name in `architectures`."""
+"""Tasks of checkpoints, by the name of the class in `architectures`: a vector of a text, scores, or words."""
 
 from typing import Literal
 
@@ -30,7 +30,7 @@ def class_of(c: Fields) -> str:
 
 
 def task(c: Fields) -> Task:
-    """What stands behind the layers of an encoder."""
+    """The task of an encoder, by the suffix of its class; “base” where there is none."""
     name = class_of(c)
     return next((task for suffix, task in SUFFIXES if name.endswith(suffix)), "base")
 

@@ -40,7 +40,7 @@ def layer_norm(name: str, width: int, *, bias: bool = True) -> Shapes:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Around:
-    """What stands outside of the layers, in the checkpoint's words."""
+    """Weights of an encoder outside its layers, as its checkpoint names them: embeddings, pooler, head of its task."""
 
     module: str  # that the encoder lies in where something stands behind it
     hidden: str = "hidden_size"
@@ -93,7 +93,7 @@ class Around:
         return parts
 
     def behind(self, c: Fields) -> tuple[Extra, ...]:
-        """What the class of the checkpoint makes of the last states."""
+        """Weights behind the layers: the pooler, and the head of the checkpoint's task."""
         hidden, what = c.size(self.hidden), task(c)
         found: tuple[Extra, ...] = ()
         if what in self.pooler:
@@ -297,29 +297,6 @@ def albert_layers(c: Fields) -> tuple[Block, ...]:
 
 # DeBERTa v2 and v3, arXiv:2006.03654, arXiv:2111.09543
 
-DEBERTA_AROUND = Around(
-    module="deberta",
-    width=lambda c: c.maybe("embedding_size") or c.size("hidden_size"),
-    norm_width="hidden_size",
-    projection="embeddings.embed_proj",
-    projection_bias=False,
-    pooler=frozenset({"scores"}),
-    pooler_outside=True,
-    transform="cls.predictions.transform.dense",
-    transform_width="hidden_size",
-    transform_norm="cls.predictions.transform.LayerNorm",
-    words="cls.predictions",
-    head="cls.predictions.decoder",
-    scores=("classifier",),
-    also=lambda c: relative_positions(c),
-)
-DEBERTA_NAMES = BERT_NAMES.model_copy(
-    update={
-        "renamed": {**BERT_NAMES.renamed, "q_proj": "self.query_proj", "k_proj": "self.key_proj"}
-        | {"v_proj": "self.value_proj"}
-    }
-)
-
 
 def relative_positions(c: Fields) -> Shapes:
     """The table of distances, its norm, and a convolution next to the first layer."""
@@ -335,6 +312,30 @@ def relative_positions(c: Fields) -> Shapes:
         shapes |= {"encoder.conv.conv.weight": (hidden, hidden // groups, kernel), "encoder.conv.conv.bias": (hidden,)}
         shapes |= layer_norm("encoder.conv.LayerNorm", hidden)
     return shapes
+
+
+DEBERTA_AROUND = Around(
+    module="deberta",
+    width=lambda c: c.maybe("embedding_size") or c.size("hidden_size"),
+    norm_width="hidden_size",
+    projection="embeddings.embed_proj",
+    projection_bias=False,
+    pooler=frozenset({"scores"}),
+    pooler_outside=True,
+    transform="cls.predictions.transform.dense",
+    transform_width="hidden_size",
+    transform_norm="cls.predictions.transform.LayerNorm",
+    words="cls.predictions",
+    head="cls.predictions.decoder",
+    scores=("classifier",),
+    also=relative_positions,
+)
+DEBERTA_NAMES = BERT_NAMES.model_copy(
+    update={
+        "renamed": {**BERT_NAMES.renamed, "q_proj": "self.query_proj", "k_proj": "self.key_proj"}
+        | {"v_proj": "self.value_proj"}
+    }
+)
 
 
 def deberta_layer(c: Fields, layer: int) -> tuple[Extra, ...]:

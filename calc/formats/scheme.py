@@ -14,7 +14,7 @@ from calc.model.tensor import Component, Tensor
 EXPERTS: frozenset[Component] = frozenset({"experts_routed"})
 LINEARS: frozenset[Component] = EXPERTS | {"attention", "mlp", "experts_shared", "ssm_linear"}
 EVERY_MODULE: frozenset[Component] = LINEARS | {"embedding", "router", "lm_head"}
-"""What MLX quantizes: Linear and Embedding modules alike."""
+"""Kinds of modules that MLX quantizes."""
 ALWAYS_PLAIN = frozenset(
     {"weights_proj", "compressor", "shared_expert_gate", "x_proj", "dt_proj", "in_proj_a", "in_proj_b"}
 )

@@ -20,7 +20,7 @@ SIGNS: dict[FormulaKind, tuple[str, str, str]] = {
     "quotient": (" / ", "}{", "</mrow><mrow>"),
     "largest": (", ", ", ", "<mo>,</mo>"),
 }
-"""What stands between the parts: in text, in LaTeX, in MathML."""
+"""Signs between the parts of a formula: in text, in LaTeX, in MathML."""
 FRAMES: dict[FormulaKind, tuple[str, str, str]] = {
     "minus": ("−{}", "-{}", "<mrow><mo>−</mo>{}</mrow>"),
     "product": ("{}", "{}", "<mrow>{}</mrow>"),
@@ -32,7 +32,7 @@ FRAMES: dict[FormulaKind, tuple[str, str, str]] = {
     "ceiling": ("⌈{}⌉", r"\left\lceil {} \right\rceil", "<mrow><mo>⌈</mo>{}<mo>⌉</mo></mrow>"),
     "largest": ("max({})", r"\max({})", "<mrow><mi>max</mi><mo>(</mo>{}<mo>)</mo></mrow>"),
 }
-"""What stands round them."""
+"""Frames round a formula, in the same notations; {} is its parts with the signs between them."""
 PLUS = (" + ", " + ", "<mo>+</mo>")
 LESS = (" − ", " - ", "<mo>−</mo>")
 SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")

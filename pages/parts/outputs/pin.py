@@ -2,6 +2,7 @@
 comparison. On Train that is the training step, elsewhere the model."""
 
 from collections.abc import Sized
+from typing import Any
 
 import streamlit as st
 
@@ -38,41 +39,24 @@ def lead(page: Page, label: str) -> None:
 
 
 def keep(answer: Answer) -> None:
-    """What is on screen stays as it is under the next letter, and A goes on."""
-    if isinstance(answer, Trained):
-        keep_step(answer)
+    """What is on screen stays as it is under the next letter, and A goes on: on Train the step, elsewhere the model."""
+    if answer.error is not None:
         return
-    others = len(answer.scenario.comparison.others)
-    if answer.error is None:
-        letter = LETTERS[min(others + 1, MOST_OTHERS)]
-        st.button(
-            say("Keep as {letter}", letter=letter),
-            icon=":material/push_pin:",
-            type="tertiary",
-            key="add_current",
-            disabled=others >= MOST_OTHERS,
-            help=say(
-                "The model, its changes and formats stay as {letter}; A follows the question. GPUs, users and lengths "
-                "are the question's for all of them, and how they are trained is not compared.",
-                letter=letter,
-            ),
-            on_click=add_current,
-            args=(answer.model.precision(answer.scenario.serving),),
+    scenario, known = answer.scenario, answer.scenario.comparison
+    is_step = isinstance(answer, Trained)
+    letter = LETTERS[min(len(known.steps if is_step else known.others) + 1, MOST_OTHERS)]
+    if is_step:
+        help_text = say("The model and how it is trained stay as {letter}; A follows the question.", letter=letter)
+        how: dict[str, Any] = {"key": "keep_step", "disabled": not can_keep(scenario)}
+        how |= {"on_click": keep_now, "args": (scenario,)}
+    else:
+        help_text = say(
+            "The model, its changes and formats stay as {letter}; A follows the question. GPUs, users and lengths "
+            "are the question's for all of them, and how they are trained is not compared.",
+            letter=letter,
         )
-
-
-def keep_step(answer: Trained) -> None:
-    """The training step with its model."""
-    others = len(answer.scenario.comparison.steps)
-    if answer.error is None:
-        letter = LETTERS[min(others + 1, MOST_OTHERS)]
-        st.button(
-            say("Keep as {letter}", letter=letter),
-            icon=":material/push_pin:",
-            type="tertiary",
-            key="keep_step",
-            disabled=not can_keep(answer.scenario),
-            help=say("The model and how it is trained stay as {letter}; A follows the question.", letter=letter),
-            on_click=keep_now,
-            args=(answer.scenario,),
-        )
+        how = {"key": "add_current", "disabled": len(known.others) >= MOST_OTHERS}
+        how |= {"on_click": add_current, "args": (answer.model.precision(scenario.serving),)}
+    st.button(
+        say("Keep as {letter}", letter=letter), icon=":material/push_pin:", type="tertiary", help=help_text, **how
+    )
