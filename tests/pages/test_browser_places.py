@@ -54,6 +54,12 @@ def test_a_way_is_one_step_of_the_history_whatever_the_queries_are(page, address
     marked(page, "Serve", "Weigh")
 
 
+AT_THE_FOOT = """() => {
+  const box = document.querySelector(".st-key-places").getBoundingClientRect();
+  return box.left === 0 && box.width === 390 && box.bottom === 844;
+}"""
+
+
 def test_on_a_phone_the_places_are_at_the_foot(page, address):
     page.set_viewport_size({"width": 390, "height": 844})
     page.goto(f"{address}/derive?model=Qwen/Qwen3-0.6B")
@@ -61,9 +67,7 @@ def test_on_a_phone_the_places_are_at_the_foot(page, address):
     places = page.locator(".st-key-places")
     for scrolled in (0, 2000):
         page.get_by_test_id("stMain").evaluate(f"main => main.scrollTo(0, {scrolled})")
-        box = places.bounding_box()
-        assert (box["x"], box["y"] + box["height"]) == (0, 844)
-        assert box["width"] == 390
+        page.wait_for_function(AT_THE_FOOT)  # once the page has its styles
     for link in places.locator("a").all():
         assert link.bounding_box()["height"] >= 44  # WCAG 2.2, 2.5.5
     expect(page.locator(".weighbridge-pinned")).to_be_in_viewport()
