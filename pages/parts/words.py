@@ -15,7 +15,7 @@ from calc.errors import Message
 from calc.hardware import OWN
 from calc.model.formula import SUPERSCRIPTS
 from calc.time import Estimate
-from calc.training import RolloutPhaseName
+from calc.training import Objective, RolloutPhaseName
 from calc.units import GIB, TIB
 from calc.units import size as size
 from calc.units import unit as unit
@@ -425,3 +425,8 @@ def choice(name: str, chosen: Any) -> str:
         return switched(chosen)
     message = CHOICES.get(name, {}).get(chosen)
     return str(chosen) if message is None else say(message)
+
+
+def objective(chosen: Objective | None) -> str:
+    """The loss of a training step; none is transformers' own."""
+    return say("next token") if chosen is None else choice("loss_method", chosen.method)

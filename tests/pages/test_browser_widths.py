@@ -14,6 +14,8 @@ FITS = """width => {
   const main = document.querySelector("[data-testid=stMain]");
   return document.documentElement.scrollWidth <= width && main.scrollWidth <= main.clientWidth;
 }"""
+BEYOND = """width => [...document.querySelectorAll("[data-testid=stMain] [role=radiogroup] label")]
+  .filter((choice) => choice.getBoundingClientRect().right > width).map((choice) => choice.textContent)"""
 IN_SIGHT = """() => {
   const places = document.querySelector(".st-key-places").getBoundingClientRect();
   const foot = places.top > innerHeight / 2 ? places.top : innerHeight;
@@ -32,6 +34,7 @@ def test_a_page_fits_every_screen_and_its_answer_comes_first(page, address, view
     for width, height in SIZES:
         page.set_viewport_size({"width": width, "height": height})
         page.wait_for_function(FITS, arg=width)  # a chart follows its container
+        assert page.evaluate(BEYOND, width) == []
         if (width, height) in USUAL:
             page.wait_for_function(IN_SIGHT)
 

@@ -213,7 +213,15 @@ def test_efficiencies_that_are_edited_count_on_plan_and_on_weigh():
     assert shares.iloc[1:]["source"].str.startswith("https://").all()
     rates = [facts(page(**more))["tokens/s per user"] for more in ({}, {"share": share})]
     assert float(rates[1]) < 0.5 * float(rates[0])
-    assert any("The link says share=" in text for text in texts(page("plan", share="nonsense=1").warning))
+
+
+@pytest.mark.parametrize(
+    ("name", "query"),
+    [("plan", {"users": "many"}), ("plan", {"share": "nonsense=1"}), ("train_plan", {"gpus": "0"})],
+)
+def test_what_a_link_says_wrong_is_said(name, query):
+    (field,) = query
+    assert any(f"The link says {field}=" in text for text in texts(page(name, **query).warning))
 
 
 def test_efficiencies_of_training_that_are_edited_count_on_plan_and_on_train():

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from tests.pages.app import ask, page, run, script, texts
+from tests.pages.app import ask, finding, page, run, script, texts
 from tests.pages.test_attention import row
 
 GRPO = {"model": "Qwen/Qwen2.5-7B", "method": "grpo", "gpu": "h100-sxm", "dp": "8", "zero": "3", "rollout": "colocated"}
@@ -67,6 +67,13 @@ def test_one_that_does_not_go_leaves_the_others(step, why):
     app = page("steps", **GRPO, steps=f"{step};{DPO}")
     assert why in app.error[0].value
     assert row(app, "Training objective")[1:] == ["GRPO", "DPO"]
+
+
+def test_the_title_names_each_loss():
+    """The one of transformers too, which has no name in TRL."""
+    title = finding(page("steps", model="Qwen/Qwen3-0.6B", gpu="h100-sxm", steps="model=Qwen/Qwen3-0.6B&method=dpo"))
+    assert "A · next token" in title
+    assert "B · DPO" in title
 
 
 def test_too_many_are_said():

@@ -24,7 +24,7 @@ from pages.parts.state.trained_as import by_loss, by_method
 from pages.parts.state.url import change, choose
 from pages.parts.state.weighed import Answer
 from pages.parts.state.widgets import show
-from pages.parts.words import choice, field, language, say, tokens
+from pages.parts.words import choice, field, language, objective, say, tokens
 from presets import gpus
 
 QUESTION = scripts.element("weighbridge_question", "question.js")
@@ -315,7 +315,7 @@ def about(answer: Answer, name: str, here: Page) -> dict[str, Any]:
     if name == "engine":
         return known | {"options": [[engine, kind.title, kind.title] for engine, kind in ENGINES.items()]}
     if name == "loss_method":
-        label, short = say("Next token (transformers)"), say("next token")
+        label, short = say("Next token (transformers)"), objective(None)
         losses = [[loss, say(method.title), choice(name, loss)] for loss, method in METHODS.items()]
         return known | {"options": [[NEXT_TOKEN, label, short], *losses]}
     methods = places(("training",))["method"].option.choices

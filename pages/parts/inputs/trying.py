@@ -57,10 +57,9 @@ def model_and_card(scenario: Scenario) -> Answer:
 
 
 def figure_and_engine(scenario: Scenario) -> None:
-    """What a map shows, and what runs the models; as wide as their names."""
-    with st.container(horizontal=True):
-        control(of_hardware()["figure"], None)
-        engine_choice(scenario, MAPPED)
+    """What a map shows, and what runs the models."""
+    control(of_hardware()["figure"], None)
+    engine_choice(scenario, MAPPED)
 
 
 def card(scenario: Scenario) -> None:

@@ -241,8 +241,7 @@ def stepped(answer: Trained) -> Finding | None:
 
     def called(letter: str) -> str:
         step = next(column.step for column in columns if column.letter == letter)
-        loss = None if step.scenario.objective is None else step.scenario.objective.method
-        return say("{letter} · {name}", letter=letter, name=words.choice("loss_method", loss))
+        return say("{letter} · {name}", letter=letter, name=words.objective(step.scenario.objective))
 
     return more_memory({column.letter: column.step.verdict.required for column in columns}, called)
 

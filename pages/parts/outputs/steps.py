@@ -84,7 +84,7 @@ def table(answer: Stepped, gpu: str) -> None:
         return row(label, lambda step: against(of(step), of(first), words.gib))
 
     rows = [
-        row(say("Training objective"), objective),
+        row(say("Training objective"), lambda step: words.objective(step.scenario.objective)),
         row(say("Training method"), lambda step: words.choice("method", step.scenario.workload.method)),
     ]
     if any(column.step.scenario.layout.gpus > 1 for column in columns):
@@ -107,11 +107,6 @@ def table(answer: Stepped, gpu: str) -> None:
     lines = [line for line in rows if any(cell != NOTHING for cell in line[1:])]
     st.markdown(words.table([say("Difference from A"), *names], lines, numbers=len(columns)))
     st.caption(say("Phases are of the trainer alone unless an engine is named. Times are expected values."))
-
-
-def objective(step: ComparedStep) -> str:
-    chosen = step.scenario.objective
-    return say("Next token (transformers)") if chosen is None else words.choice("loss_method", chosen.method)
 
 
 def layout(step: ComparedStep) -> str:

@@ -132,7 +132,9 @@ def current(page: Page) -> Scenario:
         change(planning=planning.model_copy(update={"purpose": page.purpose}))
     if state.address is None:
         params = _params(state.scenario, page)
-        state.address, state.problems, state.written = params if shareable(params) else {}, [], True
+        state.address, state.written = params if shareable(params) else {}, True
+        if unread is None or unread[0] != page:
+            state.problems = []
     _remember(_address(page, said), _address(page, state.address))
     if state.written or said != state.address:
         st.query_params.from_dict(state.address)
