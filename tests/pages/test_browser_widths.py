@@ -14,7 +14,7 @@ FITS = """width => {
   const main = document.querySelector("[data-testid=stMain]");
   return document.documentElement.scrollWidth <= width && main.scrollWidth <= main.clientWidth;
 }"""
-BEYOND = """width => [...document.querySelectorAll("[data-testid=stMain] [role=radiogroup] label")]
+BEYOND = """width => [...document.querySelectorAll("[data-testid=stMain] [role=radio]")]
   .filter((choice) => choice.getBoundingClientRect().right > width).map((choice) => choice.textContent)"""
 IN_SIGHT = """() => {
   const places = document.querySelector(".st-key-places").getBoundingClientRect();
