@@ -11,7 +11,6 @@ from functools import cache
 from pathlib import Path
 
 from babel.messages.catalog import Catalog
-from babel.messages.mofile import write_mo
 from babel.messages.pofile import read_po, write_po
 
 from calc.model.derivation import SYMBOLS
@@ -128,7 +127,7 @@ def named(tree: ast.Module) -> Iterator[Key]:
 
 
 def update(file: Path) -> list[str]:
-    """Write a catalogue anew with the translations that it has, and compile it; what has none is returned."""
+    """Write a catalogue anew with the translations that it has; what has none is returned."""
     with file.open("rb") as text:
         old = read_po(text)
     new = Catalog(
@@ -154,8 +153,6 @@ def update(file: Path) -> list[str]:
             new.add((one, many), (translation,) * new.num_plurals, locations=places)
     with file.open("wb") as text:
         write_po(text, new, width=120, sort_output=True)
-    with file.with_suffix(".mo").open("wb") as compiled:
-        write_mo(compiled, new)
     return [str(entry.id) for entry in new if entry.id and not (entry.string and all(entry.string))]
 
 

@@ -3,12 +3,15 @@
 
 from collections.abc import Iterable
 from contextvars import ContextVar
-from gettext import NullTranslations, translation
+from gettext import GNUTranslations, NullTranslations
+from io import BytesIO
 from math import ceil
 from pathlib import Path
 from typing import Any
 
 import streamlit as st
+from babel.messages.mofile import write_mo
+from babel.messages.pofile import read_po
 
 from calc import Layout
 from calc.errors import Message
@@ -23,10 +26,17 @@ from pages.parts.escaping import escaped
 from pages.parts.labels import CHOICES, FIELDS, FORMATS, GGUF
 from presets import Part
 
-CATALOGUES: dict[str, NullTranslations] = {
-    "en": NullTranslations(),
-    "zh": translation("weighbridge", Path(__file__).parents[1] / "locale", ["zh_CN"]),
-}
+
+def catalogue(locale: str) -> GNUTranslations:
+    """The translations of a locale, compiled in memory from the file that is edited."""
+    file, compiled = Path(__file__).parents[1] / "locale" / locale / "LC_MESSAGES" / "weighbridge.po", BytesIO()
+    with file.open("rb") as text:
+        write_mo(compiled, read_po(text))
+    compiled.seek(0)
+    return GNUTranslations(compiled)
+
+
+CATALOGUES: dict[str, NullTranslations] = {"en": NullTranslations(), "zh": catalogue("zh_CN")}
 """By language. English needs none: its templates are what is said."""
 LANGUAGES = {"en": "English", "zh": "中文"}
 """Names of the languages in themselves."""
@@ -44,8 +54,8 @@ def say_in(spoken: str, text: str | Message, /, *, plural: str | None = None, **
     """A sentence in a language that is known."""
     if isinstance(text, Message):
         return say_in(spoken, text.template, plural=text.plural, **text.values | values)
-    catalogue = CATALOGUES[spoken]
-    template = catalogue.gettext(text) if plural is None else catalogue.ngettext(text, plural, values["n"])
+    translated = CATALOGUES[spoken]
+    template = translated.gettext(text) if plural is None else translated.ngettext(text, plural, values["n"])
     said = {name: say_in(spoken, value) if isinstance(value, Message) else value for name, value in values.items()}
     return template.format(**{name: escaped(value) for name, value in said.items()})
 
