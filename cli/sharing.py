@@ -4,19 +4,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from calc import Layout, Workload
-from calc.errors import ConfigError, Message, printable, shown
-from calc.formats import WEIGHT_FORMATS
+from calc.errors import ConfigError, Message, printable
 from calc.hardware.gpu import GPU
-from calc.options import made, options
+from calc.options import made
 from calc.serving.engines import ENGINES
-from calc.serving.shared_gpus import GPUShare, Server, SharedGPUs, share_gpus
+from calc.serving.shared_gpus import GPUShare, Neighbour, Server, SharedGPUs, share_gpus
 from calc.units import GIB
 from cli.command import chosen_config, chosen_engine, draft_model, load
 from cli.options import filled
-
-WEIGHTS = "weights"
-ASKED = ("context", "batch", WEIGHTS)
-"""What may follow a model: `BAAI/bge-m3,context=512,batch=8`."""
 
 
 def sharing(arguments: Any, gpus: list[GPU]) -> SharedGPUs:
@@ -27,34 +22,16 @@ def sharing(arguments: Any, gpus: list[GPU]) -> SharedGPUs:
     if given["train"]:
         raise ConfigError(Message("Only models that are served share GPUs here, not training steps."), "train")
     engine = chosen_engine(given, draft_model(given))
-    first = Server(given["model"], chosen_config(arguments), engine, filled(Workload, given), given[WEIGHTS])
+    kv = None if given["kv"] == "auto" else given["kv"]
+    first = Server(given["model"], chosen_config(arguments), engine, filled(Workload, given), given["weights"], kv)
+    others = (
+        Server(other.model, load(other.model), ENGINES[given["engine"]](), other.workload, other.weights)
+        for other in map(Neighbour.read, given["neighbours"])
+    )
     layout = filled(Layout, given)
     if given["num_gpus"] is not None and not Layout.model_fields.keys() & given.keys():
         layout = made(Layout, {"tp": given["num_gpus"]})
-    return share_gpus([first, *(neighbour(text, given["engine"]) for text in given["neighbours"])], gpus[0], layout)
-
-
-def neighbour(text: str, engine: str) -> Server:
-    """A model that shares the GPUs, with the engine's defaults. Raises ConfigError."""
-    name, *pairs = text.split(",")
-    asked = dict(map(pair, pairs))
-    weights = asked.pop(WEIGHTS, None)
-    return Server(name, load(name), ENGINES[engine](), made(Workload, asked), weights)
-
-
-def pair(text: str) -> tuple[str, Any]:
-    """What follows a model, by its name. Raises ConfigError."""
-    name, equals, value = text.partition("=")
-    if not equals or name not in ASKED or (name == WEIGHTS and value not in WEIGHT_FORMATS):
-        sentence = "{pair} is none of context=N, batch=N and weights=FORMAT, which may follow a model after a comma."
-        raise ConfigError(Message(sentence, pair=shown(text)), "with")
-    if name == WEIGHTS:
-        return name, value
-    try:
-        return name, options(Workload)[name].parse(value)
-    except ValueError:
-        message = Message("{name} is {value}; it must be a whole number.", name=name, value=shown(value))
-        raise ConfigError(message, "with") from None
+    return share_gpus([first, *others], gpus[0], layout)
 
 
 def lines(shared: SharedGPUs) -> Iterator[str]:

@@ -15,6 +15,7 @@ from calc import ConfigError, Report, TrainingReport
 from calc.errors import Message, shown
 from calc.hardware.gpu import GPU
 from calc.options import Option
+from calc.serving.shared_gpus import SharedGPUs
 from calc.time.disaggregated import ranked_plans
 from calc.time.fitting import MAPPED
 from calc.time.local import LocalRun
@@ -36,17 +37,19 @@ from pages.parts.state.query import (
     MACHINE,
     PLAN,
     STEPS,
+    TOGETHER,
     TRAIN,
     WEIGH,
     Page,
     decode,
 )
 from pages.parts.state.scenario import Scenario, Source, places
+from pages.parts.state.shared import shared_by
 from pages.parts.state.stepped import beside
 from pages.parts.state.training_planned import planned_training
 from pages.parts.state.weighed import Answer, Model, changed, trained, weighed
 from pages.parts.verify.evidence import Accuracy, accuracy
-from presets import gpus
+from presets import gpus, models
 
 VERSION = "1"
 """Of the contract: a release that takes a field away, or gives one another meaning, opens a new one."""
@@ -54,7 +57,7 @@ PLANS = 20
 """That an answer lists, as on the command line."""
 PRESENTATION = {"lang", "opened", "tab", "derive", "embed", "v"}
 """What a link says of how a page is shown, and its generation: no number depends on it here."""
-OTHERS = {COMPARE: "with", STEPS: "steps"}
+OTHERS = {COMPARE: "with", STEPS: "steps", TOGETHER: "share_with"}
 """What a link says of others next to the first, which are of one answer alone."""
 
 
@@ -128,6 +131,9 @@ def api() -> FastAPI:
     route(app, COMPARE, reports, Reports, "Models next to each other: a report each.")
     route(app, ACCURACY, lambda *_: accuracy(), Accuracy, "Computed figures next to those that others measured.")
     route(app, HARDWARE, lambda *_: Catalogue(gpus=tuple(gpus().values())), Catalogue, "The GPUs with their sources.")
+    route(
+        app, TOGETHER, sharing, SharedGPUs, "Several models on the same GPUs, each with its share, on one of the GPUs."
+    )
     app.add_exception_handler(NotAsked, refused)
     return app
 
@@ -265,6 +271,20 @@ def side_by_side(scenario: Scenario, model: Model) -> StepComparison:
     if answer.comparison is None:
         raise ConfigError(Message("Steps are compared on a GPU: gpu names none."), "gpu")
     return answer.comparison
+
+
+def sharing(scenario: Scenario, model: Model) -> SharedGPUs:
+    """For a stranger's question the Hub is asked about the first model alone."""
+    for other in scenario.sharing.share_with:
+        if other.model not in models():
+            sentence = "A model next to the first is a preset: {name} is none."
+            raise ConfigError(Message(sentence, name=shown(other.model)), "share_with")
+    answer = shared_by(scenario, model, lambda source: fetched(source, None, None))
+    if answer.error is not None:
+        raise answer.error
+    if answer.focus is None:
+        raise ConfigError(Message("Models share GPUs of a kind: gpu names none."), "gpu")
+    return answer.focus
 
 
 def planned_for(scenario: Scenario, model: Model) -> PlanReport | TrainingPlanReport:

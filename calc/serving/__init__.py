@@ -1,5 +1,5 @@
 """Serving a model: its memory on a GPU, the verdict, the report, and what would make it fit. Comparisons stand in
-`comparison`, derivations in `derivation`, engines in `engines`."""
+`comparison`, derivations in `derivation`, engines in `engines`, several models on the same GPUs in `shared_gpus`."""
 
 from calc.serving.kv_cache import bytes_per_token, growth
 from calc.serving.levers import Lever, levers

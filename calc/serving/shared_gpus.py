@@ -13,13 +13,14 @@ from typing import Any, NamedTuple
 from calc.budget import budget
 from calc.errors import ConfigError, Frozen, Message, shown
 from calc.formats import native
-from calc.formats.format_names import WeightFormat
+from calc.formats.format_names import WEIGHT_FORMATS, CacheFormat, WeightFormat
 from calc.hardware.gpu import GPU
-from calc.hardware.overhead import HIGH, Overhead
+from calc.hardware.overhead import HIGH, MIDDLE, Overhead
 from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture
+from calc.options import made, options
 from calc.serving.engines.engine import Engine
-from calc.serving.engines.launch import spelled_flags
+from calc.serving.engines.launch import Launch, spelled_flags
 from calc.serving.engines.rules import Question
 from calc.serving.memory import Allocation, Serving
 from calc.serving.report import placed
@@ -30,6 +31,50 @@ from calc.units import GIB
 HUNDREDTHS = 100
 MOST_MODELS = 16
 """Servers that are laid on the same GPUs at most."""
+PORT = 8000
+"""At which the first server listens; the others listen at the next ones."""
+WEIGHTS = "weights"
+ASKED = ("context", "batch", WEIGHTS)
+"""What may follow the name of a model."""
+
+
+class Neighbour(Frozen):
+    """A model next to another on the same GPUs, as a link and the command line say it:
+    `BAAI/bge-m3,context=512,batch=8,weights=fp8`."""
+
+    model: str
+    workload: Workload = Workload()
+    weights: WeightFormat | None = None
+
+    @classmethod
+    def read(cls, text: str) -> "Neighbour":
+        """Raises ConfigError."""
+        model, *pairs = text.split(",")
+        asked = dict(map(pair, pairs))
+        return cls(model=model, weights=asked.pop(WEIGHTS, None), workload=made(Workload, asked))
+
+    @property
+    def written(self) -> str:
+        """What `read` reads."""
+        given = {name: getattr(self.workload, name) for name in ("context", "batch")} | {WEIGHTS: self.weights}
+        usual = Workload()
+        changed = (f"{name}={value}" for name, value in given.items() if value != getattr(usual, name, None))
+        return ",".join([self.model, *changed])
+
+
+def pair(text: str) -> tuple[str, Any]:
+    """What follows a model, by its name. Raises ConfigError."""
+    name, equals, value = text.partition("=")
+    if not equals or name not in ASKED or (name == WEIGHTS and value not in WEIGHT_FORMATS):
+        sentence = "{pair} is none of context=N, batch=N and weights=FORMAT, which may follow a model after a comma."
+        raise ConfigError(Message(sentence, pair=shown(text)), "share_with")
+    if name == WEIGHTS:
+        return name, value
+    try:
+        return name, options(Workload)[name].parse(value)
+    except ValueError:
+        message = Message("{name} is {value}; it must be a whole number.", name=name, value=shown(value))
+        raise ConfigError(message, "share_with") from None
 
 
 class Server(NamedTuple):
@@ -40,10 +85,11 @@ class Server(NamedTuple):
     engine: Engine
     workload: Workload
     weights: WeightFormat | None = None
+    kv: CacheFormat | None = None
 
 
 class GPUShare(Frozen):
-    """What one server takes of each GPU, in bytes at the high end of the overhead."""
+    """What one server takes of each GPU, in bytes."""
 
     model: str
     verdict: str  # "fits", or "does not fit" where what is free is too little or no share would do
@@ -51,10 +97,11 @@ class GPUShare(Frozen):
     flags: tuple[str, ...]
     free: int  # before it starts
     weights: int
-    kv_cache: int  # that it sets aside: what the share leaves
+    kv_cache: int  # that it sets aside: what the share leaves in the middle of the overhead's range
     other: int  # the largest pass and overhead
-    taken: int
+    taken: int  # at the high end of the overhead
     reason: Message | None = None  # where it does not fit
+    launch: Launch | None = None  # how it is started, once those before it run
 
 
 class SharedGPUs(Frozen):
@@ -69,17 +116,24 @@ class SharedGPUs(Frozen):
     @property
     def fits(self) -> bool:
         """Whether all of them start."""
-        return all(server.verdict == "fits" for server in self.servers)
+        return self.started == len(self.servers)
+
+    @property
+    def started(self) -> int:
+        """How many of them start."""
+        return sum(server.verdict == "fits" for server in self.servers)
 
 
 @budget()
-def share_gpus(servers: Sequence[Server], gpu: GPU, layout: Layout | None = None) -> SharedGPUs:
+def share_gpus(
+    servers: Sequence[Server], gpu: GPU, layout: Layout | None = None, overhead: Overhead | None = None
+) -> SharedGPUs:
     """How servers share GPUs of a kind, each over all of them. Raises ConfigError for what is not covered."""
     layout = layout or Layout()
     check(servers, layout)
     shares, free = list[GPUShare](), gpu.usable_bytes
-    for server in servers:
-        shares.append(share := started(server, gpu, layout, free))
+    for port, server in enumerate(servers, PORT):
+        shares.append(share := started(server, of_server(server, gpu, layout, overhead or Overhead()), free, port))
         free -= share.taken
     return SharedGPUs(gpu=gpu.id, gpus=layout.gpus, usable=gpu.usable_bytes, servers=tuple(shares), left=free)
 
@@ -90,7 +144,7 @@ def check(servers: Sequence[Server], layout: Layout) -> None:
         message = Message(
             "{n:,} models are more than the {most:,} that share GPUs here.", n=len(servers), most=MOST_MODELS
         )
-        raise ConfigError(message, "with")
+        raise ConfigError(message, "share_with")
     for engine in (server.engine for server in servers):
         if engine.free_at_start is None or engine.share_option is None:
             sentence = "Several models share GPUs under vLLM from 0.8 on only, which measures at start what is free."
@@ -103,9 +157,8 @@ def check(servers: Sequence[Server], layout: Layout) -> None:
         raise ConfigError(Message(sentence), "tp")
 
 
-def started(server: Server, gpu: GPU, layout: Layout, free: int) -> GPUShare:
-    """What a server takes that starts when so many bytes are free on each GPU."""
-    allocation = of_server(server, gpu, layout)
+def started(server: Server, allocation: Allocation, free: int, port: int) -> GPUShare:
+    """What a server takes that starts when so many bytes are free on each GPU, and listens at a port."""
     if allocation.refusal is not None or allocation.request_refusal is not None:
         return unfit(server, free, reason(allocation))
     pool = allocation.requirements.pool
@@ -117,7 +170,7 @@ def started(server: Server, gpu: GPU, layout: Layout, free: int) -> GPUShare:
         return unfit(server, free, reason(allocation))
     chosen = with_share(allocation, share)
     taken, cache = taken_bytes(chosen), cache_bytes(chosen)
-    if (need := max(taken, ceil(share * gpu.usable_bytes))) > free:
+    if (need := max(taken, ceil(share * allocation.gpu.usable_bytes))) > free:
         sentence = "It needs {need:.2f} GiB of each GPU, of which {free:.2f} GiB are free when it starts."
         return unfit(server, free, Message(sentence, need=need / GIB, free=free / GIB))
     memory, option = chosen.memory, allocation.serving.engine.share_option
@@ -133,16 +186,26 @@ def started(server: Server, gpu: GPU, layout: Layout, free: int) -> GPUShare:
         kv_cache=cache,
         other=taken - weights - cache,
         taken=taken,
+        launch=launch(server.name, chosen, port),
     )
 
 
-def of_server(server: Server, gpu: GPU, layout: Layout) -> Allocation:
+def launch(model: str, allocation: Allocation, port: int) -> Launch | None:
+    """How a server is started, at a port of its own."""
+    serving = allocation.serving
+    started = serving.engine.launch(model, serving.precision, serving.layout, allocation.workload.context)
+    if started is None or port == PORT:
+        return started
+    return started.model_copy(update={"words": (*started.words, "--port", str(port))})
+
+
+def of_server(server: Server, gpu: GPU, layout: Layout, overhead: Overhead) -> Allocation:
     """What a GPU holds of a model with the engine's own share. Raises ConfigError where it can't be laid out so."""
     architecture = Architecture.from_config(server.config)
     workload = placed(server.workload, architecture)
     server.engine.check(Question(architecture, workload=workload))
-    precision = server.engine.precision(native(server.config), server.weights)
-    return Serving.of(architecture, server.engine, precision, layout, Overhead()).on(gpu, workload)
+    precision = server.engine.precision(native(server.config), server.weights, server.kv)
+    return Serving.of(architecture, server.engine, precision, layout, overhead).on(gpu, workload)
 
 
 def unfit(server: Server, free: int, why: Message) -> GPUShare:
@@ -159,8 +222,9 @@ def with_share(allocation: Allocation, share: float) -> Allocation:
 
 
 def least_share(allocation: Allocation) -> float | None:
-    """The least share, in hundredths, with which a server holds its requests whatever overhead takes; None where none
-    does. One that sets nothing aside gets what it takes."""
+    """The least share, in hundredths, with which a server fits as Weigh says it: it surely starts, and holds its
+    requests in the middle of the overhead's range; None where none does. One that sets nothing aside gets what it
+    takes."""
     if not allocation.sets_aside:
         share = -(-HUNDREDTHS * taken_bytes(allocation) // allocation.gpu.usable_bytes) / HUNDREDTHS
         return share if share <= 1 else None
@@ -177,10 +241,10 @@ def least_share(allocation: Allocation) -> float | None:
 
 
 def cache_bytes(allocation: Allocation) -> int:
-    """Bytes of the cache that are set aside; 0 where nothing is."""
+    """Bytes of the cache that are set aside, in the middle of the overhead's range; 0 where nothing is."""
     if not allocation.sets_aside:
         return 0
-    return max(0, allocation.room(HIGH).budgets[allocation.most_loaded].cache)
+    return max(0, allocation.room(MIDDLE).budgets[allocation.most_loaded].cache)
 
 
 def taken_bytes(allocation: Allocation) -> int:

@@ -11,6 +11,7 @@ from pages.parts.state.query import PAGES
 QUERIES = {
     "": "?model=deepseek-ai/DeepSeek-V3&gpu=h200-sxm,h100-sxm&num_gpus=8&tp=8&batch=64",
     "train": "?method=qlora",
+    "together": "?gpu=h100-sxm,l4&share_with=BAAI/bge-m3,context=512,batch=8;Qwen/Qwen3-Reranker-0.6B",
     "compare": "?with=Qwen/Qwen3-0.6B,deepseek-ai/DeepSeek-V3:weights=int4",
 }
 VIEWS = {

@@ -9,7 +9,7 @@ from starlette.testclient import TestClient
 
 import pages.api
 from calc.units import GIB
-from cli import command, plan
+from cli import command, fits, plan
 from pages.api import VERSION, api
 from pages.parts.limits import PerMinute
 from pages.parts.state.query import GLOSSARY, PAGES
@@ -35,6 +35,11 @@ QUESTIONS = {
         "model=Qwen/Qwen3-8B&method=lora&gpu=h100-sxm&steps=model%3DQwen/Qwen3-8B%26method%3Dlora%26lora_rank%3D64",
         "Qwen/Qwen3-8B --train --method lora --gpu h100-sxm --with=--method~lora~--lora-rank~64",
     ],
+    "together": [
+        "model=Qwen/Qwen3-8B&gpu=h100-sxm&num_gpus=2&kv=fp8&share_with=BAAI/bge-m3,context=512;Qwen/Qwen3-0.6B,batch=2",
+        "Qwen/Qwen3-8B --gpu h100-sxm --num-gpus 2 --kv fp8 --share-with BAAI/bge-m3,context=512 "
+        "--share-with Qwen/Qwen3-0.6B,batch=2",
+    ],
     "plan": ["model=Qwen/Qwen3-8B&users=4&plan_gpus=h100-sxm,l4", "Qwen/Qwen3-8B --users 4 --gpu h100-sxm l4"],
     "plan, priced": [
         "model=Qwen/Qwen3-8B&users=4&plan_gpus=h100-sxm,l4&price=l4=0.1",
@@ -48,7 +53,8 @@ QUESTIONS = {
 
 
 def printed(capsys, name, words):
-    main = plan.main if name.startswith("plan") else command.main
+    doors = {"plan": plan.main, "together": fits.main}
+    main = next((door for start, door in doors.items() if name.startswith(start)), command.main)
     assert main([*(word.replace("~", " ") for word in words.split()), "--json"]) == 0
     return capsys.readouterr().out
 

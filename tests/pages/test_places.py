@@ -54,7 +54,7 @@ def test_every_page_but_two_is_a_view_of_one_place():
 @pytest.mark.parametrize(
     ("name", "views"),
     [
-        ("weigh", ["Weigh", "Plan", "On all GPUs"]),
+        ("weigh", ["Weigh", "Plan", "On all GPUs", "Several models"]),
         ("train_plan", ["Training step", "Side by side", "Training plan"]),
         ("steps", ["Training step", "Side by side", "Training plan"]),
         ("machine", []),

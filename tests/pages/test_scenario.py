@@ -13,6 +13,7 @@ from calc.families import settings as config_settings
 from calc.formats import CACHE_FORMATS, WEIGHT_FORMATS
 from calc.hardware.computer import MOST_CARDS
 from calc.serving.engines import ENGINES
+from calc.serving.shared_gpus import MOST_MODELS
 from calc.text import pack
 from calc.time.efficiency import SHARES, written_share
 from calc.time.estimate import Estimate
@@ -27,6 +28,7 @@ from pages.parts.state.scenario import (
     Source,
     TrainingChoice,
     configuration,
+    neighbour,
     places,
 )
 from presets import gpus, models
@@ -351,6 +353,10 @@ def values(option):
             "steps": st.lists(st.sampled_from(["model=Qwen/Qwen3-8B&method=dpo", "method=grpo,lora"]), max_size=5).map(
                 tuple
             ),
+            "share_with": st.lists(
+                st.sampled_from(["BAAI/bge-m3,context=512,batch=8", "Qwen/Qwen3-0.6B,weights=fp8"]).map(neighbour),
+                max_size=MOST_MODELS - 1,
+            ).map(tuple),
             "with": st.lists(
                 st.sampled_from(["Qwen/Qwen2.5-3B", "deepseek-ai/DeepSeek-V3:kv=fp8"]).map(configuration),
                 max_size=5,

@@ -67,7 +67,7 @@ def _take_format(chosen: WeightFormat, place: Place, usual: str) -> None:
     change({place: None if chosen == usual else chosen})
 
 
-def engine(answer: Weighed) -> None:
+def engine(answer: Answer) -> None:
     """The flags of the engine."""
     choice, error = answer.scenario.serving, answer.error
     flags = {place.name: place for place in of_serving(answer).values() if "options" in place.path}
@@ -84,7 +84,7 @@ def engine(answer: Weighed) -> None:
         reset("engine", [of_serving(answer)["generated"], *flags.values()])
 
 
-def defaults(answer: Weighed) -> Mapping[str, Any]:
+def defaults(answer: Answer) -> Mapping[str, Any]:
     """Values that the engine sets for the GPU on screen where a flag is left open, by flag."""
     choice, architecture = answer.scenario.serving, answer.model.architecture
     if architecture is None:
@@ -102,7 +102,7 @@ def defaults(answer: Weighed) -> Mapping[str, Any]:
     return {name: limit for name, limit in named.items() if name is not None}
 
 
-def layout(answer: Weighed) -> None:
+def layout(answer: Answer) -> None:
     """Controls of the layout over GPUs."""
     spread = [place for place in of_serving(answer).values() if "layout" in place.path]
     names = {place.name for place in spread}
@@ -112,7 +112,7 @@ def layout(answer: Weighed) -> None:
                 control(place, answer.error)
 
 
-def overhead(answer: Weighed) -> None:
+def overhead(answer: Answer) -> None:
     """Controls of the overhead, as ranges."""
     with drawer(say("Overhead"), "overhead_drawer", opened=concerns(answer.error, MOST)) as is_open:
         if is_open:

@@ -9,6 +9,7 @@ import streamlit as st
 
 from calc.hardware import find_gpu
 from calc.serving import Verdict
+from calc.serving.shared_gpus import SharedGPUs
 from calc.time import Estimate, price_of
 from calc.training import TrainingVerdict
 from pages.parts import words
@@ -85,7 +86,7 @@ def rate(label: str, estimate: Estimate) -> Figure:
     return Figure(words.figure(estimate.expected), label, words.span(estimate))
 
 
-def hourly(focus: Verdict | TrainingVerdict) -> list[Figure]:
+def hourly(focus: Verdict | TrainingVerdict | SharedGPUs) -> list[Figure]:
     """What the GPUs cost by the hour; nothing where there is no list price."""
     usd = price_of(focus.gpu)
     if usd is None:

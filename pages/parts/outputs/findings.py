@@ -12,6 +12,7 @@ from calc.design.standing import proportions
 from calc.serving.comparison import variants
 from calc.serving.kv_cache import bytes_per_token, growth
 from calc.serving.memory import Memory
+from calc.serving.shared_gpus import SharedGPUs
 from calc.serving.verdict import Verdict
 from calc.time.fitting import MAPPED
 from calc.training.methods import METHODS
@@ -37,6 +38,7 @@ from pages.parts.state.query import (
     MACHINE,
     PLAN,
     STEPS,
+    TOGETHER,
     TRAIN,
     TRAIN_PLAN,
     VERIFY,
@@ -44,6 +46,7 @@ from pages.parts.state.query import (
     Page,
 )
 from pages.parts.state.scenario import Scenario
+from pages.parts.state.shared import Shared
 from pages.parts.state.stepped import Stepped
 from pages.parts.state.training_planned import TrainingPlanned
 from pages.parts.state.weighed import Answer, Trained, Weighed, looked
@@ -264,6 +267,36 @@ def more_memory(memories: Mapping[str, int], called: Callable[[str], str]) -> Fi
     )
 
 
+def shared_out(answer: Shared) -> Finding | None:
+    """Whether all models start on one GPU, or how many of them do."""
+    focus = answer.focus
+    if focus is None:
+        return None
+    gpu, number = on_gpus(focus.gpu, focus.gpus), len(focus.servers)
+    if focus.fits and number == 1:
+        return Finding(
+            say("{name} alone **leaves** {left} of {gpu}", name=name(answer), gpu=gpu, left=left(focus)), "green"
+        )
+    if focus.fits:
+        return Finding(say("{n:,} models **fit together on** {gpu}", n=number, gpu=gpu), "green")
+    return Finding(say("{n:,} of {all:,} models **fit on** {gpu}", n=focus.started, all=number, gpu=gpu), "red")
+
+
+def left(found: SharedGPUs) -> str:
+    return words.gib(found.left)
+
+
+def decide_sharing(answer: Shared) -> Iterator[Figure]:
+    """What is left of a GPU, and the price of all."""
+    focus = answer.focus
+    if focus is None:
+        return
+    taken = words.gib(focus.usable - focus.left)
+    yield Figure(taken, say("taken per GPU"), say("of {size} usable", size=words.gib(focus.usable)))
+    yield Figure(left(focus), say("left per GPU"))
+    yield from hourly(focus)
+
+
 def verified(answer: Answer) -> Finding:
     """The number of parameters, and whether others published the same."""
     preset, total, difference = compared_total(answer)
@@ -392,6 +425,7 @@ FINDINGS: Mapping[Page, Callable[[Any], Finding | None]] = {
     MACHINE: machine,
     COMPARE: compared,
     STEPS: stepped,
+    TOGETHER: shared_out,
     VERIFY: verified,
     DERIVE: derived,
     ATTENTION: attended,
@@ -407,5 +441,6 @@ DECISIVE: Mapping[Page, Callable[[Any], Iterator[Figure]]] = {
     WEIGH: decide_serving,
     TRAIN: decide_training,
     PLAN: decide_planning,
+    TOGETHER: decide_sharing,
     MACHINE: decide_locally,
 }

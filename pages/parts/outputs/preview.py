@@ -28,6 +28,7 @@ from pages.parts.state.query import (
     MACHINE,
     PLAN,
     STEPS,
+    TOGETHER,
     TRAIN,
     TRAIN_PLAN,
     WEIGH,
@@ -38,6 +39,7 @@ from pages.parts.state.query import (
     shareable,
 )
 from pages.parts.state.scenario import Scenario, Source
+from pages.parts.state.shared import shared
 from pages.parts.state.training_planned import training_planned_anew
 from pages.parts.state.weighed import Answer, attended, looked, trained, weighed
 from presets import models
@@ -102,6 +104,8 @@ def headline(page: Page, query: dict[str, str]) -> str:
     scenario, _ = decode(question, page, Scenario(), lambda chosen: published(chosen).settings or {})
     if page == COMPARE and not all(is_known(other.source) for other in scenario.comparison.others):
         return NAME
+    if page == TOGETHER and not all(other.model in models() for other in scenario.sharing.share_with):
+        return NAME
     if page in ALONE or page == GLOSSARY:
         return f"{plain(alone(scenario, page).sentence)} · {NAME}"
     return title(ANSWERS.get(page, looked)(scenario), page)
@@ -123,6 +127,7 @@ ANSWERS: Mapping[Page, Callable[[Scenario], Answer]] = {
     ATTENTION: attended,
     COMPARE: compared_anew,
     STEPS: trained,
+    TOGETHER: shared,
 }
 """What each page calculates; the others look at the model alone."""
 NAME = "Weighbridge"

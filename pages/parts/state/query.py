@@ -99,6 +99,14 @@ GPUS = Page(
     uses=("source", "gpu", "hardware", "comparison"),
     answers_at="gpus",
 )
+TOGETHER = Page(
+    path="together",
+    script="serve/together.py",
+    title=Message("Several models"),
+    icon="stacks",
+    uses=("source", "gpu", "serving", "overhead", "sharing", "comparison"),
+    answers_at="together",
+)
 TRAIN = Page(
     path="train",
     script="train/train.py",
@@ -205,7 +213,7 @@ class Area(Frozen):
 
 
 AREAS = (
-    Area(title=Message("Serve"), icon="scale", pages=(WEIGH, PLAN, GPUS)),
+    Area(title=Message("Serve"), icon="scale", pages=(WEIGH, PLAN, GPUS, TOGETHER)),
     Area(title=Message("Train"), icon="model_training", pages=(TRAIN, STEPS, TRAIN_PLAN)),
     Area(title=Message("My machine"), icon="computer", pages=(MACHINE,)),
     Area(title=Message("Model"), icon="account_tree", pages=(DESIGN, ATTENTION, DERIVE)),

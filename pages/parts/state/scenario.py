@@ -26,6 +26,7 @@ from calc.hardware import Computer, find_gpu
 from calc.model.paper import Anchor
 from calc.options import OneOf, Option, checked, options
 from calc.serving.engines import ENGINES, Engine
+from calc.serving.shared_gpus import MOST_MODELS, Neighbour
 from calc.text import pack, unpack
 from calc.time import Needs, TrainingNeeds
 from calc.training import METHODS, Colocation, MethodName, Optimizer, RecipeName, Rollout
@@ -294,6 +295,22 @@ class Comparison(Frozen):
     )
 
 
+def neighbour(text: str) -> Neighbour:
+    """A model on the same GPUs, by its id. Raises ValueError."""
+    read = Neighbour.read(text)
+    return read.model_copy(update={"model": model_id(read.model)})
+
+
+class SharingChoice(Frozen):
+    """Models on the same GPUs as the one on screen."""
+
+    share_with: Annotated[tuple[Neighbour, ...], Field(max_length=MOST_MODELS - 1)] = Field(
+        default=(),
+        examples=["BAAI/bge-m3,context=512,batch=8;Qwen/Qwen3-0.6B"],
+        description="Models on the same GPUs, each with a server of its own, in the order of their start.",
+    )
+
+
 class PlanChoice(Frozen):
     """What a server must do, and what it may take. Empty choices are the usual ones: all GPUs of the catalogue, weights
     and cache as the checkpoint has them."""
@@ -349,6 +366,7 @@ class Scenario(Frozen):
     overhead: Overhead = Overhead()
     machine: Computer = Computer()
     comparison: Comparison = Comparison()
+    sharing: SharingChoice = SharingChoice()
     derive: Anchor | None = Field(default=None, description="The section of the derivation that a link opens.")
     opened: Annotated[str, AfterValidator(known_gpu)] | None = Field(
         default=None, examples=["h100-sxm"], description="The GPU whose card is open below the table."
@@ -389,6 +407,7 @@ Uses = Literal[
     "overhead",
     "machine",
     "comparison",
+    "sharing",
     "derive",
     "opened",
     "tab",
@@ -425,6 +444,8 @@ class Place:
             return unpack(text)
         if self.name == "with":
             return self.option.checked([configuration(part) for part in text.split(",") if part])
+        if self.name == "share_with":
+            return self.option.checked([neighbour(part) for part in text.split(";") if part])
         return self.option.checked(LISTS[self.name](text)) if self.name in LISTS else self.option.parse(text)
 
     def written(self, value: Any) -> str:
@@ -435,6 +456,8 @@ class Place:
             return pack(value)
         if self.name == "with":
             return ",".join(other.written for other in value)
+        if self.name == "share_with":
+            return ";".join(other.written for other in value)
         if self.name in LISTS:
             return (";" if self.name in ("price", "share", "steps") else ",").join(value) or NOTHING
         return self.option.written(value)

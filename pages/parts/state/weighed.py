@@ -104,6 +104,12 @@ class Answer:
         """The layout over GPUs, where one is searched for."""
         return None
 
+    @property
+    def usual_overhead(self) -> Mapping[OverheadItem, Range]:
+        """The ranges of what no formula closes, where none are stated."""
+        choice = self.scenario.serving
+        return ENGINES[choice.engine](choice.options).overhead(choice.layout.gpus)
+
     @cached_property
     def slopes(self) -> Slopes | None:
         """Cost of one step of each control for the served model; None where it makes no sense."""
@@ -173,11 +179,9 @@ class Weighed(Answer):
 
     @property
     def usual_overhead(self) -> Mapping[OverheadItem, Range]:
-        """The ranges of what no formula closes on the report's GPU, where none are stated; of any GPU where there is no
-        report."""
-        choice = self.scenario.serving
+        """On the report's GPU; on any where there is no report."""
         if self.laid_out is None:
-            return ENGINES[choice.engine](choice.options).overhead(choice.layout.gpus)
+            return super().usual_overhead
         return self.laid_out.on(self.scenario.first_gpu(), self.report.scenario.workload).usual_overhead
 
     def derivations(self, gpu: GPU | None = None) -> Derivations:

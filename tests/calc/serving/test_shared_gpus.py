@@ -5,7 +5,7 @@ import pytest
 from calc import ConfigError, Layout, Workload, report
 from calc.hardware.gpus import gpus
 from calc.serving.engines import ENGINES
-from calc.serving.shared_gpus import MOST_MODELS, Server, share_gpus
+from calc.serving.shared_gpus import MOST_MODELS, Neighbour, Server, share_gpus
 from presets import models
 
 H100, RTX_4090 = gpus()["h100-sxm"], gpus()["rtx-4090"]
@@ -32,6 +32,7 @@ def test_the_least_share_does_and_a_hundredth_less_does_not(gpu, name, batch):
     assert verdict(name, gpu, share.share, batch).verdict == "fits"
     assert verdict(name, gpu, round(share.share - 0.01, 2), batch).verdict != "fits"
     assert share.flags == (f"--gpu-memory-utilization {share.share}",)
+    assert share.kv_cache >= verdict(name, gpu, share.share, batch).memory.kv_cache
 
 
 @pytest.mark.parametrize("tp", [1, 2])
@@ -47,6 +48,28 @@ def test_parts_add_up_and_what_is_taken_is_not_free(tp):
         assert each.share * found.usable <= free
         assert each.taken == each.weights + each.kv_cache + each.other
         free -= each.taken
+
+
+def test_each_is_started_with_its_share_at_a_port_of_its_own():
+    found = share_gpus([server(CHAT, 4), server(EMBEDDER, context=512)], H100, Layout(tp=2))
+    chat, embedder = (each.launch.words for each in found.servers)
+    assert chat[:5] == ("vllm", "serve", CHAT, "--tensor-parallel-size", "2")
+    assert "--port" not in chat
+    assert embedder[-4:] == ("--gpu-memory-utilization", str(found.servers[1].share), "--port", "8001")
+
+
+def test_a_stated_cache_format_counts():
+    both = (
+        Server(CHAT, models()[CHAT].config, ENGINES["vllm"](), Workload(context=32768), None, kv)
+        for kv in (None, "fp8")
+    )
+    whole, half = (share_gpus([one], H100).servers[0].share for one in both)
+    assert half < whole
+
+
+@pytest.mark.parametrize("text", ["BAAI/bge-m3", "BAAI/bge-m3,context=512,batch=8,weights=fp8"])
+def test_what_is_written_is_read(text):
+    assert Neighbour.read(text).written == text
 
 
 def test_an_encoder_sets_nothing_aside():

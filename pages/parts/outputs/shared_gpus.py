@@ -1,0 +1,225 @@
+"""Several models on the same GPUs: what is there with what is asked of each, what each takes of a GPU, and how its
+server is started."""
+
+from collections.abc import Sequence
+from html import escape
+from typing import Any
+
+import streamlit as st
+
+from calc import Workload
+from calc.formats import WEIGHT_FORMATS
+from calc.options import options
+from calc.serving.shared_gpus import MOST_MODELS, GPUShare, Neighbour, SharedGPUs
+from calc.units import GIB
+from pages.parts import words
+from pages.parts.inputs.question import CONTEXTS
+from pages.parts.outputs import rows, unknown
+from pages.parts.outputs.bar import cell, key, swatch
+from pages.parts.outputs.comparison_charts import LINES
+from pages.parts.outputs.finding import on_gpus
+from pages.parts.outputs.plan_details import started
+from pages.parts.outputs.rows import Column, row_of
+from pages.parts.state.query import TOGETHER
+from pages.parts.state.shared import Shared, add, remove, set_at
+from pages.parts.state.widgets import show
+from pages.parts.words import say
+from presets import models
+
+SUGGESTED = ("BAAI/bge-m3", "Qwen/Qwen3-Reranker-0.6B", "Qwen/Qwen3-Embedding-0.6B")
+"""Models that chat models are often next to."""
+
+
+def choose(answer: Shared) -> None:
+    """What adds a model."""
+    others = answer.scenario.sharing.share_with
+    full = len(others) == MOST_MODELS - 1
+    st.selectbox(
+        say("Add a model"),
+        list(models()),
+        index=None,
+        format_func=lambda name: models()[name].name if name in models() else name,
+        placeholder=say("{n} at most", n=MOST_MODELS) if full else say("A preset, or organisation/name on the Hub"),
+        accept_new_options=True,
+        disabled=full,
+        key="add_neighbour",
+        on_change=_take_model,
+        args=(answer,),
+        width=420,
+    )
+    if (name := st.session_state.pop("not_added", None)) is not None:
+        st.warning(say("“{name}” is no model's name: organisation/name is.", name=name), icon=":material/help:")
+    if not others:
+        with st.container(horizontal=True, gap="xsmall"):
+            for model in SUGGESTED:
+                st.button(
+                    models()[model].name,
+                    icon=":material/add:",
+                    key=f"add_{model}",
+                    on_click=_take_suggestion,
+                    args=(answer, model),
+                )
+
+
+def _take_model(answer: Shared) -> None:
+    state = st.session_state
+    if state.add_neighbour and not add(answer.scenario, state.add_neighbour.strip()):
+        state.not_added = state.add_neighbour[:60]
+    state.add_neighbour = None
+
+
+def _take_suggestion(answer: Shared, model: str) -> None:
+    add(answer.scenario, model)
+
+
+def neighbours(answer: Shared) -> None:
+    """The models in the order of their start, each with what is asked of it."""
+    st.caption(
+        say("Each has a server of its own. They start one after another: the model of the question first, then these.")
+    )
+    for number, other in enumerate(answer.scenario.sharing.share_with):
+        with st.container(border=True, key=f"neighbour_{number}"):
+            with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
+                st.markdown(say("**{n}** · {name}", n=number + 2, name=other.model))
+                st.button(
+                    say("Remove"),
+                    type="tertiary",
+                    icon=":material/close:",
+                    key=f"remove_neighbour_{number}",
+                    on_click=remove,
+                    args=(answer.scenario, number),
+                )
+            with st.grid(3, min_column_width=150, gap="small"):
+                asked(answer, number, other)
+
+
+def asked(answer: Shared, number: int, other: Neighbour) -> None:
+    """The controls of a neighbour."""
+    batch, context, formats = options(Workload)["batch"], other.workload.context, [None, *WEIGHT_FORMATS]
+
+    def bound(name: str, value: Any, **how: Any) -> dict[str, Any]:
+        return show(f"neighbour_{number}_{name}", value, _take, answer, number, name, **how)
+
+    st.number_input(
+        words.field("batch"),
+        min_value=int(batch.least or 1),
+        max_value=int(batch.most or 2**20),
+        **bound("batch", other.workload.batch),
+    )
+    lengths = sorted({*CONTEXTS, context})
+    st.selectbox(
+        words.field("context"), lengths, format_func=words.tokens, **bound("context", context, options=lengths)
+    )
+    st.selectbox(
+        words.field("weights"),
+        formats,
+        format_func=lambda name: say("as the checkpoint") if name is None else name,
+        **bound("weights", other.weights, options=formats),
+    )
+
+
+def _take(value: Any, answer: Shared, number: int, name: str) -> None:
+    scenario = st.session_state.scenario
+    known = scenario.sharing.share_with
+    if number < len(known):
+        other = known[number]
+        workload = {} if name == "weights" else {"workload": other.workload.model_copy(update={name: value})}
+        set_at(scenario, number, other.model_copy(update=workload or {"weights": value}))
+
+
+def one_gpu(answer: Shared) -> None:
+    """The GPU that the answer is about, as a bar, and who does not start there; why, where there is no answer."""
+    focus = answer.focus
+    if answer.error is not None:
+        unknown.explain(answer, TOGETHER)
+    elif focus is None:
+        st.info(say("No GPU is chosen: choose one above to see whether it fits."), icon=":material/memory:")
+    else:
+        bar(focus)
+        for number, server in enumerate(focus.servers, 1):
+            if server.reason is not None:
+                why = say(server.reason)
+                st.error(say("**{n}** · {name}: {why}", n=number, name=server.model, why=why), icon=":material/error:")
+
+
+def figures(answer: Shared) -> None:
+    """Who takes what of a GPU, the other GPUs, and the commands."""
+    focus = answer.focus
+    if answer.error is not None or focus is None:
+        return
+    servers(focus)
+    if len(answer.results) > 1:
+        on_each(answer.results)
+    commands(focus)
+
+
+def bar(found: SharedGPUs) -> None:
+    """A GPU with all servers, each in a colour, and what is left."""
+    colors = [LINES[number % len(LINES)][0] for number in range(len(found.servers))]
+    taken = [(color, server) for color, server in zip(colors, found.servers, strict=True) if server.taken]
+    cells = [cell(color, server.taken / found.usable) for color, server in taken]
+    keys = [key(swatch(color), server.model, server.taken) for color, server in taken]
+    keys.append(key("", say("left"), found.left))
+    parts = [f"{server.model}: {words.gib(server.taken)}" for _, server in taken]
+    spoken = say("{parts}; of {usable} {left} are left.", parts=words.listed(parts), **ends(found))
+    st.html(
+        f'<div class="weighbridge-bar" role="img" aria-label="{escape(spoken, quote=True)}">{"".join(cells)}'
+        f'</div><div class="weighbridge-keys">{"".join(keys)}</div>'
+    )
+
+
+def ends(found: SharedGPUs) -> dict[str, str]:
+    return {"usable": words.gib(found.usable), "left": words.gib(found.left)}
+
+
+def servers(found: SharedGPUs) -> None:
+    """What each server takes of a GPU."""
+    columns = {
+        "model": Column(say("Model")),
+        "starts": Column(say("Starts"), "mark"),
+        "share": Column(say("Share"), "two"),
+        "taken": Column(say("Taken, GiB"), "two"),
+        "weights": Column(say("Weights, GiB"), "two"),
+        "kv_cache": Column(say("KV cache, GiB"), "two"),
+        "other": Column(say("Else, GiB"), "two"),
+        "free": Column(say("Free before, GiB"), "two"),
+    }
+    lines = [
+        row_of(f"{n} {server.model}", columns, server_values(n, server)) for n, server in enumerate(found.servers, 1)
+    ]
+    rows.draw("shared_servers", say("Servers on each GPU"), columns.values(), lines)
+    st.caption(
+        say(
+            "Each server gets the least share with which it fits (`--gpu-memory-utilization`): it is one of the whole "
+            "GPU, and so much must be free when it starts. What it takes is counted at the high end of the overhead."
+        )
+    )
+
+
+def server_values(number: int, server: GPUShare) -> dict[str, Any]:
+    sizes = {name: getattr(server, name) / GIB for name in ("taken", "weights", "kv_cache", "other", "free")}
+    starts = server.verdict == "fits"
+    return {"model": f"{number} · {server.model}", "starts": starts, "share": server.share} | sizes
+
+
+def on_each(results: Sequence[SharedGPUs]) -> None:
+    """The same models on each of the chosen GPUs."""
+    columns = {
+        "gpu": Column("GPU"),
+        "fits": Column(say("All start"), "mark"),
+        "left": Column(say("Left per GPU, GiB"), "two"),
+    }
+    values = ({"gpu": on_gpus(r.gpu, r.gpus), "fits": r.fits, "left": r.left / GIB} for r in results)
+    lines = [row_of(found.gpu, columns, value) for found, value in zip(results, values, strict=True)]
+    rows.draw("shared_each", say("On each GPU"), columns.values(), lines)
+
+
+def commands(found: SharedGPUs) -> None:
+    """What to type, in this order; each once the one before is ready."""
+    launches = [server.launch for server in found.servers if server.launch is not None]
+    if not launches:
+        return
+    st.header(say("Start them in this order"), anchor=False)
+    st.caption(say("Each once the one before it is ready: vLLM measures at its start what is free."))
+    for launch in launches:
+        started(launch)

@@ -1,0 +1,89 @@
+"""Several models on the same GPUs: the one on screen starts first, then its neighbours in their order."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from calc import ConfigError, Layout
+from calc.errors import Message, shown
+from calc.options import checked
+from calc.serving.engines import ENGINES
+from calc.serving.shared_gpus import MOST_MODELS, Neighbour, Server, SharedGPUs, share_gpus
+from pages.parts.state.published import Published, published
+from pages.parts.state.scenario import Scenario, Source, neighbour, places
+from pages.parts.state.url import change
+from pages.parts.state.weighed import Answer, Model, answered, read
+
+
+@dataclass(frozen=True)
+class Shared(Answer):
+    """The servers on each of the chosen GPUs."""
+
+    results: tuple[SharedGPUs, ...] = ()
+
+    @property
+    def download(self) -> SharedGPUs | None:  # type: ignore[override]
+        return self.focus
+
+    @property
+    def focus(self) -> SharedGPUs | None:
+        """The GPU that the figures are of: the smallest that holds all of them; else the one that holds most, and of
+        those the largest."""
+        holding = [found for found in self.results if found.fits]
+        if holding:
+            return min(holding, key=lambda found: found.usable)
+        return max(self.results, key=lambda found: (found.started, found.usable), default=None)
+
+
+def shared(scenario: Scenario) -> Shared:
+    """The models that the session has read."""
+    return shared_by(scenario, read(scenario), published)
+
+
+def shared_by(scenario: Scenario, model: Model, about: Callable[[Source], Published]) -> Shared:
+    """A model and its neighbours on each of the chosen GPUs. `about` reads a neighbour."""
+    choice = scenario.serving
+
+    def compute() -> Mapping[str, Any]:
+        engine, workload = choice.started(), checked(choice.workload)
+        first = Server(model.identifier(scenario), model.config or {}, engine, workload, choice.weights, choice.kv)
+        servers = [first, *(server(other, choice.engine, about) for other in scenario.sharing.share_with)]
+        layout = choice.by_hand or Layout(tp=choice.num_gpus or 1)
+        results = (share_gpus(servers, gpu, layout, scenario.overhead) for gpu in scenario.chosen_gpus())
+        return {"results": tuple(results)}
+
+    return answered(Shared, scenario, model, compute)
+
+
+def server(other: Neighbour, engine: str, about: Callable[[Source], Published]) -> Server:
+    """A neighbour's server, with the engine's defaults. Raises ConfigError."""
+    known = about(Source(model=other.model))
+    if known.error is not None or known.config is None:
+        why = Message("it can't be read") if known.error is None else known.error.message
+        raise ConfigError(Message("{name}: {why}", name=shown(other.model), why=why), "share_with")
+    return Server(other.model, known.config, ENGINES[engine](), other.workload, other.weights)
+
+
+def add(scenario: Scenario, model: str) -> bool:
+    """Another model behind those that are there; False where the text is no model's name. For callbacks."""
+    try:
+        put((*scenario.sharing.share_with, neighbour(model)))
+    except ValueError:  # ConfigError is one
+        return False
+    return True
+
+
+def set_at(scenario: Scenario, number: int, other: Neighbour) -> None:
+    """One of the neighbours otherwise; for callbacks."""
+    known = scenario.sharing.share_with
+    put((*known[:number], other, *known[number + 1 :]))
+
+
+def remove(scenario: Scenario, number: int) -> None:
+    """One of the neighbours away; for callbacks."""
+    known = scenario.sharing.share_with
+    put(known[:number] + known[number + 1 :])
+
+
+def put(others: tuple[Neighbour, ...]) -> None:
+    change({places(("sharing",))["share_with"]: others[: MOST_MODELS - 1]})
