@@ -27,7 +27,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         action="append",
         default=[],
         metavar="MODEL[,context=N,batch=N,weights=FORMAT]",
-        help="another model on the same GPUs, started after those before it; may be given several times",
+        help="another model on the same GPUs, started after those before it; may be given several times; with "
+        "--sleep-level 1 or 2 all but one sleep",
     )
     arguments = asked.parse_args(argv)
 

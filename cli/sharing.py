@@ -31,7 +31,7 @@ def sharing(arguments: Any, gpus: list[GPU]) -> SharedGPUs:
     layout = filled(Layout, given)
     if given["num_gpus"] is not None and not Layout.model_fields.keys() & given.keys():
         layout = made(Layout, {"tp": given["num_gpus"]})
-    return share_gpus([first, *others], gpus[0], layout)
+    return share_gpus([first, *others], gpus[0], layout, sleep_level=given.get("sleep_level", 0))
 
 
 def lines(shared: SharedGPUs) -> Iterator[str]:
@@ -40,6 +40,8 @@ def lines(shared: SharedGPUs) -> Iterator[str]:
         yield line(server)
     left, usable = shared.left / GIB, shared.usable / GIB
     yield f"{shared.gpus} x {shared.gpu}: {left:.2f} of {usable:.2f} GiB are left on each."
+    if shared.host:
+        yield f"Weights of those that sleep take {shared.host / GIB:.2f} GiB of host memory."
 
 
 def line(server: GPUShare) -> str:
@@ -49,4 +51,5 @@ def line(server: GPUShare) -> str:
         return f"{name}: {server.verdict}. {server.reason}"
     parts: Mapping[str, int] = {"weights": server.weights, "KV cache": server.kv_cache, "else": server.other}
     made_of = ", ".join(f"{size / GIB:.2f} {part}" for part, size in parts.items())
-    return f"{name}: {server.verdict} {' '.join(server.flags)}. {server.taken / GIB:.2f} GiB: {made_of}."
+    asleep = "" if server.asleep is None else f"; {server.asleep / GIB:.2f} asleep"
+    return f"{name}: {server.verdict} {' '.join(server.flags)}. {server.taken / GIB:.2f} GiB: {made_of}{asleep}."

@@ -3,6 +3,10 @@
 vLLM's share is one of the whole GPU, and that much must be free when it starts (`request_memory` of
 `v1/worker/utils.py`); what it then measures is its own. So servers start one after another, each with the least share
 with which it holds its requests, and what earlier ones hold is not free for later ones.
+
+Servers may take turns instead: all but one sleep. A server that sleeps gives back its weights and its cache and keeps
+what is in no pool of vLLM's allocator (`device_allocator/cumem.py`); at level 1 its weights wait in host memory, at
+level 2 they are read anew (docs.vllm.ai, sleep mode).
 """
 
 from bisect import bisect_left
@@ -15,7 +19,7 @@ from calc.errors import ConfigError, Frozen, Message, shown
 from calc.formats import native
 from calc.formats.format_names import WEIGHT_FORMATS, CacheFormat, WeightFormat
 from calc.hardware.gpu import GPU
-from calc.hardware.overhead import HIGH, MIDDLE, Overhead
+from calc.hardware.overhead import HIGH, MIDDLE, Overhead, OverheadItem
 from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture
 from calc.options import made, options
@@ -31,6 +35,8 @@ from calc.units import GIB
 HUNDREDTHS = 100
 MOST_MODELS = 16
 """Servers that are laid on the same GPUs at most."""
+STAYS: tuple[OverheadItem, ...] = ("cuda_context", "libraries", "cuda_graphs")
+"""What a server that sleeps keeps of a GPU (vLLM's issue 47654)."""
 PORT = 8000
 """At which the first server listens; the others listen at the next ones."""
 WEIGHTS = "weights"
@@ -95,11 +101,12 @@ class GPUShare(Frozen):
     verdict: str  # "fits", or "does not fit" where what is free is too little or no share would do
     share: float | None  # of the GPU's memory, which the flag says; None where none would do
     flags: tuple[str, ...]
-    free: int  # before it starts
+    free: int  # before it starts, or wakes
     weights: int
     kv_cache: int  # that it sets aside: what the share leaves in the middle of the overhead's range
     other: int  # the largest pass and overhead
     taken: int  # at the high end of the overhead
+    asleep: int | None = None  # that it keeps while another is awake; None: it never sleeps
     reason: Message | None = None  # where it does not fit
     launch: Launch | None = None  # how it is started, once those before it run
 
@@ -111,7 +118,9 @@ class SharedGPUs(Frozen):
     gpus: int
     usable: int  # bytes of each GPU
     servers: tuple[GPUShare, ...]
-    left: int  # bytes that stay free on each GPU once those that fit have started
+    left: int  # bytes that stay free on each GPU once those that fit have started, whichever of them is awake
+    sleep_level: int = 0  # of all but one of them; 0: all are awake
+    host: int = 0  # bytes of host memory for the weights of those that sleep
 
     @property
     def fits(self) -> bool:
@@ -126,16 +135,59 @@ class SharedGPUs(Frozen):
 
 @budget()
 def share_gpus(
-    servers: Sequence[Server], gpu: GPU, layout: Layout | None = None, overhead: Overhead | None = None
+    servers: Sequence[Server],
+    gpu: GPU,
+    layout: Layout | None = None,
+    overhead: Overhead | None = None,
+    sleep_level: int = 0,
 ) -> SharedGPUs:
-    """How servers share GPUs of a kind, each over all of them. Raises ConfigError for what is not covered."""
+    """How servers share GPUs of a kind, each over all of them; with a sleep level all but one sleep. Raises ConfigError
+    for what is not covered."""
     layout = layout or Layout()
     check(servers, layout)
-    shares, free = list[GPUShare](), gpu.usable_bytes
-    for port, server in enumerate(servers, PORT):
-        shares.append(share := started(server, of_server(server, gpu, layout, overhead or Overhead()), free, port))
+    allocations = [of_server(server, gpu, layout, overhead or Overhead()) for server in servers]
+    if sleep_level:
+        shares, left = in_turn(servers, allocations)
+    else:
+        shares, left = together(servers, allocations)
+    weights = sorted(share.weights for share in shares)
+    return SharedGPUs(
+        gpu=gpu.id,
+        gpus=layout.gpus,
+        usable=gpu.usable_bytes,
+        servers=tuple(shares),
+        left=left,
+        sleep_level=sleep_level,
+        host=layout.gpus * sum(weights[1:]) if sleep_level == 1 else 0,
+    )
+
+
+def together(servers: Sequence[Server], allocations: Sequence[Allocation]) -> tuple[list[GPUShare], int]:
+    """Servers that are all awake, and what they leave of a GPU."""
+    shares, free = list[GPUShare](), allocations[0].gpu.usable_bytes
+    for port, (server, allocation) in enumerate(zip(servers, allocations, strict=True), PORT):
+        shares.append(share := started(server, allocation, free, port))
         free -= share.taken
-    return SharedGPUs(gpu=gpu.id, gpus=layout.gpus, usable=gpu.usable_bytes, servers=tuple(shares), left=free)
+    return shares, free
+
+
+def in_turn(servers: Sequence[Server], allocations: Sequence[Allocation]) -> tuple[list[GPUShare], int]:
+    """Servers of which one is awake at a time, and what the largest of them leaves of a GPU next to the others."""
+    usable, kept = allocations[0].gpu.usable_bytes, list(map(asleep_bytes, allocations))
+    shares = list[GPUShare]()
+    for number, (server, allocation) in enumerate(zip(servers, allocations, strict=True)):
+        share = started(server, allocation, usable - sum(kept) + kept[number], PORT + number)
+        if share.launch is not None:
+            words = (*share.launch.words, "--enable-sleep-mode")
+            share = share.model_copy(update={"launch": share.launch.model_copy(update={"words": words})})
+        shares.append(share.model_copy(update={"asleep": kept[number]}))
+    return shares, min(share.free - share.taken for share in shares)
+
+
+def asleep_bytes(allocation: Allocation) -> int:
+    """Bytes of a GPU that a server keeps while it sleeps, at the high end of the overhead."""
+    known = allocation.stages[allocation.most_loaded].sizes
+    return sum(known[item][1] for item in STAYS if item in known)
 
 
 def check(servers: Sequence[Server], layout: Layout) -> None:

@@ -20,6 +20,13 @@ def test_lines_and_status(capsys):
     assert "does not fit. It needs" in capsys.readouterr().out
 
 
+def test_servers_that_take_turns(capsys):
+    assert main([*CHAT, "--share-with", "Qwen/Qwen3-4B", "--sleep-level", "1"]) == 0
+    *servers, _, host = capsys.readouterr().out.splitlines()
+    assert all(" asleep." in line for line in servers)
+    assert host.endswith(" GiB of host memory.")
+
+
 def test_json(capsys):
     assert (
         main([*CHAT, "--json", "--num-gpus", "2", "--share-with", "BAAI/bge-m3,context=512,batch=2,weights=fp8"]) == 0

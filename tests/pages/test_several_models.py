@@ -50,6 +50,15 @@ def test_a_list_is_made_and_unmade():
     assert "share_with" not in app.query_params
 
 
+def test_servers_take_turns():
+    app = page("together", **CHAT | {"gpu": "rtx-4090", "batch": "1"}, share_with="Qwen/Qwen3-4B")
+    run(app.segmented_control(key="sleep_level").set_value(1))
+    assert app.query_params["sleep_level"] == "1"
+    assert finding(app) == "2 models fit in turn on RTX 4090"
+    assert "host memory" in facts(app)
+    assert all("--enable-sleep-mode" in code.value for code in app.code)
+
+
 def test_who_does_not_start_is_said():
     app = page("together", **CHAT | {"gpu": "rtx-4090"}, share_with="Qwen/Qwen3-4B")
     assert finding(app) == "1 of 2 models fit on RTX 4090"

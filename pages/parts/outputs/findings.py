@@ -277,6 +277,8 @@ def shared_out(answer: Shared) -> Finding | None:
         return Finding(
             say("{name} alone **leaves** {left} of {gpu}", name=name(answer), gpu=gpu, left=left(focus)), "green"
         )
+    if focus.fits and focus.sleep_level:
+        return Finding(say("{n:,} models **fit in turn on** {gpu}", n=number, gpu=gpu), "green")
     if focus.fits:
         return Finding(say("{n:,} models **fit together on** {gpu}", n=number, gpu=gpu), "green")
     return Finding(say("{n:,} of {all:,} models **fit on** {gpu}", n=focus.started, all=number, gpu=gpu), "red")
@@ -294,6 +296,8 @@ def decide_sharing(answer: Shared) -> Iterator[Figure]:
     taken = words.gib(focus.usable - focus.left)
     yield Figure(taken, say("taken per GPU"), say("of {size} usable", size=words.gib(focus.usable)))
     yield Figure(left(focus), say("left per GPU"))
+    if focus.host:
+        yield Figure(words.gib(focus.host), say("host memory"), say("weights of those that sleep"))
     yield from hourly(focus)
 
 

@@ -13,6 +13,8 @@ from calc.options import options
 from calc.serving.shared_gpus import MOST_MODELS, GPUShare, Neighbour, SharedGPUs
 from calc.units import GIB
 from pages.parts import words
+from pages.parts.inputs.control import choose as choose_value
+from pages.parts.inputs.control import help_of
 from pages.parts.inputs.question import CONTEXTS
 from pages.parts.outputs import rows, unknown
 from pages.parts.outputs.bar import cell, key, swatch
@@ -21,6 +23,7 @@ from pages.parts.outputs.finding import on_gpus
 from pages.parts.outputs.plan_details import started
 from pages.parts.outputs.rows import Column, row_of
 from pages.parts.state.query import TOGETHER
+from pages.parts.state.scenario import places
 from pages.parts.state.shared import Shared, add, remove, set_at
 from pages.parts.state.widgets import show
 from pages.parts.words import say
@@ -73,7 +76,11 @@ def _take_suggestion(answer: Shared, model: str) -> None:
 
 
 def neighbours(answer: Shared) -> None:
-    """The models in the order of their start, each with what is asked of it."""
+    """The models in the order of their start, each with what is asked of it; and whether they take turns."""
+    turns = places(("sharing",))["sleep_level"]
+    if answer.scenario.sharing.share_with:
+        shown = {"label": say("Servers that are not in use"), "help": help_of(turns.option)}
+        choose_value(turns, turns.option.choices, shown, None)
     st.caption(
         say("Each has a server of its own. They start one after another: the model of the question first, then these.")
     )
@@ -154,22 +161,30 @@ def figures(answer: Shared) -> None:
 
 
 def bar(found: SharedGPUs) -> None:
-    """A GPU with all servers, each in a colour, and what is left."""
+    """A GPU with all servers, each in a colour, and what is left; where they take turns while the largest is awake."""
     colors = [LINES[number % len(LINES)][0] for number in range(len(found.servers))]
-    taken = [(color, server) for color, server in zip(colors, found.servers, strict=True) if server.taken]
-    cells = [cell(color, server.taken / found.usable) for color, server in taken]
-    keys = [key(swatch(color), server.model, server.taken) for color, server in taken]
-    keys.append(key("", say("left"), found.left))
-    parts = [f"{server.model}: {words.gib(server.taken)}" for _, server in taken]
-    spoken = say("{parts}; of {usable} {left} are left.", parts=words.listed(parts), **ends(found))
+    sizes = held(found)
+    taken = [
+        (color, server.model, size) for color, server, size in zip(colors, found.servers, sizes, strict=True) if size
+    ]
+    cells = [cell(color, size / found.usable) for color, _, size in taken]
+    keys = [key(swatch(color), model, size) for color, model, size in taken]
+    keys.append(key("", say("left"), found.usable - sum(sizes)))
+    parts = [f"{model}: {words.gib(size)}" for _, model, size in taken]
+    usable, left = words.gib(found.usable), words.gib(found.usable - sum(sizes))
+    spoken = say("{parts}; of {usable} {left} are left.", parts=words.listed(parts), usable=usable, left=left)
     st.html(
         f'<div class="weighbridge-bar" role="img" aria-label="{escape(spoken, quote=True)}">{"".join(cells)}'
         f'</div><div class="weighbridge-keys">{"".join(keys)}</div>'
     )
 
 
-def ends(found: SharedGPUs) -> dict[str, str]:
-    return {"usable": words.gib(found.usable), "left": words.gib(found.left)}
+def held(found: SharedGPUs) -> list[int]:
+    """Bytes that each server has of a GPU, where they take turns while the one that leaves least is awake."""
+    if not found.sleep_level:
+        return [server.taken for server in found.servers]
+    awake = min(found.servers, key=lambda server: server.free - server.taken)
+    return [server.taken if server is awake else server.asleep or 0 for server in found.servers]
 
 
 def servers(found: SharedGPUs) -> None:
@@ -184,6 +199,8 @@ def servers(found: SharedGPUs) -> None:
         "other": Column(say("Else, GiB"), "two"),
         "free": Column(say("Free before, GiB"), "two"),
     }
+    if found.sleep_level:
+        columns["asleep"] = Column(say("Asleep, GiB"), "two")
     lines = [
         row_of(f"{n} {server.model}", columns, server_values(n, server)) for n, server in enumerate(found.servers, 1)
     ]
@@ -199,7 +216,8 @@ def servers(found: SharedGPUs) -> None:
 def server_values(number: int, server: GPUShare) -> dict[str, Any]:
     sizes = {name: getattr(server, name) / GIB for name in ("taken", "weights", "kv_cache", "other", "free")}
     starts = server.verdict == "fits"
-    return {"model": f"{number} · {server.model}", "starts": starts, "share": server.share} | sizes
+    asleep = None if server.asleep is None else server.asleep / GIB
+    return {"model": f"{number} · {server.model}", "starts": starts, "share": server.share, "asleep": asleep} | sizes
 
 
 def on_each(results: Sequence[SharedGPUs]) -> None:
@@ -220,6 +238,15 @@ def commands(found: SharedGPUs) -> None:
     if not launches:
         return
     st.header(say("Start them in this order"), anchor=False)
-    st.caption(say("Each once the one before it is ready: vLLM measures at its start what is free."))
+    if found.sleep_level:
+        st.caption(
+            say(
+                "Each once the one before it sleeps. With `VLLM_SERVER_DEV_MODE=1` a server takes "
+                "`POST /sleep?level={level}` and `POST /wake_up`.",
+                level=found.sleep_level,
+            )
+        )
+    else:
+        st.caption(say("Each once the one before it is ready: vLLM measures at its start what is free."))
     for launch in launches:
         started(launch)

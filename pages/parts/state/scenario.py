@@ -309,6 +309,11 @@ class SharingChoice(Frozen):
         examples=["BAAI/bge-m3,context=512,batch=8;Qwen/Qwen3-0.6B"],
         description="Models on the same GPUs, each with a server of its own, in the order of their start.",
     )
+    sleep_level: Literal[0, 1, 2] = Field(
+        default=0,
+        description="All but one of the servers sleep, with their weights in host memory (1) or read anew (2); 0: all "
+        "are awake.",
+    )
 
 
 class PlanChoice(Frozen):

@@ -49,8 +49,8 @@ def shared_by(scenario: Scenario, model: Model, about: Callable[[Source], Publis
         first = Server(model.identifier(scenario), model.config or {}, engine, workload, choice.weights, choice.kv)
         servers = [first, *(server(other, choice.engine, about) for other in scenario.sharing.share_with)]
         layout = choice.by_hand or Layout(tp=choice.num_gpus or 1)
-        results = (share_gpus(servers, gpu, layout, scenario.overhead) for gpu in scenario.chosen_gpus())
-        return {"results": tuple(results)}
+        how = layout, scenario.overhead, scenario.sharing.sleep_level
+        return {"results": tuple(share_gpus(servers, gpu, *how) for gpu in scenario.chosen_gpus())}
 
     return answered(Shared, scenario, model, compute)
 

@@ -58,6 +58,25 @@ def test_each_is_started_with_its_share_at_a_port_of_its_own():
     assert embedder[-4:] == ("--gpu-memory-utilization", str(found.servers[1].share), "--port", "8001")
 
 
+@pytest.mark.parametrize("level", [1, 2])
+def test_servers_that_take_turns(level):
+    """One is awake, and the others keep graphs, libraries and their context: two of 15.3 GiB of weights go on 24 GB.
+    At level 1 host memory has the weights of all but the smallest, which is awake when most of them wait."""
+    asked = [server(CHAT), server("Qwen/Qwen3-4B")]
+    found = share_gpus(asked, RTX_4090, sleep_level=level)
+    assert found.fits
+    assert not share_gpus(asked, RTX_4090).fits
+    kept = [each.asleep for each in found.servers]
+    for each in found.servers:
+        assert each.free == RTX_4090.usable_bytes - sum(kept) + each.asleep
+        assert each.share * found.usable <= each.free
+        assert 0 < each.asleep < each.taken - each.weights
+        assert "--enable-sleep-mode" in each.launch.words
+    assert found.left == min(each.free - each.taken for each in found.servers)
+    weights = sorted(each.weights for each in found.servers)
+    assert found.host == (sum(weights[1:]) if level == 1 else 0)
+
+
 def test_a_stated_cache_format_counts():
     both = (
         Server(CHAT, models()[CHAT].config, ENGINES["vllm"](), Workload(context=32768), None, kv)
