@@ -88,7 +88,7 @@ def traced(figures: Figures, sizes: Any, symbols: Mapping[str, Symbol]) -> Any:
         if isinstance(number, Estimate):
             usual = figure(symbol, number.expected)
             return Estimate.model_construct(low=usual, expected=usual, high=usual)
-        return figures.named_as(symbol, number) if number else number
+        return figures.figure(symbol.name, number, symbol.meaning) if number else number
 
     changes = {name: figure(symbol, getattr(sizes, name)) for name, symbol in symbols.items()}
     return sizes.model_copy(update=changes) if isinstance(sizes, Frozen) else replace(sizes, **changes)
