@@ -15,7 +15,6 @@ from pydantic import Field
 from calc.budget import spend
 from calc.errors import Frozen, Message
 from calc.formats import Precision
-from calc.formats.stored import Piece
 from calc.hardware.gpu import GPU
 from calc.hardware.overhead import (
     HIGH,
@@ -269,10 +268,6 @@ class Serving:
         """Bytes of weights on a rank, of all stages."""
         return sum(stage.weights for stage in self.laid_out.stages)
 
-    def file(self, architecture: Architecture, precision: Precision, rank: Architecture) -> list[Piece]:
-        """As `Weighing.read`."""
-        return self.weighing.read(architecture, precision, rank)
-
     def with_layout(self, layout: Layout) -> "Serving":
         """The model in another layout. Raises ConfigError where the engine does not accept it."""
         if layout != self.layout and layout not in self.layouts:
@@ -362,7 +357,6 @@ class Allocation:
         return Allocation(self.serving, self.gpu, self.workload.model_copy(update=change))
 
     def under(self, engine: Engine) -> "Allocation":
-        """The allocation under other flags."""
         return Allocation(self.serving.with_engine(engine), self.gpu, self.workload)
 
     @property

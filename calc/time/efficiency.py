@@ -162,7 +162,6 @@ def deciding_rows(at: Conditions, plain: Dtype, narrow: Dtype) -> Mapping[str, E
 
 @lru_cache(maxsize=1024)
 def efficiency(at: Conditions, plain: Dtype, narrow: Dtype) -> Efficiency:
-    """Their figures."""
     return Efficiency(**{name: deciding.value for name, deciding in deciding_rows(at, plain, narrow).items()})
 
 

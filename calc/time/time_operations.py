@@ -109,7 +109,6 @@ class Demand:
     stages: Any = 1  # pipeline stages that it stands for, each of which passes rows on
 
     def operations(self, forward: Forward) -> tuple[Operation, ...]:
-        """All operations of a pass."""
         return (*self.products(forward), *self.attention(forward))
 
     def rows(self, product: Product, forward: Forward) -> Any:
@@ -294,7 +293,6 @@ def is_multiplied(tensor: Tensor) -> bool:
 
 
 def product_of(architecture: Architecture, tensor: Tensor) -> Product:
-    """Which product a weight belongs to."""
     if tensor.component == "attention":
         if tensor.name.endswith("kv_b_proj.weight"):
             return "latents"

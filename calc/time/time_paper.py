@@ -95,7 +95,6 @@ def traced(figures: Figures, sizes: Any, symbols: Mapping[str, Symbol]) -> Any:
 
 
 def traced_shares(figures: Figures, shares: Any) -> Any:
-    """Efficiencies as figures."""
     return traced(figures, shares, {name: SHARE_SYMBOLS[name] for name in type(shares).model_fields})
 
 

@@ -66,7 +66,6 @@ class Pool(Cache):
         return [self.bytes_of(stage, blocks) for stage in range(len(self.block_bytes))]
 
     def bytes_of(self, stage: int, blocks: int) -> int:
-        """Bytes of so many blocks on a stage."""
         return blocks * self.block_bytes[stage] + self.fixed_bytes(stage)
 
     def fixed_bytes(self, stage: int) -> int:

@@ -300,7 +300,6 @@ class LlamaCpp(Engine):
         return server(GGUFSource(file=file), self.options, length, self.options.slots(1), types)
 
     def remedies(self, limits: Limits, workload: Workload) -> Iterator[dict[str, object]]:
-        """A smaller pass."""
         for size in (256, 128):
             if size < limits.step_tokens:
                 yield {"ubatch_size": size}

@@ -63,7 +63,6 @@ class MLX(MLXRules, Engine):
         return mlx_file(architecture, precision, self.options.q_group_size)
 
     def loaded(self, rank: Architecture, pieces: Sequence[Piece], stage: range, layout: Layout) -> LoadedWeights:
-        """Bytes as they are stored."""
         scales = sum(copies_within_piece(rank, piece.tensor, stage) * piece.a_layer * piece.scales for piece in pieces)
         total = sum(copies_within_piece(rank, piece.tensor, stage) * piece.a_layer * piece.nbytes for piece in pieces)
         return LoadedWeights(weights=total - scales, scales=scales)
@@ -126,7 +125,6 @@ class MLX(MLXRules, Engine):
         return command(model, precision, self.options)
 
     def remedies(self, limits: Limits, workload: Workload) -> Iterator[dict[str, object]]:
-        """Smaller passes."""
         for size in STEPS:
             if size < self.options.prefill_step_size:
                 yield {"prefill_step_size": size}

@@ -197,7 +197,6 @@ class VLLM(VLLMDrafts):
         yield from missing_kernels(division, gpu)
 
     def peaks(self, laid_out: LaidOut, stage: int, limits: Limits, write: Numbers = NUMBERS) -> list[Peak]:
-        """Those of profiling."""
         part = laid_out.stages[stage]
         return profile_peaks(
             [write.apply(block) for block in part.blocks],
