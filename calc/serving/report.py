@@ -271,36 +271,26 @@ def assumptions(
         )
     if excluded["vision"]:
         n, gib = excluded["vision"], excluded["vision"] * 2 / GIB
-        if engine.loads_vision:
-            if limits.image_patches:
-                yield Message(
-                    "The vision encoder is loaded too: {n:,} parameters, {gib:.2f} GiB in 16 bits. Profiling passes "
-                    "images of {patches:,} patches through it.",
-                    n=n,
-                    gib=gib,
-                    patches=limits.image_patches,
-                )
-            else:
-                yield Message(
-                    "The vision encoder is loaded too: {n:,} parameters, {gib:.2f} GiB in 16 bits. What its own layers "
-                    "take while they read an image is not counted.",
-                    n=n,
-                    gib=gib,
-                )
-            if limits.image_tokens:
-                growing = bytes_per_token(growth(architecture.blocks, precision.kv))
-                yield Message(
-                    "The largest image or video is {tokens:,} tokens of a prompt, which take {gib:.2f} GiB of cache.",
-                    tokens=limits.image_tokens,
-                    gib=limits.image_tokens * growing / GIB,
-                )
-            if limits.encoder_bytes:
-                yield Message(
-                    "Profiling keeps {gib:.2f} GiB of the largest images or video.",
-                    gib=limits.encoder_bytes / GIB,
-                )
-        else:
+        if not engine.loads_vision:
             yield Message("The vision encoder is left out: {n:,} parameters, {gib:.2f} GiB in 16 bits.", n=n, gib=gib)
+        elif patches := limits.image_patches:
+            sentence = (
+                "The vision encoder is loaded too: {n:,} parameters, {gib:.2f} GiB in 16 bits. Profiling passes "
+                "images of {patches:,} patches through it."
+            )
+            yield Message(sentence, n=n, gib=gib, patches=patches)
+        else:
+            sentence = (
+                "The vision encoder is loaded too: {n:,} parameters, {gib:.2f} GiB in 16 bits. What its own layers "
+                "take while they read an image is not counted."
+            )
+            yield Message(sentence, n=n, gib=gib)
+        if tokens := limits.image_tokens:
+            sentence = "The largest image or video is {tokens:,} tokens of a prompt, which take {gib:.2f} GiB of cache."
+            of_token = bytes_per_token(growth(architecture.blocks, precision.kv))
+            yield Message(sentence, tokens=tokens, gib=tokens * of_token / GIB)
+        if kept := limits.encoder_bytes:
+            yield Message("Profiling keeps {gib:.2f} GiB of the largest images or video.", gib=kept / GIB)
     if tower is not None:
         yield Message(
             "The encoder for images or sound ({tower}) is of an unknown class: neither counted nor loaded.", tower=tower

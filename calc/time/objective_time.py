@@ -332,23 +332,21 @@ class ObjectiveSpeed:
         except ConfigError:
             return None
 
-    def lengths(self) -> Message:
-        mean = self.objective.mean_completion
-        if mean is None:
-            return Message("All completions are as long as they may be; each prompt is passed once for its group.")
-        sentence = (
-            "Completions have {mean:,} tokens on average and the longest {most:,}, for which an engine runs on with "
-            "few; each prompt is passed once for its group."
-        )
-        return Message(sentence, mean=mean, most=self.objective.completion)
-
     def assumptions(self) -> Iterable[Message]:
         """What the figures take for granted."""
         if self.engine is not None:
             yield Message(
                 "Trainer and engine wait for each other: nothing of a step runs while another part of it does."
             )
-            yield self.lengths()
+            mean = self.objective.mean_completion
+            if mean is None:
+                yield Message("All completions are as long as they may be; each prompt is passed once for its group.")
+            else:
+                sentence = (
+                    "Completions have {mean:,} tokens on average and the longest {most:,}, for which an engine runs on "
+                    "with few; each prompt is passed once for its group."
+                )
+                yield Message(sentence, mean=mean, most=self.objective.completion)
         elif self.method.generates:
             yield Message("Generation is not timed: no engine is given.")
         elif self.method.teacher:
