@@ -71,7 +71,7 @@ def why_not(row: Mapping[str, Any], configs: Mapping[str, Any]) -> str | None:
 
 
 def impossible(row: Mapping[str, Any], run: Speed, gpu: GPU) -> str | None:
-    """Why fewer requests ran at once than a row says: the printed bandwidth is too small for its time per token."""
+    """Why a row's load or format is not as it says: the printed bandwidth is too small for its time per token."""
     prompt, output = lengths_of(row)
     step = run.decoding(row["concurrency"], prompt + output // 2)
     read = float(sum(operation.bytes for stage in run.demands for operation in stage.operations(step)))
