@@ -95,7 +95,8 @@ def rollout_lines(r: RolloutReport) -> Iterator[str]:
     for phase in r.phases:
         mark = "  peak" if phase.name == r.peak else ""
         yield f"{phase.name.replace('_', ' '):24}{phase.total / GIB:>22.2f} GiB{mark}"
-    shares = {"to start": r.share_low, f"for {r.sequences:,} sequences at once": r.share_all, "at most": r.share_high}
+    together = "one sequence" if r.sequences == 1 else f"{r.sequences:,} sequences at once"
+    shares = {"to start": r.share_low, f"for {together}": r.share_all, "at most": r.share_high}
     texts = (f"{name} {'none' if share is None else format(share, '.2f')}" for name, share in shares.items())
     yield f"{'share of the GPU':24}{', '.join(texts)}"
     longest = "unlimited" if r.max_completion is None else f"{r.max_completion:,}"

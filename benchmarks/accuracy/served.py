@@ -70,6 +70,30 @@ def why_not(row: Mapping[str, Any], configs: Mapping[str, Any]) -> str | None:
     return None if name_of(row) in configs else f"no config of {row['model']}"
 
 
+def impossible(row: Mapping[str, Any], run: Speed, gpu: GPU) -> str | None:
+    """Why a row's load or format is not as it says: the printed bandwidth is too small for its time per token."""
+    prompt, output = lengths_of(row)
+    step = run.decoding(row["concurrency"], prompt + output // 2)
+    read = float(sum(operation.bytes for stage in run.demands for operation in stage.operations(step)))
+    return "read faster than the printed bandwidth" if read > row["tpot_ms"] * gpu.bandwidth_gb_s * 1e6 else None
+
+
+def without_copies(rows: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any] | LeftOut]:
+    """Rows whose figures no row before has: a page of another model that repeats them to the last digit did not measure
+    them."""
+    models = dict[tuple[Any, ...], str]()
+    for row in rows:
+        figures = tuple(row[name] for name in ("isl", "osl", "concurrency", "ttft_ms", "tpot_ms"))
+        first = models.setdefault(figures, row["model"])
+        yield row if first == row["model"] else LeftOut(row, f"the figures are those of {first}")
+
+
+def lengths_of(row: Mapping[str, Any]) -> tuple[int, int]:
+    """Tokens of a prompt and of an answer, on average."""
+    share = DRAWN.get(row["lengths"], 1.0)
+    return round(share * row["isl"]), round(share * row["osl"])
+
+
 def name_of(row: Mapping[str, Any]) -> str:
     return f"{row['model']} | {row['weights']}"
 
@@ -97,13 +121,16 @@ def speed(row: Mapping[str, Any], architecture: Architecture, precision: Precisi
 def predicted(rows: Iterable[Mapping[str, Any]], configs: Mapping[str, Any]) -> Iterator[Server | LeftOut]:
     """Every row with its prediction, or why it is left out."""
     architecture = cache(lambda name: Architecture.from_config(configs[name]))
-    for row in rows:
-        reason = why_not(row, configs)
-        if reason is not None:
-            yield LeftOut(row, reason)
+    for row in without_copies(rows):
+        if isinstance(row, LeftOut):
+            yield row
             continue
-        name = name_of(row)
-        yield serve(row, speed(row, architecture(name), precision_of(row, configs[name]), gpus()[row["gpu"]]))
+        reason = why_not(row, configs)
+        if reason is None:
+            name, gpu = name_of(row), gpus()[row["gpu"]]
+            run = speed(row, architecture(name), precision_of(row, configs[name]), gpu)
+            reason = impossible(row, run, gpu)
+        yield serve(row, run) if reason is None else LeftOut(row, reason)
 
 
 def polled(row: Mapping[str, Any]) -> int:
@@ -116,8 +143,7 @@ def polled(row: Mapping[str, Any]) -> int:
 
 
 def serve(row: Mapping[str, Any], run: Speed) -> Server:
-    share, batch = DRAWN.get(row["lengths"], 1.0), row["concurrency"]
-    prompt, output = round(share * row["isl"]), round(share * row["osl"])
+    (prompt, output), batch = lengths_of(row), row["concurrency"]
     chunk, poll = min(CHUNK, prompt), polled(row)
     together = IN_STEP if row["lengths"] == "stated" else 0
     servers = {end: FullServer(run, prompt, output, chunk, end=end, poll=poll, together=together) for end in ENDS}

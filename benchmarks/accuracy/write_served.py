@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.accuracy.judged import rows_of
-from benchmarks.accuracy.served import name_of, why_not
+from benchmarks.accuracy.served import Server, name_of, predicted
 
 DATA = Path(__file__).parents[2] / "tests" / "data"
 COLUMNS = ("model", "weights", "gpu", "engine", "kv", "tp", "pp", "dp", "ep", "mode", "isl", "osl", "lengths", "load")
@@ -23,7 +23,8 @@ def main() -> None:
     short = {name: config for name, config in configs.items() if len(json.dumps(config)) < LONGEST}
     sources = json.loads(path.read_text(encoding="utf-8"))["sources"]
     rows = [{**row, "source": sources[row["source"]]} for row in rows]
-    write("served", COLUMNS, [row for row in rows if why_not(row, short) is None][::EVERY], short)
+    judged = [server.row for server in predicted(rows, short) if isinstance(server, Server)]
+    write("served", COLUMNS, judged[::EVERY], short)
     apart = [row for row in rows if row["mode"] == "disaggregated" and name_of(row) in short]
     write("disaggregated", (*COLUMNS, *OF_SIDES), apart[::EVERY_APART], short)
 

@@ -85,6 +85,7 @@ class KimiDelta(Recurrent):
         "([arXiv:2510.26692](https://arxiv.org/abs/2510.26692))."
     )
     kind: Literal["kimi_delta"] = "kimi_delta"
+    output: ClassVar[str] = "o_proj"
     element_flops: ClassVar[int] = 7  # a decay (1), an update of the delta rule, which first reads (4), a read (2)
     fp32_state: bool = True
     n_heads: int

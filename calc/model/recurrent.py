@@ -24,6 +24,7 @@ class Recurrent(MixerKind):
     state_width: ClassVar[int] = 4  # bytes of an element of the state, and of the convolution's memory, in the cache of
     conv_width: ClassVar[int] = 2  # transformers
     element_flops: ClassVar[int] = 0  # of a token in each element of the state
+    output: ClassVar[str] = "out_proj"  # the projection back to the model's width
 
     def state_elements(self) -> int:
         raise NotImplementedError
@@ -53,8 +54,9 @@ class Recurrent(MixerKind):
         return self.state_width * self.state_elements() + self.conv_width * self.conv_elements()
 
     def projected(self, hidden: int) -> int:
-        """Elements a token that the projections of the layer's input make."""
-        return sum(shape[0] for shape in self.shapes(hidden).values() if shape[1:] == (hidden,))
+        """Elements a token that the projections of the layer's input make, whose output is the layer's own."""
+        read = {name: shape for name, shape in self.shapes(hidden).items() if name != f"{self.output}.weight"}
+        return sum(shape[0] for shape in read.values() if shape[1:] == (hidden,))
 
     def module_peaks(
         self, hidden: int, kernels: Kernels, rotated: int, *, eager: bool, cached: bool
@@ -63,7 +65,8 @@ class Recurrent(MixerKind):
         yield Message("a recurrent layer"), self.fused_elements(hidden)
 
     def fused_elements(self, hidden: Any) -> Elements:
-        """What the projections make, and as much again."""
+        """What the projections make, and as much again: LFM2's gates, their products and the output (vLLM
+        `mamba/short_conv.py`, profile run), Mamba-2's output and its copy of x, B and C (`mamba_mixer2.py`)."""
         return {"projections and what becomes of them": 2 * self.projected(hidden)}
 
     def path(self, names: Names, number: int) -> str:
@@ -376,6 +379,7 @@ class RWKV(Recurrent):
         "([arXiv:2305.13048](https://arxiv.org/abs/2305.13048))."
     )
     kind: Literal["rwkv"] = "rwkv"
+    output: ClassVar[str] = "output"
     fp32_state: bool = True
     hidden: int
     d_inner: int
@@ -417,6 +421,7 @@ class GatedLRU(Recurrent):
         "([arXiv:2402.19427](https://arxiv.org/abs/2402.19427))."
     )
     kind: Literal["rg_lru"] = "rg_lru"
+    output: ClassVar[str] = "linear_out"
     n_blocks: int  # the gates are block-diagonal
     d_block: int
     d_conv: int

@@ -99,11 +99,10 @@ class Derivations:
 
     def activations(self) -> Lines:
         """The tensors that are alive at the moment that decides."""
-        serving, allocation = self.serving, self.allocation
-        arguments = serving.laid_out, self.most_loaded, allocation.cache, allocation.limits, allocation.workload
-        peaks = serving.engine.stage_peaks(*arguments)
+        stage_peaks, allocation = self.serving.engine.stage_peaks, self.allocation
+        arguments = allocation.requirements.setup, self.most_loaded, allocation.workload
+        peaks, formulas = stage_peaks(*arguments), stage_peaks(*arguments, write=self.symbols)
         index = max(range(len(peaks)), key=lambda i: peaks[i].bytes)
-        formulas = serving.engine.stage_peaks(*arguments, write=self.symbols)
         return steps(self.symbols, peaks[index].working, formulas[index].working)
 
     def overhead(self) -> Lines:
@@ -170,7 +169,7 @@ def weight_steps(serving: Serving, layers: range) -> Iterator[Step]:
 
 
 def weight_step(component: Component, bits: int, parameters: int, scale_bits: int) -> Step:
-    """`beside`: bits of scales and of what fills whole bytes."""
+    """`scale_bits`: of scales and of what fills whole bytes."""
     symbols = Symbols()
     n, width = symbols.named("parameters", parameters, "on this GPU"), symbols.named("bits", bits, "of a weight")
     more = symbols.named("scale_bits", scale_bits, "scales and zero points") if scale_bits else 0

@@ -92,8 +92,7 @@ def window_bytes(growth: Mapping[int | None, int], context: int) -> int:
 
 def cache_bytes(growth: Mapping[int | None, int], state: int, batch: int, context: int) -> int:
     """Bytes of `batch` sequences of `context` tokens: the least that their next tokens need."""
-    sequence_total: int = sequence_bytes(context, bytes_per_token(growth), window_bytes(growth, context), state)
-    return batch * sequence_total
+    return batch * int(sequence_bytes(context, bytes_per_token(growth), window_bytes(growth, context), state))
 
 
 def sequence_bytes(context: Any, per_token: Any, windows: Any, state: Any) -> Any:

@@ -63,7 +63,6 @@ class Setting:
         }
 
     def changes(self, before: "Setting") -> dict[str, Any]:
-        """The fields that differ."""
         known = before.fields()
         return {name: value for name, value in self.fields().items() if value != known[name]}
 

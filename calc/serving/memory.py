@@ -15,7 +15,6 @@ from pydantic import Field
 from calc.budget import spend
 from calc.errors import Frozen, Message
 from calc.formats import Precision
-from calc.formats.stored import Piece
 from calc.hardware.gpu import GPU
 from calc.hardware.overhead import (
     HIGH,
@@ -32,7 +31,7 @@ from calc.hardware.overhead import (
 from calc.hardware.parallel import Layout, shapes
 from calc.model.architecture import Architecture
 from calc.model.named import Peak
-from calc.serving.engines.cache import Cache, Pool
+from calc.serving.engines.cache import Cache, Pool, Setup
 from calc.serving.engines.engine import Engine
 from calc.serving.engines.rules import Question
 from calc.serving.engines.sizes import Budget, GPUAtStart, LaidOut, Limits, StagePeak
@@ -158,6 +157,7 @@ class Requirements:
         """How the engine keeps the cache."""
         self.pool = self.cache if isinstance(self.cache, Pool) else None
         """The cache where it is set aside at start."""
+        self.setup = Setup(laid_out, limits, self.cache)
         self.rooms = dict[tuple[int, int], CacheRoom]()
 
     @cached_property
@@ -202,8 +202,7 @@ class Requirements:
         if self.limits.share is not None:
             required = 0 if self.cache is None else self.cache.required_bytes(index, workload.batch, workload.context)
             return StagePeak(required, self.at_start[index].working)
-        peaks = self.engine.stage_peaks(self.laid_out, index, self.cache, self.limits, workload)
-        return max(peaks, key=lambda peak: peak.bytes)
+        return max(self.engine.stage_peaks(self.setup, index, workload), key=lambda peak: peak.bytes)
 
     def room(self, usable_bytes: int, end: int) -> CacheRoom:
         """What there is for a cache that is set aside on GPUs with so many bytes."""
@@ -268,10 +267,6 @@ class Serving:
     def weights(self) -> int:
         """Bytes of weights on a rank, of all stages."""
         return sum(stage.weights for stage in self.laid_out.stages)
-
-    def file(self, architecture: Architecture, precision: Precision, rank: Architecture) -> list[Piece]:
-        """As `Weighing.read`."""
-        return self.weighing.read(architecture, precision, rank)
 
     def with_layout(self, layout: Layout) -> "Serving":
         """The model in another layout. Raises ConfigError where the engine does not accept it."""
@@ -362,7 +357,6 @@ class Allocation:
         return Allocation(self.serving, self.gpu, self.workload.model_copy(update=change))
 
     def under(self, engine: Engine) -> "Allocation":
-        """The allocation under other flags."""
         return Allocation(self.serving.with_engine(engine), self.gpu, self.workload)
 
     @property

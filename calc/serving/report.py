@@ -1,7 +1,7 @@
 """Everything about one scenario, in one object: what the page draws, the command line prints and the download holds."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from pydantic import Field, SerializeAsAny
 
@@ -103,19 +103,21 @@ class Report(Frozen):
         return next((tokens for tokens, memory in self.by_context.items() if memory.kv_cache > memory.weights), None)
 
 
-def report(
-    config: Mapping[str, Any],
-    *,
-    architecture: Architecture | None = None,
-    model: str | None = None,
-    workload: Workload | None = None,
-    engine: Engine | None = None,
-    precision: Precision | None = None,
-    layout: Layout | None = None,
-    num_gpus: int | None = None,
-    overhead: Overhead | None = None,
-    gpus: Iterable[GPU] | None = None,
-) -> Report:
+class Asked(TypedDict, total=False):
+    """What a report may be asked for, beside a config."""
+
+    architecture: Architecture | None
+    model: str | None
+    workload: Workload | None
+    engine: Engine | None
+    precision: Precision | None
+    layout: Layout | None
+    num_gpus: int | None
+    overhead: Overhead | None
+    gpus: Iterable[GPU] | None
+
+
+def report(config: Mapping[str, Any], **asked: Unpack[Asked]) -> Report:
     """Weigh a config. Raises ConfigError with a sentence for people when it can't be read, and nothing else.
 
     `architecture` is what the config describes, where it has been read already.
@@ -124,18 +126,7 @@ def report(
     smallest of `gpus` where one fits, or on the largest. A context that nobody asked for is the usual one, or what
     learned positions allow.
     """
-    return laid_out_report(
-        config,
-        architecture=architecture,
-        model=model,
-        workload=workload,
-        engine=engine,
-        precision=precision,
-        layout=layout,
-        num_gpus=num_gpus,
-        overhead=overhead,
-        gpus=gpus,
-    )[1]
+    return laid_out_report(config, **asked)[1]
 
 
 @budget()
@@ -280,36 +271,26 @@ def assumptions(
         )
     if excluded["vision"]:
         n, gib = excluded["vision"], excluded["vision"] * 2 / GIB
-        if engine.loads_vision:
-            if limits.image_patches:
-                yield Message(
-                    "The vision encoder is loaded too: {n:,} parameters, {gib:.2f} GiB in 16 bits. Profiling passes "
-                    "images of {patches:,} patches through it.",
-                    n=n,
-                    gib=gib,
-                    patches=limits.image_patches,
-                )
-            else:
-                yield Message(
-                    "The vision encoder is loaded too: {n:,} parameters, {gib:.2f} GiB in 16 bits. What its own layers "
-                    "take while they read an image is not counted.",
-                    n=n,
-                    gib=gib,
-                )
-            if limits.image_tokens:
-                growing = bytes_per_token(growth(architecture.blocks, precision.kv))
-                yield Message(
-                    "The largest image or video is {tokens:,} tokens of a prompt, which take {gib:.2f} GiB of cache.",
-                    tokens=limits.image_tokens,
-                    gib=limits.image_tokens * growing / GIB,
-                )
-            if limits.encoder_bytes:
-                yield Message(
-                    "Profiling keeps {gib:.2f} GiB of the largest images or video.",
-                    gib=limits.encoder_bytes / GIB,
-                )
-        else:
+        if not engine.loads_vision:
             yield Message("The vision encoder is left out: {n:,} parameters, {gib:.2f} GiB in 16 bits.", n=n, gib=gib)
+        elif patches := limits.image_patches:
+            sentence = (
+                "The vision encoder is loaded too: {n:,} parameters, {gib:.2f} GiB in 16 bits. Profiling passes "
+                "images of {patches:,} patches through it."
+            )
+            yield Message(sentence, n=n, gib=gib, patches=patches)
+        else:
+            sentence = (
+                "The vision encoder is loaded too: {n:,} parameters, {gib:.2f} GiB in 16 bits. What its own layers "
+                "take while they read an image is not counted."
+            )
+            yield Message(sentence, n=n, gib=gib)
+        if tokens := limits.image_tokens:
+            sentence = "The largest image or video is {tokens:,} tokens of a prompt, which take {gib:.2f} GiB of cache."
+            of_token = bytes_per_token(growth(architecture.blocks, precision.kv))
+            yield Message(sentence, tokens=tokens, gib=tokens * of_token / GIB)
+        if kept := limits.encoder_bytes:
+            yield Message("Profiling keeps {gib:.2f} GiB of the largest images or video.", gib=kept / GIB)
     if tower is not None:
         yield Message(
             "The encoder for images or sound ({tower}) is of an unknown class: neither counted nor loaded.", tower=tower

@@ -88,7 +88,6 @@ def judge(allocation: Allocation, serving: Serving, workload: Workload) -> Verdi
 
 
 def said(allocation: Allocation) -> Word:
-    """The verdict in a word."""
     if allocation.refusal is not None:
         return "does not run"
     return "fits" if allocation.surely_fits else "tight" if allocation.fits(LOW) else "does not fit"

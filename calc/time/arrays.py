@@ -17,7 +17,6 @@ def read_only(array: Array) -> Array:
 
 
 def number(figure: Any) -> float:
-    """An array of one figure."""
     return float(np.ravel(figure)[0])
 
 

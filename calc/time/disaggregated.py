@@ -240,25 +240,19 @@ class Pairs:
             self.decode_workers[:, None],
             link_between(search, self.gpus, self.decode),
         )
-        running, self.ttft, self.rate = self.by_chance(both) if needs.by_chance else self.always_waiting(both)
+        if needs.by_chance:  # as many run as come while one is answered (Little's law)
+            running, per_s = settled(needs, both.token, self.most[:, None], self.decode_workers[:, None])
+            first = both.first_token_by_chance(per_s, running)
+            rate = np.broadcast_to(per_s * needs.output, running.shape)
+        else:
+            users = needs.at_once or 1
+            running, first, rate = both.running(users), both.first_token(users), both.tokens_per_s(users)
+        self.ttft, self.rate = 1000 * first[:, 0], rate[:, 0]
         self.batch = np.ceil((needs.at_once or 1) / self.decode_workers) if needs.at_once else running[:, 0]
         self.parts = tuple(both.decode.decode_parts(running))
         self.tpot = 1000 * both.token(running)[:, 0]
         self.meets = (self.ttft <= (needs.ttft_ms or np.inf)) & (self.tpot <= (needs.tpot_ms or np.inf))
         self.meets &= self.gpus <= search.most
-
-    def always_waiting(self, both: Disaggregated) -> tuple[Array, Array, Array]:
-        """Sequences of a decode worker [pairs, 1], milliseconds to the first token, and tokens a second [pairs], of
-        users who always wait for an answer."""
-        users = self.search.needs.at_once or 1
-        return both.running(users), 1000 * both.first_token(users)[:, 0], both.tokens_per_s(users)[:, 0]
-
-    def by_chance(self, both: Disaggregated) -> tuple[Array, Array, Array]:
-        """The same of requests that come at random: as many run as come while one is answered (Little's law)."""
-        needs = self.search.needs
-        running, per_s = settled(needs, both.token, self.most[:, None], self.decode_workers[:, None])
-        first = 1000 * both.first_token_by_chance(per_s, running)
-        return running, first[:, 0], np.broadcast_to(per_s * needs.output, running.shape)[:, 0]
 
     def plan(self, number: int) -> tuple[Plan, dict[int, int]]:
         """One of them, weighed as Weigh does it, and the sequences of rows that hold fewer than they must."""
@@ -318,10 +312,11 @@ def best_pairs(search: Search, rows: FittingRows) -> Pairs | None:
     if not rows.shard.size:
         return None
     needs, server = search.needs, search.server(rows)
-    token, batch = decode_batches(search, server, rows)
+    in_time = (needs.tpot_ms or np.inf) / 1000
+    batch = last_in_time(search.batches(rows, needs.at_once), lambda tried: decode_step(server, tried) <= in_time)
+    token = decode_step(server, batch)
     on, copies = server.speed.machines("expected"), np.ravel(rows.layout.dp).astype(np.float64)
-    prompt = np.ravel(server.launched)
-    received = np.ravel(on.request + on.admission)
+    prompt, received, queue = (np.ravel(each) for each in (server.launched, on.request + on.admission, on.queue))
     alone = received + np.ravel(sum(part.seconds for part in server.prompt_parts))
     decode_workers, per_s = np.ceil((needs.at_once or 1) / batch), token
     if needs.by_chance:
@@ -330,7 +325,6 @@ def best_pairs(search: Search, rows: FittingRows) -> Pairs | None:
         per_s = settled(needs, partial(decode_step, server), batch, decode_workers)[1]
     link = link_between(search, decode_workers * rows.gpus + 1, rows)
     begun = received + np.ravel(cached_bytes(server.speed, needs.prompt) / link) + token
-    queue = np.ravel(on.queue)
     wait = np.inf if needs.ttft_ms is None else needs.ttft_ms / 1000
     of_pair, tp = search.pairs(rows), np.ravel(rows.layout.tp)
     chosen = []
@@ -382,15 +376,6 @@ def link_between(search: Search, gpus: Array, rows: FittingRows) -> Any:
     reach = np.array([gpu.link_gpus or search.node for gpu in search.gpus])[rows.kind]
     alike = np.where(gpus <= search.node, gpus, np.where(gpus <= reach, reach, BEYOND))
     return search.cards.of(alike, rows.form, rows.kind).link
-
-
-def decode_batches(search: Search, server: FullServer, rows: FittingRows) -> tuple[Array, Array]:
-    """Seconds of a decode step of each row with the most sequences, of those tried, that get their tokens in time, and
-    how many these are: found by halving."""
-    most = (search.needs.tpot_ms or np.inf) / 1000
-    batches = search.batches(rows, search.needs.at_once)
-    batch = last_in_time(batches, lambda tried: decode_step(server, tried) <= most)
-    return decode_step(server, batch), batch
 
 
 def decode_step(server: FullServer, batch: Array) -> Array:

@@ -7,7 +7,6 @@ import json
 from collections.abc import Mapping
 from functools import cache, lru_cache
 from pathlib import Path
-from types import MappingProxyType
 from typing import Annotated, Any, Literal, NamedTuple
 
 from calc.errors import ConfigError, Frozen, Message, shown
@@ -86,19 +85,10 @@ def asked() -> tuple[frozenset[WeightFormat], tuple[int, ...]]:
     return formats, tuple(sorted({row.gpus for row in rows() if row.gpus is not None}))
 
 
-@cache
-def rows_of_kinds() -> Mapping[str, tuple[EfficiencyRow, ...]]:
-    """Rows by what they are of, each kind in the order of the file."""
-    kinds: dict[str, list[EfficiencyRow]] = {}
-    for row in rows():
-        kinds.setdefault(row.what, []).append(row)
-    return MappingProxyType({kind: tuple(of_kind) for kind, of_kind in kinds.items()})
-
-
 @lru_cache(maxsize=1024)
 def row(what: str, at: Conditions, dtype: Dtype | None = None) -> EfficiencyRow:
     """The row that decides for GPUs of a generation; `dtype` is what they compute in."""
-    return max((row for row in rows_of_kinds()[what] if row.holds(at, dtype)), key=lambda row: row.detail)
+    return max((row for row in rows() if row.what == what and row.holds(at, dtype)), key=lambda row: row.detail)
 
 
 Edits = Mapping[str, Estimate]
@@ -172,7 +162,6 @@ def deciding_rows(at: Conditions, plain: Dtype, narrow: Dtype) -> Mapping[str, E
 
 @lru_cache(maxsize=1024)
 def efficiency(at: Conditions, plain: Dtype, narrow: Dtype) -> Efficiency:
-    """Their figures."""
     return Efficiency(**{name: deciding.value for name, deciding in deciding_rows(at, plain, narrow).items()})
 
 

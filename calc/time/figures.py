@@ -106,10 +106,6 @@ class Figures(Symbols):
         plain = float(value) if isinstance(value, Figure) else value
         return Figure(plain, self.named(name, plain, meaning))
 
-    def named_as(self, symbol: Symbol, value: float) -> Figure:
-        """One of a field that has a symbol."""
-        return self.figure(symbol.name, value, symbol.meaning)
-
     def step(self, what: str, number: Any, unit: str) -> TimeStep:
         """The derivation of a number that was computed on figures."""
         formula, values = self.written(formula_of(number))

@@ -27,7 +27,6 @@ from calc.serving.engines.llamacpp.options import LlamaCppOptions
 from calc.serving.engines.llamacpp.placement import HOST, Placement
 from calc.serving.engines.llamacpp.slots import placed
 from calc.serving.engines.mlx.engine import MLX
-from calc.serving.engines.mlx.support import SUPPORT
 from calc.serving.engines.rules import Question
 from calc.serving.engines.sizes import DeviceBuffers
 from calc.serving.memory import Serving
@@ -111,7 +110,7 @@ class MLXRun(Frozen):
 def mlx_runs(architecture: Architecture, computer: Computer, workload: Workload) -> list[MLXRun]:
     """A model on the first card in each format of MLX; none where that is no Mac, or mlx-lm does not read the model."""
     gpu = next(iter(computer.gpus), None)
-    if gpu is None or not runs_on(gpu, SUPPORT):
+    if gpu is None or not runs_on(gpu, MLX.support):
         return []
     precisions = [Precision(weights=weights) for weights in MLX_FOLDERS]
     read = [precision for precision in precisions if not any(MLX().refusals(Question(architecture, precision)))]

@@ -191,10 +191,6 @@ class ObjectiveSpeed:
             seconds += often * quiet.times * speed.seconds(end)
         return seconds
 
-    def update_s(self, end: End) -> float:
-        """Seconds forward and back and of the optimizer; of a value model as large too."""
-        return (2 if self.method.values else 1) * self.update.seconds(end)
-
     # The engine
 
     @cached_property
@@ -258,7 +254,8 @@ class ObjectiveSpeed:
             phases["weight_sync"] = self.generations * self.handed_over_s(end)
         if (quiet := self.reference_s(end)) > 0:
             phases["reference"] = quiet
-        return phases | {"update": self.update_s(end)}
+        models = 2 if self.method.values else 1  # a value model is as large
+        return phases | {"update": models * self.update.seconds(end)}
 
     @cached_property
     def by_end(self) -> dict[End, dict[RolloutPhaseName, float]]:
@@ -335,24 +332,21 @@ class ObjectiveSpeed:
         except ConfigError:
             return None
 
-    def lengths(self) -> Message:
-        """How long completions are."""
-        mean = self.objective.mean_completion
-        if mean is None:
-            return Message("All completions are as long as they may be; each prompt is passed once for its group.")
-        sentence = (
-            "Completions have {mean:,} tokens on average and the longest {most:,}, for which an engine runs on with "
-            "few; each prompt is passed once for its group."
-        )
-        return Message(sentence, mean=mean, most=self.objective.completion)
-
     def assumptions(self) -> Iterable[Message]:
         """What the figures take for granted."""
         if self.engine is not None:
             yield Message(
                 "Trainer and engine wait for each other: nothing of a step runs while another part of it does."
             )
-            yield self.lengths()
+            mean = self.objective.mean_completion
+            if mean is None:
+                yield Message("All completions are as long as they may be; each prompt is passed once for its group.")
+            else:
+                sentence = (
+                    "Completions have {mean:,} tokens on average and the longest {most:,}, for which an engine runs on "
+                    "with few; each prompt is passed once for its group."
+                )
+                yield Message(sentence, mean=mean, most=self.objective.completion)
         elif self.method.generates:
             yield Message("Generation is not timed: no engine is given.")
         elif self.method.teacher:

@@ -28,7 +28,6 @@ class Origin(Frozen):
 
     @property
     def sentence(self) -> Message:
-        """For people."""
         match self.basis:
             case "measured":
                 return Message("Fitted to {n:,} measured runs of this model on this GPU and engine.", n=self.rows)

@@ -102,7 +102,6 @@ class Candidates:
 
     @property
     def gpus(self) -> Array:
-        """GPUs of all replicas."""
         return self.replicas * self.rows.gpus
 
 
@@ -259,7 +258,6 @@ class Search:
         return np.asarray(replicas * rows.gpus)
 
     def of(self, rows: FittingRows) -> Candidates:
-        """What some of them do."""
         needs, server = self.needs, self.server(rows)
         most = self.largest_batch(server, rows)
         replicas, batch = self.replicas(server, most)

@@ -44,7 +44,6 @@ class PlanTimes(NamedTuple):
 
 
 def plan_range(search: Search, plan: Plan) -> PlanRange:
-    """The range of a plan of this search."""
     over: Callable[[Callable[..., float]], Estimate]
     server = server_of(search, plan) if plan.prefill is None else None
     if server is not None:

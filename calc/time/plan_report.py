@@ -182,10 +182,13 @@ def sensitivity(search: Search) -> list[Sensitivity]:
     now = next(iter(ranked_plans(search, 1)), None)
     if now is None:
         return []
-    return [
-        changed(what, now, None if other is None else next(iter(ranked_plans(other, 1)), None))
-        for what, other in others(search)
-    ]
+    rows = []
+    for what, other in others(search):
+        best = None if other is None else next(iter(ranked_plans(other, 1)), None)
+        met = best if best is not None and best.meets else None
+        figures = {name: met and getattr(met, name) for name in ("gpu", "gpus", "usd_per_hour")}
+        rows.append(Sensitivity(what=what, **figures, sentence=sentence(what, now, met)))
+    return rows
 
 
 def others(search: Search) -> Iterator[tuple[Message, Search | None]]:
@@ -227,17 +230,6 @@ def formats(search: Search) -> Iterator[tuple[Message, Precision]]:
         yield Message("Weights in {format} too", format=new), Precision(weights=new or "bf16", kv=first.kv)
     if caches == {"bf16"} and (kv := next(iter(engine.cache_formats), None)) is not None:
         yield Message("A KV cache in {format} too", format=kv), first.model_copy(update={"kv": kv})
-
-
-def changed(what: Message, now: Plan, best: Plan | None) -> Sensitivity:
-    met = best if best is not None and best.meets else None
-    return Sensitivity(
-        what=what,
-        gpu=met and met.gpu,
-        gpus=met and met.gpus,
-        usd_per_hour=None if met is None else met.usd_per_hour,
-        sentence=sentence(what, now, met),
-    )
 
 
 def sentence(what: Message, now: Plan, best: Plan | None) -> Message:

@@ -24,7 +24,6 @@ class Price(Frozen):
 
 @cache
 def prices() -> tuple[Price, ...]:
-    """All rows."""
     return tuple(Price(**row) for row in json.loads(FILE.read_text(encoding="utf-8")))
 
 

@@ -95,7 +95,6 @@ class Shard:
         return self.cut(self.ranges)
 
     def cut(self, ranges: tuple[range, ...]) -> LaidOut:
-        """The rank in so many stages."""
         rank = self.weighing.rank
         stages = tuple(
             Stage(tuple(blocks_within(rank, stage)), first=stage.start == 0, last=stage.stop == rank.num_layers)
@@ -259,7 +258,6 @@ class FittingRows:
         return replace(self, capacity=capacity).some(capacity >= 1)
 
     def layout_of(self, row: int) -> Layout:
-        """The layout of a row."""
         return self.shards[int(self.shard[row])].layout
 
     @cached_property
@@ -271,7 +269,6 @@ class FittingRows:
 
     @property
     def gpus(self) -> Array:
-        """GPUs of one replica."""
         return np.ravel(self.layout.gpus).astype(np.float64)
 
     @property
@@ -314,7 +311,6 @@ class Room:
         self.by_degrees = dict[tuple[int, ...], StartedGPUs]()
 
     def limits(self, layout: Layout) -> tuple[Limits, ...]:
-        """What the engine sets on each GPU for a layout."""
         return tuple(self.engine.limits(self.workload, gpu, self.architecture, layout) for gpu in self.gpus)
 
     def on(self, layout: Layout) -> StartedGPUs:

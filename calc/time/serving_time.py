@@ -274,7 +274,9 @@ def speed_on(
         edited = efficiency(*kind_of(gpu, kernels, laid_out.precision.weights, ranks, node)).edited(edits)
     model = laid_out.whole, laid_out.rank, laid_out.ranges, laid_out.precision, laid_out.layout
     states = partial(engine.state_bytes, laid_out.whole)
-    return speed_of(*model, gpu, kernels, edited=edited, node=node, file=serving.file, states=states, like=like)
+    return speed_of(
+        *model, gpu, kernels, edited=edited, node=node, file=serving.weighing.read, states=states, like=like
+    )
 
 
 def halfway(workload: Workload) -> int:

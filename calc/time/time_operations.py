@@ -6,7 +6,7 @@ pass, and bound by memory.
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 from calc.formats import CACHE_BITS, CacheFormat, Precision
 from calc.formats.stored import Piece, StoredAs, stored
@@ -65,6 +65,7 @@ class Routing:
         return touched(self.experts, self.top_k, tokens * self.copies)
 
 
+Key = TypeVar("Key")
 ByProduct = dict[Product, Any]
 """Figures by product."""
 ByWindow = dict[WindowTokens, Any]
@@ -108,7 +109,6 @@ class Demand:
     stages: Any = 1  # pipeline stages that it stands for, each of which passes rows on
 
     def operations(self, forward: Forward) -> tuple[Operation, ...]:
-        """All operations of a pass."""
         return (*self.products(forward), *self.attention(forward))
 
     def rows(self, product: Product, forward: Forward) -> Any:
@@ -139,19 +139,16 @@ class Demand:
         return weights
 
     def products(self, forward: Forward) -> list[Operation]:
-        matmuls = []
-        for product in {**self.flops, **self.weights}:
-            rows = self.rows(product, forward)
-            matmuls.append(
-                Operation(
-                    what=product,
-                    flops=rows * self.flops.get(product, 0),
-                    weights=self.weights_read(product, forward),
-                    activations=rows * self.elements.get(product, 0) * self.width,
-                    quantized=self.quantized.get(product, False),
-                )
+        return [
+            Operation(
+                what=product,
+                flops=(rows := self.rows(product, forward)) * self.flops.get(product, 0),
+                weights=self.weights_read(product, forward),
+                activations=rows * self.elements.get(product, 0) * self.width,
+                quantized=self.quantized.get(product, False),
             )
-        return matmuls
+            for product in {**self.flops, **self.weights}
+        ]
 
     def attention(self, forward: Forward) -> list[Operation]:
         """Attention over the cache, and recurrences, of all layers together."""
@@ -200,8 +197,11 @@ def demand(
         done,
         weights=weights,
         quantized=quantized,
-        read=of_all_layers(attending, lambda mixer: read_bits(mixer, precision.kv)),
-        written=sum(layers * written_bits(mixer, precision.kv) for mixer, layers in attending),
+        read=of_all_layers(attending, lambda mixer: cached_bits(mixer, precision.kv, mixer.read_elements())),
+        written=sum(
+            layers * sum(cached_bits(mixer, precision.kv, {None: mixer.written_elements()}).values())
+            for mixer, layers in attending
+        ),
         table_row=table.nbytes / table.tensor.shape[0],
         tied_head=table.nbytes if whole.tied and stage[-1].stop == whole.num_layers else 0,
         width=precision.activation_bytes,
@@ -223,7 +223,7 @@ def computed(
     recurrent = [(mixer, len(block.layers)) for block in blocks for mixer in block.recurrences]
     return Demand(
         flops=product_flops(rank, matrices, *stage),
-        elements=row_elements(matrices),
+        elements=summed((product, sum(tensor.shape[-2:]) * copies) for product, tensor, copies in matrices),
         pairs=of_all_layers(attending, lambda mixer: mixer.pair_flops()),
         absorbed=of_all_layers(attending, lambda mixer: mixer.pair_flops(absorbed=True)),
         queries=sum(layers * mixer.n_q * mixer.value_width for mixer, layers in attending),
@@ -249,15 +249,17 @@ def attending_mixers(rank: Architecture, *stage: range) -> list[tuple[AttentionM
     return [(mixer, len(block.layers)) for block in blocks_within(rank, *stage) for mixer in block.attentions]
 
 
-def of_all_layers(
-    mixers: Iterable[tuple[Any, int]], of: Callable[[Any], Mapping[WindowTokens, Any]]
-) -> dict[WindowTokens, Any]:
-    """Something that each layer has by how far back it looks, of all layers."""
-    total: dict[WindowTokens, Any] = {}
-    for mixer, layers in mixers:
-        for back, each in of(mixer).items():
-            total[back] = total.get(back, 0) + layers * each
+def summed(figures: Iterable[tuple[Key, Any]]) -> dict[Key, Any]:
+    """The sum of what each key has."""
+    total: dict[Key, Any] = {}
+    for key, each in figures:
+        total[key] = total.get(key, 0) + each
     return total
+
+
+def of_all_layers(mixers: Iterable[tuple[Any, int]], of: Callable[[Any], Mapping[WindowTokens, Any]]) -> ByWindow:
+    """Something that each layer has by how far back it looks, of all layers."""
+    return summed((back, layers * each) for mixer, layers in mixers for back, each in of(mixer).items())
 
 
 def routing(whole: Architecture, layout: Layout) -> Routing | None:
@@ -291,7 +293,6 @@ def is_multiplied(tensor: Tensor) -> bool:
 
 
 def product_of(architecture: Architecture, tensor: Tensor) -> Product:
-    """Which product a weight belongs to."""
     if tensor.component == "attention":
         if tensor.name.endswith("kv_b_proj.weight"):
             return "latents"
@@ -351,23 +352,7 @@ def stored_products(
     return sizes, {product: balance > 0 for product, balance in narrow.items()}
 
 
-def row_elements(matrices: Iterable[tuple[Product, Tensor, int]]) -> dict[Product, int]:
-    """Elements that one row takes into the matrix products of a stage and brings out of them."""
-    widths: dict[Product, int] = {}
-    for product, tensor, copies in matrices:
-        widths[product] = widths.get(product, 0) + sum(tensor.shape[-2:]) * copies
-    return widths
-
-
-def read_bits(mixer: AttentionMixer, kv: CacheFormat) -> dict[WindowTokens, Any]:
-    """Bits of a layer's cache that attention reads of each token, by how far back."""
-    if kv == "fp8_ds_mla" and (packed := mixer.packed_bits()) is not None:
-        return packed
-    return {back: elements * CACHE_BITS[kv] for back, elements in mixer.read_elements().items()}
-
-
-def written_bits(mixer: AttentionMixer, kv: CacheFormat) -> Any:
-    """Bits that a token adds to a layer's cache."""
-    if kv == "fp8_ds_mla" and (packed := mixer.packed_bits()) is not None:
-        return sum(packed.values())
-    return mixer.written_elements() * CACHE_BITS[kv]
+def cached_bits(mixer: AttentionMixer, kv: CacheFormat, elements: Mapping[WindowTokens, Any]) -> ByWindow:
+    """Bits of so many elements of a layer's cache, by how far back they lie."""
+    packed = mixer.packed_bits() if kv == "fp8_ds_mla" else None
+    return packed or {back: each * CACHE_BITS[kv] for back, each in elements.items()}

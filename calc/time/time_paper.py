@@ -88,14 +88,13 @@ def traced(figures: Figures, sizes: Any, symbols: Mapping[str, Symbol]) -> Any:
         if isinstance(number, Estimate):
             usual = figure(symbol, number.expected)
             return Estimate.model_construct(low=usual, expected=usual, high=usual)
-        return figures.named_as(symbol, number) if number else number
+        return figures.figure(symbol.name, number, symbol.meaning) if number else number
 
     changes = {name: figure(symbol, getattr(sizes, name)) for name, symbol in symbols.items()}
     return sizes.model_copy(update=changes) if isinstance(sizes, Frozen) else replace(sizes, **changes)
 
 
 def traced_shares(figures: Figures, shares: Any) -> Any:
-    """Efficiencies as figures."""
     return traced(figures, shares, {name: SHARE_SYMBOLS[name] for name in type(shares).model_fields})
 
 

@@ -251,7 +251,6 @@ def decode_parts(speed: Speed, workload: Workload) -> dict[End, tuple[Timed, ...
 
 
 def step_seconds(parts: Iterable[Timed]) -> float:
-    """Seconds of a step."""
     return float(sum(part.seconds for part in parts))
 
 

@@ -250,9 +250,7 @@ def predicted(row: Measured, architecture: Architecture, serving: Serving, recip
 
 def moment(row: Serve, serving: Serving) -> tuple[int, int]:
     """Bytes of cache and of working memory at the peak of a prefill, or of a decode after it."""
-    run, gpu = serving.with_engine(row.engine), usual_gpus()[0]
-    limits = row.engine.limits(row.workload, gpu, serving.architecture, serving.layout)
-    cache = row.engine.cache(run.laid_out, gpu, limits)
-    passing = row.engine.passes(run.laid_out, 0, cache, limits, row.workload)[row.generated]
+    run = serving.with_engine(row.engine).on(usual_gpus()[0], row.workload)
+    passing = row.engine.passes(run.requirements.setup, 0, row.workload)[row.generated]
     peak = max(passing, key=lambda moment: moment.bytes)
     return peak.cache, int(peak.working.bytes)

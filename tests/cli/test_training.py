@@ -118,6 +118,16 @@ def test_a_loss_of_trl_and_its_engine(capsys):
     assert report["verdicts"][0]["required"] == max(phase["total"] for phase in rollout["phases"])
 
 
+@pytest.mark.parametrize(
+    ("micro_batch", "told"), [pytest.param(1, "for one sequence 0."), pytest.param(2, "for 2 sequences at once 0.")]
+)
+def test_shares_are_told_for_one_sequence_or_several(capsys, micro_batch, told):
+    """Of a step on one GPU."""
+    argv = ("--train", "--method", "grpo", "--num-generations", "2", "--micro-batch", str(micro_batch))
+    _, out, _ = run(capsys, "Qwen/Qwen2.5-0.5B", *argv, "--rollout", "colocated", "--gpu", "h100-sxm")
+    assert told in out
+
+
 def test_a_loss_and_adapters_are_named_together(capsys):
     status, out, _ = run(capsys, "Qwen/Qwen2.5-3B", "--train", "--method", "dpo,lora", "--gpu", "h100-sxm", "--json")
     report = json.loads(out)

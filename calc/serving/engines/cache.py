@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from math import inf
-from typing import ClassVar, Self
+from typing import ClassVar, NamedTuple, Self
 
 from calc.errors import Message
 from calc.formats import CacheFormat
@@ -66,7 +66,6 @@ class Pool(Cache):
         return [self.bytes_of(stage, blocks) for stage in range(len(self.block_bytes))]
 
     def bytes_of(self, stage: int, blocks: int) -> int:
-        """Bytes of so many blocks on a stage."""
         return blocks * self.block_bytes[stage] + self.fixed_bytes(stage)
 
     def fixed_bytes(self, stage: int) -> int:
@@ -125,6 +124,14 @@ class Pool(Cache):
         half, whole = self.request_blocks(most // 2), self.request_blocks(most)
         near = most - (whole - blocks) * (most - most // 2) // max(1, whole - half)
         return largest(lambda length: self.request_blocks(length) <= blocks, most, max(1, near), self.block_size(most))
+
+
+class Setup(NamedTuple):
+    """A laid-out model as an engine sets it up on a kind of GPU."""
+
+    laid_out: LaidOut
+    limits: Limits
+    cache: Cache | None
 
 
 class CachePlanner(StartedEngine):

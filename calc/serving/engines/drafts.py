@@ -119,7 +119,6 @@ class DraftingEngine(Engine):
             )
 
     def undivided_draft(self, model: Architecture, layout: Layout) -> Iterator[Refusal]:
-        """Why ranks can't share a draft."""
         draft = self.guesser(model)
         if draft is not None and Layout(tp=layout.tp).undivided(draft) is not None:
             sentence = "{tp:,} tensor-parallel ranks can't share what guesses tokens evenly."

@@ -54,7 +54,6 @@ class TensorLoader:
     [out]."""
 
     def loaded(self, rank: Architecture, pieces: Iterable[Piece], stage: range, layout: Layout) -> LoadedWeights:
-        """One rank of a pipeline stage."""
         allocations: dict[tuple[str, tuple[int, ...]], list[int]] = {}  # name, first layer -> weights, scales, copies
         parts = defaultdict[str, int](int)
         in_weights = in_scales = padded = 0

@@ -1,8 +1,10 @@
 """What an engine runs: models, formats, layouts and GPUs. Some rules hold for every engine, others are what
 both vLLM 0.33 and SGLang 0.5.23 check at start."""
 
+import tomllib
 from abc import abstractmethod
 from collections.abc import Iterator
+from pathlib import Path
 from typing import ClassVar, NamedTuple, Self
 
 from calc.errors import ConfigError, Message, Refusal
@@ -18,6 +20,12 @@ from calc.serving.engines.sizes import LaidOut, Limits
 from calc.serving.engines.started import StartedEngine
 from calc.serving.kv_cache import growth, state_bytes
 from calc.serving.workload import Workload
+
+SUPPORT = {
+    name: EngineSupport.model_validate(rows)
+    for name, rows in tomllib.loads(Path(__file__).with_name("support.toml").read_text(encoding="utf-8")).items()
+}
+"""GPUs and formats of weights on which each engine runs, by its name."""
 
 
 class Question(NamedTuple):

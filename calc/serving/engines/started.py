@@ -30,5 +30,4 @@ class StartedEngine(ABC):
         return self.name
 
     def with_options(self, **changes: object) -> Self:
-        """The engine with some flags changed."""
         return type(self)(self.options_type.model_validate(self.options.model_dump() | changes), self.draft_model)

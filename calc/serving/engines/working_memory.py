@@ -8,7 +8,7 @@ from calc.hardware.gpu import GPU
 from calc.hardware.overhead import OverheadItem, Range
 from calc.model.derivation import NUMBERS, Numbers
 from calc.model.named import Peak
-from calc.serving.engines.cache import Cache
+from calc.serving.engines.cache import Setup
 from calc.serving.engines.sizes import LaidOut, Limits, StagePeak
 from calc.serving.engines.started import StartedEngine
 from calc.serving.workload import Workload
@@ -22,19 +22,11 @@ class WorkingMemory(StartedEngine):
         engines whose passes do not depend on the workload; others give `stage_peaks`."""
         raise NotImplementedError(self.name)
 
-    def stage_peaks(
-        self,
-        laid_out: LaidOut,
-        stage: int,
-        cache: Cache | None,
-        limits: Limits,
-        workload: Workload,
-        write: Numbers = NUMBERS,
-    ) -> list[StagePeak]:
+    def stage_peaks(self, setup: Setup, stage: int, work: Workload, write: Numbers = NUMBERS) -> list[StagePeak]:
         """Memory of a stage wherever it may be highest: by default at any peak of working memory, for the cache is
         there all the time."""
-        cached = 0 if cache is None else cache.required_bytes(stage, workload.batch, workload.context)
-        return [StagePeak(cached, peak) for peak in self.peaks(laid_out, stage, limits, write)]
+        cached = 0 if setup.cache is None else setup.cache.required_bytes(stage, work.batch, work.context)
+        return [StagePeak(cached, peak) for peak in self.peaks(setup.laid_out, stage, setup.limits, write)]
 
     @abstractmethod
     def overhead(self, gpus: int) -> Mapping[OverheadItem, Range]:

@@ -23,6 +23,8 @@ REASONS = {
     "speculation unknown": Message("Whether tokens are guessed is not stated"),
     "no such GPU in the catalogue": Message("The GPU is not in the catalogue"),
     "no config of": Message("No config of the model"),
+    "the figures are those of": Message("The page repeats another model's figures"),
+    "read faster than": Message("Faster than weights and cache can be read: load or format are not as stated"),
 }
 """Why rows are left out, by the beginning of the benchmark's words."""
 

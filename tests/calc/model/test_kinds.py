@@ -100,6 +100,23 @@ def test_every_kind_answers():
     assert all(str(text).startswith("**") for kind in get_args(Mixer) for text in kind.terms())
 
 
+@pytest.mark.parametrize(
+    ("model", "projected"),
+    [
+        pytest.param("LiquidAI/LFM2-1.2B", 3 * 2048, id="gates and states of modeling_lfm2.py's in_proj"),
+        pytest.param("Qwen/Qwen3.5-9B", 2 * 2048 + 2 * 4096 + 2 * 32, id="in_proj_qkvz and in_proj_ba of vLLM's GDN"),
+        pytest.param("tiiuae/Falcon-H1-7B-Base", 2 * 3072 + 2 * 256 + 24, id="in_proj of modeling_falcon_h1.py"),
+        pytest.param("google/recurrentgemma-2b", 2 * 2560, id="linear_x and linear_y"),
+        pytest.param("Qwen/Qwen3.5-27B", 2 * 2048 + 2 * 6144 + 2 * 48, id="whose output is narrower than its input"),
+    ],
+)
+def test_the_projection_back_is_not_among_those_of_the_input(model, projected):
+    """Where it is as wide as the model, too."""
+    architecture = Architecture.from_config(models()[model].config)
+    widths = {mixer.projected(architecture.hidden) for block in architecture.blocks for mixer in block.recurrences}
+    assert widths == {projected}
+
+
 class Unheard(Attention):
     """A kind that is in no match."""
 

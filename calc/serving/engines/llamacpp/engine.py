@@ -22,7 +22,7 @@ from calc.model.architecture import Architecture
 from calc.model.block import Block
 from calc.model.derivation import NUMBERS, Numbers, Symbols
 from calc.model.named import Peak
-from calc.serving.engines.cache import Cache
+from calc.serving.engines.cache import Setup
 from calc.serving.engines.engine import Engine
 from calc.serving.engines.launch import Launch
 from calc.serving.engines.llamacpp.context import PADDING, state_bytes
@@ -33,9 +33,8 @@ from calc.serving.engines.llamacpp.micro_batch import Buffer
 from calc.serving.engines.llamacpp.options import CACHE_TYPES, CacheType, LlamaCppOptions
 from calc.serving.engines.llamacpp.placement import HOST, ON_HOST, Placement
 from calc.serving.engines.llamacpp.slots import SlotCache, placed, set_up
-from calc.serving.engines.llamacpp.support import SUPPORT
 from calc.serving.engines.loading import up_to
-from calc.serving.engines.rules import without_pooling
+from calc.serving.engines.rules import SUPPORT, without_pooling
 from calc.serving.engines.sizes import LaidOut, Limits, LoadedWeights, StagePeak
 from calc.serving.workload import Workload
 
@@ -53,8 +52,8 @@ CLOSE_VOCABULARY = 128
 
 class LlamaCpp(Engine):
     name: ClassVar[str] = "llamacpp"
-    title: ClassVar[str] = SUPPORT.title
-    support: ClassVar[EngineSupport] = SUPPORT
+    support: ClassVar[EngineSupport] = SUPPORT["llamacpp"]
+    title: ClassVar[str] = support.title
     versions: ClassVar[str] = "0c1e57098"
     step_option: ClassVar[str] = "ubatch_size"
     sequences_option: ClassVar[str] = "parallel"
@@ -281,22 +280,15 @@ class LlamaCpp(Engine):
     def cache(self, laid_out: LaidOut, gpu: GPU, limits: Limits) -> SlotCache:
         return set_up(laid_out.whole, laid_out.precision, self.options, laid_out.layout.pp, self.draft_model)
 
-    def stage_peaks(
-        self,
-        laid_out: LaidOut,
-        stage: int,
-        cache: Cache | None,
-        limits: Limits,
-        workload: Workload,
-        write: Numbers = NUMBERS,
-    ) -> list[StagePeak]:
+    def stage_peaks(self, setup: Setup, stage: int, work: Workload, write: Numbers = NUMBERS) -> list[StagePeak]:
         """All buffers are there from the start on."""
+        cache = setup.cache
         assert isinstance(cache, SlotCache)
         if stage >= cache.model.placement.devices:
             return [StagePeak(0, Peak(WHAT, {}))]
-        (model, context), *others = cache.contexts(workload.batch, workload.context)
+        (model, context), *others = cache.contexts(work.batch, work.context)
         guessing = sum(other.compute(smaller)[stage].size for other, smaller in others)
-        cached = cache.required_bytes(stage, workload.batch, workload.context)
+        cached = cache.required_bytes(stage, work.batch, work.context)
         return [StagePeak(cached, largest_pass(model.compute(context)[stage], guessing, write))]
 
     def overhead(self, gpus: int) -> Mapping[OverheadItem, Range]:
@@ -308,7 +300,6 @@ class LlamaCpp(Engine):
         return server(GGUFSource(file=file), self.options, length, self.options.slots(1), types)
 
     def remedies(self, limits: Limits, workload: Workload) -> Iterator[dict[str, object]]:
-        """A smaller pass."""
         for size in (256, 128):
             if size < limits.step_tokens:
                 yield {"ubatch_size": size}

@@ -63,7 +63,6 @@ class Offloading:
         batch: int = 1,
         draft: Architecture | None = None,
     ) -> None:
-        """`draft` is the draft model."""
         free = {"n_gpu_layers": None, "n_cpu_moe": 0, "cpu_moe": False, "tensor_split": None, "override_tensor": None}
         self.model, self.precision, self.room, self.batch, self.draft = architecture, precision, room, batch, draft
         self.options = options.model_copy(update=free if room.gpus else free | {"device": "none"})

@@ -42,11 +42,9 @@ class PlacedModel:
 
     @property
     def weights(self) -> Mapping[int, int]:
-        """Bytes of weights on each device."""
         return Counter() if self.predicting else self.file.once(self, lambda: weight_bytes(self))
 
     def cache(self, context: ContextSizes) -> Mapping[int, int]:
-        """Bytes of the cache on each device."""
         return self.file.once(("cache", self, context), lambda: cache_bytes(self, context))
 
     def compute(self, context: ContextSizes) -> tuple[Buffer, ...]:
@@ -69,7 +67,6 @@ class PlacedModel:
         return max(sizes, default=0)
 
     def allocated(self, context: ContextSizes) -> list[DeviceBuffers]:
-        """What a context allocates on each GPU and on the host."""
         weights, cache, compute = self.weights, self.cache(context), self.compute(context)
         return [
             DeviceBuffers(

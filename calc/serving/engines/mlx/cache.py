@@ -94,7 +94,6 @@ class PromptCache(Cache):
 
 
 def layer_caches(model: Architecture, precision: Precision, options: MLXOptions) -> Iterator[LayerCache]:
-    """The caches of each kind of layer."""
     family, kv = model.model_type, CACHE_BITS[precision.kv]
     for block in model.blocks:
         for mixer in block.attentions:

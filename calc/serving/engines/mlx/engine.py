@@ -4,6 +4,7 @@ Read in mlx-lm 0.32.2 and MLX 0.32: `generate.py` (`generate_step`, `BatchGenera
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import ClassVar
 
 from calc.errors import Message
@@ -17,7 +18,7 @@ from calc.hardware.shards import copies_within_piece
 from calc.model.architecture import Architecture
 from calc.model.block import Block
 from calc.model.derivation import NUMBERS, Numbers
-from calc.serving.engines.cache import Cache
+from calc.serving.engines.cache import Setup
 from calc.serving.engines.engine import Engine
 from calc.serving.engines.launch import Launch
 from calc.serving.engines.mlx.cache import PromptCache, state_bytes
@@ -25,8 +26,8 @@ from calc.serving.engines.mlx.launch import command
 from calc.serving.engines.mlx.loading import mlx_file
 from calc.serving.engines.mlx.options import MLXOptions
 from calc.serving.engines.mlx.rules import MLXRules
-from calc.serving.engines.mlx.support import SUPPORT
 from calc.serving.engines.mlx.working_memory import Pass, pass_peaks, without_kernel
+from calc.serving.engines.rules import SUPPORT
 from calc.serving.engines.sizes import LaidOut, Limits, LoadedWeights, Stage, StagePeak
 from calc.serving.workload import Workload
 from calc.units import MIB
@@ -39,8 +40,8 @@ STEPS = (1024, 512, 256)
 
 class MLX(MLXRules, Engine):
     name: ClassVar[str] = "mlx"
-    title: ClassVar[str] = SUPPORT.title
-    support: ClassVar[EngineSupport] = SUPPORT
+    support: ClassVar[EngineSupport] = SUPPORT["mlx"]
+    title: ClassVar[str] = support.title
     versions: ClassVar[str] = "0.32"
     step_option: ClassVar[str] = "prefill_step_size"
     sequences_option: ClassVar[str | None] = "decode_concurrency"
@@ -62,7 +63,6 @@ class MLX(MLXRules, Engine):
         return mlx_file(architecture, precision, self.options.q_group_size)
 
     def loaded(self, rank: Architecture, pieces: Sequence[Piece], stage: range, layout: Layout) -> LoadedWeights:
-        """Bytes as they are stored."""
         scales = sum(copies_within_piece(rank, piece.tensor, stage) * piece.a_layer * piece.scales for piece in pieces)
         total = sum(copies_within_piece(rank, piece.tensor, stage) * piece.a_layer * piece.nbytes for piece in pieces)
         return LoadedWeights(weights=total - scales, scales=scales)
@@ -92,39 +92,25 @@ class MLX(MLXRules, Engine):
     def cache(self, laid_out: LaidOut, gpu: GPU, limits: Limits) -> PromptCache:
         return PromptCache(laid_out.whole, laid_out.precision, self.options)
 
-    def stage_peaks(
-        self,
-        laid_out: LaidOut,
-        stage: int,
-        cache: Cache | None,
-        limits: Limits,
-        workload: Workload,
-        write: Numbers = NUMBERS,
-    ) -> list[StagePeak]:
+    def stage_peaks(self, setup: Setup, stage: int, work: Workload, write: Numbers = NUMBERS) -> list[StagePeak]:
         """The last pass over the prompts, with their cache, and the last token's."""
+        laid_out, limits, cache = setup
         assert isinstance(cache, PromptCache)
-        rank, sequences = write.apply(laid_out.rank), min(workload.batch, limits.sequences)
-        blocks = [write.apply(block) for block in laid_out.stages[stage].blocks]
-        width = laid_out.precision.activation_bytes
-        scored = without_kernel(laid_out.stages[stage].blocks, laid_out.rank)
+        part, rank, sequences = laid_out.stages[stage], write.apply(laid_out.rank), min(work.batch, limits.sequences)
         prompts = Pass(
             sequences=write.of("batch", sequences),
             tokens=write.of("step_tokens", limits.step_tokens),
-            length=write.of("sequence", workload.prompt),
-            width=width,
-            scored=scored,
+            length=write.of("sequence", work.prompt),
+            width=laid_out.precision.activation_bytes,
+            scored=without_kernel(part.blocks, laid_out.rank),
         )
-        cached = cache.prompt_bytes(sequences, workload.prompt)
-        peaks = [StagePeak(cached, peak) for peak in pass_peaks(blocks, rank, prompts)]
-        last = Pass(
-            sequences=write.of("batch", sequences),
-            tokens=write.of("batch", sequences),
-            length=write.of("sequence", workload.context),
-            width=width,
-            scored=scored,
+        last = replace(prompts, tokens=prompts.sequences, length=write.of("sequence", work.context))
+        passes = (
+            (cache.prompt_bytes(sequences, work.prompt), prompts),
+            (cache.generating_bytes(sequences, work.context, work.prompt), last),
         )
-        cached = cache.generating_bytes(sequences, workload.context, workload.prompt)
-        return [*peaks, *(StagePeak(cached, peak) for peak in pass_peaks(blocks, rank, last))]
+        blocks = [write.apply(block) for block in part.blocks]
+        return [StagePeak(cached, peak) for cached, step in passes for peak in pass_peaks(blocks, rank, step)]
 
     def overhead(self, gpus: int) -> Mapping[OverheadItem, Range]:
         return {"libraries": METAL}
@@ -139,7 +125,6 @@ class MLX(MLXRules, Engine):
         return command(model, precision, self.options)
 
     def remedies(self, limits: Limits, workload: Workload) -> Iterator[dict[str, object]]:
-        """Smaller passes."""
         for size in STEPS:
             if size < self.options.prefill_step_size:
                 yield {"prefill_step_size": size}

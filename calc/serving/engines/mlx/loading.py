@@ -90,7 +90,6 @@ class MLXTypes:
         yield replace(tensor, name=f"{path}unembed_out.weight", shape=(heads * value, rank))
 
     def form(self, tensor: Tensor, layer: int) -> Format:
-        """The format of a tensor in a layer."""
         if self.plain is not None:
             return self.plain
         if not self.is_quantized(tensor):

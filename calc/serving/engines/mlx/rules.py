@@ -14,7 +14,6 @@ from calc.serving.engines.mlx.loading import HIGH, is_down
 from calc.serving.engines.mlx.options import STEP, MLXOptions
 from calc.serving.engines.rules import Question, Rules
 from calc.serving.engines.sizes import LaidOut
-from calc.serving.workload import Workload
 
 SERVED = frozenset(
     "afmoe apertus bailing_hybrid bailing_moe bitnet cohere cohere2 dbrx deepseek deepseek_v2 deepseek_v3 "
@@ -102,15 +101,14 @@ class MLXRules(Rules):
     def refusals(self, question: Question) -> Iterator[Refusal]:
         """With those of a cache that becomes quantized as a request grows."""
         yield from super().refusals(question)
-        model, workload = question.model, question.workload
-        if model is not None and workload is not None and self.quantizes(workload):
-            yield from self.cache_refusals(model)
-
-    def quantizes(self, workload: Workload) -> bool:
-        return self.options.kv_bits is not None and workload.context >= self.options.quantized_kv_start
-
-    def cache_refusals(self, model: Architecture) -> Iterator[Refusal]:
-        """Caches at which mlx-lm stops when they are to be quantized."""
+        model, workload, options = question.model, question.workload, self.options
+        if (
+            model is None
+            or workload is None
+            or options.kv_bits is None
+            or workload.context < options.quantized_kv_start
+        ):
+            return
         family = model.model_type
         mixers = [mixer for block in model.blocks for mixer in block.attentions]
         if family in ROTATING and any(mixer.window is not None for mixer in mixers):
@@ -120,7 +118,7 @@ class MLXRules(Rules):
             yield Refusal(Message("mlx-lm reads no quantized cache where scores are capped."), "kv_bits")
         elif family not in EXPANDED | IN_LISTS and any(mixer.absorbs for mixer in mixers):
             yield Refusal(Message("mlx-lm reads no quantized cache of latent attention."), "kv_bits")
-        elif family not in OWN_CACHES and self.options.max_kv_size is not None:
+        elif family not in OWN_CACHES and options.max_kv_size is not None:
             yield Refusal(Message("mlx-lm does not quantize the rotating cache of --max-kv-size."), "kv_bits")
 
     def stages(self, layers: int, pp: int) -> Iterator[range]:

@@ -29,12 +29,11 @@ from calc.serving.engines.launch import (
     stated,
 )
 from calc.serving.engines.loading import TensorLoader, rotary_tables, up_to
-from calc.serving.engines.rules import VOCABULARY, broken_tiles, even_stages, without_cache, without_pooling
+from calc.serving.engines.rules import SUPPORT, VOCABULARY, broken_tiles, even_stages, without_cache, without_pooling
 from calc.serving.engines.sglang.cache import COMPRESSED_REQUESTS, TokenPool, compressing, slot_bytes
 from calc.serving.engines.sglang.drafts import GUESSING_REQUESTS, SGLangDrafts
 from calc.serving.engines.sglang.options import SGLangOptions
 from calc.serving.engines.sglang.rules import unserved_family
-from calc.serving.engines.sglang.support import SUPPORT
 from calc.serving.engines.sglang.working_memory import (
     STREAMED_BATCH,
     decode_graphs,
@@ -96,8 +95,8 @@ def request_table(requests: int, context: int) -> int:
 
 class SGLang(SGLangDrafts):
     name: ClassVar[str] = "sglang"
-    title: ClassVar[str] = SUPPORT.title
-    support: ClassVar[EngineSupport] = SUPPORT
+    support: ClassVar[EngineSupport] = SUPPORT["sglang"]
+    title: ClassVar[str] = support.title
     versions: ClassVar[str] = "0.5.23"
     step_option: ClassVar[str] = "chunked_prefill_size"
     sequences_option: ClassVar[str | None] = "max_running_requests"

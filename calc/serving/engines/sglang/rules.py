@@ -10,9 +10,8 @@ from collections.abc import Iterator
 
 from calc.errors import Message, Refusal
 from calc.model.architecture import Architecture
-from calc.serving.engines.transformers.support import SUPPORT as TRANSFORMERS
+from calc.serving.engines.rules import SUPPORT
 from calc.serving.engines.vllm.rules import SUPPORTED_UNTIL
-from calc.serving.engines.vllm.support import SUPPORT as VLLM
 
 UNSERVED = frozenset(
     "RefinedWeb RefinedWebModel bamba bloom codegen falcon gpt_neo gpt_neox_japanese jamba minimax_m1 minimax_text_01 "
@@ -26,7 +25,7 @@ FORGETFUL = frozenset({"minimax", "recurrent_gemma"})
 def unserved_family(architecture: Architecture) -> Iterator[Refusal]:
     """Families that it does not run, with the nearest engine that does."""
     family = architecture.model_type
-    nearest = (TRANSFORMERS if family in SUPPORTED_UNTIL else VLLM).title
+    nearest = SUPPORT["transformers" if family in SUPPORTED_UNTIL else "vllm"].title
     if family in UNSERVED:
         sentence = "SGLang does not serve models of the family {family}; {nearest} does."
         yield Refusal(Message(sentence, family=family, nearest=nearest), "engine")

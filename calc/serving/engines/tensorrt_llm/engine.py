@@ -25,12 +25,11 @@ from calc.model.named import Peak
 from calc.serving.engines.engine import Engine
 from calc.serving.engines.launch import Launch, combined, degrees, stated
 from calc.serving.engines.loading import ExpertPadding, TensorLoader, quantized, rotary_tables
-from calc.serving.engines.rules import broken_tiles, even_stages, without_cache, without_pooling
+from calc.serving.engines.rules import SUPPORT, broken_tiles, even_stages, without_cache, without_pooling
 from calc.serving.engines.sglang.cache import slot_bytes
 from calc.serving.engines.sizes import Budget, GPUAtStart, LaidOut, Limits, LoadedWeights
 from calc.serving.engines.tensorrt_llm.cache import BlockPool
 from calc.serving.engines.tensorrt_llm.options import TensorRTLLMOptions
-from calc.serving.engines.tensorrt_llm.support import SUPPORT
 from calc.serving.engines.vllm.loading import FUSED
 from calc.serving.engines.vllm.working_memory import EXPERTS, OUTPUT_OF_EXPERTS, layer_elements
 from calc.serving.workload import Workload
@@ -75,8 +74,8 @@ BLACKWELL = (10, 0)
 
 class TensorRTLLM(Engine):
     name: ClassVar[str] = "tensorrt-llm"
-    title: ClassVar[str] = SUPPORT.title
-    support: ClassVar[EngineSupport] = SUPPORT
+    support: ClassVar[EngineSupport] = SUPPORT["tensorrt-llm"]
+    title: ClassVar[str] = support.title
     versions: ClassVar[str] = "1.3"
     step_option: ClassVar[str] = "max_num_tokens"
     sequences_option: ClassVar[str | None] = "max_batch_size"
@@ -91,7 +90,7 @@ class TensorRTLLM(Engine):
     @classmethod
     def keeps(cls, weights: WeightFormat) -> bool:
         """Formats of the table of `features/quantization.html`: 16 bits, those of ModelOpt, AWQ and GPTQ."""
-        return weights in FLOATS or WAYS.get(weights) in SUPPORT.formats
+        return weights in FLOATS or WAYS.get(weights) in cls.support.formats
 
     def layout_refusals(self, model: Architecture, precision: Precision, layout: Layout) -> Iterator[Refusal]:
         """`enable_attention_dp` makes each tensor-parallel rank a copy (`mapping.py`)."""

@@ -52,7 +52,6 @@ class DynamicCache(Cache):
 
 
 def indexers(blocks: Sequence[Block]) -> list[tuple[Block, int | None, Indexer]]:
-    """Indexers with their blocks and windows."""
     mixers = [(block, mixer) for block in blocks for mixer in block.mixers]
     indexed = [(block, mixer.window, getattr(mixer, "indexer", None)) for block, mixer in mixers]
     return [(block, window, indexer) for block, window, indexer in indexed if indexer is not None]

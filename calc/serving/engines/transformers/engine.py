@@ -13,12 +13,12 @@ from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture
 from calc.model.derivation import NUMBERS, Numbers
 from calc.model.named import Peak
-from calc.serving.engines.cache import Cache
+from calc.serving.engines.cache import Setup
 from calc.serving.engines.engine import Engine
+from calc.serving.engines.rules import SUPPORT
 from calc.serving.engines.sizes import LaidOut, Limits, Stage, StagePeak
 from calc.serving.engines.transformers.cache import DynamicCache
 from calc.serving.engines.transformers.options import TransformersOptions
-from calc.serving.engines.transformers.support import SUPPORT
 from calc.serving.engines.transformers.working_memory import Pass, decode_peaks, prefill_peaks
 from calc.serving.workload import Workload
 
@@ -28,8 +28,8 @@ WRITTEN_OUT = frozenset({"deberta-v2", "mpnet"})
 
 class Transformers(Engine):
     name: ClassVar[str] = "transformers"
-    title: ClassVar[str] = SUPPORT.title
-    support: ClassVar[EngineSupport] = SUPPORT
+    support: ClassVar[EngineSupport] = SUPPORT["transformers"]
+    title: ClassVar[str] = support.title
     versions: ClassVar[str] = "5.23"
     step_option: ClassVar[str] = "prefill_chunk_size"
     weight_formats: ClassVar[tuple[WeightFormat, ...]] = ("int8-bnb", "nf4")
@@ -70,48 +70,32 @@ class Transformers(Engine):
     def cache(self, laid_out: LaidOut, gpu: GPU, limits: Limits) -> DynamicCache:
         return DynamicCache([stage.blocks for stage in laid_out.stages], laid_out.precision)
 
-    def stage_peaks(
-        self,
-        laid_out: LaidOut,
-        stage: int,
-        cache: Cache | None,
-        limits: Limits,
-        workload: Workload,
-        write: Numbers = NUMBERS,
-    ) -> list[StagePeak]:
-        """Peaks of the prompts' pass, and of the last token's."""
-        assert isinstance(cache, DynamicCache)
-        return [peak for step in self.passes(laid_out, stage, cache, limits, workload, write) for peak in step]
+    def stage_peaks(self, setup: Setup, stage: int, work: Workload, write: Numbers = NUMBERS) -> list[StagePeak]:
+        return [peak for step in self.passes(setup, stage, work, write) for peak in step]
 
-    def passes(
-        self,
-        laid_out: LaidOut,
-        stage: int,
-        cache: DynamicCache,
-        limits: Limits,
-        workload: Workload,
-        write: Numbers = NUMBERS,
-    ) -> list[list[StagePeak]]:
+    def passes(self, setup: Setup, stage: int, work: Workload, write: Numbers = NUMBERS) -> list[list[StagePeak]]:
         """The prompts' pass, with their cache, and where tokens are generated that of the last one, with the cache of
         the whole context. Logits return to the first GPU."""
+        laid_out, limits, cache = setup
+        assert isinstance(cache, DynamicCache)
         part, rank = laid_out.stages[stage], write.apply(laid_out.rank)
         blocks = [write.apply(block) for block in part.blocks]
-        precision, batch = laid_out.precision, workload.batch
+        precision, batch = laid_out.precision, work.batch
         prompt = Pass(
             sequences=write.of("batch", batch),
-            length=write.of("sequence", workload.prompt),
+            length=write.of("sequence", work.prompt),
             tokens=write.of("step_tokens", limits.step_tokens),
             width=precision.activation_bytes,
             attention=self.options.attention,
             logits=self.options.rows_of_logits,
             cached=not laid_out.whole.encodes,
         )
-        cached = cache.allocated_bytes(stage, batch, workload.prompt, limits.step_tokens)
+        cached = cache.allocated_bytes(stage, batch, work.prompt, limits.step_tokens)
         prefill = prefill_peaks(blocks, rank, prompt, logits=(part.first or part.last) and not rank.pooled)
         passes = [[StagePeak(cached, peak) for peak in prefill]]
-        if workload.generated:
-            token = replace(prompt, length=write.of("sequence", workload.context), logits="last")
-            cached = cache.allocated_bytes(stage, batch, workload.context, batch)
+        if work.generated:
+            token = replace(prompt, length=write.of("sequence", work.context), logits="last")
+            cached = cache.allocated_bytes(stage, batch, work.context, batch)
             decode = decode_peaks(blocks, rank, token, precision.kv, logits=part.last)
             passes.append([StagePeak(cached, peak) for peak in decode])
         if self.options.older(4, 46) and laid_out.rank.rotary:  # each layer has tables of its own, in fp32

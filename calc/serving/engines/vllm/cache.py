@@ -358,7 +358,6 @@ class CachePlan(Pool):
         return min(length if group.block is None else group.block for group in self.groups)
 
     def request_blocks(self, length: int) -> int:
-        """Those of all groups."""
         blocks = 0
         for group in self.groups:
             blocks += group.blocks(length, self.in_flight)

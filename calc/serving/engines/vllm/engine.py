@@ -28,7 +28,7 @@ from calc.serving.engines.launch import (
     stated,
 )
 from calc.serving.engines.loading import TensorLoader, rotary_tables, up_to
-from calc.serving.engines.rules import VOCABULARY, broken_tiles, even_stages, without_cache
+from calc.serving.engines.rules import SUPPORT, VOCABULARY, broken_tiles, even_stages, without_cache
 from calc.serving.engines.sizes import Budget, GPUAtStart, LaidOut, Limits, LoadedWeights
 from calc.serving.engines.vllm.cache import CachePlan, Division, divide, limits, share_of
 from calc.serving.engines.vllm.drafts import SPECULATION, VLLMDrafts
@@ -38,7 +38,6 @@ from calc.serving.engines.vllm.layers import state_bytes
 from calc.serving.engines.vllm.loading import FUSED, expert_padding, runs_triton
 from calc.serving.engines.vllm.options import VLLMOptions, holds
 from calc.serving.engines.vllm.rules import missing_kernels, unfit_flags, unserved_family, unshared_tokens
-from calc.serving.engines.vllm.support import SUPPORT
 from calc.serving.engines.vllm.working_memory import (
     ANY_GRAPHS,
     ANY_LINK,
@@ -83,8 +82,8 @@ SEPARATION = Separation(
 
 class VLLM(VLLMDrafts):
     name: ClassVar[str] = "vllm"
-    title: ClassVar[str] = SUPPORT.title
-    support: ClassVar[EngineSupport] = SUPPORT
+    support: ClassVar[EngineSupport] = SUPPORT["vllm"]
+    title: ClassVar[str] = support.title
     versions: ClassVar[str] = "0.33"
     step_option: ClassVar[str] = "max_num_batched_tokens"
     sequences_option: ClassVar[str | None] = "max_num_seqs"
@@ -198,7 +197,6 @@ class VLLM(VLLMDrafts):
         yield from missing_kernels(division, gpu)
 
     def peaks(self, laid_out: LaidOut, stage: int, limits: Limits, write: Numbers = NUMBERS) -> list[Peak]:
-        """Those of profiling."""
         part = laid_out.stages[stage]
         return profile_peaks(
             [write.apply(block) for block in part.blocks],

@@ -77,7 +77,6 @@ SHARING = frozenset(
 
 
 def capability(gpu: GPU) -> Capability | None:
-    """CUDA compute capability."""
     if gpu.platform != "cuda" or gpu.capability is None:
         return None
     major, minor = gpu.capability.split(".")

@@ -1,8 +1,10 @@
 """What vLLM is started with: its flags under their own names, with the limits and defaults of its command line; and
 what changed in its planning, with which version. The other modules say how the newest does it."""
 
+import tomllib
 from collections.abc import Mapping
 from functools import lru_cache
+from pathlib import Path
 from typing import Literal, Self
 
 from pydantic import Field, model_validator
@@ -90,7 +92,6 @@ class VLLMOptions(Frozen):
 
     @property
     def guessed(self) -> int:
-        """Tokens that are guessed at once."""
         if self.speculative == "none":
             return 0
         return self.num_speculative_tokens or (1 if self.speculative == "mtp" else 3)
@@ -103,44 +104,10 @@ class VLLMOptions(Frozen):
 
 
 SINCE: dict[str, Version] = {
-    "latents are not padded": (0, 8),  # before, each is rounded up to 256 bytes
-    "prompts are cut into chunks": (0, 8),  # before, a step takes a whole prompt
-    "windows free their blocks": (0, 10),  # before, layers with a window keep the whole context
-    "states stand in blocks": (0, 10, 2),  # before, the first engine sets those of all sequences aside (mamba_cache.py)
-    "graphs of whole decode steps": (0, 11),  # before, in pieces alone (cudagraph_mode)
-    "graphs up to twice the sequences": (0, 12),  # before, up to 512
-    "Triton comes with it": (0, 12),  # before, experts in MXFP4 run by Marlin on Hopper too
-    "links take less": (0, 12),  # outside of PyTorch, by start-up logs
-    "videos count without timestamps": (0, 13),
-    "guesses widen graphs": (0, 13),  # before, twice the sequences, each with one token
-    "guesses pass the sampler": (0, 12),  # of the first runner, when it is profiled
-    "guesses share the head": (0, 16),  # before, each layer of multi-token prediction has its own
-    "drafts on pipeline stages": (0, 30),
-    "rows of experts are padded": (0, 17),  # by its Triton kernels, until
-    "rows of experts are as they are": (0, 22),
-    "frames pass together": (0, 22),  # of Gemma 4's videos; before, one at a time (gemma4_mm.py)
-    "shared choices cache no index keys": (0, 24),  # before, each layer of GLM-5.2 does (deepseek_v2.py)
-    "scales of experts are freed": (0, 25),  # once its Triton kernels have their own; before, both are held
-    "groups half as large again": (0, 18),  # before, a quarter
-    "graphs are estimated": (0, 18),  # of which some memory stays, see PROFILED
-    "sampling does not sort": (0, 17),  # before, profiling sorts all logits (sample/ops/topk_topp_sampler.py)
-    "states have a block each": (0, 20),  # or it does not start; before, graphs are cut to as many sequences
-    "its share must be free": (0, 8),  # before, it does not look
-    "0.92 of the GPU": (0, 20),  # before, 0.9
-    "graphs are of its share": (0, 20),  # before, CUDA graphs lie outside
-    "tokens are concurrency times length": (0, 21),  # before, one group's share of the blocks
-    "windows choose their blocks": (0, 25),  # before, those of all layers
-    "steps in flight": (0, 26),  # before, windows reserve for one step
-    "hybrids cache prefixes": (0, 26),  # by default; before, only when asked
-    "latents beside states in blocks of 128": (0, 27),
-    "16,384 tokens from 160 GiB on": (0, 28),
-    "the null block is reserved": (0, 29),  # in the check at start
-    "the second runner": (0, 29),  # by default; its graphs take half as much
-    "the second runner filters": (0, 33),  # while profiling; before, it samples with no parameters
-    "Mamba-2 keeps a checkpoint": (0, 32),
-    "delta nets keep a checkpoint": (0, 33),
+    change: tuple(map(int, version.split(".")))
+    for change, version in tomllib.loads(Path(__file__).with_name("changes.toml").read_text(encoding="utf-8")).items()
 }
-"""First version that does so: read in the wheels of 0.16 to 0.33; what is older, in start-up logs."""
+"""The first version that does so, by what it does."""
 
 
 @lru_cache(maxsize=64)

@@ -78,7 +78,6 @@ def unshared_tokens(architecture: Architecture, layout: Layout) -> Iterator[Refu
 
 
 def missing_kernels(division: Division, gpu: GPU) -> Iterator[Refusal]:
-    """Layers for which there is no kernel on this GPU."""
     setting = division.setting._replace(gpu=gpu)
     kv, block = setting.kv, setting.options.block_size
     if every_kernel(division.layers):

@@ -25,7 +25,7 @@ def allocation(model, workload, weights="bf16", layout=None, **options):
 def passes(model, workload, **options):
     """Memory at the peaks of the prompts' pass, and of the last token's where one is generated."""
     found = allocation(model, workload, **options)
-    return found.serving.engine.passes(found.serving.laid_out, 0, found.cache, found.limits, found.workload)
+    return found.serving.engine.passes(found.requirements.setup, 0, found.workload)
 
 
 def working_memory(model, **asked):
