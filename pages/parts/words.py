@@ -1,6 +1,7 @@
 """What people read: whole sentences in their language, numbers, and the label and colour of everything that has one.
 `say` is the one way to the screen. The English templates are the keys of the catalogues."""
 
+import re
 from collections.abc import Iterable
 from contextvars import ContextVar
 from gettext import NullTranslations, translation
@@ -47,7 +48,20 @@ def say_in(spoken: str, text: str | Message, /, *, plural: str | None = None, **
     catalogue = CATALOGUES[spoken]
     template = catalogue.gettext(text) if plural is None else catalogue.ngettext(text, plural, values["n"])
     said = {name: say_in(spoken, value) if isinstance(value, Message) else value for name, value in values.items()}
-    return template.format(**{name: escaped(value) for name, value in said.items()})
+    return set_close(template.format(**{name: escaped(value) for name, value in said.items()}))
+
+
+GAP = re.compile(r"(?<=[\u4e00-\u9fff]) (?=[\u4e00-\u9fff])|(?<=[，。；：！？）]) (?=\S)")
+
+
+def set_close(text: str) -> str:
+    """Without the spaces that Chinese has not: between two of its characters, and after a mark as wide as they are."""
+    return GAP.sub("", text)
+
+
+def together(sentences: Iterable[str]) -> str:
+    """Sentences one after the other, as their language sets them."""
+    return set_close(" ".join(sentences))
 
 
 SPOKEN: ContextVar[str | None] = ContextVar("language", default=None)
