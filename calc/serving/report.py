@@ -1,6 +1,7 @@
 """Everything about one scenario, in one object: what the page draws, the command line prints and the download holds."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import reduce
 from typing import Any, TypedDict, Unpack
 
 from pydantic import Field, SerializeAsAny
@@ -25,7 +26,7 @@ from calc.serving.memory import Allocation, KVBudget, Memory, Serving
 from calc.serving.notebook import gib, page, table
 from calc.serving.verdict import Verdict, judge
 from calc.serving.workload import Workload
-from calc.units import GIB
+from calc.units import GIB, size
 
 LONG = 2**17
 """Tokens up to which memory is shown over the context, at least."""
@@ -262,12 +263,12 @@ def assumptions(
     excluded = parameters.not_in_total
     yield from precision.assumptions(experts="experts_routed" in parameters.components)
     if precision.checkpoint is not None:
-        sizes = (f"{size / GIB:,.2f} GiB {name}" for name, size in checkpoint.formats.items())
+        sizes: list[str | Message] = [f"{size(nbytes)} {name}" for name, nbytes in checkpoint.formats.items()]
         yield Message(
             "Weights are stored as the checkpoint's quantization_config says, its files holding {total:,.2f} GiB: "
             "{sizes}.",
             total=checkpoint.total / GIB,
-            sizes=", ".join(sizes),
+            sizes=reduce(lambda some, item: Message("{list}; {item}", list=some, item=item), sizes),
         )
     if excluded["vision"]:
         n, gib = excluded["vision"], excluded["vision"] * 2 / GIB

@@ -1,6 +1,7 @@
 """What people read: whole sentences in their language, numbers, and the label and colour of everything that has one.
 `say` is the one way to the screen. The English templates are the keys of the catalogues."""
 
+import re
 from collections.abc import Iterable
 from contextvars import ContextVar
 from gettext import GNUTranslations, NullTranslations
@@ -57,7 +58,20 @@ def say_in(spoken: str, text: str | Message, /, *, plural: str | None = None, **
     translated = CATALOGUES[spoken]
     template = translated.gettext(text) if plural is None else translated.ngettext(text, plural, values["n"])
     said = {name: say_in(spoken, value) if isinstance(value, Message) else value for name, value in values.items()}
-    return template.format(**{name: escaped(value) for name, value in said.items()})
+    return set_close(template.format(**{name: escaped(value) for name, value in said.items()}))
+
+
+GAP = re.compile(r"(?<=[\u4e00-\u9fff]) (?=[\u4e00-\u9fff])|(?<=[，。；：！？）]) (?=\S)")
+
+
+def set_close(text: str) -> str:
+    """Without the spaces that Chinese has not: between two of its characters, and after a mark as wide as they are."""
+    return GAP.sub("", text)
+
+
+def together(sentences: Iterable[str]) -> str:
+    """Sentences one after the other, as their language sets them."""
+    return set_close(" ".join(sentences))
 
 
 SPOKEN: ContextVar[str | None] = ContextVar("language", default=None)
@@ -303,7 +317,7 @@ COLORS = {
     "experts_routed": "#56B4E9",
     "experts_shared": "#CC79A7",
     "router": "#EADB45",
-    "ssm_linear": "#6B4A3A",
+    "ssm_linear": "#8A6350",
     "norms": "#C2B8AE",
     "lm_head": "#D55E00",
     "other": "#6B6B6B",
@@ -311,11 +325,11 @@ COLORS = {
     "kv_cache": "#E57373",
     "activations": "#A9B93B",
     "overhead": "#9EA3AC",
-    "vision": "#26547C",
+    "vision": "#326A85",
     "master_weights": "#5BC0EB",
     "gradients": "#FFD9A0",
-    "optimizer": "#8A3030",
-    "logits": "#7A2E5D",
+    "optimizer": "#AA4141",
+    "logits": "#974984",
     "temporaries": "#B4904E",
     "engine_weights": "#3A5BE0",
     "engine_rest": "#F2C4D8",

@@ -14,16 +14,19 @@ const written = (options) => {
 const whole = written({ maximumFractionDigits: 0 });
 const two = written({ minimumFractionDigits: 2, maximumFractionDigits: 2 });
 const three = written({ minimumSignificantDigits: 3, maximumSignificantDigits: 3 });
-const TEXTS = ["text", "button", "link"];
+const TEXTS = ["text", "name", "button", "link"];
 const WRITTEN = {
   text: String,
+  name: String,
   button: String,
   link: String,
   whole,
   one: written({ minimumFractionDigits: 1, maximumFractionDigits: 1 }),
   two,
   figure: written({ maximumFractionDigits: 2 }),
+  four: written({ maximumSignificantDigits: 4 }),
   percent: written({ style: "percent", maximumFractionDigits: 1 }),
+  error: written({ style: "percent", minimumFractionDigits: 2, maximumFractionDigits: 2, signDisplay: "negative" }),
   mark: (value) => (value ? "✓" : "✗"),
   times: (value) => `${two(value)}x`,
   rate: (value) => (value < 1 ? two : three)(value),
@@ -140,7 +143,7 @@ function show(table, data, tell) {
   const { found, most } = bounds(table, data, again);
   const shown = sorted({ ...data, rows: found }, table.order).slice(0, most).map((row) => {
     if (!table.made.has(row.id)) {
-      const cells = data.columns.map(({ kind }, at) => element(at ? "td" : "th", { className: kind }));
+      const cells = data.columns.map(({ kind }, at) => element(at ? "td" : "th", { className: kind, translate: kind !== "name" }));
       cells.forEach((cell, at) => (cell.dataset.label = data.columns[at].label)); // where it is a card
       cells[0].scope = "row";
       table.made.set(row.id, element("tr", {}, ...cells));

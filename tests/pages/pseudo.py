@@ -199,7 +199,7 @@ def texts(app):
             if kind == "Code":
                 continue
             if kind == "BidiComponent":
-                yield from ((f"chart {path}", text) for path, text in plotted(json.loads(message.json)))
+                yield from ((f"chart {path}", text) for path, text in plotted(translated(json.loads(message.json))))
             elif kind == "PlotlyChart":
                 yield from ((f"chart {path}", text) for path, text in plotted(json.loads(message.spec)))
             elif kind in ("Arrow", "Dataframe"):
@@ -263,24 +263,13 @@ def plotted(part, path="", read=False):
         yield path, part
 
 
-CODE = {
-    "tensor",
-    "engines",
-    "id",
-    "capability",
-    "vendor",
-    "formula",
-    "values",
-    "shape",
-    "model",
-    "record",
-    "source",
-    "name",
-    "what",
-    "error",
-    "attention",
-}
-"""Columns of names, formulas and what others wrote."""
+def translated(data):
+    """What a component is given; of a table without names and addresses."""
+    if not isinstance(data, dict) or "rows" not in data:
+        return data
+    shown = [at for at, column in enumerate(data["columns"]) if column["kind"] not in ("name", "link")]
+    rows = [row | {"cells": [row["cells"][at] for at in shown]} for row in data["rows"]]
+    return data | {"rows": rows}
 
 
 def tabled(node, message):
@@ -289,5 +278,4 @@ def tabled(node, message):
     for name in node.value.columns:
         label = configured.get(name, {}).get("label", name)
         yield label
-        if name not in CODE:
-            yield from {cell for cell in node.value[name] if isinstance(cell, str)}
+        yield from {cell for cell in node.value[name] if isinstance(cell, str)}

@@ -18,7 +18,7 @@ from pages.parts.verify.speed_evidence import speeds
 from pages.parts.verify.speeds import errors as speed_errors
 from pages.parts.verify.startup_evidence import startups
 from tests import DATA
-from tests.pages.app import finding, page, run
+from tests.pages.app import finding, page, rows, run
 
 QWEN = "Qwen/Qwen3-30B-A3B"
 
@@ -55,7 +55,7 @@ def test_the_page():
     number, bound = re.fullmatch(r"Half of (\d+) measured figures are met within (.*)%", finding(app)).groups()
     assert int(number) == len(measured)
     assert 0 <= float(bound) - 100 * median(measured) < 0.01
-    assert len(app.dataframe) == 1
+    assert len(rows(app, "records")) == len(accuracy().rows)
 
 
 def test_the_file_of_speeds_is_what_the_formulas_give_now():
@@ -66,7 +66,7 @@ def test_the_file_of_speeds_is_what_the_formulas_give_now():
 def test_the_speeds_are_those_of_the_file():
     found = speeds()
     app = run(page("accuracy").segmented_control(key="accuracy_of").set_value("speed"))
-    assert len(app.dataframe[0].value) == len(found.rows)
+    assert len(rows(app, "speed_records")) == len(found.rows)
     assert sum(len(trace["x"]) for trace in speed_errors(found, LIGHT)["data"]) == sum(
         row.rows for row in found.by_kind.values()
     )
@@ -96,7 +96,7 @@ def test_the_court_is_a_table_of_four_cells():
     assert len(found.misses) == int(cells[1]) + sum(
         cell.count for cell in found.court if not cell.starts and cell.word == "fits"
     )
-    assert all(str(log.model) in set(app.dataframe[1].value["model"]) for log in found.logs)
+    assert [row["Model"] for row in rows(app, "startup_records")] == [log.model for log in found.logs]
 
 
 def test_servers_are_what_the_formulas_give_now():

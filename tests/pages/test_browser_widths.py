@@ -68,6 +68,34 @@ def test_on_a_phone_every_table_is_cards(page, address, view, table, row):
     assert row in download.value.path().read_text("utf-8")
 
 
+@pytest.mark.parametrize(
+    ("view", "section", "table", "row"),
+    [
+        ("accuracy", None, "Record by record", "Llama-3-8B, bf16"),
+        ("accuracy", "Start-ups", "Record by record", "Qwen/Qwen3-32B"),
+        ("accuracy", "Speed", "Record by record", "meta-llama/Llama-3.1-8B"),
+        ("verify", "All presets", "All presets", "Qwen/Qwen3-8B"),
+        ("?model=Qwen/Qwen3-8B", "Tensors", "Tensors", "lm_head.weight"),
+    ],
+)
+def test_on_a_phone_records_are_cards_too(page, address, view, section, table, row):
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.goto(f"{address}/{view}")
+    if section is not None:
+        page.get_by_role("radio", name=section, exact=True).click()
+    rows = page.get_by_role("table", name=table, exact=True)
+    rows.wait_for()
+    page.get_by_role("searchbox", name=f"Search these rows: {table}").fill(row)
+    card = rows.get_by_role("row").filter(has=page.get_by_role("rowheader", name=row)).first
+    card.scroll_into_view_if_needed()
+    box = card.bounding_box()
+    assert (300 < box["width"] <= 390, box["height"] > 80) == (True, True)
+    expect(page.get_by_test_id("stDataFrame")).to_have_count(0)
+    with page.expect_download() as download:
+        page.get_by_role("button", name=f"{table} .csv", exact=True).click()
+    assert row in download.value.path().read_text("utf-8")
+
+
 def test_on_a_phone_a_row_is_a_card_that_opens_and_has_an_address(page, address):
     page.set_viewport_size({"width": 390, "height": 844})
     page.goto(f"{address}/?model=Qwen/Qwen3-8B")

@@ -60,6 +60,27 @@ def test_accuracy(chinese, subject):
     assert chinese(run(app.segmented_control(key="accuracy_of").set_value(subject))) == []
 
 
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [  # W3C, Requirements for Chinese Text Layout, 3.1.2: a full-width mark has its space within
+        ("Qwen3-8B 的 全参微调", "Qwen3-8B 的全参微调"),
+        ("单卡 MFU 39%。 （实测）", "单卡 MFU 39%。（实测）"),
+        ("**分组查询注意力（GQA）** 介于两者之间", "**分组查询注意力（GQA）** 介于两者之间"),
+        ("Room for one. And two", "Room for one. And two"),
+    ],
+)
+def test_chinese_has_no_space_of_another_language(said, expected):
+    assert words.set_close(said) == expected
+    assert words.together(said.split()) == expected
+
+
+@pytest.mark.parametrize("name", ["weigh", "verify"])
+def test_the_address_of_a_source_ends_before_its_date(name):
+    said = [text for _, text in texts(page(name, model="Qwen/Qwen3-8B", lang="zh")) if "来源" in text]
+    assert said
+    assert all("<https://huggingface.co/Qwen/Qwen3-8B>，2026-10" in text for text in said)
+
+
 def test_an_error(chinese):
     app = page(pasted=pack({"model_type": "nonesuch"}))
     assert app.error

@@ -17,7 +17,7 @@ from presets.hub import HubError, HubModel
 from presets.studies import STUDIES
 from tests import DATA, ROOT
 from tests.messages import templates
-from tests.pages.app import page, run
+from tests.pages.app import page, rows, run
 from tests.pages.pseudo import Pseudo, escaped, texts
 
 FIGURES = ("parameters", "active", "weights", "kv_cache_per_token", "kv_cache", "memory", "verdict_h100-sxm")
@@ -280,7 +280,7 @@ def test_a_checkpoint_that_differs(monkeypatch):
     monkeypatch.setattr(hub, "fetch", lambda *_: GIVEN)
     monkeypatch.setattr(hub, "checkpoint", lambda *_: Checkpoint(tensors=tensors))
     app = run(page("verify", model="Qwen/Qwen2.5-0.5B").button(key="read_headers").click())
-    assert len(app.dataframe) == 1
+    assert rows(app, "differences")
     assert unsaid(app) == []
 
 

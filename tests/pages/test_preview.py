@@ -63,7 +63,7 @@ def client():
             "/hardware?view=formats&cards=1&length=1024&model=Qwen/Qwen3-0.6B&engine=transformers",
             "On all GPUs · Weighbridge",
         ),
-        ("/?num_hidden_layers=1&num_key_value_heads=7", "Qwen3-8B · Weigh · Weighbridge"),
+        ("/?num_hidden_layers=1&num_key_value_heads=7", "Qwen3-8B (changed): no answer · Weighbridge"),
         ("/?batch=many&frobnicate=<b>", "Qwen3-8B fits on 8 of 9 GPUs · Weighbridge"),
         ("/?model=own/model", "Weighbridge"),
         ("/?model=%3Cscript%3E", "Weighbridge"),

@@ -8,7 +8,7 @@ from presets import models
 from tests import EXAMPLES
 from tests.calc.verify.test_logs import DIED, LOGS
 from tests.calc.verify.test_remedies import SGLANG
-from tests.pages.app import newest, page, run, script, texts
+from tests.pages.app import components, newest, page, run, script, texts
 
 INDEX = EXAMPLES / "model.safetensors.index.json"
 
@@ -144,7 +144,7 @@ def test_a_trainer_s_traceback_says_its_phase(monkeypatch, language, phase):
     (error,) = texts(app.error)
     assert phase in error
     assert "1.42 GiB" in error
-    assert not app.dataframe
+    assert not components(app, "weighbridge_rows")
 
 
 def test_a_log_calibrates_and_is_gone_by_one_click():

@@ -58,7 +58,7 @@ def details(
         smallest = say("Figures of the smallest that fits, **{gpu}**.", gpu=gpu)
         lines.insert(0, smallest if fits else say("Figures of the nearest, **{gpu}**.", gpu=gpu))
     if lines:
-        st.markdown(" ".join(lines))
+        st.markdown(words.together(lines))
     if isinstance(focus, Verdict) and focus.verdict == "fits with":
         st.warning(say("It fits with `{flags}`.", flags=" ".join(focus.flags)), icon=":material/tune:")
     elif focus.verdict == "tight":

@@ -77,7 +77,7 @@ def published_total(answer: Answer) -> str | None:
     published, auxiliary = preset.published, preset.auxiliary_parts()
     if not auxiliary and not difference:
         return say(
-            "The published total is the same. Source: {source}, {date}", source=published.source, date=published.date
+            "The published total is the same. Source: <{source}>, {date}", source=published.source, date=published.date
         )
     sum_of = f"{total:,}"
     for part, n in auxiliary.items():
@@ -87,7 +87,7 @@ def published_total(answer: Answer) -> str | None:
         else:
             sum_of = say("{sum} + {n:,} ({what})", sum=sum_of, n=n, what=what)
     return say(
-        "Published: {published:,} = {sum}, difference **{difference:,}**. Source: {source}, {date}",
+        "Published: {published:,} = {sum}, difference **{difference:,}**. Source: <{source}>, {date}",
         published=published.total,
         sum=sum_of,
         difference=difference,

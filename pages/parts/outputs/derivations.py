@@ -54,21 +54,23 @@ class ModelDerivations:
         total = self.count.total
         records.draw(
             "tensors",
+            say("Tensors"),
             zip(self.architecture.tensors(), self.derivation.tensors, strict=True),
             {
-                "tensor": (say("Tensor"), lambda row: row[0].name),
-                "shape": (say("Shape"), lambda row: words.shape(row[0].shape)),
-                "formula": (say("Formula"), lambda row: str(row[1].formula)),
-                "values": (say("With values"), lambda row: str(row[1].values)),
-                "count": (records.number(say("Count")), lambda row: row[0].count),
-                "parameters": (records.number(say("Parameters")), lambda row: row[0].parameters),
-                "share": (records.percent(say("Share")), lambda row: row[0].parameters / total),
+                "tensor": (records.name(say("Tensor")), lambda row: row[0].name),
+                "shape": (records.name(say("Shape")), lambda row: words.shape(row[0].shape)),
+                "formula": (records.name(say("Formula")), lambda row: str(row[1].formula)),
+                "count": (records.number(say("Count"), "whole"), lambda row: row[0].count),
+                "parameters": (records.number(say("Parameters"), "whole"), lambda row: row[0].parameters),
+                "share": (records.number(say("Share"), "percent"), lambda row: row[0].parameters / total),
+                "values": (records.name(say("With values")), lambda row: str(row[1].values)),
                 "component": (say("Component"), lambda row: words.part(row[0].component)),
                 "excluded": (
                     say("Not in total"),
                     lambda row: words.part(row[0].excluded_as) if row[0].excluded_as else "",
                 ),
             },
+            most=6,
         )
         legend(self.derivation.legend)
 
@@ -118,7 +120,7 @@ class ServingDerivations:
             )
         if cache.state_bytes:
             sentences.append(say("States that do not grow: {bytes:,} bytes a sequence.", bytes=cache.state_bytes))
-        st.markdown(" ".join(sentences))
+        st.markdown(words.together(sentences))
         legend(ModelDerivations(self.answer).derivation.legend)
 
     def cache(self) -> None:

@@ -73,8 +73,16 @@ class Load(NamedTuple):
 def title(answer: Answer, page: Page) -> str:
     """What the browser's tab and its history say, and a link where it is handed on."""
     result = finding(answer, page)
-    subject = f"{answer.model.name} · {say(page.title)}" if result is None else plain(result.sentence)
-    return f"{subject} · Weighbridge"
+    if result is None and answer.error is None:
+        return f"{answer.model.name} · {say(page.title)} · Weighbridge"
+    return f"{plain(heading(answer, page).sentence)} · Weighbridge"
+
+
+def heading(answer: Answer, page: Page) -> Finding:
+    """What stands above a page: what it has found, that it has no answer, or the model's name."""
+    if answer.error is not None:
+        return Finding(say("{name}: **no answer**", name=name(answer)), "red")
+    return finding(answer, page) or Finding(name(answer))
 
 
 def alone(scenario: Scenario, page: Page) -> Finding:
@@ -418,7 +426,7 @@ def decide_locally(answer: LocalAnswer) -> Iterator[Figure]:
         yield rate(say("prompt tokens/s"), run.prompt_tokens_per_s)
     yield Figure(words.gib(run.file.bytes), say("to download"), run.file.weights)
     if run.longest:
-        yield Figure(words.tokens(run.longest), say("tokens at most"))
+        yield Figure(words.tokens(run.longest), say("tokens of context at most"))
 
 
 FINDINGS: Mapping[Page, Callable[[Any], Finding | None]] = {

@@ -152,20 +152,27 @@ def draw(
     if not shown:
         st.info(say("Nothing fits."), icon=":material/info:")
         return
+    choice = scenario.hardware
+    longest = fitting.max_context.max(axis=1)
+    most = np.array([lengths[row] or longest[row] for row in range(len(names))])
+    if choice.figure == "context":
+        shown = sorted(shown, key=lambda row: (fitting.max_context[row] >= most[row]).all())
     if len(shown) > MOST and not st.toggle(say("All {n:,} rows", n=len(shown)), key=f"map_all_{key}"):
         shown = shown[:MOST]
-    choice = scenario.hardware
     figures = fitting.max_context if choice.figure == "context" else fitting.tokens_per_s
     write = maps.tokens if choice.figure == "context" else words.figure
     labels, formats = [names[row] for row in shown], fitting.formats
     title = say("Longest context, tokens") if choice.figure == "context" else say("Tokens/s of one user")
     st.header(title, anchor=False)
-    most = None
     if choice.figure == "context":
-        st.caption(say("Grey: all that the model was made for. Orange: less, for want of memory."))
-        longest = fitting.max_context[shown].max(axis=1)
-        most = np.array([lengths[row] or longest[at] for at, row in enumerate(shown)])
-    plot.draw(f"map_{key}", title, maps.heat_map(labels, formats, figures[shown], write, charts.theme(), most))
+        st.caption(
+            say(
+                "Grey: all that the model was made for. Orange: less, for want of memory. Rows that are "
+                "grey throughout come last."
+            )
+        )
+    scale = most[shown] if choice.figure == "context" else None
+    plot.draw(f"map_{key}", title, maps.heat_map(labels, formats, figures[shown], write, charts.theme(), scale))
     with drawer(say("As a table"), f"map_table_{key}", icon=":material/table:") as is_open:
         if is_open:
             table(scenario, fitting, shown, names, key, title)

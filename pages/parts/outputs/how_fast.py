@@ -15,9 +15,9 @@ def draw(answer: Weighed) -> None:
     speed = answer.speed
     if speed is None:
         return
-    line = say("Decoding is limited by {bound}.", bound=words.BOUNDS[speed.bound])
+    lines = [say("Decoding is limited by {bound}.", bound=words.BOUNDS[speed.bound])]
     if answer.report.scenario.workload.batch > 1:
         rate, span = words.figure(speed.tokens_per_s.expected), words.span(speed.tokens_per_s)
-        line = f"{line} {say('In all: {rate} tokens/s ({span}).', rate=rate, span=span)}"
-    origin = say("({origin}; n = {n:,})", origin=ORIGINS[speed.origin.basis], n=speed.origin.rows)
-    st.markdown(f":material/speed: {line} {origin}", help=say(speed.origin.sentence))
+        lines.append(say("In all: {rate} tokens/s ({span}).", rate=rate, span=span))
+    lines.append(say("({origin}; n = {n:,})", origin=ORIGINS[speed.origin.basis], n=speed.origin.rows))
+    st.markdown(f":material/speed: {words.together(lines)}", help=say(speed.origin.sentence))

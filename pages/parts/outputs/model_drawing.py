@@ -21,7 +21,7 @@ LEFT, RIGHT = 50, WIDE - 16  # of a layer's modules
 MOST_CHIPS = 6  # matrices of one stage that are drawn
 MOST_CELLS = 128  # layers that are drawn one by one
 CACHED = words.COLORS["kv_cache"]
-KINDS = ("#6F63C0", "#A9B93B", "#8A3030", "#B08D57", "#26547C", "#7A2E5D", "#6B4A3A", "#9EA3AC")
+KINDS = ("#6F63C0", "#A9B93B", "#AA4141", "#B08D57", "#326A85", "#974984", "#8A6350", "#9EA3AC")
 """Colours of kinds of layers, in turn; no colours of components."""
 STYLE = """
 svg{--ink:var(--st-text-color,#31333F);--ground:var(--st-background-color,#fff);--chosen:var(--st-primary-color,#0072B2);

@@ -139,9 +139,9 @@ def take(answer: Planned, ranked: Ranked, name: str) -> None:
     )
     if plan.waits is None and spans.ttft_p95_ms is not None:
         values = {"late": words.duration(spans.ttft_p95_ms), "mean": words.duration(plan.ttft_ms)}
-        usual = say("95 % of requests get their first token within {late}.", **values)
+        usual = say("95% of requests get their first token within {late}.", **values)
         rare = say(
-            "95 % of requests get their first token within {late}. The average of {mean} is longer, because of the few "
+            "95% of requests get their first token within {late}. The average of {mean} is longer, because of the few "
             "that wait much longer: those whose prompts happen to come with many others.",
             **values,
         )
@@ -156,7 +156,7 @@ def take(answer: Planned, ranked: Ranked, name: str) -> None:
         first, token = plan.waits.ttft_ms, plan.waits.tpot_ms
         st.caption(
             say(
-                "First token: half of the requests within {ttft}, 95 % within {ttft_late}; a token: {tpot} and "
+                "First token: half of the requests within {ttft}, 95% within {ttft_late}; a token: {tpot} and "
                 "{tpot_late} ms. These servers can answer {most} requests/s; {share:.0%} of that is asked.",
                 ttft=words.duration(first.p50),
                 ttft_late=words.duration(first.p95),

@@ -14,25 +14,31 @@ from pages.parts.words import say
 ROWS = scripts.element("weighbridge_rows", "rows.js")
 
 
+Kind = Literal[
+    "text",
+    "name",
+    "whole",
+    "one",
+    "two",
+    "figure",
+    "rate",
+    "four",
+    "times",
+    "dollars",
+    "percent",
+    "error",
+    "mark",
+    "link",
+    "gauge",
+    "button",
+]
+"""How a value is written: a text, or a name that no language changes; one or two digits behind the point or as many as
+it has, three or four that count, a multiple, a share, a share more or less, whether it is so, an address, a `Gauge`."""
+
+
 class Column(NamedTuple):
     label: str
-    kind: Literal[
-        "text",
-        "whole",
-        "one",
-        "two",
-        "figure",
-        "rate",
-        "times",
-        "dollars",
-        "percent",
-        "mark",
-        "link",
-        "gauge",
-        "button",
-    ] = "text"
-    """How a value is written: one or two digits behind the point or as many as it has, three that count, a multiple, a
-    share, whether it is so, an address, a `Gauge`."""
+    kind: Kind = "text"
     help: str | None = None
 
 

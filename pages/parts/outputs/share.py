@@ -18,10 +18,10 @@ from pages.parts.words import LANGUAGES, language, listed, say
 def header(answer: Answer, page: Page, with_layout: Answer) -> None:
     """What the page has found, with the scale next to it; below, links and downloads of what is on screen. The link is
     that of the question, which may be refused."""
-    result, weight = findings.finding(answer, page), findings.load(answer, page)
+    result, weight = findings.heading(answer, page), findings.load(answer, page)
     with st.container(horizontal=True, vertical_alignment="center", key="finding"):
         with st.container(gap="small", key="finding_words"):
-            finding.heading(finding.name(answer), None) if result is None else finding.heading(*result)
+            finding.heading(*result)
             if figures := findings.figures(answer, page):
                 finding.line(figures)
             actions(answer, page, with_layout)

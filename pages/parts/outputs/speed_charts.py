@@ -9,7 +9,7 @@ from pages.parts import words
 from pages.parts.outputs.charts import PLAIN, Figure, Theme, figure, small
 from pages.parts.words import say
 
-HUES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#6F63C0", "#6B4A3A")
+HUES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#6F63C0", "#8A6350")
 """Colours of GPU models, in turn."""
 AXIS = {"type": "log", "dtick": "D2", "tickformat": ",.12~g"}
 

@@ -86,7 +86,7 @@ def generation(rollout: RolloutReport, focus: TrainingVerdict) -> None:
         )
     if rollout.host_bytes:
         lines.append(say("{size} of one GPU wait in host memory.", size=words.gib(rollout.host_bytes)))
-    st.markdown(" ".join(lines))
+    st.markdown(words.together(lines))
     bar(peak_of(rollout), focus.usable, words.GENERATED)
     if focus.verdict != "fits":
         other_share(rollout)

@@ -38,7 +38,7 @@ def draw(answer: Trained) -> None:
         return
     tflops, mfu = words.figure(pace.tflops_per_gpu.expected), f"{pace.mfu.expected:.0%}"
     line = say("**{tflops} TFLOP/s** per GPU, an MFU of {mfu}.", tflops=tflops, mfu=mfu)
-    st.markdown(f":material/speed: {line} {origin(speed)}")
+    st.markdown(f":material/speed: {words.together([line, origin(speed)])}")
     operations(speed, "step", on_paper=partial(paper.link, answer, "training_time"))
 
 
@@ -47,7 +47,9 @@ def origin(speed: TrainingSpeed) -> str:
     decides = speed.rows["matmul"]
     basis = ORIGINS["generation"] if decides.generations else Message("assumed to be as on other generations")
     linked = f"[{say(basis)}]({decides.source})"
-    return f"({linked})" if not decides.rows else say("({origin}; n = {n:,})", origin=linked, n=decides.rows)
+    if not decides.rows:
+        return say("({origin})", origin=linked)
+    return say("({origin}; n = {n:,})", origin=linked, n=decides.rows)
 
 
 def operations(speed: TrainingSpeed, name: str, on_paper: Callable[[], None] | None = None) -> None:

@@ -57,15 +57,16 @@ def table(evidence: Accuracy) -> None:
     st.header(say("Record by record"), anchor=False)
     records.draw(
         "records",
+        say("Record by record"),
         evidence.rows,
         {
+            "record": (records.name(say("Record")), lambda row: row.name),
             "figure": (say("Figure"), lambda row: say(KINDS[row.kind])),
-            "record": (say("Record"), lambda row: row.name),
-            "measured": records.number(say("Measured")),
-            "predicted": records.number(say("Predicted")),
+            "measured": records.number(say("Measured"), "whole"),
+            "predicted": records.number(say("Predicted"), "whole"),
             "unit": (say("Unit"), lambda row: units[row.unit]),
-            "error": (records.percent(say("Error")), lambda row: hundredths(row.error)),
-            "source": (records.source(), lambda row: records.secure(row.source)),
+            "error": (records.number(say("Error"), "error"), lambda row: hundredths(row.error)),
+            "source": records.source(),
         },
     )
 

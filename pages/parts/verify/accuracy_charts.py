@@ -17,9 +17,9 @@ MARKS = (
     ("#CC79A7", "triangle-up"),
     ("#E69F00", "x"),
     ("#6F63C0", "star"),
-    ("#6B4A3A", "pentagon"),
+    ("#8A6350", "pentagon"),
     ("#7A7A7A", "triangle-down"),
-    ("#9E2A2B", "hexagon"),
+    ("#B8443F", "hexagon"),
     ("#7C8A1B", "bowtie"),
 )
 """Colours and shapes of kinds of records, in turn."""

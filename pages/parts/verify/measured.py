@@ -86,19 +86,19 @@ def about(measurement: Measurement) -> None:
 def table(rows: list[MeasuredRow]) -> None:
     records.draw(
         "measured_rows",
+        say("Own measurement"),
         rows,
         {
             "figure": (say("Figure"), lambda row: say(KINDS[row.kind])),
             "batch": say("Batch"),
             "context": say("Context"),
-            "attention": (say("Attention kernel"), lambda row: chosen("attention", row.attention)),
+            "attention": (records.name(say("Attention kernel")), lambda row: chosen("attention", row.attention)),
             "logits": (say("Logits"), lambda row: chosen("logits", row.logits)),
-            "measured": records.number(say("Measured")),
-            "predicted": records.number(say("Computed")),
-            "difference": (records.percent(say("Difference")), lambda row: row.share and hundredths(row.share)),
-            "error": (say("Not measured because"), lambda row: row.error or ""),
+            "measured": records.number(say("Measured"), "whole"),
+            "predicted": records.number(say("Computed"), "whole"),
+            "difference": (records.number(say("Difference"), "error"), lambda row: row.share and hundredths(row.share)),
+            "error": (records.name(say("Not measured because")), lambda row: row.error or ""),
         },
-        placeholder="",
     )
 
 

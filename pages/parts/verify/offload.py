@@ -39,17 +39,17 @@ def draw() -> None:
     )
     records.draw(
         "offload_rows",
+        say("Speed with a part on the host"),
         rows(),
         {
-            "model": say("Model"),
-            "where": (say("Where it lies"), where),
-            "measured": records.number(say("Measured"), "%.1f"),
-            "expected": records.number(say("Predicted"), "%.1f"),
+            "model": records.name(say("Model")),
+            "where": (records.name(say("Where it lies")), where),
+            "measured": records.number(say("Measured"), "one"),
+            "expected": records.number(say("Predicted"), "one"),
             "span": (say("from–to"), lambda row: f"{row['low']:.1f}–{row['high']:.1f}"),
             "error": (say("Error"), lambda row: words.difference(row["expected"] / row["measured"] - 1)),
             "source": records.source(),
         },
-        height="content",
     )
 
 

@@ -37,18 +37,18 @@ def draw() -> None:
     )
     records.draw(
         "preset_totals",
+        say("All presets"),
         rows,
         {
-            "model": say("Model"),
-            "computed": records.number(say("Computed")),
-            "parts": records.number(say("Also in the file")),
-            "what": st.column_config.TextColumn(say("What"), width=190),
-            "published": records.number(say("Published")),
-            "difference": records.number(say("Difference")),
+            "model": records.name(say("Model")),
+            "computed": records.number(say("Computed"), "whole"),
+            "parts": records.number(say("Also in the file"), "whole"),
+            "published": records.number(say("Published"), "whole"),
+            "difference": records.number(say("Difference"), "whole"),
             "source": records.source(),
             "date": say("Date"),
+            "what": say("What"),
         },
-        height=600,
     )
 
 

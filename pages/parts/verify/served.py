@@ -78,18 +78,19 @@ def by_server(rows: list[Served]) -> None:
         number = records.number
         records.draw(
             "served_records",
+            say("Server by server"),
             rows,
             {
+                "model": records.name(say("Model")),
                 "engine": say("Engine"),
-                "model": say("Model"),
                 "weights": say("Weights"),
                 "gpus": (say("GPUs"), lambda row: f"{row.gpus} × {find_gpu(row.gpu).name}"),
                 "lengths": (say("Prompt and output tokens"), lambda row: f"{row.prompt:,} + {row.output:,}"),
-                "concurrency": st.column_config.NumberColumn(say("Requests in flight")),
-                "tpot": (number(say("TPOT measured, ms"), "%.4g"), lambda row: row.tpot_ms),
-                "tpot_ours": (number(say("TPOT predicted, ms"), "%.4g"), lambda row: row.tpot_ours[1]),
-                "ttft": (number(say("TTFT measured, ms"), "%.4g"), lambda row: row.ttft_ms),
-                "ttft_ours": (number(say("TTFT predicted, ms"), "%.4g"), lambda row: row.ttft_ours[1]),
+                "concurrency": number(say("Requests in flight"), "whole"),
+                "tpot": (number(say("TPOT measured, ms"), "four"), lambda row: row.tpot_ms),
+                "tpot_ours": (number(say("TPOT predicted, ms"), "four"), lambda row: row.tpot_ours[1]),
+                "ttft": (number(say("TTFT measured, ms"), "four"), lambda row: row.ttft_ms),
+                "ttft_ours": (number(say("TTFT predicted, ms"), "four"), lambda row: row.ttft_ours[1]),
                 "source": records.source(),
             },
         )

@@ -212,13 +212,17 @@ def differences(compared: Comparison) -> None:
     st.header(say("Differences"), anchor=False)
     records.draw(
         "differences",
+        say("Differences"),
         compared.differences,
         {
-            "tensor": (say("Tensor"), lambda row: row.name),
+            "tensor": (records.name(say("Tensor")), lambda row: row.name),
             "status": (say("Status"), lambda row: say(STATUS[row.status])),
-            "computed": (say("Computed"), lambda row: "" if row.ours is None else words.shape(row.ours)),
-            "checkpoint": (say("Checkpoint"), lambda row: "" if row.theirs is None else words.shape(row.theirs)),
-            "count": records.number(say("Count")),
-            "parameters": records.number(say("Parameters")),
+            "computed": (records.name(say("Computed")), lambda row: "" if row.ours is None else words.shape(row.ours)),
+            "checkpoint": (
+                records.name(say("Checkpoint")),
+                lambda row: "" if row.theirs is None else words.shape(row.theirs),
+            ),
+            "count": records.number(say("Count"), "whole"),
+            "parameters": records.number(say("Parameters"), "whole"),
         },
     )

@@ -18,6 +18,7 @@ from pages.parts.verify.speed_evidence import (
 )
 from pages.parts.words import say
 
+number = records.number
 CUT = 1.25
 """Errors of more are drawn at the edge."""
 
@@ -122,14 +123,15 @@ def grouped(title: str, key: str, groups: Mapping[str, SpeedSummary]) -> None:
             return
         records.draw(
             f"{key}_table",
+            title,
             groups.items(),
             {
+                "name": (records.name(say("Name")), lambda group: group[0].rpartition(": ")[2]),
                 "figure": (say("Figure"), lambda group: say(SPEEDS[group[0].rpartition(": ")[0]])),
-                "name": (say("Name"), lambda group: group[0].rpartition(": ")[2]),
-                "rows": (say("Records"), lambda group: group[1].rows),
-                "median": (records.percent(say("Median error")), lambda group: group[1].median_error),
-                "bias": (records.percent(say("Median, with its sign")), lambda group: group[1].bias),
-                "inside": (records.percent(say("Inside the range")), lambda group: group[1].inside),
+                "rows": (number(say("Records"), "whole"), lambda group: group[1].rows),
+                "median": (number(say("Median error"), "percent"), lambda group: group[1].median_error),
+                "bias": (number(say("Median, with its sign"), "error"), lambda group: group[1].bias),
+                "inside": (number(say("Inside the range"), "percent"), lambda group: group[1].inside),
             },
         )
 
@@ -137,28 +139,29 @@ def grouped(title: str, key: str, groups: Mapping[str, SpeedSummary]) -> None:
 def by_record(evidence: SpeedAccuracy) -> None:
     st.header(say("Record by record"), anchor=False)
 
-    number = records.number
     records.draw(
         "speed_records",
+        say("Record by record"),
         evidence.records(),
         {
-            "figure": (say("Figure"), lambda row: say(SPEEDS.get(row["kind"], SPEEDS["full server"]))),
-            "model": say("Model"),
+            "model": records.name(say("Model")),
             "gpu": say("GPU"),
-            "gpus": say("GPUs"),
+            "gpus": number(say("GPUs"), "whole"),
+            "figure": (say("Figure"), lambda row: say(SPEEDS.get(row["kind"], SPEEDS["full server"]))),
+            "measured": number(say("Measured"), "four"),
+            "expected": number(say("Predicted"), "four"),
+            "unit": say("Unit"),
+            "error": (number(say("Error"), "error"), lambda row: hundredths(row["error"])),
+            "source": records.source(),
             "format": say("Weights"),
             "engine": say("Engine"),
             "batch": (say("Batch size"), lambda row: say("max") if row["batch"] == "max" else str(row["batch"])),
-            "prompt": say("Prompt tokens"),
+            "prompt": number(say("Prompt tokens"), "whole"),
             "output": (say("Output tokens"), lambda row: str(row["output"])),
-            "unit": say("Unit"),
-            "measured": number(say("Measured"), "%.4g"),
-            "expected": number(say("Predicted"), "%.4g"),
-            "low": number(say("Low"), "%.4g"),
-            "high": number(say("High"), "%.4g"),
-            "error": (records.percent(say("Error")), lambda row: hundredths(row["error"])),
-            "source": (records.source(), lambda row: records.secure(row["source"])),
+            "low": number(say("Low"), "four"),
+            "high": number(say("High"), "four"),
         },
+        most=9,
     )
 
 

@@ -88,17 +88,18 @@ def court(evidence: Startups) -> None:
 def misses(evidence: Startups) -> None:
     if not evidence.misses:
         return
-    st.markdown(say("**Where we are wrong**"))
+    st.subheader(say("Where we are wrong"), anchor=False)
     records.draw(
         "startup_misses",
+        say("Where we are wrong"),
         evidence.misses,
         {
-            "model": say("Model"),
+            "model": records.name(say("Model")),
             "gpus": (say("GPUs"), on),
             "engine": say("Engine"),
             "starts": (say("What happens"), lambda row: say("It starts") if row.starts else say("It does not start")),
             "word": (say("What we say"), lambda row: say(BADGES[row.word][0])),
-            "source": say("Source"),
+            "source": records.name(say("Source")),
         },
     )
 
@@ -159,22 +160,23 @@ def by_log(evidence: Startups) -> None:
     number = records.number
     records.draw(
         "startup_records",
+        say("Record by record"),
         evidence.logs,
         {
+            "model": records.name(say("Model")),
             "engine": (say("Engine"), lambda log: f"{log.engine} {log.version or ''}".strip()),
-            "model": say("Model"),
             "gpus": (say("GPUs"), on),
-            "logged": (number(say("Cache in the log, GiB"), "%.2f"), lambda log: log.cache_logged),
-            "ours": (number(say("Predicted"), "%.2f"), lambda log: log.cache),
-            "low": (number(say("Low"), "%.2f"), lambda log: log.cache_low),
-            "high": (number(say("High"), "%.2f"), lambda log: log.cache_high),
+            "logged": (number(say("Cache in the log, GiB"), "two"), lambda log: log.cache_logged),
+            "ours": (number(say("Predicted"), "two"), lambda log: log.cache),
+            "low": (number(say("Low"), "two"), lambda log: log.cache_low),
+            "high": (number(say("High"), "two"), lambda log: log.cache_high),
             "error": (
-                records.percent(say("Error, share of the GPU")),
+                number(say("Error, share of the GPU"), "error"),
                 lambda log: None if log.error is None else hundredths(log.error),
             ),
-            "graphs_logged": number(say("CUDA graphs in the log, GiB"), "%.2f"),
-            "graphs": number(say("Predicted"), "%.2f"),
-            "source": (records.source(), lambda log: records.secure(log.source) or ""),
+            "graphs_logged": number(say("CUDA graphs in the log, GiB"), "two"),
+            "graphs": number(say("Predicted"), "two"),
+            "source": records.source(),
         },
     )
 
