@@ -111,6 +111,8 @@ def read_grid(path: str) -> list[Part]:
         raise ConfigError(
             Message("The file {name} can't be read: {why}.", name=shown(path), why=error.strerror)
         ) from None
+    except RecursionError:
+        raise ConfigError(Message("The file {name} has lists within lists beyond measure.", name=shown(path))) from None
     except ValueError as error:  # TOML's own, which says the line; or bytes that are not UTF-8
         raise ConfigError(Message("The file {name} is not TOML: {why}.", name=shown(path), why=str(error))) from None
     try:

@@ -210,6 +210,7 @@ def test_a_cluster_loses_a_worker_and_no_row(grid, tmp_path, whole):
         pytest.param("models = 'all'\n[options.vlm]\nx = 1", "options, vlm: No such engine", id="options"),
         pytest.param("models = 'all'\n[options.vllm]\nx = 1", "options, vllm: ", id="option"),
         pytest.param("models = [", "is not TOML: ", id="toml"),
+        pytest.param("models = " + "[" * 3000, "lists within lists", id="deep"),
     ],
 )
 def test_a_bad_grid_is_a_sentence_that_says_where(grid, tmp_path, capsys, text, says):
