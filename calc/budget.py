@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
 from threading import Lock
-from time import thread_time
+from time import monotonic, thread_time
 from typing import TypeVar
 
 from calc.errors import ConfigError, Message
@@ -22,7 +22,8 @@ SECONDS, SECONDS_OF_PLANS = 6.0, 30.0
 MEGABYTES = 1500
 """By which the process may grow meanwhile, where Linux says how large it is."""
 BETWEEN_LOOKS = 0.1
-"""Seconds of CPU between two looks at the memory, and of a turn."""
+"""Seconds between two looks at CPU and memory, and of a turn. A thread has no more CPU than time passes, and asking how
+much it had is a call to the system, of 2 to 200 us."""
 MEGABYTES_OF_TURNS = 100
 """By which the process may grow in the turns of one calculation."""
 WAIT = 5.0
@@ -35,13 +36,12 @@ class Allowance:
     """Seconds of CPU and bytes of memory at which a calculation ends."""
 
     def __init__(self, seconds: float) -> None:
-        now = thread_time()
-        self.seconds, self.until, self.next_look = seconds, now + seconds, now + BETWEEN_LOOKS
+        self.seconds, self.until, self.next_look = seconds, thread_time() + seconds, monotonic() + BETWEEN_LOOKS
         self.most_bytes = resident() + MEGABYTES * 10**6
         self.turn_bytes = 0  # by which the process grew in its turns
         self.turn: list[int] | None = None  # bytes of the process at each look in the turn that it has
 
-    def is_used_up(self, now: float) -> bool:
+    def is_used_up(self) -> bool:
         """Whether it ends; may wait for a turn of its own."""
         size = resident()
         if self.turn is not None:
@@ -49,7 +49,7 @@ class Allowance:
             if len(self.turn) > 1:  # all others that are beyond it have come to wait before the first
                 self.turn_bytes += size - self.turn[0]
                 self.end_turn()
-        if now > self.until:
+        if thread_time() > self.until:
             return True
         if size <= self.most_bytes or self.turn is not None:
             return False
@@ -91,10 +91,10 @@ def budget(seconds: float = SECONDS) -> Iterator[None]:
 def spend() -> None:
     """Raise ConfigError where the budget is spent."""
     current = CURRENT.get()
-    if current is None or (now := thread_time()) < current.next_look:
+    if current is None or monotonic() < current.next_look:
         return
-    current.next_look = now + BETWEEN_LOOKS
-    if current.is_used_up(now):
+    current.next_look = monotonic() + BETWEEN_LOOKS
+    if current.is_used_up():
         raise ConfigError(
             Message(
                 "This calculation was given up: it takes more than {seconds:g} seconds or {megabytes:,} MB. Fewer "

@@ -3,8 +3,8 @@ and output, for assistants that call programs. A tool's flags are those of the c
 
 import sys
 from argparse import Namespace
-from collections.abc import Callable, Sequence
-from contextlib import redirect_stderr, redirect_stdout
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from importlib.util import find_spec
 from io import StringIO
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,7 @@ from cli.options import Parser
 if TYPE_CHECKING:
     from mcp.server.mcpserver import MCPServer
 
+MOST_COMPARED = 20
 INSTRUCTIONS = """
 Weighbridge tells how many parameters a language model has, how much GPU memory it takes to serve or to train, and
 which GPUs it fits. A model is a preset or Hugging Face id (Qwen/Qwen3-8B), or the path of a config.json. Flags are
@@ -70,6 +71,10 @@ def plan_servers(model: str, flags: list[str] | None = None) -> dict[str, Any]:
 
 def compare(models: list[str], flags: list[str] | None = None) -> dict[str, dict[str, Any]]:
     """The report of `weigh` for several models with the same flags, by the name of each."""
+    from mcp.server.mcpserver.exceptions import ToolError
+
+    if len(models) > MOST_COMPARED:
+        raise ToolError(f"At most {MOST_COMPARED} models are compared at once.")
     return {model: weigh(model, flags) for model in models}
 
 
@@ -81,11 +86,21 @@ def answered(
 
     said = StringIO()
     try:
-        with redirect_stderr(said), redirect_stdout(said):
+        with redirect_stderr(said), redirect_stdout(said), without_input():
             arguments = parser.parse_args([model, *(flags or ())])
-        result: dict[str, Any] = run(arguments).model_dump(mode="json")
+            result: dict[str, Any] = run(arguments).model_dump(mode="json")
     except SystemExit:
         raise ToolError(said.getvalue().strip()) from None
     except ConfigError as error:
         raise ToolError(str(error)) from None
     return result
+
+
+@contextmanager
+def without_input() -> Iterator[None]:
+    """No config is read from standard input, where the protocol speaks."""
+    read, sys.stdin = sys.stdin, StringIO()
+    try:
+        yield
+    finally:
+        sys.stdin = read

@@ -200,7 +200,7 @@ def parameter(option: Option) -> Mapping[str, Any]:
 
 def question(page: Page, request: Request) -> tuple[Scenario, Model]:
     """The scenario that a query means, and its model. Raises NotAsked where it would leave something out."""
-    query = QueryParams(request.url.query)
+    query = QueryParams(request.scope["query_string"])
     params = dict(query)
     for name in params:
         if (times := len(query.getlist(name))) > 1:

@@ -117,7 +117,10 @@ class Several:
         if self.starts[0][0].share is None and int(peak.working.bytes) > self.room(HIGH):
             return UNBOUNDED
         cached = peak.cache if pool is None else pool.least_bytes(0, work.batch, work.context)
-        return max(1, -(-(stage.weights + stage.vision + cached) // self.room(MIDDLE)))
+        each = 0 if pool is None else pool.on_each_stage()
+        if (room := self.room(MIDDLE) - each) <= 0:
+            return UNBOUNDED
+        return max(1, -(-(stage.weights + stage.vision + cached - each) // room))
 
     def hold(self, layer_bytes: LayerBytes, stages: Sequence[range], working: int = 0) -> bool:
         """Whether they have room for the weights of so many pipeline stages, beside so much working memory on each."""

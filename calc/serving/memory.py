@@ -159,6 +159,7 @@ class Requirements:
         """The cache where it is set aside at start."""
         self.setup = Setup(laid_out, limits, self.cache)
         self.rooms = dict[tuple[int, int], CacheRoom]()
+        self.stages = dict[tuple[int, Workload], StageMemory]()
 
     @cached_property
     def refused(self) -> bool:
@@ -178,7 +179,12 @@ class Requirements:
         return self.laid_out.of_each_stage(of)
 
     def stage(self, index: int, workload: Workload) -> StageMemory:
-        """One GPU of a stage, at its peak."""
+        """One GPU of a stage, at its peak; what fits is looked for among the same lengths whatever is asked."""
+        if (index, workload) not in self.stages:
+            self.stages[index, workload] = self.stage_at_peak(index, workload)
+        return self.stages[index, workload]
+
+    def stage_at_peak(self, index: int, workload: Workload) -> StageMemory:
         spend()
         stage, peak = self.laid_out.stages[index], self.peak(index, workload)
         working = int(peak.working.bytes)

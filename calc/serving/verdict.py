@@ -98,17 +98,23 @@ def remedy(allocation: Allocation) -> dict[str, object] | None:
     if allocation.refusal is not None:
         return None
     memory, serving, workload = allocation.memory, allocation.serving, allocation.workload
-    engine = serving.engine
+    engine, needed = serving.engine, memory.weights + memory.vision + memory.kv_cache - set_aside(allocation)
 
     def does(changes: dict[str, object]) -> bool:
         return allocation.under(engine.with_options(**changes)).surely_fits
 
-    if memory.weights + memory.vision + memory.kv_cache <= allocation.gpu.usable_bytes:
+    if needed <= allocation.gpu.usable_bytes:
         for changes in candidates(engine, allocation.limits, workload, does):
             if does(changes):
                 return changes
     offload = engine.offloaded(serving.laid_out, allocation.gpu, workload, serving.overhead)
     return offload if offload is not None and does(offload) else None
+
+
+def set_aside(allocation: Allocation) -> int:
+    """Bytes of the cache on the most loaded GPU that flags set aside, whatever is asked."""
+    pool = allocation.requirements.pool
+    return 0 if pool is None else pool.fixed_bytes(allocation.most_loaded)
 
 
 def candidates(
@@ -197,7 +203,7 @@ def reason_at_start(allocation: Allocation) -> Message:
     engine, context, batch = allocation.serving.engine.title, allocation.workload.context, allocation.workload.batch
     roomy, budget, scarce = (allocation.room(end).budgets[allocation.most_loaded] for end in (LOW, MIDDLE, HIGH))
     pool, blocks = allocation.requirements.pool, allocation.room(MIDDLE).blocks
-    fixed = 0 if pool is None else pool.fixed_bytes(allocation.most_loaded)
+    fixed = set_aside(allocation)
     profiled = 0 if pool is None else pool.profiled_bytes(allocation.most_loaded)
     cache, need = (budget.cache - profiled) / GIB, (allocation.memory.kv_cache - fixed) / GIB
     if allocation.starts(LOW) and not allocation.starts(HIGH):

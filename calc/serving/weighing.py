@@ -166,10 +166,14 @@ class Weighing:
     def stages(self, ranges: Sequence[range]) -> tuple[Stage, ...]:
         """Stages with as many layers of each kind, first and last excepted, are one object."""
         alike: dict[tuple[object, ...], Stage] = {}
+        counted: dict[tuple[int, ...], Counter[int]] = {}
         stages = []
         drafts = self.engine.draft_weights_per_stage(self.whole, self.precision, self.layout.tp, len(ranges))
         for layers, draft in zip(ranges, drafts, strict=True):
-            counts = Counter(self.tensors.kinds[layers.start : layers.stop])
+            kinds = tuple(self.tensors.kinds[layers.start : layers.stop])
+            if kinds not in counted:
+                counted[kinds] = Counter(kinds)
+            counts = counted[kinds]
             first, last = layers.start == 0, layers.stop == self.rank.num_layers
             key = first, last, draft, *sorted(counts.items())
             if key not in alike:

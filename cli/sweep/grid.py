@@ -4,16 +4,17 @@ import tomllib
 from collections.abc import Mapping
 from itertools import product
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
+from pydantic.fields import FieldInfo
 
 from calc import ConfigError, Layout, Workload
 from calc.errors import Frozen, Message, shown
 from calc.formats import CACHE_FORMATS, WEIGHT_FORMATS, CacheFormat, WeightFormat
 from calc.hardware.custom_gpu import find_gpu
 from calc.hardware.gpus import gpus, usual_gpus
-from calc.options import OneOf, made
+from calc.options import OneOf, Option, made, options
 from calc.serving.engines import DEFAULT_ENGINE, ENGINES
 from cli.command import load
 from presets import models, preset_id
@@ -22,6 +23,8 @@ PART_ROWS = 1024
 """Rows of a part, about: what is lost where a sweep is cut."""
 ALL = "all"
 AS_CHECKPOINT = "auto"
+EXAMPLES = {"layouts": "{ tp = 2 }", "options": "{ vllm = { max_num_seqs = 64 } }"}
+"""Of fields that are tables."""
 
 
 def listed(every: tuple[str, ...] = ()) -> BeforeValidator:
@@ -52,7 +55,11 @@ class GridLayout(Layout):
         return None if self.num_gpus is not None and not degrees else Layout(**degrees)
 
 
-Gpus = Annotated[list[Annotated[str, AfterValidator(known_gpu)]], listed(tuple(gpus())), Field(min_length=1)]
+Gpus = Annotated[
+    list[Annotated[str, Field(examples=["h100-sxm"]), AfterValidator(known_gpu)]],
+    listed(tuple(gpus())),
+    Field(min_length=1),
+]
 Formats = Annotated[list[Annotated[str, OneOf((AS_CHECKPOINT, *WEIGHT_FORMATS))]], listed(), Field(min_length=1)]
 Caches = Annotated[list[Annotated[str, OneOf((AS_CHECKPOINT, *CACHE_FORMATS))]], listed(), Field(min_length=1)]
 Engines = Annotated[list[Annotated[str, OneOf(ENGINES)]], listed(tuple(ENGINES)), Field(min_length=1)]
@@ -62,7 +69,9 @@ Numbers = Annotated[list[int], listed(), Field(min_length=1)]
 class Grid(Frozen):
     """The grid of a sweep: every combination of its values."""
 
-    models: Annotated[list[str], listed(tuple(models())), Field(min_length=1)]
+    models: Annotated[
+        list[Annotated[str, Field(examples=["Qwen/Qwen3-8B"])]], listed(tuple(models())), Field(min_length=1)
+    ]
     gpus: Gpus = Field(default_factory=lambda: [gpu.id for gpu in usual_gpus()])
     engines: Engines = [DEFAULT_ENGINE]
     weights: Formats = [AS_CHECKPOINT]
@@ -102,17 +111,43 @@ def read_grid(path: str) -> list[Part]:
         raise ConfigError(
             Message("The file {name} can't be read: {why}.", name=shown(path), why=error.strerror)
         ) from None
+    except RecursionError:
+        raise ConfigError(Message("The file {name} has lists within lists beyond measure.", name=shown(path))) from None
     except ValueError as error:  # TOML's own, which says the line; or bytes that are not UTF-8
         raise ConfigError(Message("The file {name} is not TOML: {why}.", name=shown(path), why=str(error))) from None
     try:
         return parts(Grid.model_validate(values))
     except ValidationError as error:
-        first = error.errors()[0]
-        cause = first.get("ctx", {}).get("error")
-        raise misplaced(first["loc"], cause.message if isinstance(cause, ConfigError) else first["msg"]) from None
+        raise misplaced(error.errors()[0]["loc"], reason(error.errors()[0])) from None
 
 
-def misplaced(path: tuple[int | str, ...], why: Message | str) -> ConfigError:
+def reason(error: Any) -> Message:
+    """What is wrong with a value, of pydantic's words on it."""
+    path, cause = error["loc"], error.get("ctx", {}).get("error")
+    if isinstance(cause, ConfigError):
+        return cause.message
+    if error["type"] in ("missing", "too_short"):
+        return Message("It has to be there.")
+    if error["type"] == "extra_forbidden":
+        fields = GridLayout.model_fields if path[0] == "layouts" else Grid.model_fields
+        return Message("No such field; there are {names}.", names=", ".join(fields))
+    return Message("{value} can't be taken: {expected}.", value=shown(error["input"]), expected=expected(path))
+
+
+def expected(path: tuple[int | str, ...]) -> Message:
+    """What the grid takes at a place, as a sentence without a full stop."""
+    field, last = str(path[0]), str(path[-1])
+    if field == "layouts" and last in GridLayout.model_fields:
+        return options(GridLayout)[last].expected
+    if field in Workload.model_fields:
+        return options(Workload)[field].expected
+    if field in EXAMPLES:
+        return Message("{name} is a table such as {example}", name=field, example=EXAMPLES[field])
+    (entry,) = get_args(Grid.model_fields[field].annotation)
+    return Option(field, FieldInfo.from_annotation(entry)).expected
+
+
+def misplaced(path: tuple[int | str, ...], why: Message) -> ConfigError:
     """The error of a value of the grid, by its path: models, 2 is the second entry of models."""
     place = ", ".join(str(step + 1) if isinstance(step, int) else step for step in path)
     return ConfigError(Message("In the grid, {place}: {why}", place=place, why=why), place)
@@ -120,7 +155,7 @@ def misplaced(path: tuple[int | str, ...], why: Message | str) -> ConfigError:
 
 def parts(grid: Grid) -> list[Part]:
     """Raises ConfigError."""
-    options = {name: flags(name, given) for name, given in grid.options.items()}
+    by_engine = {name: flags(name, given) for name, given in grid.options.items()}
     axes = product(configs(grid.models), grid.engines, grid.weights, grid.kv, grid.layouts, slices(grid))
     return [
         Part(
@@ -128,7 +163,7 @@ def parts(grid: Grid) -> list[Part]:
             model=model,
             config=config,
             engine=engine,
-            options=options.get(engine, {}),
+            options=by_engine.get(engine, {}),
             weights=None if weights == AS_CHECKPOINT else weights,
             kv=None if kv == AS_CHECKPOINT else kv,
             layout=layout,

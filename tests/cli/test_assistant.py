@@ -64,6 +64,7 @@ def test_models_are_compared():
         (QWEN, ["--no-such-flag"], "--no-such-flag"),
         (QWEN, ["--help"], "help"),
         (QWEN, ["--context", "0"], "context"),
+        ("-", [], "There is no text"),  # of standard input, where the protocol speaks
     ],
 )
 def test_a_bad_question_is_an_error_with_its_sentence(model, flags, words):

@@ -188,19 +188,29 @@ def test_a_cluster_loses_a_worker_and_no_row(grid, tmp_path, whole):
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        pytest.param("", "In the grid, models: Field required", id="no-models"),
-        pytest.param("models = []", "In the grid, models: Value should have at least 1 item", id="empty"),
+        pytest.param("", "In the grid, models: It has to be there.", id="no-models"),
+        pytest.param("models = []", "In the grid, models: It has to be there.", id="empty"),
         pytest.param("models = ['Qwen/Qwen3-8B', 'no such']", "models, 2: “no such” is neither a preset", id="model"),
         pytest.param("models = 'all'\ngpus = ['l4', 'h1000']", "gpus, 2: ", id="gpu"),
-        pytest.param("models = 'all'\nengines = ['vlm']", "engines, 1: ", id="engine"),
-        pytest.param("models = 'all'\nweights = 'fp9'", "weights, 1: ", id="weights"),
-        pytest.param("models = 'all'\ncontext = [4096, 'long']", "context, 2: ", id="context"),
+        pytest.param("models = 'all'\nengines = ['vlm']", "“vlm” can't be taken: engines is one of ", id="engine"),
+        pytest.param("models = 'all'\nweights = 'fp9'", "“fp9” can't be taken: weights is one of auto, ", id="weights"),
+        pytest.param(
+            "models = 'all'\ncontext = [4096, 'long']",
+            "context, 2: “long” can't be taken: context is",
+            id="context",
+        ),
         pytest.param("models = 'all'\nbatch = 0", "batch: 0 can't be taken", id="batch"),
-        pytest.param("models = 'all'\nlayouts = [{tp = 0}]", "layouts, 1, tp: ", id="layout"),
-        pytest.param("models = 'all'\nprices = 3", "prices: Extra inputs are not permitted", id="field"),
+        pytest.param(
+            "models = 'all'\nlayouts = [{tp = 0}]",
+            "layouts, 1, tp: 0 can't be taken: tp is a",
+            id="layout",
+        ),
+        pytest.param("models = 'all'\nprices = 3", "prices: No such field; there are models, gpus, ", id="field"),
+        pytest.param("models = 'all'\nlayouts = [2]", "layouts is a table such as { tp", id="table"),
         pytest.param("models = 'all'\n[options.vlm]\nx = 1", "options, vlm: No such engine", id="options"),
         pytest.param("models = 'all'\n[options.vllm]\nx = 1", "options, vllm: ", id="option"),
         pytest.param("models = [", "is not TOML: ", id="toml"),
+        pytest.param("models = " + "[" * 3000, "lists within lists", id="deep"),
     ],
 )
 def test_a_bad_grid_is_a_sentence_that_says_where(grid, tmp_path, capsys, text, says):

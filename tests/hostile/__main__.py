@@ -15,7 +15,10 @@ from tests.hostile.harm import READ, Harm, drawn, harm_of
 from tests.hostile.hub import reading_hub
 from tests.hostile.inputs import DOORS
 
-TURNS = ("link", "paste", "upload", "paste", "command", "link", "paste", "upload", "hub", "paste")
+TURNS = (
+    *("link", "paste", "upload", "address", "command", "link", "paste", "upload", "hub", "paste"),
+    *("address", "tool", "sharing", "grid"),
+)
 """Whose input is next, over and over."""
 
 

@@ -2,12 +2,23 @@
 
 import contextlib
 import io
+import json
 import re
 import signal
 from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
 from random import Random
+from tempfile import TemporaryDirectory
 from time import process_time
 from typing import Any, NamedTuple
+
+import anyio
+from mcp.server.mcpserver.exceptions import ToolError, UnexpectedToolError
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.responses import HTMLResponse
+from starlette.routing import Mount, Route
 
 from calc import Architecture, ConfigError, report, training_report
 from calc.families.from_gguf import config_of
@@ -21,9 +32,21 @@ from calc.verify.logs import read_log
 from calc.verify.measurement import read_measurement
 from calc.verify.printed import read_printed
 from cli import main
+from cli.assistant import server
+from cli.sweep.grid import read_grid
+from cli.sweep.rows import table
+from pages.api import api
+from pages.parts.headers import Headers
+from pages.parts.inputs import lists
+from pages.parts.limits import Visitors
+from pages.parts.moved import Moved
+from pages.parts.outputs import scripts
+from pages.parts.outputs.preview import PLACE, Preview
 from pages.parts.state.planned import planned
+from pages.parts.state.published import fetched
 from pages.parts.state.query import PAGES, decode
 from pages.parts.state.scenario import Scenario
+from pages.parts.state.stepped import beside
 from pages.parts.state.weighed import trained, weighed
 from presets import models
 from tests.hostile.inputs import DOORS
@@ -66,6 +89,9 @@ def read_link(value: tuple[str, dict[str, str]]) -> ConfigError | None:
         return None  # the Hub's
     if path == "plan":
         answer: Any = planned(scenario)
+    elif path == "steps":
+        answer = beside(scenario, trained(scenario), lambda source: fetched(source, None, None))
+        sentences(other.error for other in answer.others if other.error is not None)
     else:
         answer = trained(scenario) if path == "train" else weighed(scenario)
     if answer.error is not None:
@@ -114,6 +140,68 @@ def read_command(value: list[str]) -> None:
     assert status in (0, 1, 2, 3), status
     assert not UNSEEN.search(printed.getvalue()), printed.getvalue()
     assert status != 2 or printed.getvalue().strip(), "a refusal without a word"
+
+
+@cache
+def site() -> Starlette:
+    """What `app.py` serves but for Streamlit, which gives every page one index.html."""
+    index = HTMLResponse(b"<html><head>" + PLACE + b"</head></html>")
+    routes = [scripts.route(), lists.route(), Mount("/api", app=api()), Route("/{path:path}", lambda _: index)]
+    return Starlette(routes=routes, middleware=list(map(Middleware, (Headers, Visitors, Moved, Preview))))
+
+
+def read_address(value: tuple[str, bytes]) -> ConfigError | None:
+    path, query = value
+    scope = {
+        "type": "http",
+        "method": "GET",
+        "path": path,
+        "raw_path": path.encode(),
+        "query_string": query,
+        "root_path": "",
+        "headers": [],
+        "client": None,
+        "server": ("localhost", 80),
+        "scheme": "http",
+        "http_version": "1.1",
+    }
+    sent: list[Any] = []
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    anyio.run(site(), scope, receive, send)
+    status, body = sent[0]["status"], b"".join(message.get("body", b"") for message in sent[1:])
+    assert status in (200, 307, 404, 422), status
+    is_html = (b"content-type", b"text/html; charset=utf-8") in sent[0]["headers"]
+    assert not is_html or b"<script>alert" not in body, body
+    if not path.startswith("/api/") or status not in (200, 422) or path == "/api/docs":
+        return None
+    errors = json.loads(body).get("errors", [])
+    sentences(errors)
+    return ConfigError(errors[0]) if errors else None
+
+
+def read_tool(value: tuple[str, dict[str, Any]]) -> None:
+    name, arguments = value
+    try:
+        anyio.run(server().call_tool, name, arguments)
+    except UnexpectedToolError as error:
+        raise error.__cause__ or error from None
+    except ToolError as error:
+        assert not UNSEEN.search(str(error)), str(error)
+
+
+def read_sweep(value: str) -> None:
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "grid.toml"
+        file.write_text(value, encoding="utf-8", errors="replace")
+        parts = read_grid(str(file))
+    for part in [part for part in parts if part.rows < 20][:2]:
+        assert len(table(part)) == part.rows
 
 
 def given_up(outcome: object) -> bool:
@@ -188,5 +276,9 @@ READ: dict[str, Callable[[Any], None]] = {
     "paste": read_paste,
     "upload": read_upload,
     "command": read_command,
+    "address": read_address,
+    "sharing": read_command,
+    "tool": read_tool,
+    "grid": read_sweep,
 }
 """Who reads the inputs of each door, the Hub's apart."""

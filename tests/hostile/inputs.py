@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from random import Random
 from typing import Any
+from urllib.parse import quote_from_bytes, urlencode
 
+from calc.formats import CACHE_FORMATS, WEIGHT_FORMATS
 from calc.serving.engines import ENGINES
 from calc.text import pack
 from calc.verify.logs.parse import MAX_CHARACTERS as MAX_LOG
@@ -36,6 +38,7 @@ PATTERNS = (
     "re:(?R)",
 )
 QUANTS = ("fp8", "compressed-tensors", "gptq", "awq", "bitsandbytes", "modelopt", "mxfp4", "torchao", "nvfp4", "hqq")
+ANSWERS = tuple(dict.fromkeys(page.answers_at for page in PAGES if page.answers_at is not None))
 SKIPS = ("modules_to_not_convert", "ignore", "ignored_layers", "exclude_modules", "dynamic", "llm_int8_skip_modules")
 
 
@@ -117,6 +120,14 @@ def pasted(random: Random) -> str:
 
 def link(random: Random) -> tuple[str, dict[str, str]]:
     """The path of a page and its query."""
+    page = random.choice(PAGES)
+    query = queried(random)
+    if page.path == "steps" or random.random() < 0.05:
+        query["steps"] = steps(random)
+    return page.path, query
+
+
+def queried(random: Random) -> dict[str, str]:
     engine = random.choice(list(ENGINES))
     known = places(EVERYTHING, engine)
     query = {"engine": engine} if random.random() < 0.5 else {}
@@ -134,7 +145,45 @@ def link(random: Random) -> tuple[str, dict[str, str]]:
     if random.random() < 0.3:
         name = random.choice(("num_hidden_layers", "hidden_size", "vocab_size", "num_key_value_heads", *WORDS))
         query[name] = str(random.choice(NUMBERS))
-    return random.choice(PAGES).path, query
+    return query
+
+
+def steps(random: Random) -> str:
+    """Further training steps, each as the query of a link of its own."""
+    names = list(places(("training",)))
+    each = []
+    for _ in range(random.choice((1, 1, 2, 5, 6, 400))):
+        query = {name: said(random, places(("training",))[name].option) for name in random.sample(names, 3)}
+        if random.random() < 0.6:
+            query["model"] = random.choice((*models(), *WORDS))
+        if random.random() < 0.1:
+            query = queried(random)
+        each.append(urlencode(query, errors="replace"))
+    return random.choice((";", ";", ";;", ",")).join(each)
+
+
+def address(random: Random) -> tuple[str, bytes]:
+    """The path of what this server hands out, and its query as a client sends it."""
+    path, query = link(random)
+    path = random.choice(
+        (f"/{path}", f"/api/{random.choice(ANSWERS)}", f"/api/{random.choice(ANSWERS)}", other(random))
+    )
+    sent = urlencode(query, errors="surrogatepass").encode()
+    if random.random() < 0.2:
+        sent += b"&" + sent  # each name twice
+    if random.random() < 0.2:
+        sent += random.choice(
+            (b"&%ff=%fe", b"&=&==&;", b"&a[]=1", b"&lang=" + b"x" * 9000, b"&\xff=1", b"&steps=%3b%3b")
+        )
+    return path, data(random, sent) if random.random() < 0.2 else sent
+
+
+def other(random: Random) -> str:
+    """A path of no page."""
+    name = quote_from_bytes(random.choice(WORDS).encode(errors="replace"))
+    return random.choice(
+        ("/api/docs", "/api/openapi.json", "/api/", "/lists/x/en.json", "/x/../api/report", f"/{name}")
+    )
 
 
 @cache
@@ -200,6 +249,58 @@ def command(random: Random) -> list[str]:
     return [part for part in line if part not in ("-h", "--help")]
 
 
+def sharing(random: Random) -> list[str]:
+    """What stands behind `weighbridge`, of several models on the same GPUs."""
+    line = ["fits", random.choice((*models(), *WORDS)), "--gpu", random.choice((*gpus(), *WORDS))]
+    for _ in range(random.choice((1, 1, 2, 3, 12))):
+        parts = [random.choice((*models(), *models(), *WORDS))]
+        for name in random.sample(("context", "batch", "weights", "x", ""), random.choice((0, 1, 2, 3))):
+            parts.append(f"{name}={random.choice((*NUMBERS, *WORDS, *WEIGHT_FORMATS))}")
+        line += ["--share-with", ",".join(parts)]
+    for name, choices in random.sample(words_of_the_command_line(), random.choice((0, 0, 1, 2))):
+        line += [name, random.choice((*choices, *choices, *map(str, NUMBERS), *WORDS))]
+    return [part for part in line if part not in ("-h", "--help")]
+
+
+def tool(random: Random) -> tuple[str, dict[str, Any]]:
+    """A tool for assistants and its arguments."""
+    name = random.choice(("weigh", "train", "plan", "compare"))
+    flags: Any = command(random)[2:]
+    named: Any = random.choice((*models(), *models(), *WORDS, "-"))
+    if name == "compare":
+        named = [random.choice((*models(), *WORDS)) for _ in range(random.choice((0, 1, 2, 30, 3000)))]
+    given = {"models" if name == "compare" else "model": named, "flags": flags}
+    if random.random() < 0.3:
+        holder, key = random.choice(list(fields(given)))
+        change(random, holder, key)
+    return name, given
+
+
+def grid(random: Random) -> str:
+    """The TOML of a sweep."""
+    few: dict[str, Any] = {
+        "models": random.sample(list(models()), 2),
+        "gpus": random.sample(list(gpus()), 2),
+        "engines": random.sample(list(ENGINES), 1),
+        "weights": [random.choice(("auto", *WEIGHT_FORMATS))],
+        "kv": [random.choice(("auto", *CACHE_FORMATS))],
+        "context": [4096, 8192],
+        "batch": [1, 8],
+        "generated": [1],
+    }
+    table = {name: few[name] for name in random.sample(list(few), random.choice((2, 4, 8)))} | {"models": few["models"]}
+    for _ in range(random.choice((0, 1, 2))):
+        change(random, *random.choice(list(fields(table))))
+    lines = [f"{name} = {json.dumps(value)}" for name, value in table.items()]
+    layouts = ("tp = 2", f"tp = {random.choice(NUMBERS)}", "num_gpus = 4", f"pp = {random.choice(NUMBERS)}", "x = 1")
+    if random.random() < 0.5:
+        lines.append(f"layouts = [{{ {random.choice(layouts)} }}]")
+    if random.random() < 0.2:
+        lines.append(f"[options.{random.choice(list(ENGINES))}]\nmax_num_seqs = {random.choice(NUMBERS)}")
+    written = "\n".join(lines)
+    return text(random, written) if random.random() < 0.3 else written
+
+
 def reply(random: Random) -> tuple[dict[str, bytes], str, bytes, int, dict[str, str]]:
     """A repository of the Hub, and the path of an answer of it that is another."""
     files = {"config.json": json.dumps(config(random)).encode()}
@@ -227,5 +328,9 @@ DOORS: dict[str, Callable[[Random], Any]] = {
     "upload": upload,
     "command": command,
     "hub": reply,
+    "address": address,
+    "sharing": sharing,
+    "tool": tool,
+    "grid": grid,
 }
 """Who makes the inputs of each door."""

@@ -9,7 +9,17 @@ from tests.hostile.harm import READ, drawn, harm_of
 from tests.hostile.hub import reading_hub
 from tests.hostile.inputs import DOORS
 
-FEW = {"link": 25, "paste": 120, "upload": 300, "command": 40, "hub": 25}
+FEW = {
+    "link": 25,
+    "paste": 120,
+    "upload": 300,
+    "command": 40,
+    "hub": 25,
+    "address": 40,
+    "sharing": 25,
+    "tool": 25,
+    "grid": 25,
+}
 """Inputs of each door: some seconds."""
 LLAMA = {"model_type": "llama"}
 FP8 = {"quant_method": "fp8"}
@@ -41,6 +51,10 @@ CORPUS = {
     "objects of a header": ("upload", ("safetensors", b'{"a":[' + b"{}," * 8_000_000 + b"0]}")),  # 600 MB
     "an escape": ("command", ["Qwen/Qwen3-8B", "--products", "\x1b]0;title\x07"]),
     "an endless loop": ("link", ("", {"pasted": pack({"model_type": "hrm_text", "H_cycles": 10**9})})),
+    "lists of a grid": ("grid", "models = " + "[" * 200),
+    "experts over ranks of a Mac": ("link", ("", {"engine": "mlx", "model": "Qwen/Qwen3.5-35B-A3B", "ep": "7"})),
+    "bytes of no text": ("address", ("/api/report", b"model=Qwen/Qwen3-8B&\xff=\xfe")),
+    "three thousand models": ("tool", ("compare", {"models": ["Qwen/Qwen3-8B"] * 3000})),
     "a long name": ("link", ("", {"x" * 5000: "1"})),
 }
 """What did harm once, with what it took."""

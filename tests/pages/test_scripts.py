@@ -6,6 +6,8 @@ import tracemalloc
 import pytest
 import streamlit as st
 from starlette.applications import Starlette
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
 from starlette.testclient import TestClient
 
 from pages.parts.outputs import scripts
@@ -16,7 +18,8 @@ FILES = sorted(file.name for file in (ROOT / "pages" / "scripts").glob("*.js"))
 
 @pytest.fixture(scope="module")
 def client():
-    with TestClient(Starlette(routes=[scripts.route()])) as client:
+    page = Route("/{path:path}", lambda _: PlainTextResponse("Streamlit's page"))
+    with TestClient(Starlette(routes=[scripts.route(), page])) as client:
         yield client
 
 

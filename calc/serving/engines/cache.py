@@ -72,6 +72,11 @@ class Pool(Cache):
         """Bytes of it on a stage that no request adds to: what flags set aside for a number of requests."""
         return 0
 
+    def on_each_stage(self) -> int:
+        """Bytes of those that an average stage holds, on however many the layers stand: what is set aside for a number
+        of requests on each."""
+        return 0
+
     def profiled_bytes(self, stage: int) -> int:
         """Bytes of those that the engine makes while it profiles a pass, and counts with it."""
         return 0
@@ -81,8 +86,9 @@ class Pool(Cache):
         return None
 
     def blocks(self, budgets: Sequence[int]) -> int:
-        """Blocks that every stage has room for."""
-        return max(0, min(int(left // size) for left, size in self.shares(budgets) if size))
+        """Blocks that every stage has room for; none where a stage has none for what no request adds to."""
+        shares = self.shares(budgets)
+        return 0 if min(shares)[0] < 0 else min(int(left // size) for left, size in shares if size)
 
     def shares(self, budgets: Sequence[int]) -> list[tuple[int, float]]:
         """Bytes that are left for blocks on each stage, and those of a block there."""

@@ -27,7 +27,8 @@ def packed() -> Mapping[str, bytes]:
 
 
 def hand_out(request: Request) -> Response:
-    script = packed().get(request.path_params["name"])
+    given = request.path_params
+    script = packed().get(given["name"]) if given["version"] == VERSION else None
     if script is None:
         return Response("There is no such script.", status_code=404)
     return Response(script, media_type="text/javascript", headers=HEADERS)
@@ -45,8 +46,10 @@ def address() -> str:
 
 
 def route() -> Route:
-    """To the scripts of this version and no other: what a browser is told to keep must be what its page asks for."""
-    return Route(f"{address()}/{{name}}", hand_out)
+    """To the scripts of this version; those of any other are not found, for what a browser is told to keep must be what
+    its page asks for, and a route of this version alone would leave the others to Streamlit, which answers with the
+    page."""
+    return Route(f"{folder('scripts')}/{{version}}/{{name:path}}", hand_out)
 
 
 def element(name: str, script: str) -> Any:

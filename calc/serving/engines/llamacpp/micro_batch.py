@@ -43,6 +43,7 @@ class PassTensor:
     in_graph: bool = False
     readers: int = 0
     offset: int = -1
+    end: int = -1  # of the room that it takes, in whole units of the device
 
     @property
     def holder(self) -> "PassTensor":
@@ -227,6 +228,7 @@ class DeviceMemory:
                 and not (source.fixed or source.stays)
             ):
                 tensor.offset, source.fixed = source.offset, True
+                tensor.end = tensor.offset + up_to(tensor.size, self.alignment)
                 self.alive[self.alive.index(source)] = tensor
                 return
         size, end, smallest = up_to(tensor.size, self.alignment), 0, None
@@ -234,12 +236,13 @@ class DeviceMemory:
             gap = other.offset - end
             if gap >= size and (smallest is None or gap <= smallest):
                 smallest, tensor.offset = gap, end
-            end = other.offset + up_to(other.size, self.alignment)
+            end = other.end
         if smallest is None:
             tensor.offset = end
+        tensor.end = tensor.offset + size
         insort(self.alive, tensor, key=BY_OFFSET)
-        if tensor.offset + size > self.size:
-            self.size, self.peak = tensor.offset + size, list(self.alive)
+        if tensor.end > self.size:
+            self.size, self.peak = tensor.end, list(self.alive)
 
     def release(self, tensor: PassTensor) -> None:
         """One that was read; behind the last reader its room is free."""

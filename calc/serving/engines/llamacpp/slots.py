@@ -144,8 +144,15 @@ class SlotCache(Cache):
         """`draft` is what guesses tokens in a context of its own: a draft model, or the model's layers for it."""
         self.model, self.options, self.draft = model, options, draft
         self.types = options.cache_types(kv)
+        self.known = dict[tuple[int, int], list[tuple[PlacedModel, ContextSizes]]]()
 
     def contexts(self, batch: int, length: int) -> list[tuple[PlacedModel, ContextSizes]]:
+        """As `set_up_for`, once: every figure of a start asks for them."""
+        if (batch, length) not in self.known:
+            self.known[batch, length] = self.set_up_for(batch, length)
+        return self.known[batch, length]
+
+    def set_up_for(self, batch: int, length: int) -> list[tuple[PlacedModel, ContextSizes]]:
         """The model's for so many sequences of so many tokens, and that of what guesses tokens: as many tokens and
         slots, with a row of logits for each slot (common/speculative.cpp: common_base_params_to_speculative)."""
         options, sequences = self.options, self.options.slots(batch)

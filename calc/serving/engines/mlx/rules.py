@@ -48,6 +48,7 @@ class MLXRules(Rules):
         if layout.gpus > 1:
             degree = "tp" if layout.tp > 1 else "pp" if layout.pp > 1 else "dp"
             yield Refusal(Message("MLX over several Macs (mx.distributed) is not counted here."), degree)
+        yield from super().layout_refusals(model, precision, layout)
 
     def model_refusals(self, model: Architecture, precision: Precision) -> Iterator[Refusal]:
         vision, weights, kv = model.vision, precision.weights, precision.kv

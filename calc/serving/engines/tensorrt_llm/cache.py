@@ -2,7 +2,8 @@
 
 Read in TensorRT-LLM 1.3: `_torch/pyexecutor/resource_manager.py` (`get_cache_size_per_token`),
 `_torch/pyexecutor/_util.py` (`_derive_layer_type_attention_windows`) and
-`_torch/pyexecutor/kv_cache/mamba_cache_manager` (`_max_resident_sequences`: a state for every sequence that may run).
+`_torch/pyexecutor/kv_cache/mamba_cache_manager` (`_max_resident_sequences`, `_minimum_live_gpu_quota`: a state for
+every sequence that may run, of the layers of each stage).
 """
 
 from collections.abc import Sequence
@@ -25,7 +26,7 @@ class BlockPool(Pool):
     def __init__(self, laid_out: LaidOut, limits: Limits, tokens_per_block: int) -> None:
         self.page = tokens_per_block
         windowed, kv = laid_out.whole.model_type in WINDOWED, laid_out.precision.kv
-        stages = [growth(stage.blocks, kv, bits_with_index) for stage in laid_out.stages]
+        stages = laid_out.of_each_stage(lambda stage: growth(laid_out.stages[stage].blocks, kv, bits_with_index))
         windows = {window for bits in stages for window in bits if window is not None and bits[window] and windowed}
         passing = [sum(bits.get(window, 0) for window in windows) // 8 for bits in stages]
         whole = [sum(bits.values()) // 8 - seen for bits, seen in zip(stages, passing, strict=True)]
@@ -38,13 +39,11 @@ class BlockPool(Pool):
             seen if self.only_windows else max(capacity, ceil(seen / (self.ratio or 1))) for capacity, seen in each
         ]
         self.block_bytes = tuple(self.page * nbytes for nbytes in tokens) if any(tokens) else (1,) * len(tokens)
-        states = (slot_bytes(stage.blocks) for stage in laid_out.stages)
-        self.state_blocks = max(
-            -(-state // size) if size else 0 for state, size in zip(states, self.block_bytes, strict=True)
-        )
-        """Blocks that the recurrent states of a sequence are worth."""
+        self.states = laid_out.of_each_stage(lambda stage: slot_bytes(laid_out.stages[stage].blocks))
+        """Bytes of the recurrent states of a sequence on each stage."""
         self.sequences = limits.sequences
-        self.reserved = self.state_blocks * (limits.sequences * len(stages) + 1)  # one pads CUDA graphs
+        self.slots = limits.sequences * len(stages) + 1 + (laid_out.layout.dp > 1)
+        """States on each stage: one pads CUDA graphs, and one a rank that has no request while others do."""
 
     def block_size(self, length: int) -> int:
         return self.page
@@ -52,28 +51,20 @@ class BlockPool(Pool):
     def blocks_of(self, tokens: int) -> int:
         return -(-tokens // self.page)
 
-    def request_blocks(self, length: int) -> int:
-        return self.token_blocks(length) + self.state_blocks
+    def fixed_bytes(self, stage: int) -> int:
+        return self.slots * self.states[stage]
 
-    def token_blocks(self, length: int) -> int:
+    def on_each_stage(self) -> int:
+        return self.sequences * sum(self.states)
+
+    def request_blocks(self, length: int) -> int:
         """A window that does not begin with a block reaches into one more."""
         passing = min(self.blocks_of(length), self.blocks_of(self.window) + 1)
         return max(1, passing) if self.only_windows else self.blocks_of(length) + ceil(self.ratio * passing)
 
-    def least_blocks(self, sequences: int) -> int:
-        """States of all sequences that may run are there from the start."""
-        return self.reserved
-
-    def usable_blocks(self, blocks: int) -> int:
-        return blocks - self.reserved + self.state_blocks
-
-    def concurrency(self, blocks: int, length: int) -> float:
-        return max(0, blocks - self.reserved) / self.token_blocks(length)
-
     def most_requests(self, budgets: Sequence[int]) -> float:
-        return self.sequences if self.state_blocks else inf
+        return self.sequences if any(self.states) else inf
 
     def tokens(self, blocks: int, length: int) -> int:
         """Of sequences of that length, where some layers have a window."""
-        left = max(0, blocks - self.reserved)
-        return int(left / self.token_blocks(length) * length) if self.window else left * self.page
+        return int(self.concurrency(blocks, length) * length) if self.window else blocks * self.page

@@ -111,15 +111,18 @@ def test_layers_with_a_window(model, length, blocks):
 
 
 def test_states_of_all_sequences_are_there_from_the_start():
-    """mamba_cache_manager_v2.py: "The V2 Mamba state pool has only ... slots but needs at least" max_batch_size times
-    pp_size and one that pads CUDA graphs."""
+    """mamba_cache_manager_v2.py: "The V2 Mamba GPU cache quota is too small for live recurrent states": on each stage
+    max_batch_size times pp_size and one that pads CUDA graphs, each with an fp32 state of 32 heads of 128 x 128 and
+    three columns of its convolution, of 2 x 16 + 32 heads, in each of the 24 layers of Qwen3.5-9B that have one."""
+    layer = 4 * 32 * 128 * 128 + 2 * 3 * (2 * 16 + 32) * 128
     found = allocation("Qwen/Qwen3.5-9B")
     verdict = judge(found, found.serving, found.workload)
     assert (verdict.verdict, verdict.flags) == ("fits with", ("--max-batch-size 512",))
-    assert "2,048 sequences at once" in str(verdict.reason)
-    pool = allocation("Qwen/Qwen3.5-9B", max_batch_size=64).cache
-    state = pool.request_blocks(32) - 1
-    assert pool.least_blocks(64) == 65 * state
+    assert f"{2049 * 24 * layer / GIB:.2f} GiB aside for up to 2,048 sequences" in str(verdict.reason)
+    assert found.cache.fixed_bytes(0) == 2049 * 24 * layer
+    three, alone = (allocation("Qwen/Qwen3.5-9B", layout=Layout(pp=pp), max_batch_size=64) for pp in (3, 32))
+    assert [three.cache.fixed_bytes(stage) for stage in range(3)] == [193 * n * layer for n in (9, 8, 7)]
+    assert {alone.cache.fixed_bytes(stage) for stage in range(32)} == {0, (64 * 32 + 1) * layer}
     assert TensorRTLLM().sized_for(100, found.serving.architecture).options.max_batch_size == 128
 
 
