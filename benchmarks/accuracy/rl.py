@@ -17,9 +17,7 @@ from typing import Any
 from benchmarks.accuracy import rl_records, rl_times
 from benchmarks.accuracy.steps import DATA, OPTIMIZERS, high, row_of, table_head
 from calc import RECIPES, Architecture, Objective, Overhead, Precision, TrainingLayout, TrainingWorkload
-from calc.training import Training
-from calc.training.methods import METHODS
-from calc.training.moments import Phase
+from calc.training import METHODS, Phase, Training
 from presets import models
 
 FILE = DATA / "rl_steps.json"

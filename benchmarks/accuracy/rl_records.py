@@ -19,11 +19,7 @@ from benchmarks.accuracy.steps import DATA, row_of, table_head
 from calc import RECIPES, Architecture, Objective, Overhead, Precision, TrainingLayout, TrainingWorkload
 from calc.hardware.gpu import GPU
 from calc.hardware.gpus import gpus
-from calc.training import Training
-from calc.training.colocated import Colocated
-from calc.training.objective import Colocation
-from calc.training.recipe import RecipeName
-from calc.training.reserved import reserved
+from calc.training import Colocated, Colocation, RecipeName, Training, reserved
 from calc.units import GIB, MIB
 from presets import models
 

@@ -18,8 +18,7 @@ from calc import RECIPES, Architecture, Objective, Overhead, Precision, Training
 from calc.hardware.gpus import gpus
 from calc.time.estimate import Estimate
 from calc.time.objective_time import ObjectiveSpeed
-from calc.training import Training
-from calc.training.objective import Colocation
+from calc.training import Colocation, Training
 from presets import models
 
 FILE = DATA / "rl_times.json"

@@ -16,8 +16,7 @@ from typing import Any
 from benchmarks.accuracy.training import compare as compare_records
 from benchmarks.accuracy.training import ladder, read
 from calc import RECIPES, Architecture, Overhead, Precision, TrainingLayout, TrainingWorkload
-from calc.training import Training
-from calc.training.moments import Phase
+from calc.training import Phase, Training
 
 DATA = Path(__file__).parents[2] / "tests" / "data"
 OPTIMIZERS: dict[str, dict[str, Any]] = {

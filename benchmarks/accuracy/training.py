@@ -16,10 +16,8 @@ from benchmarks.accuracy.found import Comparison, Found
 from benchmarks.accuracy.records import LeftOut, resolve
 from calc import RECIPES, Architecture, Overhead, Precision, Recipe, TrainingLayout, TrainingMemory, TrainingWorkload
 from calc.hardware.overhead import FRAGMENTATION
-from calc.training import Training
+from calc.training import WIDTH, Training, dot
 from calc.training.course import BUFFER
-from calc.training.moments import dot
-from calc.training.recipe import WIDTH
 from calc.units import GIB
 
 SOURCE = "https://github.com/pytorch/torchtune"

@@ -15,10 +15,7 @@ from calc.hardware.solver import largest
 from calc.serving.engines import ENGINES
 from calc.serving.memory import Allocation, Serving
 from calc.serving.verdict import remedy
-from calc.training import Training
-from calc.training.decoder import unmodelled
-from calc.training.recipe import RECIPES
-from calc.training.verdict import MOST, fewest_replicas
+from calc.training import MOST, RECIPES, Training, fewest_replicas, unmodelled
 from presets import gpus, models
 
 Answers = tuple[object, ...]

@@ -19,11 +19,18 @@ from calc.model.architecture import Architecture
 from calc.time.efficiency import Edits
 from calc.time.prices import price_of
 from calc.time.training_time import Campaign, RankDemands, TrainingSpeed, TrainingTime, training_speed
-from calc.training.layout import ROUNDS, TrainingLayout, interleaves
-from calc.training.moments import dot
-from calc.training.recipe import RECIPES, Recipe
-from calc.training.step import Shared, Training
-from calc.training.workload import Recompute, TrainingWorkload
+from calc.training import (
+    RECIPES,
+    ROUNDS,
+    Recipe,
+    Recompute,
+    Shared,
+    Training,
+    TrainingLayout,
+    TrainingWorkload,
+    dot,
+    interleaves,
+)
 from calc.units import GIB
 
 DEGREES = (1, 2, 4, 8, 16)

@@ -16,10 +16,9 @@ from calc.serving.fewest import MOST_GPUS
 from calc.serving.memory import Allocation, Serving
 from calc.serving.verdict import Word
 from calc.serving.workload import Workload
-from calc.training.moments import Phase
-from calc.training.objective import Colocation
-from calc.training.step import Training, TrainingMemory
-from calc.training.verdict import MOST, TrainingVerdict, limit
+from calc.training.course import Phase
+from calc.training.step import MOST, Training, TrainingMemory, TrainingVerdict, limit
+from calc.training.workload import Colocation
 from calc.units import GIB, MIB
 
 RolloutPhaseName = Literal["rollout", "weight_sync", "reference", "update"]

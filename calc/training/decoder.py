@@ -25,16 +25,13 @@ from calc.training.ends import (
     per_layer_inputs,
     with_per_layer_inputs,
 )
-from calc.training.experts import mixture, parallel_with_dense
+from calc.training.feedforward import mixture, mlp, parallel_with_dense
 from calc.training.layout import TrainingLayout
-from calc.training.mlp import mlp
-from calc.training.modules import Adapters, Modules, Rotary, Settings
-from calc.training.profile import Profile, profile
-from calc.training.recipe import WIDTH, Recipe
+from calc.training.operations import Adapters, Modules, Rotary, Settings
 from calc.training.recurrent import gated_delta, lightning, selective_scan, short_convolution, state_space
 from calc.training.states import adapted_matrices, adapts_experts, plain_experts, trained_width
-from calc.training.tape import CountedBy, TrackedTensor, scoped
-from calc.training.workload import TrainingWorkload
+from calc.training.tape import CountedBy, Profile, TrackedTensor, profile, scoped
+from calc.training.workload import WIDTH, Recipe, TrainingWorkload
 
 
 @scoped

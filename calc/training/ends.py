@@ -3,9 +3,8 @@ in."""
 
 from calc.model.architecture import Architecture
 from calc.model.block import Block
-from calc.training.mlp import activated
-from calc.training.modules import Modules
-from calc.training.operations import ACTIVATION_GRADIENTS, WEIGHT_GRADIENTS, sides_of
+from calc.training.feedforward import activated
+from calc.training.operations import ACTIVATION_GRADIENTS, WEIGHT_GRADIENTS, Modules, sides_of
 from calc.training.tape import CountedBy, TrackedTensor, scoped
 
 LOGIT_GRADIENTS = "gradients of logits"

@@ -12,12 +12,9 @@ from calc.serving.verdict import Word
 from calc.training.colocated import Colocated
 from calc.training.layout import TrainingLayout
 from calc.training.methods import METHODS
-from calc.training.objective import Colocation, Objective
-from calc.training.recipe import RECIPES, Recipe
 from calc.training.states import has_experts
-from calc.training.step import Training
-from calc.training.verdict import MOST, fewest_replicas, limit, word
-from calc.training.workload import TrainingWorkload
+from calc.training.step import MOST, Training, fewest_replicas, limit, word
+from calc.training.workload import RECIPES, Colocation, Objective, Recipe, TrainingWorkload
 
 # Changes that make a training step smaller: what each does to a setting, and what it costs.
 

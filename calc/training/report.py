@@ -19,16 +19,13 @@ from calc.model.traced import TracedSymbols
 from calc.serving.engines.launch import Launch
 from calc.serving.notebook import gib, page, table
 from calc.training.colocated import Colocated, RolloutReport
+from calc.training.course import Part, Phase, TrainingComponent
+from calc.training.launch import objective_launches
 from calc.training.layout import TrainingLayout, TrainingScenario
 from calc.training.methods import METHODS, said_of
-from calc.training.moments import Part, Phase, TrainingComponent
-from calc.training.objective import Colocation, Objective
-from calc.training.objective_launch import objective_launches
-from calc.training.recipe import RECIPES, Recipe
 from calc.training.states import adapts_experts, plain_experts, state_bytes, state_width, trained_of, trained_width
-from calc.training.step import Training, TrainingMemory, usual_overhead
-from calc.training.verdict import TrainingVerdict, judge_training
-from calc.training.workload import TrainingWorkload
+from calc.training.step import Training, TrainingMemory, TrainingVerdict, judge_training, usual_overhead
+from calc.training.workload import RECIPES, Colocation, Objective, Recipe, TrainingWorkload
 from calc.units import GIB
 
 # What a trainer writes to disk, all GPUs together.

@@ -5,15 +5,12 @@ from functools import cached_property
 from itertools import chain
 from typing import Literal, NamedTuple
 
-from calc.training.course import BUFFER, GATHERED, Course
+from calc.training.course import BUFFER, GATHERED, UPDATE, Alive, Course, Phase, StepMoment, Tensors, by, dot, once
 from calc.training.decoder import Passes
 from calc.training.layout import TrainingLayout, peak_turns
-from calc.training.moments import UPDATE, Alive, Phase, StepMoment, Tensors, by, dot, once
-from calc.training.profile import undominated
-from calc.training.recipe import WIDTH
 from calc.training.states import States
-from calc.training.tape import Bytes, CountedBy
-from calc.training.workload import TrainingWorkload
+from calc.training.tape import Bytes, CountedBy, undominated
+from calc.training.workload import WIDTH, TrainingWorkload
 
 
 class PieceAtWork(NamedTuple):

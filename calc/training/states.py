@@ -11,8 +11,7 @@ from calc.hardware.shards import copies_within, layers_within
 from calc.model.architecture import Architecture
 from calc.model.tensor import Component, Tensor
 from calc.training.layout import TrainingLayout
-from calc.training.recipe import WIDTH, Recipe
-from calc.training.workload import LoraTargets, Optimizer, OptimizerKernel, TrainingWorkload
+from calc.training.workload import WIDTH, LoraTargets, Optimizer, OptimizerKernel, Recipe, TrainingWorkload
 
 OUTSIDE, EMBEDDING = -1, -2
 """Places that are no layer: what stands outside of them all, and an embedding that is gathered by itself."""

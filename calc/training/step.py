@@ -5,35 +5,39 @@ from dataclasses import replace
 from functools import cached_property
 from math import sqrt
 
-from calc.errors import ConfigError, Message
+from calc.errors import ConfigError, Frozen, Message
 from calc.formats import Precision
 from calc.formats.stored import stored
-from calc.hardware.overhead import CUDA_CONTEXT, FRAGMENTATION, Overhead, OverheadItem, Range, bounds, libraries, sizes
-from calc.hardware.shards import alike_pieces, alike_stages
-from calc.hardware.solver import largest_near
-from calc.model.architecture import Architecture
-from calc.serving.memory import Memory
-from calc.training.course import Course
-from calc.training.decoder import Passes, check_modelled, quiet, settings_of
-from calc.training.layout import TrainingLayout, check_schedule
-from calc.training.methods import (
-    METHODS,
-    VALUE,
-    Scoring,
-    TrainingMethod,
-    check_teacher,
-    resolved,
-    runs_reference,
-    scored_units,
+from calc.hardware.gpu import GPU
+from calc.hardware.overhead import (
+    CUDA_CONTEXT,
+    FRAGMENTATION,
+    Overhead,
+    OverheadItem,
+    Range,
+    bounds,
+    left_for_overhead,
+    libraries,
+    sizes,
 )
-from calc.training.modules import Settings
-from calc.training.moments import Part, Phase, StepMoment, Tensors, TrainingComponent, dot, once, parts_of
-from calc.training.objective import Objective
-from calc.training.recipe import WIDTH, Recipe
+from calc.hardware.shards import alike_pieces, alike_stages
+from calc.hardware.solver import largest_near, least
+from calc.model.architecture import Architecture
+from calc.serving.fewest import MOST_GPUS
+from calc.serving.memory import Memory
+from calc.serving.verdict import Word
+from calc.training.course import Course, Part, Phase, StepMoment, Tensors, TrainingComponent, dot, once, parts_of
+from calc.training.decoder import LossHead, Passes, check_modelled, quiet, settings_of
+from calc.training.ends import head
+from calc.training.layout import TrainingLayout, check_schedule
+from calc.training.losses import VALUE, TrainingMethod
+from calc.training.methods import METHODS, check_teacher, resolved, scored_units
+from calc.training.operations import Settings
 from calc.training.stage import QuietCourse, TrainingStage
 from calc.training.states import OUTSIDE, StageWeights, States, plain_experts, stage_weights, states_of, trained_of
 from calc.training.tape import Bytes
-from calc.training.workload import TrainingWorkload
+from calc.training.workload import WIDTH, Objective, Recipe, TrainingWorkload
+from calc.units import GIB
 
 PHASES: tuple[Phase, ...] = ("after_init", "reference", "forward", "loss", "backward", "optimizer", "after_step")
 
@@ -78,7 +82,7 @@ class Shared:
         self.ranks = dict[tuple[int, int], Architecture]()
         self.alike = dict[tuple[int, int, int, int, Precision], list[int]]()
         self.weights = dict[tuple[object, ...], StageWeights]()
-        self.passes = dict[tuple[int, int, Settings, Scoring | None], Passes]()
+        self.passes = dict[tuple[int, int, Settings, Objective | None], Passes]()
         self.courses = dict[tuple[object, ...], Course]()
 
 
@@ -170,7 +174,7 @@ class Training:
             states = states_of(weights, self.work, self.recipe, self.layout)
             if self.layout.cpu_offload:
                 states = states.offloaded(self.recipe)
-            courses = tuple(self._courses(weights, index, self._passes(single=single)))
+            courses = tuple(self._courses(weights, index, self._passes(self._settings(single=single))))
             other = self.teacher or self
             passed = weights if other is self else other._weights(other.alike[index])
             quiet = tuple(other._quiet_courses(passed, index, single=single))
@@ -191,9 +195,9 @@ class Training:
         objective = self.objective
         if objective is None or self.method is None:
             return
-        for by_policy, when, _ in self.method.passes(objective, runs_reference=runs_reference(objective)):
+        for by_policy, when, _ in self.method.passes(objective):
             settings = quiet(self._settings(single=single), policy=by_policy)
-            passes = self._passes_of(settings, self._scoring(quiet=True))
+            passes = self._passes(settings)
             frozen = not by_policy and objective.reference == "model"
             own = frozen and self.layout.gathered_by_fsdp(self.recipe)
             if own and not objective.shards_reference:
@@ -228,12 +232,6 @@ class Training:
             whole.append(Tensors(once(root), "gathered weights of the reference", "weights"))
         return whole
 
-    def _scoring(self, *, quiet: bool) -> Scoring | None:
-        """How the states that the head reads become a loss; None: as transformers does it."""
-        if self.objective is None or self.method is None:
-            return None
-        return Scoring(self.method.head, self.objective, quiet)
-
     def _weights(self, index: int) -> StageWeights:
         """Those of a stage, the same for any number of replicas."""
         layout, work = self.layout, self.work
@@ -251,14 +249,16 @@ class Training:
         reads_table = self.method is None or self.method.reads_table
         return settings if reads_table else replace(settings, reads_table=False)
 
-    def _passes(self, *, single: bool) -> Passes:
-        return self._passes_of(self._settings(single=single), self._scoring(quiet=False))
+    def _loss(self) -> LossHead:
+        method, objective = self.method, self.objective
+        if method is None or objective is None:
+            return head
+        return lambda t, model, x: method.head(t, model, x, objective)
 
-    def _passes_of(self, settings: Settings, scoring: Scoring | None) -> Passes:
-        key = self.layout.tp, self.layout.slices, settings, scoring
+    def _passes(self, settings: Settings) -> Passes:
+        key = self.layout.tp, self.layout.slices, settings, self.objective
         if key not in self.shared.passes:
-            passes = Passes(self.rank, settings) if scoring is None else Passes(self.rank, settings, scoring)
-            self.shared.passes[key] = passes
+            self.shared.passes[key] = Passes(self.rank, settings, self._loss())
         return self.shared.passes[key]
 
     def _courses(self, weights: StageWeights, index: int, passes: Passes) -> Iterator[Course]:
@@ -494,3 +494,112 @@ def near(sizes: Sequence[int], room: int, most: int) -> int:
     if square <= 0:
         return int((room - start) / slope) if slope > 0 else most
     return int((sqrt(max(0, slope**2 + 4 * square * (room - start))) - slope) / (2 * square))
+
+
+# One GPU type against one training step: does it fit, what still would, and how many GPUs would do.
+
+
+MOST = 2**30  # beyond this, memory is not what limits
+
+
+class TrainingVerdict(Frozen):
+    """Bytes are those of one GPU; words as in calc.fit.Verdict."""
+
+    gpu: str
+    gpus: int
+    verdict: Word
+    required: int
+    usable: int
+    spare: int
+    max_micro_batch: int | None  # sequences of a micro-batch at this length; None: memory sets no limit
+    max_sequence: int | None  # tokens a sequence at this micro-batch; None: memory sets no limit
+    min_gpus: int | None  # with weights, gradients and optimizer sharded over them all (ZeRO-3); None: not even 1,024
+    reason: Message
+    notes: tuple[Message, ...]
+
+
+def judge_training(gpu: GPU, training: Training) -> TrainingVerdict:
+    """The verdict on this many GPUs as laid out; what still fits, fits even at the high end of the overhead."""
+    memory, usable = training.memory(), gpu.usable_bytes
+    native = gpu.lacks(training.recipe.compute) if training.recipe.compute != "fp32" else None
+    return TrainingVerdict(
+        gpu=gpu.id,
+        gpus=training.layout.gpus,
+        verdict=word(memory, usable),
+        required=memory.total,
+        usable=usable,
+        spare=usable - memory.total,
+        max_micro_batch=limit(training.most_sequences(usable, MOST)),
+        max_sequence=limit(training.most_tokens(usable, MOST)),
+        min_gpus=fewest_replicas(training, usable),
+        reason=reason(memory, usable),
+        notes=() if native is None else (native,),
+    )
+
+
+def word(memory: TrainingMemory, usable: int) -> Word:
+    """The verdict in a word."""
+    return "fits" if memory.high <= usable else "tight" if memory.low <= usable else "does not fit"
+
+
+def limit(size: int) -> int | None:
+    """The largest size that fits; None where memory sets no limit."""
+    return None if size == MOST else size
+
+
+def reason(memory: TrainingMemory, usable: int) -> Message:
+    """What the verdict hangs on."""
+    allocated = memory.total - memory.overhead
+    if usable < allocated:
+        name, size = max(memory.parts.items(), key=lambda part: part[1])
+        return Message(
+            "The step needs {held:.2f} GiB before any overhead, {more:.2f} more than there are; the largest part is "
+            "the {part} with {size:.2f}.",
+            held=allocated / GIB,
+            more=(allocated - usable) / GIB,
+            part=name,
+            size=size / GIB,
+        )
+    return left_for_overhead(usable - allocated, memory.overhead_low, memory.overhead_high)
+
+
+def fewest_replicas(training: Training, usable: int) -> int | None:
+    """The fewest GPUs on which it fits as laid out, but with as many data-parallel replicas as it takes, and ZeRO-3.
+    Between two of the bounds, more replicas are taken never to fit worse."""
+    replica = training.layout.gpus // training.layout.dp
+    most = MOST_GPUS // replica
+
+    def fits(dp: int) -> bool:
+        laid_out = training.over(dp)
+        return laid_out is not None and laid_out.fits(usable)
+
+    if fits(1):
+        return replica
+    first = 2
+    for end in training.replica_bounds(most):
+        if fits(end):
+            replicas = least(fits, end, max(first, training.least_replicas(usable, end)))
+            return None if replicas is None else replica * replicas
+        first = end + 1
+    return None
+
+
+# What a GPU shows as taken, where that is more than a step has in use at its peak.
+
+
+PASSES: tuple[Phase, ...] = ("reference", "forward", "loss", "backward")
+
+
+def reserved(training: Training) -> int:
+    """Bytes that PyTorch's allocator has taken from the GPU by the end of the first step, overhead included: the peak
+    of the passes, whose blocks stay cached, and on top the cast of flattened gradients to fp32, which is one block,
+    and blocks that were taken one by one are not joined (torch 2.13, notes/cuda, memory management; DeepSpeed 0.19.8,
+    runtime/zero). Memory that is short is given back before it runs out: a verdict does not depend on it."""
+    phases, recipe = training.by_phase(), training.recipe
+    peak = max(memory.total for memory in phases.values())
+    if not recipe.flattened:
+        return peak
+    cast = phases["optimizer"].master_weights
+    if training.layout.zero == 3 and recipe.sub_group:
+        cast = min(cast, 4 * recipe.sub_group)
+    return max(peak, cast + max(phases[phase].total for phase in PASSES if phase in phases))

@@ -18,10 +18,7 @@ from calc.serving.engines.transformers.options import Attention, TransformersOpt
 from calc.serving.memory import Serving
 from calc.serving.workload import Workload
 from calc.text import written
-from calc.training import Training
-from calc.training.layout import TrainingLayout
-from calc.training.recipe import Recipe
-from calc.training.workload import Recompute, TrainingWorkload
+from calc.training import Recipe, Recompute, Training, TrainingLayout, TrainingWorkload
 
 MAX_BYTES = 1_000_000  # a thousand rows are a third of it
 ByteCount = Annotated[int, Field(ge=0, le=2**60)]

@@ -12,7 +12,7 @@ import streamlit as st
 
 from calc.hardware.custom_gpu import find_gpu
 from calc.serving.engines import ENGINES
-from calc.training.methods import METHODS
+from calc.training import METHODS
 from pages.parts.inputs import hub_picker, lists, pasted
 from pages.parts.inputs.control import help_of
 from pages.parts.inputs.slopes import costs

@@ -10,8 +10,7 @@ import streamlit as st
 from calc.errors import Message
 from calc.serving.engines import ENGINES
 from calc.serving.engines.launch import Launch
-from calc.training.layout import accelerate, torchrun
-from calc.training.objective_launch import objective_launches
+from calc.training import accelerate, objective_launches, torchrun
 from pages.parts import words
 from pages.parts.state.query import Page
 from pages.parts.state.scenario import Scenario

@@ -14,8 +14,7 @@ from calc.serving.kv_cache import bytes_per_token, growth
 from calc.serving.memory import Memory
 from calc.serving.verdict import Verdict
 from calc.time.fitting import MAPPED
-from calc.training.methods import METHODS
-from calc.training.verdict import TrainingVerdict
+from calc.training import METHODS, TrainingVerdict
 from pages.parts import words
 from pages.parts.outputs.cards import BADGES, Color, compared_total
 from pages.parts.outputs.charts import served

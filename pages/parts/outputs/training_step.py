@@ -7,9 +7,7 @@ from typing import get_args
 import streamlit as st
 
 from calc.hardware.custom_gpu import find_gpu
-from calc.training.moments import TrainingComponent
-from calc.training.report import PEAKS
-from calc.training.verdict import TrainingVerdict
+from calc.training import PEAKS, TrainingComponent, TrainingVerdict
 from calc.units import GIB
 from pages.parts import words
 from pages.parts.outputs import charts, plot, rows

@@ -23,8 +23,7 @@ from pydantic import ValidationError
 from calc import ConfigError
 from calc.errors import Frozen, Message, Outside, shown
 from calc.serving.engines import ENGINES
-from calc.training.methods import METHODS, named
-from calc.training.workload import TrainingWorkload
+from calc.training import METHODS, TrainingWorkload, named
 from pages.parts.inputs.fields import CONTROLS
 from pages.parts.state.scenario import DEFAULT_ENGINE, Place, Scenario, Source, TrainingChoice, Uses, places
 from pages.parts.state.trained_as import usual

@@ -9,9 +9,7 @@ from calc.hardware.gpus import gpus
 from calc.time.objective_time import ObjectiveSpeed
 from calc.time.time_report import time_report
 from calc.time.training_time import training_speed
-from calc.training import Training
-from calc.training.methods import METHODS
-from calc.training.objective import Colocation
+from calc.training import METHODS, Colocation, Training
 from presets import models
 
 QWEN = Architecture.from_config(models()["Qwen/Qwen2.5-7B"].config)

@@ -6,10 +6,8 @@ import pytest
 from calc import RECIPES, Architecture, ConfigError, Objective, Overhead, Precision, TrainingLayout, TrainingWorkload
 from calc.hardware.custom_gpu import find_gpu
 from calc.options import made
-from calc.training import Training, training_report
-from calc.training.colocated import Colocated
-from calc.training.levers import CHANGES, Smaller
-from calc.training.objective import Colocation
+from calc.training import Colocated, Colocation, Smaller, Training, training_report
+from calc.training.levers import CHANGES
 from presets import models
 
 CONFIG = models()["Qwen/Qwen2.5-1.5B"].config

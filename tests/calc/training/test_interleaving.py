@@ -8,9 +8,8 @@ import pytest
 from calc import RECIPES, Architecture, ConfigError, TrainingLayout, TrainingWorkload
 from calc.hardware.gpus import gpus
 from calc.time.training_time import step_operations, training_speed
-from calc.training.decoder import unmodelled
-from calc.training.layout import in_flight, peak_turns, turns
-from calc.training.moments import dot
+from calc.training import dot, in_flight, unmodelled
+from calc.training.layout import peak_turns, turns
 from presets import models
 from tests.calc.training import ARCHITECTURES, training
 

@@ -7,8 +7,8 @@ import pytest
 
 from benchmarks.accuracy.steps import configs, load, name_of, training
 from calc import Architecture, Overhead, Precision, TrainingLayout, TrainingWorkload
-from calc.training import RECIPES, Training
-from calc.training.tape import CountedBy, Tape, scoped
+from calc.training import RECIPES, CountedBy, Training
+from calc.training.tape import Tape, scoped
 from presets import models
 
 CONFIGS = configs()

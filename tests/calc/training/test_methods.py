@@ -21,10 +21,7 @@ from calc import (
     TrainingWorkload,
     training_report,
 )
-from calc.training import Training
-from calc.training.methods import METHODS, scored_units
-from calc.training.report import phase_steps
-from calc.training.reserved import reserved
+from calc.training import METHODS, Training, phase_steps, reserved, scored_units
 from presets import models
 from tests.calc.training.test_steps import worth
 

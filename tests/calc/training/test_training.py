@@ -21,11 +21,9 @@ from calc import (
 from calc.hardware.division import divides
 from calc.model.tensor import Tensor
 from calc.model.traced import TracedSymbols, formula_of
-from calc.training import Training
-from calc.training.decoder import unmodelled
-from calc.training.moments import StepMoment, Tensors, dot
+from calc.training import CountedBy, Training, dot, unmodelled
+from calc.training.course import StepMoment, Tensors
 from calc.training.states import state_bytes
-from calc.training.tape import CountedBy
 from presets import models
 from tests import load
 from tests.calc.training import ARCHITECTURES, training

@@ -3,9 +3,7 @@
 import pytest
 
 from calc import RECIPES, ConfigError, Overhead, Precision, TrainingLayout, TrainingWorkload
-from calc.training import Training
-from calc.training.moments import dot
-from calc.training.verdict import judge_training
+from calc.training import Training, dot, judge_training
 from presets import gpus
 from tests.calc.training import ARCHITECTURES, training
 

@@ -5,8 +5,7 @@ import pytest
 from benchmarks.accuracy.training import LADDER, ladder
 from calc import RECIPES, Architecture, Overhead, Precision, TrainingLayout, TrainingWorkload
 from calc.errors import ConfigError
-from calc.training import Training
-from calc.training.levers import Smaller, more_gpus, over_gpus
+from calc.training import Smaller, Training, more_gpus, over_gpus
 from calc.units import GIB
 from presets import gpus, models
 

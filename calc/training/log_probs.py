@@ -1,11 +1,42 @@
-"""Log-probabilities of tokens as TRL makes them: by a fused head, which builds no logits, or from whole logits row by
-row; and the entropies that it logs."""
+"""Hidden states that a trainer asks the model for (output_hidden_states), as accelerate returns them."""
 
 from calc.model.architecture import Architecture
-from calc.training.ends import TILE, finished_logits, output_table, scalar, states
-from calc.training.modules import Modules
-from calc.training.operations import sides_of
+from calc.training.ends import TILE, finished_logits, output_table, scalar, single_kernel_loss, states
+from calc.training.operations import Modules, sides_of
 from calc.training.tape import CountedBy, TrackedTensor, scoped
+from calc.training.workload import Objective
+
+
+def hidden_states(t: Modules, model: Architecture) -> TrackedTensor:
+    """What all layers read."""
+    return t.new("hidden states", model.num_layers * model.hidden, t.settings.rest)
+
+
+def casts_states(t: Modules) -> bool:
+    """Whether accelerate makes fp32 copies of hidden states."""
+    return t.settings.autocast and t.settings.rest == 2
+
+
+def wide_states(t: Modules, model: Architecture) -> TrackedTensor:
+    """Outputs of the embedding, of all layers and of the last norm in fp32."""
+    return t.new("hidden states in 32 bits", (model.num_layers + 1) * model.hidden, 4)
+
+
+def returned(
+    t: Modules, model: Architecture, logits: TrackedTensor, states: list[TrackedTensor]
+) -> list[TrackedTensor]:
+    """Logits and hidden states as the trainer gets them."""
+    if not t.settings.autocast:
+        return [logits, *states]
+    wide = t.cast(logits, 4, "logits in 32 bits")
+    cast = [wide_states(t, model)] if casts_states(t) else states
+    t.use(logits, *states)
+    return [wide, *cast]
+
+
+# Log-probabilities of tokens as TRL makes them: by a fused head, which builds no logits, or from whole logits row by
+# row; and the entropies that it logs.
+
 
 STATISTICS = 7
 """Vectors in fp32 that a tile of logits is folded into: maximum, sums, and what is logged."""
@@ -149,3 +180,31 @@ def entropies_with_gradient(t: Modules, logits: TrackedTensor) -> TrackedTensor:
 def loss_of(t: Modules, *parts: TrackedTensor) -> TrackedTensor:
     """The loss: a number."""
     return t.record(scalar(t), parts, lambda gradient: [gradient for _ in parts])
+
+
+# Log-probabilities of other trainers than TRL, by one kernel on whole logits of all tokens, which flash-attn's
+# cross-entropy is (ops/triton/cross_entropy.py). Entropies are compiled into another, which saves nothing.
+
+
+def in_place(t: Modules, model: Architecture, x: TrackedTensor, objective: Objective) -> TrackedTensor:
+    """verl 0.9 (workers/engine/fsdp/transformer_impl.py, `prepare_model_outputs`, and utils/torch_functional.py,
+    `logprobs_from_logits`): logits as the head makes them, at temperature 1 no copy; their gradients take their
+    place."""
+    logits = whole_logits(t, model, x)
+    t.leave_autocast()
+    return loss_of(t, single_kernel_loss(t, logits))
+
+
+def in_fp32(t: Modules, model: Architecture, x: TrackedTensor, objective: Objective) -> TrackedTensor:
+    """OpenRLHF 0.11 (models/actor.py and models/utils.py, `log_probs_from_logits`): logits are cast to fp32, and their
+    gradients stand next to them."""
+    logits = whole_logits(t, model, x)
+    t.leave_autocast()
+    return loss_of(t, kernel_in_fp32(t, t.cast(logits, 4, "logits in 32 bits")))
+
+
+@scoped
+def kernel_in_fp32(t: Modules, logits: TrackedTensor) -> TrackedTensor:
+    side = logits.columns, logits.width, logits.unit
+    loss = t.new("log-probabilities", 1, 4, logits.unit)
+    return t.record(loss, [logits], lambda gradient: [t.gradient(side)], [logits.storage])

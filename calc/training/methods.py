@@ -1,4 +1,4 @@
-"""All methods by name; what of a question they refuse, and what they leave open."""
+"""Losses by name; what of a question about one is refused, and what it leaves open."""
 
 from collections.abc import Iterator
 from typing import get_args
@@ -7,17 +7,22 @@ from calc.errors import ConfigError, Message, Refusal
 from calc.model.architecture import Architecture
 from calc.training.ends import TILE
 from calc.training.layout import TrainingLayout
-from calc.training.methods.distillation import DISTILLATION, GKD
-from calc.training.methods.dpo import DPO
-from calc.training.methods.grpo import GRPO, RLOO
-from calc.training.methods.kto import KTO
-from calc.training.methods.method import TrainingMethod
-from calc.training.methods.orpo import CPO, ORPO, SIMPO
-from calc.training.methods.ppo import PPO
-from calc.training.methods.reward import REWARD
-from calc.training.methods.sft import SFT
-from calc.training.objective import LogProbs, MethodName, Objective, Reference, Release
-from calc.training.workload import Method, TrainingWorkload
+from calc.training.losses import (
+    CPO,
+    DISTILLATION,
+    DPO,
+    GKD,
+    GRPO,
+    KTO,
+    ORPO,
+    PPO,
+    REWARD,
+    RLOO,
+    SFT,
+    SIMPO,
+    TrainingMethod,
+)
+from calc.training.workload import LogProbs, Method, MethodName, Objective, Reference, Release, TrainingWorkload
 
 METHODS: dict[MethodName, TrainingMethod] = {
     "sft": SFT,
