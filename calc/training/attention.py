@@ -233,10 +233,12 @@ def compressed_attention(t: Modules, mixer: CompressedAttention, x: TrackedTenso
     """An assumption: queries by two matrices, keys that are values, and outputs by two matrices in one kernel."""
     columns, q = x.columns, mixer.n_q * mixer.d_head
     narrow = t.local(t.matrix(x, "wq_a", mixer.q_rank, "compressed queries"))
-    query = t.local(t.matrix(t.copied(narrow, "normed compressed queries"), "wq_b", q, "queries"))
+    query = t.local(t.matrix(t.activation(narrow, "normed compressed queries"), "wq_b", q, "queries"))
     key = t.local(t.matrix(x, "wkv", mixer.d_head, "keys"))
     out = t.local(
-        t.flash_attention(t.copied(query, "queries, rotated"), t.copied(key, "keys, rotated"), key, mixer.n_q, q)
+        t.flash_attention(
+            t.activation(query, "queries, rotated"), t.activation(key, "keys, rotated"), key, mixer.n_q, q
+        )
     )
     outputs = t.local(t.matrix(out, "wo_a", mixer.o_groups * mixer.o_rank, "compressed outputs"))
     t.free(narrow)

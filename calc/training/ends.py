@@ -1,11 +1,13 @@
 """The ends of a model: the embedding, and the head with the loss; and the embedding of its own that each layer mixes
 in."""
 
+from collections.abc import Callable
+
 from calc.model.architecture import Architecture
 from calc.model.block import Block
 from calc.training.feedforward import activated
-from calc.training.operations import ACTIVATION_GRADIENTS, WEIGHT_GRADIENTS, Modules, sides_of
-from calc.training.tape import CountedBy, TrackedTensor, scoped
+from calc.training.operations import ACTIVATION_GRADIENTS, WEIGHT_GRADIENTS, Modules
+from calc.training.tape import Backward, CountedBy, TrackedTensor, scoped
 
 LOGIT_GRADIENTS = "gradients of logits"
 
@@ -39,12 +41,11 @@ def look_up(
 ) -> TrackedTensor:
     """Rows of a table. Its gradient is as large as the table; a tied one is added to that of the head, which waits."""
     table = t.weight(size, t.settings.rest, trained=t.settings.trains)
-    side = (size, t.settings.rest, CountedBy.ONCE)
 
     def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
-        own = t.gradient(side)
+        own = t.gradient(table)
         t.free(gradient)
-        return [t.gradient(side, own) if tied else own]
+        return [t.gradient(table, own) if tied else own]
 
     return t.record(t.new(name, columns, t.settings.rest, unit), [table], backward)
 
@@ -120,8 +121,7 @@ def cross_entropy(t: Modules, logits: TrackedTensor, *, upcast: bool = True) -> 
     if upcast:
         logits = t.local(t.cast(logits, 4, "logits in 32 bits"))
     likely = t.result_saved(logits, "log-softmax of the logits")
-    side = likely.columns, likely.width, likely.unit
-    return t.record(scalar(t), [likely], lambda gradient: [t.gradient(side)], [likely.storage])
+    return t.record(scalar(t), [likely], lambda gradient: [t.gradient(likely)], [likely.storage])
 
 
 @scoped
@@ -133,13 +133,12 @@ def parallel_cross_entropy(t: Modules, logits: TrackedTensor) -> TrackedTensor:
     shifted = t.like("logits less their maximum", wide)
     t.like("exponentials of the logits", wide)
     likely = t.like("log-softmax of the logits", wide, shifted)
-    side = likely.columns, likely.width, likely.unit
 
     def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
-        labels = t.gradient(side)
+        labels = t.gradient(likely)
         probabilities = t.like("probabilities of the vocabulary", labels)
-        total = t.gradient(side, probabilities)
-        return [t.gradient(side, labels, total)]
+        total = t.gradient(likely, probabilities)
+        return [t.gradient(likely, labels, total)]
 
     return t.record(scalar(t), [wide], backward, [likely.storage])
 
@@ -148,8 +147,7 @@ def parallel_cross_entropy(t: Modules, logits: TrackedTensor) -> TrackedTensor:
 def single_kernel_loss(t: Modules, logits: TrackedTensor) -> TrackedTensor:
     """As torch.compile fuses it: the logits are saved as they are, and their gradient takes their place, which public
     records of compiled losses agree with; Liger's kernel does so too (arXiv:2410.10989 section 3.2)."""
-    place = logits.storage, logits.columns, logits.width, logits.unit
-    return t.record(scalar(t), [logits], lambda gradient: [TrackedTensor(*place)], [logits.storage])
+    return t.record(scalar(t), [logits], lambda gradient: [logits.view()], [logits.storage])
 
 
 @scoped
@@ -212,8 +210,7 @@ def gradients_there(
     t: Modules, x: TrackedTensor, table: TrackedTensor, gradients: list[TrackedTensor | None]
 ) -> TrackedTensor:
     """A loss whose gradients were made on the way forward."""
-    made = [gradient and (gradient.storage, gradient.columns, gradient.width, gradient.unit) for gradient in gradients]
-    return t.record(scalar(t), [x, table], lambda _: [parts and TrackedTensor(*parts) for parts in made])
+    return t.record(scalar(t), [x, table], lambda _: [gradient and gradient.view() for gradient in gradients])
 
 
 TILE = 4096, 32_768
@@ -236,14 +233,24 @@ def tiled_loss(t: Modules, x: TrackedTensor, table: TrackedTensor, vocab: int) -
         return [logits] if cast is None else [logits, cast]
 
     t.use(*tile())
-    sides = sides_of(x, table)
+    return t.record(scalar(t), [x, table], summed_in_fp32(t, [x, table], tile, keeps_tile=False), [x.storage])
+
+
+def summed_in_fp32(
+    t: Modules, inputs: list[TrackedTensor], tile: Callable[[], list[TrackedTensor]], *, keeps_tile: bool
+) -> Backward:
+    """The backward of a head by tiles, which are made again while the gradients of states and table add up in fp32;
+    the last tile may stay until these are cast."""
 
     def backward(_: TrackedTensor) -> list[TrackedTensor | None]:
-        wide = [side and t.local(t.gradient((side[0], 4, side[2]))) for side in sides]
-        t.use(*tile())
-        return [gradient and side and t.in_type(gradient, side[1]) for gradient, side in zip(wide, sides, strict=True)]
+        wide = [t.local(t.gradient((x.columns, 4, x.unit))) if x.node else None for x in inputs]
+        last = tile()
+        if not keeps_tile:
+            t.use(*last)
+        with t.alive(*last if keeps_tile else ()):
+            return [gradient and t.in_type(gradient, x.width) for gradient, x in zip(wide, inputs, strict=True)]
 
-    return t.record(scalar(t), [x, table], backward, [x.storage])
+    return backward
 
 
 def scalar(t: Modules) -> TrackedTensor:
@@ -272,8 +279,7 @@ def with_per_layer_inputs(t: Modules, model: Architecture, x: TrackedTensor) -> 
     projected = t.scale(t.matrix(x, "per_layer_model_projection", columns, INPUTS), INPUTS)
     projected = t.norm(projected, t.kernels.norm_kind("rms"), INPUTS, heads=columns // width)
     inputs = t.scale(t.add(projected, rows, INPUTS), INPUTS)
-    together, side = TrackedTensor(x.storage, x.columns, x.width, x.unit), (columns, inputs.width, x.unit)
-    return t.record(together, [x, inputs], lambda gradient: [gradient, t.gradient(side)], [inputs.storage])
+    return t.record(x.view(), [x, inputs], lambda gradient: [gradient, t.gradient(inputs)], [inputs.storage])
 
 
 def per_layer_inputs(t: Modules, columns: int) -> TrackedTensor:
@@ -289,7 +295,7 @@ def mixed_in(t: Modules, block: Block, x: TrackedTensor, inputs: TrackedTensor) 
     """A layer's output with its own input mixed in. Its gradient is put into zeros as large as those of all layers, and
     added to what waits for the layers before, which is counted outside."""
     narrow = block.per_layer_width
-    own = TrackedTensor(inputs.storage, narrow, inputs.width, inputs.unit)
+    own = inputs.view(narrow)
 
     def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
         zeros = t.new(ACTIVATION_GRADIENTS, inputs.columns, inputs.width, inputs.unit)

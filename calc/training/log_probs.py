@@ -1,8 +1,8 @@
 """Hidden states that a trainer asks the model for (output_hidden_states), as accelerate returns them."""
 
 from calc.model.architecture import Architecture
-from calc.training.ends import TILE, finished_logits, output_table, scalar, single_kernel_loss, states
-from calc.training.operations import Modules, sides_of
+from calc.training.ends import TILE, finished_logits, output_table, scalar, single_kernel_loss, states, summed_in_fp32
+from calc.training.operations import Modules
 from calc.training.tape import CountedBy, TrackedTensor, scoped
 from calc.training.workload import Objective
 
@@ -70,15 +70,7 @@ def fused_log_probs(t: Modules, model: Architecture, x: TrackedTensor) -> Tracke
         return made
 
     t.use(*tile(), sums)
-    sides = sides_of(chosen, table)
-
-    def backward(_: TrackedTensor) -> list[TrackedTensor | None]:
-        wide = [side and t.local(t.gradient((side[0], 4, side[2]))) for side in sides]
-        with t.alive(*tile(casts=2)):
-            return [
-                gradient and side and t.in_type(gradient, side[1]) for gradient, side in zip(wide, sides, strict=True)
-            ]
-
+    backward = summed_in_fp32(t, [chosen, table], lambda: tile(casts=2), keeps_tile=True)
     scored = t.new("log-probabilities", 1, 4, CountedBy.SCORED)
     saved = t.new("log-probabilities", 2, 4, CountedBy.SCORED, scored)
     return t.record(scored, [chosen, table], backward, [chosen.storage, targets.storage, saved.storage])
@@ -91,8 +83,7 @@ def whole_logits(t: Modules, model: Architecture, x: TrackedTensor, *, last: boo
     table = output_table(t, model)
     t.mark_loss()
     if last:
-        whole = x.columns, x.width, x.unit
-        copy = t.new("states of scored tokens", x.columns, x.width, CountedBy.LOGITS)
+        whole, copy = x, t.new("states of scored tokens", x.columns, x.width, CountedBy.LOGITS)
         x = t.local(t.record(copy, [x], lambda gradient: [t.gradient(whole)]))
     return finished_logits(t, t.linear(x, table, model.vocab, "logits", CountedBy.LOGITS))
 
@@ -106,9 +97,7 @@ def outputs_of(t: Modules, logits: TrackedTensor) -> TrackedTensor:
 
 def shifted(t: Modules, logits: TrackedTensor) -> TrackedTensor:
     """logits[:, :-1]: a view of the scored tokens' logits, whose gradient is put into zeros."""
-    whole = logits.columns, logits.width, logits.unit
-    view = TrackedTensor(logits.storage, logits.columns, logits.width, CountedBy.SCORED)
-    return t.record(view, [logits], lambda gradient: [t.gradient(whole)])
+    return t.record(logits.view(unit=CountedBy.SCORED), [logits], lambda gradient: [t.gradient(logits)])
 
 
 def label_log_probs(t: Modules, logits: TrackedTensor) -> TrackedTensor:
@@ -121,18 +110,15 @@ def label_log_probs(t: Modules, logits: TrackedTensor) -> TrackedTensor:
 def wide_log_probs(t: Modules, logits: TrackedTensor) -> TrackedTensor:
     """In fp32: the labels' logits less a log-sum-exp for each row. Both save the logits. Going back, a gradient of each
     row and their stack, then zeros into which those of the labels are scattered."""
-    side, row = (logits.columns, 4, logits.unit), (logits.columns, 4, CountedBy.SCORED_ROW)
-    label = "log-probabilities"
-
-    def scattered(_: TrackedTensor) -> list[TrackedTensor | None]:
-        return [t.gradient(side, t.gradient(side))]
+    row, label = (logits.columns, 4, CountedBy.SCORED_ROW), "log-probabilities"
 
     def stacked(_: TrackedTensor) -> list[TrackedTensor | None]:
-        rows = t.gradient(side)
+        rows = t.gradient(logits)
         t.use(t.gradient(row))
-        return [t.gradient(side, rows)]
+        return [t.gradient(logits, rows)]
 
-    chosen = t.record(t.new(label, 1, 4, CountedBy.SCORED), [logits], scattered, [logits.storage])
+    chosen = t.new(label, 1, 4, CountedBy.SCORED)
+    chosen = t.record(chosen, [logits], lambda gradient: t.into_zeros(logits), [logits.storage])
     t.use(t.new("exponentials of the logits", *row))
     sums = t.record(t.new(label, 1, 4, CountedBy.SCORED), [logits], stacked, [logits.storage])
     return t.subtract(chosen, sums, label)
@@ -142,13 +128,13 @@ def wide_log_probs(t: Modules, logits: TrackedTensor) -> TrackedTensor:
 def narrow_log_probs(t: Modules, logits: TrackedTensor) -> TrackedTensor:
     """In 16 bits: a log-softmax of each row, which is saved, and whose gradient takes its place row by row; then their
     stack."""
-    side, row = (logits.columns, logits.width, logits.unit), (logits.columns, logits.width, CountedBy.SCORED_ROW)
-    rows = t.record(TrackedTensor(logits.storage, *side), [logits], t.multiplied)
-    likely = t.new("log-softmax of the logits", *(side if t.recording else row), logits)
+    row = logits.columns, logits.width, CountedBy.SCORED_ROW
+    rows = t.scaled_in_place(logits)
+    likely = t.new("log-softmax of the logits", *(logits.size if t.recording else row), logits)
 
     def backward(_: TrackedTensor) -> list[TrackedTensor | None]:
         t.use(t.gradient(row, t.gradient(row, t.gradient(row))))
-        return [TrackedTensor(likely.storage, *side)]
+        return [likely.view()]
 
     return t.record(t.new("log-probabilities", 1, logits.width, CountedBy.SCORED), [rows], backward, [likely.storage])
 
@@ -163,14 +149,14 @@ def use_entropies(t: Modules, logits: TrackedTensor, *, copied: bool) -> None:
 def entropies_with_gradient(t: Modules, logits: TrackedTensor) -> TrackedTensor:
     """Entropies that have a gradient: log-softmax and its exponential are saved, chunk by chunk; going back, the
     gradient of a chunk takes the place of one of them, and those of all are put together."""
-    side, chunk = (logits.columns, logits.width, logits.unit), ENTROPY_CHUNK * logits.columns
-    parts = t.record(TrackedTensor(logits.storage, *side), [logits], t.multiplied)
-    likely = t.new("log-softmax of the logits", *side)
-    exponentials = t.new("exponentials of the logits", *side)
+    chunk = ENTROPY_CHUNK * logits.columns
+    parts = t.scaled_in_place(logits)
+    likely = t.new("log-softmax of the logits", *logits.size)
+    exponentials = t.new("exponentials of the logits", *logits.size)
 
     def backward(_: TrackedTensor) -> list[TrackedTensor | None]:
         t.use(*[t.gradient((chunk, logits.width, CountedBy.ONCE)) for _ in range(2)])
-        return [TrackedTensor(likely.storage, *side)]
+        return [likely.view()]
 
     t.use(t.new("entropies", chunk, logits.width, CountedBy.ONCE))
     saved = [likely.storage, exponentials.storage]
@@ -205,6 +191,5 @@ def in_fp32(t: Modules, model: Architecture, x: TrackedTensor, objective: Object
 
 @scoped
 def kernel_in_fp32(t: Modules, logits: TrackedTensor) -> TrackedTensor:
-    side = logits.columns, logits.width, logits.unit
     loss = t.new("log-probabilities", 1, 4, logits.unit)
-    return t.record(loss, [logits], lambda gradient: [t.gradient(side)], [logits.storage])
+    return t.record(loss, [logits], lambda gradient: [t.gradient(logits)], [logits.storage])

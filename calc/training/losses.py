@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 from calc.errors import Message
 from calc.model.architecture import Architecture
 from calc.model.block import Extra
-from calc.training.ends import LOGIT_GRADIENTS, TILE, cross_entropy, output_table, scalar, states
+from calc.training.ends import LOGIT_GRADIENTS, TILE, cross_entropy, output_table, scalar, states, summed_in_fp32
 from calc.training.log_probs import (
     casts_states,
     entropies_with_gradient,
@@ -26,7 +26,7 @@ from calc.training.log_probs import (
     whole_logits,
     wide_states,
 )
-from calc.training.operations import Modules, sides_of
+from calc.training.operations import Modules
 from calc.training.states import SCORE
 from calc.training.tape import CountedBy, TrackedTensor, scoped
 from calc.training.workload import Float, LogProbs, Objective, Release
@@ -226,7 +226,7 @@ def with_hidden_states(t: Modules, model: Architecture, x: TrackedTensor, object
 @scoped
 def concatenated(t: Modules, logits: TrackedTensor, *states: TrackedTensor, objective: Objective) -> TrackedTensor:
     """Log-probabilities of all tokens, next to the mean logits that are logged."""
-    view = TrackedTensor(logits.storage, logits.columns, logits.width, CountedBy.SCORED)
+    view = logits.view(unit=CountedBy.SCORED)
     scored = label_log_probs(t, t.record(view, [logits], t.passing))
     use_means(t, logits, objective)
     return scored
@@ -329,12 +329,12 @@ def likelihood_loss(t: Modules, logits: TrackedTensor) -> TrackedTensor:
 
 @scoped
 def chosen_likelihood(t: Modules, logits: TrackedTensor) -> TrackedTensor:
-    half, whole = logits.columns // 2, (logits.columns, logits.width, logits.unit)
+    half = logits.columns // 2
     copy = t.local(t.new("copy of the logits", half, logits.width, CountedBy.SCORED))
-    side = half, logits.width, CountedBy.LOGITS
 
     def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
-        return [t.gradient(whole, t.gradient(side, gradient))]  # into zeros, first of the shift and then of the half
+        """Into zeros, first of the shift and then of the half."""
+        return [t.gradient(logits, t.gradient((half, logits.width, CountedBy.LOGITS), gradient))]
 
     t.record(copy, [logits], backward)
     return cross_entropy(t, copy, upcast=False)
@@ -376,8 +376,7 @@ def scored(t: Modules, x: TrackedTensor) -> TrackedTensor:
     weight = t.weight(x.columns, t.settings.rest, trained=True)
     t.mark_loss()
     scores = t.linear(x, weight, 1, "scores", x.unit)
-    side = 1, scores.width, scores.unit
-    return t.record(scalar(t), [scores], lambda gradient: [t.gradient(side, t.gradient(side))])
+    return t.record(scalar(t), [scores], lambda gradient: t.into_zeros(scores))
 
 
 def reward_model(model: Architecture) -> Architecture:
@@ -535,9 +534,8 @@ def divergence(t: Modules, student: TrackedTensor, teacher: TrackedTensor, objec
     else:
         each = to_the_mixture(t, own, other)
     part = each.columns * objective.completion // objective.sequence
-    side = each.columns, each.width, each.unit
     scored = t.new("divergences", part, each.width, each.unit)
-    return loss_of(t, t.record(scored, [each], lambda gradient: [t.gradient(side, t.gradient(side))]))
+    return loss_of(t, t.record(scored, [each], lambda gradient: t.into_zeros(each)))
 
 
 @scoped
@@ -552,19 +550,15 @@ def to_the_mixture(t: Modules, own: TrackedTensor, other: TrackedTensor) -> Trac
 
 def mixture_of(t: Modules, own: TrackedTensor, other: TrackedTensor) -> TrackedTensor:
     """logsumexp(stack([own + a, other + b])): saves the stack and its result."""
-    name, half = "log-probabilities of the mixture", (own.columns, own.width, own.unit)
-    pair = 2 * own.columns, own.width, own.unit
+    name, stacked = "log-probabilities of the mixture", "distributions of both models"
     parts = [t.shift(own, name), t.shift(other, name)]
-    t.gradient_names = t.gradient_names | {pair[0]: LOGIT_GRADIENTS}
-    stack = t.new("distributions of both models", *pair)
-    both = t.record(stack, parts, lambda gradient: [TrackedTensor(gradient.storage, *half) for _ in parts])
-    t.use(t.new("distributions of both models", *pair), both)
-
-    def backward(_: TrackedTensor) -> list[TrackedTensor | None]:
-        return [t.steps(pair, 3)]  # the difference, its exponential, that times the gradient
-
-    out = t.new(name, *half)
-    return t.record(out, [both], backward, [both.storage, out.storage])
+    t.gradient_names = t.gradient_names | {2 * own.columns: LOGIT_GRADIENTS}
+    stack = t.new(stacked, 2 * own.columns, own.width, own.unit)
+    both = t.record(stack, parts, lambda gradient: [TrackedTensor(gradient.storage, *own.size) for _ in parts])
+    t.use(t.like(stacked, both), both)
+    out = t.new(name, *own.size)
+    # the difference, its exponential, that times the gradient
+    return t.record(out, [both], lambda _: [t.steps(both, 3)], [both.storage, out.storage])
 
 
 def relative(t: Modules, student: TrackedTensor, target: TrackedTensor) -> TrackedTensor:
@@ -613,16 +607,11 @@ def tiled_divergence(t: Modules, model: Architecture, x: TrackedTensor, teacher:
         return made
 
     t.use(*tile(), sums)
-    sides = sides_of(chosen, table)
 
-    def backward(_: TrackedTensor) -> list[TrackedTensor | None]:
-        wide = [side and t.local(t.gradient((side[0], 4, side[2]))) for side in sides]
-        narrow = t.new("gradients of a tile of logits", TILE[1], width, CountedBy.TILED)
-        with t.alive(*tile(), narrow):
-            return [
-                gradient and side and t.in_type(gradient, side[1]) for gradient, side in zip(wide, sides, strict=True)
-            ]
+    def going_back() -> list[TrackedTensor]:
+        return [t.new("gradients of a tile of logits", TILE[1], width, CountedBy.TILED), *tile()]
 
+    backward = summed_in_fp32(t, [chosen, table], going_back, keeps_tile=True)
     each = t.new("divergences", 1, 4, CountedBy.SCORED)
     saved = t.new("sums over tiles of logits", 3, 4, CountedBy.SCORED, each)
     return t.record(each, [chosen, table], backward, [chosen.storage, other.storage, saved.storage])

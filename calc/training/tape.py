@@ -65,6 +65,23 @@ class TrackedTensor:
         self.node, self.slot = node, slot
         self.by_heads = by_heads  # laid out head by head, not token by token
 
+    @property
+    def size(self) -> tuple[int, int, CountedBy]:
+        """Columns, width and unit."""
+        return self.columns, self.width, self.unit
+
+    def view(
+        self,
+        columns: int | None = None,
+        unit: CountedBy | None = None,
+        *,
+        node: "Node | None" = None,
+        by_heads: bool = False,
+    ) -> "TrackedTensor":
+        """Another tensor in the same memory, by default as large."""
+        columns, unit = self.columns if columns is None else columns, self.unit if unit is None else unit
+        return TrackedTensor(self.storage, columns, self.width, unit, node, by_heads=by_heads)
+
 
 Backward = Callable[[TrackedTensor], Sequence[TrackedTensor | None]]
 """From the gradient of an operation's output to those of its inputs."""
