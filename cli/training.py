@@ -191,15 +191,7 @@ def spread(config: Mapping[str, Any], report: TrainingReport) -> dict[str, Toget
     scenario = report.scenario
     if scenario.colocation is not None:
         return {}
-    training = Training(
-        Architecture.from_config(config),
-        scenario.workload,
-        scenario.recipe,
-        scenario.layout,
-        scenario.overhead,
-        scenario.frozen,
-        objective=scenario.objective,
-    )
+    training = Training(Architecture.from_config(config), scenario)
     wanting = [verdict.gpu for verdict in report.verdicts if verdict.min_gpus is None]
     ways = {gpu: more_gpus(find_gpu(gpu), training) for gpu in wanting}
     return {gpu: way for gpu, way in ways.items() if way is not None}

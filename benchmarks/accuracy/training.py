@@ -16,7 +16,7 @@ from benchmarks.accuracy.found import Comparison, Found
 from benchmarks.accuracy.records import LeftOut, resolve
 from calc import RECIPES, Architecture, Overhead, Precision, Recipe, TrainingLayout, TrainingMemory, TrainingWorkload
 from calc.hardware.overhead import FRAGMENTATION
-from calc.training import WIDTH, Training, dot
+from calc.training import WIDTH, Training, TrainingScenario, dot
 from calc.training.course import BUFFER
 from calc.units import GIB
 
@@ -64,7 +64,8 @@ class Case:
 
     def training(self) -> Training:
         architecture = Architecture.from_config(self.config)
-        return Training(architecture, self.work, self.recipe, self.layout, Overhead(), self.frozen)
+        parts = {"workload": self.work, "recipe": self.recipe, "layout": self.layout, "frozen": self.frozen}
+        return Training(architecture, TrainingScenario(**parts))
 
     def memory(self) -> TrainingMemory:
         return self.training().memory()

@@ -102,7 +102,7 @@ def mean_lengths(training: Training) -> Training:
     if objective is None or objective.mean_completion is None:
         return training
     mean = objective.model_copy(update={"completion": objective.mean_completion, "mean_completion": None})
-    return training.changed(training.work.model_copy(update={"sequence": mean.sequence}), objective=mean)
+    return training.changed(workload=training.work.model_copy(update={"sequence": mean.sequence}), objective=mean)
 
 
 def objective_speed_of(
@@ -110,11 +110,7 @@ def objective_speed_of(
 ) -> "ObjectiveSpeed":
     """The step that a report weighs, on a GPU."""
     scenario = report.scenario
-    layout, overhead, frozen = scenario.layout, scenario.overhead, scenario.frozen
-    training = Training(
-        architecture, scenario.workload, scenario.recipe, layout, overhead, frozen, objective=scenario.objective
-    )
-    return ObjectiveSpeed(training, gpu, scenario.colocation, edits=edits, node=node)
+    return ObjectiveSpeed(Training(architecture, scenario), gpu, scenario.colocation, edits=edits, node=node)
 
 
 class Wave(NamedTuple):
@@ -322,7 +318,7 @@ class ObjectiveSpeed:
         steps = -(-self.sequences // (work.micro_batch * dp))
         try:
             training = self.training.changed(
-                work.model_copy(update={"accumulation": steps}),
+                workload=work.model_copy(update={"accumulation": steps}),
                 layout=self.training.layout.model_copy(update={"dp": dp}),
             )
             colocation = before.model_copy(update=changes)

@@ -9,7 +9,15 @@ from calc.training.colocated import PHASE_NAMES, TRAINER, Colocated, RolloutPhas
 from calc.training.course import Phase, TrainingComponent, dot
 from calc.training.decoder import unmodelled
 from calc.training.launch import accelerate, objective_launches, torchrun
-from calc.training.layout import ROUNDS, TrainingLayout, TrainingScenario, check_schedule, in_flight, interleaves
+from calc.training.layout import (
+    ROUNDS,
+    TrainingLayout,
+    TrainingScenario,
+    check_schedule,
+    in_flight,
+    interleaves,
+    usual_base,
+)
 from calc.training.levers import Smaller, Together, TrainingLever, more_gpus, over_gpus
 from calc.training.losses import TrainingMethod
 from calc.training.methods import METHODS, named, scored_units, usual_reference

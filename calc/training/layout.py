@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 from collections.abc import Iterator
-from functools import lru_cache
 from itertools import accumulate
 from operator import ge
 from typing import Literal, NamedTuple, Self
@@ -16,7 +15,7 @@ from calc.hardware.division import nearest
 from calc.hardware.overhead import Overhead
 from calc.hardware.parallel import Degrees
 from calc.model.architecture import Architecture
-from calc.training.workload import RECIPES, Colocation, Objective, Recipe, TrainingWorkload
+from calc.training.workload import RECIPES, Colocation, Method, Objective, Recipe, TrainingWorkload
 
 
 class TrainingLayout(Degrees):
@@ -183,10 +182,6 @@ ROUNDS = 3
 """Micro-batches for each stage behind which the order of an interleaved schedule begins again."""
 
 
-SHORT = 64
-"""Pieces of all stages of a schedule that is remembered: the longest that a search for plans tries."""
-
-
 class AtWork(NamedTuple):
     """A piece of the model at work for one micro-batch, and how often each piece waits for its backward pass."""
 
@@ -233,21 +228,11 @@ def turns(stages: int, kinds: tuple[int, ...], batches: int, stage: int) -> Iter
 
 def peak_turns(stages: int, kinds: tuple[int, ...], batches: int, stage: int) -> tuple[AtWork, ...]:
     """The turns at which most waits, of each kind of piece forward and backward."""
-    short = stages * len(kinds) <= SHORT
-    return (remembered_peak_turns if short else compute_peak_turns)(stages, kinds, batches, stage)
-
-
-def compute_peak_turns(stages: int, kinds: tuple[int, ...], batches: int, stage: int) -> tuple[AtWork, ...]:
-    """Those of any schedule."""
     distinct = dict.fromkeys(spent(turns(stages, kinds, min(batches, ROUNDS * stages), stage)))
     of_piece = defaultdict[tuple[int, bool], list[AtWork]](list)
     for turn in distinct:
         of_piece[turn[:2]].append(turn)
     return tuple(turn for turn in distinct if not any(holds_more(other, turn) for other in of_piece[turn[:2]]))
-
-
-remembered_peak_turns = lru_cache(256)(compute_peak_turns)
-"""Those of a short schedule, which a search asks for many times: 46 kB each at most."""
 
 
 def holds_more(other: AtWork, turn: AtWork) -> bool:
@@ -278,14 +263,20 @@ def check_schedule(work: TrainingWorkload, recipe: Recipe, layout: TrainingLayou
         raise ConfigError(message, "accumulation", [n for n in (nearest, nearest + layout.pp) if n])
 
 
-class TrainingScenario(Frozen):
-    """What was asked of a training step."""
+def usual_base(method: Method) -> Precision:
+    """Storage of the frozen weights by default: for QLoRA NF4 with double quantization, else 16 bits."""
+    return Precision(weights="nf4-dq" if method == "qlora" else "bf16")
 
-    workload: TrainingWorkload
-    recipe: Recipe
-    frozen: Precision
-    layout: TrainingLayout
-    overhead: Overhead
+
+class TrainingScenario(Frozen):
+    """A training step as it is weighed, by default of all weights on one GPU."""
+
+    workload: TrainingWorkload = TrainingWorkload()
+    recipe: Recipe = RECIPES["master"]
+    frozen: Precision = Precision()
+    """How LoRA's base is stored."""
+    layout: TrainingLayout = TrainingLayout()
+    overhead: Overhead = Overhead()
     objective: Objective | None = Field(default=None, exclude_if=lambda objective: objective is None)
     """None: supervised, as transformers computes the loss."""
     colocation: Colocation | None = Field(default=None, exclude_if=lambda colocation: colocation is None)

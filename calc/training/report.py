@@ -21,7 +21,7 @@ from calc.serving.notebook import gib, page, table
 from calc.training.colocated import Colocated, RolloutReport
 from calc.training.course import Part, Phase, TrainingComponent
 from calc.training.launch import objective_launches
-from calc.training.layout import TrainingLayout, TrainingScenario
+from calc.training.layout import TrainingLayout, TrainingScenario, usual_base
 from calc.training.methods import METHODS, said_of
 from calc.training.states import adapts_experts, plain_experts, state_bytes, state_width, trained_of, trained_width
 from calc.training.step import Training, TrainingMemory, TrainingVerdict, judge_training, usual_overhead
@@ -141,69 +141,52 @@ def training_report(
     loss where it is not transformers' own: a preference or reinforcement method, whose lengths are then the sequence's;
     `colocation` is the engine that generates its completions, with which the verdicts are then.
     """
-    return laid_out_step(
-        config,
-        architecture=architecture,
-        model=model,
+    workload = workload or TrainingWorkload()
+    scenario = TrainingScenario(
         workload=workload,
-        recipe=recipe,
-        frozen=frozen,
-        layout=layout,
-        overhead=overhead,
-        gpus=gpus,
+        recipe=recipe or RECIPES["master"],
+        frozen=frozen or usual_base(workload.method),
+        layout=layout or TrainingLayout(),
+        overhead=overhead or Overhead(),
         objective=objective,
         colocation=colocation,
-    )[1]
+    )
+    return laid_out_step(config, scenario, architecture=architecture, model=model, gpus=gpus)[1]
 
 
 @budget()
 def laid_out_step(
     config: Mapping[str, Any],
+    scenario: TrainingScenario,
     *,
     architecture: Architecture | None = None,
     model: str | None = None,
-    workload: TrainingWorkload | None = None,
-    recipe: Recipe | None = None,
-    frozen: Precision | None = None,
-    layout: TrainingLayout | None = None,
-    overhead: Overhead | None = None,
     gpus: Iterable[GPU] | None = None,
-    objective: Objective | None = None,
-    colocation: Colocation | None = None,
 ) -> tuple[Training, TrainingReport]:
     """A report, and the step that it is read off: what else is asked about it need not be weighed again."""
     architecture = architecture or Architecture.from_config(config)
-    workload, recipe = workload or TrainingWorkload(), recipe or RECIPES["master"]
-    layout, overhead = layout or TrainingLayout(), overhead or Overhead()
-    frozen = frozen or Precision(weights="nf4-dq" if workload.method == "qlora" else "bf16")
-    if colocation is not None and objective is not None:
+    objective, colocation = scenario.objective, scenario.colocation
+    if objective is not None and colocation is not None:
         objective = objective.model_copy(update={"engine_generates": True})
     if objective is not None:
-        workload = workload.model_copy(update={"sequence": objective.sequence})
-    training = Training(architecture, workload, recipe, layout, overhead, frozen, objective=objective)
-    architecture = training.architecture
+        workload = scenario.workload.model_copy(update={"sequence": objective.sequence})
+        scenario = scenario.model_copy(update={"workload": workload, "objective": objective})
+    training = Training(architecture, scenario)
+    scenario = scenario.model_copy(update={"objective": training.objective})
+    architecture, workload, layout = training.architecture, scenario.workload, scenario.layout
     memory, tensors = training.memory(), training.phases()
     kinds = list(usual_gpus() if gpus is None else gpus)
     engines = [] if colocation is None else [Colocated(training, colocation, gpu) for gpu in kinds]
     verdicts = [engine.verdict() for engine in engines] or [judge_training(gpu, training) for gpu in kinds]
     name = model or architecture.model_type
-    scenario = TrainingScenario(
-        workload=workload,
-        recipe=recipe,
-        frozen=frozen,
-        layout=layout,
-        overhead=overhead,
-        objective=training.objective,
-        colocation=colocation,
-    )
     return training, TrainingReport(
         model=name,
         parameters=architecture.parameters(),
         trained_parameters=training.trained_parameters(),
         global_batch=workload.micro_batch * workload.accumulation * layout.dp,
-        on_disk=on_disk(architecture, workload, recipe),
+        on_disk=on_disk(architecture, workload, scenario.recipe),
         memory=memory,
-        overhead_items=overhead.sizes(usual_overhead(layout.gpus), memory.total - memory.overhead),
+        overhead_items=scenario.overhead.sizes(usual_overhead(layout.gpus), memory.total - memory.overhead),
         stages=training.by_stage,
         by_sequence={tokens: training.memory(sequence=tokens) for tokens in SEQUENCES},
         phases={phase: PhaseMemory(memory=peak, tensors=tensors[phase]) for phase, peak in training.by_phase().items()},
@@ -297,15 +280,7 @@ def phase_steps(
     symbols, work = TracedSymbols(), scenario.workload
     work = work.model_copy(update={"lora_rank": symbols.of("lora_rank", work.lora_rank)})
     model = symbols.apply(architecture)
-    training = Training(
-        model,
-        work,
-        scenario.recipe,
-        scenario.layout,
-        scenario.overhead,
-        scenario.frozen,
-        objective=scenario.objective,
-    )
+    training = Training(model, scenario.model_copy(update={"workload": work}))
     alone, positions, tokens, stream, pairs, *scanned = training.units(work.micro_batch, work.sequence)
     sequence, t = symbols.of("sequence", positions), symbols.of("tokens", tokens)
     shared = t if stream == tokens else symbols.of("stream_tokens", stream)

@@ -5,11 +5,11 @@ from functools import cached_property
 from itertools import chain
 from typing import Literal, NamedTuple
 
-from calc.training.course import BUFFER, GATHERED, UPDATE, Alive, Course, Phase, StepMoment, Tensors, by, dot, once
+from calc.training.course import BUFFER, GATHERED, UPDATE, Alive, Course, Phase, StepMoment, Tensors, by, once
 from calc.training.decoder import Passes
 from calc.training.layout import TrainingLayout, peak_turns
 from calc.training.states import States
-from calc.training.tape import Bytes, CountedBy, undominated
+from calc.training.tape import CountedBy, undominated
 from calc.training.workload import WIDTH, TrainingWorkload
 
 
@@ -184,31 +184,6 @@ class TrainingStage:
             for here in course.quiet_moments():
                 points += map(around.around, here.step_moments())
         return undominated(points)
-
-    # Sums
-
-    def peak_bytes(self, units: Bytes) -> int:
-        """Bytes at the peak, for a batch and a length."""
-        if self.value is not None:
-            return max(dot(moment.bytes, units) for points in self.step_moments.values() for moment in points)
-        alive = [moment.bytes for moment in (*self.steps, *self.without_gradients())]
-        if self.work.optimizer_in_backward:
-            alive.append(self.stepping().bytes)
-        return max(self.passing(units), *(dot(nbytes, units) for nbytes in alive))
-
-    def passing(self, units: Bytes) -> int:
-        """The same while a micro-batch passes."""
-        return max(
-            dot(alive.bytes, units) + course.peak_bytes(units, backward=backward)
-            for course, backward, alive in self.at_work
-        )
-
-    @property
-    def divided(self) -> int:
-        """Bytes of what is there all the time of weights and what belongs to them."""
-        states = self.states
-        states_bytes = states.frozen + states.weights + states.master + states.optimizer
-        return states_bytes + (states.gradients if self.recipe.buffers else 0)
 
     @cached_property
     def step_moments(self) -> dict[Phase, list[StepMoment]]:

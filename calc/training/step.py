@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
-from math import sqrt
+from typing import Any, Literal, TypeVar
 
 from calc.errors import ConfigError, Frozen, Message
 from calc.formats import Precision
@@ -12,7 +12,6 @@ from calc.hardware.gpu import GPU
 from calc.hardware.overhead import (
     CUDA_CONTEXT,
     FRAGMENTATION,
-    Overhead,
     OverheadItem,
     Range,
     bounds,
@@ -21,7 +20,7 @@ from calc.hardware.overhead import (
     sizes,
 )
 from calc.hardware.shards import alike_pieces, alike_stages
-from calc.hardware.solver import largest_near, least
+from calc.hardware.solver import largest, largest_near, least
 from calc.model.architecture import Architecture
 from calc.serving.fewest import MOST_GPUS
 from calc.serving.memory import Memory
@@ -29,14 +28,14 @@ from calc.serving.verdict import Word
 from calc.training.course import Course, Part, Phase, StepMoment, Tensors, TrainingComponent, dot, once, parts_of
 from calc.training.decoder import LossHead, Passes, check_modelled, quiet, settings_of
 from calc.training.ends import head
-from calc.training.layout import TrainingLayout, check_schedule
+from calc.training.layout import TrainingLayout, TrainingScenario, check_schedule
 from calc.training.losses import VALUE, TrainingMethod
 from calc.training.methods import METHODS, check_teacher, resolved, scored_units
 from calc.training.operations import Settings
 from calc.training.stage import QuietCourse, TrainingStage
 from calc.training.states import OUTSIDE, StageWeights, States, plain_experts, stage_weights, states_of, trained_of
 from calc.training.tape import Bytes
-from calc.training.workload import WIDTH, Objective, Recipe, TrainingWorkload
+from calc.training.workload import WIDTH, TrainingWorkload
 from calc.units import GIB
 
 PHASES: tuple[Phase, ...] = ("after_init", "reference", "forward", "loss", "backward", "optimizer", "after_step")
@@ -50,6 +49,9 @@ PARTS: dict[TrainingComponent, Message] = {
     "logits": Message("logits"),
     "temporaries": Message("temporaries"),
 }
+
+
+Made = TypeVar("Made")
 
 
 def usual_overhead(gpus: int) -> dict[OverheadItem, Range]:
@@ -75,66 +77,50 @@ class TrainingMemory(Memory):
 
 
 class Shared:
-    """The steps of one model that were asked about, and what they have in common."""
+    """What the steps of one model have in common, each made once."""
 
     def __init__(self) -> None:
-        self.steps = dict[tuple[TrainingWorkload, Recipe, TrainingLayout, Precision, Objective | None], Training]()
-        self.ranks = dict[tuple[int, int], Architecture]()
-        self.alike = dict[tuple[int, int, int, int, Precision], list[int]]()
-        self.weights = dict[tuple[object, ...], StageWeights]()
-        self.passes = dict[tuple[int, int, Settings, Objective | None], Passes]()
-        self.courses = dict[tuple[object, ...], Course]()
+        self.made = dict[tuple[object, ...], Any]()
+
+    def once(self, key: tuple[object, ...], make: Callable[[], Made]) -> Made:
+        if key not in self.made:
+            self.made[key] = make()
+        made: Made = self.made[key]
+        return made
 
 
 class Training:
-    """A model, a step and how both are laid out, ready to be weighed at any micro-batch and sequence."""
+    """A model, a step and how both are laid out, ready to be weighed at any micro-batch and sequence. Beside the
+    policy a loss may train a value model, and run a teacher."""
 
     def __init__(
         self,
         architecture: Architecture,
-        work: TrainingWorkload,
-        recipe: Recipe,
-        layout: TrainingLayout,
-        overhead: Overhead,
-        frozen: Precision,
-        shared: "Shared | None" = None,
-        objective: Objective | None = None,
+        scenario: TrainingScenario,
+        shared: Shared | None = None,
         *,
-        of_value: bool = False,
-        of_teacher: bool = False,
+        role: Literal["policy", "value", "teacher"] = "policy",
     ) -> None:
         check_modelled(architecture)
-        base = architecture
+        self.base, objective = architecture, scenario.objective
         self.method: TrainingMethod | None = None
+        work, recipe, layout = scenario.workload, scenario.recipe, scenario.layout
         if objective is not None:
             objective = resolved(objective, work, layout)
             check_teacher(objective, architecture)
-            self.method = VALUE if of_value else METHODS[objective.method]
+            self.method = VALUE if role == "value" else METHODS[objective.method]
             architecture = self.method.model(architecture)
         layout.check(architecture)
         check_schedule(work, recipe, layout)
-        self.base, self.architecture = base, architecture
-        self.work, self.recipe, self.layout, self.overhead, self.frozen = work, recipe, layout, overhead, frozen
-        self.objective = objective
-        self.value: Training | None = None
-        """The value model's own step, where one is trained with the policy."""
-        if self.method is not None and self.method.values:
-            self.value = Training(base, work, recipe, layout, overhead, frozen, None, objective, of_value=True)
-        self.teacher: Training | None = None
-        """A step of the model whose distribution is learned, of which the passes without gradients run."""
-        if objective is not None and self.method is not None and self.method.teacher and not of_teacher:
-            step = work if work.trains_base else TrainingWorkload(sequence=work.sequence, micro_batch=work.micro_batch)
-            stored = recipe.model_copy(update={"weights": self.method.teacher_type or recipe.weights})
-            teacher = objective.teacher or base
-            self.teacher = Training(
-                teacher, step, stored, layout, overhead, Precision(), None, objective, of_teacher=True
-            )
+        self.architecture, self.work, self.recipe, self.layout = architecture, work, recipe, layout
+        self.overhead, self.frozen, self.objective = scenario.overhead, scenario.frozen, objective
+        self.scenario = scenario.model_copy(update={"objective": objective, "colocation": None})
+        self.value, self.teacher = self._value(), self._teacher() if role == "policy" else None
         self.shared = shared or Shared()
-        if (cut := (layout.tp, layout.slices)) not in self.shared.ranks:
-            self.shared.ranks[cut] = architecture.rank(*cut)
-        self.rank = self.shared.ranks[cut]
+        cut = layout.tp, layout.slices
+        self.rank = self.shared.once(("rank", *cut), lambda: architecture.rank(*cut))
         self.built = dict[tuple[int, bool], TrainingStage]()
-        self.alike_pieces = self._alike_pieces()
+        self.alike_pieces = self.shared.once(("alike", *cut, layout.pp, layout.vp, self.frozen), self._alike_pieces)
         """For each piece of the model the first that weighs the same."""
         self.alike = alike_stages(self.alike_pieces, layout.pp)
         """For each stage the first that weighs the same, but for the micro-batches in flight."""
@@ -142,20 +128,31 @@ class Training:
         """The stages that do not weigh the same; of equal ones the first, for it holds most micro-batches."""
         self.size = self.units(work.micro_batch, work.sequence)
         """The batch by units."""
-        self.overhead_ranges = overhead.ranges(usual_overhead(layout.gpus))
+        self.overhead_ranges = self.overhead.ranges(usual_overhead(layout.gpus))
         self.fixed_overhead = bounds(sizes(self.overhead_ranges, 0))[1]
         """Bytes of overhead at the high end of its range, whatever is allocated."""
-        self.shared.steps[work, recipe, layout, frozen, objective] = self
+        self.shared.once(("step", self.scenario), lambda: self)
+
+    def _value(self) -> "Training | None":
+        """The value model's own step, where one is trained with the policy."""
+        trained = self.method is not None and self.method.values
+        return Training(self.base, self.scenario, role="value") if trained else None
+
+    def _teacher(self) -> "Training | None":
+        """A step of the model whose distribution is learned, of which the passes without gradients run."""
+        if self.objective is None or self.method is None or not self.method.teacher:
+            return None
+        work, recipe = self.work, self.recipe
+        step = work if work.trains_base else TrainingWorkload(sequence=work.sequence, micro_batch=work.micro_batch)
+        stored = recipe.model_copy(update={"weights": self.method.teacher_type or recipe.weights})
+        scenario = self.scenario.model_copy(update={"workload": step, "recipe": stored, "frozen": Precision()})
+        return Training(self.objective.teacher or self.base, scenario, role="teacher")
 
     # The stages of the pipeline
 
     def _alike_pieces(self) -> list[int]:
-        layout = self.layout
-        key = layout.tp, layout.slices, layout.pp, layout.vp, self.frozen
-        if key not in self.shared.alike:
-            tensors = (piece.tensor for piece in stored(self.rank, self.frozen))
-            self.shared.alike[key] = alike_pieces(self.rank, layout.pieces(self.rank.num_layers), tensors)
-        return self.shared.alike[key]
+        tensors = (piece.tensor for piece in stored(self.rank, self.frozen))
+        return alike_pieces(self.rank, self.layout.pieces(self.rank.num_layers), tensors)
 
     @property
     def laid_out_alike(self) -> bool:
@@ -239,10 +236,8 @@ class Training:
         plain = plain_experts(work, self.frozen)
         stage = layout.tp, layout.slices, layout.pp, layout.vp, index, layout.ep
         key = *stage, layout.separate_embedding, self.frozen, plain, adapters
-        if key not in self.shared.weights:
-            pieces = layout.stages(self.rank.num_layers)[index]
-            self.shared.weights[key] = stage_weights(self.rank, pieces, layout, self.frozen, work)
-        return self.shared.weights[key]
+        pieces = layout.stages(self.rank.num_layers)[index]
+        return self.shared.once(("weights", *key), lambda: stage_weights(self.rank, pieces, layout, self.frozen, work))
 
     def _settings(self, *, single: bool) -> Settings:
         settings = settings_of(self.rank, self.work, self.recipe, self.layout, self.frozen, single=single)
@@ -256,10 +251,8 @@ class Training:
         return lambda t, model, x: method.head(t, model, x, objective)
 
     def _passes(self, settings: Settings) -> Passes:
-        key = self.layout.tp, self.layout.slices, settings, self.objective
-        if key not in self.shared.passes:
-            self.shared.passes[key] = Passes(self.rank, settings, self._loss())
-        return self.shared.passes[key]
+        key = "passes", self.layout.tp, self.layout.slices, settings, self.objective
+        return self.shared.once(key, lambda: Passes(self.rank, settings, self._loss()))
 
     def _courses(self, weights: StageWeights, index: int, passes: Passes) -> Iterator[Course]:
         """Those of each piece of a stage; alike pieces have one."""
@@ -271,28 +264,17 @@ class Training:
         """A micro-batch's, the same however weights are divided over replicas, unless FSDP gathers them."""
         work, layout = self.work, self.layout
         gathered = (layout, work.accumulation) if layout.gathered_by_fsdp(self.recipe) else None
-        key = passes, weights, piece, self.recipe, work.recompute, work.offload_activations, gathered
-        if key not in self.shared.courses:
-            self.shared.courses[key] = Course(passes, weights, piece, work, self.recipe, layout)
-        return self.shared.courses[key]
+        key = "course", passes, weights, piece, self.recipe, work.recompute, work.offload_activations, gathered
+        return self.shared.once(key, lambda: Course(passes, weights, piece, work, self.recipe, layout))
 
-    def changed(
-        self,
-        work: TrainingWorkload | None = None,
-        recipe: Recipe | None = None,
-        layout: TrainingLayout | None = None,
-        frozen: Precision | None = None,
-        objective: Objective | None = None,
-    ) -> "Training":
-        """The same model in another step or layout, made once. Raises ConfigError where it can't be laid out so."""
-        work, recipe, objective = work or self.work, recipe or self.recipe, objective or self.objective
-        layout, frozen = layout or self.layout, frozen or self.frozen
-        key = work, recipe, layout, frozen, objective
-        if objective is not None and self.objective is not None and objective.method != self.objective.method:
-            return Training(self.base, work, recipe, layout, self.overhead, frozen, objective=objective)
-        if key not in self.shared.steps:
-            return Training(self.base, work, recipe, layout, self.overhead, frozen, self.shared, objective)
-        return self.shared.steps[key]
+    def changed(self, **parts: Any) -> "Training":
+        """The same model with other parts of the scenario, made once. Raises ConfigError where it can't be laid out
+        so."""
+        scenario = self.scenario.model_copy(update=parts)
+        before, after = self.objective, scenario.objective
+        if before is not None and after is not None and before.method != after.method:
+            return Training(self.base, scenario)
+        return self.shared.once(("step", scenario), lambda: Training(self.base, scenario, self.shared))
 
     def trained_parameters(self) -> int:
         """Weights that the step updates, on however many GPUs; those of a value model too."""
@@ -418,16 +400,12 @@ class Training:
 
     @cached_property
     def peak_bytes(self) -> int:
-        """Bytes on the most loaded GPU, overhead apart."""
-        return max(stage.peak_bytes(self.size) for stage in self.unlike_stages)
+        """Bytes on the most loaded GPU without overhead."""
+        return max(dot(peak, self.size) for peak in self.peaks(single=self.is_single(self.work.micro_batch)))
 
     def fits(self, usable: int) -> bool:
         """Whether it does as it is, even at the high end of the overhead."""
         return self.peak_bytes <= self.room(usable)
-
-    @property
-    def unlike_stages(self) -> list[TrainingStage]:
-        return [self.stage(index, single=self.is_single(self.work.micro_batch)) for index in self.unlike]
 
     @property
     def gathers_experts(self) -> bool:
@@ -443,18 +421,6 @@ class Training:
             return [most]
         experts = {moe.n_experts for moe in self.rank.experts}
         return sorted(n for n in {most, *experts, *(2**i for i in range(1, most.bit_length()))} if 1 < n <= most)
-
-    def least_replicas(self, usable: int, enough: int) -> int:
-        """Replicas that must be where one does not do and `enough` do: more divide what belongs to the weights, and
-        hold no more beside it than those, unless they gather experts."""
-        alone, many = self.over(1), self.over(enough)
-        if alone is None or many is None or self.gathers_experts:
-            return 1
-        room, stages = many.room(usable), zip(alone.unlike_stages, many.unlike_stages, strict=True)
-        return max(
-            -(-stage_bytes.divided // max(1, room - stage.passing(self.size) + stage.divided))
-            for stage_bytes, stage in stages
-        )
 
     def over(self, dp: int) -> "Training | None":
         """The same with all that belongs to the weights divided over so many replicas (ZeRO-3); None where the experts
@@ -473,27 +439,8 @@ def most_that_fit(peaks: Sequence[Bytes], units: Callable[[int], Bytes], room: i
         nbytes, peak = max((dot(peak, there), peak) for peak in peaks)
         if nbytes <= room:
             break
-
-        def fits(size: int, peak: Bytes = peak) -> bool:
-            return dot(peak, units(size)) <= room
-
-        sizes = [dot(peak, units(n)) for n in (0, WIDE // 2, WIDE)]
-        most = largest_near(fits, most, min(max(1, near(sizes, room, most)), most))
+        most = largest(lambda size, peak=peak: dot(peak, units(size)) <= room, most)  # type: ignore[misc]
     return most
-
-
-WIDE = 2**20
-
-
-def near(sizes: Sequence[int], room: int, most: int) -> int:
-    """About where a size without ceilings takes as much as there is room for: `sizes` are the bytes at none, at half
-    and at all of a wide one, which a parabola goes through."""
-    start, half, end = sizes
-    square = 2 * (end - 2 * half + start) / WIDE**2
-    slope = (end - start) / WIDE - square * WIDE
-    if square <= 0:
-        return int((room - start) / slope) if slope > 0 else most
-    return int((sqrt(max(0, slope**2 + 4 * square * (room - start))) - slope) / (2 * square))
 
 
 # One GPU type against one training step: does it fit, what still would, and how many GPUs would do.
@@ -578,7 +525,7 @@ def fewest_replicas(training: Training, usable: int) -> int | None:
     first = 2
     for end in training.replica_bounds(most):
         if fits(end):
-            replicas = least(fits, end, max(first, training.least_replicas(usable, end)))
+            replicas = least(fits, end, first)
             return None if replicas is None else replica * replicas
         first = end + 1
     return None

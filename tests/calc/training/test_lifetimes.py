@@ -6,8 +6,8 @@ import sys
 import pytest
 
 from benchmarks.accuracy.steps import configs, load, name_of, training
-from calc import Architecture, Overhead, Precision, TrainingLayout, TrainingWorkload
-from calc.training import RECIPES, CountedBy, Training
+from calc import Architecture, TrainingWorkload
+from calc.training import RECIPES, CountedBy, Training, TrainingScenario
 from calc.training.tape import Tape, scoped
 from presets import models
 
@@ -54,7 +54,7 @@ def test_frames_that_stay_change_no_byte(request, model, work, recipe):
     def step():
         architecture = Architecture.from_config(models()[model].config)
         workload = TrainingWorkload(**work)
-        return Training(architecture, workload, RECIPES[recipe], TrainingLayout(), Overhead(), Precision())
+        return Training(architecture, TrainingScenario(workload=workload, recipe=RECIPES[recipe]))
 
     alone = bytes_of(step())
     request.getfixturevalue("nothing_dies")

@@ -12,8 +12,6 @@ from calc import (
     RECIPES,
     Architecture,
     ConfigError,
-    Overhead,
-    Precision,
     TrainingLayout,
     TrainingWorkload,
     training_report,
@@ -21,7 +19,7 @@ from calc import (
 from calc.hardware.division import divides
 from calc.model.tensor import Tensor
 from calc.model.traced import TracedSymbols, formula_of
-from calc.training import CountedBy, Training, dot, unmodelled
+from calc.training import CountedBy, Training, TrainingScenario, dot, unmodelled
 from calc.training.course import StepMoment, Tensors
 from calc.training.states import state_bytes
 from presets import models
@@ -33,7 +31,9 @@ SAVED, SMALL = (load(f"{name}.json") for name in ("saved", "saved_small"))
 
 def kept(architecture, work, layout=None, recipe="bf16"):
     """What one layer keeps for its backward pass, all in 16 bits; the last kind of layer that the model has."""
-    step = Training(architecture, work, RECIPES[recipe], layout or TrainingLayout(), Overhead(), Precision())
+    step = Training(
+        architecture, TrainingScenario(workload=work, recipe=RECIPES[recipe], layout=layout or TrainingLayout())
+    )
     block = step.rank.blocks[-1]
     saved = step.stage(0, single=work.micro_batch == 1).passes.layer(block, first=False).saved
     return dot(saved.bytes, step.units(work.micro_batch, work.sequence))
@@ -99,7 +99,7 @@ def test_a_layer_keeps_what_a_reader_adds_up(model, work, formula):
     """Bytes a token and layer, as a reader adds them up from the list of saved tensors."""
     symbols, work = TracedSymbols(), TrainingWorkload(**work)
     whole = symbols.apply(ARCHITECTURES[model])
-    step = Training(whole, work, RECIPES["bf16"], TrainingLayout(), Overhead(), Precision())
+    step = Training(whole, TrainingScenario(workload=work, recipe=RECIPES["bf16"]))
     profile = step.stage(0, single=True).passes.layer(step.rank.blocks[-1], first=False)
     saved = Tensors(profile.saved.bytes, profile=profile, event=profile.saved.event)
     units = [*step.units(1, 1)]
