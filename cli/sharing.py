@@ -16,7 +16,7 @@ from cli.options import filled
 
 WEIGHTS = "weights"
 ASKED = ("context", "batch", WEIGHTS)
-"""What may follow a model: `BAAI/bge-m3,context=512,batch=8`."""
+"""Options that may follow a model: `BAAI/bge-m3,context=512,batch=8`."""
 
 
 def sharing(arguments: Any, gpus: list[GPU]) -> SharedGPUs:
@@ -43,7 +43,7 @@ def neighbour(text: str, engine: str) -> Server:
 
 
 def pair(text: str) -> tuple[str, Any]:
-    """What follows a model, by its name. Raises ConfigError."""
+    """Name and value of an option behind a model. Raises ConfigError."""
     name, equals, value = text.partition("=")
     if not equals or name not in ASKED or (name == WEIGHTS and value not in WEIGHT_FORMATS):
         sentence = "{pair} is none of context=N, batch=N and weights=FORMAT, which may follow a model after a comma."

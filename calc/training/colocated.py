@@ -77,12 +77,12 @@ TRAINER: Mapping[str, Message] = {
     "temporaries": Message("temporaries"),
 }
 STAYS: tuple[OverheadItem, ...] = ("cuda_graphs", "libraries")
-"""What an engine that sleeps keeps (vLLM, device_allocator/cumem.py: only weights and cache are in pools that are given
-back; issue 47654)."""
+"""Overhead that a sleeping engine keeps (vLLM, device_allocator/cumem.py: only weights and cache are in pools that are
+given back; issue 47654)."""
 
 
 def flag_value(value: object) -> str:
-    """What stands behind a flag."""
+    """Value of a flag on a command line."""
     return "" if value is True else f" {value}"
 
 
@@ -142,7 +142,7 @@ class Colocated:
         return weights + (standing.optimizer if colocation.offload_optimizer else 0)
 
     def awake(self) -> list[tuple[Message, int]]:
-        """What the engine takes while it generates: its whole share."""
+        """Bytes of the engine while it generates, by part: its whole share."""
         budget = self.plan.kv_budget
         if not self.colocated or budget is None:
             return []
@@ -160,7 +160,7 @@ class Colocated:
         return self.plan.stages[0].sizes.get("cuda_context", (0, 0)) if own else (0, 0)
 
     def asleep(self) -> tuple[list[tuple[Message, int]], tuple[int, int]]:
-        """What the engine keeps while the model is trained; and the range of what of it has no formula."""
+        """Bytes that the engine keeps while the model is trained, by part; and the range of what has no formula."""
         low, high = self.outside()
         if not self.colocated or self.colocation.sleep_level == 0:
             return self.awake(), (low, high)
@@ -215,7 +215,7 @@ class Colocated:
         outside: tuple[int, int],
         away: Mapping[str, bool],
     ) -> RolloutPhase:
-        """What trainer and engine have in memory at once."""
+        """Memory of trainer and engine together."""
         trainer = {part: 0 if away.get(part) else int(getattr(memory, part)) for part in TRAINER}
         if self.colocation.shared_weights:
             trainer["weights"] -= min(trainer["weights"], self.engine_weights)
@@ -310,7 +310,7 @@ class Colocated:
     # The answer
 
     def reason(self) -> Message:
-        """What the verdict depends on."""
+        """Reason of the verdict."""
         if self.plan.refusal is not None:
             return self.plan.refusal
         peak, share = self.peak, self.colocation.share

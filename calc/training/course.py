@@ -59,7 +59,7 @@ class StepMoment:
 
     @cached_property
     def lines(self) -> list["Line"]:
-        """What is alive, one line a name."""
+        """Tensors in memory, one line per name."""
         lines: dict[Label, Bytes] = {}
         for tensors in merged(self.tensors):
             for label, nbytes in labelled(tensors):
@@ -86,7 +86,7 @@ IDLE = Top(NOTHING, 0)
 
 
 class Surroundings(NamedTuple):
-    """What is alive in a phase round a part of the model, and the moments of that part; None: none is at work."""
+    """A part of the model at work in a phase, with all that is in memory around it; None: no part is at work."""
 
     phase: Phase
     alive: Alive
@@ -121,11 +121,11 @@ class Run:
     shards: int  # bytes of this rank's part of them as it arrives, and of its cast to what stays
 
     def waiting(self, layers: int) -> list[Tensors]:
-        """What so many of them keep for their backward pass."""
+        """Tensors that so many of these layers keep for their backward pass."""
         return self._tensors(self.saved, self.profile.saved.event, layers)
 
     def holding(self, layers: int) -> list[Tensors]:
-        """What so many of them hold on the way forward."""
+        """Tensors that so many of these layers hold on the way forward."""
         return self._tensors(self.forward, self.profile.after_forward.event, layers)
 
     def _tensors(self, nbytes: Bytes, event: int, count: int) -> list[Tensors]:
@@ -239,7 +239,7 @@ def labelled(tensors: Tensors) -> Iterator[tuple[Label, Bytes]]:
 
 
 def component_of(name: Name, *, keeps_gradients: bool) -> TrainingComponent:
-    """What a tensor of a pass is counted as; a gradient that is added to what is held elsewhere is soon gone."""
+    """Component of a tensor of a pass; a gradient that is added to one held elsewhere is soon gone."""
     if name == WEIGHT_GRADIENTS:
         return "gradients" if keeps_gradients else "temporaries"
     if name in LOGITS:
@@ -441,9 +441,9 @@ class Course:
         self.per_layer_gradients = self._per_layer_gradients()
         """Gradients of the inputs of single layers, which are one tensor for all of them."""
         self.stream = Tensors(by(CountedBy.STREAM, self.rank.hidden * passes.settings.rest), "residual stream")
-        """What one layer hands to the next, or its gradient."""
+        """Output of a layer on its way to the next, or its gradient."""
         self.depths = self._depths()
-        """What is alive round each part of the model in each phase, at every depth at which it stands."""
+        """Every part of the model at work in each phase, at every depth at which it stands."""
 
     @property
     def recomputed(self) -> bool:
@@ -555,14 +555,14 @@ class Course:
             yield Surroundings("forward", here, run.profile, run.profile.forward)
 
     def waiting_for_loss(self) -> Alive:
-        """What all but the head keeps for the backward pass, once the model's forward pass is over."""
+        """Tensors that all but the head keeps for the backward pass, once the model's forward pass is over."""
         waiting = Alive().plus(self.persisting())
         for run in self.runs[:-1]:
             waiting = waiting.plus(run.waiting(run.layers))
         return waiting
 
     def under_reference(self, *, root_stays: bool) -> Alive:
-        """What a policy's forward pass leaves in memory while its reference runs; FSDP's root where it stays
+        """Tensors of a policy's forward pass that are in memory while its reference runs; FSDP's root where it stays
         gathered."""
         profile = self.runs[-1].profile
         top = profile.reference or profile.saved
@@ -572,7 +572,7 @@ class Course:
         return waiting.plus([weights(self.sharded.unsharded(len(self.runs), 0))])
 
     def quiet_moments(self) -> list[Surroundings]:
-        """What a pass without gradients holds, part by part."""
+        """A pass without gradients, part by part."""
         return [here._replace(phase="reference") for here in self.forward() if here.tops]
 
     def persisting(self) -> list[Tensors]:
@@ -584,7 +584,7 @@ class Course:
         return Tensors(by(CountedBy.TOKEN, columns * self.passes.settings.compute), "keys and values that layers share")
 
     def embedded(self, index: int, run: Run) -> list[Tensors]:
-        """What the model's forward pass holds on to beside the stream: the embedded positions, and the embedding's
+        """Tensors that the model's forward pass holds besides the stream: the embedded positions, and the embedding's
         output, where the first layer does not save it."""
         if not self.first:
             return []

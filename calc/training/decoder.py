@@ -61,7 +61,7 @@ def layer(
 
 @scoped
 def before(t: Modules, block: Block, x: TrackedTensor) -> TrackedTensor:
-    """What mixers or a feed-forward read: the states of all tokens, normed by most."""
+    """Input of mixers or of a feed-forward: the states of all tokens, normed in most families."""
     normed = block.norms_first and not t.kernels.norms_sums
     return t.gathered(t.norm(x, t.kernels.norm_kind(block.norm), "normed states") if normed else x)
 
@@ -98,7 +98,7 @@ def parallel(t: Modules, block: Block, x: TrackedTensor, rotary: Rotary | None) 
 
 @scoped
 def mixed(t: Modules, block: Block, x: TrackedTensor, rotary: Rotary | None) -> TrackedTensor:
-    """What the mixers make of the same states, side by side where there are several."""
+    """Output of the mixers, which read the same states, and are added up where there are several."""
     first, *others = reversed(block.mixers) if t.kernels.multiplied else block.mixers
     y = mixed_by(t, first, block.norm, x, rotary)
     for mixer in others:
@@ -138,7 +138,7 @@ def pass_of(mixer: Mixer) -> Callable[[Modules, Norm, TrackedTensor, Rotary | No
 
 @scoped
 def fed(t: Modules, block: Block, x: TrackedTensor, state: TrackedTensor) -> TrackedTensor:
-    """What the feed-forward makes of normed states; some experts read the state itself."""
+    """Output of the feed-forward on normed states; some experts read the state itself."""
     if block.moe is not None:
         if block.moe.parallel_mlp is not None:
             return parallel_with_dense(t, block, block.moe, block.moe.parallel_mlp, x, state)
@@ -193,7 +193,7 @@ def settings_of(
 
 
 def adapters(rank: Architecture, work: TrainingWorkload, recipe: Recipe) -> Adapters:
-    """What LoRA adds."""
+    """Adapters of LoRA."""
     return Adapters(
         on=adapted_matrices(rank, work),
         rank=work.lora_rank,
@@ -246,7 +246,7 @@ class Passes:
 
     @property
     def first_layer(self) -> Profile:
-        """What the first layer of the model holds."""
+        """Profile of the model's first layer."""
         return self.layer(next(block for block in self.rank.all_blocks if 0 in block.runs_in), first=True)
 
     def _norm(self) -> Profile:

@@ -14,7 +14,7 @@ LOGIT_GRADIENTS = "gradients of logits"
 
 @scoped
 def embedding(t: Modules, model: Architecture) -> TrackedTensor:
-    """What the first layer reads: rows of the table, scaled or with those of positions where the family does so."""
+    """Input of the first layer: rows of the table, scaled or with those of positions where the family does so."""
     columns, tied = model.d_embedding or model.hidden, model.tied and t.settings.reads_table
     looked_up = x = t.local(look_up(t, model.vocab * columns, columns, "embedded tokens", tied=tied))
     if t.settings.inputs_need_gradients:
@@ -52,7 +52,7 @@ def look_up(
 
 @scoped
 def final_norm(t: Modules, model: Architecture, x: TrackedTensor) -> TrackedTensor:
-    """What the head reads."""
+    """States after the last norm."""
     if model.final_norm == "none" != model.blocks[0].norm:
         return x  # there is none: OPT-350m
     return t.norm(x, t.kernels.norm_kind(model.final_norm), "states that the head reads")
@@ -102,7 +102,7 @@ def finished_logits(t: Modules, logits: TrackedTensor) -> TrackedTensor:
 
 
 def states(t: Modules, model: Architecture, x: TrackedTensor) -> TrackedTensor:
-    """What the head reads, in the width of its table."""
+    """States in the width of the head's table."""
     if model.d_embedding is None:
         return x
     return t.matrix(x, "project_out", model.d_embedding, "states in the width of the embedding")

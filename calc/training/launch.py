@@ -97,7 +97,7 @@ def ranks(layout: TrainingLayout) -> Iterator[str]:
 
 
 def unsaid(layout: TrainingLayout) -> Iterator[Message]:
-    """What the command can't say."""
+    """Notes on layouts for which the command has no option."""
     if layout.pp > 1:
         yield Message("accelerate starts no pipeline stages; Megatron-LM and torchtitan do, under torchrun.")
     if layout.ep > 1:
@@ -118,7 +118,7 @@ CONFIGS: Mapping[MethodName, str] = {
     "gkd": "GKDConfig",
     "ppo": "PPOConfig",
 }
-"""What reads the flags of the others, in a script of one's own (trl.experimental; PPO until TRL 1.12)."""
+"""Config classes that parse the flags of the others in a script of one's own (trl.experimental; PPO until TRL 1.12)."""
 OPTIMIZERS = {"adamw": "adamw_torch_fused", "adamw-8bit": "adamw_bnb_8bit", "adafactor": "adafactor", "sgd": "sgd"}
 SHARDED = {1: "zero1", 2: "zero2", 3: "fsdp2"}
 """trl/accelerate_configs."""
@@ -131,7 +131,7 @@ SCORED = Message("Write your own data and reward in place of {data} and {reward}
 
 
 class Started(NamedTuple):
-    """What is started: a model's name or folder, the step, and the loss that it has."""
+    """A step to start: its model's name or folder, its scenario and its loss."""
 
     model: str
     scenario: TrainingScenario
@@ -200,7 +200,7 @@ def trl(step: Started) -> Launch:
 
 
 def own_script(method: MethodName) -> Message:
-    """What a script of one's own does with the flags."""
+    """Note on the script that parses the flags."""
     if METHODS[method].values:
         sentence = (
             "TRL has PPO until 1.12, without a command: train.py parses {config} of trl.experimental.ppo from these "

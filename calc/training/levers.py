@@ -20,7 +20,7 @@ LEAST_SEQUENCE = 512
 EVEN = 128
 """Tokens that a shorter sequence is a multiple of."""
 GivesUp = Literal["nothing", "time", "traffic", "precision", "length", "method"]
-"""What a change costs: computing or sending more; the way to host memory; rounding; the data; which weights are
+"""Price of a change: more computing or sending; the way to host memory; rounding; the data; which weights are
 trained."""
 CHEAP: tuple[GivesUp, ...] = ("nothing", "time")
 SAME_TRAINING: tuple[GivesUp, ...] = (*CHEAP, "traffic")

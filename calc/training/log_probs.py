@@ -8,7 +8,7 @@ from calc.training.workload import Objective
 
 
 def hidden_states(t: Modules, model: Architecture) -> TrackedTensor:
-    """What all layers read."""
+    """Inputs of all layers."""
     return t.new("hidden states", model.num_layers * model.hidden, t.settings.rest)
 
 
@@ -89,7 +89,7 @@ def whole_logits(t: Modules, model: Architecture, x: TrackedTensor, *, last: boo
 
 
 def outputs_of(t: Modules, logits: TrackedTensor) -> TrackedTensor:
-    """What the model returns to the trainer: autocast ends, and accelerate casts the outputs to fp32
+    """Logits as the trainer gets them: autocast ends, and accelerate casts the outputs to fp32
     (`convert_outputs_to_fp32`)."""
     t.leave_autocast()
     return t.cast(logits, 4, "logits in 32 bits") if t.settings.autocast else logits

@@ -68,7 +68,7 @@ def resolved(objective: Objective, work: TrainingWorkload, layout: TrainingLayou
 
 
 def usual_reference(method: TrainingMethod, beta: float | None, work: TrainingWorkload) -> Reference:
-    """What TRL compares with by default: GRPO with nothing, for its beta is 0; distillation always with a teacher."""
+    """TRL's default reference: none for GRPO, whose beta is 0; always a teacher for distillation."""
     if method.teacher:
         return "model"
     weight = method.beta if beta is None else beta
@@ -199,7 +199,7 @@ REFERENCES: dict[Reference, Message] = {
 
 
 def said_of(objective: Objective) -> Iterator[Message]:
-    """What a figure takes for granted of the loss."""
+    """Assumptions about the loss."""
     method = METHODS[objective.method]
     if objective.log_probs in method.others:
         yield OTHERS[objective.log_probs]

@@ -1,5 +1,5 @@
-"""What single operations make and save, forward and back: torch 2.13's formulas (`derivatives.yaml`), with what each of
-them allocates on the way."""
+"""Tensors that single operations make and save, forward and back: torch 2.13's formulas (`derivatives.yaml`), with what
+each of them allocates on the way."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -273,7 +273,7 @@ class Operations(Tape):
         return name if isinstance(name, str) else name[1]
 
     def mark_loss(self) -> None:
-        """What follows is the loss."""
+        """Mark where the loss begins."""
         self.mark = len(self.uses)
 
     def leave_autocast(self) -> None:
@@ -405,7 +405,7 @@ class Operations(Tape):
         return self.record(x.view(columns, by_heads=x.by_heads), [x], lambda gradient: [self.gradient(x)])
 
     def shared(self, columns: int, width: int) -> TrackedTensor:
-        """What an earlier layer made and holds; the gradient is added to those of other layers, which wait there."""
+        """Keys or values of an earlier layer, which holds them; the gradient is added to those that wait there."""
         made = TrackedTensor(None, columns, width, CountedBy.TOKEN, Node())
 
         def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
@@ -544,7 +544,7 @@ class Operations(Tape):
 
 
 def saved_for_each_other(a: TrackedTensor, b: TrackedTensor) -> list[int | None]:
-    """What a product saves: each factor where the other has a gradient."""
+    """Storages that a product saves: each factor where the other has a gradient."""
     return [b.storage if a.node is not None else None, a.storage if b.node is not None else None]
 
 

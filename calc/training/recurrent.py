@@ -87,7 +87,7 @@ def scan_over_chunks(
 
 
 def saved_by_chunks(t: Modules, parts: tuple[TrackedTensor, ...], values: int, state: int) -> list[TrackedTensor]:
-    """What the chunks save beside their parts of the inputs."""
+    """Tensors that chunks save besides their parts of the inputs."""
     if not t.autocast:
         columns = {"values of chunks": values, "states of chunks": state}
         return [t.new(name, size, 4, CountedBy.CHUNK) for name, size in columns.items()]
@@ -129,7 +129,7 @@ def as_tokens(t: Modules, x: TrackedTensor, columns: int) -> TrackedTensor:
 
 
 class Projected(NamedTuple):
-    """What the projections make of the layer's input."""
+    """Outputs of the projections."""
 
     mixed: TrackedTensor  # queries, keys and values side by side
     gate: TrackedTensor | None  # None: it is made after the scan

@@ -212,7 +212,7 @@ PEAKS: dict[Phase, Message] = {
 def training_assumptions(
     architecture: Architecture, training: Training, memory: TrainingMemory, tower: str | None
 ) -> Iterable[Message]:
-    """What the numbers take for granted, in sentences; `tower` is one that is not counted."""
+    """Assumptions behind the numbers, in sentences; `tower` names an encoder that is not counted."""
     yield from architecture.assumptions
     blocks, work, layout = architecture.all_blocks, training.work, training.layout
     yield PEAKS[memory.moment]

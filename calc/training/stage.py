@@ -52,7 +52,7 @@ class TrainingStage:
         self.course = courses[0]
         self.rank, self.recipe = self.course.rank, self.course.recipe
         self.during = Alive().plus(self.running())
-        """What is there all the time during a micro-batch, beside others that are under way."""
+        """Tensors in memory all through a micro-batch, other micro-batches aside."""
         self.at_work = self._at_work()
         """The turns of its schedule at which most waits."""
 
@@ -65,7 +65,7 @@ class TrainingStage:
         ]
 
     def waiting(self, pieces: tuple[int, ...]) -> list[Tensors]:
-        """What so many micro-batches in each piece keep for their backward pass."""
+        """Tensors that so many micro-batches in each piece keep for their backward pass."""
         several = zip(self.courses, pieces, strict=True)
         return list(
             chain.from_iterable(run.waiting(n * run.layers) for course, n in several if n for run in course.runs)

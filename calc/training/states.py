@@ -37,8 +37,8 @@ class RankWeight:
 
     @property
     def rows(self) -> int:
-        """What FSDP2 deals out over the replicas, each as many as the first: the experts of a stack, or the rows of a
-        matrix (torch 2.13, `distributed/fsdp/_fully_shard/_fsdp_param.py`)."""
+        """Rows that FSDP2 deals out over the replicas, each as many as the first: the experts of a stack, or the rows
+        of a matrix (torch 2.13, `distributed/fsdp/_fully_shard/_fsdp_param.py`)."""
         if "{expert}" in self.tensor.name:
             return max(1, self.copies // len(self.places) // self.ep)
         return self.tensor.shape[0]
@@ -370,7 +370,7 @@ def is_other_matrix(tensor: Tensor) -> bool:
 
 
 def trained_of(rank: Architecture, tensor: Tensor, work: TrainingWorkload) -> Iterator[Tensor]:
-    """What is trained of a weight: itself, or the two matrices that LoRA puts beside it, [rank, in] and [out, rank]
+    """Trained tensors of a weight: itself, or the two matrices that LoRA puts beside it, [rank, in] and [out, rank]
     (arXiv:2106.09685 section 4.1)."""
     if work.trains_base or tensor.name == SCORE:
         yield tensor
@@ -405,7 +405,7 @@ def adapters_of_experts(tensor: Tensor, r: int) -> Iterator[Tensor]:
 
 
 def queries_and_values(rank: Architecture) -> set[str]:
-    """What checkpoints call the projections of queries and values, or the one that holds both."""
+    """Checkpoints' names of the projections of queries and values, or of the one that holds both."""
     names, wanted = rank.names, ("q_proj", "v_proj")
     packed = [name for name, parts in names.packed.items() if set(wanted) & set(parts)]
     return {*packed, *(names.renamed.get(name, name) for name in wanted)}

@@ -77,7 +77,7 @@ class TrainingMemory(Memory):
 
 
 class Shared:
-    """What the steps of one model have in common, each made once."""
+    """Parts that the steps of one model have in common, each made once."""
 
     def __init__(self) -> None:
         self.made = dict[tuple[object, ...], Any]()
@@ -333,7 +333,7 @@ class Training:
         return {phase: self._weighed(moment, self.size) for phase, moment in self._peaks_of_phases(self.size).items()}
 
     def phases(self, size: Bytes | None = None) -> dict[Phase, tuple[Part, ...]]:
-        """What is alive on the most loaded GPU at the peak of each phase, by name. `size` is the batch by units, where
+        """Tensors on the most loaded GPU at the peak of each phase, by name. `size` is the batch by units, where
         it is traced."""
         size = size or self.size
         return {phase: parts_of(moment.lines, size) for phase, moment in self._peaks_of_phases(size).items()}
@@ -351,7 +351,7 @@ class Training:
         return self._weighed(max(points, key=lambda moment: dot(moment.bytes, size)), size)
 
     def _weighed(self, moment: StepMoment, size: Bytes) -> TrainingMemory:
-        """What is there at a moment, with the overhead."""
+        """Bytes at a moment by component, with the overhead."""
         allocated = dot(moment.bytes, size)
         components: dict[TrainingComponent, int] = {}
         for line in moment.lines:
@@ -495,7 +495,7 @@ def limit(size: int) -> int | None:
 
 
 def reason(memory: TrainingMemory, usable: int) -> Message:
-    """What the verdict hangs on."""
+    """Reason of the verdict: the largest part, or what is left for overhead."""
     allocated = memory.total - memory.overhead
     if usable < allocated:
         name, size = max(memory.parts.items(), key=lambda part: part[1])

@@ -1,4 +1,4 @@
-"""What PyTorch's autograd holds while a layer runs forward and backward.
+"""Storages that PyTorch's autograd holds while a layer runs forward and backward.
 
 Layers are written in `calc.training.decoder` as their modules compute, on tensors that know nothing but their size. The
 tape notes each use of a storage: when it is made, when an operation reads it, when a node that saved it goes back. A
@@ -21,11 +21,11 @@ from calc.budget import spend
 Bytes = tuple[int, ...]
 """Bytes of each unit."""
 Name = str | tuple[str, str]
-"""What a storage is called: in words, or in words with {tensor} and the name that stands there."""
+"""Name of a storage: words, or words with {tensor} and the name that stands there."""
 
 
 class CountedBy(IntEnum):
-    """What a size is counted by, so that one run holds for any batch and length."""
+    """Unit that a size is counted by, so that one run holds for any batch and length."""
 
     ONCE = 0  # weights and their gradients
     POSITION = 1  # tokens of one sequence: rotary tables
@@ -369,7 +369,7 @@ class Top(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Profile:
-    """What a part of a model holds beyond what stands outside of it."""
+    """Memory of a part of a model without what stands outside of it."""
 
     sizes: list[tuple[Name, CountedBy, int]]  # name, unit and bytes of each storage
     events: list[int]  # storages that come, and those that go
@@ -476,7 +476,7 @@ class Meter:
         self.alive, self.event = list(NOTHING), 0
 
     def at(self, event: int) -> Top:
-        """What is alive after so many events."""
+        """Bytes in memory after so many events, by units."""
         self.peaks(event)
         return Top(tuple(self.alive), event)
 
@@ -500,7 +500,7 @@ class Meter:
 
 
 class TakesBytes(Protocol):
-    """What takes bytes by units."""
+    """Anything with bytes by units."""
 
     @property
     def bytes(self) -> Bytes: ...

@@ -1,4 +1,4 @@
-"""What a step is asked to be: its workload, the loss of a preference or reinforcement method with the engine that
+"""The question that a step answers: its workload, the loss of a preference or reinforcement method with the engine that
 generates for it, mixed precision, and the defaults of trainers."""
 
 from typing import Any, Literal

@@ -183,7 +183,7 @@ HARDWARE = Page(
     answers_at="hardware",
 )
 KEPT_STEP = Page(path="", script="", title=Message("Training step"), icon="model_training", uses=("source", "training"))
-"""What is kept of a training step: its model and how it is trained, as a link of Train says them."""
+"""Query names of a training step: its model and how it is trained, as in a link of Train."""
 COMPARE = Page(
     path="compare",
     script="compare.py",

@@ -22,7 +22,7 @@ class TrainingPlanned(Answer):
     """The answer of the page of training plans."""
 
     last: list[tuple[Any, TrainingPlanReport]] = field(default_factory=list)
-    """What was searched last, with what it depends on."""
+    """The last search, with its inputs."""
 
     @property
     def report(self) -> TrainingPlanReport:
