@@ -37,7 +37,7 @@ def maker_of(preset_id: str) -> str:
 
 
 def kind(preset: Preset) -> str:
-    """"MoE" where not all parameters are active, else empty."""
+    """Mark of a mixture of experts: MoE, or empty."""
     settings = preset.config.get("text_config", preset.config)
     return "MoE" if any(settings.get(name) for name in EXPERTS) else ""
 
