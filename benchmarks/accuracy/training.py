@@ -78,7 +78,7 @@ class Case:
         if self.meter == "allocated":
             return held
         held += self.idle_logits(memory)
-        if training.stage(0, single=self.work.micro_batch == 1).by_fsdp:
+        if training.stage(0, single=self.work.micro_batch == 1).course.by_fsdp:
             held = max(held, self.by_streams(training) + self.idle_logits(memory))
         held = max(held, self.updating(training))
         low, high = Overhead().sizes({"fragmentation": FRAGMENTATION}, held)["fragmentation"]

@@ -16,8 +16,8 @@ from calc.serving.fewest import MOST_GPUS
 from calc.serving.memory import Allocation, Serving
 from calc.serving.verdict import Word
 from calc.serving.workload import Workload
-from calc.training.course import Phase
-from calc.training.step import MOST, Training, TrainingMemory, TrainingVerdict, limit
+from calc.training.course import Phase, TrainingComponent
+from calc.training.step import MOST, PARTS, Training, TrainingMemory, TrainingVerdict, limit
 from calc.training.workload import Colocation
 from calc.units import GIB, MIB
 
@@ -67,15 +67,7 @@ PHASE_NAMES: dict[RolloutPhaseName, Message] = {
     "reference": Message("passes without gradients"),
     "update": Message("the update"),
 }
-TRAINER: Mapping[str, Message] = {
-    "weights": Message("weights of the trainer"),
-    "master_weights": Message("master weights"),
-    "gradients": Message("gradients"),
-    "optimizer": Message("optimizer states"),
-    "activations": Message("activations"),
-    "logits": Message("logits"),
-    "temporaries": Message("temporaries"),
-}
+TRAINER: Mapping[TrainingComponent, Message] = PARTS | {"weights": Message("weights of the trainer")}
 STAYS: tuple[OverheadItem, ...] = ("cuda_graphs", "libraries")
 """Overhead that a sleeping engine keeps (vLLM, device_allocator/cumem.py: only weights and cache are in pools that are
 given back; issue 47654)."""

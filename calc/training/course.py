@@ -1,7 +1,7 @@
 """Moments of a step: what is in memory, in bytes by units, so that they stand for any batch and length;
 and by name: the parts whose sum is the number."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, groupby
@@ -20,7 +20,7 @@ from calc.training.decoder import Passes
 from calc.training.ends import LOGIT_GRADIENTS
 from calc.training.layout import TrainingLayout
 from calc.training.operations import WEIGHT_GRADIENTS
-from calc.training.states import EMBEDDING, OUTSIDE, StageWeights, gradient_width
+from calc.training.states import EMBEDDING, OUTSIDE, StageWeights, widths
 from calc.training.tape import NOTHING, Bytes, CountedBy, Name, Profile, Top, undominated
 from calc.training.workload import WIDTH, Recipe, TrainingWorkload
 
@@ -44,10 +44,6 @@ class Tensors(NamedTuple):
     event: int = 0
     times: int = 1
 
-    def plus(self, more: "Tensors") -> "Tensors":
-        """With as many again of the same."""
-        return self._replace(bytes=plus(self.bytes, more.bytes), times=self.times + more.times)
-
 
 @dataclass(frozen=True, eq=False)
 class StepMoment:
@@ -58,13 +54,13 @@ class StepMoment:
     tensors: tuple[Tensors, ...]
 
     @cached_property
-    def lines(self) -> list["Line"]:
-        """Tensors in memory, one line per name."""
+    def lines(self) -> dict["Label", Bytes]:
+        """Tensors in memory, by name."""
         lines: dict[Label, Bytes] = {}
-        for tensors in merged(self.tensors):
-            for label, nbytes in labelled(tensors):
+        for tensors in self.tensors:
+            for label, nbytes in labelled(tensors) if any(tensors.bytes) else ():
                 lines[label] = plus(lines.get(label, NOTHING), nbytes)
-        return [Line(name, component, nbytes, temporary) for (name, component, temporary), nbytes in lines.items()]
+        return lines
 
 
 class Alive(NamedTuple):
@@ -203,32 +199,12 @@ class Part:
     temporary: bool  # made at this moment and gone soon after it; all else was there or waits
 
 
-class Line(NamedTuple):
-    """The same as bytes by units."""
-
-    name: Name
-    component: TrainingComponent
-    bytes: Bytes
-    temporary: bool
-
-
 Label = tuple[Name, TrainingComponent, bool]
-"""Of a line: its name, its component, and whether it is temporary."""
-
-
-def merged(tensors: Iterable[Tensors]) -> Iterable[Tensors]:
-    """Those of equal layers as one, wherever these stand."""
-    alike: dict[tuple[object, ...], Tensors] = {}
-    for more in tensors:
-        if any(more.bytes):
-            key = more.name, more.component, more.profile, more.event
-            earlier = alike.get(key)
-            alike[key] = more if earlier is None else earlier.plus(more)
-    return alike.values()
+"""A name, its component, and whether it is temporary."""
 
 
 def labelled(tensors: Tensors) -> Iterator[tuple[Label, Bytes]]:
-    """The same by name; each tensor of what a part of the model holds."""
+    """Tensors by name; of a part of the model each that it holds."""
     profile = tensors.profile
     if profile is None:
         yield (tensors.name, tensors.component, tensors.name == UPDATE), tensors.bytes
@@ -251,9 +227,12 @@ def message(name: Name) -> Message:
     return Message(name) if isinstance(name, str) else Message(name[0], tensor=Message(name[1]))
 
 
-def parts_of(lines: list[Line], units: Bytes) -> tuple[Part, ...]:
+def parts_of(moment: StepMoment, units: Bytes) -> tuple[Part, ...]:
     """The parts of a moment for a batch and a length, the largest first."""
-    parts = [Part(message(line.name), line.component, dot(line.bytes, units), line.temporary) for line in lines]
+    parts = [
+        Part(message(name), component, dot(nbytes, units), temporary)
+        for (name, component, temporary), nbytes in moment.lines.items()
+    ]
     return tuple(sorted((part for part in parts if part.bytes), key=lambda part: -part.bytes))
 
 
@@ -427,7 +406,7 @@ class Course:
     ) -> None:
         self.rank, self.passes = passes.rank, passes
         self.work, self.recipe, self.layout = work, recipe, layout
-        self.by_fsdp = layout.gathered_by_fsdp(recipe)
+        self.by_fsdp, self.widths = layout.gathered_by_fsdp(recipe), widths(work, recipe)
         self.units = weights.units(layout.replicas if self.by_fsdp else 1)
         self.first, self.last = piece.start == 0, piece.stop == self.rank.num_layers
         self.runs = list(self._runs(blocks_within(self.rank, piece)))
@@ -450,14 +429,9 @@ class Course:
         return self.work.recompute in ("full", "alternate")
 
     @property
-    def gradient_width(self) -> int:
-        """Bytes of an element of a gradient as it stays."""
-        return gradient_width(self.work, self.recipe)
-
-    @property
     def arriving(self) -> int:
         """Bytes of an element of a gradient that FSDP has reduced, with those of its cast."""
-        reduced, stays = WIDTH[self.layout.reduce], self.gradient_width
+        reduced, stays = WIDTH[self.layout.reduce], self.widths.gradient
         return reduced if reduced == stays else reduced + stays
 
     def gathered(self, layer: int) -> int:
@@ -488,14 +462,14 @@ class Course:
         trained, filled = (0, 0) if unit is None else (unit.trained, unit.filled)
         gradients, unreduced = profile.gradients[CountedBy.ONCE], WIDTH[self.recipe.compute] * trained
         if block is not None:
-            width = self.gradient_width
+            width = self.widths.gradient
             shards = -(-filled * width // self.layout.replicas) if self.by_fsdp else trained * width
             gradients = shards if self.by_fsdp or self.passes.settings.keeps_gradients else 0
             if self.by_fsdp and (work.accumulation > 1 or self.layout.cpu_offload):
                 gradients = 0  # they are added to those of earlier micro-batches, or go to CPU memory
         elif profile is self.passes.norm and self.by_fsdp and EMBEDDING in self.units:
             stays = work.accumulation == 1 and not self.layout.cpu_offload
-            shards = -(-filled * self.gradient_width // self.layout.replicas) if stays else 0
+            shards = -(-filled * self.widths.gradient // self.layout.replicas) if stays else 0
             gradients = shards - self.passes.tail.gradients[CountedBy.ONCE]  # the head's are reduced with them
         saved, forward, repeated = profile.saved.bytes, profile.after_forward.bytes, NOTHING
         if block is not None and work.offload_activations:

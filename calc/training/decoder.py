@@ -29,7 +29,7 @@ from calc.training.feedforward import mixture, mlp, parallel_with_dense
 from calc.training.layout import TrainingLayout
 from calc.training.operations import Adapters, Modules, Rotary, Settings
 from calc.training.recurrent import gated_delta, lightning, selective_scan, short_convolution, state_space
-from calc.training.states import adapted_matrices, adapts_experts, plain_experts, trained_width
+from calc.training.states import adapted_matrices, adapts_experts, plain_experts, widths
 from calc.training.tape import CountedBy, Profile, TrackedTensor, profile, scoped
 from calc.training.workload import WIDTH, Recipe, TrainingWorkload
 
@@ -100,14 +100,13 @@ def parallel(t: Modules, block: Block, x: TrackedTensor, rotary: Rotary | None) 
 def mixed(t: Modules, block: Block, x: TrackedTensor, rotary: Rotary | None) -> TrackedTensor:
     """Output of the mixers, which read the same states, and are added up where there are several."""
     first, *others = reversed(block.mixers) if t.kernels.multiplied else block.mixers
-    y = mixed_by(t, first, block.norm, x, rotary)
+    y = passed(t, first, block.norm, x, rotary)
     for mixer in others:
-        y = t.add(y, mixed_by(t, mixer, block.norm, x, rotary), "output of the mixers")
+        y = t.add(y, passed(t, mixer, block.norm, x, rotary), "output of the mixers")
     return y
 
 
-@scoped
-def mixed_by(t: Modules, mixer: Mixer, norm: Norm, x: TrackedTensor, rotary: Rotary | None) -> TrackedTensor:
+def passed(t: Modules, mixer: Mixer, norm: Norm, x: TrackedTensor, rotary: Rotary | None) -> TrackedTensor:
     forward = pass_of(mixer)
     assert forward is not None  # check_modelled has let it through
     return forward(t, norm, x, rotary)
@@ -169,7 +168,15 @@ def settings_of(
         compute=compute,
         autocast=recipe.autocast and not layout.fully_sharded,
         trains=work.trains_base,
-        adapters=None if work.trains_base else adapters(rank, work, recipe),
+        adapters=None
+        if work.trains_base
+        else Adapters(
+            on=adapted_matrices(rank, work),
+            rank=work.lora_rank,
+            width=widths(work, recipe).weight,
+            dropout=work.lora_dropout,
+            experts=adapts_experts(rank, work),
+        ),
         quantized=not work.trains_base and frozen_bits < 16,
         saves_inputs=recipe.saves_inputs,
         inputs_need_gradients=not work.trains_base and work.recompute in ("full", "alternate"),
@@ -189,17 +196,6 @@ def settings_of(
         ep=layout.ep,
         expert_spread=layout.tp // layout.slices,
         single=single,
-    )
-
-
-def adapters(rank: Architecture, work: TrainingWorkload, recipe: Recipe) -> Adapters:
-    """Adapters of LoRA."""
-    return Adapters(
-        on=adapted_matrices(rank, work),
-        rank=work.lora_rank,
-        width=trained_width(work, recipe),
-        dropout=work.lora_dropout,
-        experts=adapts_experts(rank, work),
     )
 
 

@@ -161,16 +161,18 @@ def routed(t: Modules, moe: MoE, x: TrackedTensor) -> tuple[TrackedTensor, Track
     if t.kernels.scores_chosen_only:  # a softmax over those that are chosen
         weights, indices = map(t.local, t.largest(router_logits(t, moe, x, x.width), moe.top_k))
         return t.result_saved(weights, WEIGHTS), indices
-    width = 4 if fp32_router(t, moe) else x.width
+    width = 4 if in_fp32(t.kernels.fp32_router, moe) else x.width
     logits = t.local(router_logits(t, moe, t.cast(x, width, "inputs of the router in 32 bits"), width))
     scores = t.local(t.result_saved(t.cast(logits, 4, label), label))
     if moe.router_correction == "none":
         weights, indices = map(t.local, t.largest(scores, moe.top_k))
-        return t.cast(t.divided(weights, WEIGHTS), 4 if fp32_weights(t, moe) else x.width, WEIGHTS), indices
+        return t.cast(
+            t.divided(weights, WEIGHTS), 4 if in_fp32(t.kernels.fp32_weights, moe) else x.width, WEIGHTS
+        ), indices
     corrected = t.local(t.new(label, scores.columns, 4))  # no gradient passes the choice
     _, indices = map(t.local, t.largest(corrected, moe.top_k))
     weights = t.local(t.scale(t.divided(t.gather(scores, indices, moe.top_k, WEIGHTS), WEIGHTS), WEIGHTS))
-    return t.cast(weights, 4 if fp32_weights(t, moe) else x.width, WEIGHTS), indices
+    return t.cast(weights, 4 if in_fp32(t.kernels.fp32_weights, moe) else x.width, WEIGHTS), indices
 
 
 @scoped
@@ -259,15 +261,8 @@ def clamped(t: Modules, y: TrackedTensor, f: int) -> TrackedTensor:
     return t.multiply(t.shift(up, "clamped up"), glu, "gated")
 
 
-def fp32_weights(t: Modules, moe: MoE) -> bool:
-    """Whether the weights of experts stay in 32 bits."""
-    stated = t.kernels.fp32_weights
-    return moe.router_correction == "buffer" if stated is None else stated
-
-
-def fp32_router(t: Modules, moe: MoE) -> bool:
-    """Whether the router reads an fp32 copy of the states."""
-    stated = t.kernels.fp32_router
+def in_fp32(stated: bool | None, moe: MoE) -> bool:
+    """Whether the router's input, or its weights of experts, are in 32 bits, as the family states or by the router."""
     return moe.router_correction == "buffer" if stated is None else stated
 
 

@@ -1,42 +1,11 @@
-"""Hidden states that a trainer asks the model for (output_hidden_states), as accelerate returns them."""
+"""Log-probabilities of tokens as TRL makes them: by a fused head, which builds no logits, or from whole logits row by
+row; the entropies that it logs, and hidden states that a trainer asks the model for (output_hidden_states)."""
 
 from calc.model.architecture import Architecture
 from calc.training.ends import TILE, finished_logits, output_table, scalar, single_kernel_loss, states, summed_in_fp32
 from calc.training.operations import Modules
 from calc.training.tape import CountedBy, TrackedTensor, scoped
 from calc.training.workload import Objective
-
-
-def hidden_states(t: Modules, model: Architecture) -> TrackedTensor:
-    """Inputs of all layers."""
-    return t.new("hidden states", model.num_layers * model.hidden, t.settings.rest)
-
-
-def casts_states(t: Modules) -> bool:
-    """Whether accelerate makes fp32 copies of hidden states."""
-    return t.settings.autocast and t.settings.rest == 2
-
-
-def wide_states(t: Modules, model: Architecture) -> TrackedTensor:
-    """Outputs of the embedding, of all layers and of the last norm in fp32."""
-    return t.new("hidden states in 32 bits", (model.num_layers + 1) * model.hidden, 4)
-
-
-def returned(
-    t: Modules, model: Architecture, logits: TrackedTensor, states: list[TrackedTensor]
-) -> list[TrackedTensor]:
-    """Logits and hidden states as the trainer gets them."""
-    if not t.settings.autocast:
-        return [logits, *states]
-    wide = t.cast(logits, 4, "logits in 32 bits")
-    cast = [wide_states(t, model)] if casts_states(t) else states
-    t.use(logits, *states)
-    return [wide, *cast]
-
-
-# Log-probabilities of tokens as TRL makes them: by a fused head, which builds no logits, or from whole logits row by
-# row; and the entropies that it logs.
-
 
 STATISTICS = 7
 """Vectors in fp32 that a tile of logits is folded into: maximum, sums, and what is logged."""
@@ -166,6 +135,33 @@ def entropies_with_gradient(t: Modules, logits: TrackedTensor) -> TrackedTensor:
 def loss_of(t: Modules, *parts: TrackedTensor) -> TrackedTensor:
     """The loss: a number."""
     return t.record(scalar(t), parts, lambda gradient: [gradient for _ in parts])
+
+
+def outputs_with_states(t: Modules, model: Architecture, x: TrackedTensor) -> list[TrackedTensor]:
+    """Logits, and the hidden states where the backward pass does not keep them in any case, as accelerate returns them:
+    under autocast logits in fp32, and copies of states."""
+    saved = t.recording and (t.settings.checkpoints or t.settings.rest == 4)  # as inputs of layers
+    states = [] if saved else [layer_inputs(t, model)]
+    logits = whole_logits(t, model, x)
+    t.leave_autocast()
+    if not t.settings.autocast:
+        return [logits, *states]
+    wide = t.cast(logits, 4, "logits in 32 bits")
+    copies = [hidden_states(t, model)] if t.settings.rest == 2 else states
+    t.use(logits, *states)
+    return [wide, *copies]
+
+
+def layer_inputs(t: Modules, model: Architecture) -> TrackedTensor:
+    return t.new("hidden states", model.num_layers * model.hidden, t.settings.rest)
+
+
+def hidden_states(t: Modules, model: Architecture) -> TrackedTensor:
+    """Hidden states as accelerate returns them: under autocast, for a model in 16 bits, copies in fp32 of the outputs
+    of the embedding, of all layers and of the last norm."""
+    if t.settings.autocast and t.settings.rest == 2:
+        return t.new("hidden states in 32 bits", (model.num_layers + 1) * model.hidden, 4)
+    return layer_inputs(t, model)
 
 
 # Log-probabilities of other trainers than TRL, by one kernel on whole logits of all tokens, which flash-attn's

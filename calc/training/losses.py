@@ -11,7 +11,6 @@ from calc.model.architecture import Architecture
 from calc.model.block import Extra
 from calc.training.ends import LOGIT_GRADIENTS, TILE, cross_entropy, output_table, scalar, states, summed_in_fp32
 from calc.training.log_probs import (
-    casts_states,
     entropies_with_gradient,
     fused_log_probs,
     hidden_states,
@@ -20,11 +19,10 @@ from calc.training.log_probs import (
     label_log_probs,
     loss_of,
     outputs_of,
-    returned,
+    outputs_with_states,
     shifted,
     use_entropies,
     whole_logits,
-    wide_states,
 )
 from calc.training.operations import Modules
 from calc.training.states import SCORE
@@ -50,9 +48,9 @@ class TrainingMethod:
     """A loss of TRL, or of a trainer that computes the same."""
 
     title: Message
-    sequences: int  # of a forward pass for each that a micro-batch counts: a pair has two
     head: Head
     ways: dict[Release, tuple[LogProbs, ...]]  # how its releases make logits, the default first
+    sequences: int = 1  # of a forward pass for each that a micro-batch counts: a pair has two
     others: tuple[LogProbs, ...] = ()  # how other trainers make them
     passes: Callable[[Objective], tuple[QuietPass, ...]] = lambda objective: ()
     model: Callable[[Architecture], Architecture] = lambda model: model  # whose loss it is
@@ -167,7 +165,6 @@ def chunked_nll(t: Modules, model: Architecture, x: TrackedTensor) -> TrackedTen
 
 SFT = TrainingMethod(
     title=Message("Supervised fine-tuning (SFT)"),
-    sequences=1,
     head=fused_or(sft_head),
     ways={"1.16": ("fused",), "1.12": ("chunked", "whole")},
 )
@@ -208,18 +205,14 @@ def reference_logits(t: Modules, logits: TrackedTensor) -> TrackedTensor:
 def with_hidden_states(t: Modules, model: Architecture, x: TrackedTensor, objective: Objective) -> TrackedTensor:
     """TRL 0.24, trainer/dpo_trainer.py, `concatenated_forward`: the model returns all hidden states too, which
     accelerate casts to fp32 with the logits."""
-    saved = t.recording and (t.settings.checkpoints or t.settings.rest == 4)  # as what layers read
-    states = [] if saved else [hidden_states(t, model)]
-    narrow = whole_logits(t, model, x)
-    t.leave_autocast()
-    outputs = returned(t, model, narrow, states)
+    outputs = outputs_with_states(t, model, x)
     scored = concatenated(t, *outputs, objective=objective)
     t.mark_reference()
     if t.recording and runs_reference(objective):
         logits = reference_logits(t, outputs[0])
-        states = [wide_states(t, model)] if casts_states(t) else [hidden_states(t, model)]
+        states = hidden_states(t, model)
         use_means(t, logits, objective)
-        t.use(*states)
+        t.use(states)
     return loss_of(t, scored)
 
 
@@ -298,7 +291,6 @@ def kto_passes(objective: Objective) -> tuple[QuietPass, ...]:
 
 KTO = TrainingMethod(
     title=Message("Kahneman-Tversky optimization (KTO)"),
-    sequences=1,
     head=fused_or(kto_head),
     ways={"1.16": ("fused",), "1.12": ("whole",)},
     passes=kto_passes,
@@ -311,24 +303,19 @@ KTO = TrainingMethod(
 
 
 def head(t: Modules, model: Architecture, x: TrackedTensor, objective: Objective, likelihood: bool) -> TrackedTensor:
-    logits = outputs_of(t, whole_logits(t, model, x))
-    return pair_loss(t, logits) if not likelihood else likelihood_loss(t, logits)
+    return pair_loss(t, outputs_of(t, whole_logits(t, model, x)), likelihood=likelihood)
 
 
 @scoped
-def pair_loss(t: Modules, logits: TrackedTensor) -> TrackedTensor:
-    """Log-probabilities of both halves of the pairs."""
-    return loss_of(t, label_log_probs(t, shifted(t, logits)))
-
-
-@scoped
-def likelihood_loss(t: Modules, logits: TrackedTensor) -> TrackedTensor:
-    """The same, after the cross-entropy of the chosen half, whose logits are copied for it."""
-    return loss_of(t, chosen_likelihood(t, logits), label_log_probs(t, shifted(t, logits)))
+def pair_loss(t: Modules, logits: TrackedTensor, *, likelihood: bool) -> TrackedTensor:
+    """Log-probabilities of both halves of the pairs; before them the likelihood of the chosen half."""
+    chosen = [chosen_likelihood(t, logits)] if likelihood else []
+    return loss_of(t, *chosen, label_log_probs(t, shifted(t, logits)))
 
 
 @scoped
 def chosen_likelihood(t: Modules, logits: TrackedTensor) -> TrackedTensor:
+    """Cross-entropy of the chosen half, whose logits are copied for it."""
     half = logits.columns // 2
     copy = t.local(t.new("copy of the logits", half, logits.width, CountedBy.SCORED))
 
@@ -437,7 +424,6 @@ NO_LOGITS: dict[Release, tuple[LogProbs, ...]] = {"1.16": ("fused",), "1.12": ("
 GRPO = TrainingMethod(
     beta=0.0,
     title=Message("Group relative policy optimization (GRPO)"),
-    sequences=1,
     head=fused_or(grpo_head),
     ways=NO_LOGITS,
     others=OTHERS,
@@ -447,7 +433,6 @@ GRPO = TrainingMethod(
 )
 RLOO = TrainingMethod(
     title=Message("REINFORCE leave-one-out (RLOO)"),
-    sequences=1,
     head=fused_or(grpo_head),
     ways=NO_LOGITS,
     others=OTHERS,
@@ -463,11 +448,7 @@ RLOO = TrainingMethod(
 
 def ppo_head(t: Modules, model: Architecture, x: TrackedTensor, objective: Objective) -> TrackedTensor:
     """Whole logits and all hidden states, which the training loop holds until the update is over."""
-    saved = t.recording and (t.settings.checkpoints or t.settings.rest == 4)  # as what layers read
-    states = [] if saved else [hidden_states(t, model)]
-    logits = whole_logits(t, model, x)
-    t.leave_autocast()
-    outputs = returned(t, model, logits, states)
+    outputs = outputs_with_states(t, model, x)
     scored = label_log_probs(t, t.scaled_in_place(shifted(t, outputs[0])))
     if not t.recording:
         t.use(*outputs)
@@ -478,7 +459,6 @@ def ppo_head(t: Modules, model: Architecture, x: TrackedTensor, objective: Objec
 
 PPO = TrainingMethod(
     title=Message("Proximal policy optimization (PPO)"),
-    sequences=1,
     head=fused_or(ppo_head),
     ways={"1.12": ("whole",)},
     others=OTHERS,
@@ -491,7 +471,6 @@ PPO = TrainingMethod(
 )
 VALUE = TrainingMethod(
     title=Message("Value model"),
-    sequences=1,
     head=score_head,
     ways={"1.12": ("none",)},
     model=reward_model,
@@ -624,7 +603,6 @@ def teacher_pass(objective: Objective) -> tuple[QuietPass, ...]:
 
 GKD = TrainingMethod(
     title=Message("Generalized knowledge distillation (GKD)"),
-    sequences=1,
     head=gkd_head,
     ways={"1.16": ("whole",)},
     passes=teacher_pass,
@@ -635,7 +613,6 @@ GKD = TrainingMethod(
 )
 DISTILLATION = TrainingMethod(
     title=Message("On-policy distillation"),
-    sequences=1,
     head=distillation_head,
     ways={"1.16": ("fused",)},
     passes=teacher_pass,

@@ -23,7 +23,7 @@ from calc.training.workload import Loss
 
 ACTIVATION_GRADIENTS = "gradients of activations"
 WEIGHT_GRADIENTS = "gradients of weights"
-Size = tuple[int, int, CountedBy]
+TensorSize = tuple[int, int, CountedBy]
 """Columns, width and unit of a tensor."""
 
 
@@ -37,9 +37,11 @@ class Operations(Tape):
 
     def weight(self, size: int, width: int, *, trained: bool, uses: int = 1) -> TrackedTensor:
         """A weight of so many elements, whose memory is counted elsewhere."""
-        return TrackedTensor(None, size, width, CountedBy.ONCE, Accumulator(uses) if trained else None)
+        return TrackedTensor(None, size, width, CountedBy.ONCE, Accumulator(left=uses) if trained else None)
 
-    def gradient(self, of: TrackedTensor | Size, *read: TrackedTensor | None, by_heads: bool = False) -> TrackedTensor:
+    def gradient(
+        self, of: TrackedTensor | TensorSize, *read: TrackedTensor | None, by_heads: bool = False
+    ) -> TrackedTensor:
         """A gradient as large as a tensor, and what is read to make it."""
         columns, width, unit = of.size if isinstance(of, TrackedTensor) else of
         name = WEIGHT_GRADIENTS if unit == CountedBy.ONCE else self.gradient_names.get(columns, ACTIVATION_GRADIENTS)
@@ -57,7 +59,7 @@ class Operations(Tape):
         """A gradient as large as another, laid out like it."""
         return self.gradient(gradient, gradient, by_heads=gradient.by_heads)
 
-    def steps(self, of: TrackedTensor | Size, count: int) -> TrackedTensor:
+    def steps(self, of: TrackedTensor | TensorSize, count: int) -> TrackedTensor:
         """A gradient made by way of others as large, which are in memory until it stands."""
         *others, last = [self.gradient(of) for _ in range(count)]
         self.use(*others)
@@ -418,7 +420,7 @@ class Operations(Tape):
         """x.split(...): views, whose gradients are put together at once."""
         views = [x.view(count, by_heads=x.by_heads) for count in columns]
         if x.node is not None and self.recording:
-            node = Node([(x.node, x.slot)], lambda gradient: [self.gradient(x)], outputs=len(views))
+            node = Node([(x.node, x.slot)], lambda gradient: [self.gradient(x)], gradients=[None] * len(views))
             self.nodes.append(node)
             for slot, view in enumerate(views):
                 view.node, view.slot = node, slot

@@ -23,7 +23,7 @@ from calc.training.course import Part, Phase, TrainingComponent
 from calc.training.launch import objective_launches
 from calc.training.layout import TrainingLayout, TrainingScenario, usual_base
 from calc.training.methods import METHODS, said_of
-from calc.training.states import adapts_experts, plain_experts, state_bytes, state_width, trained_of, trained_width
+from calc.training.states import adapts_experts, plain_experts, state_bytes, trained_of, widths
 from calc.training.step import Training, TrainingMemory, TrainingVerdict, judge_training, usual_overhead
 from calc.training.workload import RECIPES, Colocation, Objective, Recipe, TrainingWorkload
 from calc.units import GIB
@@ -48,11 +48,11 @@ def on_disk(architecture: Architecture, work: TrainingWorkload, recipe: Recipe) 
     """Each weight once, in the type in which it is trained."""
     tensors = [tensor for tensor in architecture.tensors() if tensor.excluded_as is None]
     trained = [part for tensor in tensors for part in trained_of(architecture, tensor, work)]
-    parameters, width = sum(part.parameters for part in trained), state_width(work, recipe)
+    parameters, (width, _, state) = sum(part.parameters for part in trained), widths(work, recipe)
     return SavedBytes(
-        weights=parameters * trained_width(work, recipe),
+        weights=parameters * width,
         master_weights=4 * parameters if recipe.master else 0,
-        optimizer=sum(part.count * state_bytes(work.optimizer, part, width) for part in trained),
+        optimizer=sum(part.count * state_bytes(work.optimizer, part, state) for part in trained),
     )
 
 

@@ -6,7 +6,6 @@ from itertools import chain
 from typing import Literal, NamedTuple
 
 from calc.training.course import BUFFER, GATHERED, UPDATE, Alive, Course, Phase, StepMoment, Tensors, by, once
-from calc.training.decoder import Passes
 from calc.training.layout import TrainingLayout, peak_turns
 from calc.training.states import States
 from calc.training.tape import CountedBy, undominated
@@ -72,15 +71,6 @@ class TrainingStage:
         )
 
     @property
-    def passes(self) -> Passes:
-        return self.course.passes
-
-    @property
-    def by_fsdp(self) -> bool:
-        """Whether PyTorch's FSDP2 gathers the weights."""
-        return self.course.by_fsdp
-
-    @property
     def by_deepspeed(self) -> bool:
         """Whether DeepSpeed's ZeRO-3 runs; on one GPU too, where it gathers nothing."""
         return self.layout.zero == 3 and self.recipe.reuse > 0
@@ -97,7 +87,7 @@ class TrainingStage:
             Tensors(once(states.optimizer), "states of the optimizer", "optimizer"),
             *self.reference,
         ]
-        if self.layout.fully_sharded and not (self.by_fsdp or self.by_deepspeed):
+        if self.layout.fully_sharded and not (self.course.by_fsdp or self.by_deepspeed):
             largest = Tensors(once(2 * self.course.largest_unit), "gathered weights of two layers", "weights")
             tensors.append(largest)
         if gradients and recipe.buffers:
@@ -126,7 +116,7 @@ class TrainingStage:
         """Cosines and sines of a pass."""
         columns = sum(columns for _, columns in self.rank.rotary)
         fp32 = self.rank.kernels.rotation in ("fp32", "fp32_spread")
-        width = 4 if fp32 else self.passes.settings.rest
+        width = 4 if fp32 else self.course.passes.settings.rest
         return Tensors(by(CountedBy.POSITION, 2 * width * columns), "rotary tables")
 
     def bucketed(self) -> int:

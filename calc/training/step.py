@@ -51,7 +51,7 @@ PARTS: dict[TrainingComponent, Message] = {
 }
 
 
-Made = TypeVar("Made")
+SharedPart = TypeVar("SharedPart")
 
 
 def usual_overhead(gpus: int) -> dict[OverheadItem, Range]:
@@ -82,10 +82,10 @@ class Shared:
     def __init__(self) -> None:
         self.made = dict[tuple[object, ...], Any]()
 
-    def once(self, key: tuple[object, ...], make: Callable[[], Made]) -> Made:
+    def once(self, key: tuple[object, ...], make: Callable[[], SharedPart]) -> SharedPart:
         if key not in self.made:
             self.made[key] = make()
-        made: Made = self.made[key]
+        made: SharedPart = self.made[key]
         return made
 
 
@@ -336,7 +336,7 @@ class Training:
         """Tensors on the most loaded GPU at the peak of each phase, by name. `size` is the batch by units, where
         it is traced."""
         size = size or self.size
-        return {phase: parts_of(moment.lines, size) for phase, moment in self._peaks_of_phases(size).items()}
+        return {phase: parts_of(moment, size) for phase, moment in self._peaks_of_phases(size).items()}
 
     def _peaks_of_phases(self, size: Bytes) -> dict[Phase, StepMoment]:
         points = self.stage(self.most_loaded, single=self.is_single(self.work.micro_batch)).step_moments
@@ -354,8 +354,8 @@ class Training:
         """Bytes at a moment by component, with the overhead."""
         allocated = dot(moment.bytes, size)
         components: dict[TrainingComponent, int] = {}
-        for line in moment.lines:
-            components[line.component] = components.get(line.component, 0) + dot(line.bytes, size)
+        for (_, component, _), nbytes in moment.lines.items():
+            components[component] = components.get(component, 0) + dot(nbytes, size)
         low, high = bounds(sizes(self.overhead_ranges, allocated))
         return TrainingMemory(
             **{component: components.get(component, 0) for component in PARTS},

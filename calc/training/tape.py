@@ -10,7 +10,7 @@ said so: a function that is `@scoped` holds its arguments and each `tape.local(x
 from bisect import bisect_left
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import wraps
 from operator import ge
@@ -44,26 +44,18 @@ class CountedBy(IntEnum):
 NOTHING: Bytes = (0,) * len(CountedBy)
 
 
+@dataclass(eq=False, slots=True)
 class TrackedTensor:
     """So many columns for each of a unit, of `width` bytes, in the storage of this number. A weight has none here: it
     is counted with the weights."""
 
-    __slots__ = ("by_heads", "columns", "node", "slot", "storage", "unit", "width")
-
-    def __init__(
-        self,
-        storage: int | None,
-        columns: int,
-        width: int,
-        unit: CountedBy,
-        node: "Node | None" = None,
-        slot: int = 0,
-        *,
-        by_heads: bool = False,
-    ) -> None:
-        self.storage, self.columns, self.width, self.unit = storage, columns, width, unit
-        self.node, self.slot = node, slot
-        self.by_heads = by_heads  # laid out head by head, not token by token
+    storage: int | None
+    columns: int
+    width: int
+    unit: CountedBy
+    node: "Node | None" = None
+    slot: int = 0
+    by_heads: bool = field(default=False, kw_only=True)  # laid out head by head, not token by token
 
     @property
     def size(self) -> tuple[int, int, CountedBy]:
@@ -87,49 +79,39 @@ Backward = Callable[[TrackedTensor], Sequence[TrackedTensor | None]]
 """From the gradient of an operation's output to those of its inputs."""
 
 
+@dataclass(eq=False, slots=True)
 class Node:
     """One operation as autograd remembers it: where its inputs came from, how to go back, and what it saved."""
 
-    __slots__ = ("backward", "gradients", "inputs", "part", "place", "saved")
-
-    def __init__(
-        self,
-        inputs: Sequence[tuple["Node", int] | None] = (),
-        backward: Backward | None = None,
-        saved: Sequence[int | None] = (),
-        outputs: int = 1,
-    ) -> None:
-        self.inputs, self.backward, self.saved = inputs, backward, saved
-        self.gradients: list[TrackedTensor | None] = [None] * outputs
-        self.part: Checkpointed | None = None  # where to find what it saved, under which number
-        self.place = 0
+    inputs: Sequence[tuple["Node", int] | None] = ()
+    backward: Backward | None = None
+    saved: Sequence[int | None] = ()
+    gradients: list[TrackedTensor | None] = field(default_factory=lambda: [None])  # of its outputs
+    part: "Checkpointed | None" = None  # where to find what it saved, under which number
+    place: int = 0
 
 
+@dataclass(eq=False, slots=True)
 class Checkpointed:
     """A part that saves nothing but its inputs on the way forward. The first of its nodes that needs something runs it
     again, as far as the last that saves anything (`torch/utils/checkpoint.py`, `_StopRecomputationError`)."""
 
-    __slots__ = ("count", "inputs", "run", "saved", "unread")
-
-    def __init__(self, run: Callable[[], object], inputs: Sequence[TrackedTensor]) -> None:
-        self.run, self.inputs = run, inputs
-        self.count = 0  # nodes that save something
-        self.unread: list[int] = []  # those that no gradient comes to, whose memory is there until all others have gone
-        self.saved: list[Sequence[int | None]] | None = None  # by each of them, once it has run again
+    run: Callable[[], object]
+    inputs: Sequence[TrackedTensor]
+    count: int = 0  # nodes that save something
+    unread: list[int] = field(default_factory=list)  # without a gradient: in memory until all others have gone
+    saved: list[Sequence[int | None]] | None = None  # by each of them, once it has run again
 
 
 class AllSavedError(Exception):
     """A part that runs again has all that its nodes need."""
 
 
+@dataclass(eq=False, slots=True)
 class Accumulator(Node):
     """Where the gradient of a weight ends, once those of all its uses are there."""
 
-    __slots__ = ("left",)
-
-    def __init__(self, uses: int = 1) -> None:
-        super().__init__()
-        self.left = uses
+    left: int = 1
 
 
 class Tape:

@@ -31,13 +31,11 @@ class TrainingWorkload(Frozen):
     method: Method = Field(
         default="full", description="Which weights are trained: all of them, or adapters beside frozen ones."
     )
-    """Pre-training and full fine-tuning train every weight; LoRA (arXiv:2106.09685) and QLoRA (arXiv:2305.14314) train
-    adapters beside frozen weights, which QLoRA quantizes."""
+    """LoRA: arXiv:2106.09685; QLoRA, which quantizes the frozen weights: arXiv:2305.14314."""
     lora_rank: int = Field(default=16, ge=1, le=2**16, description="Rank of the adapters of LoRA and QLoRA.")
     fp32_rest: bool = Field(
         default=False, description="QLoRA: cast what is not quantized to fp32, as PEFT does by default."
     )
-    """`prepare_model_for_kbit_training`."""
     quantized_experts: bool = Field(
         default=False,
         description="QLoRA: routed experts are quantized too, as by Axolotl's quantize_moe_experts; bitsandbytes alone "
@@ -59,9 +57,8 @@ class TrainingWorkload(Frozen):
         description="Activation checkpointing: what is computed again in the backward pass. Full keeps only the input "
         "of each layer, every other matmul keeps more, selective drops the scores of eager attention.",
     )
-    """Selective: the scores of eager attention; full: everything but each layer's input (arXiv:2205.05198 section 5).
-    Alternate: all but that input, attention's output and every other matrix product, as torchtitan chooses by default
-    (arXiv:2410.06511 section 2.2.1)."""
+    """Selective and full: arXiv:2205.05198 section 5. Alternate, torchtitan's default: arXiv:2410.06511 section 2.2.1,
+    all but a layer's input, attention's output and every other matrix product."""
     reentrant: bool = Field(default=False, description="The older kind of checkpointing, use_reentrant=True.")
     fused: bool = Field(
         default=False,

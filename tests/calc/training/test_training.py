@@ -35,7 +35,7 @@ def kept(architecture, work, layout=None, recipe="bf16"):
         architecture, TrainingScenario(workload=work, recipe=RECIPES[recipe], layout=layout or TrainingLayout())
     )
     block = step.rank.blocks[-1]
-    saved = step.stage(0, single=work.micro_batch == 1).passes.layer(block, first=False).saved
+    saved = step.stage(0, single=work.micro_batch == 1).course.passes.layer(block, first=False).saved
     return dot(saved.bytes, step.units(work.micro_batch, work.sequence))
 
 
@@ -100,11 +100,11 @@ def test_a_layer_keeps_what_a_reader_adds_up(model, work, formula):
     symbols, work = TracedSymbols(), TrainingWorkload(**work)
     whole = symbols.apply(ARCHITECTURES[model])
     step = Training(whole, TrainingScenario(workload=work, recipe=RECIPES["bf16"]))
-    profile = step.stage(0, single=True).passes.layer(step.rank.blocks[-1], first=False)
+    profile = step.stage(0, single=True).course.passes.layer(step.rank.blocks[-1], first=False)
     saved = Tensors(profile.saved.bytes, profile=profile, event=profile.saved.event)
     units = [*step.units(1, 1)]
     units[CountedBy.SCORE] = work.sequence
-    ours = sum(formula_of(dot(line.bytes, units)) for line in StepMoment("backward", (), (saved,)).lines)
+    ours = sum(formula_of(dot(nbytes, units)) for nbytes in StepMoment("backward", (), (saved,)).lines.values())
     sizes = {str(one): one for one in ours.free_symbols}
     assert expand(ours - sympify(formula, locals=sizes)) == 0
 
