@@ -73,11 +73,6 @@ STAYS: tuple[OverheadItem, ...] = ("cuda_graphs", "libraries")
 given back; issue 47654)."""
 
 
-def flag_value(value: object) -> str:
-    """Value of a flag on a command line."""
-    return "" if value is True else f" {value}"
-
-
 class Colocated:
     """A training step with an engine beside it on one kind of GPU."""
 
@@ -341,7 +336,10 @@ class Colocated:
         for change in changes:
             colocation = self.colocation.model_copy(update=change)
             if Colocated(self.training, colocation, self.gpu).word == "fits":
-                flags = " ".join(f"--{name.replace('_', '-')}{flag_value(value)}" for name, value in change.items())
+                flags = " ".join(
+                    f"--{name.replace('_', '-')}" + (f" {value}" if value is not True else "")
+                    for name, value in change.items()
+                )
                 yield Message("With {flags} it fits.", flags=flags)
                 return
 

@@ -413,13 +413,20 @@ class Course:
         self.sharded = Sharded(self.runs, layout, root_stays=root_stays) if self.by_fsdp else None
         self.largest_unit = max(map(self.gathered, self.units))
         """Bytes of the largest unit's weights as they are multiplied."""
-        self.masks = self._masks()
+        rest, compute = passes.settings.rest, passes.settings.compute
+        mixers = [mixer for block in self.rank.all_blocks for mixer in block.mixers]
+        windows = {mixer.window for mixer in mixers if isinstance(mixer, GQA | LatentAttention)}
+        eager = 0 if passes.settings.flash else len(windows)
+        self.masks = Tensors(by(CountedBy.SCORE, eager * rest), "masks of attention")
         """Masks of eager attention: one for each window."""
-        self.shared_keys = self._shared_keys()
+        columns = self.shared_columns(self.rank.num_layers) if self.recomputed else 0
+        self.shared_keys = Tensors(by(CountedBy.TOKEN, columns * compute), "keys and values that layers share")
         """Keys and values that the last layers share, where no layer saves them."""
-        self.per_layer_gradients = self._per_layer_gradients()
+        trained = passes.settings.trains or passes.settings.adapters is not None
+        columns = passes.per_layer_columns if trained else 0
+        self.per_layer_gradients = Tensors(by(CountedBy.TOKEN, columns * rest), "gradients of activations")
         """Gradients of the inputs of single layers, which are one tensor for all of them."""
-        self.stream = Tensors(by(CountedBy.STREAM, self.rank.hidden * passes.settings.rest), "residual stream")
+        self.stream = Tensors(by(CountedBy.STREAM, self.rank.hidden * rest), "residual stream")
         """Output of a layer on its way to the next, or its gradient."""
         self.depths = self._depths()
         """Every part of the model at work in each phase, at every depth at which it stands."""
@@ -493,12 +500,6 @@ class Course:
             shards=-(-filled * self.arriving // self.layout.replicas),
         )
 
-    def _masks(self) -> Tensors:
-        mixers = [mixer for block in self.rank.all_blocks for mixer in block.mixers]
-        windows = {mixer.window for mixer in mixers if isinstance(mixer, GQA | LatentAttention)}
-        eager = 0 if self.passes.settings.flash else len(windows)
-        return Tensors(by(CountedBy.SCORE, eager * self.passes.settings.rest), "masks of attention")
-
     # Forward
 
     def forward(self) -> Iterator[Surroundings]:
@@ -545,17 +546,9 @@ class Course:
             return waiting
         return waiting.plus([weights(self.sharded.unsharded(len(self.runs), 0))])
 
-    def quiet_moments(self) -> list[Surroundings]:
-        """A pass without gradients, part by part."""
-        return [here._replace(phase="reference") for here in self.forward() if here.tops]
-
     def persisting(self) -> list[Tensors]:
         """Masks, and keys and values that layers share, which checkpoints hold on to."""
         return [self.masks, self.shared_keys] if self.recomputed else []
-
-    def _shared_keys(self) -> Tensors:
-        columns = self.shared_columns(self.rank.num_layers) if self.recomputed else 0
-        return Tensors(by(CountedBy.TOKEN, columns * self.passes.settings.compute), "keys and values that layers share")
 
     def embedded(self, index: int, run: Run) -> list[Tensors]:
         """Tensors that the model's forward pass holds besides the stream: the embedded positions, and the embedding's
@@ -608,11 +601,6 @@ class Course:
             yield Surroundings("backward", here.plus([*sharded.reducing(index, layers), self.stream]))
         elif not index or sharded.ends(index):
             yield Surroundings("backward", here.plus(sharded.reducing(index, layers)))
-
-    def _per_layer_gradients(self) -> Tensors:
-        trained = self.passes.settings.trains or self.passes.settings.adapters is not None
-        columns = self.passes.per_layer_columns if trained else 0
-        return Tensors(by(CountedBy.TOKEN, columns * self.passes.settings.rest), "gradients of activations")
 
     def shared_gradients(self, layer: int) -> Tensors:
         """Gradients of the shared keys and values, which wait for the layers that made them."""

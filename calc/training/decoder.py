@@ -221,39 +221,30 @@ class Passes:
         """Bytes of an element of what the layers hand on: autocast leaves the output of LayerNorm in 32 bits, and
         quantized matrices (bitsandbytes) give what they read."""
         self.front = self._front()
-        self.norm = self._norm()
-        self.tail = self._tail()
+        self.norm = self.end(final_norm, self.stream_width)
+        self.tail = self.end(self.loss, self.norm.width)
 
     def tape(self) -> Modules:
         return Modules(self.rank.kernels, self.rank.names, self.settings)
 
     def _front(self) -> Profile:
         t = self.tape()
+        first_layer = self.layer(next(block for block in self.rank.all_blocks if 0 in block.runs_in), first=True)
 
         def run(_: list[TrackedTensor]) -> TrackedTensor:
             x = embedding(t, self.rank)
             if not self.per_layer_columns:
                 return x
-            if self.first_layer.keeps_input:
+            if first_layer.keeps_input:
                 t.count_elsewhere(x)
             return with_per_layer_inputs(t, self.rank, x)
 
         return profile(t, [], [], run)
 
-    @property
-    def first_layer(self) -> Profile:
-        """Profile of the model's first layer."""
-        return self.layer(next(block for block in self.rank.all_blocks if 0 in block.runs_in), first=True)
-
-    def _norm(self) -> Profile:
+    def end(self, run: LossHead, width: int) -> Profile:
+        """The last norm or the head, which reads so many bytes an element."""
         t = self.tape()
-        x = self.input(t, gradient=True, width=self.stream_width)
-        return profile(t, [], x, lambda inputs: final_norm(t, self.rank, inputs[0]))
-
-    def _tail(self) -> Profile:
-        t = self.tape()
-        x = self.input(t, gradient=True, width=self.norm.width)
-        return profile(t, [], x, lambda inputs: self.loss(t, self.rank, inputs[0]))
+        return profile(t, [], self.input(t, gradient=True, width=width), lambda inputs: run(t, self.rank, inputs[0]))
 
     def layer(self, block: Block, *, first: bool) -> Profile:
         """One layer of a kind. The first of a model whose embedding is not trained gets no gradient to pass on."""
@@ -272,15 +263,14 @@ class Passes:
         rotary = Rotary(tables[0], tables[1], channels) if tables else None
         columns = self.per_layer_columns
         own = per_layer_inputs(t, columns) if columns else None
-        if self.settings.checkpoints:
-            reentrant = self.settings.reentrant
 
-            def run(inputs: list[TrackedTensor]) -> TrackedTensor:
-                return t.checkpoint(lambda x: layer(t, block, x, rotary, own), inputs[0], reentrant=reentrant)
-        else:
+        def once(x: TrackedTensor) -> TrackedTensor:
+            return layer(t, block, x, rotary, own)
 
-            def run(inputs: list[TrackedTensor]) -> TrackedTensor:
-                return layer(t, block, inputs[0], rotary, own)
+        def run(inputs: list[TrackedTensor]) -> TrackedTensor:
+            if not self.settings.checkpoints:
+                return once(*inputs)
+            return t.checkpoint(once, *inputs, reentrant=self.settings.reentrant)
 
         outside = tables if own is None else [*tables, own]
         return profile(t, outside, self.input(t, gradient=gradient, width=width), run)

@@ -24,14 +24,6 @@ def mlp(t: Modules, ffn: MLP, x: TrackedTensor) -> TrackedTensor:
 
 
 @scoped
-def activated_gate(t: Modules, gate: TrackedTensor, up: TrackedTensor) -> TrackedTensor:
-    """act(gate)·up."""
-    if t.settings.fused:
-        return t.fused_gate(gate, up, "gated")
-    return t.multiply(activated(t, gate, "activated gate"), up, "gated")
-
-
-@scoped
 def activated(t: Modules, x: TrackedTensor, label: Name = "activated") -> TrackedTensor:
     """act(x)."""
     if t.kernels.activation == "written_out" and not t.settings.fused:
@@ -76,7 +68,9 @@ def gated(t: Modules, x: TrackedTensor, columns: int, *, bias: bool) -> TrackedT
         return multiplied_gate(t, x, columns, bias=bias)
     if t.packs("gate_proj", "up_proj"):
         gate, up = t.split(t.matrix(x, "gate_proj", 2 * columns, "gate and up", bias=bias), columns, columns)
-        return activated_gate(t, gate, up)
+        if t.settings.fused:
+            return t.fused_gate(gate, up, "gated")
+        return gated_copies(t, gate, up)
     gate = t.matrix(x, "gate_proj", columns, "gate", bias=bias)
     if t.settings.fused:
         return t.fused_gate(t.local(gate), t.matrix(x, "up_proj", columns, "up", bias=bias), "gated")

@@ -249,8 +249,15 @@ def trl_objective(objective: Objective, step: Started) -> TrainerFlags:
     """The loss."""
     method = METHODS[objective.method]
     flags: TrainerFlags = {}
-    if method.values:
-        return ppo_flags(step)
+    if method.values:  # TRL 1.12, experimental/ppo/ppo_config.py
+        return {
+            "sft_model_path": step.model,
+            "reward_model_path": REWARD,
+            "response_length": objective.completion,
+            "num_ppo_epochs": objective.iterations,
+            "local_rollout_forward_batch_size": step.work.micro_batch,
+            "kl_coef": step.weight,
+        }
     if method.generates:
         flags["max_completion_length"] = objective.completion
     elif method.teacher:
@@ -276,18 +283,6 @@ def trl_objective(objective: Objective, step: Started) -> TrainerFlags:
     if objective.packed > 1:
         flags["packing"] = True
     return flags
-
-
-def ppo_flags(step: Started) -> TrainerFlags:
-    """TRL 1.12, experimental/ppo/ppo_config.py."""
-    return {
-        "sft_model_path": step.model,
-        "reward_model_path": REWARD,
-        "response_length": step.objective.completion,
-        "num_ppo_epochs": step.objective.iterations,
-        "local_rollout_forward_batch_size": step.work.micro_batch,
-        "kl_coef": step.weight,
-    }
 
 
 def trl_engine(engine: Colocation) -> TrainerFlags:
@@ -380,7 +375,7 @@ def openrlhf(step: Started) -> Launch:
         "algo.kl.init_coef": step.weight,
         "ds.zero_stage": layout.zero,
         "actor.num_gpus_per_node": layout.gpus,
-        **lora(work),
+        **({} if work.trains_base else {"ds.lora.rank": work.lora_rank}),
     }
     switches = ["train.colocate_all"]
     if (engine := step.engine) is not None:
@@ -408,15 +403,11 @@ def openrlhf_dpo(step: Started) -> Launch:
         "train.batch_size": step.sequences,
         "model.beta": step.weight,
         "ds.zero_stage": step.scenario.layout.zero,
-        **lora(work),
+        **({} if work.trains_base else {"ds.lora.rank": work.lora_rank}),
     }
     switch = ("--model.gradient_checkpointing_enable",) if work.recompute == "full" else ()
     words = ("deepspeed", "--module", "openrlhf.cli.train_dpo", *written(flags), *switch)
     return Launch(words=words, notes=(Message("Write your own data in place of {data}.", data=DATA),))
-
-
-def lora(work: TrainingWorkload) -> TrainerFlags:
-    return {} if work.trains_base else {"ds.lora.rank": work.lora_rank}
 
 
 # Unsloth

@@ -232,12 +232,11 @@ def peak_turns(stages: int, kinds: tuple[int, ...], batches: int, stage: int) ->
     of_piece = defaultdict[tuple[int, bool], list[AtWork]](list)
     for turn in distinct:
         of_piece[turn[:2]].append(turn)
+
+    def holds_more(other: AtWork, turn: AtWork) -> bool:
+        return other.waiting != turn.waiting and all(map(ge, other.waiting, turn.waiting))
+
     return tuple(turn for turn in distinct if not any(holds_more(other, turn) for other in of_piece[turn[:2]]))
-
-
-def holds_more(other: AtWork, turn: AtWork) -> bool:
-    """Whether as much waits at another turn of the same piece, and more."""
-    return other.waiting != turn.waiting and all(map(ge, other.waiting, turn.waiting))
 
 
 def interleaves(recipe: Recipe) -> bool:

@@ -118,12 +118,6 @@ def einsum(
     return t.product(first, second, columns, CountedBy.CHUNK, name)
 
 
-@scoped
-def as_tokens(t: Modules, x: TrackedTensor, columns: int) -> TrackedTensor:
-    """The same memory by tokens, not by chunks."""
-    return t.record(x.view(columns, CountedBy.TOKEN), [x], lambda gradient: [TrackedTensor(gradient.storage, *x.size)])
-
-
 # The gated delta rule as transformers computes it where no other package does (`modeling_qwen3_5.py`, class
 # `Qwen3_5GatedDeltaNet` and `torch_chunk_gated_delta_rule`; Qwen3-Next's and OLMo Hybrid's are the same).
 
@@ -361,7 +355,10 @@ def chunk_scan(
     carried = t.local(einsum(t, queries, before, c * inner, WITHIN))
     across = t.local(t.multiply(carried, out_decay, WITHIN))
     out = t.add(t.copied_view(t.add(within, across, WITHIN), WITHIN), residual, WITHIN)
-    return as_tokens(t, out, inner)
+    # the memory of chunks by tokens
+    return t.record(
+        out.view(inner, CountedBy.TOKEN), [out], lambda gradient: [TrackedTensor(gradient.storage, *out.size)]
+    )
 
 
 @scoped

@@ -52,16 +52,12 @@ class TrainingStage:
         self.rank, self.recipe = self.course.rank, self.course.recipe
         self.during = Alive().plus(self.running())
         """Tensors in memory all through a micro-batch, other micro-batches aside."""
-        self.at_work = self._at_work()
-        """The turns of its schedule at which most waits."""
-
-    def _at_work(self) -> list[PieceAtWork]:
-        kinds = tuple(self.courses.index(course) for course in self.courses)
-        turns_at_peak = peak_turns(self.layout.pp, kinds, self.work.accumulation, self.number)
-        return [
-            PieceAtWork(self.courses[turn.piece], turn.backward, self.during.plus(self.waiting(turn.waiting)))
-            for turn in turns_at_peak
+        kinds = tuple(courses.index(course) for course in courses)
+        self.at_work = [
+            PieceAtWork(courses[turn.piece], turn.backward, self.during.plus(self.waiting(turn.waiting)))
+            for turn in peak_turns(layout.pp, kinds, work.accumulation, number)
         ]
+        """The turns of its schedule at which most waits."""
 
     def waiting(self, pieces: tuple[int, ...]) -> list[Tensors]:
         """Tensors that so many micro-batches in each piece keep for their backward pass."""
@@ -171,8 +167,8 @@ class TrainingStage:
             whole = once(gathered)
             around = around.plus([Tensors(whole, GATHERED, "weights"), Tensors(whole, BUFFER, "weights")])
             around = around.plus([Tensors(once(ahead), GATHERED, "weights")])
-            for here in course.quiet_moments():
-                points += map(around.around, here.step_moments())
+            for here in course.forward():
+                points += map(around.around, here._replace(phase="reference").step_moments())
         return undominated(points)
 
     @cached_property

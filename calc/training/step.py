@@ -171,7 +171,8 @@ class Training:
             states = states_of(weights, self.work, self.recipe, self.layout)
             if self.layout.cpu_offload:
                 states = states.offloaded(self.recipe)
-            courses = tuple(self._courses(weights, index, self._passes(self._settings(single=single))))
+            kinds, passes = self.alike_pieces[index :: self.layout.pp], self._passes(self._settings(single=single))
+            courses = tuple(self._course(weights, weights.pieces[kinds.index(kind)], passes) for kind in kinds)
             other = self.teacher or self
             passed = weights if other is self else other._weights(other.alike[index])
             quiet = tuple(other._quiet_courses(passed, index, single=single))
@@ -193,8 +194,7 @@ class Training:
         if objective is None or self.method is None:
             return
         for by_policy, when, _ in self.method.passes(objective):
-            settings = quiet(self._settings(single=single), policy=by_policy)
-            passes = self._passes(settings)
+            passes = self._passes(quiet(self._settings(single=single), policy=by_policy))
             frozen = not by_policy and objective.reference == "model"
             own = frozen and self.layout.gathered_by_fsdp(self.recipe)
             if own and not objective.shards_reference:
@@ -253,12 +253,6 @@ class Training:
     def _passes(self, settings: Settings) -> Passes:
         key = "passes", self.layout.tp, self.layout.slices, settings, self.objective
         return self.shared.once(key, lambda: Passes(self.rank, settings, self._loss()))
-
-    def _courses(self, weights: StageWeights, index: int, passes: Passes) -> Iterator[Course]:
-        """Those of each piece of a stage; alike pieces have one."""
-        kinds = self.alike_pieces[index :: self.layout.pp]
-        for kind in kinds:
-            yield self._course(weights, weights.pieces[kinds.index(kind)], passes)
 
     def _course(self, weights: StageWeights, piece: range, passes: Passes) -> Course:
         """A micro-batch's, the same however weights are divided over replicas, unless FSDP gathers them."""
