@@ -281,7 +281,7 @@ class Colocated:
         return largest(lambda percent: owned + self.usable * percent // PERCENT <= self.usable, PERCENT) / PERCENT
 
     def over(self, dp: int) -> "Colocated | None":
-        """The same over so many replicas, with all that belongs to the weights divided over them."""
+        """The step and its engine over so many replicas, with all that belongs to the weights divided over them."""
         training = self.training.over(dp)
         return None if training is None else Colocated(training, self.colocation, self.gpu)
 

@@ -307,7 +307,7 @@ class Sharded:
         return [weights(self.unsharded(index, run.layers - 1) + run.gathered), buffer(run.gathered)]
 
     def entering_head(self) -> list[Tensors]:
-        """The same of norm and head, where they are gathered by themselves."""
+        """As norm and head are gathered, where they are a unit of their own."""
         buffers = self.runs[self.layers[-1]].gathered + self.root
         return [weights(self.unsharded(len(self.runs), 0)), buffer(buffers)]
 
@@ -594,7 +594,7 @@ class Course:
     def sharded_backward(
         self, sharded: Sharded, index: int, run: Run, layers: int, here: Alive
     ) -> Iterator[Surroundings]:
-        """The same with what FSDP holds; and when the gradients of a part are reduced."""
+        """A part going back with all that FSDP holds; and the moment when its gradients are reduced."""
         around = here.plus(sharded.going_back(index, layers))
         yield Surroundings("backward", around, run.profile, run.profile.backward)
         if run.first >= 0:

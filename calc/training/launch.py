@@ -148,12 +148,12 @@ class Started(NamedTuple):
 
     @property
     def sequences(self) -> int:
-        """Of a step on all GPUs."""
+        """Sequences of a step on all GPUs."""
         return self.work.micro_batch * self.work.accumulation * self.scenario.layout.dp
 
     @property
     def weight(self) -> float:
-        """Of the reference."""
+        """Weight of the reference in the loss."""
         method = METHODS[self.objective.method]
         if self.objective.reference == "none":
             return 0.0

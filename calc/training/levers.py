@@ -26,10 +26,10 @@ CHEAP: tuple[GivesUp, ...] = ("nothing", "time")
 SAME_TRAINING: tuple[GivesUp, ...] = (*CHEAP, "traffic")
 """The weights that come out are the same, but for rounding."""
 Limited = Literal["micro_batch", "sequence", "engine_share"]
-SplitPart = Literal["workload", "layout", "objective", "colocation"]
+ScenarioPart = Literal["workload", "layout", "objective", "colocation"]
 
 
-def altered(now: TrainingScenario, part: SplitPart, **fields: Any) -> TrainingScenario:
+def altered(now: TrainingScenario, part: ScenarioPart, **fields: Any) -> TrainingScenario:
     """The scenario with other fields in one of its parts, which it may lack. Raises ConfigError where two fields of a
     workload exclude each other."""
     value = getattr(now, part)
@@ -73,7 +73,7 @@ class StepChange:
     on: Change
 
 
-def sets(part: SplitPart, when: Callable[[TrainingScenario], bool] = lambda now: True, **fields: Any) -> Change:
+def sets(part: ScenarioPart, when: Callable[[TrainingScenario], bool] = lambda now: True, **fields: Any) -> Change:
     """A change that sets fields, where the scenario is so."""
     return lambda smaller, now: altered(now, part, **fields) if when(now) else now
 
@@ -145,14 +145,14 @@ def without_logits(smaller: "Smaller", now: TrainingScenario) -> TrainingScenari
     return altered(now, "objective", trl=method.newest, log_probs="fused") if builds_none else now
 
 
-def has_data(now: TrainingScenario) -> bool:
-    """Whether a copy of the model is compared with on completions that are there before training."""
+def compares_with_copy(now: TrainingScenario) -> bool:
+    """Whether the policy is compared with a copy of itself on completions that are there before training."""
     objective = now.objective
     copied = objective is not None and objective.reference == "model" and not METHODS[objective.method].generates
     return copied and not has_teacher(now)
 
 
-def awake_beside(now: TrainingScenario) -> bool:
+def engine_stays_awake(now: TrainingScenario) -> bool:
     """Whether an engine on these GPUs keeps what it has while the model is trained."""
     return now.colocation is not None and now.colocation.rollout != "server" and not now.colocation.sleep_level
 
@@ -205,7 +205,7 @@ CHANGES: tuple[StepChange, ...] = (
         "time",
         Message("Engine sleeps while the model is trained"),
         Message("Weights are handed over after every step in any case; the cache is allocated anew."),
-        sets("colocation", awake_beside, sleep_level=2),
+        sets("colocation", engine_stays_awake, sleep_level=2),
     ),
     StepChange(
         "engine_share",
@@ -219,7 +219,7 @@ CHANGES: tuple[StepChange, ...] = (
         "time",
         Message("Reference computed before training"),
         Message("One pass over all data before the first step."),
-        sets("objective", has_data, reference="precomputed"),
+        sets("objective", compares_with_copy, reference="precomputed"),
     ),
     StepChange(
         "reshard",

@@ -519,7 +519,7 @@ def divergence(t: Modules, student: TrackedTensor, teacher: TrackedTensor, objec
 
 @scoped
 def to_the_mixture(t: Modules, own: TrackedTensor, other: TrackedTensor) -> TrackedTensor:
-    """Of both distributions to their mixture, weighed."""
+    """Divergences of both distributions from their mixture, weighed."""
     mixture = t.local(mixture_of(t, own, other))
     of_teacher = t.local(relative(t, mixture, other))
     of_student = t.local(relative(t, mixture, own))

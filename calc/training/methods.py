@@ -52,7 +52,7 @@ def named(text: str) -> tuple[Method | None, MethodName | None]:
 
 
 def resolved(objective: Objective, work: TrainingWorkload, layout: TrainingLayout) -> Objective:
-    """The same with nothing left open. Raises ConfigError where its parts do not go together."""
+    """The objective with nothing left open. Raises ConfigError where its parts do not go together."""
     for refusal in refusals(objective, work, layout):
         raise ConfigError(*refusal)
     method = METHODS[objective.method]

@@ -32,8 +32,8 @@ from calc.units import GIB
 
 
 class SavedBytes(Frozen):
-    """Of a checkpoint: what was trained, the whole model or the adapters; beside it fp32 copies of that, and the
-    optimizer's states, without which training can't go on where it was."""
+    """Bytes of a checkpoint: trained weights of the whole model or the adapters; next to them fp32 copies of that, and
+    the optimizer's states, without which training can't go on where it was."""
 
     weights: int
     master_weights: int
@@ -86,12 +86,12 @@ class TrainingReport(Frozen):
 
     @property
     def memories(self) -> tuple[TrainingMemory, ...]:
-        """Of each GPU that is asked about."""
+        """Memory of each GPU that is asked about."""
         return (self.memory,) * len(self.verdicts)
 
     @property
     def tokens(self) -> int:
-        """Of a step; both sequences of a pair."""
+        """Tokens of a step, with both sequences of a pair."""
         objective = self.scenario.objective
         each = 1 if objective is None else METHODS[objective.method].sequences
         return self.global_batch * each * self.scenario.workload.sequence
@@ -115,7 +115,7 @@ class TrainingReport(Frozen):
 
     @property
     def trained_share(self) -> float:
-        """Of all parameters."""
+        """Share of the parameters that are trained."""
         return self.trained_parameters / self.parameters.total
 
 

@@ -91,10 +91,10 @@ class TrainingStage:
         return tensors
 
     def running(self) -> list[Tensors]:
-        """The same during a micro-batch: what belongs to earlier ones, and tables. DeepSpeed's ZeRO-2 gathers the
-        gradients of each micro-batch in a buffer of its own before they are added (0.19.8, stage_1_and_2.py,
-        `copy_grads_in_partition`); on one GPU its ZeRO-3 computes on views of what it holds (partition_parameters.py,
-        `_no_gather_coalesced`)."""
+        """Tensors in memory all through a micro-batch: weights, gradients of earlier ones, and tables. DeepSpeed's
+        ZeRO-2 gathers the gradients of each micro-batch in a buffer of its own before they are added (0.19.8,
+        stage_1_and_2.py, `copy_grads_in_partition`); on one GPU its ZeRO-3 computes on views of what it holds
+        (partition_parameters.py, `_no_gather_coalesced`)."""
         recipe, states, work = self.recipe, self.states, self.work
         tensors = self.constant()
         if work.accumulation > 1 and not recipe.buffers:

@@ -197,7 +197,7 @@ class Widths(NamedTuple):
 
 
 def widths(work: TrainingWorkload, recipe: Recipe) -> Widths:
-    """Those of the recipe; adapters may be in fp32 besides 16-bit weights, with all that belongs to them."""
+    """Widths by the recipe; adapters may be in fp32 next to 16-bit weights, with all that belongs to them."""
     weight, gradient, state = WIDTH[recipe.weights], WIDTH[recipe.gradients], WIDTH[recipe.states]
     if not work.fp32_adapters:
         return Widths(weight, gradient, state)
@@ -367,8 +367,8 @@ def has_adapter(rank: Architecture, tensor: Tensor, work: TrainingWorkload) -> b
 
 
 def adapters_of_experts(tensor: Tensor, r: int) -> Iterator[Tensor]:
-    """Of a router, or of an expert's matrix: gate and up are stacked in one, whose rank is twice as large, so that each
-    has an output as wide as both."""
+    """Adapters of a router, or of an expert's matrix: gate and up are stacked in one, whose rank is twice as large, so
+    that each has an output as wide as both."""
     if len(tensor.shape) == 2:
         out, width = tensor.shape
         yield replace(tensor, name=f"{tensor.name}.lora_A", shape=(r, width))

@@ -72,7 +72,7 @@ class TrainingMemory(Memory):
 
     @property
     def parts(self) -> dict[Message, int]:
-        """The same of a step."""
+        """Bytes by the name of the part."""
         return {part: getattr(self, component) for component, part in PARTS.items()}
 
 
@@ -230,7 +230,7 @@ class Training:
         return whole
 
     def _weights(self, index: int) -> StageWeights:
-        """Those of a stage, the same for any number of replicas."""
+        """Weights of a stage, equal for any number of replicas."""
         layout, work = self.layout, self.work
         adapters = None if work.trains_base else (work.lora_rank, work.lora_targets)
         plain = plain_experts(work, self.frozen)
@@ -262,8 +262,8 @@ class Training:
         return self.shared.once(key, lambda: Course(passes, weights, piece, work, self.recipe, layout))
 
     def changed(self, **parts: Any) -> "Training":
-        """The same model with other parts of the scenario, made once. Raises ConfigError where it can't be laid out
-        so."""
+        """A step of this model with other parts of the scenario, made once. Raises ConfigError where it can't be laid
+        out so."""
         scenario = self.scenario.model_copy(update=parts)
         before, after = self.objective, scenario.objective
         if before is not None and after is not None and before.method != after.method:
@@ -386,7 +386,8 @@ class Training:
         return max(1, several) if all(dot(peak, alone) <= room for peak in self.peaks(single=self.is_single(1))) else 0
 
     def most_tokens(self, usable: int, most: int) -> int:
-        """The same of the tokens of a sequence, at this micro-batch."""
+        """The longest sequence at this micro-batch, up to `most` tokens, that fits even at the high end of the
+        overhead."""
         batch = self.work.micro_batch
         return most_that_fit(
             self.peaks(single=self.is_single(batch)), lambda n: self.units(batch, n), self.room(usable), most
@@ -417,7 +418,7 @@ class Training:
         return sorted(n for n in {most, *experts, *(2**i for i in range(1, most.bit_length()))} if 1 < n <= most)
 
     def over(self, dp: int) -> "Training | None":
-        """The same with all that belongs to the weights divided over so many replicas (ZeRO-3); None where the experts
+        """The step with all that belongs to the weights divided over so many replicas (ZeRO-3); None where the experts
         are spread over more."""
         try:
             return self.changed(layout=self.layout.model_copy(update={"dp": dp, "zero": 3}))

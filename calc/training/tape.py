@@ -492,7 +492,7 @@ AnyMoment = TypeVar("AnyMoment", bound=TakesBytes)
 
 
 def undominated(points: Iterable[AnyMoment]) -> list[AnyMoment]:
-    """Those that are the peak for some batch and length."""
+    """Moments that are the peak for some batch and length."""
     best: list[AnyMoment] = []
     for moment in sorted(points, key=lambda moment: moment.bytes[::-1], reverse=True):
         nbytes = moment.bytes

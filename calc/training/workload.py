@@ -379,7 +379,7 @@ class Trainer(Frozen):
     source: str
 
     def of(self, method: Method) -> "Trainer":
-        """The same for one method, whose own options stand among all."""
+        """Options for one method, its own among all."""
         if method not in ("lora", "qlora"):
             own_weights = {name: value for name, value in self.engine.items() if name != "shared_weights"}
             return self.model_copy(update={"base": None, "engine": own_weights})
