@@ -6,7 +6,7 @@ from calc.model.attention import GQA
 from calc.model.compressed_attention import CompressedAttention
 from calc.model.mla import LatentAttention
 from calc.model.tensor import Norm
-from calc.training.operations import Modules, Rotary
+from calc.training.modules import Modules, Rotary
 from calc.training.tape import CountedBy, TrackedTensor, scoped
 
 OUTPUT = "output of the attention block"

@@ -27,7 +27,7 @@ from calc.training.ends import (
 )
 from calc.training.feedforward import mixture, mlp, parallel_with_dense
 from calc.training.layout import TrainingLayout
-from calc.training.operations import Adapters, Modules, Rotary, Settings
+from calc.training.modules import Adapters, Modules, Rotary, Settings
 from calc.training.recurrent import gated_delta, lightning, selective_scan, short_convolution, state_space
 from calc.training.states import adapted_matrices, adapts_experts, plain_experts, widths
 from calc.training.tape import CountedBy, Profile, TrackedTensor, profile, scoped

@@ -3,7 +3,7 @@
 
 from calc.model.block import Block
 from calc.model.feedforward import MLP, MoE
-from calc.training.operations import Modules
+from calc.training.modules import Modules
 from calc.training.tape import CountedBy, Name, TrackedTensor, scoped
 
 

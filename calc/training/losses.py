@@ -9,8 +9,10 @@ from typing import Literal, NamedTuple
 from calc.errors import Message
 from calc.model.architecture import Architecture
 from calc.model.block import Extra
-from calc.training.ends import LOGIT_GRADIENTS, TILE, cross_entropy, output_table, scalar, states, summed_in_fp32
-from calc.training.log_probs import (
+from calc.training.ends import (
+    LOGIT_GRADIENTS,
+    TILE,
+    cross_entropy,
     entropies_with_gradient,
     fused_log_probs,
     hidden_states,
@@ -18,13 +20,17 @@ from calc.training.log_probs import (
     in_place,
     label_log_probs,
     loss_of,
+    output_table,
     outputs_of,
     outputs_with_states,
+    scalar,
     shifted,
+    states,
+    summed_in_fp32,
     use_entropies,
     whole_logits,
 )
-from calc.training.operations import Modules
+from calc.training.modules import Modules
 from calc.training.states import SCORE
 from calc.training.tape import CountedBy, TrackedTensor, scoped
 from calc.training.workload import Float, LogProbs, Objective, Release

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from calc.model.linear_attention import GatedDeltaNet, LightningAttention
 from calc.model.recurrent import Mamba, Mamba2, ShortConv
-from calc.training.operations import Modules
+from calc.training.modules import Modules
 from calc.training.tape import Backward, CountedBy, Name, TrackedTensor, scoped
 
 OUTPUT = "output of the recurrent block"

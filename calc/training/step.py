@@ -31,7 +31,7 @@ from calc.training.ends import head
 from calc.training.layout import TrainingLayout, TrainingScenario, check_schedule
 from calc.training.losses import VALUE, TrainingMethod
 from calc.training.methods import METHODS, check_teacher, resolved, scored_units
-from calc.training.operations import Settings
+from calc.training.modules import Settings
 from calc.training.stage import QuietCourse, TrainingStage
 from calc.training.states import OUTSIDE, StageWeights, States, plain_experts, stage_weights, states_of, trained_of
 from calc.training.tape import Bytes
