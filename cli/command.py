@@ -17,7 +17,7 @@ from calc.hardware.gpus import usual_gpus
 from calc.serving.engines import DEFAULT_ENGINE, ENGINES
 from calc.text import MAX_CHARACTERS, parse_config, parse_value
 from calc.time.step_comparison import StepComparison, compared_steps
-from calc.training.levers import Together
+from calc.training import Together
 from cli.options import Parser, add_fields, answered, as_json, filled, flag, of_model
 from cli.steps import add_beside, steps_of, steps_table
 from cli.tables import table, training_table

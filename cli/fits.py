@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from calc import Report, TrainingReport
 from calc.errors import ConfigError, Message
 from calc.serving.verdict import Verdict
-from calc.training.verdict import TrainingVerdict
+from calc.training import TrainingVerdict
 from cli import sharing
 from cli.command import chosen_gpus, parser, run_one
 from cli.options import answered, as_json

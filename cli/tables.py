@@ -6,8 +6,7 @@ from dataclasses import asdict
 from calc import Layout, Report, TrainingReport
 from calc.errors import printable
 from calc.serving.levers import spelled
-from calc.training.colocated import RolloutReport
-from calc.training.levers import Together
+from calc.training import RolloutReport, Together
 from calc.units import GIB
 
 

@@ -12,7 +12,7 @@ from calc.time.efficiency import Edits, stated_share, without_effect
 from calc.time.estimate import Estimate
 from calc.time.objective_time import ObjectiveTime, objective_speed_of
 from calc.time.time_report import TimeReport, TrainingTimeReport, time_of, training_time_of
-from calc.training.colocated import PHASE_NAMES
+from calc.training import PHASE_NAMES
 from calc.units import four_digits
 
 Times = TimeReport | TrainingTimeReport | ObjectiveTime

@@ -12,14 +12,26 @@ from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture
 from calc.serving.engines import ENGINES
 from calc.serving.workload import Workload
-from calc.training.layout import TrainingLayout
-from calc.training.levers import Together, more_gpus
-from calc.training.methods import METHODS, named
-from calc.training.objective import Colocation, Objective
-from calc.training.recipe import RECIPES, TRAINERS, WIDTH, Recipe, RecipeName, Trainer
-from calc.training.report import TrainingReport, training_report
-from calc.training.step import Training
-from calc.training.workload import Method, TrainingWorkload
+from calc.training import (
+    METHODS,
+    RECIPES,
+    TRAINERS,
+    WIDTH,
+    Colocation,
+    Method,
+    Objective,
+    Recipe,
+    RecipeName,
+    Together,
+    Trainer,
+    Training,
+    TrainingLayout,
+    TrainingReport,
+    TrainingWorkload,
+    more_gpus,
+    named,
+    training_report,
+)
 from cli.options import add_fields, filled, flag
 
 WORKLOAD = tuple(name for name in TrainingWorkload.model_fields if name not in ("attention", "method"))
@@ -179,15 +191,7 @@ def spread(config: Mapping[str, Any], report: TrainingReport) -> dict[str, Toget
     scenario = report.scenario
     if scenario.colocation is not None:
         return {}
-    training = Training(
-        Architecture.from_config(config),
-        scenario.workload,
-        scenario.recipe,
-        scenario.layout,
-        scenario.overhead,
-        scenario.frozen,
-        objective=scenario.objective,
-    )
+    training = Training(Architecture.from_config(config), scenario)
     wanting = [verdict.gpu for verdict in report.verdicts if verdict.min_gpus is None]
     ways = {gpu: more_gpus(find_gpu(gpu), training) for gpu in wanting}
     return {gpu: way for gpu, way in ways.items() if way is not None}

@@ -10,8 +10,7 @@ from calc.hardware.gpus import usual_gpus
 from calc.time.efficiency import Edits
 from calc.time.estimate import Estimate
 from calc.time.training_plan import TrainingNeeds, TrainingPlan, TrainingPlanReport, training_plan_report
-from calc.training.recipe import RECIPES
-from calc.training.workload import Optimizer, TrainingWorkload
+from calc.training import RECIPES, Optimizer, TrainingWorkload
 from cli.options import add_fields, filled, flag
 from cli.tables import described
 

@@ -56,9 +56,9 @@ VERSION = "1"
 PLANS = 20
 """That an answer lists, as on the command line."""
 PRESENTATION = {"lang", "opened", "tab", "derive", "embed", "v"}
-"""What a link says of how a page is shown, and its generation: no number depends on it here."""
+"""Query names of how a page is shown, and of its generation: no number depends on them here."""
 OTHERS = {COMPARE: "with", STEPS: "steps", TOGETHER: "share_with"}
-"""What a link says of others next to the first, which are of one answer alone."""
+"""Query names of others next to the first; an answer here is of one alone."""
 
 
 class LocalFiles(BaseModel):
@@ -78,7 +78,7 @@ class Fit(BaseModel):
 
 
 class FitsWhere(BaseModel):
-    """What fits, by its id and format: models on a GPU, or a model on all GPUs that the engine runs on."""
+    """Fitting combinations, by id and format: models on a GPU, or a model on all GPUs that the engine runs on."""
 
     engine: str
     fits: dict[str, dict[str, Fit]]
@@ -172,7 +172,7 @@ def route(
 
 
 def parameters(page: Page) -> list[Option]:
-    """What the page's link may say; flags of an engine are those of the default one."""
+    """Query names that the page's link may have; flags of an engine are those of the default one."""
     return [place.option for name, place in places(page.uses).items() if name not in ignored(page)]
 
 

@@ -61,7 +61,7 @@ class Preset(Frozen):
         return self.released.month if self.released else ""
 
     def auxiliary_parts(self) -> dict[Part, int]:
-        """What the published total holds beside our own: each part and its elements."""
+        """Parts of the published total that ours leaves out, with their elements."""
         return {} if self.published is None else parts(self.config, self.published)
 
 

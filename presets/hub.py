@@ -102,7 +102,7 @@ class HubError(ConfigError):
 
 
 MISSING = Lately[tuple[Message, bool]](seconds=60.0, most=1000)
-"""What the Hub refused for good, and whether a token may open it, by what was asked of it."""
+"""Requests that the Hub refused for good, and whether a token may open them."""
 
 
 class TooLong(HTTPError):
@@ -318,7 +318,7 @@ def _text(path: str) -> str:
 
 
 def _from_cache(model: str, revision: str | None) -> HubModel | None:
-    """What the client has on disk, for when the Hub can't be reached."""
+    """Model from the client's cache on disk, for when the Hub can't be reached."""
     path = huggingface_hub.try_to_load_from_cache(model, CONFIG, revision=revision)
     if not isinstance(path, str):
         return None
@@ -462,7 +462,7 @@ def _explained(model: str, revision: str | None) -> Iterator[None]:
 
 
 def _explain(error: Exception, model: str, revision: str | None) -> NoReturn:
-    """What went wrong, as a sentence with a way on. The client's own text is not shown: it may quote what was sent."""
+    """Error as a sentence with a way on. The client's own text is not shown: it may quote what was sent."""
     if isinstance(error, LocalEntryNotFoundError) and isinstance(error.__cause__, Exception):
         error = error.__cause__
     here = Message("{model}, revision {revision},", model=model, revision=Outside(revision)) if revision else model

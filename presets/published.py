@@ -34,7 +34,7 @@ Part = Literal[
 
 
 class Published(Frozen):
-    """What others state, and where."""
+    """A published total, with its address and date."""
 
     total: int
     source: Annotated[str, Field(pattern=r"^https://huggingface\.co/[\w.-]+/[\w.-]+$")]
@@ -104,7 +104,7 @@ def no_score(model: Model) -> int:
 
 
 def sibling(model: Model) -> int:
-    """What the page's model has more of."""
+    """Parameters that the sibling has more than the page's model."""
     other = Architecture.from_config(override(model.config, model.sibling))
     return other.parameters().total - model.architecture.parameters().total
 

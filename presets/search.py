@@ -37,14 +37,14 @@ def maker_of(preset_id: str) -> str:
 
 
 def kind(preset: Preset) -> str:
-    """What it is called where not all parameters are active."""
+    """Mark of a mixture of experts: MoE, or empty."""
     settings = preset.config.get("text_config", preset.config)
     return "MoE" if any(settings.get(name) for name in EXPERTS) else ""
 
 
 @lru_cache(maxsize=1024)
 def haystack(preset_id: str) -> str:
-    """What a word is looked for in."""
+    """Searchable text of a preset."""
     preset = models()[preset_id]
     text = f"{preset.id} {preset.name} {size(preset.id)} {kind(preset)}".lower()
     return f"{text} {squeezed(preset.id)} {squeezed(preset.name)}"

@@ -32,11 +32,11 @@ class Study:
 
     @property
     def hand_total(self) -> int:
-        """What the lines by hand sum to."""
+        """Sum of the lines by hand."""
         return sum(line.hand * line.times for line in self.lines)
 
     def exact_total(self, architecture: Architecture) -> int:
-        """What the exact lines sum to."""
+        """Sum of the exact lines."""
         return sum(line.exact(architecture) * line.times for line in self.lines)
 
 

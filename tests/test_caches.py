@@ -18,7 +18,7 @@ from calc.formats.scheme import ModuleNames
 from calc.hardware.computer import Computer
 from calc.serving.engines.vllm.options import changes
 from calc.time.efficiency import Conditions, efficiency, row
-from calc.training.layout import AtWork, peak_turns, remembered_peak_turns, turns
+from calc.training.layout import AtWork, peak_turns, turns
 from pages import parts
 from pages.parts.inputs.second_model import drafts, teachers
 from pages.parts.inputs.sidebar import gpu_label
@@ -58,7 +58,6 @@ ASKED = {
     row: lambda n: row("matmul", Conditions("vllm", "hopper", n + 1), "bf16"),
     efficiency: lambda n: efficiency(Conditions("vllm", "hopper", n + 1), "bf16", "fp8"),
     changes: lambda n: changes(f"0.{n}.{'1' * 20}"),
-    remembered_peak_turns: lambda n: peak_turns(8, tuple(range(8)), 24 + n, 0),
     gpu_label: lambda n: gpu_label(card(n)),
     drafts: lambda n: drafts("vllm", 151_936, 10**9 + n),
     teachers: lambda n: teachers(151_936 + n),

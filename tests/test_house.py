@@ -167,7 +167,6 @@ PAST_FACADES = """
     pages.parts.inputs.sidebar
     pages.parts.inputs.trying
     pages.parts.labels
-    pages.parts.outputs.carrying
     pages.parts.outputs.catalogue
     pages.parts.outputs.comparison
     pages.parts.outputs.design_aids
@@ -182,7 +181,6 @@ PAST_FACADES = """
     pages.parts.outputs.training_time
     pages.parts.state.fitted
     pages.parts.state.planned
-    pages.parts.state.query
     pages.parts.state.training_planned
 """.split()
 """Pages that still import from within a room; none is to come."""

@@ -16,9 +16,7 @@ from calc.model.derivation import derive
 from calc.serving.derivation import Derivations, cache_steps
 from calc.serving.engines import ENGINES
 from calc.serving.memory import Serving
-from calc.training.layout import TrainingLayout
-from calc.training.recipe import RECIPES
-from calc.training.workload import Method, Recompute, TrainingWorkload
+from calc.training import RECIPES, Method, Recompute, TrainingLayout, TrainingWorkload
 
 pytestmark = pytest.mark.slow
 

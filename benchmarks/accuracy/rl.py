@@ -16,10 +16,8 @@ from typing import Any
 
 from benchmarks.accuracy import rl_records, rl_times
 from benchmarks.accuracy.steps import DATA, OPTIMIZERS, high, row_of, table_head
-from calc import RECIPES, Architecture, Objective, Overhead, Precision, TrainingLayout, TrainingWorkload
-from calc.training import Training
-from calc.training.methods import METHODS
-from calc.training.moments import Phase
+from calc import RECIPES, Architecture, Objective, Precision, TrainingLayout, TrainingWorkload
+from calc.training import METHODS, Phase, Training, TrainingScenario
 from presets import models
 
 FILE = DATA / "rl_steps.json"
@@ -89,7 +87,8 @@ def step_of(row: Mapping[str, Any], architecture: Architecture) -> Training:
     layout = TrainingLayout()
     if row["ranks"] > 1:  # without a policy of mixed precision gradients are reduced in their own type
         layout = TrainingLayout(dp=row["ranks"], zero=3, reduce="bf16" if row["recipe"] == "bf16" else "fp32")
-    return Training(architecture, work, RECIPES[row["recipe"]], layout, Overhead(), Precision(), objective=objective)
+    recipe = RECIPES[row["recipe"]]
+    return Training(architecture, TrainingScenario(workload=work, recipe=recipe, layout=layout, objective=objective))
 
 
 def load(path: Path = FILE) -> tuple[list[dict[str, Any]], dict[str, Architecture]]:
@@ -150,7 +149,7 @@ def kinds() -> Iterator[ObjectiveStep]:
             changes["beta"] = row["beta"]
         work = step.work if row["targets"] == "all-linear" else step.work.model_copy(update={"lora_targets": "qv"})
         frozen = Precision(weights="fp32") if row["lora"] and row["recipe"] == "autocast" else step.frozen
-        step = step.changed(work, frozen=frozen, objective=step.objective.model_copy(update=changes))
+        step = step.changed(workload=work, frozen=frozen, objective=step.objective.model_copy(update=changes))
         phases = {phase: sum(part.bytes for part in parts) for phase, parts in step.phases().items()}
         measured = {PHASES[name]: size for name, size in row["phases"].items() if PHASES[name] in phases}
         yield ObjectiveStep(row, measured, phases)

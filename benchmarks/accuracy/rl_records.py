@@ -16,14 +16,10 @@ from statistics import median
 from typing import Any
 
 from benchmarks.accuracy.steps import DATA, row_of, table_head
-from calc import RECIPES, Architecture, Objective, Overhead, Precision, TrainingLayout, TrainingWorkload
+from calc import RECIPES, Architecture, Objective, TrainingLayout, TrainingWorkload
 from calc.hardware.gpu import GPU
 from calc.hardware.gpus import gpus
-from calc.training import Training
-from calc.training.colocated import Colocated
-from calc.training.objective import Colocation
-from calc.training.recipe import RecipeName
-from calc.training.reserved import reserved
+from calc.training import Colocated, Colocation, RecipeName, Training, TrainingScenario, reserved
 from calc.units import GIB, MIB
 from presets import models
 
@@ -51,7 +47,9 @@ class Case:
         work = TrainingWorkload(**{"recompute": "full", "sequence": objective.sequence} | self.work)
         architecture = Architecture.from_config(models()[self.model].config)
         layout, recipe = TrainingLayout(**self.layout), RECIPES[self.recipe].model_copy(update=self.buckets)
-        return Training(architecture, work, recipe, layout, Overhead(), Precision(), objective=objective)
+        return Training(
+            architecture, TrainingScenario(workload=work, recipe=recipe, layout=layout, objective=objective)
+        )
 
     def bounds(self, gpu: GPU) -> tuple[int, int, int]:
         """Bytes at the peak: at the low end of the overhead, in its middle and at the high end."""

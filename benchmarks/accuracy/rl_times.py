@@ -14,12 +14,11 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from benchmarks.accuracy.steps import DATA, row_of, table_head
-from calc import RECIPES, Architecture, Objective, Overhead, Precision, TrainingLayout, TrainingWorkload
+from calc import RECIPES, Architecture, Objective, TrainingLayout, TrainingWorkload
 from calc.hardware.gpus import gpus
 from calc.time.estimate import Estimate
 from calc.time.objective_time import ObjectiveSpeed
-from calc.training import Training
-from calc.training.objective import Colocation
+from calc.training import Colocation, Training, TrainingScenario
 from presets import models
 
 FILE = DATA / "rl_times.json"
@@ -70,7 +69,8 @@ def speed_of(row: dict[str, Any]) -> ObjectiveSpeed:
     )
     layout = TrainingLayout(dp=row["gpus"], ep=row["expert_parallel"], zero=1)
     architecture = Architecture.from_config(models()[row["model"]].config)
-    training = Training(architecture, work, RECIPES["megatron"], layout, Overhead(), Precision(), objective=objective)
+    scenario = TrainingScenario(workload=work, recipe=RECIPES["megatron"], layout=layout, objective=objective)
+    training = Training(architecture, scenario)
     engine = Colocation(engine_share=0.6, rollout_tp=row["engine_tp"], sleep_level=1)
     return ObjectiveSpeed(training, gpus()[row["gpu"]], engine)
 

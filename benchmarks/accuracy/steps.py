@@ -15,9 +15,8 @@ from typing import Any
 
 from benchmarks.accuracy.training import compare as compare_records
 from benchmarks.accuracy.training import ladder, read
-from calc import RECIPES, Architecture, Overhead, Precision, TrainingLayout, TrainingWorkload
-from calc.training import Training
-from calc.training.moments import Phase
+from calc import RECIPES, Architecture, TrainingLayout, TrainingWorkload
+from calc.training import Phase, Training, TrainingScenario, usual_base
 
 DATA = Path(__file__).parents[2] / "tests" / "data"
 OPTIMIZERS: dict[str, dict[str, Any]] = {
@@ -99,8 +98,10 @@ def training(row: Mapping[str, Any], architecture: Architecture) -> Training:
         )
     elif "tensor" in row:
         layout = TrainingLayout(tp=row["tensor"])
-    base = Precision(weights="nf4-dq" if work.method == "qlora" else "bf16")
-    return Training(architecture, work, RECIPES[row["recipe"]], layout, Overhead(), base)
+    scenario = TrainingScenario(
+        workload=work, recipe=RECIPES[row["recipe"]], layout=layout, frozen=usual_base(work.method)
+    )
+    return Training(architecture, scenario)
 
 
 def adapters(lora: Mapping[str, Any]) -> dict[str, Any]:

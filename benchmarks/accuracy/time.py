@@ -27,9 +27,7 @@ from calc.serving.engines import ENGINES
 from calc.time.estimate import End, Estimate
 from calc.time.serving_time import FullServer, Speed, speed_of
 from calc.time.training_time import training_speed
-from calc.training.layout import TrainingLayout
-from calc.training.recipe import RECIPES
-from calc.training.workload import TrainingWorkload
+from calc.training import RECIPES, TrainingLayout, TrainingWorkload
 from pages.parts.verify.speed_evidence import FILE
 
 ROOT = Path(__file__).parents[2]

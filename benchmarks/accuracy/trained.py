@@ -19,9 +19,7 @@ from calc.errors import ConfigError
 from calc.hardware.gpu import GPU
 from calc.hardware.gpus import gpus
 from calc.time.training_time import training_speed
-from calc.training.layout import TrainingLayout
-from calc.training.recipe import RECIPES
-from calc.training.workload import Products, Recompute, TrainingWorkload
+from calc.training import RECIPES, Products, Recompute, TrainingLayout, TrainingWorkload
 
 ROWS = Path(__file__).parents[3] / "shared" / "truth" / "trained.json"
 PRODUCTS: dict[str, Products] = {"bf16": "compute", "fp8": "fp8", "fp8 rowwise": "fp8", "mxfp8": "mxfp8"}

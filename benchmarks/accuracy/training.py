@@ -16,10 +16,8 @@ from benchmarks.accuracy.found import Comparison, Found
 from benchmarks.accuracy.records import LeftOut, resolve
 from calc import RECIPES, Architecture, Overhead, Precision, Recipe, TrainingLayout, TrainingMemory, TrainingWorkload
 from calc.hardware.overhead import FRAGMENTATION
-from calc.training import Training
+from calc.training import WIDTH, Training, TrainingScenario, dot
 from calc.training.course import BUFFER
-from calc.training.moments import dot
-from calc.training.recipe import WIDTH
 from calc.units import GIB
 
 SOURCE = "https://github.com/pytorch/torchtune"
@@ -66,7 +64,8 @@ class Case:
 
     def training(self) -> Training:
         architecture = Architecture.from_config(self.config)
-        return Training(architecture, self.work, self.recipe, self.layout, Overhead(), self.frozen)
+        parts = {"workload": self.work, "recipe": self.recipe, "layout": self.layout, "frozen": self.frozen}
+        return Training(architecture, TrainingScenario(**parts))
 
     def memory(self) -> TrainingMemory:
         return self.training().memory()
@@ -79,7 +78,7 @@ class Case:
         if self.meter == "allocated":
             return held
         held += self.idle_logits(memory)
-        if training.stage(0, single=self.work.micro_batch == 1).by_fsdp:
+        if training.stage(0, single=self.work.micro_batch == 1).course.by_fsdp:
             held = max(held, self.by_streams(training) + self.idle_logits(memory))
         held = max(held, self.updating(training))
         low, high = Overhead().sizes({"fragmentation": FRAGMENTATION}, held)["fragmentation"]

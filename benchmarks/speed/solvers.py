@@ -15,10 +15,7 @@ from calc.hardware.solver import largest
 from calc.serving.engines import ENGINES
 from calc.serving.memory import Allocation, Serving
 from calc.serving.verdict import remedy
-from calc.training import Training
-from calc.training.decoder import unmodelled
-from calc.training.recipe import RECIPES
-from calc.training.verdict import MOST, fewest_replicas
+from calc.training import MOST, RECIPES, Training, TrainingScenario, fewest_replicas, unmodelled
 from presets import gpus, models
 
 Answers = tuple[object, ...]
@@ -31,12 +28,14 @@ def steps(architecture: Architecture) -> Iterator[Training]:
     if any(unmodelled(architecture)):
         return
     base = Precision(weights="nf4")
-    yield Training(architecture, TrainingWorkload(), RECIPES["master"], TrainingLayout(), Overhead(), Precision())
+    yield Training(architecture, TrainingScenario())
     work = TrainingWorkload(micro_batch=3, sequence=3000, accumulation=4, method="qlora", attention="eager")
     for tp, pp in ((2, 2), (1, 2), (1, 1)):
         layout = TrainingLayout(tp=tp, pp=pp, dp=2, zero=2, cp=2)
         try:
-            yield Training(architecture, work, RECIPES["bf16"], layout, Overhead(), base)
+            yield Training(
+                architecture, TrainingScenario(workload=work, recipe=RECIPES["bf16"], layout=layout, frozen=base)
+            )
         except ConfigError:
             continue
         return

@@ -1,4 +1,4 @@
-"""What the formats are called."""
+"""Names of the formats."""
 
 from fractions import Fraction
 from typing import Literal, get_args
@@ -67,7 +67,7 @@ MLXFormat = Literal[
 ]
 WeightFormat = Literal[MatrixFormat, MixFormat, MLXFormat]
 BITSANDBYTES: frozenset[WeightFormat] = frozenset({"int8-bnb", "nf4", "nf4-dq"})
-"""What bitsandbytes makes of linear modules as a model is loaded."""
+"""Formats that bitsandbytes gives linear modules as a model is loaded."""
 CacheFormat = Literal["fp32", "bf16", "fp16", "fp8", "int8", "int4", "q8_0", "q4_0", "fp8_ds_mla"]
 FLOATS: tuple[FloatFormat, ...] = get_args(FloatFormat)
 WEIGHT_FORMATS: tuple[WeightFormat, ...] = get_args(WeightFormat)

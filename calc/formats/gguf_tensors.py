@@ -185,8 +185,8 @@ def _tensors(model: Architecture) -> Iterator[Tensor]:
 
 
 def _extras(model: Architecture, vocab: int) -> Iterator[Tensor]:
-    """What only one family has outside the layers. Numbered matrices stand in one tensor; a second table of tokens has
-    as many rows as the first."""
+    """Tensors outside the layers that only one family has. Numbered matrices stand in one tensor; a second table of
+    tokens has as many rows as the first."""
     stacks: dict[str, list[Extra]] = {}
     for extra in model.extras:
         stacks.setdefault(re.sub(r"\.\d+\.", ".", extra.name), []).append(extra)

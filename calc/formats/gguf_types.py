@@ -97,7 +97,7 @@ class GGUFTypes:
 
 @dataclass(frozen=True)
 class Counted:
-    """What the rules of every mix ask of a model's tensors."""
+    """Properties of a model's tensors that the rules of every mix use."""
 
     roles: dict[str, Role]  # of the tensors that a mix chooses a type for
     places: dict[Role, dict[tuple[int, str], int]]  # of roles whose type depends on the place, in the order of the file

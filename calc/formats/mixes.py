@@ -30,7 +30,7 @@ MIX_TYPES = {
     if name[0] in "BFMQ" or name[:2] == "IQ"
 }
 NARROW = {"Q2_K": "Q4_0", "Q3_K": "Q4_0", "Q4_K": "Q5_0", "Q5_K": "Q5_1", "Q6_K": "Q8_0"}
-"""What stands in, in blocks of 32, where a row does not divide into blocks of 256; for the IQ types, IQ4_NL."""
+"""Fallback in blocks of 32 where a row does not divide into blocks of 256; for the IQ types, IQ4_NL."""
 
 
 def early(share: int) -> Where:
@@ -172,20 +172,20 @@ ROLES: dict[str, Role] = {
     "ffn_gate": "gate",
     "ffn_down": "down",
 }
-"""What the rules take a tensor for: by its name outside the layers, by a part of it within."""
+"""Role of a tensor in the rules: by its name outside the layers, by a part of it within."""
 COUNTED: tuple[Role, ...] = ("v", "down", "up", "gate")
 """Roles whose type depends on the place."""
 
 
 def role_of(name: str) -> Role:
-    """What a tensor of a file is to the rules."""
+    """Role of a tensor by its name in a file."""
     if name in ENDS:
         return ENDS[name]
     return next((role for part, role in ROLES.items() if part in name), "other")
 
 
 class ModelSizes(Frozen):
-    """What the rules ask of a model."""
+    """Properties of a model that the rules use."""
 
     layers: int
     values: int  # tensors that are taken for values

@@ -35,11 +35,11 @@ class Precision(Frozen):
     kv: CacheFormat = "bf16"
     imatrix: bool = Field(default=False, description="Whether GGUF mixes were made with an importance matrix.")
     checkpoint: Scheme | None = Field(default=None, exclude=True)
-    """What the checkpoint's config says in detail; None: what is usual with the format."""
+    """Details of the checkpoint's config; None: the usual ones of the format."""
     cache_stated: CacheFormat | None = Field(default=None, exclude=True)
-    """What the checkpoint's config asks of the KV cache."""
+    """KV cache format that the checkpoint's config states."""
     note: Message | None = Field(default=None, exclude=True)
-    """What the config leaves open, or says that could not be followed."""
+    """Notes on fields that the config leaves open, or that could not be followed."""
 
     @classmethod
     def of(cls, config: Mapping[str, Any], weights: WeightFormat | None = None, kv: CacheFormat | None = None) -> Self:
@@ -70,7 +70,7 @@ class Precision(Frozen):
         return 4 if self.weights == "fp32" else 2
 
     def scheme(self, *, experts: bool) -> Scheme:
-        """What is stored how, in a model with routed experts or without; no GGUF mix.
+        """Storage scheme of a model with routed experts or without; no GGUF mix.
 
         A quantized format holds the matrices of attention and feed-forward; embeddings, head, norms, router and biases
         stay in 16 bits. Published MXFP4 checkpoints of models with experts hold nothing but these, and the 4-bit ones
@@ -86,7 +86,7 @@ class Precision(Frozen):
         return scheme_of_components(self.weights, components)
 
     def assumptions(self, *, experts: bool) -> Iterator[Message]:
-        """What the bytes of weights and cache take for granted, in sentences."""
+        """Assumptions behind the bytes of weights and cache, in sentences."""
         if self.note is not None:
             yield self.note
         if self.cache_stated == self.kv:

@@ -29,10 +29,10 @@ class Native(NamedTuple):
     name: MatrixFormat | MixFormat | MLXFormat
     """The format of the routed experts, or of most matrices."""
     scheme: Scheme | None = None
-    """What exactly its config says."""
+    """Details of its config."""
     cache: CacheAsked | None = None
     note: Message | None = None
-    """What the config leaves open, or says that can't be followed."""
+    """Notes on fields that the config leaves open, or that can't be followed."""
 
 
 def native(config: Mapping[str, Any]) -> Native:
@@ -129,7 +129,7 @@ def with_experts(
 
 
 def cache_format(stated: Mapping[str, Any]) -> CacheFormat | None:
-    """What `kv_cache_scheme` or `kv_cache_quant_algo` ask for; None: the type of the activations."""
+    """Cache format of `kv_cache_scheme` or `kv_cache_quant_algo`; None: the type of the activations."""
     inner = stated.get("quantization")
     for holder in (stated, inner if isinstance(inner, Mapping) else {}):
         for key in ("kv_cache_scheme", "kv_cache_quant_algo"):

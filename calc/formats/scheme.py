@@ -1,4 +1,4 @@
-"""What is stored in which format: which matrices are quantized, and which stay in 16 bits."""
+"""Storage format of each tensor: which matrices are quantized, and which stay in 16 bits."""
 
 import re
 from collections.abc import Iterable
@@ -105,7 +105,7 @@ class Scheme(Frozen):
 
     @cached_property
     def known(self) -> dict[tuple[str, Component, int], Format]:
-        """What was asked before: a model is laid out many times to find the fewest GPUs."""
+        """Earlier results: a model is laid out many times to find the fewest GPUs."""
         return {}
 
     def form(self, tensor: Tensor, layer: int) -> Format:

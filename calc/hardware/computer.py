@@ -51,7 +51,7 @@ class Computer(Frozen):
 
     @property
     def host_bytes(self) -> int:
-        """What programs may take of it."""
+        """Bytes that programs may take."""
         return max(0, self.memory_bytes - int(self.system_gib * GIB))
 
     @property

@@ -1,4 +1,5 @@
-"""What tensor parallelism can divide: heads, KV heads and columns of feed-forwards, each rule with its sentence."""
+"""Sizes that tensor parallelism can divide: heads, KV heads and columns of feed-forwards, each rule with its
+sentence."""
 
 from collections.abc import Callable, Iterator
 

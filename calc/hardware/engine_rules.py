@@ -8,7 +8,7 @@ from calc.hardware.gpu import GPU
 
 
 class PlatformNeeds(Frozen):
-    """What an engine asks of a platform's GPUs."""
+    """Requirements of an engine on a platform's GPUs."""
 
     least: str | None = None  # CUDA compute capability
     before: str | None = None  # the least that its older versions asked
@@ -18,7 +18,7 @@ class PlatformNeeds(Frozen):
 
 
 class FormatNeeds(Frozen):
-    """What a way of storing weights asks of a GPU."""
+    """Requirements of a weight format on a GPU."""
 
     least: str | None = None  # CUDA compute capability; None: that of the engine
     listed: frozenset[Platform] = frozenset({"cuda", "rocm"})  # the documentation names it for these

@@ -32,7 +32,7 @@ WAYS: dict[WeightFormat, str] = {
 
 
 def needs_of(gpu: GPU, engine: EngineSupport, weights: WeightFormat) -> FormatNeeds | None:
-    """What an engine asks of a GPU for weights of this format; None where nothing is known."""
+    """Requirement of an engine on a GPU for weights of this format; None where nothing is known."""
     needs = engine.formats.get(WAYS.get(weights, ""))
     return needs if gpu.platform in ANSWERS else None
 
@@ -59,7 +59,7 @@ def missing_kernel(gpu: GPU, engine: EngineSupport, weights: WeightFormat) -> Me
 
 
 def format_note(gpu: GPU, engine: EngineSupport, weights: WeightFormat) -> Message | None:
-    """What else stands between weights of this format and a GPU: documentation that is silent, or a plugin."""
+    """Further obstacle to weights of this format on a GPU: documentation that is silent, or a plugin."""
     needs = needs_of(gpu, engine, weights)
     if needs is None:
         return None

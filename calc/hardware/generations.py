@@ -11,7 +11,7 @@ Platform = Literal["cuda", "rocm", "xpu", "metal", "tpu", "gaudi", "neuron", "ca
 
 
 class Clock(Frozen):
-    """What a peak is computed from."""
+    """Inputs of a peak's formula."""
 
     units: int  # streaming multiprocessors, compute units or Xe cores
     mhz: int  # boost

@@ -75,7 +75,7 @@ class GPU(Frozen):
 
     @property
     def workspace_bytes(self) -> int:
-        """What cuBLAS takes through PyTorch's allocator: 32 MiB on Hopper, 8.125 elsewhere (`CUDABlas.cpp`)."""
+        """Workspace of cuBLAS in PyTorch's allocator: 32 MiB on Hopper, 8.125 elsewhere (`CUDABlas.cpp`)."""
         return 32 * MIB if self.capability == "9.0" else 8320 * 1024
 
     def fewest(self, nbytes: int) -> int:
@@ -83,7 +83,7 @@ class GPU(Frozen):
         return -(-nbytes // self.usable_bytes)
 
     def lacks(self, storage: WeightFormat | CacheFormat) -> Message | None:
-        """What the card can't do with this format, or None when it has units for it."""
+        """Sentence on what the card lacks for a format; None where it has units for it."""
         if storage not in UNITS:
             return None
         unit, sentence = UNITS[storage]

@@ -1,4 +1,4 @@
-"""What no formula closes, as ranges: CUDA context, libraries, CUDA graphs, fragmentation.
+"""Memory that no formula gives, as ranges: CUDA context, libraries, CUDA graphs, fragmentation.
 
 Each engine has usual ranges of its own, taken from public logs, which a reader may replace.
 """

@@ -25,7 +25,7 @@ class Degrees(Frozen):
         return self.tp * self.pp * self.dp
 
     def rank(self, architecture: Architecture, vocab: int | None = None) -> Architecture:
-        """What one rank holds of every layer, and so many rows of the vocabulary."""
+        """One rank's part of every layer, with so many rows of the vocabulary."""
         return architecture.rank(self.tp, self.tp * self.dp // self.ep, self.ep, vocab)
 
     @property

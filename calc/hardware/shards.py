@@ -63,7 +63,7 @@ def blocks_within(architecture: Architecture, *pieces: range) -> list[Block]:
 
 
 def layer_kinds(layers: int, places: Iterable[tuple[int, ...]]) -> list[tuple[int, ...]]:
-    """What stands in each layer, by number: `places` are the layers that each thing stands in. Layers of one kind weigh
+    """Kind of each layer, by number: `places` are the layers that each thing stands in. Layers of one kind weigh
     the same."""
     kinds: list[tuple[int, ...]] = [()] * layers
     for number, where in enumerate(dict.fromkeys(places)):

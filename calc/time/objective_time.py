@@ -16,12 +16,7 @@ from calc.time.forward import Forward
 from calc.time.roofline import Work, bus_gb_s, path, path_gb_s
 from calc.time.serving_time import Speed, speed_on
 from calc.time.training_time import StepOperation, StepPasses, TrainingSpeed, step_operations, training_speed
-from calc.training.colocated import Colocated, RolloutPhaseName
-from calc.training.methods import runs_reference
-from calc.training.objective import Colocation
-from calc.training.report import TrainingReport
-from calc.training.step import Training
-from calc.training.tape import CountedBy
+from calc.training import Colocated, Colocation, CountedBy, RolloutPhaseName, Training, TrainingReport
 
 HOUR = 3600
 
@@ -107,7 +102,7 @@ def mean_lengths(training: Training) -> Training:
     if objective is None or objective.mean_completion is None:
         return training
     mean = objective.model_copy(update={"completion": objective.mean_completion, "mean_completion": None})
-    return training.changed(training.work.model_copy(update={"sequence": mean.sequence}), objective=mean)
+    return training.changed(workload=training.work.model_copy(update={"sequence": mean.sequence}), objective=mean)
 
 
 def objective_speed_of(
@@ -115,11 +110,7 @@ def objective_speed_of(
 ) -> "ObjectiveSpeed":
     """The step that a report weighs, on a GPU."""
     scenario = report.scenario
-    layout, overhead, frozen = scenario.layout, scenario.overhead, scenario.frozen
-    training = Training(
-        architecture, scenario.workload, scenario.recipe, layout, overhead, frozen, objective=scenario.objective
-    )
-    return ObjectiveSpeed(training, gpu, scenario.colocation, edits=edits, node=node)
+    return ObjectiveSpeed(Training(architecture, scenario), gpu, scenario.colocation, edits=edits, node=node)
 
 
 class Wave(NamedTuple):
@@ -185,7 +176,7 @@ class ObjectiveSpeed:
     def reference_s(self, end: End) -> float:
         """Seconds of a step's passes without gradients; of a value model and a reward model too."""
         seconds = 2 * self.policy_pass.seconds(end) if self.method.values else 0.0
-        for quiet in self.method.passes(self.objective, runs_reference=runs_reference(self.objective)):
+        for quiet in self.method.passes(self.objective):
             speed = self.policy_pass if quiet.by_policy else self.reference_pass
             often = 1 / self.objective.iterations if quiet.when == "generation" else 1
             seconds += often * quiet.times * speed.seconds(end)
@@ -324,7 +315,7 @@ class ObjectiveSpeed:
         steps = -(-self.sequences // (work.micro_batch * dp))
         try:
             training = self.training.changed(
-                work.model_copy(update={"accumulation": steps}),
+                workload=work.model_copy(update={"accumulation": steps}),
                 layout=self.training.layout.model_copy(update={"dp": dp}),
             )
             colocation = before.model_copy(update=changes)

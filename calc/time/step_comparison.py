@@ -9,11 +9,7 @@ from calc.time.efficiency import Edits
 from calc.time.estimate import Estimate
 from calc.time.objective_time import objective_speed_of
 from calc.time.time_report import training_speed_of
-from calc.training.colocated import RolloutPhaseName
-from calc.training.layout import TrainingScenario
-from calc.training.moments import Phase
-from calc.training.report import TrainingReport
-from calc.training.verdict import TrainingVerdict
+from calc.training import Phase, RolloutPhaseName, TrainingReport, TrainingScenario, TrainingVerdict
 
 
 class ComparedStep(Frozen):

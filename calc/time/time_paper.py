@@ -29,7 +29,7 @@ from calc.time.time_operations import (
     unrolled,
 )
 from calc.time.training_time import TrainingSpeed
-from calc.training.colocated import PHASE_NAMES
+from calc.training import PHASE_NAMES
 from calc.units import four_digits
 
 ROOFLINE = Message(

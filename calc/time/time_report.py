@@ -21,7 +21,7 @@ from calc.time.origin import Origin, origin
 from calc.time.roofline import Bound, Timed, Work, binds
 from calc.time.serving_time import Speed, accepted, chunked, halfway, share_of, speed_of, speed_on
 from calc.time.training_time import StepOperation, TrainingSpeed, TrainingTime, step_operations, training_speed
-from calc.training.report import TrainingReport
+from calc.training import TrainingReport
 
 MS = 1000
 RIGHT = (0.6, 0.8)

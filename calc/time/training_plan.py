@@ -11,19 +11,25 @@ from pydantic import Field
 
 from calc.budget import SECONDS_OF_PLANS, budget
 from calc.errors import ConfigError, Frozen, Message
-from calc.formats import Precision
 from calc.hardware.gpu import GPU
-from calc.hardware.overhead import Overhead
 from calc.hardware.solver import largest
 from calc.model.architecture import Architecture
 from calc.time.efficiency import Edits
 from calc.time.prices import price_of
 from calc.time.training_time import Campaign, RankDemands, TrainingSpeed, TrainingTime, training_speed
-from calc.training.layout import ROUNDS, TrainingLayout, interleaves
-from calc.training.moments import dot
-from calc.training.recipe import RECIPES, Recipe
-from calc.training.step import Shared, Training
-from calc.training.workload import Recompute, TrainingWorkload
+from calc.training import (
+    RECIPES,
+    ROUNDS,
+    Recipe,
+    Recompute,
+    Shared,
+    Training,
+    TrainingLayout,
+    TrainingScenario,
+    TrainingWorkload,
+    dot,
+    interleaves,
+)
 from calc.units import GIB
 
 DEGREES = (1, 2, 4, 8, 16)
@@ -117,9 +123,8 @@ class TrainingSearch:
         key = layout, recompute, min(accumulation, most)
         if key not in self.trainings:
             work = self.work.model_copy(update={"micro_batch": 1, "accumulation": key[2], "recompute": recompute})
-            self.trainings[key] = Training(
-                self.architecture, work, self.recipe, layout, Overhead(), Precision(), self.shared
-            )
+            scenario = TrainingScenario(workload=work, recipe=self.recipe, layout=layout)
+            self.trainings[key] = Training(self.architecture, scenario, self.shared)
         return self.trainings[key]
 
     def share(self, layout: TrainingLayout) -> int:

@@ -27,9 +27,7 @@ from calc.time.estimate import ENDS, End, Estimate
 from calc.time.forward import Forward, PassPart, Whole
 from calc.time.roofline import UNKNOWN, Bound, Timed, Work, arithmetic, path, path_gb_s
 from calc.time.time_operations import Demand, Operation, What, demand, touched
-from calc.training.layout import TrainingLayout, check_schedule
-from calc.training.recipe import WIDTH, Recipe
-from calc.training.workload import Recompute, TrainingWorkload
+from calc.training import WIDTH, Recipe, Recompute, TrainingLayout, TrainingWorkload, check_schedule
 
 MS = 1000
 SECONDS_A_DAY = 86_400

@@ -1,19 +1,56 @@
-"""Memory of a training step: what is trained and how (`workload`, `recipe`, `layout`); layers as their modules compute,
-on a tape that says when each storage comes and goes (`tape`, `operations`, `modules`; a file for each kind of module:
-`attention`, `mlp`, `experts`, `recurrent`, `ends`; `decoder` puts them together, `profile` reads the tape); weights
-and what belongs to them (`states`); the moments of a step on one rank (`moments`, `course`, `stage`); losses of
-preference and reinforcement learning (`objective`, `methods`); the step, its verdict, its report, and what would make
-it smaller (`levers`)."""
+"""Memory of a training step. `workload` and `layout` say what is trained and how; `decoder` runs the parts of a model
+forward and back on a tape, which says when each storage comes and goes (`tape`, `operations`, `modules`; a file for
+each kind of module: `attention`, `feedforward`, `recurrent`, `ends`, with `losses` and `methods` where a loss is not
+transformers' own); `states` are the weights with what belongs to them; `course` is a micro-batch on its way through a
+rank, `stage` all that the rank holds, and `step` the whole, with its verdict. `report`, `levers`, `colocated` and
+`launch` answer questions about it."""
 
-from calc.training.colocated import PHASE_NAMES, TRAINER, RolloutPhase, RolloutPhaseName, RolloutReport
-from calc.training.layout import TrainingLayout, accelerate, in_flight, torchrun
+from calc.training.colocated import PHASE_NAMES, TRAINER, Colocated, RolloutPhase, RolloutPhaseName, RolloutReport
+from calc.training.course import Phase, TrainingComponent, dot
+from calc.training.decoder import unmodelled
+from calc.training.launch import accelerate, objective_launches, torchrun
+from calc.training.layout import (
+    ROUNDS,
+    TrainingLayout,
+    TrainingScenario,
+    check_schedule,
+    in_flight,
+    interleaves,
+    usual_base,
+)
 from calc.training.levers import Smaller, Together, TrainingLever, more_gpus, over_gpus
-from calc.training.methods import METHODS, TrainingMethod, named, usual_reference
-from calc.training.moments import Phase, TrainingComponent
-from calc.training.objective import Colocation, LogProbs, MethodName, Objective, Rollout
-from calc.training.objective_launch import objective_launches
-from calc.training.recipe import RECIPES, TRAINERS, Recipe, RecipeName, Trainer
+from calc.training.losses import TrainingMethod
+from calc.training.methods import METHODS, named, scored_units, usual_reference
 from calc.training.report import PEAKS, TrainingReport, laid_out_step, phase_steps, training_report, training_section
-from calc.training.step import Training, TrainingMemory, usual_overhead
-from calc.training.verdict import TrainingVerdict, word
-from calc.training.workload import Method, Optimizer, TrainingWorkload
+from calc.training.step import (
+    MOST,
+    PHASES,
+    Shared,
+    Training,
+    TrainingMemory,
+    TrainingVerdict,
+    fewest_replicas,
+    judge_training,
+    reserved,
+    usual_overhead,
+    word,
+)
+from calc.training.tape import CountedBy
+from calc.training.workload import (
+    RECIPES,
+    TRAINERS,
+    WIDTH,
+    Colocation,
+    LogProbs,
+    Method,
+    MethodName,
+    Objective,
+    Optimizer,
+    Products,
+    Recipe,
+    RecipeName,
+    Recompute,
+    Rollout,
+    Trainer,
+    TrainingWorkload,
+)

@@ -9,8 +9,9 @@ from calc.model.tensor import Norm
 from calc.training.modules import Modules, Rotary
 from calc.training.tape import CountedBy, TrackedTensor, scoped
 
+OUTPUT = "output of the attention block"
+TOKEN_BY_TOKEN = "output of attention, token by token"
 OptionalTensor = TypeVar("OptionalTensor", TrackedTensor, None)
-WORDS = {"q_proj": "queries", "k_proj": "keys", "v_proj": "values"}
 
 
 @scoped
@@ -41,14 +42,13 @@ def grouped_query(t: Modules, mixer: GQA, norm: Norm, x: TrackedTensor, rotary: 
         out = difference(t, mixer, q, k, v)
     else:
         out = attend(t, q, k, v, mixer.n_q, mixer.n_kv, mixer.n_q * d_v, sinks=mixer.sinks)
-    out = t.by_tokens(out, "output of attention, token by token")
+    out = t.by_tokens(out, TOKEN_BY_TOKEN)
     if gate is not None:
         out = t.multiply(out, t.result_saved(t.local(gate), "gate of attention"), "gated output of attention")
     if t.kernels.norms_inside:
         with t.alive(out):
             out = t.norm(out, "rms", "normed output of attention")
-    label = "output of the attention block"
-    return t.matrix(t.local(out), "o_proj", columns, label, bias="o_proj" in mixer.bias, unit=CountedBy.STREAM)
+    return t.matrix(t.local(out), "o_proj", columns, OUTPUT, bias="o_proj" in mixer.bias, unit=CountedBy.STREAM)
 
 
 @scoped
@@ -61,9 +61,8 @@ def with_shared_keys(t: Modules, mixer: GQA, norm: Norm, x: TrackedTensor, rotar
     q = t.local(q if rotary is None else rotate(t, q, paired_tables(t, rotary), mixer.d_head, "queries"))
     k, v = t.shared(mixer.n_kv * mixer.d_head, q.width), t.shared(mixer.n_kv * (mixer.d_v or mixer.d_head), t.width)
     out = attend(t, q, k, v, mixer.n_q, mixer.n_kv, mixer.n_q * (mixer.d_v or mixer.d_head), sinks=mixer.sinks)
-    out = t.by_tokens(out, "output of attention, token by token")
-    label = "output of the attention block"
-    return t.matrix(t.local(out), "o_proj", x.columns, label, bias="o_proj" in mixer.bias, unit=CountedBy.STREAM)
+    out = t.by_tokens(out, TOKEN_BY_TOKEN)
+    return t.matrix(t.local(out), "o_proj", x.columns, OUTPUT, bias="o_proj" in mixer.bias, unit=CountedBy.STREAM)
 
 
 @scoped
@@ -101,10 +100,10 @@ def projections(
         first, gate = t.parts(both, q, q)
     else:
         first = t.matrix(x, "q_proj", q, "queries", bias="q_proj" in bias)
-    k = t.matrix(x, "k_proj", columns["k_proj"], WORDS["k_proj"], bias="k_proj" in bias)
+    k = t.matrix(x, "k_proj", columns["k_proj"], "keys", bias="k_proj" in bias)
     if mixer.keys_are_values:
         return first, k, k, gate
-    return first, k, t.matrix(x, "v_proj", columns["v_proj"], WORDS["v_proj"], bias="v_proj" in bias), gate
+    return first, k, t.matrix(x, "v_proj", columns["v_proj"], "values", bias="v_proj" in bias), gate
 
 
 @scoped
@@ -209,13 +208,12 @@ def latent_attention(t: Modules, mixer: LatentAttention, x: TrackedTensor, rotar
     out = attend(t, query, key, v, n, n, v.columns, sinks=mixer.sinks)
     if out.columns != n * mixer.d_v:
         out = t.slice(out, n * mixer.d_v)
-    out = t.by_tokens(out, "output of attention, token by token")
+    out = t.by_tokens(out, TOKEN_BY_TOKEN)
     if mixer.gate != "none":
         wide = n if mixer.gate == "heads" else n * mixer.d_v
         gate = t.local(t.result_saved(t.matrix(x, "g_proj", wide, "gate of attention"), "gate of attention"))
         out = t.multiply(out, gate, "gated output of attention")
-    label = "output of the attention block"
-    return t.matrix(t.local(out), "o_proj", columns, label, bias=mixer.bias, unit=CountedBy.STREAM)
+    return t.matrix(t.local(out), "o_proj", columns, OUTPUT, bias=mixer.bias, unit=CountedBy.STREAM)
 
 
 @scoped
@@ -233,14 +231,16 @@ def compressed_attention(t: Modules, mixer: CompressedAttention, x: TrackedTenso
     """An assumption: queries by two matrices, keys that are values, and outputs by two matrices in one kernel."""
     columns, q = x.columns, mixer.n_q * mixer.d_head
     narrow = t.local(t.matrix(x, "wq_a", mixer.q_rank, "compressed queries"))
-    query = t.local(t.matrix(t.copied(narrow, "normed compressed queries"), "wq_b", q, "queries"))
+    query = t.local(t.matrix(t.activation(narrow, "normed compressed queries"), "wq_b", q, "queries"))
     key = t.local(t.matrix(x, "wkv", mixer.d_head, "keys"))
     out = t.local(
-        t.flash_attention(t.copied(query, "queries, rotated"), t.copied(key, "keys, rotated"), key, mixer.n_q, q)
+        t.flash_attention(
+            t.activation(query, "queries, rotated"), t.activation(key, "keys, rotated"), key, mixer.n_q, q
+        )
     )
     outputs = t.local(t.matrix(out, "wo_a", mixer.o_groups * mixer.o_rank, "compressed outputs"))
     t.free(narrow)
-    return t.matrix(outputs, "wo_b", columns, "output of the attention block", unit=CountedBy.STREAM)
+    return t.matrix(outputs, "wo_b", columns, OUTPUT, unit=CountedBy.STREAM)
 
 
 @scoped
@@ -257,8 +257,9 @@ def rotate(t: Modules, x: TrackedTensor, rotary: Rotary, d_head: int, name: str)
 @scoped
 def turned(t: Modules, x: TrackedTensor, rotary: Rotary, name: str) -> TrackedTensor:
     """x·cos + rotate_half(x)·sin."""
-    if t.kernels.turn == "complex":
-        return turned_as_complex(t, x, name)
+    if t.kernels.turn == "complex":  # of 64 bits, for which it is copied to 32 bits first
+        label = ("{tensor}, rotated", name)
+        return t.cast(t.scale(t.cast(x, 4, ("{tensor} in 32 bits", name)), label), x.width, label)
     if t.kernels.turn != "whole":
         return turned_by_halves(t, x, rotary, name)
     before, rotation = x.width, t.kernels.rotation
@@ -294,10 +295,3 @@ def turned_by_halves(t: Modules, x: TrackedTensor, rotary: Rotary, name: str) ->
     left = t.add(t.multiply(first, rotary.cosines, label), t.multiply(second, rotary.sines, label), label)
     right = t.add(t.multiply(second, rotary.cosines, label), t.multiply(first, rotary.sines, label), label)
     return t.concatenate([left, right], label, by_heads=True)
-
-
-@scoped
-def turned_as_complex(t: Modules, x: TrackedTensor, name: str) -> TrackedTensor:
-    """As complex numbers of 64 bits, for which it is copied to 32 bits first."""
-    label = ("{tensor}, rotated", name)
-    return t.cast(t.scale(t.cast(x, 4, ("{tensor} in 32 bits", name)), label), x.width, label)

@@ -16,10 +16,9 @@ from calc.serving.fewest import MOST_GPUS
 from calc.serving.memory import Allocation, Serving
 from calc.serving.verdict import Word
 from calc.serving.workload import Workload
-from calc.training.moments import Phase
-from calc.training.objective import Colocation
-from calc.training.step import Training, TrainingMemory
-from calc.training.verdict import MOST, TrainingVerdict, limit
+from calc.training.course import Phase, TrainingComponent
+from calc.training.step import MOST, PARTS, Training, TrainingMemory, TrainingVerdict, limit
+from calc.training.workload import Colocation
 from calc.units import GIB, MIB
 
 RolloutPhaseName = Literal["rollout", "weight_sync", "reference", "update"]
@@ -68,23 +67,10 @@ PHASE_NAMES: dict[RolloutPhaseName, Message] = {
     "reference": Message("passes without gradients"),
     "update": Message("the update"),
 }
-TRAINER: Mapping[str, Message] = {
-    "weights": Message("weights of the trainer"),
-    "master_weights": Message("master weights"),
-    "gradients": Message("gradients"),
-    "optimizer": Message("optimizer states"),
-    "activations": Message("activations"),
-    "logits": Message("logits"),
-    "temporaries": Message("temporaries"),
-}
+TRAINER: Mapping[TrainingComponent, Message] = PARTS | {"weights": Message("weights of the trainer")}
 STAYS: tuple[OverheadItem, ...] = ("cuda_graphs", "libraries")
-"""What an engine that sleeps keeps (vLLM, device_allocator/cumem.py: only weights and cache are in pools that are given
-back; issue 47654)."""
-
-
-def flag_value(value: object) -> str:
-    """What stands behind a flag."""
-    return "" if value is True else f" {value}"
+"""Overhead that a sleeping engine keeps (vLLM, device_allocator/cumem.py: only weights and cache are in pools that are
+given back; issue 47654)."""
 
 
 class Colocated:
@@ -143,7 +129,7 @@ class Colocated:
         return weights + (standing.optimizer if colocation.offload_optimizer else 0)
 
     def awake(self) -> list[tuple[Message, int]]:
-        """What the engine takes while it generates: its whole share."""
+        """Bytes of the engine while it generates, by part: its whole share."""
         budget = self.plan.kv_budget
         if not self.colocated or budget is None:
             return []
@@ -161,7 +147,7 @@ class Colocated:
         return self.plan.stages[0].sizes.get("cuda_context", (0, 0)) if own else (0, 0)
 
     def asleep(self) -> tuple[list[tuple[Message, int]], tuple[int, int]]:
-        """What the engine keeps while the model is trained; and the range of what of it has no formula."""
+        """Bytes that the engine keeps while the model is trained, by part; and the range of what has no formula."""
         low, high = self.outside()
         if not self.colocated or self.colocation.sleep_level == 0:
             return self.awake(), (low, high)
@@ -216,7 +202,7 @@ class Colocated:
         outside: tuple[int, int],
         away: Mapping[str, bool],
     ) -> RolloutPhase:
-        """What trainer and engine have in memory at once."""
+        """Memory of trainer and engine together."""
         trainer = {part: 0 if away.get(part) else int(getattr(memory, part)) for part in TRAINER}
         if self.colocation.shared_weights:
             trainer["weights"] -= min(trainer["weights"], self.engine_weights)
@@ -295,7 +281,7 @@ class Colocated:
         return largest(lambda percent: owned + self.usable * percent // PERCENT <= self.usable, PERCENT) / PERCENT
 
     def over(self, dp: int) -> "Colocated | None":
-        """The same over so many replicas, with all that belongs to the weights divided over them."""
+        """The step and its engine over so many replicas, with all that belongs to the weights divided over them."""
         training = self.training.over(dp)
         return None if training is None else Colocated(training, self.colocation, self.gpu)
 
@@ -311,7 +297,7 @@ class Colocated:
     # The answer
 
     def reason(self) -> Message:
-        """What the verdict depends on."""
+        """Reason of the verdict."""
         if self.plan.refusal is not None:
             return self.plan.refusal
         peak, share = self.peak, self.colocation.share
@@ -350,7 +336,10 @@ class Colocated:
         for change in changes:
             colocation = self.colocation.model_copy(update=change)
             if Colocated(self.training, colocation, self.gpu).word == "fits":
-                flags = " ".join(f"--{name.replace('_', '-')}{flag_value(value)}" for name, value in change.items())
+                flags = " ".join(
+                    f"--{name.replace('_', '-')}" + (f" {value}" if value is not True else "")
+                    for name, value in change.items()
+                )
                 yield Message("With {flags} it fits.", flags=flags)
                 return
 

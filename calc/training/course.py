@@ -1,10 +1,14 @@
-"""What a micro-batch holds on its way through one rank of one piece of a pipeline stage, beside what is there all the
-time; whatever the batch and the length."""
+"""Moments of a step: what is in memory, in bytes by units, so that they stand for any batch and length;
+and by name: the parts whose sum is the number."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, groupby
+from operator import add, mul
+from typing import Literal, NamedTuple
 
+from calc.errors import Message
 from calc.hardware.shards import blocks_within
 from calc.model.attention import GQA
 from calc.model.block import Block
@@ -13,24 +17,233 @@ from calc.model.mixers import Mixer
 from calc.model.mla import LatentAttention
 from calc.model.tensor import Shape
 from calc.training.decoder import Passes
+from calc.training.ends import LOGIT_GRADIENTS
 from calc.training.layout import TrainingLayout
-from calc.training.moments import (
-    Alive,
-    Phase,
-    Run,
-    StepMoment,
-    Surroundings,
-    Tensors,
-    TrainingComponent,
-    by,
-    dot,
-    once,
+from calc.training.operations import WEIGHT_GRADIENTS
+from calc.training.states import EMBEDDING, OUTSIDE, StageWeights, widths
+from calc.training.tape import NOTHING, Bytes, CountedBy, Name, Profile, Top, undominated
+from calc.training.workload import WIDTH, Recipe, TrainingWorkload
+
+Phase = Literal["after_init", "reference", "forward", "loss", "backward", "optimizer", "after_step"]
+TrainingComponent = Literal[
+    "weights", "master_weights", "gradients", "optimizer", "activations", "logits", "temporaries"
+]
+
+
+UPDATE = "what the optimizer needs for its update"
+
+
+class Tensors(NamedTuple):
+    """Tensors that are in memory: bytes by units under a name, or so many times what a part of the model holds after
+    an event of its tape."""
+
+    bytes: Bytes
+    name: str = ""
+    component: TrainingComponent = "activations"
+    profile: Profile | None = None
+    event: int = 0
+    times: int = 1
+
+
+@dataclass(frozen=True, eq=False)
+class StepMoment:
+    """When a rank may peak."""
+
+    phase: Phase
+    bytes: Bytes
+    tensors: tuple[Tensors, ...]
+
+    @cached_property
+    def lines(self) -> dict["Label", Bytes]:
+        """Tensors in memory, by name."""
+        lines: dict[Label, Bytes] = {}
+        for tensors in self.tensors:
+            for label, nbytes in labelled(tensors) if any(tensors.bytes) else ():
+                lines[label] = plus(lines.get(label, NOTHING), nbytes)
+        return lines
+
+
+class Alive(NamedTuple):
+    """Tensors that are alive at once, and their bytes."""
+
+    bytes: Bytes = NOTHING
+    tensors: tuple[Tensors, ...] = ()
+
+    def plus(self, more: Sequence[Tensors]) -> "Alive":
+        return Alive(plus(self.bytes, *(tensors.bytes for tensors in more)), (*self.tensors, *more))
+
+    def around(self, moment: StepMoment) -> StepMoment:
+        """A moment at which all of this is there too."""
+        return StepMoment(moment.phase, plus(self.bytes, moment.bytes), (*self.tensors, *moment.tensors))
+
+
+IDLE = Top(NOTHING, 0)
+"""No part of the model is at work."""
+
+
+class Surroundings(NamedTuple):
+    """A part of the model at work in a phase, with all that is in memory around it; None: no part is at work."""
+
+    phase: Phase
+    alive: Alive
+    profile: Profile | None = None
+    tops: tuple[Top, ...] = (IDLE,)
+
+    @property
+    def bytes(self) -> Bytes:
+        return self.alive.bytes
+
+    def step_moments(self) -> list[StepMoment]:
+        return [
+            StepMoment(self.phase, *self.alive.plus([Tensors(top.bytes, profile=self.profile, event=top.event)]))
+            for top in self.tops
+        ]
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """Equal layers in a row, or an end of the model."""
+
+    profile: Profile
+    layers: int
+    first: int  # index of the first; OUTSIDE or EMBEDDING, below 0, for what is no layer
+    saved: Bytes  # by each, for its backward pass
+    forward: Bytes  # by each, from its forward pass until autocast ends
+    alternate_outputs: Bytes  # by each, where part of it is not computed again
+    gradients: int  # bytes that each leaves behind
+    gathered: int  # bytes of its weights as FSDP gathers them
+    unreduced: int  # bytes of its gradients as autograd makes them
+    reduced: int  # bytes of its gradients as FSDP reduces them
+    shards: int  # bytes of this rank's part of them as it arrives, and of its cast to what stays
+
+    def waiting(self, layers: int) -> list[Tensors]:
+        """Tensors that so many of these layers keep for their backward pass."""
+        return self._tensors(self.saved, self.profile.saved.event, layers)
+
+    def holding(self, layers: int) -> list[Tensors]:
+        """Tensors that so many of these layers hold on the way forward."""
+        return self._tensors(self.forward, self.profile.after_forward.event, layers)
+
+    def _tensors(self, nbytes: Bytes, event: int, count: int) -> list[Tensors]:
+        whole = Tensors(times(count, nbytes), profile=self.profile, event=event, times=count)
+        if not any(self.alternate_outputs):
+            return [whole]
+        return [whole, Tensors(times(count, self.alternate_outputs), "outputs kept of every other matrix")]
+
+
+def plus(first: Bytes, *others: Bytes) -> Bytes:
+    for other in others:
+        first = tuple(map(add, first, other))
+    return first
+
+
+def by(unit: CountedBy, nbytes: int) -> Bytes:
+    """Bytes of each of a unit."""
+    return tuple(nbytes if unit == other else 0 for other in CountedBy)
+
+
+def times(count: int, nbytes: Bytes) -> Bytes:
+    return tuple([count * size for size in nbytes])
+
+
+def once(nbytes: int) -> Bytes:
+    """Bytes that no batch changes."""
+    return (nbytes, *NOTHING[1:])
+
+
+LOGITS = frozenset(
+    {
+        "logits",
+        "logits in 32 bits",
+        "logits after tanh",
+        "log-softmax of the logits",
+        "logits of a chunk",
+        "logits of a tile",
+        "logits over the temperature",
+        "logits of the reference",
+        "logits of the teacher",
+        "log-softmax of the teacher's logits",
+        "log-probabilities of the mixture",
+        "distributions of both models",
+        "probabilities of the vocabulary",
+        "differences of log-probabilities",
+        "divergences",
+        "gradients of a tile of logits",
+        "copy of the logits",
+        "exponentials of the logits",
+        "entropies",
+        "gradients of the states that the head reads",
+        "loss",
+        LOGIT_GRADIENTS,
+    }
 )
-from calc.training.profile import Profile, undominated
-from calc.training.recipe import WIDTH, Recipe
-from calc.training.states import EMBEDDING, OUTSIDE, StageWeights, gradient_width
-from calc.training.tape import NOTHING, Bytes, CountedBy
-from calc.training.workload import TrainingWorkload
+WEIGHTS = frozenset(
+    {
+        "weights in 16 bits",
+        "weights in 32 bits",
+        "weights of the router in 32 bits",
+        "dequantized matrix",
+        "adapters of experts in 16 bits",
+        "experts with their adapters",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Tensors of one name that are alive at a moment."""
+
+    name: Message
+    component: TrainingComponent
+    bytes: int
+    temporary: bool  # made at this moment and gone soon after it; all else was there or waits
+
+
+Label = tuple[Name, TrainingComponent, bool]
+"""A name, its component, and whether it is temporary."""
+
+
+def labelled(tensors: Tensors) -> Iterator[tuple[Label, Bytes]]:
+    """Tensors by name; of a part of the model each that it holds."""
+    profile = tensors.profile
+    if profile is None:
+        yield (tensors.name, tensors.component, tensors.name == UPDATE), tensors.bytes
+        return
+    for (name, waits), nbytes in profile.names(tensors.event).items():
+        component = component_of(name, keeps_gradients=profile.keeps_gradients)
+        yield (name, component, not waits), times(tensors.times, nbytes)
+
+
+def component_of(name: Name, *, keeps_gradients: bool) -> TrainingComponent:
+    """Component of a tensor of a pass; a gradient that is added to one held elsewhere is soon gone."""
+    if name == WEIGHT_GRADIENTS:
+        return "gradients" if keeps_gradients else "temporaries"
+    if name in LOGITS:
+        return "logits"
+    return "weights" if name in WEIGHTS else "activations"
+
+
+def message(name: Name) -> Message:
+    return Message(name) if isinstance(name, str) else Message(name[0], tensor=Message(name[1]))
+
+
+def parts_of(moment: StepMoment, units: Bytes) -> tuple[Part, ...]:
+    """The parts of a moment for a batch and a length, the largest first."""
+    parts = [
+        Part(message(name), component, dot(nbytes, units), temporary)
+        for (name, component, temporary), nbytes in moment.lines.items()
+    ]
+    return tuple(sorted((part for part in parts if part.bytes), key=lambda part: -part.bytes))
+
+
+def dot(nbytes: Bytes, units: Bytes) -> int:
+    """Bytes for a batch and a length."""
+    return sum(map(mul, nbytes, units))
+
+
+# What a micro-batch holds on its way through one rank of one piece of a pipeline stage, beside what is there all the
+# time; whatever the batch and the length.
+
 
 # What FSDP2 holds beside the shards (torch 2.13, `distributed/fsdp/_fully_shard`): each layer is a unit, and all that
 # stands outside of them another, the root, which stays gathered from its first use to the end of the backward pass.
@@ -94,7 +307,7 @@ class Sharded:
         return [weights(self.unsharded(index, run.layers - 1) + run.gathered), buffer(run.gathered)]
 
     def entering_head(self) -> list[Tensors]:
-        """The same of norm and head, where they are gathered by themselves."""
+        """As norm and head are gathered, where they are a unit of their own."""
         buffers = self.runs[self.layers[-1]].gathered + self.root
         return [weights(self.unsharded(len(self.runs), 0)), buffer(buffers)]
 
@@ -193,37 +406,39 @@ class Course:
     ) -> None:
         self.rank, self.passes = passes.rank, passes
         self.work, self.recipe, self.layout = work, recipe, layout
-        self.by_fsdp = layout.gathered_by_fsdp(recipe)
+        self.by_fsdp, self.widths = layout.gathered_by_fsdp(recipe), widths(work, recipe)
         self.units = weights.units(layout.replicas if self.by_fsdp else 1)
         self.first, self.last = piece.start == 0, piece.stop == self.rank.num_layers
         self.runs = list(self._runs(blocks_within(self.rank, piece)))
         self.sharded = Sharded(self.runs, layout, root_stays=root_stays) if self.by_fsdp else None
         self.largest_unit = max(map(self.gathered, self.units))
         """Bytes of the largest unit's weights as they are multiplied."""
-        self.masks = self._masks()
+        rest, compute = passes.settings.rest, passes.settings.compute
+        mixers = [mixer for block in self.rank.all_blocks for mixer in block.mixers]
+        windows = {mixer.window for mixer in mixers if isinstance(mixer, GQA | LatentAttention)}
+        eager = 0 if passes.settings.flash else len(windows)
+        self.masks = Tensors(by(CountedBy.SCORE, eager * rest), "masks of attention")
         """Masks of eager attention: one for each window."""
-        self.shared_keys = self._shared_keys()
+        columns = self.shared_columns(self.rank.num_layers) if self.recomputed else 0
+        self.shared_keys = Tensors(by(CountedBy.TOKEN, columns * compute), "keys and values that layers share")
         """Keys and values that the last layers share, where no layer saves them."""
-        self.per_layer_gradients = self._per_layer_gradients()
+        trained = passes.settings.trains or passes.settings.adapters is not None
+        columns = passes.per_layer_columns if trained else 0
+        self.per_layer_gradients = Tensors(by(CountedBy.TOKEN, columns * rest), "gradients of activations")
         """Gradients of the inputs of single layers, which are one tensor for all of them."""
-        self.stream = Tensors(by(CountedBy.STREAM, self.rank.hidden * passes.settings.rest), "residual stream")
-        """What one layer hands to the next, or its gradient."""
+        self.stream = Tensors(by(CountedBy.STREAM, self.rank.hidden * rest), "residual stream")
+        """Output of a layer on its way to the next, or its gradient."""
         self.depths = self._depths()
-        """What is alive round each part of the model in each phase, at every depth at which it stands."""
+        """Every part of the model at work in each phase, at every depth at which it stands."""
 
     @property
     def recomputed(self) -> bool:
         return self.work.recompute in ("full", "alternate")
 
     @property
-    def gradient_width(self) -> int:
-        """Bytes of an element of a gradient as it stays."""
-        return gradient_width(self.work, self.recipe)
-
-    @property
     def arriving(self) -> int:
         """Bytes of an element of a gradient that FSDP has reduced, with those of its cast."""
-        reduced, stays = WIDTH[self.layout.reduce], self.gradient_width
+        reduced, stays = WIDTH[self.layout.reduce], self.widths.gradient
         return reduced if reduced == stays else reduced + stays
 
     def gathered(self, layer: int) -> int:
@@ -254,14 +469,14 @@ class Course:
         trained, filled = (0, 0) if unit is None else (unit.trained, unit.filled)
         gradients, unreduced = profile.gradients[CountedBy.ONCE], WIDTH[self.recipe.compute] * trained
         if block is not None:
-            width = self.gradient_width
+            width = self.widths.gradient
             shards = -(-filled * width // self.layout.replicas) if self.by_fsdp else trained * width
             gradients = shards if self.by_fsdp or self.passes.settings.keeps_gradients else 0
             if self.by_fsdp and (work.accumulation > 1 or self.layout.cpu_offload):
                 gradients = 0  # they are added to those of earlier micro-batches, or go to CPU memory
         elif profile is self.passes.norm and self.by_fsdp and EMBEDDING in self.units:
             stays = work.accumulation == 1 and not self.layout.cpu_offload
-            shards = -(-filled * self.gradient_width // self.layout.replicas) if stays else 0
+            shards = -(-filled * self.widths.gradient // self.layout.replicas) if stays else 0
             gradients = shards - self.passes.tail.gradients[CountedBy.ONCE]  # the head's are reduced with them
         saved, forward, repeated = profile.saved.bytes, profile.after_forward.bytes, NOTHING
         if block is not None and work.offload_activations:
@@ -284,12 +499,6 @@ class Course:
             reduced=WIDTH[self.layout.reduce] * filled,
             shards=-(-filled * self.arriving // self.layout.replicas),
         )
-
-    def _masks(self) -> Tensors:
-        mixers = [mixer for block in self.rank.all_blocks for mixer in block.mixers]
-        windows = {mixer.window for mixer in mixers if isinstance(mixer, GQA | LatentAttention)}
-        eager = 0 if self.passes.settings.flash else len(windows)
-        return Tensors(by(CountedBy.SCORE, eager * self.passes.settings.rest), "masks of attention")
 
     # Forward
 
@@ -321,14 +530,14 @@ class Course:
             yield Surroundings("forward", here, run.profile, run.profile.forward)
 
     def waiting_for_loss(self) -> Alive:
-        """What all but the head keeps for the backward pass, once the model's forward pass is over."""
+        """Tensors that all but the head keeps for the backward pass, once the model's forward pass is over."""
         waiting = Alive().plus(self.persisting())
         for run in self.runs[:-1]:
             waiting = waiting.plus(run.waiting(run.layers))
         return waiting
 
     def under_reference(self, *, root_stays: bool) -> Alive:
-        """What a policy's forward pass leaves in memory while its reference runs; FSDP's root where it stays
+        """Tensors of a policy's forward pass that are in memory while its reference runs; FSDP's root where it stays
         gathered."""
         profile = self.runs[-1].profile
         top = profile.reference or profile.saved
@@ -337,20 +546,12 @@ class Course:
             return waiting
         return waiting.plus([weights(self.sharded.unsharded(len(self.runs), 0))])
 
-    def quiet_moments(self) -> list[Surroundings]:
-        """What a pass without gradients holds, part by part."""
-        return [here._replace(phase="reference") for here in self.forward() if here.tops]
-
     def persisting(self) -> list[Tensors]:
         """Masks, and keys and values that layers share, which checkpoints hold on to."""
         return [self.masks, self.shared_keys] if self.recomputed else []
 
-    def _shared_keys(self) -> Tensors:
-        columns = self.shared_columns(self.rank.num_layers) if self.recomputed else 0
-        return Tensors(by(CountedBy.TOKEN, columns * self.passes.settings.compute), "keys and values that layers share")
-
     def embedded(self, index: int, run: Run) -> list[Tensors]:
-        """What the model's forward pass holds on to beside the stream: the embedded positions, and the embedding's
+        """Tensors that the model's forward pass holds besides the stream: the embedded positions, and the embedding's
         output, where the first layer does not save it."""
         if not self.first:
             return []
@@ -393,18 +594,13 @@ class Course:
     def sharded_backward(
         self, sharded: Sharded, index: int, run: Run, layers: int, here: Alive
     ) -> Iterator[Surroundings]:
-        """The same with what FSDP holds; and when the gradients of a part are reduced."""
+        """A part going back with all that FSDP holds; and the moment when its gradients are reduced."""
         around = here.plus(sharded.going_back(index, layers))
         yield Surroundings("backward", around, run.profile, run.profile.backward)
         if run.first >= 0:
             yield Surroundings("backward", here.plus([*sharded.reducing(index, layers), self.stream]))
         elif not index or sharded.ends(index):
             yield Surroundings("backward", here.plus(sharded.reducing(index, layers)))
-
-    def _per_layer_gradients(self) -> Tensors:
-        trained = self.passes.settings.trains or self.passes.settings.adapters is not None
-        columns = self.passes.per_layer_columns if trained else 0
-        return Tensors(by(CountedBy.TOKEN, columns * self.passes.settings.rest), "gradients of activations")
 
     def shared_gradients(self, layer: int) -> Tensors:
         """Gradients of the shared keys and values, which wait for the layers that made them."""
@@ -434,17 +630,6 @@ class Course:
             if here.tops:
                 parts.setdefault((here.phase, here.profile, here.tops), []).append(here)
         return list(parts.values())
-
-    def peak_bytes(self, units: Bytes, *, backward: bool) -> int:
-        """Bytes at the peak of the way forward or back, for a batch and a length."""
-        depths_of_pass = (depths for depths in self.depths if (depths[0].phase == "backward") == backward)
-        return max(
-            (
-                max(dot(here.bytes, units) for here in depths) + max(dot(top.bytes, units) for top in depths[0].tops)
-                for depths in depths_of_pass
-            ),
-            default=0,  # a piece without layers
-        )
 
     @cached_property
     def step_moments(self) -> dict[Phase, list[StepMoment]]:

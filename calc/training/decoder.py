@@ -25,16 +25,13 @@ from calc.training.ends import (
     per_layer_inputs,
     with_per_layer_inputs,
 )
-from calc.training.experts import mixture, parallel_with_dense
+from calc.training.feedforward import mixture, mlp, parallel_with_dense
 from calc.training.layout import TrainingLayout
-from calc.training.mlp import mlp
 from calc.training.modules import Adapters, Modules, Rotary, Settings
-from calc.training.profile import Profile, profile
-from calc.training.recipe import WIDTH, Recipe
 from calc.training.recurrent import gated_delta, lightning, selective_scan, short_convolution, state_space
-from calc.training.states import adapted_matrices, adapts_experts, plain_experts, trained_width
-from calc.training.tape import CountedBy, TrackedTensor, scoped
-from calc.training.workload import TrainingWorkload
+from calc.training.states import adapted_matrices, adapts_experts, plain_experts, widths
+from calc.training.tape import CountedBy, Profile, TrackedTensor, profile, scoped
+from calc.training.workload import WIDTH, Recipe, TrainingWorkload
 
 
 @scoped
@@ -64,7 +61,7 @@ def layer(
 
 @scoped
 def before(t: Modules, block: Block, x: TrackedTensor) -> TrackedTensor:
-    """What mixers or a feed-forward read: the states of all tokens, normed by most."""
+    """Input of mixers or of a feed-forward: the states of all tokens, normed in most families."""
     normed = block.norms_first and not t.kernels.norms_sums
     return t.gathered(t.norm(x, t.kernels.norm_kind(block.norm), "normed states") if normed else x)
 
@@ -101,16 +98,15 @@ def parallel(t: Modules, block: Block, x: TrackedTensor, rotary: Rotary | None) 
 
 @scoped
 def mixed(t: Modules, block: Block, x: TrackedTensor, rotary: Rotary | None) -> TrackedTensor:
-    """What the mixers make of the same states, side by side where there are several."""
+    """Output of the mixers, which read the same states, and are added up where there are several."""
     first, *others = reversed(block.mixers) if t.kernels.multiplied else block.mixers
-    y = mixed_by(t, first, block.norm, x, rotary)
+    y = passed(t, first, block.norm, x, rotary)
     for mixer in others:
-        y = t.add(y, mixed_by(t, mixer, block.norm, x, rotary), "output of the mixers")
+        y = t.add(y, passed(t, mixer, block.norm, x, rotary), "output of the mixers")
     return y
 
 
-@scoped
-def mixed_by(t: Modules, mixer: Mixer, norm: Norm, x: TrackedTensor, rotary: Rotary | None) -> TrackedTensor:
+def passed(t: Modules, mixer: Mixer, norm: Norm, x: TrackedTensor, rotary: Rotary | None) -> TrackedTensor:
     forward = pass_of(mixer)
     assert forward is not None  # check_modelled has let it through
     return forward(t, norm, x, rotary)
@@ -141,7 +137,7 @@ def pass_of(mixer: Mixer) -> Callable[[Modules, Norm, TrackedTensor, Rotary | No
 
 @scoped
 def fed(t: Modules, block: Block, x: TrackedTensor, state: TrackedTensor) -> TrackedTensor:
-    """What the feed-forward makes of normed states; some experts read the state itself."""
+    """Output of the feed-forward on normed states; some experts read the state itself."""
     if block.moe is not None:
         if block.moe.parallel_mlp is not None:
             return parallel_with_dense(t, block, block.moe, block.moe.parallel_mlp, x, state)
@@ -172,7 +168,15 @@ def settings_of(
         compute=compute,
         autocast=recipe.autocast and not layout.fully_sharded,
         trains=work.trains_base,
-        adapters=None if work.trains_base else adapters(rank, work, recipe),
+        adapters=None
+        if work.trains_base
+        else Adapters(
+            on=adapted_matrices(rank, work),
+            rank=work.lora_rank,
+            width=widths(work, recipe).weight,
+            dropout=work.lora_dropout,
+            experts=adapts_experts(rank, work),
+        ),
         quantized=not work.trains_base and frozen_bits < 16,
         saves_inputs=recipe.saves_inputs,
         inputs_need_gradients=not work.trains_base and work.recompute in ("full", "alternate"),
@@ -192,17 +196,6 @@ def settings_of(
         ep=layout.ep,
         expert_spread=layout.tp // layout.slices,
         single=single,
-    )
-
-
-def adapters(rank: Architecture, work: TrainingWorkload, recipe: Recipe) -> Adapters:
-    """What LoRA adds."""
-    return Adapters(
-        on=adapted_matrices(rank, work),
-        rank=work.lora_rank,
-        width=trained_width(work, recipe),
-        dropout=work.lora_dropout,
-        experts=adapts_experts(rank, work),
     )
 
 
@@ -228,39 +221,30 @@ class Passes:
         """Bytes of an element of what the layers hand on: autocast leaves the output of LayerNorm in 32 bits, and
         quantized matrices (bitsandbytes) give what they read."""
         self.front = self._front()
-        self.norm = self._norm()
-        self.tail = self._tail()
+        self.norm = self.end(final_norm, self.stream_width)
+        self.tail = self.end(self.loss, self.norm.width)
 
     def tape(self) -> Modules:
         return Modules(self.rank.kernels, self.rank.names, self.settings)
 
     def _front(self) -> Profile:
         t = self.tape()
+        first_layer = self.layer(next(block for block in self.rank.all_blocks if 0 in block.runs_in), first=True)
 
         def run(_: list[TrackedTensor]) -> TrackedTensor:
             x = embedding(t, self.rank)
             if not self.per_layer_columns:
                 return x
-            if self.first_layer.keeps_input:
+            if first_layer.keeps_input:
                 t.count_elsewhere(x)
             return with_per_layer_inputs(t, self.rank, x)
 
         return profile(t, [], [], run)
 
-    @property
-    def first_layer(self) -> Profile:
-        """What the first layer of the model holds."""
-        return self.layer(next(block for block in self.rank.all_blocks if 0 in block.runs_in), first=True)
-
-    def _norm(self) -> Profile:
+    def end(self, run: LossHead, width: int) -> Profile:
+        """The last norm or the head, which reads so many bytes an element."""
         t = self.tape()
-        x = self.input(t, gradient=True, width=self.stream_width)
-        return profile(t, [], x, lambda inputs: final_norm(t, self.rank, inputs[0]))
-
-    def _tail(self) -> Profile:
-        t = self.tape()
-        x = self.input(t, gradient=True, width=self.norm.width)
-        return profile(t, [], x, lambda inputs: self.loss(t, self.rank, inputs[0]))
+        return profile(t, [], self.input(t, gradient=True, width=width), lambda inputs: run(t, self.rank, inputs[0]))
 
     def layer(self, block: Block, *, first: bool) -> Profile:
         """One layer of a kind. The first of a model whose embedding is not trained gets no gradient to pass on."""
@@ -279,15 +263,14 @@ class Passes:
         rotary = Rotary(tables[0], tables[1], channels) if tables else None
         columns = self.per_layer_columns
         own = per_layer_inputs(t, columns) if columns else None
-        if self.settings.checkpoints:
-            reentrant = self.settings.reentrant
 
-            def run(inputs: list[TrackedTensor]) -> TrackedTensor:
-                return t.checkpoint(lambda x: layer(t, block, x, rotary, own), inputs[0], reentrant=reentrant)
-        else:
+        def once(x: TrackedTensor) -> TrackedTensor:
+            return layer(t, block, x, rotary, own)
 
-            def run(inputs: list[TrackedTensor]) -> TrackedTensor:
-                return layer(t, block, inputs[0], rotary, own)
+        def run(inputs: list[TrackedTensor]) -> TrackedTensor:
+            if not self.settings.checkpoints:
+                return once(*inputs)
+            return t.checkpoint(once, *inputs, reentrant=self.settings.reentrant)
 
         outside = tables if own is None else [*tables, own]
         return profile(t, outside, self.input(t, gradient=gradient, width=width), run)

@@ -1,19 +1,22 @@
-"""The ends of a model: the embedding, and the head with the loss; and the embedding of its own that each layer mixes
-in."""
+"""The ends of a model: the embedding, with that of its own that each layer mixes in; the head with the loss; and
+log-probabilities of tokens, of which the losses of preference and reinforcement learning are made."""
+
+from collections.abc import Callable
 
 from calc.model.architecture import Architecture
 from calc.model.block import Block
-from calc.training.mlp import activated
+from calc.training.feedforward import activated
 from calc.training.modules import Modules
-from calc.training.operations import ACTIVATION_GRADIENTS, WEIGHT_GRADIENTS, sides_of
-from calc.training.tape import CountedBy, TrackedTensor, scoped
+from calc.training.operations import ACTIVATION_GRADIENTS, WEIGHT_GRADIENTS
+from calc.training.tape import Backward, CountedBy, TrackedTensor, scoped
+from calc.training.workload import Objective
 
 LOGIT_GRADIENTS = "gradients of logits"
 
 
 @scoped
 def embedding(t: Modules, model: Architecture) -> TrackedTensor:
-    """What the first layer reads: rows of the table, scaled or with those of positions where the family does so."""
+    """Input of the first layer: rows of the table, scaled or with those of positions where the family does so."""
     columns, tied = model.d_embedding or model.hidden, model.tied and t.settings.reads_table
     looked_up = x = t.local(look_up(t, model.vocab * columns, columns, "embedded tokens", tied=tied))
     if t.settings.inputs_need_gradients:
@@ -40,19 +43,18 @@ def look_up(
 ) -> TrackedTensor:
     """Rows of a table. Its gradient is as large as the table; a tied one is added to that of the head, which waits."""
     table = t.weight(size, t.settings.rest, trained=t.settings.trains)
-    side = (size, t.settings.rest, CountedBy.ONCE)
 
     def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
-        own = t.gradient(side)
+        own = t.gradient(table)
         t.free(gradient)
-        return [t.gradient(side, own) if tied else own]
+        return [t.gradient(table, own) if tied else own]
 
     return t.record(t.new(name, columns, t.settings.rest, unit), [table], backward)
 
 
 @scoped
 def final_norm(t: Modules, model: Architecture, x: TrackedTensor) -> TrackedTensor:
-    """What the head reads."""
+    """States after the last norm."""
     if model.final_norm == "none" != model.blocks[0].norm:
         return x  # there is none: OPT-350m
     return t.norm(x, t.kernels.norm_kind(model.final_norm), "states that the head reads")
@@ -102,7 +104,7 @@ def finished_logits(t: Modules, logits: TrackedTensor) -> TrackedTensor:
 
 
 def states(t: Modules, model: Architecture, x: TrackedTensor) -> TrackedTensor:
-    """What the head reads, in the width of its table."""
+    """States in the width of the head's table."""
     if model.d_embedding is None:
         return x
     return t.matrix(x, "project_out", model.d_embedding, "states in the width of the embedding")
@@ -121,8 +123,7 @@ def cross_entropy(t: Modules, logits: TrackedTensor, *, upcast: bool = True) -> 
     if upcast:
         logits = t.local(t.cast(logits, 4, "logits in 32 bits"))
     likely = t.result_saved(logits, "log-softmax of the logits")
-    side = likely.columns, likely.width, likely.unit
-    return t.record(scalar(t), [likely], lambda gradient: [t.gradient(side)], [likely.storage])
+    return t.record(scalar(t), [likely], lambda gradient: [t.gradient(likely)], [likely.storage])
 
 
 @scoped
@@ -134,13 +135,12 @@ def parallel_cross_entropy(t: Modules, logits: TrackedTensor) -> TrackedTensor:
     shifted = t.like("logits less their maximum", wide)
     t.like("exponentials of the logits", wide)
     likely = t.like("log-softmax of the logits", wide, shifted)
-    side = likely.columns, likely.width, likely.unit
 
     def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
-        labels = t.gradient(side)
+        labels = t.gradient(likely)
         probabilities = t.like("probabilities of the vocabulary", labels)
-        total = t.gradient(side, probabilities)
-        return [t.gradient(side, labels, total)]
+        total = t.gradient(likely, probabilities)
+        return [t.gradient(likely, labels, total)]
 
     return t.record(scalar(t), [wide], backward, [likely.storage])
 
@@ -149,8 +149,7 @@ def parallel_cross_entropy(t: Modules, logits: TrackedTensor) -> TrackedTensor:
 def single_kernel_loss(t: Modules, logits: TrackedTensor) -> TrackedTensor:
     """As torch.compile fuses it: the logits are saved as they are, and their gradient takes their place, which public
     records of compiled losses agree with; Liger's kernel does so too (arXiv:2410.10989 section 3.2)."""
-    place = logits.storage, logits.columns, logits.width, logits.unit
-    return t.record(scalar(t), [logits], lambda gradient: [TrackedTensor(*place)], [logits.storage])
+    return t.record(scalar(t), [logits], lambda gradient: [logits.view()], [logits.storage])
 
 
 @scoped
@@ -213,8 +212,7 @@ def gradients_there(
     t: Modules, x: TrackedTensor, table: TrackedTensor, gradients: list[TrackedTensor | None]
 ) -> TrackedTensor:
     """A loss whose gradients were made on the way forward."""
-    made = [gradient and (gradient.storage, gradient.columns, gradient.width, gradient.unit) for gradient in gradients]
-    return t.record(scalar(t), [x, table], lambda _: [parts and TrackedTensor(*parts) for parts in made])
+    return t.record(scalar(t), [x, table], lambda _: [gradient and gradient.view() for gradient in gradients])
 
 
 TILE = 4096, 32_768
@@ -237,14 +235,24 @@ def tiled_loss(t: Modules, x: TrackedTensor, table: TrackedTensor, vocab: int) -
         return [logits] if cast is None else [logits, cast]
 
     t.use(*tile())
-    sides = sides_of(x, table)
+    return t.record(scalar(t), [x, table], summed_in_fp32(t, [x, table], tile, keeps_tile=False), [x.storage])
+
+
+def summed_in_fp32(
+    t: Modules, inputs: list[TrackedTensor], tile: Callable[[], list[TrackedTensor]], *, keeps_tile: bool
+) -> Backward:
+    """The backward of a head by tiles, which are made again while the gradients of states and table add up in fp32;
+    the last tile may stay until these are cast."""
 
     def backward(_: TrackedTensor) -> list[TrackedTensor | None]:
-        wide = [side and t.local(t.gradient((side[0], 4, side[2]))) for side in sides]
-        t.use(*tile())
-        return [gradient and side and t.in_type(gradient, side[1]) for gradient, side in zip(wide, sides, strict=True)]
+        wide = [t.local(t.gradient((x.columns, 4, x.unit))) if x.node else None for x in inputs]
+        last = tile()
+        if not keeps_tile:
+            t.use(*last)
+        with t.alive(*last if keeps_tile else ()):
+            return [gradient and t.in_type(gradient, x.width) for gradient, x in zip(wide, inputs, strict=True)]
 
-    return t.record(scalar(t), [x, table], backward, [x.storage])
+    return backward
 
 
 def scalar(t: Modules) -> TrackedTensor:
@@ -273,8 +281,7 @@ def with_per_layer_inputs(t: Modules, model: Architecture, x: TrackedTensor) -> 
     projected = t.scale(t.matrix(x, "per_layer_model_projection", columns, INPUTS), INPUTS)
     projected = t.norm(projected, t.kernels.norm_kind("rms"), INPUTS, heads=columns // width)
     inputs = t.scale(t.add(projected, rows, INPUTS), INPUTS)
-    together, side = TrackedTensor(x.storage, x.columns, x.width, x.unit), (columns, inputs.width, x.unit)
-    return t.record(together, [x, inputs], lambda gradient: [gradient, t.gradient(side)], [inputs.storage])
+    return t.record(x.view(), [x, inputs], lambda gradient: [gradient, t.gradient(inputs)], [inputs.storage])
 
 
 def per_layer_inputs(t: Modules, columns: int) -> TrackedTensor:
@@ -290,7 +297,7 @@ def mixed_in(t: Modules, block: Block, x: TrackedTensor, inputs: TrackedTensor) 
     """A layer's output with its own input mixed in. Its gradient is put into zeros as large as those of all layers, and
     added to what waits for the layers before, which is counted outside."""
     narrow = block.per_layer_width
-    own = TrackedTensor(inputs.storage, narrow, inputs.width, inputs.unit)
+    own = inputs.view(narrow)
 
     def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
         zeros = t.new(ACTIVATION_GRADIENTS, inputs.columns, inputs.width, inputs.unit)
@@ -304,3 +311,191 @@ def mixed_in(t: Modules, block: Block, x: TrackedTensor, inputs: TrackedTensor) 
     with t.alive(y):
         y = t.norm(y, t.kernels.norm_kind(block.norm), "normed input of the layer")
     return t.add(x, y, "residual stream")
+
+
+# Log-probabilities of tokens as TRL makes them: by a fused head, which builds no logits, or from whole logits row by
+# row; the entropies that it logs, and hidden states that a trainer asks the model for (output_hidden_states)
+
+
+STATISTICS = 7
+"""Vectors in fp32 that a tile of logits is folded into: maximum, sums, and what is logged."""
+ENTROPY_CHUNK = 128
+"""Tokens whose entropy is made at once (TRL 1.12, trainer/utils.py, `entropy_from_logits`)."""
+
+
+@scoped
+def fused_log_probs(t: Modules, model: Architecture, x: TrackedTensor) -> TrackedTensor:
+    """Log-probabilities of the scored tokens [N], without logits: their states are copied, and meet the head tile by
+    tile; going back, tiles are made again, and both gradients add up in fp32 (TRL 1.16, kernels/chunked_logprob.py and
+    trainer/utils.py, `add_fused_lm_head`)."""
+    x = states(t, model, x)
+    table = output_table(t, model)
+    width = t.width if t.autocast else x.width
+    t.mark_loss()
+    places = t.new("places of scored tokens", 2, 8, CountedBy.SCORED)
+    chosen = t.local(t.gather(t.slice(x, x.columns), places, x.columns, "states of scored tokens"))
+    targets = t.local(t.new("targets", 1, 8, CountedBy.SCORED))
+    sums = t.local(t.new("sums over tiles of logits", STATISTICS, 4, CountedBy.SCORED))
+    rows = min(model.vocab, TILE[1]) * x.columns
+
+    def tile(casts: int = 1) -> list[TrackedTensor]:
+        """A tile of logits, with what is cast for its product; going back the last tile's cast is there until the next
+        one stands."""
+        made = [t.new("logits of a tile", TILE[1], width, CountedBy.TILED)]
+        if x.width != width:
+            made.append(t.new("states of a tile in 16 bits", x.columns, width, CountedBy.TILED))
+        if table.width != width:
+            made += [t.new("weights in 16 bits", rows, width, CountedBy.ONCE) for _ in range(casts)]
+        return made
+
+    t.use(*tile(), sums)
+    backward = summed_in_fp32(t, [chosen, table], lambda: tile(casts=2), keeps_tile=True)
+    scored = t.new("log-probabilities", 1, 4, CountedBy.SCORED)
+    saved = t.new("log-probabilities", 2, 4, CountedBy.SCORED, scored)
+    return t.record(scored, [chosen, table], backward, [chosen.storage, targets.storage, saved.storage])
+
+
+@scoped
+def whole_logits(t: Modules, model: Architecture, x: TrackedTensor, *, last: bool = False) -> TrackedTensor:
+    """Logits of all tokens, or of the last ones of each sequence (logits_to_keep), whose states are copied then."""
+    x = t.local(states(t, model, x))
+    table = output_table(t, model)
+    t.mark_loss()
+    if last:
+        whole, copy = x, t.new("states of scored tokens", x.columns, x.width, CountedBy.LOGITS)
+        x = t.local(t.record(copy, [x], lambda gradient: [t.gradient(whole)]))
+    return finished_logits(t, t.linear(x, table, model.vocab, "logits", CountedBy.LOGITS))
+
+
+def outputs_of(t: Modules, logits: TrackedTensor) -> TrackedTensor:
+    """Logits as the trainer gets them: autocast ends, and accelerate casts the outputs to fp32
+    (`convert_outputs_to_fp32`)."""
+    t.leave_autocast()
+    return t.cast(logits, 4, "logits in 32 bits") if t.settings.autocast else logits
+
+
+def shifted(t: Modules, logits: TrackedTensor) -> TrackedTensor:
+    """logits[:, :-1]: a view of the scored tokens' logits, whose gradient is put into zeros."""
+    return t.record(logits.view(unit=CountedBy.SCORED), [logits], lambda gradient: [t.gradient(logits)])
+
+
+def label_log_probs(t: Modules, logits: TrackedTensor) -> TrackedTensor:
+    """Log-probabilities of labels from whole logits, sequence by sequence (TRL 1.12, trainer/utils.py,
+    `selective_log_softmax`)."""
+    return wide_log_probs(t, logits) if logits.width == 4 else narrow_log_probs(t, logits)
+
+
+@scoped
+def wide_log_probs(t: Modules, logits: TrackedTensor) -> TrackedTensor:
+    """In fp32: the labels' logits less a log-sum-exp for each row. Both save the logits. Going back, a gradient of each
+    row and their stack, then zeros into which those of the labels are scattered."""
+    row, label = (logits.columns, 4, CountedBy.SCORED_ROW), "log-probabilities"
+
+    def stacked(_: TrackedTensor) -> list[TrackedTensor | None]:
+        rows = t.gradient(logits)
+        t.use(t.gradient(row))
+        return [t.gradient(logits, rows)]
+
+    chosen = t.new(label, 1, 4, CountedBy.SCORED)
+    chosen = t.record(chosen, [logits], lambda gradient: t.into_zeros(logits), [logits.storage])
+    t.use(t.new("exponentials of the logits", *row))
+    sums = t.record(t.new(label, 1, 4, CountedBy.SCORED), [logits], stacked, [logits.storage])
+    return t.subtract(chosen, sums, label)
+
+
+@scoped
+def narrow_log_probs(t: Modules, logits: TrackedTensor) -> TrackedTensor:
+    """In 16 bits: a log-softmax of each row, which is saved, and whose gradient takes its place row by row; then their
+    stack."""
+    row = logits.columns, logits.width, CountedBy.SCORED_ROW
+    rows = t.scaled_in_place(logits)
+    likely = t.new("log-softmax of the logits", *(logits.size if t.recording else row), logits)
+
+    def backward(_: TrackedTensor) -> list[TrackedTensor | None]:
+        t.use(t.gradient(row, t.gradient(row, t.gradient(row))))
+        return [likely.view()]
+
+    return t.record(t.new("log-probabilities", 1, logits.width, CountedBy.SCORED), [rows], backward, [likely.storage])
+
+
+def use_entropies(t: Modules, logits: TrackedTensor, *, copied: bool) -> None:
+    """Entropies that are logged, some tokens at a time: log-softmax, its exponential, their product. A view that is
+    not in one piece is copied before."""
+    flat = t.new("copy of the logits", logits.columns, logits.width, logits.unit) if copied else logits
+    t.use(*[t.new("entropies", ENTROPY_CHUNK * logits.columns, logits.width, CountedBy.ONCE) for _ in range(3)], flat)
+
+
+def entropies_with_gradient(t: Modules, logits: TrackedTensor) -> TrackedTensor:
+    """Entropies that have a gradient: log-softmax and its exponential are saved, chunk by chunk; going back, the
+    gradient of a chunk takes the place of one of them, and those of all are put together."""
+    chunk = ENTROPY_CHUNK * logits.columns
+    parts = t.scaled_in_place(logits)
+    likely = t.new("log-softmax of the logits", *logits.size)
+    exponentials = t.new("exponentials of the logits", *logits.size)
+
+    def backward(_: TrackedTensor) -> list[TrackedTensor | None]:
+        t.use(*[t.gradient((chunk, logits.width, CountedBy.ONCE)) for _ in range(2)])
+        return [likely.view()]
+
+    t.use(t.new("entropies", chunk, logits.width, CountedBy.ONCE))
+    saved = [likely.storage, exponentials.storage]
+    return t.record(t.new("entropies", 1, logits.width, CountedBy.SCORED), [parts], backward, saved)
+
+
+def loss_of(t: Modules, *parts: TrackedTensor) -> TrackedTensor:
+    """The loss: a number."""
+    return t.record(scalar(t), parts, lambda gradient: [gradient for _ in parts])
+
+
+def outputs_with_states(t: Modules, model: Architecture, x: TrackedTensor) -> list[TrackedTensor]:
+    """Logits, and the hidden states where the backward pass does not keep them in any case, as accelerate returns them:
+    under autocast logits in fp32, and copies of states."""
+    saved = t.recording and (t.settings.checkpoints or t.settings.rest == 4)  # as inputs of layers
+    states = [] if saved else [layer_inputs(t, model)]
+    logits = whole_logits(t, model, x)
+    t.leave_autocast()
+    if not t.settings.autocast:
+        return [logits, *states]
+    wide = t.cast(logits, 4, "logits in 32 bits")
+    copies = [hidden_states(t, model)] if t.settings.rest == 2 else states
+    t.use(logits, *states)
+    return [wide, *copies]
+
+
+def layer_inputs(t: Modules, model: Architecture) -> TrackedTensor:
+    return t.new("hidden states", model.num_layers * model.hidden, t.settings.rest)
+
+
+def hidden_states(t: Modules, model: Architecture) -> TrackedTensor:
+    """Hidden states as accelerate returns them: under autocast, for a model in 16 bits, copies in fp32 of the outputs
+    of the embedding, of all layers and of the last norm."""
+    if t.settings.autocast and t.settings.rest == 2:
+        return t.new("hidden states in 32 bits", (model.num_layers + 1) * model.hidden, 4)
+    return layer_inputs(t, model)
+
+
+# Log-probabilities of other trainers than TRL, by one kernel on whole logits of all tokens, which flash-attn's
+# cross-entropy is (ops/triton/cross_entropy.py). Entropies are compiled into another, which saves nothing.
+
+
+def in_place(t: Modules, model: Architecture, x: TrackedTensor, objective: Objective) -> TrackedTensor:
+    """verl 0.9 (workers/engine/fsdp/transformer_impl.py, `prepare_model_outputs`, and utils/torch_functional.py,
+    `logprobs_from_logits`): logits as the head makes them, at temperature 1 no copy; their gradients take their
+    place."""
+    logits = whole_logits(t, model, x)
+    t.leave_autocast()
+    return loss_of(t, single_kernel_loss(t, logits))
+
+
+def in_fp32(t: Modules, model: Architecture, x: TrackedTensor, objective: Objective) -> TrackedTensor:
+    """OpenRLHF 0.11 (models/actor.py and models/utils.py, `log_probs_from_logits`): logits are cast to fp32, and their
+    gradients stand next to them."""
+    logits = whole_logits(t, model, x)
+    t.leave_autocast()
+    return loss_of(t, kernel_in_fp32(t, t.cast(logits, 4, "logits in 32 bits")))
+
+
+@scoped
+def kernel_in_fp32(t: Modules, logits: TrackedTensor) -> TrackedTensor:
+    loss = t.new("log-probabilities", 1, 4, logits.unit)
+    return t.record(loss, [logits], lambda gradient: [t.gradient(logits)], [logits.storage])

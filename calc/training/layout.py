@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 from collections.abc import Iterator
-from functools import lru_cache
 from itertools import accumulate
 from operator import ge
 from typing import Literal, NamedTuple, Self
@@ -16,10 +15,7 @@ from calc.hardware.division import nearest
 from calc.hardware.overhead import Overhead
 from calc.hardware.parallel import Degrees
 from calc.model.architecture import Architecture
-from calc.serving.engines.launch import Launch, degrees
-from calc.training.objective import Colocation, Objective
-from calc.training.recipe import RECIPES, Recipe
-from calc.training.workload import TrainingWorkload
+from calc.training.workload import RECIPES, Colocation, Method, Objective, Recipe, TrainingWorkload
 
 
 class TrainingLayout(Degrees):
@@ -104,7 +100,7 @@ class TrainingLayout(Degrees):
         return self.tp * self.replicas // (self.slices * self.ep)
 
     def of_degree(self, tp: int) -> Self:
-        """The same over other tensor-parallel ranks."""
+        """This layout with another number of tensor-parallel ranks."""
         return self.model_copy(update={"tp": tp})
 
     @property
@@ -186,10 +182,6 @@ ROUNDS = 3
 """Micro-batches for each stage behind which the order of an interleaved schedule begins again."""
 
 
-SHORT = 64
-"""Pieces of all stages of a schedule that is remembered: the longest that a search for plans tries."""
-
-
 class AtWork(NamedTuple):
     """A piece of the model at work for one micro-batch, and how often each piece waits for its backward pass."""
 
@@ -236,26 +228,15 @@ def turns(stages: int, kinds: tuple[int, ...], batches: int, stage: int) -> Iter
 
 def peak_turns(stages: int, kinds: tuple[int, ...], batches: int, stage: int) -> tuple[AtWork, ...]:
     """The turns at which most waits, of each kind of piece forward and backward."""
-    short = stages * len(kinds) <= SHORT
-    return (remembered_peak_turns if short else compute_peak_turns)(stages, kinds, batches, stage)
-
-
-def compute_peak_turns(stages: int, kinds: tuple[int, ...], batches: int, stage: int) -> tuple[AtWork, ...]:
-    """Those of any schedule."""
     distinct = dict.fromkeys(spent(turns(stages, kinds, min(batches, ROUNDS * stages), stage)))
     of_piece = defaultdict[tuple[int, bool], list[AtWork]](list)
     for turn in distinct:
         of_piece[turn[:2]].append(turn)
+
+    def holds_more(other: AtWork, turn: AtWork) -> bool:
+        return other.waiting != turn.waiting and all(map(ge, other.waiting, turn.waiting))
+
     return tuple(turn for turn in distinct if not any(holds_more(other, turn) for other in of_piece[turn[:2]]))
-
-
-remembered_peak_turns = lru_cache(256)(compute_peak_turns)
-"""Those of a short schedule, which a search asks for many times: 46 kB each at most."""
-
-
-def holds_more(other: AtWork, turn: AtWork) -> bool:
-    """Whether as much waits at another turn of the same piece, and more."""
-    return other.waiting != turn.waiting and all(map(ge, other.waiting, turn.waiting))
 
 
 def interleaves(recipe: Recipe) -> bool:
@@ -281,111 +262,20 @@ def check_schedule(work: TrainingWorkload, recipe: Recipe, layout: TrainingLayou
         raise ConfigError(message, "accumulation", [n for n in (nearest, nearest + layout.pp) if n])
 
 
-class TrainingScenario(Frozen):
-    """What was asked of a training step."""
+def usual_base(method: Method) -> Precision:
+    """Storage of the frozen weights by default: for QLoRA NF4 with double quantization, else 16 bits."""
+    return Precision(weights="nf4-dq" if method == "qlora" else "bf16")
 
-    workload: TrainingWorkload
-    recipe: Recipe
-    frozen: Precision
-    layout: TrainingLayout
-    overhead: Overhead
+
+class TrainingScenario(Frozen):
+    """A training step as it is weighed, by default of all weights on one GPU."""
+
+    workload: TrainingWorkload = TrainingWorkload()
+    recipe: Recipe = RECIPES["master"]
+    frozen: Precision = Precision()
+    """How LoRA's base is stored."""
+    layout: TrainingLayout = TrainingLayout()
+    overhead: Overhead = Overhead()
     objective: Objective | None = Field(default=None, exclude_if=lambda objective: objective is None)
     """None: supervised, as transformers computes the loss."""
     colocation: Colocation | None = Field(default=None, exclude_if=lambda colocation: colocation is None)
-
-
-# How a training step's processes are started: the words of `accelerate launch` and of `torchrun`.
-
-
-NODE = 8
-"""GPUs of a node."""
-SCRIPT = "train.py"
-
-
-def torchrun(layout: TrainingLayout, node: int = NODE) -> Launch:
-    """One process a GPU; the script itself lays them out."""
-    nodes, each = machines(layout.gpus, node)
-    several = ("--nnodes", str(nodes), "--rdzv-backend", "c10d", "--rdzv-endpoint", "HOST:29500")
-    where = several if nodes > 1 else ("--standalone",)
-    words = ("torchrun", *where, "--nproc-per-node", str(each), SCRIPT)
-    return Launch(words=words, notes=tuple(interleaved(layout)))
-
-
-def interleaved(layout: TrainingLayout) -> Iterator[Message]:
-    """How the script is told to interleave its stages (Megatron-LM, megatron/training/arguments.py; torchtitan,
-    config/configs.py)."""
-    if layout.vp > 1:
-        yield Message(
-            "Interleaved stages are set in the script: Megatron-LM's --num-virtual-stages-per-pipeline-rank {vp:,}; "
-            "torchtitan's --parallelism.pipeline_parallel_schedule Interleaved1F1B, with the layers of a piece as "
-            "--parallelism.pipeline_parallel_layers_per_stage.",
-            vp=layout.vp,
-        )
-
-
-def accelerate(workload: TrainingWorkload, recipe: Recipe, layout: TrainingLayout, node: int = NODE) -> Launch:
-    """FSDP2 where the weights are sharded, DeepSpeed for ZeRO 1 and 2; tensor and context parallel ranks by its
-    parallelism config."""
-    nodes, _ = machines(layout.gpus, node)
-    return Launch(
-        words=(
-            *("accelerate", "launch", "--num_processes", str(layout.gpus), "--num_machines", str(nodes)),
-            *("--mixed_precision", mixed_precision(recipe)),
-            *degrees({"--gradient_accumulation_steps": workload.accumulation}),
-            *sharding(workload, layout),
-            *ranks(layout),
-            SCRIPT,
-        ),
-        notes=tuple(unsaid(layout)),
-    )
-
-
-def machines(gpus: int, node: int) -> tuple[int, int]:
-    """Nodes, and processes on each."""
-    nodes = -(-gpus // node)
-    return nodes, -(-gpus // nodes)
-
-
-def mixed_precision(recipe: Recipe) -> str:
-    """Accelerate's word: `no` where nothing is cast."""
-    plain = recipe.weights == recipe.gradients == recipe.compute and not recipe.master and not recipe.autocast
-    return "no" if plain else recipe.compute
-
-
-def sharding(workload: TrainingWorkload, layout: TrainingLayout) -> Iterator[str]:
-    match layout.zero:
-        case 3:
-            yield from ("--use_fsdp", "--fsdp_version", "2")
-            yield from ("--fsdp_reshard_after_forward", str(layout.reshard_after_forward).lower())
-            yield from ("--fsdp_auto_wrap_policy", "TRANSFORMER_BASED_WRAP")
-            if layout.cpu_offload:
-                yield from ("--fsdp_offload_params", "true")
-            if workload.recompute == "full":
-                yield from ("--fsdp_activation_checkpointing", "true")
-        case 0:
-            if layout.gpus > 1:
-                yield "--multi_gpu"
-        case stage:
-            yield from ("--use_deepspeed", "--zero_stage", str(stage))
-
-
-def ranks(layout: TrainingLayout) -> Iterator[str]:
-    if layout.tp > 1 or layout.cp > 1:
-        replicas = (
-            "--parallelism_config_dp_shard_size" if layout.zero == 3 else "--parallelism_config_dp_replicate_size"
-        )
-        sizes = {
-            replicas: layout.dp,
-            "--parallelism_config_tp_size": layout.tp,
-            "--parallelism_config_cp_size": layout.cp,
-        }
-        yield "--use_parallelism_config"
-        yield from degrees(sizes)
-
-
-def unsaid(layout: TrainingLayout) -> Iterator[Message]:
-    """What the command can't say."""
-    if layout.pp > 1:
-        yield Message("accelerate starts no pipeline stages; Megatron-LM and torchtitan do, under torchrun.")
-    if layout.ep > 1:
-        yield Message("Expert parallelism is up to the training script.")

@@ -1,11 +1,11 @@
-"""What all modules are made of, as transformers computes it: matrices with their adapters, products of heads, norms;
-and sequence parallelism between them."""
+"""Parts that all modules are made of, as transformers computes them: matrices with their adapters, products of heads,
+norms; and sequence parallelism between them."""
 
 from dataclasses import dataclass
 
 from calc.model.kernels import Kernels, NormKind
 from calc.model.names import Names
-from calc.training.operations import Operations, sides_of
+from calc.training.operations import Operations
 from calc.training.tape import CountedBy, Name, TrackedTensor, scoped
 from calc.training.workload import Loss
 
@@ -93,8 +93,7 @@ class Modules(Operations):
         def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
             return [gradient if gradient.by_heads else self.gradient(gradient, by_heads=True)]
 
-        view = TrackedTensor(out.storage, out.columns, out.width, out.unit, out.node, by_heads=True)
-        return self.record(view, [out], backward)
+        return self.record(out.view(node=out.node, by_heads=True), [out], backward)
 
     def stacked(self, x: TrackedTensor) -> TrackedTensor:
         """The heads of all sequences one after another."""
@@ -143,17 +142,15 @@ class Modules(Operations):
         """g: the tokens of all ranks; going back, a reduce-scatter."""
         if not self.settings.gathers or x.unit != CountedBy.STREAM:
             return x
-        part, whole = (x.columns, x.width, CountedBy.STREAM), (x.columns, x.width, CountedBy.TOKEN)
-        by_ranks = self.new("states of all tokens", *whole)
+        by_ranks = self.new("states of all tokens", x.columns, x.width, CountedBy.TOKEN)
         out = self.like("states of all tokens", by_ranks, by_ranks)
-        return self.record(out, [x], self.by_way_of(self.again, lambda whole: self.gradient(part, whole)))
+        return self.record(out, [x], lambda gradient: [self.gradient(x, self.again(gradient))])
 
     def scattered(self, x: TrackedTensor, name: Name) -> TrackedTensor:
         """ḡ: the sum over ranks, each with its part of the tokens; going back, all tokens are gathered."""
-        whole = x.columns, x.width, CountedBy.TOKEN
         by_ranks = self.like(name, x)
         out = self.new(name, x.columns, x.width, CountedBy.STREAM, by_ranks)
-        return self.record(out, [x], self.by_way_of(lambda _: self.gradient(whole), self.again))
+        return self.record(out, [x], lambda gradient: [self.again(self.gradient(x))])
 
     @scoped
     def dequantized(
@@ -162,14 +159,13 @@ class Modules(Operations):
         """A matrix of 4 or 8 bits, as it is multiplied: in 16 bits, before and again on the way back (bitsandbytes
         `MatMul4Bit`)."""
         before, x = x.width, self.local(self.cast(x, self.width, "inputs of matrices in 16 bits"))
-        whole = self.new("dequantized matrix", weight.columns, self.width, CountedBy.ONCE)
-        out, side = self.new(label, columns, self.width, unit, whole), sides_of(x)[0]
+        matrix = "dequantized matrix", weight.columns, self.width, CountedBy.ONCE
+        out = self.new(label, columns, self.width, unit, self.new(*matrix))
 
         def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
-            whole = self.new("dequantized matrix", weight_size, self.width, CountedBy.ONCE)
-            return [side and self.gradient(side, whole)]
+            whole = self.new(*matrix)
+            return [self.gradient(x, whole) if x.node else None]
 
-        weight_size = weight.columns
         return self.cast(self.record(out, [x], backward, [x.storage] * self.settings.saves_inputs), before, label)
 
     @scoped

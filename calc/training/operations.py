@@ -1,5 +1,5 @@
-"""What single operations make and save, forward and back: torch 2.13's formulas (`derivatives.yaml`), with what each of
-them allocates on the way."""
+"""Tensors that single operations make and save, forward and back: torch 2.13's formulas (`derivatives.yaml`), with what
+each of them allocates on the way."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -19,8 +19,8 @@ from calc.training.tape import (
 
 ACTIVATION_GRADIENTS = "gradients of activations"
 WEIGHT_GRADIENTS = "gradients of weights"
-MatrixSide = tuple[int, int, CountedBy]
-"""Columns, width and unit of a gradient."""
+TensorSize = tuple[int, int, CountedBy]
+"""Columns, width and unit of a tensor."""
 
 
 class Operations(Tape):
@@ -33,23 +33,31 @@ class Operations(Tape):
 
     def weight(self, size: int, width: int, *, trained: bool, uses: int = 1) -> TrackedTensor:
         """A weight of so many elements, whose memory is counted elsewhere."""
-        return TrackedTensor(None, size, width, CountedBy.ONCE, Accumulator(uses) if trained else None)
+        return TrackedTensor(None, size, width, CountedBy.ONCE, Accumulator(left=uses) if trained else None)
 
     def gradient(
-        self, side: TrackedTensor | MatrixSide, *read: TrackedTensor | None, by_heads: bool = False
+        self, of: TrackedTensor | TensorSize, *read: TrackedTensor | None, by_heads: bool = False
     ) -> TrackedTensor:
         """A gradient as large as a tensor, and what is read to make it."""
-        columns, width, unit = (side.columns, side.width, side.unit) if isinstance(side, TrackedTensor) else side
+        columns, width, unit = of.size if isinstance(of, TrackedTensor) else of
         name = WEIGHT_GRADIENTS if unit == CountedBy.ONCE else self.gradient_names.get(columns, ACTIVATION_GRADIENTS)
         return self.new(name, columns, width, unit, *read, by_heads=by_heads)
+
+    def required_gradient(self, of: TrackedTensor, *, by_heads: bool = False) -> TrackedTensor | None:
+        """The gradient of a tensor; None where it requires none."""
+        return None if of.node is None else self.gradient(of, by_heads=by_heads)
+
+    def to_each(self, *inputs: TrackedTensor) -> Backward:
+        """The backward of a kernel that makes the gradients of all its inputs at once."""
+        return lambda gradient: [self.required_gradient(x, by_heads=x.by_heads) for x in inputs]
 
     def again(self, gradient: TrackedTensor) -> TrackedTensor:
         """A gradient as large as another, laid out like it."""
         return self.gradient(gradient, gradient, by_heads=gradient.by_heads)
 
-    def steps(self, side: TrackedTensor | MatrixSide, count: int) -> TrackedTensor:
+    def steps(self, of: TrackedTensor | TensorSize, count: int) -> TrackedTensor:
         """A gradient made by way of others as large, which are in memory until it stands."""
-        *others, last = [self.gradient(side) for _ in range(count)]
+        *others, last = [self.gradient(of) for _ in range(count)]
         self.use(*others)
         return last
 
@@ -61,15 +69,9 @@ class Operations(Tape):
         """The gradient of an operation that multiplies it, element by element, with something saved or fixed."""
         return [self.again(gradient)]
 
-    def by_way_of(
-        self, between: Callable[[TrackedTensor], TrackedTensor], last: Callable[[TrackedTensor], TrackedTensor]
-    ) -> Callable[[TrackedTensor], list[TrackedTensor | None]]:
-        """A gradient made from another, which goes once it stands."""
-
-        def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
-            return [last(between(gradient))]
-
-        return backward
+    def twice(self, gradient: TrackedTensor) -> list[TrackedTensor | None]:
+        """The gradient of two operations in a row that multiply it."""
+        return [self.again(self.again(gradient))]
 
     @scoped
     def checkpoint(self, run: Callable[..., TrackedTensor], *inputs: TrackedTensor, reentrant: bool) -> TrackedTensor:
@@ -107,8 +109,8 @@ class Operations(Tape):
         return self.record(out, inputs, backward, [x.storage for x in inputs])
 
     def detached(self, x: TrackedTensor, leaf: Node | None = None) -> TrackedTensor:
-        """The same without the node that made it, where its gradient would go."""
-        return TrackedTensor(x.storage, x.columns, x.width, x.unit, leaf, by_heads=x.by_heads)
+        """A tensor without the node that made it, where its gradient would go."""
+        return x.view(node=leaf, by_heads=x.by_heads)
 
     def run_again(self, part: Checkpointed) -> None:
         nodes, autocast = self.nodes, self.autocast
@@ -133,8 +135,8 @@ class Operations(Tape):
         """x.to(dtype): nothing happens where it has that type."""
         if x.width == width:
             return x
-        out, before = self.new(name, x.columns, width, x.unit, by_heads=x.by_heads), x.width
-        return self.record(out, [x], lambda gradient: [self.in_type(gradient, before)])
+        out = self.new(name, x.columns, width, x.unit, by_heads=x.by_heads)
+        return self.record(out, [x], lambda gradient: [self.in_type(gradient, x.width)])
 
     def become(self, x: TrackedTensor, width: int, name: Name) -> TrackedTensor:
         """x = x.to(dtype): a function keeps the copy until it returns, and lets go of what it was given."""
@@ -145,13 +147,11 @@ class Operations(Tape):
 
     def add_in_place(self, a: TrackedTensor, b: TrackedTensor) -> TrackedTensor:
         """a.add_(b)."""
-        return self.record(
-            TrackedTensor(a.storage, a.columns, a.width, a.unit), [a, b], lambda gradient: [gradient, gradient]
-        )
+        return self.record(a.view(), [a, b], lambda gradient: [gradient, gradient])
 
     def scaled_in_place(self, x: TrackedTensor) -> TrackedTensor:
         """x times a number, in place."""
-        return self.record(TrackedTensor(x.storage, x.columns, x.width, x.unit), [x], self.multiplied)
+        return self.record(x.view(), [x], self.multiplied)
 
     def in_type(self, gradient: TrackedTensor, width: int) -> TrackedTensor:
         """A gradient in the type of what it belongs to."""
@@ -185,14 +185,13 @@ class Operations(Tape):
             weight = self.cast_weight(weight, self.width, "weights in 16 bits")
             x = self.cast(x, self.width, "inputs of matrices in 16 bits")
         out = self.new(name, columns, weight.width, unit)
-        sides = sides_of(x, weight)
 
         def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
             if gradient.by_heads:  # the reshape to a matrix copies it
                 self.local(self.gradient(gradient))
                 self.free(gradient)
-            of_weight = sides[1] and self.gradient(sides[1])
-            return [sides[0] and self.gradient(sides[0]), of_weight]
+            of_weight = self.required_gradient(weight)
+            return [self.required_gradient(x), of_weight]
 
         return self.record(out, [x, weight], backward, saved_for_each_other(x, weight))
 
@@ -206,10 +205,10 @@ class Operations(Tape):
 
     def product(self, a: TrackedTensor, b: TrackedTensor, columns: int, unit: CountedBy, name: Name) -> TrackedTensor:
         """torch.bmm: saves both."""
-        out, sides = self.new(name, columns, a.width, unit, by_heads=True), sides_of(a, b)
+        out = self.new(name, columns, a.width, unit, by_heads=True)
 
         def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
-            return [side and self.gradient(side, by_heads=True) for side in sides]
+            return [self.required_gradient(x, by_heads=True) for x in (a, b)]
 
         return self.record(out, [a, b], backward, saved_for_each_other(a, b))
 
@@ -218,8 +217,7 @@ class Operations(Tape):
     def add(self, a: TrackedTensor, b: TrackedTensor, name: Name) -> TrackedTensor:
         """a + b; both get the same gradient, each in its type."""
         out = self.new(name, a.columns, max(a.width, b.width), a.unit, by_heads=a.by_heads)
-        widths = a.width, b.width
-        return self.record(out, [a, b], lambda gradient: [self.in_type(gradient, width) for width in widths])
+        return self.record(out, [a, b], lambda gradient: [self.in_type(gradient, x.width) for x in (a, b)])
 
     def scale(self, x: TrackedTensor, name: Name) -> TrackedTensor:
         """x times a number: saves nothing."""
@@ -233,18 +231,15 @@ class Operations(Tape):
         """a·b, of which either may be one column or one row for all: each is saved for the gradient of the other."""
         wide = b if a.unit == CountedBy.ONCE or a.columns < b.columns else a
         out = self.new(name, wide.columns, max(a.width, b.width), wide.unit, by_heads=wide.by_heads)
-        sides, full = sides_of(a, b), (out.columns, out.unit)
 
         def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
-            products = [side and self.again(gradient) for side in sides]
-            results: list[TrackedTensor | None] = []
-            for side, product in zip(sides, products, strict=True):
-                if product is not None and side is not None:  # sums over what was repeated, and casts
-                    if (side[0], side[2]) != full:
-                        product = self.gradient((side[0], product.width, side[2]), product)
-                    product = self.in_type(product, side[1])
-                results.append(product)
-            return results
+            products = [self.again(gradient) if x.node else None for x in (a, b)]
+            for place, (x, product) in enumerate(zip((a, b), products, strict=True)):
+                if product is not None:  # sums over what was repeated, and casts
+                    if (x.columns, x.unit) != (out.columns, out.unit):
+                        product = self.gradient((x.columns, product.width, x.unit), product)
+                    products[place] = self.in_type(product, x.width)
+            return products
 
         return self.record(out, [a, b], backward, saved_for_each_other(a, b))
 
@@ -262,12 +257,8 @@ class Operations(Tape):
         """x to a power, which autocast takes in 32 bits: saves its input."""
         if self.autocast:
             x = self.become(x, 4, ("{tensor} in 32 bits", self.name_of(x)))
-        whole = x.columns, x.width, x.unit
-
-        def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
-            return [self.steps(whole, 3)]  # the power below, times its exponent, times that
-
-        return self.record(self.like(name, x), [x], backward, [x.storage])
+        # the power below, times its exponent, times that
+        return self.record(self.like(name, x), [x], lambda gradient: [self.steps(x, 3)], [x.storage])
 
     def dropout(self, x: TrackedTensor, name: Name) -> TrackedTensor:
         """In training: a mask of a byte for each element is saved."""
@@ -280,7 +271,7 @@ class Operations(Tape):
         return name if isinstance(name, str) else name[1]
 
     def mark_loss(self) -> None:
-        """What follows is the loss."""
+        """Mark where the loss begins."""
         self.mark = len(self.uses)
 
     def leave_autocast(self) -> None:
@@ -301,18 +292,14 @@ class Operations(Tape):
         squares = self.like("squares", x)
         mean = self.new(name, heads, 4, x.unit, squares)
         out = self.new(name, heads, 4, x.unit, mean)
-        whole = x.columns, x.width, x.unit
-
-        def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
-            return [self.steps(whole, 4)]  # of the mean, then of the square
-
-        return self.record(out, [x], backward, [x.storage, out.storage])
+        # back through the mean, then the square
+        return self.record(out, [x], lambda gradient: [self.steps(x, 4)], [x.storage, out.storage])
 
     def centred(self, x: TrackedTensor, heads: int, name: Name) -> TrackedTensor:
         """x less its mean."""
         mean = self.new("means of norms", heads, 4, x.unit)
         out = self.like(name, x, mean)
-        return self.record(out, [x], self.by_way_of(self.again, self.again))
+        return self.record(out, [x], self.twice)
 
     @scoped
     def layer_norm(self, x: TrackedTensor, weights: list[TrackedTensor], heads: int, name: Name) -> TrackedTensor:
@@ -344,27 +331,17 @@ class Operations(Tape):
         saved = [q.storage, k.storage, v.storage, out.storage, exponents.storage]
         return self.record(out, [q, k, v], self.to_each(q, k, v), saved)
 
-    def to_each(self, *inputs: TrackedTensor) -> Backward:
-        """The backward of a kernel that makes the gradients of all its inputs at once."""
-        sides, heads = sides_of(*inputs), [x.by_heads for x in inputs]
-
-        def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
-            return [side and self.gradient(side, by_heads=by) for side, by in zip(sides, heads, strict=True)]
-
-        return backward
-
     # Differences, exponentials, choices
 
     def subtract(self, a: TrackedTensor, b: TrackedTensor, name: Name) -> TrackedTensor:
         """a - b; the gradient of b is negated."""
         out = self.new(name, a.columns, max(a.width, b.width), a.unit, by_heads=a.by_heads)
-        widths = a.width, b.width
 
         def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
-            first = self.in_type(gradient, widths[0])
+            first = self.in_type(gradient, a.width)
             negated = self.again(gradient)
             self.free(gradient)
-            return [first, self.in_type(negated, widths[1])]
+            return [first, self.in_type(negated, b.width)]
 
         return self.record(out, [a, b], backward)
 
@@ -379,57 +356,43 @@ class Operations(Tape):
         if self.autocast:
             x = self.become(x, 4, name)
         out = self.like(name, x)
-        return self.record(out, [x], self.by_way_of(self.again, self.again), [out.storage])
+        return self.record(out, [x], self.twice, [out.storage])
 
     def difference_of_all(self, x: TrackedTensor, columns: int, name: Name) -> TrackedTensor:
         """xᵢ - xⱼ for all pairs of so many elements; its gradient is negated whole, and summed on either side."""
-        out, side = self.new(name, columns, x.width, x.unit), (x.columns, x.width, x.unit)
-
-        def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
-            return [self.gradient(side, self.again(gradient))]
-
-        return self.record(out, [x], backward)
+        out = self.new(name, columns, x.width, x.unit)
+        return self.record(out, [x], lambda gradient: [self.gradient(x, self.again(gradient))])
 
     def outer(self, a: TrackedTensor, b: TrackedTensor, columns: int, name: Name) -> TrackedTensor:
         """a·b, each repeated for the other's channels: both are saved; the gradient of either is a product as large as
         the result, summed."""
-        out, sides = self.new(name, columns, max(a.width, b.width), a.unit), sides_of(a, b)
+        out = self.new(name, columns, max(a.width, b.width), a.unit)
 
         def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
-            products = [side and self.again(gradient) for side in sides]
+            products = [self.again(gradient) if x.node else None for x in (a, b)]
             self.free(gradient)
-            return [
-                product if side is None or side[0] == columns else self.gradient(side, product)
-                for side, product in zip(sides, products, strict=True)
-            ]
+            pairs = zip((a, b), products, strict=True)
+            return [self.gradient(x, part) if part and x.columns != columns else part for x, part in pairs]
 
         return self.record(out, [a, b], backward, saved_for_each_other(a, b))
 
     def inverse_norm(self, x: TrackedTensor, heads: int, name: Name) -> TrackedTensor:
         """1 / √(x·x + ε) of each head: x is saved as both factors, and the result."""
-        squares, side = self.like(name, x), (x.columns, x.width, x.unit)
-        out = self.new(name, heads, x.width, x.unit, squares)
-
-        def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
-            first, second = self.gradient(side), self.gradient(side)
-            return [self.gradient(side, first, second)]
-
-        return self.record(out, [x], backward, [x.storage, out.storage])
+        out = self.new(name, heads, x.width, x.unit, self.like(name, x))
+        return self.record(out, [x], lambda gradient: [self.steps(x, 3)], [x.storage, out.storage])
 
     def clamped_below(self, x: TrackedTensor, name: Name) -> TrackedTensor:
         """torch.min of x and a number: saves x."""
-        half_way = self.by_way_of(self.again, self.again)
-        return self.record(self.like(name, x), [x], half_way, [x.storage])
+        return self.record(self.like(name, x), [x], self.twice, [x.storage])
 
     def chosen(self, mask: TrackedTensor, a: TrackedTensor, b: TrackedTensor, name: Name) -> TrackedTensor:
         """torch.where: saves the mask; each side's gradient is as large as both."""
         out = self.new(name, a.columns, max(a.width, b.width), a.unit, by_heads=a.by_heads)
-        widths = a.width, b.width
 
         def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
-            sides = [self.again(gradient) for _ in widths]
+            sides = [self.again(gradient), self.again(gradient)]
             self.free(gradient)
-            return [self.in_type(side, width) for side, width in zip(sides, widths, strict=True)]
+            return [self.in_type(side, x.width) for side, x in zip(sides, (a, b), strict=True)]
 
         return self.record(out, [a, b], backward, [mask.storage])
 
@@ -437,27 +400,23 @@ class Operations(Tape):
 
     def slice(self, x: TrackedTensor, columns: int) -> TrackedTensor:
         """x[..., a:b]: a view, whose gradient is as large as the whole."""
-        whole = x.columns, x.width, x.unit
-        view = TrackedTensor(x.storage, columns, x.width, x.unit, by_heads=x.by_heads)
-        return self.record(view, [x], lambda gradient: [self.gradient(whole)])
+        return self.record(x.view(columns, by_heads=x.by_heads), [x], lambda gradient: [self.gradient(x)])
 
     def shared(self, columns: int, width: int) -> TrackedTensor:
-        """What an earlier layer made and holds; the gradient is added to those of other layers, which wait there."""
+        """Keys or values of an earlier layer, which holds them; the gradient is added to those that wait there."""
         made = TrackedTensor(None, columns, width, CountedBy.TOKEN, Node())
-        side = columns, width, CountedBy.TOKEN
 
         def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
-            self.gradient(side)
+            self.gradient(made)
             return [None]
 
-        return self.record(TrackedTensor(None, columns, width, CountedBy.TOKEN), [made], backward)
+        return self.record(made.view(), [made], backward)
 
     def split(self, x: TrackedTensor, *columns: int) -> list[TrackedTensor]:
         """x.split(...): views, whose gradients are put together at once."""
-        views = [TrackedTensor(x.storage, count, x.width, x.unit, by_heads=x.by_heads) for count in columns]
+        views = [x.view(count, by_heads=x.by_heads) for count in columns]
         if x.node is not None and self.recording:
-            whole = x.columns, x.width, x.unit
-            node = Node([(x.node, x.slot)], lambda gradient: [self.gradient(whole)], outputs=len(views))
+            node = Node([(x.node, x.slot)], lambda gradient: [self.gradient(x)], gradients=[None] * len(views))
             self.nodes.append(node)
             for slot, view in enumerate(views):
                 view.node, view.slot = node, slot
@@ -470,11 +429,9 @@ class Operations(Tape):
     def concatenate(self, parts: Sequence[TrackedTensor], name: Name, *, by_heads: bool = False) -> TrackedTensor:
         """torch.cat along the columns; the gradients of its parts are views of its own."""
         out = self.new(name, sum(part.columns for part in parts), parts[0].width, parts[0].unit, by_heads=by_heads)
-        columns = [part.columns for part in parts]
 
         def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
-            heads = gradient.by_heads
-            return [TrackedTensor(gradient.storage, n, gradient.width, gradient.unit, by_heads=heads) for n in columns]
+            return [gradient.view(part.columns, by_heads=gradient.by_heads) for part in parts]
 
         return self.record(out, parts, backward)
 
@@ -484,22 +441,18 @@ class Operations(Tape):
 
     def copied_in(self, x: TrackedTensor, width: int, name: Name) -> TrackedTensor:
         """x.to(dtype) in another order of sides: a copy in any type."""
-        out, before = self.new(name, x.columns, width, x.unit), x.width
-        return self.record(out, [x], lambda gradient: [self.in_type(gradient, before)])
+        out = self.new(name, x.columns, width, x.unit)
+        return self.record(out, [x], lambda gradient: [self.in_type(gradient, x.width)])
 
     def unchunked(self, x: TrackedTensor, columns: int, width: int, name: Name) -> TrackedTensor:
         """The tokens of all chunks, without those that fill up the last, in another order and type: a copy."""
-        out, side = self.new(name, columns, width, CountedBy.TOKEN), (x.columns, x.width, x.unit)
-        return self.record(out, [x], lambda gradient: [self.gradient(side)])
-
-    def convolution(self, x: TrackedTensor, name: Name) -> TrackedTensor:
-        """A kernel of its own for each channel: saves its input."""
-        return self.activation(x, name)
+        out = self.new(name, columns, width, CountedBy.TOKEN)
+        return self.record(out, [x], lambda gradient: [self.gradient(x)])
 
     def add_weight(self, x: TrackedTensor, weight: TrackedTensor, name: Name) -> TrackedTensor:
         """x + b for all rows, in the wider type: saves nothing."""
-        out, sides = self.new(name, x.columns, max(x.width, weight.width), x.unit), sides_of(x, weight)
-        return self.record(out, [x, weight], lambda gradient: [gradient, sides[1] and self.gradient(sides[1])])
+        out = self.new(name, x.columns, max(x.width, weight.width), x.unit)
+        return self.record(out, [x, weight], lambda gradient: [gradient, self.required_gradient(weight)])
 
     @scoped
     def matmul(self, a: TrackedTensor, b: TrackedTensor, columns: int, name: Name) -> TrackedTensor:
@@ -511,22 +464,22 @@ class Operations(Tape):
     def solved(self, system: TrackedTensor, x: TrackedTensor, name: Name) -> TrackedTensor:
         """torch.linalg.solve_triangular: saves the system and the solution; going back, the gradient of the system is a
         product, negated, of which a triangle is taken."""
-        out, sides = self.like(name, x), sides_of(system, x)
+        out = self.like(name, x)
 
         def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
-            of_x = self.gradient(sides[1]) if sides[1] else None
-            return [sides[0] and self.again(self.again(self.gradient(sides[0]))), of_x]
+            of_x, of_system = self.required_gradient(x), self.required_gradient(system)
+            return [of_system and self.again(self.again(of_system)), of_x]
 
         return self.record(out, [system, x], backward, [system.storage, out.storage])
 
     def gather(self, x: TrackedTensor, indices: TrackedTensor, columns: int, name: Name) -> TrackedTensor:
         """x[indices]: saves the indices; its gradient is put into zeros."""
-        out, side = self.new(name, columns, x.width, indices.unit, indices), (x.columns, x.width, x.unit)
+        out = self.new(name, columns, x.width, indices.unit, indices)
+        return self.record(out, [x], lambda gradient: self.into_zeros(x), [indices.storage])
 
-        def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
-            return [self.gradient(side, self.gradient(side))]  # of zeros
-
-        return self.record(out, [x], backward, [indices.storage])
+    def into_zeros(self, x: TrackedTensor) -> list[TrackedTensor | None]:
+        """A gradient that is put into zeros."""
+        return [self.gradient(x, self.gradient(x))]
 
     def largest(self, scores: TrackedTensor, k: int) -> tuple[TrackedTensor, TrackedTensor]:
         """torch.topk: values, and their indices in 64 bits."""
@@ -535,79 +488,59 @@ class Operations(Tape):
 
     def total(self, x: TrackedTensor, columns: int, name: Name) -> TrackedTensor:
         """The sum of the parts of each row; its gradient is repeated for them."""
-        side = x.columns, x.width, x.unit
-        out = self.new(name, columns, x.width, x.unit)
-        return self.record(out, [x], lambda gradient: [self.gradient(side)])
+        return self.record(self.new(name, columns, x.width, x.unit), [x], lambda gradient: [self.gradient(x)])
 
     def divided(self, x: TrackedTensor, name: Name) -> TrackedTensor:
         """x /= its sum, in place: what it was is kept for its gradient."""
         total = self.new(name, 1, x.width, x.unit)
         before = self.like(name, x, total)
-        view = TrackedTensor(x.storage, x.columns, x.width, x.unit)
-        return self.record(view, [x], self.multiplied, [total.storage, before.storage])
+        return self.record(x.view(), [x], self.multiplied, [total.storage, before.storage])
 
     def turn_half(self, x: TrackedTensor, name: Name) -> TrackedTensor:
         """rotate_half(x): one half negated and put before the other."""
         half = self.new(name, x.columns // 2, x.width, x.unit)
         out = self.new(name, x.columns, x.width, x.unit, half, by_heads=True)
-        whole = x.columns, x.width, x.unit
 
         def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
-            half = self.gradient((whole[0] // 2, *whole[1:]))
-            first = self.gradient(whole, half)
-            second = self.gradient(whole)
+            first = self.gradient(x, self.gradient((x.columns // 2, x.width, x.unit)))
+            second = self.gradient(x)
             self.free(gradient)
-            return [self.gradient(whole, first, second, by_heads=True)]
+            return [self.gradient(x, first, second, by_heads=True)]
 
         return self.record(out, [x], backward)
 
     def filled(self, own: TrackedTensor, shared: TrackedTensor, columns: int, name: Name) -> TrackedTensor:
         """A new tensor into which one part is copied for each head and another for all of them."""
         out = self.new(name, columns, own.width, own.unit, by_heads=True)
-        whole, part, once = (columns, own.width, own.unit), (own.columns, own.width, own.unit), sides_of(shared)[0]
 
         def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
-            first = self.gradient(whole)
-            of_shared = self.gradient((columns - part[0], part[1], part[2]))
+            first = self.gradient(out)
+            of_shared = self.gradient((columns - own.columns, own.width, own.unit))
             self.free(gradient)
-            second = self.gradient(whole)
-            of_own = self.gradient(part, first, second, by_heads=True)
-            return [of_own, once and self.summed(of_shared, once)]
+            second = self.gradient(out)
+            of_own = self.gradient(own, first, second, by_heads=True)
+            return [of_own, self.gradient(shared, of_shared) if shared.node else None]  # the sum over heads
 
         return self.record(out, [own, shared], backward)
-
-    def summed(self, gradient: TrackedTensor, side: MatrixSide) -> TrackedTensor:
-        """The sum over heads."""
-        return self.gradient(side, gradient)
 
     def padded(self, x: TrackedTensor, columns: int, name: Name) -> TrackedTensor:
         """Zeros behind the columns of each head."""
         out = self.new(name, columns, x.width, x.unit, by_heads=True)
-        side = x.columns, x.width, x.unit
-        return self.record(out, [x], lambda gradient: [self.gradient(side, by_heads=True)])
-
-    def copied(self, x: TrackedTensor, name: Name) -> TrackedTensor:
-        """Another of the same size, for whose gradient the input is saved."""
-        return self.activation(x, name)
+        return self.record(out, [x], lambda gradient: [self.gradient(x, by_heads=True)])
 
     def repeat(self, x: TrackedTensor, times: int, name: Name) -> TrackedTensor:
         """Keys or values for every query head."""
         if times == 1:
             return x
-        out, once = self.new(name, times * x.columns, x.width, x.unit, by_heads=True), (x.columns, x.width, x.unit)
-        return self.record(out, [x], lambda gradient: [self.gradient(once, by_heads=True)])
+        out = self.new(name, times * x.columns, x.width, x.unit, by_heads=True)
+        return self.record(out, [x], lambda gradient: [self.gradient(x, by_heads=True)])
 
     def expanded(self, x: TrackedTensor, times: int) -> TrackedTensor:
-        """The same of a single head: a view."""
-        view, once = TrackedTensor(x.storage, times * x.columns, x.width, x.unit, by_heads=True), sides_of(x)[0]
-        return self.record(view, [x], lambda gradient: [once and self.gradient(once, by_heads=True)])
-
-
-def sides_of(*inputs: TrackedTensor) -> list[MatrixSide | None]:
-    """The size of each input's gradient; None where none is asked for."""
-    return [(x.columns, x.width, x.unit) if x.node is not None else None for x in inputs]
+        """A single head for every query head: a view."""
+        view = x.view(times * x.columns, by_heads=True)
+        return self.record(view, [x], lambda gradient: [self.required_gradient(x, by_heads=True)])
 
 
 def saved_for_each_other(a: TrackedTensor, b: TrackedTensor) -> list[int | None]:
-    """What a product saves: each factor where the other has a gradient."""
+    """Storages that a product saves: each factor where the other has a gradient."""
     return [b.storage if a.node is not None else None, a.storage if b.node is not None else None]

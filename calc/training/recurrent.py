@@ -5,7 +5,7 @@ from typing import NamedTuple
 from calc.model.linear_attention import GatedDeltaNet, LightningAttention
 from calc.model.recurrent import Mamba, Mamba2, ShortConv
 from calc.training.modules import Modules
-from calc.training.tape import CountedBy, Name, TrackedTensor, scoped
+from calc.training.tape import Backward, CountedBy, Name, TrackedTensor, scoped
 
 OUTPUT = "output of the recurrent block"
 
@@ -30,15 +30,15 @@ def mixed_by_convolution(t: Modules, x: TrackedTensor) -> TrackedTensor:
     label = "output of the convolution"
     if t.autocast:
         x = t.local(t.cast(t.cast(x, 4, label), t.width, "inputs of the convolution in 16 bits"))
-    out = t.local(t.convolution(x, label))
+    out = t.local(t.activation(x, label))
     return t.activation(t.slice(out, out.columns), "states behind the convolution")
 
 
 @scoped
 def chunked(t: Modules, x: TrackedTensor, chunk: int, name: Name) -> TrackedTensor:
     """F.pad to whole chunks: a copy."""
-    out, side = t.new(name, chunk * x.columns, x.width, CountedBy.CHUNK), (x.columns, x.width, x.unit)
-    return t.record(out, [x], lambda gradient: [t.gradient(side)])
+    out = t.new(name, chunk * x.columns, x.width, CountedBy.CHUNK)
+    return t.record(out, [x], lambda gradient: [t.gradient(x)])
 
 
 @scoped
@@ -73,22 +73,21 @@ def scan_over_chunks(
         saved += [t.local(tensor).storage for tensor in saved_by_chunks(t, parts, values, state)]
     t.new("states of chunks", 4 * state, 4, CountedBy.SEQUENCE)  # in passing
     inputs = [new_values, *parts]
-    sides = [(part.columns, part.width, part.unit) for part in inputs]
+    widest = max(part.size for part in inputs)
 
     def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
         copy = t.again(gradient)
         t.free(gradient)
-        of_inputs: list[TrackedTensor | None] = [t.gradient(side) for side in sides]
-        zeros = t.gradient(max(sides))
-        t.gradient(max(sides), copy, zeros)
+        of_inputs: list[TrackedTensor | None] = [t.gradient(part) for part in inputs]
+        zeros = t.gradient(widest)
+        t.gradient(widest, copy, zeros)
         return of_inputs
 
-    view = TrackedTensor(out.storage, out.columns, out.width, out.unit)
-    return t.record(view, inputs, backward, saved)
+    return t.record(out.view(), inputs, backward, saved)
 
 
 def saved_by_chunks(t: Modules, parts: tuple[TrackedTensor, ...], values: int, state: int) -> list[TrackedTensor]:
-    """What the chunks save beside their parts of the inputs."""
+    """Tensors that chunks save besides their parts of the inputs."""
     if not t.autocast:
         columns = {"values of chunks": values, "states of chunks": state}
         return [t.new(name, size, 4, CountedBy.CHUNK) for name, size in columns.items()]
@@ -104,8 +103,7 @@ def saved_by_chunks(t: Modules, parts: tuple[TrackedTensor, ...], values: int, s
 @scoped
 def spread(t: Modules, x: TrackedTensor, columns: int, name: Name) -> TrackedTensor:
     """x.repeat_interleave(...): what groups share, for each of their heads; a copy even where each has one."""
-    side = x.columns, x.width, x.unit
-    return t.record(t.new(name, columns, x.width, x.unit), [x], lambda gradient: [t.gradient(side)])
+    return t.record(t.new(name, columns, x.width, x.unit), [x], lambda gradient: [t.gradient(x)])
 
 
 @scoped
@@ -120,20 +118,12 @@ def einsum(
     return t.product(first, second, columns, CountedBy.CHUNK, name)
 
 
-@scoped
-def as_tokens(t: Modules, x: TrackedTensor, columns: int) -> TrackedTensor:
-    """The same memory by tokens, not by chunks."""
-    side = x.columns, x.width, x.unit
-    view = TrackedTensor(x.storage, columns, x.width, CountedBy.TOKEN)
-    return t.record(view, [x], lambda gradient: [TrackedTensor(gradient.storage, *side)])
-
-
 # The gated delta rule as transformers computes it where no other package does (`modeling_qwen3_5.py`, class
 # `Qwen3_5GatedDeltaNet` and `torch_chunk_gated_delta_rule`; Qwen3-Next's and OLMo Hybrid's are the same).
 
 
 class Projected(NamedTuple):
-    """What the projections make of the layer's input."""
+    """Outputs of the projections."""
 
     mixed: TrackedTensor  # queries, keys and values side by side
     gate: TrackedTensor | None  # None: it is made after the scan
@@ -268,14 +258,19 @@ def by_blocks(
         saved.append(t.local(t.new("states of chunks", wide * mixer.d_head, width, CountedBy.CHUNK)).storage)
     blocks = t.new("output of the scan", wide, q.width, q.unit)
     out = t.new("output of the scan", wide, q.width, q.unit, blocks)
-    sides = [(part.columns, part.width, part.unit) for part in inputs]
+    return t.record(out, inputs, part_by_part(t, *inputs), saved)
+
+
+def part_by_part(t: Modules, *inputs: TrackedTensor) -> Backward:
+    """The backward of a loop over parts of all tokens, each of which puts the gradient of its own part into zeros as
+    large as the whole."""
 
     def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
-        of_inputs: list[TrackedTensor | None] = [t.gradient(side) for side in sides]
-        t.gradient(sides[0], t.gradient(sides[0]))  # of zeros
+        of_inputs: list[TrackedTensor | None] = [t.gradient(part) for part in inputs]
+        t.into_zeros(inputs[0])
         return of_inputs
 
-    return t.record(out, inputs, backward, saved)
+    return backward
 
 
 # State space duality as transformers computes it where no other package does (`modeling_mamba2.py`, class
@@ -360,18 +355,20 @@ def chunk_scan(
     carried = t.local(einsum(t, queries, before, c * inner, WITHIN))
     across = t.local(t.multiply(carried, out_decay, WITHIN))
     out = t.add(t.copied_view(t.add(within, across, WITHIN), WITHIN), residual, WITHIN)
-    return as_tokens(t, out, inner)
+    # the memory of chunks by tokens
+    return t.record(
+        out.view(inner, CountedBy.TOKEN), [out], lambda gradient: [TrackedTensor(gradient.storage, *out.size)]
+    )
 
 
 @scoped
 def segment_sums(t: Modules, decay: TrackedTensor, pairs: int) -> TrackedTensor:
     """`segment_sum`: decays repeated for all pairs of tokens, masked, summed up, and masked again."""
-    side = decay.columns, decay.width, decay.unit
 
     def of_repeated(gradient: TrackedTensor) -> list[TrackedTensor | None]:
         masked = t.again(gradient)
         t.free(gradient)
-        return [t.gradient(side, masked)]
+        return [t.gradient(decay, masked)]
 
     def of_sums(gradient: TrackedTensor) -> list[TrackedTensor | None]:
         return [t.steps(gradient, 3)]  # turned round, summed up, turned round
@@ -392,12 +389,11 @@ def states_before(t: Modules, states: TrackedTensor, state: int) -> TrackedTenso
     if not t.settings.single:
         with t.alive(joined, first):
             joined, first = t.copied_view(joined, label), t.new(label, state, width, CountedBy.SEQUENCE)
-    side = joined.columns, joined.width, joined.unit
 
     def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
         whole = t.again(gradient)  # zeros, into which the gradient of all but the last is put
         t.free(gradient)
-        return [t.gradient(side, whole)]
+        return [t.gradient(joined, whole)]
 
     t.local(joined)
     t.local(first)
@@ -468,12 +464,6 @@ def token_by_token(
     if t.saves:
         saved += [t.local(t.new(STATES, decays.columns, each, decays.unit)).storage for each in {4, width}]
     outputs = t.new("outputs of tokens", columns, width, decays.unit)
-    sides = [(part.columns, part.width, part.unit) for part in (decays, updates, queries)]
-
-    def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
-        of_inputs: list[TrackedTensor | None] = [t.gradient(side) for side in sides]
-        t.gradient(sides[0], t.gradient(sides[0]))  # of zeros
-        return of_inputs
-
     out = t.new("output of the scan", columns, width, decays.unit, outputs)
-    return t.record(out, [decays, updates, queries], backward, saved)
+    inputs = decays, updates, queries
+    return t.record(out, inputs, part_by_part(t, *inputs), saved)

@@ -19,24 +19,21 @@ from calc.model.traced import TracedSymbols
 from calc.serving.engines.launch import Launch
 from calc.serving.notebook import gib, page, table
 from calc.training.colocated import Colocated, RolloutReport
-from calc.training.layout import TrainingLayout, TrainingScenario
+from calc.training.course import Part, Phase, TrainingComponent
+from calc.training.launch import objective_launches
+from calc.training.layout import TrainingLayout, TrainingScenario, usual_base
 from calc.training.methods import METHODS, said_of
-from calc.training.moments import Part, Phase, TrainingComponent
-from calc.training.objective import Colocation, Objective
-from calc.training.objective_launch import objective_launches
-from calc.training.recipe import RECIPES, Recipe
-from calc.training.states import adapts_experts, plain_experts, state_bytes, state_width, trained_of, trained_width
-from calc.training.step import Training, TrainingMemory, usual_overhead
-from calc.training.verdict import TrainingVerdict, judge_training
-from calc.training.workload import TrainingWorkload
+from calc.training.states import adapts_experts, plain_experts, state_bytes, trained_of, widths
+from calc.training.step import Training, TrainingMemory, TrainingVerdict, judge_training, usual_overhead
+from calc.training.workload import RECIPES, Colocation, Objective, Recipe, TrainingWorkload
 from calc.units import GIB
 
 # What a trainer writes to disk, all GPUs together.
 
 
 class SavedBytes(Frozen):
-    """Of a checkpoint: what was trained, the whole model or the adapters; beside it fp32 copies of that, and the
-    optimizer's states, without which training can't go on where it was."""
+    """Bytes of a checkpoint: trained weights of the whole model or the adapters; next to them fp32 copies of that, and
+    the optimizer's states, without which training can't go on where it was."""
 
     weights: int
     master_weights: int
@@ -51,11 +48,11 @@ def on_disk(architecture: Architecture, work: TrainingWorkload, recipe: Recipe) 
     """Each weight once, in the type in which it is trained."""
     tensors = [tensor for tensor in architecture.tensors() if tensor.excluded_as is None]
     trained = [part for tensor in tensors for part in trained_of(architecture, tensor, work)]
-    parameters, width = sum(part.parameters for part in trained), state_width(work, recipe)
+    parameters, (width, _, state) = sum(part.parameters for part in trained), widths(work, recipe)
     return SavedBytes(
-        weights=parameters * trained_width(work, recipe),
+        weights=parameters * width,
         master_weights=4 * parameters if recipe.master else 0,
-        optimizer=sum(part.count * state_bytes(work.optimizer, part, width) for part in trained),
+        optimizer=sum(part.count * state_bytes(work.optimizer, part, state) for part in trained),
     )
 
 
@@ -89,12 +86,12 @@ class TrainingReport(Frozen):
 
     @property
     def memories(self) -> tuple[TrainingMemory, ...]:
-        """Of each GPU that is asked about."""
+        """Memory of each GPU that is asked about."""
         return (self.memory,) * len(self.verdicts)
 
     @property
     def tokens(self) -> int:
-        """Of a step; both sequences of a pair."""
+        """Tokens of a step, with both sequences of a pair."""
         objective = self.scenario.objective
         each = 1 if objective is None else METHODS[objective.method].sequences
         return self.global_batch * each * self.scenario.workload.sequence
@@ -118,7 +115,7 @@ class TrainingReport(Frozen):
 
     @property
     def trained_share(self) -> float:
-        """Of all parameters."""
+        """Share of the parameters that are trained."""
         return self.trained_parameters / self.parameters.total
 
 
@@ -144,69 +141,52 @@ def training_report(
     loss where it is not transformers' own: a preference or reinforcement method, whose lengths are then the sequence's;
     `colocation` is the engine that generates its completions, with which the verdicts are then.
     """
-    return laid_out_step(
-        config,
-        architecture=architecture,
-        model=model,
+    workload = workload or TrainingWorkload()
+    scenario = TrainingScenario(
         workload=workload,
-        recipe=recipe,
-        frozen=frozen,
-        layout=layout,
-        overhead=overhead,
-        gpus=gpus,
+        recipe=recipe or RECIPES["master"],
+        frozen=frozen or usual_base(workload.method),
+        layout=layout or TrainingLayout(),
+        overhead=overhead or Overhead(),
         objective=objective,
         colocation=colocation,
-    )[1]
+    )
+    return laid_out_step(config, scenario, architecture=architecture, model=model, gpus=gpus)[1]
 
 
 @budget()
 def laid_out_step(
     config: Mapping[str, Any],
+    scenario: TrainingScenario,
     *,
     architecture: Architecture | None = None,
     model: str | None = None,
-    workload: TrainingWorkload | None = None,
-    recipe: Recipe | None = None,
-    frozen: Precision | None = None,
-    layout: TrainingLayout | None = None,
-    overhead: Overhead | None = None,
     gpus: Iterable[GPU] | None = None,
-    objective: Objective | None = None,
-    colocation: Colocation | None = None,
 ) -> tuple[Training, TrainingReport]:
     """A report, and the step that it is read off: what else is asked about it need not be weighed again."""
     architecture = architecture or Architecture.from_config(config)
-    workload, recipe = workload or TrainingWorkload(), recipe or RECIPES["master"]
-    layout, overhead = layout or TrainingLayout(), overhead or Overhead()
-    frozen = frozen or Precision(weights="nf4-dq" if workload.method == "qlora" else "bf16")
-    if colocation is not None and objective is not None:
+    objective, colocation = scenario.objective, scenario.colocation
+    if objective is not None and colocation is not None:
         objective = objective.model_copy(update={"engine_generates": True})
     if objective is not None:
-        workload = workload.model_copy(update={"sequence": objective.sequence})
-    training = Training(architecture, workload, recipe, layout, overhead, frozen, objective=objective)
-    architecture = training.architecture
+        workload = scenario.workload.model_copy(update={"sequence": objective.sequence})
+        scenario = scenario.model_copy(update={"workload": workload, "objective": objective})
+    training = Training(architecture, scenario)
+    scenario = scenario.model_copy(update={"objective": training.objective})
+    architecture, workload, layout = training.architecture, scenario.workload, scenario.layout
     memory, tensors = training.memory(), training.phases()
     kinds = list(usual_gpus() if gpus is None else gpus)
     engines = [] if colocation is None else [Colocated(training, colocation, gpu) for gpu in kinds]
     verdicts = [engine.verdict() for engine in engines] or [judge_training(gpu, training) for gpu in kinds]
     name = model or architecture.model_type
-    scenario = TrainingScenario(
-        workload=workload,
-        recipe=recipe,
-        frozen=frozen,
-        layout=layout,
-        overhead=overhead,
-        objective=training.objective,
-        colocation=colocation,
-    )
     return training, TrainingReport(
         model=name,
         parameters=architecture.parameters(),
         trained_parameters=training.trained_parameters(),
         global_batch=workload.micro_batch * workload.accumulation * layout.dp,
-        on_disk=on_disk(architecture, workload, recipe),
+        on_disk=on_disk(architecture, workload, scenario.recipe),
         memory=memory,
-        overhead_items=overhead.sizes(usual_overhead(layout.gpus), memory.total - memory.overhead),
+        overhead_items=scenario.overhead.sizes(usual_overhead(layout.gpus), memory.total - memory.overhead),
         stages=training.by_stage,
         by_sequence={tokens: training.memory(sequence=tokens) for tokens in SEQUENCES},
         phases={phase: PhaseMemory(memory=peak, tensors=tensors[phase]) for phase, peak in training.by_phase().items()},
@@ -232,7 +212,7 @@ PEAKS: dict[Phase, Message] = {
 def training_assumptions(
     architecture: Architecture, training: Training, memory: TrainingMemory, tower: str | None
 ) -> Iterable[Message]:
-    """What the numbers take for granted, in sentences; `tower` is one that is not counted."""
+    """Assumptions behind the numbers, in sentences; `tower` names an encoder that is not counted."""
     yield from architecture.assumptions
     blocks, work, layout = architecture.all_blocks, training.work, training.layout
     yield PEAKS[memory.moment]
@@ -300,15 +280,7 @@ def phase_steps(
     symbols, work = TracedSymbols(), scenario.workload
     work = work.model_copy(update={"lora_rank": symbols.of("lora_rank", work.lora_rank)})
     model = symbols.apply(architecture)
-    training = Training(
-        model,
-        work,
-        scenario.recipe,
-        scenario.layout,
-        scenario.overhead,
-        scenario.frozen,
-        objective=scenario.objective,
-    )
+    training = Training(model, scenario.model_copy(update={"workload": work}))
     alone, positions, tokens, stream, pairs, *scanned = training.units(work.micro_batch, work.sequence)
     sequence, t = symbols.of("sequence", positions), symbols.of("tokens", tokens)
     shared = t if stream == tokens else symbols.of("stream_tokens", stream)

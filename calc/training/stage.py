@@ -5,15 +5,11 @@ from functools import cached_property
 from itertools import chain
 from typing import Literal, NamedTuple
 
-from calc.training.course import BUFFER, GATHERED, Course
-from calc.training.decoder import Passes
+from calc.training.course import BUFFER, GATHERED, UPDATE, Alive, Course, Phase, StepMoment, Tensors, by, once
 from calc.training.layout import TrainingLayout, peak_turns
-from calc.training.moments import UPDATE, Alive, Phase, StepMoment, Tensors, by, dot, once
-from calc.training.profile import undominated
-from calc.training.recipe import WIDTH
 from calc.training.states import States
-from calc.training.tape import Bytes, CountedBy
-from calc.training.workload import TrainingWorkload
+from calc.training.tape import CountedBy, undominated
+from calc.training.workload import WIDTH, TrainingWorkload
 
 
 class PieceAtWork(NamedTuple):
@@ -55,33 +51,20 @@ class TrainingStage:
         self.course = courses[0]
         self.rank, self.recipe = self.course.rank, self.course.recipe
         self.during = Alive().plus(self.running())
-        """What is there all the time during a micro-batch, beside others that are under way."""
-        self.at_work = self._at_work()
+        """Tensors in memory all through a micro-batch, other micro-batches aside."""
+        kinds = tuple(courses.index(course) for course in courses)
+        self.at_work = [
+            PieceAtWork(courses[turn.piece], turn.backward, self.during.plus(self.waiting(turn.waiting)))
+            for turn in peak_turns(layout.pp, kinds, work.accumulation, number)
+        ]
         """The turns of its schedule at which most waits."""
 
-    def _at_work(self) -> list[PieceAtWork]:
-        kinds = tuple(self.courses.index(course) for course in self.courses)
-        turns_at_peak = peak_turns(self.layout.pp, kinds, self.work.accumulation, self.number)
-        return [
-            PieceAtWork(self.courses[turn.piece], turn.backward, self.during.plus(self.waiting(turn.waiting)))
-            for turn in turns_at_peak
-        ]
-
     def waiting(self, pieces: tuple[int, ...]) -> list[Tensors]:
-        """What so many micro-batches in each piece keep for their backward pass."""
+        """Tensors that so many micro-batches in each piece keep for their backward pass."""
         several = zip(self.courses, pieces, strict=True)
         return list(
             chain.from_iterable(run.waiting(n * run.layers) for course, n in several if n for run in course.runs)
         )
-
-    @property
-    def passes(self) -> Passes:
-        return self.course.passes
-
-    @property
-    def by_fsdp(self) -> bool:
-        """Whether PyTorch's FSDP2 gathers the weights."""
-        return self.course.by_fsdp
 
     @property
     def by_deepspeed(self) -> bool:
@@ -100,7 +83,7 @@ class TrainingStage:
             Tensors(once(states.optimizer), "states of the optimizer", "optimizer"),
             *self.reference,
         ]
-        if self.layout.fully_sharded and not (self.by_fsdp or self.by_deepspeed):
+        if self.layout.fully_sharded and not (self.course.by_fsdp or self.by_deepspeed):
             largest = Tensors(once(2 * self.course.largest_unit), "gathered weights of two layers", "weights")
             tensors.append(largest)
         if gradients and recipe.buffers:
@@ -108,10 +91,10 @@ class TrainingStage:
         return tensors
 
     def running(self) -> list[Tensors]:
-        """The same during a micro-batch: what belongs to earlier ones, and tables. DeepSpeed's ZeRO-2 gathers the
-        gradients of each micro-batch in a buffer of its own before they are added (0.19.8, stage_1_and_2.py,
-        `copy_grads_in_partition`); on one GPU its ZeRO-3 computes on views of what it holds (partition_parameters.py,
-        `_no_gather_coalesced`)."""
+        """Tensors in memory all through a micro-batch: weights, gradients of earlier ones, and tables. DeepSpeed's
+        ZeRO-2 gathers the gradients of each micro-batch in a buffer of its own before they are added (0.19.8,
+        stage_1_and_2.py, `copy_grads_in_partition`); on one GPU its ZeRO-3 computes on views of what it holds
+        (partition_parameters.py, `_no_gather_coalesced`)."""
         recipe, states, work = self.recipe, self.states, self.work
         tensors = self.constant()
         if work.accumulation > 1 and not recipe.buffers:
@@ -129,7 +112,7 @@ class TrainingStage:
         """Cosines and sines of a pass."""
         columns = sum(columns for _, columns in self.rank.rotary)
         fp32 = self.rank.kernels.rotation in ("fp32", "fp32_spread")
-        width = 4 if fp32 else self.passes.settings.rest
+        width = 4 if fp32 else self.course.passes.settings.rest
         return Tensors(by(CountedBy.POSITION, 2 * width * columns), "rotary tables")
 
     def bucketed(self) -> int:
@@ -184,34 +167,9 @@ class TrainingStage:
             whole = once(gathered)
             around = around.plus([Tensors(whole, GATHERED, "weights"), Tensors(whole, BUFFER, "weights")])
             around = around.plus([Tensors(once(ahead), GATHERED, "weights")])
-            for here in course.quiet_moments():
-                points += map(around.around, here.step_moments())
+            for here in course.forward():
+                points += map(around.around, here._replace(phase="reference").step_moments())
         return undominated(points)
-
-    # Sums
-
-    def peak_bytes(self, units: Bytes) -> int:
-        """Bytes at the peak, for a batch and a length."""
-        if self.value is not None:
-            return max(dot(moment.bytes, units) for points in self.step_moments.values() for moment in points)
-        alive = [moment.bytes for moment in (*self.steps, *self.without_gradients())]
-        if self.work.optimizer_in_backward:
-            alive.append(self.stepping().bytes)
-        return max(self.passing(units), *(dot(nbytes, units) for nbytes in alive))
-
-    def passing(self, units: Bytes) -> int:
-        """The same while a micro-batch passes."""
-        return max(
-            dot(alive.bytes, units) + course.peak_bytes(units, backward=backward)
-            for course, backward, alive in self.at_work
-        )
-
-    @property
-    def divided(self) -> int:
-        """Bytes of what is there all the time of weights and what belongs to them."""
-        states = self.states
-        states_bytes = states.frozen + states.weights + states.master + states.optimizer
-        return states_bytes + (states.gradients if self.recipe.buffers else 0)
 
     @cached_property
     def step_moments(self) -> dict[Phase, list[StepMoment]]:

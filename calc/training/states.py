@@ -4,6 +4,7 @@ adapters, and what optimizers remember of each."""
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from math import prod
+from typing import NamedTuple
 
 from calc.formats import BITSANDBYTES, FORMATS, Precision
 from calc.formats.stored import stored
@@ -11,8 +12,7 @@ from calc.hardware.shards import copies_within, layers_within
 from calc.model.architecture import Architecture
 from calc.model.tensor import Component, Tensor
 from calc.training.layout import TrainingLayout
-from calc.training.recipe import WIDTH, Recipe
-from calc.training.workload import LoraTargets, Optimizer, OptimizerKernel, TrainingWorkload
+from calc.training.workload import WIDTH, LoraTargets, Optimizer, OptimizerKernel, Recipe, TrainingWorkload
 
 OUTSIDE, EMBEDDING = -1, -2
 """Places that are no layer: what stands outside of them all, and an embedding that is gathered by itself."""
@@ -38,8 +38,8 @@ class RankWeight:
 
     @property
     def rows(self) -> int:
-        """What FSDP2 deals out over the replicas, each as many as the first: the experts of a stack, or the rows of a
-        matrix (torch 2.13, `distributed/fsdp/_fully_shard/_fsdp_param.py`)."""
+        """Rows that FSDP2 deals out over the replicas, each as many as the first: the experts of a stack, or the rows
+        of a matrix (torch 2.13, `distributed/fsdp/_fully_shard/_fsdp_param.py`)."""
         if "{expert}" in self.tensor.name:
             return max(1, self.copies // len(self.places) // self.ep)
         return self.tensor.shape[0]
@@ -88,8 +88,30 @@ class StageWeights:
     separate_embedding: bool
 
     def units(self, replicas: int = 1) -> dict[int, GatheredUnit]:
-        """Elements of each layer and of what stands outside of them, as so many replicas gather them."""
-        return units_of(self.weights, self.trained, replicas, separate_embedding=self.separate_embedding)
+        """Elements of each layer, of what stands outside of them, and of an embedding that is a unit of its own, as so
+        many replicas gather them."""
+        units: dict[int, GatheredUnit] = {}
+        for field, weights, ranks in (
+            ("gathered", self.weights, replicas),
+            ("trained", self.trained, 1),
+            ("filled", self.trained, replicas),
+        ):
+            for places, size in self.elements(weights, ranks).items():
+                for place in places:
+                    unit = units.setdefault(place, GatheredUnit())
+                    setattr(unit, field, getattr(unit, field) + size)
+        return units
+
+    def elements(self, weights: list[RankWeight], replicas: int) -> dict[tuple[int, ...], int]:
+        """Elements in each of the places that hold the same, with what fills up the shards of so many replicas."""
+        sizes: dict[tuple[int, ...], int] = {}
+        for weight in weights:
+            alone = self.separate_embedding and weight.tensor.component == "embedding"
+            places = (EMBEDDING,) if alone else weight.places
+            each = weight.copies * weight.numel // len(places) // weight.ep
+            filled = each if replicas == 1 else weight.padded(each, replicas // weight.ep or 1)
+            sizes[places] = sizes.get(places, 0) + filled
+        return sizes
 
     def gathered(self, recipe: Recipe) -> int:
         """Bytes of all weights as they are multiplied."""
@@ -112,8 +134,9 @@ def stage_weights(
 def states_of(stage: StageWeights, work: TrainingWorkload, recipe: Recipe, layout: TrainingLayout) -> States:
     """Each part divided over as many ranks as the stage of ZeRO says (arXiv:1910.02054 section 5)."""
     trained = stage.trained
-    width, gradient, state = trained_width(work, recipe), gradient_width(work, recipe), state_width(work, recipe)
+    width, gradient, state = widths(work, recipe)
     elements = [(weight, weight.copies * weight.numel) for weight in trained]
+    kernel = work.optimizer_kernel or ("fused" if recipe.fused else "foreach")
     by_fsdp = layout.gathered_by_fsdp(recipe)
 
     def copies(weight: RankWeight) -> int:
@@ -132,7 +155,8 @@ def states_of(stage: StageWeights, work: TrainingWorkload, recipe: Recipe, layou
         return sum(divided([(weight, width * size) for weight, size in elements], zero))
 
     def base(weight: RankWeight) -> int:
-        return 4 * weight.numel if work.fp32_rest and not quantized(weight, recipe) else weight.nbytes
+        quantized = weight.nbytes < WIDTH[recipe.compute] * weight.numel
+        return 4 * weight.numel if work.fp32_rest and not quantized else weight.nbytes
 
     largest = max(divided(parameters_of(trained), 2), default=0)
     frozen = [] if work.trains_base else [(weight, weight.copies * base(weight)) for weight in stage.weights]
@@ -143,14 +167,8 @@ def states_of(stage: StageWeights, work: TrainingWorkload, recipe: Recipe, layou
         master=total(4, 1) if recipe.master else 0,
         gradients=total(gradient, 2),
         optimizer=sum(divided(optimizer, 1)),
-        update=update_bytes(work.optimizer, kernel_of(work, recipe), total(1, 1), largest, width, state),
-        casts=casts_of(
-            divided(elements, 2),
-            last_matrix(trained),
-            gradient,
-            recipe,
-            recipe.sub_group if layout.zero == 3 else 0,
-        ),
+        update=update_bytes(work.optimizer, kernel, total(1, 1), largest, width, state),
+        casts=casts_of(divided(elements, 2), last_matrix(trained), gradient, recipe, zero_3=layout.zero == 3),
         largest_gradient=gradient * largest,
     )
 
@@ -170,37 +188,28 @@ def parameters_of(trained: Iterable[RankWeight]) -> Iterator[tuple[RankWeight, i
     yield from stacks.values()
 
 
-def trained_width(work: TrainingWorkload, recipe: Recipe) -> int:
-    """Bytes of an element of a trained weight."""
-    return 4 if work.fp32_adapters and not work.trains_base else WIDTH[recipe.weights]
+class Widths(NamedTuple):
+    """Bytes of an element of a trained weight, of its gradient, and of a moment of the optimizer."""
+
+    weight: int
+    gradient: int
+    state: int
 
 
-def gradient_width(work: TrainingWorkload, recipe: Recipe) -> int:
-    """Bytes of an element of a gradient."""
-    width = WIDTH[recipe.gradients]
-    return max(width, trained_width(work, recipe)) if work.fp32_adapters else width
+def widths(work: TrainingWorkload, recipe: Recipe) -> Widths:
+    """Widths by the recipe; adapters may be in fp32 next to 16-bit weights, with all that belongs to them."""
+    weight, gradient, state = WIDTH[recipe.weights], WIDTH[recipe.gradients], WIDTH[recipe.states]
+    if not work.fp32_adapters:
+        return Widths(weight, gradient, state)
+    weight = weight if work.trains_base else 4
+    return Widths(weight, max(gradient, weight), max(state, weight))
 
 
-def state_width(work: TrainingWorkload, recipe: Recipe) -> int:
-    """Bytes of an element of a moment."""
-    return max(WIDTH[recipe.states], trained_width(work, recipe)) if work.fp32_adapters else WIDTH[recipe.states]
-
-
-def kernel_of(work: TrainingWorkload, recipe: Recipe) -> OptimizerKernel:
-    """How the optimizer runs: as asked, or as the framework has it by default."""
-    return work.optimizer_kernel or ("fused" if recipe.fused else "foreach")
-
-
-def quantized(weight: RankWeight, recipe: Recipe) -> bool:
-    """Whether a frozen weight takes less than what is multiplied."""
-    return weight.nbytes < WIDTH[recipe.compute] * weight.numel
-
-
-def casts_of(sizes: list[int], last: int, gradient: int, recipe: Recipe, at_once: int) -> int:
+def casts_of(sizes: list[int], last: int, gradient: int, recipe: Recipe, *, zero_3: bool) -> int:
     """Bytes of gradients while the optimizer casts them to fp32: one after the other, of which each is let go of, until
     the last matrix, or kept; or flattened, all or so many elements at once, and that cast."""
     if recipe.flattened:
-        elements = sum(sizes)
+        elements, at_once = sum(sizes), recipe.sub_group if zero_3 else 0
         return elements * gradient + min(elements, at_once or elements) * (gradient + 4)
     if recipe.casts == "none":
         return 0
@@ -236,36 +245,6 @@ def weights_of(
             yield RankWeight(here, copies * a_layer, nbytes, layout.ep if routed else 1)
 
 
-def units_of(
-    weights: Iterable[RankWeight], trained: Iterable[RankWeight], replicas: int, *, separate_embedding: bool
-) -> dict[int, GatheredUnit]:
-    """Elements of each layer, of what stands outside of them, and of an embedding that is a unit of its own."""
-
-    def elements(weights: Iterable[RankWeight], replicas: int) -> dict[tuple[int, ...], int]:
-        """Elements in each of the places that hold the same, with what fills up the shards of so many replicas."""
-        sizes: dict[tuple[int, ...], int] = {}
-        for weight in weights:
-            alone = separate_embedding and weight.tensor.component == "embedding"
-            places = (EMBEDDING,) if alone else weight.places
-            each = weight.copies * weight.numel // len(places) // weight.ep
-            filled = each if replicas == 1 else weight.padded(each, replicas // weight.ep or 1)
-            sizes[places] = sizes.get(places, 0) + filled
-        return sizes
-
-    own = elements(trained, 1)
-    units: dict[int, GatheredUnit] = {}
-    for places, size in elements(weights, replicas).items():
-        for place in places:
-            units.setdefault(place, GatheredUnit()).gathered += size
-    for places, size in own.items():
-        for place in places:
-            units.setdefault(place, GatheredUnit()).trained += size
-    for places, size in (own if replicas == 1 else elements(trained, replicas)).items():
-        for place in places:
-            units[place].filled += size
-    return units
-
-
 BLOCK = 256  # weights that share a scale of their 8-bit state
 LEAST_QUANTISED = 4096  # elements; smaller tensors keep 32-bit states
 
@@ -273,7 +252,7 @@ LEAST_QUANTISED = 4096  # elements; smaller tensors keep 32-bit states
 def state_bytes(optimizer: Optimizer, tensor: Tensor, width: int) -> int:
     """Bytes of state of one occurrence of a tensor, an element of a moment taking `width`."""
     shape, n = tensor.shape, tensor.numel
-    matters = matrix_dimensions(tensor)
+    is_matrix = len(shape) >= 2  # or a stack of them
     match optimizer:
         case "sgd":
             return 0
@@ -286,9 +265,9 @@ def state_bytes(optimizer: Optimizer, tensor: Tensor, width: int) -> int:
         case "adamw-8bit" | "adamw-8bit-ao":  # block-wise, with an fp32 scale a block: arXiv:2110.02861 section 2
             return 2 * (n + 4 * -(-n // BLOCK)) if n >= LEAST_QUANTISED else 8 * n
         case "adafactor":  # sums of rows and of columns, in fp32: arXiv:1804.04235 section 3
-            return 4 * (prod(shape[:-1]) + prod(shape[:-2]) * shape[-1] if matters else n)
+            return 4 * (prod(shape[:-1]) + prod(shape[:-2]) * shape[-1] if is_matrix else n)
         case "muon":  # one momentum for the layers' matrices, Adam for all else: arXiv:2502.16982 section 2
-            hidden = matters and tensor.layers
+            hidden = is_matrix and tensor.layers
             return n * width if hidden else 2 * n * width
 
 
@@ -316,14 +295,10 @@ def update_bytes(
             return 0
 
 
-def matrix_dimensions(tensor: Tensor) -> bool:
-    """Whether it is a matrix, or a stack of them."""
-    return len(tensor.shape) >= 2
-
-
+DENSE: frozenset[Component] = frozenset({"attention", "mlp", "experts_shared", "ssm_linear", "other"})
 ADAPTED: dict[LoraTargets, frozenset[Component]] = {
-    "all": frozenset({"attention", "mlp", "experts_shared", "ssm_linear", "other"}),
-    "dense": frozenset({"attention", "mlp", "experts_shared", "ssm_linear", "other"}),
+    "all": DENSE,
+    "dense": DENSE,
     "attention": frozenset({"attention"}),
     "qv": frozenset({"attention"}),
 }
@@ -341,17 +316,13 @@ dense matrices beside them (PEFT 0.21.2, `utils/transformers_weight_conversion.p
 
 def adapts_experts(model: Architecture, work: TrainingWorkload) -> bool:
     """Whether routed experts and routers have adapters."""
-    return not work.trains_base and work.lora_targets == "all" and model.model_type in STACKED and has_experts(model)
+    return not work.trains_base and work.lora_targets == "all" and model.model_type in STACKED and bool(model.experts)
 
 
 def plain_experts(work: TrainingWorkload, base: Precision) -> bool:
     """Whether routed experts stay in 16 bits beside a base that bitsandbytes quantizes: it replaces `nn.Linear` only
     (transformers 5.23, `integrations/bitsandbytes.py`), and stacked experts are none."""
     return work.method == "qlora" and base.weights in BITSANDBYTES and not work.quantized_experts
-
-
-def has_experts(model: Architecture) -> bool:
-    return bool(model.experts)
 
 
 def adapted_matrices(model: Architecture, work: TrainingWorkload) -> frozenset[str]:
@@ -371,7 +342,7 @@ def is_other_matrix(tensor: Tensor) -> bool:
 
 
 def trained_of(rank: Architecture, tensor: Tensor, work: TrainingWorkload) -> Iterator[Tensor]:
-    """What is trained of a weight: itself, or the two matrices that LoRA puts beside it, [rank, in] and [out, rank]
+    """Trained tensors of a weight: itself, or the two matrices that LoRA puts beside it, [rank, in] and [out, rank]
     (arXiv:2106.09685 section 4.1)."""
     if work.trains_base or tensor.name == SCORE:
         yield tensor
@@ -396,8 +367,8 @@ def has_adapter(rank: Architecture, tensor: Tensor, work: TrainingWorkload) -> b
 
 
 def adapters_of_experts(tensor: Tensor, r: int) -> Iterator[Tensor]:
-    """Of a router, or of an expert's matrix: gate and up are stacked in one, whose rank is twice as large, so that each
-    has an output as wide as both."""
+    """Adapters of a router, or of an expert's matrix: gate and up are stacked in one, whose rank is twice as large, so
+    that each has an output as wide as both."""
     if len(tensor.shape) == 2:
         out, width = tensor.shape
         yield replace(tensor, name=f"{tensor.name}.lora_A", shape=(r, width))
@@ -406,7 +377,7 @@ def adapters_of_experts(tensor: Tensor, r: int) -> Iterator[Tensor]:
 
 
 def queries_and_values(rank: Architecture) -> set[str]:
-    """What checkpoints call the projections of queries and values, or the one that holds both."""
+    """Checkpoints' names of the projections of queries and values, or of the one that holds both."""
     names, wanted = rank.names, ("q_proj", "v_proj")
     packed = [name for name, parts in names.packed.items() if set(wanted) & set(parts)]
     return {*packed, *(names.renamed.get(name, name) for name in wanted)}

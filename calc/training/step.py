@@ -3,37 +3,40 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
-from math import sqrt
+from typing import Any, Literal, TypeVar
 
-from calc.errors import ConfigError, Message
+from calc.errors import ConfigError, Frozen, Message
 from calc.formats import Precision
 from calc.formats.stored import stored
-from calc.hardware.overhead import CUDA_CONTEXT, FRAGMENTATION, Overhead, OverheadItem, Range, bounds, libraries, sizes
-from calc.hardware.shards import alike_pieces, alike_stages
-from calc.hardware.solver import largest_near
-from calc.model.architecture import Architecture
-from calc.serving.memory import Memory
-from calc.training.course import Course
-from calc.training.decoder import Passes, check_modelled, quiet, settings_of
-from calc.training.layout import TrainingLayout, check_schedule
-from calc.training.methods import (
-    METHODS,
-    VALUE,
-    Scoring,
-    TrainingMethod,
-    check_teacher,
-    resolved,
-    runs_reference,
-    scored_units,
+from calc.hardware.gpu import GPU
+from calc.hardware.overhead import (
+    CUDA_CONTEXT,
+    FRAGMENTATION,
+    OverheadItem,
+    Range,
+    bounds,
+    left_for_overhead,
+    libraries,
+    sizes,
 )
+from calc.hardware.shards import alike_pieces, alike_stages
+from calc.hardware.solver import largest, largest_near, least
+from calc.model.architecture import Architecture
+from calc.serving.fewest import MOST_GPUS
+from calc.serving.memory import Memory
+from calc.serving.verdict import Word
+from calc.training.course import Course, Part, Phase, StepMoment, Tensors, TrainingComponent, dot, once, parts_of
+from calc.training.decoder import LossHead, Passes, check_modelled, quiet, settings_of
+from calc.training.ends import head
+from calc.training.layout import TrainingLayout, TrainingScenario, check_schedule
+from calc.training.losses import VALUE, TrainingMethod
+from calc.training.methods import METHODS, check_teacher, resolved, scored_units
 from calc.training.modules import Settings
-from calc.training.moments import Part, Phase, StepMoment, Tensors, TrainingComponent, dot, once, parts_of
-from calc.training.objective import Objective
-from calc.training.recipe import WIDTH, Recipe
 from calc.training.stage import QuietCourse, TrainingStage
 from calc.training.states import OUTSIDE, StageWeights, States, plain_experts, stage_weights, states_of, trained_of
 from calc.training.tape import Bytes
-from calc.training.workload import TrainingWorkload
+from calc.training.workload import WIDTH, TrainingWorkload
+from calc.units import GIB
 
 PHASES: tuple[Phase, ...] = ("after_init", "reference", "forward", "loss", "backward", "optimizer", "after_step")
 
@@ -46,6 +49,9 @@ PARTS: dict[TrainingComponent, Message] = {
     "logits": Message("logits"),
     "temporaries": Message("temporaries"),
 }
+
+
+SharedPart = TypeVar("SharedPart")
 
 
 def usual_overhead(gpus: int) -> dict[OverheadItem, Range]:
@@ -66,71 +72,55 @@ class TrainingMemory(Memory):
 
     @property
     def parts(self) -> dict[Message, int]:
-        """The same of a step."""
+        """Bytes by the name of the part."""
         return {part: getattr(self, component) for component, part in PARTS.items()}
 
 
 class Shared:
-    """The steps of one model that were asked about, and what they have in common."""
+    """Parts that the steps of one model have in common, each made once."""
 
     def __init__(self) -> None:
-        self.steps = dict[tuple[TrainingWorkload, Recipe, TrainingLayout, Precision, Objective | None], Training]()
-        self.ranks = dict[tuple[int, int], Architecture]()
-        self.alike = dict[tuple[int, int, int, int, Precision], list[int]]()
-        self.weights = dict[tuple[object, ...], StageWeights]()
-        self.passes = dict[tuple[int, int, Settings, Scoring | None], Passes]()
-        self.courses = dict[tuple[object, ...], Course]()
+        self.made = dict[tuple[object, ...], Any]()
+
+    def once(self, key: tuple[object, ...], make: Callable[[], SharedPart]) -> SharedPart:
+        if key not in self.made:
+            self.made[key] = make()
+        made: SharedPart = self.made[key]
+        return made
 
 
 class Training:
-    """A model, a step and how both are laid out, ready to be weighed at any micro-batch and sequence."""
+    """A model, a step and how both are laid out, ready to be weighed at any micro-batch and sequence. Beside the
+    policy a loss may train a value model, and run a teacher."""
 
     def __init__(
         self,
         architecture: Architecture,
-        work: TrainingWorkload,
-        recipe: Recipe,
-        layout: TrainingLayout,
-        overhead: Overhead,
-        frozen: Precision,
-        shared: "Shared | None" = None,
-        objective: Objective | None = None,
+        scenario: TrainingScenario,
+        shared: Shared | None = None,
         *,
-        of_value: bool = False,
-        of_teacher: bool = False,
+        role: Literal["policy", "value", "teacher"] = "policy",
     ) -> None:
         check_modelled(architecture)
-        base = architecture
+        self.base, objective = architecture, scenario.objective
         self.method: TrainingMethod | None = None
+        work, recipe, layout = scenario.workload, scenario.recipe, scenario.layout
         if objective is not None:
             objective = resolved(objective, work, layout)
             check_teacher(objective, architecture)
-            self.method = VALUE if of_value else METHODS[objective.method]
+            self.method = VALUE if role == "value" else METHODS[objective.method]
             architecture = self.method.model(architecture)
         layout.check(architecture)
         check_schedule(work, recipe, layout)
-        self.base, self.architecture = base, architecture
-        self.work, self.recipe, self.layout, self.overhead, self.frozen = work, recipe, layout, overhead, frozen
-        self.objective = objective
-        self.value: Training | None = None
-        """The value model's own step, where one is trained with the policy."""
-        if self.method is not None and self.method.values:
-            self.value = Training(base, work, recipe, layout, overhead, frozen, None, objective, of_value=True)
-        self.teacher: Training | None = None
-        """A step of the model whose distribution is learned, of which the passes without gradients run."""
-        if objective is not None and self.method is not None and self.method.teacher and not of_teacher:
-            step = work if work.trains_base else TrainingWorkload(sequence=work.sequence, micro_batch=work.micro_batch)
-            stored = recipe.model_copy(update={"weights": self.method.teacher_type or recipe.weights})
-            teacher = objective.teacher or base
-            self.teacher = Training(
-                teacher, step, stored, layout, overhead, Precision(), None, objective, of_teacher=True
-            )
+        self.architecture, self.work, self.recipe, self.layout = architecture, work, recipe, layout
+        self.overhead, self.frozen, self.objective = scenario.overhead, scenario.frozen, objective
+        self.scenario = scenario.model_copy(update={"objective": objective, "colocation": None})
+        self.value, self.teacher = self._value(), self._teacher() if role == "policy" else None
         self.shared = shared or Shared()
-        if (cut := (layout.tp, layout.slices)) not in self.shared.ranks:
-            self.shared.ranks[cut] = architecture.rank(*cut)
-        self.rank = self.shared.ranks[cut]
+        cut = layout.tp, layout.slices
+        self.rank = self.shared.once(("rank", *cut), lambda: architecture.rank(*cut))
         self.built = dict[tuple[int, bool], TrainingStage]()
-        self.alike_pieces = self._alike_pieces()
+        self.alike_pieces = self.shared.once(("alike", *cut, layout.pp, layout.vp, self.frozen), self._alike_pieces)
         """For each piece of the model the first that weighs the same."""
         self.alike = alike_stages(self.alike_pieces, layout.pp)
         """For each stage the first that weighs the same, but for the micro-batches in flight."""
@@ -138,20 +128,31 @@ class Training:
         """The stages that do not weigh the same; of equal ones the first, for it holds most micro-batches."""
         self.size = self.units(work.micro_batch, work.sequence)
         """The batch by units."""
-        self.overhead_ranges = overhead.ranges(usual_overhead(layout.gpus))
+        self.overhead_ranges = self.overhead.ranges(usual_overhead(layout.gpus))
         self.fixed_overhead = bounds(sizes(self.overhead_ranges, 0))[1]
         """Bytes of overhead at the high end of its range, whatever is allocated."""
-        self.shared.steps[work, recipe, layout, frozen, objective] = self
+        self.shared.once(("step", self.scenario), lambda: self)
+
+    def _value(self) -> "Training | None":
+        """The value model's own step, where one is trained with the policy."""
+        trained = self.method is not None and self.method.values
+        return Training(self.base, self.scenario, role="value") if trained else None
+
+    def _teacher(self) -> "Training | None":
+        """A step of the model whose distribution is learned, of which the passes without gradients run."""
+        if self.objective is None or self.method is None or not self.method.teacher:
+            return None
+        work, recipe = self.work, self.recipe
+        step = work if work.trains_base else TrainingWorkload(sequence=work.sequence, micro_batch=work.micro_batch)
+        stored = recipe.model_copy(update={"weights": self.method.teacher_type or recipe.weights})
+        scenario = self.scenario.model_copy(update={"workload": step, "recipe": stored, "frozen": Precision()})
+        return Training(self.objective.teacher or self.base, scenario, role="teacher")
 
     # The stages of the pipeline
 
     def _alike_pieces(self) -> list[int]:
-        layout = self.layout
-        key = layout.tp, layout.slices, layout.pp, layout.vp, self.frozen
-        if key not in self.shared.alike:
-            tensors = (piece.tensor for piece in stored(self.rank, self.frozen))
-            self.shared.alike[key] = alike_pieces(self.rank, layout.pieces(self.rank.num_layers), tensors)
-        return self.shared.alike[key]
+        tensors = (piece.tensor for piece in stored(self.rank, self.frozen))
+        return alike_pieces(self.rank, self.layout.pieces(self.rank.num_layers), tensors)
 
     @property
     def laid_out_alike(self) -> bool:
@@ -170,7 +171,8 @@ class Training:
             states = states_of(weights, self.work, self.recipe, self.layout)
             if self.layout.cpu_offload:
                 states = states.offloaded(self.recipe)
-            courses = tuple(self._courses(weights, index, self._passes(single=single)))
+            kinds, passes = self.alike_pieces[index :: self.layout.pp], self._passes(self._settings(single=single))
+            courses = tuple(self._course(weights, weights.pieces[kinds.index(kind)], passes) for kind in kinds)
             other = self.teacher or self
             passed = weights if other is self else other._weights(other.alike[index])
             quiet = tuple(other._quiet_courses(passed, index, single=single))
@@ -191,9 +193,8 @@ class Training:
         objective = self.objective
         if objective is None or self.method is None:
             return
-        for by_policy, when, _ in self.method.passes(objective, runs_reference=runs_reference(objective)):
-            settings = quiet(self._settings(single=single), policy=by_policy)
-            passes = self._passes_of(settings, self._scoring(quiet=True))
+        for by_policy, when, _ in self.method.passes(objective):
+            passes = self._passes(quiet(self._settings(single=single), policy=by_policy))
             frozen = not by_policy and objective.reference == "model"
             own = frozen and self.layout.gathered_by_fsdp(self.recipe)
             if own and not objective.shards_reference:
@@ -228,71 +229,46 @@ class Training:
             whole.append(Tensors(once(root), "gathered weights of the reference", "weights"))
         return whole
 
-    def _scoring(self, *, quiet: bool) -> Scoring | None:
-        """How the states that the head reads become a loss; None: as transformers does it."""
-        if self.objective is None or self.method is None:
-            return None
-        return Scoring(self.method.head, self.objective, quiet)
-
     def _weights(self, index: int) -> StageWeights:
-        """Those of a stage, the same for any number of replicas."""
+        """Weights of a stage, equal for any number of replicas."""
         layout, work = self.layout, self.work
         adapters = None if work.trains_base else (work.lora_rank, work.lora_targets)
         plain = plain_experts(work, self.frozen)
         stage = layout.tp, layout.slices, layout.pp, layout.vp, index, layout.ep
         key = *stage, layout.separate_embedding, self.frozen, plain, adapters
-        if key not in self.shared.weights:
-            pieces = layout.stages(self.rank.num_layers)[index]
-            self.shared.weights[key] = stage_weights(self.rank, pieces, layout, self.frozen, work)
-        return self.shared.weights[key]
+        pieces = layout.stages(self.rank.num_layers)[index]
+        return self.shared.once(("weights", *key), lambda: stage_weights(self.rank, pieces, layout, self.frozen, work))
 
     def _settings(self, *, single: bool) -> Settings:
         settings = settings_of(self.rank, self.work, self.recipe, self.layout, self.frozen, single=single)
         reads_table = self.method is None or self.method.reads_table
         return settings if reads_table else replace(settings, reads_table=False)
 
-    def _passes(self, *, single: bool) -> Passes:
-        return self._passes_of(self._settings(single=single), self._scoring(quiet=False))
+    def _loss(self) -> LossHead:
+        method, objective = self.method, self.objective
+        if method is None or objective is None:
+            return head
+        return lambda t, model, x: method.head(t, model, x, objective)
 
-    def _passes_of(self, settings: Settings, scoring: Scoring | None) -> Passes:
-        key = self.layout.tp, self.layout.slices, settings, scoring
-        if key not in self.shared.passes:
-            passes = Passes(self.rank, settings) if scoring is None else Passes(self.rank, settings, scoring)
-            self.shared.passes[key] = passes
-        return self.shared.passes[key]
-
-    def _courses(self, weights: StageWeights, index: int, passes: Passes) -> Iterator[Course]:
-        """Those of each piece of a stage; alike pieces have one."""
-        kinds = self.alike_pieces[index :: self.layout.pp]
-        for kind in kinds:
-            yield self._course(weights, weights.pieces[kinds.index(kind)], passes)
+    def _passes(self, settings: Settings) -> Passes:
+        key = "passes", self.layout.tp, self.layout.slices, settings, self.objective
+        return self.shared.once(key, lambda: Passes(self.rank, settings, self._loss()))
 
     def _course(self, weights: StageWeights, piece: range, passes: Passes) -> Course:
         """A micro-batch's, the same however weights are divided over replicas, unless FSDP gathers them."""
         work, layout = self.work, self.layout
         gathered = (layout, work.accumulation) if layout.gathered_by_fsdp(self.recipe) else None
-        key = passes, weights, piece, self.recipe, work.recompute, work.offload_activations, gathered
-        if key not in self.shared.courses:
-            self.shared.courses[key] = Course(passes, weights, piece, work, self.recipe, layout)
-        return self.shared.courses[key]
+        key = "course", passes, weights, piece, self.recipe, work.recompute, work.offload_activations, gathered
+        return self.shared.once(key, lambda: Course(passes, weights, piece, work, self.recipe, layout))
 
-    def changed(
-        self,
-        work: TrainingWorkload | None = None,
-        recipe: Recipe | None = None,
-        layout: TrainingLayout | None = None,
-        frozen: Precision | None = None,
-        objective: Objective | None = None,
-    ) -> "Training":
-        """The same model in another step or layout, made once. Raises ConfigError where it can't be laid out so."""
-        work, recipe, objective = work or self.work, recipe or self.recipe, objective or self.objective
-        layout, frozen = layout or self.layout, frozen or self.frozen
-        key = work, recipe, layout, frozen, objective
-        if objective is not None and self.objective is not None and objective.method != self.objective.method:
-            return Training(self.base, work, recipe, layout, self.overhead, frozen, objective=objective)
-        if key not in self.shared.steps:
-            return Training(self.base, work, recipe, layout, self.overhead, frozen, self.shared, objective)
-        return self.shared.steps[key]
+    def changed(self, **parts: Any) -> "Training":
+        """A step of this model with other parts of the scenario, made once. Raises ConfigError where it can't be laid
+        out so."""
+        scenario = self.scenario.model_copy(update=parts)
+        before, after = self.objective, scenario.objective
+        if before is not None and after is not None and before.method != after.method:
+            return Training(self.base, scenario)
+        return self.shared.once(("step", scenario), lambda: Training(self.base, scenario, self.shared))
 
     def trained_parameters(self) -> int:
         """Weights that the step updates, on however many GPUs; those of a value model too."""
@@ -351,10 +327,10 @@ class Training:
         return {phase: self._weighed(moment, self.size) for phase, moment in self._peaks_of_phases(self.size).items()}
 
     def phases(self, size: Bytes | None = None) -> dict[Phase, tuple[Part, ...]]:
-        """What is alive on the most loaded GPU at the peak of each phase, by name. `size` is the batch by units, where
+        """Tensors on the most loaded GPU at the peak of each phase, by name. `size` is the batch by units, where
         it is traced."""
         size = size or self.size
-        return {phase: parts_of(moment.lines, size) for phase, moment in self._peaks_of_phases(size).items()}
+        return {phase: parts_of(moment, size) for phase, moment in self._peaks_of_phases(size).items()}
 
     def _peaks_of_phases(self, size: Bytes) -> dict[Phase, StepMoment]:
         points = self.stage(self.most_loaded, single=self.is_single(self.work.micro_batch)).step_moments
@@ -369,11 +345,11 @@ class Training:
         return self._weighed(max(points, key=lambda moment: dot(moment.bytes, size)), size)
 
     def _weighed(self, moment: StepMoment, size: Bytes) -> TrainingMemory:
-        """What is there at a moment, with the overhead."""
+        """Bytes at a moment by component, with the overhead."""
         allocated = dot(moment.bytes, size)
         components: dict[TrainingComponent, int] = {}
-        for line in moment.lines:
-            components[line.component] = components.get(line.component, 0) + dot(line.bytes, size)
+        for (_, component, _), nbytes in moment.lines.items():
+            components[component] = components.get(component, 0) + dot(nbytes, size)
         low, high = bounds(sizes(self.overhead_ranges, allocated))
         return TrainingMemory(
             **{component: components.get(component, 0) for component in PARTS},
@@ -410,7 +386,8 @@ class Training:
         return max(1, several) if all(dot(peak, alone) <= room for peak in self.peaks(single=self.is_single(1))) else 0
 
     def most_tokens(self, usable: int, most: int) -> int:
-        """The same of the tokens of a sequence, at this micro-batch."""
+        """The longest sequence at this micro-batch, up to `most` tokens, that fits even at the high end of the
+        overhead."""
         batch = self.work.micro_batch
         return most_that_fit(
             self.peaks(single=self.is_single(batch)), lambda n: self.units(batch, n), self.room(usable), most
@@ -418,16 +395,12 @@ class Training:
 
     @cached_property
     def peak_bytes(self) -> int:
-        """Bytes on the most loaded GPU, overhead apart."""
-        return max(stage.peak_bytes(self.size) for stage in self.unlike_stages)
+        """Bytes on the most loaded GPU without overhead."""
+        return max(dot(peak, self.size) for peak in self.peaks(single=self.is_single(self.work.micro_batch)))
 
     def fits(self, usable: int) -> bool:
         """Whether it does as it is, even at the high end of the overhead."""
         return self.peak_bytes <= self.room(usable)
-
-    @property
-    def unlike_stages(self) -> list[TrainingStage]:
-        return [self.stage(index, single=self.is_single(self.work.micro_batch)) for index in self.unlike]
 
     @property
     def gathers_experts(self) -> bool:
@@ -444,20 +417,8 @@ class Training:
         experts = {moe.n_experts for moe in self.rank.experts}
         return sorted(n for n in {most, *experts, *(2**i for i in range(1, most.bit_length()))} if 1 < n <= most)
 
-    def least_replicas(self, usable: int, enough: int) -> int:
-        """Replicas that must be where one does not do and `enough` do: more divide what belongs to the weights, and
-        hold no more beside it than those, unless they gather experts."""
-        alone, many = self.over(1), self.over(enough)
-        if alone is None or many is None or self.gathers_experts:
-            return 1
-        room, stages = many.room(usable), zip(alone.unlike_stages, many.unlike_stages, strict=True)
-        return max(
-            -(-stage_bytes.divided // max(1, room - stage.passing(self.size) + stage.divided))
-            for stage_bytes, stage in stages
-        )
-
     def over(self, dp: int) -> "Training | None":
-        """The same with all that belongs to the weights divided over so many replicas (ZeRO-3); None where the experts
+        """The step with all that belongs to the weights divided over so many replicas (ZeRO-3); None where the experts
         are spread over more."""
         try:
             return self.changed(layout=self.layout.model_copy(update={"dp": dp, "zero": 3}))
@@ -473,24 +434,114 @@ def most_that_fit(peaks: Sequence[Bytes], units: Callable[[int], Bytes], room: i
         nbytes, peak = max((dot(peak, there), peak) for peak in peaks)
         if nbytes <= room:
             break
-
-        def fits(size: int, peak: Bytes = peak) -> bool:
-            return dot(peak, units(size)) <= room
-
-        sizes = [dot(peak, units(n)) for n in (0, WIDE // 2, WIDE)]
-        most = largest_near(fits, most, min(max(1, near(sizes, room, most)), most))
+        most = largest(lambda size, peak=peak: dot(peak, units(size)) <= room, most)  # type: ignore[misc]
     return most
 
 
-WIDE = 2**20
+# One GPU type against one training step: does it fit, what still would, and how many GPUs would do.
 
 
-def near(sizes: Sequence[int], room: int, most: int) -> int:
-    """About where a size without ceilings takes as much as there is room for: `sizes` are the bytes at none, at half
-    and at all of a wide one, which a parabola goes through."""
-    start, half, end = sizes
-    square = 2 * (end - 2 * half + start) / WIDE**2
-    slope = (end - start) / WIDE - square * WIDE
-    if square <= 0:
-        return int((room - start) / slope) if slope > 0 else most
-    return int((sqrt(max(0, slope**2 + 4 * square * (room - start))) - slope) / (2 * square))
+MOST = 2**30  # beyond this, memory is not what limits
+
+
+class TrainingVerdict(Frozen):
+    """Bytes are those of one GPU; words as in calc.fit.Verdict."""
+
+    gpu: str
+    gpus: int
+    verdict: Word
+    required: int
+    usable: int
+    spare: int
+    max_micro_batch: int | None  # sequences of a micro-batch at this length; None: memory sets no limit
+    max_sequence: int | None  # tokens a sequence at this micro-batch; None: memory sets no limit
+    min_gpus: int | None  # with weights, gradients and optimizer sharded over them all (ZeRO-3); None: not even 1,024
+    reason: Message
+    notes: tuple[Message, ...]
+
+
+def judge_training(gpu: GPU, training: Training) -> TrainingVerdict:
+    """The verdict on this many GPUs as laid out; what still fits, fits even at the high end of the overhead."""
+    memory, usable = training.memory(), gpu.usable_bytes
+    native = gpu.lacks(training.recipe.compute) if training.recipe.compute != "fp32" else None
+    return TrainingVerdict(
+        gpu=gpu.id,
+        gpus=training.layout.gpus,
+        verdict=word(memory, usable),
+        required=memory.total,
+        usable=usable,
+        spare=usable - memory.total,
+        max_micro_batch=limit(training.most_sequences(usable, MOST)),
+        max_sequence=limit(training.most_tokens(usable, MOST)),
+        min_gpus=fewest_replicas(training, usable),
+        reason=reason(memory, usable),
+        notes=() if native is None else (native,),
+    )
+
+
+def word(memory: TrainingMemory, usable: int) -> Word:
+    """The verdict in a word."""
+    return "fits" if memory.high <= usable else "tight" if memory.low <= usable else "does not fit"
+
+
+def limit(size: int) -> int | None:
+    """The largest size that fits; None where memory sets no limit."""
+    return None if size == MOST else size
+
+
+def reason(memory: TrainingMemory, usable: int) -> Message:
+    """Reason of the verdict: the largest part, or what is left for overhead."""
+    allocated = memory.total - memory.overhead
+    if usable < allocated:
+        name, size = max(memory.parts.items(), key=lambda part: part[1])
+        return Message(
+            "The step needs {held:.2f} GiB before any overhead, {more:.2f} more than there are; the largest part is "
+            "the {part} with {size:.2f}.",
+            held=allocated / GIB,
+            more=(allocated - usable) / GIB,
+            part=name,
+            size=size / GIB,
+        )
+    return left_for_overhead(usable - allocated, memory.overhead_low, memory.overhead_high)
+
+
+def fewest_replicas(training: Training, usable: int) -> int | None:
+    """The fewest GPUs on which it fits as laid out, but with as many data-parallel replicas as it takes, and ZeRO-3.
+    Between two of the bounds, more replicas are taken never to fit worse."""
+    replica = training.layout.gpus // training.layout.dp
+    most = MOST_GPUS // replica
+
+    def fits(dp: int) -> bool:
+        laid_out = training.over(dp)
+        return laid_out is not None and laid_out.fits(usable)
+
+    if fits(1):
+        return replica
+    first = 2
+    for end in training.replica_bounds(most):
+        if fits(end):
+            replicas = least(fits, end, first)
+            return None if replicas is None else replica * replicas
+        first = end + 1
+    return None
+
+
+# What a GPU shows as taken, where that is more than a step has in use at its peak.
+
+
+PASSES: tuple[Phase, ...] = ("reference", "forward", "loss", "backward")
+
+
+def reserved(training: Training) -> int:
+    """Bytes that PyTorch's allocator has taken from the GPU by the end of the first step, overhead included: the peak
+    of the passes, whose blocks stay cached, and on top the cast of flattened gradients to fp32, which is one block,
+    and blocks that were taken one by one are not joined (torch 2.13, notes/cuda, memory management; DeepSpeed 0.19.8,
+    runtime/zero). Memory that is short is given back before it runs out: a verdict does not depend on it."""
+    phases, recipe = training.by_phase(), training.recipe
+    peak = max(memory.total for memory in phases.values())
+    if not recipe.flattened:
+        return peak
+    cast = phases["optimizer"].master_weights
+    if training.layout.zero == 3 and recipe.sub_group:
+        cast = min(cast, 4 * recipe.sub_group)
+    return max(peak, cast + max(phases[phase].total for phase in PASSES if phase in phases))

@@ -1,4 +1,4 @@
-"""What PyTorch's autograd holds while a layer runs forward and backward.
+"""Storages that PyTorch's autograd holds while a layer runs forward and backward.
 
 Layers are written in `calc.training.decoder` as their modules compute, on tensors that know nothing but their size. The
 tape notes each use of a storage: when it is made, when an operation reads it, when a node that saved it goes back. A
@@ -10,20 +10,22 @@ said so: a function that is `@scoped` holds its arguments and each `tape.local(x
 from bisect import bisect_left
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import wraps
-from typing import Concatenate, NamedTuple, ParamSpec, TypeVar
+from operator import ge
+from typing import Concatenate, NamedTuple, ParamSpec, Protocol, TypeVar
 
 from calc.budget import spend
 
 Bytes = tuple[int, ...]
 """Bytes of each unit."""
 Name = str | tuple[str, str]
-"""What a storage is called: in words, or in words with {tensor} and the name that stands there."""
+"""Name of a storage: words, or words with {tensor} and the name that stands there."""
 
 
 class CountedBy(IntEnum):
-    """What a size is counted by, so that one run holds for any batch and length."""
+    """Unit that a size is counted by, so that one run holds for any batch and length."""
 
     ONCE = 0  # weights and their gradients
     POSITION = 1  # tokens of one sequence: rotary tables
@@ -42,75 +44,74 @@ class CountedBy(IntEnum):
 NOTHING: Bytes = (0,) * len(CountedBy)
 
 
+@dataclass(eq=False, slots=True)
 class TrackedTensor:
     """So many columns for each of a unit, of `width` bytes, in the storage of this number. A weight has none here: it
     is counted with the weights."""
 
-    __slots__ = ("by_heads", "columns", "node", "slot", "storage", "unit", "width")
+    storage: int | None
+    columns: int
+    width: int
+    unit: CountedBy
+    node: "Node | None" = None
+    slot: int = 0
+    by_heads: bool = field(default=False, kw_only=True)  # laid out head by head, not token by token
 
-    def __init__(
+    @property
+    def size(self) -> tuple[int, int, CountedBy]:
+        """Columns, width and unit."""
+        return self.columns, self.width, self.unit
+
+    def view(
         self,
-        storage: int | None,
-        columns: int,
-        width: int,
-        unit: CountedBy,
-        node: "Node | None" = None,
-        slot: int = 0,
+        columns: int | None = None,
+        unit: CountedBy | None = None,
         *,
+        node: "Node | None" = None,
         by_heads: bool = False,
-    ) -> None:
-        self.storage, self.columns, self.width, self.unit = storage, columns, width, unit
-        self.node, self.slot = node, slot
-        self.by_heads = by_heads  # laid out head by head, not token by token
+    ) -> "TrackedTensor":
+        """Another tensor in the same memory, by default as large."""
+        columns, unit = self.columns if columns is None else columns, self.unit if unit is None else unit
+        return TrackedTensor(self.storage, columns, self.width, unit, node, by_heads=by_heads)
 
 
 Backward = Callable[[TrackedTensor], Sequence[TrackedTensor | None]]
 """From the gradient of an operation's output to those of its inputs."""
 
 
+@dataclass(eq=False, slots=True)
 class Node:
     """One operation as autograd remembers it: where its inputs came from, how to go back, and what it saved."""
 
-    __slots__ = ("backward", "gradients", "inputs", "part", "place", "saved")
-
-    def __init__(
-        self,
-        inputs: Sequence[tuple["Node", int] | None] = (),
-        backward: Backward | None = None,
-        saved: Sequence[int | None] = (),
-        outputs: int = 1,
-    ) -> None:
-        self.inputs, self.backward, self.saved = inputs, backward, saved
-        self.gradients: list[TrackedTensor | None] = [None] * outputs
-        self.part: Checkpointed | None = None  # where to find what it saved, under which number
-        self.place = 0
+    inputs: Sequence[tuple["Node", int] | None] = ()
+    backward: Backward | None = None
+    saved: Sequence[int | None] = ()
+    gradients: list[TrackedTensor | None] = field(default_factory=lambda: [None])  # of its outputs
+    part: "Checkpointed | None" = None  # where to find what it saved, under which number
+    place: int = 0
 
 
+@dataclass(eq=False, slots=True)
 class Checkpointed:
     """A part that saves nothing but its inputs on the way forward. The first of its nodes that needs something runs it
     again, as far as the last that saves anything (`torch/utils/checkpoint.py`, `_StopRecomputationError`)."""
 
-    __slots__ = ("count", "inputs", "run", "saved", "unread")
-
-    def __init__(self, run: Callable[[], object], inputs: Sequence[TrackedTensor]) -> None:
-        self.run, self.inputs = run, inputs
-        self.count = 0  # nodes that save something
-        self.unread: list[int] = []  # those that no gradient comes to, whose memory is there until all others have gone
-        self.saved: list[Sequence[int | None]] | None = None  # by each of them, once it has run again
+    run: Callable[[], object]
+    inputs: Sequence[TrackedTensor]
+    count: int = 0  # nodes that save something
+    unread: list[int] = field(default_factory=list)  # without a gradient: in memory until all others have gone
+    saved: list[Sequence[int | None]] | None = None  # by each of them, once it has run again
 
 
 class AllSavedError(Exception):
     """A part that runs again has all that its nodes need."""
 
 
+@dataclass(eq=False, slots=True)
 class Accumulator(Node):
     """Where the gradient of a weight ends, once those of all its uses are there."""
 
-    __slots__ = ("left",)
-
-    def __init__(self, uses: int = 1) -> None:
-        super().__init__()
-        self.left = uses
+    left: int = 1
 
 
 class Tape:
@@ -335,3 +336,169 @@ def scoped(
             tape.use(*tape.scopes.pop())
 
     return holding
+
+
+# What one part of a model holds on its way forward and back: a layer, the embedding, or the head with the loss. Sizes
+# are counted by their units, so that one profile holds for any batch and any length.
+
+
+class Top(NamedTuple):
+    """A moment: what is alive by units, and the event of the tape after which it is."""
+
+    bytes: Bytes
+    event: int
+
+
+@dataclass(frozen=True, eq=False)
+class Profile:
+    """Memory of a part of a model without what stands outside of it."""
+
+    sizes: list[tuple[Name, CountedBy, int]]  # name, unit and bytes of each storage
+    events: list[int]  # storages that come, and those that go
+    forward: tuple[Top, ...]  # moments when it may peak
+    loss: tuple[Top, ...]
+    after_autocast: tuple[Top, ...]  # of the loss, once autocast has ended
+    reference: Top | None  # while a reference runs
+    after_forward: Top  # until autocast ends
+    saved: Top  # for its backward pass
+    backward: tuple[Top, ...]
+    gradients: Bytes  # of its weights, once it is done
+    outputs: Bytes  # what is held until the whole backward pass is over
+    keeps_gradients: bool  # False: they are added to what is held elsewhere
+    width: int  # bytes of an element of what it gives
+    keeps_input: bool  # whether what it reads waits for its backward pass
+    waiting: frozenset[int]  # the storages that do
+
+    def names(self, event: int) -> dict[tuple[Name, bool], Bytes]:
+        """Bytes of what is alive after so many events, by name and by whether it waits for the backward pass."""
+        names: dict[tuple[Name, bool], list[int]] = {}
+        for number in alive(self.events, event):
+            name, unit, size = self.sizes[number]
+            names.setdefault((name, number in self.waiting), [*NOTHING])[unit] += size
+        return {name: tuple(nbytes) for name, nbytes in names.items() if any(nbytes)}
+
+
+def alive(events: list[int], event: int) -> list[int]:
+    """The storages that are alive after so many events."""
+    numbers: dict[int, None] = {}
+    for number in events[:event]:
+        if number >= 0:
+            numbers[number] = None
+        else:
+            del numbers[-1 - number]
+    return list(numbers)
+
+
+def profile(
+    tape: Tape,
+    outside: list[TrackedTensor],
+    inputs: list[TrackedTensor],
+    run: Callable[[list[TrackedTensor]], TrackedTensor],
+) -> Profile:
+    """Run a part forward and back. `inputs` is what it reads, which is in memory until it has run forward; what
+    autocast has cast, until its region ends."""
+    marks = [len(tape.uses)]
+    y = run(inputs)
+    marks += [len(tape.uses) if tape.mark is None else tape.mark, len(tape.uses)]
+    tape.use(y, *(inputs if tape.left_autocast is None else ()))
+    marks.append(len(tape.uses))
+    tape.use(*tape.casts, *tape.casts.values())
+    marks.append(len(tape.uses))
+    if y.node is not None:
+        tape.backward((y.node, y.slot), tape.new("gradients of activations", y.columns, y.width, y.unit))
+    marks.append(len(tape.uses))
+    outputs = [
+        sum(tensor.columns * tensor.width for tensor in tape.outputs if tensor.unit == unit) for unit in CountedBy
+    ]
+    gradients = [weight.gradients[0] for weight in tape.weights]
+    of_weights = sum(gradient.columns * gradient.width for gradient in gradients if gradient is not None)
+    tape.use(*tape.outputs, *gradients, *(leaf.gradients[0] for leaf in tape.leaves))
+    timeline = tape.timeline({tensor.storage for tensor in outside})
+    entered, marked, left, after_forward, saved, done = map(timeline.before, marks)
+    events = timeline.events
+    meter = Meter(tape, events)
+    meter.at(entered)
+    forward = meter.peaks(marked)
+    loss: tuple[Top, ...] = ()
+    after_autocast: tuple[Top, ...] = ()
+    reference: Top | None = None
+    if tape.mark is not None:
+        loss = meter.peaks(left if tape.left_autocast is None else timeline.before(tape.left_autocast))
+    if tape.reference is not None:
+        after_autocast = meter.peaks(timeline.before(tape.reference))
+        reference = meter.at(meter.event)
+    if tape.left_autocast is not None:
+        after_autocast += meter.peaks(left)
+    waiting = frozenset(alive(events, saved))
+    return Profile(
+        sizes=tape.sizes,
+        events=events,
+        forward=forward,
+        loss=loss,
+        after_autocast=after_autocast,
+        reference=reference,
+        after_forward=meter.at(after_forward),
+        saved=meter.at(saved),
+        backward=() if y.node is None else meter.peaks(done),
+        gradients=(of_weights, *NOTHING[1:]),
+        outputs=tuple(outputs),
+        keeps_gradients=tape.keeps_gradients,
+        width=y.width,
+        keeps_input=bool(inputs) and inputs[0].storage in waiting,
+        waiting=waiting,
+    )
+
+
+class Meter:
+    """Reads the events of a tape one after the other: what is alive by units."""
+
+    def __init__(self, tape: Tape, events: list[int]) -> None:
+        self.sizes = [(unit, int(nbytes)) for _, unit, nbytes in tape.sizes]  # plain, also where they are traced
+        self.events = events
+        self.alive, self.event = list(NOTHING), 0
+
+    def at(self, event: int) -> Top:
+        """Bytes in memory after so many events, by units."""
+        self.peaks(event)
+        return Top(tuple(self.alive), event)
+
+    def peaks(self, event: int) -> tuple[Top, ...]:
+        """The moments up to an event, itself one of them, that are the peak for some batch and length: each time that
+        something goes after something came."""
+        alive, sizes, rising, tops = self.alive, self.sizes, True, list[Top]()
+        for place, number in enumerate(self.events[self.event : event], self.event):
+            if number >= 0:
+                unit, nbytes = sizes[number]
+                alive[unit] += nbytes
+                rising = True
+            else:
+                if rising:
+                    tops.append(Top(tuple(alive), place))
+                    rising = False
+                unit, nbytes = sizes[-1 - number]
+                alive[unit] -= nbytes
+        self.event = event
+        return tuple(undominated([*tops, Top(tuple(alive), event)]))
+
+
+class TakesBytes(Protocol):
+    """Anything with bytes by units."""
+
+    @property
+    def bytes(self) -> Bytes: ...
+
+
+AnyMoment = TypeVar("AnyMoment", bound=TakesBytes)
+
+
+def undominated(points: Iterable[AnyMoment]) -> list[AnyMoment]:
+    """Moments that are the peak for some batch and length."""
+    best: list[AnyMoment] = []
+    for moment in sorted(points, key=lambda moment: moment.bytes[::-1], reverse=True):
+        nbytes = moment.bytes
+        for other in best:
+            if all(map(ge, other.bytes, nbytes)):
+                break
+        else:
+            best.append(moment)
+    return best

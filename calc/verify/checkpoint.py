@@ -36,7 +36,7 @@ class Stored(NamedTuple):
 
 
 class Checkpoint(Frozen):
-    """What a checkpoint holds. An index names its tensors without their shapes, a print-out shows no bytes."""
+    """Tensors of a checkpoint. An index names them without their shapes, a print-out shows no bytes."""
 
     tensors: dict[str, Stored]
     total_bytes: int | None = None

@@ -30,7 +30,7 @@ PREFIXES = (
     ("vision_tower.vision_model.", "vision_tower."),
     ("model.vision_tower.vision_model.", "model.vision_tower."),
 )
-"""What a checkpoint may put before its names -> what stands there in ours. transformers 5.23 leaves out a level of some
+"""Prefix of names in a checkpoint -> prefix in ours. transformers 5.23 leaves out a level of some
 encoders' names that was published, and puts one before some language models."""
 PACKED = {".qweight": ".weight", ".weight_packed": ".weight", "_blocks": "", ".weight": ".weight"}
 """Endings of several weights packed into one number (GPTQ and AWQ; compressed-tensors; MXFP4; bitsandbytes)."""

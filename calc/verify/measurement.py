@@ -18,10 +18,7 @@ from calc.serving.engines.transformers.options import Attention, TransformersOpt
 from calc.serving.memory import Serving
 from calc.serving.workload import Workload
 from calc.text import written
-from calc.training import Training
-from calc.training.layout import TrainingLayout
-from calc.training.recipe import Recipe
-from calc.training.workload import Recompute, TrainingWorkload
+from calc.training import Recipe, Recompute, Training, TrainingScenario, TrainingWorkload
 
 MAX_BYTES = 1_000_000  # a thousand rows are a third of it
 ByteCount = Annotated[int, Field(ge=0, le=2**60)]
@@ -241,7 +238,10 @@ def predicted(row: Measured, architecture: Architecture, serving: Serving, recip
         sizes = serving.overhead.sizes(serving.engine.overhead(1), 0)
         return (sum(sizes["cuda_context"]) + sum(sizes["libraries"])) // 2
     if isinstance(row, Train):
-        training = Training(architecture, row.workload, recipe, TrainingLayout(), serving.overhead, serving.precision)
+        scenario = TrainingScenario(
+            workload=row.workload, recipe=recipe, frozen=serving.precision, overhead=serving.overhead
+        )
+        training = Training(architecture, scenario)
         memory = training.memory()
         return memory.total - memory.overhead - memory.weights
     cache, working = moment(row, serving)

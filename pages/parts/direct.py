@@ -79,7 +79,7 @@ HELD = 0.02
 
 
 def middleware() -> list[Middleware]:
-    """What stands between the browsers and Streamlit: this, or nothing, of which the log then says why."""
+    """Middleware between the browsers and Streamlit: this, or none, for a reason that the log states."""
     if is_on():
         return [Middleware(Together)]
     unlike = difference(st.__version__)
@@ -184,7 +184,7 @@ class Together:
 
 
 class Asking:
-    """What one browser asks, with what Streamlit would lose of it:
+    """Messages of one browser, with those that Streamlit would lose:
 
     - The part of a page whose slider was moved is known to the server that drew it, and where that was started again
       the new one would not answer: what comes first over a connection is for the whole page.
@@ -199,7 +199,7 @@ class Asking:
         self.page: str | None = None
         """The hash of the page that the browser is on, or on its way to."""
         self.query = ""
-        """What it asked of that page."""
+        """Messages of the browser to that page."""
         self.is_there = True
         """Whether that page has answered."""
         self.is_drawn = False

@@ -6,9 +6,9 @@ from typing import Any
 from calc.errors import Outside
 
 SIGNS = re.compile(r"[\\`*\[\]<$&|]")
-"""What begins code, emphasis, links, pictures, formulas, entities and cells in Markdown."""
+"""Characters that begin code, emphasis, links, pictures, formulas, entities and cells in Markdown."""
 ADDRESS = re.compile(r"(?i)(https?:|www|@)(?=[/.\w])")
-"""What Markdown makes a link of by itself, even where its signs are escaped."""
+"""Text that Markdown turns into a link by itself, even where its characters are escaped."""
 
 
 def plain(text: str) -> str:

@@ -1,4 +1,4 @@
-"""What every answer over HTTP says to the browser, and the address that only asks for the server's own figures."""
+"""Headers of every answer over HTTP, and the address that only asks for the server's own figures."""
 
 import os
 

@@ -239,7 +239,7 @@ CHOICES: dict[str, Mapping[Any, Message]] = {
     },
     "zero": {0: Message("None"), 1: Message("ZeRO-1"), 2: Message("ZeRO-2"), 3: Message("ZeRO-3 / FSDP")},
 }
-"""What a choice is called; names of formats and products stand for themselves."""
+"""Labels of choices; names of formats and products stand for themselves."""
 
 FORMATS: dict[str, Message] = {
     "fp32": Message("32-bit: single precision"),
@@ -318,7 +318,7 @@ EFFICIENCIES: dict[str, Message] = {
     "training_overlap_within": Message("Share of the communication within layers that hides behind compute"),
     "training_inter_node_gb_s": Message("GB/s of a GPU to other nodes, one direction"),
 }
-"""What of a GPU's printed figures is reached."""
+"""Labels of the shares of a GPU's printed figures that are reached."""
 
 
 ORIGINS: dict[Basis, Message] = {
@@ -326,4 +326,4 @@ ORIGINS: dict[Basis, Message] = {
     "generation": Message("fitted to runs of its generation"),
     "computed": Message("computed"),
 }
-"""What times rest on, in a word."""
+"""Labels of the evidence behind a time."""

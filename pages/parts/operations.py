@@ -1,4 +1,4 @@
-"""What whoever runs the server needs of it: whether it may be sent readers, figures for Prometheus, log lines for a
+"""Endpoints for operators of the server: whether it may be sent readers, figures for Prometheus, log lines for a
 store, and an end that readers do not notice. docs/deploy.md says how to use each.
 """
 

@@ -1,5 +1,5 @@
-"""What people read: whole sentences in their language, numbers, and the label and colour of everything that has one.
-`say` is the one way to the screen. The English templates are the keys of the catalogues."""
+"""Text that people read: whole sentences in their language, numbers, and the label and colour of everything that has
+one. `say` is the one way to the screen. The English templates are the keys of the catalogues."""
 
 import re
 from collections.abc import Iterable

@@ -18,7 +18,7 @@ from calc.model.derivation import SYMBOLS
 from calc.serving.engines import ENGINES
 from calc.time.efficiency import SHARES
 from calc.time.prices import prices
-from calc.training.recipe import RECIPES, TRAINERS
+from calc.training import RECIPES, TRAINERS
 from calc.verify.checkpoint import BITS
 from pages.parts.inputs.fields import CONTROLS
 from pages.parts.inputs.lists import short_name

@@ -8,10 +8,7 @@ import pytest
 from calc import RECIPES, TrainingWorkload, training_report
 from calc.options import options
 from calc.serving.engines import ENGINES
-from calc.training.methods import METHODS
-from calc.training.moments import Phase
-from calc.training.objective import Colocation, Objective
-from calc.training.report import PEAKS
+from calc.training import METHODS, PEAKS, Colocation, Objective, Phase
 from cli.command import main
 from pages.parts import labels, words
 from pages.parts.state.published import published

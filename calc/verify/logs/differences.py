@@ -222,7 +222,7 @@ def _ranged(item: Literal["cuda_graphs", "libraries"], figure: int, ours: Report
 
 
 def _budget(log: Log, figure: int, ours: Report) -> Difference:
-    """What vLLM leaves for the cache by its settings and the GPU's total, on the GPU that is nearest; its range is that
+    """Available cache memory by vLLM's settings and the GPU's total, on the nearest GPU; its range is that
     of libraries and CUDA graphs, and of the formula of profiling."""
     budget = min(ours.kv_budget, key=lambda budget: abs(budget.bytes - figure))
     error = round(PROFILE * budget.profile)

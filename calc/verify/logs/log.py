@@ -6,7 +6,7 @@ from calc.verify.logs.training_failure import TrainingFailure
 
 
 class Log(Frozen):
-    """What a start-up log states; None: not stated.
+    """Figures of a start-up log; None: not stated.
 
     Sizes are bytes on one rank: of several ranks the largest of each size, and the least cache and free memory, which
     is what the most loaded one has; `notes` say so. Most figures have two decimals, hence `ROUNDING`.

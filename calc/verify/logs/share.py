@@ -12,8 +12,8 @@ from calc.verify.logs.log import CLOSE, ROUNDING, Log
 
 
 def shared_rows(log: Log, known: StartupLog, weights: int, ours: Report) -> Iterator[Difference]:
-    """What the share leaves for the pools beside our weights, in bytes, and what is free then. Libraries take a part
-    while weights are loaded."""
+    """Bytes that the share leaves for the pools next to our weights, and bytes that are free then. Libraries take a
+    part while weights are loaded."""
     share = log.settings.mem_fraction_static
     if log.free is None or log.kv_bytes is None or share is None:
         return

@@ -12,7 +12,7 @@ import streamlit as st
 
 from calc.hardware.custom_gpu import find_gpu
 from calc.serving.engines import ENGINES
-from calc.training.methods import METHODS
+from calc.training import METHODS
 from pages.parts.inputs import hub_picker, lists, pasted
 from pages.parts.inputs.control import help_of
 from pages.parts.inputs.slopes import costs
@@ -265,7 +265,7 @@ def draw(answer: Answer, here: Page) -> None:
 
 
 def take(said: Any, here: Page) -> None:
-    """What the reader has set of the sentence; what makes no sense is no change."""
+    """Take over the reader's changes of the sentence; values that make no sense are left out."""
     chosen = said.get("sentence")
     for name, blank in blanks(here).items():
         if isinstance(chosen, dict) and name in chosen and chosen[name] != blank.value(st.session_state.scenario):
@@ -281,7 +281,7 @@ def search_hub(key: str) -> None:
 
 
 def about(answer: Answer, name: str, here: Page) -> dict[str, Any]:
-    """What a control says of itself."""
+    """Label, help and value of a control."""
     scenario, cost = answer.scenario, costs(answer)
     if name == "model":
         help_text = say("Name, maker, size, date or words in any order: deepseek v3, 70b, qwen moe, 2025-04.")
@@ -343,7 +343,7 @@ def gpus_in_short(chosen: tuple[str, ...]) -> str:
 
 
 def texts() -> dict[str, str]:
-    """What the script says; {n} stands for what it fills in."""
+    """Sentences of the script; {n} stands for the number that it fills in."""
     return {
         "label": say("The question"),
         "search": say("Words in any order"),

@@ -26,7 +26,7 @@ A_contra = TypeVar("A_contra", bound=Answer, contravariant=True)
 
 
 class Section(Protocol[A_contra]):
-    """What a page asks for beside the model."""
+    """Inputs of a page besides the model."""
 
     def __call__(self, answer: A_contra, /) -> None: ...
 
@@ -67,8 +67,8 @@ def fill(rooms: Iterable[Room[A]], answer: A) -> None:
 
 
 def dependencies(answer: Answer) -> object:
-    """What the inputs outside these rooms depend on: all that is chosen but by sliders, what is wrong, the layout that
-    is chosen, and with the engine's flags in sight the model, which sets some."""
+    """Values that the inputs outside these rooms depend on: all that is chosen but by sliders, what is wrong, the
+    layout that is chosen, and with the engine's flags in sight the model, which sets some."""
     scenario, known = answer.scenario, places(("serving", "opened", "tab"), answer.scenario.serving.engine)
     for name in ("batch", "context", "opened", "tab"):
         scenario = known[name].put(scenario, None)
@@ -131,13 +131,13 @@ def sliders(answer: Answer) -> None:
 
 
 def fault(answer: Answer, published: Mapping[str, Any], name: str) -> None:
-    """What is wrong with a field, and what would be right."""
+    """Error of a field, with values that would be right."""
     if answer.error is not None and answer.error.field == name:
         explain(answer.error, partial(put, name=name, original=published[name]))
 
 
 def difference(answer: Answer, name: str, original: Any) -> None:
-    """What a slider that differs does by itself, and the way back."""
+    """Effect of a changed slider by itself, and the way back."""
     st.button(
         does(answer, name, original),
         icon=":material/undo:",

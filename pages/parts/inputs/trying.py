@@ -23,7 +23,7 @@ def of_hardware() -> Mapping[str, Place]:
 
 
 def view() -> str:
-    """What is shown."""
+    """The view that the reader chose."""
     control(of_hardware()["view"], None, label=say("Show"))
     chosen: str = st.session_state.scenario.hardware.view
     return chosen
@@ -57,7 +57,7 @@ def model_and_card(scenario: Scenario) -> Answer:
 
 
 def figure_and_engine(scenario: Scenario) -> None:
-    """What a map shows, and what runs the models."""
+    """Choices of a map's figure and of the engine."""
     control(of_hardware()["figure"], None)
     engine_choice(scenario, MAPPED)
 

@@ -47,8 +47,8 @@ def details(
     layout: str,
     buys: str | None,
 ) -> None:
-    """What the title leaves out: of several GPUs the one that the figures are of, the layout, the reason, and what the
-    headroom would buy."""
+    """Details that the title leaves out: of several GPUs the one that the figures are of, the layout, the reason, and
+    what the headroom would buy."""
     lines = [] if buys is None else [buys]
     if layout and focus.gpus > 1:
         lines.insert(0, say("With {layout}.", layout=layout))
@@ -68,7 +68,7 @@ def details(
 
 
 def room(focus: Verdict, made_for: int | None) -> str:
-    """What the headroom would buy."""
+    """Sentence on the largest batch and context that there is room for."""
     batch = say("any size") if focus.max_batch is None else f"{focus.max_batch:,}"
     if focus.max_context is None:
         return say("Room for a batch of {batch}, or for a context of any length.", batch=batch)
@@ -181,7 +181,7 @@ def finders(answer: Weighed) -> None:
 
 
 def take(answer: Weighed, find: Callable[..., Choice | None]) -> None:
-    """What is found becomes the choice."""
+    """Make the result the reader's choice."""
     choice = find(gpus().values(), answer.serving, answer.report.scenario.workload)
     if choice is None:
         text = say("No GPU of the catalogue does, not even with other layouts.")

@@ -39,7 +39,7 @@ def method_row(answer: Trained, name: MethodName) -> tuple[str, ...] | None:
     assert own is not None
     objective = own if own.method == name else Objective(method=name, prompt=own.prompt, completion=own.completion)
     try:
-        step = Training(now.base, now.work, now.recipe, now.layout, now.overhead, now.frozen, objective=objective)
+        step = Training(now.base, now.scenario.model_copy(update={"objective": objective}))
     except ConfigError:
         return None
     memory, edits = step.memory(), answer.scenario.efficiencies.edits

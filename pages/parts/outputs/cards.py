@@ -44,7 +44,7 @@ def totals(answer: Weighed) -> None:
 
 
 def growing(cache: KVCache) -> str:
-    """What one more token adds; some models stop growing."""
+    """Cache bytes of one more token; some models stop growing."""
     if cache.bytes_per_token:
         return words.size(cache.bytes_per_token)
     if cache.window_bytes:
@@ -129,7 +129,7 @@ def card(verdict: TrainingVerdict, lines: Iterable[str]) -> None:
 
 
 def headroom(verdict: Verdict | TrainingVerdict) -> str:
-    """What is left of the GPU, or missing."""
+    """Headroom on the GPU, or the bytes that are missing."""
     size, usable = words.gib(abs(verdict.spare)), words.gib(verdict.usable)
     if verdict.spare >= 0:
         return say("{size} headroom of {usable}", size=size, usable=usable)

@@ -16,7 +16,7 @@ from pages.parts.words import say
 
 
 def on_plan(answer: Planned) -> None:
-    """What a plan takes from Weigh, and the load there where another is asked about here."""
+    """Settings that a plan takes from Weigh, and the load there where it differs."""
     scenario = answer.scenario
     taken, work = list(taken_from_weigh(scenario)), scenario.serving.workload
     if taken:

@@ -1,4 +1,4 @@
-"""What a reader takes elsewhere: the command that starts it so, a frame for a web page, a badge for a README."""
+"""Ways out of the dashboard: the command that starts it so, a frame for a web page, a badge for a README."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,8 +10,7 @@ import streamlit as st
 from calc.errors import Message
 from calc.serving.engines import ENGINES
 from calc.serving.engines.launch import Launch
-from calc.training.layout import accelerate, torchrun
-from calc.training.objective_launch import objective_launches
+from calc.training import accelerate, objective_launches, torchrun
 from pages.parts import words
 from pages.parts.state.query import Page
 from pages.parts.state.scenario import Scenario
@@ -64,7 +63,7 @@ def commands(answer: Weighed | Trained) -> None:
 
 
 def launches(answer: Weighed | Trained) -> list[tuple[str, Launch, tuple[str, ...]]]:
-    """What starts it, by the name of the tool; and the flags with which it fits."""
+    """Commands by the name of their tool, with the flags with which it fits."""
     if isinstance(answer, Trained):
         step = answer.report.scenario
         started = objective_launches(model(answer), step, answer.scenario.training.teacher)
@@ -88,7 +87,7 @@ def launches(answer: Weighed | Trained) -> list[tuple[str, Launch, tuple[str, ..
 
 
 def model(answer: Answer) -> str:
-    """What the command names: the model of the Hub, or a folder of the reader's."""
+    """Model in the command: its name on the Hub, or a folder of the reader's."""
     source = answer.scenario.source
     return LOCAL if source.pasted is not None or answer.scenario.overrides else source.model
 

@@ -89,7 +89,7 @@ def table(shown: list[GPU]) -> None:
 
 
 def row(gpu: GPU, columns: Mapping[str, Column]) -> Row:
-    """What is not known stays empty."""
+    """Row of a GPU; cells of unknown figures stay empty."""
     values: dict[str, Any] = {
         "gpu": gpu.name,
         "vendor": gpu.vendor,

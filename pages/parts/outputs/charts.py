@@ -49,7 +49,7 @@ def gpu_bars(
     theme: Theme,
     parts: Sequence[str] | None = None,
 ) -> Figure:
-    """What each GPU must hold, part by part, against what it has: a row a GPU, a line where its memory ends."""
+    """Memory of each GPU by part against its capacity: a row per GPU, a line where its memory ends."""
     parts = parts or served(memories)
     rows = [find_gpu(verdict.gpu).name for verdict in verdicts]
     unit, base = words.unit(max([0, *(memory.high for memory in memories)]))

@@ -26,7 +26,7 @@ SUGGESTED = ("Qwen/Qwen3-8B", "meta-llama/Llama-3.1-70B", "openai/gpt-oss-120b",
 
 
 def choose(answer: Compared) -> None:
-    """What adds a configuration: a model by its name, or the one on screen as it is now."""
+    """Controls that add a configuration: a model by its name, or the one on screen as it is now."""
     others, full = answer.scenario.comparison.others, len(answer.columns) > MOST_OTHERS
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
         st.selectbox(

@@ -29,7 +29,7 @@ def names(columns: Sequence[Column]) -> dict[str, str]:
 
 
 def memory_bars(names: Mapping[str, str], memories: Sequence[Memory], parts: Sequence[str], theme: Theme) -> Figure:
-    """What one GPU holds, part by part."""
+    """Memory of one GPU by part."""
     bars = stacked("x", "y", list(names), memories, parts)
     return _rows(names, bars, say("GiB per GPU · hatched: overhead at its highest"), theme)
 

@@ -41,7 +41,7 @@ def published() -> tuple[Proportions, ...]:
 
 
 def lint(answer: Weighed) -> None:
-    """What hardware, formats and engines like about its sizes."""
+    """Checks of its sizes against hardware, formats and engines."""
     st.header(say("Checks of the design"), anchor=False)
     layout = answer.report.scenario.layout
     st.caption(say("For the chosen layout: TP {tp}.", tp=layout.tp))
@@ -158,7 +158,7 @@ def scatter(own: Proportions, others: Sequence[Proportions], theme: Theme) -> Fi
 
 
 def measures(answer: Weighed) -> dict[str, tuple[str, Measure, float]]:
-    """What a budget may be of: its label, how a design is measured, and the unit that it is stated in."""
+    """Quantities that may have a budget: label, how a design is measured, unit."""
     serving, gpu = answer.serving, find_gpu(answer.focus.gpu) if answer.focus else answer.scenario.first_gpu()
     workload = answer.report.scenario.workload
 

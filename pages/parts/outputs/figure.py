@@ -84,7 +84,7 @@ def code(formula: Formula | None) -> str:
 
 
 def legend(meanings: Legend) -> None:
-    """What the symbols mean."""
+    """Legend of the symbols."""
     if meanings:
         rows = (
             say("`{symbol}` {meaning} = {value:,}", symbol=symbol, meaning=words.meaning(meaning), value=value)

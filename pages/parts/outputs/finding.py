@@ -87,7 +87,7 @@ def rate(label: str, estimate: Estimate) -> Figure:
 
 
 def hourly(focus: Verdict | TrainingVerdict | SharedGPUs) -> list[Figure]:
-    """What the GPUs cost by the hour; nothing where there is no list price."""
+    """Price of the GPUs per hour; empty where there is no list price."""
     usd = price_of(focus.gpu)
     if usd is None:
         return []
@@ -96,6 +96,6 @@ def hourly(focus: Verdict | TrainingVerdict | SharedGPUs) -> list[Figure]:
 
 
 def headroom(focus: Verdict | TrainingVerdict) -> Figure:
-    """What is left of each GPU, or missing."""
+    """Headroom on each GPU, or the memory that is missing."""
     label = say("headroom per GPU") if focus.spare >= 0 else say("short per GPU")
     return Figure(words.gib(abs(focus.spare)), label, say("of {size} usable", size=words.gib(focus.usable)))

@@ -1,4 +1,4 @@
-"""What each page has found: its title, the figures that decide, and what the scale weighs."""
+"""Finding of each page: its title, the figures that decide, and the bytes on the scale."""
 
 from collections.abc import Callable, Iterator, Mapping
 from statistics import median
@@ -15,8 +15,7 @@ from calc.serving.memory import Memory
 from calc.serving.shared_gpus import SharedGPUs
 from calc.serving.verdict import Verdict
 from calc.time.fitting import MAPPED
-from calc.training.methods import METHODS
-from calc.training.verdict import TrainingVerdict
+from calc.training import METHODS, TrainingVerdict
 from pages.parts import words
 from pages.parts.outputs.cards import BADGES, Color, compared_total
 from pages.parts.outputs.charts import served
@@ -63,7 +62,7 @@ class Finding(NamedTuple):
 
 
 class Load(NamedTuple):
-    """What the scale weighs: the memory of one GPU with its parts, and what the GPU has."""
+    """Bytes on the scale: the memory of one GPU with its parts, and the GPU's own."""
 
     memory: Memory
     parts: tuple[str, ...]
@@ -71,7 +70,7 @@ class Load(NamedTuple):
 
 
 def title(answer: Answer, page: Page) -> str:
-    """What the browser's tab and its history say, and a link where it is handed on."""
+    """Title of the browser's tab, of its history and of a link that is handed on."""
     result = finding(answer, page)
     if result is None and answer.error is None:
         return f"{answer.model.name} · {say(page.title)} · Weighbridge"
@@ -86,13 +85,13 @@ def heading(answer: Answer, page: Page) -> Finding:
 
 
 def alone(scenario: Scenario, page: Page) -> Finding:
-    """What a page has found that is about no model; its name where that is nothing."""
+    """Title of a page that is about no model; its name where it has no finding."""
     find = ALONE.get(page)
     return (None if find is None else find(scenario)) or Finding(say(page.title))
 
 
 def finding(answer: Answer, page: Page) -> Finding | None:
-    """What a page has found; None where there is no answer, or the page has nothing to find."""
+    """Finding of a page; None where there is no answer, or nothing to find."""
     find = FINDINGS.get(page)
     return None if find is None or answer.error is not None else find(answer)
 
@@ -104,7 +103,7 @@ def figures(answer: Answer, page: Page) -> list[Figure]:
 
 
 def load(answer: Answer, page: Page) -> Load | None:
-    """What the scale of a page weighs; None where it has none."""
+    """Bytes on the scale of a page; None where it has no scale."""
     if answer.error is not None or page not in (WEIGH, TRAIN):
         return None
     if isinstance(answer, Weighed) and answer.focus is not None:
@@ -331,7 +330,7 @@ def derived(answer: Weighed) -> Finding:
 
 
 def attended(answer: Answer) -> Finding:
-    """What a token adds to the cache, and how much of multi-head attention's is saved."""
+    """Cache bytes of a token, and the share of multi-head attention's that is saved."""
     choice, what = answer.scenario.serving, name(answer)
     kv = answer.model.precision(choice).kv
     size = bytes_per_token(growth(answer.architecture.blocks, kv))

@@ -1,4 +1,4 @@
-"""What fits where, as maps; and a GPU's roofline with the passes of a model under it."""
+"""Maps of models that fit on GPUs; and a GPU's roofline with the passes of a model under it."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -226,7 +226,7 @@ def taken(scenario: Scenario, fitting: Fitting, row: int, key: str) -> None:
 
 
 def roofline(answer: Answer) -> None:
-    """What a GPU can do at most, and where the passes of a model stand."""
+    """Roofline of a GPU, with the passes of a model under it."""
     if answer.error is not None:
         st.error(say(answer.error.message), icon=":material/error:")
         return

@@ -1,4 +1,4 @@
-"""What every page begins and ends with."""
+"""Beginning and end of every page."""
 
 from collections.abc import Callable, Iterable
 from typing import TypeVar
@@ -61,8 +61,8 @@ def quick(
     rooms: Iterable[sidebar.Room[A]],
     first: list[A],
 ) -> None:
-    """What a slider runs: the answer, then the inputs. A change on which the rest of the page hangs runs that too.
-    `first` is the answer of the run of the whole page, which this part is not to calculate again."""
+    """Fragment that a slider reruns: the answer, then the inputs. A change that the rest of the page depends on reruns
+    it. `first` is the answer of the run of the whole page, which this part is not to calculate again."""
     state = st.session_state
     if first:
         answer = first.pop()
@@ -91,7 +91,7 @@ def titled(answer: A, here: Page) -> A:
 
 
 def begin(answer: A, here: Page, calculate: Callable[[Scenario], A], *, needs_answer: bool = True) -> A:
-    """What stands above an answer."""
+    """Parts above an answer."""
     shown = last_good(answer, here, calculate) if needs_answer else answer
     question.draw(answer, here)
     share.header(shown, here, answer)
@@ -114,7 +114,7 @@ def begin(answer: A, here: Page, calculate: Callable[[Scenario], A], *, needs_an
 
 
 DIMMED = "<style>.stVerticalBlock > :has(> .st-key-refused) ~ * { filter: grayscale(1); opacity: 0.9; }</style>"
-"""What follows a refusal is not its answer: grey, and still of enough contrast to be read. Streamlit has no word for
+"""Style of the last answer under a refusal: grey, and still of enough contrast to be read. Streamlit has no word for
 that."""
 
 
@@ -144,7 +144,7 @@ def without_model(here: Page) -> Scenario:
 
 
 def link_problems() -> None:
-    """What the link said that makes no sense: one box, however much it is."""
+    """Values of the link that make no sense, in one box."""
     sentences = [say(problem) for problem in url.problems()]
     if sentences:
         lines = sentences if len(sentences) == 1 else [f"- {sentence}" for sentence in sentences]
@@ -152,5 +152,5 @@ def link_problems() -> None:
 
 
 def assumptions(sentences: Iterable[Message]) -> None:
-    """What the numbers take for granted, at the end."""
+    """Assumptions, at the end of the page."""
     st.markdown("\n".join([f"## {say('Assumptions')}", "", *(f"- {say(sentence)}" for sentence in sentences)]))

@@ -71,7 +71,7 @@ def card(answer: Weighed, verdict: Verdict) -> None:
 
 
 def why(answer: Weighed, verdict: Verdict, lines: Callable[[], None]) -> None:
-    """What the verdict depends on, what the card can't do, and how it comes about."""
+    """Reason of the verdict, limits of the card, and the derivation."""
     st.markdown(say(verdict.reason))
     for sentence in notes(answer, verdict):
         st.caption(f":material/info: {words.capitalized(say(sentence))}")
@@ -79,14 +79,14 @@ def why(answer: Weighed, verdict: Verdict, lines: Callable[[], None]) -> None:
 
 
 def notes(answer: Weighed, verdict: Verdict) -> Iterable[Message]:
-    """What the card can't do, and what the engine asks of it."""
+    """Limits of the card, and requirements of the engine."""
     engine = answer.serving.engine.support
     remark = None if verdict.verdict == "does not run" else note(find_gpu(verdict.gpu), engine)
     return verdict.notes if remark is None else (*verdict.notes, remark)
 
 
 def largest(verdict: Verdict, budget: KVBudget | None, made_for: int | None) -> list[str]:
-    """What it needs, with the range; the most that fits; what the engine will print; what it costs."""
+    """Memory with its range, the most that fits, the figures that the engine will print, and the price."""
     memory = verdict.memory
     size, low, high = map(words.gib, (memory.total, memory.low, memory.high))
     lines = [
@@ -113,7 +113,7 @@ def fewest(verdict: Verdict) -> str:
 
 
 def budget_of(answer: Weighed, verdict: Verdict) -> KVBudget | None:
-    """What an engine sets aside for its cache there."""
+    """Memory that an engine sets aside for its cache there."""
     if verdict.verdict == "does not run":
         return None
     return next((budget for budget in answer.report.kv_budget if budget.gpu == verdict.gpu), None)
@@ -146,7 +146,7 @@ def table(answer: Weighed) -> None:
 
 
 def choice(verdicts: Collection[Verdict]) -> list[str]:
-    """What a reader wants of the rows."""
+    """Filter and order of the rows."""
     kinds = [find_gpu(verdict.gpu) for verdict in verdicts]
     vendors = list(dict.fromkeys(gpu.vendor for gpu in kinds))
     labels = {

@@ -1,4 +1,4 @@
-"""What bounds the speed on the GPU that the memory answer is about, in one line."""
+"""Bound of the speed on the GPU of the memory answer, in one line."""
 
 import streamlit as st
 

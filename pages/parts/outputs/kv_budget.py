@@ -1,4 +1,4 @@
-"""What the engine makes of each GPU: the KV cache that is required, what it allocates, and what fits in it."""
+"""KV cache on each GPU: required, allocated by the engine, and the requests that fit in it."""
 
 import streamlit as st
 
@@ -55,7 +55,7 @@ def required_and_allocated(report: Report) -> None:
 
 
 def shown_by_driver(report: Report) -> None:
-    """What nvidia-smi will say, which is not what the model needs."""
+    """Memory that nvidia-smi will show, which is not the memory that the model needs."""
     budget = next((budget for budget in report.kv_budget if budget.bytes > 0), None)
     if budget is None:
         return
@@ -103,7 +103,7 @@ def row(budget: KVBudget) -> Row:
 
 
 def available(budget: KVBudget) -> str:
-    """What is left for the cache, in the middle of its range and at its ends."""
+    """Available cache memory, in the middle of its range and at both ends."""
     if budget.bytes <= 0:
         return say("nothing")
     low, high = max(0, budget.bytes_low), budget.bytes_high

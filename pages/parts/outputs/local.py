@@ -1,4 +1,4 @@
-"""What runs on the reader's own machine: the answer, the files of the model, what to type, and the presets."""
+"""Models on the reader's own machine: the answer, the files of the model, the commands, and the presets."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -34,7 +34,7 @@ FOLDERS = ("folder", "size", "verdict", "rate", "prompt", "longest", "span", "re
 
 
 def place(run: LocalRun, layers: int) -> str:
-    """What lies where."""
+    """Placement of weights and cache on GPU and host."""
     options = run.options
     kinds: dict[WhereRun, str] = {
         "gpu": say("all on the GPU"),
@@ -155,7 +155,7 @@ def chosen(answer: LocalAnswer) -> FileRow | None:
 
 
 def commands(answer: LocalAnswer) -> None:
-    """What to type for a file."""
+    """Command for a file."""
     row = chosen(answer)
     if row is None or row.run.options is None:
         return
@@ -281,7 +281,7 @@ def heat(answer: LocalAnswer, names: list[str]) -> None:
 
 
 def traps() -> None:
-    """What llama.cpp does that one would not expect."""
+    """Surprises of llama.cpp."""
     st.header(say("What is easily overlooked"), anchor=False)
     sentences = (
         say(

@@ -1,4 +1,4 @@
-"""What MLX makes of a model on a Mac: which format to download, whether it fits, how fast it is, and what to type."""
+"""A model on a Mac under MLX: which format to download, whether it fits, its speed, and the commands."""
 
 from collections.abc import Mapping
 
@@ -62,7 +62,7 @@ def folder_row(run: MLXRun, name: str, columns: Mapping[str, Column]) -> Row:
 
 
 def commands(name: str, precision: Precision) -> None:
-    """What to type for a format."""
+    """Command for a format."""
     server, convert = command(name, precision, OPTIONS), conversion(name, precision, OPTIONS)
     source = repository(name, precision)
     first, second, third = st.tabs(["mlx_lm.server", "mlx_lm.generate", "mlx_lm.convert"])

@@ -1,4 +1,4 @@
-"""What a reader keeps to lay the present question next to, from any page: the next letter, and the way to the
+"""Configurations that a reader keeps to compare with, from any page: the next letter, and the way to the
 comparison. On Train that is the training step, elsewhere the model."""
 
 from collections.abc import Sized
@@ -39,7 +39,8 @@ def lead(page: Page, label: str) -> None:
 
 
 def keep(answer: Answer) -> None:
-    """What is on screen stays as it is under the next letter, and A goes on: on Train the step, elsewhere the model."""
+    """Keep the configuration on screen under the next letter, and go on with A: on Train the step, elsewhere the
+    model."""
     if answer.error is not None:
         return
     scenario, known = answer.scenario, answer.scenario.comparison

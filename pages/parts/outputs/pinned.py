@@ -1,4 +1,4 @@
-"""What stays in sight on the views of a model, whatever is read or moved: its total, where the parameters are, and the
+"""Summary that stays in sight on the views of a model: its total, where the parameters are, and the
 verdict of each GPU."""
 
 from collections.abc import Iterator

@@ -21,7 +21,7 @@ def details(answer: Planned, ranked: Ranked, name: str) -> None:
 
 
 def command(answer: Planned, ranked: Ranked) -> None:
-    """What starts one copy, or a worker of each side and what routes between them."""
+    """Commands that start one copy, or a worker of each side and the router between them."""
     separate = separate_launch(answer.plans.search, ranked.plan, answer.scenario.source.model)
     if separate is not None and ranked.plan.prefill is not None:
         st.caption(say("Each of {n:,} prefill workers:", n=ranked.plan.prefill.workers))

@@ -25,7 +25,7 @@ DECISIVE = 9
 
 
 def best(answer: Planned) -> None:
-    """What the title leaves out of the best plan, what binds, and one click to it."""
+    """Details of the best plan that the title leaves out, its bottleneck, and one click to it."""
     answers = answer.plans
     if not answers.plans:
         st.error(nothing(answers.beyond), icon=":material/cancel:")
@@ -72,7 +72,7 @@ def both(plan: Plan) -> str:
 
 
 def headline(ranked: Ranked) -> str:
-    """What it is, how fast, and at what price."""
+    """Layout of a plan, its speed and its price."""
     plan = ranked.plan
     values: dict[str, Any] = {
         "hardware": hardware(ranked),
@@ -118,7 +118,7 @@ def misses(plan: Plan, answer: Planned) -> Iterable[str]:
 
 
 def take(answer: Planned, ranked: Ranked, name: str) -> None:
-    """What binds, the range of the rest, and the way to Weigh."""
+    """Bottleneck, the ranges of the other figures, and the way to Weigh."""
     plan, spans = ranked.plan, ranked.range
     st.caption(
         say(
@@ -308,7 +308,7 @@ def columns() -> dict[str, Column]:
 
 
 def frontier(answer: Planned, chosen: Ranked | None) -> None:
-    """What is traded: tokens a second of a user against those of a GPU."""
+    """Trade-off between tokens per second of a user and of a GPU."""
     if chosen is None:
         return
     st.header(say("Speed per user against speed per GPU"), anchor=False)
@@ -348,7 +348,7 @@ def frontier(answer: Planned, chosen: Ranked | None) -> None:
 
 
 def sensitivity(answer: Planned) -> None:
-    """What other needs would take; searched when it is opened."""
+    """Plans for other needs, searched when this is opened."""
     if not answer.plans.plans:
         return
     with drawer(say("What if"), "sensitivity_drawer", icon=":material/tune:") as is_open:

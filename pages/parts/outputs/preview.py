@@ -1,4 +1,4 @@
-"""What a link shows where it is handed on, in a chat or a mail: the finding, as the title of the page that a program
+"""Preview of a link in a chat or a mail: the finding, as the title of the page that a program
 fetches. A browser gets its title from the page itself; over https it says what it fetches, and no program does."""
 
 from collections.abc import Callable, Mapping
@@ -89,7 +89,7 @@ def addressed(scope: Scope) -> Page | None:
 
 
 def headline(page: Page, query: dict[str, str]) -> str:
-    """What a page's address has found. Of a model that is no preset nothing is computed, and the Hub is not asked."""
+    """Finding of a page's address. Nothing is computed for a model that is no preset, and the Hub is not asked."""
     words.SPOKEN.set(query.get("lang") if query.get("lang") in words.CATALOGUES else "en")
     source = {"model": query["model"]} if "model" in query else {}
     if "pasted" in query or not shareable(query):
@@ -129,7 +129,7 @@ ANSWERS: Mapping[Page, Callable[[Scenario], Answer]] = {
     STEPS: trained,
     TOGETHER: shared,
 }
-"""What each page calculates; the others look at the model alone."""
+"""Calculation of each page; the others look at the model alone."""
 NAME = "Weighbridge"
 
 

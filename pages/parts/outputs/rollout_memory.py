@@ -9,7 +9,7 @@ NAMES: dict[str, str] = {
     "KV cache": "kv_cache",
     "overhead": "overhead",
 }
-"""What calc calls a part -> what a chart does; all else is other memory of the engine."""
+"""calc's name of a part -> the chart's; all else is other memory of the engine."""
 
 
 class RolloutMemory(Memory):

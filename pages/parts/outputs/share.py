@@ -1,4 +1,4 @@
-"""What a page has found, and what is done with it: its link, its report as a file."""
+"""Finding of a page and ways to share it: its link, its report as a file."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -16,7 +16,7 @@ from pages.parts.words import LANGUAGES, language, listed, say
 
 
 def header(answer: Answer, page: Page, with_layout: Answer) -> None:
-    """What the page has found, with the scale next to it; below, links and downloads of what is on screen. The link is
+    """Finding of the page, with the scale next to it; below, links and downloads of what is on screen. The link is
     that of the question, which may be refused."""
     result, weight = findings.heading(answer, page), findings.load(answer, page)
     with st.container(horizontal=True, vertical_alignment="center", key="finding"):

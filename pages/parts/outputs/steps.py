@@ -67,7 +67,7 @@ def figures(answer: Stepped) -> None:
 
 
 def at_peak(column: StepColumn, gpu: str) -> Memory:
-    """What one GPU has at the peak; of trainer and engine where one generates."""
+    """Memory of one GPU at the peak; of trainer and engine where one generates."""
     rollouts = (rollout for rollout in column.answer.report.rollouts if rollout.gpu == gpu)
     return next(map(peak_of, rollouts), column.answer.report.memory)
 

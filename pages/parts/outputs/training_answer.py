@@ -128,7 +128,7 @@ def spelled(layout: TrainingLayout) -> str:
 
 
 def room(focus: TrainingVerdict) -> str:
-    """What the headroom would buy."""
+    """Sentence on the largest micro-batch and sequence that there is room for."""
     return say(
         "Room for a micro-batch of {batch}, or for sequences of {sequence} tokens.",
         batch=most(focus.max_micro_batch),
@@ -221,7 +221,7 @@ def row(lever: TrainingLever) -> None:
 
 
 def left(lever: TrainingLever) -> str:
-    """What is missing still."""
+    """Memory that is still missing."""
     return say("{size} short", size=words.gib(-lever.spare))
 
 

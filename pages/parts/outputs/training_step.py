@@ -7,9 +7,7 @@ from typing import get_args
 import streamlit as st
 
 from calc.hardware.custom_gpu import find_gpu
-from calc.training.moments import TrainingComponent
-from calc.training.report import PEAKS
-from calc.training.verdict import TrainingVerdict
+from calc.training import PEAKS, TrainingComponent, TrainingVerdict
 from calc.units import GIB
 from pages.parts import words
 from pages.parts.outputs import charts, plot, rows
@@ -27,7 +25,7 @@ from pages.parts.words import say
 
 
 def totals(answer: Trained) -> None:
-    """What the step is of, and the parts that add up to the bar."""
+    """The step's model and settings, and the parts that add up to the bar."""
     report, step, model = answer.report, TrainingDerivations(answer), ModelDerivations(answer)
     memory = report.memory
     figures(
@@ -58,7 +56,7 @@ def totals(answer: Trained) -> None:
 
 
 def parts(answer: Trained) -> None:
-    """What the memory of one GPU adds up from, in the colours of its bar."""
+    """Parts of one GPU's memory, in the colours of its bar."""
     report, step = answer.report, TrainingDerivations(answer)
     memory = report.memory
     if answer.rollout is not None:
@@ -76,7 +74,7 @@ def parts(answer: Trained) -> None:
 
 
 def memory_label(answer: Trained) -> str:
-    """What the sum below is of: not of an engine."""
+    """Note that the sum below leaves out the engine."""
     return say("Memory per GPU") if answer.rollout is None else say("Memory per GPU, trainer alone")
 
 
@@ -121,7 +119,7 @@ def gpu_card(answer: Trained, verdict: TrainingVerdict) -> None:
 
 
 def only_gpu(answer: Trained, verdict: TrainingVerdict) -> None:
-    """What the title and the figures below it leave out of the one GPU."""
+    """Details of the GPU that the title and the figures below it leave out."""
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key=f"card_{verdict.gpu}"):
         st.markdown(fewest_sharded(answer, verdict), width="content")
         reasons(answer, verdict)

@@ -43,7 +43,7 @@ def draw(answer: Trained) -> None:
 
 
 def origin(speed: TrainingSpeed) -> str:
-    """What the speed of matrix products, which decides most, rests on; a link to it."""
+    """Evidence for the speed of matrix products, which decides most, with a link."""
     decides = speed.rows["matmul"]
     basis = ORIGINS["generation"] if decides.generations else Message("assumed to be as on other generations")
     linked = f"[{say(basis)}]({decides.source})"

@@ -38,7 +38,7 @@ def explain(answer: Answer, here: Page) -> None:
 
 
 def taker(answer: Answer, here: Page, error: ConfigError) -> Take | None:
-    """What puts a value into the field that a sentence is about; None where no control has it."""
+    """Callback that puts a value into the field of a sentence; None where no control has the field."""
     name, settings = error.field, answer.model.published.settings or {}
     if name is not None and name in settings:
         return lambda near: put(near, name, settings[name])
@@ -47,7 +47,7 @@ def taker(answer: Answer, here: Page, error: ConfigError) -> Take | None:
 
 
 def by_its_table(answer: Answer) -> None:
-    """What the checkpoint's own tensor table says, which is exact for any model."""
+    """Counts of the checkpoint's own tensor table, exact for any model."""
     hub = answer.model.published.hub
     if hub is None:
         return

@@ -23,8 +23,7 @@ from pydantic import ValidationError
 from calc import ConfigError
 from calc.errors import Frozen, Message, Outside, shown
 from calc.serving.engines import ENGINES
-from calc.training.methods import METHODS, named
-from calc.training.workload import TrainingWorkload
+from calc.training import METHODS, TrainingWorkload, named
 from pages.parts.inputs.fields import CONTROLS
 from pages.parts.state.scenario import DEFAULT_ENGINE, Place, Scenario, Source, TrainingChoice, Uses, places
 from pages.parts.state.trained_as import usual
@@ -192,7 +191,7 @@ HARDWARE = Page(
     answers_at="hardware",
 )
 KEPT_STEP = Page(path="", script="", title=Message("Training step"), icon="model_training", uses=("source", "training"))
-"""What is kept of a training step: its model and how it is trained, as a link of Train says them."""
+"""Query names of a training step: its model and how it is trained, as in a link of Train."""
 COMPARE = Page(
     path="compare",
     script="compare.py",

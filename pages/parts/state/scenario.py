@@ -317,8 +317,8 @@ class SharingChoice(Frozen):
 
 
 class PlanChoice(Frozen):
-    """What a server must do, and what it may take. Empty choices are the usual ones: all GPUs of the catalogue, weights
-    and cache as the checkpoint has them."""
+    """Load of a server, and limits on what it may take. Empty choices are the usual ones: all GPUs of the catalogue,
+    weights and cache as the checkpoint has them."""
 
     purpose: Literal["serve", "train"] = Field(default="serve", description="What the GPUs are for.")
     needs: Needs = Needs()

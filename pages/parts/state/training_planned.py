@@ -11,8 +11,7 @@ from calc.hardware.gpus import usual_gpus
 from calc.options import checked
 from calc.time.training_plan import TrainingPlan, TrainingPlanReport, training_plan_report
 from calc.time.training_time import TrainingSpeed, training_speed
-from calc.training.recipe import RECIPES
-from calc.training.workload import TrainingWorkload
+from calc.training import RECIPES, TrainingWorkload
 from pages.parts.state.planned import own_gpus
 from pages.parts.state.scenario import Scenario, TrainingChoice
 from pages.parts.state.weighed import Answer, Model, looked
@@ -23,7 +22,7 @@ class TrainingPlanned(Answer):
     """The answer of the page of training plans."""
 
     last: list[tuple[Any, TrainingPlanReport]] = field(default_factory=list)
-    """What was searched last, with what it depends on."""
+    """The last search, with its inputs."""
 
     @property
     def report(self) -> TrainingPlanReport:

@@ -31,10 +31,12 @@ from calc.training import (
     Smaller,
     Together,
     Training,
+    TrainingScenario,
     TrainingVerdict,
     laid_out_step,
     more_gpus,
     over_gpus,
+    usual_base,
 )
 from pages.parts import words
 from pages.parts.state.published import Published, published
@@ -352,18 +354,21 @@ def trained(scenario: Scenario, model: Model | None = None) -> Trained:
     model, choice = model or read(scenario), scenario.training
 
     def compute() -> Mapping[str, Any]:
-        step, result = laid_out_step(
-            model.config or {},
-            architecture=model.architecture,
-            model=model.identifier(scenario),
+        asked = TrainingScenario(
             workload=checked(choice.workload),
             recipe=choice.stored,
-            frozen=choice.frozen,
+            frozen=choice.frozen or usual_base(choice.workload.method),
             layout=checked(choice.layout),
             overhead=scenario.overhead,
-            gpus=scenario.chosen_gpus(),
             objective=choice.scored,
             colocation=choice.generating,
+        )
+        step, result = laid_out_step(
+            model.config or {},
+            asked,
+            architecture=model.architecture,
+            model=model.identifier(scenario),
+            gpus=scenario.chosen_gpus(),
         )
         return {"result": result, "step": step}
 

@@ -1,4 +1,4 @@
-"""What `python -m benchmarks.accuracy` found: our figures beside every public record and every computed step."""
+"""Results of `python -m benchmarks.accuracy`: our figures next to every public record and every computed step."""
 
 from collections.abc import Iterator, Mapping
 from functools import cache

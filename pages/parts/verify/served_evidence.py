@@ -1,4 +1,4 @@
-"""What `python -m benchmarks.accuracy.served_evidence` found: times of servers under a steady load, measured and
+"""Results of `python -m benchmarks.accuracy.served_evidence`: times of servers under a steady load, measured and
 predicted with their ranges."""
 
 from collections.abc import Iterable, Iterator, Mapping

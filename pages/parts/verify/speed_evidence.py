@@ -1,4 +1,4 @@
-"""What `python -m benchmarks.accuracy.time` found: measured speeds beside the predictions with their ranges; and what
+"""Results of `python -m benchmarks.accuracy.time`: measured speeds next to the predictions with their ranges; and what
 `python -m benchmarks.accuracy.aiconfigurator` found: the same points by another tool."""
 
 import json

@@ -1,4 +1,4 @@
-"""What `python -m benchmarks.accuracy.startup_evidence` found: start-up logs beside our budget, lengths that it
+"""Results of `python -m benchmarks.accuracy.startup_evidence`: start-up logs next to our budget, lengths that it
 printed when it refused, and a court of configurations that start and that do not."""
 
 from collections.abc import Iterable, Mapping

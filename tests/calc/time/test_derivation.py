@@ -15,9 +15,7 @@ from calc.time.figures import TimeStep
 from calc.time.time_paper import PassDerivation, ServingDerivations, derive_step
 from calc.time.time_report import time_report
 from calc.time.training_time import training_speed
-from calc.training.layout import TrainingLayout
-from calc.training.recipe import RECIPES
-from calc.training.workload import TrainingWorkload
+from calc.training import RECIPES, TrainingLayout, TrainingWorkload
 from presets import models
 
 EXPONENTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻", "0123456789-")

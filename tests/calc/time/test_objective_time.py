@@ -3,15 +3,13 @@
 import pytest
 
 from benchmarks.accuracy.rl_times import step_times
-from calc import RECIPES, Architecture, Objective, Overhead, Precision, TrainingLayout, TrainingWorkload, Workload
+from calc import RECIPES, Architecture, Objective, TrainingLayout, TrainingWorkload, Workload
 from calc.errors import ConfigError
 from calc.hardware.gpus import gpus
 from calc.time.objective_time import ObjectiveSpeed
 from calc.time.time_report import time_report
 from calc.time.training_time import training_speed
-from calc.training import Training
-from calc.training.methods import METHODS
-from calc.training.objective import Colocation
+from calc.training import METHODS, Colocation, Training, TrainingScenario
 from presets import models
 
 QWEN = Architecture.from_config(models()["Qwen/Qwen2.5-7B"].config)
@@ -24,7 +22,10 @@ def speed(method="grpo", *, dp=8, engine=None, work=None, **objective):
     layout = TrainingLayout(dp=dp, zero=3 if dp > 1 else 0)
     objective = Objective(method=method, **objective)
     step = step.model_copy(update={"sequence": objective.sequence})
-    training = Training(QWEN, step, RECIPES["autocast"], layout, Overhead(), Precision(), objective=objective)
+    training = Training(
+        QWEN,
+        TrainingScenario(workload=step, recipe=RECIPES["autocast"], layout=layout, objective=objective),
+    )
     return ObjectiveSpeed(training, H100, None if engine is None else Colocation(**engine))
 
 

@@ -11,9 +11,7 @@ from benchmarks.accuracy.trained import predicted
 from calc import Architecture
 from calc.hardware.gpus import gpus
 from calc.time.training_time import TrainingSpeed, training_speed
-from calc.training.layout import TrainingLayout
-from calc.training.recipe import RECIPES
-from calc.training.workload import TrainingWorkload
+from calc.training import RECIPES, TrainingLayout, TrainingWorkload
 from presets import models
 
 SAMPLE = Path(__file__).parents[2] / "data" / "trained.json"

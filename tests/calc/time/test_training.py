@@ -5,9 +5,7 @@ import pytest
 from calc import Architecture
 from calc.hardware.gpus import gpus
 from calc.time.training_time import TrainingSpeed, step_operations, training_speed
-from calc.training.layout import TrainingLayout
-from calc.training.recipe import RECIPES
-from calc.training.workload import TrainingWorkload
+from calc.training import RECIPES, TrainingLayout, TrainingWorkload
 from presets import models
 
 

@@ -6,8 +6,7 @@ from calc import RECIPES, Architecture, ConfigError
 from calc.hardware.gpus import gpus
 from calc.time.training_plan import PIECES, TrainingNeeds, training_plan_report
 from calc.time.training_time import training_speed
-from calc.training.report import training_report
-from calc.training.workload import TrainingWorkload
+from calc.training import TrainingWorkload, training_report
 from cli.plan import main
 from presets import models
 

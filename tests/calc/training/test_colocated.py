@@ -3,13 +3,11 @@
 
 import pytest
 
-from calc import RECIPES, Architecture, ConfigError, Objective, Overhead, Precision, TrainingLayout, TrainingWorkload
+from calc import RECIPES, Architecture, ConfigError, Objective, TrainingLayout, TrainingWorkload
 from calc.hardware.custom_gpu import find_gpu
 from calc.options import made
-from calc.training import Training, training_report
-from calc.training.colocated import Colocated
-from calc.training.levers import CHANGES, Smaller
-from calc.training.objective import Colocation
+from calc.training import Colocated, Colocation, Smaller, Training, TrainingScenario, training_report
+from calc.training.levers import CHANGES, fields_of
 from presets import models
 
 CONFIG = models()["Qwen/Qwen2.5-1.5B"].config
@@ -17,17 +15,15 @@ H100 = find_gpu("h100-sxm")
 
 
 def colocated(work=None, objective=None, layout=None, **options):
-    training = Training(
-        Architecture.from_config(CONFIG),
-        TrainingWorkload(
+    scenario = TrainingScenario(
+        workload=TrainingWorkload(
             **{"micro_batch": 8, "recompute": "full", "sequence": 2560, "optimizer_kernel": "fused"} | (work or {})
         ),
-        RECIPES["bf16-autocast"],
-        TrainingLayout(**(layout or {})),
-        Overhead(),
-        Precision(),
+        recipe=RECIPES["bf16-autocast"],
+        layout=TrainingLayout(**(layout or {})),
         objective=Objective(**{"method": "grpo", "completion": 2048, "engine_generates": True} | (objective or {})),
     )
+    training = Training(Architecture.from_config(CONFIG), scenario)
     return Colocated(training, Colocation(**options), H100)
 
 
@@ -123,7 +119,7 @@ def test_the_largest_micro_batch_fits():
     step = colocated(sleep_level=2)
     most = step.report().max_micro_batch
     for size, fits in ((most, True), (most + 1, False)):
-        training = step.training.changed(work=step.training.work.model_copy(update={"micro_batch": size}))
+        training = step.training.changed(workload=step.training.work.model_copy(update={"micro_batch": size}))
         update = phases(Colocated(training, step.colocation, H100))["update"]
         assert (update.high <= H100.usable_bytes) is fits
 
@@ -134,7 +130,7 @@ def test_the_longest_completion_fits():
     assert step.plan.longest(2**20) >= step.objective.prompt + longest
     objective = step.objective.model_copy(update={"completion": longest})
     work = step.training.work.model_copy(update={"sequence": objective.sequence})
-    training = step.training.changed(work=work, objective=objective)
+    training = step.training.changed(workload=work, objective=objective)
     assert phases(Colocated(training, step.colocation, H100))["update"].high <= H100.usable_bytes
 
 
@@ -166,9 +162,7 @@ def test_a_server_gives_nothing_back(options, field):
 
 
 def test_an_engine_needs_something_to_generate():
-    training = Training(
-        Architecture.from_config(CONFIG), TrainingWorkload(), RECIPES["bf16"], TrainingLayout(), Overhead(), Precision()
-    )
+    training = Training(Architecture.from_config(CONFIG), TrainingScenario(recipe=RECIPES["bf16"]))
     with pytest.raises(ConfigError, match="generated completions"):
         Colocated(training, Colocation(), H100)
 
@@ -192,9 +186,9 @@ def test_each_lever_saves_what_it_says():
     assert {"without_logits", "sleep", "engine_share", "micro-batch", "checkpointing", "zero_3", "LoRA"} <= names
     for lever in smaller.levers:
         change = next(change for change in CHANGES if change.name == lever.name)
-        after = change.on(smaller.largest, smaller.now)
+        after = change.on(smaller, smaller.now)
         assert Colocated(smaller.at(after), after.colocation, smaller.gpu).peak.total == smaller.before - lever.saves
-        assert lever.changes.items() <= after.fields.items() | {"recipe": "bf16", "weights": None}.items()
+        assert lever.changes.items() <= fields_of(after).items() | {"recipe": "bf16", "weights": None}.items()
 
 
 def test_the_least_that_fits_fits():

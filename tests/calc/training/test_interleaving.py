@@ -8,9 +8,8 @@ import pytest
 from calc import RECIPES, Architecture, ConfigError, TrainingLayout, TrainingWorkload
 from calc.hardware.gpus import gpus
 from calc.time.training_time import step_operations, training_speed
-from calc.training.decoder import unmodelled
-from calc.training.layout import in_flight, peak_turns, turns
-from calc.training.moments import dot
+from calc.training import dot, in_flight, unmodelled
+from calc.training.layout import peak_turns, turns
 from presets import models
 from tests.calc.training import ARCHITECTURES, training
 
@@ -197,7 +196,8 @@ def test_no_turn_is_above_the_peak(recompute):
             here = stage.courses[one.piece]
             ways = here.backward() if one.backward else here.forward()
             everywhere += [beside + dot(moment.bytes, units) for way in ways for moment in way.step_moments()]
-        assert stage.passing(units) == max(everywhere)
+        phases = (stage.step_moments[phase] for phase in ("forward", "loss", "backward") if phase in stage.step_moments)
+        assert max(dot(moment.bytes, units) for moments in phases for moment in moments) == max(everywhere)
 
 
 def test_further_pieces_send_as_often_again():

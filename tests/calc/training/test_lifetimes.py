@@ -6,9 +6,9 @@ import sys
 import pytest
 
 from benchmarks.accuracy.steps import configs, load, name_of, training
-from calc import Architecture, Overhead, Precision, TrainingLayout, TrainingWorkload
-from calc.training import RECIPES, Training
-from calc.training.tape import CountedBy, Tape, scoped
+from calc import Architecture, TrainingWorkload
+from calc.training import RECIPES, CountedBy, Training, TrainingScenario
+from calc.training.tape import Tape, scoped
 from presets import models
 
 CONFIGS = configs()
@@ -54,7 +54,7 @@ def test_frames_that_stay_change_no_byte(request, model, work, recipe):
     def step():
         architecture = Architecture.from_config(models()[model].config)
         workload = TrainingWorkload(**work)
-        return Training(architecture, workload, RECIPES[recipe], TrainingLayout(), Overhead(), Precision())
+        return Training(architecture, TrainingScenario(workload=workload, recipe=RECIPES[recipe]))
 
     alone = bytes_of(step())
     request.getfixturevalue("nothing_dies")

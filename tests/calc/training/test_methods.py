@@ -15,16 +15,11 @@ from calc import (
     Architecture,
     ConfigError,
     Objective,
-    Overhead,
-    Precision,
     TrainingLayout,
     TrainingWorkload,
     training_report,
 )
-from calc.training import Training
-from calc.training.methods import METHODS, scored_units
-from calc.training.report import phase_steps
-from calc.training.reserved import reserved
+from calc.training import METHODS, Training, TrainingScenario, phase_steps, reserved, scored_units
 from presets import models
 from tests.calc.training.test_steps import worth
 
@@ -250,15 +245,11 @@ def test_what_is_reserved_is_at_least_the_peak():
     trained weight of a rank, Qwen2.5-7B's 7,615,616,512 over two."""
     work = TrainingWorkload(micro_batch=4, recompute="full", sequence=1024)
     for recipe in ("bf16", "autocast", "deepspeed"):
-        step = Training(
-            Architecture.from_config(QWEN),
-            work,
-            RECIPES[recipe],
-            TrainingLayout(dp=2, zero=2),
-            Overhead(),
-            Precision(),
-            objective=Objective(method="cpo"),
+        layout = TrainingLayout(dp=2, zero=2)
+        scenario = TrainingScenario(
+            workload=work, recipe=RECIPES[recipe], layout=layout, objective=Objective(method="cpo")
         )
+        step = Training(Architecture.from_config(QWEN), scenario)
         phases = step.by_phase()
         if recipe != "deepspeed":
             assert reserved(step) == step.memory().total

@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 
 from calc import RECIPES, Objective, TrainingLayout, TrainingWorkload, training_report
-from calc.training.methods import METHODS
-from calc.training.objective import Colocation
-from calc.training.objective_launch import CONFIGS
+from calc.training import METHODS, Colocation
+from calc.training.launch import CONFIGS
 from presets import models
 
 FLAGS = json.loads(Path("tests/data/trainer_flags.json").read_text(encoding="utf-8"))

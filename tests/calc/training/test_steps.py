@@ -6,10 +6,8 @@ from sympy import ceiling, floor, sympify
 
 from benchmarks.accuracy.steps import configs, load, name_of, training
 from calc import Architecture, Overhead, Precision, TrainingLayout, TrainingWorkload, training_report
+from calc.training import PHASES, RECIPES, TRAINERS, phase_steps
 from calc.training.course import alternate_bytes
-from calc.training.recipe import RECIPES, TRAINERS
-from calc.training.report import phase_steps
-from calc.training.step import PHASES
 from presets import models
 
 MODELS = {name: Architecture.from_config(config) for name, config in configs().items()}

@@ -12,8 +12,6 @@ from calc import (
     RECIPES,
     Architecture,
     ConfigError,
-    Overhead,
-    Precision,
     TrainingLayout,
     TrainingWorkload,
     training_report,
@@ -21,11 +19,9 @@ from calc import (
 from calc.hardware.division import divides
 from calc.model.tensor import Tensor
 from calc.model.traced import TracedSymbols, formula_of
-from calc.training import Training
-from calc.training.decoder import unmodelled
-from calc.training.moments import StepMoment, Tensors, dot
+from calc.training import CountedBy, Training, TrainingScenario, dot, unmodelled
+from calc.training.course import StepMoment, Tensors
 from calc.training.states import state_bytes
-from calc.training.tape import CountedBy
 from presets import models
 from tests import load
 from tests.calc.training import ARCHITECTURES, training
@@ -35,9 +31,11 @@ SAVED, SMALL = (load(f"{name}.json") for name in ("saved", "saved_small"))
 
 def kept(architecture, work, layout=None, recipe="bf16"):
     """What one layer keeps for its backward pass, all in 16 bits; the last kind of layer that the model has."""
-    step = Training(architecture, work, RECIPES[recipe], layout or TrainingLayout(), Overhead(), Precision())
+    step = Training(
+        architecture, TrainingScenario(workload=work, recipe=RECIPES[recipe], layout=layout or TrainingLayout())
+    )
     block = step.rank.blocks[-1]
-    saved = step.stage(0, single=work.micro_batch == 1).passes.layer(block, first=False).saved
+    saved = step.stage(0, single=work.micro_batch == 1).course.passes.layer(block, first=False).saved
     return dot(saved.bytes, step.units(work.micro_batch, work.sequence))
 
 
@@ -101,12 +99,12 @@ def test_a_layer_keeps_what_a_reader_adds_up(model, work, formula):
     """Bytes a token and layer, as a reader adds them up from the list of saved tensors."""
     symbols, work = TracedSymbols(), TrainingWorkload(**work)
     whole = symbols.apply(ARCHITECTURES[model])
-    step = Training(whole, work, RECIPES["bf16"], TrainingLayout(), Overhead(), Precision())
-    profile = step.stage(0, single=True).passes.layer(step.rank.blocks[-1], first=False)
+    step = Training(whole, TrainingScenario(workload=work, recipe=RECIPES["bf16"]))
+    profile = step.stage(0, single=True).course.passes.layer(step.rank.blocks[-1], first=False)
     saved = Tensors(profile.saved.bytes, profile=profile, event=profile.saved.event)
     units = [*step.units(1, 1)]
     units[CountedBy.SCORE] = work.sequence
-    ours = sum(formula_of(dot(line.bytes, units)) for line in StepMoment("backward", (), (saved,)).lines)
+    ours = sum(formula_of(dot(nbytes, units)) for nbytes in StepMoment("backward", (), (saved,)).lines.values())
     sizes = {str(one): one for one in ours.free_symbols}
     assert expand(ours - sympify(formula, locals=sizes)) == 0
 

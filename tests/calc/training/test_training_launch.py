@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from calc import RECIPES
-from calc.training.layout import TrainingLayout, accelerate, torchrun
-from calc.training.workload import TrainingWorkload
+from calc.training import TrainingLayout, TrainingWorkload, accelerate, torchrun
 
 FLAGS = json.loads(Path("tests/data/engine_flags.json").read_text(encoding="utf-8"))
 

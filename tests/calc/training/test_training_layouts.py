@@ -2,10 +2,8 @@
 
 import pytest
 
-from calc import RECIPES, ConfigError, Overhead, Precision, TrainingLayout, TrainingWorkload
-from calc.training import Training
-from calc.training.moments import dot
-from calc.training.verdict import judge_training
+from calc import RECIPES, ConfigError, TrainingLayout, TrainingWorkload
+from calc.training import Training, TrainingScenario, dot, judge_training
 from presets import gpus
 from tests.calc.training import ARCHITECTURES, training
 
@@ -51,12 +49,12 @@ def test_layouts_that_do_not_divide(model, layout, field):
 def test_the_peak_is_that_of_every_depth(model, recipe, layout, work):
     """Of equal layers only the depths that may be the peak are looked at; no other is above them."""
     layout, work = TrainingLayout(**layout), TrainingWorkload(**work)
-    step = Training(ARCHITECTURES[model], work, RECIPES[recipe], layout, Overhead(), Precision())
+    step = Training(ARCHITECTURES[model], TrainingScenario(workload=work, recipe=RECIPES[recipe], layout=layout))
     course = step.stage(0, single=False).course
     everywhere = [moment for here in (*course.forward(), *course.backward()) for moment in here.step_moments()]
     for micro_batch, sequence in ((1, 1), (1, 128), (2, 4096), (64, 1000), (1, 2**20)):
         units = step.units(micro_batch, sequence)
-        peaks = [course.peak_bytes(units, backward=backward) for backward in (False, True)]
+        peaks = [dot(moment.bytes, units) for moments in course.step_moments.values() for moment in moments]
         assert max(peaks) == max(dot(moment.bytes, units) for moment in everywhere)
 
 

@@ -3,10 +3,9 @@
 import pytest
 
 from benchmarks.accuracy.training import LADDER, ladder
-from calc import RECIPES, Architecture, Overhead, Precision, TrainingLayout, TrainingWorkload
+from calc import RECIPES, Architecture, Precision, TrainingLayout, TrainingWorkload
 from calc.errors import ConfigError
-from calc.training import Training
-from calc.training.levers import Smaller, more_gpus, over_gpus
+from calc.training import Smaller, Training, TrainingScenario, more_gpus, over_gpus, usual_base
 from calc.units import GIB
 from presets import gpus, models
 
@@ -14,7 +13,10 @@ from presets import gpus, models
 def training(model="Qwen/Qwen2.5-0.5B", recipe="master", weights="bf16", layout=None, **work):
     architecture = Architecture.from_config(models()[model].config)
     workload, layout = TrainingWorkload(**work), layout or TrainingLayout()
-    return Training(architecture, workload, RECIPES[recipe], layout, Overhead(), Precision(weights=weights))
+    frozen = Precision(weights=weights)
+    return Training(
+        architecture, TrainingScenario(workload=workload, recipe=RECIPES[recipe], layout=layout, frozen=frozen)
+    )
 
 
 @pytest.mark.parametrize(
@@ -30,8 +32,7 @@ def test_torchtune_ladder(lever, step):
     """README of torchtune 0.6, "Optimization flags": each technique on top of those before."""
     names = [name for name, _, _ in LADDER]
     before = ladder()[names.index(step) - 1]
-    architecture = Architecture.from_config(before.config)
-    now = Training(architecture, before.work, before.recipe, before.layout, Overhead(), before.frozen)
+    now = before.training()
     saves = {one.name: one.saves for one in Smaller(gpus()["a100-sxm-80gb"], now).levers}
     measured = {name: gib for name, gib, _ in LADDER}
     saved = measured[names[names.index(step) - 1]] - measured[step]
@@ -61,15 +62,15 @@ def changed(step, changes):
     """The step with these fields, as a link sets them."""
     work = {name: value for name, value in changes.items() if name in TrainingWorkload.model_fields}
     layout = {name: value for name, value in changes.items() if name in TrainingLayout.model_fields}
-    frozen = step.frozen
+    parts = {
+        "workload": TrainingWorkload(**{**dict(step.work), **work}),
+        "layout": step.layout.model_copy(update=layout),
+    }
+    if "recipe" in changes:
+        parts["recipe"] = RECIPES[changes["recipe"]]
     if "weights" in changes:  # as the method usually has it
-        frozen = Precision(weights="nf4-dq" if work["method"] == "qlora" else "bf16")
-    return step.changed(
-        TrainingWorkload(**{**dict(step.work), **work}),
-        RECIPES[changes["recipe"]] if "recipe" in changes else None,
-        step.layout.model_copy(update=layout),
-        frozen,
-    )
+        parts["frozen"] = usual_base(work["method"])
+    return step.changed(**parts)
 
 
 @pytest.mark.parametrize(("gpu", "step"), STEPS)

@@ -1,14 +1,111 @@
-"""How a step of one of TRL's losses is started: by TRL's own command, and in verl's, OpenRLHF's and Unsloth's words."""
+"""How a training step is started: the words of `accelerate launch` and of `torchrun`, TRL's own commands, and those of
+verl, OpenRLHF and Unsloth."""
 
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from calc.errors import Message
-from calc.serving.engines.launch import Launch
-from calc.training.layout import TrainingScenario, accelerate
+from calc.serving.engines.launch import Launch, degrees
+from calc.training.layout import TrainingLayout, TrainingScenario
 from calc.training.methods import METHODS
-from calc.training.objective import Colocation, MethodName, Objective
-from calc.training.workload import TrainingWorkload
+from calc.training.workload import Colocation, MethodName, Objective, Recipe, TrainingWorkload
+
+NODE = 8
+"""GPUs of a node."""
+SCRIPT = "train.py"
+
+
+def torchrun(layout: TrainingLayout, node: int = NODE) -> Launch:
+    """One process a GPU; the script itself lays them out."""
+    nodes, each = machines(layout.gpus, node)
+    several = ("--nnodes", str(nodes), "--rdzv-backend", "c10d", "--rdzv-endpoint", "HOST:29500")
+    where = several if nodes > 1 else ("--standalone",)
+    words = ("torchrun", *where, "--nproc-per-node", str(each), SCRIPT)
+    return Launch(words=words, notes=tuple(interleaved(layout)))
+
+
+def interleaved(layout: TrainingLayout) -> Iterator[Message]:
+    """How the script is told to interleave its stages (Megatron-LM, megatron/training/arguments.py; torchtitan,
+    config/configs.py)."""
+    if layout.vp > 1:
+        yield Message(
+            "Interleaved stages are set in the script: Megatron-LM's --num-virtual-stages-per-pipeline-rank {vp:,}; "
+            "torchtitan's --parallelism.pipeline_parallel_schedule Interleaved1F1B, with the layers of a piece as "
+            "--parallelism.pipeline_parallel_layers_per_stage.",
+            vp=layout.vp,
+        )
+
+
+def accelerate(workload: TrainingWorkload, recipe: Recipe, layout: TrainingLayout, node: int = NODE) -> Launch:
+    """FSDP2 where the weights are sharded, DeepSpeed for ZeRO 1 and 2; tensor and context parallel ranks by its
+    parallelism config."""
+    nodes, _ = machines(layout.gpus, node)
+    return Launch(
+        words=(
+            *("accelerate", "launch", "--num_processes", str(layout.gpus), "--num_machines", str(nodes)),
+            *("--mixed_precision", mixed_precision(recipe)),
+            *degrees({"--gradient_accumulation_steps": workload.accumulation}),
+            *sharding(workload, layout),
+            *ranks(layout),
+            SCRIPT,
+        ),
+        notes=tuple(unsaid(layout)),
+    )
+
+
+def machines(gpus: int, node: int) -> tuple[int, int]:
+    """Nodes, and processes on each."""
+    nodes = -(-gpus // node)
+    return nodes, -(-gpus // nodes)
+
+
+def mixed_precision(recipe: Recipe) -> str:
+    """Accelerate's word: `no` where nothing is cast."""
+    plain = recipe.weights == recipe.gradients == recipe.compute and not recipe.master and not recipe.autocast
+    return "no" if plain else recipe.compute
+
+
+def sharding(workload: TrainingWorkload, layout: TrainingLayout) -> Iterator[str]:
+    match layout.zero:
+        case 3:
+            yield from ("--use_fsdp", "--fsdp_version", "2")
+            yield from ("--fsdp_reshard_after_forward", str(layout.reshard_after_forward).lower())
+            yield from ("--fsdp_auto_wrap_policy", "TRANSFORMER_BASED_WRAP")
+            if layout.cpu_offload:
+                yield from ("--fsdp_offload_params", "true")
+            if workload.recompute == "full":
+                yield from ("--fsdp_activation_checkpointing", "true")
+        case 0:
+            if layout.gpus > 1:
+                yield "--multi_gpu"
+        case stage:
+            yield from ("--use_deepspeed", "--zero_stage", str(stage))
+
+
+def ranks(layout: TrainingLayout) -> Iterator[str]:
+    if layout.tp > 1 or layout.cp > 1:
+        replicas = (
+            "--parallelism_config_dp_shard_size" if layout.zero == 3 else "--parallelism_config_dp_replicate_size"
+        )
+        sizes = {
+            replicas: layout.dp,
+            "--parallelism_config_tp_size": layout.tp,
+            "--parallelism_config_cp_size": layout.cp,
+        }
+        yield "--use_parallelism_config"
+        yield from degrees(sizes)
+
+
+def unsaid(layout: TrainingLayout) -> Iterator[Message]:
+    """Notes on layouts for which the command has no option."""
+    if layout.pp > 1:
+        yield Message("accelerate starts no pipeline stages; Megatron-LM and torchtitan do, under torchrun.")
+    if layout.ep > 1:
+        yield Message("Expert parallelism is up to the training script.")
+
+
+# How a step of one of TRL's losses is started: by TRL's own command, and in verl's, OpenRLHF's and Unsloth's words.
+
 
 TrainerFlags = dict[str, object]
 """Names of a trainer's options with their values."""
@@ -21,7 +118,7 @@ CONFIGS: Mapping[MethodName, str] = {
     "gkd": "GKDConfig",
     "ppo": "PPOConfig",
 }
-"""What reads the flags of the others, in a script of one's own (trl.experimental; PPO until TRL 1.12)."""
+"""Config classes that parse the flags of the others in a script of one's own (trl.experimental; PPO until TRL 1.12)."""
 OPTIMIZERS = {"adamw": "adamw_torch_fused", "adamw-8bit": "adamw_bnb_8bit", "adafactor": "adafactor", "sgd": "sgd"}
 SHARDED = {1: "zero1", 2: "zero2", 3: "fsdp2"}
 """trl/accelerate_configs."""
@@ -34,7 +131,7 @@ SCORED = Message("Write your own data and reward in place of {data} and {reward}
 
 
 class Started(NamedTuple):
-    """What is started: a model's name or folder, the step, and the loss that it has."""
+    """A step to start: its model's name or folder, its scenario and its loss."""
 
     model: str
     scenario: TrainingScenario
@@ -51,12 +148,12 @@ class Started(NamedTuple):
 
     @property
     def sequences(self) -> int:
-        """Of a step on all GPUs."""
+        """Sequences of a step on all GPUs."""
         return self.work.micro_batch * self.work.accumulation * self.scenario.layout.dp
 
     @property
     def weight(self) -> float:
-        """Of the reference."""
+        """Weight of the reference in the loss."""
         method = METHODS[self.objective.method]
         if self.objective.reference == "none":
             return 0.0
@@ -103,7 +200,7 @@ def trl(step: Started) -> Launch:
 
 
 def own_script(method: MethodName) -> Message:
-    """What a script of one's own does with the flags."""
+    """Note on the script that parses the flags."""
     if METHODS[method].values:
         sentence = (
             "TRL has PPO until 1.12, without a command: train.py parses {config} of trl.experimental.ppo from these "
@@ -152,8 +249,15 @@ def trl_objective(objective: Objective, step: Started) -> TrainerFlags:
     """The loss."""
     method = METHODS[objective.method]
     flags: TrainerFlags = {}
-    if method.values:
-        return ppo_flags(step)
+    if method.values:  # TRL 1.12, experimental/ppo/ppo_config.py
+        return {
+            "sft_model_path": step.model,
+            "reward_model_path": REWARD,
+            "response_length": objective.completion,
+            "num_ppo_epochs": objective.iterations,
+            "local_rollout_forward_batch_size": step.work.micro_batch,
+            "kl_coef": step.weight,
+        }
     if method.generates:
         flags["max_completion_length"] = objective.completion
     elif method.teacher:
@@ -179,18 +283,6 @@ def trl_objective(objective: Objective, step: Started) -> TrainerFlags:
     if objective.packed > 1:
         flags["packing"] = True
     return flags
-
-
-def ppo_flags(step: Started) -> TrainerFlags:
-    """TRL 1.12, experimental/ppo/ppo_config.py."""
-    return {
-        "sft_model_path": step.model,
-        "reward_model_path": REWARD,
-        "response_length": step.objective.completion,
-        "num_ppo_epochs": step.objective.iterations,
-        "local_rollout_forward_batch_size": step.work.micro_batch,
-        "kl_coef": step.weight,
-    }
 
 
 def trl_engine(engine: Colocation) -> TrainerFlags:
@@ -283,7 +375,7 @@ def openrlhf(step: Started) -> Launch:
         "algo.kl.init_coef": step.weight,
         "ds.zero_stage": layout.zero,
         "actor.num_gpus_per_node": layout.gpus,
-        **lora(work),
+        **({} if work.trains_base else {"ds.lora.rank": work.lora_rank}),
     }
     switches = ["train.colocate_all"]
     if (engine := step.engine) is not None:
@@ -311,15 +403,11 @@ def openrlhf_dpo(step: Started) -> Launch:
         "train.batch_size": step.sequences,
         "model.beta": step.weight,
         "ds.zero_stage": step.scenario.layout.zero,
-        **lora(work),
+        **({} if work.trains_base else {"ds.lora.rank": work.lora_rank}),
     }
     switch = ("--model.gradient_checkpointing_enable",) if work.recompute == "full" else ()
     words = ("deepspeed", "--module", "openrlhf.cli.train_dpo", *written(flags), *switch)
     return Launch(words=words, notes=(Message("Write your own data in place of {data}.", data=DATA),))
-
-
-def lora(work: TrainingWorkload) -> TrainerFlags:
-    return {} if work.trains_base else {"ds.lora.rank": work.lora_rank}
 
 
 # Unsloth

@@ -1,4 +1,4 @@
-"""All methods by name; what of a question they refuse, and what they leave open."""
+"""Losses by name; what of a question about one is refused, and what it leaves open."""
 
 from collections.abc import Iterator
 from typing import get_args
@@ -7,17 +7,22 @@ from calc.errors import ConfigError, Message, Refusal
 from calc.model.architecture import Architecture
 from calc.training.ends import TILE
 from calc.training.layout import TrainingLayout
-from calc.training.methods.distillation import DISTILLATION, GKD
-from calc.training.methods.dpo import DPO
-from calc.training.methods.grpo import GRPO, RLOO
-from calc.training.methods.kto import KTO
-from calc.training.methods.method import TrainingMethod
-from calc.training.methods.orpo import CPO, ORPO, SIMPO
-from calc.training.methods.ppo import PPO
-from calc.training.methods.reward import REWARD
-from calc.training.methods.sft import SFT
-from calc.training.objective import LogProbs, MethodName, Objective, Reference, Release
-from calc.training.workload import Method, TrainingWorkload
+from calc.training.losses import (
+    CPO,
+    DISTILLATION,
+    DPO,
+    GKD,
+    GRPO,
+    KTO,
+    ORPO,
+    PPO,
+    REWARD,
+    RLOO,
+    SFT,
+    SIMPO,
+    TrainingMethod,
+)
+from calc.training.workload import LogProbs, Method, MethodName, Objective, Reference, Release, TrainingWorkload
 
 METHODS: dict[MethodName, TrainingMethod] = {
     "sft": SFT,
@@ -47,7 +52,7 @@ def named(text: str) -> tuple[Method | None, MethodName | None]:
 
 
 def resolved(objective: Objective, work: TrainingWorkload, layout: TrainingLayout) -> Objective:
-    """The same with nothing left open. Raises ConfigError where its parts do not go together."""
+    """The objective with nothing left open. Raises ConfigError where its parts do not go together."""
     for refusal in refusals(objective, work, layout):
         raise ConfigError(*refusal)
     method = METHODS[objective.method]
@@ -63,7 +68,7 @@ def resolved(objective: Objective, work: TrainingWorkload, layout: TrainingLayou
 
 
 def usual_reference(method: TrainingMethod, beta: float | None, work: TrainingWorkload) -> Reference:
-    """What TRL compares with by default: GRPO with nothing, for its beta is 0; distillation always with a teacher."""
+    """TRL's default reference: none for GRPO, whose beta is 0; always a teacher for distillation."""
     if method.teacher:
         return "model"
     weight = method.beta if beta is None else beta
@@ -75,45 +80,44 @@ def usual_reference(method: TrainingMethod, beta: float | None, work: TrainingWo
 def refusals(objective: Objective, work: TrainingWorkload, layout: TrainingLayout) -> Iterator[Refusal]:
     """Why a question makes no sense."""
     method, reference = METHODS[objective.method], objective.reference
-    title = method.title
     release: Release = objective.trl or method.newest
     if release not in method.ways:
         sentence = "{method} is not computed as TRL {release} has it."
-        yield Refusal(Message(sentence, method=title, release=release), "trl", list(method.ways))
+        yield Refusal(Message(sentence, method=method.title, release=release), "trl", list(method.ways))
     elif objective.log_probs not in (None, *method.ways[release], *method.others):
         sentence = "In TRL {release}, {method} does not make its log-probabilities so: {way}."
-        message = Message(sentence, release=release, method=title, way=objective.log_probs)
+        message = Message(sentence, release=release, method=method.title, way=objective.log_probs)
         yield Refusal(message, "log_probs", list(method.ways[release]))
     if reference not in (None, "none") and not method.reference:
-        yield Refusal(Message("{method} has no reference.", method=title), "reference", ["none"])
-    yield from refused_teacher(objective, method, title)
+        yield Refusal(Message("{method} has no reference.", method=method.title), "reference", ["none"])
+    yield from refused_teacher(objective, method)
     if reference == "adapter-off" and work.trains_base:
         sentence = "The reference can be the model without its adapters only where there are adapters: LoRA or QLoRA."
         yield Refusal(Message(sentence), "reference", ["model"])
     if method.reference and not (method.generates or method.teacher) and (reference == "none" or objective.beta == 0):
         sentence = "{method} compares the policy with a reference: none is given."
-        yield Refusal(Message(sentence, method=title), "reference", ["model", "precomputed"])
+        yield Refusal(Message(sentence, method=method.title), "reference", ["model", "precomputed"])
     if method.generates and reference == "precomputed":
         sentence = "{method} generates its completions anew: nothing about them can be computed before training."
-        yield Refusal(Message(sentence, method=title), "reference", ["model", "none"])
+        yield Refusal(Message(sentence, method=method.title), "reference", ["model", "none"])
     if objective.beta == 0 and reference not in (None, "none") and not method.teacher:
         yield Refusal(Message("With beta 0 the reference has no effect."), "reference", ["none"])
-    yield from refused_groups(objective, method, title)
-    yield from refused_mean(objective, method, title)
+    yield from refused_groups(objective, method)
+    yield from refused_mean(objective, method)
     for degree in (name for name in ("tp", "pp", "cp") if getattr(layout, name) > 1):
         sentence = "TRL's losses are computed over data-parallel ranks only; tp, pp and cp must be 1."
         yield Refusal(Message(sentence), degree, [1])
 
 
-def refused_teacher(objective: Objective, method: TrainingMethod, title: Message) -> Iterator[Refusal]:
+def refused_teacher(objective: Objective, method: TrainingMethod) -> Iterator[Refusal]:
     """Why a teacher's distribution can't be learned so."""
     if not method.teacher:
         if objective.teacher is not None:
-            yield Refusal(Message("{method} has no teacher.", method=title), "teacher", [])
+            yield Refusal(Message("{method} has no teacher.", method=method.title), "teacher", [])
         return
     if objective.reference not in (None, "model"):
         sentence = "{method} reads the teacher's whole distribution, so the teacher runs in every step."
-        yield Refusal(Message(sentence, method=title), "reference", ["model"])
+        yield Refusal(Message(sentence, method=method.title), "reference", ["model"])
     if objective.beta is not None and objective.beta > 1:
         sentence = "beta lies between 0 and 1: it weighs the policy's distribution against the teacher's."
         yield Refusal(Message(sentence), "beta", [1])
@@ -129,24 +133,24 @@ def check_teacher(objective: Objective, model: Architecture) -> None:
         raise ConfigError(Message(sentence, theirs=teacher.vocab, ours=model.vocab), "teacher")
 
 
-def refused_groups(objective: Objective, method: TrainingMethod, title: Message) -> Iterator[Refusal]:
+def refused_groups(objective: Objective, method: TrainingMethod) -> Iterator[Refusal]:
     """Why completions can't be generated in such groups."""
     group, batch = objective.num_generations, objective.generation_batch
     if method.generates and method.groups and group < 2:
         sentence = "A group of one has nothing to compare: {method} needs at least two completions of a prompt."
-        yield Refusal(Message(sentence, method=title), "num_generations", [2])
+        yield Refusal(Message(sentence, method=method.title), "num_generations", [2])
     if method.generates and method.groups and batch is not None and batch % group:
         sentence = "generation_batch is {batch:,}, which is no multiple of the {group:,} completions of a prompt."
         nearest = [size for size in (batch - batch % group, batch - batch % group + group) if size]
         yield Refusal(Message(sentence, batch=batch, group=group), "generation_batch", nearest)
 
 
-def refused_mean(objective: Objective, method: TrainingMethod, title: Message) -> Iterator[Refusal]:
+def refused_mean(objective: Objective, method: TrainingMethod) -> Iterator[Refusal]:
     """Why completions can't be so long on average."""
     mean = objective.mean_completion
     if mean is not None and not method.generates:
         sentence = "{method} reads its completions from data, all of the same length here: it generates none."
-        yield Refusal(Message(sentence, method=title), "mean_completion", [])
+        yield Refusal(Message(sentence, method=method.title), "mean_completion", [])
     elif mean is not None and mean > objective.completion:
         sentence = "Completions of at most {most:,} tokens are not {mean:,} tokens long on average."
         yield Refusal(
@@ -194,7 +198,7 @@ REFERENCES: dict[Reference, Message] = {
 
 
 def said_of(objective: Objective) -> Iterator[Message]:
-    """What a figure takes for granted of the loss."""
+    """Assumptions about the loss."""
     method = METHODS[objective.method]
     if objective.log_probs in method.others:
         yield OTHERS[objective.log_probs]

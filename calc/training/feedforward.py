@@ -1,11 +1,96 @@
-"""Mixtures of experts as transformers computes them: copies of tokens sorted by expert, and grouped products
-(`integrations/moe.py`)."""
+"""Feed-forwards as transformers' classes compute them in training: matrices, gates and activation functions
+(`activations.py`), and mixtures of experts, for which copies of tokens are sorted by expert (`integrations/moe.py`)."""
 
 from calc.model.block import Block
 from calc.model.feedforward import MLP, MoE
-from calc.training.mlp import activated, mlp
 from calc.training.modules import Modules
 from calc.training.tape import CountedBy, Name, TrackedTensor, scoped
+
+
+@scoped
+def mlp(t: Modules, ffn: MLP, x: TrackedTensor) -> TrackedTensor:
+    """down(act(gate(x))·up(x)), or down(act(up(x)))."""
+    columns, f = x.columns, ffn.intermediate
+    if ffn.gated:
+        y = gated(t, x, f, bias=ffn.bias)
+    else:
+        y = activated(t, t.matrix(x, "up_proj", f, "states of the feed-forward", bias=ffn.bias))
+    if t.kernels.norms_inside:
+        with t.alive(y):
+            y = t.norm(y, "rms", "normed gated states")
+    return t.matrix(
+        t.local(y), "down_proj", columns, "output of the feed-forward", bias=ffn.bias, unit=CountedBy.STREAM
+    )
+
+
+@scoped
+def activated(t: Modules, x: TrackedTensor, label: Name = "activated") -> TrackedTensor:
+    """act(x)."""
+    if t.kernels.activation == "written_out" and not t.settings.fused:
+        return written_out_gelu(t, x, label)
+    if t.kernels.activation == "squared":
+        return t.power(t.result_saved(x, "relu"), "relu, squared")
+    if t.kernels.activation == "relu":
+        return t.result_saved(x, label)
+    if t.kernels.activation == "xielu" and not t.settings.fused:
+        return xielu(t, x, label)
+    return t.activation(x, label)
+
+
+@scoped
+def written_out_gelu(t: Modules, x: TrackedTensor, name: Name) -> TrackedTensor:
+    """0.5·x·(1 + tanh(√(2/π)·(x + 0.044715·x³))), operation by operation."""
+    label: Name = "steps of GELU"
+    half = t.scale(x, label)
+    inner = t.scale(t.add(x, t.scale(t.power(x, label), label), label), label)
+    return t.multiply(half, t.shift(t.result_saved(inner, label), label), name)
+
+
+@scoped
+def xielu(t: Modules, x: TrackedTensor, name: Name) -> TrackedTensor:
+    """xIELU, arXiv:2411.13010, by two trained numbers: α₊·x² + β·x above zero and (eˣ - 1 - x)·α₋ + β·x below, both
+    for all of x (`XIELUActivation._xielu_python`)."""
+    label: Name = "steps of xIELU"
+    width = 4 if t.autocast else x.width  # softplus of the two runs in 32 bits
+    above, below = (t.weight(1, width, trained=t.settings.trains) for _ in range(2))
+    mask = t.local(t.new("masks of xIELU", x.columns, 1, x.unit))
+    square = t.multiply(t.multiply(above, x, label), x, label)
+    first = t.add(square, t.scale(x, label), label)
+    inner = t.subtract(t.expm1(t.clamped_below(x, label), label), x, label)
+    second = t.add(t.multiply(inner, below, label), t.scale(x, label), label)
+    return t.chosen(mask, first, second, name)
+
+
+@scoped
+def gated(t: Modules, x: TrackedTensor, columns: int, *, bias: bool) -> TrackedTensor:
+    """act(gate(x))·up(x), by two matrices or one."""
+    if t.kernels.multiplied:
+        return multiplied_gate(t, x, columns, bias=bias)
+    if t.packs("gate_proj", "up_proj"):
+        gate, up = t.split(t.matrix(x, "gate_proj", 2 * columns, "gate and up", bias=bias), columns, columns)
+        if t.settings.fused:
+            return t.fused_gate(gate, up, "gated")
+        return gated_copies(t, gate, up)
+    gate = t.matrix(x, "gate_proj", columns, "gate", bias=bias)
+    if t.settings.fused:
+        return t.fused_gate(t.local(gate), t.matrix(x, "up_proj", columns, "up", bias=bias), "gated")
+    gate = t.local(activated(t, gate, "activated gate"))
+    return t.multiply(gate, t.matrix(x, "up_proj", columns, "up", bias=bias), "gated")
+
+
+@scoped
+def multiplied_gate(t: Modules, x: TrackedTensor, columns: int, *, bias: bool) -> TrackedTensor:
+    """up(x)·act(gate(x)·m): Falcon-H1."""
+    up = t.local(t.matrix(x, "up_proj", columns, "up", bias=bias))
+    gate = t.scale(t.matrix(x, "gate_proj", columns, "gate", bias=bias), "gate")
+    if t.settings.fused:
+        return t.fused_gate(gate, up, "gated")
+    return t.multiply(up, activated(t, gate, "activated gate"), "gated")
+
+
+# Mixtures of experts as transformers computes them: copies of tokens sorted by expert, and grouped products
+# (`integrations/moe.py`).
+
 
 WEIGHTS = "weights of experts"
 
@@ -70,16 +155,18 @@ def routed(t: Modules, moe: MoE, x: TrackedTensor) -> tuple[TrackedTensor, Track
     if t.kernels.scores_chosen_only:  # a softmax over those that are chosen
         weights, indices = map(t.local, t.largest(router_logits(t, moe, x, x.width), moe.top_k))
         return t.result_saved(weights, WEIGHTS), indices
-    width = 4 if fp32_router(t, moe) else x.width
+    width = 4 if in_fp32(t.kernels.fp32_router, moe) else x.width
     logits = t.local(router_logits(t, moe, t.cast(x, width, "inputs of the router in 32 bits"), width))
     scores = t.local(t.result_saved(t.cast(logits, 4, label), label))
     if moe.router_correction == "none":
         weights, indices = map(t.local, t.largest(scores, moe.top_k))
-        return t.cast(t.divided(weights, WEIGHTS), 4 if fp32_weights(t, moe) else x.width, WEIGHTS), indices
+        return t.cast(
+            t.divided(weights, WEIGHTS), 4 if in_fp32(t.kernels.fp32_weights, moe) else x.width, WEIGHTS
+        ), indices
     corrected = t.local(t.new(label, scores.columns, 4))  # no gradient passes the choice
     _, indices = map(t.local, t.largest(corrected, moe.top_k))
     weights = t.local(t.scale(t.divided(t.gather(scores, indices, moe.top_k, WEIGHTS), WEIGHTS), WEIGHTS))
-    return t.cast(weights, 4 if fp32_weights(t, moe) else x.width, WEIGHTS), indices
+    return t.cast(weights, 4 if in_fp32(t.kernels.fp32_weights, moe) else x.width, WEIGHTS), indices
 
 
 @scoped
@@ -168,15 +255,8 @@ def clamped(t: Modules, y: TrackedTensor, f: int) -> TrackedTensor:
     return t.multiply(t.shift(up, "clamped up"), glu, "gated")
 
 
-def fp32_weights(t: Modules, moe: MoE) -> bool:
-    """Whether the weights of experts stay in 32 bits."""
-    stated = t.kernels.fp32_weights
-    return moe.router_correction == "buffer" if stated is None else stated
-
-
-def fp32_router(t: Modules, moe: MoE) -> bool:
-    """Whether the router reads an fp32 copy of the states."""
-    stated = t.kernels.fp32_router
+def in_fp32(stated: bool | None, moe: MoE) -> bool:
+    """Whether the router's input, or its weights of experts, are in 32 bits, as the family states or by the router."""
     return moe.router_correction == "buffer" if stated is None else stated
 
 
