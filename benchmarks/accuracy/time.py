@@ -30,7 +30,7 @@ from calc.time.training_time import training_speed
 from calc.training.layout import TrainingLayout
 from calc.training.recipe import RECIPES
 from calc.training.workload import TrainingWorkload
-from pages.parts.verify.speed_evidence import FILE
+from pages.parts.verify.evidence import SPEEDS
 
 ROOT = Path(__file__).parents[2]
 ROWS = ROOT / "tests" / "data" / "speed.json"
@@ -350,7 +350,7 @@ def main() -> None:
     for left in result["left_out"]:
         print("left out", left)
     if len(sys.argv) == 1:
-        FILE.write_text(as_text(result), encoding="utf-8")
+        SPEEDS.write_text(as_text(result), encoding="utf-8")
 
 
 def as_text(result: dict[str, Any]) -> str:
