@@ -11,7 +11,7 @@ from benchmarks.accuracy.judged import rows_of
 from benchmarks.accuracy.served import predicted
 from benchmarks.accuracy.startups import load
 from pages.parts.outputs.charts import DARK, LIGHT
-from pages.parts.verify.accuracy_charts import agreement, errors
+from pages.parts.verify.accuracy import agreement, errors
 from pages.parts.verify.evidence import (
     COMPUTED,
     EXPLAINED,

@@ -10,7 +10,7 @@ from pages.parts.inputs.control import control
 from pages.parts.inputs.drawer import concerns, drawer
 from pages.parts.inputs.serving import MOST, ranges, weight_format
 from pages.parts.state.scenario import Place, places
-from pages.parts.state.trained_as import trained_as, trainer_of
+from pages.parts.state.trained_as import STARTS, start_of, trained_as, trainer_of
 from pages.parts.state.url import change
 from pages.parts.state.weighed import Trained
 from pages.parts.state.widgets import show
@@ -24,6 +24,26 @@ QUANTIZED = {"fp32_rest", "quantized_experts"}
 """Those of them that only QLoRA has."""
 LOSS = {"loss", "loss_chunks", "keep_outputs"}
 """Fields of transformers' own loss, which a loss of TRL takes the place of."""
+
+
+def starts(answer: Trained) -> None:
+    """Steps to start from, at the top of Train: one click sets method, flags, layout and GPUs; model, batch and lengths
+    stay."""
+    st.pills(
+        say("Start from"),
+        list(STARTS),
+        format_func=lambda name: say(STARTS[name].title),
+        label_visibility="collapsed",
+        help=say("Sets method, flags, activation checkpointing and GPUs; model, batch and lengths stay."),
+        **show("start", start_of(answer.scenario.training), _take_start, given=None),
+    )
+
+
+def _take_start(name: str | None) -> None:
+    """The step that is chosen; a click on it again changes nothing."""
+    if name is not None:
+        start = STARTS[name]
+        change(training=start.of(st.session_state.scenario.training), gpu=start.gpus)
 
 
 def step(answer: Trained) -> None:

@@ -9,7 +9,7 @@ from calc.units import hundredths
 from pages.parts import words
 from pages.parts.inputs.drawer import drawer
 from pages.parts.outputs import charts, plot, records
-from pages.parts.verify.accuracy_charts import error_boxes
+from pages.parts.verify.accuracy import error_boxes
 from pages.parts.verify.evidence import SpeedAccuracy, SpeedSummary, by, said, side_by_side
 from pages.parts.words import say
 
