@@ -1,7 +1,5 @@
 """The controls of a training step."""
 
-from collections.abc import Mapping
-
 import streamlit as st
 
 from calc import TrainingLayout
@@ -9,7 +7,7 @@ from calc.training import TRAINERS, usual_overhead
 from pages.parts.inputs.control import control
 from pages.parts.inputs.drawer import concerns, drawer
 from pages.parts.inputs.serving import MOST, ranges, weight_format
-from pages.parts.state.scenario import Place, places
+from pages.parts.state.scenario import places
 from pages.parts.state.trained_as import STARTS, start_of, trained_as, trainer_of
 from pages.parts.state.url import change
 from pages.parts.state.weighed import Trained
@@ -47,7 +45,7 @@ def _take_start(name: str | None) -> None:
 
 
 def step(answer: Trained) -> None:
-    known = of_training()
+    known = places(("training",))
     st.markdown(say("**Training step**"))
     trainer(answer)
     if not answer.scenario.training.workload.trains_base:
@@ -78,7 +76,7 @@ def _take_trainer(trainer: str | None) -> None:
 
 def adapters(answer: Trained) -> None:
     """Controls of LoRA and QLoRA: adapters, and the storage of frozen weights."""
-    known, method = of_training(), answer.scenario.training.workload.method
+    known, method = places(("training",)), answer.scenario.training.workload.method
     for name in ADAPTERS:
         if name not in QUANTIZED or method == "qlora":
             control(known[name], answer.error)
@@ -87,7 +85,7 @@ def adapters(answer: Trained) -> None:
 
 def spread(answer: Trained) -> None:
     """Controls of the layout over GPUs."""
-    known = {place.name: place for place in of_training().values() if "layout" in place.path}
+    known = {place.name: place for place in places(("training",)).values() if "layout" in place.path}
     with drawer(say("GPUs and sharding"), "spread_drawer", opened=concerns(answer.error, known.keys())) as is_open:
         if is_open:
             pieces = known.pop("vp")
@@ -107,7 +105,7 @@ def details(answer: Trained) -> None:
     seen = {*FIRST, *ADAPTERS, "method", "micro_batch", "sequence"}
     if answer.scenario.training.loss_method is not None:
         seen |= LOSS
-    rest = [place for place in of_training().values() if "workload" in place.path and place.name not in seen]
+    rest = [place for place in places(("training",)).values() if "workload" in place.path and place.name not in seen]
     names = {place.name for place in rest}
     with drawer(say("Kernels and loss"), "details_drawer", opened=concerns(answer.error, names)) as is_open:
         if is_open:
@@ -120,10 +118,6 @@ def overhead(answer: Trained) -> None:
     with drawer(say("Overhead"), "overhead_drawer", opened=concerns(answer.error, MOST)) as is_open:
         if is_open:
             ranges(usual_overhead(answer.scenario.training.layout.gpus))
-
-
-def of_training() -> Mapping[str, Place]:
-    return places(("training",))
 
 
 SECTIONS = (step, spread, details, overhead)
