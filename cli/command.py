@@ -162,28 +162,24 @@ def run(
     steps, edits = [], stated_shares(vars(arguments))
     for step in steps_of(arguments, parser):
         check_options(vars(step))
-        config, report = trained(step)
-        steps.append((Architecture.from_config(config), report))
+        config = chosen_config(step)
+        steps.append((Architecture.from_config(config), trained(config, step)))
     return compared_steps(steps, list(chosen_gpus(arguments.gpu) or usual_gpus()), edits=edits), None, {}
 
 
-def trained(arguments: argparse.Namespace) -> tuple[dict[str, Any], TrainingReport]:
-    """The config of a training step, and its report."""
-    given, config = vars(arguments), chosen_config(arguments)
+def trained(config: dict[str, Any], arguments: argparse.Namespace) -> TrainingReport:
+    given = vars(arguments)
     if "teacher" in given:
         given["teacher"] = Architecture.from_config(load(given["teacher"]))
-    return config, run_training(config, given, chosen_gpus(arguments.gpu))
+    return run_training(config, given, chosen_gpus(arguments.gpu))
 
 
 def run_one(arguments: argparse.Namespace) -> tuple[Report | TrainingReport, Times | None, dict[str, Together]]:
     given, config = vars(arguments), chosen_config(arguments)
     check_options(given)
-    if "teacher" in given:
-        given["teacher"] = Architecture.from_config(load(given["teacher"]))
-    gpus = chosen_gpus(arguments.gpu)
-    edits = stated_shares(given)
+    gpus, edits = chosen_gpus(arguments.gpu), stated_shares(given)
     draft = None if arguments.train else draft_model(given)
-    result = run_training(config, given, gpus) if arguments.train else run_serving(config, given, gpus, draft)
+    result = trained(config, arguments) if arguments.train else run_serving(config, given, gpus, draft)
     others = spread(config, result) if isinstance(result, TrainingReport) and not arguments.json else {}
     return result, times(config, result, gpus, edits, draft) if arguments.time else None, others
 

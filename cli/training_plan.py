@@ -12,7 +12,6 @@ from calc.time.estimate import Estimate
 from calc.time.training_plan import TrainingNeeds, TrainingPlan, TrainingPlanReport, training_plan_report
 from calc.training import RECIPES, Optimizer, TrainingWorkload
 from cli.options import add_fields, filled, flag
-from cli.tables import described
 
 WORK = ("sequence", "optimizer")
 OWN = (*TrainingNeeds.model_fields, *WORK, "recipe")
@@ -74,19 +73,15 @@ def training_plan_table(report: TrainingPlanReport) -> str:
 
 def line(plan: TrainingPlan) -> str:
     time, campaign = plan.time, plan.campaign
-    layout = f"{described_layout(plan)} ZeRO {plan.layout.zero}"
+    ranks = {name: getattr(plan.layout, name) for name in ("tp", "pp", "vp", "dp", "ep")}
+    spread = " ".join(f"{name.upper()} {n}" for name, n in ranks.items() if n > 1) or "one GPU"
+    layout = f"{spread} ZeRO {plan.layout.zero}"
     return (
         f"{plan.gpu:20}{layout:30}{plan.recompute:>10}{plan.micro_batch:>13,}{plan.headroom_gib:>11.1f}"
         f"{time.step_s.expected:>9.2f}{time.tokens_per_s_per_gpu.expected:>14,.0f}{time.mfu.expected:>7.1%}"
         f"{campaign.days.expected:>10,.1f}{campaign.days.low:>9,.1f}{campaign.days.high:>9,.1f}"
         f"{figure(campaign.energy_mwh, ',.1f'):>9}{figure(campaign.cost, ',.0f'):>13}"
     )
-
-
-def described_layout(plan: TrainingPlan) -> str:
-    """Its ranks alone."""
-    ranks = {name: getattr(plan.layout, name) for name in ("tp", "pp", "vp", "dp", "ep")}
-    return " ".join(f"{name.upper()} {n}" for name, n in ranks.items() if n > 1) or described(None) or "one GPU"
 
 
 def figure(estimate: Estimate | None, spec: str) -> str:

@@ -47,7 +47,7 @@ from pages.parts.state.scenario import Scenario, Source, places
 from pages.parts.state.shared import shared_by
 from pages.parts.state.stepped import beside
 from pages.parts.state.training_planned import planned_training
-from pages.parts.state.weighed import Answer, Model, changed, trained, weighed
+from pages.parts.state.weighed import Answer, AnswerT, Model, changed, trained, weighed
 from pages.parts.verify.evidence import Accuracy, accuracy
 from presets import gpus, models
 
@@ -121,8 +121,20 @@ class NotAsked(Exception):
 def api() -> FastAPI:
     """The application below `/api`; its documentation is at `/api/docs`, from this server alone."""
     app: FastAPI = FastAPIOffline(title="Weighbridge", version=VERSION, description=__doc__, redoc_url=None)
-    route(app, WEIGH, served, Report, "Parameters, memory, and which GPUs a model fits when it is served.")
-    route(app, TRAIN, stepped, TrainingReport, "Memory of a training step, and which GPUs it fits.")
+    route(
+        app,
+        WEIGH,
+        served,
+        Report,
+        "Parameters, memory, and which GPUs a model fits when it is served.",
+    )
+    route(
+        app,
+        TRAIN,
+        stepped,
+        TrainingReport,
+        "Memory of a training step, and which GPUs it fits.",
+    )
     route(app, STEPS, side_by_side, StepComparison, "Training steps side by side on one of the GPUs.")
     planned = PlanReport | TrainingPlanReport
     route(app, PLAN, planned_for, planned, "Which GPUs, laid out how, how fast, at what price.")
@@ -238,18 +250,19 @@ async def refused(request: Request, error: Exception) -> JSONResponse:
     return JSONResponse(error.refusal.model_dump(), 422)
 
 
-def served(scenario: Scenario, model: Model) -> Report:
-    answer = weighed(scenario, model)
+def sound(answer: AnswerT) -> AnswerT:
+    """The answer. Raises ConfigError where an error stands in its place."""
     if answer.error is not None:
         raise answer.error
-    return answer.report
+    return answer
+
+
+def served(scenario: Scenario, model: Model) -> Report:
+    return sound(weighed(scenario, model)).report
 
 
 def stepped(scenario: Scenario, model: Model) -> TrainingReport:
-    answer = trained(scenario, model)
-    if answer.error is not None:
-        raise answer.error
-    return answer.report
+    return sound(trained(scenario, model)).report
 
 
 def side_by_side(scenario: Scenario, model: Model) -> StepComparison:
@@ -266,8 +279,7 @@ def side_by_side(scenario: Scenario, model: Model) -> StepComparison:
 
     answer = beside(scenario, trained(scenario, model), known)
     for _, step in answer.lettered:
-        if step.error is not None:
-            raise step.error
+        sound(step)
     if answer.comparison is None:
         raise ConfigError(Message("Steps are compared on a GPU: gpu names none."), "gpu")
     return answer.comparison
@@ -298,9 +310,7 @@ def planned_for(scenario: Scenario, model: Model) -> PlanReport | TrainingPlanRe
 
 
 def local_files(scenario: Scenario, model: Model) -> LocalFiles:
-    answer = local_answer_anew(scenario, model)
-    if answer.error is not None:
-        raise answer.error
+    answer = sound(local_answer_anew(scenario, model))
     files = {row.name: row.run for row in answer.files}
     return LocalFiles(model=model.identifier(scenario), best=answer.best, files=files)
 
@@ -336,8 +346,4 @@ def reports(scenario: Scenario, model: Model) -> Reports:
         if not is_preset(other.source):
             sentence = "A model next to the first is a preset: {name} is none."
             raise ConfigError(Message(sentence, name=shown(other.source.model)), "with")
-    answer = compared_anew(scenario)
-    for column in answer.columns:
-        if column.answer.error is not None:
-            raise column.answer.error
-    return Reports(reports={column.letter: column.answer.report for column in answer.columns})
+    return Reports(reports={column.letter: sound(column.answer).report for column in compared_anew(scenario).columns})

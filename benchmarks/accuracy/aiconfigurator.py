@@ -24,7 +24,7 @@ from benchmarks.accuracy.speed_cases import CONFIGS, Case
 from benchmarks.accuracy.time import BOUND, ROWS, Timed, engine_of, found, output_of
 from benchmarks.accuracy.write_speed import rows_of
 from calc.model.feedforward import MoE
-from pages.parts.verify.speed_evidence import SIDE_BY_SIDE
+from pages.parts.verify.evidence import SIDE_BY_SIDE
 
 SYSTEMS = {
     "a100-sxm-80gb": "a100_sxm",

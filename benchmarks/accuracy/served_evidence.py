@@ -13,7 +13,7 @@ from benchmarks.accuracy.records import LeftOut
 from benchmarks.accuracy.served import ROWS, Server, predicted
 from benchmarks.accuracy.time import as_text
 from calc.time.estimate import Estimate
-from pages.parts.verify.served_evidence import FIGURES, FILE, Served
+from pages.parts.verify.evidence import FIGURES, SERVED, Served
 
 SEPARATE = "prefill and decode on separate GPUs"
 ENGINES = {"vllm": "vLLM", "sglang": "SGLang", "tensorrt-llm": "TensorRT-LLM"}
@@ -67,7 +67,7 @@ def whole(path: Path) -> dict[str, Any]:
 
 
 def main() -> None:
-    FILE.write_text(as_text(whole(Path(sys.argv[1]) if len(sys.argv) > 1 else ROWS)), encoding="utf-8")
+    SERVED.write_text(as_text(whole(Path(sys.argv[1]) if len(sys.argv) > 1 else ROWS)), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -14,15 +14,7 @@ from benchmarks.accuracy.cases import version_of
 from benchmarks.accuracy.evidence import ROOT, written
 from benchmarks.accuracy.startups import UNMEASURED, Judged, Start, judged, load, max_length, name_of, unusable, weighed
 from calc.hardware.overhead import HIGH, LOW, MIDDLE
-from pages.parts.verify.startup_evidence import (
-    FILE,
-    Cell,
-    Length,
-    LogsLeftOut,
-    Miss,
-    StartedLog,
-    Startups,
-)
+from pages.parts.verify.evidence import STARTUPS, Cell, Length, Miss, StartedLog, Startups, Uncounted
 
 LOGS = ROOT / "tests" / "data" / "startup_logs.json"
 ENGINES = {"trt": "TensorRT-LLM", "atom": "ATOM", "vllm": "vLLM", "sglang": "SGLang"}
@@ -78,7 +70,7 @@ def of_logs(truth: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "logs": tuple(started(one) for one in found if isinstance(one, Start)),
         "lengths": tuple(one for one in lengths if one is not None),
-        "left_out": tuple(LogsLeftOut(reason=why, count=count) for why, count in left_out.most_common()),
+        "left_out": tuple(Uncounted(reason=why, count=count) for why, count in left_out.most_common()),
     }
 
 
@@ -115,7 +107,7 @@ def main() -> None:
     logs, starts = load(sys.argv[1]), load(sys.argv[2])
     stored = load(str(Path(sys.argv[2]).with_name("checkpoint_bytes.json")))["configs"]
     LOGS.write_text(needed(logs), encoding="utf-8")
-    FILE.write_text(written(Startups(**of_logs(logs), **of_court(starts, stored))), encoding="utf-8")
+    STARTUPS.write_text(written(Startups(**of_logs(logs), **of_court(starts, stored))), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ from calc.time.estimate import End, Estimate
 from calc.time.serving_time import FullServer, Speed, speed_of
 from calc.time.training_time import training_speed
 from calc.training import RECIPES, TrainingLayout, TrainingWorkload
-from pages.parts.verify.speed_evidence import FILE
+from pages.parts.verify.evidence import SPEEDS
 
 ROOT = Path(__file__).parents[2]
 ROWS = ROOT / "tests" / "data" / "speed.json"
@@ -348,7 +348,7 @@ def main() -> None:
     for left in result["left_out"]:
         print("left out", left)
     if len(sys.argv) == 1:
-        FILE.write_text(as_text(result), encoding="utf-8")
+        SPEEDS.write_text(as_text(result), encoding="utf-8")
 
 
 def as_text(result: dict[str, Any]) -> str:

@@ -3,11 +3,7 @@ import streamlit as st
 from pages.parts.outputs import charts, frame
 from pages.parts.state.query import ACCURACY
 from pages.parts.verify import accuracy as shown
-from pages.parts.verify import offload, served, speeds, startups
-from pages.parts.verify.evidence import accuracy
-from pages.parts.verify.served_evidence import servers as measured_servers
-from pages.parts.verify.speed_evidence import speeds as measured_speeds
-from pages.parts.verify.startup_evidence import startups as recorded_starts
+from pages.parts.verify import evidence, offload, served, speeds, startups
 from pages.parts.words import say
 
 frame.without_model(ACCURACY)
@@ -21,24 +17,24 @@ chosen = st.segmented_control(
     key="accuracy_of",
 )
 if chosen == "starts":
-    startups.draw(recorded_starts())
+    startups.draw(evidence.startups())
 elif chosen == "speed":
-    speeds.draw(measured_speeds())
-    served.draw(measured_servers())
+    speeds.draw(evidence.speeds())
+    served.draw(evidence.servers())
     offload.draw()
 else:
-    evidence = accuracy()
+    figures = evidence.accuracy()
     st.markdown(
         say(
             "Computed figures beside **{n}** that people published from their own GPUs: start-up logs of engines, "
             "benchmarks, training runs; and beside **{tracked}** training steps that torch itself computed, where no "
             "setting is left to be guessed. Each is computed from the settings that its source states, with the "
             "formulas of the other pages.",
-            n=len(evidence.rows) - evidence.tracked,
-            tracked=evidence.tracked,
+            n=len(figures.rows) - figures.tracked,
+            tracked=figures.tracked,
         )
     )
-    shown.kinds(evidence)
-    shown.scatter(evidence, charts.theme())
-    shown.table(evidence)
-    shown.left_out(evidence)
+    shown.kinds(figures)
+    shown.scatter(figures, charts.theme())
+    shown.table(figures)
+    shown.left_out(figures)

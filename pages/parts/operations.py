@@ -23,7 +23,7 @@ from starlette.websockets import WebSocket
 
 from pages.parts import direct
 from pages.parts.headers import METRICS
-from pages.parts.verify import evidence, served_evidence, speed_evidence, startup_evidence
+from pages.parts.verify import evidence
 from presets import hub
 
 DRAIN = "WEIGHBRIDGE_DRAIN"
@@ -69,7 +69,7 @@ class Operations:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """From when everything is loaded to the end. The evidence is read first."""
-        for read in (evidence.accuracy, served_evidence.servers, speed_evidence.speeds, startup_evidence.startups):
+        for read in (evidence.accuracy, evidence.servers, evidence.speeds, evidence.startups):
             read()
         if os.environ.get(LOGS) == "json":
             log_lines()

@@ -1,6 +1,6 @@
 from functools import partial
 
-from pages.parts.inputs import objective, starts, training
+from pages.parts.inputs import objective, training
 from pages.parts.outputs import (
     carried,
     charts,
@@ -21,7 +21,7 @@ from pages.parts.words import say
 
 def train(answer: Trained) -> None:
     report = answer.report
-    starts.draw(answer)
+    training.starts(answer)
     carried.on_train(answer)
     training_answer.draw(answer)
     training_step.parts(answer)

@@ -26,12 +26,10 @@ from pages.parts.outputs.shares import share_rows
 from pages.parts.state.published import of_preset
 from pages.parts.state.query import EVERYTHING
 from pages.parts.state.scenario import places
-from pages.parts.verify.evidence import accuracy
+from pages.parts.verify.evidence import accuracy, servers, speeds, startups, why
 from pages.parts.verify.log import LOG
-from pages.parts.verify.served_evidence import servers
 from pages.parts.verify.sources import PRINTED
-from pages.parts.verify.speed_evidence import speeds
-from pages.parts.verify.startup_evidence import startups
+from pages.parts.verify.speeds import REASONS
 from pages.parts.words import LANGUAGES
 from presets import gpus, models
 
@@ -76,7 +74,7 @@ def measured_names():
     for row in speeds().records():
         yield from (row[name] for name in ("model", "engine", "format", "gpu"))
         yield OPAQUE.sub(" ", row["model"].rpartition("/")[2])
-    yield from (row.message.values.get("name") for row in speeds().left_out)
+    yield from (why(REASONS, row.reason).values["name"] for row in speeds().left_out)
     for row in servers().servers():
         yield from (row.model, row.weights, row.engine, row.generation)
     yield from (cell.engine for cell in startups().court)

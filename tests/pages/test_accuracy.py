@@ -11,12 +11,21 @@ from benchmarks.accuracy.judged import rows_of
 from benchmarks.accuracy.served import Server, predicted
 from benchmarks.accuracy.startups import load
 from pages.parts.outputs.charts import DARK, LIGHT
-from pages.parts.verify.accuracy_charts import agreement, errors
-from pages.parts.verify.evidence import COMPUTED, EXPLAINED, KINDS, accuracy, summaries
-from pages.parts.verify.served_evidence import servers
-from pages.parts.verify.speed_evidence import speeds
+from pages.parts.verify.accuracy import agreement, errors
+from pages.parts.verify.evidence import (
+    COMPUTED,
+    EXPLAINED,
+    KINDS,
+    SPEEDS,
+    accuracy,
+    servers,
+    speeds,
+    startups,
+    summaries,
+    why,
+)
+from pages.parts.verify.speeds import REASONS
 from pages.parts.verify.speeds import errors as speed_errors
-from pages.parts.verify.startup_evidence import startups
 from tests import DATA
 from tests.pages.app import finding, page, rows, run
 
@@ -60,7 +69,7 @@ def test_the_page():
 
 def test_the_file_of_speeds_is_what_the_formulas_give_now():
     """Else run python -m benchmarks.accuracy.time."""
-    assert time.FILE.read_text(encoding="utf-8") == time.as_text(time.whole(time.found(time.rows_of(time.ROWS))))
+    assert SPEEDS.read_text(encoding="utf-8") == time.as_text(time.whole(time.found(time.rows_of(time.ROWS))))
 
 
 def test_the_speeds_are_those_of_the_file():
@@ -76,7 +85,7 @@ def test_the_speeds_are_those_of_the_file():
     shown = "\n".join(element.value for element in app.markdown)
     for row in found.by_kind.values():
         assert f"**{row.median_error:.1%}**" in shown
-    assert all(str(row.message) in shown for row in found.left_out)
+    assert all(str(why(REASONS, row.reason)) in shown for row in found.left_out)
 
 
 def test_the_file_of_start_ups_is_what_the_formulas_give_now():

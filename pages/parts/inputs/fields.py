@@ -1,13 +1,15 @@
 """The sliders: one for each config field that decides a size and that a reader may want to move."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from calc.errors import Frozen, Message
+from calc.errors import Message
 from pages.parts.words import say, value
 
 
-class Control(Frozen):
+@dataclass(frozen=True)
+class Control:
     """A config field on screen."""
 
     label: Message
@@ -39,7 +41,8 @@ class Control(Frozen):
         return max(1, round(factor * of))
 
 
-class Switch(Frozen):
+@dataclass(frozen=True)
+class Switch:
     """A true-or-false field on screen."""
 
     label: Message
@@ -52,54 +55,38 @@ class Switch(Frozen):
         return {"true": True, "false": False}.get(text)
 
 
-HIDDEN = Control(
-    label=Message("Hidden size"),
-    least=64,
-    most=65_536,
-    step=64,
-    help=Message("Width of the residual stream: `hidden_size`."),
-)
-LAYERS = Control(
-    label=Message("Layers"), least=1, most=512, step=1, help=Message("Decoder layers: `num_hidden_layers`.")
-)
-HEADS = Control(
-    label=Message("Query heads"), least=1, most=512, step=1, help=Message("Attention heads: `num_attention_heads`.")
-)
+HIDDEN = Control(Message("Hidden size"), 64, 65_536, 64, Message("Width of the residual stream: `hidden_size`."))
+LAYERS = Control(Message("Layers"), 1, 512, 1, Message("Decoder layers: `num_hidden_layers`."))
+HEADS = Control(Message("Query heads"), 1, 512, 1, Message("Attention heads: `num_attention_heads`."))
 FFN = Control(
-    label=Message("FFN multiplier"),
-    least=1,
-    most=1_048_576,
-    step=64,
-    help=Message("Feed-forward width over hidden size. The config holds the product: `intermediate_size`."),
+    Message("FFN multiplier"),
+    1,
+    1_048_576,
+    64,
+    Message("Feed-forward width over hidden size. The config holds the product: `intermediate_size`."),
 )
 KV_HEADS = Control(
-    label=Message("KV heads"),
-    least=1,
-    most=512,
-    step=1,
-    help=Message("Heads that keep keys and values, each shared by a group of query heads: `num_key_value_heads`."),
+    Message("KV heads"),
+    1,
+    512,
+    1,
+    Message("Heads that keep keys and values, each shared by a group of query heads: `num_key_value_heads`."),
 )
 SHARED_FFN = Control(
-    label=Message("Shared expert FFN size"),
-    least=1,
-    most=131_072,
-    step=64,
-    help=Message("Width of the shared expert: `shared_expert_intermediate_size`."),
+    Message("Shared expert FFN size"),
+    1,
+    131_072,
+    64,
+    Message("Width of the shared expert: `shared_expert_intermediate_size`."),
 )
 STATE = Control(
-    label=Message("State size"),
-    least=1,
-    most=1024,
-    step=8,
-    help=Message("Numbers that a Mamba layer keeps for each of its channels, at any length: `state_size`."),
+    Message("State size"),
+    1,
+    1024,
+    8,
+    Message("Numbers that a Mamba layer keeps for each of its channels, at any length: `state_size`."),
 )
-EXPERTS = Control(
-    label=Message("Routed experts"),
-    least=1,
-    most=4096,
-    step=1,
-    help=Message("Experts a layer among which the router chooses."),
-)
+EXPERTS = Control(Message("Routed experts"), 1, 4096, 1, Message("Experts a layer among which the router chooses."))
 CONTROLS: dict[str, Control | Switch] = {
     "hidden_size": HIDDEN,
     "n_embd": HIDDEN,
@@ -113,112 +100,90 @@ CONTROLS: dict[str, Control | Switch] = {
     "num_key_value_heads": KV_HEADS,
     "num_kv_heads": KV_HEADS,
     "head_dim": Control(
-        label=Message("Head dimension"),
-        least=8,
-        most=1024,
-        step=8,
-        help=Message("Width of a head: `head_dim`. Where the config leaves it out it is hidden size / query heads."),
+        Message("Head dimension"),
+        8,
+        1024,
+        8,
+        Message("Width of a head: `head_dim`. Where the config leaves it out it is hidden size / query heads."),
     ),
     "q_lora_rank": Control(
-        label=Message("Query compression (q_lora_rank)"),
-        least=1,
-        most=16_384,
-        step=64,
-        help=Message("Width of the compressed query in MLA: `q_lora_rank`."),
+        Message("Query compression (q_lora_rank)"),
+        1,
+        16_384,
+        64,
+        Message("Width of the compressed query in MLA: `q_lora_rank`."),
     ),
     "kv_lora_rank": Control(
-        label=Message("KV compression (kv_lora_rank)"),
-        least=1,
-        most=16_384,
-        step=64,
-        help=Message("Width of the latent that MLA caches: `kv_lora_rank`."),
+        Message("KV compression (kv_lora_rank)"),
+        1,
+        16_384,
+        64,
+        Message("Width of the latent that MLA caches: `kv_lora_rank`."),
     ),
     "qk_nope_head_dim": Control(
-        label=Message("Non-RoPE head dim"),
-        least=1,
-        most=1024,
-        step=8,
-        help=Message("Width of a head without rotary positions, in MLA: `qk_nope_head_dim`."),
+        Message("Non-RoPE head dim"),
+        1,
+        1024,
+        8,
+        Message("Width of a head without rotary positions, in MLA: `qk_nope_head_dim`."),
     ),
     "qk_rope_head_dim": Control(
-        label=Message("RoPE head dim"),
-        least=1,
-        most=1024,
-        step=8,
-        help=Message(
+        Message("RoPE head dim"),
+        1,
+        1024,
+        8,
+        Message(
             "Width of a head with rotary positions, in MLA: `qk_rope_head_dim`. Its key is shared by all heads and "
             "cached."
         ),
     ),
     "v_head_dim": Control(
-        label=Message("Value head dimension"),
-        least=1,
-        most=1024,
-        step=8,
-        help=Message("Width of a head's values, in MLA: `v_head_dim`."),
+        Message("Value head dimension"), 1, 1024, 8, Message("Width of a head's values, in MLA: `v_head_dim`.")
     ),
     "intermediate_size": FFN,
     "n_inner": FFN,
     "ffn_hidden_size": FFN,
     "expansion_ratio": Control(
-        label=Message("FFN multiplier"),
-        least=1,
-        most=64,
-        step=1,
-        help=Message("Feed-forward width over hidden size: `expansion_ratio`."),
+        Message("FFN multiplier"), 1, 64, 1, Message("Feed-forward width over hidden size: `expansion_ratio`.")
     ),
     "state_size": STATE,
     "mamba_d_state": STATE,
-    "vocab_size": Control(
-        label=Message("Vocabulary"),
-        least=64,
-        most=4_194_304,
-        step=64,
-        help=Message("Rows of the embedding: `vocab_size`."),
-    ),
+    "vocab_size": Control(Message("Vocabulary"), 64, 4_194_304, 64, Message("Rows of the embedding: `vocab_size`.")),
     "tie_word_embeddings": Switch(
-        label=Message("Tied embeddings"),
-        help=Message("The head uses the embedding's matrix, which is then counted once: `tie_word_embeddings`."),
+        Message("Tied embeddings"),
+        Message("The head uses the embedding's matrix, which is then counted once: `tie_word_embeddings`."),
     ),
     "sliding_window": Control(
-        label=Message("Sliding window"),
-        least=1,
-        most=1_048_576,
-        step=128,
-        help=Message("Tokens that a sliding-window layer looks back on: `sliding_window`."),
+        Message("Sliding window"),
+        1,
+        1_048_576,
+        128,
+        Message("Tokens that a sliding-window layer looks back on: `sliding_window`."),
     ),
     "num_experts": EXPERTS,
     "num_local_experts": EXPERTS,
     "n_routed_experts": EXPERTS,
     "num_experts_per_tok": Control(
-        label=Message("Experts per token"),
-        least=1,
-        most=512,
-        step=1,
-        help=Message("Routed experts that one token passes through: `num_experts_per_tok`."),
+        Message("Experts per token"),
+        1,
+        512,
+        1,
+        Message("Routed experts that one token passes through: `num_experts_per_tok`."),
     ),
     "n_shared_experts": Control(
-        label=Message("Shared experts"),
-        least=0,
-        most=64,
-        step=1,
-        help=Message("Experts that every token passes through: `n_shared_experts`."),
+        Message("Shared experts"), 0, 64, 1, Message("Experts that every token passes through: `n_shared_experts`.")
     ),
     "shared_expert_intermediate_size": SHARED_FFN,
     "shared_intermediate_size": SHARED_FFN,
     "moe_intermediate_size": Control(
-        label=Message("Expert FFN size"),
-        least=1,
-        most=131_072,
-        step=64,
-        help=Message("Width of one routed expert: `moe_intermediate_size`."),
+        Message("Expert FFN size"), 1, 131_072, 64, Message("Width of one routed expert: `moe_intermediate_size`.")
     ),
     "first_k_dense_replace": Control(
-        label=Message("Dense first layers"),
-        least=0,
-        most=512,
-        step=1,
-        help=Message("Layers before the first one with experts: `first_k_dense_replace`."),
+        Message("Dense first layers"),
+        0,
+        512,
+        1,
+        Message("Layers before the first one with experts: `first_k_dense_replace`."),
     ),
 }
 MULTIPLIERS = {"intermediate_size": "hidden_size", "n_inner": "n_embd", "ffn_hidden_size": "hidden_size"}

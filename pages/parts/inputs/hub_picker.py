@@ -67,7 +67,13 @@ def _take(name: str) -> None:
 
 def _listed(text: str) -> list[str]:
     """Models of the Hub for a text; a sentence where there are none."""
-    models, problem = _suggestions(text)
+    models: list[str] = []
+    problem: Message | None = None
+    try:
+        count_look_up(st.context.ip_address)
+        models = search(text, token())
+    except ConfigError as error:
+        problem = error.message
     if is_id(text) and text not in models:
         models = [text, *models]
     if problem is not None:
@@ -80,11 +86,3 @@ def _listed(text: str) -> list[str]:
             )
         )
     return models[:8]
-
-
-def _suggestions(text: str) -> tuple[list[str], Message | None]:
-    try:
-        count_look_up(st.context.ip_address)
-        return search(text, token()), None
-    except ConfigError as problem:
-        return [], problem.message

@@ -1,6 +1,6 @@
 """The controls of a plan: the load, the targets, what may be used, prices."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import streamlit as st
@@ -26,7 +26,7 @@ FORMATS: dict[str, tuple[str, ...]] = {"weight_formats": WEIGHT_FORMATS, "kv_for
 
 def load(answer: Planned) -> None:
     """Who asks for what."""
-    known = of_planning()
+    known = places(("planning",))
     st.markdown(say("**Load**"))
     with st.grid(2, min_column_width=140, gap="small"):
         number(known["requests_per_s"], _take_requests)
@@ -37,12 +37,12 @@ def load(answer: Planned) -> None:
 
 def _take_requests(chosen: float | None, place: Place) -> None:
     """Requests a second stand for the users of the question."""
-    change({place: chosen} if chosen is None else {place: chosen, of_planning()["users"]: None})
+    change({place: chosen} if chosen is None else {place: chosen, places(("planning",))["users"]: None})
 
 
 def targets(answer: Planned) -> None:
     """Controls of the targets: latency and budget."""
-    known = of_planning()
+    known = places(("planning",))
     st.markdown(say("**Targets**"))
     with st.grid(2, min_column_width=140, gap="small"):
         rate(known["tpot_ms"])
@@ -94,7 +94,7 @@ def unchosen(scenario: Scenario) -> str:
 
 def hardware(answer: Answer) -> None:
     """Which GPUs may be used."""
-    known = of_planning()
+    known = places(("planning",))
     place = known["plan_gpus"]
     st.multiselect(
         field(place.name),
@@ -109,7 +109,7 @@ def hardware(answer: Answer) -> None:
 
 def formats(answer: Planned) -> None:
     """Controls of the acceptable formats of weights and cache."""
-    known = of_planning()
+    known = places(("planning",))
     usual = {
         "weight_formats": answer.model.native,
         "kv_formats": answer.model.native_cache(answer.scenario.serving.engine),
@@ -131,7 +131,7 @@ def _take_list(chosen: list[str], place: Place) -> None:
 
 def engine(answer: Planned) -> None:
     """Which engine, and how much of a prompt is there already."""
-    planning, error, known = answer.scenario.serving, answer.error, of_planning()
+    planning, error, known = answer.scenario.serving, answer.error, places(("planning",))
     with drawer(
         say("Engine"), "plan_engine_drawer", opened=concerns(error, {"engine", "prefix_share", "prefill_decode"})
     ) as is_open:
@@ -173,7 +173,7 @@ def _take_engine(chosen: str | None) -> None:
 
 def prices(answer: Answer) -> None:
     """Controls of the reader's own prices of a GPU-hour, for the GPUs of the plans or those that may be used."""
-    place = of_planning()["price"]
+    place = places(("planning",))["price"]
     with drawer(say("Prices"), "prices_drawer", opened=concerns(answer.error, {"price"})) as is_open:
         if not is_open or answer.error is not None:
             return
@@ -204,10 +204,6 @@ def _take_price(usd: float | None, place: Place, gpu: str) -> None:
     stated = dict(st.session_state.scenario.planning.prices)
     others = tuple(f"{name}={price:g}" for name, price in stated.items() if name != gpu)
     change({place: others if usd is None else (*others, f"{gpu}={usd:g}")})
-
-
-def of_planning() -> Mapping[str, Place]:
-    return places(("planning",))
 
 
 SECTIONS = (load, targets, hardware, formats, engine, prices)

@@ -15,7 +15,7 @@ from calc.serving.engines import ENGINES
 from calc.training import METHODS
 from pages.parts.inputs import hub_picker, lists, pasted
 from pages.parts.inputs.control import help_of
-from pages.parts.inputs.slopes import costs
+from pages.parts.inputs.slopes import Costs
 from pages.parts.outputs import scripts
 from pages.parts.state.published import published
 from pages.parts.state.query import Page
@@ -282,7 +282,7 @@ def search_hub(key: str) -> None:
 
 def about(answer: Answer, name: str, here: Page) -> dict[str, Any]:
     """Label, help and value of a control."""
-    scenario, cost = answer.scenario, costs(answer)
+    scenario, cost = answer.scenario, Costs(answer.slopes)
     if name == "model":
         help_text = say("Name, maker, size, date or words in any order: deepseek v3, 70b, qwen moe, 2025-04.")
         return {"label": say("Model"), "help": help_text, "shown": answer.model.name}

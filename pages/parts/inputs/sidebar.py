@@ -12,7 +12,7 @@ from pages.parts.inputs.control import explain
 from pages.parts.inputs.drawer import concerns, drawer
 from pages.parts.inputs.fields import CONTROLS, HEADS, KV_HEADS, MULTIPLIERS, RARE, Control, Switch, controlled, moved
 from pages.parts.inputs.model_picker import model_picker
-from pages.parts.inputs.slopes import Costs, costs
+from pages.parts.inputs.slopes import Costs
 from pages.parts.state.changed import effect_of
 from pages.parts.state.query import GLOSSARY
 from pages.parts.state.scenario import Scenario, places
@@ -97,7 +97,7 @@ def sliders(answer: Answer) -> None:
     published, now = answer.model.published.settings or {}, answer.model.settings or {}
     values = {**published, **now}  # fewer layers may read fewer fields
 
-    cost = costs(answer)
+    cost = Costs(answer.slopes)
     controls = controlled(published)
 
     def draw(names: list[str]) -> None:

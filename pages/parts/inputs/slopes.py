@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 
 from calc.design import Slopes
-from pages.parts.state.weighed import Answer
 from pages.parts.words import count, say, size
 
 
@@ -41,8 +40,3 @@ class Costs:
 
 def signed(number: int, written: str) -> str:
     return f"+{written}" if number >= 0 else f"−{written}"
-
-
-def costs(answer: Answer) -> Costs:
-    """Costs of the controls of the model on screen, as it is served."""
-    return Costs(answer.slopes)

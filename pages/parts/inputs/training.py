@@ -1,7 +1,5 @@
 """The controls of a training step."""
 
-from collections.abc import Mapping
-
 import streamlit as st
 
 from calc import TrainingLayout
@@ -9,8 +7,8 @@ from calc.training import TRAINERS, usual_overhead
 from pages.parts.inputs.control import control
 from pages.parts.inputs.drawer import concerns, drawer
 from pages.parts.inputs.serving import MOST, ranges, weight_format
-from pages.parts.state.scenario import Place, places
-from pages.parts.state.trained_as import trained_as, trainer_of
+from pages.parts.state.scenario import places
+from pages.parts.state.trained_as import STARTS, start_of, trained_as, trainer_of
 from pages.parts.state.url import change
 from pages.parts.state.weighed import Trained
 from pages.parts.state.widgets import show
@@ -26,8 +24,28 @@ LOSS = {"loss", "loss_chunks", "keep_outputs"}
 """Fields of transformers' own loss, which a loss of TRL takes the place of."""
 
 
+def starts(answer: Trained) -> None:
+    """Steps to start from, at the top of Train: one click sets method, flags, layout and GPUs; model, batch and lengths
+    stay."""
+    st.pills(
+        say("Start from"),
+        list(STARTS),
+        format_func=lambda name: say(STARTS[name].title),
+        label_visibility="collapsed",
+        help=say("Sets method, flags, activation checkpointing and GPUs; model, batch and lengths stay."),
+        **show("start", start_of(answer.scenario.training), _take_start, given=None),
+    )
+
+
+def _take_start(name: str | None) -> None:
+    """The step that is chosen; a click on it again changes nothing."""
+    if name is not None:
+        start = STARTS[name]
+        change(training=start.of(st.session_state.scenario.training), gpu=start.gpus)
+
+
 def step(answer: Trained) -> None:
-    known = of_training()
+    known = places(("training",))
     st.markdown(say("**Training step**"))
     trainer(answer)
     if not answer.scenario.training.workload.trains_base:
@@ -58,7 +76,7 @@ def _take_trainer(trainer: str | None) -> None:
 
 def adapters(answer: Trained) -> None:
     """Controls of LoRA and QLoRA: adapters, and the storage of frozen weights."""
-    known, method = of_training(), answer.scenario.training.workload.method
+    known, method = places(("training",)), answer.scenario.training.workload.method
     for name in ADAPTERS:
         if name not in QUANTIZED or method == "qlora":
             control(known[name], answer.error)
@@ -67,7 +85,7 @@ def adapters(answer: Trained) -> None:
 
 def spread(answer: Trained) -> None:
     """Controls of the layout over GPUs."""
-    known = {place.name: place for place in of_training().values() if "layout" in place.path}
+    known = {place.name: place for place in places(("training",)).values() if "layout" in place.path}
     with drawer(say("GPUs and sharding"), "spread_drawer", opened=concerns(answer.error, known.keys())) as is_open:
         if is_open:
             pieces = known.pop("vp")
@@ -87,7 +105,7 @@ def details(answer: Trained) -> None:
     seen = {*FIRST, *ADAPTERS, "method", "micro_batch", "sequence"}
     if answer.scenario.training.loss_method is not None:
         seen |= LOSS
-    rest = [place for place in of_training().values() if "workload" in place.path and place.name not in seen]
+    rest = [place for place in places(("training",)).values() if "workload" in place.path and place.name not in seen]
     names = {place.name for place in rest}
     with drawer(say("Kernels and loss"), "details_drawer", opened=concerns(answer.error, names)) as is_open:
         if is_open:
@@ -100,10 +118,6 @@ def overhead(answer: Trained) -> None:
     with drawer(say("Overhead"), "overhead_drawer", opened=concerns(answer.error, MOST)) as is_open:
         if is_open:
             ranges(usual_overhead(answer.scenario.training.layout.gpus))
-
-
-def of_training() -> Mapping[str, Place]:
-    return places(("training",))
 
 
 SECTIONS = (step, spread, details, overhead)

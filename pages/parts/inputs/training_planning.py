@@ -5,7 +5,7 @@ import streamlit as st
 from pages.parts.inputs import planning
 from pages.parts.inputs.control import control, faults, within
 from pages.parts.inputs.drawer import concerns, drawer
-from pages.parts.state.scenario import Place
+from pages.parts.state.scenario import Place, places
 from pages.parts.state.training_planned import TrainingPlanned
 from pages.parts.state.url import change
 from pages.parts.state.widgets import show
@@ -19,7 +19,7 @@ BILLION = 1e9
 
 def run(answer: TrainingPlanned) -> None:
     """Controls of the run: tokens, GPUs, batch."""
-    known = planning.of_planning()
+    known = places(("planning",))
     st.markdown(say("**Training run**"))
     with st.grid(2, min_column_width=140, gap="small"):
         tokens(known["tokens"])

@@ -1,7 +1,5 @@
 """The controls of the page of GPUs: what is shown, on which GPU, how many, of which model."""
 
-from collections.abc import Mapping
-
 import streamlit as st
 
 from calc.hardware.custom_gpu import find_gpu
@@ -11,20 +9,16 @@ from pages.parts.inputs.control import control
 from pages.parts.inputs.planning import engine_choice
 from pages.parts.state.planned import own_gpus
 from pages.parts.state.query import GPUS
-from pages.parts.state.scenario import Place, Scenario, places
+from pages.parts.state.scenario import Scenario, places
 from pages.parts.state.url import bind
 from pages.parts.state.weighed import Answer, looked
 from pages.parts.words import field, say
 from presets import gpus
 
 
-def of_hardware() -> Mapping[str, Place]:
-    return places(("hardware",))
-
-
 def view() -> str:
     """The view that the reader chose."""
-    control(of_hardware()["view"], None, label=say("Show"))
+    control(places(("hardware",))["view"], None, label=say("Show"))
     chosen: str = st.session_state.scenario.hardware.view
     return chosen
 
@@ -34,7 +28,7 @@ def card_and_figure(scenario: Scenario) -> Scenario:
     with st.grid(3, min_column_width=150, gap="small"):
         card(scenario)
         for name in ("cards", "length"):
-            control(of_hardware()[name], None)
+            control(places(("hardware",))[name], None)
     figure_and_engine(scenario)
     return scenario
 
@@ -58,7 +52,7 @@ def model_and_card(scenario: Scenario) -> Answer:
 
 def figure_and_engine(scenario: Scenario) -> None:
     """Choices of a map's figure and of the engine."""
-    control(of_hardware()["figure"], None)
+    control(places(("hardware",))["figure"], None)
     engine_choice(scenario, MAPPED)
 
 
@@ -70,5 +64,5 @@ def card(scenario: Scenario) -> None:
         cards,
         format_func=lambda name: find_gpu(name).name,
         help=say("The GPU that models are tried on."),
-        **bind(of_hardware()["card"], options=cards),
+        **bind(places(("hardware",))["card"], options=cards),
     )

@@ -16,12 +16,14 @@ opens a new generation, and notes in `FORMER` what held before: a link shows wha
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import PurePath
 from typing import Any, Literal, get_args
 
 from pydantic import ValidationError
 
 from calc import ConfigError
-from calc.errors import Frozen, Message, Outside, shown
+from calc.errors import Message, Outside, shown
 from calc.serving.engines import ENGINES
 from calc.training import METHODS, TrainingWorkload, named
 from pages.parts.inputs.fields import CONTROLS
@@ -47,11 +49,11 @@ LAYOUT = ("dp", "ep")
 """Names whose meaning on Weigh depends on the link's generation."""
 
 
-class Page(Frozen):
-    """A page as the navigation and a link see it: its path, its script below `pages`, its name, the parts of the
-    scenario that it uses, and whether links of the first generation led to it."""
+@dataclass(frozen=True)
+class Page:
+    """A page as the navigation and a link see it: its script below `pages`, its name, the parts of the scenario that it
+    uses, and whether links of the first generation led to it."""
 
-    path: str
     script: str
     title: Message
     icon: str
@@ -61,6 +63,12 @@ class Page(Frozen):
     """The purpose of its plans; None where it has none."""
     answers_at: str | None = None
     """Under which name below /api programs get what it shows."""
+
+    @property
+    def path(self) -> str:
+        """Of its address: the name of its script, and nothing of the first page."""
+        name = PurePath(self.script).stem
+        return "" if name == "weigh" else name
 
     @property
     def has_engine(self) -> bool:
@@ -73,137 +81,86 @@ class Page(Frozen):
 
 
 WEIGH = Page(
-    path="",
-    script="serve/weigh.py",
-    title=Message("Weigh"),
-    icon="scale",
-    uses=("source", "gpu", "serving", "overhead", "efficiencies", "opened", "tab", "comparison"),
+    "serve/weigh.py",
+    Message("Weigh"),
+    "scale",
+    ("source", "gpu", "serving", "overhead", "efficiencies", "opened", "tab", "comparison"),
     old=True,
     answers_at="report",
 )
 PLAN = Page(
-    path="plan",
-    script="serve/plan.py",
-    title=Message("Plan"),
-    icon="route",
-    uses=("source", "gpu", "serving", "planning", "efficiencies", "comparison"),
+    "serve/plan.py",
+    Message("Plan"),
+    "route",
+    ("source", "gpu", "serving", "planning", "efficiencies", "comparison"),
     purpose="serve",
     answers_at="plan",
 )
 GPUS = Page(
-    path="gpus",
-    script="serve/gpus.py",
-    title=Message("On all GPUs"),
-    icon="grid_on",
-    uses=("source", "gpu", "hardware", "comparison"),
-    answers_at="gpus",
+    "serve/gpus.py", Message("On all GPUs"), "grid_on", ("source", "gpu", "hardware", "comparison"), answers_at="gpus"
 )
 TOGETHER = Page(
-    path="together",
-    script="serve/together.py",
-    title=Message("Several models"),
-    icon="stacks",
-    uses=("source", "gpu", "serving", "overhead", "sharing", "comparison"),
+    "serve/together.py",
+    Message("Several models"),
+    "stacks",
+    ("source", "gpu", "serving", "overhead", "sharing", "comparison"),
     answers_at="together",
 )
 TRAIN = Page(
-    path="train",
-    script="train/train.py",
-    title=Message("Training step"),
-    icon="model_training",
-    uses=("source", "gpu", "training", "overhead", "efficiencies", "opened", "tab", "comparison"),
+    "train/train.py",
+    Message("Training step"),
+    "model_training",
+    ("source", "gpu", "training", "overhead", "efficiencies", "opened", "tab", "comparison"),
     old=True,
     answers_at="train",
 )
 TRAIN_PLAN = Page(
-    path="train_plan",
-    script="train/train_plan.py",
-    title=Message("Training plan"),
-    icon="route",
-    uses=PLAN.uses,
-    purpose="train",
-    answers_at="plan",
+    "train/train_plan.py", Message("Training plan"), "route", PLAN.uses, purpose="train", answers_at="plan"
 )
 STEPS = Page(
-    path="steps",
-    script="train/steps.py",
-    title=Message("Side by side"),
-    icon="compare_arrows",
-    uses=("source", "gpu", "training", "overhead", "efficiencies", "comparison"),
+    "train/steps.py",
+    Message("Side by side"),
+    "compare_arrows",
+    ("source", "gpu", "training", "overhead", "efficiencies", "comparison"),
     answers_at="steps",
 )
 MACHINE = Page(
-    path="machine",
-    script="machine.py",
-    title=Message("My machine"),
-    icon="computer",
-    uses=("source", "serving", "machine", "comparison"),
+    "machine.py",
+    Message("My machine"),
+    "computer",
+    ("source", "serving", "machine", "comparison"),
     answers_at="machine",
 )
 DESIGN = Page(
-    path="design",
-    script="model/design.py",
-    title=Message("Design"),
-    icon="architecture",
-    uses=("source", "gpu", "serving", "overhead", "comparison"),
+    "model/design.py",
+    Message("Design"),
+    "architecture",
+    ("source", "gpu", "serving", "overhead", "comparison"),
     answers_at="report",
 )
-ATTENTION = Page(
-    path="attention",
-    script="model/attention.py",
-    title=Message("Attention"),
-    icon="hub",
-    uses=DESIGN.uses,
-    answers_at="report",
-)
+ATTENTION = Page("model/attention.py", Message("Attention"), "hub", DESIGN.uses, answers_at="report")
 DERIVE = Page(
-    path="derive",
-    script="model/derive.py",
-    title=Message("Derive"),
-    icon="function",
-    uses=("source", "gpu", "serving", "overhead", "derive", "comparison"),
+    "model/derive.py",
+    Message("Derive"),
+    "function",
+    ("source", "gpu", "serving", "overhead", "derive", "comparison"),
     answers_at="report",
 )
 VERIFY = Page(
-    path="verify",
-    script="evidence/verify.py",
-    title=Message("Verify"),
-    icon="fact_check",
-    uses=("source", "comparison"),
-    old=True,
-    answers_at="report",
+    "evidence/verify.py", Message("Verify"), "fact_check", ("source", "comparison"), old=True, answers_at="report"
 )
-ACCURACY = Page(
-    path="accuracy",
-    script="evidence/accuracy.py",
-    title=Message("Accuracy"),
-    icon="target",
-    uses=VERIFY.uses,
-    old=True,
-    answers_at="accuracy",
-)
+ACCURACY = Page("evidence/accuracy.py", Message("Accuracy"), "target", VERIFY.uses, old=True, answers_at="accuracy")
 HARDWARE = Page(
-    path="hardware",
-    script="evidence/hardware.py",
-    title=Message("Hardware"),
-    icon="memory",
-    uses=("source", "gpu", "comparison"),
-    answers_at="hardware",
+    "evidence/hardware.py", Message("Hardware"), "memory", ("source", "gpu", "comparison"), answers_at="hardware"
 )
-KEPT_STEP = Page(path="", script="", title=Message("Training step"), icon="model_training", uses=("source", "training"))
+KEPT_STEP = Page("", Message("Training step"), "model_training", ("source", "training"))
 """Query names of a training step: its model and how it is trained, as in a link of Train."""
-COMPARE = Page(
-    path="compare",
-    script="compare.py",
-    title=Message("Compare"),
-    icon="compare_arrows",
-    uses=DESIGN.uses,
-    answers_at="compare",
-)
-GLOSSARY = Page(path="glossary", script="glossary.py", title=Message("Glossary"), icon="menu_book", uses=VERIFY.uses)
+COMPARE = Page("compare.py", Message("Compare"), "compare_arrows", DESIGN.uses, answers_at="compare")
+GLOSSARY = Page("glossary.py", Message("Glossary"), "menu_book", VERIFY.uses)
 
 
-class Area(Frozen):
+@dataclass(frozen=True)
+class Area:
     """One of the five places of the app: its name, and its views; a reader comes to the first."""
 
     title: Message
@@ -212,11 +169,11 @@ class Area(Frozen):
 
 
 AREAS = (
-    Area(title=Message("Serve"), icon="scale", pages=(WEIGH, PLAN, GPUS, TOGETHER)),
-    Area(title=Message("Train"), icon="model_training", pages=(TRAIN, STEPS, TRAIN_PLAN)),
-    Area(title=Message("My machine"), icon="computer", pages=(MACHINE,)),
-    Area(title=Message("Model"), icon="account_tree", pages=(DESIGN, ATTENTION, DERIVE)),
-    Area(title=Message("Evidence"), icon="fact_check", pages=(VERIFY, ACCURACY, HARDWARE)),
+    Area(Message("Serve"), "scale", (WEIGH, PLAN, GPUS, TOGETHER)),
+    Area(Message("Train"), "model_training", (TRAIN, STEPS, TRAIN_PLAN)),
+    Area(Message("My machine"), "computer", (MACHINE,)),
+    Area(Message("Model"), "account_tree", (DESIGN, ATTENTION, DERIVE)),
+    Area(Message("Evidence"), "fact_check", (VERIFY, ACCURACY, HARDWARE)),
 )
 PAGES = (*(page for area in AREAS for page in area.pages), COMPARE, GLOSSARY)
 

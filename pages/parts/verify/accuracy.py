@@ -1,13 +1,33 @@
 """Predicted against measured: by kind, as a scatter, record by record, and what is left out."""
 
+from collections.abc import Mapping, Sequence
+from itertools import cycle
+from math import log10
+
 import streamlit as st
 
-from calc.units import hundredths
+from calc.units import GIB, hundredths
 from pages.parts import words
-from pages.parts.outputs import charts, plot, records
-from pages.parts.verify.accuracy_charts import agreement, errors
-from pages.parts.verify.evidence import EXPLAINED, KINDS, Accuracy, summaries
+from pages.parts.outputs import plot, records
+from pages.parts.outputs.charts import PLAIN, ROW, Figure, Theme, figure, small
+from pages.parts.verify.evidence import EXPLAINED, KINDS, Accuracy, Compared, summaries
 from pages.parts.words import say
+
+MARKS = (
+    ("#0072B2", "circle"),
+    ("#56B4E9", "square"),
+    ("#009E73", "diamond"),
+    ("#D55E00", "cross"),
+    ("#CC79A7", "triangle-up"),
+    ("#E69F00", "x"),
+    ("#6F63C0", "star"),
+    ("#8A6350", "pentagon"),
+    ("#7A7A7A", "triangle-down"),
+    ("#B8443F", "hexagon"),
+    ("#7C8A1B", "bowtie"),
+)
+"""Colours and shapes of kinds of records, in turn."""
+TICKS = [size * ten for ten in (0.01, 0.1, 1, 10, 100, 1000) for size in (1, 2, 5)]  # GiB
 
 
 def kinds(evidence: Accuracy) -> None:
@@ -27,7 +47,7 @@ def kinds(evidence: Accuracy) -> None:
     st.caption("\n".join(f"- {say(EXPLAINED[kind], kind=KINDS[kind])}" for kind in EXPLAINED))
 
 
-def scatter(evidence: Accuracy, theme: charts.Theme) -> None:
+def scatter(evidence: Accuracy, theme: Theme) -> None:
     """Every record as a point, drawn by Streamlit's own Plotly: it alone says which point was clicked."""
     st.header(say("Predicted against measured"), anchor=False)
     st.caption(say("Click a point to see its record and open its source."))
@@ -79,3 +99,84 @@ def left_out(evidence: Accuracy) -> None:
     kinds = {"weights": words.PARTS["weights"], **KINDS}  # some reasons hold for weights in any format
     lines = [(say(kinds[row.kind]), f"{row.count}", say(row.reason)) for row in rows]
     st.markdown(words.table([say("Figure"), say("Records"), say("Why")], lines))
+
+
+def agreement(kinds: Mapping[str, Sequence[Compared]], theme: Theme) -> Figure:
+    """Predicted bytes over measured ones, on the line where both are equal; click a name in the key to hide a kind."""
+    sizes = {kind: rows for kind, rows in kinds.items() if rows[0].unit == "bytes"}
+    values = [size / GIB for rows in sizes.values() for row in rows for size in (row.predicted, row.measured)]
+    ends = [min(values) / 1.3, max(values) * 1.3]
+    line = {
+        "type": "scatter",
+        "mode": "lines",
+        "x": ends,
+        "y": ends,
+        "line": {"color": theme.grid, "width": 1.5},
+        "hoverinfo": "skip",
+        "showlegend": False,
+    }
+    points = [
+        {
+            "type": "scatter",
+            "mode": "markers",
+            "name": kind,
+            "x": [row.measured / GIB for row in rows],
+            "y": [row.predicted / GIB for row in rows],
+            "customdata": [[row.name, row.error, row.source] for row in rows],
+            "marker": {"color": color, "symbol": symbol, "size": 8, "opacity": 0.75},
+            "hovertemplate": say(
+                "<b>{name}</b><br>measured {measured} GiB, predicted {predicted} GiB ({error})",
+                name="%{customdata[0]}",
+                measured="%{x:,.2f}",
+                predicted="%{y:,.2f}",
+                error="%{customdata[1]:+.2%}",
+            )
+            + PLAIN,
+        }
+        for (kind, rows), (color, symbol) in zip(kinds.items(), cycle(MARKS))
+        if kind in sizes
+    ]
+    axis = {"type": "log", "range": [log10(end) for end in ends], "tickvals": TICKS}
+    return figure(
+        [line, *points],
+        theme,
+        height=480,
+        margin={"l": 8, "r": 8, "t": 8, "b": 8},
+        showlegend=True,
+        legend={"orientation": "h", "y": -0.16, "x": 0, "itemsizing": "constant"},
+        hovermode="closest",
+        xaxis=axis | {"title": small(say("Measured, GiB"))},
+        yaxis=axis | {"title": small(say("Predicted, GiB"))},
+    )
+
+
+def errors(kinds: Mapping[str, Sequence[Compared]], theme: Theme) -> Figure:
+    """The errors of each kind of figures."""
+    return error_boxes({kind: [(row.error, row.name) for row in rows] for kind, rows in kinds.items()}, 2, theme)
+
+
+def error_boxes(kinds: Mapping[str, Sequence[tuple[float, str]]], digits: int, theme: Theme) -> Figure:
+    """The errors of each kind, with the record that each is of: a box from quarter to quarter, and a point a record."""
+    boxes = [
+        {
+            "type": "box",
+            "name": say("{kind} ({n})", kind=kind, n=len(rows)),
+            "x": [100 * error for error, _ in rows],
+            "text": [name for _, name in rows],
+            "boxpoints": "all",
+            "jitter": 0.5,
+            "pointpos": 0,
+            "marker": {"color": color, "size": 4, "opacity": 0.6},
+            "line": {"width": 1.5},
+            "hovertemplate": f"%{{text}}<br>%{{x:+.{digits}f}}%" + PLAIN,
+        }
+        for (kind, rows), (color, _) in zip(kinds.items(), cycle(MARKS))
+    ]
+    return figure(
+        boxes,
+        theme,
+        height=ROW * len(boxes) + 60,
+        margin={"l": 8, "r": 8, "t": 8, "b": 50},
+        xaxis={"title": small(say("Predicted more than measured, percent")), "zeroline": True},
+        yaxis={"autorange": "reversed", "showgrid": False},
+    )

@@ -1,17 +1,19 @@
 """One of each kind of input, as its program wrote it, for readers who have none at hand."""
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import streamlit as st
 
-from calc.errors import Frozen, Message
+from calc.errors import Message
 from pages.parts.state.url import choose
 from pages.parts.words import say
 
 FOLDER = Path(__file__).with_name("examples")
 
 
-class Example(Frozen):
+@dataclass(frozen=True)
+class Example:
     """A file of `examples/`, the model that it is of, and where it is from."""
 
     file: str
@@ -26,42 +28,40 @@ class Example(Frozen):
 EXAMPLES: dict[str, tuple[Example, ...]] = {
     "printed": (
         Example(
-            file="printed.txt",
-            model="Qwen/Qwen2.5-0.5B",
-            label=Message("Try a print-out"),
-            source=Message("{model}, printed by transformers 5", model="Qwen2.5-0.5B"),
+            "printed.txt",
+            "Qwen/Qwen2.5-0.5B",
+            Message("Try a print-out"),
+            Message("{model}, printed by transformers 5", model="Qwen2.5-0.5B"),
         ),
     ),
     "table_file": (
         Example(
-            file="model.safetensors.index.json",
-            model="google/gemma-2b",
-            label=Message("Try a file"),
-            source=Message("{model}: the index that transformers wrote, head included", model="gemma-2b"),
+            "model.safetensors.index.json",
+            "google/gemma-2b",
+            Message("Try a file"),
+            Message("{model}: the index that transformers wrote, head included", model="gemma-2b"),
         ),
     ),
     "log": (
         Example(
-            file="startup.log",
-            model="meta-llama/Llama-3.1-8B",
-            label=Message("Try a log"),
-            source=Message(
-                "Llama-3.1-8B on an RTX 3090: {link}", link="https://github.com/vllm-project/vllm/issues/10517"
-            ),
+            "startup.log",
+            "meta-llama/Llama-3.1-8B",
+            Message("Try a log"),
+            Message("Llama-3.1-8B on an RTX 3090: {link}", link="https://github.com/vllm-project/vllm/issues/10517"),
         ),
         Example(
-            file="out_of_memory.log",
-            model="openai/gpt-oss-120b",
-            label=Message("Try an out-of-memory message"),
-            source=Message("gpt-oss-120b on an H100: {link}", link="https://github.com/vllm-project/vllm/issues/27508"),
+            "out_of_memory.log",
+            "openai/gpt-oss-120b",
+            Message("Try an out-of-memory message"),
+            Message("gpt-oss-120b on an H100: {link}", link="https://github.com/vllm-project/vllm/issues/27508"),
         ),
     ),
     "measured_file": (
         Example(
-            file="measurement.json",
-            model=None,
-            label=Message("Try a measurement"),
-            source=Message("A small Qwen3 on a CPU, by {script}", script="`benchmarks/measure.py`"),
+            "measurement.json",
+            None,
+            Message("Try a measurement"),
+            Message("A small Qwen3 on a CPU, by {script}", script="`benchmarks/measure.py`"),
         ),
     ),
 }

@@ -1,29 +1,38 @@
 """A pasted start-up log or out-of-memory message beside what is computed for the model on screen."""
 
+from collections.abc import Sized
+
 import streamlit as st
 
-from calc import ConfigError, Overhead
+from calc import ConfigError, Overhead, Report
 from calc.errors import Message
 from calc.serving.engines import LOGS
-from calc.serving.engines.llamacpp.startup_log import states_buffers
+from calc.serving.engines.llamacpp.startup_log import read_buffers, states_buffers
+from calc.text import MAX_CHARACTERS
+from calc.verify import planned_buffers_of
 from calc.verify.logs import (
     Difference,
     Log,
     OutOfMemory,
+    Remedy,
     calibrated,
     differences,
+    engine_for,
+    gpus_of,
     largest,
     read_log,
+    remedies,
     shortage,
     weigh_as,
 )
 from pages.parts import words
 from pages.parts.inputs.pasted import preset_of
 from pages.parts.outputs import calibration
-from pages.parts.state.query import TRAIN
-from pages.parts.state.url import change, choose
+from pages.parts.state.query import TRAIN, WEIGH
+from pages.parts.state.scenario import ServingChoice
+from pages.parts.state.url import change, choose, lead
 from pages.parts.state.weighed import Answer
-from pages.parts.verify import buffers, example, log_remedies
+from pages.parts.verify import example
 from pages.parts.words import say
 from presets import gpus
 
@@ -76,6 +85,8 @@ RAN_OUT = {
     "reserved": Message("reserved by PyTorch and not allocated {size}"),
 }
 """Sizes that an out-of-memory message states."""
+WHAT = {"model": Message("Weights"), "context": Message("KV cache and states"), "compute": Message("Largest pass")}
+AS_IT_RAN = Remedy(what=Message("Weigh as it ran, to see what would make it fit"), changes={})
 
 
 def draw(answer: Answer) -> None:
@@ -90,7 +101,7 @@ def draw(answer: Answer) -> None:
     if not text.strip():
         return
     if states_buffers(text):
-        buffers.draw(answer, text)
+        of_buffers(answer, text)
         return
     try:
         log = read_log(text)
@@ -108,8 +119,9 @@ def draw(answer: Answer) -> None:
     which_model(answer, log)
     if log.refusal is not None:
         st.error(say(shortage(log)), icon=":material/cancel:")
-    log_remedies.draw(answer, log, ours)
-    verdict(log, rows)
+    changes(answer, log, ours)
+    worst = largest(rows)
+    verdict(rows, None if worst is None else (TERMS[worst.term], worst.sentence), died=log.refusal is not None)
     if rows:
         table(rows)
     calibrate(answer, calibrated(log, ours))
@@ -150,17 +162,17 @@ def which_model(answer: Answer, log: Log) -> None:
         st.button(say("Weigh it as {model}", model=preset), key="log_model", on_click=choose, args=(preset,))
 
 
-def verdict(log: Log, rows: tuple[Difference, ...]) -> None:
-    worst = largest(rows)
+def verdict(rows: Sized, worst: tuple[Message, Message] | None, *, died: bool = False) -> None:
+    """How the figures compare: of the one that differs most its name, and the sentence on it."""
     if not rows:
         st.info(say("The log states nothing that is computed here."), icon=":material/info:")
-    elif worst is None and log.refusal is not None:
+    elif worst is None and died:
         st.info(say("Every figure that the log states agrees with ours."), icon=":material/balance:")
     elif worst is None:
         st.success(say("Every figure that the log states agrees."), icon=":material/check_circle:")
     else:
         st.warning(
-            say("What differs most: **{term}**. {sentence}", term=TERMS[worst.term], sentence=worst.sentence),
+            say("What differs most: **{term}**. {sentence}", term=worst[0], sentence=worst[1]),
             icon=":material/balance:",
         )
 
@@ -205,3 +217,110 @@ def sizes(source: Log | OutOfMemory, names: dict[str, Message]) -> list[str]:
     """The sizes that are stated."""
     known = {name: getattr(source, name) for name in names}
     return [say(names[name], size=words.size(value)) for name, value in known.items() if value is not None]
+
+
+def changes(answer: Answer, log: Log, ours: Report) -> None:
+    """The least changes with which a server that died would have started, each one click into Weigh; from a trainer's
+    message the way to Train."""
+    if log.refusal is None:
+        return
+    if log.engine not in LOGS:
+        trainer(log)
+        return
+    least = remedies(log, ours.memory.weights, ours.memory.kv_cache)
+    near = {gpu.id: gpu for gpu in gpus_of(log, gpus().values())} or {
+        answer.scenario.first_gpu().id: answer.scenario.first_gpu()
+    }
+    if least:
+        st.markdown(say("**The least change, by the log's own figures**"))
+    if len(near) > 1:
+        gpu = st.selectbox(
+            say("GPU of the log"), list(near), format_func=lambda name: gpus()[name].name, key="log_gpu", width=300
+        )
+    else:
+        (gpu,) = near
+    for number, remedy in enumerate((*least, AS_IT_RAN)):
+        if st.button(
+            say("Weigh with {change}", change=remedy.what) if remedy.changes else say(remedy.what),
+            key=f"remedy_{number}",
+            icon=":material/arrow_forward:",
+            help=say("With the log's own settings: GPU, layout, formats and flags."),
+            on_click=use,
+            args=(answer, log, ours, gpu, remedy),
+        ):
+            lead(WEIGH)
+
+
+def trainer(log: Log) -> None:
+    """PyTorch's message alone names no program: what makes a training step fit on that GPU is a click away."""
+    near = tuple(gpu.id for gpu in gpus_of(log, gpus().values()))
+    if st.button(
+        say("It was training: what makes it fit"),
+        key="log_train",
+        icon=":material/arrow_forward:",
+        help=say("Train with the GPU of the message, and every change that makes a step smaller."),
+        on_click=change,
+        kwargs={"gpu": near[:1]} if near else {},
+    ):
+        lead(TRAIN)
+
+
+def use(answer: Answer, log: Log, ours: Report, gpu: str, remedy: Remedy) -> None:
+    """Make the log's run, with a change, the scenario of Weigh."""
+    settings = log.settings.model_copy(update=remedy.changes)
+    ran = ours.scenario
+    changed = log.model_copy(update={"settings": settings})
+    engine = engine_for(changed, answer.architecture, ran.precision, ran.layout)
+    context = settings.max_model_len or ran.workload.context
+    serving = ServingChoice(
+        workload=ran.workload.model_copy(update={"context": context}),
+        engine=engine.name,
+        options=engine.options,
+        weights=None if ran.precision.weights == answer.model.native else ran.precision.weights,
+        kv=None if ran.precision.kv == answer.model.native_cache(engine.name) else ran.precision.kv,
+        layout=ran.layout,
+    )
+    change(gpu=(gpu,), serving=serving)
+
+
+def of_buffers(answer: Answer, text: str) -> None:
+    """The buffers of a log of llama.cpp or Ollama beside those that are planned for the model on screen."""
+    log = read_buffers(text[:MAX_CHARACTERS])
+    if log.share is not None:
+        st.info(
+            say(
+                "Ollama holds {size} for it, {share} of that on GPUs.",
+                size=words.gib(log.share.bytes),
+                share=words.percent(log.share.on_gpus),
+            ),
+            icon=":material/info:",
+        )
+    if not log.buffers:
+        return
+    try:
+        buffers = planned_buffers_of(log, answer.architecture, "Q4_K_M")
+    except ConfigError as problem:
+        st.error(say(problem.message), icon=":material/error:")
+        return
+    differ = [row for row in buffers.rows if not row.agrees]
+    worst = max(differ, key=lambda row: abs(row.log - row.ours), default=None)
+    verdict(buffers.rows, None if worst is None else (WHAT[worst.what], worst.sentence))
+    head = [say("Device"), say("Buffer"), say("In the log"), say("Computed"), say("Difference")]
+    lines = [
+        (
+            row.device,
+            say(WHAT[row.what]),
+            words.size(row.log),
+            words.size(row.ours),
+            words.difference(row.log / max(1, row.ours) - 1),
+        )
+        for row in buffers.rows
+    ]
+    st.markdown(words.table(head, lines, numbers=3))
+    for row in differ:
+        st.markdown(f"- {row.device}, {say(WHAT[row.what])}: {say(row.sentence)}")
+    stated = [f"`{name} {value}`" for name, value in log.flags.items()]
+    if log.weights is None:
+        st.caption(say("The log names no type of the file: {weights} is taken for granted.", weights=buffers.weights))
+    if stated:
+        st.caption(say("Read from the log: {list}.", list=words.listed(stated)))

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from functools import cache
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any
 
 import streamlit as st
 
@@ -14,23 +14,10 @@ from pages.parts.words import say
 from presets import Preset, Published, models
 
 
-class Row(NamedTuple):
-    """A preset whose total somebody published: parameters computed, and those that only its file has."""
-
-    model: str
-    computed: int
-    parts: int
-    what: str
-    published: int
-    difference: int
-    source: str
-    date: str
-
-
 def draw() -> None:
     presets = [(preset, preset.published) for preset in models().values()]
     rows = [row(preset, published, totals()[preset.id]) for preset, published in presets if published is not None]
-    agreeing = sum(row.difference == 0 for row in rows)
+    agreeing = sum(row["difference"] == 0 for row in rows)
     st.metric(
         say("Presets whose published total is met to the last parameter"),
         say("{n} of {all}", n=agreeing, all=len(rows)),
@@ -63,9 +50,17 @@ def totals() -> Mapping[str, int]:
     return MappingProxyType(counts)
 
 
-def row(preset: Preset, published: Published, ours: int) -> Row:
+def row(preset: Preset, published: Published, ours: int) -> dict[str, Any]:
+    """A preset whose total somebody published: parameters computed, and those that only its file has."""
     auxiliary = preset.auxiliary_parts()
     plus = sum(auxiliary.values())
-    what = words.listed(say(words.IN_FILES[part]) for part in auxiliary) if auxiliary else ""
-    difference = published.total - ours - plus
-    return Row(preset.id, ours, plus, what, published.total, difference, published.source, published.date)
+    return {
+        "model": preset.id,
+        "computed": ours,
+        "parts": plus,
+        "what": words.listed(say(words.IN_FILES[part]) for part in auxiliary) if auxiliary else "",
+        "published": published.total,
+        "difference": published.total - ours - plus,
+        "source": published.source,
+        "date": published.date,
+    }

@@ -1,24 +1,28 @@
 """Servers under a steady load: predicted times beside measured ones, by engine and generation of GPU."""
 
-from collections import Counter
+from statistics import median
 
 import streamlit as st
 
+from calc.errors import Message
 from calc.hardware import find_gpu
 from pages.parts import words
 from pages.parts.inputs.drawer import drawer
 from pages.parts.outputs import records
-from pages.parts.verify.evidence import reason
-from pages.parts.verify.served_evidence import (
-    FIGURES,
-    REASONS,
-    Figure,
-    Served,
-    Servers,
-    by_engine,
-    summary_of,
-)
+from pages.parts.verify.evidence import FIGURES, Figure, Served, Servers, by, said
 from pages.parts.words import say
+
+REASONS = {
+    "all requests at once": Message("All requests come at once"),
+    "requests waited": Message("Requests waited: fewer ran at once than is stated"),
+    "2 to 4 times slower": Message("Several times slower than the same model elsewhere: not as stated"),
+    "speculation unknown": Message("Whether tokens are guessed is not stated"),
+    "the figures are those of": Message("The page repeats another model's figures"),
+    "read faster than": Message("Faster than weights and cache can be read: load or format are not as stated"),
+    "no such GPU in the catalogue": Message("The GPU is not in the catalogue"),
+    "no config of": Message("No config of the model"),
+}
+"""Why rows are left out, by the beginning of the benchmark's words."""
 
 
 def draw(servers: Servers) -> None:
@@ -35,7 +39,8 @@ def draw(servers: Servers) -> None:
     head += [say("Inside the range"), say("Width of the range")]
     groups = {say("All on the same GPUs"): [row for row in rows if not row.separate]}
     groups |= {say("All with prefill and decode on separate GPUs"): [row for row in rows if row.separate]}
-    groups |= {titled(*kind): group for kind, group in by_engine(rows).items()}
+    kinds = by(lambda row: (row.separate, row.engine, row.generation), rows)
+    groups |= {titled(*kind): kinds[kind] for kind in sorted(kinds)}
     for figure, title in FIGURES.items():
         st.markdown(f"**{say(title)}**")
         lines = [(name, f"{len(group)}", *figures(group, figure)) for name, group in groups.items()]
@@ -59,16 +64,19 @@ def titled(separate: bool, engine: str, generation: str) -> str:
 
 
 def left_out(servers: Servers) -> None:
-    counts = Counter[str]()
-    for row in servers.left_out:
-        counts[say(reason(REASONS, row.reason))] += row.count
-    named = words.listed(f"{why}: {count}" for why, count in counts.most_common())
+    named = words.listed(f"{why}: {count}" for why, count in said(servers.left_out, REASONS))
     st.caption(say("Left out: {list}.", list=named))
 
 
 def figures(rows: list[Served], figure: Figure) -> tuple[str, ...]:
-    row = summary_of(rows, figure)
-    return f"**{row.median:.1%}**", f"{row.within_25:.0%}", f"{row.inside:.0%}", f"{row.width:.2f} ×"
+    """Median error, shares within 25% and inside the range, and the range's width, high over low, at the median."""
+    measured = [getattr(row, figure) for row in rows]
+    ranges = [row.tpot_ours if figure == "tpot_ms" else row.ttft_ours for row in rows]
+    errors = [abs(expected / real - 1) for real, (_, expected, _) in zip(measured, ranges, strict=True)]
+    within_25 = sum(error <= 0.25 for error in errors) / len(rows)
+    inside = sum(low <= real <= high for real, (low, _, high) in zip(measured, ranges, strict=True)) / len(rows)
+    width = median(high / low for low, _, high in ranges)
+    return f"**{median(errors):.1%}**", f"{within_25:.0%}", f"{inside:.0%}", f"{width:.2f} ×"
 
 
 def by_server(rows: list[Served]) -> None:

@@ -1,26 +1,42 @@
 """Predicted speeds against measured ones: by kind, engine and GPU, record by record, and what is left out."""
 
-from collections import Counter
 from collections.abc import Mapping
 
 import streamlit as st
 
+from calc.errors import Message
 from calc.units import hundredths
 from pages.parts import words
 from pages.parts.inputs.drawer import drawer
 from pages.parts.outputs import charts, plot, records
-from pages.parts.verify.accuracy_charts import error_boxes
-from pages.parts.verify.speed_evidence import (
-    SPEEDS,
-    SpeedAccuracy,
-    SpeedSummary,
-    side_by_side,
-)
+from pages.parts.verify.accuracy import error_boxes
+from pages.parts.verify.evidence import SpeedAccuracy, SpeedSummary, by, said, side_by_side
 from pages.parts.words import say
 
 number = records.number
 CUT = 1.25
 """Errors of more are drawn at the edge."""
+KINDS = {
+    "decode, batch 1": Message("Decode, one sequence"),
+    "prefill": Message("Prefill"),
+    "batched decode": Message("Batched decode"),
+    "full server": Message("Server at full load"),
+    "training": Message("Training"),
+    "training, with experts": Message("Training, models with experts"),
+    "all": Message("All of these"),
+}
+"""Kinds of measured speeds."""
+REASONS = {
+    "no such GPU in the catalogue": Message("The GPU is not in the catalogue: {name}"),
+    "no config of": Message("No config of the model: {name}"),
+    "format not stated exactly": Message("The format is not stated exactly: {name}"),
+    "requests waited for cache, whose size is not stated": Message(
+        "Requests waited for cache, and the size of the cache is not stated"
+    ),
+    "how many requests ran together is not stated": Message("How many requests ran together is not stated"),
+    "the cache holds no request": Message("By our count the cache holds no request"),
+}
+"""Why rows are left out, by the beginning of the benchmark's words."""
 
 
 def draw(evidence: SpeedAccuracy) -> None:
@@ -52,7 +68,7 @@ def kinds(evidence: SpeedAccuracy) -> None:
         median = f"**{row.median_error:.1%}**"
         rows.append(
             (
-                say(SPEEDS[kind]),
+                say(KINDS[kind]),
                 f"{row.rows}",
                 median,
                 *shares,
@@ -89,13 +105,18 @@ def kinds(evidence: SpeedAccuracy) -> None:
 
 def errors(evidence: SpeedAccuracy, theme: charts.Theme) -> charts.Figure:
     """A box from quarter to quarter for each kind, and every record as a point."""
-    by_kind: dict[str, list[tuple[float, str]]] = {}
-    for row in evidence.records():
-        if row["kind"] in evidence.by_kind:
-            name = f"{row['model'].rpartition('/')[2]}, {row['gpu']}, {row['format']}, {row['engine']}"
-            by_kind.setdefault(row["kind"], []).append((row["error"], name))
-    titled = {say(SPEEDS[kind]): [(min(error, CUT), name) for error, name in rows] for kind, rows in by_kind.items()}
-    return error_boxes(titled, 1, theme)
+    rows = (row for row in evidence.records() if row["kind"] in evidence.by_kind)
+    points = {
+        say(KINDS[kind]): [
+            (
+                min(row["error"], CUT),
+                ", ".join([row["model"].rpartition("/")[2], row["gpu"], row["format"], row["engine"]]),
+            )
+            for row in group
+        ]
+        for kind, group in by(lambda row: row["kind"], rows).items()
+    }
+    return error_boxes(points, 1, theme)
 
 
 def compared_with_aiconfigurator() -> None:
@@ -110,7 +131,7 @@ def compared_with_aiconfigurator() -> None:
     )
     head = [say("Figure"), say("Records"), "Weighbridge", "aiconfigurator"]
     rows = [
-        (say(SPEEDS[kind]), f"{row.points}", f"{row.weighbridge:.1%}", f"{row.aiconfigurator:.1%}")
+        (say(KINDS[kind]), f"{row.points}", f"{row.weighbridge:.1%}", f"{row.aiconfigurator:.1%}")
         for kind, row in by_kind.items()
     ]
     st.markdown(words.table(head, rows, numbers=3))
@@ -127,7 +148,7 @@ def grouped(title: str, key: str, groups: Mapping[str, SpeedSummary]) -> None:
             groups.items(),
             {
                 "name": (records.name(say("Name")), lambda group: group[0].rpartition(": ")[2]),
-                "figure": (say("Figure"), lambda group: say(SPEEDS[group[0].rpartition(": ")[0]])),
+                "figure": (say("Figure"), lambda group: say(KINDS[group[0].rpartition(": ")[0]])),
                 "rows": (number(say("Records"), "whole"), lambda group: group[1].rows),
                 "median": (number(say("Median error"), "percent"), lambda group: group[1].median_error),
                 "bias": (number(say("Median, with its sign"), "error"), lambda group: group[1].bias),
@@ -147,7 +168,7 @@ def by_record(evidence: SpeedAccuracy) -> None:
             "model": records.name(say("Model")),
             "gpu": say("GPU"),
             "gpus": number(say("GPUs"), "whole"),
-            "figure": (say("Figure"), lambda row: say(SPEEDS.get(row["kind"], SPEEDS["full server"]))),
+            "figure": (say("Figure"), lambda row: say(KINDS.get(row["kind"], KINDS["full server"]))),
             "measured": number(say("Measured"), "four"),
             "expected": number(say("Predicted"), "four"),
             "unit": say("Unit"),
@@ -167,8 +188,5 @@ def by_record(evidence: SpeedAccuracy) -> None:
 
 def left_out(evidence: SpeedAccuracy) -> None:
     st.header(say("Left out: {n:,} figures", n=sum(row.count for row in evidence.left_out)), anchor=False)
-    counts = Counter[str]()
-    for row in evidence.left_out:
-        counts[say(row.message)] += row.count
-    rows = [(why, f"{count}") for why, count in counts.most_common()]
+    rows = ((why, f"{count}") for why, count in said(evidence.left_out, REASONS))
     st.markdown(words.table([say("Why"), say("Records")], rows))
