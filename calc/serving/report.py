@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
-from typing import Any, TypedDict, Unpack
+from typing import Any
 
 from pydantic import Field, SerializeAsAny
 
@@ -104,21 +104,19 @@ class Report(Frozen):
         return next((tokens for tokens, memory in self.by_context.items() if memory.kv_cache > memory.weights), None)
 
 
-class Asked(TypedDict, total=False):
-    """What a report may be asked for, beside a config."""
-
-    architecture: Architecture | None
-    model: str | None
-    workload: Workload | None
-    engine: Engine | None
-    precision: Precision | None
-    layout: Layout | None
-    num_gpus: int | None
-    overhead: Overhead | None
-    gpus: Iterable[GPU] | None
-
-
-def report(config: Mapping[str, Any], **asked: Unpack[Asked]) -> Report:
+def report(
+    config: Mapping[str, Any],
+    *,
+    architecture: Architecture | None = None,
+    model: str | None = None,
+    workload: Workload | None = None,
+    engine: Engine | None = None,
+    precision: Precision | None = None,
+    layout: Layout | None = None,
+    num_gpus: int | None = None,
+    overhead: Overhead | None = None,
+    gpus: Iterable[GPU] | None = None,
+) -> Report:
     """Weigh a config. Raises ConfigError with a sentence for people when it can't be read, and nothing else.
 
     `architecture` is what the config describes, where it has been read already.
@@ -127,7 +125,18 @@ def report(config: Mapping[str, Any], **asked: Unpack[Asked]) -> Report:
     smallest of `gpus` where one fits, or on the largest. A context that nobody asked for is the usual one, or what
     learned positions allow.
     """
-    return laid_out_report(config, **asked)[1]
+    return laid_out_report(
+        config,
+        architecture=architecture,
+        model=model,
+        workload=workload,
+        engine=engine,
+        precision=precision,
+        layout=layout,
+        num_gpus=num_gpus,
+        overhead=overhead,
+        gpus=gpus,
+    )[1]
 
 
 @budget()
