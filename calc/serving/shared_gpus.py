@@ -35,8 +35,9 @@ from calc.units import GIB
 HUNDREDTHS = 100
 MOST_MODELS = 16
 """Servers that are laid on the same GPUs at most."""
-STAYS: tuple[OverheadItem, ...] = ("cuda_context", "libraries", "cuda_graphs")
-"""What a server that sleeps keeps of a GPU (vLLM's issue 47654)."""
+STAYS: tuple[OverheadItem, ...] = ("cuda_graphs", "libraries")
+"""What an engine that sleeps keeps (vLLM, device_allocator/cumem.py: only weights and cache are in pools that are given
+back; issue 47654), beside the CUDA context of its process."""
 PORT = 8000
 """At which the first server listens; the others listen at the next ones."""
 WEIGHTS = "weights"
@@ -187,7 +188,7 @@ def in_turn(servers: Sequence[Server], allocations: Sequence[Allocation]) -> tup
 def asleep_bytes(allocation: Allocation) -> int:
     """Bytes of a GPU that a server keeps while it sleeps, at the high end of the overhead."""
     known = allocation.stages[allocation.most_loaded].sizes
-    return sum(known[item][1] for item in STAYS if item in known)
+    return sum(known[item][1] for item in ("cuda_context", *STAYS) if item in known)
 
 
 def check(servers: Sequence[Server], layout: Layout) -> None:

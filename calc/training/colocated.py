@@ -8,12 +8,13 @@ from typing import Literal
 from calc.errors import ConfigError, Frozen, Message
 from calc.formats import Precision
 from calc.hardware.gpu import GPU
-from calc.hardware.overhead import HIGH, OverheadItem, bounds, sizes
+from calc.hardware.overhead import HIGH, bounds, sizes
 from calc.hardware.parallel import Layout
 from calc.hardware.solver import largest, least
 from calc.serving.engines import DEFAULT_ENGINE, ENGINES
 from calc.serving.fewest import MOST_GPUS
 from calc.serving.memory import Allocation, Serving
+from calc.serving.shared_gpus import STAYS
 from calc.serving.verdict import Word
 from calc.serving.workload import Workload
 from calc.training.course import Phase, TrainingComponent
@@ -68,9 +69,6 @@ PHASE_NAMES: dict[RolloutPhaseName, Message] = {
     "update": Message("the update"),
 }
 TRAINER: Mapping[TrainingComponent, Message] = PARTS | {"weights": Message("weights of the trainer")}
-STAYS: tuple[OverheadItem, ...] = ("cuda_graphs", "libraries")
-"""Overhead that a sleeping engine keeps (vLLM, device_allocator/cumem.py: only weights and cache are in pools that are
-given back; issue 47654)."""
 
 
 class Colocated:

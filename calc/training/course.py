@@ -631,6 +631,17 @@ class Course:
                 parts.setdefault((here.phase, here.profile, here.tops), []).append(here)
         return list(parts.values())
 
+    def peak_bytes(self, units: Bytes, *, backward: bool) -> int:
+        """Bytes at the peak of the way forward or back, for a batch and a length."""
+        depths_of_pass = (depths for depths in self.depths if (depths[0].phase == "backward") == backward)
+        return max(
+            (
+                max(dot(here.bytes, units) for here in depths) + max(dot(top.bytes, units) for top in depths[0].tops)
+                for depths in depths_of_pass
+            ),
+            default=0,  # a piece without layers
+        )
+
     @cached_property
     def step_moments(self) -> dict[Phase, list[StepMoment]]:
         """The moments of each phase that are the peak for some batch and length."""

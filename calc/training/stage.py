@@ -5,10 +5,10 @@ from functools import cached_property
 from itertools import chain
 from typing import Literal, NamedTuple
 
-from calc.training.course import BUFFER, GATHERED, UPDATE, Alive, Course, Phase, StepMoment, Tensors, by, once
+from calc.training.course import BUFFER, GATHERED, UPDATE, Alive, Course, Phase, StepMoment, Tensors, by, dot, once
 from calc.training.layout import TrainingLayout, peak_turns
 from calc.training.states import States
-from calc.training.tape import CountedBy, undominated
+from calc.training.tape import Bytes, CountedBy, undominated
 from calc.training.workload import WIDTH, TrainingWorkload
 
 
@@ -170,6 +170,29 @@ class TrainingStage:
             for here in course.forward():
                 points += map(around.around, here._replace(phase="reference").step_moments())
         return undominated(points)
+
+    def peak_bytes(self, units: Bytes) -> int:
+        """Bytes at the peak, for a batch and a length."""
+        if self.value is not None:
+            return max(dot(moment.bytes, units) for points in self.step_moments.values() for moment in points)
+        alive = [moment.bytes for moment in (*self.steps, *self.without_gradients())]
+        if self.work.optimizer_in_backward:
+            alive.append(self.stepping().bytes)
+        return max(self.passing(units), *(dot(nbytes, units) for nbytes in alive))
+
+    def passing(self, units: Bytes) -> int:
+        """Bytes at the peak of a micro-batch's pass."""
+        return max(
+            dot(alive.bytes, units) + course.peak_bytes(units, backward=backward)
+            for course, backward, alive in self.at_work
+        )
+
+    @property
+    def divided(self) -> int:
+        """Bytes of weights, and of what belongs to them, that are there all the time."""
+        states = self.states
+        standing = states.frozen + states.weights + states.master + states.optimizer
+        return standing + (states.gradients if self.recipe.buffers else 0)
 
     @cached_property
     def step_moments(self) -> dict[Phase, list[StepMoment]]:

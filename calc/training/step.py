@@ -396,7 +396,11 @@ class Training:
     @cached_property
     def peak_bytes(self) -> int:
         """Bytes on the most loaded GPU without overhead."""
-        return max(dot(peak, self.size) for peak in self.peaks(single=self.is_single(self.work.micro_batch)))
+        return max(stage.peak_bytes(self.size) for stage in self.unlike_stages)
+
+    @property
+    def unlike_stages(self) -> list[TrainingStage]:
+        return [self.stage(index, single=self.is_single(self.work.micro_batch)) for index in self.unlike]
 
     def fits(self, usable: int) -> bool:
         """Whether it does as it is, even at the high end of the overhead."""
@@ -416,6 +420,15 @@ class Training:
             return [most]
         experts = {moe.n_experts for moe in self.rank.experts}
         return sorted(n for n in {most, *experts, *(2**i for i in range(1, most.bit_length()))} if 1 < n <= most)
+
+    def least_replicas(self, usable: int, enough: int) -> int:
+        """Replicas that must be where one does not do and `enough` do: more divide what belongs to the weights, and
+        hold no more beside it than those, unless they gather experts."""
+        alone, many = self.over(1), self.over(enough)
+        if alone is None or many is None or self.gathers_experts:
+            return 1
+        room, stages = many.room(usable), zip(alone.unlike_stages, many.unlike_stages, strict=True)
+        return max(-(-one.divided // max(1, room - stage.passing(self.size) + stage.divided)) for one, stage in stages)
 
     def over(self, dp: int) -> "Training | None":
         """The step with all that belongs to the weights divided over so many replicas (ZeRO-3); None where the experts
@@ -520,7 +533,7 @@ def fewest_replicas(training: Training, usable: int) -> int | None:
     first = 2
     for end in training.replica_bounds(most):
         if fits(end):
-            replicas = least(fits, end, first)
+            replicas = least(fits, end, max(first, training.least_replicas(usable, end)))
             return None if replicas is None else replica * replicas
         first = end + 1
     return None
