@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from calc.errors import printable
 from calc.hardware.gpus import usual_gpus
-from calc.quantizing import Part, Phase, Quantizing, QuantizingReport, quantizing_report
+from calc.quantizing import HeldPart, Quantizing, QuantizingPhase, QuantizingReport, quantizing_report
 from calc.units import GIB
 from cli.command import chosen_config, chosen_gpus
 from cli.fits import SEVERITY, STATUS
@@ -60,11 +60,11 @@ def table(report: QuantizingReport) -> Iterator[str]:
     yield from map(str, report.assumptions)
 
 
-def lines(phase: Phase) -> Iterator[str]:
+def lines(phase: QuantizingPhase) -> Iterator[str]:
     yield str(phase.name)
     for where, parts in (("GPU", phase.gpu), ("host", phase.ram)):
         yield from (f"{line(part)} {where}" for part in parts)
 
 
-def line(part: Part) -> str:
+def line(part: HeldPart) -> str:
     return f"  {part.what!s:55}{part.bytes / GIB:>9.2f} GiB  {part.formula} = {part.values}"

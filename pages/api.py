@@ -15,6 +15,7 @@ from calc import ConfigError, Report, TrainingReport
 from calc.errors import Message, shown
 from calc.hardware.gpu import GPU
 from calc.options import Option
+from calc.quantizing import QuantizingReport
 from calc.time.disaggregated import ranked_plans
 from calc.time.fitting import MAPPED
 from calc.time.local import LocalRun
@@ -28,6 +29,7 @@ from pages.parts.state.fitted import models_on, of_scenario, points_on
 from pages.parts.state.local import local_answer_anew
 from pages.parts.state.planned import is_affordable, search_of
 from pages.parts.state.published import Published, fetched, is_preset
+from pages.parts.state.quantized import quantized
 from pages.parts.state.query import (
     ACCURACY,
     COMPARE,
@@ -35,6 +37,7 @@ from pages.parts.state.query import (
     HARDWARE,
     MACHINE,
     PLAN,
+    QUANTIZE,
     STEPS,
     TRAIN,
     WEIGH,
@@ -123,6 +126,7 @@ def api() -> FastAPI:
     route(app, STEPS, side_by_side, StepComparison, "Training steps side by side on one of the GPUs.")
     planned = PlanReport | TrainingPlanReport
     route(app, PLAN, planned_for, planned, "Which GPUs, laid out how, how fast, at what price.")
+    route(app, QUANTIZE, converted, QuantizingReport, "What quantizing a model takes of GPU, host memory and disk.")
     route(app, MACHINE, local_files, LocalFiles, "Files of a model on a machine: what lies where, how fast.")
     route(app, GPUS, fits, FitsWhere | Roofline, "What fits where, in which format, how long, how fast.")
     route(app, COMPARE, reports, Reports, "Models next to each other: a report each.")
@@ -241,6 +245,13 @@ def served(scenario: Scenario, model: Model) -> Report:
 
 def stepped(scenario: Scenario, model: Model) -> TrainingReport:
     answer = trained(scenario, model)
+    if answer.error is not None:
+        raise answer.error
+    return answer.report
+
+
+def converted(scenario: Scenario, model: Model) -> QuantizingReport:
+    answer = quantized(scenario, model)
     if answer.error is not None:
         raise answer.error
     return answer.report

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from benchmarks.accuracy.steps import DATA
-from calc.quantizing import RECIPES, Phase, Quantizing, QuantizingReport, quantizing_report
+from calc.quantizing import RECIPES, Quantizing, QuantizingPhase, QuantizingReport, quantizing_report
 from presets import models
 
 FILE = DATA / "quantising.json"
@@ -104,7 +104,7 @@ def example() -> Iterator[str]:
             yield from table(phase)
 
 
-def table(phase: Phase) -> Iterator[str]:
+def table(phase: QuantizingPhase) -> Iterator[str]:
     yield f"{phase.name}: {phase.gpu_bytes:,} bytes on the GPU, {phase.ram_bytes:,} in host memory."
     yield ""
     yield "| where | what | formula | with values | bytes |"

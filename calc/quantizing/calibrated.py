@@ -11,9 +11,9 @@ from calc.errors import Message
 from calc.model.block import Block
 from calc.model.traced import Traced
 from calc.quantizing.matrices import Matrix, matrices, smoothed
-from calc.quantizing.task import Draft, Task, fullest
+from calc.quantizing.task import Conversion, Draft, fullest
 
-Parts = dict[Message, Traced]
+Holdings = dict[Message, Traced]
 BLOCK = Message("weights of the block")
 CHECKPOINT = Message("checkpoint in 16 bits")
 STATES = Message("hidden states of all samples")
@@ -24,21 +24,21 @@ ONE_AFTER_ANOTHER = (("o_proj", "out_proj"), ("gate_proj", "up_proj"), ("down_pr
 """Matrices for which GPTQModel runs a block anew (`module_tree` of `models/definitions`); the others come first."""
 
 
-def total(task: Task, sizes: Iterable[Traced]) -> Traced:
+def total(task: Conversion, sizes: Iterable[Traced]) -> Traced:
     return sum(sizes, 0 * task.hidden)
 
 
-def hessian(task: Task, matrix: Matrix) -> Traced:
+def hessian(task: Conversion, matrix: Matrix) -> Traced:
     """Bytes of one: fp32 of [in, in] (`make_empty_hessian`, `create_H`)."""
     width = task.width(matrix.columns)
     return 4 * width * width
 
 
-def hessians(task: Task, those: Iterable[Matrix]) -> Traced:
+def hessians(task: Conversion, those: Iterable[Matrix]) -> Traced:
     return total(task, (matrix.several * hessian(task, matrix) for matrix in those))
 
 
-def calibration(task: Task, held: Parts, those: Sequence[Matrix], ram: Parts) -> Draft:
+def calibration(task: Conversion, held: Holdings, those: Sequence[Matrix], ram: Holdings) -> Draft:
     """A sample passes the block, and the products of its inputs are added to the Hessians (`accumulate_hessian`)."""
     widest = max(those, key=lambda matrix: matrix.columns)
     inputs = task.step * task.width(widest.columns)
@@ -51,7 +51,7 @@ def calibration(task: Task, held: Parts, those: Sequence[Matrix], ram: Parts) ->
     return Draft(Message("Calibration of a block"), gpu, ram)
 
 
-def inversion(task: Task, held: Parts, those: Sequence[Matrix], ram: Parts) -> Draft:
+def inversion(task: Conversion, held: Holdings, those: Sequence[Matrix], ram: Holdings) -> Draft:
     """The matrix whose Hessian takes most to invert, while those of later ones wait (`quantize_weight`)."""
     drafts = []
     for place, matrix in enumerate(those):
@@ -65,7 +65,7 @@ def inversion(task: Task, held: Parts, those: Sequence[Matrix], ram: Parts) -> D
     return fullest(drafts)
 
 
-def gptq_sequential(task: Task) -> Iterator[Draft]:
+def gptq_sequential(task: Conversion) -> Iterator[Draft]:
     """llm-compressor's GPTQModifier in its sequential pipeline: all Hessians of a block at once."""
     ram = {CHECKPOINT: task.checkpoint, STATES: 2 * task.all_samples * task.sample * task.hidden}
     for phase in (calibration, inversion):
@@ -74,7 +74,7 @@ def gptq_sequential(task: Task) -> Iterator[Draft]:
         )
 
 
-def gptqmodel(task: Task) -> Iterator[Draft]:
+def gptqmodel(task: Conversion) -> Iterator[Draft]:
     """GPTQModel: a block runs anew for each group of matrices, and blocks that are done lie on disk
     (`offload_to_disk`)."""
     states = 2 * task.all_samples * task.sample * task.hidden
@@ -101,13 +101,13 @@ def groups(those: Sequence[Matrix]) -> Iterator[tuple[Matrix, ...]]:
     yield from (tuple(by_run[run]) for run in sorted(by_run))
 
 
-def quantized(task: Task) -> list[tuple[Block, tuple[Matrix, ...]]]:
+def quantized(task: Conversion) -> list[tuple[Block, tuple[Matrix, ...]]]:
     """The blocks that have something to quantize."""
     pairs = ((block, matrices(task.model, block)) for block in task.model.all_blocks)
     return [(block, those) for block, those in pairs if those]
 
 
-def awq_sequential(task: Task) -> Iterator[Draft]:
+def awq_sequential(task: Conversion) -> Iterator[Draft]:
     """llm-compressor's AWQModifier: the inputs of each module that is scaled are kept of every sample, on the GPU or,
     of a model with experts, in host memory; a module's outputs of every sample stand twice, as they are and quantized
     (`_apply_smoothing`, `_run_samples`)."""
@@ -136,7 +136,7 @@ def awq_sequential(task: Task) -> Iterator[Draft]:
     yield fullest(drafts)
 
 
-def autoawq(task: Task) -> Iterator[Draft]:
+def autoawq(task: Conversion) -> Iterator[Draft]:
     """AutoAWQ: all samples pass a block at once; the inputs of every matrix wait in host memory (`_get_input_feat`)."""
     tokens = task.all_samples * task.sample
     drafts = []

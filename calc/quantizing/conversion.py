@@ -18,60 +18,72 @@ from calc.hardware.overhead import CUDA_CONTEXT, FRAGMENTATION, bounds, left_for
 from calc.model.architecture import Architecture
 from calc.options import OneOf
 from calc.quantizing.calibrated import autoawq, awq_sequential, gptq_sequential, gptqmodel
-from calc.quantizing.files import bitsandbytes, llama_cpp, mlx, model_free
-from calc.quantizing.task import Draft, Part, Phase, Task
+from calc.quantizing.files import bitsandbytes, llama_cpp, mlx, mlx_bytes, model_free
+from calc.quantizing.task import Conversion, Draft, HeldPart, QuantizingPhase
 from calc.serving.engines import ENGINES
-from calc.serving.engines.mlx.loading import mlx_file
 from calc.serving.engines.rules import Question
+from calc.serving.verdict import Word
+from calc.units import GIB
 
-USUAL = "; by default as in the tool's own examples"
 TORCH: frozenset[Platform] = frozenset({"cuda", "rocm"})
 GB = 10**9
+ToolName = Literal["llm-compressor", "gptqmodel", "autoawq", "bitsandbytes", "llama.cpp", "mlx-lm"]
 
 
-class Recipe(NamedTuple):
+class QuantizingRecipe(NamedTuple):
     """A tool's way to some formats."""
 
-    tool: str
-    method: Message
-    """What a title calls it."""
+    tool: ToolName
+    method: Message  # what a title calls it
     formats: frozenset[WeightFormat]
-    phases: Callable[[Task], Iterator[Draft]]
-    samples: int = 0
-    """Calibration samples of the tool's own examples; 0: it takes none."""
+    phases: Callable[[Conversion], Iterator[Draft]]
+    samples: int = 0  # calibration samples of the tool's own examples; 0: it takes none
     tokens: int = 0
-    platforms: frozenset[Platform] | None = TORCH
-    """None: it needs no GPU."""
-    engine: str | None = None
-    """The engine that the tool belongs to, whose refusals hold."""
+    platforms: frozenset[Platform] | None = TORCH  # None: it needs no GPU
+    engine: str | None = None  # that the tool belongs to, whose refusals hold
+
+    @property
+    def keeps_inputs(self) -> bool:
+        """Whether it matters where inputs of all samples are kept."""
+        return self.phases is awq_sequential
+
+    @property
+    def reads_files(self) -> bool:
+        """Whether it reads whole files of the checkpoint."""
+        return self.phases is model_free
 
 
 RECIPES = (
-    Recipe("llm-compressor", Message("GPTQ"), frozenset({"int4-w4a16", "int8"}), gptq_sequential, 512, 2048),
-    Recipe("gptqmodel", Message("GPTQ"), frozenset({"int4-gptq", "int8-gptq"}), gptqmodel, 1024, 2048),
-    Recipe("llm-compressor", Message("AWQ"), frozenset({"int4"}), awq_sequential, 256, 512),
-    Recipe("autoawq", Message("AWQ"), frozenset({"int4"}), autoawq, 128, 512),
-    Recipe(
+    QuantizingRecipe("llm-compressor", Message("GPTQ"), frozenset({"int4-w4a16", "int8"}), gptq_sequential, 512, 2048),
+    QuantizingRecipe("gptqmodel", Message("GPTQ"), frozenset({"int4-gptq", "int8-gptq"}), gptqmodel, 1024, 2048),
+    QuantizingRecipe("llm-compressor", Message("AWQ"), frozenset({"int4"}), awq_sequential, 256, 512),
+    QuantizingRecipe("autoawq", Message("AWQ"), frozenset({"int4"}), autoawq, 128, 512),
+    QuantizingRecipe(
         "llm-compressor",
         Message("Rounding"),
         frozenset({"fp8", "fp8-channel", "fp8-tensor", "mxfp8", "mxfp4", "nvfp4"}),
         model_free,
     ),
-    Recipe("bitsandbytes", Message("Loading in bitsandbytes"), BITSANDBYTES, bitsandbytes),
-    Recipe("llama.cpp", Message("Conversion to GGUF"), frozenset(MIXES), llama_cpp, 0, 0, None, "llamacpp"),
-    Recipe("mlx-lm", Message("Conversion to MLX"), frozenset(MLX_FORMATS), mlx, 0, 0, frozenset({"metal"}), "mlx"),
+    QuantizingRecipe("bitsandbytes", Message("Loading in bitsandbytes"), BITSANDBYTES, bitsandbytes),
+    QuantizingRecipe("llama.cpp", Message("Conversion to GGUF"), frozenset(MIXES), llama_cpp, 0, 0, None, "llamacpp"),
+    QuantizingRecipe(
+        "mlx-lm", Message("Conversion to MLX"), frozenset(MLX_FORMATS), mlx, 0, 0, frozenset({"metal"}), "mlx"
+    ),
 )
 TARGETS = tuple(dict.fromkeys(form for recipe in RECIPES for form in sorted(recipe.formats)))
-TOOLS = tuple(dict.fromkeys(recipe.tool for recipe in RECIPES))
 
 
 class Quantizing(Frozen):
     """Into which format a model is quantized, with which tool, calibrated how."""
 
     to: Annotated[WeightFormat, OneOf(TARGETS)] = Field(default="int4-w4a16", description="Format that is made.")
-    tool: Annotated[str, OneOf(TOOLS)] | None = Field(default=None, description="What makes it, where several do.")
-    calibration_samples: int | None = Field(default=None, ge=1, le=2**20, description=f"Calibration texts{USUAL}.")
-    calibration_tokens: int | None = Field(default=None, ge=1, le=2**20, description=f"Tokens of each{USUAL}.")
+    tool: ToolName | None = Field(default=None, description="What makes it, where several do.")
+    calibration_samples: int | None = Field(
+        default=None, ge=1, le=2**20, description="Calibration texts; as in the tool's examples unless chosen."
+    )
+    calibration_tokens: int | None = Field(
+        default=None, ge=1, le=2**20, description="Tokens of each; as in the tool's examples unless chosen."
+    )
     calibration_batch: int = Field(default=1, ge=1, le=4096, description="Texts in one forward pass.")
     keep_inputs_on: Literal["gpu", "host"] | None = Field(
         default=None, description="Where AWQ keeps a block's inputs (offload_device); on the host if there are experts."
@@ -85,10 +97,8 @@ class QuantizingVerdict(Frozen):
     """One GPU of a kind against the phase that needs most. Bytes."""
 
     gpu: str
-    verdict: Literal["fits", "tight", "does not fit", "does not run"]
-    required: int
+    verdict: Word
     usable: int
-    spare: int
     reason: Message
 
 
@@ -101,12 +111,12 @@ class QuantizingReport(Frozen):
     method: Message
     samples: int
     tokens: int
-    phases: tuple[Phase, ...]
+    phases: tuple[QuantizingPhase, ...]
     gpu: int
     overhead_low: int
     overhead_high: int
     ram: int
-    disk: tuple[Part, ...]
+    disk: tuple[HeldPart, ...]
     disk_bytes: int
     verdicts: tuple[QuantizingVerdict, ...]
     assumptions: tuple[Message, ...]
@@ -152,7 +162,7 @@ def quantizing_report(
     )
 
 
-def recipe_of(options: Quantizing) -> Recipe:
+def recipe_of(options: Quantizing) -> QuantizingRecipe:
     """The recipe that makes a format. Raises ConfigError where the tool has none for it."""
     fitting = [recipe for recipe in RECIPES if options.to in recipe.formats]
     chosen = [recipe for recipe in fitting if options.tool in (None, recipe.tool)]
@@ -167,16 +177,12 @@ def recipe_of(options: Quantizing) -> Recipe:
     return chosen[0]
 
 
-def task_of(architecture: Architecture, recipe: Recipe, options: Quantizing) -> Task:
-    if recipe.tool == "mlx-lm":
-        result = sum(
-            piece.nbytes * piece.a_layer * max(1, len(piece.tensor.layers))
-            for piece in mlx_file(architecture, Precision(weights=options.to))
-        )
-    else:
-        result = CheckpointSize.of(architecture, Precision(weights=options.to)).total
+def task_of(architecture: Architecture, recipe: QuantizingRecipe, options: Quantizing) -> Conversion:
+    precision = Precision(weights=options.to)
+    is_mlx = recipe.phases is mlx
+    result = mlx_bytes(architecture, precision) if is_mlx else CheckpointSize.of(architecture, precision).total
     whole = 2 * sum(tensor.parameters for tensor in architecture.tensors())
-    return Task(
+    return Conversion(
         model=architecture,
         to=options.to,
         samples=options.calibration_samples or recipe.samples or 1,
@@ -188,7 +194,7 @@ def task_of(architecture: Architecture, recipe: Recipe, options: Quantizing) -> 
     )
 
 
-def files(task: Task, recipe: Recipe) -> dict[Message, Any]:
+def files(task: Conversion, recipe: QuantizingRecipe) -> dict[Message, Any]:
     """What lies on disk at the end, the checkpoint that is read included."""
     read = {Message("checkpoint in 16 bits"): task.checkpoint}
     result = {Message("the result"): 1 * task.named("Q", task.result, Message("bytes of the result"))}
@@ -199,7 +205,7 @@ def files(task: Task, recipe: Recipe) -> dict[Message, Any]:
     return read if recipe.tool == "bitsandbytes" else read | result
 
 
-def overhead(gpu: int, recipe: Recipe) -> tuple[int, int]:
+def overhead(gpu: int, recipe: QuantizingRecipe) -> tuple[int, int]:
     """What lies beside the tensors on a GPU, from low to high; nothing where no GPU is used or the memory is the
     CPU's too."""
     if recipe.platforms != TORCH:
@@ -208,25 +214,21 @@ def overhead(gpu: int, recipe: Recipe) -> tuple[int, int]:
     return bounds(sizes(spans, gpu))  # type: ignore[arg-type]
 
 
-def judged(gpu: GPU, required: int, low: int, high: int, recipe: Recipe) -> QuantizingVerdict:
-    usable = gpu.usable_bytes
-    spare = usable - required - (low + high) // 2
-    known: dict[str, Any] = {"gpu": gpu.id, "required": required + (low + high) // 2, "usable": usable, "spare": spare}
+def judged(gpu: GPU, required: int, low: int, high: int, recipe: QuantizingRecipe) -> QuantizingVerdict:
+    """Whether one GPU of a kind holds the tensors and what lies beside them."""
+    left = gpu.usable_bytes - required
+    word: Word = "fits" if left >= high else "tight" if left >= low else "does not fit"
+    reason = left_for_overhead(left, low, high)
     if recipe.platforms is None:
-        return QuantizingVerdict(**known, verdict="fits", reason=Message("It runs on the CPU and needs no GPU."))
-    if gpu.platform is not None and gpu.platform not in recipe.platforms:
-        reason = Message("{tool} does not run on it.", tool=recipe.tool)
-        return QuantizingVerdict(**known, verdict="does not run", reason=reason)
-    left = usable - required
-    verdict = "fits" if left >= high else "tight" if left >= low else "does not fit"
-    if left < low:
-        reason = Message("{missing:.2f} GiB are missing.", missing=(low - left) / 2**30)
-    else:
-        reason = left_for_overhead(left, low, high)
-    return QuantizingVerdict(**known, verdict=verdict, reason=reason)
+        word, reason = "fits", Message("It runs on the CPU and needs no GPU.")
+    elif gpu.platform is not None and gpu.platform not in recipe.platforms:
+        word, reason = "does not run", Message("{tool} does not run on it.", tool=recipe.tool)
+    elif left < low:
+        reason = Message("It is short by {missing:.2f} GiB.", missing=(low - left) / GIB)
+    return QuantizingVerdict(gpu=gpu.id, verdict=word, usable=gpu.usable_bytes, reason=reason)
 
 
-def assumptions(architecture: Architecture, recipe: Recipe) -> Iterator[Message]:
+def assumptions(architecture: Architecture, recipe: QuantizingRecipe) -> Iterator[Message]:
     """What the figures take for granted."""
     yield from architecture.assumptions
     if recipe.samples:

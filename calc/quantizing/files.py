@@ -12,7 +12,8 @@ from calc.errors import Message
 from calc.formats.gguf_tensors import gguf_tensors
 from calc.formats.mixes import MIXES, OF_EIGHT_TINY
 from calc.formats.precision import Precision
-from calc.quantizing.task import Draft, Task
+from calc.model.architecture import Architecture
+from calc.quantizing.task import Conversion, Draft
 from calc.serving.engines.mlx.loading import mlx_file
 
 RESERVED = 3
@@ -29,7 +30,7 @@ NEEDS_IMATRIX = frozenset(name for name, mix in MIXES.items() if mix.of_eight ==
 """Mixes that llama-quantize refuses without an importance matrix (`tensor_requires_imatrix`)."""
 
 
-def model_free(task: Task) -> Iterator[Draft]:
+def model_free(task: Conversion) -> Iterator[Draft]:
     """llm-compressor's model_free_ptq, one worker: a file of the checkpoint on the GPU, its results in host memory."""
     file = task.named("F", task.file, Message("bytes of the largest file of the checkpoint"))
     share = task.named("Q", task.result, Message("bytes of the result")) * file // task.checkpoint
@@ -37,7 +38,7 @@ def model_free(task: Task) -> Iterator[Draft]:
     yield Draft(Message("A file of the checkpoint"), gpu, {Message("the file's results"): share})
 
 
-def bitsandbytes(task: Task) -> Iterator[Draft]:
+def bitsandbytes(task: Conversion) -> Iterator[Draft]:
     """Quantized as it is loaded: what is done, and one matrix in 16 bits."""
     numel = max(tensor.numel for tensor in task.model.tensors() if tensor.layers)
     largest = 2 * task.named("n", numel, Message("weights of the largest matrix"))
@@ -46,7 +47,7 @@ def bitsandbytes(task: Task) -> Iterator[Draft]:
     yield Draft(Message("Loading"), gpu, {Message("a matrix in 16 bits"): largest})
 
 
-def llama_cpp(task: Task) -> Iterator[Draft]:
+def llama_cpp(task: Conversion) -> Iterator[Draft]:
     """convert_hf_to_gguf.py, llama-imatrix where the mix needs it, llama-quantize: a tensor at a time; what is read is
     mapped and holds no memory of its own."""
     sizes = [prod(tensor.shape) for tensor in gguf_tensors(task.model) if tensor.excluded_as is None]
@@ -61,7 +62,7 @@ def llama_cpp(task: Task) -> Iterator[Draft]:
     yield Draft(Message("llama-quantize"), {}, {Message("the tensor in 32 bits, and room for its result"): 8 * largest})
 
 
-def mlx(task: Task) -> Iterator[Draft]:
+def mlx(task: Conversion) -> Iterator[Draft]:
     """mlx_lm.convert: one file of the result after another, whose sources are read shortly before they are needed."""
     pieces = mlx_file(task.model, Precision(weights=task.to))
     numels = sorted(
@@ -76,3 +77,9 @@ def mlx(task: Task) -> Iterator[Draft]:
     written = task.named("F", min(SHARD, task.result), Message("bytes of the largest file of the result"))
     gpu = {Message("the file that is written"): 1 * written, Message("sources of what is computed"): sources}
     yield Draft(Message("mlx_lm.convert"), gpu, {})
+
+
+def mlx_bytes(model: Architecture, precision: Precision) -> int:
+    """Bytes of what mlx-lm writes."""
+    pieces = mlx_file(model, precision)
+    return sum(piece.nbytes * piece.a_layer * max(1, len(piece.tensor.layers)) for piece in pieces)

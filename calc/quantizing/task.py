@@ -15,7 +15,7 @@ from calc.model.derivation import Step
 from calc.model.traced import Traced, TracedSymbols
 
 
-class Part(Frozen):
+class HeldPart(Frozen):
     """Something that memory or disk holds, with its formula and the values filled in."""
 
     what: Message
@@ -25,12 +25,12 @@ class Part(Frozen):
     step: Step = Field(exclude=True, repr=False)
 
 
-class Phase(Frozen):
+class QuantizingPhase(Frozen):
     """A stage of a conversion, and what is held at its peak."""
 
     name: Message
-    gpu: tuple[Part, ...]
-    ram: tuple[Part, ...]
+    gpu: tuple[HeldPart, ...]
+    ram: tuple[HeldPart, ...]
     gpu_bytes: int
     ram_bytes: int
 
@@ -58,23 +58,17 @@ def fullest(drafts: Iterable[Draft]) -> Draft:
 
 
 @dataclass(frozen=True)
-class Task:
+class Conversion:
     """A model and what becomes of it; sizes remember their formula."""
 
     model: Architecture
     to: WeightFormat
-    samples: int
-    """Calibration samples."""
-    tokens: int
-    """Tokens of each."""
-    at_once: int
-    """Samples in one forward pass."""
-    file: int
-    """Bytes of the checkpoint's largest file."""
-    offload: bool
-    """Whether what AWQ keeps of each sample waits in host memory."""
-    result: int
-    """Bytes of the quantized checkpoint."""
+    samples: int  # calibration samples
+    tokens: int  # of each
+    at_once: int  # samples in one forward pass
+    file: int  # bytes of the checkpoint's largest file
+    offload: bool  # whether what AWQ keeps of each sample waits in host memory
+    result: int  # bytes of the quantized checkpoint
     symbols: TracedSymbols = field(default_factory=TracedSymbols)
 
     def named(self, name: str, value: int, meaning: Message) -> Traced:
@@ -130,15 +124,15 @@ class Task:
         numel = sum(tensor.parameters for tensor in self.model.tensors_of(block)) // layers
         return 2 * self.named(f"P_{block.layers[0] if block.layers else 0}", numel, Message("parameters of a block"))
 
-    def part(self, what: Message, size: Traced) -> Part:
+    def part(self, what: Message, size: Traced) -> HeldPart:
         step = self.symbols.step(what, size)
-        return Part(what=what, bytes=step.result, formula=str(step.formula), values=str(step.values), step=step)
+        return HeldPart(what=what, bytes=step.result, formula=str(step.formula), values=str(step.values), step=step)
 
-    def phase(self, draft: Draft) -> Phase:
+    def phase(self, draft: Draft) -> QuantizingPhase:
         gpu, ram = (
             tuple(self.part(what, size) for what, size in parts.items() if size) for parts in (draft.gpu, draft.ram)
         )
-        return Phase(
+        return QuantizingPhase(
             name=draft.name,
             gpu=gpu,
             ram=ram,

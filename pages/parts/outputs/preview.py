@@ -19,6 +19,7 @@ from pages.parts.state.compared import compared_anew
 from pages.parts.state.local import local_answer_anew
 from pages.parts.state.planned import planned_anew
 from pages.parts.state.published import published
+from pages.parts.state.quantized import quantized
 from pages.parts.state.query import (
     ATTENTION,
     COMPARE,
@@ -27,6 +28,7 @@ from pages.parts.state.query import (
     GLOSSARY,
     MACHINE,
     PLAN,
+    QUANTIZE,
     STEPS,
     TRAIN,
     TRAIN_PLAN,
@@ -123,6 +125,7 @@ ANSWERS: Mapping[Page, Callable[[Scenario], Answer]] = {
     ATTENTION: attended,
     COMPARE: compared_anew,
     STEPS: trained,
+    QUANTIZE: quantized,
 }
 """What each page calculates; the others look at the model alone."""
 NAME = "Weighbridge"

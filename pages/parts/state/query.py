@@ -149,6 +149,14 @@ ATTENTION = Page(
     uses=DESIGN.uses,
     answers_at="report",
 )
+QUANTIZE = Page(
+    path="quantize",
+    script="model/quantize.py",
+    title=Message("Quantize"),
+    icon="compress",
+    uses=("source", "gpu", "quantizing", "comparison"),
+    answers_at="quantize",
+)
 DERIVE = Page(
     path="derive",
     script="model/derive.py",
@@ -208,7 +216,7 @@ AREAS = (
     Area(title=Message("Serve"), icon="scale", pages=(WEIGH, PLAN, GPUS)),
     Area(title=Message("Train"), icon="model_training", pages=(TRAIN, STEPS, TRAIN_PLAN)),
     Area(title=Message("My machine"), icon="computer", pages=(MACHINE,)),
-    Area(title=Message("Model"), icon="account_tree", pages=(DESIGN, ATTENTION, DERIVE)),
+    Area(title=Message("Model"), icon="account_tree", pages=(DESIGN, ATTENTION, DERIVE, QUANTIZE)),
     Area(title=Message("Evidence"), icon="fact_check", pages=(VERIFY, ACCURACY, HARDWARE)),
 )
 PAGES = (*(page for area in AREAS for page in area.pages), COMPARE, GLOSSARY)

@@ -25,6 +25,7 @@ from calc.formats import CacheFormat, WeightFormat
 from calc.hardware import Computer, find_gpu
 from calc.model.paper import Anchor
 from calc.options import OneOf, Option, checked, options
+from calc.quantizing import Quantizing
 from calc.serving.engines import ENGINES, Engine
 from calc.text import pack, unpack
 from calc.time import Needs, TrainingNeeds
@@ -348,6 +349,7 @@ class Scenario(Frozen):
     efficiencies: EfficiencyChoice = EfficiencyChoice()
     overhead: Overhead = Overhead()
     machine: Computer = Computer()
+    quantizing: Quantizing = Quantizing()
     comparison: Comparison = Comparison()
     derive: Anchor | None = Field(default=None, description="The section of the derivation that a link opens.")
     opened: Annotated[str, AfterValidator(known_gpu)] | None = Field(
@@ -388,6 +390,7 @@ Uses = Literal[
     "serving",
     "overhead",
     "machine",
+    "quantizing",
     "comparison",
     "derive",
     "opened",
