@@ -17,9 +17,9 @@ def conversion(answer: Quantized) -> None:
     """Controls that have an effect with the recipe; with none that is known, all of them."""
     known, chosen = places(("quantizing",)), answer.scenario.quantizing
     try:
-        recipes = (recipe_of(checked(chosen)),)
+        recipes = [recipe_of(checked(chosen))]
     except ConfigError:
-        recipes = RECIPES
+        recipes = list(RECIPES)
     st.markdown(say("**Conversion**"))
     control(known["tool"], answer.error)
     if any(recipe.samples for recipe in recipes):
