@@ -25,6 +25,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     commands.add_parser("report", help="one report, as with MODEL alone; see weighbridge report --help", add_help=False)
     commands.add_parser("plan", help="which hardware, how fast, at what price; as above", add_help=False)
     commands.add_parser("fits", help="a verdict as exit status: 0 fits, 3 with flags or tight, 1 not", add_help=False)
+    commands.add_parser("quantize", help="what quantizing a model takes: GPU, host memory, disk", add_help=False)
     commands.add_parser("log", help="a start-up log beside our figures; what was short, what mends it", add_help=False)
     commands.add_parser("sweep", help="every combination of a grid as rows of a Parquet file", add_help=False)
     commands.add_parser("serve", help="the dashboard as several processes behind nginx", add_help=False)

@@ -28,6 +28,7 @@ ROOMS = (
     "calc.hardware",
     "calc.options",
     "calc.serving",
+    "calc.quantizing",
     "calc.training",
     "calc.time",
     "calc.design",

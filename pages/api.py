@@ -15,6 +15,7 @@ from calc import ConfigError, Report, TrainingReport
 from calc.errors import Message, shown
 from calc.hardware.gpu import GPU
 from calc.options import Option
+from calc.quantizing import QuantizingReport
 from calc.serving.shared_gpus import SharedGPUs
 from calc.time.disaggregated import ranked_plans
 from calc.time.fitting import MAPPED
@@ -29,6 +30,7 @@ from pages.parts.state.fitted import models_on, of_scenario, points_on
 from pages.parts.state.local import local_answer_anew
 from pages.parts.state.planned import is_affordable, search_of
 from pages.parts.state.published import Published, fetched, is_preset
+from pages.parts.state.quantized import quantized
 from pages.parts.state.query import (
     ACCURACY,
     COMPARE,
@@ -36,6 +38,7 @@ from pages.parts.state.query import (
     HARDWARE,
     MACHINE,
     PLAN,
+    QUANTIZE,
     STEPS,
     TOGETHER,
     TRAIN,
@@ -138,6 +141,7 @@ def api() -> FastAPI:
     route(app, STEPS, side_by_side, StepComparison, "Training steps side by side on one of the GPUs.")
     planned = PlanReport | TrainingPlanReport
     route(app, PLAN, planned_for, planned, "Which GPUs, laid out how, how fast, at what price.")
+    route(app, QUANTIZE, converted, QuantizingReport, "What quantizing a model takes of GPU, host memory and disk.")
     route(app, MACHINE, local_files, LocalFiles, "Files of a model on a machine: what lies where, how fast.")
     route(app, GPUS, fits, FitsWhere | Roofline, "What fits where, in which format, how long, how fast.")
     route(app, COMPARE, reports, Reports, "Models next to each other: a report each.")
@@ -265,6 +269,10 @@ def stepped(scenario: Scenario, model: Model) -> TrainingReport:
     return sound(trained(scenario, model)).report
 
 
+def converted(scenario: Scenario, model: Model) -> QuantizingReport:
+    return sound(quantized(scenario, model)).report
+
+
 def side_by_side(scenario: Scenario, model: Model) -> StepComparison:
     """The step of the query first, then those of its `steps`."""
 
@@ -291,9 +299,7 @@ def sharing(scenario: Scenario, model: Model) -> SharedGPUs:
         if other.model not in models():
             sentence = "A model next to the first is a preset: {name} is none."
             raise ConfigError(Message(sentence, name=shown(other.model)), "share_with")
-    answer = shared_by(scenario, model, lambda source: fetched(source, None, None))
-    if answer.error is not None:
-        raise answer.error
+    answer = sound(shared_by(scenario, model, lambda source: fetched(source, None, None)))
     if answer.focus is None:
         raise ConfigError(Message("Models share GPUs of a kind: gpu names none."), "gpu")
     return answer.focus

@@ -42,6 +42,7 @@ from huggingface_hub.utils._http import default_client_factory  # whose hooks sa
 from calc import ConfigError
 from calc.errors import Frozen, Message, Outside
 from calc.families.from_gguf import config_of
+from calc.families.tasks import pooling
 from calc.formats import HF_QUANT_CONFIG, with_hf_quant_config
 from calc.text import MAX_CHARACTERS, parse_config, parse_json
 from calc.units import GIB
@@ -54,6 +55,13 @@ huggingface_hub.utils.disable_progress_bars()
 constants.HF_HUB_DISABLE_XET = True  # or hf_xet would load files past the client whose answers have bounds
 
 CONFIG = "config.json"
+MODULES = "modules.json"
+"""What sentence-transformers runs one after another."""
+POOLS = re.compile(r'"type"\s*:\s*"[^"]*\.Pooling"')
+"""A module that makes one vector of a text, by which vLLM too knows an embedder (`get_pooling_config`)."""
+EMBEDS = Message(
+    "Its modules.json pools what the model makes of a text: it is read as an embedding model, without head."
+)
 SECONDS = 10.0
 FIRST_BYTES = 2**21
 MOST_BYTES, MOST_OF_A_LIST = 2**27, 2**23
@@ -218,8 +226,15 @@ def _fetch(model: str, revision: str | None, token: str | None, gguf: str | None
             config = _json_file(api, hub_model, CONFIG, revision, token)
             if HF_QUANT_CONFIG in files:
                 config = with_hf_quant_config(config, _json_file(api, hub_model, HF_QUANT_CONFIG, revision, token))
-            return hub_model.model_copy(update={"config": config})
+            modules = _content(api, hub_model, MODULES, revision, token) if MODULES in files else ""
+            return hub_model.model_copy(update=_with_modules(config, modules))
         return _from_gguf(hub_model, token, gguf)
+
+
+def _with_modules(config: dict[str, Any], modules: str) -> dict[str, Any]:
+    """The config as sentence-transformers runs it, and a sentence where its class would generate."""
+    pooled = pooling(config) if POOLS.search(modules) else config
+    return {"config": pooled} if pooled == config else {"config": pooled, "note": EMBEDS}
 
 
 def checkpoint(model: HubModel, token: str | None = None, gguf: str | None = None) -> Checkpoint:
@@ -326,6 +341,9 @@ def _from_cache(model: str, revision: str | None) -> HubModel | None:
     quant_config = huggingface_hub.try_to_load_from_cache(model, HF_QUANT_CONFIG, revision=revision)
     if isinstance(quant_config, str):
         config = with_hf_quant_config(config, parse_config(_text(quant_config)))
+    modules = huggingface_hub.try_to_load_from_cache(model, MODULES, revision=revision)
+    if isinstance(modules, str):
+        config = _with_modules(config, _text(modules))["config"]
     note = Message(
         "The Hub can't be reached: this is the copy of {model} that was read before (commit {commit}).",
         model=model,

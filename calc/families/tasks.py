@@ -1,6 +1,7 @@
 """Tasks of checkpoints, by the name of the class in `architectures`: a vector of a text, scores, or words."""
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Any, Literal
 
 from calc.families.family import extras
 from calc.families.fields import Fields
@@ -18,6 +19,7 @@ POOLING = ("Model", *(suffix for suffix, _ in SUFFIXES))
 """How classes are called that make no logits of a next token."""
 GENERATES = ("LMHeadModel", "ChatGLMModel", "AquilaModel")
 """Classes of decoders that make logits of the next token although they are called “Model” (vLLM `registry.py`)."""
+NEXT_TOKEN = ("ForCausalLM", "LMHeadModel")
 USUAL_LABELS = 2
 """Labels of a config that names none (transformers `configuration_utils.py`)."""
 
@@ -47,6 +49,14 @@ def pools(c: Fields) -> bool:
     """Whether a decoder's class makes a vector or scores of a text: as vLLM takes its name (`config/model.py`)."""
     name = class_of(c)
     return task(c) in ("scores", "token_scores") or (name.endswith("Model") and not name.endswith(GENERATES))
+
+
+def pooling(config: Mapping[str, Any]) -> dict[str, Any]:
+    """A config whose class makes logits of the next token, with the class that makes the states they would be of:
+    Qwen3ForCausalLM becomes Qwen3Model. Others stay."""
+    name = class_of(Fields(config, {}, {}))
+    stem = next((name.removesuffix(suffix) for suffix in NEXT_TOKEN if name.endswith(suffix)), None)
+    return dict(config) if stem is None else {**config, "architectures": [f"{stem}Model"]}
 
 
 def score(c: Fields, hidden: int) -> tuple[Extra, ...]:

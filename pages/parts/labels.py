@@ -21,6 +21,13 @@ FIELDS: dict[str, Message] = {
     "engine": Message("Engine"),
     "gpu": Message("GPU models"),
     "num_gpus": Message("How many of each"),
+    "to": Message("Format to make"),
+    "tool": Message("Tool"),
+    "calibration_samples": Message("Calibration texts"),
+    "calibration_tokens": Message("Tokens of each text"),
+    "calibration_batch": Message("Texts in one pass"),
+    "keep_inputs_on": Message("AWQ keeps inputs on"),
+    "file_gb": Message("Largest file of the checkpoint, GB"),
     "my_gpus": Message("Cards in it"),
     "ram_gib": Message("Host memory, GiB"),
     "ram_gb_s": Message("Its bandwidth, GB/s"),
@@ -129,6 +136,7 @@ FIELDS: dict[str, Message] = {
 }
 """The label of a control; one without a label is called as its flag is spelled."""
 CHOICES: dict[str, Mapping[Any, Message]] = {
+    "keep_inputs_on": {"gpu": Message("The GPU"), "host": Message("The host")},
     "prefill_decode": {
         "together": Message("On the same GPUs"),
         "apart": Message("On separate GPUs"),

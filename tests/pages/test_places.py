@@ -58,7 +58,7 @@ def test_every_page_but_two_is_a_view_of_one_place():
         ("train_plan", ["Training step", "Side by side", "Training plan"]),
         ("steps", ["Training step", "Side by side", "Training plan"]),
         ("machine", []),
-        ("derive", ["Design", "Attention", "Derive"]),
+        ("derive", ["Design", "Attention", "Derive", "Quantize"]),
         ("hardware", ["Verify", "Accuracy", "Hardware"]),
         ("compare", []),
         ("glossary", []),

@@ -22,6 +22,9 @@ from tests.hub_server import COMMIT, TOKEN, Hub, Odd, safetensors
 from tests.hub_server import hub as serve
 
 QWEN3 = json.dumps(models()["Qwen/Qwen3-0.6B"].config).encode()
+CAUSAL = json.dumps(models()["Qwen/Qwen3-0.6B"].config | {"architectures": ["Qwen3ForCausalLM"]}).encode()
+MODULES_JSON = b"""[{"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"},
+ {"idx": 1, "name": "1", "path": "1_Pooling", "type": "sentence_transformers.models.Pooling"}]"""
 MODELOPT = json.dumps(
     {"producer": {"name": "modelopt"}, "quantization": {"quant_algo": "NVFP4", "kv_cache_quant_algo": "FP8"}}
 ).encode()
@@ -72,6 +75,7 @@ def server(monkeypatch, tmp_path):
             "2.safetensors": safetensors({"b": ("F8_E4M3", (4,), 4)}),
         },
         "org/nvfp4": {"config.json": QWEN3, "hf_quant_config.json": MODELOPT},
+        "org/embedder": {"config.json": CAUSAL, "modules.json": MODULES_JSON},
         "org/opens-with-token": {"config.json": QWEN3},
         "org/slow": {"config.json": QWEN3},
         "org/huge": {"config.json": b"{}"},
@@ -112,6 +116,20 @@ def test_a_model_of_the_hub(server: Hub):
     assert table.bytes_by_dtype() == {"BF16": 12, "F8_E4M3": 4}
     assert hub.search("ORG/MOD") == ["org/model"]
     assert set(server.tokens_seen) == {None}
+
+
+def test_what_sentence_transformers_pools_has_no_head(server: Hub, monkeypatch):
+    """Qwen3-Embedding's config.json names Qwen3ForCausalLM; its modules.json says that a vector is made (vLLM takes it
+    for a pooling model by the same file). From the Hub, with a token, and from the copy of before."""
+    model = hub.fetch("org/embedder")
+    assert model.config == {**json.loads(CAUSAL), "architectures": ["Qwen3Model"]}
+    assert "embedding model" in str(model.note)
+    architecture = Architecture.from_config(model.config)
+    assert architecture.pooled
+    assert not any("lm_head" in tensor.name for tensor in architecture.tensors())
+    assert hub.fetch("org/embedder", token=TOKEN).config == model.config
+    point_at(monkeypatch, "http://127.0.0.1:1")
+    assert hub.fetch("org/embedder").config == model.config
 
 
 def test_what_modelopt_wrote_is_read_with_the_config(server: Hub, monkeypatch):

@@ -162,12 +162,17 @@ TRAINING_RUN = {
 }
 
 
+CONVERSION = {"model": MODEL, "to": of_place("list", "quantizing", "to"), "gpu": GPUS}
+
+
 def blanks(here: Page) -> Mapping[str, Blank]:
     """The parts of a page's question that are controls."""
     if "training" in here.uses:
         return TRAINING
     if "machine" in here.uses:
         return {"model": MODEL, **WORKLOAD}
+    if "quantizing" in here.uses:
+        return CONVERSION
     if "overhead" in here.uses:
         return SERVING
     if "hardware" in here.uses:
@@ -207,6 +212,8 @@ def sentence(scenario: Scenario, here: Page) -> str:
             n=scenario.planning.needs.users or 1,
             **names,
         )
+    if "quantizing" in here.uses:
+        return say("Quantize {model} to {to} on {gpu}", **names)
     n = scenario.serving.workload.batch
     if "machine" in here.uses:
         return say(
@@ -312,6 +319,8 @@ def about(answer: Answer, name: str, here: Page) -> dict[str, Any]:
     if name in ("sequence", "length"):
         stops = sorted({*CONTEXTS, blanks(here)[name].value(scenario)})
         return known | {"options": [[n, tokens(n), tokens(n)] for n in stops]}
+    if name == "to" and place is not None:
+        return known | {"options": [[form, form, form] for form in place.option.choices]}
     if name == "engine":
         return known | {"options": [[engine, kind.title, kind.title] for engine, kind in ENGINES.items()]}
     if name == "loss_method":

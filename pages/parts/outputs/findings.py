@@ -26,6 +26,7 @@ from pages.parts.state import fitted
 from pages.parts.state.compared import Column, Compared
 from pages.parts.state.local import LocalAnswer
 from pages.parts.state.planned import Planned
+from pages.parts.state.quantized import Quantized
 from pages.parts.state.query import (
     ACCURACY,
     ATTENTION,
@@ -36,6 +37,7 @@ from pages.parts.state.query import (
     HARDWARE,
     MACHINE,
     PLAN,
+    QUANTIZE,
     STEPS,
     TOGETHER,
     TRAIN,
@@ -329,6 +331,34 @@ def derived(answer: Weighed) -> Finding:
     )
 
 
+def converted(answer: Quantized) -> Finding:
+    report, known = answer.report, {"method": say(answer.report.method), "name": name(answer)}
+    gpu, ram = words.gib(report.gpu), words.gib(report.ram)
+    if not report.gpu:
+        return Finding(say("{method} of {name} **takes** {ram} of host memory and no GPU", **known, ram=ram))
+    if not report.ram:
+        return Finding(say("{method} of {name} **takes** {gpu} of a Mac's memory", **known, gpu=gpu))
+    return Finding(
+        say("{method} of {name} **takes** {gpu} on one GPU and {ram} of host memory", **known, gpu=gpu, ram=ram)
+    )
+
+
+def decide_conversion(answer: Quantized) -> Iterator[Figure]:
+    """Memory of GPU and host, disk, and the result."""
+    report = answer.report
+    if report.gpu:
+        low, high = words.gib(report.gpu + report.overhead_low), words.gib(report.gpu + report.overhead_high)
+        yield Figure(words.gib(report.gpu), say("GPU memory"), say("{low} to {high} with overhead", low=low, high=high))
+    if report.ram:
+        yield Figure(words.gib(report.ram), say("host memory"))
+    yield Figure(words.gib(report.disk_bytes), say("disk"), say("with the checkpoint"))
+    if report.samples:
+        texts = say("{n:,} texts of {tokens:,} tokens", n=report.samples, tokens=report.tokens)
+        yield Figure(report.tool, say("tool"), texts)
+    else:
+        yield Figure(report.tool, say("tool"))
+
+
 def attended(answer: Answer) -> Finding:
     """Cache bytes of a token, and the share of multi-head attention's that is saved."""
     choice, what = answer.scenario.serving, name(answer)
@@ -439,6 +469,7 @@ FINDINGS: Mapping[Page, Callable[[Any], Finding | None]] = {
     TOGETHER: shared_out,
     VERIFY: verified,
     DERIVE: derived,
+    QUANTIZE: converted,
     ATTENTION: attended,
     DESIGN: designed,
 }
@@ -454,4 +485,5 @@ DECISIVE: Mapping[Page, Callable[[Any], Iterator[Figure]]] = {
     PLAN: decide_planning,
     TOGETHER: decide_sharing,
     MACHINE: decide_locally,
+    QUANTIZE: decide_conversion,
 }

@@ -19,6 +19,7 @@ from pages.parts.state.compared import compared_anew
 from pages.parts.state.local import local_answer_anew
 from pages.parts.state.planned import planned_anew
 from pages.parts.state.published import published
+from pages.parts.state.quantized import quantized
 from pages.parts.state.query import (
     ATTENTION,
     COMPARE,
@@ -27,6 +28,7 @@ from pages.parts.state.query import (
     GLOSSARY,
     MACHINE,
     PLAN,
+    QUANTIZE,
     STEPS,
     TOGETHER,
     TRAIN,
@@ -128,6 +130,7 @@ ANSWERS: Mapping[Page, Callable[[Scenario], Answer]] = {
     COMPARE: compared_anew,
     STEPS: trained,
     TOGETHER: shared,
+    QUANTIZE: quantized,
 }
 """Calculation of each page; the others look at the model alone."""
 NAME = "Weighbridge"

@@ -139,6 +139,13 @@ DESIGN = Page(
     answers_at="report",
 )
 ATTENTION = Page("model/attention.py", Message("Attention"), "hub", DESIGN.uses, answers_at="report")
+QUANTIZE = Page(
+    "model/quantize.py",
+    Message("Quantize"),
+    "compress",
+    ("source", "gpu", "quantizing", "comparison"),
+    answers_at="quantize",
+)
 DERIVE = Page(
     "model/derive.py",
     Message("Derive"),
@@ -172,7 +179,7 @@ AREAS = (
     Area(Message("Serve"), "scale", (WEIGH, PLAN, GPUS, TOGETHER)),
     Area(Message("Train"), "model_training", (TRAIN, STEPS, TRAIN_PLAN)),
     Area(Message("My machine"), "computer", (MACHINE,)),
-    Area(Message("Model"), "account_tree", (DESIGN, ATTENTION, DERIVE)),
+    Area(Message("Model"), "account_tree", (DESIGN, ATTENTION, DERIVE, QUANTIZE)),
     Area(Message("Evidence"), "fact_check", (VERIFY, ACCURACY, HARDWARE)),
 )
 PAGES = (*(page for area in AREAS for page in area.pages), COMPARE, GLOSSARY)

@@ -25,6 +25,7 @@ from calc.formats import CacheFormat, WeightFormat
 from calc.hardware import Computer, find_gpu
 from calc.model.paper import Anchor
 from calc.options import OneOf, Option, checked, options
+from calc.quantizing import Quantizing
 from calc.serving.engines import ENGINES, Engine
 from calc.serving.shared_gpus import MOST_MODELS, Neighbour
 from calc.text import pack, unpack
@@ -370,6 +371,7 @@ class Scenario(Frozen):
     efficiencies: EfficiencyChoice = EfficiencyChoice()
     overhead: Overhead = Overhead()
     machine: Computer = Computer()
+    quantizing: Quantizing = Quantizing()
     comparison: Comparison = Comparison()
     sharing: SharingChoice = SharingChoice()
     derive: Anchor | None = Field(default=None, description="The section of the derivation that a link opens.")
@@ -411,6 +413,7 @@ Uses = Literal[
     "serving",
     "overhead",
     "machine",
+    "quantizing",
     "comparison",
     "sharing",
     "derive",

@@ -1,0 +1,70 @@
+"""`weighbridge quantize MODEL --to FORMAT`: what the conversion of a model takes of GPU, host memory and disk."""
+
+from collections.abc import Iterator, Sequence
+
+from calc.errors import printable
+from calc.hardware.gpus import usual_gpus
+from calc.quantizing import HeldPart, Quantizing, QuantizingPhase, QuantizingReport, quantizing_report
+from calc.units import GIB
+from cli.command import chosen_config, chosen_gpus
+from cli.fits import SEVERITY, STATUS
+from cli.options import Parser, add_fields, answered, as_json, filled, of_model
+
+OTHER_NAMES = {"gptq-int4": "int4-gptq", "gptq-int8": "int8-gptq", "awq-int4": "int4"}
+"""Other words for a format: method first."""
+
+
+def parser() -> Parser:
+    p = of_model("weighbridge quantize", "What quantizing a model takes: GPU memory, host memory and disk by phase.")
+    add_fields(p, Quantizing)
+    p.add_argument("--gpu", nargs="+", action="extend", metavar="ID", help="GPU ids; their verdict is the exit status")
+    return p
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Exit status: 0, or of GPUs that are named that of `weighbridge fits`; 2 for a question that can't be answered."""
+    words = [OTHER_NAMES.get(word.removeprefix("--to="), word) for word in argv or ()]
+    arguments = parser().parse_args(words)
+
+    def compute() -> tuple[str, int]:
+        given = vars(arguments)
+        report = quantizing_report(
+            chosen_config(arguments),
+            filled(Quantizing, given),
+            gpus=chosen_gpus(arguments.gpu) or usual_gpus(),
+            model=arguments.model,
+        )
+        status = max((STATUS[verdict.verdict] for verdict in report.verdicts), key=SEVERITY.index)
+        return as_json(report) if arguments.json else "\n".join(table(report)), status if arguments.gpu else 0
+
+    return answered(compute)
+
+
+def table(report: QuantizingReport) -> Iterator[str]:
+    """For reading."""
+    yield f"{printable(report.model)} to {report.to} with {report.tool} ({report.method})"
+    if report.samples:
+        yield f"{report.samples:,} calibration texts of {report.tokens:,} tokens"
+    yield ""
+    for phase in report.phases:
+        yield from lines(phase)
+    low, high = report.overhead_low / GIB, report.overhead_high / GIB
+    yield f"{'GPU memory':44}{report.gpu / GIB:>12.2f} GiB, and {low:.2f} to {high:.2f} of overhead"
+    yield f"{'host memory':44}{report.ram / GIB:>12.2f} GiB"
+    yield f"{'disk':44}{report.disk_bytes / GIB:>12.2f} GiB"
+    yield from map(line, report.disk)
+    yield ""
+    for verdict in report.verdicts:
+        yield f"1 x {verdict.gpu}: {verdict.verdict}. {verdict.reason}"
+    yield ""
+    yield from map(str, report.assumptions)
+
+
+def lines(phase: QuantizingPhase) -> Iterator[str]:
+    yield str(phase.name)
+    for where, parts in (("GPU", phase.gpu), ("host", phase.ram)):
+        yield from (f"{line(part)} {where}" for part in parts)
+
+
+def line(part: HeldPart) -> str:
+    return f"  {part.what!s:55}{part.bytes / GIB:>9.2f} GiB  {part.formula} = {part.values}"

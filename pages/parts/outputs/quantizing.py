@@ -1,0 +1,47 @@
+"""What a conversion takes: GPUs with a verdict, then each phase with its parts as formulas."""
+
+import streamlit as st
+
+from calc.hardware import find_gpu
+from calc.quantizing import HeldPart, QuantizingPhase
+from pages.parts import words
+from pages.parts.outputs.cards import BADGES
+from pages.parts.outputs.figure import legend, table
+from pages.parts.state.quantized import Quantized
+from pages.parts.words import say
+
+
+def verdicts(answer: Quantized) -> None:
+    """One GPU of each kind, and why."""
+    rows = []
+    for verdict in answer.report.verdicts:
+        word, color, _ = BADGES[verdict.verdict]
+        badge = f":{color}-badge[{say(word)}]"
+        rows.append([find_gpu(verdict.gpu).name, badge, words.gib(verdict.usable), say(verdict.reason)])
+    if rows:
+        st.markdown(words.table([say("One GPU"), say("Verdict"), say("Usable"), say("Reason")], rows, numbers=0))
+
+
+def phases(answer: Quantized) -> None:
+    """What is held at the peak of each phase, on the GPU and in host memory."""
+    report = answer.report
+    for phase in report.phases:
+        st.header(say(phase.name), anchor=False)
+        stage(phase)
+    st.header(say("Disk"), anchor=False)
+    parts(report.disk, report.disk_bytes)
+    legend(report.legend)
+
+
+def stage(phase: QuantizingPhase) -> None:
+    if phase.gpu:
+        st.markdown(say("**GPU**: {size}", size=words.gib(phase.gpu_bytes)))
+        parts(phase.gpu, phase.gpu_bytes)
+    if phase.ram:
+        st.markdown(say("**Host memory**: {size}", size=words.gib(phase.ram_bytes)))
+        parts(phase.ram, phase.ram_bytes)
+
+
+def parts(held: tuple[HeldPart, ...], total: int) -> None:
+    table((part.step for part in held), say("Bytes"))
+    st.markdown(say("Sum: **{total:,}**", total=total))
