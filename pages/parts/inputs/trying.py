@@ -4,11 +4,9 @@ import streamlit as st
 
 from calc.hardware.custom_gpu import find_gpu
 from calc.time.fitting import MAPPED
-from pages.parts.inputs import question
 from pages.parts.inputs.control import control
 from pages.parts.inputs.planning import engine_choice
 from pages.parts.state.planned import own_gpus
-from pages.parts.state.query import GPUS
 from pages.parts.state.scenario import Scenario, places
 from pages.parts.state.url import bind
 from pages.parts.state.weighed import Answer, looked
@@ -36,7 +34,6 @@ def card_and_figure(scenario: Scenario) -> Scenario:
 def model_and_figure(scenario: Scenario) -> Answer:
     """Of the map of GPUs."""
     answer = looked(scenario)
-    question.draw(answer, GPUS)
     figure_and_engine(scenario)
     return answer
 
@@ -44,7 +41,6 @@ def model_and_figure(scenario: Scenario) -> Answer:
 def model_and_card(scenario: Scenario) -> Answer:
     """Of the roofline."""
     answer = looked(scenario)
-    question.draw(answer, GPUS)
     card(scenario)
     engine_choice(scenario, MAPPED)
     return answer

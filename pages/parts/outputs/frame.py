@@ -13,7 +13,7 @@ from pages.parts.outputs.finding import heading, plain
 from pages.parts.state import url
 from pages.parts.state.query import Page
 from pages.parts.state.scenario import Scenario
-from pages.parts.state.weighed import Answer
+from pages.parts.state.weighed import Answer, looked
 from pages.parts.words import say
 
 A = TypeVar("A", bound=Answer)
@@ -131,6 +131,8 @@ def last_good(answer: A, here: Page, calculate: Callable[[Scenario], A]) -> A:
 def without_model(here: Page) -> Scenario:
     """A page that is about no model, or about one that it asks for itself. The reader's own goes along to the next."""
     scenario = enter(here)
+    if "hardware" in here.uses and scenario.hardware.view != "models":
+        question.draw(looked(scenario), here)
     result = findings.alone(scenario, here)
     st.set_page_config(page_title=f"{plain(result.sentence)} · Weighbridge")
     with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
