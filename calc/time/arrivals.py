@@ -29,6 +29,8 @@ LONGEST = 20_000
 """Requests in line that are looked at, at most."""
 LEAST_LIKELY = 1e-16
 """Next to the likeliest, what is less likely is not looked at: no percentile knows of it."""
+UNFELT = 1e-9
+"""Next to the likeliest time, what is less likely moves no percentile, of tens of thousands together."""
 
 
 class Percentiles(Frozen):
@@ -219,7 +221,7 @@ def prompts_of_a_step(per_s: float, decode: float, prompt: float) -> tuple[Array
 def percentiles(seconds: Array, weights: Array, of: Sequence[float] = (0.5, 0.95)) -> Percentiles:
     """Milliseconds that half, and 95 of 100, do not exceed."""
     flat, chances = np.ravel(seconds), np.ravel(np.broadcast_to(weights, seconds.shape))
-    likely = chances > LEAST_LIKELY * chances.max()
+    likely = chances > UNFELT * chances.max()
     flat, chances = flat[likely], chances[likely]
     order = np.argsort(flat, kind="stable")  # of rising runs, which it merges
     reached = np.cumsum(chances[order])

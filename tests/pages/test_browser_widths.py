@@ -85,6 +85,7 @@ def test_on_a_phone_records_are_cards_too(page, address, view, section, table, r
         page.get_by_role("radio", name=section, exact=True).click()
     rows = page.get_by_role("table", name=table, exact=True)
     rows.wait_for()
+    page.locator(".stApp[data-test-script-state=notRunning]").wait_for()
     page.get_by_role("searchbox", name=f"Search these rows: {table}").fill(row)
     card = rows.get_by_role("row").filter(has=page.get_by_role("rowheader", name=row)).first
     card.scroll_into_view_if_needed()
