@@ -48,6 +48,7 @@ def test_pick_move_read_share(browser, page, address):
 
     page.reload()
     expect(page.get_by_text("659,519,118,336")).to_be_visible()
+    page.locator(".stApp[data-test-script-state=notRunning]").wait_for()
     page.go_back()
     expect(number(page, "Parameters")).to_have_text("671.03 B")
     page.go_back()
