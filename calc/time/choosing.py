@@ -34,7 +34,7 @@ def smallest(gpus: Iterable[GPU], serving: Serving, workload: Workload) -> Choic
 
 
 def able(gpus: Iterable[GPU], engine: EngineSupport, count: int) -> list[GPU]:
-    """Those that run an engine as it is, so many together: the least memory first, of equal memory the fastest."""
+    """GPUs that run an engine as it is, so many together: by memory, smallest first, of equal memory the fastest."""
     running = (gpu for gpu in gpus if note(gpu, engine) is None and (count == 1 or gpu.topology != "single"))
     return sorted(running, key=lambda gpu: (gpu.memory_gb, -gpu.bandwidth_gb_s))
 

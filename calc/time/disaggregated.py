@@ -134,7 +134,7 @@ class Disaggregated:
         return self.alone + self.admission + self.waiting_by_chance(per_s) + self.token(batch)
 
     def waits(self, per_s: float, batch: int, most: int) -> Waits:
-        """What they meet. The number on a decode worker is Poisson, about `batch` and at most `most`."""
+        """Latencies and load. The number on a decode worker is Poisson, about `batch` and at most `most`."""
         busy, output, prompt = number(self.busy(per_s)), self.decode.output, number(self.prompt)
         least = number(self.first_token_by_chance(per_s, batch) - self.waiting_by_chance(per_s))
         p50, p95 = (1000 * (least + prompt * waiting_at_most(busy, share)) for share in (0.5, 0.95))
@@ -286,7 +286,7 @@ class Pairs:
         return plan, fewer
 
     def parts_of(self, number: int) -> Iterator[Timed]:
-        """What a decode step takes."""
+        """Parts of a decode step's time."""
         shape = (len(self.tpot), 1)
         for part in self.parts:
             yield Timed(part.what, *(float(np.broadcast_to(figure, shape)[number, 0]) for figure in part.figures))
@@ -308,7 +308,7 @@ def separate_plans(search: Search, limit: int) -> list[Plan]:
 
 
 def best_pairs(search: Search, rows: FittingRows) -> Pairs | None:
-    """Of all pairs of layouts the best of each GPU and format; None where nothing fits."""
+    """The best pair of layouts of each GPU and format; None where nothing fits."""
     if not rows.shard.size:
         return None
     needs, server = search.needs, search.server(rows)
