@@ -97,7 +97,7 @@ class GQA(Attention):
     keys_are_values: bool = False  # one projection for both, Gemma 4
     sinks: bool = False  # one learned logit a query head, gpt-oss
     delayed: bool = False  # half of each value is made from the token before: ZAYA
-    routed: bool = False  # queries and outputs are projected by experts, which stand beside: JetMoE
+    routed: bool = False  # queries and outputs are projected by experts, stored apart: JetMoE
     window: int | None = None  # tokens a sliding-window layer looks back on; None: all
     d_in: int | None = None  # width of the input where it is not hidden_size: Zamba
     indexer: "BlockIndexer | None" = None
@@ -252,7 +252,7 @@ class GQA(Attention):
         return (MHA, MQA, SINKS, CROSS, BOTH_WAYS, SHARED)
 
     def title(self) -> Message:
-        """As papers call so many query and KV heads, and what is special."""
+        """Papers' name for so many query and KV heads, and what is special."""
         kind = Message("MQA") if self.n_kv == 1 else Message("GQA-{n}", n=self.n_kv)
         kind = Message("MHA") if self.n_kv == self.n_q else kind
         if self.cross:
@@ -292,7 +292,7 @@ class GQA(Attention):
         yield from limits(self.window, None if self.indexer is None else self.indexer.top_tokens)
 
     def readers(self) -> Message:
-        """Which query heads read which KV heads."""
+        """Query heads that read each KV head."""
         shared = self.n_q // self.n_kv
         if self.n_kv == 1:
             return Message("All {n_q:,} query heads read the one KV head.", n_q=self.n_q)

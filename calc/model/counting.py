@@ -188,7 +188,7 @@ class Counting:
             yield rows_of(rows, Message("Parameters"))
 
     def active(self) -> Iterator[Item]:
-        """What one token passes through."""
+        """Parameters that one token passes through."""
         count = self.architecture.parameters()
         if count.active == count.total:
             yield Message("There are no routed experts: one token passes through every weight.")

@@ -1,4 +1,4 @@
-"""How each number comes about. The formulas are not written here: the classes' own arithmetic runs on SymPy symbols."""
+"""Derivation of each number. The formulas are not written here: the classes' own arithmetic runs on SymPy symbols."""
 
 from collections.abc import Callable, Mapping
 from math import prod
@@ -98,7 +98,7 @@ SYMBOLS = {  # field of the formulas -> symbol, and what configs call it; factor
 STEMS = tuple(dict.fromkeys(stem for stem, _ in SYMBOLS.values()))
 ROUNDED = {"floor": floor, "ceiling": ceiling}
 PARTS = (Block, PredictionModule, MoE, MLP, LightningIndexer, BlockIndexer, *get_args(Mixer))
-"""What has sizes of its own to be replaced. A vision encoder and a family's extra weights stay numbers."""
+"""Classes whose sizes become symbols. A vision encoder and a family's extra weights stay numbers."""
 
 
 class Step(Frozen):
@@ -183,7 +183,7 @@ class Symbols(Numbers):
             elif isinstance(value, tuple) and value and isinstance(value[0], PARTS):
                 values[field] = tuple(self.apply(part) for part in value)
             elif isinstance(value, int) and not isinstance(value, bool) and value:
-                # where the same word means another thing beside a sibling: the d_head that goes with n_heads
+                # where the same word means another thing next to a sibling: the d_head that goes with n_heads
                 qualified = [f"{other}.{field}" for other in fields if f"{other}.{field}" in SYMBOLS]
                 name = qualified[0] if qualified else prefix + field
                 values[field] = self.of(name, value) if name in SYMBOLS else value

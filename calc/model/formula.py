@@ -237,7 +237,7 @@ def latex_lines(formula: Formula, width: int = 36) -> list[str]:
 
 
 def length(formula: Formula) -> int:
-    """Its width, in about as many characters."""
+    """Width, in about as many characters."""
     if formula.kind == "name":
         return len(formula.text.replace("_", ""))
     if formula.kind == "quotient":

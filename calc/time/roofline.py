@@ -306,7 +306,7 @@ def sharing(layout: Layout, *, experts: bool) -> Any:
 
 
 def communication(on: Machine, layout: Layout, layers: int, sparse: int, row: Any, tokens: Any, top_k: int) -> Seconds:
-    """Seconds of a stage's layers: two all-reduces each over the tensor-parallel ranks. `row` is a hidden state's bytes.
+    """Seconds of a stage's layers: two all-reduces each over the tensor-parallel ranks. `row`: a hidden state's bytes.
 
     Where data-parallel copies share routed experts: whole experts are sent tokens, and send them back, instead of the
     second; of experts in slices every rank gathers the tokens of all copies, and hands out its part of their sums."""
