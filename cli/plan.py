@@ -125,7 +125,7 @@ def table(report: PlanReport) -> str:
 
 
 def laid_out(plan: Plan) -> str:
-    """Its replicas, or the workers of both sides."""
+    """Replicas, or the workers of both sides."""
     decode = f"{plan.replicas} x {described(plan.layout)}"
     if plan.prefill is None:
         return decode

@@ -1,4 +1,4 @@
-"""Where models and hardware come from: one file a model, one row a GPU."""
+"""Models and hardware: one file a model, one row a GPU."""
 
 from collections.abc import Mapping
 from functools import cache, lru_cache

@@ -56,7 +56,7 @@ constants.HF_HUB_DISABLE_XET = True  # or hf_xet would load files past the clien
 
 CONFIG = "config.json"
 MODULES = "modules.json"
-"""What sentence-transformers runs one after another."""
+"""Modules that sentence-transformers runs in turn."""
 POOLS = re.compile(r'"type"\s*:\s*"[^"]*\.Pooling"')
 """A module that makes one vector of a text, by which vLLM too knows an embedder (`get_pooling_config`)."""
 EMBEDS = Message(
@@ -67,7 +67,7 @@ FIRST_BYTES = 2**21
 MOST_BYTES, MOST_OF_A_LIST = 2**27, 2**23
 """Bytes that are read of a GGUF file's header, and of what the Hub lists; of any other file MAX_HEADER_BYTES."""
 LIBRARY = "weighbridge"
-"""How requests of ours call themselves, in User-Agent."""
+"""Name of our requests in User-Agent."""
 PICKLES = (".bin", ".pt", ".pth", ".ckpt")
 INDEX, SINGLE = "model.safetensors.index.json", "model.safetensors"
 USUAL_HEADER = 100_000

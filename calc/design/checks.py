@@ -218,7 +218,7 @@ def experts(architecture: Architecture) -> Iterator[Check]:
 
 
 def feed_forward(own: Proportions, published: Sequence[Proportions]) -> Iterator[Check]:
-    """The feed-forward's width for a token, beside that of published models of its kind."""
+    """The feed-forward's width for a token, against that of published models of its kind."""
     others = [other.ffn for other in published if other.ffn is not None and other.gated == own.gated]
     if own.ffn is None or not others:
         return
@@ -246,7 +246,7 @@ def feed_forward(own: Proportions, published: Sequence[Proportions]) -> Iterator
 
 
 def depth(own: Proportions, published: Sequence[Proportions]) -> Check:
-    """Width over depth, beside published models of its size."""
+    """Width over depth, against published models of its size."""
     alike = of_this_size(own, published)
     share = percentile(own.aspect, (other.aspect for other in alike))
     values: dict[str, Any] = {"own": own.aspect, "share": share, "n": len(alike)}

@@ -1,7 +1,7 @@
 """The table keyed by model_type.
 
 Shapes and defaults follow each class in Hugging Face transformers 5.23 (`configuration_*.py`, `modeling_*.py`), and
-where it has none the remote code beside the checkpoint; names are the checkpoints'.
+where it has none the remote code next to the checkpoint; names are the checkpoints'.
 """
 
 from calc.families.ai21 import AI21

@@ -84,11 +84,11 @@ class Experts:
         return self.first_dense is None or is_sparse(c, layer, self.first_dense)
 
     def experts(self, c: Fields) -> MoE:
-        """Those of a layer that has them."""
+        """Experts of a layer."""
         return c.once(self, lambda: self.read(c))
 
     def read(self, c: Fields) -> MoE:
-        """Those of any layer."""
+        """Experts of any layer."""
         n_experts, chosen = c.size(self.n), self.read_chosen(c)
         if chosen > n_experts:
             sentence = "{top_k} is {chosen:,}, but there are only {n_experts:,} experts ({name})."

@@ -103,7 +103,7 @@ BAMBA = Mamba2(
     bias="mamba_proj_bias",
     chunk="mamba_chunk_size",
 )
-"""As Bamba, Granite 4 and Falcon-H1 name its fields."""
+"""Field names of Bamba, Granite 4 and Falcon-H1."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -26,7 +26,7 @@ from calc.model.tensor import Tensor
 
 FLOAT_TYPES: dict[FloatFormat, str] = {"fp32": "F32", "fp16": "F16", "bf16": "BF16"}
 IN_FILES: tuple[WeightFormat, ...] = (*FLOAT_TYPES, "mxfp4")
-"""Formats of files beside mixes."""
+"""Formats of files besides mixes."""
 
 
 class GGUFTypes:

@@ -41,7 +41,7 @@ WRAPPERS = frozenset(
     """.split()
 )
 """Modules that hold one other, the checkpoint's own."""
-WRAPPED = ("base_layer", "original_module")  # the checkpoint's own weights, where an adapter stands beside them
+WRAPPED = ("base_layer", "original_module")  # the checkpoint's own weights, where an adapter stands next to them
 
 
 @dataclass
@@ -49,9 +49,9 @@ class Module:
     """A printed module, or a bare parameter: its kind is then `Parameter`."""
 
     kind: str
-    """Its class; empty for the whole where only parts of it were given."""
+    """Class; empty for the whole where only parts of it were given."""
     name: str = ""
-    """As the checkpoint has it, without wrappers; `{}` stands for each index that repeats."""
+    """Name in the checkpoint, without wrappers; `{}` stands for each index that repeats."""
     repeats: Repeats = ()
     """First and last index for each `{}`."""
     said: list[str] = field(default_factory=list)  # of itself, without brackets and the commas inside them
@@ -68,24 +68,24 @@ class Module:
 
     @property
     def count(self) -> int:
-        """How many times it occurs."""
+        """Times that it occurs."""
         return times(self.repeats)
 
     @property
     def place(self) -> str:
-        """Where it is, short enough for a sentence."""
+        """Place, short enough for a sentence."""
         place = spoken(self.name, self.repeats) or self.kind
         return place if len(place) <= MAX_WORD else f"…{place[-MAX_WORD:]}"
 
     def within(self) -> Iterator["Module"]:
-        """It and all in it, as printed."""
+        """This module and all in it, as printed."""
         yield self
         for part in self.parts:
             yield from part.within()
 
 
 def times(repeats: Repeats) -> int:
-    """How many indices there are in all."""
+    """Number of indices in all."""
     return prod(last - first + 1 for first, last in repeats)
 
 

@@ -1,4 +1,4 @@
-"""A printed module tree as a list of tensors, to lay beside our own.
+"""A printed module tree as a list of tensors, to compare with ours.
 
 Parameters themselves are not printed: shapes follow from what modules of known kinds say of themselves (`extra_repr` of
 torch.nn's Linear, Embedding, convolutions and norms, of transformers' Conv1D and RMS norms).
@@ -59,7 +59,7 @@ class PrintedTensor:
 
     @property
     def count(self) -> int:
-        """How many times it occurs."""
+        """Times that it occurs."""
         return times(self.repeats)
 
     @property

@@ -1,4 +1,4 @@
-"""A log's figures beside ours."""
+"""A log's figures against ours."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal

@@ -89,7 +89,7 @@ ADVICE: dict[FailedPhase, Message] = {
 
 
 class TrainingFailure(Frozen):
-    """Where a trainer ran out of memory."""
+    """Point where a trainer ran out of memory."""
 
     phase: FailedPhase
     message: Message
@@ -123,7 +123,7 @@ def traceback_of(text: str) -> str:
 
 
 def phases_of(frames: list[tuple[str, str]]) -> Iterator[FailedPhase]:
-    """Of each frame that says one, the outermost first. A trainer's own step is the optimizer's only below optimizers'
+    """Phases that frames name, the outermost first. A trainer's own step is the optimizer's only below optimizers'
     files; `generate` and a reference's pass stand within what prepares a batch."""
     for path, name in frames:
         if UPDATE.search(path) and ("step" in name or "adam" in name.lower()):
