@@ -241,11 +241,11 @@ def dot(nbytes: Bytes, units: Bytes) -> int:
     return sum(map(mul, nbytes, units))
 
 
-# What a micro-batch holds on its way through one rank of one piece of a pipeline stage, beside what is there all the
+# What a micro-batch holds on its way through one rank of one piece of a pipeline stage, besides what is there all the
 # time; whatever the batch and the length.
 
 
-# What FSDP2 holds beside the shards (torch 2.13, `distributed/fsdp/_fully_shard`): each layer is a unit, and all that
+# What FSDP2 holds besides the shards (torch 2.13, `distributed/fsdp/_fully_shard`): each layer is a unit, and all that
 # stands outside of them another, the root, which stays gathered from its first use to the end of the backward pass.
 # Where the embedding is a unit of its own, it is gathered as a layer is, and the rest of the root for the head and its
 # backward.
@@ -296,7 +296,8 @@ class Sharded:
         return root + earlier + (layers * self.runs[index].gathered if index in self.layers else 0)
 
     def entering(self, index: int, layers: int) -> list[Tensors]:
-        """As a layer is gathered: its weights, the buffer that they come in, and still that of the unit before."""
+        """Tensors as a layer is gathered: its weights, the buffer that they come in, and still that of the unit
+        before."""
         run = self.runs[index]
         buffers = (self.before(index, layers) or self.root) + run.gathered
         return [weights(self.unsharded(index, layers) + run.gathered), buffer(buffers)]
@@ -307,7 +308,7 @@ class Sharded:
         return [weights(self.unsharded(index, run.layers - 1) + run.gathered), buffer(run.gathered)]
 
     def entering_head(self) -> list[Tensors]:
-        """As norm and head are gathered, where they are a unit of their own."""
+        """Tensors as norm and head are gathered, where they are a unit of their own."""
         buffers = self.runs[self.layers[-1]].gathered + self.root
         return [weights(self.unsharded(len(self.runs), 0)), buffer(buffers)]
 
@@ -331,8 +332,8 @@ class Sharded:
         ]
 
     def reducing(self, index: int, layers: int) -> list[Tensors]:
-        """As the gradients of a unit are copied into the buffer that is reduced: its weights are gone. The last of them
-        is held until its shard is there (`foreach_reduce`), which shows where there is but one table."""
+        """Tensors as a unit's gradients are copied into the buffer that is reduced: its weights are gone. The last of
+        them is held until its shard is there (`foreach_reduce`), which shows where there is but one table."""
         run = self.runs[index]
         if index in self.layers:
             early = self.before(index, layers) if self.layout.reshard_after_forward else 0
@@ -617,7 +618,7 @@ class Course:
 
     def turning(self, run: Run) -> list[int]:
         """Layers of a run at which its backward pass may peak, by how many stand before them: its ends; and
-        beside them where other units are gathered and reduced."""
+        with them where other units are gathered and reduced."""
         ends = {0, run.layers - 1}
         neighbours = {1, run.layers - 2} if self.sharded is not None else set()
         return sorted(ends | {layer for layer in neighbours if 0 <= layer < run.layers}, reverse=True)

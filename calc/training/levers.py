@@ -548,7 +548,7 @@ def fewest(
 
 def more_gpus(gpu: GPU, training: Training) -> Together | None:
     """The fewest GPUs on which it fits with everything sharded over them (ZeRO-3); where no number of replicas does,
-    for none makes activations smaller, with cheap changes beside. None where these do not do either."""
+    for none makes activations smaller, with cheap changes. None where these do not do either."""
     own = training.layout
     replica = own.gpus // own.dp
     most = training.over(MOST_GPUS // replica)

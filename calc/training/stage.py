@@ -13,7 +13,7 @@ from calc.training.workload import WIDTH, TrainingWorkload
 
 
 class PieceAtWork(NamedTuple):
-    """A piece of a stage at work forward or backward, and all that is there beside."""
+    """A piece of a stage at work forward or backward, and all else that is there."""
 
     course: Course
     backward: bool

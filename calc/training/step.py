@@ -281,7 +281,7 @@ class Training:
         return sum(part.parameters for tensor in tensors for part in trained_of(self.architecture, tensor, self.work))
 
     def units(self, micro_batch: int, sequence: int) -> Bytes:
-        """How many there are of what sizes are counted by."""
+        """Numbers of what sizes are counted by."""
         objective, scored = self.objective, (0, 0, 0, 0)
         if objective is not None and self.method is not None:
             micro_batch *= self.method.sequences
@@ -368,7 +368,7 @@ class Training:
         return [moment.bytes for index in self.unlike for moment in self.stage(index, single=single).peaks]
 
     def room(self, usable: int) -> int:
-        """The most bytes that may be allocated beside the overhead at the high end of its range; below zero where that
+        """The most bytes that may be allocated besides the overhead at the high end of its range; below zero where that
         alone is too much."""
         left, percent = usable - self.fixed_overhead, self.overhead_ranges["fragmentation"].high
         if left < 0:
@@ -423,12 +423,12 @@ class Training:
 
     def least_replicas(self, usable: int, enough: int) -> int:
         """Replicas that must be where one does not do and `enough` do: more divide what belongs to the weights, and
-        hold no more beside it than those, unless they gather experts."""
+        hold no more besides than those, unless they gather experts."""
         alone, many = self.over(1), self.over(enough)
         if alone is None or many is None or self.gathers_experts:
             return 1
         room, stages = many.room(usable), zip(alone.unlike_stages, many.unlike_stages, strict=True)
-        return max(-(-one.divided // max(1, room - stage.passing(self.size) + stage.divided)) for one, stage in stages)
+        return max(-(-own.divided // max(1, room - stage.passing(self.size) + stage.divided)) for own, stage in stages)
 
     def over(self, dp: int) -> "Training | None":
         """The step with all that belongs to the weights divided over so many replicas (ZeRO-3); None where the experts

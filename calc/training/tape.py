@@ -109,7 +109,7 @@ class AllSavedError(Exception):
 
 @dataclass(eq=False, slots=True)
 class Accumulator(Node):
-    """Where the gradient of a weight ends, once those of all its uses are there."""
+    """End of a weight's gradient, once those of all its uses are there."""
 
     left: int = 1
 

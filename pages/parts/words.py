@@ -147,7 +147,7 @@ def figure(number: float) -> str:
 
 
 def vendor(name: str) -> str:
-    """Who makes a GPU; the reader's own have none."""
+    """Maker of a GPU; the reader's own have none."""
     return say("your own") if name == OWN else name
 
 

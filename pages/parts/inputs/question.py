@@ -34,7 +34,7 @@ MANY = 10**6
 LONGEST_SEARCH = 200
 COMMAS = (",", "，")
 NEXT_TOKEN = "next-token"
-"""How the list of losses says transformers' own."""
+"""Name of transformers' own in the list of losses."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The same step with each of TRL's losses, side by side: memory and time."""
+"""A step with each of TRL's losses, side by side: memory and time."""
 
 import streamlit as st
 

@@ -70,7 +70,7 @@ def exact(answer: Weighed) -> None:
 
 
 def published_total(answer: Answer) -> str | None:
-    """Our total beside the one that others published for this preset; None where there is none."""
+    """Our total and the one that others published for this preset; None where there is none."""
     preset, total, difference = compared_total(answer)
     if preset is None or preset.published is None:
         return None

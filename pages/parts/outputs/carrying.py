@@ -117,5 +117,5 @@ def embedding(answer: Weighed | Trained, page: Page) -> None:
 
 
 def shielded(text: str) -> str:
-    """As shields.io reads a text: a dash and an underscore are doubled."""
+    """Text for shields.io: a dash and an underscore are doubled."""
     return text.replace("-", "--").replace("_", "__")

@@ -145,7 +145,7 @@ def reach(column: Column) -> None:
 
 
 def speeds(columns: Sequence[Column]) -> Iterator[list[str]]:
-    """Where each is fastest to get, how fast it answers there, and at what price."""
+    """Smallest GPU of each, its speed there, and its price."""
     replies = [column.reply for column in columns]
     focuses = [None if column.reply is None else column.answer.focus for column in columns]
     names = [None if focus is None else find_gpu(focus.gpu).name for focus in focuses]
@@ -245,7 +245,7 @@ def bars(answer: Compared) -> None:
 
 
 def growth(answer: Compared) -> None:
-    """How the cache of the whole batch grows."""
+    """Cache of the whole batch over the context."""
     st.header(say("KV cache vs. context length"), anchor=False)
     names = (
         (

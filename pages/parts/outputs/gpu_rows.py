@@ -28,7 +28,7 @@ from pages.parts.state.weighed import Weighed
 from pages.parts.words import say
 
 CARDS = 4
-"""GPUs that stand beside each other."""
+"""GPUs side by side."""
 LEAST = (24, 48, 80)
 """GB of memory by which rows are chosen."""
 DECISIVE = 5
@@ -207,7 +207,7 @@ def row(answer: Weighed, verdict: Verdict) -> Row:
 
 
 def columns() -> list[Column]:
-    """Those that decide first: `DECISIVE` of them."""
+    """Columns, `DECISIVE` of them first."""
     return [
         Column(say("GPU")),
         Column(say("Verdict"), "gauge", say("The bar: memory needed, as a share of what is usable.")),

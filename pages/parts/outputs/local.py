@@ -124,7 +124,7 @@ def file_row(row: FileRow, answer: LocalAnswer, columns: Mapping[str, Column]) -
 
 
 def columns(names: Iterable[str]) -> dict[str, Column]:
-    """Of all tables, by their names."""
+    """Columns of all tables, by name."""
     known = {
         "file": Column(say("File")),
         "folder": Column(say("Folder")),

@@ -15,7 +15,7 @@ from pages.parts.words import say
 CELL = 24
 """Pixels of a row."""
 BEGINNING, END = 15, 9
-"""Characters of a long name beside a row; the rest is in the hover text."""
+"""Characters of a long name of a row; the rest is in the hover text."""
 Scale = tuple[tuple[float, str], ...]
 INK = {LIGHT: "#14202B", DARK: "#F2F4F7"}  # on any of these shades
 SCALE: dict[Theme, Scale] = {

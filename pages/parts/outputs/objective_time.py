@@ -1,4 +1,4 @@
-"""How long a step of one of TRL's losses takes: which part dominates, and what another division of the GPUs makes."""
+"""Time of a step of one of TRL's losses: which part dominates, and what another division of the GPUs makes."""
 
 import streamlit as st
 

@@ -1,4 +1,4 @@
-"""How fast a training step is, and where its time goes."""
+"""Speed of a training step, and where its time goes."""
 
 from collections.abc import Callable
 from functools import partial

@@ -105,7 +105,7 @@ class LocalAnswer(Answer):
             yield FileRow(name, size, self.on(said, imatrix=bool(weighed)), is_exact=weighed is not None, tag=tag)
 
     def is_of_size(self, weights: WeightFormat, size: int, *, imatrix: bool) -> bool:
-        """Whether a file has a mix's tensors and a header beside them, most of which is the vocabulary."""
+        """Whether a file has a mix's tensors and a header, most of which is the vocabulary."""
         header = size - file_of(self.architecture, weights, imatrix=imatrix).bytes
         return 0 <= header <= HEADER + HEADER_OF_TOKEN * self.architecture.vocab
 

@@ -66,7 +66,7 @@ class Page:
 
     @property
     def path(self) -> str:
-        """Of its address: the name of its script, and nothing of the first page."""
+        """Path of its address: the name of its script, and nothing of the first page."""
         name = PurePath(self.script).stem
         return "" if name == "weigh" else name
 

@@ -38,7 +38,7 @@ from pages.parts.state.query import GENERATION, WEIGH, Page, decode, encode, lef
 from pages.parts.state.scenario import Place, Scenario, Source
 
 ADDRESSES = 1000
-"""That a session remembers; what a browser says is never so old."""
+"""Addresses that a session remembers; what a browser says is never so old."""
 ARRIVES = 2.0
 """Seconds after which a browser has the address that it was sent, on a slow line too."""
 Address = tuple[str, frozenset[tuple[str, str]]]

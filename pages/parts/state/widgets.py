@@ -47,7 +47,7 @@ class Widget:
 
     number: int
     shown: Any
-    """Its value on screen: the one that it was given, or its reader's last."""
+    """Value on screen: the one that it was given, or its reader's last."""
     limits: tuple[Any, ...]
     take: Callable[[Any], None]
     sent: tuple[int, float] | None = None

@@ -1,4 +1,4 @@
-"""Our list beside a real checkpoint: where it comes from, and how the two compare."""
+"""Our list against a real checkpoint: where it comes from, and how the two compare."""
 
 import streamlit as st
 
