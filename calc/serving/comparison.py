@@ -46,7 +46,7 @@ class Effect(Frozen):
 
 
 def effect(before: Architecture, after: Architecture, engine: Engine, kv: CacheFormat, context: int) -> Effect:
-    """Of `after` in place of `before`: parameters, and the cache of one sequence of `context` tokens."""
+    """Change from `before` to `after`: parameters, and the cache of one sequence of `context` tokens."""
     old, new = (engine.sequences_bytes(model, kv, 1, context) for model in (before, after))
     return Effect(
         parameters=after.parameters().total - before.parameters().total, cache=new / old if old and new else None
@@ -161,7 +161,7 @@ def settings(configurations: Sequence[Mapping[str, Any]]) -> tuple[ComparedField
 
 
 def ratio(value: int, first: int) -> float | None:
-    """How many times the first it is; None where there is nothing to compare with."""
+    """Multiple of the first; None where there is nothing to compare with."""
     return value / first if first else None
 
 

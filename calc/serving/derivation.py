@@ -1,5 +1,5 @@
-"""How each figure of a report comes about: lines of formula, values and result, which the formulas themselves yield,
-and the sections that these make on paper."""
+"""Derivations of a report's figures: lines of formula, values and result, which the formulas themselves yield, and the
+sections that these make on paper."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
@@ -140,7 +140,7 @@ class Derivations:
         return budgeted
 
     def spare(self) -> Lines:
-        """What the verdict depends on: what the engine may take, less what is required."""
+        """Headroom: what the engine may take, less what is required."""
         usable = self.symbols.named("usable", self.allocation.usable, "bytes that the engine may take")
         required = self.symbols.named("required", self.memory.total, "bytes that are required")
         return [self.symbols.line("headroom", usable - required)]

@@ -63,7 +63,7 @@ def fewest_gpus(gpu: GPU, serving: Serving, workload: Workload) -> Layout | None
 
 
 class Several:
-    """What each of several GPUs of a kind has room for at most."""
+    """Most that each of several GPUs of a kind has room for."""
 
     def __init__(self, gpu: GPU, alone: Serving, workload: Workload) -> None:
         self.gpu, self.alone, self.workload = gpu, alone, workload

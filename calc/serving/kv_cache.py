@@ -31,7 +31,7 @@ def growth(
 
 
 class Compression(NamedTuple):
-    """What layers that compress tokens hold of a sequence otherwise than `growth` says, in bits. Tokens wait with their
+    """Bits of a sequence that layers which compress tokens hold otherwise than `growth` says. Tokens wait with their
     gates until an entry is made of them; overlapping ones are kept until the next one is, gates in fp32 as their bias
     is (transformers `modeling_deepseek_v4.py`, `DeepseekV4HCACache` and `DeepseekV4CSACache`)."""
 

@@ -1,4 +1,5 @@
-"""What would make a model fit: other layouts on the same GPUs, and changes to what is asked, each one computed."""
+"""Changes that would make a model fit: other layouts on the same GPUs, and changes to what is asked, each one
+computed."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -45,7 +46,7 @@ class Lever(Frozen):
 
 @dataclass(frozen=True)
 class Setting:
-    """What a reader can change about one model on one kind of GPU."""
+    """Settings of one model on one kind of GPU that a reader can change."""
 
     engine: Engine
     precision: Precision
@@ -111,8 +112,8 @@ def ways(gpu: GPU, serving: Serving, workload: Workload, gpus: int) -> tuple[Way
 
 
 def spread(gpus: Sequence[GPU], serving: Serving, workload: Workload, num_gpus: int, layout: Layout | None) -> Layout:
-    """How a model is spread over so many GPUs: as asked, else in the way that does best on the smallest of `gpus` where
-    one fits, or on the largest. Raises ConfigError where the two disagree, or there is no way."""
+    """Layout of a model on so many GPUs: as asked, else the one that does best on the smallest of `gpus` where one
+    fits, or on the largest. Raises ConfigError where the two disagree, or there is no way."""
     if layout is not None:
         if layout.gpus != num_gpus:
             raise ConfigError(
@@ -147,7 +148,7 @@ class Trials:
         self.known = dict[Setting, Allocation | None]()
 
     def of(self, setting: Setting) -> Allocation | None:
-        """What the GPU holds then; None where the engine does not take it."""
+        """Allocation with a setting; None where the engine does not take it."""
         serving, precision = self.serving, setting.precision
         if setting in self.known:
             return self.known[setting]

@@ -176,7 +176,7 @@ def nearly(allocation: Allocation, axis: Literal["context", "batch"], most: int)
 
 
 def reason(allocation: Allocation) -> Message:
-    """What the verdict depends on."""
+    """Reason for the verdict."""
     if allocation.refusal is not None:
         return allocation.refusal
     if (sentence := allocation.request_refusal) is not None:
@@ -281,7 +281,7 @@ def reason_at_start(allocation: Allocation) -> Message:
 
 
 def notes(allocation: Allocation) -> Iterator[Message]:
-    """What the card can't do with the formats, and what the engine does not do at once."""
+    """Formats that the card can't run, and limits of the engine."""
     gpu, precision, limits = allocation.gpu, allocation.serving.precision, allocation.limits
     weights, kv, engine = gpu.lacks(precision.weights), gpu.lacks(precision.kv), allocation.serving.engine.support
     if (warning := format_note(gpu, engine, precision.weights)) is not None:

@@ -34,23 +34,23 @@ class LoadedTensors(NamedTuple):
     """The tensors of a rank that are loaded, by where they stand."""
 
     layers: dict[tuple[int, ...], list[Piece]]
-    """Those of the layers, by the layers that hold them."""
+    """Pieces of the layers, by the layers that hold them."""
     ends: list[Piece]
-    """What stands before the layers and behind them."""
+    """Pieces before the layers and behind them."""
     kinds: list[int]
     """The number of each layer's kind: layers of one weigh the same."""
     firsts: list[int]
     """The first layer of each kind."""
 
     def of_kinds(self) -> Iterator[tuple[list[Piece], range]]:
-        """Those of the first layer of each kind, and that layer."""
+        """Pieces of the first layer of each kind, and that layer."""
         for first in self.firsts:
             pieces = [piece for layers, pieces in self.layers.items() if first in layers for piece in pieces]
             yield pieces, range(first, first + 1)
 
 
 class BlockPeaks(NamedTuple):
-    """What an engine finds at start that a pass takes on a rank, whatever the workload."""
+    """Peaks of a pass on a rank at start, whatever the workload."""
 
     blocks: list[Peak | None]
     """In each block."""
@@ -90,7 +90,7 @@ class Weighing:
 
     @cached_property
     def tensors(self) -> LoadedTensors:
-        """Its tensors that are loaded, by where they stand."""
+        """Loaded tensors, by where they stand."""
         engine, layers, ends = self.engine, dict[tuple[int, ...], list[Piece]](), list[Piece]()
         counted = {None, engine.loads_vision and "vision", engine.loads_draft and "multi_token_prediction"}
         for piece in engine.on_gpus(self.whole, self.file):
@@ -129,8 +129,8 @@ class Weighing:
         return by_layer
 
     def divided(self, shape: Layout) -> LayerBytes:
-        """What a rank of a shape stores at least: all its ranks share the routed experts, those of a copy all else, and
-        each has whole tables."""
+        """Least bytes stored on a rank of a shape: all its ranks share the routed experts, those of a copy all else,
+        and each has whole tables."""
         *each, before, behind = (experts // shape.gpus + others // shape.tp for experts, others in self.parts)
         return self.by_layers(each, before, behind)
 
@@ -141,7 +141,7 @@ class Weighing:
 
     @cached_property
     def loaded(self) -> LayerBytes:
-        """What it takes once it is loaded, with the tables of each stage."""
+        """Bytes once loaded, with the tables of each stage."""
         before, behind = (self.at_end(first=first, last=not first)[1].total for first in (True, False))
         return self.by_layers([loaded.total for _, loaded in self.each], before, behind)
 
@@ -196,7 +196,7 @@ class Weighing:
         return Stage(tuple(blocks), first, last, weights + draft, total.vision, total)
 
     def working(self, engine: Engine, limits: Limits, laid_out: LaidOut, stage: int) -> Peak:
-        """What an engine finds at start that a pass takes on a stage: it goes through layer after layer."""
+        """Peak of a pass on a stage at start: it goes through layer after layer."""
         peaks, within = self.peaks_of(engine, limits, last=laid_out.stages[stage].last), [laid_out.ranges[stage]]
         each = zip(self.rank.all_blocks, peaks.blocks, strict=True)
         passed = [peak for block, peak in each if peak is not None and places_within(block.runs_in, within)]
@@ -227,7 +227,7 @@ class Weighing:
         return [module.block for module in self.rank.prediction] if self.engine.loads_draft else []
 
     def at_end(self, *, first: bool, last: bool) -> tuple[int, LoadedWeights]:
-        """What a stage holds beside its layers, as stored and as loaded."""
+        """Bytes of a stage besides its layers, as stored and as loaded."""
         ends = self.tensors.ends
         if self.like is not None and ends == self.like.tensors.ends:
             return self.like.at_end(first=first, last=last)
@@ -274,7 +274,7 @@ class RankWeights:
         return self.layouts[layout]
 
     def reloaded(self, engine: Engine) -> "RankWeights":
-        """Those that an engine loads under other flags."""
+        """Weights as an engine loads them under other flags."""
         flags = engine.options.model_dump_json()
         if flags not in self.under_flags:
             self.under_flags[flags] = RankWeights(self.architecture, engine, self.precision)

@@ -1,5 +1,5 @@
-"""What an engine runs: models, formats, layouts and GPUs. Some rules hold for every engine, others are what
-both vLLM 0.33 and SGLang 0.5.23 check at start."""
+"""Models, formats, layouts and GPUs that an engine runs. Some rules hold for every engine, others are what both vLLM
+0.33 and SGLang 0.5.23 check at start."""
 
 import tomllib
 from abc import abstractmethod
@@ -103,7 +103,7 @@ def broken_tiles(architecture: Architecture, precision: Precision, layout: Layou
 
 
 class Rules(StartedEngine):
-    """What an engine takes, and why it does not take the rest."""
+    """Rules of an engine, and reasons for what it refuses."""
 
     support: ClassVar[EngineSupport]
     """The GPUs and formats that it runs on."""

@@ -1,4 +1,4 @@
-"""What mlx-lm refuses: families, formats of weights and of the cache, more than one Mac."""
+"""Refusals of mlx-lm: families, formats of weights and of the cache, more than one Mac."""
 
 from collections.abc import Iterator
 

@@ -110,8 +110,8 @@ def layer_peaks(block: Block, model: Architecture, prompt: Pass) -> Iterator[Pea
 
 
 def surroundings(model: Architecture, prompt: Pass) -> Elements:
-    """What lies beside every layer: indices of positions, tables of cosines and sines (in fp32 where rotation
-    is), masks."""
+    """Tensors outside every layer: indices of positions, tables of cosines and sines (in fp32 where rotation is),
+    masks."""
     each = 16 if model.positions else 8
     tensors: Elements = {} if model.encodes and model.positions else {"indices of positions": each * prompt.length}
     if not model.positions and model.rotary:
@@ -145,8 +145,8 @@ def feedforward_elements(block: Block, model: Architecture) -> Iterator[tuple[Me
 
 
 def mlp_elements(mlp: MLP, copies: Any, kernels: Kernels, *, packed: bool) -> Elements:
-    """What the matrices in give, of which a gate of its own is gone by the end, the steps of the activation and, in a
-    gated one, its product with up."""
+    """Outputs of the first matrices, of which a gate of its own is gone by the end, the steps of the activation and, in
+    a gated one, its product with up."""
     wide = copies * mlp.intermediate
     steps = {"one_kernel": 1, "relu": 1, "squared": 2, "written_out": 3, "xielu": 4, "clamped": 6}[kernels.activation]
     elements: Elements = {"gate and up": (2 if mlp.gated and packed else 1) * wide, "activation": steps * wide}

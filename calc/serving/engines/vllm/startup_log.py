@@ -15,8 +15,8 @@ from calc.serving.engines.vllm.options import Speculative, VLLMOptions
 
 
 def guessing(settings: LogSettings) -> Speculative:
-    """What guesses tokens, by its method in the log; none where the log does not say what it loads for that: a draft
-    model or a head of its own."""
+    """Draft, by its method in the log; none where the log does not say what it loads for that: a draft model or a head
+    of its own."""
     method = settings.speculative_method or ""
     if method.endswith("mtp"):  # deepseek_mtp and others of older versions
         return "mtp"
