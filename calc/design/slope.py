@@ -25,7 +25,7 @@ class Slope(Frozen):
 
 
 class Slopes:
-    """How counts and bytes of one design change with its fields, in a format and at a context. Raises ConfigError where
+    """Changes of counts and bytes of one design with its fields, in a format and at a context. Raises ConfigError where
     the format does not suit the model."""
 
     def __init__(

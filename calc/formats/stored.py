@@ -22,7 +22,7 @@ class Piece(NamedTuple):
     tensor: Tensor
     form: Format
     a_layer: int
-    """How many times it occurs in a layer."""
+    """Times that it occurs in a layer."""
     nbytes: int
     """Bytes of one occurrence, scales included."""
     scales: int

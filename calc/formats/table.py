@@ -9,7 +9,7 @@ from calc.model.tensor import FixedDtype, Shape
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Format:
-    """How a matrix [out, in] is stored: `bits` a weight, and a scale (and zero point) for each block of it."""
+    """Storage of a matrix [out, in]: `bits` a weight, and a scale (and zero point) for each block of it."""
 
     bits: int
     block: tuple[int | None, int | None] = (1, None)  # rows x columns that share one scale; None: all of them

@@ -28,7 +28,7 @@ class FormatNeeds(Frozen):
 
 
 class EngineSupport(Frozen):
-    """Where an engine runs, and what."""
+    """Platforms and formats of an engine."""
 
     title: str
     platforms: Mapping[Platform, PlatformNeeds]

@@ -47,7 +47,7 @@ def gpus() -> Mapping[str, GPU]:
 
 
 def usual_gpus() -> list[GPU]:
-    """Those that are shown first."""
+    """GPUs that are shown first."""
     return [gpu for gpu in gpus().values() if gpu.default]
 
 

@@ -1,4 +1,4 @@
-"""Which part of a model stands on which pipeline stage."""
+"""Parts of a model on each pipeline stage."""
 
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
@@ -24,8 +24,7 @@ def places_within(places: tuple[int, ...], pieces: Iterable[range]) -> tuple[int
 
 
 def copies_within(architecture: Architecture, tensor: Tensor, *pieces: range) -> int:
-    """How many layers of a stage, in one piece or several, hold a tensor; 1 or 0 for one that stands outside the
-    layers.
+    """Layers of a stage, in one piece or several, that hold a tensor; 1 or 0 for one that stands outside the layers.
 
     The embedding, its positions and the vision encoder are on the first piece, all that follows the layers and the
     draft layers on the last; a tied head is the embedding once more.
@@ -36,7 +35,7 @@ def copies_within(architecture: Architecture, tensor: Tensor, *pieces: range) ->
 
 
 def copies_within_piece(architecture: Architecture, tensor: Tensor, stage: range) -> int:
-    """How many layers of one range hold a tensor; 1 or 0 for one that stands outside the layers."""
+    """Layers of one range that hold a tensor; 1 or 0 for one that stands outside the layers."""
     if tensor.layers and tensor.excluded_as not in AT_ENDS:
         return bisect_left(tensor.layers, stage.stop) - bisect_left(tensor.layers, stage.start)
     first, last = stage.start == 0, stage.stop == architecture.num_layers

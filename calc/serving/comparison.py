@@ -94,8 +94,8 @@ def _models(architecture: Architecture) -> Iterator[tuple[Message, Architecture]
     heads = [grouped for mixer in mixers if (grouped := mixer.as_grouped()) is not None]
     if not heads:
         return
-    fewest, of_its_own = min(mixer.n_q for mixer in heads), {mixer.n_kv for mixer in heads}
-    usual = {8, 4, 1} | (of_its_own if len(of_its_own) == 1 else set())
+    fewest, own_counts = min(mixer.n_q for mixer in heads), {mixer.n_kv for mixer in heads}
+    usual = {8, 4, 1} | (own_counts if len(own_counts) == 1 else set())
     counts = [n for n in sorted(usual, reverse=True) if n < fewest and all(mixer.n_q % n == 0 for mixer in heads)]
 
     def with_kv_heads(number: int | None) -> Swap:

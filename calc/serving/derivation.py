@@ -155,7 +155,7 @@ def weight_steps(serving: Serving, layers: range) -> Iterator[Step]:
     """Bytes as stored on one GPU of a stage, by component and format."""
     architecture = serving.laid_out.whole
     taken = {None, serving.engine.loads_draft and "multi_token_prediction"}
-    counts: dict[tuple[Component, int], tuple[int, int]] = {}  # parameters, and bits beside them
+    counts: dict[tuple[Component, int], tuple[int, int]] = {}  # parameters, and bits of scales
     for piece in serving.engine.on_gpus(serving.weighing.whole, serving.weighing.file):
         tensor = piece.tensor
         copies = copies_within(architecture, tensor, layers) * piece.a_layer
@@ -187,7 +187,7 @@ VERDICTS = {
 
 
 def rules(architecture: Architecture, report: Report) -> Section:
-    """Rules of thumb beside the exact figures."""
+    """Rules of thumb against the exact figures."""
     items: list[Item] = [
         Message("What articles calculate with, beside the exact figure: where each rule goes wrong, and by how much.")
     ]

@@ -1,6 +1,6 @@
 """Memory to serve: what each GPU of a laid-out model holds, by one allocation that every number is read off.
 
-A `Serving` is a model on its ranks, with its weights; its `Requirements` are what all GPUs hold beside them for which
+A `Serving` is a model on its ranks, with its weights; its `Requirements` are what all GPUs hold besides them for which
 the engine sets the same limits; an `Allocation` lays these against the memory of one kind of GPU.
 """
 
@@ -399,7 +399,7 @@ class Allocation:
         return 0 if len(self.stages) == 1 else min(range(len(self.stages)), key=self.spare_of)
 
     def spare_of(self, index: int) -> int:
-        """Bytes that stay free on a stage beside what is required."""
+        """Bytes that stay free on a stage besides what is required."""
         memory = self.stages[index].memory
         if self.sets_aside:
             budget = self.room(MIDDLE).budgets[index]

@@ -299,8 +299,8 @@ def assumptions(
             sentence = "The largest image or video is {tokens:,} tokens of a prompt, which take {gib:.2f} GiB of cache."
             of_token = bytes_per_token(growth(architecture.blocks, precision.kv))
             yield Message(sentence, tokens=tokens, gib=tokens * of_token / GIB)
-        if kept := limits.encoder_bytes:
-            yield Message("Profiling keeps {gib:.2f} GiB of the largest images or video.", gib=kept / GIB)
+        if image_bytes := limits.encoder_bytes:
+            yield Message("Profiling keeps {gib:.2f} GiB of the largest images or video.", gib=image_bytes / GIB)
     if tower is not None:
         yield Message(
             "The encoder for images or sound ({tower}) is of an unknown class: neither counted nor loaded.", tower=tower

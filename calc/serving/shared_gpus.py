@@ -41,7 +41,7 @@ that are given back; issue 47654), besides the CUDA context of its process."""
 PORT = 8000
 """At which the first server listens; the others listen at the next ones."""
 WEIGHTS = "weights"
-ASKED = ("context", "batch", WEIGHTS)
+SETTABLE = ("context", "batch", WEIGHTS)
 """Fields that may follow the name of a model."""
 
 
@@ -57,8 +57,8 @@ class Neighbour(Frozen):
     def read(cls, text: str) -> "Neighbour":
         """Raises ConfigError."""
         model, *pairs = text.split(",")
-        asked = dict(map(pair, pairs))
-        return cls(model=model, weights=asked.pop(WEIGHTS, None), workload=made(Workload, asked))
+        stated = dict(map(pair, pairs))
+        return cls(model=model, weights=stated.pop(WEIGHTS, None), workload=made(Workload, stated))
 
     @property
     def written(self) -> str:
@@ -72,7 +72,7 @@ class Neighbour(Frozen):
 def pair(text: str) -> tuple[str, Any]:
     """Field and value that follow a model. Raises ConfigError."""
     name, equals, value = text.partition("=")
-    if not equals or name not in ASKED or (name == WEIGHTS and value not in WEIGHT_FORMATS):
+    if not equals or name not in SETTABLE or (name == WEIGHTS and value not in WEIGHT_FORMATS):
         sentence = "{pair} is none of context=N, batch=N and weights=FORMAT, which may follow a model after a comma."
         raise ConfigError(Message(sentence, pair=shown(text)), "share_with")
     if name == WEIGHTS:
@@ -174,14 +174,14 @@ def together(servers: Sequence[Server], allocations: Sequence[Allocation]) -> tu
 
 def in_turn(servers: Sequence[Server], allocations: Sequence[Allocation]) -> tuple[list[GPUShare], int]:
     """Servers of which one is awake at a time, and what the largest of them leaves of a GPU next to the others."""
-    usable, kept = allocations[0].gpu.usable_bytes, list(map(asleep_bytes, allocations))
+    usable, asleep = allocations[0].gpu.usable_bytes, list(map(asleep_bytes, allocations))
     shares = list[GPUShare]()
     for number, (server, allocation) in enumerate(zip(servers, allocations, strict=True)):
-        share = started(server, allocation, usable - sum(kept) + kept[number], PORT + number)
+        share = started(server, allocation, usable - sum(asleep) + asleep[number], PORT + number)
         if share.launch is not None:
             words = (*share.launch.words, "--enable-sleep-mode")
             share = share.model_copy(update={"launch": share.launch.model_copy(update={"words": words})})
-        shares.append(share.model_copy(update={"asleep": kept[number]}))
+        shares.append(share.model_copy(update={"asleep": asleep[number]}))
     return shares, min(share.free - share.taken for share in shares)
 
 

@@ -121,7 +121,7 @@ def candidates(
     engine: Engine, limits: Limits, workload: Workload, does: Callable[[dict[str, object]], bool]
 ) -> Iterator[dict[str, object]]:
     """The engine's remedies, the least first, but for those of which the greatest does not do either. A larger share
-    of the GPU is a kind of its own: it may leave too little beside it."""
+    of the GPU is a kind of its own: it may leave too little outside."""
     remedies = list(engine.remedies(limits, workload))
     greatest = {engine.share_option in changes: changes for changes in remedies}  # the last of each kind
     hopeful = {kind for kind in sorted(greatest) if does(greatest[kind])}

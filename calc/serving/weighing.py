@@ -22,7 +22,7 @@ and whether the stage is the last: all that a pass depends on."""
 
 
 class LayerBytes(NamedTuple):
-    """Bytes on a rank: of all layers up to each, of what stands before and behind them, and on each stage beside."""
+    """Bytes on a rank: of all layers up to each, of what stands before and behind them, and else on each stage."""
 
     layers: list[int]
     before: int

@@ -286,7 +286,7 @@ class Search:
         )
 
     def bound_token(self, server: FullServer, running: Array, decoded: TimedParts) -> tuple[Array, Array]:
-        """What binds the time per output token most, by its number in BOUNDS, and the milliseconds."""
+        """Bound of most of the time per output token, by number in BOUNDS, and milliseconds."""
         by_bound = np.zeros((len(BOUNDS), *running.shape))
         for part in server.parts(running, 1, decoded):
             for index, bound in enumerate(BOUNDS):

@@ -293,7 +293,7 @@ class TokenPool(Pool):
         ]
 
     def request_tokens(self, length: int) -> float:
-        """Tokens of a request in the pools of tokens. That of windows keeps a page beside the window of each."""
+        """Tokens of a request in the pools of tokens. That of windows keeps a page besides the window of each."""
         if self.window is None:
             return length
         passing = min(length, self.window) + self.page

@@ -48,7 +48,7 @@ def decode_peaks(
     blocks: Iterable[Block], model: Architecture, step: Pass, kv: CacheFormat, *, logits: bool = True
 ) -> Iterator[Peak]:
     """The moments of a pass over one token a sequence, `step.length` of which lie in the cache: a layer's old keys live
-    on while they are copied beside the new one, half of its cache; eager attention also repeats keys and values for
+    on while they are copied next to the new one, half of its cache; eager attention also repeats keys and values for
     every query head. Or a latent is expanded."""
     tokens = step.sequences * step.length
     made: dict[str, Any] = dict(logits_peak(model, step).tensors) if logits else {}
@@ -64,7 +64,7 @@ def decode_peaks(
 
 
 def logits_peak(model: Architecture, step: Pass) -> Peak:
-    """Logits of one token a sequence and their fp32 copy for sampling; or of every token beside the last state, with
+    """Logits of one token a sequence and their fp32 copy for sampling; or of every token and the last state, with
     an fp32 copy in transformers up to 4.44, or with the quotient where they are capped."""
     row, state = model.vocab * step.width, model.hidden * step.width
     if step.logits == "last":

@@ -89,7 +89,7 @@ def defaults(options: VLLMOptions, gpu: GPU, architecture: Architecture, max_mod
 
 DEFAULT = 16
 LATENT_BLOCK_WITH_STATES = 128
-"""Tokens of which a block of latents has to be a multiple where states stand beside them."""
+"""Tokens of which a block of latents has to be a multiple where there are states too."""
 
 
 class Spec(NamedTuple):
@@ -150,7 +150,7 @@ def specs(layers: Layers, options: VLLMOptions, *, prefixes: bool, drafts: int, 
 
 
 def block_sizes(layers: Layers, options: VLLMOptions, *, prefixes: bool) -> tuple[int, int]:
-    """Tokens of a block: the size that every kernel takes, or --block-size; beside states as many as fill a state. And
+    """Tokens of a block: the size that every kernel takes, or --block-size; with states as many as fill a state. And
     bytes that a state's page is padded to."""
     read = sorted((places[0], i, cached) for i, (cached, places) in enumerate(layers.items()) if cached.kernel)
     kernels = list(dict.fromkeys(cached.kernel for _, _, cached in read if cached.kernel))
@@ -439,7 +439,7 @@ def divide(
         attending = {cached: places for cached, places in layers.items() if cached.kind != "state"}
         layers = attending or layers
     prefixes = options.enable_prefix_caching
-    if prefixes is None:  # unless nothing but states is kept, and beside states not in older versions
+    if prefixes is None:  # unless nothing but states is kept, and with states not in older versions
         states = any(cached.kind == "state" for cached in layers)
         prefixes = not of_layers.family.attention_free and (not states or holds("hybrids cache prefixes", options))
     cache_groups = groups(specs(layers, options, prefixes=prefixes, drafts=of_layers.drafts, dcp=dcp), options)
