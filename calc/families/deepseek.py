@@ -156,9 +156,9 @@ def hyper_connections(c: Fields) -> tuple[Extra, ...]:
     streams = c.size("hc_mult")
     rows = streams * streams + 2 * streams
     shapes: dict[str, Shape] = {}
-    for around in ("hc_attn", "hc_ffn"):
-        shapes |= {f"{around}_fn": (rows, streams * c.size("hidden_size")), f"{around}_base": (rows,)}
-        shapes |= {f"{around}_scale": (3,)}
+    for module in ("hc_attn", "hc_ffn"):
+        shapes |= {f"{module}_fn": (rows, streams * c.size("hidden_size")), f"{module}_base": (rows,)}
+        shapes |= {f"{module}_scale": (3,)}
     return extras("other", shapes)
 
 

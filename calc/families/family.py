@@ -168,7 +168,7 @@ class Wrapper:
 
     name: str
     tied: bool = False  # whether it ties where nothing is stated and ties.json does not have its class
-    around: str | None = None  # another wrapper that it wraps itself
+    outer: str | None = None  # another wrapper that it wraps itself
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

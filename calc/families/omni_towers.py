@@ -169,8 +169,8 @@ def parakeet(a: Fields, path: str) -> Iterator[NamedShape]:
     convolutions |= {"pointwise_conv2": (d, d, 1)}
     layer = biased(a.flag("attention_bias"), matrices)
     layer |= biased(a.flag("convolution_bias"), {f"conv.{name}": shape for name, shape in convolutions.items()})
-    around = (f"norm_{part}" for part in ("feed_forward1", "self_att", "conv", "feed_forward2", "out"))
-    layer |= with_biases(norms(d, "conv.norm", *around)) | weights({"self_attn.relative_k_proj": (q, d)})
+    norm_names = (f"norm_{part}" for part in ("feed_forward1", "self_att", "conv", "feed_forward2", "out"))
+    layer |= with_biases(norms(d, "conv.norm", *norm_names)) | weights({"self_attn.relative_k_proj": (q, d)})
     layer |= {"self_attn.bias_u": (heads, d_head), "self_attn.bias_v": (heads, d_head)}
     yield from placed(f"{path}.layers.{{layer}}", layer, a.size("num_hidden_layers"))
     wide, k = a.size("subsampling_conv_channels"), a.size("subsampling_conv_kernel_size")

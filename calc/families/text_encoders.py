@@ -123,11 +123,11 @@ class Around:
         return extras("other", dense) + extras("norms", norm)
 
 
-def named(around: Around, names: Names) -> Callable[[Fields], Names]:
+def named(outside: Around, names: Names) -> Callable[[Fields], Names]:
     """The names of an encoder that stands alone, within its module where something stands behind it."""
 
     def of(c: Fields) -> Names:
-        module = around.module_of(c)
+        module = outside.module_of(c)
         fields = ("embedding", "positions", "layer", "final_norm")
         return names.model_copy(update={field: f"{module}{getattr(names, field)}" for field in fields})
 
@@ -162,7 +162,7 @@ BERT_AROUND = Around(
 ROBERTA_AROUND = Around(module="roberta", pooler=frozenset({"base"}))
 
 
-def encoder(around: Around, names: Names, maker: str, **other: object) -> Family:
+def encoder(outside: Around, names: Names, maker: str, **other: object) -> Family:
     """A row: BERT's, but for what is given."""
     row = Family(
         maker=maker,
@@ -172,10 +172,10 @@ def encoder(around: Around, names: Names, maker: str, **other: object) -> Family
         norm="layer",
         final_norm="none",
         kernels=POST_NORM,
-        names=named(around, names),
+        names=named(outside, names),
         rotary=None,
         positions="max_position_embeddings",
-        extras=around,
+        extras=outside,
         pools=True,
         ties=False,
     )

@@ -52,11 +52,11 @@ class GGUFTypes:
         kinds = types_of(self.weights, role, places, sizes, imatrix=self.imatrix)
         for layer, kind in zip(tensor.layers, kinds, strict=True):
             by_type.setdefault(kind, []).append(layer)
-        alike: dict[Format, tuple[int, ...]] = {}
+        layers_by_format: dict[Format, tuple[int, ...]] = {}
         for kind, layers in by_type.items():
             form = fitted(kind, tensor.shape[-1])
-            alike[form] = tuple(sorted((*alike.get(form, ()), *layers)))
-        return alike
+            layers_by_format[form] = tuple(sorted((*layers_by_format.get(form, ()), *layers)))
+        return layers_by_format
 
     def depends_on_place(self, role: Role) -> bool:
         """Whether the layers may differ in the type of a role."""

@@ -93,8 +93,8 @@ class Precision(Frozen):
             yield Message("The KV cache is in {format}, as the checkpoint's quantization_config asks.", format=self.kv)
         elif self.cache_stated is not None:
             yield Message(
-                "The checkpoint's quantization_config asks for a KV cache in {asked}; here it is in {format}.",
-                asked=self.cache_stated,
+                "The checkpoint's quantization_config asks for a KV cache in {stated}; here it is in {format}.",
+                stated=self.cache_stated,
                 format=self.kv,
             )
         if self.weights in FLOATS or self.checkpoint is not None:

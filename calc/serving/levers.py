@@ -14,7 +14,7 @@ from calc.serving.engines.launch import spelled_flags
 from calc.serving.engines.rules import Question
 from calc.serving.fewest import fewest_gpus
 from calc.serving.memory import Allocation, Serving
-from calc.serving.verdict import Word, max_batch, max_context, remedy, said
+from calc.serving.verdict import Word, max_batch, max_context, remedy, verdict_word
 from calc.serving.workload import Workload
 
 WORDS: tuple[Word, ...] = ("fits", "tight", "does not fit", "does not run")
@@ -103,7 +103,9 @@ def ways(gpu: GPU, serving: Serving, workload: Workload, gpus: int) -> tuple[Way
         if (laid_out := serving.accepted(shape.model_copy(update={"pp": stages}))) is not None:
             allocation, layout = laid_out.on(gpu, workload), laid_out.layout
             most = max_batch(allocation, shape.dp)
-            by_layout.append(Way(layout=layout, verdict=said(allocation), spare=allocation.spare, max_batch=most))
+            by_layout.append(
+                Way(layout=layout, verdict=verdict_word(allocation), spare=allocation.spare, max_batch=most)
+            )
 
     def order(way: Way) -> tuple[int, int, int, int]:
         return WORDS.index(way.verdict), way.layout.pp, -(way.max_batch or 2**62), way.layout.dp
@@ -117,7 +119,9 @@ def spread(gpus: Sequence[GPU], serving: Serving, workload: Workload, num_gpus: 
     if layout is not None:
         if layout.gpus != num_gpus:
             raise ConfigError(
-                Message("The layout spreads over {n:,} GPUs, not over {asked:,}.", n=layout.gpus, asked=num_gpus),
+                Message(
+                    "The layout spreads over {n:,} GPUs, not over {requested:,}.", n=layout.gpus, requested=num_gpus
+                ),
                 "num_gpus",
                 [layout.gpus],
             )
@@ -174,7 +178,7 @@ def levers(gpu: GPU, serving: Serving, workload: Workload) -> tuple[Lever, ...]:
     def that_fit(settings: Iterable[Setting]) -> Iterator[Lever]:
         for setting in settings:
             after = trials.of(setting)
-            if after is not None and said(after) == "fits":
+            if after is not None and verdict_word(after) == "fits":
                 yield Lever(
                     what=tuple(setting.sentences(now)),
                     changes=setting.changes(now),

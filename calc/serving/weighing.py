@@ -165,7 +165,7 @@ class Weighing:
 
     def stages(self, ranges: Sequence[range]) -> tuple[Stage, ...]:
         """Stages with as many layers of each kind, first and last excepted, are one object."""
-        alike: dict[tuple[object, ...], Stage] = {}
+        built: dict[tuple[object, ...], Stage] = {}
         counted: dict[tuple[int, ...], Counter[int]] = {}
         stages = []
         drafts = self.engine.draft_weights_per_stage(self.whole, self.precision, self.layout.tp, len(ranges))
@@ -176,9 +176,9 @@ class Weighing:
             counts = counted[kinds]
             first, last = layers.start == 0, layers.stop == self.rank.num_layers
             key = first, last, draft, *sorted(counts.items())
-            if key not in alike:
-                alike[key] = self.stage(layers, counts, draft, first=first, last=last)
-            stages.append(alike[key])
+            if key not in built:
+                built[key] = self.stage(layers, counts, draft, first=first, last=last)
+            stages.append(built[key])
         return tuple(stages)
 
     def stage(self, layers: range, counts: Counter[int], draft: int, *, first: bool, last: bool) -> Stage:

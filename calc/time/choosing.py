@@ -10,7 +10,7 @@ from calc.serving.engines import ENGINES
 from calc.serving.fewest import fewest_gpus
 from calc.serving.levers import ways
 from calc.serving.memory import Serving
-from calc.serving.verdict import said
+from calc.serving.verdict import verdict_word
 from calc.serving.workload import Workload
 from calc.time.prices import price_of
 from calc.training import Training
@@ -44,7 +44,7 @@ def does(gpu: GPU, serving: Serving, workload: Workload) -> Layout | None:
     layout = serving.layout
     if serving.with_layout(Layout()).weights > layout.gpus * gpu.usable_bytes:
         return None
-    if said(serving.on(gpu, workload)) == "fits":
+    if verdict_word(serving.on(gpu, workload)) == "fits":
         return layout
     best = ways(gpu, serving, workload, layout.gpus)[:1] if layout.gpus > 1 else ()
     return best[0].layout if best and best[0].verdict == "fits" else None

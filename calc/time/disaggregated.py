@@ -374,8 +374,8 @@ def link_between(search: Search, gpus: Array, rows: FittingRows) -> Any:
     """Bytes a second from a GPU of one side to one of the other, where there are so many in all: within a node, within
     the reach of the GPU's links, or beyond; [rows, 1]."""
     reach = np.array([gpu.link_gpus or search.node for gpu in search.gpus])[rows.kind]
-    alike = np.where(gpus <= search.node, gpus, np.where(gpus <= reach, reach, BEYOND))
-    return search.cards.of(alike, rows.form, rows.kind).link
+    linked = np.where(gpus <= search.node, gpus, np.where(gpus <= reach, reach, BEYOND))
+    return search.cards.of(linked, rows.form, rows.kind).link
 
 
 def decode_step(server: FullServer, batch: Array) -> Array:

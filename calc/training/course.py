@@ -72,7 +72,7 @@ class Alive(NamedTuple):
     def plus(self, more: Sequence[Tensors]) -> "Alive":
         return Alive(plus(self.bytes, *(tensors.bytes for tensors in more)), (*self.tensors, *more))
 
-    def around(self, moment: StepMoment) -> StepMoment:
+    def merged_with(self, moment: StepMoment) -> StepMoment:
         """A moment at which all of this is there too."""
         return StepMoment(moment.phase, plus(self.bytes, moment.bytes), (*self.tensors, *moment.tensors))
 
@@ -596,8 +596,8 @@ class Course:
         self, sharded: Sharded, index: int, run: Run, layers: int, here: Alive
     ) -> Iterator[Surroundings]:
         """A part going back with all that FSDP holds; and the moment when its gradients are reduced."""
-        around = here.plus(sharded.going_back(index, layers))
-        yield Surroundings("backward", around, run.profile, run.profile.backward)
+        resident = here.plus(sharded.going_back(index, layers))
+        yield Surroundings("backward", resident, run.profile, run.profile.backward)
         if run.first >= 0:
             yield Surroundings("backward", here.plus([*sharded.reducing(index, layers), self.stream]))
         elif not index or sharded.ends(index):

@@ -508,9 +508,9 @@ def reason(memory: TrainingMemory, usable: int) -> Message:
     if usable < allocated:
         name, size = max(memory.parts.items(), key=lambda part: part[1])
         return Message(
-            "The step needs {held:.2f} GiB before any overhead, {more:.2f} more than there are; the largest part is "
+            "The step needs {needed:.2f} GiB before any overhead, {more:.2f} more than there are; the largest part is "
             "the {part} with {size:.2f}.",
-            held=allocated / GIB,
+            needed=allocated / GIB,
             more=(allocated - usable) / GIB,
             part=name,
             size=size / GIB,

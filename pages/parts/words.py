@@ -57,8 +57,8 @@ def say_in(spoken: str, text: str | Message, /, *, plural: str | None = None, **
         return say_in(spoken, text.template, plural=text.plural, **text.values | values)
     translated = CATALOGUES[spoken]
     template = translated.gettext(text) if plural is None else translated.ngettext(text, plural, values["n"])
-    said = {name: say_in(spoken, value) if isinstance(value, Message) else value for name, value in values.items()}
-    return set_close(template.format(**{name: escaped(value) for name, value in said.items()}))
+    texts = {name: say_in(spoken, value) if isinstance(value, Message) else value for name, value in values.items()}
+    return set_close(template.format(**{name: escaped(value) for name, value in texts.items()}))
 
 
 GAP = re.compile(r"(?<=[\u4e00-\u9fff]) (?=[\u4e00-\u9fff])|(?<=[，。；：！？）]) (?=\S)")

@@ -103,15 +103,15 @@ def training_failure(text: str, failure: OutOfMemory | None) -> TrainingFailure 
     if not phases or not of_trainer(frames):
         return None
     phase = phases[-1]
-    said = SAID[phase]
+    phrase = SAID[phase]
     if failure is None:
-        message = Message("The trainer ran out of memory {when}.", when=said)
+        message = Message("The trainer ran out of memory {when}.", when=phrase)
     elif failure.free is None:
         sentence = "The trainer ran out of memory {when}: PyTorch asked for {tried:.2f} GiB."
-        message = Message(sentence, when=said, tried=failure.tried / 2**30)
+        message = Message(sentence, when=phrase, tried=failure.tried / 2**30)
     else:
         sentence = "The trainer ran out of memory {when}: PyTorch asked for {tried:.2f} GiB, {free:.2f} GiB were free."
-        message = Message(sentence, when=said, tried=failure.tried / 2**30, free=failure.free / 2**30)
+        message = Message(sentence, when=phrase, tried=failure.tried / 2**30, free=failure.free / 2**30)
     return TrainingFailure(phase=phase, message=message, advice=ADVICE[phase])
 
 

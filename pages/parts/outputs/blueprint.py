@@ -110,8 +110,8 @@ def details(answer: Answer, name: drawing.Part, module: ModelPart) -> None:
     if name[:1].isdigit():
         st.markdown(
             say(
-                "**{one:,}** parameters in one layer, **{all:,}** in all: {share} of the model.",
-                one=module.parameters,
+                "**{per_layer:,}** parameters in one layer, **{all:,}** in all: {share} of the model.",
+                per_layer=module.parameters,
                 all=everywhere,
                 share=words.percent(everywhere / total),
             )

@@ -111,9 +111,9 @@ def embedding(answer: Weighed | Trained, page: Page) -> None:
     st.code(f'<iframe src="{escape(framed, quote=True)}" {LOOK}></iframe>', language="html", wrap_lines=True)
     st.markdown(say("**Badge for a README**"))
     count, memory = answer.architecture.parameters().total, answer.report.memory.total
-    said = f"{words.count(count)} · {words.gib(memory)}"
-    picture = f"{BADGE}/{quote(shielded(answer.model.name))}-{quote(shielded(said))}-0072B2"
-    st.code(f"[![{answer.model.name}: {said}]({picture})]({address})", language="markdown", wrap_lines=True)
+    rounded = f"{words.count(count)} · {words.gib(memory)}"
+    picture = f"{BADGE}/{quote(shielded(answer.model.name))}-{quote(shielded(rounded))}-0072B2"
+    st.code(f"[![{answer.model.name}: {rounded}]({picture})]({address})", language="markdown", wrap_lines=True)
 
 
 def shielded(text: str) -> str:

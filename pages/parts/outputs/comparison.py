@@ -224,8 +224,8 @@ def verdict(row: Verdict) -> str:
     if row.flags:
         return f":{color}-badge[{say(word)}]"
     room = words.gib(abs(row.spare)).replace(" ", NO_BREAK)
-    said = say("{size} headroom", size=room) if row.spare >= 0 else say("short by {size}", size=room)
-    return f":{color}-badge[{say(word)}] {said}"
+    rounded = say("{size} headroom", size=room) if row.spare >= 0 else say("short by {size}", size=room)
+    return f":{color}-badge[{say(word)}] {rounded}"
 
 
 def bars(answer: Compared) -> None:

@@ -104,8 +104,8 @@ def choices(answer: LocalAnswer) -> dict[str, Any]:
 
 def file_row(row: FileRow, answer: LocalAnswer, columns: Mapping[str, Column]) -> Row:
     """A file by its types, where no other has them; else by its name."""
-    run, alike = row.run, sum(other.tag == row.tag for other in answer.files)
-    named = row.tag if row.tag and alike == 1 else row.name
+    run, same_tag = row.run, sum(other.tag == row.tag for other in answer.files)
+    named = row.tag if row.tag and same_tag == 1 else row.name
     types = ", ".join(f"{kind.upper()} {share:.0%}" for kind, share in run.file.types.items() if share >= 0.01)
     values = {
         "file": named if row.is_exact else f"≈ {named}",

@@ -99,9 +99,9 @@ def show(
 def _hear(name: str, number: int) -> None:
     st.session_state.moved = True
     widget = drawn().get(name)
-    for heard in () if widget is None else (widget, *widget.replaced):
-        if heard.number == number:
-            _move(heard, name)
+    for candidate in () if widget is None else (widget, *widget.replaced):
+        if candidate.number == number:
+            _move(candidate, name)
 
 
 def _move(widget: Widget, name: str) -> bool:

@@ -81,7 +81,7 @@ def logits_peak(model: Architecture, step: Pass) -> Peak:
 def layer_peaks(block: Block, model: Architecture, prompt: Pass) -> Iterator[Peak]:
     """The moments of one layer: in its feed-forward, and in each mixer."""
     width, tokens = prompt.width, prompt.tokens
-    around = surroundings(model, prompt)
+    outside = surroundings(model, prompt)
     heads = max((mixer.n_q for mixer in block.attentions), default=0)
     scores = tokens * prompt.length * heads if prompt.eager else 0
     residual_states = model.kernels.residual_states if len(block.norms) > 1 else 0
@@ -90,7 +90,7 @@ def layer_peaks(block: Block, model: Architecture, prompt: Pass) -> Iterator[Pea
         states = 3 + bool(model.rotary)
     for what, elements in feedforward_elements(block, model):
         named: Elements = {"hidden states": states * model.hidden} | elements
-        tensors = around | {name: width * tokens * size for name, size in named.items()}
+        tensors = outside | {name: width * tokens * size for name, size in named.items()}
         tensors |= {"scores": width * scores} if prompt.eager else {}
         if moe := block.moe:  # logits in 16 bits, and three lists of choices in 64
             tensors |= {"router's logits": 2 * moe.n_experts * tokens, "router's choices": 24 * moe.top_k * tokens}
@@ -103,7 +103,7 @@ def layer_peaks(block: Block, model: Architecture, prompt: Pass) -> Iterator[Pea
         )
         for what, elements in peaks:
             named = {"embedding, residual and input": inputs} | elements
-            tensors = around | {name: width * tokens * size for name, size in named.items()}
+            tensors = outside | {name: width * tokens * size for name, size in named.items()}
             if prompt.eager:
                 tensors["scores and their softmax"] = scores * mixer.softmax_bytes(width, model.kernels)
             yield Peak(what, tensors)
