@@ -35,7 +35,7 @@ def matrices(model: Architecture, block: Block) -> tuple[Matrix, ...]:
 
 
 def smoothed(model: Architecture, block: Block) -> Iterator[tuple[int, tuple[Matrix, ...]]]:
-    """Scales that AWQ searches in a block, in its order: elements of a token that the module which is run again and
+    """Searches of AWQ for scales in a block, in order: elements of a token that the module which is run again and
     again reads, and the matrices that are scaled. llm-compressor, `modifiers/transform/awq/mappings.py`: inputs of
     attention; its output where values are as wide as that reads; inputs of the feed-forward; what leads out of it."""
     for mixer in block.attentions:

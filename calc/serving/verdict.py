@@ -281,7 +281,7 @@ def reason_at_start(allocation: Allocation) -> Message:
 
 
 def notes(allocation: Allocation) -> Iterator[Message]:
-    """Formats that the card can't run, and limits of the engine."""
+    """Formats without native arithmetic on the card, and limits of the engine."""
     gpu, precision, limits = allocation.gpu, allocation.serving.precision, allocation.limits
     weights, kv, engine = gpu.lacks(precision.weights), gpu.lacks(precision.kv), allocation.serving.engine.support
     if (warning := format_note(gpu, engine, precision.weights)) is not None:

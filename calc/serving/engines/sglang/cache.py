@@ -300,7 +300,7 @@ class TokenPool(Pool):
         return passing if self.only_windows else max(length, passing / self.window_share)
 
     def request_blocks(self, length: int) -> int:
-        """Blocks for every pool."""
+        """Blocks that every pool needs."""
         if not any(self.cells):
             return 1
         tokens = self.request_tokens(length)
