@@ -27,7 +27,7 @@ WHY = {
 }
 """Python's JSON errors in plain words."""
 CLASS_NAME = re.compile(r"^\s*\w+Config\s*(?=\{)")
-"""Before the braces, where a config of transformers is printed."""
+"""Text before the braces, where a config of transformers is printed."""
 FENCE = re.compile(r"^\s*```\w*\n(.*?)\n?\s*```\s*$", re.DOTALL)
 """Around the braces, where a page shows code."""
 PYTHON_KEY = re.compile(r"^\s*\{\s*'")

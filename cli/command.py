@@ -223,7 +223,7 @@ def draft_model(given: dict[str, Any]) -> Architecture | None:
 
 
 def written(result: Report | TrainingReport | StepComparison, others: dict[str, Together]) -> str:
-    """For reading."""
+    """Text for reading."""
     if isinstance(result, StepComparison):
         return steps_table(result)
     return training_table(result, others) if isinstance(result, TrainingReport) else table(result)

@@ -46,7 +46,7 @@ def steps_of(
 
 
 def steps_table(comparison: StepComparison) -> str:
-    """For reading: a column for each step."""
+    """Text for reading: a column for each step."""
     steps = comparison.steps
     names = [printable(method_of(step)) for step in steps]
 

@@ -243,7 +243,7 @@ def address(request: Request) -> str | None:
 
 
 def wrong(problem: Message) -> str:
-    """In English, what a page says that it left out, where nothing is."""
+    """Sentence in English on what a page would have left out."""
     if problem.values.keys() != {"name", "value", "why"}:
         return str(problem)
     return "The query says {name}={value}: {why}.".format(**problem.values).replace("..", ".")
@@ -294,7 +294,7 @@ def side_by_side(scenario: Scenario, model: Model) -> StepComparison:
 
 
 def sharing(scenario: Scenario, model: Model) -> SharedGPUs:
-    """For a stranger's question the Hub is asked about the first model alone."""
+    """Shares of a GPU; for a stranger's question the Hub is asked about the first model alone."""
     for other in scenario.sharing.share_with:
         if other.model not in models():
             sentence = "A model next to the first is a preset: {name} is none."
@@ -347,7 +347,7 @@ def fits(scenario: Scenario, model: Model) -> FitsWhere | Roofline:
 
 
 def reports(scenario: Scenario, model: Model) -> Reports:
-    """For a stranger's question the Hub is asked about the first model alone."""
+    """Reports; for a stranger's question the Hub is asked about the first model alone."""
     for other in scenario.comparison.others:
         if not is_preset(other.source):
             sentence = "A model next to the first is a preset: {name} is none."

@@ -421,7 +421,7 @@ def _series(first: str) -> list[str]:
 
 
 def _gguf_header(model: HubModel, name: str, token: str | None) -> GGUF:
-    """By ranges that double until the header is whole."""
+    """GGUF header, by ranges that double until it is whole."""
     data, end = b"", FIRST_BYTES
     while True:
         data += _part(model, name, token, len(data), end)

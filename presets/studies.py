@@ -207,4 +207,4 @@ STUDIES: dict[str, Study] = {
     "Qwen/Qwen3-0.6B": QWEN3_SMALL,
     "deepseek-ai/DeepSeek-V3": DEEPSEEK,
 }
-"""By the preset that each is about."""
+"""Studies by preset."""

@@ -42,8 +42,8 @@ class Slopes:
         """Parameters and bytes of the design itself."""
 
     def of(self, field: str, now: int, step: int) -> Slope | None:
-        """To the next valid value in steps; None where there is none near. A refusal that names the next valid value
-        saves the steps on the way there."""
+        """Slope to the next valid value in steps; None where there is none near. A refusal that names the next valid
+        value saves the steps on the way there."""
         tried = now + step
         while tried <= now + TRIES * step:
             try:

@@ -59,7 +59,7 @@ class Weights:
         return c.once(self, lambda: self.read(c))
 
     def read(self, c: Fields) -> tuple[Extra, ...]:
-        """Any layer."""
+        """Weights of any layer."""
         return tuple(
             Extra(
                 name=name,
@@ -86,7 +86,7 @@ class CrossAttention:
         return c.once(self, lambda: self.read(c)) if c.flag("add_cross_attention") else ()
 
     def read(self, c: Fields) -> tuple[Extra, ...]:
-        """Any layer."""
+        """Weights of any layer."""
         hidden = c.size(self.hidden)
         shapes: dict[str, Shape] = {}
         for name, times in self.matrices.items():

@@ -126,7 +126,7 @@ class Experts:
 
 
 def is_sparse(c: Fields, layer: int, first_dense: int | str) -> bool:
-    """By `mlp_layer_types` where they are listed, else after the first dense layers."""
+    """Whether a layer has experts: by `mlp_layer_types` where listed, else after the first dense ones."""
     kinds = c.per_layer("mlp_layer_types", c.size("num_hidden_layers"), MLP_KINDS)
     if kinds:
         return kinds[layer] == "sparse"

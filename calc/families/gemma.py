@@ -210,7 +210,7 @@ def reads_all(c: Fields) -> Fields:
 
 
 def assistant_extras(c: Fields) -> tuple[Extra, ...]:
-    """From the large model's state and back; and, where it scores clusters of words first, their centres."""
+    """Matrices from the large model's state and back; and, where it scores clusters of words first, their centres."""
     hidden, backbone = c.size("hidden_size"), c.size("backbone_hidden_size")
     tensors = extras(
         "other", {"pre_projection.weight": (hidden, 2 * backbone), "post_projection.weight": (backbone, hidden)}

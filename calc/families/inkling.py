@@ -27,7 +27,7 @@ INKLING_SLIDING = Attention(
 
 
 def inkling_slides(c: Fields, layer: int) -> bool:
-    """By `layer_types`, by the list of local layers, or five of six."""
+    """Whether a layer slides: by `layer_types`, the list of local layers, or five of six."""
     kinds = c.per_layer("layer_types", c.size("num_hidden_layers"), INKLING_KINDS)
     if kinds:
         return kinds[layer] == "hybrid_sliding"

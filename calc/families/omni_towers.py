@@ -32,7 +32,7 @@ def omni2_5(c: Fields, whole: Fields) -> ListedTower:
 
 
 def split_qkv(rows: Iterator[NamedShape], d: int) -> Iterator[NamedShape]:
-    """For each fused matrix one for queries, one for keys and one for values."""
+    """Rows with three matrices, of queries, keys and values, for each fused one."""
     for name, shape, copies in rows:
         if ".attn.qkv." in name:
             yield from ((name.replace(".qkv.", f".{letter}."), (d, *shape[1:]), copies) for letter in "qkv")

@@ -66,7 +66,7 @@ class GGUFTypes:
         return bool(steps) and steps[0].where is not always
 
     def places(self, tensor: Tensor, role: Role, layers: Sequence[int]) -> Sequence[int]:
-        """For each of some layers the place on which the type of a role depends."""
+        """Places of some layers, on which the type of a role depends."""
         sizes = self.counted.sizes
         if tensor.excluded_as is not None:
             return [sizes.layers - 1] * len(layers)  # a draft layer, behind the last

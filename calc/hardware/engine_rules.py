@@ -33,7 +33,7 @@ class EngineSupport(Frozen):
     title: str
     platforms: Mapping[Platform, PlatformNeeds]
     formats: Mapping[str, FormatNeeds] = {}
-    """By the way of storing weights (`format_rules.WAYS`); its documentation does not limit others."""
+    """Needs by way of storing weights (`format_rules.WAYS`); its documentation does not limit others."""
 
 
 def runs(gpu: GPU, engine: EngineSupport) -> bool:

@@ -72,8 +72,8 @@ def layer_kinds(layers: int, places: Iterable[tuple[int, ...]]) -> list[tuple[in
 
 
 def alike_pieces(rank: Architecture, pieces: Iterable[range], tensors: Iterable[Tensor]) -> list[int]:
-    """For each piece of the model the number of the first in which the same stands; what is listed apart, at the ends
-    of the model, aside."""
+    """Number of the first equal piece, for each piece of the model; tensors listed apart, at the ends of the model, are
+    left aside."""
     places = [block.runs_in for block in rank.all_blocks]
     places += [tensor.layers for tensor in tensors if tensor.excluded_as is None]
     kinds = layer_kinds(rank.num_layers, places)
@@ -84,7 +84,7 @@ def alike_pieces(rank: Architecture, pieces: Iterable[range], tensors: Iterable[
 
 
 def alike_stages(alike: Sequence[int], stages: int) -> list[int]:
-    """For each of so many stages, which take turns in the pieces of the model, the number of the first that holds the
-    same; `alike` are the pieces that stand for them."""
+    """Number of the first equal stage, for each of so many, which take turns in the pieces of the model; `alike` are
+    the pieces that stand for them."""
     contents = [alike[stage::stages] for stage in range(stages)]
     return [contents.index(content) for content in contents]

@@ -266,7 +266,7 @@ class GQA(Attention):
         return kind if self.window is None else Message("{kind}, window of {n:,}", kind=kind, n=self.window)
 
     def about(self) -> Iterator[Message]:
-        """By how many query heads share a KV head, and what is special."""
+        """Kind, by how many query heads share a KV head, and what is special."""
         if self.both_ways:  # the others are sentences about a cache
             yield BOTH_WAYS
             return
@@ -332,8 +332,8 @@ class GQA(Attention):
     def module_peaks(
         self, hidden: int, kernels: Kernels, rotated: int, *, eager: bool, cached: bool
     ) -> Iterator[tuple[Message, Elements]]:
-        """At the softmax where scores are written out, with keys and values repeated; else where queries and keys are
-        rotated."""
+        """Peak at the softmax where scores are written out, with keys and values repeated; else where queries and keys
+        are rotated."""
         if eager:
             yield Message("the softmax of attention"), self._at_softmax(kernels, rotated, cached=cached)
         else:
@@ -351,9 +351,9 @@ class GQA(Attention):
         return elements
 
     def _at_rotation(self, kernels: Kernels, *, cached: bool) -> Iterator[tuple[Message, Elements]]:
-        """In 16 bits, in which one of fp32 counts twice. In fp32 the projections stay next to the two products and
-        their sum (or what is turned by 90 degrees) of queries, or next to rotated queries those of keys; keys and
-        values are not in the cache yet, which counts them."""
+        """Elements in 16 bits, of which one in fp32 counts as two. In fp32 the projections stay next to the two
+        products and their sum (or what is turned by 90 degrees) of queries, or next to rotated queries those of keys;
+        keys and values are not in the cache yet, which counts them."""
         q, kv = self.n_q * self.d_head, self.n_kv * self.d_head
         if kernels.rotation == "16_bits":
             if self.qk_norm == "none":

@@ -92,7 +92,7 @@ class LayerKind:
 class Diagram:
     embedding: ModelPart
     kinds: tuple[LayerKind, ...]
-    """In the order in which a token first meets them."""
+    """Kinds in the order in which a token first meets them."""
     norm: ModelPart | None
     head: ModelPart | None
     """None where the embedding is the head (tied)."""

@@ -50,11 +50,11 @@ class Formula:
         return written(self, TEXT)
 
     def latex(self) -> str:
-        """In LaTeX, as KaTeX reads it."""
+        """LaTeX, as KaTeX reads it."""
         return written(self, LATEX)
 
     def mathml(self) -> str:
-        """In MathML, which browsers draw by themselves; without the <math> round it."""
+        """MathML, which browsers draw by themselves; without the <math> round it."""
         return written(self, MATHML)
 
 

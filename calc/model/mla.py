@@ -146,7 +146,7 @@ class LatentAttention(Attention):
         return self.n_q % tp == 0
 
     def as_grouped(self) -> GQA:
-        """With keys and values of its heads as they are computed."""
+        """Grouped attention with its heads' keys and values as computed."""
         return GQA(n_q=self.n_q, n_kv=self.n_q, d_head=self.d_nope + self.d_rope, d_v=self.d_v, window=self.window)
 
     def gguf_shapes(self, hidden: int, rules: GGUFRules) -> Shapes:

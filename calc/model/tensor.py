@@ -13,8 +13,8 @@ WindowTokens = int | None
 Elements = dict[str, Any]
 """Elements of a token, or bytes, by name; numbers or formulas."""
 Norm = Literal["rms", "layer", "none"]
-"""With a weight: RMSNorm, and Cohere's that takes the mean off; with a weight and a bias: LayerNorm; OLMo's holds
-nothing."""
+"""Kind of norm with a weight: RMSNorm, and Cohere's that takes the mean off; with a weight and a bias: LayerNorm; with
+neither: OLMo's."""
 Component = Literal[
     "embedding",
     "attention",

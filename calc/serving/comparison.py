@@ -69,8 +69,8 @@ class Variant(Frozen):
 
 
 def variants(architecture: Architecture, engine: Engine, kv: CacheFormat, workload: Workload) -> tuple[Variant, ...]:
-    """With keys and values for every query head first; none for a model without heads of keys and values, or that keeps
-    none."""
+    """Variants, keys and values for every query head first; none for a model without heads of keys and values, or that
+    keeps none."""
     if architecture.encodes:
         return ()
     models = dict(_models(architecture))

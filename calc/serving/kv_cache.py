@@ -42,8 +42,8 @@ class Compression(NamedTuple):
     overlap: int  # of the tokens of the last entry
 
     def bits(self, length: int, passed: int) -> int:
-        """Once so many of the tokens passed at once: they wait in one piece with those before, whatever becomes of
-        them."""
+        """Bits once `passed` of the tokens passed at once: they wait in one piece with those before, whatever becomes
+        of them."""
         waiting = ((length - passed) % self.rate + passed) * self.waiting
         entries = length // self.rate * self.entry - length * self.average
         return waiting + entries + (self.overlap if length >= self.rate else 0)

@@ -39,7 +39,7 @@ STAYS: tuple[OverheadItem, ...] = ("cuda_graphs", "libraries")
 """Overhead that an engine keeps while it sleeps (vLLM, device_allocator/cumem.py: only weights and cache are in pools
 that are given back; issue 47654), besides the CUDA context of its process."""
 PORT = 8000
-"""At which the first server listens; the others listen at the next ones."""
+"""Port of the first server; the others listen at the next ones."""
 WEIGHTS = "weights"
 SETTABLE = ("context", "batch", WEIGHTS)
 """Fields that may follow the name of a model."""

@@ -53,9 +53,9 @@ class BlockPeaks(NamedTuple):
     """Peaks of a pass on a rank at start, whatever the workload."""
 
     blocks: list[Peak | None]
-    """In each block."""
+    """Peak in each block."""
     behind: Peak | None
-    """In what stands behind the layers."""
+    """Peak behind the layers."""
 
 
 class Weighing:
@@ -135,7 +135,7 @@ class Weighing:
         return self.by_layers(each, before, behind)
 
     def by_layers(self, each: Sequence[int], before: int, behind: int) -> LayerBytes:
-        """By the bytes of a layer of each kind, and of what stands before the layers and behind them."""
+        """Bytes on a rank, from those of a layer of each kind, before the layers and behind them."""
         layers = accumulate((each[kind] for kind in self.tensors.kinds), initial=0)
         return LayerBytes([*layers], before, behind, self.engine.tables(self.rank).total)
 
@@ -152,7 +152,7 @@ class Weighing:
         return piece.nbytes * piece.a_layer * copies_within(self.whole, piece.tensor, stage)
 
     def laid_out(self, layout: Layout, ranges: tuple[range, ...]) -> LaidOut:
-        """With the layers on so many pipeline stages."""
+        """Layout with the layers on so many pipeline stages."""
         return LaidOut(self.whole, self.rank, self.stages(ranges), ranges, layout, self.precision)
 
     @property

@@ -220,8 +220,8 @@ def check_separation(search: Search) -> None:
 
 @dataclass
 class Pairs:
-    """For each GPU and format the layouts of both sides, their workers, and what these do for the users of a search:
-    arrays [pairs]."""
+    """Layouts of both sides for each GPU and format, their workers, and what these do for the users of a search: arrays
+    [pairs]."""
 
     search: Search
     prefill: FittingRows

@@ -140,7 +140,7 @@ class Efficiency(Shares):
     inter_node_gb_s: Annotated[Estimate, Symbol("l_net", "GB/s of a GPU to other nodes, one direction")]
 
     def edited(self, edits: Edits) -> "Efficiency":
-        """With what a reader knows better."""
+        """Figures with a reader's edits."""
         known = {name: edits[name] for name in SERVING_SHARES if name in edits}
         return self.model_copy(update=known) if known else self
 

@@ -309,7 +309,8 @@ class OffloadSpeed:
             before = run.device
 
     def operations(self, run: LayerRun, forward: Forward, end: End, *, decodes: bool) -> Iterator[Timed]:
-        """In a prompt weights on the host are copied to the first GPU and computed there, but for short ones."""
+        """Operations of a pass; in a prompt weights on the host are copied to the first GPU and computed there, but for
+        short ones."""
         borrowed = not decodes and bool(self.gpus) and forward.tokens >= 32
         for operation in run.demand.operations(forward):
             device = run.experts if operation.what == "experts_routed" else run.device

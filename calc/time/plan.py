@@ -46,7 +46,7 @@ MOST_NAMED = 6
 """GPUs in a sentence."""
 HOUR = 3600
 ROUNDS = 4
-"""In which the number of requests that run settles."""
+"""Rounds in which the number of running requests settles."""
 PLANNED = tuple(name for name, engine in ENGINES.items() if engine.share_option is not None)
 """Engines that batch requests in memory set aside at start: those that a search knows."""
 
@@ -242,7 +242,7 @@ class Search:
         return leaders if (possible == on_fewest).all() else self.of(rows.some(possible))
 
     def least_of_each(self, rows: FittingRows, figures: Array) -> Array:
-        """For each row the least figure of its GPU and format."""
+        """Least figure of each row's GPU and format."""
         pairs = self.pairs(rows)
         least = np.full(len(self.precisions) * len(self.gpus), np.inf)
         np.minimum.at(least, pairs, figures)

@@ -56,7 +56,7 @@ class Speed:
             yield Timed("host", on.host(stage, decodes=decodes))
 
     def communication(self, stage: Demand, forward: Forward, on: Machine) -> Any:
-        """Within the layers of a stage, and to the next."""
+        """Seconds within the layers of a stage, and to the next."""
         row, top_k = stage.hidden * stage.width, stage.routing.top_k if stage.routing else 1
         within = communication(on, self.layout, stage.layers, stage.sparse, row, forward.tokens, top_k)
         if occurs(stage.dcp > 1):

@@ -50,7 +50,7 @@ class DecodeTime(Frozen):
 
 
 class PrefillTime(Frozen):
-    """From all prompts' arrival at once to the last one's first token."""
+    """Time from all prompts' arrival at once to the last one's first token."""
 
     ttft_ms: Estimate
     tokens_per_s: Estimate  # of the prompts
@@ -78,7 +78,7 @@ class TrainingTimeReport(TrainingTime):
 def time_report(
     serving: Serving, gpu: GPU, workload: Workload, *, edits: Edits | None = None, node: int = 8
 ) -> TimeReport:
-    """For the batch, the prompt and the layout of a report. The prompt is passed in chunks as the engine has them."""
+    """Times of a report's batch, prompt and layout. The prompt is passed in chunks as the engine has them."""
     if serving.architecture.pooled:
         raise ConfigError(Message("How fast models make a vector or scores of a text is not known here."), "time")
     speed, chunk = speed_on(gpu, serving, edits=edits, node=node), serving.on(gpu, workload).limits.step_tokens
@@ -225,8 +225,8 @@ class Reply(Frozen):
 
 
 def reply(serving: Serving, gpu: GPU, workload: Workload, edits: Edits | None = None) -> Reply:
-    """For the batch, the prompt and the layout of a report, halfway through the output; `edits` are shares that a
-    reader knows better."""
+    """Speed of a report's batch, prompt and layout, halfway through the output; `edits` are shares that a reader knows
+    better."""
     speed, chunk = speed_on(gpu, serving, edits=edits), serving.on(gpu, workload).limits.step_tokens
     parts, batch = decode_parts(speed, workload), workload.batch
     seconds = {end: step_seconds(parts[end]) for end in ENDS}

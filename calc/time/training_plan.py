@@ -198,7 +198,7 @@ class TrainingSearch:
         return replace(self.speeds[gpu.id, *ranks], work=work, layout=layout)
 
     def plan(self, speed: TrainingSpeed) -> TrainingPlan:
-        """With its ranges, and what stays free."""
+        """Plan with its ranges, and what stays free."""
         gpu, work, layout = speed.gpu, speed.work, speed.layout
         price = (self.prices or {}).get(gpu.id, price_of(gpu.id))
         memory = self.training(layout, work.recompute, work.accumulation).memory(micro_batch=work.micro_batch)

@@ -39,7 +39,8 @@ RECOMPUTED: dict[Recompute, tuple[float, float]] = {
 }
 """Products and attention computed again, in forward passes."""
 BACKWARD_ATTENTION = 2.5
-"""In forward passes: flash attention's backward pass computes its scores again (arXiv:2307.08691 section 2.3)."""
+"""Backward passes of attention, in forward ones: flash attention computes its scores again (arXiv:2307.08691 section
+2.3)."""
 
 
 class StepPasses(NamedTuple):

@@ -323,7 +323,7 @@ class Colocated:
         return Message(sentence, share=share, phase=name, size=size, more=more)
 
     def notes(self) -> Iterator[Message]:
-        """With which flags it would fit: the least change first."""
+        """Flags with which it would fit: the least change first."""
         if self.word == "fits" or not self.colocated:
             return
         enough = self.least_share(1)

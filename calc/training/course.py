@@ -47,7 +47,7 @@ class Tensors(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class StepMoment:
-    """When a rank may peak."""
+    """Possible peak of a rank."""
 
     phase: Phase
     bytes: Bytes
@@ -313,7 +313,7 @@ class Sharded:
         return [weights(self.unsharded(len(self.runs), 0)), buffer(buffers)]
 
     def after_layers(self) -> list[Tensors]:
-        """At the head."""
+        """Tensors at the head."""
         last = self.root if self.separate_embedding else self.runs[self.layers[-1]].gathered
         return [weights(self.unsharded(len(self.runs), 0)), buffer(last)]
 

@@ -200,7 +200,7 @@ def settings_of(
 
 
 LossHead = Callable[[Modules, Architecture, TrackedTensor], TrackedTensor]
-"""From what the last norm gives to the loss."""
+"""Steps from the last norm's output to the loss."""
 
 
 def quiet(settings: Settings, *, policy: bool) -> Settings:

@@ -387,8 +387,8 @@ def label_log_probs(t: Modules, logits: TrackedTensor) -> TrackedTensor:
 
 @scoped
 def wide_log_probs(t: Modules, logits: TrackedTensor) -> TrackedTensor:
-    """In fp32: the labels' logits less a log-sum-exp for each row. Both save the logits. Going back, a gradient of each
-    row and their stack, then zeros into which those of the labels are scattered."""
+    """Log-probabilities in fp32: the labels' logits less a log-sum-exp for each row. Both save the logits. Going back,
+    a gradient of each row and their stack, then zeros into which those of the labels are scattered."""
     row, label = (logits.columns, 4, CountedBy.SCORED_ROW), "log-probabilities"
 
     def stacked(_: TrackedTensor) -> list[TrackedTensor | None]:
@@ -405,8 +405,8 @@ def wide_log_probs(t: Modules, logits: TrackedTensor) -> TrackedTensor:
 
 @scoped
 def narrow_log_probs(t: Modules, logits: TrackedTensor) -> TrackedTensor:
-    """In 16 bits: a log-softmax of each row, which is saved, and whose gradient takes its place row by row; then their
-    stack."""
+    """Log-probabilities in 16 bits: a log-softmax of each row, which is saved, and whose gradient takes its place row
+    by row; then their stack."""
     row = logits.columns, logits.width, CountedBy.SCORED_ROW
     rows = t.scaled_in_place(logits)
     likely = t.new("log-softmax of the logits", *(logits.size if t.recording else row), logits)

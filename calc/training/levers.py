@@ -371,7 +371,7 @@ CHANGES: tuple[StepChange, ...] = (
         quantized,
     ),
 )
-"""In the order in which people give things up."""
+"""Changes in the order in which people give things up."""
 
 
 class TrainingLever(Frozen):

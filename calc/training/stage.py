@@ -136,7 +136,7 @@ class TrainingStage:
 
     @property
     def steps(self) -> list[StepMoment]:
-        """Before and after the step, and the optimizer's update."""
+        """Points before and after the step, and the optimizer's update."""
         tensors, states = self.constant(gradients=False), self.states
         if not self.work.optimizer_in_backward:
             size = states.casts or states.gradients

@@ -121,9 +121,9 @@ class Training:
         self.rank = self.shared.once(("rank", *cut), lambda: architecture.rank(*cut))
         self.built = dict[tuple[int, bool], TrainingStage]()
         self.alike_pieces = self.shared.once(("alike", *cut, layout.pp, layout.vp, self.frozen), self._alike_pieces)
-        """For each piece of the model the first that weighs the same."""
+        """First equal piece, for each piece of the model."""
         self.alike = alike_stages(self.alike_pieces, layout.pp)
-        """For each stage the first that weighs the same, but for the micro-batches in flight."""
+        """First equal stage, for each stage, but for the micro-batches in flight."""
         self.unlike = sorted(set(self.alike))
         """The stages that do not weigh the same; of equal ones the first, for it holds most micro-batches."""
         self.size = self.units(work.micro_batch, work.sequence)

@@ -79,7 +79,7 @@ class Printed(Frozen):
     kind: str
     """Class of the whole, `Qwen3ForCausalLM`; empty where only parts of it were given."""
     tensors: tuple[PrintedTensor, ...]
-    """In the order printed. A module that is used in several places is printed, and counted, at each."""
+    """Tensors in the order printed. A module that is used in several places is printed, and counted, at each."""
     unseen: tuple[Message, ...]
     """Sentences on tensors that the list may lack or hold twice."""
 

@@ -118,7 +118,7 @@ def drawn_before() -> dict[str, int]:
 
 
 def difference(version: str) -> str | None:
-    """In what a Streamlit of this version is not the one that this was written for."""
+    """Difference of a Streamlit of this version from the one that this was written for."""
     if version.split(".")[:2] != WRITTEN_FOR.split("."):
         return f"this is Streamlit {version}, and not {WRITTEN_FOR}"
     if MISSING is not None:
@@ -287,7 +287,7 @@ class Sender:
         """Message that the script is running, not sent yet."""
         self.running = False
         self.started = 0.0
-        """When the last run began, on the clock of `time.perf_counter`."""
+        """Start of the last run, on the clock of `time.perf_counter`."""
         self.last: str | None = None
         """The kind of what was taken last."""
         self.end: list[Message] = []

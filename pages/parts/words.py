@@ -38,7 +38,7 @@ def catalogue(locale: str) -> GNUTranslations:
 
 
 CATALOGUES: dict[str, NullTranslations] = {"en": NullTranslations(), "zh": catalogue("zh_CN")}
-"""By language. English needs none: its templates are what is said."""
+"""Catalogues by language. English needs none: its templates are what is said."""
 LANGUAGES = {"en": "English", "zh": "中文"}
 """Names of the languages in themselves."""
 
@@ -65,7 +65,8 @@ GAP = re.compile(r"(?<=[\u4e00-\u9fff]) (?=[\u4e00-\u9fff])|(?<=[，。；：！
 
 
 def set_close(text: str) -> str:
-    """Without the spaces that Chinese has not: between two of its characters, and after a mark as wide as they are."""
+    """Text without the spaces that Chinese has not: between two of its characters, and after a mark as wide as they
+    are."""
     return GAP.sub("", text)
 
 
@@ -152,7 +153,7 @@ def vendor(name: str) -> str:
 
 
 def span(estimate: Estimate) -> str:
-    """From the low to the high end."""
+    """Low and high end."""
     return f"{figure(estimate.low)}–{figure(estimate.high)}"
 
 
@@ -170,17 +171,17 @@ def duration(ms: float) -> str:
 
 
 def milliseconds(ms: float) -> str:
-    """In a column of them: nothing at all, or hardly anything, is said so."""
+    """Milliseconds in a column of them: nothing at all, or hardly anything, is said so."""
     return figure(ms) if ms >= 0.01 else "<\N{NO-BREAK SPACE}0.01" if ms else "–"
 
 
 def durations(estimate: Estimate) -> str:
-    """From the low to the high end."""
+    """Low and high end."""
     return f"{duration(estimate.low)} – {duration(estimate.high)}"
 
 
 def dollars(usd: float) -> str:
-    """In Markdown, where a bare dollar sign begins a formula."""
+    """Dollars in Markdown, where a bare dollar sign begins a formula."""
     return f"\\${usd:,.2f}"
 
 

@@ -91,7 +91,8 @@ class DraftingEngine(Engine):
     def draft_weights_per_stage(
         self, architecture: Architecture, precision: Precision, tp: int, stages: int
     ) -> tuple[int, ...]:
-        """On the last stage: a draft model, or a head, which reads the model's embedding; and tables of its own."""
+        """Bytes by stage, all on the last: a draft model, or a head, which reads the model's embedding; and tables of
+        its own."""
         nbytes, draft = self.draft_tables(architecture, tp, stages), self.guesser(architecture)
         if draft is not None:
             layout = Layout(tp=tp)

@@ -25,7 +25,7 @@ class Launch(Frozen):
 
     @property
     def text(self) -> str:
-        """For a shell, a flag a line."""
+        """Command for a shell, a flag a line."""
         return join(self.words).replace(" --", " \\\n  --")
 
 

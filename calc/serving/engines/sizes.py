@@ -67,7 +67,7 @@ class Budget(NamedTuple):
     outside: int
     """Overhead that is no part of it."""
     shortage: int
-    """By how much the GPU has too little for that and for what lies outside; 0 where it has enough."""
+    """Bytes that the GPU lacks for that and for what lies outside; 0 where it has enough."""
 
     @property
     def cache(self) -> int:

@@ -1,4 +1,4 @@
-"""In which phase a trainer ran out of memory, by the frames of its traceback: TRL, verl, OpenRLHF, transformers,
+"""Phase in which a trainer ran out of memory, by the frames of its traceback: TRL, verl, OpenRLHF, transformers,
 DeepSpeed and the engine within them."""
 
 import re

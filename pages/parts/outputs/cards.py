@@ -148,7 +148,7 @@ def limit(n: int | None) -> int | str:
 
 
 def overtaking(answer: Weighed) -> None:
-    """From which context on the cache outweighs the weights, as a heading of its chart."""
+    """Context from which the cache outweighs the weights, as a heading of its chart."""
     st.header(say("Memory vs. context length"), anchor=False)
     report = answer.report
     n, first = report.scenario.workload.batch, report.overtaken_at

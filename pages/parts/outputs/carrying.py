@@ -102,7 +102,7 @@ def programs(scenario: Scenario, page: Page) -> None:
 
 
 def embedding(answer: Weighed | Trained, page: Page) -> None:
-    """For web pages and READMEs."""
+    """Code for web pages and READMEs."""
     address = link(answer.scenario, page)
     if address is None:
         return

@@ -204,7 +204,7 @@ def per_token(columns: Sequence[Column]) -> list[str]:
 
 
 def mark(value: int, first: int) -> str:
-    """By how much a value differs from the first's, marked."""
+    """Multiple of the first's value, marked."""
     times = ratio(value, first)
     return f":gray-badge[{words.times(times)}]" if times is not None and value else ""
 

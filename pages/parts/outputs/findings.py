@@ -259,7 +259,7 @@ def stepped(answer: Trained) -> Finding | None:
 
 
 def more_memory(memories: Mapping[str, int], called: Callable[[str], str]) -> Finding:
-    """By how much the largest is over the smallest."""
+    """Excess of the largest over the smallest."""
     most, *_, least = sorted(memories, key=memories.__getitem__, reverse=True)
     ratio = memories[most] / memories[least]
     larger, smaller = called(most), called(least)

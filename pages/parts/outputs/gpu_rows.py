@@ -103,7 +103,7 @@ def largest(verdict: Verdict, budget: KVBudget | None, made_for: int | None) -> 
 
 
 def fewest(verdict: Verdict) -> str:
-    """On how few GPUs it fits, and laid out how."""
+    """Fewest GPUs on which it fits, and their layout."""
     if verdict.min_gpus is None:
         return say("Min. GPUs: **none** up to 1,024")
     degrees = "" if verdict.layout is None else words.layout(verdict.layout)

@@ -199,7 +199,7 @@ def commands(answer: LocalAnswer) -> None:
 
 
 def source_of(answer: LocalAnswer, row: FileRow) -> GGUFSource:
-    """From the repository where there is one; else a file at hand."""
+    """Repository where there is one; else a file at hand."""
     hub = answer.model.published.hub
     if hub is not None and hub.gguf_files and row.tag:
         return GGUFSource(repository=hub.id, tag=row.tag)

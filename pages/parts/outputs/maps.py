@@ -26,7 +26,7 @@ MISSING: dict[Theme, Scale] = {
     LIGHT: ((0.0, "#E8943A"), (0.999, "#F9E3C6"), (1.0, "#EEF1F4")),
     DARK: ((0.0, "#9A4F0F"), (0.999, "#4A321A"), (1.0, "#23272E")),
 }
-"""From little of what a row could have to all of it, which has a hue of its own."""
+"""Colours from little of what a row could have to all of it, which has a hue of its own."""
 ROOFS = {"fp4": "#CC79A7", "fp8": "#D55E00", "bf16": "#0072B2", "fp16": "#009E73"}
 """Peaks that are drawn, and their colours."""
 

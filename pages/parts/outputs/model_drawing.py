@@ -118,7 +118,7 @@ def drawing(architecture: Architecture, shown: Diagram, workload: Workload, labe
 
 
 def shape_of(*sides: tuple[str, int]) -> str:
-    """In symbols and in numbers."""
+    """Shape in symbols and in numbers."""
     return f"[{', '.join(symbol for symbol, _ in sides)}] = {numbers_of(*sides)}"
 
 

@@ -111,7 +111,7 @@ def draw(
 
 
 def rounded(cell: Any) -> Any:
-    """Without the digits that nobody is shown."""
+    """Value without the digits that nobody is shown."""
     return round(cell, 4) if isinstance(cell, float) else cell
 
 

@@ -62,7 +62,7 @@ class Page:
     purpose: Literal["serve", "train"] | None = None
     """The purpose of its plans; None where it has none."""
     answers_at: str | None = None
-    """Under which name below /api programs get what it shows."""
+    """Name below /api under which programs get what it shows."""
 
     @property
     def path(self) -> str:

@@ -207,7 +207,7 @@ class ServingChoice(Frozen):
         return started(self.engine, checked(self.options))
 
     def with_engine(self, engine: str) -> "ServingChoice":
-        """Under another engine; flags that both have stay as they are."""
+        """Choice under another engine; flags that both have stay as they are."""
         kind = ENGINES[engine].options_type
         known = {name: value for name, value in self.options if name in kind.model_fields}
         return self.model_copy(update={"engine": engine, "options": kind.model_construct(**known)})

@@ -181,7 +181,7 @@ class Weighed(Answer):
 
     @property
     def usual_overhead(self) -> Mapping[OverheadItem, Range]:
-        """On the report's GPU; on any where there is no report."""
+        """Overhead on the report's GPU; on any where there is no report."""
         if self.laid_out is None:
             return super().usual_overhead
         return self.laid_out.on(self.scenario.first_gpu(), self.report.scenario.workload).usual_overhead

@@ -68,7 +68,7 @@ class MLX(MLXRules, Engine):
         return LoadedWeights(weights=total - scales, scales=scales)
 
     def loading(self, stage: Stage) -> int:
-        """Nothing: the folder's tensors are what is held."""
+        """0: the folder's tensors are what is held."""
         return 0
 
     def set_up(self, gpu: GPU) -> GPU:

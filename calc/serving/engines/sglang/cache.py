@@ -327,5 +327,5 @@ class TokenPool(Pool):
         return int(min(pages, default=0)) * self.page
 
     def states_bytes(self, stage: int, states: int) -> int | None:
-        """With the one for padding."""
+        """Bytes of states, with the one for padding."""
         return (states + 1) * self.states[stage] if self.states[stage] else None

@@ -153,7 +153,7 @@ class TensorRTLLM(Engine):
         return replace(loaded, absorbed=loaded.absorbed + keys)
 
     def tables(self, rank: Architecture) -> LoadedWeights:
-        """In fp32 (`RopeParams.create_rope_const_params`)."""
+        """Tables, in fp32 (`RopeParams.create_rope_const_params`)."""
         return LoadedWeights(rotary=2 * rotary_tables(rank).rotary)
 
     def sized_for(self, sequences: int, architecture: Architecture) -> Self:

@@ -33,7 +33,7 @@ PREDICTED_SINCE: dict[str, Version] = {
 }
 """The first version that predicts further tokens with a family's own layer (`SpeculativeConfig.hf_config_override`)."""
 NO_DRAFT_MODELS: tuple[Version, Version] = (0, 11), (0, 15)
-"""From the version that took the first engine out to the one before the second got them (`v1/spec_decode`)."""
+"""Versions from the one that took the first engine out to that before the second got them (`v1/spec_decode`)."""
 
 
 class VLLMDrafts(DraftingEngine):

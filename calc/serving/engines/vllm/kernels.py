@@ -57,7 +57,7 @@ class KernelQuery(NamedTuple):
 PLAIN = (16,)
 FLASHINFER = (16, 32, 64)
 FP8: Capability = (8, 9)
-"""From which GPUs have fp8, and Triton's kernels with them."""
+"""First GPUs with fp8, and with Triton's kernels for it."""
 ROCM = Kernel("ROCm", PLAIN)
 ASCEND = Kernel("ASCEND", (128,))
 """`vllm_ascend/utils.py`: blocks of 128 tokens wherever prompts are chunked or prefixes stay."""
@@ -84,14 +84,14 @@ def capability(gpu: GPU) -> Capability | None:
 
 
 def attention_kernel(query: KernelQuery) -> Kernel | None:
-    """For keys and values of each head; None where there is none."""
+    """Kernel for keys and values of each head; None where there is none."""
     if query.capability is None:
         return query.first(other_kernels(query))
     return query.first([TRITON] if query.kv in TRITON_ONLY else attention_kernels(query, query.capability))
 
 
 def latent_kernel(query: KernelQuery, *, sparse: bool) -> Kernel | None:
-    """For latents, all of them or those that an indexer picks; None where there is none."""
+    """Kernel for latents, all of them or those that an indexer picks; None where there is none."""
     if query.capability is None:
         return query.first(other_kernels(query))
     return query.first((sparse_kernels if sparse else latent_kernels)(query, query.capability))

@@ -28,7 +28,7 @@ from calc.serving.engines.vllm.options import VLLMOptions, holds
 
 
 class Habits(NamedTuple):
-    """By default, what vLLM does with any family."""
+    """Habits with a family; by default those with any."""
 
     own_format: bool = False  # attention is not told of the cache's format and stays in 16 bits
     expanded: bool = False  # latents are expanded: each head's key and value is cached, both as wide as the key

@@ -134,7 +134,7 @@ class VLLMLog(StartupLog):
         return VLLM(VLLMOptions(speculative="mtp", version=started.options.version))
 
     def alternatives(self, engine: Engine) -> Iterator[Engine]:
-        """With prefix caching and without, with two steps in flight and with one."""
+        """Engines with prefix caching and without, with two steps in flight and with one."""
         assert isinstance(engine.options, VLLMOptions)
         caching, scheduling = engine.options.enable_prefix_caching, engine.options.async_scheduling
         caches = (None, True, False) if caching is None else (caching,)
