@@ -73,3 +73,16 @@ def paste(area: Locator, text: str) -> None:
         }""",
         text,
     )
+
+
+def put_in_address(page: Page, **query: int) -> None:
+    """Other values in the address, taken as Back takes them: the page is not loaded anew."""
+    page.evaluate(
+        """query => {
+            const address = new URL(location);
+            Object.entries(query).forEach(([name, value]) => address.searchParams.set(name, value));
+            history.pushState({}, "", address);
+            dispatchEvent(new PopStateEvent("popstate", { state: {} }));
+        }""",
+        query,
+    )

@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import expect
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 
-from tests.pages.readers import search
+from tests.pages.readers import put_in_address, search
 
 
 def number(page, label):
@@ -130,7 +130,7 @@ def test_a_slider_sends_what_moves_with_it(page, address):
     assert any(element.HasField("slider") for element in elements)
     assert not any(element.HasField("selectbox") for element in elements)
 
-    page.get_by_role("slider", name=re.compile("^Query heads")).press("ArrowLeft")
+    put_in_address(page, num_attention_heads=31)
     expect(page.get_by_text("num_key_value_heads is 8, which does not divide").first).to_be_visible()
     expect(page.get_by_text("Layout: TP 8, the one that does best")).to_have_count(0)
     page.get_by_role("button", name="Reset everything").click()

@@ -8,7 +8,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
 from tests import ROOT
-from tests.pages.readers import viewed
+from tests.pages.readers import put_in_address, viewed
 
 ROWS = (ROOT / "docs" / "accessibility.md").read_text(encoding="utf-8")
 LISTED = set(re.findall(r"^\| [^|]+ \| `([a-z-]+)` \([a-z]+\) \| `([^|]+)` \|", ROWS, re.MULTILINE))
@@ -127,9 +127,7 @@ def test_no_state_keeps_anybody_out(page, address):
         page.get_by_text(name, exact=True).click()
         page.locator(".stApp[data-test-script-state=notRunning]").wait_for()
     expect(page.get_by_test_id("stFileUploaderDropzone")).to_be_visible()  # of the last drawer, once it is filled
-    heads = page.get_by_role("slider", name="Query heads")
-    heads.focus()
-    page.keyboard.press("ArrowRight")
+    put_in_address(page, num_attention_heads=17)
     expect(page.get_by_text("Below, dimmed: the last answer there was.")).to_be_visible()
     found |= findings(page)
     dark(page)

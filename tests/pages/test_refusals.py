@@ -164,7 +164,7 @@ def test_what_is_wrong_can_be_put_right_in_the_main_area_too(query, button, para
 
 def test_the_link_of_what_is_refused_is_its_own():
     """And not that of the last answer, which stands below it."""
-    app = page(model="meta-llama/Llama-3.1-8B", num_hidden_layers="16")
+    app = page(model="Qwen/Qwen3-8B", num_hidden_layers="16")
     run(app.slider(key="field_num_attention_heads").set_value(30))
     assert "Memory per GPU" in metrics(app)
     assert "num_hidden_layers=16&num_attention_heads=30" in components(app, "weighbridge_copy")["copy"]["text"]

@@ -6,8 +6,11 @@ from streamlit.testing.v1 import AppTest
 
 from calc import families, report
 from calc.design.slope import Slopes
+from calc.families import override, read, read_with_settings
 from calc.serving.engines import ENGINES
 from pages.parts import words
+from pages.parts.inputs import sidebar
+from pages.parts.inputs.fields import EXPERTS, HEADS, HIDDEN, KV_HEADS, PER_TOKEN, controlled
 from pages.parts.state.scenario import places
 from presets import gpus, models
 from tests import ROOT
@@ -311,6 +314,38 @@ def test_a_slider_of_other_limits_shows_the_model_s_value():
     assert newest(app.select_slider, "field_num_key_value_heads").value == 8
 
 
+def test_each_arrow_key_on_heads_experts_and_hidden_size_leads_to_a_model():
+    """An override that the model does not allow is refused by `read`."""
+    seen = set()
+    for preset in models().values():
+        _, settings = read_with_settings(preset.config)
+        shared = sidebar.shares_hidden_size(preset.config, settings)
+        for name, control in controlled(settings).items():
+            own = settings[name]
+            if control not in (EXPERTS, HEADS, HIDDEN, KV_HEADS, PER_TOKEN) or not own or "moe_topk" in settings:
+                continue  # zero experts: a dense one of such a family; moe_topk may be a list and has no slider
+            offered = sidebar.choices(control, settings, own, own, shared)
+            if not offered:
+                grid = sidebar.on_grid(control, settings, own, shared)
+                low, high = grid.span(own)
+                assert (own - low) % grid.step == 0, (preset.name, name)
+                offered = range(low, high + 1, grid.step)[:: max(1, (high - low) // grid.step // 4)]
+            for value in offered:
+                read(override(preset.config, {name: value}))
+                seen.add(name)
+    assert {"num_attention_heads", "num_key_value_heads", "hidden_size", "n_head", "n_embd"} <= seen
+
+
+@pytest.mark.parametrize(
+    ("model", "heads"),
+    [("meta-llama/Llama-3.1-8B", ["8", "16", "32", "64", "128"]), ("openai-community/gpt2", ["1", "2", "3", "4"])],
+)
+def test_query_heads_that_share_the_hidden_size_divide_it(model, heads):
+    """Llama: 8 KV heads, 4,096 wide. GPT-2: 768 wide."""
+    name = "num_attention_heads" if "Llama" in model else "n_head"
+    assert newest(page(model=model).select_slider, f"field_{name}").options[: len(heads)] == heads
+
+
 def said(*sliders):
     """What a browser says of sliders, each with its value."""
     states = WidgetStates()
@@ -332,7 +367,7 @@ def test_the_first_key_after_a_restart_is_heard():
     assert app.slider(key="field_num_hidden_layers~1").value == 35
 
 
-HIDDEN, FFN, HEAD = "field_hidden_size", "field_intermediate_size", "field_head_dim"
+WIDTH, FFN, HEAD = "field_hidden_size", "field_intermediate_size", "field_head_dim"
 
 
 def test_a_key_held_down_moves_one_slider():
@@ -340,18 +375,18 @@ def test_a_key_held_down_moves_one_slider():
     old ones as they were: the reader moved neither."""
     app = page(model="Qwen/Qwen2.5-3B")
     old = [(slider, slider.value) for slider in (app.slider(key=key) for key in (FFN, HEAD))]
-    hidden = app.slider(key=HIDDEN)
+    hidden = app.slider(key=WIDTH)
     for width in (2112, 2176, 2240):
         app._run(said(*old, (hidden, width)))
         assert dict(app.query_params) == {"model": "Qwen/Qwen2.5-3B", "hidden_size": str(width)}
-    assert app.slider(key=HIDDEN).value == 2240
+    assert app.slider(key=WIDTH).value == 2240
     assert [newest(app.slider, name).value for name in (FFN, HEAD)] == [round(11_008 / 2240, 4), 2240 // 16]
 
 
 def test_a_slider_goes_back_to_where_the_server_took_it_from():
     app = page(model="Qwen/Qwen2.5-3B")
     before = app.slider(key=FFN).value
-    run(app.slider(key=HIDDEN).set_value(2112))
+    run(app.slider(key=WIDTH).set_value(2112))
     run(newest(app.slider, FFN).set_value(before))
     assert app.query_params["intermediate_size"] == str(round(before * 2112))
 
@@ -360,7 +395,7 @@ def test_an_address_from_before_a_click_is_not_gone_back_to():
     """The browser says the address that it has with what its reader did next."""
     app = page(model="Qwen/Qwen2.5-3B")
     old = dict(app.query_params)
-    run(app.slider(key=HIDDEN).set_value(2112))
+    run(app.slider(key=WIDTH).set_value(2112))
     app.query_params.clear()
     app.query_params.update(old)
     run(newest(app.slider, HEAD).set_value(64))

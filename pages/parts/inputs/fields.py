@@ -86,6 +86,13 @@ STATE = Control(
     8,
     Message("Numbers that a Mamba layer keeps for each of its channels, at any length: `state_size`."),
 )
+PER_TOKEN = Control(
+    Message("Experts per token"),
+    1,
+    512,
+    1,
+    Message("Routed experts that one token passes through: `num_experts_per_tok`."),
+)
 EXPERTS = Control(Message("Routed experts"), 1, 4096, 1, Message("Experts a layer among which the router chooses."))
 CONTROLS: dict[str, Control | Switch] = {
     "hidden_size": HIDDEN,
@@ -163,13 +170,7 @@ CONTROLS: dict[str, Control | Switch] = {
     "num_experts": EXPERTS,
     "num_local_experts": EXPERTS,
     "n_routed_experts": EXPERTS,
-    "num_experts_per_tok": Control(
-        Message("Experts per token"),
-        1,
-        512,
-        1,
-        Message("Routed experts that one token passes through: `num_experts_per_tok`."),
-    ),
+    "num_experts_per_tok": PER_TOKEN,
     "n_shared_experts": Control(
         Message("Shared experts"), 0, 64, 1, Message("Experts that every token passes through: `n_shared_experts`.")
     ),

@@ -1,7 +1,9 @@
 """The sidebar: the model, its sliders, and the sections of a page."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from functools import lru_cache, partial
+from math import gcd, lcm
 from typing import Any, Protocol, TypeVar
 
 import streamlit as st
@@ -10,7 +12,20 @@ from sympy import divisors
 from calc.hardware.custom_gpu import find_gpu
 from pages.parts.inputs.control import explain
 from pages.parts.inputs.drawer import concerns, drawer
-from pages.parts.inputs.fields import CONTROLS, HEADS, KV_HEADS, MULTIPLIERS, RARE, Control, Switch, controlled, moved
+from pages.parts.inputs.fields import (
+    CONTROLS,
+    EXPERTS,
+    HEADS,
+    HIDDEN,
+    KV_HEADS,
+    MULTIPLIERS,
+    PER_TOKEN,
+    RARE,
+    Control,
+    Switch,
+    controlled,
+    moved,
+)
 from pages.parts.inputs.model_picker import model_picker
 from pages.parts.inputs.slopes import Costs
 from pages.parts.state.changed import effect_of
@@ -99,6 +114,7 @@ def sliders(answer: Answer) -> None:
 
     cost = Costs(answer.slopes)
     controls = controlled(published)
+    shared = shares_hidden_size(answer.model.config or {}, values)
 
     def draw(names: list[str]) -> None:
         """Two side by side, and below a pair what is wrong with one of them."""
@@ -106,7 +122,7 @@ def sliders(answer: Answer) -> None:
         end = len(names) if faulty is None else faulty // 2 * 2 + 2
         with st.grid(2, min_column_width=140, gap="small"):
             for name in names[:end]:
-                setting(name, controls[name], published[name], values, cost)
+                setting(name, controls[name], published[name], values, shared, cost)
         if faulty is not None:
             fault(answer, published, names[faulty])
             draw(names[end:])
@@ -163,8 +179,10 @@ def does(answer: Answer, name: str, original: Any) -> str:
     return say("{change}: KV cache {cache}, {parameters} parameters", change=change, cache=cache, parameters=parameters)
 
 
-def setting(name: str, control: Control | Switch, original: Any, values: dict[str, Any], cost: Costs) -> None:
-    """One slider."""
+def setting(
+    name: str, control: Control | Switch, original: Any, values: dict[str, Any], shared: bool, cost: Costs
+) -> None:
+    """One slider. `shared`: the heads share the hidden size."""
     key, now, label = f"field_{name}", values[name], say(control.label)
     if name in MULTIPLIERS:
         label = say("{label}: {width:,} wide", label=label, width=now)
@@ -174,7 +192,7 @@ def setting(name: str, control: Control | Switch, original: Any, values: dict[st
         st.toggle(label, help=say(control.help), width="stretch", **show(key, now, put, name, original))
     elif name in MULTIPLIERS:
         multiplier(label, name, control, original, values, cost)
-    elif control is KV_HEADS and (options := shared_by(values, now)):
+    elif options := choices(control, values, original, now, shared):
         step = next((option - now for option in options if option > now), control.step)
         st.select_slider(
             label,
@@ -183,6 +201,7 @@ def setting(name: str, control: Control | Switch, original: Any, values: dict[st
             **show(key, now, put, name, original, limits=tuple(options)),
         )
     else:
+        control = on_grid(control, values, original, shared)
         low, high = control.span(original)
         low, high = min(low, now), max(high, now)
         st.slider(
@@ -195,11 +214,48 @@ def setting(name: str, control: Control | Switch, original: Any, values: dict[st
         )
 
 
-def shared_by(values: Mapping[str, Any], now: int) -> list[int]:
-    """Numbers of KV heads that the query heads share evenly, up to multi-head attention, and what is chosen; none where
-    the model has no such number."""
-    heads = next((values[name] for name, other in CONTROLS.items() if other is HEADS and values.get(name)), 0)
-    return sorted({*divisors(heads), now}) if 0 < heads <= HEADS.most else []
+def shares_hidden_size(config: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
+    """The width of a head is hidden size over query heads: the config states none."""
+    return config.get("head_dim") is None and "qk_nope_head_dim" not in values
+
+
+def first(control: Control, values: Mapping[str, Any]) -> int:
+    """The value of the field that a control moves; 0 where the model has none."""
+    return next((values[name] for name, other in CONTROLS.items() if other is control and values.get(name)), 0)
+
+
+def choices(control: Control, values: Mapping[str, Any], original: int, now: int, shared: bool) -> list[int]:
+    """The values of a number of heads, and what is chosen; none where they lie on an even grid. KV heads divide the
+    query heads, up to multi-head attention; query heads are a multiple of the KV heads that divides a hidden size which
+    they share."""
+    heads, hidden = first(HEADS, values), first(HIDDEN, values)
+    if control is KV_HEADS and 0 < heads <= HEADS.most:
+        return sorted({*divisors(heads), now})
+    if control is HEADS and shared and 0 < hidden <= HIDDEN.most:
+        each, most = first(KV_HEADS, values) or 1, control.span(original)[1]
+        return sorted({*(number for number in divisors(hidden) if number % each == 0 and number <= most), now})
+    return []
+
+
+def on_grid(control: Control, values: Mapping[str, Any], original: int, shared: bool) -> Control:
+    """A control in steps that the model can take: query heads by the KV heads or output groups that they share, and
+    without such, as experts, by the largest power of two up to a sixteenth of the model's own that divides it; a hidden
+    size that heads share by whole heads. No more experts per token than there are."""
+    per_token, experts = first(PER_TOKEN, values) or 1, first(EXPERTS, values) or PER_TOKEN.most
+    step, least, most = control.step, control.least, control.most
+    if control is HEADS:
+        step = least = first(KV_HEADS, values) or values.get("o_groups") or sixteenth(original)
+    elif control is HIDDEN and shared:
+        step = least = lcm(step, first(HEADS, values) or 1)
+    elif control is EXPERTS:
+        step, least = sixteenth(original), per_token
+    elif control is PER_TOKEN:
+        most = experts
+    return replace(control, least=least, step=step, most=most) if original % step == 0 else control
+
+
+def sixteenth(original: int) -> int:
+    return gcd(original, 1 << (original // 16 or 1).bit_length() - 1)
 
 
 def multiplier(label: str, name: str, control: Control, original: int, values: dict[str, Any], cost: Costs) -> None:
