@@ -1,4 +1,4 @@
-"""The dashboard: `streamlit run app.py`. The main script is in pages/, for Streamlit takes a folder of that name beside
+"""The dashboard: `streamlit run app.py`. The main script is in pages/: Streamlit takes a folder of that name next to
 the main script for the pages of its older multipage mode."""
 
 import gc

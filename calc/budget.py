@@ -20,12 +20,12 @@ from calc.errors import ConfigError, Message
 SECONDS, SECONDS_OF_PLANS = 6.0, 30.0
 """Seconds of CPU for one report, and for plans; those of a published model take 0.01 to 2.1, and 0.1 to 3."""
 MEGABYTES = 1500
-"""By which the process may grow meanwhile, where Linux says how large it is."""
+"""MB by which the process may grow meanwhile, where Linux says how large it is."""
 BETWEEN_LOOKS = 0.1
 """Seconds between two looks at CPU and memory, and of a turn. A thread has no more CPU than time passes, and asking how
 much it had is a call to the system, of 2 to 200 us."""
 MEGABYTES_OF_TURNS = 100
-"""By which the process may grow in the turns of one calculation."""
+"""MB by which the process may grow in the turns of one calculation."""
 WAIT = 5.0
 """Seconds for which a turn is waited for, so that none waits for one that waits for it."""
 SIZE = Path("/proc/self/statm")

@@ -1,4 +1,4 @@
-"""What every module shares: values that never change, sentences for people, and the one error that an input ends in."""
+"""Base of every module: values that never change, sentences for people, and the one error that an input ends in."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -53,7 +53,7 @@ class Message(BaseModel):
 
 
 class ConfigError(ValueError):
-    """What is wrong with an input and what would be right, in a sentence for people.
+    """Fault of an input and its remedy, in a sentence for people.
 
     `field` is the config field or option at fault; `nearest` are valid values close to the one given.
     """

@@ -1,4 +1,4 @@
-"""What a field of a model takes, read off the field: a link, a control and the command line say the same of it."""
+"""Values that a field of a model takes, read off the field: a link, a control and the command line say the same."""
 
 import re
 from collections.abc import Collection, Mapping
@@ -93,7 +93,7 @@ class Option:
 
     @property
     def expected(self) -> Message:
-        """What it takes, as a sentence without a full stop."""
+        """Valid values, as a sentence without a full stop."""
         known: dict[str, Any] = {"name": self.name}
         if self.choices:
             some, more = ", ".join(map(str, self.choices[:FEW])), len(self.choices) - FEW
@@ -183,7 +183,7 @@ def made(model: type[Model], values: Mapping[str, Any]) -> Model:
 
 
 def refusal(model: type[Frozen], error: ValidationError) -> ConfigError:
-    """What a model has against its values, as a sentence about a field."""
+    """A model's objection to its values, as a sentence about a field."""
     first = error.errors()[0]
     cause = first.get("ctx", {}).get("error")
     if isinstance(cause, ConfigError):

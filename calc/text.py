@@ -25,9 +25,9 @@ WHY = {
     "Invalid \\": Message("a backslash is followed by what it can't escape"),
     "Illegal trailing comma": Message("a comma stands before a closing bracket"),
 }
-"""What Python's reader of JSON says."""
+"""Python's JSON errors in plain words."""
 CLASS_NAME = re.compile(r"^\s*\w+Config\s*(?=\{)")
-"""Before the braces, where a config of transformers is printed."""
+"""Text before the braces, where a config of transformers is printed."""
 FENCE = re.compile(r"^\s*```\w*\n(.*?)\n?\s*```\s*$", re.DOTALL)
 """Around the braces, where a page shows code."""
 PYTHON_KEY = re.compile(r"^\s*\{\s*'")
@@ -117,8 +117,8 @@ def parse_json(text: str, longest: int, most: int) -> dict[str, Any]:
 
 
 def what_is_wrong(text: str, error: json.JSONDecodeError) -> Message:
-    """What Python's reader of JSON says; before version 3.13 it knows no comma too many, and it never asks what stands
-    where it stopped."""
+    """Complaint of Python's reader of JSON; before version 3.13 it knows no comma too many, and it never asks what
+    stands where it stopped."""
     before, rest = text[: error.pos].strip(), text[error.pos :].strip()
     if not before:
         return Message("an object of fields in braces should begin, not {start}", start=shown(rest.partition("\n")[0]))

@@ -17,7 +17,7 @@ COMMANDS = {
     "serve": serve.main,
     "mcp": assistant.main,
 }
-"""By their first word; without one, a report."""
+"""Commands by their first word; without one, a report."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -84,13 +84,13 @@ def answered(
     """The JSON that `--json` prints. Raises ToolError with the sentence that the command line prints."""
     from mcp.server.mcpserver.exceptions import ToolError
 
-    said = StringIO()
+    printed = StringIO()
     try:
-        with redirect_stderr(said), redirect_stdout(said), without_input():
+        with redirect_stderr(printed), redirect_stdout(printed), without_input():
             arguments = parser.parse_args([model, *(flags or ())])
             result: dict[str, Any] = run(arguments).model_dump(mode="json")
     except SystemExit:
-        raise ToolError(said.getvalue().strip()) from None
+        raise ToolError(printed.getvalue().strip()) from None
     except ConfigError as error:
         raise ToolError(str(error)) from None
     return result

@@ -19,7 +19,7 @@ from calc.text import MAX_CHARACTERS, parse_config, parse_value
 from calc.time.step_comparison import StepComparison, compared_steps
 from calc.training import Together
 from cli.options import Parser, add_fields, answered, as_json, filled, flag, of_model
-from cli.steps import add_beside, steps_of, steps_table
+from cli.steps import add_other_steps, steps_of, steps_table
 from cli.tables import table, training_table
 from cli.times import Times, add_share, stated_shares, times, times_table
 from cli.training import add_training_options, check_options, run_training, spread
@@ -68,7 +68,7 @@ def parser(prog: str = "python -m calc") -> Parser:
         group = p.add_argument_group(f"{engine.title} {engine.versions}", f"with --engine {engine.name}")
         add_fields(group, engine.options_type, aliases=ENGINE_ALIASES)
     add_training_options(p)
-    add_beside(p)
+    add_other_steps(p)
     return p
 
 
@@ -157,7 +157,7 @@ def run(
 ) -> tuple[Report | TrainingReport | StepComparison, Times | None, dict[str, Together]]:
     """The report, its times where they are asked for, and for its table how many GPUs do with which changes; steps side
     by side where others are given."""
-    if not arguments.beside:
+    if not arguments.other_steps:
         return run_one(arguments)
     steps, edits = [], stated_shares(vars(arguments))
     for step in steps_of(arguments, parser):
@@ -223,7 +223,7 @@ def draft_model(given: dict[str, Any]) -> Architecture | None:
 
 
 def written(result: Report | TrainingReport | StepComparison, others: dict[str, Together]) -> str:
-    """For reading."""
+    """Text for reading."""
     if isinstance(result, StepComparison):
         return steps_table(result)
     return training_table(result, others) if isinstance(result, TrainingReport) else table(result)

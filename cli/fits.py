@@ -20,8 +20,8 @@ SEVERITY = (FITS, FITS_IF, FITS_NOT)
 def main(argv: Sequence[str] | None = None) -> int:
     """Exit status: 0 where the model fits on every GPU that is named, 3 where it does with the flags that are printed
     or is tight, 1 where it does not fit or run, 2 for a question that can't be read."""
-    asked = parser("weighbridge fits")
-    asked.add_argument(
+    command = parser("weighbridge fits")
+    command.add_argument(
         "--share-with",
         dest="neighbours",
         action="append",
@@ -30,12 +30,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         help="another model on the same GPUs, started after those before it; may be given several times; with "
         "--sleep-level 1 or 2 all but one sleep",
     )
-    arguments = asked.parse_args(argv)
+    arguments = command.parse_args(argv)
 
     def compute() -> tuple[str, int]:
         if not arguments.gpu:
             raise ConfigError(Message("Say on which GPU: --gpu h100-sxm, or several."), "gpu")
-        if arguments.beside:
+        if arguments.other_steps:
             raise ConfigError(Message("weighbridge fits judges one step: --with is for reports."), "with")
         if arguments.neighbours:
             shared = sharing.sharing(arguments, chosen_gpus(arguments.gpu) or [])

@@ -1,4 +1,4 @@
-"""python -m calc log FILE: a start-up log's figures beside ours, and what was short where the server died."""
+"""python -m calc log FILE: a start-up log's figures against ours, and what was short where the server died."""
 
 import sys
 from collections.abc import Sequence
@@ -90,7 +90,7 @@ def named_preset(named: str | None) -> str:
 
 
 def log_report(text: str, model: str | None) -> LogReport:
-    """A log beside ours, as the page Verify has it. Raises ConfigError."""
+    """A log against ours, as on the page Verify. Raises ConfigError."""
     if states_buffers(text):
         return of_buffers(text, model)
     log = read_log(text)

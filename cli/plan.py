@@ -100,7 +100,7 @@ def stated_price(text: str) -> tuple[str, float]:
 
 
 def table(report: PlanReport) -> str:
-    """For reading."""
+    """Text for reading."""
     wide = max([24, *(len(laid_out(plan)) + 2 for plan in report.plans)])
     head = f"{'GPU':22}{'GPUs':>6}  {'replicas x layout':{wide}}{'weights':12}{'KV':9}{'batch':>7}{'TTFT ms':>10}"
     lines = [report.model, "", f"{head}{'TPOT ms':>9}{'tokens/s':>10}{'$/h':>9}{'$/M':>8}  limited by"]
@@ -125,7 +125,7 @@ def table(report: PlanReport) -> str:
 
 
 def laid_out(plan: Plan) -> str:
-    """Its replicas, or the workers of both sides."""
+    """Replicas, or the workers of both sides."""
     decode = f"{plan.replicas} x {described(plan.layout)}"
     if plan.prefill is None:
         return decode

@@ -41,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def table(report: QuantizingReport) -> Iterator[str]:
-    """For reading."""
+    """Lines for reading."""
     yield f"{printable(report.model)} to {report.to} with {report.tool} ({report.method})"
     if report.samples:
         yield f"{report.samples:,} calibration texts of {report.tokens:,} tokens"

@@ -125,7 +125,7 @@ class Servers:
         self.signals: list[int] = []
 
     def run(self, workers: int) -> int:
-        """Until a signal ends it, or nginx does."""
+        """Exit status once a signal ends it, or nginx does."""
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGTTIN):
             signal.signal(number, self.note)
         self.replicas = [Replica(self.drain) for _ in range(workers)]

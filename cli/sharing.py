@@ -15,7 +15,7 @@ from cli.options import filled
 
 
 def sharing(arguments: Any, gpus: list[GPU]) -> SharedGPUs:
-    """How the models of a command line share its GPUs. Raises ConfigError."""
+    """Share of each model of a command line in its GPUs. Raises ConfigError."""
     given = vars(arguments)
     if len(gpus) != 1:
         raise ConfigError(Message("Several models share the GPUs of one kind: name one with --gpu."), "gpu")

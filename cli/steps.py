@@ -11,10 +11,10 @@ from calc.units import GIB, four_digits
 NOTHING = "-"
 
 
-def add_beside(parser: argparse._ActionsContainer) -> None:
+def add_other_steps(parser: argparse._ActionsContainer) -> None:
     parser.add_argument(
         "--with",
-        dest="beside",
+        dest="other_steps",
         action="append",
         default=[],
         metavar="FLAGS",
@@ -26,18 +26,18 @@ def add_beside(parser: argparse._ActionsContainer) -> None:
 def steps_of(
     arguments: argparse.Namespace, parser: Callable[[], argparse.ArgumentParser]
 ) -> Iterator[argparse.Namespace]:
-    """The step that is asked for, then those beside it, on the same GPUs. Raises ConfigError."""
+    """The requested step, then those next to it, on the same GPUs. Raises ConfigError."""
     yield arguments
     if not arguments.train:
         raise ConfigError(Message("--with takes effect only with --train."), "with")
-    for text in arguments.beside:
+    for text in arguments.other_steps:
         try:
             flags = shlex.split(text)
         except ValueError:
             sentence = "--with takes flags of a step in quotes, not {text}."
             raise ConfigError(Message(sentence, text=shown(text)), "with") from None
         other = parser().parse_args([arguments.model, "--train", *flags])
-        if other.gpu is not None or other.beside or other.time or other.json:
+        if other.gpu is not None or other.other_steps or other.time or other.json:
             sentence = "--gpu, --json, --time and --with stand outside of --with: steps are compared on the same GPUs."
             raise ConfigError(Message(sentence), "with")
         other.set = [*arguments.set, *other.set]
@@ -46,15 +46,15 @@ def steps_of(
 
 
 def steps_table(comparison: StepComparison) -> str:
-    """For reading: a column for each step."""
+    """Text for reading: a column for each step."""
     steps = comparison.steps
     names = [printable(method_of(step)) for step in steps]
 
     def line(label: str, cells: Iterator[str]) -> str:
         return f"{label:28}" + "".join(f"{cell:>16}" for cell in cells)
 
-    def sizes(label: str, found: list[int | None]) -> str:
-        return line(label, (NOTHING if size is None else f"{size / GIB:.2f} GiB" for size in found))
+    def sizes(label: str, per_step: list[int | None]) -> str:
+        return line(label, (NOTHING if size is None else f"{size / GIB:.2f} GiB" for size in per_step))
 
     lines = [line(comparison.gpu, iter(names)), line("verdict", (step.verdict.verdict for step in steps))]
     lines.append(sizes("memory of one GPU", [step.verdict.required for step in steps]))
@@ -73,7 +73,7 @@ def steps_table(comparison: StepComparison) -> str:
 
 
 def method_of(step: ComparedStep) -> str:
-    """As --method says it."""
+    """Value of --method."""
     objective, weights = step.scenario.objective, step.scenario.workload.method
     return weights if objective is None else ",".join([objective.method, weights][: 2 if weights != "full" else 1])
 

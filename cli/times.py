@@ -44,7 +44,7 @@ def times(
     edits: Edits,
     draft_model: Architecture | None,
 ) -> Times:
-    """On the first GPU that is asked about."""
+    """Times on the first GPU that is asked about."""
     gpu = (gpus or usual_gpus())[0]
     if isinstance(report, TrainingReport) and report.scenario.objective is not None:
         return objective_speed_of(Architecture.from_config(config), report, gpu, edits=edits).time()
@@ -54,7 +54,7 @@ def times(
 
 
 def times_table(times: Times) -> str:
-    """For reading."""
+    """Text for reading."""
     lines = ["", f"{'':24}{'expected':>12}{'from':>12}{'to':>12}"]
     rows: dict[str, Estimate] = {}
     if isinstance(times, ObjectiveTime):

@@ -84,7 +84,7 @@ def add_training_options(parser: argparse.ArgumentParser) -> None:
 
 def check_options(given: Mapping[str, Any]) -> None:
     """Raise ConfigError where options are given that have no effect."""
-    if given["share"] and not (given["time"] or given["beside"]):
+    if given["share"] and not (given["time"] or given["other_steps"]):
         raise ConfigError(Message("--share takes effect only with --time."), "share")
     if given["train"]:
         serving = [*Workload.model_fields, "dcp", "prefill_tokens", "kv", "num_gpus", *engine_options()]
@@ -161,7 +161,7 @@ def colocation_of(given: Mapping[str, Any], objective: Objective | None, trainer
 
 
 def methods(text: str) -> dict[str, dict[str, str]]:
-    """Which weights are trained, with which loss, from their names."""
+    """Choice of weights and of loss, from their names."""
     try:
         weights, loss = named(text)
     except ValueError:
@@ -187,7 +187,7 @@ def objective_of(given: Mapping[str, Any], chosen: Mapping[str, dict[str, str]],
 
 
 def spread(config: Mapping[str, Any], report: TrainingReport) -> dict[str, Together]:
-    """How many GPUs do, and with which changes, where none do as it is: by GPU."""
+    """Number of GPUs that do, and the changes, where none do as it is: by GPU."""
     scenario = report.scenario
     if scenario.colocation is not None:
         return {}

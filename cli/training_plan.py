@@ -56,7 +56,7 @@ def run_training_plan(
 
 
 def training_plan_table(report: TrainingPlanReport) -> str:
-    """For reading."""
+    """Text for reading."""
     head = f"{'GPU':20}{'layout':30}{'recompute':>10}{'micro-batch':>13}{'spare GiB':>11}{'step s':>9}"
     head += f"{'tokens/s/GPU':>14}{'MFU':>7}{'days':>10}{'from':>9}{'to':>9}{'MWh':>9}{'$':>13}"
     lines = [report.model, "", head, *map(line, report.plans)]

@@ -55,9 +55,9 @@ from pages.parts.verify.evidence import Accuracy, accuracy
 from presets import gpus, models
 
 VERSION = "1"
-"""Of the contract: a release that takes a field away, or gives one another meaning, opens a new one."""
+"""Version of the contract: a release that takes a field away, or gives one another meaning, opens a new one."""
 PLANS = 20
-"""That an answer lists, as on the command line."""
+"""Plans in an answer, as on the command line."""
 PRESENTATION = {"lang", "opened", "tab", "derive", "embed", "v"}
 """Query names of how a page is shown, and of its generation: no number depends on them here."""
 OTHERS = {COMPARE: "with", STEPS: "steps", TOGETHER: "share_with"}
@@ -198,7 +198,7 @@ def ignored(page: Page) -> set[str]:
 
 
 def parameter(option: Option) -> Mapping[str, Any]:
-    """As OpenAPI describes it."""
+    """Parameter in OpenAPI."""
     kind = (
         "boolean" if option.is_switch else "integer" if option.is_whole else "number" if option.is_number else "string"
     )
@@ -243,7 +243,7 @@ def address(request: Request) -> str | None:
 
 
 def wrong(problem: Message) -> str:
-    """In English, what a page says that it left out, where nothing is."""
+    """Sentence in English on what a page would have left out."""
     if problem.values.keys() != {"name", "value", "why"}:
         return str(problem)
     return "The query says {name}={value}: {why}.".format(**problem.values).replace("..", ".")
@@ -294,7 +294,7 @@ def side_by_side(scenario: Scenario, model: Model) -> StepComparison:
 
 
 def sharing(scenario: Scenario, model: Model) -> SharedGPUs:
-    """For a stranger's question the Hub is asked about the first model alone."""
+    """Shares of a GPU; for a stranger's question the Hub is asked about the first model alone."""
     for other in scenario.sharing.share_with:
         if other.model not in models():
             sentence = "A model next to the first is a preset: {name} is none."
@@ -322,7 +322,7 @@ def local_files(scenario: Scenario, model: Model) -> LocalFiles:
 
 
 def fits(scenario: Scenario, model: Model) -> FitsWhere | Roofline:
-    """Of the view that the link says."""
+    """Figures of the link's view."""
     choice, name, answer = scenario.hardware, scenario.serving.engine, Answer(scenario, model)
     if name not in MAPPED:
         some = ", ".join(MAPPED)
@@ -347,7 +347,7 @@ def fits(scenario: Scenario, model: Model) -> FitsWhere | Roofline:
 
 
 def reports(scenario: Scenario, model: Model) -> Reports:
-    """For a stranger's question the Hub is asked about the first model alone."""
+    """Reports; for a stranger's question the Hub is asked about the first model alone."""
     for other in scenario.comparison.others:
         if not is_preset(other.source):
             sentence = "A model next to the first is a preset: {name} is none."

@@ -1,4 +1,4 @@
-"""Where models and hardware come from: one file a model, one row a GPU."""
+"""Models and hardware: one file a model, one row a GPU."""
 
 from collections.abc import Mapping
 from functools import cache, lru_cache
@@ -22,7 +22,7 @@ HERE = Path(__file__).parent
 
 
 class Release(Frozen):
-    """When the weights came out, and who says so: the maker, or whoever wrote of it.
+    """Month in which the weights came out, and who says so: the maker, or whoever wrote of it.
 
     Where `source` is the model's own page on the Hub, `month` is that in which the page was made, as llmfit 1.1.17
     (PyPI, October 2026) lists it; where it is a page of the documentation of transformers, that of the paper, which
@@ -57,7 +57,7 @@ class Preset(Frozen):
 
     @property
     def month(self) -> str:
-        """When it came out, 2024-09; empty where nobody states it."""
+        """Month of its release, 2024-09; empty where nobody states it."""
         return self.released.month if self.released else ""
 
     def auxiliary_parts(self) -> dict[Part, int]:

@@ -56,7 +56,7 @@ constants.HF_HUB_DISABLE_XET = True  # or hf_xet would load files past the clien
 
 CONFIG = "config.json"
 MODULES = "modules.json"
-"""What sentence-transformers runs one after another."""
+"""Modules that sentence-transformers runs in turn."""
 POOLS = re.compile(r'"type"\s*:\s*"[^"]*\.Pooling"')
 """A module that makes one vector of a text, by which vLLM too knows an embedder (`get_pooling_config`)."""
 EMBEDS = Message(
@@ -67,7 +67,7 @@ FIRST_BYTES = 2**21
 MOST_BYTES, MOST_OF_A_LIST = 2**27, 2**23
 """Bytes that are read of a GGUF file's header, and of what the Hub lists; of any other file MAX_HEADER_BYTES."""
 LIBRARY = "weighbridge"
-"""How requests of ours call themselves, in User-Agent."""
+"""Name of our requests in User-Agent."""
 PICKLES = (".bin", ".pt", ".pth", ".ckpt")
 INDEX, SINGLE = "model.safetensors.index.json", "model.safetensors"
 USUAL_HEADER = 100_000
@@ -421,7 +421,7 @@ def _series(first: str) -> list[str]:
 
 
 def _gguf_header(model: HubModel, name: str, token: str | None) -> GGUF:
-    """By ranges that double until the header is whole."""
+    """GGUF header, by ranges that double until it is whole."""
     data, end = b"", FIRST_BYTES
     while True:
         data += _part(model, name, token, len(data), end)
@@ -490,55 +490,55 @@ def _explain(error: Exception, model: str, revision: str | None) -> NoReturn:
     known: dict[str, Any] = {"model": model, "hub": constants.ENDPOINT, "here": here, "alone": alone, "ways": WAYS}
     wants_token = False
     if isinstance(error, OfflineModeIsEnabled) or constants.HF_HUB_OFFLINE:
-        said = Message(
+        message = Message(
             "This server is offline (HF_HUB_OFFLINE) and has no copy of {model}. Give its config.json instead.", **known
         )
     elif isinstance(error, GatedRepoError) or status == 403:
         wants_token = True
-        said = Message(
+        message = Message(
             "{model} is gated: its owners let in only people who accepted their terms. Accept them on {hub}/{model}, "
             "then give a read token of yours; or give its config.json.",
             **known,
         )
     elif isinstance(error, RevisionNotFoundError):
-        said = Message(
+        message = Message(
             "{model} has no revision “{revision}”. Give a branch, a tag or a commit, or leave it empty for main.",
             **known | {"revision": Outside(revision)},
         )
     elif isinstance(error, RepositoryNotFoundError) or status == 401:
         wants_token = True
-        said = Message(
+        message = Message(
             "The Hub knows no {model}, or it is private. Check the name; for a private model give a token.", **known
         )
     elif isinstance(error, EntryNotFoundError) and not isinstance(error, LocalEntryNotFoundError):
-        said = Message("{here} lacks a file that its list of files names. {ways}", **known)
+        message = Message("{here} lacks a file that its list of files names. {ways}", **known)
     elif isinstance(error, HFValidationError):
-        said = no_id(model)
+        message = no_id(model)
     elif status == 404:
-        said = Message("The Hub knows no {alone}. Check the name.", **known)
+        message = Message("The Hub knows no {alone}. Check the name.", **known)
     elif status == 429:
-        said = Message(
+        message = Message(
             "The Hub takes no more requests from here for now (429). Wait a minute, or give a token. {ways}", **known
         )
         wants_token = True
     elif status is not None and status >= 500:
-        said = Message("The Hub has a fault of its own ({status}). {ways}", **known, status=status)
+        message = Message("The Hub has a fault of its own ({status}). {ways}", **known, status=status)
     elif isinstance(error, TimeoutException):
-        said = Message("The Hub did not answer within {seconds:.0f} seconds. {ways}", **known, seconds=SECONDS)
+        message = Message("The Hub did not answer within {seconds:.0f} seconds. {ways}", **known, seconds=SECONDS)
     elif isinstance(error, TooLong):
-        said = Message("The Hub's answer about {alone} is longer than we read, or compressed. {ways}", **known)
+        message = Message("The Hub's answer about {alone} is longer than we read, or compressed. {ways}", **known)
     elif isinstance(error, TooManyRedirects):
-        said = Message("The Hub ({hub}) sends every request on to another address, in a circle. {ways}", **known)
+        message = Message("The Hub ({hub}) sends every request on to another address, in a circle. {ways}", **known)
     elif isinstance(error, RemoteProtocolError | ReadError):
-        said = Message("The Hub ({hub}) broke off or garbled its answer about {alone}. {ways}", **known)
+        message = Message("The Hub ({hub}) broke off or garbled its answer about {alone}. {ways}", **known)
     elif isinstance(error, HTTPError | OSError | LocalEntryNotFoundError) and status is None:
-        said = Message("The Hub ({hub}) can't be reached. {ways}", **known)
+        message = Message("The Hub ({hub}) can't be reached. {ways}", **known)
     else:
-        said = Message(
+        message = Message(
             "The Hub's answer about {here} can't be read ({error}). {ways}", **known, error=type(error).__name__
         )
     lasts = status in (401, 403, 404) and not isinstance(error, EntryNotFoundError)
-    raise HubError(said, wants_token=wants_token, lasts=lasts) from None
+    raise HubError(message, wants_token=wants_token, lasts=lasts) from None
 
 
 WAYS = Message("Give its config.json instead, or try again.")

@@ -1,4 +1,4 @@
-"""The total that others state for a checkpoint, and what it holds beside the unique parameters that we count.
+"""The total that others state for a checkpoint, and what it holds besides the unique parameters that we count.
 
 The totals are those of the safetensors files as the Hub's pages show them, of which llmfit 1.1.17 (PyPI, October 2026)
 ships a collection, or mteb (embeddings-benchmark/mteb, `models/model_implementations`) and model cards that cite them;
@@ -82,13 +82,13 @@ def rotary_frequencies(model: Model) -> int:
 
 
 def rotary_frequencies_once(model: Model) -> int:
-    """The same outside the layers. A table has a sine and a cosine for each."""
+    """Rotary frequencies outside the layers. A table has a sine and a cosine for each."""
     ((_, columns),) = model.architecture.rotary
     return columns // 2
 
 
 def scales(model: Model) -> int:
-    """Those of quantized weights, each of 32 bits."""
+    """Scales of quantized weights, each of 32 bits."""
     pieces = stored(model.architecture, Precision.of(model.config))
     return sum(piece.scales * piece.tensor.count for piece in pieces) // 4
 

@@ -51,5 +51,5 @@ def haystack(preset_id: str) -> str:
 
 
 def squeezed(name: str) -> str:
-    """Without what people write between its parts."""
+    """Name without what people write between its parts."""
     return re.sub(r"[\s\-_]+", "", name.lower())

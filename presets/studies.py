@@ -1,4 +1,4 @@
-"""The studies that the project began from: each line of the calculation by hand, reconstructed, beside the exact
+"""The studies that the project began from: each line of the calculation by hand, reconstructed, with the exact
 figure."""
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ class HandLine:
     exact: Exact
     times: int = 1
     why: Message | None = None
-    """Where the hand went wrong."""
+    """Error of the hand calculation."""
 
 
 @dataclass(frozen=True)
@@ -207,4 +207,4 @@ STUDIES: dict[str, Study] = {
     "Qwen/Qwen3-0.6B": QWEN3_SMALL,
     "deepseek-ai/DeepSeek-V3": DEEPSEEK,
 }
-"""By the preset that each is about."""
+"""Studies by preset."""

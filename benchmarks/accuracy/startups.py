@@ -28,7 +28,7 @@ from calc.serving.engines.vllm.options import VLLMOptions, holds
 from calc.serving.engines.vllm.working_memory import GRAPH_SIZES, LEAST_GRAPHS, Graphs, graphs_gib
 from calc.serving.memory import Allocation, Serving
 from calc.serving.report import laid_out_report
-from calc.serving.verdict import Word, said
+from calc.serving.verdict import Word, verdict_word
 from calc.units import GIB
 from presets import gpus, models
 
@@ -404,7 +404,7 @@ def verdict_of(row: Mapping[str, Any], configs: Mapping[str, Any]) -> tuple[Word
         num_gpus=None if "layout" in row else row["gpus"],
         gpus=[gpu],
     )
-    return said(serving.on(gpu, workload)), str(found.verdicts[0].reason)
+    return verdict_word(serving.on(gpu, workload)), str(found.verdicts[0].reason)
 
 
 class Judged(NamedTuple):

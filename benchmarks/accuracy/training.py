@@ -94,7 +94,7 @@ class Case:
         units = training.units(work.micro_batch, work.sequence)
         peaks = dict.fromkeys(("computing", BUFFER, SHARDS), 0)
         course = (here.step_moments() for here in (*stage.course.forward(), *stage.course.backward()))
-        for moment in (*stage.steps, *map(stage.during.around, chain.from_iterable(course))):
+        for moment in (*stage.steps, *map(stage.during.merged_with, chain.from_iterable(course))):
             here = dict.fromkeys(peaks, 0)
             for tensors in moment.tensors:
                 here[tensors.name if tensors.name in here else "computing"] += dot(tensors.bytes, units)

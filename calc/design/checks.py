@@ -218,7 +218,7 @@ def experts(architecture: Architecture) -> Iterator[Check]:
 
 
 def feed_forward(own: Proportions, published: Sequence[Proportions]) -> Iterator[Check]:
-    """The feed-forward's width for a token, beside that of published models of its kind."""
+    """The feed-forward's width for a token, against that of published models of its kind."""
     others = [other.ffn for other in published if other.ffn is not None and other.gated == own.gated]
     if own.ffn is None or not others:
         return
@@ -246,11 +246,11 @@ def feed_forward(own: Proportions, published: Sequence[Proportions]) -> Iterator
 
 
 def depth(own: Proportions, published: Sequence[Proportions]) -> Check:
-    """Width over depth, beside published models of its size."""
-    alike = of_this_size(own, published)
-    share = percentile(own.aspect, (other.aspect for other in alike))
-    values: dict[str, Any] = {"own": own.aspect, "share": share, "n": len(alike)}
-    good = not alike or 0.1 <= share <= 0.9
+    """Width over depth, against published models of its size."""
+    peers = of_this_size(own, published)
+    share = percentile(own.aspect, (other.aspect for other in peers))
+    values: dict[str, Any] = {"own": own.aspect, "share": share, "n": len(peers)}
+    good = not peers or 0.1 <= share <= 0.9
     template = "Hidden size over layers is {own:.0f}: wider than {share:.0%} of {n} published models of this size."
     return Check(
         good=good,

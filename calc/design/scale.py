@@ -1,4 +1,4 @@
-"""Which size of a field meets a budget: the nearest valid designs below it and above."""
+"""Sizes of a field that meet a budget: the nearest valid designs below it and above."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

@@ -25,7 +25,7 @@ class Slope(Frozen):
 
 
 class Slopes:
-    """How counts and bytes of one design change with its fields, in a format and at a context. Raises ConfigError where
+    """Changes of counts and bytes of one design with its fields, in a format and at a context. Raises ConfigError where
     the format does not suit the model."""
 
     def __init__(
@@ -42,8 +42,8 @@ class Slopes:
         """Parameters and bytes of the design itself."""
 
     def of(self, field: str, now: int, step: int) -> Slope | None:
-        """To the next valid value in steps; None where there is none near. A refusal that names the next valid value
-        saves the steps on the way there."""
+        """Slope to the next valid value in steps; None where there is none near. A refusal that names the next valid
+        value saves the steps on the way there."""
         tried = now + step
         while tried <= now + TRIES * step:
             try:

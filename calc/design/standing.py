@@ -1,4 +1,4 @@
-"""Where a design stands among published models."""
+"""Standing of a design among published models."""
 
 from collections.abc import Iterable, Sequence
 

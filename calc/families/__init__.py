@@ -70,14 +70,14 @@ def _check_second_names(family: Family, c: Fields) -> None:
 
 def _build(config: Mapping[str, Any], family: Family, c: Fields) -> Architecture:
     _check_second_names(family, c)
-    alike: dict[LayerParts, list[int]] = {}
+    layers_by_parts: dict[LayerParts, list[int]] = {}
     for i in range(_layers(family, c)):
-        alike.setdefault(_layer(family, c.of_layer(i), i), []).append(i)
+        layers_by_parts.setdefault(_layer(family, c.of_layer(i), i), []).append(i)
     longest = family.max_positions
     max_positions = c.maybe(longest) if isinstance(longest, str) else longest(c)
     norm = family.norm if isinstance(family.norm, str) else family.norm(c)
     final_norm = family.final_norm or norm
-    mixers = [mixer for mixers, *_ in alike for mixer in mixers]
+    mixers = [mixer for mixers, *_ in layers_by_parts for mixer in mixers]
     names = family.names if isinstance(family.names, Names) else family.names(c)
     outside = family.extras(c) if family.extras else ()
     scores = not family.pools and pools(c)
@@ -92,7 +92,7 @@ def _build(config: Mapping[str, Any], family: Family, c: Fields) -> Architecture
         tied=family.pools or scores or (family.ties and c.flag(TIE)),
         blocks=tuple(
             Block(layers=tuple(where), mixers=mixers, ffn=ffn, norms=norms, norm=norm, extras=extras, path=path)
-            for (mixers, ffn, norms, extras, path), where in alike.items()
+            for (mixers, ffn, norms, extras, path), where in layers_by_parts.items()
         ),
         shared=family.shared(c) if family.shared else (),
         names=names,
@@ -127,7 +127,7 @@ def _layers(family: Family, c: Fields) -> int:
 
 
 def _layer(family: Family, c: Fields, i: int) -> LayerParts:
-    """What layer i is made of."""
+    """Parts of layer i."""
     mixers = family.mixer(c, i)
     return (
         mixers if isinstance(mixers, tuple) else () if mixers is None else (mixers,),

@@ -101,7 +101,7 @@ class Sliding:
         return window // 2 + 1 if window is not None and true(c, self.both_ways) else window
 
     def slides(self, c: Fields, layer: int) -> bool:
-        """By the pattern."""
+        """Whether a layer slides, by the pattern."""
         last = c.size("num_hidden_layers") - 1
         marks = None if self.marks is None else c.get(self.marks)
         if isinstance(marks, list) and layer < len(marks):

@@ -1,7 +1,7 @@
 """Meta's Byte Latent Transformer, arXiv:2412.09871: a wide stack reads patches of bytes, narrow ones the bytes.
 
 Its config has a section for each stack. What runs once for each patch is read as the decoder; the stacks that read
-bytes (encoder, decoder, and the one that cuts patches) and their tables are weights of their own beside it.
+bytes (encoder, decoder, and the one that cuts patches) and their tables are weights of their own.
 """
 
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ SECTIONS: dict[str, Mapping[str, Any]] = {
     "patcher_config": {"vocab_size": 260, "hidden_size": 768, "num_hidden_layers": 14, "num_attention_heads": 12}
     | {"intermediate_size": 2048},
 }
-"""What the classes of the sections assume, transformers 5.23 `configuration_blt.py`."""
+"""Defaults of the sections' classes, transformers 5.23 `configuration_blt.py`."""
 
 
 def section(c: Fields, name: str) -> Fields:

@@ -75,7 +75,7 @@ V4_RATIOS = {0: V4_KINDS[0], 4: V4_KINDS[1], 128: V4_KINDS[2]}
 
 
 def v4_mixer(c: Fields, layer: int) -> Mixer:
-    """By `layer_types`, by the ratios that the checkpoints list, or the class's pattern."""
+    """Mixer by `layer_types`, by the ratios that checkpoints list, or by the class's pattern."""
     if isinstance(c.get("layer_types"), list) and len(c.get("layer_types")) == c.size("num_hidden_layers"):
         words = c.per_layer("layer_types", c.size("num_hidden_layers"), V4_KINDS)
         if words:
@@ -156,9 +156,9 @@ def hyper_connections(c: Fields) -> tuple[Extra, ...]:
     streams = c.size("hc_mult")
     rows = streams * streams + 2 * streams
     shapes: dict[str, Shape] = {}
-    for around in ("hc_attn", "hc_ffn"):
-        shapes |= {f"{around}_fn": (rows, streams * c.size("hidden_size")), f"{around}_base": (rows,)}
-        shapes |= {f"{around}_scale": (3,)}
+    for module in ("hc_attn", "hc_ffn"):
+        shapes |= {f"{module}_fn": (rows, streams * c.size("hidden_size")), f"{module}_base": (rows,)}
+        shapes |= {f"{module}_scale": (3,)}
     return extras("other", shapes)
 
 

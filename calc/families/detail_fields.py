@@ -1,4 +1,4 @@
-"""What a config says beside shapes."""
+"""Details of a config besides shapes."""
 
 from collections.abc import Mapping
 from typing import Any, get_args

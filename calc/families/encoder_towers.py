@@ -37,7 +37,7 @@ def encoded(
 
 
 def published(path: str, encoder: Encoder) -> str:
-    """Where an encoder lies in checkpoints: in `vision_tower` a level deeper than transformers 5.23 saves some."""
+    """Path of an encoder in checkpoints: in `vision_tower` a level deeper than transformers 5.23 saves some."""
     return f"{path}.{encoder.level}" if encoder.level and path == "vision_tower" else path
 
 
@@ -54,7 +54,7 @@ def llava(c: Fields, whole: Fields) -> Iterator[NamedShape]:
 
 
 def fast_vlm(c: Fields, whole: Fields) -> Iterator[NamedShape]:
-    """As LLaVA (transformers `modeling_fast_vlm.py`)."""
+    """LLaVA (transformers `modeling_fast_vlm.py`)."""
     for name, shape, copies in llava(c, whole):
         yield f"model.{name}", shape, copies
 
@@ -66,13 +66,13 @@ def perception_lm(c: Fields, whole: Fields) -> Iterator[NamedShape]:
 
 
 def llava_next(c: Fields, whole: Fields) -> Iterator[NamedShape]:
-    """As LLaVA, with an embedding that ends each row of an image (transformers `modeling_llava_next.py`)."""
+    """LLaVA with an embedding that ends each row of an image (transformers `modeling_llava_next.py`)."""
     yield from llava(c, whole)
     yield "image_newline", (TEXT,), 1
 
 
 def llava_next_video(c: Fields, whole: Fields) -> Iterator[NamedShape]:
-    """The same, and a convolution that pools frames where it is asked for (`modeling_llava_next_video.py`)."""
+    """LLaVA-NeXT, and a convolution that pools frames where configured (`modeling_llava_next_video.py`)."""
     yield from llava_next(c, whole)
     if whole.get("spatial_pool_mode") == "conv":
         d, stride = c.size("hidden_size"), whole.maybe("spatial_pool_stride") or 2
@@ -177,7 +177,7 @@ def aya_vision(c: Fields, whole: Fields) -> Iterator[NamedShape]:
 
 
 def cohere2_vision(c: Fields, whole: Fields) -> Iterator[NamedShape]:
-    """As Aya Vision, without the norm (transformers `modeling_cohere2_vision.py`)."""
+    """Aya Vision without the norm (transformers `modeling_cohere2_vision.py`)."""
     merged = c.size("hidden_size") * (whole.maybe("downsample_factor") or 2) ** 2
     wide = whole.maybe("alignment_intermediate_size") or 36864
     matrices: Shapes = {"linear_1": (wide, merged), "linear_2": (TEXT, wide // 2)}
@@ -245,7 +245,7 @@ def hyperclovax(c: Fields, whole: Fields) -> Iterator[NamedShape]:
 
 
 def no_projector(c: Fields, whole: Fields) -> Iterator[NamedShape]:
-    """Where the encoder itself ends in the language model's width."""
+    """None: the encoder itself ends in the language model's width."""
     yield from ()
 
 
@@ -255,4 +255,4 @@ def exaone4_5(c: Fields, whole: Fields) -> ListedTower:
 
 
 COHERE2, LLAMA = {"hidden_size": 8192}, {"hidden_size": 4096}
-"""What the classes of their language models take."""
+"""Defaults of their language models' classes."""

@@ -44,7 +44,7 @@ SAM: Mapping[str, Any] = {
 
 @dataclass(frozen=True)
 class SamNames:
-    """What SAM's modules are called."""
+    """Names of SAM's modules."""
 
     patch: str
     layers: str
@@ -61,17 +61,17 @@ SAM_NAMES = SamNames(
 SAM_AS_RELEASED = SamNames(
     patch="patch_embed.proj", layers="blocks", norms=("norm1", "norm2"), neck=("0", "1", "2", "3")
 )
-"""As transformers names them, and as the paper's own code does."""
+"""Names in transformers, and in the paper's own code."""
 
 
 @dataclass(frozen=True, eq=False)
 class Encoder:
-    """How the encoder of one model_type is read, from its section and under a path; and what its class assumes."""
+    """Reader of the encoder of one model_type, from its section and under a path; and its class's defaults."""
 
     read: Callable[[Fields, str], Iterator[NamedShape]]
     defaults: Mapping[str, Any]
     level: str = ""  # module that published checkpoints have between a LLaVA's `vision_tower` and its parts
-    statistics: Callable[[Fields, str], Iterable[NamedShape]] = lambda c, path: ()  # what it keeps beside parameters
+    statistics: Callable[[Fields, str], Iterable[NamedShape]] = lambda c, path: ()  # what it keeps besides parameters
     known: Callable[[Fields], bool] = lambda c: True  # whether all that decides its weights is
 
 

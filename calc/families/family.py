@@ -1,4 +1,4 @@
-"""What a row of the table says: how the configs of one model_type become an Architecture.
+"""Rows of the table: how the configs of one model_type become an Architecture.
 
 A row is made of values whose strings name config fields (attention.py, feedforward.py, recurrent.py, and below); a
 function stands where a family is like no other. What a field means where a config leaves it out stands in
@@ -59,7 +59,7 @@ class Weights:
         return c.once(self, lambda: self.read(c))
 
     def read(self, c: Fields) -> tuple[Extra, ...]:
-        """Any layer."""
+        """Weights of any layer."""
         return tuple(
             Extra(
                 name=name,
@@ -74,8 +74,8 @@ class Weights:
 
 @dataclass(frozen=True, eq=False)
 class CrossAttention:
-    """What `add_cross_attention` puts into every layer: attention to the states of an encoder, with biases, and a
-    norm before it."""
+    """Weights that `add_cross_attention` puts into every layer: attention to the states of an encoder, with biases, and
+    a norm before it."""
 
     matrices: Mapping[str, int]  # rows of each, in hidden sizes
     norm: str
@@ -86,7 +86,7 @@ class CrossAttention:
         return c.once(self, lambda: self.read(c)) if c.flag("add_cross_attention") else ()
 
     def read(self, c: Fields) -> tuple[Extra, ...]:
-        """Any layer."""
+        """Weights of any layer."""
         hidden = c.size(self.hidden)
         shapes: dict[str, Shape] = {}
         for name, times in self.matrices.items():
@@ -154,8 +154,8 @@ class MTP:
 
 @dataclass(frozen=True, eq=False)
 class Tower:
-    """How encoders for images and sound are read, from their section and from the whole config; and what the class of
-    the first assumes."""
+    """Reader of encoders for images and sound, from their section and the whole config; and the defaults of the first
+    one's class."""
 
     read: Callable[[Fields, Fields], ListedTower | None]
     defaults: Mapping[str, Any] = field(default_factory=dict)
@@ -168,12 +168,12 @@ class Wrapper:
 
     name: str
     tied: bool = False  # whether it ties where nothing is stated and ties.json does not have its class
-    around: str | None = None  # another wrapper that it wraps itself
+    outer: str | None = None  # another wrapper that it wraps itself
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Family:
-    """How one model_type is read."""
+    """Reader of one model_type."""
 
     mixer: MixerOf
     ffn: FeedForwardOf
@@ -189,7 +189,7 @@ class Family:
     defaults: str | None = None  # the class that it shares its defaults with; None: its own
     own: Mapping[str, Any] = field(default_factory=dict)  # defaults that transformers has no class for
     aliases: Mapping[str, str] = field(default_factory=dict)  # spellings of checkpoints -> the class's own
-    section: str | None = None  # where the decoder's own fields lie, beside which the others are read too
+    section: str | None = None  # where the decoder's own fields lie; the others are read too
     mixture: str | None = None  # model_type of the family that has the same layers with experts
     assumption: Message | None = None  # what every number of it depends on
     layers: str = "num_hidden_layers"

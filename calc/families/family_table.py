@@ -1,7 +1,7 @@
 """The table keyed by model_type.
 
 Shapes and defaults follow each class in Hugging Face transformers 5.23 (`configuration_*.py`, `modeling_*.py`), and
-where it has none the remote code beside the checkpoint; names are the checkpoints'.
+where it has none the remote code next to the checkpoint; names are the checkpoints'.
 """
 
 from calc.families.ai21 import AI21
@@ -114,7 +114,7 @@ FAMILIES: dict[str, Family] = (
 WRAPPERS: dict[str, Wrapper] = {wrapper.name: wrapper for family in FAMILIES.values() for wrapper in family.wrappers}
 """Models that wrap a language model, by their own model_type."""
 WRAPPED: dict[str, str] = {
-    wrapper.name: wrapper.around or model_type for model_type, family in FAMILIES.items() for wrapper in family.wrappers
+    wrapper.name: wrapper.outer or model_type for model_type, family in FAMILIES.items() for wrapper in family.wrappers
 }
 """model_type of a wrapper -> that of the language model in it where its own section does not say it."""
 TOWERS: dict[str, Tower] = {

@@ -84,11 +84,11 @@ class Experts:
         return self.first_dense is None or is_sparse(c, layer, self.first_dense)
 
     def experts(self, c: Fields) -> MoE:
-        """Those of a layer that has them."""
+        """Experts of a layer."""
         return c.once(self, lambda: self.read(c))
 
     def read(self, c: Fields) -> MoE:
-        """Those of any layer."""
+        """Experts of any layer."""
         n_experts, chosen = c.size(self.n), self.read_chosen(c)
         if chosen > n_experts:
             sentence = "{top_k} is {chosen:,}, but there are only {n_experts:,} experts ({name})."
@@ -126,7 +126,7 @@ class Experts:
 
 
 def is_sparse(c: Fields, layer: int, first_dense: int | str) -> bool:
-    """By `mlp_layer_types` where they are listed, else after the first dense layers."""
+    """Whether a layer has experts: by `mlp_layer_types` where listed, else after the first dense ones."""
     kinds = c.per_layer("mlp_layer_types", c.size("num_hidden_layers"), MLP_KINDS)
     if kinds:
         return kinds[layer] == "sparse"

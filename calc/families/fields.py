@@ -11,7 +11,7 @@ T = TypeVar("T")
 MAX_SIZE = 2**31  # no dimension of a real model comes near
 MAX_LAYERS = 1024  # DeepNet has the most, 1,000 (arXiv:2203.00555)
 MAX_PREDICTION_LAYERS = 16  # no published model has more than three
-MAX_COPIES = 1024  # of what stands beside itself, such as the parts of a table
+MAX_COPIES = 1024  # of parts that repeat, such as the parts of a table
 PER_LAYER_CONFIG = "per_layer_config"
 
 
@@ -177,14 +177,14 @@ Size = int | str | Callable[[Fields], int]
 
 
 def true(c: Fields, flag: Flag) -> bool:
-    """What a flag says of a config."""
+    """Value of a flag in a config."""
     if isinstance(flag, bool):
         return flag
     return c.flag(flag) if isinstance(flag, str) else flag(c)
 
 
 def number(c: Fields, size: Size, least: int = 1) -> int:
-    """What a size says of a config: a whole number that must be there."""
+    """Value of a size in a config: a whole number that must be there."""
     if isinstance(size, int):
         return size
     return c.size(size, least) if isinstance(size, str) else size(c)
@@ -201,7 +201,7 @@ def near_divisors(of: int, near: int) -> list[int]:
 
 
 def no_such_layer(word: object, allowed: Sequence[str], name: str = "layer_types") -> ConfigError:
-    """What to raise where a list of layers holds a word that the family has no layer for."""
+    """Error where a list of layers holds a word that the family has no layer for."""
     sentence = "{name} holds {word}; it must be one of {allowed}."
     return ConfigError(Message(sentence, name=name, word=shown(word), allowed=", ".join(allowed)), name)
 

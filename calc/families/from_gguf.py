@@ -70,7 +70,7 @@ def config_of(metadata: Mapping[str, Any], shapes: Mapping[str, Shape | None]) -
 
 
 def _latent_heads(own: dict[str, Any]) -> dict[str, Any]:
-    """Widths of a head: newer files state those of the expanded keys and values beside the latent's own."""
+    """Widths of a head: newer files state those of the expanded keys and values besides the latent's own."""
     key = own.get("attention.key_length_mla", own.get("attention.key_length"))
     value = own.get("attention.value_length_mla", own.get("attention.value_length"))
     rope = own.get("rope.dimension_count")

@@ -39,7 +39,7 @@ def gemma3n_mlp(c: Fields, layer: int) -> MLP:
 
 
 def per_layer_input(c: Fields) -> dict[str, Shape]:
-    """What each layer needs for the embedding of its own that is mixed in."""
+    """Weights of each layer for the embedding of its own that is mixed in."""
     hidden, narrow = c.size("hidden_size"), c.maybe("hidden_size_per_layer_input", 0) or 0
     return {"per_layer_input_gate.weight": (narrow, hidden), "per_layer_projection.weight": (hidden, narrow)}
 
@@ -111,7 +111,7 @@ def gemma4_mlp(c: Fields, layer: int) -> MLP:
 
 
 def gemma4_ffn(c: Fields, layer: int) -> FeedForward:
-    """A dense feed-forward, and beside it experts where `enable_moe_block` says so."""
+    """A dense feed-forward, and experts where `enable_moe_block` says so."""
     dense = gemma4_mlp(c, layer)
     if not c.flag("enable_moe_block"):
         return dense
@@ -210,7 +210,7 @@ def reads_all(c: Fields) -> Fields:
 
 
 def assistant_extras(c: Fields) -> tuple[Extra, ...]:
-    """From the large model's state and back; and, where it scores clusters of words first, their centres."""
+    """Matrices from the large model's state and back; and, where it scores clusters of words first, their centres."""
     hidden, backbone = c.size("hidden_size"), c.size("backbone_hidden_size")
     tensors = extras(
         "other", {"pre_projection.weight": (hidden, 2 * backbone), "post_projection.weight": (backbone, hidden)}

@@ -60,7 +60,7 @@ GEMMA3N_AUDIO: Mapping[str, Any] = {
     "sscp_conv_stride_size": [[2, 2], [2, 2]],
 }
 GEMMA4_UNIFIED = {"patch_size": 16, "pooling_kernel_size": 3, "mm_embed_dim": 3840, "mm_posemb_size": 1120}
-"""What the classes take for a field that a config leaves out (transformers 5.23 `configuration_*.py`)."""
+"""Defaults of fields that a config leaves out (transformers 5.23 `configuration_*.py`)."""
 
 
 def gemma3n(c: Fields, whole: Fields) -> ListedTower | None:

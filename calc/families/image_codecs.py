@@ -38,7 +38,7 @@ EMU3: Mapping[str, Any] = {
     "attn_resolutions": [3],
     "hidden_size": 1024,
 }
-"""What the classes take for a field that a config leaves out (transformers 5.23 `configuration_*.py`)."""
+"""Defaults of fields that a config leaves out (transformers 5.23 `configuration_*.py`)."""
 
 
 def chameleon_codec(c: Fields, whole: Fields) -> ListedTower:
@@ -107,7 +107,7 @@ def emu3(c: Fields) -> Iterator[NamedShape]:
 
 
 def emu3_statistics(c: Fields) -> Iterator[NamedShape]:
-    """What its batch norms keep of what they have seen."""
+    """Running statistics of its batch norms."""
     latent, n = c.size("latent_channels"), c.size("num_res_blocks")
     code = 2 * latent if c.flag("double_latent") else latent
     for coder, width in (("encoder", code), ("decoder", latent)):

@@ -44,7 +44,7 @@ HUNYUAN = {"hidden_size": 1152, "intermediate_size": 4304, "num_attention_heads"
 HUNYUAN |= {"num_hidden_layers": 27, "patch_size": 16, "spatial_merge_size": 2, "max_image_size": 2048}
 OCR2_ENCODER = {"hidden_size": 4096, "intermediate_size": 22016, "num_hidden_layers": 32, "num_attention_heads": 32}
 OCR2_SAM = {**SAM, "downsample_channels": [512, 896]}
-"""What the classes take for a field that a config leaves out (transformers 5.23 `configuration_*.py`)."""
+"""Defaults of fields that a config leaves out (transformers 5.23 `configuration_*.py`)."""
 
 
 def blip2(c: Fields, whole: Fields) -> ListedTower:
@@ -123,7 +123,7 @@ def glm_ocr(c: Fields, whole: Fields) -> ListedTower:
 
 
 def glm5(c: Fields, whole: Fields) -> ListedTower:
-    """As GLM-OCR, with a merger of its own width (transformers `modeling_glm5_next.py`)."""
+    """GLM-OCR with a merger of its own width (transformers `modeling_glm5_next.py`)."""
     projected = c.size("projection_intermediate_size")
     return listed(c, glm(c, "model.visual", glm_normed(c), c.size("intermediate_size"), projected))
 

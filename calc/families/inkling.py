@@ -1,4 +1,4 @@
-"""Thinking Machines' families: Inkling, with learned relative positions and short convolutions beside attention."""
+"""Thinking Machines' families: Inkling, with learned relative positions and short convolutions next to attention."""
 
 from dataclasses import replace
 
@@ -27,7 +27,7 @@ INKLING_SLIDING = Attention(
 
 
 def inkling_slides(c: Fields, layer: int) -> bool:
-    """By `layer_types`, by the list of local layers, or five of six."""
+    """Whether a layer slides: by `layer_types`, the list of local layers, or five of six."""
     kinds = c.per_layer("layer_types", c.size("num_hidden_layers"), INKLING_KINDS)
     if kinds:
         return kinds[layer] == "hybrid_sliding"
@@ -67,8 +67,8 @@ INKLING_CLASS = Experts(
 
 
 def inkling_ffn(c: Fields, layer: int) -> FeedForward | None:
-    """Where the checkpoint states a width for dense layers, `intermediate_size` is that of the experts. Shared experts
-    stand in the router, too."""
+    """Feed-forward of a layer. Where the config states a width for dense layers, `intermediate_size` is the experts'.
+    Shared experts stand in the router, too."""
     stated = c.maybe("dense_intermediate_size") is not None
     return (INKLING_STATED if stated else INKLING_CLASS)(c, layer)
 

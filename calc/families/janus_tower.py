@@ -40,7 +40,7 @@ VQ = {
 
 
 def janus(c: Fields, whole: Fields) -> Iterator[NamedShape]:
-    """What sees, what draws, and the matrices between them and the language model."""
+    """Encoder, image generator, and the matrices between them and the language model."""
     d, p, path = c.size("hidden_size"), c.size("patch_size"), "model.vision_model"
     normed = with_biases(norms(d, "self_attn.q_norm", "self_attn.k_norm")) if c.flag("use_qk_norm") else {}
     layer = Layer(out="self_attn.projection_layer", qkv_bias=c.flag("attention_bias"))

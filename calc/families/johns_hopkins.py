@@ -12,7 +12,7 @@ MODERNBERT_NORM: If[Norm] = If("norm_bias", "layer", "rms")
 
 
 def half_window(c: Fields) -> int:
-    """As saved configs state it, or half of what published ones do."""
+    """Window that saved configs state, or half of published ones'."""
     return c.maybe("sliding_window") or c.size("local_attention") // 2
 
 

@@ -47,7 +47,7 @@ def with_stated(kernels: Kernels, c: Fields) -> Kernels:
 
 
 def dropout(kernels: Kernels, c: Fields) -> frozenset[Dropout]:
-    """With dropout where the config states a rate other than zero, and without where it is."""
+    """Places with dropout: those of a stated rate other than zero, and the kernels' own where none is stated."""
     stated = {place: c.stated[field] for field, place in DROPOUT.items() if field in c.stated}
     on = {place for place, rate in stated.items() if isinstance(rate, int | float) and rate}
     return frozenset(on | (kernels.dropout - stated.keys()))

@@ -30,7 +30,7 @@ VOXTRAL = {
     "head_dim": 128,
     "sliding_window": 8192,
 }
-"""What its wrapper puts where a config leaves it out."""
+"""Values that its wrapper puts where a config has none."""
 
 # Mistral Large 4: latents and choices of tokens may be shared by layers; every fourth layer has no positions
 
@@ -63,7 +63,7 @@ LARGE4_INDEXER = Weights(
 
 
 def large4_extras(c: Fields, layer: int) -> tuple[Extra, ...]:
-    """Scales of the softmax, and what the indexer has beside."""
+    """Scales of the softmax, and further ones of the indexer."""
     return SSMAX(c) + LARGE4_INDEXER(c) if owns_indexer(c, layer) else SSMAX(c)
 
 

@@ -36,7 +36,7 @@ def stated_or(field: str, otherwise: str) -> Size:
 
 
 def attention_residuals(c: Fields, *paths: str) -> tuple[Extra, ...]:
-    """What weighs the outputs of earlier blocks of layers, a norm and a projection each: Kimi K3."""
+    """Weights of the outputs of earlier blocks of layers, a norm and a projection each: Kimi K3."""
     if c.maybe("attn_res_block_size") is None:
         return ()
     hidden = c.size("hidden_size")

@@ -51,7 +51,7 @@ def nemotron_layers(c: Fields) -> int:
 
 
 def nemotron_kinds(c: Fields) -> list[str]:
-    """What each layer is: letters in `hybrid_override_pattern`, or words."""
+    """Kind of each layer: letters in `hybrid_override_pattern`, or words."""
     layers, letters = nemotron_layers(c), c.get("hybrid_override_pattern")
     if isinstance(letters, str):
         if len(letters) != layers or not set(letters) <= set(LETTERS):

@@ -32,7 +32,7 @@ def omni2_5(c: Fields, whole: Fields) -> ListedTower:
 
 
 def split_qkv(rows: Iterator[NamedShape], d: int) -> Iterator[NamedShape]:
-    """For each fused matrix one for queries, one for keys and one for values."""
+    """Rows with three matrices, of queries, keys and values, for each fused one."""
     for name, shape, copies in rows:
         if ".attn.qkv." in name:
             yield from ((name.replace(".qkv.", f".{letter}."), (d, *shape[1:]), copies) for letter in "qkv")
@@ -50,7 +50,7 @@ def whispered(a: Fields) -> Iterator[NamedShape]:
 
 
 QWEN3_MERGERS = {"deepstack_merger": "merger", ".norm.": ".ln_q.", "linear_fc1": "mlp.0", "linear_fc2": "mlp.2"}
-"""How Qwen3-VL names modules of its mergers -> how Qwen3-Omni does."""
+"""Modules of Qwen3-VL's mergers -> their names in Qwen3-Omni."""
 
 
 def omni3(c: Fields, whole: Fields) -> ListedTower:
@@ -63,7 +63,7 @@ def omni3(c: Fields, whole: Fields) -> ListedTower:
 
 
 def renamed_mergers(rows: Iterator[NamedShape]) -> Iterator[NamedShape]:
-    """Those of the mergers under other names."""
+    """All rows, mergers under other names."""
     for name, shape, copies in rows:
         if "merger" in name:
             for stored, here in QWEN3_MERGERS.items():
@@ -108,7 +108,7 @@ PARAKEET = {
 
 
 def nemotron(c: Fields, whole: Fields) -> Iterator[NamedShape]:
-    """What sees, the projector, and what hears where the config has a section for it."""
+    """Image encoder, projector, and the sound encoder where the config has a section for it."""
     yield from radio(c, "vision_model.radio_model.model")
     outer = with_defaults(whole, {"projector_hidden_size": 4096, "downsample_ratio": 0.5})
     seen = whole.maybe("vision_hidden_size") or whole.maybe("vit_hidden_size") or 1280
@@ -132,7 +132,7 @@ def hearing(whole: Fields) -> Fields | None:
 
 
 def radio(c: Fields, path: str) -> Iterator[NamedShape]:
-    """Registers beside class tokens, patches of images and of two frames, positions that are cut to an image's size."""
+    """Registers with class tokens, patches of images and of two frames, positions that are cut to an image's size."""
     d, front = c.size("hidden_size"), f"{path}.patch_generator"
     patch = c.size("num_channels") * c.size("patch_size") ** 2
     yield f"{front}.cls_token.token", (c.size("num_cls_tokens") + c.size("num_registers"), d), 1
@@ -169,8 +169,8 @@ def parakeet(a: Fields, path: str) -> Iterator[NamedShape]:
     convolutions |= {"pointwise_conv2": (d, d, 1)}
     layer = biased(a.flag("attention_bias"), matrices)
     layer |= biased(a.flag("convolution_bias"), {f"conv.{name}": shape for name, shape in convolutions.items()})
-    around = (f"norm_{part}" for part in ("feed_forward1", "self_att", "conv", "feed_forward2", "out"))
-    layer |= with_biases(norms(d, "conv.norm", *around)) | weights({"self_attn.relative_k_proj": (q, d)})
+    norm_names = (f"norm_{part}" for part in ("feed_forward1", "self_att", "conv", "feed_forward2", "out"))
+    layer |= with_biases(norms(d, "conv.norm", *norm_names)) | weights({"self_attn.relative_k_proj": (q, d)})
     layer |= {"self_attn.bias_u": (heads, d_head), "self_attn.bias_v": (heads, d_head)}
     yield from placed(f"{path}.layers.{{layer}}", layer, a.size("num_hidden_layers"))
     wide, k = a.size("subsampling_conv_channels"), a.size("subsampling_conv_kernel_size")
@@ -183,7 +183,7 @@ def parakeet(a: Fields, path: str) -> Iterator[NamedShape]:
 
 
 def nemotron_statistics(c: Fields, whole: Fields) -> Iterator[NamedShape]:
-    """Which class tokens sum an image up, and what Parakeet's norms over a batch keep."""
+    """Class tokens that sum an image up, and the running statistics of Parakeet's batch norms."""
     words = c.get("summary_idxs")
     yield "vision_model.radio_model.summary_idxs", (len(words) if isinstance(words, list) else 2,), 1
     if (a := hearing(whole)) is not None:
@@ -218,8 +218,8 @@ Scale = tuple[int, int, int, int]  # frames, height and width of what has been f
 
 
 def scales(frames: int, side: int, channels: int, layers: int) -> list[Scale]:
-    """What goes into each layer, and what the last puts out: of the steps from a pixel to a patch, first over its sides
-    and then over its frames, those nearest to equal ratios; each once where there are more of them than layers."""
+    """Inputs of each layer, and output of the last: of the steps from a pixel to a patch, first over its sides and then
+    over its frames, those nearest to equal ratios; each once where there are more of them than layers."""
     sides, times = cumulative(side), cumulative(frames)
     steps: list[Scale] = [(1, 1, 1, channels)]
     steps += [(1, h, h, -(-h * h * channels // 64) * 64) for h in sides]
@@ -237,7 +237,7 @@ def scales(frames: int, side: int, channels: int, layers: int) -> list[Scale]:
 
 
 def fp32(number: float) -> float:
-    """As the class reckons, which decides ties."""
+    """The number in fp32, as in the class: it decides ties."""
     (single,) = struct.unpack("f", struct.pack("f", number))
     return float(single)
 

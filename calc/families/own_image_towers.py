@@ -93,7 +93,7 @@ def qianfan(c: Fields, whole: Fields) -> Iterator[NamedShape]:
 
 
 def internvl_chat(c: Fields, whole: Fields) -> Iterator[NamedShape]:
-    """InternVL as it was first published, with code of its own beside the checkpoint (`modeling_intern_vit.py`)."""
+    """InternVL as it was first published, with code of its own next to the checkpoint (`modeling_intern_vit.py`)."""
     yield from intern(c, whole, bias="qkv_bias", qk_norm="qk_normalization", attention="attn")
 
 

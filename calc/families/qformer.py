@@ -15,11 +15,11 @@ QFORMER = {
     "encoder_hidden_size": 1408,
     "use_qformer_text_input": False,
 }
-"""What its class in transformers assumes (`configuration_blip_2.py`)."""
+"""Defaults of its class in transformers (`configuration_blip_2.py`)."""
 
 
 def qformer(c: Fields, path: str) -> Iterator[NamedShape]:
-    """Its layers, every so many of which attend to the encoder as well (transformers `modeling_blip_2.py`)."""
+    """Layers, every so many of which attend to the encoder as well (transformers `modeling_blip_2.py`)."""
     d, n, every = c.size("hidden_size"), c.size("num_hidden_layers"), c.size("cross_attention_frequency")
     f, layer = c.size("intermediate_size"), f"{path}.encoder.layer"
     yield from placed(path, with_biases({"layernorm": (d,)}))

@@ -247,7 +247,7 @@ QWEN: dict[str, Family] = made_by(
             ffn=Dense(),
             wrappers=(
                 Wrapper("qwen2_5_omni_thinker"),
-                Wrapper("qwen2_5_omni", around="qwen2_5_omni_thinker"),
+                Wrapper("qwen2_5_omni", outer="qwen2_5_omni_thinker"),
             ),
         ),
         "qwen3": Family(
@@ -291,7 +291,7 @@ QWEN: dict[str, Family] = made_by(
             ffn=QWEN3_EXPERTS,
             wrappers=(
                 Wrapper("qwen3_omni_moe_thinker"),
-                Wrapper("qwen3_omni_moe", around="qwen3_omni_moe_thinker"),
+                Wrapper("qwen3_omni_moe", outer="qwen3_omni_moe_thinker"),
             ),
             gguf=GGUFRules("qwen3vlmoe"),
         ),

@@ -26,7 +26,7 @@ class Mamba:
         return c.once(self, lambda: self.read(c))
 
     def read(self, c: Fields) -> recurrent.Mamba:
-        """Any layer."""
+        """Mixer of any layer."""
         hidden = c.size("hidden_size")
         stated = c.maybe(self.inner) if self.inner is not None and c.states(self.inner) else None
         return recurrent.Mamba(
@@ -60,7 +60,7 @@ class Mamba2:
         return c.once(self, lambda: self.read(c))
 
     def read(self, c: Fields) -> recurrent.Mamba2:
-        """Any layer."""
+        """Mixer of any layer."""
         return recurrent.Mamba2(
             n_heads=c.size(self.heads),
             d_head=number(c, self.d_head),
@@ -103,7 +103,7 @@ BAMBA = Mamba2(
     bias="mamba_proj_bias",
     chunk="mamba_chunk_size",
 )
-"""As Bamba, Granite 4 and Falcon-H1 name its fields."""
+"""Field names of Bamba, Granite 4 and Falcon-H1."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -116,7 +116,7 @@ class DeltaNet:
         return c.once(self, lambda: self.read(c))
 
     def read(self, c: Fields) -> linear_attention.GatedDeltaNet:
-        """Any layer."""
+        """Mixer of any layer."""
         return linear_attention.GatedDeltaNet(
             n_k=c.size("linear_num_key_heads"),
             n_v=c.size("linear_num_value_heads"),
@@ -142,7 +142,7 @@ class KimiDelta:
         return c.once(self, lambda: self.read(c))
 
     def read(self, c: Fields) -> linear_attention.KimiDelta:
-        """Any layer."""
+        """Mixer of any layer."""
         full_rank = true(c, self.full_rank_output)
         return linear_attention.KimiDelta(
             n_heads=number(c, self.heads),

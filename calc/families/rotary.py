@@ -12,7 +12,7 @@ from calc.model.mla import LatentAttention
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Rotary:
-    """How a family rotates queries and keys."""
+    """Rotation of queries and keys in a family."""
 
     share: float = 1.0  # of a head that is rotated, where a config leaves out `partial_rotary_factor`
     own_within_windows: bool = False  # sliding layers have another base, hence a table of their own

@@ -11,7 +11,7 @@ from calc.model.names import Names
 
 
 def own_layers(c: Fields) -> Fields:
-    """Its lists go on for the layers of multi-token prediction."""
+    """Fields without the layers of multi-token prediction in lists."""
     layers, further = c.size("num_hidden_layers"), c.maybe("num_nextn_predict_layers", 0) or 0
     for name in ("layer_types", "mlp_layer_types"):
         words = c.get(name)

@@ -16,7 +16,7 @@ SUFFIXES: tuple[tuple[str, Task], ...] = (
     ("ForTokenClassification", "token_scores"),
 )
 POOLING = ("Model", *(suffix for suffix, _ in SUFFIXES))
-"""How classes are called that make no logits of a next token."""
+"""Endings of classes that make no logits of a next token."""
 GENERATES = ("LMHeadModel", "ChatGLMModel", "AquilaModel")
 """Classes of decoders that make logits of the next token although they are called “Model” (vLLM `registry.py`)."""
 NEXT_TOKEN = ("ForCausalLM", "LMHeadModel")

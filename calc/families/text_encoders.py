@@ -54,7 +54,7 @@ class Around:
     projected: bool = False  # even where they do not
     pooler: frozenset[Task] = NO_POOLER  # tasks with a matrix that the first token's state passes
     pooler_name: str = "pooler.dense"
-    pooler_outside: bool = False  # beside the encoder's module, not in it
+    pooler_outside: bool = False  # next to the encoder's module, not in it
     transform: str = "lm_head.dense"  # before words are scored
     transform_width: Size | None = None  # None: an embedding's
     transform_bias: Flag = True
@@ -95,25 +95,25 @@ class Around:
     def behind(self, c: Fields) -> tuple[Extra, ...]:
         """Weights behind the layers: the pooler, and the head of the checkpoint's task."""
         hidden, what = c.size(self.hidden), task(c)
-        found: tuple[Extra, ...] = ()
+        extra_weights: tuple[Extra, ...] = ()
         if what in self.pooler:
             module = "" if self.pooler_outside else self.module_of(c)
-            found += extras("other", linear(f"{module}{self.pooler_name}", hidden, hidden))
+            extra_weights += extras("other", linear(f"{module}{self.pooler_name}", hidden, hidden))
         if what == "words" or (what != "base" and self.scored_by_transform):
-            found += self.transformed(c)
+            extra_weights += self.transformed(c)
         if what == "words":
             if true(c, self.words_bias):
-                found += extras("other", {f"{self.words}.bias": (c.size("vocab_size"),)})
+                extra_weights += extras("other", {f"{self.words}.bias": (c.size("vocab_size"),)})
             if not c.flag("tie_word_embeddings"):
                 scored = linear(self.head, c.size("vocab_size"), number(c, self.width), bias=self.head != self.words)
-                found += extras("lm_head", scored)
+                extra_weights += extras("lm_head", scored)
         if what == "scores":
             *dense, last = self.scores
             matrices = [linear(name, hidden, hidden) for name in dense] + [linear(last, labels(c), hidden)]
-            found += tuple(extra for shapes in matrices for extra in extras("other", shapes))
+            extra_weights += tuple(extra for shapes in matrices for extra in extras("other", shapes))
         if what == "token_scores":
-            found += extras("other", linear("classifier", labels(c), hidden))
-        return found
+            extra_weights += extras("other", linear("classifier", labels(c), hidden))
+        return extra_weights
 
     def transformed(self, c: Fields) -> tuple[Extra, ...]:
         """A matrix and a norm before words are scored."""
@@ -123,11 +123,11 @@ class Around:
         return extras("other", dense) + extras("norms", norm)
 
 
-def named(around: Around, names: Names) -> Callable[[Fields], Names]:
+def named(outside: Around, names: Names) -> Callable[[Fields], Names]:
     """The names of an encoder that stands alone, within its module where something stands behind it."""
 
     def of(c: Fields) -> Names:
-        module = around.module_of(c)
+        module = outside.module_of(c)
         fields = ("embedding", "positions", "layer", "final_norm")
         return names.model_copy(update={field: f"{module}{getattr(names, field)}" for field in fields})
 
@@ -162,7 +162,7 @@ BERT_AROUND = Around(
 ROBERTA_AROUND = Around(module="roberta", pooler=frozenset({"base"}))
 
 
-def encoder(around: Around, names: Names, maker: str, **other: object) -> Family:
+def encoder(outside: Around, names: Names, maker: str, **other: object) -> Family:
     """A row: BERT's, but for what is given."""
     row = Family(
         maker=maker,
@@ -172,10 +172,10 @@ def encoder(around: Around, names: Names, maker: str, **other: object) -> Family
         norm="layer",
         final_norm="none",
         kernels=POST_NORM,
-        names=named(around, names),
+        names=named(outside, names),
         rotary=None,
         positions="max_position_embeddings",
-        extras=around,
+        extras=outside,
         pools=True,
         ties=False,
     )
@@ -213,11 +213,11 @@ def adapter_rank(c: Fields) -> tuple[int, int]:
 def adapted(c: Fields, shapes: Shapes) -> tuple[Extra, ...]:
     """The adapters of some matrices, for all tasks at once."""
     n, rank = adapter_rank(c)
-    found: Shapes = {}
+    adapters: Shapes = {}
     for name, (out, inputs) in shapes.items() if n else ():
         where = f"{name}.parametrizations.weight.0"
-        found |= {f"{where}.lora_A": (n, rank, inputs), f"{where}.lora_B": (n, out, rank)}
-    return extras("other", found)
+        adapters |= {f"{where}.lora_A": (n, rank, inputs), f"{where}.lora_B": (n, out, rank)}
+    return extras("other", adapters)
 
 
 def xlm_around(c: Fields) -> tuple[Extra, ...]:

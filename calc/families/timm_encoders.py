@@ -112,14 +112,14 @@ def merged(convolutions: Shapes) -> Shapes:
 
 
 def fastvit_statistics(path: str) -> Iterator[NamedShape]:
-    """What its batch norms keep of what they have seen."""
+    """Running statistics of its batch norms."""
     for stage, (width, blocks, _) in enumerate(FASTVIT_STAGES):
         statistics: Shapes = {"running_mean": (width,), "running_var": (width,), "num_batches_tracked": ()}
         yield from placed(f"{path}.stages.{stage}.blocks.{{layer}}.mlp.conv.bn", statistics, blocks)
 
 
 class Perception(NamedTuple):
-    """What timm takes for a Perception Encoder where its arguments leave it out."""
+    """timm's defaults of a Perception Encoder's arguments."""
 
     embed_dim: int
     depth: int
@@ -149,7 +149,7 @@ PERCEPTION_LAYER = Layer(qkv=("attn.qkv",), out="attn.proj", norms=("norm1", "no
 
 
 def arguments(c: Fields) -> Fields:
-    """What a section has timm build otherwise than the architecture says."""
+    """Arguments to timm that a section states against the architecture's."""
     return c.within(c.get("model_args"))
 
 

@@ -1,4 +1,4 @@
-"""What the classes of towers take for a field that a config leaves out (transformers 5.23 `configuration_*.py`)."""
+"""Defaults of towers' classes for fields that a config leaves out (transformers 5.23 `configuration_*.py`)."""
 
 CLIP = {
     "hidden_size": 768,

@@ -1,4 +1,4 @@
-"""What readers of towers share: the list of weights that they make, and fields that several classes have."""
+"""Common parts of towers' readers: the list of weights that they make, and fields that several classes have."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any

@@ -40,13 +40,13 @@ def read_vision(config: Mapping[str, Any]) -> ListedTower | None:
 
 
 def tower_of(config: Mapping[str, Any]) -> Tower | None:
-    """How the encoders of a model are read, where that is known."""
+    """Reader of a model's encoders, where known."""
     whole = config.get("model_type")
     return TOWERS.get(whole) if isinstance(whole, str) else None
 
 
 def thinker(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The part of an omni model that reads images and sound; what speaks beside it is not counted."""
+    """The part of an omni model that reads images and sound; its speech part is not counted."""
     inner = config.get("thinker_config")
     return {**inner, "model_type": f"{config.get('model_type')}_thinker"} if isinstance(inner, Mapping) else config
 

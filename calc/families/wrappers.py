@@ -45,7 +45,7 @@ def language(config: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _tie(model_type: str, config: Mapping[str, Any], section: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What the language model is to say of its tie; nothing where its own word, or its class's, stands. Of a wrapper
+    """Fields that tell the language model of its tie; none where its own word, or its class's, stands. Of a wrapper
     without a class in transformers the config goes before the section."""
     if model_type not in TIE_RULES:
         tied = next((part[TIE] for part in (config, section) if TIE in part), WRAPPERS[model_type].tied)

@@ -46,14 +46,14 @@ def zamba2_d_head(c: Fields) -> int:
 
 
 def zamba_attention(c: Fields) -> GQA:
-    """Its input is the hidden state beside the embedding: twice as wide."""
+    """Attention to the hidden state joined to the embedding: twice as wide."""
     n_q = c.size("num_attention_heads")
     d_head = c.maybe("attention_head_dim") or 2 * c.size("hidden_size") // n_q
     return GQA(n_q=n_q, n_kv=c.maybe("num_key_value_heads") or n_q, d_head=d_head, d_in=zamba_width(c))
 
 
 def zamba_width(c: Fields) -> int:
-    """What attention reads."""
+    """Attention's input width."""
     return c.maybe("attention_hidden_size") or 2 * c.size("hidden_size")
 
 

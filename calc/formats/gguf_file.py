@@ -19,7 +19,7 @@ from calc.model.architecture import Architecture
 BLOCKS = {kind.name.lower(): (kind.block, kind.bytes) for kind in TYPES.values()}
 """Weights and bytes of a block of each type."""
 MOST_ANSWERS = 256
-"""That a file remembers: a plan asks about some dozens of layouts of a model."""
+"""Answers that a file remembers: a plan asks about some dozens of layouts of a model."""
 T = TypeVar("T")
 
 
@@ -56,7 +56,7 @@ class ModelFile:
     layers: tuple[Mapping[str, FileTensor], ...]
     """Weights of each layer, by their name within it."""
     answers: dict[Hashable, Any] = field(default_factory=dict, repr=False)
-    """Of `once`, by question; they die with the file."""
+    """Answers of `once`, by question; they die with the file."""
     changing: Lock = field(default_factory=Lock, repr=False)
     """Held while an answer comes or goes: threads share a file."""
 

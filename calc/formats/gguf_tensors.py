@@ -2,7 +2,7 @@
 
 Source: llama.cpp 0c1e57098, convert_hf_to_gguf.py with conversion/*.py, and gguf-py/gguf/constants.py for the names. A
 file holds each layer's experts in one tensor, matrices that a checkpoint packs mostly apart, the buffers that a
-checkpoint lists beside its parameters, and tables that the converter makes of the config.
+checkpoint lists besides its parameters, and tables that the converter makes of the config.
 """
 
 import re

@@ -26,7 +26,7 @@ from calc.model.tensor import Tensor
 
 FLOAT_TYPES: dict[FloatFormat, str] = {"fp32": "F32", "fp16": "F16", "bf16": "BF16"}
 IN_FILES: tuple[WeightFormat, ...] = (*FLOAT_TYPES, "mxfp4")
-"""Formats of files beside mixes."""
+"""Formats of files besides mixes."""
 
 
 class GGUFTypes:
@@ -52,11 +52,11 @@ class GGUFTypes:
         kinds = types_of(self.weights, role, places, sizes, imatrix=self.imatrix)
         for layer, kind in zip(tensor.layers, kinds, strict=True):
             by_type.setdefault(kind, []).append(layer)
-        alike: dict[Format, tuple[int, ...]] = {}
+        layers_by_format: dict[Format, tuple[int, ...]] = {}
         for kind, layers in by_type.items():
             form = fitted(kind, tensor.shape[-1])
-            alike[form] = tuple(sorted((*alike.get(form, ()), *layers)))
-        return alike
+            layers_by_format[form] = tuple(sorted((*layers_by_format.get(form, ()), *layers)))
+        return layers_by_format
 
     def depends_on_place(self, role: Role) -> bool:
         """Whether the layers may differ in the type of a role."""
@@ -66,7 +66,7 @@ class GGUFTypes:
         return bool(steps) and steps[0].where is not always
 
     def places(self, tensor: Tensor, role: Role, layers: Sequence[int]) -> Sequence[int]:
-        """For each of some layers the place on which the type of a role depends."""
+        """Places of some layers, on which the type of a role depends."""
         sizes = self.counted.sizes
         if tensor.excluded_as is not None:
             return [sizes.layers - 1] * len(layers)  # a draft layer, behind the last

@@ -18,7 +18,7 @@ Where = Callable[[int, int], bool]  # of layer i among n
 
 
 def block_type(name: str, block: int, nbytes: int) -> Format:
-    """`nbytes` for each block of a row: the weights, whose bits the name says, and scales and minima beside them."""
+    """`nbytes` for each block of a row: the weights, whose bits the name says, and their scales and minima."""
     bits = int("".join(filter(str.isdigit, name.partition("_")[0])))
     scales = 8 * nbytes - bits * block
     return Format(bits=bits, block=(1, block), scale_bits=scales, source="ggml, ggml-common.h", name=name)

@@ -43,7 +43,7 @@ class Precision(Frozen):
 
     @classmethod
     def of(cls, config: Mapping[str, Any], weights: WeightFormat | None = None, kv: CacheFormat | None = None) -> Self:
-        """As the checkpoint of a config is stored and asks for its cache, unless another format is chosen."""
+        """Precision of a config's checkpoint, unless another format is chosen; its cache as it asks."""
         return cls.stored_as(native(config), weights, kv)
 
     @classmethod
@@ -54,7 +54,7 @@ class Precision(Frozen):
         kv: CacheFormat | None = None,
         cache_from: frozenset[str] = ANY_TOOL,
     ) -> Self:
-        """As a checkpoint is stored, unless another format is chosen; the cache as it asks, where its tool is one of
+        """Precision of a checkpoint, unless another format is chosen; the cache as it asks, where its tool is one of
         `cache_from`, whose word the engine takes."""
         cache_format = None if stored.cache is None else stored.cache.format
         taken = cache_format if stored.cache is not None and stored.cache.tool in cache_from else None
@@ -93,8 +93,8 @@ class Precision(Frozen):
             yield Message("The KV cache is in {format}, as the checkpoint's quantization_config asks.", format=self.kv)
         elif self.cache_stated is not None:
             yield Message(
-                "The checkpoint's quantization_config asks for a KV cache in {asked}; here it is in {format}.",
-                asked=self.cache_stated,
+                "The checkpoint's quantization_config asks for a KV cache in {stated}; here it is in {format}.",
+                stated=self.cache_stated,
                 format=self.kv,
             )
         if self.weights in FLOATS or self.checkpoint is not None:

@@ -1,4 +1,4 @@
-"""How the checkpoint of a config is stored, by its `quantization_config` and `expert_dtype`."""
+"""Storage of a config's checkpoint, by its `quantization_config` and `expert_dtype`."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -11,7 +11,7 @@ from calc.formats.scheme import EXPERTS, MAX_PATTERNS, Rule, Scheme, patterns, r
 from calc.formats.table import FORMATS
 
 HF_QUANT_CONFIG = "hf_quant_config.json"
-"""Where ModelOpt wrote what later versions write into config.json."""
+"""File in which ModelOpt wrote what later versions write into config.json."""
 EXPERT_FORMATS: dict[str, MatrixFormat] = {"fp4": "mxfp4", "fp8": "fp8"}
 """`expert_dtype` of DeepSeek-V4, deepseek-ai/DeepSeek-V4-Pro `inference/model.py`."""
 
@@ -24,7 +24,7 @@ class CacheAsked(NamedTuple):
 
 
 class Native(NamedTuple):
-    """How a checkpoint is stored."""
+    """Storage of a checkpoint."""
 
     name: MatrixFormat | MixFormat | MLXFormat
     """The format of the routed experts, or of most matrices."""
@@ -36,7 +36,7 @@ class Native(NamedTuple):
 
 
 def native(config: Mapping[str, Any]) -> Native:
-    """How the checkpoint of a config is stored; in 16 bits where it is not quantized or can't be read.
+    """Storage of a config's checkpoint; in 16 bits where it is not quantized or can't be read.
 
     Raises ConfigError for more patterns than can be followed in good time.
     """

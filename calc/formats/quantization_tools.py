@@ -94,8 +94,8 @@ def fbgemm(stated: Mapping[str, Any]) -> Reading:
 
 
 def gptq(stated: Mapping[str, Any]) -> Reading:
-    """As the kernels hold it: zero points only where asymmetric, the index of groups only with `desc_act`. The files
-    hold both always. `dynamic` (GPTQModel) and `extra_config` (AutoRound) name modules that differ."""
+    """Reading as the kernels hold it: zero points only where asymmetric, the index of groups only with `desc_act`. The
+    files hold both always. `dynamic` (GPTQModel) and `extra_config` (AutoRound) name modules that differ."""
     name, form = gptq_form(stated)
     skips: list[str] = list(skipped(stated, "modules_to_not_convert").names)
     rules: list[Rule] = []
@@ -199,7 +199,8 @@ def compressed_form(weights: Mapping[str, Any], inputs: Any) -> tuple[MatrixForm
 
 
 def nvfp4(*, inputs: bool, smoothing: bool = False) -> Format:
-    """With a scale of all scales, another of the inputs where they are quantized too, and AWQ's factor a column."""
+    """NVFP4 with a scale of all scales, another of the inputs where they are quantized too, and AWQ's factor a
+    column."""
     return replace(FORMATS["nvfp4"], matrix_bits=64 if inputs else 32, column_bits=16 if smoothing else 0)
 
 
@@ -374,4 +375,4 @@ TOOLS: dict[str, Callable[[Mapping[str, Any]], Reading]] = {
     MODELOPT: modelopt,
     "quark": quark,
 }
-"""By `quant_method`."""
+"""Readers by `quant_method`."""

@@ -98,7 +98,7 @@ class Rule(Frozen):
 
 
 class Scheme(Frozen):
-    """How a checkpoint is stored. The first rule that a matrix meets decides; one that meets none stays in 16 bits."""
+    """Storage of a checkpoint. The first rule that a matrix meets decides; one that meets none stays in 16 bits."""
 
     rules: tuple[Rule, ...]
     skip: ModuleNames = ModuleNames()  # in 16 bits whatever the rules say
@@ -152,7 +152,7 @@ def is_matrix(tensor: Tensor) -> bool:
 
 
 def matrices(tensor: Tensor) -> int:
-    """How many matrices one occurrence holds."""
+    """Matrices in one occurrence."""
     return tensor.experts if tensor.experts > 1 and "{expert}" not in tensor.name else 1
 
 
@@ -164,7 +164,7 @@ def without_root(name: str) -> list[str]:
 
 
 def patterns(names: Iterable[str]) -> int:
-    """How many different names are tried one by one: regular expressions, and those with `*` before their end."""
+    """Number of different names that are tried one by one: regular expressions, and those with `*` before their end."""
     return len({name for name in names if name.startswith("re:") or "*" in name[:-1]})
 
 

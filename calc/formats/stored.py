@@ -22,7 +22,7 @@ class Piece(NamedTuple):
     tensor: Tensor
     form: Format
     a_layer: int
-    """How many times it occurs in a layer."""
+    """Times that it occurs in a layer."""
     nbytes: int
     """Bytes of one occurrence, scales included."""
     scales: int
@@ -100,17 +100,17 @@ def stored_gguf(architecture: Architecture, precision: Precision, rank: Architec
 
 def by_format(tensor: Tensor, choose: Callable[[Tensor, int], Format]) -> list[Piece]:
     """A tensor's layers by the format that they store it in."""
-    alike: dict[Format, list[int]] = {}
+    layers_by_format: dict[Format, list[int]] = {}
     for layer in tensor.layers:
-        alike.setdefault(choose(tensor, layer), []).append(layer)
-    return pieces_of(tensor, {form: tuple(layers) for form, layers in alike.items()})
+        layers_by_format.setdefault(choose(tensor, layer), []).append(layer)
+    return pieces_of(tensor, {form: tuple(layers) for form, layers in layers_by_format.items()})
 
 
-def pieces_of(tensor: Tensor, alike: Mapping[Format, tuple[int, ...]]) -> list[Piece]:
+def pieces_of(tensor: Tensor, layers_by_format: Mapping[Format, tuple[int, ...]]) -> list[Piece]:
     """A tensor, or a rank's part of it, in the formats that its layers store it in."""
-    if len(alike) == 1:
-        return [Piece.of(tensor, form) for form in alike]
-    return [Piece.of(replace(tensor, layers=layers), form) for form, layers in alike.items()]
+    if len(layers_by_format) == 1:
+        return [Piece.of(tensor, form) for form in layers_by_format]
+    return [Piece.of(replace(tensor, layers=layers), form) for form, layers in layers_by_format.items()]
 
 
 def chooser(architecture: Architecture, precision: Precision) -> tuple[Callable[[Tensor, int], Format], bool]:

@@ -1,4 +1,4 @@
-"""Storage formats of one matrix: what its weights take, and what its scales take beside them."""
+"""Storage formats of one matrix: bytes of its weights and of its scales."""
 
 from dataclasses import dataclass, replace
 from math import prod
@@ -9,7 +9,7 @@ from calc.model.tensor import FixedDtype, Shape
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Format:
-    """How a matrix [out, in] is stored: `bits` a weight, and a scale (and zero point) for each block of it."""
+    """Storage of a matrix [out, in]: `bits` a weight, and a scale (and zero point) for each block of it."""
 
     bits: int
     block: tuple[int | None, int | None] = (1, None)  # rows x columns that share one scale; None: all of them
@@ -22,11 +22,11 @@ class Format:
 
     @property
     def has_scales(self) -> bool:
-        """Whether anything is stored beside the weights."""
+        """Whether anything is stored besides the weights."""
         return bool(self.scale_bits or self.column_bits or self.matrix_bits or self.outer)
 
     def scale_nbytes(self, shape: Shape, matrices: int = 1) -> int:
-        """Bytes of everything beside the weights; the first side of a shape of three counts the matrices. A number
+        """Bytes of everything besides the weights; the first side of a shape of three counts the matrices. A number
         without sides is a matrix of one row and column."""
         if not self.has_scales:
             return 0

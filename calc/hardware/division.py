@@ -7,7 +7,7 @@ from calc.errors import Message
 from calc.model.architecture import Architecture
 
 MOST_RANKS = 64
-"""How far the next degree that is allowed is looked for."""
+"""Most ranks for which the next allowed degree is sought."""
 
 
 def undivided(architecture: Architecture, tp: int, slices: int) -> Message | None:

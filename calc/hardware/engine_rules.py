@@ -28,12 +28,12 @@ class FormatNeeds(Frozen):
 
 
 class EngineSupport(Frozen):
-    """Where an engine runs, and what."""
+    """Platforms and formats of an engine."""
 
     title: str
     platforms: Mapping[Platform, PlatformNeeds]
     formats: Mapping[str, FormatNeeds] = {}
-    """By the way of storing weights (`format_rules.WAYS`); its documentation does not limit others."""
+    """Needs by way of storing weights (`format_rules.WAYS`); its documentation does not limit others."""
 
 
 def runs(gpu: GPU, engine: EngineSupport) -> bool:

@@ -1,4 +1,4 @@
-"""Which formats of weights an engine runs on which GPU, where its documentation says so."""
+"""Formats of weights that an engine runs on a GPU, where its documentation says so."""
 
 from calc.errors import Message
 from calc.formats import MIXES, WeightFormat

@@ -28,9 +28,8 @@ METAL_SHARES = (
     (16, 0.74, "https://github.com/AlexsJones/llmfit/pull/754"),  # 11.84 of 16 GiB
     (0, 2 / 3, "https://github.com/abetlen/llama-cpp-python/issues/687"),  # 10922.67 of 16384 MiB, older macOS
 )
-"""From how many GB on macOS lets Metal take which share of unified memory (`recommendedMaxWorkingSetSize`): of two
-versions of macOS the one observed for the size, 1/4 kept back where only the older was. `iogpu.wired_limit_mb` raises
-it."""
+"""GB from which macOS lets Metal take a share of unified memory (`recommendedMaxWorkingSetSize`): of two versions of
+macOS the one observed for the size, 1/4 kept back where only the older was. `iogpu.wired_limit_mb` raises it."""
 
 
 def generations() -> Mapping[str, Generation]:
@@ -47,7 +46,7 @@ def gpus() -> Mapping[str, GPU]:
 
 
 def usual_gpus() -> list[GPU]:
-    """Those that are shown first."""
+    """GPUs that are shown first."""
     return [gpu for gpu in gpus().values() if gpu.default]
 
 

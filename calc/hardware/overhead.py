@@ -21,7 +21,7 @@ LOW, MIDDLE, HIGH = 0, 1, 2
 
 
 class Range(Frozen):
-    """From the least to the most that was measured; as text 0.25-0.6."""
+    """Least and most that was measured; as text 0.25-0.6."""
 
     low: float = Field(ge=0, le=1024, allow_inf_nan=False)
     high: float = Field(ge=0, le=1024, allow_inf_nan=False)

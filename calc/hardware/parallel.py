@@ -9,7 +9,7 @@ from calc.model.architecture import Architecture
 
 
 class Degrees(Frozen):
-    """How a model is spread: each layer over tp GPUs (tensor parallel), the layers over pp stages (pipeline), and the
+    """Spread of a model: each layer over tp GPUs (tensor parallel), the layers over pp stages (pipeline), and the
     sequences over dp copies of all but the routed experts (data-parallel attention), which these copies share: whole
     ones over ep of the tp times dp ranks, each cut into slices for the rest."""
 
@@ -86,7 +86,7 @@ class Degrees(Frozen):
 
 
 class Layout(Degrees):
-    """How a server spreads a model; of its tensor-parallel ranks dcp may share the tokens of one cache."""
+    """Spread of a model by a server; of its tensor-parallel ranks dcp may share the tokens of one cache."""
 
     dcp: int = Field(
         default=1,
@@ -106,7 +106,7 @@ def shapes(architecture: Architecture, node: int = 8) -> Iterator[Layout]:
 
 
 def candidates(node: int, *, sparse: bool) -> Iterator[Layout]:
-    """Those of any model, with routed experts or without."""
+    """Layouts of any model, with routed experts or without."""
     yield from (Layout(tp=tp) for tp in range(1, node + 1))
     if sparse:
         yield from (Layout(tp=tp, ep=tp) for tp in range(2, node + 1))

@@ -1,4 +1,4 @@
-"""Which part of a model stands on which pipeline stage."""
+"""Parts of a model on each pipeline stage."""
 
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
@@ -24,8 +24,7 @@ def places_within(places: tuple[int, ...], pieces: Iterable[range]) -> tuple[int
 
 
 def copies_within(architecture: Architecture, tensor: Tensor, *pieces: range) -> int:
-    """How many layers of a stage, in one piece or several, hold a tensor; 1 or 0 for one that stands outside the
-    layers.
+    """Layers of a stage, in one piece or several, that hold a tensor; 1 or 0 for one that stands outside the layers.
 
     The embedding, its positions and the vision encoder are on the first piece, all that follows the layers and the
     draft layers on the last; a tied head is the embedding once more.
@@ -36,7 +35,7 @@ def copies_within(architecture: Architecture, tensor: Tensor, *pieces: range) ->
 
 
 def copies_within_piece(architecture: Architecture, tensor: Tensor, stage: range) -> int:
-    """How many layers of one range hold a tensor; 1 or 0 for one that stands outside the layers."""
+    """Layers of one range that hold a tensor; 1 or 0 for one that stands outside the layers."""
     if tensor.layers and tensor.excluded_as not in AT_ENDS:
         return bisect_left(tensor.layers, stage.stop) - bisect_left(tensor.layers, stage.start)
     first, last = stage.start == 0, stage.stop == architecture.num_layers
@@ -73,8 +72,8 @@ def layer_kinds(layers: int, places: Iterable[tuple[int, ...]]) -> list[tuple[in
 
 
 def alike_pieces(rank: Architecture, pieces: Iterable[range], tensors: Iterable[Tensor]) -> list[int]:
-    """For each piece of the model the number of the first in which the same stands; what is listed apart, at the ends
-    of the model, aside."""
+    """Number of the first equal piece, for each piece of the model; tensors listed apart, at the ends of the model, are
+    left aside."""
     places = [block.runs_in for block in rank.all_blocks]
     places += [tensor.layers for tensor in tensors if tensor.excluded_as is None]
     kinds = layer_kinds(rank.num_layers, places)
@@ -85,7 +84,7 @@ def alike_pieces(rank: Architecture, pieces: Iterable[range], tensors: Iterable[
 
 
 def alike_stages(alike: Sequence[int], stages: int) -> list[int]:
-    """For each of so many stages, which take turns in the pieces of the model, the number of the first that holds the
-    same; `alike` are the pieces that stand for them."""
+    """Number of the first equal stage, for each of so many, which take turns in the pieces of the model; `alike` are
+    the pieces that stand for them."""
     contents = [alike[stage::stages] for stage in range(stages)]
     return [contents.index(content) for content in contents]

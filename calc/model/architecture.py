@@ -33,7 +33,7 @@ class Architecture(Frozen):
     extra_rows: int = 0  # of the embedding, beyond the vocabulary: Llama 3.2 Vision's image token
     tied: bool
     blocks: tuple[Block, ...]
-    shared: tuple[Block, ...] = ()  # stored once and run in several places, beside those layers' own blocks
+    shared: tuple[Block, ...] = ()  # stored once and run in several places, with those layers' own blocks
     names: Names = Names()
     pooled: bool = False  # makes one vector or scores of a text, and no logits of a next token: embedders, rerankers
     positions: int = 0  # rows of a learned position table
@@ -74,7 +74,7 @@ class Architecture(Frozen):
 
     @property
     def all_blocks(self) -> tuple[Block, ...]:
-        """Those of single layers, and those that several layers share."""
+        """Blocks of single layers, and those that several layers share."""
         return (*self.blocks, *self.shared)
 
     @property
@@ -143,8 +143,8 @@ class Architecture(Frozen):
         return copied
 
     def rank(self, tp: int, slices: int | None = None, spread: int = 1, vocab: int | None = None) -> Self:
-        """What one of tp tensor-parallel ranks holds; `vocab` rows of the vocabulary, by default an even share of it
-        padded to 64."""
+        """One of tp tensor-parallel ranks; `vocab` rows of the vocabulary, by default an even share of it padded to
+        64."""
         if tp == spread == 1 and slices in (None, 1):
             return self
         return self.model_copy(

@@ -97,7 +97,7 @@ class GQA(Attention):
     keys_are_values: bool = False  # one projection for both, Gemma 4
     sinks: bool = False  # one learned logit a query head, gpt-oss
     delayed: bool = False  # half of each value is made from the token before: ZAYA
-    routed: bool = False  # queries and outputs are projected by experts, which stand beside: JetMoE
+    routed: bool = False  # queries and outputs are projected by experts, stored apart: JetMoE
     window: int | None = None  # tokens a sliding-window layer looks back on; None: all
     d_in: int | None = None  # width of the input where it is not hidden_size: Zamba
     indexer: "BlockIndexer | None" = None
@@ -252,7 +252,7 @@ class GQA(Attention):
         return (MHA, MQA, SINKS, CROSS, BOTH_WAYS, SHARED)
 
     def title(self) -> Message:
-        """As papers call so many query and KV heads, and what is special."""
+        """Papers' name for so many query and KV heads, and what is special."""
         kind = Message("MQA") if self.n_kv == 1 else Message("GQA-{n}", n=self.n_kv)
         kind = Message("MHA") if self.n_kv == self.n_q else kind
         if self.cross:
@@ -266,7 +266,7 @@ class GQA(Attention):
         return kind if self.window is None else Message("{kind}, window of {n:,}", kind=kind, n=self.window)
 
     def about(self) -> Iterator[Message]:
-        """By how many query heads share a KV head, and what is special."""
+        """Kind, by how many query heads share a KV head, and what is special."""
         if self.both_ways:  # the others are sentences about a cache
             yield BOTH_WAYS
             return
@@ -292,7 +292,7 @@ class GQA(Attention):
         yield from limits(self.window, None if self.indexer is None else self.indexer.top_tokens)
 
     def readers(self) -> Message:
-        """Which query heads read which KV heads."""
+        """Query heads that read each KV head."""
         shared = self.n_q // self.n_kv
         if self.n_kv == 1:
             return Message("All {n_q:,} query heads read the one KV head.", n_q=self.n_q)
@@ -332,8 +332,8 @@ class GQA(Attention):
     def module_peaks(
         self, hidden: int, kernels: Kernels, rotated: int, *, eager: bool, cached: bool
     ) -> Iterator[tuple[Message, Elements]]:
-        """At the softmax where scores are written out, with keys and values repeated; else where queries and keys are
-        rotated."""
+        """Peak at the softmax where scores are written out, with keys and values repeated; else where queries and keys
+        are rotated."""
         if eager:
             yield Message("the softmax of attention"), self._at_softmax(kernels, rotated, cached=cached)
         else:
@@ -351,9 +351,9 @@ class GQA(Attention):
         return elements
 
     def _at_rotation(self, kernels: Kernels, *, cached: bool) -> Iterator[tuple[Message, Elements]]:
-        """In 16 bits, in which one of fp32 counts twice. In fp32 the projections stay next to the two products and
-        their sum (or what is turned by 90 degrees) of queries, or next to rotated queries those of keys; keys and
-        values are not in the cache yet, which counts them."""
+        """Elements in 16 bits, of which one in fp32 counts as two. In fp32 the projections stay next to the two
+        products and their sum (or what is turned by 90 degrees) of queries, or next to rotated queries those of keys;
+        keys and values are not in the cache yet, which counts them."""
         q, kv = self.n_q * self.d_head, self.n_kv * self.d_head
         if kernels.rotation == "16_bits":
             if self.qk_norm == "none":

@@ -10,7 +10,7 @@ from calc.model.tensor import Sides
 
 
 def made(mixer: Mixer, hidden: int, batch: int, length: int) -> tuple[Made, ...]:
-    """What one layer makes of `batch` sequences of `length` tokens, from its input to its output."""
+    """Tensors of one layer on `batch` sequences of `length` tokens, from its input to its output."""
     state: Sides = (("B", batch), ("L", length), ("h", hidden))
     return (
         Made(name=Message("Input"), sides=state),

@@ -142,7 +142,7 @@ class CompressedAttention(Attention):
         return self.o_groups % tp == 0
 
     def as_grouped(self) -> None:
-        """Its key is the value, and entries stand for several tokens."""
+        """None: its key is the value, and entries stand for several tokens."""
         return None
 
     def made(self, batch: tuple[str, int], length: tuple[str, int]) -> Iterator[Made]:
@@ -167,7 +167,7 @@ class CompressedAttention(Attention):
         return (COMPRESSED,)
 
     def title(self) -> Message:
-        """Its window, and how many tokens an entry stands for."""
+        """Window, and tokens that an entry stands for."""
         if self.rate is None:
             return Message("Window of {n:,}", n=self.window)
         return Message("Window of {n:,}, compressed by {rate:,}", n=self.window, rate=self.rate)

@@ -63,11 +63,11 @@ class Counting:
         for tensor, formula in self.pairs:
             if tensor.layers:
                 stored.setdefault(tensor.layers, []).append((tensor, formula))
-        alike: dict[Any, tuple[list[int], list[Pair]]] = {}
+        layers_and_members: dict[Any, tuple[list[int], list[Pair]]] = {}
         for layers, members in stored.items():
             key = tuple((local(tensor.name), self.shape(formula), tensor.experts) for tensor, formula in members)
-            alike.setdefault(key, ([], members))[0].extend(layers)
-        for indices, members in alike.values():
+            layers_and_members.setdefault(key, ([], members))[0].extend(layers)
+        for indices, members in layers_and_members.values():
             yield tuple(sorted(indices)), members
 
     def shape(self, formula: Tensor) -> Formula:
@@ -188,7 +188,7 @@ class Counting:
             yield rows_of(rows, Message("Parameters"))
 
     def active(self) -> Iterator[Item]:
-        """What one token passes through."""
+        """Parameters that one token passes through."""
         count = self.architecture.parameters()
         if count.active == count.total:
             yield Message("There are no routed experts: one token passes through every weight.")

@@ -1,4 +1,4 @@
-"""How each number comes about. The formulas are not written here: the classes' own arithmetic runs on SymPy symbols."""
+"""Derivation of each number. The formulas are not written here: the classes' own arithmetic runs on SymPy symbols."""
 
 from collections.abc import Callable, Mapping
 from math import prod
@@ -98,7 +98,7 @@ SYMBOLS = {  # field of the formulas -> symbol, and what configs call it; factor
 STEMS = tuple(dict.fromkeys(stem for stem, _ in SYMBOLS.values()))
 ROUNDED = {"floor": floor, "ceiling": ceiling}
 PARTS = (Block, PredictionModule, MoE, MLP, LightningIndexer, BlockIndexer, *get_args(Mixer))
-"""What has sizes of its own to be replaced. A vision encoder and a family's extra weights stay numbers."""
+"""Classes whose sizes become symbols. A vision encoder and a family's extra weights stay numbers."""
 
 
 class Step(Frozen):
@@ -183,7 +183,7 @@ class Symbols(Numbers):
             elif isinstance(value, tuple) and value and isinstance(value[0], PARTS):
                 values[field] = tuple(self.apply(part) for part in value)
             elif isinstance(value, int) and not isinstance(value, bool) and value:
-                # where the same word means another thing beside a sibling: the d_head that goes with n_heads
+                # where the same word means another thing next to a sibling: the d_head that goes with n_heads
                 qualified = [f"{other}.{field}" for other in fields if f"{other}.{field}" in SYMBOLS]
                 name = qualified[0] if qualified else prefix + field
                 values[field] = self.of(name, value) if name in SYMBOLS else value
@@ -288,7 +288,7 @@ def _parameter_steps(symbols: Symbols, pairs: list[tuple[Tensor, Tensor]], *, ac
     for tensor, formula in pairs:
         if tensor.excluded_as is None:
             groups.setdefault((tensor.component, tensor.layers), []).append((tensor, formula))
-    alike: dict[
+    sums: dict[
         tuple[Component, bool, Formula, Formula], tuple[int, int]
     ] = {}  # layers that share a formula, their parameters
     for (component, layers), members in groups.items():
@@ -300,9 +300,9 @@ def _parameter_steps(symbols: Symbols, pairs: list[tuple[Tensor, Tensor]], *, ac
                 elements = elements // formula.experts if type(elements) is int else elements / formula.experts
             elements_each += elements
         key = (component, bool(layers), *symbols.written(elements_each))
-        seen, parameters = alike.get(key, (0, 0))
+        seen, parameters = sums.get(key, (0, 0))
         more = sum(tensor.active if active else tensor.parameters for tensor, _ in members)
-        alike[key] = (seen + len(layers), parameters + more)
+        sums[key] = (seen + len(layers), parameters + more)
     return [
         Step(
             what=component,
@@ -310,19 +310,19 @@ def _parameter_steps(symbols: Symbols, pairs: list[tuple[Tensor, Tensor]], *, ac
             values=repeated(layers, values) if layers else values,
             result=parameters,
         )
-        for (component, _, formula, values), (layers, parameters) in alike.items()
+        for (component, _, formula, values), (layers, parameters) in sums.items()
     ]
 
 
 def window_steps(symbols: Symbols, architecture: Architecture, formulas: Architecture) -> list[tuple[int | None, Step]]:
     """One step for each window and formula; None, the whole context, is a window too."""
-    alike: dict[tuple[int | None, Formula, Formula], tuple[int, int]] = {}
+    sums: dict[tuple[int | None, Formula, Formula], tuple[int, int]] = {}
 
     def add(window: int | None, formula: Any, layers: int, elements: int) -> None:
         if elements:
             key = (window, *symbols.written(formula))
-            seen, elements_all = alike.get(key, (0, 0))
-            alike[key] = (seen + layers, elements_all + layers * elements)
+            seen, elements_all = sums.get(key, (0, 0))
+            sums[key] = (seen + layers, elements_all + layers * elements)
 
     blocks = zip(architecture.all_blocks, formulas.all_blocks, strict=True)
     for block, symbolic_block in blocks:
@@ -341,5 +341,5 @@ def window_steps(symbols: Symbols, architecture: Architecture, formulas: Archite
                 unit="elements a token",
             ),
         )
-        for (window, formula, values), (layers, elements) in alike.items()
+        for (window, formula, values), (layers, elements) in sums.items()
     ]

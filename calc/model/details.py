@@ -7,7 +7,7 @@ from calc.errors import Frozen
 
 class Details(Frozen):
     rope: Literal["plain", "llama3", "longrope", "yarn"] = "plain"
-    """How positions are stretched."""
+    """Scaling of positions."""
     rope_factors: int = 0
     """Numbers in each of longrope's two lists."""
     expert_groups: int = 1

@@ -15,7 +15,7 @@ FEEDING: tuple[Component, ...] = ("router", "experts_routed", "experts_shared", 
 WRITES = re.compile(
     r"\.(o_proj|out_proj|down_proj|c_proj|dense|dense_4h_to_h|wo|wo_b|w2|fc2|fc_out|linear_out|output_linear)(\.weight)?$"
 )
-"""What families call the matrix that a module ends with."""
+"""Names of the matrix that a module ends with."""
 
 
 @dataclass(frozen=True)
@@ -31,8 +31,8 @@ class ModelPart:
         return sum(tensor.parameters // max(1, len(tensor.layers)) for tensor in self.tensors)
 
     def stages(self, hidden: int) -> tuple[tuple[Tensor, ...], ...]:
-        """Its matrices as the data meets them: those that read the hidden state, those between, the one that writes
-        it. Vectors (norms, biases) are drawn nowhere."""
+        """Matrices as the data meets them: those that read the hidden state, those between, the one that writes it.
+        Vectors (norms, biases) are drawn nowhere."""
         matrices = [tensor for tensor in self.tensors if len(self.expert_shape(tensor)) > 1]
         if len(matrices) < 2 or self.component == "router":
             return (tuple(matrices),) if matrices else ()
@@ -92,14 +92,14 @@ class LayerKind:
 class Diagram:
     embedding: ModelPart
     kinds: tuple[LayerKind, ...]
-    """In the order in which a token first meets them."""
+    """Kinds in the order in which a token first meets them."""
     norm: ModelPart | None
     head: ModelPart | None
     """None where the embedding is the head (tied)."""
     others: tuple[ModelPart, ...]
     """Outside of the layers, of one family alone."""
     aside: tuple[tuple[Excluded, ModelPart], ...]
-    """What is stored beside the model and not in its total."""
+    """Stored with the model, not in its total."""
 
 
 def diagram(architecture: Architecture) -> Diagram:

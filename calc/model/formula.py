@@ -50,11 +50,11 @@ class Formula:
         return written(self, TEXT)
 
     def latex(self) -> str:
-        """In LaTeX, as KaTeX reads it."""
+        """LaTeX, as KaTeX reads it."""
         return written(self, LATEX)
 
     def mathml(self) -> str:
-        """In MathML, which browsers draw by themselves; without the <math> round it."""
+        """MathML, which browsers draw by themselves; without the <math> round it."""
         return written(self, MATHML)
 
 
@@ -237,7 +237,7 @@ def latex_lines(formula: Formula, width: int = 36) -> list[str]:
 
 
 def length(formula: Formula) -> int:
-    """Its width, in about as many characters."""
+    """Width, in about as many characters."""
     if formula.kind == "name":
         return len(formula.text.replace("_", ""))
     if formula.kind == "quotient":

@@ -4,11 +4,11 @@ from calc.errors import Frozen
 from calc.model.tensor import Norm
 
 Rotation = Literal["16_bits", "fp32", "fp32_spread", "fp32_copies"]
-"""How queries and keys are rotated: in 16 bits; in fp32 by tables in fp32 (OLMo 2), which ERNIE 4.5 spreads over pairs;
-or in fp32 because they are copied to it first (Cohere)."""
+"""Rotation of queries and keys: in 16 bits; in fp32 by tables in fp32 (OLMo 2), which ERNIE 4.5 spreads over pairs; or
+in fp32 because they are copied to it first (Cohere)."""
 Turn = Literal["whole", "halves", "pairs", "complex"]
-"""How they are turned by 90 degrees: as a whole, half of it negated; half by half (gpt-oss) or by pairs of channels
-(DeepSeek-V3), joined behind; or as complex numbers in fp32 (DeepSeek-V2)."""
+"""Turn by 90 degrees: as a whole, half of it negated; half by half (gpt-oss) or by pairs of channels (DeepSeek-V3),
+joined behind; or as complex numbers in fp32 (DeepSeek-V2)."""
 Activation = Literal["one_kernel", "written_out", "relu", "squared", "clamped", "xielu"]
 """Between the matrices of a feed-forward: one kernel; GELU in elementary operations ("gelu_new": GPT-2); relu, which
 keeps its output (OPT), or it squared (Nemotron); gate and up clamped before a gate that is written out (gpt-oss); or
@@ -16,17 +16,17 @@ xIELU, written out (Apertus)."""
 RMSKind = Literal["rms", "rms32", "centred"]
 """RMSNorm as most apply it; applied in fp32 (Gemma, OLMo 2); or with the mean taken off in fp32 too (Cohere)."""
 Dropout = Literal["embedding", "scores", "residual"]
-"""What is dropped in training: elements of what the first layer reads, of attention's scores, or of what attention and
-feed-forward give."""
+"""Places of dropout in training: the first layer's input, attention's scores, or the outputs of attention and
+feed-forward."""
 Unweighted = Literal["values", "router", "rotated", "embedded"]
-"""What passes a norm without a weight: attention's values; what the router reads; queries and keys once they are
-rotated, or what the first layer reads (nanochat)."""
+"""Inputs of norms without a weight: attention's values; the router's input; queries and keys once they are rotated, or
+the first layer's input (nanochat)."""
 NormKind = Literal["rms", "rms32", "centred", "layer", "none", "rms_alone"]
 
 
 class Kernels(Frozen):
-    """How transformers' modules of one family compute, where that changes what they hold in memory. No shape depends on
-    it, and engines with kernels of their own do as they please."""
+    """Details of transformers' modules of one family that change their memory. No shape depends on them, and engines
+    with kernels of their own do as they please."""
 
     norm: RMSKind = "rms"
     rms_alone: bool = False  # a norm without a weight is an RMSNorm, not a LayerNorm: nanochat
@@ -48,7 +48,7 @@ class Kernels(Frozen):
     shared_first: bool = False  # what every token passes through is computed before the routed experts: Qwen2-MoE
     passes_all: bool = False  # each token goes through every expert, most weighted by zero: Llama 4
     fp32_logits: bool = False  # the class itself casts the logits to 32 bits, and lets go of them as they were: Mamba
-    capped_logits: bool = False  # c·tanh(logits / c) beside the logits, Gemma 2
+    capped_logits: bool = False  # c·tanh(logits / c) next to the logits, Gemma 2
     residual_states: int = 0  # that a feed-forward which follows attention holds on to without a need: StableLM
     holds_attended: bool = False  # the layer holds what attention gave by a name while the feed-forward runs: GPT-2
     cuts_rotated: bool = False  # rotated channels are cut out and joined to the rest, even where they are all: Phi-3
@@ -67,5 +67,5 @@ class Kernels(Frozen):
     dropout: frozenset[Dropout] = frozenset()  # where the class drops elements as it trains by default: GPT-2
 
     def norm_kind(self, norm: Norm) -> NormKind:
-        """How a norm of the family is applied."""
+        """Kind of a norm as the family applies it."""
         return self.norm if norm == "rms" else "rms_alone" if norm == "none" and self.rms_alone else norm

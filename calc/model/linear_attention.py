@@ -93,7 +93,7 @@ class KimiDelta(Recurrent):
     d_conv: int
     low_rank: frozenset[Literal["f", "g"]] = frozenset(("f", "g"))  # decay, output gate: those behind a bottleneck
     decays: Literal["heads", "heads_4d", "d_head"] = "heads_4d"
-    """How a checkpoint holds `A_log`, one number a head: flat, with sides of one around, or padded to `d_head`."""
+    """Shape of a checkpoint's `A_log`, one number a head: flat, with sides of one around, or padded to `d_head`."""
 
     def shapes(self, hidden: int) -> Shapes:
         """Weights by local checkpoint name, matrices as [out, in]."""
@@ -163,7 +163,7 @@ class LightningAttention(Recurrent):
         return self.n_heads * self.d_head * self.d_head
 
     def conv_elements(self) -> int:
-        """It has no convolution."""
+        """0: no convolution."""
         return 0
 
     def rank(self, tp: int) -> Self:
@@ -209,7 +209,7 @@ class MLSTM(Recurrent):
         return self.n_heads * (self.d_k * self.d_v + self.d_k + 1)
 
     def conv_elements(self) -> int:
-        """It has no convolution."""
+        """0: no convolution."""
         return 0
 
     def rank(self, tp: int) -> Self:

@@ -1,4 +1,4 @@
-"""What every kind of mixer answers, attention or recurrence: whatever differs between kinds is asked here."""
+"""Questions that every kind of mixer answers, attention or recurrence: all that differs between kinds."""
 
 from collections.abc import Iterator
 from typing import Any, ClassVar, Self
@@ -62,11 +62,11 @@ class MixerKind(Frozen):
         raise NotImplementedError
 
     def about(self) -> Iterator[Message]:
-        """What kind it is, and what is special about it, each with its paper."""
+        """Kind, and what is special about it, each with its paper."""
         raise NotImplementedError
 
     def readers(self) -> Message:
-        """Who reads what, in a sentence."""
+        """Readers of each key, in a sentence."""
         raise NotImplementedError
 
     def made(self, batch: tuple[str, int], length: tuple[str, int]) -> Iterator[Made]:

@@ -146,7 +146,7 @@ class LatentAttention(Attention):
         return self.n_q % tp == 0
 
     def as_grouped(self) -> GQA:
-        """With keys and values of its heads as they are computed."""
+        """Grouped attention with its heads' keys and values as computed."""
         return GQA(n_q=self.n_q, n_kv=self.n_q, d_head=self.d_nope + self.d_rope, d_v=self.d_v, window=self.window)
 
     def gguf_shapes(self, hidden: int, rules: GGUFRules) -> Shapes:
@@ -188,7 +188,7 @@ class LatentAttention(Attention):
         return kind if self.window is None else Message("{kind}, window of {n:,}", kind=kind, n=self.window)
 
     def about(self) -> Iterator[Message]:
-        """What a latent is, and what is special."""
+        """Latents, and what is special."""
         yield LATENT
         yield from limits(self.window, None if self.indexer is None else self.indexer.top_tokens)
 
@@ -203,7 +203,7 @@ class LatentAttention(Attention):
         )
 
     def why_not_square(self, hidden: int) -> Message:
-        """It has low ranks."""
+        """Why: its ranks are low."""
         return Message("Queries, keys and values pass through low ranks, as five matrices, not four square ones.")
 
     def rule_heads(self) -> tuple[int, int]:
@@ -223,7 +223,7 @@ class LatentAttention(Attention):
     def module_peaks(
         self, hidden: int, kernels: Kernels, rotated: int, *, eager: bool, cached: bool
     ) -> Iterator[tuple[Message, Elements]]:
-        """Where what is made of the latent is joined with rotated channels."""
+        """Peak where channels made of the latent and rotated ones are joined."""
         key = self.d_nope + self.d_rope
         yield (
             Message("latent attention"),

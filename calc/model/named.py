@@ -14,7 +14,7 @@ from calc.model.derivation import Step, Symbols
 
 @dataclass(frozen=True, slots=True)
 class Peak:
-    """Where a pass may need the most memory: the tensors that are alive there, by name, in bytes (or as formulas)."""
+    """A possible peak of a pass: the tensors alive there, by name, in bytes (or as formulas)."""
 
     what: Message
     tensors: Mapping[str, Any]

@@ -6,7 +6,7 @@ from calc.model.tensor import FixedDtype, Shapes
 
 
 class Names(Frozen):
-    """Where a family's checkpoints keep each part. The defaults are Llama's, which most families share.
+    """Names of each part in a family's checkpoints. The defaults are Llama's, which most families share.
 
     Local names (`q_proj.weight`) come from the formulas; `packed`, `renamed` and the two flags say how the checkpoint
     writes them down.

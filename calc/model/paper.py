@@ -35,7 +35,7 @@ Anchor = Literal[
     "experts_routed",
     "experts_shared",
 ]
-"""What a link may point at: the sections in the order of the page, then modules within the layers."""
+"""Targets of links: the sections in the order of the page, then modules within the layers."""
 ANCHORS: tuple[Anchor, ...] = get_args(Anchor)
 SECTIONS = ANCHORS[: ANCHORS.index("norms")]
 
@@ -72,7 +72,7 @@ class Heading(Frozen):
 
     title: Message | str
     anchor: Anchor | None = None
-    """Where a link may point at it."""
+    """Target of links to it."""
 
 
 Item = Message | PaperTable | Equation | Heading
@@ -97,7 +97,7 @@ def lines(steps: Iterable[Step], result: Message, what: Message | None = None) -
 
 
 def legend(meanings: Iterable[tuple[str, tuple[str, int | float]]]) -> PaperTable:
-    """What the symbols mean."""
+    """Meanings of symbols."""
     return PaperTable(
         head=(Message("Symbol"), Message("Meaning"), Message("Value")),
         rows=tuple(

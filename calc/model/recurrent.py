@@ -12,7 +12,7 @@ from calc.model.tensor import Component, Elements, Shapes
 
 
 class Recurrent(MixerKind):
-    """What all of them share."""
+    """Base of recurrences."""
 
     word: ClassVar[Message] = Message("Short convolution")
     summary: ClassVar[Message] = Message("**A recurrent layer** keeps a state of fixed size.")
@@ -61,11 +61,11 @@ class Recurrent(MixerKind):
     def module_peaks(
         self, hidden: int, kernels: Kernels, rotated: int, *, eager: bool, cached: bool
     ) -> Iterator[tuple[Message, Elements]]:
-        """What the projections make, and as much again."""
+        """Outputs of the projections, and as much again."""
         yield Message("a recurrent layer"), self.fused_elements(hidden)
 
     def fused_elements(self, hidden: Any) -> Elements:
-        """What the projections make, and as much again: LFM2's gates, their products and the output (vLLM
+        """Outputs of the projections, and as much again: LFM2's gates, their products and the output (vLLM
         `mamba/short_conv.py`, profile run), Mamba-2's output and its copy of x, B and C (`mamba_mixer2.py`)."""
         return {"projections and what becomes of them": 2 * self.projected(hidden)}
 
@@ -78,20 +78,20 @@ class Recurrent(MixerKind):
         yield Made(name=Message("State, of any length"), sides=(batch, ("state", self.state_elements())), cached=True)
 
     def as_grouped(self) -> None:
-        """It has no keys and values."""
+        """None: no keys and values."""
         return None
 
     def title(self) -> Message:
-        """What papers call it."""
+        """Name in papers."""
         return self.word
 
     @classmethod
     def terms(cls) -> tuple[Message, ...]:
-        """What it remembers."""
+        """Its summary."""
         return (cls.summary,)
 
     def about(self) -> Iterator[Message]:
-        """What it remembers."""
+        """Its summary."""
         yield self.summary
         yield Message("Nothing of it grows with the context, and there are no scores.")
 
@@ -100,7 +100,7 @@ class Recurrent(MixerKind):
         return Message("No heads of keys and values: the layer keeps a state of fixed size.")
 
     def why_not_square(self, hidden: int) -> Message:
-        """It is no attention."""
+        """Why: no attention."""
         return Message("Some layers have a recurrent mixer with matrices of its own.")
 
 
@@ -269,7 +269,7 @@ class ShortConv(Recurrent):
         return weights
 
     def state_elements(self) -> int:
-        """It has no state beside the convolution's memory."""
+        """0: no state besides the convolution's memory."""
         return 0
 
     def conv_elements(self) -> int:
@@ -294,7 +294,7 @@ class SideConvs(Recurrent):
     hidden: int
     kv: int  # width of the keys, and of the values
     d_conv: int
-    dynamic: int | None = None  # heads whose kernels follow from the token beside fixed ones: Inkling 2
+    dynamic: int | None = None  # heads whose kernels follow from the token, besides fixed ones: Inkling 2
 
     def shapes(self, hidden: int) -> Shapes:
         """Weights by local checkpoint name: a kernel for each channel."""
@@ -309,7 +309,7 @@ class SideConvs(Recurrent):
         return weights | {f"{name}.conv1d.weight": (width, 1, self.d_conv) for name, width in widths.items()}
 
     def state_elements(self) -> int:
-        """They have no state beside their memory."""
+        """0: no state besides their memory."""
         return 0
 
     def conv_elements(self) -> int:

@@ -1,4 +1,4 @@
-"""Rules of thumb that articles use, beside the exact figure, the difference explained term by term."""
+"""Rules of thumb that articles use against the exact figure, the difference explained term by term."""
 
 from collections.abc import Iterator
 from fractions import Fraction
@@ -84,7 +84,7 @@ def square_rule(architecture: Architecture) -> RuleOfThumb:
 
 
 def gated_terms(architecture: Architecture, width: int) -> Iterator[RuleTerm]:
-    """What the rule counts, its attention one matrix at a time."""
+    """Terms of the rule, its attention one matrix at a time."""
     hidden, layers = architecture.hidden, architecture.num_layers
     exact = architecture.parameters().components
     square = layers * hidden * hidden
@@ -196,7 +196,7 @@ def feed_forward_reason(architecture: Architecture) -> Message:
 
 
 def cache_rule(architecture: Architecture, bits: int | Fraction) -> RuleOfThumb | None:
-    """2·L·n_kv·d_head·bytes: what every token adds, beside what it does. None for models without attention."""
+    """2·L·n_kv·d_head·bytes: a rule of thumb next to what every token adds. None for models without attention."""
     first = next((mixer for block in architecture.all_blocks for mixer in block.attentions), None)
     if first is None:
         return None

@@ -8,13 +8,13 @@ Shapes = dict[str, Shape]
 Sides = tuple[tuple[str, int], ...]
 """Each side of a tensor: what it counts, as a symbol or a word of the papers, and how many there are."""
 WindowTokens = int | None
-"""How many tokens back; None: all."""
+"""Tokens back; None: all."""
 
 Elements = dict[str, Any]
 """Elements of a token, or bytes, by name; numbers or formulas."""
 Norm = Literal["rms", "layer", "none"]
-"""With a weight: RMSNorm, and Cohere's that takes the mean off; with a weight and a bias: LayerNorm; OLMo's holds
-nothing."""
+"""Kind of norm with a weight: RMSNorm, and Cohere's that takes the mean off; with a weight and a bias: LayerNorm; with
+neither: OLMo's."""
 Component = Literal[
     "embedding",
     "attention",
@@ -57,7 +57,7 @@ class Tensor:
     """Routed experts that it belongs to: one copy for each, or all stacked in its first dimension; or heads, where each
     has one of its own."""
     top_k: int = 1
-    """How many of these experts one token of text passes through."""
+    """Experts of these that one token of text passes through."""
     excluded_as: Excluded | None = None
     """Why it is listed apart and not in the total; None when it is in the total."""
     first: int = 0
@@ -69,7 +69,7 @@ class Tensor:
 
     @property
     def count(self) -> int:
-        """How many times it occurs."""
+        """Times that it occurs."""
         return max(1, len(self.layers)) * (self.experts if "{expert}" in self.name else 1)
 
     @property

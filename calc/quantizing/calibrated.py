@@ -11,14 +11,14 @@ from calc.errors import Message
 from calc.model.block import Block
 from calc.model.traced import Traced
 from calc.quantizing.matrices import Matrix, matrices, smoothed
-from calc.quantizing.task import Conversion, Draft, fullest
+from calc.quantizing.task import Conversion, Draft, peak_of
 
 Holdings = dict[Message, Traced]
 BLOCK = Message("weights of the block")
 CHECKPOINT = Message("checkpoint in 16 bits")
 STATES = Message("hidden states of all samples")
 COPIES = 4
-"""Of a Hessian while it is inverted: itself, its Cholesky factor, and the factor's copy and result in
+"""Copies of a Hessian while it is inverted: itself, its Cholesky factor, and the factor's copy and result in
 `cholesky_inverse`."""
 ONE_AFTER_ANOTHER = (("o_proj", "out_proj"), ("gate_proj", "up_proj"), ("down_proj",))
 """Matrices for which GPTQModel runs a block anew (`module_tree` of `models/definitions`); the others come first."""
@@ -34,16 +34,16 @@ def hessian(task: Conversion, matrix: Matrix) -> Traced:
     return 4 * width * width
 
 
-def hessians(task: Conversion, those: Iterable[Matrix]) -> Traced:
-    return total(task, (matrix.several * hessian(task, matrix) for matrix in those))
+def hessians(task: Conversion, linears: Iterable[Matrix]) -> Traced:
+    return total(task, (matrix.several * hessian(task, matrix) for matrix in linears))
 
 
-def calibration(task: Conversion, held: Holdings, those: Sequence[Matrix], ram: Holdings) -> Draft:
+def calibration(task: Conversion, resident: Holdings, linears: Sequence[Matrix], ram: Holdings) -> Draft:
     """A sample passes the block, and the products of its inputs are added to the Hessians (`accumulate_hessian`)."""
-    widest = max(those, key=lambda matrix: matrix.columns)
+    widest = max(linears, key=lambda matrix: matrix.columns)
     inputs = task.step * task.width(widest.columns)
-    gpu = held | {
-        Message("Hessians of the block"): hessians(task, those),
+    gpu = resident | {
+        Message("Hessians of the block"): hessians(task, linears),
         Message("product of the widest input with itself"): hessian(task, widest),
         Message("the widest input in 16 and in 32 bits"): 6 * inputs,
         Message("state, input and output of the block"): 6 * task.step * task.hidden,
@@ -51,26 +51,26 @@ def calibration(task: Conversion, held: Holdings, those: Sequence[Matrix], ram: 
     return Draft(Message("Calibration of a block"), gpu, ram)
 
 
-def inversion(task: Conversion, held: Holdings, those: Sequence[Matrix], ram: Holdings) -> Draft:
+def inversion(task: Conversion, resident: Holdings, linears: Sequence[Matrix], ram: Holdings) -> Draft:
     """The matrix whose Hessian takes most to invert, while those of later ones wait (`quantize_weight`)."""
     drafts = []
-    for place, matrix in enumerate(those):
-        waiting = hessians(task, those[place + 1 :]) + (matrix.several - 1) * hessian(task, matrix)
-        gpu = held | {
+    for place, matrix in enumerate(linears):
+        waiting = hessians(task, linears[place + 1 :]) + (matrix.several - 1) * hessian(task, matrix)
+        gpu = resident | {
             Message("Hessians that wait"): waiting,
             Message("Hessian, its factor, the factor's copy, the inverse"): COPIES * hessian(task, matrix),
             Message("the matrix in 32 bits"): 4 * task.width(matrix.rows) * task.width(matrix.columns),
         }
         drafts.append(Draft(Message("Quantizing a matrix"), gpu, ram))
-    return fullest(drafts)
+    return peak_of(drafts)
 
 
 def gptq_sequential(task: Conversion) -> Iterator[Draft]:
     """llm-compressor's GPTQModifier in its sequential pipeline: all Hessians of a block at once."""
     ram = {CHECKPOINT: task.checkpoint, STATES: 2 * task.all_samples * task.sample * task.hidden}
     for phase in (calibration, inversion):
-        yield fullest(
-            phase(task, {BLOCK: task.block(block)} | task.head, those, ram) for block, those in quantized(task)
+        yield peak_of(
+            phase(task, {BLOCK: task.block(block)} | task.head, linears, ram) for block, linears in quantized(task)
         )
 
 
@@ -85,18 +85,18 @@ def gptqmodel(task: Conversion) -> Iterator[Draft]:
         Message("hidden states of all samples before and after a block"): 2 * states,
     }
     for phase in (calibration, inversion):
-        yield fullest(
+        yield peak_of(
             phase(task, {BLOCK: task.block(block)}, group, ram)
-            for block, those in quantized(task)
-            for group in groups(those)
+            for block, linears in quantized(task)
+            for group in groups(linears)
         )
 
 
-def groups(those: Sequence[Matrix]) -> Iterator[tuple[Matrix, ...]]:
+def groups(linears: Sequence[Matrix]) -> Iterator[tuple[Matrix, ...]]:
     """Matrices whose Hessians GPTQModel makes in one run of a block."""
     leaves = {leaf: place for place, names in enumerate(ONE_AFTER_ANOTHER, 1) for leaf in names}
     by_run: dict[int, list[Matrix]] = {}
-    for matrix in those:
+    for matrix in linears:
         by_run.setdefault(leaves.get(matrix.name, 0), []).append(matrix)
     yield from (tuple(by_run[run]) for run in sorted(by_run))
 
@@ -104,7 +104,7 @@ def groups(those: Sequence[Matrix]) -> Iterator[tuple[Matrix, ...]]:
 def quantized(task: Conversion) -> list[tuple[Block, tuple[Matrix, ...]]]:
     """The blocks that have something to quantize."""
     pairs = ((block, matrices(task.model, block)) for block in task.model.all_blocks)
-    return [(block, those) for block, those in pairs if those]
+    return [(block, linears) for block, linears in pairs if linears]
 
 
 def awq_sequential(task: Conversion) -> Iterator[Draft]:
@@ -116,32 +116,32 @@ def awq_sequential(task: Conversion) -> Iterator[Draft]:
     drafts = []
     for block, _ in quantized(task):
         scaled = list(smoothed(task.model, block))
-        for place, (_, those) in enumerate(scaled):
-            kept = {
+        for place, (_, linears) in enumerate(scaled):
+            saved_inputs = {
                 Message("kept inputs of all samples"): total(
                     task, (2 * tokens * task.width(width) for width, _ in scaled[place:])
                 )
             }
-            gpu = {BLOCK: task.block(block)} | task.head | ({} if task.offload else kept)
+            gpu = {BLOCK: task.block(block)} | task.head | ({} if task.offload else saved_inputs)
             gpu |= {
                 Message("outputs of all samples, twice"): 4 * tokens * task.hidden,
                 Message("the scaled matrices as they were"): total(
-                    task, (2 * m.several * task.width(m.rows) * task.width(m.columns) for m in those)
+                    task, (2 * m.several * task.width(m.rows) * task.width(m.columns) for m in linears)
                 ),
                 Message("inside the module, one pass"): 6
                 * task.step
-                * task.width(max(max(m.rows, m.columns) for m in those)),
+                * task.width(max(max(m.rows, m.columns) for m in linears)),
             }
-            drafts.append(Draft(Message("Search for scales"), gpu, ram | (kept if task.offload else {})))
-    yield fullest(drafts)
+            drafts.append(Draft(Message("Search for scales"), gpu, ram | (saved_inputs if task.offload else {})))
+    yield peak_of(drafts)
 
 
 def autoawq(task: Conversion) -> Iterator[Draft]:
     """AutoAWQ: all samples pass a block at once; the inputs of every matrix wait in host memory (`_get_input_feat`)."""
     tokens = task.all_samples * task.sample
     drafts = []
-    for block, those in quantized(task):
-        inner = task.width(max(max(matrix.rows, matrix.columns) for matrix in those))
+    for block, linears in quantized(task):
+        inner = task.width(max(max(matrix.rows, matrix.columns) for matrix in linears))
         share = tokens
         if (moe := block.moe) is not None:
             share = (
@@ -158,9 +158,9 @@ def autoawq(task: Conversion) -> Iterator[Draft]:
             task,
             (
                 2 * (share * matrix.several if matrix.several > 1 else tokens) * task.width(matrix.columns)
-                for matrix in those
+                for matrix in linears
             ),
         )
         ram = {CHECKPOINT: task.checkpoint, Message("inputs of every matrix of a block"): inputs}
         drafts.append(Draft(Message("A block with all samples"), gpu, ram))
-    yield fullest(drafts)
+    yield peak_of(drafts)

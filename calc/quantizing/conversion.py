@@ -1,4 +1,4 @@
-"""What it takes to quantize a model: GPU memory, host memory and disk of each phase, and which GPU does."""
+"""Needs of quantizing a model: GPU memory, host memory and disk of each phase, and which GPU does."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal, NamedTuple
@@ -103,7 +103,7 @@ class QuantizingVerdict(Frozen):
 
 
 class QuantizingReport(Frozen):
-    """What quantizing takes, in bytes. `ram` and `gpu` are those of the phase that needs most of each."""
+    """Bytes that quantizing takes. `ram` and `gpu` are those of the phase that needs most of each."""
 
     model: str
     to: WeightFormat
@@ -127,7 +127,7 @@ class QuantizingReport(Frozen):
 def quantizing_report(
     config: Mapping[str, Any], options: Quantizing, *, gpus: Sequence[GPU] = (), model: str = "model"
 ) -> QuantizingReport:
-    """What it takes to quantize a model. Raises ConfigError."""
+    """Memory and disk to quantize a model. Raises ConfigError."""
     architecture = Architecture.from_config(config)
     if (stored := native(config).name) not in FLOATS:
         sentence = "The checkpoint is quantized already, in {form}: tools start from one in 16 bits."
@@ -156,7 +156,7 @@ def quantizing_report(
         ram=max(phase.ram_bytes for phase in phases),
         disk=disk,
         disk_bytes=sum(part.bytes for part in disk),
-        verdicts=tuple(judged(one, gpu, low, high, recipe) for one in gpus),
+        verdicts=tuple(judged(kind, gpu, low, high, recipe) for kind in gpus),
         assumptions=tuple(assumptions(architecture, recipe)),
         legend=task.legend(),
     )
@@ -195,7 +195,7 @@ def task_of(architecture: Architecture, recipe: QuantizingRecipe, options: Quant
 
 
 def files(task: Conversion, recipe: QuantizingRecipe) -> dict[Message, Any]:
-    """What lies on disk at the end, the checkpoint that is read included."""
+    """Files on disk at the end, the checkpoint that is read included."""
     read = {Message("checkpoint in 16 bits"): task.checkpoint}
     result = {Message("the result"): 1 * task.named("Q", task.result, Message("bytes of the result"))}
     if recipe.tool == "llama.cpp":
@@ -206,8 +206,7 @@ def files(task: Conversion, recipe: QuantizingRecipe) -> dict[Message, Any]:
 
 
 def overhead(gpu: int, recipe: QuantizingRecipe) -> tuple[int, int]:
-    """What lies beside the tensors on a GPU, from low to high; nothing where no GPU is used or the memory is the
-    CPU's too."""
+    """Bytes outside tensors on a GPU, from low to high; none where no GPU is used or the memory is the CPU's too."""
     if recipe.platforms != TORCH:
         return 0, 0
     spans = {"cuda_context": CUDA_CONTEXT, "libraries": libraries(1), "fragmentation": FRAGMENTATION}
@@ -215,7 +214,7 @@ def overhead(gpu: int, recipe: QuantizingRecipe) -> tuple[int, int]:
 
 
 def judged(gpu: GPU, required: int, low: int, high: int, recipe: QuantizingRecipe) -> QuantizingVerdict:
-    """Whether one GPU of a kind holds the tensors and what lies beside them."""
+    """Whether one GPU of a kind holds the tensors and the overhead."""
     left = gpu.usable_bytes - required
     word: Word = "fits" if left >= high else "tight" if left >= low else "does not fit"
     reason = left_for_overhead(left, low, high)
@@ -229,7 +228,7 @@ def judged(gpu: GPU, required: int, low: int, high: int, recipe: QuantizingRecip
 
 
 def assumptions(architecture: Architecture, recipe: QuantizingRecipe) -> Iterator[Message]:
-    """What the figures take for granted."""
+    """Assumptions of the figures."""
     yield from architecture.assumptions
     if recipe.samples:
         yield Message("Every calibration text has all of its tokens; shorter ones take less.")

@@ -20,23 +20,23 @@ class Matrix(NamedTuple):
 
 def matrices(model: Architecture, block: Block) -> tuple[Matrix, ...]:
     """The quantized matrices of a block in the order in which a token meets them; the router is none of them."""
-    found = []
+    quantized = []
     for tensor in model.tensors_of(block):
         *path, leaf = tensor.name.split(".")
         if tensor.component not in LINEARS - EXPERTS or leaf != "weight" or len(tensor.shape) != 2:
             continue
         if ALWAYS_PLAIN.isdisjoint(path):
             rows, columns = tensor.shape
-            found.append(Matrix(path[-1], rows, columns, tensor.count // max(1, len(tensor.layers))))
+            quantized.append(Matrix(path[-1], rows, columns, tensor.count // max(1, len(tensor.layers))))
     if block.moe is not None:
         for name, sides in pairs(block.moe.expert_shapes(model.hidden)):
-            found.append(Matrix(name, *sides, block.moe.n_experts))
-    return tuple(found)
+            quantized.append(Matrix(name, *sides, block.moe.n_experts))
+    return tuple(quantized)
 
 
 def smoothed(model: Architecture, block: Block) -> Iterator[tuple[int, tuple[Matrix, ...]]]:
-    """What AWQ searches scales for in a block, in its order: elements of a token that the module which is run again
-    and again reads, and the matrices that are scaled. llm-compressor, `modifiers/transform/awq/mappings.py`: inputs of
+    """Searches of AWQ for scales in a block, in order: elements of a token that the module which is run again and
+    again reads, and the matrices that are scaled. llm-compressor, `modifiers/transform/awq/mappings.py`: inputs of
     attention; its output where values are as wide as that reads; inputs of the feed-forward; what leads out of it."""
     for mixer in block.attentions:
         shapes = dict(pairs(mixer.shapes(model.hidden)))

@@ -1,4 +1,4 @@
-"""What a conversion is asked, and what its phases are made of: named tensors, each with its formula."""
+"""Question of a conversion, and its phases: named tensors, each with its formula."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -26,7 +26,7 @@ class HeldPart(Frozen):
 
 
 class QuantizingPhase(Frozen):
-    """A stage of a conversion, and what is held at its peak."""
+    """A stage of a conversion, and its tensors at the peak."""
 
     name: Message
     gpu: tuple[HeldPart, ...]
@@ -48,7 +48,7 @@ class Draft:
         return sum(map(int, self.gpu.values()))
 
 
-def fullest(drafts: Iterable[Draft]) -> Draft:
+def peak_of(drafts: Iterable[Draft]) -> Draft:
     """The draft of a phase that needs most on the GPU: blocks and matrices follow each other. Raises ConfigError where
     there is none."""
     known = list(drafts)
@@ -141,5 +141,5 @@ class Conversion:
         )
 
     def legend(self) -> dict[str, tuple[Any, Any]]:
-        """What the symbols of the written formulas mean."""
+        """Meanings of the symbols in the formulas."""
         return self.symbols.occurring()

@@ -46,7 +46,7 @@ class Effect(Frozen):
 
 
 def effect(before: Architecture, after: Architecture, engine: Engine, kv: CacheFormat, context: int) -> Effect:
-    """Of `after` in place of `before`: parameters, and the cache of one sequence of `context` tokens."""
+    """Change from `before` to `after`: parameters, and the cache of one sequence of `context` tokens."""
     old, new = (engine.sequences_bytes(model, kv, 1, context) for model in (before, after))
     return Effect(
         parameters=after.parameters().total - before.parameters().total, cache=new / old if old and new else None
@@ -69,8 +69,8 @@ class Variant(Frozen):
 
 
 def variants(architecture: Architecture, engine: Engine, kv: CacheFormat, workload: Workload) -> tuple[Variant, ...]:
-    """With keys and values for every query head first; none for a model without heads of keys and values, or that keeps
-    none."""
+    """Variants, keys and values for every query head first; none for a model without heads of keys and values, or that
+    keeps none."""
     if architecture.encodes:
         return ()
     models = dict(_models(architecture))
@@ -94,8 +94,8 @@ def _models(architecture: Architecture) -> Iterator[tuple[Message, Architecture]
     heads = [grouped for mixer in mixers if (grouped := mixer.as_grouped()) is not None]
     if not heads:
         return
-    fewest, of_its_own = min(mixer.n_q for mixer in heads), {mixer.n_kv for mixer in heads}
-    usual = {8, 4, 1} | (of_its_own if len(of_its_own) == 1 else set())
+    fewest, own_counts = min(mixer.n_q for mixer in heads), {mixer.n_kv for mixer in heads}
+    usual = {8, 4, 1} | (own_counts if len(own_counts) == 1 else set())
     counts = [n for n in sorted(usual, reverse=True) if n < fewest and all(mixer.n_q % n == 0 for mixer in heads)]
 
     def with_kv_heads(number: int | None) -> Swap:
@@ -161,7 +161,7 @@ def settings(configurations: Sequence[Mapping[str, Any]]) -> tuple[ComparedField
 
 
 def ratio(value: int, first: int) -> float | None:
-    """How many times the first it is; None where there is nothing to compare with."""
+    """Multiple of the first; None where there is nothing to compare with."""
     return value / first if first else None
 
 

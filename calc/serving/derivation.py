@@ -1,5 +1,5 @@
-"""How each figure of a report comes about: lines of formula, values and result, which the formulas themselves yield,
-and the sections that these make on paper."""
+"""Derivations of a report's figures: lines of formula, values and result, which the formulas themselves yield, and the
+sections that these make on paper."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
@@ -140,7 +140,7 @@ class Derivations:
         return budgeted
 
     def spare(self) -> Lines:
-        """What the verdict depends on: what the engine may take, less what is required."""
+        """Headroom: what the engine may take, less what is required."""
         usable = self.symbols.named("usable", self.allocation.usable, "bytes that the engine may take")
         required = self.symbols.named("required", self.memory.total, "bytes that are required")
         return [self.symbols.line("headroom", usable - required)]
@@ -155,7 +155,7 @@ def weight_steps(serving: Serving, layers: range) -> Iterator[Step]:
     """Bytes as stored on one GPU of a stage, by component and format."""
     architecture = serving.laid_out.whole
     taken = {None, serving.engine.loads_draft and "multi_token_prediction"}
-    counts: dict[tuple[Component, int], tuple[int, int]] = {}  # parameters, and bits beside them
+    counts: dict[tuple[Component, int], tuple[int, int]] = {}  # parameters, and bits of scales
     for piece in serving.engine.on_gpus(serving.weighing.whole, serving.weighing.file):
         tensor = piece.tensor
         copies = copies_within(architecture, tensor, layers) * piece.a_layer
@@ -187,7 +187,7 @@ VERDICTS = {
 
 
 def rules(architecture: Architecture, report: Report) -> Section:
-    """Rules of thumb beside the exact figures."""
+    """Rules of thumb against the exact figures."""
     items: list[Item] = [
         Message("What articles calculate with, beside the exact figure: where each rule goes wrong, and by how much.")
     ]

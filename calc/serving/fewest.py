@@ -63,7 +63,7 @@ def fewest_gpus(gpu: GPU, serving: Serving, workload: Workload) -> Layout | None
 
 
 class Several:
-    """What each of several GPUs of a kind has room for at most."""
+    """Most that each of several GPUs of a kind has room for."""
 
     def __init__(self, gpu: GPU, alone: Serving, workload: Workload) -> None:
         self.gpu, self.alone, self.workload = gpu, alone, workload
@@ -83,7 +83,7 @@ class Several:
         """Bytes that the engine finds to be taken behind the layers."""
 
     def room(self, end: int, working: int = 0) -> int:
-        """Bytes for weights and cache at most, beside so much working memory and this end of the overhead."""
+        """Bytes for weights and cache at most, given so much working memory and this end of the overhead."""
         if (end, working) not in self.rooms:
             self.rooms[end, working] = max(self.left(end, working, *start) for start in self.starts)
         return self.rooms[end, working]
@@ -123,7 +123,7 @@ class Several:
         return max(1, -(-(stage.weights + stage.vision + cached - each) // room))
 
     def hold(self, layer_bytes: LayerBytes, stages: Sequence[range], working: int = 0) -> bool:
-        """Whether they have room for the weights of so many pipeline stages, beside so much working memory on each."""
+        """Whether they have room for the weights of so many pipeline stages and so much working memory on each."""
         return self.hold_each(within(layer_bytes, stages), layer_bytes, HIGH, working)
 
     def hold_cache(self, serving: Serving, stages: Sequence[range], working: int) -> bool:
@@ -146,7 +146,7 @@ class Several:
         return self.hold_each(list(map(add, within(loaded, stages), cache)), loaded, MIDDLE, working)
 
     def lack(self, working: int, loaded: int, stated: int) -> bool:
-        """Whether each lacks bytes at start for a cache of stated bytes beside such weights and working memory."""
+        """Whether each lacks bytes at start for a cache of stated bytes with such weights and working memory."""
         usable, engine = self.gpu.usable_bytes, self.alone.engine
         return all(
             engine.budget(limits, GPUAtStart(usable, loaded, working, stated, at_end(overhead, LOW))).shortage
@@ -154,8 +154,7 @@ class Several:
         )
 
     def hold_each(self, each: Sequence[int], layer_bytes: LayerBytes, end: int, working: int) -> bool:
-        """Whether they have room for so much in the layers of each stage, and for what stands before, behind and beside
-        them, at this end of the overhead."""
+        """Whether they have room for so much in the layers of each stage and all else, at this end of the overhead."""
         last = each[-1] + layer_bytes.behind + layer_bytes.everywhere
         other = max(*each, each[0] + layer_bytes.before) + layer_bytes.everywhere
         return other <= self.room(end, working) and last <= self.room(end, max(working, self.sampling))

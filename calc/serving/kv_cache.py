@@ -31,7 +31,7 @@ def growth(
 
 
 class Compression(NamedTuple):
-    """What layers that compress tokens hold of a sequence otherwise than `growth` says, in bits. Tokens wait with their
+    """Bits of a sequence that layers which compress tokens hold otherwise than `growth` says. Tokens wait with their
     gates until an entry is made of them; overlapping ones are kept until the next one is, gates in fp32 as their bias
     is (transformers `modeling_deepseek_v4.py`, `DeepseekV4HCACache` and `DeepseekV4CSACache`)."""
 
@@ -42,8 +42,8 @@ class Compression(NamedTuple):
     overlap: int  # of the tokens of the last entry
 
     def bits(self, length: int, passed: int) -> int:
-        """Once so many of the tokens passed at once: they wait in one piece with those before, whatever becomes of
-        them."""
+        """Bits once `passed` of the tokens passed at once: they wait in one piece with those before, whatever becomes
+        of them."""
         waiting = ((length - passed) % self.rate + passed) * self.waiting
         entries = length // self.rate * self.entry - length * self.average
         return waiting + entries + (self.overlap if length >= self.rate else 0)

@@ -1,4 +1,5 @@
-"""What would make a model fit: other layouts on the same GPUs, and changes to what is asked, each one computed."""
+"""Changes that would make a model fit: other layouts on the same GPUs, and changes to what is asked, each one
+computed."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -13,7 +14,7 @@ from calc.serving.engines.launch import spelled_flags
 from calc.serving.engines.rules import Question
 from calc.serving.fewest import fewest_gpus
 from calc.serving.memory import Allocation, Serving
-from calc.serving.verdict import Word, max_batch, max_context, remedy, said
+from calc.serving.verdict import Word, max_batch, max_context, remedy, verdict_word
 from calc.serving.workload import Workload
 
 WORDS: tuple[Word, ...] = ("fits", "tight", "does not fit", "does not run")
@@ -45,7 +46,7 @@ class Lever(Frozen):
 
 @dataclass(frozen=True)
 class Setting:
-    """What a reader can change about one model on one kind of GPU."""
+    """Settings of one model on one kind of GPU that a reader can change."""
 
     engine: Engine
     precision: Precision
@@ -102,7 +103,9 @@ def ways(gpu: GPU, serving: Serving, workload: Workload, gpus: int) -> tuple[Way
         if (laid_out := serving.accepted(shape.model_copy(update={"pp": stages}))) is not None:
             allocation, layout = laid_out.on(gpu, workload), laid_out.layout
             most = max_batch(allocation, shape.dp)
-            by_layout.append(Way(layout=layout, verdict=said(allocation), spare=allocation.spare, max_batch=most))
+            by_layout.append(
+                Way(layout=layout, verdict=verdict_word(allocation), spare=allocation.spare, max_batch=most)
+            )
 
     def order(way: Way) -> tuple[int, int, int, int]:
         return WORDS.index(way.verdict), way.layout.pp, -(way.max_batch or 2**62), way.layout.dp
@@ -111,12 +114,14 @@ def ways(gpu: GPU, serving: Serving, workload: Workload, gpus: int) -> tuple[Way
 
 
 def spread(gpus: Sequence[GPU], serving: Serving, workload: Workload, num_gpus: int, layout: Layout | None) -> Layout:
-    """How a model is spread over so many GPUs: as asked, else in the way that does best on the smallest of `gpus` where
-    one fits, or on the largest. Raises ConfigError where the two disagree, or there is no way."""
+    """Layout of a model on so many GPUs: as asked, else the one that does best on the smallest of `gpus` where one
+    fits, or on the largest. Raises ConfigError where the two disagree, or there is no way."""
     if layout is not None:
         if layout.gpus != num_gpus:
             raise ConfigError(
-                Message("The layout spreads over {n:,} GPUs, not over {asked:,}.", n=layout.gpus, asked=num_gpus),
+                Message(
+                    "The layout spreads over {n:,} GPUs, not over {requested:,}.", n=layout.gpus, requested=num_gpus
+                ),
                 "num_gpus",
                 [layout.gpus],
             )
@@ -147,7 +152,7 @@ class Trials:
         self.known = dict[Setting, Allocation | None]()
 
     def of(self, setting: Setting) -> Allocation | None:
-        """What the GPU holds then; None where the engine does not take it."""
+        """Allocation with a setting; None where the engine does not take it."""
         serving, precision = self.serving, setting.precision
         if setting in self.known:
             return self.known[setting]
@@ -173,7 +178,7 @@ def levers(gpu: GPU, serving: Serving, workload: Workload) -> tuple[Lever, ...]:
     def that_fit(settings: Iterable[Setting]) -> Iterator[Lever]:
         for setting in settings:
             after = trials.of(setting)
-            if after is not None and said(after) == "fits":
+            if after is not None and verdict_word(after) == "fits":
                 yield Lever(
                     what=tuple(setting.sentences(now)),
                     changes=setting.changes(now),

@@ -1,6 +1,6 @@
 """Memory to serve: what each GPU of a laid-out model holds, by one allocation that every number is read off.
 
-A `Serving` is a model on its ranks, with its weights; its `Requirements` are what all GPUs hold beside them for which
+A `Serving` is a model on its ranks, with its weights; its `Requirements` are what all GPUs hold besides them for which
 the engine sets the same limits; an `Allocation` lays these against the memory of one kind of GPU.
 """
 
@@ -61,7 +61,7 @@ class Memory(Frozen):
 
     @property
     def parts(self) -> dict[Message, int]:
-        """What fills it beside overhead, by the words of sentences."""
+        """Bytes besides overhead, by the words of sentences."""
         return {
             Message("weights"): self.weights + self.vision,
             Message("KV cache"): self.kv_cache,
@@ -71,7 +71,7 @@ class Memory(Frozen):
 
 @dataclass(frozen=True, slots=True)
 class StageMemory:
-    """What one GPU of a stage holds: its parts, and the moment that decides."""
+    """Memory of one GPU of a stage: its parts, and the peak that decides."""
 
     memory: Memory
     working: Peak
@@ -79,8 +79,8 @@ class StageMemory:
 
 
 class KVBudget(Frozen):
-    """What an engine sets aside for its cache on a GPU, and what that holds. Bytes are those of the most loaded GPU;
-    `bytes` counts the middle of the ranges that are not closed."""
+    """Bytes that an engine sets aside for its cache on a GPU, and what they hold. They are those of the most loaded
+    GPU; `bytes` counts the middle of the ranges that are not closed."""
 
     gpu: str
     gpu_memory_utilization: float  # the share of vLLM's flag, or of the one that another engine has instead
@@ -112,33 +112,33 @@ class KVBudget(Frozen):
 
 
 class CacheRoom(NamedTuple):
-    """What an engine sets aside at start, at one end of the overhead's range, whatever is asked of it later."""
+    """Memory that an engine sets aside at start, at one end of the overhead's range, whatever is asked of it later."""
 
     budgets: Sequence[Budget]
-    """How the GPU of each stage is divided."""
+    """Division of the GPU of each stage."""
     available: list[int]
     """Bytes for the cache on each stage."""
     blocks: int
     """Blocks of the cache, as many as every stage has room for."""
     usable_blocks: int
-    """Those of them that the check at start counts on."""
+    """Blocks that the check at start counts on."""
     planned: bool
     """Whether it comes to plan a cache: no GPU has too little for what it takes."""
 
 
 class StageAtStart(NamedTuple):
-    """What an engine finds on a pipeline stage when it starts."""
+    """Memory on a pipeline stage when an engine starts."""
 
     loaded: int
     """Bytes of the weights as they are loaded."""
     working: Peak
-    """What a pass takes."""
+    """Peak of a pass."""
     stated: int | None
     """Bytes of the cache, where flags say so."""
 
 
 class Requirements:
-    """What a laid-out model needs on all GPUs for which the engine sets the same limits and takes the same kernels,
+    """Needs of a laid-out model on all GPUs for which the engine sets the same limits and takes the same kernels,
     however much memory they have."""
 
     def __init__(
@@ -154,7 +154,7 @@ class Requirements:
         self.engine, self.laid_out, self.weighing, self.overhead = engine, laid_out, weighing, overhead
         self.limits, self.gpu = limits, gpu  # one of them
         self.cache: Cache | None = engine.cache(laid_out, gpu, limits)
-        """How the engine keeps the cache."""
+        """Layout of the cache in the engine."""
         self.pool = self.cache if isinstance(self.cache, Pool) else None
         """The cache where it is set aside at start."""
         self.setup = Setup(laid_out, limits, self.cache)
@@ -168,7 +168,7 @@ class Requirements:
 
     @cached_property
     def at_start(self) -> tuple[StageAtStart, ...]:
-        """What an engine finds on each stage when it starts, whatever the workload."""
+        """Memory on each stage when an engine starts, whatever the workload."""
         stages, engine, pool = self.laid_out.stages, self.engine, self.pool
 
         def of(index: int) -> StageAtStart:
@@ -211,7 +211,7 @@ class Requirements:
         return max(self.engine.stage_peaks(self.setup, index, workload), key=lambda peak: peak.bytes)
 
     def room(self, usable_bytes: int, end: int) -> CacheRoom:
-        """What there is for a cache that is set aside on GPUs with so many bytes."""
+        """Room for a cache that is set aside on GPUs with so many bytes."""
         key = usable_bytes, end
         if key not in self.rooms:
             overhead = at_end(sizes(self.overhead, 0), end)
@@ -318,14 +318,14 @@ class Serving:
         return self if engine is self.engine else self.with_engine(engine)
 
     def on(self, gpu: GPU, workload: Workload) -> "Allocation":
-        """What a GPU of this kind holds, of the data-parallel copy with the most sequences."""
+        """Allocation on a GPU of this kind, of the data-parallel copy with the most sequences."""
         gpu = self.engine.set_up(gpu)
         serving, share = self.for_gpu(gpu), workload.of_copy(self.layout.dp)
         engine = serving.engine.settled(serving.laid_out, gpu, share, serving.overhead)
         return Allocation(serving if engine is serving.engine else serving.with_engine(engine), gpu, share)
 
     def requirements_on(self, gpu: GPU, limits: Limits) -> Requirements:
-        """What GPUs with the kernels and links of this one need, under these limits."""
+        """Needs on GPUs with the kernels and links of this one, under these limits."""
         key = gpu.platform, gpu.capability, gpu.form, gpu.topology, gpu.memory, limits
         if (known := self.known_requirements.get(key)) is not None:
             return known
@@ -335,7 +335,7 @@ class Serving:
 
 
 class Outcome(NamedTuple):
-    """What becomes of a start, at one end of the overhead's range."""
+    """Outcome of a start, at one end of the overhead's range."""
 
     room: CacheRoom
     starts: bool
@@ -345,7 +345,7 @@ class Outcome(NamedTuple):
 
 
 class Allocation:
-    """What one kind of GPU holds of a laid-out model at a workload."""
+    """Memory of a laid-out model on one kind of GPU at a workload."""
 
     def __init__(self, serving: Serving, gpu: GPU, workload: Workload) -> None:
         self.serving, self.gpu, self.workload = serving, gpu, workload
@@ -372,7 +372,7 @@ class Allocation:
 
     @property
     def cache(self) -> Cache | None:
-        """How the engine keeps the cache."""
+        """Layout of the cache in the engine."""
         return self.requirements.cache
 
     @property
@@ -399,7 +399,7 @@ class Allocation:
         return 0 if len(self.stages) == 1 else min(range(len(self.stages)), key=self.spare_of)
 
     def spare_of(self, index: int) -> int:
-        """Bytes that stay free on a stage beside what is required."""
+        """Bytes that stay free on a stage besides what is required."""
         memory = self.stages[index].memory
         if self.sets_aside:
             budget = self.room(MIDDLE).budgets[index]
@@ -457,7 +457,7 @@ class Allocation:
     # of an engine that sets its cache aside at start
 
     def room(self, end: int) -> CacheRoom:
-        """What there is for the cache, at an end of the overhead's range."""
+        """Room for the cache, at an end of the overhead's range."""
         return self.requirements.room(self.gpu.usable_bytes, end)
 
     def starts(self, end: int) -> bool:
@@ -500,7 +500,7 @@ class Allocation:
 
     @property
     def kv_budget(self) -> KVBudget | None:
-        """What is set aside for the cache; None where nothing is."""
+        """Memory set aside for the cache; None where nothing is."""
         pool, share = self.requirements.pool, self.limits.share
         if share is None or pool is None:
             return None

@@ -22,6 +22,6 @@ def table(head: Row, rows: Iterable[Row]) -> str:
 
 def page(title: str, tables: Iterable[str], sentences: Iterable[object]) -> str:
     """A heading, tables that are HTML already, and sentences that can be unfolded."""
-    said = "".join(f"<li>{escape(str(sentence))}</li>" for sentence in sentences)
-    assumed = f"<details><summary>Assumptions</summary><ul>{said}</ul></details>"
+    items = "".join(f"<li>{escape(str(sentence))}</li>" for sentence in sentences)
+    assumed = f"<details><summary>Assumptions</summary><ul>{items}</ul></details>"
     return f"<div><h4>{escape(title)}</h4>{''.join(tables)}{assumed}</div>"

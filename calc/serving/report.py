@@ -45,7 +45,7 @@ class KVCache(Frozen):
 
 
 class ServingScenario(Frozen):
-    """What was asked."""
+    """The question."""
 
     workload: Workload
     engine: str
@@ -68,7 +68,7 @@ class Report(Frozen):
     overhead_items: dict[OverheadItem, tuple[int, int]]
     by_context: dict[int, Memory]  # the same with other contexts
     buffers: tuple[DeviceBuffers, ...] = Field(default=(), exclude_if=lambda buffers: not buffers)
-    """What is allocated on each GPU of the first kind and on the host, of engines that plan all of it."""
+    """Buffers on each GPU of the first kind and on the host, of engines that plan all of it."""
     draft_buffers: tuple[DeviceBuffers, ...] = Field(default=(), exclude_if=lambda buffers: not buffers)
     """Memory of the draft that guesses tokens: a model of its own, or the model's prediction layers."""
     kv_budget: tuple[KVBudget, ...]  # of an engine that sets its cache aside, on each GPU
@@ -220,7 +220,7 @@ def said_of_draft(buffers: Sequence[DeviceBuffers]) -> Iterable[Message]:
 
 
 def said_of_pooling(architecture: Architecture, engine: Engine, limits: Limits) -> Iterable[Message]:
-    """What a run of a model that makes no tokens holds, and what it does not."""
+    """Memory of a run of a model that makes no tokens, in sentences."""
     if not architecture.pooled:
         return
     yield Message("The model makes a vector or scores of each text, and no output tokens.")
@@ -264,7 +264,7 @@ def contexts(workload: Workload, architecture: Architecture) -> list[int]:
 def assumptions(
     serving: Serving, allocation: Allocation, checkpoint: CheckpointSize, tower: str | None
 ) -> Iterable[Message]:
-    """What the numbers take for granted; `tower` is a vision or audio encoder that is not counted."""
+    """Assumptions of the numbers; `tower` is a vision or audio encoder that is not counted."""
     architecture, engine, precision = serving.architecture, serving.engine, serving.precision
     workload, layout, limits = allocation.workload, serving.layout, allocation.limits
     parameters = architecture.parameters()
@@ -299,8 +299,8 @@ def assumptions(
             sentence = "The largest image or video is {tokens:,} tokens of a prompt, which take {gib:.2f} GiB of cache."
             of_token = bytes_per_token(growth(architecture.blocks, precision.kv))
             yield Message(sentence, tokens=tokens, gib=tokens * of_token / GIB)
-        if kept := limits.encoder_bytes:
-            yield Message("Profiling keeps {gib:.2f} GiB of the largest images or video.", gib=kept / GIB)
+        if image_bytes := limits.encoder_bytes:
+            yield Message("Profiling keeps {gib:.2f} GiB of the largest images or video.", gib=image_bytes / GIB)
     if tower is not None:
         yield Message(
             "The encoder for images or sound ({tower}) is of an unknown class: neither counted nor loaded.", tower=tower

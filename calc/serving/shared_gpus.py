@@ -36,13 +36,13 @@ HUNDREDTHS = 100
 MOST_MODELS = 16
 """Servers that are laid on the same GPUs at most."""
 STAYS: tuple[OverheadItem, ...] = ("cuda_graphs", "libraries")
-"""What an engine that sleeps keeps (vLLM, device_allocator/cumem.py: only weights and cache are in pools that are given
-back; issue 47654), beside the CUDA context of its process."""
+"""Overhead that an engine keeps while it sleeps (vLLM, device_allocator/cumem.py: only weights and cache are in pools
+that are given back; issue 47654), besides the CUDA context of its process."""
 PORT = 8000
-"""At which the first server listens; the others listen at the next ones."""
+"""Port of the first server; the others listen at the next ones."""
 WEIGHTS = "weights"
-ASKED = ("context", "batch", WEIGHTS)
-"""What may follow the name of a model."""
+SETTABLE = ("context", "batch", WEIGHTS)
+"""Fields that may follow the name of a model."""
 
 
 class Neighbour(Frozen):
@@ -57,12 +57,12 @@ class Neighbour(Frozen):
     def read(cls, text: str) -> "Neighbour":
         """Raises ConfigError."""
         model, *pairs = text.split(",")
-        asked = dict(map(pair, pairs))
-        return cls(model=model, weights=asked.pop(WEIGHTS, None), workload=made(Workload, asked))
+        stated = dict(map(pair, pairs))
+        return cls(model=model, weights=stated.pop(WEIGHTS, None), workload=made(Workload, stated))
 
     @property
     def written(self) -> str:
-        """What `read` reads."""
+        """Text for `read`."""
         given = {name: getattr(self.workload, name) for name in ("context", "batch")} | {WEIGHTS: self.weights}
         usual = Workload()
         changed = (f"{name}={value}" for name, value in given.items() if value != getattr(usual, name, None))
@@ -70,9 +70,9 @@ class Neighbour(Frozen):
 
 
 def pair(text: str) -> tuple[str, Any]:
-    """What follows a model, by its name. Raises ConfigError."""
+    """Field and value that follow a model. Raises ConfigError."""
     name, equals, value = text.partition("=")
-    if not equals or name not in ASKED or (name == WEIGHTS and value not in WEIGHT_FORMATS):
+    if not equals or name not in SETTABLE or (name == WEIGHTS and value not in WEIGHT_FORMATS):
         sentence = "{pair} is none of context=N, batch=N and weights=FORMAT, which may follow a model after a comma."
         raise ConfigError(Message(sentence, pair=shown(text)), "share_with")
     if name == WEIGHTS:
@@ -96,7 +96,7 @@ class Server(NamedTuple):
 
 
 class GPUShare(Frozen):
-    """What one server takes of each GPU, in bytes."""
+    """Memory of one server on each GPU, in bytes."""
 
     model: str
     verdict: str  # "fits", or "does not fit" where what is free is too little or no share would do
@@ -130,7 +130,7 @@ class SharedGPUs(Frozen):
 
     @property
     def started(self) -> int:
-        """How many of them start."""
+        """Number of servers that start."""
         return sum(server.verdict == "fits" for server in self.servers)
 
 
@@ -142,8 +142,8 @@ def share_gpus(
     overhead: Overhead | None = None,
     sleep_level: int = 0,
 ) -> SharedGPUs:
-    """How servers share GPUs of a kind, each over all of them; with a sleep level all but one sleep. Raises ConfigError
-    for what is not covered."""
+    """Shares of GPUs of a kind among servers, each over all of them; with a sleep level all but one sleep. Raises
+    ConfigError for what is not covered."""
     layout = layout or Layout()
     check(servers, layout)
     allocations = [of_server(server, gpu, layout, overhead or Overhead()) for server in servers]
@@ -174,14 +174,14 @@ def together(servers: Sequence[Server], allocations: Sequence[Allocation]) -> tu
 
 def in_turn(servers: Sequence[Server], allocations: Sequence[Allocation]) -> tuple[list[GPUShare], int]:
     """Servers of which one is awake at a time, and what the largest of them leaves of a GPU next to the others."""
-    usable, kept = allocations[0].gpu.usable_bytes, list(map(asleep_bytes, allocations))
+    usable, asleep = allocations[0].gpu.usable_bytes, list(map(asleep_bytes, allocations))
     shares = list[GPUShare]()
     for number, (server, allocation) in enumerate(zip(servers, allocations, strict=True)):
-        share = started(server, allocation, usable - sum(kept) + kept[number], PORT + number)
+        share = started(server, allocation, usable - sum(asleep) + asleep[number], PORT + number)
         if share.launch is not None:
             words = (*share.launch.words, "--enable-sleep-mode")
             share = share.model_copy(update={"launch": share.launch.model_copy(update={"words": words})})
-        shares.append(share.model_copy(update={"asleep": kept[number]}))
+        shares.append(share.model_copy(update={"asleep": asleep[number]}))
     return shares, min(share.free - share.taken for share in shares)
 
 
@@ -211,7 +211,7 @@ def check(servers: Sequence[Server], layout: Layout) -> None:
 
 
 def started(server: Server, allocation: Allocation, free: int, port: int) -> GPUShare:
-    """What a server takes that starts when so many bytes are free on each GPU, and listens at a port."""
+    """Share of a server that starts when so many bytes are free on each GPU, and listens at a port."""
     if allocation.refusal is not None or allocation.request_refusal is not None:
         return unfit(server, free, reason(allocation))
     pool = allocation.requirements.pool
@@ -244,7 +244,7 @@ def started(server: Server, allocation: Allocation, free: int, port: int) -> GPU
 
 
 def launch(model: str, allocation: Allocation, port: int) -> Launch | None:
-    """How a server is started, at a port of its own."""
+    """Command of a server, at a port of its own."""
     serving = allocation.serving
     started = serving.engine.launch(model, serving.precision, serving.layout, allocation.workload.context)
     if started is None or port == PORT:
@@ -253,7 +253,7 @@ def launch(model: str, allocation: Allocation, port: int) -> Launch | None:
 
 
 def of_server(server: Server, gpu: GPU, layout: Layout, overhead: Overhead) -> Allocation:
-    """What a GPU holds of a model with the engine's own share. Raises ConfigError where it can't be laid out so."""
+    """Allocation of a model with the engine's own share. Raises ConfigError where it can't be laid out so."""
     architecture = Architecture.from_config(server.config)
     workload = placed(server.workload, architecture)
     server.engine.check(Question(architecture, workload=workload))

@@ -60,7 +60,7 @@ class Verdict(Frozen):
 def judge(allocation: Allocation, serving: Serving, workload: Workload) -> Verdict:
     """The verdict on what a kind of GPU holds of a model as laid out, of which it has its share of the sequences."""
     gpu = allocation.gpu
-    word = said(allocation)
+    word = verdict_word(allocation)
     changes = remedy(allocation) if word != "fits" else None
     alone = word == "fits" and serving.layout.gpus == 1
     fewest = serving.layout if alone else fewest_gpus(gpu, serving, workload)
@@ -87,7 +87,7 @@ def judge(allocation: Allocation, serving: Serving, workload: Workload) -> Verdi
     )
 
 
-def said(allocation: Allocation) -> Word:
+def verdict_word(allocation: Allocation) -> Word:
     if allocation.refusal is not None:
         return "does not run"
     return "fits" if allocation.surely_fits else "tight" if allocation.fits(LOW) else "does not fit"
@@ -121,7 +121,7 @@ def candidates(
     engine: Engine, limits: Limits, workload: Workload, does: Callable[[dict[str, object]], bool]
 ) -> Iterator[dict[str, object]]:
     """The engine's remedies, the least first, but for those of which the greatest does not do either. A larger share
-    of the GPU is a kind of its own: it may leave too little beside it."""
+    of the GPU is a kind of its own: it may leave too little outside."""
     remedies = list(engine.remedies(limits, workload))
     greatest = {engine.share_option in changes: changes for changes in remedies}  # the last of each kind
     hopeful = {kind for kind in sorted(greatest) if does(greatest[kind])}
@@ -142,7 +142,7 @@ def max_context(allocation: Allocation, most: int = MOST_TOKENS) -> int | None:
     elif fits(most):
         longest = most
     else:
-        longest = largest(fits, most, max(first, nearly(allocation, "context", most)), step=1)
+        longest = largest(fits, most, max(first, estimate(allocation, "context", most)), step=1)
     return None if longest == most else 0 if longest < first else longest
 
 
@@ -151,12 +151,12 @@ def max_batch(allocation: Allocation, copies: int) -> int | None:
     if allocation.sets_aside:  # a cache that does not depend on the batch
         largest_batch = int(min(allocation.concurrency(MIDDLE), MOST_BATCH)) if allocation.starts(HIGH) else 0
     else:
-        near = nearly(allocation, "batch", MOST_BATCH)
+        near = estimate(allocation, "batch", MOST_BATCH)
         largest_batch = largest(lambda batch: allocation.at(batch=batch).surely_fits, MOST_BATCH, near, step=1)
     return None if largest_batch == MOST_BATCH else largest_batch * copies
 
 
-def nearly(allocation: Allocation, axis: Literal["context", "batch"], most: int) -> int:
+def estimate(allocation: Allocation, axis: Literal["context", "batch"], most: int) -> int:
     """About how much of it fits: where a line through what is held of two amounts meets what a GPU has."""
 
     def over(amount: int) -> int:
@@ -176,7 +176,7 @@ def nearly(allocation: Allocation, axis: Literal["context", "batch"], most: int)
 
 
 def reason(allocation: Allocation) -> Message:
-    """What the verdict depends on."""
+    """Reason for the verdict."""
     if allocation.refusal is not None:
         return allocation.refusal
     if (sentence := allocation.request_refusal) is not None:
@@ -188,9 +188,9 @@ def reason(allocation: Allocation) -> Message:
     if usable < required:
         name, size = max(memory.parts.items(), key=lambda part: part[1])
         return Message(
-            "Weights, cache and activations need {held:.2f} GiB before any overhead, {more:.2f} more than there are; "
+            "Weights, cache and activations need {needed:.2f} GiB before any overhead, {more:.2f} more than there are; "
             "the largest part is the {part} with {size:.2f}.",
-            held=required / GIB,
+            needed=required / GIB,
             more=(required - usable) / GIB,
             part=name,
             size=size / GIB,
@@ -227,11 +227,11 @@ def reason_at_start(allocation: Allocation) -> Message:
     if budget.cache <= 0:
         name, most = max(budget.allocated.items(), key=lambda part: part[1])
         return Message(
-            "{engine} does not start: it takes {requested:.2f} GiB, and {held:.2f} are needed before there is any "
+            "{engine} does not start: it takes {requested:.2f} GiB, and {needed:.2f} are needed before there is any "
             "cache; the largest part is the {part} with {size:.2f}.",
             engine=engine,
             requested=budget.requested / GIB,
-            held=sum(budget.allocated.values()) / GIB,
+            needed=sum(budget.allocated.values()) / GIB,
             part=Message(name),
             size=most / GIB,
         )
@@ -281,7 +281,7 @@ def reason_at_start(allocation: Allocation) -> Message:
 
 
 def notes(allocation: Allocation) -> Iterator[Message]:
-    """What the card can't do with the formats, and what the engine does not do at once."""
+    """Formats without native arithmetic on the card, and limits of the engine."""
     gpu, precision, limits = allocation.gpu, allocation.serving.precision, allocation.limits
     weights, kv, engine = gpu.lacks(precision.weights), gpu.lacks(precision.kv), allocation.serving.engine.support
     if (warning := format_note(gpu, engine, precision.weights)) is not None:

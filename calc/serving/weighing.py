@@ -22,7 +22,7 @@ and whether the stage is the last: all that a pass depends on."""
 
 
 class LayerBytes(NamedTuple):
-    """Bytes on a rank: of all layers up to each, of what stands before and behind them, and on each stage beside."""
+    """Bytes on a rank: of all layers up to each, of what stands before and behind them, and else on each stage."""
 
     layers: list[int]
     before: int
@@ -34,28 +34,28 @@ class LoadedTensors(NamedTuple):
     """The tensors of a rank that are loaded, by where they stand."""
 
     layers: dict[tuple[int, ...], list[Piece]]
-    """Those of the layers, by the layers that hold them."""
+    """Pieces of the layers, by the layers that hold them."""
     ends: list[Piece]
-    """What stands before the layers and behind them."""
+    """Pieces before the layers and behind them."""
     kinds: list[int]
     """The number of each layer's kind: layers of one weigh the same."""
     firsts: list[int]
     """The first layer of each kind."""
 
     def of_kinds(self) -> Iterator[tuple[list[Piece], range]]:
-        """Those of the first layer of each kind, and that layer."""
+        """Pieces of the first layer of each kind, and that layer."""
         for first in self.firsts:
             pieces = [piece for layers, pieces in self.layers.items() if first in layers for piece in pieces]
             yield pieces, range(first, first + 1)
 
 
 class BlockPeaks(NamedTuple):
-    """What an engine finds at start that a pass takes on a rank, whatever the workload."""
+    """Peaks of a pass on a rank at start, whatever the workload."""
 
     blocks: list[Peak | None]
-    """In each block."""
+    """Peak in each block."""
     behind: Peak | None
-    """In what stands behind the layers."""
+    """Peak behind the layers."""
 
 
 class Weighing:
@@ -90,7 +90,7 @@ class Weighing:
 
     @cached_property
     def tensors(self) -> LoadedTensors:
-        """Its tensors that are loaded, by where they stand."""
+        """Loaded tensors, by where they stand."""
         engine, layers, ends = self.engine, dict[tuple[int, ...], list[Piece]](), list[Piece]()
         counted = {None, engine.loads_vision and "vision", engine.loads_draft and "multi_token_prediction"}
         for piece in engine.on_gpus(self.whole, self.file):
@@ -129,19 +129,19 @@ class Weighing:
         return by_layer
 
     def divided(self, shape: Layout) -> LayerBytes:
-        """What a rank of a shape stores at least: all its ranks share the routed experts, those of a copy all else, and
-        each has whole tables."""
+        """Least bytes stored on a rank of a shape: all its ranks share the routed experts, those of a copy all else,
+        and each has whole tables."""
         *each, before, behind = (experts // shape.gpus + others // shape.tp for experts, others in self.parts)
         return self.by_layers(each, before, behind)
 
     def by_layers(self, each: Sequence[int], before: int, behind: int) -> LayerBytes:
-        """By the bytes of a layer of each kind, and of what stands before the layers and behind them."""
+        """Bytes on a rank, from those of a layer of each kind, before the layers and behind them."""
         layers = accumulate((each[kind] for kind in self.tensors.kinds), initial=0)
         return LayerBytes([*layers], before, behind, self.engine.tables(self.rank).total)
 
     @cached_property
     def loaded(self) -> LayerBytes:
-        """What it takes once it is loaded, with the tables of each stage."""
+        """Bytes once loaded, with the tables of each stage."""
         before, behind = (self.at_end(first=first, last=not first)[1].total for first in (True, False))
         return self.by_layers([loaded.total for _, loaded in self.each], before, behind)
 
@@ -152,7 +152,7 @@ class Weighing:
         return piece.nbytes * piece.a_layer * copies_within(self.whole, piece.tensor, stage)
 
     def laid_out(self, layout: Layout, ranges: tuple[range, ...]) -> LaidOut:
-        """With the layers on so many pipeline stages."""
+        """Layout with the layers on so many pipeline stages."""
         return LaidOut(self.whole, self.rank, self.stages(ranges), ranges, layout, self.precision)
 
     @property
@@ -165,7 +165,7 @@ class Weighing:
 
     def stages(self, ranges: Sequence[range]) -> tuple[Stage, ...]:
         """Stages with as many layers of each kind, first and last excepted, are one object."""
-        alike: dict[tuple[object, ...], Stage] = {}
+        built: dict[tuple[object, ...], Stage] = {}
         counted: dict[tuple[int, ...], Counter[int]] = {}
         stages = []
         drafts = self.engine.draft_weights_per_stage(self.whole, self.precision, self.layout.tp, len(ranges))
@@ -176,9 +176,9 @@ class Weighing:
             counts = counted[kinds]
             first, last = layers.start == 0, layers.stop == self.rank.num_layers
             key = first, last, draft, *sorted(counts.items())
-            if key not in alike:
-                alike[key] = self.stage(layers, counts, draft, first=first, last=last)
-            stages.append(alike[key])
+            if key not in built:
+                built[key] = self.stage(layers, counts, draft, first=first, last=last)
+            stages.append(built[key])
         return tuple(stages)
 
     def stage(self, layers: range, counts: Counter[int], draft: int, *, first: bool, last: bool) -> Stage:
@@ -196,7 +196,7 @@ class Weighing:
         return Stage(tuple(blocks), first, last, weights + draft, total.vision, total)
 
     def working(self, engine: Engine, limits: Limits, laid_out: LaidOut, stage: int) -> Peak:
-        """What an engine finds at start that a pass takes on a stage: it goes through layer after layer."""
+        """Peak of a pass on a stage at start: it goes through layer after layer."""
         peaks, within = self.peaks_of(engine, limits, last=laid_out.stages[stage].last), [laid_out.ranges[stage]]
         each = zip(self.rank.all_blocks, peaks.blocks, strict=True)
         passed = [peak for block, peak in each if peak is not None and places_within(block.runs_in, within)]
@@ -227,7 +227,7 @@ class Weighing:
         return [module.block for module in self.rank.prediction] if self.engine.loads_draft else []
 
     def at_end(self, *, first: bool, last: bool) -> tuple[int, LoadedWeights]:
-        """What a stage holds beside its layers, as stored and as loaded."""
+        """Bytes of a stage besides its layers, as stored and as loaded."""
         ends = self.tensors.ends
         if self.like is not None and ends == self.like.tensors.ends:
             return self.like.at_end(first=first, last=last)
@@ -274,7 +274,7 @@ class RankWeights:
         return self.layouts[layout]
 
     def reloaded(self, engine: Engine) -> "RankWeights":
-        """Those that an engine loads under other flags."""
+        """Weights as an engine loads them under other flags."""
         flags = engine.options.model_dump_json()
         if flags not in self.under_flags:
             self.under_flags[flags] = RankWeights(self.architecture, engine, self.precision)

@@ -4,7 +4,7 @@ from calc.errors import ConfigError, Frozen, Message
 
 
 class Workload(Frozen):
-    """What is asked of a server: `batch` sequences at once, each of `context` tokens."""
+    """Load of a server: `batch` sequences at once, each of `context` tokens."""
 
     batch: int = Field(default=1, ge=1, le=2**24, description="Concurrent sequences.")
     context: int = Field(default=8192, ge=1, le=2**30, description="Tokens of each sequence, prompt and output.")
@@ -32,5 +32,5 @@ class Workload(Frozen):
         return max(1, self.context - self.generated)
 
     def of_copy(self, copies: int) -> "Workload":
-        """What the data-parallel copy with the most sequences has of it."""
+        """Share of the data-parallel copy with the most sequences."""
         return self if copies == 1 else self.model_copy(update={"batch": -(-self.batch // copies)})

@@ -1,5 +1,5 @@
-"""How long a pass, a server's step and a training step take; plans and prices. Runs on the reader's own machine
-stand in `local`, the time on paper in `time_paper`."""
+"""Times of a pass, a server's step and a training step; plans and prices. Runs on the reader's own machine stand in
+`local`, the time on paper in `time_paper`."""
 
 from calc.time.arrays import Array, read_only
 from calc.time.choosing import Choice, able_to_train, cheapest, least_price, smallest

@@ -49,6 +49,6 @@ def either(condition: Any, a: Any, b: Any) -> Any:
 
 
 def first_alike(kinds: Iterable[Hashable]) -> list[int]:
-    """For each of some things, given what decides, the number of the first that is like it."""
+    """Number of the first equal kind, for each of some."""
     first: dict[Hashable, int] = {}
     return [first.setdefault(kind, number) for number, kind in enumerate(kinds)]

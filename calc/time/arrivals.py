@@ -1,4 +1,4 @@
-"""How long requests wait that come by chance: as a Poisson stream, or from users who think between two of them.
+"""Waits of requests that come by chance: as a Poisson stream, or from users who think between two of them.
 
 Answers share a server: with n running each goes on as fast as a step of n allows. This is the queue with generalized
 processor sharing (J. W. Cohen, Acta Informatica 12, 1979), whose number of requests depends on their mean length alone:
@@ -41,7 +41,7 @@ class Percentiles(Frozen):
 
 
 class Waits(Frozen):
-    """What requests meet that come by chance."""
+    """Latencies and load, requests by chance."""
 
     ttft_ms: Percentiles
     tpot_ms: Percentiles
@@ -72,7 +72,7 @@ class Arrivals:
 
     @cached_property
     def decoded(self) -> tuple[Timed, ...]:
-        """What decoding takes in a step, [1, knots]."""
+        """Parts of a decode step's time, [1, knots]."""
         return tuple(self.server.decode_parts(self.knots))
 
     def of_running(self, seconds: Any) -> Array:
@@ -177,7 +177,7 @@ class Arrivals:
         return percentiles(of_running[np.minimum(running + 1, self.most) - 1], self.seen[running])
 
     def waits(self, replicas: int) -> Waits:
-        """What requests meet, on one of so many replicas that share them."""
+        """Latencies and load on one of so many replicas that share requests."""
         return Waits(
             ttft_ms=self.first_tokens(),
             tpot_ms=self.tokens(),

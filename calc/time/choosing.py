@@ -10,7 +10,7 @@ from calc.serving.engines import ENGINES
 from calc.serving.fewest import fewest_gpus
 from calc.serving.levers import ways
 from calc.serving.memory import Serving
-from calc.serving.verdict import said
+from calc.serving.verdict import verdict_word
 from calc.serving.workload import Workload
 from calc.time.prices import price_of
 from calc.training import Training
@@ -34,7 +34,7 @@ def smallest(gpus: Iterable[GPU], serving: Serving, workload: Workload) -> Choic
 
 
 def able(gpus: Iterable[GPU], engine: EngineSupport, count: int) -> list[GPU]:
-    """Those that run an engine as it is, so many together: the least memory first, of equal memory the fastest."""
+    """GPUs that run an engine as it is, so many together: by memory, smallest first, of equal memory the fastest."""
     running = (gpu for gpu in gpus if note(gpu, engine) is None and (count == 1 or gpu.topology != "single"))
     return sorted(running, key=lambda gpu: (gpu.memory_gb, -gpu.bandwidth_gb_s))
 
@@ -44,7 +44,7 @@ def does(gpu: GPU, serving: Serving, workload: Workload) -> Layout | None:
     layout = serving.layout
     if serving.with_layout(Layout()).weights > layout.gpus * gpu.usable_bytes:
         return None
-    if said(serving.on(gpu, workload)) == "fits":
+    if verdict_word(serving.on(gpu, workload)) == "fits":
         return layout
     best = ways(gpu, serving, workload, layout.gpus)[:1] if layout.gpus > 1 else ()
     return best[0].layout if best and best[0].verdict == "fits" else None

@@ -134,7 +134,7 @@ class Disaggregated:
         return self.alone + self.admission + self.waiting_by_chance(per_s) + self.token(batch)
 
     def waits(self, per_s: float, batch: int, most: int) -> Waits:
-        """What they meet. The number on a decode worker is Poisson, about `batch` and at most `most`."""
+        """Latencies and load. The number on a decode worker is Poisson, about `batch` and at most `most`."""
         busy, output, prompt = number(self.busy(per_s)), self.decode.output, number(self.prompt)
         least = number(self.first_token_by_chance(per_s, batch) - self.waiting_by_chance(per_s))
         p50, p95 = (1000 * (least + prompt * waiting_at_most(busy, share)) for share in (0.5, 0.95))
@@ -220,8 +220,8 @@ def check_separation(search: Search) -> None:
 
 @dataclass
 class Pairs:
-    """For each GPU and format the layouts of both sides, their workers, and what these do for the users of a search:
-    arrays [pairs]."""
+    """Layouts of both sides for each GPU and format, their workers, and what these do for the users of a search: arrays
+    [pairs]."""
 
     search: Search
     prefill: FittingRows
@@ -286,7 +286,7 @@ class Pairs:
         return plan, fewer
 
     def parts_of(self, number: int) -> Iterator[Timed]:
-        """What a decode step takes."""
+        """Parts of a decode step's time."""
         shape = (len(self.tpot), 1)
         for part in self.parts:
             yield Timed(part.what, *(float(np.broadcast_to(figure, shape)[number, 0]) for figure in part.figures))
@@ -308,7 +308,7 @@ def separate_plans(search: Search, limit: int) -> list[Plan]:
 
 
 def best_pairs(search: Search, rows: FittingRows) -> Pairs | None:
-    """Of all pairs of layouts the best of each GPU and format; None where nothing fits."""
+    """The best pair of layouts of each GPU and format; None where nothing fits."""
     if not rows.shard.size:
         return None
     needs, server = search.needs, search.server(rows)
@@ -374,8 +374,8 @@ def link_between(search: Search, gpus: Array, rows: FittingRows) -> Any:
     """Bytes a second from a GPU of one side to one of the other, where there are so many in all: within a node, within
     the reach of the GPU's links, or beyond; [rows, 1]."""
     reach = np.array([gpu.link_gpus or search.node for gpu in search.gpus])[rows.kind]
-    alike = np.where(gpus <= search.node, gpus, np.where(gpus <= reach, reach, BEYOND))
-    return search.cards.of(alike, rows.form, rows.kind).link
+    linked = np.where(gpus <= search.node, gpus, np.where(gpus <= reach, reach, BEYOND))
+    return search.cards.of(linked, rows.form, rows.kind).link
 
 
 def decode_step(server: FullServer, batch: Array) -> Array:

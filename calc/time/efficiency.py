@@ -1,4 +1,4 @@
-"""What share of a GPU's printed peaks real kernels reach, and what time hosts and links add: data with a source each.
+"""Shares of a GPU's printed peaks that real kernels reach, times that hosts and links add; each with its source.
 
 The rows are in efficiencies.json. Those of a GPU and an engine make one `Efficiency`, whose figures a page can edit.
 """
@@ -18,11 +18,11 @@ from calc.units import decimal
 
 FILE = Path(__file__).with_name("efficiencies.json")
 Route = Literal["link", "pcie", "network"]
-"""What connects GPUs that work on one thing: their own links, the host's bus, or adapters to other nodes."""
+"""Path between GPUs that work together: their own links, the host's bus, or adapters to other nodes."""
 
 
 class Conditions(NamedTuple):
-    """What decides between rows of a figure, beside the arithmetic."""
+    """Conditions besides arithmetic that choose a row."""
 
     engine: str
     generation: str | None
@@ -31,9 +31,9 @@ class Conditions(NamedTuple):
     weights: WeightFormat | None = None
 
     @property
-    def told_apart(self) -> "Conditions":
-        """The conditions without what no row tells apart: formats that none names, numbers of GPUs between bounds."""
-        formats, bounds = asked()
+    def distinguished(self) -> "Conditions":
+        """The conditions without what no row distinguishes: formats that none names, numbers of GPUs between bounds."""
+        formats, bounds = named_by_rows()
         gpus = next((bound for bound in bounds if self.gpus <= bound), bounds[-1] + 1)
         return self._replace(gpus=gpus, weights=self.weights if self.weights in formats else None)
 
@@ -64,8 +64,8 @@ class EfficiencyRow(Frozen):
 
     @property
     def detail(self) -> tuple[int, int]:
-        """Of rows that hold, one that names a build of the engine (NAME+BUILD) decides, then one that names the engine,
-        then one that names most, then the first."""
+        """Rank among rows that hold: a build of the engine named (NAME+BUILD), the engine named, the count of other
+        fields named. Of equal ones the first decides."""
         named = max((1 + name.count("+") for name in self.engines), default=0)
         return named, bool(self.generations) + bool(self.dtypes) + bool(self.formats)
 
@@ -79,8 +79,8 @@ def rows() -> tuple[EfficiencyRow, ...]:
 
 
 @cache
-def asked() -> tuple[frozenset[WeightFormat], tuple[int, ...]]:
-    """The formats that rows name, and their numbers of GPUs, the least first."""
+def named_by_rows() -> tuple[frozenset[WeightFormat], tuple[int, ...]]:
+    """Formats that rows name, and their numbers of GPUs, ascending."""
     formats = frozenset(form for row in rows() for form in row.formats)
     return formats, tuple(sorted({row.gpus for row in rows() if row.gpus is not None}))
 
@@ -111,8 +111,8 @@ class Shares(Frozen):
 
 
 class Efficiency(Shares):
-    """Of one kind of GPU under one engine. Shares are of printed peaks and may be above 1: GeForce cards clock higher
-    than printed."""
+    """Figures of a GPU under one engine. Shares are of printed peaks; some exceed 1: GeForce cards clock higher than
+    printed."""
 
     bandwidth: Annotated[Estimate, Symbol("η_b", "share of the bandwidth: weights")]
     bandwidth_quantized: Annotated[Estimate, Symbol("η_bq", "share of the bandwidth: quantized weights")]
@@ -140,16 +140,16 @@ class Efficiency(Shares):
     inter_node_gb_s: Annotated[Estimate, Symbol("l_net", "GB/s of a GPU to other nodes, one direction")]
 
     def edited(self, edits: Edits) -> "Efficiency":
-        """With what a reader knows better."""
+        """Figures with a reader's edits."""
         known = {name: edits[name] for name in SERVING_SHARES if name in edits}
         return self.model_copy(update=known) if known else self
 
 
 SERVING_SHARES = tuple(Efficiency.model_fields)
 PLAIN = ("matmul", "attention")
-"""What depends on the arithmetic of 16-bit weights."""
+"""Figures that depend on the arithmetic of 16-bit weights."""
 NARROW = ("matmul_quantized", "experts_bandwidth", "experts_matmul", "quantize_us")
-"""What depends on the arithmetic of quantized weights."""
+"""Figures that depend on the arithmetic of quantized weights."""
 
 
 def deciding_rows(at: Conditions, plain: Dtype, narrow: Dtype) -> Mapping[str, EfficiencyRow]:
@@ -166,7 +166,7 @@ def efficiency(at: Conditions, plain: Dtype, narrow: Dtype) -> Efficiency:
 
 
 class TrainingEfficiency(Shares):
-    """What training reaches on one kind of GPU; shares of printed peaks. What has no symbol here has that of
+    """Shares of printed peaks that training reaches on a kind of GPU. Without a symbol here, a figure has that of
     `Efficiency`."""
 
     matmul: Estimate
@@ -194,9 +194,9 @@ class TrainingEfficiency(Shares):
 
 
 AS_IN_SERVING = ("bandwidth", "link", "all_reduce_us", "inter_node_gb_s")
-"""What training reaches as serving does: the other rows are its own."""
+"""Figures that training shares with serving; the others have rows."""
 BY_DTYPE = ("matmul", "routed")
-"""What depends on what products are computed in."""
+"""Figures that depend on the type of products."""
 SHARES = (*SERVING_SHARES, *(f"{OF_TRAINING}{name}" for name in TrainingEfficiency.model_fields))
 """Names under which figures are stated."""
 SHARE_SYMBOLS = symbols_of(Efficiency) | symbols_of(TrainingEfficiency)

@@ -32,7 +32,7 @@ class Estimate(Frozen):
         return cls(low=min(fast, slow), expected=expected, high=max(fast, slow))
 
     def scaled(self, factor: float) -> "Estimate":
-        """In another unit."""
+        """Estimate in another unit."""
         return Estimate(low=self.low * factor, expected=self.expected * factor, high=self.high * factor)
 
     def share(self, end: End) -> float:

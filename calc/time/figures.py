@@ -22,14 +22,14 @@ Meaning = str | Message
 
 
 class Symbol(NamedTuple):
-    """What a figure is called in a formula, and what it is."""
+    """Name of a figure in a formula, and its meaning."""
 
     name: str
     meaning: Meaning
     unit: str = ""
 
     def of(self, part: str | int | None) -> "Symbol":
-        """That of a part of the figure: a product, a type, or what looks so many tokens back, where not all of them."""
+        """Symbol of a part of the figure: a product, a type, or a window of so many tokens; itself where None."""
         if part is None:
             return self
         whole = Message(str(self.meaning))
@@ -112,7 +112,7 @@ class Figures(Symbols):
         return TimeStep(what=what, formula=formula, values=values, result=float(number), unit=unit)
 
     def written(self, expression: Any) -> tuple[Formula, Formula]:
-        """As it is written for whole numbers, powers of ten as such."""
+        """Formula and values, powers of ten as such where numbers are whole."""
         self.used |= {symbol.name for symbol in expression.free_symbols}
         formula = write(expression, operand, self.rank)
         values = write(expression, lambda name: number(shown(self.legend[name][1])), self.rank)

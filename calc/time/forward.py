@@ -52,7 +52,7 @@ class Whole(PassPart):
 
 @dataclass(frozen=True)
 class Forward:
-    """What one pass works on: sequences that decode, sequences that are prefilled, or both."""
+    """Sequences of one pass: those that decode, those that are prefilled, or both."""
 
     parts: tuple[PassPart, ...]
     logits: Any  # rows that the head computes
@@ -80,7 +80,7 @@ def prefill(batch: Any, prompt: Any, past: Any = 0) -> Forward:
 
 
 def mixed(*passes: Forward) -> Forward:
-    """One step that does several at once: chunked prefill beside decode."""
+    """One step that does several at once: chunked prefill with decode."""
     return Forward(
         tuple(part for forward in passes for part in forward.parts), sum(forward.logits for forward in passes)
     )

@@ -1,4 +1,4 @@
-"""What llama.cpp, and MLX on a Mac, do with a model on a reader's machine: which file, what goes where, how fast.
+"""A model in llama.cpp, or MLX on a Mac, on a reader's machine: its file, what goes where, how fast.
 
 In llama.cpp a token goes through the layers one after the other, each computed where its weights lie: the time of a
 step is the sum of what each device reads at its own bandwidth, and of the states that cross the bus. In a prompt the
@@ -49,7 +49,7 @@ COMMON: tuple[WeightFormat, ...] = (
     *("bf16", "Q8_0", "Q6_K", "Q5_K_M", "Q5_K_S", "Q4_K_M", "Q4_K_S", "IQ4_XS", "Q3_K_L", "Q3_K_M"),
     *("IQ3_XXS", "Q2_K", "IQ2_XXS", "IQ1_M"),
 )
-"""Those that people choose between."""
+"""Formats that people choose between."""
 MLX_FOLDERS: tuple[WeightFormat, ...] = ("mlx-8bit", "mlx-6bit", "mlx-5bit", "mlx-4bit", "mlx-mixed_3_6", "mlx-3bit")
 """Formats of MLX that people choose between, most of which mlx-community publishes, the largest first."""
 PROMPT = 2048
@@ -61,7 +61,7 @@ STATE = 4
 """Bytes of an element of what goes from device to device: 32 bits."""
 ENGINE = "llamacpp"
 BUS = Conditions(ENGINE, None, 2, "pcie")
-"""Of a host and a GPU."""
+"""Bus from host to GPU."""
 
 
 class LocalFile(Frozen):
@@ -143,14 +143,14 @@ def reads(architecture: Architecture) -> bool:
 
 
 def room(computer: Computer) -> MachineRoom:
-    """Bytes for buffers: beside what a CUDA context takes at most, and the operating system."""
+    """Bytes for buffers, without the most of a CUDA context and the operating system."""
     overhead = int(CUDA_CONTEXT.high * GIB)
     rooms = tuple(max(0, gpu.usable_bytes - overhead) for gpu in computer.gpus)
     return MachineRoom(rooms, computer.host_bytes, computer.host_bytes if computer.is_unified else None)
 
 
 def file_of(architecture: Architecture, weights: WeightFormat, *, imatrix: bool = False) -> LocalFile:
-    """What a file holds; `imatrix`: made with an importance matrix."""
+    """Sizes of a file; `imatrix`: made with an importance matrix."""
     read = model_file(architecture, Precision(weights=weights, imatrix=imatrix))
     tensors = [*read.outside.values(), *(tensor for layer in read.layers for tensor in layer.values())]
     total, types = sum(tensor.nbytes for tensor in tensors), dict[str, int]()
@@ -296,7 +296,7 @@ class OffloadSpeed:
         return sum(float(sum(part.seconds for part in parts)) for parts in passes)
 
     def parts(self, forward: Forward, end: End, *, decodes: bool) -> Iterator[Timed]:
-        """What a pass takes: operations where they are computed, what is copied, and the host."""
+        """Parts of a pass's time: operations where they are computed, copies, and the host."""
         before = HOST
         for run in self.runs:
             yield from self.operations(run, forward, end, decodes=decodes)
@@ -309,7 +309,8 @@ class OffloadSpeed:
             before = run.device
 
     def operations(self, run: LayerRun, forward: Forward, end: End, *, decodes: bool) -> Iterator[Timed]:
-        """In a prompt weights on the host are copied to the first GPU and computed there, but for short ones."""
+        """Operations of a pass; in a prompt weights on the host are copied to the first GPU and computed there, but for
+        short ones."""
         borrowed = not decodes and bool(self.gpus) and forward.tokens >= 32
         for operation in run.demand.operations(forward):
             device = run.experts if operation.what == "experts_routed" else run.device

@@ -1,4 +1,4 @@
-"""What a server must do: its load, the lengths of requests, and how long users may wait."""
+"""Requirements of a server: its load, the lengths of requests, and how long users may wait."""
 
 from typing import Any, Literal
 
@@ -9,7 +9,7 @@ from calc.model.architecture import Architecture
 
 
 class Needs(Frozen):
-    """What a server must do."""
+    """Requirements of a server."""
 
     users: int | None = Field(default=None, ge=1, le=2**24, description="Concurrent users, each with one request.")
     requests_per_s: float | None = Field(default=None, gt=0, le=1e6, description="Requests a second, if not users.")

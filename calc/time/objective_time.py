@@ -1,5 +1,5 @@
-"""How long a step of one of TRL's losses takes: generation by the speed of serving, weights on their way to the engine,
-passes without gradients, and the update; and what another division of the same GPUs would make of it."""
+"""Times of a step of one of TRL's losses: generation by the speed of serving, weights on their way to the engine,
+passes without gradients, and the update; and of another division of the same GPUs."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields, replace
@@ -151,7 +151,7 @@ class ObjectiveSpeed:
 
     @property
     def sequences(self) -> int:
-        """Of a step on all GPUs, as a micro-batch counts them."""
+        """Sequences of a step on all GPUs, as a micro-batch counts them."""
         work = self.training.work
         return work.micro_batch * work.accumulation * self.training.layout.dp
 
@@ -167,7 +167,7 @@ class ObjectiveSpeed:
 
     @cached_property
     def reference_pass(self) -> PassSpeed:
-        """Of the reference, or of a teacher."""
+        """Speed of the reference, or of a teacher."""
         other = self.mean.teacher
         if other is None or other.base == self.training.base:
             return self.policy_pass
@@ -303,7 +303,7 @@ class ObjectiveSpeed:
                 yield GpuDivision(engine_gpus=count, training_gpus=training_gpus, step_s=other.step_s, fits=fits)
 
     def divided(self, engine_gpus: int) -> "ObjectiveSpeed | None":
-        """The same with so many GPUs for the engine alone, and as many sequences; None where it can't be laid out."""
+        """This step with so many GPUs for the engine alone and as many sequences; None where that can't be laid out."""
         assert self.engine is not None
         before, work, dp = self.engine.colocation, self.training.work, self.gpus - engine_gpus
         changes: dict[str, object] = {"rollout": "colocated", "rollout_dp": 1}
@@ -324,7 +324,7 @@ class ObjectiveSpeed:
             return None
 
     def assumptions(self) -> Iterable[Message]:
-        """What the figures take for granted."""
+        """Assumptions of the figures."""
         if self.engine is not None:
             yield Message(
                 "Trainer and engine wait for each other: nothing of a step runs while another part of it does."

@@ -1,4 +1,4 @@
-"""Where a time comes from: measured runs that the constants of its engine and GPU were fitted to, or arithmetic alone.
+"""Origin of a time: measured runs that the constants of its engine and GPU were fitted to, or arithmetic alone.
 
 measured_runs.json counts them by engine, GPU and model, whose name here is its number of parameters: a fine-tuned model
 runs as fast as what it was made from. `python -m benchmarks.accuracy.write_runs` writes it.
@@ -21,7 +21,7 @@ Basis = Literal["measured", "generation", "computed"]
 
 
 class Origin(Frozen):
-    """What a time rests on."""
+    """Evidence for a time."""
 
     basis: Basis
     rows: int  # measured runs of this model on this GPU, or of any model on its generation, under this engine
@@ -61,7 +61,7 @@ def runs_of_generations() -> Mapping[tuple[str, str | None], int]:
 
 
 def origin(architecture: Architecture, gpu: GPU, engine: str) -> Origin:
-    """What the times of a model on a GPU under an engine, by its name, rest on."""
+    """Evidence for the times of a model on a GPU under an engine."""
     parameters = architecture.parameters().total
     if rows := runs_of_models().get((engine, gpu.id, parameters)):
         return Origin(basis="measured", rows=rows)

@@ -1,4 +1,4 @@
-"""Which hardware, laid out how: every GPU, format and layout that the engine accepts, weighed and timed at once.
+"""Hardware and layouts for a load: every GPU, format and layout that the engine accepts, weighed and timed at once.
 
 Memory and time are sums of a few terms linear in batch, context and their product, so that all layouts, with the
 formats and GPUs that they fit, are one array: [rows, batches]. Nothing of a report is built, and what is known to take
@@ -46,7 +46,7 @@ MOST_NAMED = 6
 """GPUs in a sentence."""
 HOUR = 3600
 ROUNDS = 4
-"""In which the number of requests that run settles."""
+"""Rounds in which the number of running requests settles."""
 PLANNED = tuple(name for name, engine in ENGINES.items() if engine.share_option is not None)
 """Engines that batch requests in memory set aside at start: those that a search knows."""
 
@@ -68,10 +68,10 @@ class Plan(Frozen):
     layout: Layout
     weights: WeightFormat
     kv: CacheFormat
-    flags: tuple[str, ...]  # that the engine is started with beside these
+    flags: tuple[str, ...]  # that the engine is started with besides these
     batch: int  # sequences of a replica
     capacity: int  # that its cache has room for
-    headroom_gib: float  # of the most loaded GPU, beside what these sequences take
+    headroom_gib: float  # of the most loaded GPU, once these sequences run
     ttft_ms: float
     tpot_ms: float
     tokens_per_s_per_user: float
@@ -88,7 +88,7 @@ class Plan(Frozen):
 
 @dataclass(frozen=True)
 class Candidates:
-    """What such rows do: arrays [rows]."""
+    """Figures of such rows: arrays [rows]."""
 
     rows: FittingRows
     batch: Array
@@ -231,8 +231,8 @@ class Search:
         return rows.some(rows.kind == kind)
 
     def contenders(self, rows: FittingRows) -> Candidates:
-        """What those do among which is the best of each GPU and format: all but layouts that take more GPUs than it
-        takes to meet the targets. Those on the fewest GPUs are timed first."""
+        """Candidates with the best of each GPU and format: all but layouts that take more GPUs than it takes to meet
+        the targets. Those on the fewest GPUs are timed first."""
         fewest = self.fewest_gpus(rows)
         on_fewest = fewest == self.least_of_each(rows, fewest)
         leaders = self.of(rows.some(on_fewest))
@@ -242,7 +242,7 @@ class Search:
         return leaders if (possible == on_fewest).all() else self.of(rows.some(possible))
 
     def least_of_each(self, rows: FittingRows, figures: Array) -> Array:
-        """For each row the least figure of its GPU and format."""
+        """Least figure of each row's GPU and format."""
         pairs = self.pairs(rows)
         least = np.full(len(self.precisions) * len(self.gpus), np.inf)
         np.minimum.at(least, pairs, figures)
@@ -253,7 +253,7 @@ class Search:
         return rows.form * len(self.gpus) + rows.kind
 
     def fewest_gpus(self, rows: FittingRows) -> Array:
-        """That a layout takes at least: of as many replicas as the load fills."""
+        """Fewest GPUs of a layout: of as many replicas as the load fills."""
         replicas = 1.0 if self.needs.at_once is None else np.ceil(self.needs.at_once / self.room_for(rows))
         return np.asarray(replicas * rows.gpus)
 
@@ -286,7 +286,7 @@ class Search:
         )
 
     def bound_token(self, server: FullServer, running: Array, decoded: TimedParts) -> tuple[Array, Array]:
-        """What takes most of the time per output token, by its number in BOUNDS, and the milliseconds."""
+        """Bound of most of the time per output token, by number in BOUNDS, and milliseconds."""
         by_bound = np.zeros((len(BOUNDS), *running.shape))
         for part in server.parts(running, 1, decoded):
             for index, bound in enumerate(BOUNDS):
@@ -331,8 +331,8 @@ class Search:
         return in_time
 
     def replicas(self, server: FullServer, batch: Array) -> tuple[Array, Array]:
-        """How many replicas of at most so many sequences the load takes, and the sequences of each: of requests that
-        come by chance as many as arrive while one is answered (Little's law)."""
+        """Replicas that the load takes, of at most `batch` sequences, and the sequences of each: of requests by chance
+        as many as arrive while one is answered (Little's law)."""
         needs, users = self.needs, self.needs.at_once
         if users is not None:
             replicas = np.ceil(users / batch)
@@ -342,7 +342,7 @@ class Search:
         return replicas, settled(needs, lambda running: server.step(running[:, None])[:, 0], batch, replicas)[0]
 
     def waits(self, candidates: Candidates, row: int) -> Waits | None:
-        """What requests meet on the replicas of one of them; None of users who never think."""
+        """Latencies and load on the replicas of a candidate; None of users who never think."""
         needs, rows = self.needs, candidates.rows
         if not needs.by_chance:
             return None
@@ -376,7 +376,7 @@ class Search:
         return []
 
     def allocation(self, rows: FittingRows, row: int, batch: int) -> Allocation:
-        """What Weigh weighs: GPUs of a replica that answers so many requests of the whole length."""
+        """A replica that answers so many requests of the whole length, as Weigh weighs it."""
         key = layout, form = rows.layout_of(row), int(rows.form[row])
         if key not in self.servings:
             self.servings[key] = Serving(self.shards.weights[form], self.engine, layout, Overhead())
@@ -385,7 +385,7 @@ class Search:
         return self.servings[key].on(self.gpus[rows.kind[row]], workload)
 
     def order(self, price: Any, gpus: Any, tpot: Any, meets: Any) -> Array:
-        """What plans are ordered by, the first first."""
+        """Sort keys of plans, the first first."""
         unknown = np.isnan(price)
         cost = np.where(unknown, 0.0, gpus * price)
         return np.array([~np.asarray(meets), np.asarray(gpus) > self.most, unknown, cost, gpus, tpot])

@@ -1,5 +1,5 @@
-"""What is shown of plans beside themselves: their ranges, for a search works with expected figures alone; and what they
-trade, tokens a second for each user against tokens a second of each GPU."""
+"""Ranges of plans, for a search works with expected figures alone; and their trade of tokens a second for each user
+against tokens a second of each GPU."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -24,11 +24,11 @@ from calc.time.time_report import OperationTime, by_operation
 
 
 class PlanRange(Frozen):
-    """What a plan does, from its low to its high end; the expected figures are the plan's own."""
+    """Figures of a plan, from its low to its high end; the expected ones are the plan's own."""
 
     ttft_ms: Estimate
     ttft_p95_ms: float | None
-    """Within which 95 of 100 requests get their first token, as expected; None for workers that prefill alone."""
+    """Expected wait of 95 of 100 requests for their first token; None for workers that prefill alone."""
     tpot_ms: Estimate
     tokens_per_s_per_user: Estimate
     tokens_per_s: Estimate
@@ -36,7 +36,7 @@ class PlanRange(Frozen):
 
 
 class PlanTimes(NamedTuple):
-    """What users of a plan see, at some end of the ranges: seconds, and tokens a second of them all."""
+    """Seconds that users of a plan wait, and tokens a second of them all, at an end of the ranges."""
 
     first_token: float
     token: float
@@ -75,7 +75,7 @@ def first_token_p95(search: Search, plan: Plan, server: FullServer | None = None
 
 
 def times_of(plan: Plan, server: FullServer, end: End) -> PlanTimes:
-    """Where prefill and decode share GPUs."""
+    """Times where prefill and decode share GPUs."""
     server, running = replace(server, end=end), plan.replicas * plan.batch
     seconds = (server.first_token(plan.batch), server.token(plan.batch), server.step(plan.batch))
     first, token, step = map(number, seconds)
@@ -83,7 +83,7 @@ def times_of(plan: Plan, server: FullServer, end: End) -> PlanTimes:
 
 
 def separate_times(search: Search, plan: Plan, expected: Disaggregated, prefill: End, decode: End) -> PlanTimes:
-    """Where they do not, with either side at an end of its own."""
+    """Times where they do not, with either side at its own end."""
     sides = {"prefill": replace(expected.prefill, end=prefill), "decode": replace(expected.decode, end=decode)}
     both, users = replace(expected, **sides, link=link_of(search, plan, prefill)), search.needs.at_once or 1
     if search.needs.by_chance:
@@ -94,8 +94,8 @@ def separate_times(search: Search, plan: Plan, expected: Disaggregated, prefill:
 
 
 def plan_operations(search: Search, plan: Plan) -> tuple[OperationTime, ...]:
-    """Where the time of a step goes, the prompts of others that are prefilled next to it included; of decode workers,
-    which have none, of decoding alone."""
+    """Times of a step's operations, with the prompts of others that are prefilled next to it; of decode workers, which
+    have none, decoding alone."""
     server = server_of(search, plan)
     parts = server.parts(plan.batch, own=1) if plan.prefill is None else server.decode_parts(plan.batch)
     return by_operation(Timed(part.what, *map(number, part.figures)) for part in parts)

@@ -25,7 +25,7 @@ from calc.time.prices import Price, prices
 
 
 class Sensitivity(Frozen):
-    """What another need would change."""
+    """Best plan for another need."""
 
     what: Message
     gpu: str | None  # of the best plan; None: no plan meets it
@@ -101,13 +101,13 @@ def report_of(search: Search, plans: Sequence[Plan], model: str, prices_stated: 
 
 
 def launch(search: Search, plan: Plan, model: str, layout: Layout | None = None) -> Launch | None:
-    """How one replica of a plan is started, or one server in another layout."""
+    """Command of one replica of a plan, or of one server in another layout."""
     (precision,) = {p for p in search.precisions if (p.weights, p.kv) == (plan.weights, plan.kv)}
     return search.engine.launch(model, precision, layout or plan.layout, search.needs.context)
 
 
 def separate_launch(search: Search, plan: Plan, model: str) -> Separate | None:
-    """How a prefill worker, a decode worker, and what routes between all of them are started."""
+    """Commands of a prefill worker, a decode worker, and the router between them."""
     if plan.prefill is None or search.engine.separation is None:
         return None
     prefill, decode = launch(search, plan, model, plan.prefill.layout), launch(search, plan, model)
@@ -118,7 +118,7 @@ def separate_launch(search: Search, plan: Plan, model: str) -> Separate | None:
 
 
 def assumptions(search: Search) -> Iterable[Message]:
-    """What the plans take for granted."""
+    """Assumptions of the plans."""
     needs = search.needs
     yield Message(
         "A server is always full: sequences are on average half way through their {n:,} output tokens, and where one "
@@ -192,7 +192,7 @@ def sensitivity(search: Search) -> list[Sensitivity]:
 
 
 def others(search: Search) -> Iterator[tuple[Message, Search | None]]:
-    """What is changed, and the search with it; None where the model has no positions for so many tokens."""
+    """Changes, and the search with each; None where the model has no positions for so many tokens."""
     most = search.architecture.learned_positions or inf
     for what, change in changes(search):
         needs = search.needs.model_copy(update=change)

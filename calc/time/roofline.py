@@ -40,13 +40,13 @@ ARITHMETIC: dict[WeightFormat, tuple[Dtype, ...]] = {
     "int8": ("int8", *HALF),
     "nvfp4": ("fp4", *HALF),
 }
-"""What a product of quantized weights is computed in where the GPU has units for it; all other formats are turned into
+"""Types that products of quantized weights are computed in on GPUs with units for them; other formats are turned into
 16 bits first."""
 PCIE_GB_S = {"3.0": 0.985, "4.0": 1.969, "5.0": 3.938, "6.0": 7.563}
 """GB/s of a lane, one direction: PCI-SIG's rates less their encoding."""
 POWERED = 0.7
-"""What the power of a board allows, as a share of what its units do: of those measured in the median, where the
-catalogue does not know it."""
+"""Share of its units' peak that a board's power allows: the median of those measured, where the catalogue does not know
+it."""
 UNKNOWN = 1e12
 """TFLOPS of a user's own GPU whose peak was not typed: never what binds."""
 Seconds = Any
@@ -56,12 +56,12 @@ Powered = Callable[[Any], Any]
 
 
 def arithmetic(weights: WeightFormat, gpu: GPU) -> Dtype:
-    """What the GPU computes products with weights of a format in."""
+    """Type that the GPU multiplies weights of a format in."""
     return next((dtype for dtype in ARITHMETIC.get(weights, HALF) if dtype in gpu.tflops), HALF[0])
 
 
 def path(gpu: GPU, ranks: int, node: int) -> Route:
-    """What connects so many GPUs: their links as far as they reach, PCIe within a node."""
+    """Path between so many GPUs: their links as far as they reach, PCIe within a node."""
     if gpu.link_gb_s is not None and ranks <= (gpu.link_gpus or node):
         return "link"
     return "pcie" if ranks <= node else "network"
@@ -84,7 +84,7 @@ def path_gb_s(gpu: GPU, over: Route, shares: Efficiency | TrainingEfficiency, en
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What one GPU does in a second, its links and its host, at one end of their ranges; numbers or arrays of them."""
+    """Rates of one GPU, its links and its host, at one end of their ranges; numbers or arrays."""
 
     peak: Annotated[Any, Symbol("P", "FLOP/s of products", "FLOP/s")]  # with weights in 16 bits
     peak_quantized: Annotated[Any, Symbol("P_q", "FLOP/s of products of quantized weights", "FLOP/s")]
@@ -134,7 +134,7 @@ class Machine:
         return plain + stage.latent * self.latent + stage.linear * self.linear + stage.indexed * self.indexer
 
     def prompt_kernels(self, stage: Demand, operations: Sequence[Operation]) -> "Iterator[Timed]":
-        """What prefill moves besides."""
+        """Further traffic of prefill."""
         if self.unpacked and (packed := sum(operation.weights for operation in operations if operation.quantized)):
             unpacked = packed * self.unpacked
             yield Timed("unpacking", unpacked, memory=unpacked)
@@ -147,7 +147,7 @@ class Machine:
 MACHINE = symbols_of(Machine)
 LAUNCHES: tuple[str, ...] = ("layer", "sparse", "latent", "linear", "indexer", "quantize")
 LAUNCHES += ("prefill_layer", "prefill_sparse", "prefill_latent", "prefill_linear")
-"""What the host takes its time for."""
+"""Figures of the host's time."""
 
 
 def reached(
@@ -182,9 +182,9 @@ def reached(
 
 
 def kind_of(gpu: GPU, engine: str, weights: WeightFormat, ranks: int, node: int = 8) -> tuple[Conditions, Dtype, Dtype]:
-    """What decides for a GPU of which so many share a layer, and what it multiplies weights in 16 bits and in a format
-    in."""
-    conditions = Conditions(engine, gpu.generation, ranks, path(gpu, ranks, node), weights).told_apart
+    """Conditions of a GPU of which so many share a layer, and the types it multiplies 16-bit weights and those of a
+    format in."""
+    conditions = Conditions(engine, gpu.generation, ranks, path(gpu, ranks, node), weights).distinguished
     return conditions, arithmetic("bf16", gpu), arithmetic(weights, gpu)
 
 
@@ -217,7 +217,7 @@ class Cards:
     ) -> None:
         self.gpus, self.engine, self.node, self.edited = gpus, engine, node, edited
         self.shape, self.cells = (len(weights), len(gpus)), list(product(weights, gpus))
-        known = {form: Conditions(engine, None, weights=form).told_apart.weights for form in weights}
+        known = {form: Conditions(engine, None, weights=form).distinguished.weights for form in weights}
         dtypes = [(arithmetic("bf16", gpu), arithmetic(form, gpu)) for form, gpu in self.cells]
         kinds = ((known[form], gpu.generation) for form, gpu in self.cells)
         self.alike = first_alike(zip(kinds, dtypes, strict=True))
@@ -235,7 +235,7 @@ class Cards:
         return Machine(*known[:, which, formats, kinds, None])
 
     def figures(self, ranks: int, end: End) -> Any:
-        """What `machine` says of each, by its fields: [figures, formats, GPUs]."""
+        """Fields of each GPU's `machine`: [figures, formats, GPUs]."""
         if (ranks, end) not in self.known:
             over = [path(gpu, ranks, self.node) for gpu in self.gpus]
             alike = first_alike(zip(self.alike, over * self.shape[0], strict=True))
@@ -256,7 +256,7 @@ class Cards:
 
 
 class Timed(NamedTuple):
-    """How long an operation takes, and what binds it."""
+    """Time of an operation, and what binds it."""
 
     what: Work
     seconds: Seconds
@@ -306,7 +306,7 @@ def sharing(layout: Layout, *, experts: bool) -> Any:
 
 
 def communication(on: Machine, layout: Layout, layers: int, sparse: int, row: Any, tokens: Any, top_k: int) -> Seconds:
-    """Of all layers of a stage: two all-reduces each over the tensor-parallel ranks. `row` are bytes of a hidden state.
+    """Seconds of a stage's layers: two all-reduces each over the tensor-parallel ranks. `row`: a hidden state's bytes.
 
     Where data-parallel copies share routed experts: whole experts are sent tokens, and send them back, instead of the
     second; of experts in slices every rank gathers the tokens of all copies, and hands out its part of their sums."""
@@ -328,7 +328,7 @@ def shared_tokens(on: Machine, dcp: Any, layers: Any, nbytes: Any) -> Seconds:
 
 
 def binds(parts: Iterable[Timed]) -> Bound:
-    """What takes the most time."""
+    """The bound of the most time."""
     times: dict[Bound, float] = {}
     for part in parts:
         times[part.bound] = times.get(part.bound, 0.0) + float(part.seconds)

@@ -36,8 +36,8 @@ NOTHING = (-np.inf, -np.inf)
 def accepted_formats(
     architecture: Architecture, engine: Engine, precisions: Sequence[Precision]
 ) -> tuple[Precision, ...]:
-    """Those in which the engine takes the model, each pair of weights and cache once. Raises ConfigError where it takes
-    it in none."""
+    """Formats in which the engine takes the model, each pair of weights and cache once. Raises ConfigError if there is
+    none."""
     formats: dict[tuple[WeightFormat, CacheFormat], Precision] = {}
     for precision in precisions:
         if not any(engine.refusals(Question(architecture, precision, Layout()))):
@@ -50,8 +50,8 @@ def accepted_formats(
 def layouts_by_format(
     architecture: Architecture, engine: Engine, precisions: Sequence[Precision], most: int, node: int
 ) -> Iterator[tuple[Layout, tuple[int, ...]]]:
-    """What the engine accepts on up to `most` GPUs in nodes of so many, ways to share a layer and pipeline stages of
-    them, each with the numbers of the formats that it accepts there."""
+    """Layouts that the engine accepts on up to `most` GPUs in nodes of so many, ways to share a layer and pipeline
+    stages of them, each with the numbers of its formats."""
 
     def takes(layout: Layout, precision: Precision) -> bool:
         return not any(engine.refusals(Question(architecture, precision, layout)))
@@ -112,7 +112,7 @@ class Weighed(NamedTuple):
     """A tensor-parallel rank with a slice of all experts, as stored in each format: [formats] and [formats, layers]."""
 
     routed: Array  # bytes of each layer's routed experts
-    others: Array  # of each layer beside them
+    others: Array  # of each layer except them
     before: Array  # of what stands before the layers
     behind: Array  # of what stands behind them, a tied head included
     demand: Demand
@@ -190,7 +190,7 @@ class Shards:
 
 
 def combined(figures: Sequence[Any], of: Callable[[Sequence[Any]], Any]) -> Any:
-    """Of demands, or other figures, those that `of` makes of all of them."""
+    """Demands, or other figures, that `of` makes of all of them."""
     first = figures[0]
     if isinstance(first, Mapping):
         keys = dict.fromkeys(key for figure in figures for key in figure)  # a GGUF file has other products
@@ -208,7 +208,7 @@ def stacked(figures: Sequence[Any]) -> Any:
 
 
 def of_rows(table: Demand, which: Indices, forms: Indices) -> Demand:
-    """Of the demands of some ranks, stacked, those of rows of one rank and format each: [rows, 1]."""
+    """Demands of rows of one rank and format each, [rows, 1], from those of all ranks, stacked."""
 
     def chosen(figures: Sequence[Any]) -> Any:
         (figure,) = figures
@@ -246,7 +246,7 @@ class FittingRows:
         return cls(tuple(shards), shard, form, kind, np.arange(shard.size), capacity[shard, form, kind], demands)
 
     def some(self, which: Flags | Indices) -> "FittingRows":
-        """Those of the rows that are chosen."""
+        """The chosen rows."""
         places = self.shard[which], self.form[which], self.kind[which], self.number[which]
         return FittingRows(self.shards, *places, self.capacity[which], self.demands)
 
@@ -273,7 +273,7 @@ class FittingRows:
 
     @property
     def demand(self) -> Demand:
-        """What a rank does, all stages together: [rows, 1]."""
+        """Demand of a rank, all stages together: [rows, 1]."""
         return of_rows(self.demands, self.shard, self.form)
 
 
@@ -369,9 +369,9 @@ class Room:
     def budget(
         self, on: StartedGPUs, gpu: int, working: int, depth: tuple[int, int], shard: Shard
     ) -> tuple[float, ...]:
-        """What the engine would set aside for its cache on a GPU without weights, beside a pass that takes so many
-        bytes, in the middle and at the high end of the overhead, which depends on `depth`: how many GPUs work together,
-        and the most layers of a stage."""
+        """Bytes that the engine would set aside for its cache on a GPU without weights, with a pass of `working` bytes,
+        in the middle and at the high end of the overhead, which `depth` decides: how many GPUs work together, and the
+        most layers of a stage."""
         key = gpu, working, depth
         if key not in on.budgets:
             links = on.by_links[gpu]

@@ -1,4 +1,4 @@
-"""How long a server takes for a step, for a prompt, and for both at once."""
+"""Times of a server's step, of a prompt, and of both at once."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -32,7 +32,7 @@ from calc.time.roofline import (
 from calc.time.time_operations import Demand, demand, routing
 
 TimedParts = Sequence[Timed]
-"""What a pass takes, where it is known already; empty where it is not."""
+"""Parts of a pass's time, where known already; else empty."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Speed:
     machines: Callable[[End], Machine]
 
     def parts(self, forward: Forward, end: End, *, decodes: bool) -> Iterator[Timed]:
-        """What a pass takes: operations, communication, and the host, of one stage after the other."""
+        """Parts of a pass's time: operations, communication, and the host, stage after stage."""
         on = self.machines(end)
         for stage in self.demands:
             operations = stage.operations(forward)
@@ -56,7 +56,7 @@ class Speed:
             yield Timed("host", on.host(stage, decodes=decodes))
 
     def communication(self, stage: Demand, forward: Forward, on: Machine) -> Any:
-        """Within the layers of a stage, and to the next."""
+        """Seconds within the layers of a stage, and to the next."""
         row, top_k = stage.hidden * stage.width, stage.routing.top_k if stage.routing else 1
         within = communication(on, self.layout, stage.layers, stage.sparse, row, forward.tokens, top_k)
         if occurs(stage.dcp > 1):
@@ -75,14 +75,14 @@ class Speed:
         return decode(share_of(batch, self.layout.dp * self.layout.pp), context, new)
 
     def pace(self, batch: Any) -> Any:
-        """How much longer a step takes than the sum of its stages: with a part of the sequences in each, all wait for
-        the one with the most layers."""
+        """Factor of a step's time over the sum of its stages: with a part of the sequences in each, all wait for the
+        one with the most layers."""
         longest = reduce(np.maximum, (stage.longest for stage in self.demands))
         parts = np.minimum(self.layout.pp, share_of(batch, self.layout.dp))
         return np.maximum(1.0, parts * longest / sum(stage.layers for stage in self.demands))
 
     def decode_parts(self, batch: Any, context: Any, end: End, new: Any = 1) -> Iterator[Timed]:
-        """What a step takes in which each of `batch` sequences of `context` tokens gets `new` more."""
+        """Parts of a step in which each of `batch` sequences of `context` tokens gets `new` more."""
         parts = self.parts(self.decoding(batch, context, new), end, decodes=True)
         if not occurs(self.layout.pp > 1):
             return parts
@@ -129,7 +129,7 @@ class FullServer:
 
     @cached_property
     def prompt_parts(self) -> tuple[Timed, ...]:
-        """What all passes of a prompt take; those that machines with larger chunks do not need count nothing."""
+        """Times of all passes of a prompt; those that machines with larger chunks do not need count nothing."""
         tokens = self.prompt - self.cached
         starts = self.chunk * np.arange(-(-tokens // np.min(self.chunk)))
         new = np.clip(tokens - starts, 0, self.chunk)
@@ -141,7 +141,7 @@ class FullServer:
 
     @property
     def launched_parts(self) -> Iterator[Timed]:
-        """What a prompt's passes take on a GPU that is never idle: all but the host's time."""
+        """Times of a prompt's passes on a GPU that is never idle: all but the host's."""
         return (part for part in self.prompt_parts if part.what != "host")
 
     @cached_property
@@ -159,7 +159,7 @@ class FullServer:
         return share_of(batch, self.speed.layout.dp * self.speed.layout.pp)
 
     def decode_parts(self, batch: Any) -> Iterator[Timed]:
-        """What a step takes in which every sequence decodes, half way through its output."""
+        """Parts of a step in which every sequence decodes, half way through its output."""
         return self.speed.decode_parts(batch, self.prompt + self.output // 2, self.end)
 
     def decode_step(self, batch: Any, decoded: TimedParts = ()) -> Any:
@@ -181,8 +181,8 @@ class FullServer:
         return self.received + np.where(others > 0, on.admission + ahead, 0.0)
 
     def parts(self, batch: Any, own: int = 0, decoded: TimedParts = ()) -> Iterator[Timed]:
-        """What a step with `batch` sequences takes, without the prompts of `own` of a copy's; `decoded` is what its
-        decoding takes, where that is known."""
+        """Parts of a step with `batch` sequences, without the prompts of `own` of a copy's; `decoded` are those of
+        decoding, where known."""
         yield from decoded or self.decode_parts(batch)
         delays = self.delays(np.maximum(self.running(batch) - own, 0) / self.output)
         yield from (part.times(delays) for part in self.launched_parts)
@@ -199,7 +199,7 @@ class FullServer:
         return sum(part.seconds for part in self.parts(batch, decoded=decoded))
 
     def token(self, batch: Any, decoded: TimedParts = ()) -> Any:
-        """Seconds in which one who reads an answer gets its next token (TPOT): beside it are the others' prompts."""
+        """Seconds in which one who reads an answer gets its next token (TPOT): it includes the others' prompts."""
         return sum(part.seconds for part in self.parts(batch, own=1, decoded=decoded))
 
 

@@ -1,8 +1,7 @@
-"""What one rank of a pipeline stage does in a forward pass: operations with their FLOPs, 2 for each multiply-add, and
-the bytes that they read and write: weights, cache, and what goes in and out of matrix products. The operations of
-norms, rotary embedding, activation functions, softmax and sampling are left out: together less than 1 % of a forward
-pass, and bound by memory.
-"""
+"""Operations of one rank of a pipeline stage in a forward pass, with their FLOPs, 2 for each multiply-add, and the
+bytes that they read and write: weights, cache, and what goes in and out of matrix products. The operations of norms,
+rotary embedding, activation functions, softmax and sampling are left out: together less than 1 % of a forward pass, and
+bound by memory."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -48,7 +47,7 @@ class Operation(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Routing:
-    """How tokens spread over routed experts, evenly and independently."""
+    """Spread of tokens over routed experts, even and independent."""
 
     experts: int  # of the whole model
     top_k: int
@@ -74,7 +73,7 @@ ByWindow = dict[WindowTokens, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Demand:
-    """What one rank of a stage does, as far as it does not depend on the pass."""
+    """Work of one rank of a stage, as far as it does not depend on the pass."""
 
     flops: Annotated[ByProduct, Symbol("φ", "FLOPs of a row")]
     weights: Annotated[ByProduct, Symbol("W", "bytes of weights")] = field(default_factory=dict)  # all experts included
@@ -87,7 +86,7 @@ class Demand:
     written: Annotated[Any, Symbol("β_w", "bits of cache that a token adds")] = 0
     queries: Annotated[Any, Symbol("q", "elements of the outputs of all heads")]
     exchanged: Annotated[Any, Symbol("q_x", "elements of all heads' queries and outputs in decode")]
-    """What ranks that share cached tokens pass on."""
+    """Sent between ranks that share cached tokens."""
     attending: Annotated[int, Symbol("L_a", "layers with attention")]
     heads: Annotated[Any, Symbol("n_a", "query heads of all layers")]
     dcp: Annotated[Any, Symbol("dcp", "ranks that share cached tokens")]
@@ -184,9 +183,9 @@ def demand(
     states: StateBytes = state_bytes,
     like: Demand | None = None,
 ) -> Demand:
-    """What one rank of a stage does, in one piece or several, its weights stored as in an engine's files; `included`
-    are tensors that do not count as the model's and run too (a draft layer's); `states` gives bytes of recurrent
-    state; `like` is the same in other formats."""
+    """Work of one rank of a stage, in one piece or several, its weights stored as in an engine's files; `included` are
+    tensors that do not count as the model's and run too (a draft layer's); `states` gives bytes of recurrent state;
+    `like` is a demand of this rank in other formats."""
     whole, rank = unrolled(whole), unrolled(rank)
     done = like or computed(whole, rank, layout, *stage, included=included, states=states)
     pieces = file(whole, precision, rank)

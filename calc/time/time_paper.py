@@ -1,5 +1,5 @@
-"""How the time of a pass or of a training step comes about, line by line, and that on paper: the functions that compute
-it, run on figures that remember their formulas."""
+"""Derivation of the time of a pass or of a training step, line by line: the functions that compute it, run on figures
+that remember their formulas."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
@@ -79,8 +79,8 @@ DEMAND = symbols_of(Demand)
 
 
 def traced(figures: Figures, sizes: Any, symbols: Mapping[str, Symbol]) -> Any:
-    """The same with a figure for each of its numbers that has a symbol and is not zero: of a mapping one for each key,
-    of an estimate its expected one."""
+    """`sizes` with a figure for each number that has a symbol and is not zero: of a mapping one for each key, of an
+    estimate its expected one."""
 
     def figure(symbol: Symbol, number: Any) -> Any:
         if isinstance(number, Mapping):

@@ -1,4 +1,4 @@
-"""What a report says of time: a decode step, a prompt, a training step; and where passes stand under the roofline."""
+"""Report of times: a decode step, a prompt, a training step; and where passes stand under the roofline."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -50,7 +50,7 @@ class DecodeTime(Frozen):
 
 
 class PrefillTime(Frozen):
-    """From all prompts' arrival at once to the last one's first token."""
+    """Time from all prompts' arrival at once to the last one's first token."""
 
     ttft_ms: Estimate
     tokens_per_s: Estimate  # of the prompts
@@ -59,7 +59,7 @@ class PrefillTime(Frozen):
 
 
 class TimeReport(Frozen):
-    """How fast one kind of GPU serves."""
+    """Speed of one kind of GPU in serving."""
 
     gpu: str
     decode: DecodeTime
@@ -69,7 +69,7 @@ class TimeReport(Frozen):
 
 
 class TrainingTimeReport(TrainingTime):
-    """How fast one kind of GPU trains."""
+    """Speed of one kind of GPU in training."""
 
     gpu: str
     operations: tuple[StepOperation, ...]
@@ -78,7 +78,7 @@ class TrainingTimeReport(TrainingTime):
 def time_report(
     serving: Serving, gpu: GPU, workload: Workload, *, edits: Edits | None = None, node: int = 8
 ) -> TimeReport:
-    """For the batch, the prompt and the layout of a report. The prompt is passed in chunks as the engine has them."""
+    """Times of a report's batch, prompt and layout. The prompt is passed in chunks as the engine has them."""
     if serving.architecture.pooled:
         raise ConfigError(Message("How fast models make a vector or scores of a text is not known here."), "time")
     speed, chunk = speed_on(gpu, serving, edits=edits, node=node), serving.on(gpu, workload).limits.step_tokens
@@ -116,7 +116,7 @@ def time_of(
     edits: Edits | None = None,
     node: int = 8,
 ) -> TimeReport:
-    """How fast what a report weighs is served on a GPU; `draft_model` is the one that the engine's flags name."""
+    """Times of a report's scenario on a GPU; `draft_model` is the one that the engine's flags name."""
     scenario = report.scenario
     engine = ENGINES[scenario.engine](scenario.options, draft_model)
     model = Architecture.from_config(config)
@@ -127,7 +127,7 @@ def time_of(
 def training_time_of(
     config: Mapping[str, Any], report: TrainingReport, gpu: GPU, *, edits: Edits | None = None, node: int = 8
 ) -> TrainingTimeReport:
-    """How long the step takes that a report weighs."""
+    """Time of a report's training step."""
     speed = training_speed_of(Architecture.from_config(config), report, gpu, edits=edits, node=node)
     return TrainingTimeReport(**dict(speed.time()), gpu=gpu.id, operations=step_operations(speed))
 
@@ -173,7 +173,7 @@ def by_operation(parts: Iterable[Timed]) -> tuple[OperationTime, ...]:
 
 
 def drafted(speed: Speed, serving: Serving, gpu: GPU, workload: Workload, edits: Edits | None) -> Iterable[Message]:
-    """What a draft model makes of a decode step, by how often it guesses right."""
+    """Tokens per second with a draft model, by how often it guesses right."""
     if (drafting := serving.engine.draft(serving.precision)) is None:
         return
     model, precision, count = drafting
@@ -201,7 +201,7 @@ def drafted(speed: Speed, serving: Serving, gpu: GPU, workload: Workload, edits:
 
 
 def assumptions(gpu: GPU, serving: Serving) -> Iterable[Message]:
-    """What the figures take for granted."""
+    """Assumptions of the figures."""
     yield Message(
         "Times are the larger of arithmetic and memory traffic of each operation, at shares of the printed peaks that "
         "kernels were measured at, and the time of links and host; low and high are both ends of these ranges."
@@ -225,8 +225,8 @@ class Reply(Frozen):
 
 
 def reply(serving: Serving, gpu: GPU, workload: Workload, edits: Edits | None = None) -> Reply:
-    """For the batch, the prompt and the layout of a report, halfway through the output; `edits` are shares that a
-    reader knows better."""
+    """Speed of a report's batch, prompt and layout, halfway through the output; `edits` are shares that a reader knows
+    better."""
     speed, chunk = speed_on(gpu, serving, edits=edits), serving.on(gpu, workload).limits.step_tokens
     parts, batch = decode_parts(speed, workload), workload.batch
     seconds = {end: step_seconds(parts[end]) for end in ENDS}
@@ -246,7 +246,7 @@ def user_rate(serving: Serving, gpu: GPU, workload: Workload, edits: Edits | Non
 
 
 def decode_parts(speed: Speed, workload: Workload) -> dict[End, tuple[Timed, ...]]:
-    """What a decode step of the batch takes, halfway through the output, at each end of the range."""
+    """Parts of a decode step of the batch, halfway through the output, by end of the range."""
     return {end: tuple(speed.decode_parts(workload.batch, halfway(workload), end)) for end in ENDS}
 
 

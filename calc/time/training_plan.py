@@ -1,4 +1,4 @@
-"""How to train a model on so many GPUs of a kind: the layout, recomputation and ZeRO stage that take least time, the
+"""Plans to train a model on so many GPUs of a kind: the layout, recomputation and ZeRO stage that take least time, the
 largest micro-batch that fits, and what it comes to in days, energy and money."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -35,13 +35,13 @@ from calc.units import GIB
 DEGREES = (1, 2, 4, 8, 16)
 """Ranks that share a layer, stages, and spreads of experts that are tried."""
 PIECES = (4, 2)
-"""Pieces of the model on each stage that are tried beside one; more shorten the bubble by little."""
+"""Pieces of the model on each stage that are tried besides one; more shorten the bubble by little."""
 SAVINGS: tuple[Recompute, ...] = ("none", "alternate", "full")
 ZERO = get_args(TrainingLayout.model_fields["zero"].annotation)
 
 
 class TrainingNeeds(Frozen):
-    """What is to be trained on how many GPUs."""
+    """Training to plan, and its GPUs."""
 
     tokens: float = Field(default=1e11, gt=0, le=1e18, description="Tokens to train on.")
     gpus: int = Field(default=8, ge=1, le=65_536, description="GPUs in all.")
@@ -132,7 +132,7 @@ class TrainingSearch:
         return self.needs.global_batch // layout.dp
 
     def micro_batches(self, layout: TrainingLayout) -> list[int]:
-        """Those that divide a replica's share of the step, from small to large; of interleaved stages into a multiple
+        """Sizes that divide a replica's share of the step, from small to large; of interleaved stages into a multiple
         of these."""
         share, multiple = self.share(layout), layout.pp if layout.vp > 1 else 1
         return [n for n in range(1, share + 1) if share % (n * multiple) == 0 and self.needs.micro_batch in (None, n)]
@@ -198,7 +198,7 @@ class TrainingSearch:
         return replace(self.speeds[gpu.id, *ranks], work=work, layout=layout)
 
     def plan(self, speed: TrainingSpeed) -> TrainingPlan:
-        """With its ranges, and what stays free."""
+        """Plan with its ranges, and what stays free."""
         gpu, work, layout = speed.gpu, speed.work, speed.layout
         price = (self.prices or {}).get(gpu.id, price_of(gpu.id))
         memory = self.training(layout, work.recompute, work.accumulation).memory(micro_batch=work.micro_batch)
@@ -276,7 +276,7 @@ def savings(search: TrainingSearch, best: TrainingSpeed) -> Iterator[TrainingPla
 
 
 def assumptions(search: TrainingSearch) -> Iterable[Message]:
-    """What the plans take for granted."""
+    """Assumptions of the plans."""
     yield Message(
         "A plan fits even at the high end of the overhead, with the largest micro-batch that divides a replica's share "
         "of the {n:,} sequences of a step.",

@@ -1,5 +1,5 @@
-"""How long a training step takes: products and attention forward and backward, elementwise kernels, communication and
-the optimizer; and what that makes in tokens, MFU, days, energy and money."""
+"""Times of a training step: products and attention forward and backward, elementwise kernels, communication and the
+optimizer; and what that makes in tokens, MFU, days, energy and money."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -37,13 +37,14 @@ RECOMPUTED: dict[Recompute, tuple[float, float]] = {
     "alternate": (0.5, 0),
     "full": (1, 1),
 }
-"""How much of products and of attention is computed again, in forward passes."""
+"""Products and attention computed again, in forward passes."""
 BACKWARD_ATTENTION = 2.5
-"""In forward passes: flash attention's backward pass computes its scores again (arXiv:2307.08691 section 2.3)."""
+"""Backward passes of attention, in forward ones: flash attention computes its scores again (arXiv:2307.08691 section
+2.3)."""
 
 
 class StepPasses(NamedTuple):
-    """How often a kind of work is done in a step, in forward passes."""
+    """Passes of a kind of work in a step, in forward passes."""
 
     forward: float
     backward: float
@@ -69,7 +70,7 @@ def unlike(demands: Iterable[Demand]) -> Iterable[Demand]:
 
 @dataclass(frozen=True)
 class RankDemands:
-    """What ranks of so many tensor-parallel ranks and pipeline stages do, and the whole model on one GPU."""
+    """Demands of ranks of so many tensor-parallel ranks and pipeline stages, and of the whole model on one GPU."""
 
     rank: Architecture
     stages: tuple[tuple[range, ...], ...]  # the pieces of each
@@ -99,7 +100,7 @@ class TrainingTime(Frozen):
     """TFLOP/s of one GPU in products, forward and backward, and in the pairs of tokens that attend: half of all where
     attention is causal, as Megatron-LM prints it."""
     mfu: Estimate
-    """Of the peak that products are computed at; FLOPs of products and of all query-key pairs, forward and twice that
+    """Share of the peak of the products' type; FLOPs of products and of all query-key pairs, forward and twice that
     backward (once in products of frozen weights), nothing recomputed (PaLM appendix B, arXiv:2204.02311)."""
 
 
@@ -360,11 +361,11 @@ class TrainingSpeed(RankDemands):
         return self.tokens / seconds / self.layout.gpus
 
     def mfu(self, seconds: float, flops: float) -> float:
-        """Of a step, by the FLOPs of a token that count."""
+        """Share of the peak in a step, by the FLOPs of a token that count."""
         return self.rate(seconds) * flops / self.peak(self.dtype)
 
     def model_flops(self, *, causal: bool = False) -> float:
-        """Of a token, forward and backward, nothing recomputed; all pairs counted, or those that attend."""
+        """FLOPs of a token, forward and backward, nothing recomputed; of all pairs, or those that attend."""
         length = self.work.sequence
         part = PassPart(1, length) if causal else Whole(1, length)
         products = 3 if self.work.trains_base else 2  # frozen weights have no gradient

@@ -218,7 +218,7 @@ def latent_attention(t: Modules, mixer: LatentAttention, x: TrackedTensor, rotar
 
 @scoped
 def queries(t: Modules, mixer: LatentAttention, x: TrackedTensor) -> TrackedTensor:
-    """By one matrix, or by two with a norm between."""
+    """Queries by one matrix, or by two with a norm between."""
     columns = mixer.n_q * (mixer.d_nope + mixer.d_rope)
     if mixer.q_rank is None:
         return t.matrix(x, "q_proj", columns, "queries")

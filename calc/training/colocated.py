@@ -72,7 +72,7 @@ TRAINER: Mapping[TrainingComponent, Message] = PARTS | {"weights": Message("weig
 
 
 class Colocated:
-    """A training step with an engine beside it on one kind of GPU."""
+    """A training step and an engine together on one kind of GPU."""
 
     def __init__(self, training: Training, colocation: Colocation, gpu: GPU) -> None:
         if training.objective is None:
@@ -271,7 +271,7 @@ class Colocated:
 
     @cached_property
     def largest_share(self) -> float:
-        """The largest share, in per cent, beside which the trainer fits; 0 where there is none."""
+        """The largest share, in per cent, with which the trainer fits; 0 where there is none."""
         awake = [phase for phase in self.phases if self.colocation.sleep_level == 0 or phase.name == "rollout"]
         if any(phase.high > self.usable for phase in self.phases if phase not in awake):
             return 0
@@ -323,7 +323,7 @@ class Colocated:
         return Message(sentence, share=share, phase=name, size=size, more=more)
 
     def notes(self) -> Iterator[Message]:
-        """With which flags it would fit: the least change first."""
+        """Flags with which it would fit: the least change first."""
         if self.word == "fits" or not self.colocated:
             return
         enough = self.least_share(1)

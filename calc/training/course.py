@@ -47,7 +47,7 @@ class Tensors(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class StepMoment:
-    """When a rank may peak."""
+    """Possible peak of a rank."""
 
     phase: Phase
     bytes: Bytes
@@ -72,7 +72,7 @@ class Alive(NamedTuple):
     def plus(self, more: Sequence[Tensors]) -> "Alive":
         return Alive(plus(self.bytes, *(tensors.bytes for tensors in more)), (*self.tensors, *more))
 
-    def around(self, moment: StepMoment) -> StepMoment:
+    def merged_with(self, moment: StepMoment) -> StepMoment:
         """A moment at which all of this is there too."""
         return StepMoment(moment.phase, plus(self.bytes, moment.bytes), (*self.tensors, *moment.tensors))
 
@@ -241,11 +241,11 @@ def dot(nbytes: Bytes, units: Bytes) -> int:
     return sum(map(mul, nbytes, units))
 
 
-# What a micro-batch holds on its way through one rank of one piece of a pipeline stage, beside what is there all the
+# What a micro-batch holds on its way through one rank of one piece of a pipeline stage, besides what is there all the
 # time; whatever the batch and the length.
 
 
-# What FSDP2 holds beside the shards (torch 2.13, `distributed/fsdp/_fully_shard`): each layer is a unit, and all that
+# What FSDP2 holds besides the shards (torch 2.13, `distributed/fsdp/_fully_shard`): each layer is a unit, and all that
 # stands outside of them another, the root, which stays gathered from its first use to the end of the backward pass.
 # Where the embedding is a unit of its own, it is gathered as a layer is, and the rest of the root for the head and its
 # backward.
@@ -296,7 +296,8 @@ class Sharded:
         return root + earlier + (layers * self.runs[index].gathered if index in self.layers else 0)
 
     def entering(self, index: int, layers: int) -> list[Tensors]:
-        """As a layer is gathered: its weights, the buffer that they come in, and still that of the unit before."""
+        """Tensors as a layer is gathered: its weights, the buffer that they come in, and still that of the unit
+        before."""
         run = self.runs[index]
         buffers = (self.before(index, layers) or self.root) + run.gathered
         return [weights(self.unsharded(index, layers) + run.gathered), buffer(buffers)]
@@ -307,12 +308,12 @@ class Sharded:
         return [weights(self.unsharded(index, run.layers - 1) + run.gathered), buffer(run.gathered)]
 
     def entering_head(self) -> list[Tensors]:
-        """As norm and head are gathered, where they are a unit of their own."""
+        """Tensors as norm and head are gathered, where they are a unit of their own."""
         buffers = self.runs[self.layers[-1]].gathered + self.root
         return [weights(self.unsharded(len(self.runs), 0)), buffer(buffers)]
 
     def after_layers(self) -> list[Tensors]:
-        """At the head."""
+        """Tensors at the head."""
         last = self.root if self.separate_embedding else self.runs[self.layers[-1]].gathered
         return [weights(self.unsharded(len(self.runs), 0)), buffer(last)]
 
@@ -331,8 +332,8 @@ class Sharded:
         ]
 
     def reducing(self, index: int, layers: int) -> list[Tensors]:
-        """As the gradients of a unit are copied into the buffer that is reduced: its weights are gone. The last of them
-        is held until its shard is there (`foreach_reduce`), which shows where there is but one table."""
+        """Tensors as a unit's gradients are copied into the buffer that is reduced: its weights are gone. The last of
+        them is held until its shard is there (`foreach_reduce`), which shows where there is but one table."""
         run = self.runs[index]
         if index in self.layers:
             early = self.before(index, layers) if self.layout.reshard_after_forward else 0
@@ -595,8 +596,8 @@ class Course:
         self, sharded: Sharded, index: int, run: Run, layers: int, here: Alive
     ) -> Iterator[Surroundings]:
         """A part going back with all that FSDP holds; and the moment when its gradients are reduced."""
-        around = here.plus(sharded.going_back(index, layers))
-        yield Surroundings("backward", around, run.profile, run.profile.backward)
+        resident = here.plus(sharded.going_back(index, layers))
+        yield Surroundings("backward", resident, run.profile, run.profile.backward)
         if run.first >= 0:
             yield Surroundings("backward", here.plus([*sharded.reducing(index, layers), self.stream]))
         elif not index or sharded.ends(index):
@@ -617,7 +618,7 @@ class Course:
 
     def turning(self, run: Run) -> list[int]:
         """Layers of a run at which its backward pass may peak, by how many stand before them: its ends; and
-        beside them where other units are gathered and reduced."""
+        with them where other units are gathered and reduced."""
         ends = {0, run.layers - 1}
         neighbours = {1, run.layers - 2} if self.sharded is not None else set()
         return sorted(ends | {layer for layer in neighbours if 0 <= layer < run.layers}, reverse=True)

@@ -155,7 +155,7 @@ def settings_of(
     *,
     single: bool,
 ) -> Settings:
-    """How the modules compute. FSDP gathers weights in the type of the products, so that none are cast there."""
+    """Settings of the modules. FSDP gathers weights in the type of the products, so that none are cast there."""
     frozen_bits = FORMATS[base.weights].bits if base.weights in FORMATS else 8
     compute = WIDTH[recipe.compute]
     stored = compute if layout.fully_sharded or not work.trains_base else WIDTH[recipe.weights]
@@ -200,11 +200,11 @@ def settings_of(
 
 
 LossHead = Callable[[Modules, Architecture, TrackedTensor], TrackedTensor]
-"""From what the last norm gives to the loss."""
+"""Steps from the last norm's output to the loss."""
 
 
 def quiet(settings: Settings, *, policy: bool) -> Settings:
-    """How a pass without gradients computes: of the policy with its adapters, or of a frozen reference without."""
+    """Settings of a pass without gradients: of the policy with its adapters, or of a frozen reference without."""
     settings = replace(settings, records=False, checkpoints=False, inputs_need_gradients=False, keep_outputs=False)
     return settings if policy else replace(settings, trains=False, adapters=None)
 
@@ -295,14 +295,14 @@ class Passes:
         return [t.new("rotary tables", channels, width, CountedBy.POSITION) for _ in range(2)] if channels else []
 
 
-# Which models' steps are computed: those whose layers were laid beside torch's own account.
+# Which models' steps are computed: those whose layers were compared with torch's own account.
 
 
 UNMODELLED_EXTRAS = ("altup.",)  # weights of what no pass computes: Gemma 3n's streams side by side
 
 
 def check_modelled(architecture: Architecture) -> None:
-    """Raise ConfigError for layers of which nobody has laid beside anything what they keep for the way back."""
+    """Raise ConfigError for layers whose saved activations nobody has compared with anything."""
     if architecture.pooled:
         sentence = (
             "Training of models that make a vector or scores of a text isn't modelled: their losses are over texts, "

@@ -147,7 +147,7 @@ def parallel_cross_entropy(t: Modules, logits: TrackedTensor) -> TrackedTensor:
 
 @scoped
 def single_kernel_loss(t: Modules, logits: TrackedTensor) -> TrackedTensor:
-    """As torch.compile fuses it: the logits are saved as they are, and their gradient takes their place, which public
+    """Loss fused by torch.compile: the logits are saved as they are, and their gradient takes their place, which public
     records of compiled losses agree with; Liger's kernel does so too (arXiv:2410.10989 section 3.2)."""
     return t.record(scalar(t), [logits], lambda gradient: [logits.view()], [logits.storage])
 
@@ -273,7 +273,7 @@ def per_layer_columns(model: Architecture) -> int:
 
 @scoped
 def with_per_layer_inputs(t: Modules, model: Architecture, x: TrackedTensor) -> TrackedTensor:
-    """Embedded tokens, beside which the inputs of all layers are held until the backward pass reaches them: rows of a
+    """Embedded tokens, while the inputs of all layers are held until the backward pass reaches them: rows of a
     second table and a projection of the first."""
     columns, width = per_layer_columns(model), model.blocks[0].per_layer_width
     (table,) = (tensor for tensor in model.tensors() if tensor.name.endswith("embed_tokens_per_layer.weight"))
@@ -387,8 +387,8 @@ def label_log_probs(t: Modules, logits: TrackedTensor) -> TrackedTensor:
 
 @scoped
 def wide_log_probs(t: Modules, logits: TrackedTensor) -> TrackedTensor:
-    """In fp32: the labels' logits less a log-sum-exp for each row. Both save the logits. Going back, a gradient of each
-    row and their stack, then zeros into which those of the labels are scattered."""
+    """Log-probabilities in fp32: the labels' logits less a log-sum-exp for each row. Both save the logits. Going back,
+    a gradient of each row and their stack, then zeros into which those of the labels are scattered."""
     row, label = (logits.columns, 4, CountedBy.SCORED_ROW), "log-probabilities"
 
     def stacked(_: TrackedTensor) -> list[TrackedTensor | None]:
@@ -405,8 +405,8 @@ def wide_log_probs(t: Modules, logits: TrackedTensor) -> TrackedTensor:
 
 @scoped
 def narrow_log_probs(t: Modules, logits: TrackedTensor) -> TrackedTensor:
-    """In 16 bits: a log-softmax of each row, which is saved, and whose gradient takes its place row by row; then their
-    stack."""
+    """Log-probabilities in 16 bits: a log-softmax of each row, which is saved, and whose gradient takes its place row
+    by row; then their stack."""
     row = logits.columns, logits.width, CountedBy.SCORED_ROW
     rows = t.scaled_in_place(logits)
     likely = t.new("log-softmax of the logits", *(logits.size if t.recording else row), logits)

@@ -97,7 +97,7 @@ WEIGHTS = "weights of experts"
 
 @scoped
 def mixture(t: Modules, moe: MoE, x: TrackedTensor) -> TrackedTensor:
-    """Routed experts, and beside them those that every token passes through."""
+    """Routed experts, and those that every token passes through."""
     if t.kernels.passes_all:
         return every_expert(t, moe, x)
     shared = t.local(mlp(t, moe.shared, x)) if moe.shared is not None and t.kernels.shared_first else None

@@ -1,5 +1,5 @@
-"""How a training step is started: the words of `accelerate launch` and of `torchrun`, TRL's own commands, and those of
-verl, OpenRLHF and Unsloth."""
+"""Commands of a training step: those of `accelerate launch` and `torchrun`, TRL's own, and those of verl, OpenRLHF and
+Unsloth."""
 
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
@@ -25,7 +25,7 @@ def torchrun(layout: TrainingLayout, node: int = NODE) -> Launch:
 
 
 def interleaved(layout: TrainingLayout) -> Iterator[Message]:
-    """How the script is told to interleave its stages (Megatron-LM, megatron/training/arguments.py; torchtitan,
+    """Words that tell the script to interleave its stages (Megatron-LM, megatron/training/arguments.py; torchtitan,
     config/configs.py)."""
     if layout.vp > 1:
         yield Message(
@@ -177,7 +177,7 @@ def objective_launches(model: str, scenario: TrainingScenario, teacher: str | No
 
 
 def written(flags: TrainerFlags) -> Iterator[str]:
-    """As a command line has them; switches are written out, as transformers' parser reads them."""
+    """Words of a command line; switches are written out, as transformers' parser reads them."""
     for name, value in flags.items():
         yield f"--{name}"
         yield str(value).lower() if isinstance(value, bool) else str(value)

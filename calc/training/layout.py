@@ -1,4 +1,4 @@
-"""How a training step is laid out: its layout, the order in which pipeline stages work, and how it is started."""
+"""Layout of a training step, the order in which pipeline stages work, and how it is started."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -19,11 +19,11 @@ from calc.training.workload import RECIPES, Colocation, Method, Objective, Recip
 
 
 class TrainingLayout(Degrees):
-    """How a training step is spread. Each of dp replicas sees its own sequences, each of cp ranks its part of them;
-    routed experts are spread over ep of these ranks, or, cut into fewer parts than other layers, over tensor-parallel
-    ranks too. Each of pp stages holds vp pieces of the model, of which the
-    stages take turns (arXiv:2104.04473 section 2.2.2). ZeRO (arXiv:1910.02054) divides over the replicas the optimizer
-    (1, as Megatron's distributed optimizer), the gradients too (2), the weights too (3, as FSDP)."""
+    """Spread of a training step. Each of dp replicas sees its own sequences, each of cp ranks its part of them; routed
+    experts are spread over ep of these ranks, or, cut into fewer parts than other layers, over tensor-parallel ranks
+    too. Each of pp stages holds vp pieces of the model, of which the stages take turns (arXiv:2104.04473 section
+    2.2.2). ZeRO (arXiv:1910.02054) divides over the replicas the optimizer (1, as Megatron's distributed optimizer),
+    the gradients too (2), the weights too (3, as FSDP)."""
 
     vp: int = Field(
         default=1,
@@ -273,7 +273,7 @@ class TrainingScenario(Frozen):
     workload: TrainingWorkload = TrainingWorkload()
     recipe: Recipe = RECIPES["master"]
     frozen: Precision = Precision()
-    """How LoRA's base is stored."""
+    """Format of LoRA's base."""
     layout: TrainingLayout = TrainingLayout()
     overhead: Overhead = Overhead()
     objective: Objective | None = Field(default=None, exclude_if=lambda objective: objective is None)

@@ -371,7 +371,7 @@ CHANGES: tuple[StepChange, ...] = (
         quantized,
     ),
 )
-"""In the order in which people give things up."""
+"""Changes in the order in which people give things up."""
 
 
 class TrainingLever(Frozen):
@@ -403,7 +403,7 @@ class StepFit(NamedTuple):
     verdict: Word
 
 
-def said(sentence: Says, after: TrainingScenario) -> Message:
+def sentence_of(sentence: Says, after: TrainingScenario) -> Message:
     return sentence if isinstance(sentence, Message) else sentence(after)
 
 
@@ -477,8 +477,8 @@ class Smaller:
         fit = self.fit(after)
         return TrainingLever(
             name=change.name,
-            what=said(change.what, after),
-            cost=said(change.cost, after),
+            what=sentence_of(change.what, after),
+            cost=sentence_of(change.cost, after),
             changes=differences(self.now, after),
             saves=self.before - fit.total,
             spare=self.gpu.usable_bytes - fit.total,
@@ -525,7 +525,7 @@ class Smaller:
     def together(self, chosen: Iterable[StepChange], after: TrainingScenario) -> Together:
         needed = self.needs(after)
         return Together(
-            what=tuple(said(change.what, after) for change in chosen),
+            what=tuple(sentence_of(change.what, after) for change in chosen),
             changes=differences(self.now, after),
             saves=self.before - needed,
             spare=self.gpu.usable_bytes - needed,
@@ -548,7 +548,7 @@ def fewest(
 
 def more_gpus(gpu: GPU, training: Training) -> Together | None:
     """The fewest GPUs on which it fits with everything sharded over them (ZeRO-3); where no number of replicas does,
-    for none makes activations smaller, with cheap changes beside. None where these do not do either."""
+    for none makes activations smaller, with cheap changes. None where these do not do either."""
     own = training.layout
     replica = own.gpus // own.dp
     most = training.over(MOST_GPUS // replica)

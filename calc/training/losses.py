@@ -46,7 +46,7 @@ class QuietPass(NamedTuple):
 
 
 Head = Callable[[Modules, Architecture, TrackedTensor, Objective], TrackedTensor]
-"""From the states that the last norm gives to the loss; a pass without gradients ends with log-probabilities."""
+"""Steps from the last norm's output to the loss; a pass without gradients ends with log-probabilities."""
 
 
 @dataclass(frozen=True)

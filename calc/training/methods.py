@@ -41,8 +41,7 @@ METHODS: dict[MethodName, TrainingMethod] = {
 
 
 def named(text: str) -> tuple[Method | None, MethodName | None]:
-    """Which weights are trained, and with which loss, by their names with a comma between: grpo,lora. Raises
-    ValueError."""
+    """Method and loss by their names with a comma between: grpo,lora. Raises ValueError."""
     names = text.split(",")
     weights = [name for name in get_args(Method) if name in names]
     losses = [name for name in METHODS if name in names]

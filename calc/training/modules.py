@@ -32,7 +32,7 @@ class Adapters:
 
 @dataclass(frozen=True)
 class Settings:
-    """All that decides what a pass holds, beside the model."""
+    """All besides the model that decides what a pass holds."""
 
     matrices: int  # bytes of an element of a matrix
     experts: int  # of the matrices of routed experts

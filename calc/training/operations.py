@@ -261,7 +261,7 @@ class Operations(Tape):
         return self.record(self.like(name, x), [x], lambda gradient: [self.steps(x, 3)], [x.storage])
 
     def dropout(self, x: TrackedTensor, name: Name) -> TrackedTensor:
-        """In training: a mask of a byte for each element is saved."""
+        """Dropout in training: a mask of a byte for each element is saved."""
         out, mask = self.like(name, x), self.new("masks of dropout", x.columns, 1, x.unit)
         return self.record(out, [x], self.multiplied, [mask.storage])
 

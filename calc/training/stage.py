@@ -13,7 +13,7 @@ from calc.training.workload import WIDTH, TrainingWorkload
 
 
 class PieceAtWork(NamedTuple):
-    """A piece of a stage at work forward or backward, and all that is there beside."""
+    """A piece of a stage at work forward or backward, and all else that is there."""
 
     course: Course
     backward: bool
@@ -136,7 +136,7 @@ class TrainingStage:
 
     @property
     def steps(self) -> list[StepMoment]:
-        """Before and after the step, and the optimizer's update."""
+        """Points before and after the step, and the optimizer's update."""
         tensors, states = self.constant(gradients=False), self.states
         if not self.work.optimizer_in_backward:
             size = states.casts or states.gradients
@@ -161,14 +161,14 @@ class TrainingStage:
         """The moments of the passes without gradients."""
         points: list[StepMoment] = []
         for course, when, gathered, ahead in self.quiet:
-            around = Alive().plus([*self.constant(), self.rotary()]) if when == "generation" else self.during
+            resident = Alive().plus([*self.constant(), self.rotary()]) if when == "generation" else self.during
             if when == "after":
-                around = around.plus(self.course.under_reference(root_stays=not gathered).tensors)
+                resident = resident.plus(self.course.under_reference(root_stays=not gathered).tensors)
             whole = once(gathered)
-            around = around.plus([Tensors(whole, GATHERED, "weights"), Tensors(whole, BUFFER, "weights")])
-            around = around.plus([Tensors(once(ahead), GATHERED, "weights")])
+            resident = resident.plus([Tensors(whole, GATHERED, "weights"), Tensors(whole, BUFFER, "weights")])
+            resident = resident.plus([Tensors(once(ahead), GATHERED, "weights")])
             for here in course.forward():
-                points += map(around.around, here._replace(phase="reference").step_moments())
+                points += map(resident.merged_with, here._replace(phase="reference").step_moments())
         return undominated(points)
 
     def peak_bytes(self, units: Bytes) -> int:
@@ -203,7 +203,7 @@ class TrainingStage:
         for course, backward, alive in self.at_work:
             for phase, points in course.step_moments.items():
                 if (phase == "backward") == backward:
-                    phases.setdefault(phase, []).extend(map(alive.around, points))
+                    phases.setdefault(phase, []).extend(map(alive.merged_with, points))
         if self.work.optimizer_in_backward:
             phases["backward"] = undominated([*phases["backward"], StepMoment("backward", *self.stepping())])
         return phases if self.value is None else self.with_value(phases, self.value)
@@ -219,12 +219,13 @@ class TrainingStage:
         outputs = Tensors(self.course.runs[-1].profile.outputs, "outputs that the training loop holds", "logits")
         gradients = Tensors(once(value.states.gradients), "gradients", "gradients")
         updating = standing.plus([outputs, gradients, value.updating()])
-        around = {"forward": waiting, "loss": waiting, "backward": waiting, "optimizer": updating}
+        resident = {"forward": waiting, "loss": waiting, "backward": waiting, "optimizer": updating}
         both = {
-            phase: [around.get(phase, standing).around(moment) for moment in points] for phase, points in phases.items()
+            phase: [resident.get(phase, standing).merged_with(moment) for moment in points]
+            for phase, points in phases.items()
         }
         own = Alive().plus([*self.constant(), outputs, Tensors(once(self.states.gradients), "gradients", "gradients")])
-        both["backward"] += [own.around(moment) for moment in value.step_moments["backward"]]
+        both["backward"] += [own.merged_with(moment) for moment in value.step_moments["backward"]]
         return both
 
     @cached_property

@@ -311,7 +311,7 @@ STACKED = frozenset(
     "flex_olmo olmoe exaone_moe cohere2_moe mixtral".split()
 )
 """Families whose stacks of experts "all-linear" takes in, with the router, and with names that so no longer stand for
-dense matrices beside them (PEFT 0.21.2, `utils/transformers_weight_conversion.py`)."""
+dense matrices next to them (PEFT 0.21.2, `utils/transformers_weight_conversion.py`)."""
 
 
 def adapts_experts(model: Architecture, work: TrainingWorkload) -> bool:
@@ -320,7 +320,7 @@ def adapts_experts(model: Architecture, work: TrainingWorkload) -> bool:
 
 
 def plain_experts(work: TrainingWorkload, base: Precision) -> bool:
-    """Whether routed experts stay in 16 bits beside a base that bitsandbytes quantizes: it replaces `nn.Linear` only
+    """Whether routed experts stay in 16 bits in a base that bitsandbytes quantizes: it replaces `nn.Linear` only
     (transformers 5.23, `integrations/bitsandbytes.py`), and stacked experts are none."""
     return work.method == "qlora" and base.weights in BITSANDBYTES and not work.quantized_experts
 
@@ -342,7 +342,7 @@ def is_other_matrix(tensor: Tensor) -> bool:
 
 
 def trained_of(rank: Architecture, tensor: Tensor, work: TrainingWorkload) -> Iterator[Tensor]:
-    """Trained tensors of a weight: itself, or the two matrices that LoRA puts beside it, [rank, in] and [out, rank]
+    """Trained tensors of a weight: itself, or the two matrices that LoRA adds, [rank, in] and [out, rank]
     (arXiv:2106.09685 section 4.1)."""
     if work.trains_base or tensor.name == SCORE:
         yield tensor

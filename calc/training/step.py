@@ -121,9 +121,9 @@ class Training:
         self.rank = self.shared.once(("rank", *cut), lambda: architecture.rank(*cut))
         self.built = dict[tuple[int, bool], TrainingStage]()
         self.alike_pieces = self.shared.once(("alike", *cut, layout.pp, layout.vp, self.frozen), self._alike_pieces)
-        """For each piece of the model the first that weighs the same."""
+        """First equal piece, for each piece of the model."""
         self.alike = alike_stages(self.alike_pieces, layout.pp)
-        """For each stage the first that weighs the same, but for the micro-batches in flight."""
+        """First equal stage, for each stage, but for the micro-batches in flight."""
         self.unlike = sorted(set(self.alike))
         """The stages that do not weigh the same; of equal ones the first, for it holds most micro-batches."""
         self.size = self.units(work.micro_batch, work.sequence)
@@ -281,7 +281,7 @@ class Training:
         return sum(part.parameters for tensor in tensors for part in trained_of(self.architecture, tensor, self.work))
 
     def units(self, micro_batch: int, sequence: int) -> Bytes:
-        """How many there are of what sizes are counted by."""
+        """Numbers of what sizes are counted by."""
         objective, scored = self.objective, (0, 0, 0, 0)
         if objective is not None and self.method is not None:
             micro_batch *= self.method.sequences
@@ -368,7 +368,7 @@ class Training:
         return [moment.bytes for index in self.unlike for moment in self.stage(index, single=single).peaks]
 
     def room(self, usable: int) -> int:
-        """The most bytes that may be allocated beside the overhead at the high end of its range; below zero where that
+        """The most bytes that may be allocated besides the overhead at the high end of its range; below zero where that
         alone is too much."""
         left, percent = usable - self.fixed_overhead, self.overhead_ranges["fragmentation"].high
         if left < 0:
@@ -423,12 +423,12 @@ class Training:
 
     def least_replicas(self, usable: int, enough: int) -> int:
         """Replicas that must be where one does not do and `enough` do: more divide what belongs to the weights, and
-        hold no more beside it than those, unless they gather experts."""
+        hold no more besides than those, unless they gather experts."""
         alone, many = self.over(1), self.over(enough)
         if alone is None or many is None or self.gathers_experts:
             return 1
         room, stages = many.room(usable), zip(alone.unlike_stages, many.unlike_stages, strict=True)
-        return max(-(-one.divided // max(1, room - stage.passing(self.size) + stage.divided)) for one, stage in stages)
+        return max(-(-own.divided // max(1, room - stage.passing(self.size) + stage.divided)) for own, stage in stages)
 
     def over(self, dp: int) -> "Training | None":
         """The step with all that belongs to the weights divided over so many replicas (ZeRO-3); None where the experts
@@ -508,9 +508,9 @@ def reason(memory: TrainingMemory, usable: int) -> Message:
     if usable < allocated:
         name, size = max(memory.parts.items(), key=lambda part: part[1])
         return Message(
-            "The step needs {held:.2f} GiB before any overhead, {more:.2f} more than there are; the largest part is "
+            "The step needs {needed:.2f} GiB before any overhead, {more:.2f} more than there are; the largest part is "
             "the {part} with {size:.2f}.",
-            held=allocated / GIB,
+            needed=allocated / GIB,
             more=(allocated - usable) / GIB,
             part=name,
             size=size / GIB,

@@ -76,7 +76,7 @@ class TrackedTensor:
 
 
 Backward = Callable[[TrackedTensor], Sequence[TrackedTensor | None]]
-"""From the gradient of an operation's output to those of its inputs."""
+"""Gradients of an operation's inputs, from that of its output."""
 
 
 @dataclass(eq=False, slots=True)
@@ -109,7 +109,7 @@ class AllSavedError(Exception):
 
 @dataclass(eq=False, slots=True)
 class Accumulator(Node):
-    """Where the gradient of a weight ends, once those of all its uses are there."""
+    """End of a weight's gradient, once those of all its uses are there."""
 
     left: int = 1
 
@@ -296,7 +296,7 @@ class Tape:
             node.gradients = [None]
 
     def timeline(self, outside: Container[int | None] = ()) -> "Timeline":
-        """When each storage comes and goes, but for those that are counted outside."""
+        """Times at which each storage comes and goes, but for those that are counted outside."""
         last = dict(zip(self.uses, range(len(self.uses)), strict=True))
         events: dict[int, int] = {}  # by twice its use, and one more where it goes
         for number, made in enumerate(self.made):

@@ -212,7 +212,7 @@ class Objective(Frozen):
 
 
 class Colocation(Frozen):
-    """Where an engine generates, and what it gives back while the model is trained."""
+    """Engine that generates, and what it gives back while the model is trained."""
 
     rollout: Rollout = Field(
         default="colocated", description="The engine generates on the GPUs that train, or on others."
@@ -362,7 +362,7 @@ RECIPES: dict[RecipeName, Recipe] = {
 
 class Trainer(Frozen):
     """Options of a step, of mixed precision and of the layout as a trainer leaves them. `lora` and `qlora` are those
-    that it sets otherwise for adapters, and `base` is how it stores what is frozen beside them; None: in 16 bits, and
+    that it sets otherwise for adapters, and `base` is how it stores what is frozen; None: in 16 bits, and
     for QLoRA in 4. `objective` is how it makes the loss of a method of reinforcement learning, and `engine` how it runs
     the one that generates."""
 

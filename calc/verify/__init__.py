@@ -1,4 +1,4 @@
-"""Ours beside something real: a checkpoint, a printed model, a measurement. Logs stand in `logs`."""
+"""Ours against something real: a checkpoint, a printed model, a measurement. Logs stand in `logs`."""
 
 from calc.verify.checkpoint import Checkpoint, Stored, read_safetensors
 from calc.verify.compare import Comparison, compare

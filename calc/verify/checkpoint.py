@@ -9,7 +9,7 @@ from calc.model.tensor import Shape
 from calc.text import parse_json
 
 MAX_HEADER_BYTES = 25_000_000
-"""As huggingface_hub has it; the largest published index has some 9 MB, and the format itself allows 100 MB."""
+"""Limit of huggingface_hub; the largest published index has some 9 MB, and the format itself allows 100 MB."""
 MAX_TENSORS = 500_000
 MAX_ENTRIES = 1_250_000
 """Commas and brackets of a header; one of 150,000 tensors has as many."""

@@ -1,4 +1,4 @@
-"""Our tensor list beside the one of a real checkpoint: matched by name and shape."""
+"""Our tensor list against a real checkpoint's: matched by name and shape."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -39,7 +39,7 @@ AUXILIARY_NAMES = (
     ".qzeros", ".g_idx", ".SCB", ".weight_format", ".absmax", ".quant_map", ".nested_absmax", ".nested_quant_map",
     ".quant_state.bitsandbytes__nf4", ".quant_state.bitsandbytes__fp4", ".scale", ".k_scale", ".v_scale",
 )  # fmt: skip
-"""Endings of what a quantized format stores beside its weights."""
+"""Endings of what a quantized format stores besides its weights."""
 DERIVED = ("rotary_emb.inv_freq", ".attn.bias", ".attn.masked_bias", ".attention.bias", ".attention.masked_bias")
 """Endings of buffers that old checkpoints hold and a class computes by itself."""
 

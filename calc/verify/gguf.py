@@ -81,7 +81,7 @@ class _Cursor:
         return self.take(size).decode(errors="replace")
 
     def skip_texts(self, count: int) -> int:
-        """How many there are; a vocabulary is too long to read each with `text`."""
+        """Number of texts; a vocabulary is too long to read each with `text`."""
         data, at, size_of = self.data, self.at, struct.Struct("<Q").unpack_from
         try:
             for _ in range(count):

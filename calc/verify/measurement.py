@@ -213,7 +213,7 @@ def with_predictions(measurement: Measurement) -> list[MeasuredRow]:
 
 
 class Closeness(Frozen):
-    """How many sizes were measured, how many of them are exact, and the share by which half and all of them miss."""
+    """Sizes measured, those of them exact, and the share by which half and all of them miss."""
 
     sizes: int
     exact: int

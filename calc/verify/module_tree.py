@@ -41,7 +41,7 @@ WRAPPERS = frozenset(
     """.split()
 )
 """Modules that hold one other, the checkpoint's own."""
-WRAPPED = ("base_layer", "original_module")  # the checkpoint's own weights, where an adapter stands beside them
+WRAPPED = ("base_layer", "original_module")  # the checkpoint's own weights, where an adapter stands next to them
 
 
 @dataclass
@@ -49,43 +49,43 @@ class Module:
     """A printed module, or a bare parameter: its kind is then `Parameter`."""
 
     kind: str
-    """Its class; empty for the whole where only parts of it were given."""
+    """Class; empty for the whole where only parts of it were given."""
     name: str = ""
-    """As the checkpoint has it, without wrappers; `{}` stands for each index that repeats."""
+    """Name in the checkpoint, without wrappers; `{}` stands for each index that repeats."""
     repeats: Repeats = ()
     """First and last index for each `{}`."""
-    said: list[str] = field(default_factory=list)  # of itself, without brackets and the commas inside them
+    printed: list[str] = field(default_factory=list)  # of itself, without brackets and the commas inside them
     parts: list["Module"] = field(default_factory=list)
     last: int = -1  # highest index among its parts
 
     @property
     def arguments(self) -> tuple[list[str], dict[str, str]]:
         """Arguments in its brackets: sizes without a name (`2048`, `14 14`), and values with one."""
-        words = [word.strip().removeprefix("torch.Size").strip("[] ") for word in "".join(self.said).split(",")]
+        words = [word.strip().removeprefix("torch.Size").strip("[] ") for word in "".join(self.printed).split(",")]
         named = [word.partition("=") for word in words if "=" in word]
         sizes = [word for word in words if "=" not in word and (word[:1].isdecimal() or word[:1] == "-")]
         return sizes, {name: value for name, _, value in named}
 
     @property
     def count(self) -> int:
-        """How many times it occurs."""
+        """Times that it occurs."""
         return times(self.repeats)
 
     @property
     def place(self) -> str:
-        """Where it is, short enough for a sentence."""
+        """Place, short enough for a sentence."""
         place = spoken(self.name, self.repeats) or self.kind
         return place if len(place) <= MAX_WORD else f"…{place[-MAX_WORD:]}"
 
     def within(self) -> Iterator["Module"]:
-        """It and all in it, as printed."""
+        """This module and all in it, as printed."""
         yield self
         for part in self.parts:
             yield from part.within()
 
 
 def times(repeats: Repeats) -> int:
-    """How many indices there are in all."""
+    """Number of indices in all."""
     return prod(last - first + 1 for first, last in repeats)
 
 
@@ -109,9 +109,9 @@ def module_tree(text: str) -> tuple[Module, str]:
         raise ConfigError(
             Message("No printed model in this text: it has lines like (lm_head): Linear(in_features=768, ...).")
         )
-    before, _, said = text[: first.start()].rpartition("(")
-    kind = CLASS.search(before[-MAX_WORD:]) if ")" not in said else None
-    root = Module(kind[0], said=[said]) if kind else Module("")
+    before, _, printed = text[: first.start()].rpartition("(")
+    kind = CLASS.search(before[-MAX_WORD:]) if ")" not in printed else None
+    root = Module(kind[0], printed=[printed]) if kind else Module("")
     path, nested, end = (
         [root],
         0,
@@ -119,9 +119,9 @@ def module_tree(text: str) -> tuple[Module, str]:
     )  # modules that we are in; brackets open in what the last says of itself
     for part in TOKEN.finditer(text, end):
         module = path[-1]
-        said, end = text[end : part.start()], part.end()
-        if said and not said.isspace():
-            module.said.append(said.replace(",", " ") if nested else said)
+        printed, end = text[end : part.start()], part.end()
+        if printed and not printed.isspace():
+            module.printed.append(printed.replace(",", " ") if nested else printed)
         if part["name"]:
             inner = _part(module, part)
             if inner is not None:

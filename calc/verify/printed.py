@@ -1,4 +1,4 @@
-"""A printed module tree as a list of tensors, to lay beside our own.
+"""A printed module tree as a list of tensors, to compare with ours.
 
 Parameters themselves are not printed: shapes follow from what modules of known kinds say of themselves (`extra_repr` of
 torch.nn's Linear, Embedding, convolutions and norms, of transformers' Conv1D and RMS norms).
@@ -59,7 +59,7 @@ class PrintedTensor:
 
     @property
     def count(self) -> int:
-        """How many times it occurs."""
+        """Times that it occurs."""
         return times(self.repeats)
 
     @property
@@ -79,7 +79,7 @@ class Printed(Frozen):
     kind: str
     """Class of the whole, `Qwen3ForCausalLM`; empty where only parts of it were given."""
     tensors: tuple[PrintedTensor, ...]
-    """In the order printed. A module that is used in several places is printed, and counted, at each."""
+    """Tensors in the order printed. A module that is used in several places is printed, and counted, at each."""
     unseen: tuple[Message, ...]
     """Sentences on tensors that the list may lack or hold twice."""
 
@@ -141,7 +141,7 @@ def _shapes(module: Module) -> Shapes | None:
     if kind in WEIGHTLESS or kind.endswith(WEIGHTLESS_ENDINGS):
         return None
     if kind == "Parameter":
-        return {"": _shape(module, "".join(module.said))}
+        return {"": _shape(module, "".join(module.printed))}
     if {"in_features", "out_features"} <= named.keys():
         weight = _size(module, named["out_features"]), _size(module, named["in_features"])
         return _with_bias(weight, named.get("bias") == "True")
@@ -251,7 +251,7 @@ def _left_out(modules: list[Module], rest: str) -> Iterator[Message]:
             "Names are given without the wrappers {kinds}, as the wrapped model's checkpoint has them.",
             kinds=_listed(wrappers),
         )
-    cut = [module for module in modules if any("..." in words or "…" in words for words in module.said)]
+    cut = [module for module in modules if any("..." in words or "…" in words for words in module.printed)]
     if cut:
         yield Message("The text has “...” inside {place}: what stood there is missing.", place=cut[0].place)
     if any(part["kind"] for part in printed_parts(rest)):

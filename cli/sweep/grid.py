@@ -24,7 +24,7 @@ PART_ROWS = 1024
 ALL = "all"
 AS_CHECKPOINT = "auto"
 EXAMPLES = {"layouts": "{ tp = 2 }", "options": "{ vllm = { max_num_seqs = 64 } }"}
-"""Of fields that are tables."""
+"""Examples of tables."""
 
 
 def listed(every: tuple[str, ...] = ()) -> BeforeValidator:
@@ -122,7 +122,7 @@ def read_grid(path: str) -> list[Part]:
 
 
 def reason(error: Any) -> Message:
-    """What is wrong with a value, of pydantic's words on it."""
+    """Reason why a value is refused, of pydantic's error."""
     path, cause = error["loc"], error.get("ctx", {}).get("error")
     if isinstance(cause, ConfigError):
         return cause.message
@@ -135,7 +135,7 @@ def reason(error: Any) -> Message:
 
 
 def expected(path: tuple[int | str, ...]) -> Message:
-    """What the grid takes at a place, as a sentence without a full stop."""
+    """Valid values at a place of the grid, as a sentence without a full stop."""
     field, last = str(path[0]), str(path[-1])
     if field == "layouts" and last in GridLayout.model_fields:
         return options(GridLayout)[last].expected

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import pyarrow
 
 PARTS = ("model", "parameters", "kv_cache", "checkpoint", "scenario")
-"""Of a report, what stands in a row next to the verdict of a GPU and the cache that is set aside on it."""
+"""Parts of a report in a row, next to the verdict of a GPU and the cache that is set aside on it."""
 REFUSED = "does not run"
 Row = dict[str, Any]
 Schema = Mapping[str, Any]

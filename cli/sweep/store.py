@@ -106,7 +106,7 @@ def replace(path: Path, write: Callable[[Path], object]) -> None:
 
 
 def fingerprint(parts: Sequence[Part]) -> str:
-    """Of what the rows depend on: the grid with the models' configs, and the code and tables of calc."""
+    """SHA-256 of all that rows depend on: the grid with the models' configs, and the code and tables of calc."""
     digest = sha256()
     for part in parts:
         digest.update(part.model_dump_json().encode())

@@ -118,7 +118,7 @@ def drawn_before() -> dict[str, int]:
 
 
 def difference(version: str) -> str | None:
-    """In what a Streamlit of this version is not the one that this was written for."""
+    """Difference of a Streamlit of this version from the one that this was written for."""
     if version.split(".")[:2] != WRITTEN_FOR.split("."):
         return f"this is Streamlit {version}, and not {WRITTEN_FOR}"
     if MISSING is not None:
@@ -245,7 +245,7 @@ class Asking:
         self.said = [widget for widget in said if not is_click(widget)]
 
     def answered(self, sent: ForwardMsg) -> None:
-        """Of what is sent: which page it is, which may be another than was asked, and that this is all of it."""
+        """Note the page of what is sent, which may be another than was asked, and its end."""
         page = sent.navigation.page_script_hash
         if sent.HasField("navigation") and self.is_there:
             self.page, self.query = page, ""
@@ -284,14 +284,14 @@ class Sender:
         """The part of the page that came last."""
         self.waiting: list[Message] = []
         self.status: Message | None = None
-        """That the script is running, not sent yet."""
+        """Message that the script is running, not sent yet."""
         self.running = False
         self.started = 0.0
-        """When the last run began, on the clock of `time.perf_counter`."""
+        """Start of the last run, on the clock of `time.perf_counter`."""
         self.last: str | None = None
         """The kind of what was taken last."""
         self.end: list[Message] = []
-        """That a run of the whole page is complete, and that none is under way any more, not sent yet."""
+        """Messages that a run of the whole page is complete, and that none is under way any more, not sent yet."""
         self.due: asyncio.Task[None] | None = None
         self.sending = asyncio.Lock()
 

@@ -1,4 +1,4 @@
-"""How much one address may ask of this server in a minute."""
+"""Work that one address may ask of this server in a minute."""
 
 import os
 from collections import Counter

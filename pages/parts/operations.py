@@ -68,7 +68,7 @@ class Operations:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """From when everything is loaded to the end. The evidence is read first."""
+        """Lifetime of the server, from when everything is loaded. The evidence is read first."""
         for read in (evidence.accuracy, evidence.servers, evidence.speeds, evidence.startups):
             read()
         if os.environ.get(LOGS) == "json":

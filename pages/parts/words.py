@@ -38,7 +38,7 @@ def catalogue(locale: str) -> GNUTranslations:
 
 
 CATALOGUES: dict[str, NullTranslations] = {"en": NullTranslations(), "zh": catalogue("zh_CN")}
-"""By language. English needs none: its templates are what is said."""
+"""Catalogues by language. English needs none: its templates are what is said."""
 LANGUAGES = {"en": "English", "zh": "中文"}
 """Names of the languages in themselves."""
 
@@ -57,15 +57,16 @@ def say_in(spoken: str, text: str | Message, /, *, plural: str | None = None, **
         return say_in(spoken, text.template, plural=text.plural, **text.values | values)
     translated = CATALOGUES[spoken]
     template = translated.gettext(text) if plural is None else translated.ngettext(text, plural, values["n"])
-    said = {name: say_in(spoken, value) if isinstance(value, Message) else value for name, value in values.items()}
-    return set_close(template.format(**{name: escaped(value) for name, value in said.items()}))
+    texts = {name: say_in(spoken, value) if isinstance(value, Message) else value for name, value in values.items()}
+    return set_close(template.format(**{name: escaped(value) for name, value in texts.items()}))
 
 
 GAP = re.compile(r"(?<=[\u4e00-\u9fff]) (?=[\u4e00-\u9fff])|(?<=[，。；：！？）]) (?=\S)")
 
 
 def set_close(text: str) -> str:
-    """Without the spaces that Chinese has not: between two of its characters, and after a mark as wide as they are."""
+    """Text without the spaces that Chinese has not: between two of its characters, and after a mark as wide as they
+    are."""
     return GAP.sub("", text)
 
 
@@ -147,12 +148,12 @@ def figure(number: float) -> str:
 
 
 def vendor(name: str) -> str:
-    """Who makes a GPU; the reader's own have none."""
+    """Maker of a GPU; the reader's own have none."""
     return say("your own") if name == OWN else name
 
 
 def span(estimate: Estimate) -> str:
-    """From the low to the high end."""
+    """Low and high end."""
     return f"{figure(estimate.low)}–{figure(estimate.high)}"
 
 
@@ -170,17 +171,17 @@ def duration(ms: float) -> str:
 
 
 def milliseconds(ms: float) -> str:
-    """In a column of them: nothing at all, or hardly anything, is said so."""
+    """Milliseconds in a column of them: nothing at all, or hardly anything, is said so."""
     return figure(ms) if ms >= 0.01 else "<\N{NO-BREAK SPACE}0.01" if ms else "–"
 
 
 def durations(estimate: Estimate) -> str:
-    """From the low to the high end."""
+    """Low and high end."""
     return f"{duration(estimate.low)} – {duration(estimate.high)}"
 
 
 def dollars(usd: float) -> str:
-    """In Markdown, where a bare dollar sign begins a formula."""
+    """Dollars in Markdown, where a bare dollar sign begins a formula."""
     return f"\\${usd:,.2f}"
 
 

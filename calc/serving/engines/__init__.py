@@ -17,6 +17,6 @@ ENGINES: dict[str, type[Engine]] = {
 }
 DEFAULT_ENGINE = VLLM.name
 LOGS: dict[str, StartupLog] = {log.engine.name: log for log in (VLLMLog(), SGLangLog())}
-"""How the start-up log of an engine is read."""
+"""Readers of start-up logs, by engine."""
 
 __all__ = ["DEFAULT_ENGINE", "ENGINES", "LOGS", "Engine", "StartupLog"]

@@ -1,4 +1,4 @@
-"""How an engine divides a GPU, and plans the KV cache and its states."""
+"""Division of a GPU by an engine, and the plan of the KV cache and its states."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -121,7 +121,7 @@ class Pool(Cache):
         return 0
 
     def usable_blocks(self, blocks: int) -> int:
-        """Those of its blocks that the check at start counts on."""
+        """Blocks that the check at start counts on."""
         return blocks
 
     def cached_length(self, blocks: int, most: int) -> int:
@@ -165,7 +165,7 @@ class CachePlanner(StartedEngine):
         return 1
 
     def at_start(self, limits: Limits) -> Message:
-        """What it sets aside at start, and how many sequences it runs. Only asked of engines that do so."""
+        """Memory set aside at start, and the sequences it runs. Only asked of engines that do so."""
         return Message(
             "{engine} {version} runs one sequence at once and takes {share:.0%} of the GPU; step, sequences and share "
             "are its defaults for each GPU unless set.",
@@ -210,7 +210,7 @@ class CachePlanner(StartedEngine):
 
     @abstractmethod
     def cache(self, laid_out: LaidOut, gpu: GPU, limits: Limits) -> Cache | None:
-        """How the cache is kept; None for a model that keeps nothing."""
+        """Layout of the cache; None for a model that keeps nothing."""
 
     def cache_over(self, stages: Sequence[range], laid_out: LaidOut, gpu: GPU, limits: Limits) -> Pool | None:
         """The cache that is set aside of a rank whose layers are cut into such pipeline stages, of engines that know it
@@ -218,5 +218,5 @@ class CachePlanner(StartedEngine):
         return None
 
     def budget(self, limits: Limits, gpu: GPUAtStart) -> Budget:
-        """How a GPU is divided. Only asked of engines that set memory aside at start."""
+        """Division of a GPU. Only asked of engines that set memory aside at start."""
         raise NotImplementedError(self.name)

@@ -1,4 +1,4 @@
-"""What guesses tokens next to a model in vLLM and SGLang: layers of its own, EAGLE-3's head, or a draft model."""
+"""Drafts next to a model in vLLM and SGLang: layers of its own, EAGLE-3's head, or a draft model."""
 
 from abc import abstractmethod
 from collections.abc import Iterator
@@ -55,8 +55,8 @@ class DraftingEngine(Engine):
     @property
     @abstractmethod
     def drafter(self) -> str:
-        """What guesses tokens, by vLLM's words: none, mtp (the model's own layers), eagle (one more like its last),
-        eagle3 (a head), draft_model, ngram."""
+        """Kind of draft, by vLLM's words: none, mtp (the model's own layers), eagle (one more like its last), eagle3 (a
+        head), draft_model, ngram."""
 
     @property
     @abstractmethod
@@ -65,7 +65,7 @@ class DraftingEngine(Engine):
 
     @property
     def draft_precision(self) -> Precision:
-        """How the file of a draft stores it."""
+        """Precision of a draft's file."""
         return Precision()
 
     @property
@@ -91,7 +91,8 @@ class DraftingEngine(Engine):
     def draft_weights_per_stage(
         self, architecture: Architecture, precision: Precision, tp: int, stages: int
     ) -> tuple[int, ...]:
-        """On the last stage: a draft model, or a head, which reads the model's embedding; and tables of its own."""
+        """Bytes by stage, all on the last: a draft model, or a head, which reads the model's embedding; and tables of
+        its own."""
         nbytes, draft = self.draft_tables(architecture, tp, stages), self.guesser(architecture)
         if draft is not None:
             layout = Layout(tp=tp)

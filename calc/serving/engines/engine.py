@@ -1,4 +1,4 @@
-"""What differs between serving engines, in five parts. Nothing outside this folder asks which engine it is."""
+"""Differences between serving engines, in five parts. Nothing outside this folder asks which engine it is."""
 
 from calc.serving.engines.cache import CachePlanner
 from calc.serving.engines.launch import Launcher

@@ -1,4 +1,4 @@
-"""How a server is started: the words of its command line."""
+"""Start of a server: the words of its command line."""
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,7 +15,7 @@ from calc.serving.engines.started import StartedEngine
 from calc.serving.workload import Workload
 
 ServerRole = Literal["prefill", "decode"]
-"""What a server does where the two run on separate GPUs."""
+"""Role of a server where the two run on separate GPUs."""
 FP8 = ("fp8", "fp8-channel", "fp8-tensor")
 
 
@@ -25,12 +25,12 @@ class Launch(Frozen):
 
     @property
     def text(self) -> str:
-        """For a shell, a flag a line."""
+        """Command for a shell, a flag a line."""
         return join(self.words).replace(" --", " \\\n  --")
 
 
 class Separate(Frozen):
-    """How one server that prefills, one that decodes, and what routes requests to pairs of them are started."""
+    """Commands of one server that prefills, one that decodes, and the router to pairs of them."""
 
     prefill: Launch
     decode: Launch
@@ -38,7 +38,7 @@ class Separate(Frozen):
 
 
 class Separation(Frozen):
-    """How an engine's servers are told to prefill, or to decode, alone, and what routes requests to pairs of them."""
+    """Flags that make an engine's servers prefill, or decode, alone, and the router to pairs of them."""
 
     flags: Mapping[ServerRole, tuple[str, ...]]
     router: tuple[str, ...]
@@ -132,7 +132,7 @@ class Launcher(StartedEngine):
     sequences_option: ClassVar[str | None] = None
     share_option: ClassVar[str | None] = None
     separation: ClassVar[Separation | None] = None
-    """How prefill and decode run on separate GPUs; None: they do not."""
+    """Prefill and decode on separate GPUs; None: not offered."""
     image: ClassVar[Image | None] = None
 
     @abstractmethod
@@ -140,5 +140,5 @@ class Launcher(StartedEngine):
         """Options that are not set and may make a model fit; the least change first, the greatest last."""
 
     def launch(self, model: str, precision: Precision, layout: Layout, length: int) -> Launch | None:
-        """How it is started as a server that takes sequences of so many tokens; None: it is none."""
+        """Command of a server that takes sequences of so many tokens; None: it is none."""
         return None

@@ -25,7 +25,7 @@ PADDED = frozenset({"embedding", "lm_head", "experts_routed"})
 
 
 class ExpertPadding(NamedTuple):
-    """How a kernel pads routed experts in MXFP4 as it loads them; a row is one output of an expert."""
+    """Padding of routed experts in MXFP4 by a kernel that loads them; a row is one output of an expert."""
 
     hidden: int = 1  # the model's width is rounded up to a multiple of it
     inner: int = 1  # so is the width of an expert on a rank
@@ -37,14 +37,14 @@ class ExpertPadding(NamedTuple):
 
 @dataclass(frozen=True)
 class TensorLoader:
-    """How an engine turns the tensors of a checkpoint into its own."""
+    """Changes that an engine makes to a checkpoint's tensors."""
 
     fused: Mapping[str, str] = field(default_factory=dict)
     """Module of the checkpoint -> the one that it becomes a part of."""
     vocabulary: int = 1
     """Rows of embedding and head come in multiples of it."""
     undoes_double_quantization: bool = False
-    """As vLLM does (`bitsandbytes_loader.py`)."""
+    """Done by vLLM (`bitsandbytes_loader.py`)."""
     absorbs_latents: bool = False
     """Keeps latent attention's up-projection once more in 16 bits where it is quantized."""
     experts: ExpertPadding | None = None
@@ -155,7 +155,7 @@ def up_to(size: int, multiple: int) -> int:
 
 
 class Loader(StartedEngine):
-    """Which weights an engine loads, and what they take on a rank: fused, padded, rounded, with tables."""
+    """Weights that an engine loads, and their bytes on a rank: fused, padded, rounded, with tables."""
 
     @property
     def loads_vision(self) -> bool:
@@ -176,7 +176,7 @@ class Loader(StartedEngine):
         return self
 
     def left_out(self) -> Iterator[Message]:
-        """What its options start that is not counted."""
+        """Uncounted things that its options start."""
         return iter(())
 
     weight_options: ClassVar[tuple[str, ...]] = ()
@@ -196,11 +196,11 @@ class Loader(StartedEngine):
 
     @property
     def loader(self) -> TensorLoader:
-        """How it turns the tensors of a checkpoint into its own."""
+        """Changes to the tensors of a checkpoint."""
         return TensorLoader()
 
     def loaded(self, rank: Architecture, pieces: Sequence[Piece], stage: range, layout: Layout) -> LoadedWeights:
-        """What some tensors take on one rank of a pipeline stage once they are loaded."""
+        """Bytes of some tensors on one rank of a pipeline stage once loaded."""
         return self.loader.loaded(rank, pieces, stage, layout)
 
     def draft(self, precision: Precision) -> tuple[Architecture, Precision, int] | None:

@@ -1,5 +1,5 @@
-"""What an engine runs: models, formats, layouts and GPUs. Some rules hold for every engine, others are what
-both vLLM 0.33 and SGLang 0.5.23 check at start."""
+"""Models, formats, layouts and GPUs that an engine runs. Some rules hold for every engine, others are what both vLLM
+0.33 and SGLang 0.5.23 check at start."""
 
 import tomllib
 from abc import abstractmethod
@@ -41,7 +41,7 @@ class Question(NamedTuple):
     limits: Limits | None = None
 
     def of_degree(self, field: str, degree: int) -> Self:
-        """With other tensor-parallel ranks (tp), or with others that share cached tokens (dcp)."""
+        """Question with another number of tensor-parallel ranks (tp), or of those that share cached tokens (dcp)."""
         assert self.layout is not None
         other = self.layout.of_degree(degree) if field == "tp" else self.layout.model_copy(update={field: degree})
         return self._replace(layout=other)
@@ -85,8 +85,8 @@ def even_stages(layers: int, pp: int, first: int) -> Iterator[range]:
 
 
 def broken_tiles(architecture: Architecture, precision: Precision, layout: Layout) -> Iterator[Refusal]:
-    """With block fp8 each rank holds whole tiles (vLLM `fp8.py`, `create_weights`; SGLang has the same): Qwen3-235B's
-    experts of 1,536 columns fail at tp 8."""
+    """Refusals of block fp8, of which each rank holds whole tiles (vLLM `fp8.py`, `create_weights`; SGLang has the
+    same): Qwen3-235B's experts of 1,536 columns fail at tp 8."""
     if precision.weights != "fp8":
         return
     for wide, ranks in widths(architecture, layout.tp, layout.slices):
@@ -103,7 +103,7 @@ def broken_tiles(architecture: Architecture, precision: Precision, layout: Layou
 
 
 class Rules(StartedEngine):
-    """What an engine takes, and why it does not take the rest."""
+    """Rules of an engine, and reasons for what it refuses."""
 
     support: ClassVar[EngineSupport]
     """The GPUs and formats that it runs on."""

@@ -1,4 +1,4 @@
-"""What engines say of a model on its ranks, as plain values."""
+"""Sizes and limits of a model on its ranks under an engine, as plain values."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
@@ -18,7 +18,7 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What an engine sets for one GPU: its own defaults unless a flag says otherwise."""
+    """Limits that an engine sets for one GPU: its own defaults unless a flag says otherwise."""
 
     step_tokens: int
     """Tokens of the largest forward pass."""
@@ -43,35 +43,35 @@ class Limits:
 
 
 class GPUAtStart(NamedTuple):
-    """What an engine finds on a GPU when it divides it, in bytes."""
+    """Bytes on a GPU when an engine divides it."""
 
     total: int
     """Memory that the driver offers."""
     loaded: int
     """Weights, as they are loaded."""
     working: int
-    """What a pass takes."""
+    """Bytes of a pass."""
     stated: int | None
-    """What flags ask for the cache, if they do."""
+    """Bytes that flags ask for the cache, if they do."""
     overhead: Mapping[OverheadItem, int]
     """All else, loading apart."""
 
 
 class Budget(NamedTuple):
-    """How an engine divides a GPU at start, in bytes."""
+    """Division of a GPU by an engine at start, in bytes."""
 
     requested: int
-    """What it takes."""
+    """Bytes it takes."""
     allocated: Mapping[str, int]
-    """What it takes of that before the cache, by name."""
+    """Bytes of that before the cache, by name."""
     outside: int
     """Overhead that is no part of it."""
     shortage: int
-    """By how much the GPU has too little for that and for what lies outside; 0 where it has enough."""
+    """Bytes that the GPU lacks for that and for what lies outside; 0 where it has enough."""
 
     @property
     def cache(self) -> int:
-        """What is left for the cache; below zero by how much too little there is."""
+        """Bytes left for the cache; below zero by how much too little there is."""
         return self.requested - sum(self.allocated.values())
 
 
@@ -150,7 +150,7 @@ class StagePeak(NamedTuple):
 
 
 class DeviceBuffers(Frozen):
-    """What an engine that plans all its memory allocates on a GPU or on the host, in bytes."""
+    """Bytes on a GPU or on the host under an engine that plans all its memory."""
 
     device: str  # gpu0, gpu1, ... or host
     model: int

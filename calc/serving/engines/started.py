@@ -11,10 +11,10 @@ class StartedEngine(ABC):
     """One serving engine, started with its options."""
 
     name: ClassVar[str]
-    """How options, links and folders call it."""
+    """Name in options, links and folders."""
     title: ClassVar[str]
     versions: ClassVar[str]
-    """What its rules were read in."""
+    """Versions that its rules were read in."""
     options_type: ClassVar[type[Frozen]]
     """Its flags, with limits, defaults and help."""
     draft_option: ClassVar[str | None] = None

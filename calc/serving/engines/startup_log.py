@@ -1,5 +1,4 @@
-"""What an engine's start-up log looks like: one row a wording, with the term, the words that announce it, and what
-follows.
+"""Wordings of an engine's start-up log: one row each, with the term, the words that announce it, and what follows.
 
 Patterns begin with fixed words and every gap is bounded, so that reading takes time in proportion to the text,
 whatever it is.
@@ -56,7 +55,7 @@ def own_names(names: Iterable[str]) -> dict[str, str]:
 
 
 class LogSettings(Frozen):
-    """What the engine was started with, as far as the log says, by vLLM's names."""
+    """Settings of the engine, as far as the log says, by vLLM's names."""
 
     model: str | None = None
     max_model_len: int | None = None
@@ -89,7 +88,7 @@ class LogSettings(Frozen):
 
 
 class StartupLog(ABC):
-    """How an engine writes its start-up log, and what its lines mean for ours."""
+    """Reader of an engine's start-up log, and its lines in our terms."""
 
     engine: ClassVar[type[Engine]]
     openings: ClassVar[tuple[str, ...]]
@@ -100,7 +99,7 @@ class StartupLog(ABC):
     """A setting by the engine's name -> the field of LogSettings."""
     lines: ClassVar[tuple[LogLine, ...]]
     refusals: ClassVar[tuple[Ending, ...]] = ()
-    """How a start ends that fails."""
+    """Endings of failed starts."""
     version: ClassVar[re.Pattern[str] | None] = None
     """The version in an opening, where its rules depend on it."""
     rank: ClassVar[re.Pattern[str]]
@@ -140,7 +139,7 @@ class StartupLog(ABC):
         return made(Layout, {name: degree or 1 for name, degree in degrees.items()})
 
     def loadings(self, started: Engine, precision: Precision, vision: bool) -> Iterator[tuple[Message, Engine]]:
-        """What may have been loaded of a model, with a vision encoder or without one, and the engine that does so;
+        """Weights that may have been loaded, with a vision encoder or without one, and the engine that does so;
         `started`: with the log's own flags."""
         if vision:
             yield Message("The weights with the vision encoder"), self.loader(started)

@@ -1,4 +1,4 @@
-"""What a forward pass takes, and what lies outside of what is planned."""
+"""Memory of a forward pass, and what lies outside of what is planned."""
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
@@ -37,5 +37,5 @@ class WorkingMemory(StartedEngine):
         return self.overhead(laid_out.layout.gpus)
 
     def overhead_notes(self, gpu: GPU, laid_out: LaidOut, limits: Limits) -> Iterator[Message]:
-        """How ranges of the overhead come about, where there is a formula or a reason."""
+        """Sources of the overhead's ranges, where there is a formula or a reason."""
         yield from ()

@@ -1,4 +1,4 @@
-"""The cache of a log beside ours, in the engine's own pages."""
+"""The cache of a log against ours, in the engine's own pages."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -221,7 +221,7 @@ def _states(log: Log, states: int, nbytes: int, cache: Pages) -> Iterator[Differ
 
 
 def pages_of(case: Case, engine: str) -> Message:
-    """Whose pages hold the tokens."""
+    """Owner of the tokens' pages."""
     if case.flags:
         return Message("In {engine}'s pages with {flags}", engine=engine, flags=" ".join(case.flags))
     return Message("In {engine}'s pages", engine=engine)

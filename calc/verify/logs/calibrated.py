@@ -26,7 +26,7 @@ def calibrated(log: Log, ours: Report) -> Overhead | None:
 
 
 def _range(sizes: list[int]) -> Range | None:
-    """From the least to the most of what is stated; a driver's difference below zero is of another process."""
+    """Least and most of what is stated; a driver's difference below zero is of another process."""
     known = [round(size / GIB, 2) for size in sizes if size >= 0]
     return Range(low=min(known), high=max(known)) if known else None
 

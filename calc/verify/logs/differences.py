@@ -1,4 +1,4 @@
-"""A log's figures beside ours."""
+"""A log's figures against ours."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal
@@ -190,21 +190,21 @@ def _ranged(item: Literal["cuda_graphs", "libraries"], figure: int, ours: Report
     agrees = low - ROUNDING <= figure <= high + ROUNDING
     known: dict[str, Any] = {"size": figure / GIB, "low": low / GIB, "high": high / GIB}
     if item == "cuda_graphs" and agrees:
-        said = Message(
+        remark = Message(
             "CUDA graphs take {size:.2f} GiB, within the range of {low:.2f} to {high:.2f} GiB that we count.", **known
         )
     elif item == "cuda_graphs":
-        said = Message(
+        remark = Message(
             "CUDA graphs take {size:.2f} GiB, outside the range of {low:.2f} to {high:.2f} GiB that we count.", **known
         )
     elif agrees:
-        said = Message(
+        remark = Message(
             "Libraries outside PyTorch take {size:.2f} GiB, within the range of {low:.2f} to {high:.2f} GiB that we "
             "count.",
             **known,
         )
     else:
-        said = Message(
+        remark = Message(
             "Libraries outside PyTorch take {size:.2f} GiB, outside the range of {low:.2f} to {high:.2f} GiB that we "
             "count.",
             **known,
@@ -217,7 +217,7 @@ def _ranged(item: Literal["cuda_graphs", "libraries"], figure: int, ours: Report
         low=low,
         high=high,
         agrees=agrees,
-        sentence=said,
+        sentence=remark,
     )
 
 

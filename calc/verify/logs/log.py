@@ -27,7 +27,7 @@ class Log(Frozen):
     cuda_graphs: int | None = None
     total: int | None = None
     free: int | None = None
-    states: int | None = None  # recurrent states, beside one for padding
+    states: int | None = None  # recurrent states, without one for padding
     state_bytes: int | None = None
     left: int | None = None  # free once the cache is there
     graph_batch: int | None = None  # sequences of the largest CUDA graph

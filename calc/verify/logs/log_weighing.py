@@ -84,7 +84,7 @@ def engine_for(log: Log, architecture: Architecture, precision: Precision, layou
 
 
 def _precision(log: Log, config: Mapping[str, Any], engine: Engine) -> Precision:
-    """As the checkpoint is stored, unless the engine quantized it, or another checkpoint of the model was run."""
+    """Precision of the checkpoint, unless the engine quantized it, or another checkpoint was run."""
     settings, stored = log.settings, native(config)
     cache = settings.kv_cache_dtype or "auto"
     if cache not in CACHES:
@@ -102,8 +102,8 @@ def _precision(log: Log, config: Mapping[str, Any], engine: Engine) -> Precision
 
 
 def gpus_of(log: Log, gpus: Iterable[GPU]) -> list[GPU]:
-    """Those with the total that the log or its out-of-memory message states, the nearest first, or with little more
-    than what it states to be free; none where it states neither."""
+    """GPUs with the total that the log or its out-of-memory message states, the nearest first, or with little more than
+    what it states to be free; none where it states neither."""
     failure, free = log.out_of_memory, log.free
     total = log.total if log.total is not None or failure is None else failure.total
     if total is not None:

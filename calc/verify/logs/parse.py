@@ -127,7 +127,7 @@ def read_log(text: str) -> Log:
 def figures(
     line: str, wordings: Iterable[tuple[StartupLog, LogLine]]
 ) -> Iterator[tuple[StartupLog, str, str, int | float]]:
-    """Whose line it is, term, rank and figure, of every figure in a line."""
+    """Log, term, rank and figure, of every figure in a line."""
     for log, (term, words, pattern) in wordings:
         if words in line:
             match = pattern.search(line)

@@ -1,4 +1,4 @@
-"""Buffers that llama.cpp's log states beside those that it would plan for the model on screen, and why they differ."""
+"""Buffers that llama.cpp's log states against those that it would plan for the model on screen, and why they differ."""
 
 from collections.abc import Iterator
 from typing import Literal
@@ -113,7 +113,7 @@ WHY: dict[BufferName, Message] = {
 def other_plan(
     log: DeviceBuffers, architecture: Architecture, weights: WeightFormat, options: LlamaCppOptions, gpus: int
 ) -> Message:
-    """Which other setting would make the buffer of a pass what the log states."""
+    """Setting that would make the buffer of a pass what the log states."""
     for changes, sentence in OTHER_PLANS:
         try:
             plan = planned(architecture, weights, options.model_copy(update=changes), gpus)

@@ -1,4 +1,4 @@
-"""In which phase a trainer ran out of memory, by the frames of its traceback: TRL, verl, OpenRLHF, transformers,
+"""Phase in which a trainer ran out of memory, by the frames of its traceback: TRL, verl, OpenRLHF, transformers,
 DeepSpeed and the engine within them."""
 
 import re
@@ -89,7 +89,7 @@ ADVICE: dict[FailedPhase, Message] = {
 
 
 class TrainingFailure(Frozen):
-    """Where a trainer ran out of memory."""
+    """Point where a trainer ran out of memory."""
 
     phase: FailedPhase
     message: Message
@@ -103,15 +103,15 @@ def training_failure(text: str, failure: OutOfMemory | None) -> TrainingFailure 
     if not phases or not of_trainer(frames):
         return None
     phase = phases[-1]
-    said = SAID[phase]
+    phrase = SAID[phase]
     if failure is None:
-        message = Message("The trainer ran out of memory {when}.", when=said)
+        message = Message("The trainer ran out of memory {when}.", when=phrase)
     elif failure.free is None:
         sentence = "The trainer ran out of memory {when}: PyTorch asked for {tried:.2f} GiB."
-        message = Message(sentence, when=said, tried=failure.tried / 2**30)
+        message = Message(sentence, when=phrase, tried=failure.tried / 2**30)
     else:
         sentence = "The trainer ran out of memory {when}: PyTorch asked for {tried:.2f} GiB, {free:.2f} GiB were free."
-        message = Message(sentence, when=said, tried=failure.tried / 2**30, free=failure.free / 2**30)
+        message = Message(sentence, when=phrase, tried=failure.tried / 2**30, free=failure.free / 2**30)
     return TrainingFailure(phase=phase, message=message, advice=ADVICE[phase])
 
 
@@ -123,7 +123,7 @@ def traceback_of(text: str) -> str:
 
 
 def phases_of(frames: list[tuple[str, str]]) -> Iterator[FailedPhase]:
-    """Of each frame that says one, the outermost first. A trainer's own step is the optimizer's only below optimizers'
+    """Phases that frames name, the outermost first. A trainer's own step is the optimizer's only below optimizers'
     files; `generate` and a reference's pass stand within what prepares a batch."""
     for path, name in frames:
         if UPDATE.search(path) and ("step" in name or "adam" in name.lower()):

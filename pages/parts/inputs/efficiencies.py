@@ -18,8 +18,8 @@ ENDS = ("low", "expected", "high")
 
 
 def draw(answer: Answer, gpu: GPU, rows: Mapping[str, EfficiencyRow], *, training: bool) -> None:
-    """Those of the plan that is open; what is changed holds for every GPU, travels in the link, and counts on Weigh, of
-    training on Train."""
+    """Table of a GPU's efficiencies; an edit holds for every GPU, travels in the link, and counts on Weigh, of training
+    on Train."""
     edits = answer.scenario.efficiencies.edits
     idle(answer, training=training)
     with drawer(say("Efficiencies"), "efficiencies_drawer", icon=":material/speed:") as is_open:
@@ -78,7 +78,7 @@ def columns() -> dict[str, Any]:
 
 
 def _take(place: Place, key: str, now: dict[str, Estimate], usual: dict[str, Estimate]) -> None:
-    """Its ends follow the expected figure where they would cross it."""
+    """Take edits; low and high follow an expected figure that would cross them."""
     names = list(usual)
     stated = dict(st.session_state.scenario.efficiencies.edits)
     for index, cells in st.session_state[key]["edited_rows"].items():

@@ -67,7 +67,7 @@ def packed() -> Mapping[str, bytes]:
 
 @cache
 def version() -> str:
-    """In the address, so that a browser keeps them until one changes."""
+    """Version in the address, so that a browser keeps them until one changes."""
     return sha256(b"".join(packed().values())).hexdigest()[:12]
 
 

@@ -21,7 +21,7 @@ from presets.hub import HubModel, preferred
 
 
 def model_picker(answer: Answer) -> None:
-    """Where the model is from, and the ways to one that is no preset."""
+    """Source of the model, and the ways to one that is no preset."""
     published = answer.model.published
     if published.preset is not None:
         link = f"[{published.preset.id}]({published.preset.source})"

@@ -58,7 +58,7 @@ ENGINE: dict[str, Effect] = {
 }
 """Fields of the engine that stand in sight; the others are in a drawer."""
 ON_THESE_GPUS = {"shared_weights", "own_process"}
-"""Those of them that an engine on GPUs of its own does not have."""
+"""Fields that an engine on GPUs of its own does not have."""
 
 
 def loss(answer: Trained) -> None:

@@ -25,7 +25,7 @@ FORMATS: dict[str, tuple[str, ...]] = {"weight_formats": WEIGHT_FORMATS, "kv_for
 
 
 def load(answer: Planned) -> None:
-    """Who asks for what."""
+    """Users or requests."""
     known = places(("planning",))
     st.markdown(say("**Load**"))
     with st.grid(2, min_column_width=140, gap="small"):
@@ -86,14 +86,14 @@ def number(place: Place, take: Callable[..., None] | None = None) -> None:
 
 
 def unchosen(scenario: Scenario) -> str:
-    """Which GPUs are looked at where none is chosen."""
+    """GPUs that are looked at where none is chosen."""
     if scenario.planning.purpose == "train":
         return say("The usual ones")
     return say("Those of Weigh") if chosen_on_weigh(scenario) else say("All of the catalogue")
 
 
 def hardware(answer: Answer) -> None:
-    """Which GPUs may be used."""
+    """GPUs that may be used."""
     known = places(("planning",))
     place = known["plan_gpus"]
     st.multiselect(
@@ -130,7 +130,7 @@ def _take_list(chosen: list[str], place: Place) -> None:
 
 
 def engine(answer: Planned) -> None:
-    """Which engine, and how much of a prompt is there already."""
+    """Engine, and the share of a prompt that is cached."""
     planning, error, known = answer.scenario.serving, answer.error, places(("planning",))
     with drawer(
         say("Engine"), "plan_engine_drawer", opened=concerns(error, {"engine", "prefix_share", "prefill_decode"})
@@ -155,7 +155,7 @@ def engine(answer: Planned) -> None:
 
 
 def engine_choice(scenario: Scenario, engines: Sequence[str] = PLANNED) -> None:
-    """Those that set memory aside at start, or others."""
+    """Choice among engines that set memory aside at start, or others."""
     chosen = scenario.serving.engine
     st.segmented_control(
         field("engine"),

@@ -34,7 +34,7 @@ MANY = 10**6
 LONGEST_SEARCH = 200
 COMMAS = (",", "，")
 NEXT_TOKEN = "next-token"
-"""How the list of losses says transformers' own."""
+"""Name of transformers' own in the list of losses."""
 
 
 @dataclass(frozen=True)
@@ -271,9 +271,9 @@ def draw(answer: Answer, here: Page) -> None:
         hub_picker.suggest(words)
 
 
-def take(said: Any, here: Page) -> None:
+def take(changes: Any, here: Page) -> None:
     """Take over the reader's changes of the sentence; values that make no sense are left out."""
-    chosen = said.get("sentence")
+    chosen = changes.get("sentence")
     for name, blank in blanks(here).items():
         if isinstance(chosen, dict) and name in chosen and chosen[name] != blank.value(st.session_state.scenario):
             with suppress(ValueError):

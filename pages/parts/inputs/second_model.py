@@ -1,4 +1,4 @@
-"""A second model beside the one on screen: what guesses tokens for it, or whose distribution it learns."""
+"""A second model next to the one on screen: what guesses tokens for it, or whose distribution it learns."""
 
 from collections.abc import Callable, Iterable
 from functools import lru_cache

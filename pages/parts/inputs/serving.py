@@ -19,7 +19,7 @@ from pages.parts.state.widgets import show
 from pages.parts.words import field, say
 
 MOST = {"cuda_context": 4.0, "libraries": 6.0, "cuda_graphs": 8.0, "fragmentation": 20.0}
-"""Where the slider of a part of the overhead ends."""
+"""End of a slider, by part of the overhead."""
 
 
 def spread(answer: Weighed) -> None:

@@ -51,7 +51,7 @@ Room = tuple[Any, Section[A]]
 
 
 def draw(answer: A, sections: Iterable[Section[A]]) -> None:
-    """All inputs. A sentence about an impossible combination stands beside the control that it is about."""
+    """All inputs. A sentence about an impossible combination stands next to its control."""
     fill(outline(answer, sections), answer)
 
 
@@ -117,7 +117,7 @@ def sliders(answer: Answer) -> None:
     shared = shares_hidden_size(answer.model.config or {}, values)
 
     def draw(names: list[str]) -> None:
-        """Two beside each other, and below a pair what is wrong with one of them."""
+        """Two side by side, and below a pair what is wrong with one of them."""
         faulty = next((place for place, name in enumerate(names) if answer.error and answer.error.field == name), None)
         end = len(names) if faulty is None else faulty // 2 * 2 + 2
         with st.grid(2, min_column_width=140, gap="small"):

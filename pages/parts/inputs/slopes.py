@@ -8,7 +8,7 @@ from pages.parts.words import count, say, size
 
 @dataclass(frozen=True)
 class Costs:
-    """Nothing is said of a design that makes no sense."""
+    """Costs of a step; none are said of a design that makes no sense."""
 
     slopes: Slopes | None
 

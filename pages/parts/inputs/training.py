@@ -19,7 +19,7 @@ FIRST = ("accumulation", "optimizer", "recipe", "recompute")
 ADAPTERS = ("lora_rank", "lora_targets", "lora_dropout", "fp32_adapters", "fp32_rest", "quantized_experts")
 """Fields that only LoRA and QLoRA have."""
 QUANTIZED = {"fp32_rest", "quantized_experts"}
-"""Those of them that only QLoRA has."""
+"""Fields that only QLoRA has."""
 LOSS = {"loss", "loss_chunks", "keep_outputs"}
 """Fields of transformers' own loss, which a loss of TRL takes the place of."""
 

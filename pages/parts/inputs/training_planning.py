@@ -33,7 +33,7 @@ def run(answer: TrainingPlanned) -> None:
 
 
 def tokens(place: Place) -> None:
-    """In billions; the scenario has single ones."""
+    """Tokens in billions; the scenario has single ones."""
     limits, now = within(1e-6, 1e9, place.of(st.session_state.scenario) / BILLION)
     st.number_input(
         say("Tokens to train on, billions"),

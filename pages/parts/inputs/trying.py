@@ -32,14 +32,14 @@ def card_and_figure(scenario: Scenario) -> Scenario:
 
 
 def model_and_figure(scenario: Scenario) -> Answer:
-    """Of the map of GPUs."""
+    """Inputs of the map of GPUs."""
     answer = looked(scenario)
     figure_and_engine(scenario)
     return answer
 
 
 def model_and_card(scenario: Scenario) -> Answer:
-    """Of the roofline."""
+    """Inputs of the roofline."""
     answer = looked(scenario)
     card(scenario)
     engine_choice(scenario, MAPPED)

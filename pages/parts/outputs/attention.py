@@ -26,7 +26,7 @@ def title(mixer: Mixer) -> str:
 
 
 def layers(answer: Answer, kinds: dict[Mixer, tuple[int, ...]]) -> None:
-    """Which layer has which kind."""
+    """Kind of each layer."""
     number = answer.architecture.num_layers
     description = words.listed(
         say("{kind}: {layers}", kind=title(mixer), layers=words.layers(where)) for mixer, where in kinds.items()
@@ -52,7 +52,7 @@ def explain(mixer: Mixer) -> None:
 
 
 def heads(answer: Answer, mixer: Mixer) -> None:
-    """Who reads what, and which tokens."""
+    """Readers of KV heads, and their tokens."""
     if not mixer.score_heads:
         return
     left, right = st.columns([3, 1])

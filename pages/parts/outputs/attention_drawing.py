@@ -1,6 +1,6 @@
 """Drawings of attention: which layer has which kind, which query head reads which KV head, which tokens are seen.
 
-SVG without text of its own: words stand beside it, so that they can be read on a telephone, and each drawing says in
+SVG without text of its own: words stand next to it, so that they can be read on a telephone, and each drawing says in
 its label what it shows. The colours are seen on light and on dark.
 """
 
@@ -81,7 +81,7 @@ def cached(mixer: Mixer, wide: float) -> Iterator[str]:
 
 
 def seen(mixer: Mixer, length: int, label: str) -> str:
-    """Which tokens a query sees: a row a query, a column a key, in as many cells as can be told apart."""
+    """Tokens that a query sees: a row a query, a column a key, in as many cells as can be told apart."""
     reach = mixer.window if mixer.window is None or not mixer.sees_ahead else mixer.window // 2  # on each side
     window = CELLS if reach is None else max(1, round(CELLS * min(1.0, reach / length)))
     cell = 10

@@ -39,7 +39,7 @@ CLICKED = st.components.v2.component("model_drawing", js=SCRIPT)
 
 @st.fragment
 def draw(answer: Answer) -> None:
-    """The drawing; the part that was clicked opens beside it."""
+    """The drawing; the part that was clicked opens next to it."""
     diagrammed = diagram(answer.architecture)
     svg = drawing.drawing(
         answer.architecture, diagrammed, answer.scenario.serving.workload, alt_text(answer, diagrammed)
@@ -110,8 +110,8 @@ def details(answer: Answer, name: drawing.Part, module: ModelPart) -> None:
     if name[:1].isdigit():
         st.markdown(
             say(
-                "**{one:,}** parameters in one layer, **{all:,}** in all: {share} of the model.",
-                one=module.parameters,
+                "**{per_layer:,}** parameters in one layer, **{all:,}** in all: {share} of the model.",
+                per_layer=module.parameters,
                 all=everywhere,
                 share=words.percent(everywhere / total),
             )
@@ -139,7 +139,7 @@ def details(answer: Answer, name: drawing.Part, module: ModelPart) -> None:
 
 
 def anchor_of(name: drawing.Part, module: ModelPart) -> Anchor:
-    """Where a part stands on paper."""
+    """Place of a part on paper."""
     if name in ("norm", "head"):
         return "output"
     if name.startswith("aside."):

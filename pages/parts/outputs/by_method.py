@@ -1,4 +1,4 @@
-"""The same step with each of TRL's losses, side by side: memory and time."""
+"""A step with each of TRL's losses, side by side: memory and time."""
 
 import streamlit as st
 
@@ -17,7 +17,7 @@ NO_BREAK = "\N{NO-BREAK SPACE}"
 
 
 def draw(answer: Trained) -> None:
-    """In a drawer, weighed when it is opened; nothing where the loss is transformers' own or no GPU is chosen."""
+    """Table in a drawer, weighed when it is opened; nothing where the loss is transformers' own or no GPU is chosen."""
     if answer.training.objective is None or answer.focus is None:
         return
     with drawer(say("The same step with other losses"), "by_method", icon=":material/compare_arrows:") as is_open:

@@ -15,7 +15,7 @@ ITEMS: tuple[OverheadItem, ...] = ("cuda_graphs", "libraries", "peak_gap")
 
 
 def draw(scenario: Scenario, *, leads_to_weigh: bool = False) -> None:
-    """Nothing where the overhead is not from a log."""
+    """Overhead from a log; nothing without one."""
     overhead = scenario.overhead
     if overhead.overhead_log is None:
         return

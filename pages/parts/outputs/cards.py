@@ -70,7 +70,7 @@ def exact(answer: Weighed) -> None:
 
 
 def published_total(answer: Answer) -> str | None:
-    """Our total beside the one that others published for this preset; None where there is none."""
+    """Our total and the one that others published for this preset; None where there is none."""
     preset, total, difference = compared_total(answer)
     if preset is None or preset.published is None:
         return None
@@ -148,7 +148,7 @@ def limit(n: int | None) -> int | str:
 
 
 def overtaking(answer: Weighed) -> None:
-    """From which context on the cache outweighs the weights, as a heading of its chart."""
+    """Context from which the cache outweighs the weights, as a heading of its chart."""
     st.header(say("Memory vs. context length"), anchor=False)
     report = answer.report
     n, first = report.scenario.workload.batch, report.overtaken_at

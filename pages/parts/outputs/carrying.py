@@ -102,7 +102,7 @@ def programs(scenario: Scenario, page: Page) -> None:
 
 
 def embedding(answer: Weighed | Trained, page: Page) -> None:
-    """For web pages and READMEs."""
+    """Code for web pages and READMEs."""
     address = link(answer.scenario, page)
     if address is None:
         return
@@ -111,11 +111,11 @@ def embedding(answer: Weighed | Trained, page: Page) -> None:
     st.code(f'<iframe src="{escape(framed, quote=True)}" {LOOK}></iframe>', language="html", wrap_lines=True)
     st.markdown(say("**Badge for a README**"))
     count, memory = answer.architecture.parameters().total, answer.report.memory.total
-    said = f"{words.count(count)} · {words.gib(memory)}"
-    picture = f"{BADGE}/{quote(shielded(answer.model.name))}-{quote(shielded(said))}-0072B2"
-    st.code(f"[![{answer.model.name}: {said}]({picture})]({address})", language="markdown", wrap_lines=True)
+    rounded = f"{words.count(count)} · {words.gib(memory)}"
+    picture = f"{BADGE}/{quote(shielded(answer.model.name))}-{quote(shielded(rounded))}-0072B2"
+    st.code(f"[![{answer.model.name}: {rounded}]({picture})]({address})", language="markdown", wrap_lines=True)
 
 
 def shielded(text: str) -> str:
-    """As shields.io reads a text: a dash and an underscore are doubled."""
+    """Text for shields.io: a dash and an underscore are doubled."""
     return text.replace("-", "--").replace("_", "__")

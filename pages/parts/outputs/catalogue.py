@@ -37,7 +37,7 @@ def draw() -> None:
 
 
 def chosen() -> list[GPU]:
-    """Those that pass the filters, the newest first, of a year those of the most bandwidth."""
+    """GPUs that pass the filters, the newest first, of a year by bandwidth."""
     known = sorted(gpus().values(), key=lambda gpu: (gpu.year or 0, gpu.bandwidth_gb_s), reverse=True)
     with st.grid(4, min_column_width=150, gap="small", key="catalogue_filters"):
         vendors = st.multiselect(
@@ -118,13 +118,13 @@ def engines(gpu: GPU) -> list[str]:
 
 
 def source(gpu: GPU, fact: Any) -> str | None:
-    """Its address. A memory may be that of another GPU with the same."""
+    """Address of a fact. A memory may be that of another GPU with the same."""
     cited = gpu.sources.get(fact)
     return cited if cited is not None and cited.startswith("https://") else None
 
 
 def columns() -> dict[str, Column]:
-    """Those that decide first: `DECISIVE` of them."""
+    """Columns, `DECISIVE` of them first."""
     dense = say("Dense peak of the matrix units.")
     return {
         "gpu": Column(say("GPU")),

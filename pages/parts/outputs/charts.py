@@ -112,8 +112,8 @@ def gpu_bars(
 
 
 def context_bars(report: Report, theme: Theme) -> Figure:
-    """The same memory as the context grows, marked where the cache first outweighs the weights, at the context that is
-    chosen, and where each GPU's memory ends."""
+    """Memory as the context grows, marked where the cache first outweighs the weights, at the context that is chosen,
+    and where each GPU's memory ends."""
     contexts = list(report.by_context)
     columns = [words.tokens(context) for context in contexts]
     here = contexts.index(report.scenario.workload.context)

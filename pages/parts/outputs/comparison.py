@@ -145,7 +145,7 @@ def reach(column: Column) -> None:
 
 
 def speeds(columns: Sequence[Column]) -> Iterator[list[str]]:
-    """Where each is fastest to get, how fast it answers there, and at what price."""
+    """Smallest GPU of each, its speed there, and its price."""
     replies = [column.reply for column in columns]
     focuses = [None if column.reply is None else column.answer.focus for column in columns]
     names = [None if focus is None else find_gpu(focus.gpu).name for focus in focuses]
@@ -204,7 +204,7 @@ def per_token(columns: Sequence[Column]) -> list[str]:
 
 
 def mark(value: int, first: int) -> str:
-    """By how much a value differs from the first's, marked."""
+    """Multiple of the first's value, marked."""
     times = ratio(value, first)
     return f":gray-badge[{words.times(times)}]" if times is not None and value else ""
 
@@ -224,8 +224,8 @@ def verdict(row: Verdict) -> str:
     if row.flags:
         return f":{color}-badge[{say(word)}]"
     room = words.gib(abs(row.spare)).replace(" ", NO_BREAK)
-    said = say("{size} headroom", size=room) if row.spare >= 0 else say("short by {size}", size=room)
-    return f":{color}-badge[{say(word)}] {said}"
+    rounded = say("{size} headroom", size=room) if row.spare >= 0 else say("short by {size}", size=room)
+    return f":{color}-badge[{say(word)}] {rounded}"
 
 
 def bars(answer: Compared) -> None:
@@ -245,7 +245,7 @@ def bars(answer: Compared) -> None:
 
 
 def growth(answer: Compared) -> None:
-    """How the cache of the whole batch grows."""
+    """Cache of the whole batch over the context."""
     st.header(say("KV cache vs. context length"), anchor=False)
     names = (
         (

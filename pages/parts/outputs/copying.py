@@ -12,7 +12,7 @@ def nothing() -> None:
 
 
 def copy_button(label: str, text: str, done: str) -> None:
-    """With a toast once it is copied; where a browser forbids that, the text to be copied by hand."""
+    """Button with a toast once the text is copied; where a browser forbids that, the text to be copied by hand."""
     clicked = BUTTON(
         key="copy",
         data={"label": label, "text": text},

@@ -1,4 +1,4 @@
-"""Aids for those who design a model: checks of its sizes, published models beside it, the size that meets a budget."""
+"""Aids for those who design a model: checks of its sizes, published models like it, the size that meets a budget."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -227,7 +227,7 @@ def row(design: Design, what: str, name: str, kind: str) -> str:
 
 
 def notes(answer: Weighed) -> None:
-    """How long it would be trained, and how sparse it is, by the papers."""
+    """Training tokens and sparsity, by the papers."""
     st.header(say("By the papers"), anchor=False)
     own, count = proportions(answer.model.name, answer.architecture), answer.architecture.parameters()
     tokens = TOKENS_PER_PARAMETER * count.active

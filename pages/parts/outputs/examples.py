@@ -25,7 +25,7 @@ EXAMPLES: tuple[tuple[Message, Page, Scenario], ...] = (
 
 
 def draw(place: Any) -> None:
-    """Until the reader has chosen something."""
+    """Examples, until the reader has chosen something."""
     if (scenario := st.session_state.scenario) != Scenario(opened=scenario.opened, tab=scenario.tab):
         return
     with place.container(horizontal=True, vertical_alignment="center", gap="small", key="examples"):

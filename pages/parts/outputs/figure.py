@@ -16,7 +16,7 @@ ORIGINS = {
     "overhead": Message("measured: a range of public logs"),
     "memory": Message("computed, the overhead in it measured"),
 }
-"""Where a figure comes from, by its name in links, if not from the model's config alone."""
+"""Origin of a figure, by its name in links, if not from the model's config alone."""
 FIGURES = scripts.element("weighbridge_figures", "figures.js")
 
 

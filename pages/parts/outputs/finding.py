@@ -1,4 +1,4 @@
-"""How a finding is said: one sentence with its verb stressed, and the figures that decide."""
+"""A finding: one sentence with its verb stressed, and the figures that decide."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -51,7 +51,7 @@ def verdict_in_words(
 
 
 def plain(sentence: str) -> str:
-    """As text: without the stress, its dollars as they are."""
+    """Text without the stress, its dollars as they are."""
     return STRESSED.sub(r"\1", sentence).replace("\\$", "$")
 
 

@@ -80,7 +80,7 @@ def title(answer: Answer, page: Page) -> str:
 
 
 def heading(answer: Answer, page: Page) -> Finding:
-    """What stands above a page: what it has found, that it has no answer, or the model's name."""
+    """Title of a page: its finding, that it has no answer, or the model's name."""
     if answer.error is not None:
         return Finding(say("{name}: **no answer**", name=name(answer)), "red")
     return finding(answer, page) or Finding(name(answer))
@@ -207,7 +207,7 @@ def catalogued(_: Scenario) -> Finding:
 
 
 def on_all_gpus(scenario: Scenario) -> Finding | None:
-    """Of the view that is open."""
+    """Finding of the open view."""
     choice = scenario.hardware
     engine, on = scenario.serving.engine, on_gpus(choice.card, choice.cards)
     if engine not in MAPPED:
@@ -233,7 +233,7 @@ def on_all_gpus(scenario: Scenario) -> Finding | None:
 
 
 def compared(answer: Compared) -> Finding | None:
-    """Who needs how much more memory; of one alone whether it fits."""
+    """The model with more memory, and how much; of one alone whether it fits."""
     memories = {column.letter: answer.memory(column.answer.report).total for column in answer.complete}
     if len(memories) < 2:
         return weighed(answer)
@@ -246,7 +246,7 @@ def compared(answer: Compared) -> Finding | None:
 
 
 def stepped(answer: Trained) -> Finding | None:
-    """Which step needs how much more memory; of one alone whether it fits."""
+    """The step with more memory, and how much; of one alone whether it fits."""
     columns = answer.complete if isinstance(answer, Stepped) else []
     if len(columns) < 2:
         return trained(answer)
@@ -259,7 +259,7 @@ def stepped(answer: Trained) -> Finding | None:
 
 
 def more_memory(memories: Mapping[str, int], called: Callable[[str], str]) -> Finding:
-    """By how much the largest is over the smallest."""
+    """Excess of the largest over the smallest."""
     most, *_, least = sorted(memories, key=memories.__getitem__, reverse=True)
     ratio = memories[most] / memories[least]
     larger, smaller = called(most), called(least)
@@ -293,12 +293,12 @@ def shared_out(answer: Shared) -> Finding | None:
     return Finding(say("{n:,} of {all:,} models **fit on** {gpu}", n=focus.started, all=number, gpu=gpu), "red")
 
 
-def left(found: SharedGPUs) -> str:
-    return words.gib(found.left)
+def left(shared: SharedGPUs) -> str:
+    return words.gib(shared.left)
 
 
 def decide_sharing(answer: Shared) -> Iterator[Figure]:
-    """What is left of a GPU, and the price of all."""
+    """Memory taken and left of a GPU, and the price of all."""
     focus = answer.focus
     if focus is None:
         return
@@ -383,7 +383,7 @@ def attended(answer: Answer) -> Finding:
 
 
 def designed(answer: Weighed) -> Finding:
-    """How many of the checks it passes."""
+    """Number of checks that it passes."""
     own = proportions(answer.model.name, answer.architecture)
     rows = checks(answer.architecture, answer.report.scenario.layout, published(), own)
     good = sum(check.good for check in rows)
@@ -392,7 +392,7 @@ def designed(answer: Weighed) -> Finding:
 
 
 def accurate(_: Scenario) -> Finding:
-    """How near computed figures are to those that others measured."""
+    """Error of computed figures against those that others measured."""
     evidence = accuracy()
     errors = [abs(row.error) for row in evidence.rows if row.kind != COMPUTED]
     return Finding(
@@ -405,7 +405,7 @@ def accurate(_: Scenario) -> Finding:
 
 
 def decide_serving(answer: Weighed) -> Iterator[Figure]:
-    """How fast it answers, at what price, with how much headroom."""
+    """Speed, price and headroom."""
     focus = answer.focus
     if focus is None:
         return
@@ -418,7 +418,7 @@ def decide_serving(answer: Weighed) -> Iterator[Figure]:
 
 
 def decide_training(answer: Trained) -> Iterator[Figure]:
-    """How fast a step is, at what price, with how much headroom."""
+    """Speed of a step, price and headroom."""
     focus = answer.focus
     if focus is None:
         return
@@ -432,7 +432,7 @@ def decide_training(answer: Trained) -> Iterator[Figure]:
 
 
 def decide_planning(answer: Planned) -> Iterator[Figure]:
-    """Of the plan that comes first."""
+    """Figures of the first plan."""
     if not answer.plans.plans:
         return
     ranked = answer.plans.best
@@ -446,7 +446,7 @@ def decide_planning(answer: Planned) -> Iterator[Figure]:
 
 
 def decide_locally(answer: LocalAnswer) -> Iterator[Figure]:
-    """How fast the best file answers, and how large it is."""
+    """Speed of the best file, and its size."""
     run = answer.best
     if run.tokens_per_s is None:
         return

@@ -32,7 +32,7 @@ MOST = 60
 
 
 def models_on_a_gpu(scenario: Scenario) -> None:
-    """Which presets fit in which format, up to which context, and how fast."""
+    """Presets that fit, by format, up to which context, and their speed."""
     engine = mapped_engine(scenario)
     choice, presets = scenario.hardware, models()
     fitting = fitted.models_on(choice.card, choice.cards, choice.length, engine)

@@ -77,7 +77,7 @@ def quick(
     if answer.error is None:
         draw(begin(answer, here, calculate))
         sidebar.fill(rooms, answer)
-    else:  # what is wrong stands beside its control
+    else:  # what is wrong stands next to its control
         sidebar.fill(rooms, answer)
         draw(begin(answer, here, calculate))
 

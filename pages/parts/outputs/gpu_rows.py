@@ -28,7 +28,7 @@ from pages.parts.state.weighed import Weighed
 from pages.parts.words import say
 
 CARDS = 4
-"""GPUs that stand beside each other."""
+"""GPUs side by side."""
 LEAST = (24, 48, 80)
 """GB of memory by which rows are chosen."""
 DECISIVE = 5
@@ -103,7 +103,7 @@ def largest(verdict: Verdict, budget: KVBudget | None, made_for: int | None) -> 
 
 
 def fewest(verdict: Verdict) -> str:
-    """On how few GPUs it fits, and laid out how."""
+    """Fewest GPUs on which it fits, and their layout."""
     if verdict.min_gpus is None:
         return say("Min. GPUs: **none** up to 1,024")
     degrees = "" if verdict.layout is None else words.layout(verdict.layout)
@@ -207,7 +207,7 @@ def row(answer: Weighed, verdict: Verdict) -> Row:
 
 
 def columns() -> list[Column]:
-    """Those that decide first: `DECISIVE` of them."""
+    """Columns, `DECISIVE` of them first."""
     return [
         Column(say("GPU")),
         Column(say("Verdict"), "gauge", say("The bar: memory needed, as a share of what is usable.")),

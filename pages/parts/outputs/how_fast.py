@@ -10,7 +10,7 @@ from pages.parts.words import say
 
 
 def draw(answer: Weighed) -> None:
-    """Nothing where it does not fit or does not run."""
+    """Speed; nothing where it does not fit or does not run."""
     efficiencies.idle(answer, training=False)
     speed = answer.speed
     if speed is None:

@@ -104,8 +104,8 @@ def choices(answer: LocalAnswer) -> dict[str, Any]:
 
 def file_row(row: FileRow, answer: LocalAnswer, columns: Mapping[str, Column]) -> Row:
     """A file by its types, where no other has them; else by its name."""
-    run, alike = row.run, sum(other.tag == row.tag for other in answer.files)
-    named = row.tag if row.tag and alike == 1 else row.name
+    run, same_tag = row.run, sum(other.tag == row.tag for other in answer.files)
+    named = row.tag if row.tag and same_tag == 1 else row.name
     types = ", ".join(f"{kind.upper()} {share:.0%}" for kind, share in run.file.types.items() if share >= 0.01)
     values = {
         "file": named if row.is_exact else f"≈ {named}",
@@ -124,7 +124,7 @@ def file_row(row: FileRow, answer: LocalAnswer, columns: Mapping[str, Column]) -
 
 
 def columns(names: Iterable[str]) -> dict[str, Column]:
-    """Of all tables, by their names."""
+    """Columns of all tables, by name."""
     known = {
         "file": Column(say("File")),
         "folder": Column(say("Folder")),
@@ -199,7 +199,7 @@ def commands(answer: LocalAnswer) -> None:
 
 
 def source_of(answer: LocalAnswer, row: FileRow) -> GGUFSource:
-    """From the repository where there is one; else a file at hand."""
+    """Repository where there is one; else a file at hand."""
     hub = answer.model.published.hub
     if hub is not None and hub.gguf_files and row.tag:
         return GGUFSource(repository=hub.id, tag=row.tag)

@@ -15,7 +15,7 @@ from pages.parts.words import say
 CELL = 24
 """Pixels of a row."""
 BEGINNING, END = 15, 9
-"""Characters of a long name beside a row; the rest is in the hover text."""
+"""Characters of a long name of a row; the rest is in the hover text."""
 Scale = tuple[tuple[float, str], ...]
 INK = {LIGHT: "#14202B", DARK: "#F2F4F7"}  # on any of these shades
 SCALE: dict[Theme, Scale] = {
@@ -26,7 +26,7 @@ MISSING: dict[Theme, Scale] = {
     LIGHT: ((0.0, "#E8943A"), (0.999, "#F9E3C6"), (1.0, "#EEF1F4")),
     DARK: ((0.0, "#9A4F0F"), (0.999, "#4A321A"), (1.0, "#23272E")),
 }
-"""From little of what a row could have to all of it, which has a hue of its own."""
+"""Colours from little of what a row could have to all of it, which has a hue of its own."""
 ROOFS = {"fp4": "#CC79A7", "fp8": "#D55E00", "bf16": "#0072B2", "fp16": "#009E73"}
 """Peaks that are drawn, and their colours."""
 

@@ -16,7 +16,7 @@ from pages.parts import words
 from pages.parts.words import say
 
 WIDE = 470
-SPINE = 22  # where the hidden state runs down beside the modules of a layer
+SPINE = 22  # where the hidden state runs down next to the modules of a layer
 LEFT, RIGHT = 50, WIDE - 16  # of a layer's modules
 MOST_CHIPS = 6  # matrices of one stage that are drawn
 MOST_CELLS = 128  # layers that are drawn one by one
@@ -118,7 +118,7 @@ def drawing(architecture: Architecture, shown: Diagram, workload: Workload, labe
 
 
 def shape_of(*sides: tuple[str, int]) -> str:
-    """In symbols and in numbers."""
+    """Shape in symbols and in numbers."""
     return f"[{', '.join(symbol for symbol, _ in sides)}] = {numbers_of(*sides)}"
 
 
@@ -156,7 +156,7 @@ def tied(canvas: Canvas, top: float, architecture: Architecture) -> None:
 
 
 def order(canvas: Canvas, architecture: Architecture, shown: Diagram) -> None:
-    """Which layer is of which kind, one cell a layer."""
+    """Kind of each layer, one cell a layer."""
     number = architecture.num_layers
     if len(shown.kinds) < 2 or number > MOST_CELLS:
         return
@@ -259,7 +259,7 @@ def norm(canvas: Canvas, kind: LayerKind, number: int) -> None:
 def module(
     canvas: Canvas, architecture: Architecture, kind: LayerKind, drawn: ModelPart, part: Part, workload: Workload
 ) -> None:
-    """Its matrices as the data meets them, and the tensors that flow between."""
+    """Matrices as the data meets them, and the tensors that flow between."""
     title = title_of(kind, drawn)
     where, first = len(canvas.shapes), canvas.y
     color, size = words.color(drawn.component), words.count(drawn.parameters)
@@ -318,7 +318,7 @@ def leaf(tensor: Tensor) -> str:
 
 
 def clipped(text: str, width: float) -> str:
-    """As much of a name as fits."""
+    """Part of a name that fits."""
     most = int(width / 6.7)
     return text if len(text) <= most else f"{text[: most - 1]}…"
 

@@ -1,4 +1,4 @@
-"""How long a step of one of TRL's losses takes: which part dominates, and what another division of the GPUs makes."""
+"""Time of a step of one of TRL's losses: which part dominates, and what another division of the GPUs makes."""
 
 import streamlit as st
 
@@ -10,7 +10,7 @@ from pages.parts.words import say
 
 
 def draw(speed: ObjectiveSpeed) -> None:
-    """In one line, and its phases in a drawer."""
+    """Time in one line, and its phases in a drawer."""
     time = speed.time(divided=False)
     seconds = {phase.name: phase.seconds.expected for phase in time.phases}
     share = seconds[time.longest] / time.step_s.expected

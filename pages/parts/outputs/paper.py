@@ -70,7 +70,7 @@ def lead(answer: Weighed) -> str:
 
 
 def contents(listed: list[Section]) -> None:
-    """Where each section is."""
+    """Links to the sections."""
     links = [f"{number}. [{written.title(section)}](#{section.anchor})" for number, section in enumerate(listed, 1)]
     with st.container():
         st.markdown(say("**Contents**"))

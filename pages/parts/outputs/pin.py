@@ -16,13 +16,13 @@ from pages.parts.words import say
 
 
 def draw(answer: Answer) -> None:
-    """In the line below a title."""
+    """Links in the line below a title."""
     keep(answer)
     way(answer.scenario)
 
 
 def way(scenario: Scenario) -> None:
-    """To what is kept: models, and training steps."""
+    """Links to what is kept: models, and training steps."""
     models, steps = scenario.comparison.others, scenario.comparison.steps
     if models:
         lead(COMPARE, say("Compare A with {letters}", letters=letters(models)))

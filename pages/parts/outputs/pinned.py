@@ -20,7 +20,7 @@ VISIBLE = 0.001
 
 
 def draw(answer: Answer) -> None:
-    """Of a model that no engine serves so, the parameters alone."""
+    """Parameters and verdicts; of a model that no engine serves so, parameters alone."""
     served = answer if isinstance(answer, Weighed) else weighed(answer.scenario)
     with st.container(key="pinned", gap="xxsmall"):
         st.html(parameters(answer.architecture.parameters()))
@@ -29,7 +29,7 @@ def draw(answer: Answer) -> None:
 
 
 def parameters(counted: Parameters) -> str:
-    """The total, all digits, beside a pie of the components with its key."""
+    """The total, all digits, and a pie of the components with its key."""
     components = sorted(counted.components.items(), key=lambda part: -part[1])
     parts = [(name, n) for name, n in components if n >= VISIBLE * counted.total]
     end, stops = 0.0, []

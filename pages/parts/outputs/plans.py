@@ -49,7 +49,7 @@ def nothing(beyond: int) -> str:
 
 
 def hardware(ranked: Ranked) -> str:
-    """How many of what, and the layout over them: 8 × H100 SXM 80GB, 2 copies with TP 4."""
+    """Number, GPU, and the layout over them: 8 × H100 SXM 80GB, 2 copies with TP 4."""
     plan, layout = ranked.plan, words.layout(ranked.plan.layout)
     values: dict[str, Any] = {"gpus": plan.gpus, "gpu": ranked.gpu.name, "layout": layout, "n": plan.replicas}
     if plan.prefill is not None:
@@ -282,7 +282,7 @@ def row(ranked: Ranked, columns: Mapping[str, Column]) -> Row:
 
 
 def columns() -> dict[str, Column]:
-    """Of the table of plans, those that decide first: `DECISIVE` of them."""
+    """Columns of the table of plans, `DECISIVE` of them first."""
     ends = say("From the low to the high end of the range.")
     return {
         "gpu": Column(say("GPU")),

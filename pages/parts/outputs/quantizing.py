@@ -1,4 +1,4 @@
-"""What a conversion takes: GPUs with a verdict, then each phase with its parts as formulas."""
+"""Memory of a conversion: GPUs with a verdict, then each phase with its parts as formulas."""
 
 import streamlit as st
 
@@ -23,7 +23,7 @@ def verdicts(answer: Quantized) -> None:
 
 
 def phases(answer: Quantized) -> None:
-    """What is held at the peak of each phase, on the GPU and in host memory."""
+    """Tensors at the peak of each phase, on the GPU and in host memory."""
     report = answer.report
     for phase in report.phases:
         st.header(say(phase.name), anchor=False)
@@ -42,6 +42,6 @@ def stage(phase: QuantizingPhase) -> None:
         parts(phase.ram, phase.ram_bytes)
 
 
-def parts(held: tuple[HeldPart, ...], total: int) -> None:
-    table((part.step for part in held), say("Bytes"))
+def parts(held_parts: tuple[HeldPart, ...], total: int) -> None:
+    table((part.step for part in held_parts), say("Bytes"))
     st.markdown(say("Sum: **{total:,}**", total=total))

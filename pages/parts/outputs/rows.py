@@ -32,8 +32,8 @@ Kind = Literal[
     "gauge",
     "button",
 ]
-"""How a value is written: a text, or a name that no language changes; one or two digits behind the point or as many as
-it has, three or four that count, a multiple, a share, a share more or less, whether it is so, an address, a `Gauge`."""
+"""Form of a value: a text, or a name that no language changes; one or two digits behind the point or as many as it has,
+three or four that count, a multiple, a share, a share more or less, whether it is so, an address, a `Gauge`."""
 
 
 class Column(NamedTuple):
@@ -111,7 +111,7 @@ def draw(
 
 
 def rounded(cell: Any) -> Any:
-    """Without the digits that nobody is shown."""
+    """Value without the digits that nobody is shown."""
     return round(cell, 4) if isinstance(cell, float) else cell
 
 

@@ -16,7 +16,7 @@ from starlette.routing import Route
 
 FOLDER = Path(__file__).parents[2] / "scripts"
 VERSION = sha256(b"".join(file.read_bytes() for file in sorted(FOLDER.glob("*.js")))).hexdigest()[:12]
-"""In the address, so that a browser keeps them until one changes."""
+"""Version in the address, so that a browser keeps them until one changes."""
 HEADERS = {"Content-Encoding": "gzip", "Cache-Control": "public, max-age=31536000, immutable"}
 
 
@@ -46,9 +46,9 @@ def address() -> str:
 
 
 def route() -> Route:
-    """To the scripts of this version; those of any other are not found, for what a browser is told to keep must be what
-    its page asks for, and a route of this version alone would leave the others to Streamlit, which answers with the
-    page."""
+    """Route to the scripts of this version; those of any other are not found, for what a browser is told to keep must
+    be what its page asks for, and a route of this version alone would leave the others to Streamlit, which answers with
+    the page."""
     return Route(f"{folder('scripts')}/{{version}}/{{name:path}}", hand_out)
 
 

@@ -1,4 +1,4 @@
-"""Sections beside each other below an answer, of which only the open one is computed, sent and drawn."""
+"""Sections side by side below an answer, of which only the open one is computed, sent and drawn."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -10,7 +10,7 @@ from pages.parts.state.widgets import show
 from pages.parts.words import say
 
 Section = tuple[str, Callable[[], None]]
-"""Its title, and what draws it."""
+"""Title, and the function that draws it."""
 
 
 def draw(sections: Mapping[Tab, Section]) -> None:

@@ -34,7 +34,7 @@ SUGGESTED = ("BAAI/bge-m3", "Qwen/Qwen3-Reranker-0.6B", "Qwen/Qwen3-Embedding-0.
 
 
 def choose(answer: Shared) -> None:
-    """What adds a model."""
+    """Box that adds a model."""
     others = answer.scenario.sharing.share_with
     full = len(others) == MOST_MODELS - 1
     st.selectbox(
@@ -97,10 +97,10 @@ def neighbours(answer: Shared) -> None:
                     args=(answer.scenario, number),
                 )
             with st.grid(3, min_column_width=150, gap="small"):
-                asked(answer, number, other)
+                neighbour_controls(answer, number, other)
 
 
-def asked(answer: Shared, number: int, other: Neighbour) -> None:
+def neighbour_controls(answer: Shared, number: int, other: Neighbour) -> None:
     """The controls of a neighbour."""
     batch, context, formats = options(Workload)["batch"], other.workload.context, [None, *WEIGHT_FORMATS]
 
@@ -150,7 +150,7 @@ def one_gpu(answer: Shared) -> None:
 
 
 def figures(answer: Shared) -> None:
-    """Who takes what of a GPU, the other GPUs, and the commands."""
+    """Shares of a GPU, the other GPUs, and the commands."""
     focus = answer.focus
     if answer.error is not None or focus is None:
         return
@@ -160,18 +160,18 @@ def figures(answer: Shared) -> None:
     commands(focus)
 
 
-def bar(found: SharedGPUs) -> None:
+def bar(shared: SharedGPUs) -> None:
     """A GPU with all servers, each in a colour, and what is left; where they take turns while the largest is awake."""
-    colors = [LINES[number % len(LINES)][0] for number in range(len(found.servers))]
-    sizes = held(found)
+    colors = [LINES[number % len(LINES)][0] for number in range(len(shared.servers))]
+    sizes = bytes_by_server(shared)
     taken = [
-        (color, server.model, size) for color, server, size in zip(colors, found.servers, sizes, strict=True) if size
+        (color, server.model, size) for color, server, size in zip(colors, shared.servers, sizes, strict=True) if size
     ]
-    cells = [cell(color, size / found.usable) for color, _, size in taken]
+    cells = [cell(color, size / shared.usable) for color, _, size in taken]
     keys = [key(swatch(color), model, size) for color, model, size in taken]
-    keys.append(key("", say("left"), found.usable - sum(sizes)))
+    keys.append(key("", say("left"), shared.usable - sum(sizes)))
     parts = [f"{model}: {words.gib(size)}" for _, model, size in taken]
-    usable, left = words.gib(found.usable), words.gib(found.usable - sum(sizes))
+    usable, left = words.gib(shared.usable), words.gib(shared.usable - sum(sizes))
     spoken = say("{parts}; of {usable} {left} are left.", parts=words.listed(parts), usable=usable, left=left)
     st.html(
         f'<div class="weighbridge-bar" role="img" aria-label="{escape(spoken, quote=True)}">{"".join(cells)}'
@@ -179,16 +179,16 @@ def bar(found: SharedGPUs) -> None:
     )
 
 
-def held(found: SharedGPUs) -> list[int]:
+def bytes_by_server(shared: SharedGPUs) -> list[int]:
     """Bytes that each server has of a GPU, where they take turns while the one that leaves least is awake."""
-    if not found.sleep_level:
-        return [server.taken for server in found.servers]
-    awake = min(found.servers, key=lambda server: server.free - server.taken)
-    return [server.taken if server is awake else server.asleep or 0 for server in found.servers]
+    if not shared.sleep_level:
+        return [server.taken for server in shared.servers]
+    awake = min(shared.servers, key=lambda server: server.free - server.taken)
+    return [server.taken if server is awake else server.asleep or 0 for server in shared.servers]
 
 
-def servers(found: SharedGPUs) -> None:
-    """What each server takes of a GPU."""
+def servers(shared: SharedGPUs) -> None:
+    """Memory of each server on a GPU."""
     columns = {
         "model": Column(say("Model")),
         "starts": Column(say("Starts"), "mark"),
@@ -199,10 +199,10 @@ def servers(found: SharedGPUs) -> None:
         "other": Column(say("Else, GiB"), "two"),
         "free": Column(say("Free before, GiB"), "two"),
     }
-    if found.sleep_level:
+    if shared.sleep_level:
         columns["asleep"] = Column(say("Asleep, GiB"), "two")
     lines = [
-        row_of(f"{n} {server.model}", columns, server_values(n, server)) for n, server in enumerate(found.servers, 1)
+        row_of(f"{n} {server.model}", columns, server_values(n, server)) for n, server in enumerate(shared.servers, 1)
     ]
     rows.draw("shared_servers", say("Servers on each GPU"), columns.values(), lines)
     st.caption(
@@ -221,29 +221,29 @@ def server_values(number: int, server: GPUShare) -> dict[str, Any]:
 
 
 def on_each(results: Sequence[SharedGPUs]) -> None:
-    """The same models on each of the chosen GPUs."""
+    """Verdict of these models on each chosen GPU."""
     columns = {
         "gpu": Column("GPU"),
         "fits": Column(say("All start"), "mark"),
         "left": Column(say("Left per GPU, GiB"), "two"),
     }
     values = ({"gpu": on_gpus(r.gpu, r.gpus), "fits": r.fits, "left": r.left / GIB} for r in results)
-    lines = [row_of(found.gpu, columns, value) for found, value in zip(results, values, strict=True)]
+    lines = [row_of(shared.gpu, columns, value) for shared, value in zip(results, values, strict=True)]
     rows.draw("shared_each", say("On each GPU"), columns.values(), lines)
 
 
-def commands(found: SharedGPUs) -> None:
-    """What to type, in this order; each once the one before is ready."""
-    launches = [server.launch for server in found.servers if server.launch is not None]
+def commands(shared: SharedGPUs) -> None:
+    """Commands to type, in this order; each once the one before is ready."""
+    launches = [server.launch for server in shared.servers if server.launch is not None]
     if not launches:
         return
     st.header(say("Start them in this order"), anchor=False)
-    if found.sleep_level:
+    if shared.sleep_level:
         st.caption(
             say(
                 "Each once the one before it sleeps. With `VLLM_SERVER_DEV_MODE=1` a server takes "
                 "`POST /sleep?level={level}` and `POST /wake_up`.",
-                level=found.sleep_level,
+                level=shared.sleep_level,
             )
         )
     else:

@@ -1,4 +1,4 @@
-"""Where the parameters sit: component, group of layers, tensor."""
+"""Parameters by component, group of layers, tensor."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence

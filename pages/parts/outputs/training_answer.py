@@ -23,7 +23,7 @@ from pages.parts.state.weighed import Trained
 from pages.parts.words import say
 
 FEW_GPUS = (1, 2, 4, 8)
-"""That people have of a kind."""
+"""Usual numbers of GPUs."""
 
 
 def draw(answer: Trained) -> None:
@@ -62,7 +62,7 @@ def finders(answer: Trained) -> None:
 
 
 def several(answer: Trained, gpu: GPU) -> str:
-    """As many of a GPU as the step runs on."""
+    """Number and name of the step's GPUs."""
     count = answer.report.scenario.layout.gpus
     return gpu.name if count == 1 else f"{count:,} × {gpu.name}"
 
@@ -72,7 +72,7 @@ def only(gpu: GPU) -> None:
 
 
 def generation(rollout: RolloutReport, focus: TrainingVerdict) -> None:
-    """Which phase is the peak, the share of the GPU to give to the engine, and that phase as a bar."""
+    """Peak phase, the share of the GPU to give to the engine, and that phase as a bar."""
     lines = [share_of(rollout)]
     if focus.verdict != "does not run" and (focus.verdict != "does not fit" or focus.spare < 0):
         lines.insert(0, say(rollout.reason))
@@ -121,7 +121,7 @@ def share_of(rollout: RolloutReport) -> str:
 
 
 def spelled(layout: TrainingLayout) -> str:
-    """Its degrees, and how much is sharded."""
+    """Degrees, and how much is sharded."""
     degrees = (f"{name.upper()} {getattr(layout, name):,}" for name in ("tp", "pp", "vp", "dp", "ep", "cp"))
     some = [text for text in degrees if not text.endswith(" 1")]
     return ", ".join([*some, f"ZeRO-{layout.zero}"] if layout.zero else some)
@@ -169,7 +169,7 @@ def said(what: Iterable[Message]) -> str:
 
 
 def on_gpus(spread: Together) -> str:
-    """So many GPUs, and what has to change beside that."""
+    """So many GPUs, and what has to change besides."""
     if not spread.what:
         return say("{n:,} GPUs with ZeRO-3", n=spread.gpus)
     return say("{n:,} GPUs with ZeRO-3; {what}", n=spread.gpus, what=said(spread.what))

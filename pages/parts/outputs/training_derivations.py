@@ -18,7 +18,7 @@ class TrainingDerivations:
         self.answer, self.report, self.stage = answer, answer.report, answer.training.most_loaded
 
     def trained(self) -> None:
-        """Which weights are trained."""
+        """Trained weights."""
         report = self.report
         if report.scenario.workload.trains_base:
             st.markdown(say("Every weight is trained: **{n:,}**.", n=report.trained_parameters))

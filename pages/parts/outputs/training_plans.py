@@ -61,7 +61,7 @@ def draw(answer: TrainingPlanned) -> None:
 
 
 def headline(plan: TrainingPlan, answer: TrainingPlanned) -> str:
-    """How long, on what, at what price."""
+    """Days, GPUs and price."""
     campaign, cost = plan.campaign, plan.campaign.cost
     values: dict[str, Any] = {
         "gpus": plan.layout.gpus,
@@ -127,7 +127,7 @@ def table(answer: TrainingPlanned, plans: tuple[TrainingPlan, ...], key: str, la
 
 
 def columns() -> dict[str, Column]:
-    """Those that decide first: `DECISIVE` of them."""
+    """Columns, `DECISIVE` of them first."""
     return {
         "gpu": Column(say("GPU")),
         "layout": Column(say("Layout")),

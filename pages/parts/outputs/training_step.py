@@ -177,7 +177,7 @@ def row(answer: Trained, verdict: TrainingVerdict) -> Row:
 
 
 def fewest_sharded(answer: Trained, verdict: TrainingVerdict) -> str:
-    """On how few GPUs it fits with everything sharded over them, and what has to change where none do as it is."""
+    """Fewest GPUs on which it fits with everything sharded over them, and what has to change where none do as it is."""
     if verdict.min_gpus is not None:
         return say("Min. GPUs (ZeRO-3): **{n:,}**", n=verdict.min_gpus)
     spread = answer.more_gpus(verdict)

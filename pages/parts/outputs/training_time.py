@@ -1,4 +1,4 @@
-"""How fast a training step is, and where its time goes."""
+"""Speed of a training step, and where its time goes."""
 
 from collections.abc import Callable
 from functools import partial
@@ -28,7 +28,7 @@ STEP_WORK: dict[str, Message] = {
 
 
 def draw(answer: Trained) -> None:
-    """In one line, on the GPU that the memory answer is about; nothing where the step does not fit."""
+    """Speed in one line, on the GPU that the memory answer is about; nothing where the step does not fit."""
     efficiencies.idle(answer, training=True)
     if answer.passes is not None:
         objective_time.draw(answer.passes)

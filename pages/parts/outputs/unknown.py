@@ -23,8 +23,8 @@ def explain(answer: Answer, here: Page) -> None:
         return
     sentence, take = say(error.message), taker(answer, here, error)
     if published.unread is not None:
-        said = say("{why} Or choose another model above.", why=sentence)
-        st.error(said, icon=":material/cloud_off:")
+        problem = say("{why} Or choose another model above.", why=sentence)
+        st.error(problem, icon=":material/cloud_off:")
     elif not published.is_known:
         st.error(sentence, icon=":material/error:")
         if isinstance((published.config or {}).get("model_type"), str):

@@ -17,8 +17,8 @@ def title(of: Section | Heading) -> str:
 
 def approximately(step: Step) -> str:
     """A result as people say it: 16.78 M, 1.00 GiB; nothing where that says no more."""
-    said = words.size(step.result) if step.unit.startswith("bytes") else words.count(step.result)
-    return "" if said.removesuffix(" B") == f"{step.result:,}" else said
+    rounded = words.size(step.result) if step.unit.startswith("bytes") else words.count(step.result)
+    return "" if rounded.removesuffix(" B") == f"{step.result:,}" else rounded
 
 
 def sides(step: Step) -> list[Formula]:
@@ -71,8 +71,8 @@ def markdown_equation(step: Step) -> str:
     """Formula, values and result, one below the other."""
     rows = [latex_lines(side) for side in sides(step)]
     result = grouped(str(step.result)).replace(",", "{,}")
-    said = approximately(step)
-    rows.append([result + (rf" \approx \text{{{said}}}" if said else "")])
+    rounded = approximately(step)
+    rows.append([result + (rf" \approx \text{{{rounded}}}" if rounded else "")])
     lines = []
     for i, (first, *others) in enumerate(rows):
         lines.append(rf"{'={}' if i else ''}&{first}")
@@ -149,8 +149,8 @@ def html_cell(cell: Cell) -> str:
 
 
 def html_equation(step: Step) -> str:
-    said = approximately(step)
-    rows = [*map(math, sides(step)), f"{step.result:,}" + (f" ≈ {said}" if said else "")]
+    rounded = approximately(step)
+    rows = [*map(math, sides(step)), f"{step.result:,}" + (f" ≈ {rounded}" if rounded else "")]
     lines = "".join(f"<div>{'= ' if i else ''}{row}</div>" for i, row in enumerate(rows))
     label = f"<p>{html_text(words.part(step.what))}</p>" if step.what else ""
     return f'{label}<div class="equation">{lines}</div>'

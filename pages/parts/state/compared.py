@@ -23,12 +23,12 @@ class Column:
     answer: Weighed
     configuration: Configuration | None = None  # None: the model on screen
     reply: Reply | None = None
-    """Its speed; None where it does not serve."""
+    """Speed; None where it does not serve."""
 
 
 @dataclass(frozen=True)
 class Compared(Weighed):
-    """The model on screen and what stands beside it."""
+    """The model on screen and those compared with it."""
 
     columns: tuple[Column, ...] = ()
 
@@ -105,7 +105,7 @@ def put(others: tuple[Configuration, ...]) -> None:
 
 
 def add(model: str) -> bool:
-    """A preset or a model of the Hub beside the others; False where the text is no model's name. For callbacks."""
+    """A preset or a model of the Hub added to the others; False where the text is no model's name. For callbacks."""
     try:
         config = configuration(model)
     except ValueError:  # ConfigError is one

@@ -88,7 +88,7 @@ def of_scenario(answer: Answer, name: str) -> tuple[list[GPU], Fitting]:
 def points_on(
     model: Architecture, precision: Precision, card: str, count: int, context: int, name: str
 ) -> tuple[Layout, tuple[OperatingPoint, ...]]:
-    """Where prefill and decode stand under a GPU's roofline. Raises ConfigError where no layout shares the model."""
+    """Prefill and decode under a GPU's roofline. Raises ConfigError where no layout shares the model."""
     engine = ENGINES[name]()
     layout = layout_on(model, engine, precision, min(count, NODE), NODE)
     if layout is None or layout.pp > 1:

@@ -97,15 +97,15 @@ class LocalAnswer(Answer):
         hub = self.model.published.hub
         assert hub is not None
         for name, size in series(hub.files):
-            tag, said, plain = mix_of(name)
-            if said is None or not plain:
+            tag, mix, plain = mix_of(name)
+            if mix is None or not plain:
                 yield FileRow(name, size, self.on(self.nearest(size)), is_exact=False, tag=tag)
                 continue
-            weighed = next((weighed for weighed in (False, True) if self.is_of_size(said, size, imatrix=weighed)), None)
-            yield FileRow(name, size, self.on(said, imatrix=bool(weighed)), is_exact=weighed is not None, tag=tag)
+            weighed = next((weighed for weighed in (False, True) if self.is_of_size(mix, size, imatrix=weighed)), None)
+            yield FileRow(name, size, self.on(mix, imatrix=bool(weighed)), is_exact=weighed is not None, tag=tag)
 
     def is_of_size(self, weights: WeightFormat, size: int, *, imatrix: bool) -> bool:
-        """Whether a file has a mix's tensors and a header beside them, most of which is the vocabulary."""
+        """Whether a file has a mix's tensors and a header, most of which is the vocabulary."""
         header = size - file_of(self.architecture, weights, imatrix=imatrix).bytes
         return 0 <= header <= HEADER + HEADER_OF_TOKEN * self.architecture.vocab
 

@@ -114,7 +114,7 @@ def of_hub(source: Source, token: str | None, address: str | None) -> Published:
 
 
 def opened(about: Published, config: Mapping[str, Any], assume: str | None) -> Published:
-    """With what its config says."""
+    """Model with what its config says."""
     config = dict(config) if assume is None else as_llama(config)
     about = replace(about, config=config)
     try:

@@ -1,4 +1,4 @@
-"""What quantizing the model on screen takes."""
+"""Memory to quantize the model on screen."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -62,11 +62,11 @@ class Page:
     purpose: Literal["serve", "train"] | None = None
     """The purpose of its plans; None where it has none."""
     answers_at: str | None = None
-    """Under which name below /api programs get what it shows."""
+    """Name below /api under which programs get what it shows."""
 
     @property
     def path(self) -> str:
-        """Of its address: the name of its script, and nothing of the first page."""
+        """Path of its address: the name of its script, and nothing of the first page."""
         name = PurePath(self.script).stem
         return "" if name == "weigh" else name
 

@@ -40,7 +40,7 @@ from presets.hub import is_id
 DEFAULT_MODEL = "Qwen/Qwen3-8B"
 DEFAULT_ENGINE = "vllm"
 MOST_OTHERS = 5
-"""Configurations that stand beside the model: six in all."""
+"""Configurations compared with the model: six in all."""
 PRICE = TypeAdapter(Annotated[float, Field(ge=0, lt=1e6, allow_inf_nan=False)])
 
 
@@ -71,7 +71,7 @@ def separate(text: str) -> list[str]:
 
 
 NOTHING = "none"
-"""How a link says that no GPU is chosen."""
+"""Word of links for no GPU."""
 
 
 def stated_price(text: str) -> tuple[str, float]:
@@ -100,7 +100,7 @@ def once(chosen: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 class Source(Frozen):
-    """Where the model comes from: a preset, the Hub, or a config of the reader's own."""
+    """Source of the model: a preset, the Hub, or a config of the reader's own."""
 
     model: Annotated[str, AfterValidator(model_id)] = Field(
         default=DEFAULT_MODEL, examples=["Qwen/Qwen2.5-3B"], description="Preset, or model of the Hub."
@@ -207,7 +207,7 @@ class ServingChoice(Frozen):
         return started(self.engine, checked(self.options))
 
     def with_engine(self, engine: str) -> "ServingChoice":
-        """Under another engine; flags that both have stay as they are."""
+        """Choice under another engine; flags that both have stay as they are."""
         kind = ENGINES[engine].options_type
         known = {name: value for name, value in self.options if name in kind.model_fields}
         return self.model_copy(update={"engine": engine, "options": kind.model_construct(**known)})
@@ -400,9 +400,9 @@ LISTS: dict[str, Callable[[str], list[str]]] = {
 }
 """Parsers of the lists in a link, by field."""
 UNSET = "default"
-"""How a link says that nobody has chosen, where what it leaves out would mean a choice."""
+"""Word of links where nobody has chosen, and leaving it out would mean a choice."""
 Path = tuple[str, ...]
-"""Where a field stands in the scenario: ("serving", "workload", "batch")."""
+"""Place of a field in the scenario: ("serving", "workload", "batch")."""
 Uses = Literal[
     "source",
     "gpu",

@@ -29,10 +29,10 @@ class Shared(Answer):
     def focus(self) -> SharedGPUs | None:
         """The GPU that the figures are of: the smallest that holds all of them; else the one that holds most, and of
         those the largest."""
-        holding = [found for found in self.results if found.fits]
+        holding = [result for result in self.results if result.fits]
         if holding:
-            return min(holding, key=lambda found: found.usable)
-        return max(self.results, key=lambda found: (found.started, found.usable), default=None)
+            return min(holding, key=lambda result: result.usable)
+        return max(self.results, key=lambda result: (result.started, result.usable), default=None)
 
 
 def shared(scenario: Scenario) -> Shared:

@@ -25,7 +25,7 @@ class StepColumn(NamedTuple):
 
 @dataclass(frozen=True)
 class Stepped(Trained):
-    """The step on screen, and those beside it in the order of their letters."""
+    """The step on screen, and the others in the order of their letters."""
 
     others: tuple[Trained, ...] = ()
     comparison: StepComparison | None = None
@@ -37,10 +37,10 @@ class Stepped(Trained):
 
     @property
     def complete(self) -> list[StepColumn]:
-        """Those that could be weighed, with their figures."""
+        """Steps that could be weighed, with their figures."""
         complete = [(letter, answer) for letter, answer in self.lettered if answer.error is None]
         steps = () if self.comparison is None else self.comparison.steps
-        return [StepColumn(*one, step) for one, step in zip(complete, steps, strict=False)]
+        return [StepColumn(*pair, step) for pair, step in zip(complete, steps, strict=False)]
 
     @property
     def lettered(self) -> list[tuple[str, Trained]]:
@@ -48,8 +48,8 @@ class Stepped(Trained):
         return list(zip(LETTERS, (self, *self.others), strict=False))
 
 
-def kept(scenario: Scenario) -> str:
-    """How a link says the step on screen."""
+def step_query(scenario: Scenario) -> str:
+    """Query of the step on screen in links."""
     return urlencode({"model": scenario.source.model} | encode(scenario, KEPT_STEP), safe="/,:")
 
 
@@ -70,7 +70,7 @@ def beside(scenario: Scenario, first: Trained, about: Callable[[Source], Publish
 
 
 def kept_step(text: str, scenario: Scenario, about: Callable[[Source], Published]) -> Trained:
-    """One that is kept; its error is what of it makes no sense."""
+    """A saved step; its error says what of it makes no sense."""
     own, problems = decode(dict(parse_qsl(text)), KEPT_STEP, scenario, lambda source: about(source).settings or {})
     answer = trained(own, changed(own, about(own.source)))
     if not problems or answer.error is not None:
@@ -80,12 +80,12 @@ def kept_step(text: str, scenario: Scenario, about: Callable[[Source], Published
 
 def can_keep(scenario: Scenario) -> bool:
     """Whether there is a letter left for the step on screen, and a link has room for it."""
-    return len(scenario.comparison.steps) < MOST_OTHERS and len(kept(scenario)) <= LONGEST_STEP
+    return len(scenario.comparison.steps) < MOST_OTHERS and len(step_query(scenario)) <= LONGEST_STEP
 
 
 def keep(scenario: Scenario) -> None:
     """The step as it is under the next letter; for callbacks."""
-    put((*scenario.comparison.steps, kept(scenario)))
+    put((*scenario.comparison.steps, step_query(scenario)))
 
 
 def remove(number: int, scenario: Scenario) -> None:

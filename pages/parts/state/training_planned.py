@@ -69,7 +69,7 @@ def training_planned(scenario: Scenario) -> TrainingPlanned:
 
 
 def training_planned_anew(scenario: Scenario) -> TrainingPlanned:
-    """The same, which no session keeps."""
+    """Training plans that no session keeps."""
     answer = looked(scenario)
     return TrainingPlanned(scenario, answer.model, answer.error)
 

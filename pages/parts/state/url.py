@@ -38,7 +38,7 @@ from pages.parts.state.query import GENERATION, WEIGH, Page, decode, encode, lef
 from pages.parts.state.scenario import Place, Scenario, Source
 
 ADDRESSES = 1000
-"""That a session remembers; what a browser says is never so old."""
+"""Addresses that a session remembers; what a browser says is never so old."""
 ARRIVES = 2.0
 """Seconds after which a browser has the address that it was sent, on a slow line too."""
 Address = tuple[str, frozenset[tuple[str, str]]]
@@ -57,7 +57,7 @@ def arrive() -> None:
     if "entered" not in state:
         state.entered, state.visits, state.written, state.is_fresh = {}, 0, False, True
         state.drawn_before = direct.drawn_before()
-        state.had, state.sent = {_said(): None}, monotonic()
+        state.had, state.sent = {_stated_address(): None}, monotonic()
         _note(state.get("language"))
     elif _is_back():
         state.written = True
@@ -68,20 +68,20 @@ def arrive() -> None:
 def _is_back() -> bool:
     """Whether the address that the browser says is the reader's: Back, forward, or Back beyond a reload, to one that
     the session never had, of which the mark is lost where another message followed."""
-    state, said, params = st.session_state, _said(), st.query_params.to_dict()
+    state, stated, params = st.session_state, _stated_address(), st.query_params.to_dict()
     is_led, is_marked = state.pop("led", False), direct.marked_as_back()
-    is_here = "page" in state and said[0] == state.page.path
-    is_foreign = bool(params) and is_here and said not in state.had
+    is_here = "page" in state and stated[0] == state.page.path
+    is_foreign = bool(params) and is_here and stated not in state.had
     if is_marked is not None or is_led or "page" not in state or not st.context.url:
         return bool(is_marked) or is_foreign
     if params == state.address:
         return not is_here and bool(params)
-    if not is_here or said not in state.had:
-        return is_here or (said in state.had and bool(params))
+    if not is_here or stated not in state.had:
+        return is_here or (stated in state.had and bool(params))
     return "moved" not in state and state.address is not None and monotonic() - state.sent > ARRIVES
 
 
-def _said() -> Address:
+def _stated_address() -> Address:
     """The address that the browser says."""
     return _address(_page(), st.query_params.to_dict())
 
@@ -117,8 +117,8 @@ def resume() -> None:
 
 def current(page: Page) -> Scenario:
     """The scenario now, as the table above has it."""
-    state, said = st.session_state, st.query_params.to_dict()
-    unread = _unread(page, said)
+    state, stated = st.session_state, st.query_params.to_dict()
+    unread = _unread(page, stated)
     if unread is not None:
         _read(*unread)
     state.pop("unread", None)
@@ -135,8 +135,8 @@ def current(page: Page) -> Scenario:
         state.address, state.written = params if shareable(params) else {}, True
         if unread is None or unread[0] != page:
             state.problems = []
-    _remember(_address(page, said), _address(page, state.address))
-    if state.written or said != state.address:
+    _remember(_address(page, stated), _address(page, state.address))
+    if state.written or stated != state.address:
         st.query_params.from_dict(state.address)
     scenario: Scenario = state.scenario
     return scenario
@@ -155,11 +155,11 @@ def _remember(*addresses: Address) -> None:
     state.pop("moved", None)
 
 
-def _unread(page: Page, said: dict[str, str]) -> tuple[Page, dict[str, str]] | None:
+def _unread(page: Page, stated: dict[str, str]) -> tuple[Page, dict[str, str]] | None:
     """The page and the query that this run is to read, if any."""
     state = st.session_state
-    is_own = said and ("scenario" not in state or ("unread" not in state and page != state.page))
-    return (page, said) if is_own else state.get("unread")
+    is_own = stated and ("scenario" not in state or ("unread" not in state and page != state.page))
+    return (page, stated) if is_own else state.get("unread")
 
 
 def _read(page: Page, params: dict[str, str]) -> None:

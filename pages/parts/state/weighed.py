@@ -61,7 +61,7 @@ class Model:
         return words.say(name) if isinstance(name, Message) else name
 
     def identifier(self, scenario: Scenario) -> str:
-        """Its name in reports: its id, or in English that it was pasted."""
+        """Name in reports: its id, or in English that it was pasted."""
         return scenario.source.model if scenario.source.pasted is None else str(self.published.name)
 
     @property
@@ -181,7 +181,7 @@ class Weighed(Answer):
 
     @property
     def usual_overhead(self) -> Mapping[OverheadItem, Range]:
-        """On the report's GPU; on any where there is no report."""
+        """Overhead on the report's GPU; on any where there is no report."""
         if self.laid_out is None:
             return super().usual_overhead
         return self.laid_out.on(self.scenario.first_gpu(), self.report.scenario.workload).usual_overhead
@@ -226,7 +226,7 @@ class Trained(Answer):
 
     @cached_property
     def speed(self) -> TrainingSpeed | None:
-        """How fast a step is on that GPU; None where it does not fit, and where its time is not known: of TRL's losses,
+        """Speed of a step on that GPU; None where it does not fit, and where its time is not known: of TRL's losses,
         and with shards in CPU memory."""
         focus, step = self.focus, self.report.scenario
         if focus is None or focus.verdict == "does not fit" or step.objective is not None or step.layout.cpu_offload:
@@ -354,7 +354,7 @@ def trained(scenario: Scenario, model: Model | None = None) -> Trained:
     model, choice = model or read(scenario), scenario.training
 
     def compute() -> Mapping[str, Any]:
-        asked = TrainingScenario(
+        question = TrainingScenario(
             workload=checked(choice.workload),
             recipe=choice.stored,
             frozen=choice.frozen or usual_base(choice.workload.method),
@@ -365,7 +365,7 @@ def trained(scenario: Scenario, model: Model | None = None) -> Trained:
         )
         step, result = laid_out_step(
             model.config or {},
-            asked,
+            question,
             architecture=model.architecture,
             model=model.identifier(scenario),
             gpus=scenario.chosen_gpus(),

@@ -47,7 +47,7 @@ class Widget:
 
     number: int
     shown: Any
-    """Its value on screen: the one that it was given, or its reader's last."""
+    """Value on screen: the one that it was given, or its reader's last."""
     limits: tuple[Any, ...]
     take: Callable[[Any], None]
     sent: tuple[int, float] | None = None
@@ -99,9 +99,9 @@ def show(
 def _hear(name: str, number: int) -> None:
     st.session_state.moved = True
     widget = drawn().get(name)
-    for heard in () if widget is None else (widget, *widget.replaced):
-        if heard.number == number:
-            _move(heard, name)
+    for candidate in () if widget is None else (widget, *widget.replaced):
+        if candidate.number == number:
+            _move(candidate, name)
 
 
 def _move(widget: Widget, name: str) -> bool:

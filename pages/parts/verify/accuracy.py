@@ -66,8 +66,8 @@ def scatter(evidence: Accuracy, theme: Theme) -> None:
     )
     for point in chosen.selection.points:
         name, error, source = point["customdata"]
-        said = say("**{name}**: {error}. Source: {source}", name=name, error=words.difference(error), source=source)
-        st.info(said, icon=":material/link:")
+        sentence = say("**{name}**: {error}. Source: {source}", name=name, error=words.difference(error), source=source)
+        st.info(sentence, icon=":material/link:")
     st.header(say("Errors of each kind"), anchor=False)
     plot.draw("errors", say("Errors of each kind"), errors(labelled, theme))
 

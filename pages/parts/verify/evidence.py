@@ -1,4 +1,4 @@
-"""Our figures beside what others published, each file written by a benchmark: sizes by `python -m benchmarks.accuracy`,
+"""Our figures against published ones, each file written by a benchmark: sizes by `python -m benchmarks.accuracy`,
 start-ups by `startup_evidence`, speeds by `time`, `served_evidence` and `aiconfigurator` of the same folder."""
 
 import json
@@ -67,7 +67,7 @@ FIGURES: dict[Figure, Message] = {
 
 
 class Compared(Frozen):
-    """One figure of a public record, or of a step that torch computed, beside ours."""
+    """One figure of a public record, or of a step that torch computed, and ours."""
 
     kind: str
     name: str

@@ -65,7 +65,7 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         ),
     ),
 }
-"""By the key of the widget that takes the reader's own."""
+"""Examples by the key of the widget that takes the reader's own."""
 
 
 def buttons(key: str) -> None:

@@ -1,4 +1,4 @@
-"""A pasted start-up log or out-of-memory message beside what is computed for the model on screen."""
+"""A pasted start-up log or out-of-memory message against what is computed for the model on screen."""
 
 from collections.abc import Sized
 
@@ -163,7 +163,7 @@ def which_model(answer: Answer, log: Log) -> None:
 
 
 def verdict(rows: Sized, worst: tuple[Message, Message] | None, *, died: bool = False) -> None:
-    """How the figures compare: of the one that differs most its name, and the sentence on it."""
+    """Result of a comparison: of the figure that differs most its name, and the sentence on it."""
     if not rows:
         st.info(say("The log states nothing that is computed here."), icon=":material/info:")
     elif worst is None and died:
@@ -284,7 +284,7 @@ def use(answer: Answer, log: Log, ours: Report, gpu: str, remedy: Remedy) -> Non
 
 
 def of_buffers(answer: Answer, text: str) -> None:
-    """The buffers of a log of llama.cpp or Ollama beside those that are planned for the model on screen."""
+    """The buffers of a log of llama.cpp or Ollama against those that are planned for the model on screen."""
     log = read_buffers(text[:MAX_CHARACTERS])
     if log.share is not None:
         st.info(

@@ -1,4 +1,4 @@
-"""Speed with a part of the model on the host: predicted beside measured."""
+"""Speed with a part of the model on the host: predicted and measured."""
 
 import json
 from collections.abc import Mapping

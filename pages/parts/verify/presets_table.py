@@ -1,4 +1,4 @@
-"""Every preset: our count beside the published one."""
+"""Every preset: our count and the published one."""
 
 from collections.abc import Mapping
 from functools import cache

@@ -1,4 +1,4 @@
-"""Servers under a steady load: predicted times beside measured ones, by engine and generation of GPU."""
+"""Servers under a steady load: predicted and measured times, by engine and generation of GPU."""
 
 from statistics import median
 

@@ -1,4 +1,4 @@
-"""Our list beside a real checkpoint: where it comes from, and how the two compare."""
+"""Our list against a real checkpoint: where it comes from, and how the two compare."""
 
 import streamlit as st
 
@@ -160,18 +160,18 @@ def comparison(answer: Answer, checkpoint: Checkpoint) -> None:
 
 def remarks(compared: Comparison) -> list[str]:
     """Sentences on tensors of the checkpoint that are no difference."""
-    said = [say("Vision encoder and multi-token prediction (MTP) layers are compared too.")]
+    notes = [say("Vision encoder and multi-token prediction (MTP) layers are compared too.")]
     if compared.packed:
-        said.append(say("{n:,} weights are packed, as their format does.", n=compared.packed))
+        notes.append(say("{n:,} weights are packed, as their format does.", n=compared.packed))
     if compared.auxiliary:
-        said.append(
+        notes.append(
             say("{n:,} tensors are scales, zero points and the like of a quantized format.", n=compared.auxiliary)
         )
     if compared.derived:
-        said.append(say("{n:,} tensors are buffers that the class computes by itself.", n=compared.derived))
+        notes.append(say("{n:,} tensors are buffers that the class computes by itself.", n=compared.derived))
     if compared.tied:
-        said.append(say("The output head is a copy of the embedding and counts once."))
-    return said
+        notes.append(say("The output head is a copy of the embedding and counts once."))
+    return notes
 
 
 def storage(checkpoint: Checkpoint) -> None:

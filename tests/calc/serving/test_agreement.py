@@ -13,7 +13,7 @@ from calc.hardware.overhead import HIGH, LOW, MIDDLE
 from calc.hardware.parallel import shapes
 from calc.serving.engines import ENGINES
 from calc.serving.memory import Serving
-from calc.serving.verdict import said
+from calc.serving.verdict import verdict_word
 from presets import models
 from tests import CHECKPOINT_ENGINES, SAMPLED
 from tests.structures import POOLED_BY, generating, mark, served_by, swept
@@ -105,10 +105,10 @@ def test_the_longest_context_fits_and_one_more_token_does_not(model, engine):
         longest, most = verdict.max_context_memory, ARCHITECTURES[model].max_positions
         assert verdict.max_context == min((n for n in (longest, most) if n is not None), default=None)
         if longest is None:
-            assert said(one.on(gpu, Workload(context=2**30))) == "fits"
+            assert verdict_word(one.on(gpu, Workload(context=2**30))) == "fits"
             continue
-        assert longest == 0 or said(one.on(gpu, Workload(context=longest))) == "fits"
-        assert said(one.on(gpu, Workload(context=longest + 1))) != "fits"
+        assert longest == 0 or verdict_word(one.on(gpu, Workload(context=longest))) == "fits"
+        assert verdict_word(one.on(gpu, Workload(context=longest + 1))) != "fits"
 
 
 @pytest.mark.parametrize("model", ["Qwen/Qwen3-8B", "google/gemma-3-27b-it", "deepseek-ai/DeepSeek-V3"])
@@ -146,7 +146,7 @@ def test_the_fewest_gpus_do_and_fewer_do_not(case):
 
     def fits(layout):
         try:
-            return said(serving(model, engine, layout).on(gpu, workload)) == "fits"
+            return verdict_word(serving(model, engine, layout).on(gpu, workload)) == "fits"
         except ConfigError:  # the engine does not take it
             return False
 

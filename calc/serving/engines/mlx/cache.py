@@ -38,7 +38,7 @@ IN_LISTS = frozenset({"falcon_h1", "deepseek_v32", "glm_moe_dsa", "longcat_flash
 
 @dataclass(frozen=True)
 class LayerCache:
-    """What equal layers keep, in bits of a token."""
+    """Cache of equal layers, in bits of a token."""
 
     layers: int
     bits: int

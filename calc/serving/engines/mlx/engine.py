@@ -35,7 +35,7 @@ from calc.units import MIB
 METAL = Range(low=0.1, high=0.6)
 """GiB of Metal's kernels, heaps and arrays of passes whose end the CPU does not wait for; an assumption."""
 STEPS = (1024, 512, 256)
-"""What is tried where a pass takes too much."""
+"""Sizes to try where a pass takes too much."""
 
 
 class MLX(MLXRules, Engine):
@@ -68,7 +68,7 @@ class MLX(MLXRules, Engine):
         return LoadedWeights(weights=total - scales, scales=scales)
 
     def loading(self, stage: Stage) -> int:
-        """Nothing: the folder's tensors are what is held."""
+        """0: the folder's tensors are what is held."""
         return 0
 
     def set_up(self, gpu: GPU) -> GPU:

@@ -1,4 +1,4 @@
-"""What to type: mlx_lm.server, mlx_lm.generate for a rotating cache, mlx_lm.convert for what nobody published."""
+"""Commands: mlx_lm.server, mlx_lm.generate for a rotating cache, mlx_lm.convert for formats that nobody published."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""What mlx-lm stores how: groups of a row that share a scale and a bias, and mixes by the place of a matrix.
+"""Storage in mlx-lm: groups of a row that share a scale and a bias, and mixes by the place of a matrix.
 
 Read in mlx-lm 0.32.2 (`utils.py`: `quantize_model`; `convert.py`: `mixed_quant_predicate_builder`; `quant_predicate` in
 `models`). Every Linear, Embedding and stack of experts whose rows are whole groups is quantized, so head and tables of
@@ -69,7 +69,7 @@ class MLXTypes:
         self.high = affine(HIGH[weights], self.group) if weights in HIGH else None
 
     def tensors(self) -> Iterator[Tensor]:
-        """Those of a file: without layers for multi-token prediction and encoders."""
+        """Tensors of a file: without layers for multi-token prediction and encoders."""
         for tensor in self.model.tensors():
             if tensor.excluded_as in (None, "persistent_buffers"):
                 yield from self.of_heads(replace(tensor, excluded_as=None))
@@ -103,7 +103,7 @@ class MLXTypes:
         return affine(8) if eight or (family in LAST_IN_EIGHT and name.endswith(LAST)) else self.usual
 
     def stated_form(self, stated: Scheme, tensor: Tensor, layer: int) -> Format:
-        """What a checkpoint's config says of a module, by mlx-lm's name for it."""
+        """Format that a checkpoint's config states of a module, by mlx-lm's name for it."""
         path = mlx_path(tensor).format(layer=layer - tensor.begins)
         if stated.skip.hold(path):
             return FORMATS["bf16"]

@@ -1,4 +1,4 @@
-"""What mlx-lm is started with: flags of `mlx_lm.server`, `mlx_lm.generate` and `mlx_lm.convert` by their own names."""
+"""Flags of `mlx_lm.server`, `mlx_lm.generate` and `mlx_lm.convert` by their own names."""
 
 from typing import Literal
 

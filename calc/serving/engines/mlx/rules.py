@@ -1,4 +1,4 @@
-"""What mlx-lm refuses: families, formats of weights and of the cache, more than one Mac."""
+"""Refusals of mlx-lm: families, formats of weights and of the cache, more than one Mac."""
 
 from collections.abc import Iterator
 
@@ -91,7 +91,7 @@ class MLXRules(Rules):
             yield Refusal(sentence, "kv_group_size", [n for n in (32, 64, 128) if odd % n == 0])
 
     def gpu_refusals(self, gpu: GPU, laid_out: LaidOut) -> Iterator[Refusal]:
-        """It runs on Apple's GPUs alone; elsewhere llama.cpp reads files of four bits."""
+        """Refusals: Apple's GPUs alone run it; elsewhere llama.cpp reads files of four bits."""
         for message, field, near in super().gpu_refusals(gpu, laid_out):
             if field != "gpu":
                 yield Refusal(message, field, near)
@@ -100,7 +100,7 @@ class MLXRules(Rules):
             yield Refusal(Message(sentence, gpu=gpu.name), "gpu")
 
     def refusals(self, question: Question) -> Iterator[Refusal]:
-        """With those of a cache that becomes quantized as a request grows."""
+        """Refusals, with those of a cache that becomes quantized as a request grows."""
         yield from super().refusals(question)
         model, workload, options = question.model, question.workload, self.options
         if (

@@ -1,4 +1,4 @@
-"""What is alive in a pass of mlx-lm above weights and cache.
+"""Tensors alive in a pass of mlx-lm above weights and cache.
 
 MLX is lazy: a pass of the prompt is asked for its caches alone, so that logits are those of one token, and memory of an
 array is free again once all that reads it has run. Tensors were read off mlx-lm's modules and `mx.get_peak_memory` of
@@ -133,5 +133,5 @@ def feedforward_elements(block: Block, model: Architecture) -> Iterator[tuple[Me
 
 
 def mlp_elements(mlp: MLP, copies: Any) -> Elements:
-    """What the matrices in give; the activation takes the place of one of them."""
+    """Outputs of the first matrices; the activation takes the place of one of them."""
     return {"gate and up": (2 if mlp.gated else 1) * copies * mlp.intermediate}

@@ -58,7 +58,7 @@ def compressing(blocks: Iterable[Block]) -> Iterator[tuple[int, CompressedAttent
 
 
 def compressed(blocks: Iterable[Block], page: int) -> Compressed:
-    """What a stage keeps with pages of so many tokens: keys in fp8 but for their rotary elements."""
+    """Cache of a stage with pages of so many tokens: keys in fp8 but for their rotary elements."""
     entries, window, waiting = 0.0, 0.0, 0
     for layers, mixer in compressing(blocks):
         key = mixer.d_head + ROTARY + SCALES
@@ -84,9 +84,9 @@ another width than its keys on Blackwell."""
 GENERAL = frozenset("falcon_h1 granitemoehybrid lfm2".split())
 """Model types with grouped queries that do not run TensorRT-LLM's kernels."""
 DELTA = frozenset("qwen3_5_text qwen3_5_moe_text qwen3_next".split())
-"""Those that run them where no prefix cache is kept, or one in buffers that a flag asks for."""
+"""Model types that run them where no prefix cache is kept, or one in buffers that a flag asks for."""
 LATENT = frozenset("deepseek_v3 kimi_k25 kimi_k2".split())
-"""Those with a latent that do."""
+"""Model types with a latent that do."""
 
 
 def page_size(architecture: Architecture, gpu: GPU, options: SGLangOptions) -> int:
@@ -145,7 +145,7 @@ WINDOWED = frozenset(
 )
 """Model types whose windows get a pool of their own (`is_hybrid_swa_model`); all others keep the whole context."""
 FEW = frozenset({"deepseek_v4", "inkling_text"})
-"""Those whose window pool has a tenth of the tokens (`arg_groups/model_overrides`)."""
+"""Models whose window pool has a tenth of the tokens (`arg_groups/model_overrides`)."""
 STATES: dict[StateStrategy, int] = {"no_buffer": 3, "extra_buffer_lazy": 4, "extra_buffer": 5}
 """States of a request: three, and those that follow it for the prefix cache."""
 UNBUFFERED = frozenset("falcon_mamba lfm2 lfm2_moe mamba mamba2".split())
@@ -281,7 +281,7 @@ class TokenPool(Pool):
         return int((shared - self.state * (1 + self.guessed)) // whole(self.state * self.verified_share))
 
     def shares(self, budgets: Sequence[int]) -> list[tuple[int, float]]:
-        """Of states there is a whole number, and the rest is for pages."""
+        """Bytes for pages, less a whole number of states, and bytes of a page: by stage."""
         if not any(self.cells):
             return super().shares(budgets)
         return [
@@ -293,14 +293,14 @@ class TokenPool(Pool):
         ]
 
     def request_tokens(self, length: int) -> float:
-        """Tokens of a request in the pools of tokens. That of windows keeps a page beside the window of each."""
+        """Tokens of a request in the pools of tokens. That of windows keeps a page besides the window of each."""
         if self.window is None:
             return length
         passing = min(length, self.window) + self.page
         return passing if self.only_windows else max(length, passing / self.window_share)
 
     def request_blocks(self, length: int) -> int:
-        """As many as every pool needs."""
+        """Blocks that every pool needs."""
         if not any(self.cells):
             return 1
         tokens = self.request_tokens(length)
@@ -322,10 +322,10 @@ class TokenPool(Pool):
         return blocks * self.page if any(self.cells) else min(blocks, 1) * length
 
     def tokens_of(self, nbytes: int, length: int) -> int:
-        """It states the bytes of states apart."""
+        """Tokens in so many bytes; those of states are stated apart."""
         pages = [nbytes // (self.page * cell) for cell in self.cells if cell]
         return int(min(pages, default=0)) * self.page
 
     def states_bytes(self, stage: int, states: int) -> int | None:
-        """With the one for padding."""
+        """Bytes of states, with the one for padding."""
         return (states + 1) * self.states[stage] if self.states[stage] else None

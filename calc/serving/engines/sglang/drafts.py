@@ -1,4 +1,4 @@
-"""What guesses tokens in SGLang: its numbers, what they reserve of the cache, and which models it is had with.
+"""Drafts in SGLang: numbers of tokens, what they reserve of the cache, and models that allow them.
 
 Read in SGLang 0.5.23: `arg_groups/speculative_hook.py` (defaults), `arg_groups/validation_hook.py` (pipelines),
 `model_executor/model_runner_components/spec_aux_hidden_state.py` (layers that are counted), `configs/model_config.py`.
@@ -34,7 +34,7 @@ UNCOUNTED = frozenset("qwen3_5_text qwen3_5_moe_text qwen3_next".split())
 
 
 class Guesses(NamedTuple):
-    """What a step guesses for a sequence."""
+    """Tokens that a step guesses for a sequence."""
 
     tokens: int  # that are verified at once
     allocated: int  # tokens that a step may write
@@ -60,7 +60,7 @@ def guesses(options: SGLangOptions, model_type: str) -> Guesses | None:
 
 
 class SGLangDrafts(DraftingEngine):
-    """What guesses tokens in SGLang."""
+    """Drafts in SGLang."""
 
     method_option: ClassVar[str] = "speculative_algorithm"
     draft_option: ClassVar[str] = "speculative_draft_model_path"

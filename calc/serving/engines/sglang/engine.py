@@ -62,10 +62,10 @@ CUDA_GRAPHS = Range(low=0.07, high=4)
 SEQUENCES = 2048
 """Sequences at once, at least, where no flag says how many (`resolve_max_num_reqs`)."""
 STEPS, SHARE = (4096, 2048, 1024), 0.9
-"""What is tried when the defaults do not do."""
+"""Values to try when the defaults do not do."""
 
 CACHE_WORDS: dict[CacheFormat, str] = {"fp8": "fp8_e4m3", "bf16": "bf16"}
-"""What `--kv-cache-dtype` calls them."""
+"""Names in `--kv-cache-dtype`."""
 LOADS = ("language_model_only", "speculative_algorithm", "speculative_draft_model_path")
 SERVER_ROLES: tuple[ServerRole, ...] = ("prefill", "decode")
 TRANSFER = ("--disaggregation-transfer-backend", "nixl", "--host", "0.0.0.0")
@@ -128,7 +128,7 @@ class SGLang(SGLangDrafts):
         yield from unserved_family(laid_out.whole)
 
     def stages(self, layers: int, pp: int) -> Iterator[range]:
-        """What does not divide goes one each to the last stages (`get_pp_indices`)."""
+        """Layers of each stage; the remainder goes one each to the last stages (`get_pp_indices`)."""
         return even_stages(layers, pp, first=pp - layers % pp)
 
     def vocabulary(self, rows: int, tp: int) -> int:
@@ -196,7 +196,7 @@ class SGLang(SGLangDrafts):
         return TokenPool(laid_out, gpu, self.options, limits, 0 if draft is None else draft.num_layers)
 
     def peaks(self, laid_out: LaidOut, stage: int, limits: Limits, write: Numbers = NUMBERS) -> list[Peak]:
-        """Those of a prefill chunk; logits are of the few sequences that it ends."""
+        """Peaks of a prefill chunk; logits are of the few sequences that it ends."""
         blocks = [write.apply(block) for block in laid_out.stages[stage].blocks]
         hidden, tokens = write.of("hidden", laid_out.rank.hidden), write.of("step_tokens", limits.step_tokens)
         width = laid_out.precision.activation_bytes

@@ -1,4 +1,4 @@
-"""What SGLang is started with: its flags under their own names."""
+"""SGLang's flags under their own names."""
 
 from typing import Literal, Self
 

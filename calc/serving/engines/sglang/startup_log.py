@@ -93,7 +93,7 @@ class SGLangLog(StartupLog):
         return batches(self.started(settings, None).largest_batch(free, ranks))
 
     def why_heavier(self, settings: LogSettings, more: int, libraries: int) -> Message | None:
-        """It reads what is gone from the GPU's free memory."""
+        """Reason: it reads what is gone from the GPU's free memory."""
         if more > libraries:
             return None
         return Message(

@@ -1,4 +1,4 @@
-"""What SGLang keeps free for a pass: its CUDA graphs, and what images take where a model reads them.
+"""Memory that SGLang keeps free for a pass: its CUDA graphs, and images where a model reads them.
 
 Read in SGLang 0.5.23: `arg_groups/cuda_graph_hook.py`, `arg_groups/memory_hook.py` (`reserve_for_graph_mb`,
 `adjust_mem_fraction_for_vlm`), `configs/model_config.py` (`mm_disabled_models`), `mem_cache/kv_cache_configurator.py`
@@ -30,9 +30,9 @@ def decode_graphs(batch: int, dp: int) -> float:
 
 
 def prefill_graphs(most: int, architecture: Architecture, layout: Layout, images: bool) -> int:
-    """The same for graphs of prompts up to so many tokens, which some models and pipelines go without
-    (`disable_breakable_cudagraph_if_incompatible`): 8 MiB for each, 1,536 for all with a latent. `images`: the model
-    reads them and has no such graphs for that."""
+    """MiB of graphs of prompts up to so many tokens, which some models and pipelines go without
+    (`disable_breakable_cudagraph_if_incompatible`): 8 for each, 1,536 for all with a latent. `images`: the model reads
+    them and has no such graphs for that."""
     mixers = [mixer for block in architecture.blocks for mixer in block.mixers]
     if layout.pp > 1 or images or any(isinstance(m, KimiDelta | CompressedAttention) for m in mixers):
         return 0
@@ -48,7 +48,7 @@ WITHOUT = frozenset({"gemma3_text", "llama4_text", "inkling_text"})
 GRAPHS = frozenset({"cohere2", "kimi_k25", "minimax_m3_vl_text", "qwen3_5_text", "qwen3_5_moe_text"})
 """Model types with images, of the language model or of the whole, that have CUDA graphs of prompts all the same."""
 EMBEDDINGS = 100 * MIB
-"""Of the cache's memory, for embeddings of images (`SGLANG_VLM_CACHE_SIZE_MB`)."""
+"""Bytes of the cache's memory for embeddings of images (`SGLANG_VLM_CACHE_SIZE_MB`)."""
 STREAMED = frozenset({"qwen3_vl_text", "qwen3_vl_moe_text"})
 """Model types whose images pass through the memory of a large Hopper GPU and whose embeddings are not kept there."""
 STREAMED_BATCH, MANY = 512, 400
@@ -81,8 +81,8 @@ def image_buffers(architecture: Architecture, gpu: GPU, requests: int | None) ->
 
 
 def share_left(model_type: str, tower: ListedTower) -> float:
-    """Of the share of the memory, by the layers and the width that `num_hidden_layers` and `hidden_size` of the
-    vision_config state, else those of ViT-L/14; all of it without a vision_config of its own."""
+    """Factor on the share of memory, by the layers and the width that `num_hidden_layers` and `hidden_size` of the
+    vision_config state, else those of ViT-L/14; 1 without a vision_config of its own."""
     if not tower.images:
         return 1
     if model_type in UNREAD:

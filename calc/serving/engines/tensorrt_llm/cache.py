@@ -66,5 +66,5 @@ class BlockPool(Pool):
         return self.sequences if any(self.states) else inf
 
     def tokens(self, blocks: int, length: int) -> int:
-        """Of sequences of that length, where some layers have a window."""
+        """Tokens of sequences of that length, where some layers have a window."""
         return int(self.concurrency(blocks, length) * length) if self.window else blocks * self.page

@@ -44,7 +44,7 @@ BATCH, TOKENS, FRACTION = 2048, 8192, 0.9
 NODE = 8
 """GPUs that its own all-reduce joins."""
 STEPS, SEQUENCES, SHARE = (4096, 2048, 1024), (512, 256, 128, 64, 32, 16), 0.95
-"""What is tried when the defaults do not do."""
+"""Values to try when the defaults do not do."""
 IN_FILE = ("tokens_per_block", "cuda_graph_config", "disable_mm_encoder", "enable_chunked_prefill")
 """Options that are no flags, or that the length of sequences decides."""
 FLAGS = ("free_gpu_memory_fraction", "max_batch_size", "max_num_tokens")
@@ -63,8 +63,7 @@ WITH_IMAGES = frozenset(
     "minimax_m3_vl mistral3 mllama nemotron_h_omni phi4_multimodal qwen2_5_vl qwen2_vl qwen3_5 qwen3_5_moe qwen3_vl "
     "qwen3_vl_moe step3p7".split()
 )
-"""Those of whole models with encoders (`MULTIMODAL_MODEL_TYPE_TO_MODULE`): of others not even the language model is
-read."""
+"""Whole models with encoders (`MULTIMODAL_MODEL_TYPE_TO_MODULE`): of others not even the language model is read."""
 CACHES: tuple[CacheFormat, ...] = ("bf16", "fp16", "fp8")
 """Formats of the cache (`KvCacheConfig.dtype`), without nvfp4, which takes scales of a calibration."""
 UNTIL_HOPPER = frozenset({"awq", "gptq"})
@@ -130,7 +129,7 @@ class TensorRTLLM(Engine):
             yield Refusal(Message(sentence, prompt=workload.prompt, most=limits.step_tokens), "max_num_tokens")
 
     def stages(self, layers: int, pp: int) -> Iterator[range]:
-        """What does not divide goes one each to the first stages (`torch.tensor_split`)."""
+        """Layers of each stage; the remainder goes one each to the first stages (`torch.tensor_split`)."""
         return even_stages(layers, pp, first=0)
 
     def vocabulary(self, rows: int, tp: int) -> int:
@@ -154,7 +153,7 @@ class TensorRTLLM(Engine):
         return replace(loaded, absorbed=loaded.absorbed + keys)
 
     def tables(self, rank: Architecture) -> LoadedWeights:
-        """In fp32 (`RopeParams.create_rope_const_params`)."""
+        """Tables, in fp32 (`RopeParams.create_rope_const_params`)."""
         return LoadedWeights(rotary=2 * rotary_tables(rank).rotary)
 
     def sized_for(self, sequences: int, architecture: Architecture) -> Self:
@@ -176,7 +175,7 @@ class TensorRTLLM(Engine):
         return BlockPool(laid_out, limits, self.options.tokens_per_block)
 
     def peaks(self, laid_out: LaidOut, stage: int, limits: Limits, write: Numbers = NUMBERS) -> list[Peak]:
-        """Those of the pass that it measures (`_create_dummy_context_requests`); experts get the tokens of all copies
+        """Peaks of the pass that it measures (`_create_dummy_context_requests`); experts get the tokens of all copies
         of the attention."""
         hidden, tokens = write.of("hidden", laid_out.rank.hidden), write.of("step_tokens", limits.step_tokens)
         width, copies = laid_out.precision.activation_bytes, laid_out.layout.dp
@@ -242,7 +241,8 @@ class TensorRTLLM(Engine):
         )
 
     def settings(self, precision: Precision, layout: Layout) -> dict[str, Any]:
-        """What its configuration file says and no flag does. What that says of the cache replaces all flags of it."""
+        """Settings that its configuration file has and no flag. What that says of the cache replaces all flags of
+        it."""
         options = self.options
         cache: dict[str, Any] = {}
         if precision.kv == "fp8" and precision.cache_stated != "fp8":

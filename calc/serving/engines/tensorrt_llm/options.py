@@ -1,4 +1,4 @@
-"""What TensorRT-LLM is started with: its flags, and settings of its configuration file, under their own names."""
+"""TensorRT-LLM's flags, and settings of its configuration file, under their own names."""
 
 from typing import Literal
 

@@ -58,7 +58,7 @@ class Transformers(Engine):
         return -(-rows // tp)
 
     def loading(self, stage: Stage) -> int:
-        """Nothing of its own: what the allocator rounds up is in the range of fragmentation."""
+        """0: what the allocator rounds up is in the range of fragmentation."""
         return 0
 
     def limits(self, workload: Workload, gpu: GPU, architecture: Architecture, layout: Layout) -> Limits:

@@ -1,4 +1,4 @@
-"""How transformers' `generate` is called."""
+"""Arguments of transformers' `generate`."""
 
 from typing import Literal
 
@@ -36,5 +36,5 @@ class TransformersOptions(Frozen):
 
     @property
     def rows_of_logits(self) -> Logits:
-        """What is stated, or the habit of the version: before 4.45 of all tokens, with an fp32 copy."""
+        """Rows stated, or the version's habit: before 4.45 of all tokens, with an fp32 copy."""
         return self.logits or ("all_fp32" if self.older(4, 45) else "last")

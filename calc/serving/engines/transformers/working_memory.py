@@ -48,7 +48,7 @@ def decode_peaks(
     blocks: Iterable[Block], model: Architecture, step: Pass, kv: CacheFormat, *, logits: bool = True
 ) -> Iterator[Peak]:
     """The moments of a pass over one token a sequence, `step.length` of which lie in the cache: a layer's old keys live
-    on while they are copied beside the new one, half of its cache; eager attention also repeats keys and values for
+    on while they are copied next to the new one, half of its cache; eager attention also repeats keys and values for
     every query head. Or a latent is expanded."""
     tokens = step.sequences * step.length
     made: dict[str, Any] = dict(logits_peak(model, step).tensors) if logits else {}
@@ -64,7 +64,7 @@ def decode_peaks(
 
 
 def logits_peak(model: Architecture, step: Pass) -> Peak:
-    """Logits of one token a sequence and their fp32 copy for sampling; or of every token beside the last state, with
+    """Logits of one token a sequence and their fp32 copy for sampling; or of every token and the last state, with
     an fp32 copy in transformers up to 4.44, or with the quotient where they are capped."""
     row, state = model.vocab * step.width, model.hidden * step.width
     if step.logits == "last":
@@ -81,7 +81,7 @@ def logits_peak(model: Architecture, step: Pass) -> Peak:
 def layer_peaks(block: Block, model: Architecture, prompt: Pass) -> Iterator[Peak]:
     """The moments of one layer: in its feed-forward, and in each mixer."""
     width, tokens = prompt.width, prompt.tokens
-    around = surroundings(model, prompt)
+    outside = surroundings(model, prompt)
     heads = max((mixer.n_q for mixer in block.attentions), default=0)
     scores = tokens * prompt.length * heads if prompt.eager else 0
     residual_states = model.kernels.residual_states if len(block.norms) > 1 else 0
@@ -90,7 +90,7 @@ def layer_peaks(block: Block, model: Architecture, prompt: Pass) -> Iterator[Pea
         states = 3 + bool(model.rotary)
     for what, elements in feedforward_elements(block, model):
         named: Elements = {"hidden states": states * model.hidden} | elements
-        tensors = around | {name: width * tokens * size for name, size in named.items()}
+        tensors = outside | {name: width * tokens * size for name, size in named.items()}
         tensors |= {"scores": width * scores} if prompt.eager else {}
         if moe := block.moe:  # logits in 16 bits, and three lists of choices in 64
             tensors |= {"router's logits": 2 * moe.n_experts * tokens, "router's choices": 24 * moe.top_k * tokens}
@@ -103,15 +103,15 @@ def layer_peaks(block: Block, model: Architecture, prompt: Pass) -> Iterator[Pea
         )
         for what, elements in peaks:
             named = {"embedding, residual and input": inputs} | elements
-            tensors = around | {name: width * tokens * size for name, size in named.items()}
+            tensors = outside | {name: width * tokens * size for name, size in named.items()}
             if prompt.eager:
                 tensors["scores and their softmax"] = scores * mixer.softmax_bytes(width, model.kernels)
             yield Peak(what, tensors)
 
 
 def surroundings(model: Architecture, prompt: Pass) -> Elements:
-    """What lies beside every layer: indices of positions, tables of cosines and sines (in fp32 where rotation
-    is), masks."""
+    """Tensors outside every layer: indices of positions, tables of cosines and sines (in fp32 where rotation is),
+    masks."""
     each = 16 if model.positions else 8
     tensors: Elements = {} if model.encodes and model.positions else {"indices of positions": each * prompt.length}
     if not model.positions and model.rotary:
@@ -145,8 +145,8 @@ def feedforward_elements(block: Block, model: Architecture) -> Iterator[tuple[Me
 
 
 def mlp_elements(mlp: MLP, copies: Any, kernels: Kernels, *, packed: bool) -> Elements:
-    """What the matrices in give, of which a gate of its own is gone by the end, the steps of the activation and, in a
-    gated one, its product with up."""
+    """Outputs of the first matrices, of which a gate of its own is gone by the end, the steps of the activation and, in
+    a gated one, its product with up."""
     wide = copies * mlp.intermediate
     steps = {"one_kernel": 1, "relu": 1, "squared": 2, "written_out": 3, "xielu": 4, "clamped": 6}[kernels.activation]
     elements: Elements = {"gate and up": (2 if mlp.gated and packed else 1) * wide, "activation": steps * wide}

@@ -89,11 +89,11 @@ def defaults(options: VLLMOptions, gpu: GPU, architecture: Architecture, max_mod
 
 DEFAULT = 16
 LATENT_BLOCK_WITH_STATES = 128
-"""Tokens of which a block of latents has to be a multiple where states stand beside them."""
+"""Tokens of which a block of latents has to be a multiple where there are states too."""
 
 
 class Spec(NamedTuple):
-    """What a layer keeps, in blocks."""
+    """Cache of a layer, in blocks."""
 
     kind: Kind
     block: int | None  # tokens of one; None: those of a whole request
@@ -150,7 +150,7 @@ def specs(layers: Layers, options: VLLMOptions, *, prefixes: bool, drafts: int, 
 
 
 def block_sizes(layers: Layers, options: VLLMOptions, *, prefixes: bool) -> tuple[int, int]:
-    """Tokens of a block: the size that every kernel takes, or --block-size; beside states as many as fill a state. And
+    """Tokens of a block: the size that every kernel takes, or --block-size; with states as many as fill a state. And
     bytes that a state's page is padded to."""
     read = sorted((places[0], i, cached) for i, (cached, places) in enumerate(layers.items()) if cached.kernel)
     kernels = list(dict.fromkeys(cached.kernel for _, _, cached in read if cached.kernel))
@@ -239,20 +239,20 @@ def groups(specs: Specs, options: VLLMOptions) -> tuple[Group, ...]:
 
 
 def uniform_type(spec: Spec) -> tuple[object, ...]:
-    """What layers of one group have to share: how many blocks a request takes. Latents count as full attention."""
+    """Properties that layers of one group share: how many blocks a request takes. Latents count as full attention."""
     if spec.kind in ("full", "mla"):
         return "full", spec.block
     return spec.kind, spec.block, spec.reach, spec.states, spec.page if spec.kind == "state" else 0
 
 
 def with_full_attention(specs: Specs) -> Specs:
-    """The same where layers with a window or chunk keep the whole context, if others do, in blocks as those have."""
+    """Specs where layers with a window or chunk keep the whole context, if others do, in blocks as those have."""
     blocks = {spec.block for spec in specs if spec.kind in ("full", "mla")}
     return without_windows(specs, blocks.pop() if len(blocks) == 1 else None) if blocks else specs
 
 
 def without_windows(specs: Specs, block: int | None) -> Specs:
-    """The same where all attention keeps the whole context, in blocks of so many tokens; None: of their own."""
+    """Specs where all attention keeps the whole context, in blocks of so many tokens; None: of their own."""
 
     def whole(spec: Spec) -> Spec:
         if spec.kind not in ("window", "chunk"):
@@ -265,9 +265,9 @@ def without_windows(specs: Specs, block: int | None) -> Specs:
 
 
 def with_equal_pages(specs: Specs) -> Specs | None:
-    """The same where all pages take as many bytes as the largest: a smaller one holds more tokens where that fills it,
-    else it is padded. None where it is of latents, which are not padded, beside windows, which may as well keep the
-    whole context."""
+    """Specs where all pages take as many bytes as the largest: a smaller one holds more tokens where that fills it,
+    else it is padded. None where it is of latents, which are not padded, together with windows, which may as well keep
+    the whole context."""
     page, windows = max(spec.page for spec in specs), any(spec.kind == "window" for spec in specs)
     equal = []
     for spec, layers in specs.items():
@@ -294,7 +294,7 @@ STATE_BLOCKS = {4: 4, 128: 8}
 PAGE = 576
 """Bytes of which a page is a multiple."""
 ROTARY, GROUP = 64, 64
-"""Of each vector, elements that stay in 16 bits; of the others, how many share a scale of one byte."""
+"""Elements of each vector that stay in 16 bits; of the others, how many share a scale of one byte."""
 
 
 def packed_specs(mixer: CompressedAttention) -> Iterator[Spec]:
@@ -340,7 +340,7 @@ def least_padding(counts: Sequence[int], least: int) -> int:
 
 @dataclass(frozen=True)
 class CachePlan(Pool):
-    """How the cache of one rank is divided."""
+    """Division of one rank's cache."""
 
     groups: tuple[Group, ...]
     block_bytes: tuple[int, ...]
@@ -364,7 +364,7 @@ class CachePlan(Pool):
         return blocks
 
     def stated_bytes(self, stage: int) -> int | None:
-        """Those of --kv-cache-memory-bytes, or of the blocks of --num-gpu-blocks-override."""
+        """Bytes of --kv-cache-memory-bytes, or of the blocks of --num-gpu-blocks-override."""
         if self.options.num_gpu_blocks_override is not None:
             return self.options.num_gpu_blocks_override * self.block_bytes[stage]
         return self.options.kv_cache_memory_bytes
@@ -388,7 +388,7 @@ class CachePlan(Pool):
 
 
 class Division(NamedTuple):
-    """What a rank's layers keep, however they are cut into pipeline stages and experts are spread."""
+    """Cache of a rank's layers, however they are cut into pipeline stages and experts are spread."""
 
     whole: Architecture
     rank: Architecture
@@ -439,7 +439,7 @@ def divide(
         attending = {cached: places for cached, places in layers.items() if cached.kind != "state"}
         layers = attending or layers
     prefixes = options.enable_prefix_caching
-    if prefixes is None:  # unless nothing but states is kept, and beside states not in older versions
+    if prefixes is None:  # unless nothing but states is kept, and with states not in older versions
         states = any(cached.kind == "state" for cached in layers)
         prefixes = not of_layers.family.attention_free and (not states or holds("hybrids cache prefixes", options))
     cache_groups = groups(specs(layers, options, prefixes=prefixes, drafts=of_layers.drafts, dcp=dcp), options)

@@ -1,4 +1,4 @@
-"""What guesses tokens in vLLM: layers and models that are loaded for it, and which it is had with.
+"""Drafts in vLLM: layers and models that are loaded for them, and which models allow them.
 
 Read in the wheels of vLLM 0.11 to 0.33: `config/speculative.py`, `v1/worker/gpu/spec_decode/eagle/utils.py`,
 `model_executor/models/llama_eagle3.py`.
@@ -33,11 +33,11 @@ PREDICTED_SINCE: dict[str, Version] = {
 }
 """The first version that predicts further tokens with a family's own layer (`SpeculativeConfig.hf_config_override`)."""
 NO_DRAFT_MODELS: tuple[Version, Version] = (0, 11), (0, 15)
-"""From the version that took the first engine out to the one before the second got them (`v1/spec_decode`)."""
+"""Versions from the one that took the first engine out to that before the second got them (`v1/spec_decode`)."""
 
 
 class VLLMDrafts(DraftingEngine):
-    """What guesses tokens in vLLM."""
+    """Drafts in vLLM."""
 
     method_option: ClassVar[str] = "speculative"
     draft_option: ClassVar[str] = "model_draft"

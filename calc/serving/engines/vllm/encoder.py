@@ -1,4 +1,5 @@
-"""What vLLM passes through a vision encoder while profiling, before it passes the language model (`profile_run`).
+"""Images and videos that vLLM passes through a vision encoder while profiling, before the language model
+(`profile_run`).
 
 Read in vLLM 0.33: how many tokens the largest image or video is, in each model's `ProcessingInfo` and dummy inputs;
 what is alive in a layer of its encoder, in its module.
@@ -37,30 +38,30 @@ QWEN3 = EncoderLayer("patch_embed.proj.weight", "mlp.linear_fc1.weight", (4, 8),
 """Positions, input, its norm and output; projected (3), queries and keys together (2) and turned (2), the output
 (`Qwen3_VisionBlock`)."""
 QWEN2_5 = EncoderLayer("patch_embed.proj.weight", GATE, (4, 8), (4, 3))
-"""As Qwen3-VL's, with a gate (`Qwen2_5_VisionBlock`, `Qwen2_5_VisionAttention`)."""
+"""Qwen3-VL's, with a gate (`Qwen2_5_VisionBlock`, `Qwen2_5_VisionAttention`)."""
 QWEN2 = EncoderLayer("patch_embed.proj.weight", FC1, (3, 8), (3, 2))
 """Input, its norm and output (`Qwen2VisionBlock`, `Qwen2VisionAttention`)."""
 GLM4 = EncoderLayer("patch_embed.proj.weight", GATE, (3, 10), (3, 3))
 """Positions, input and its norm; projected (3), each of them alone (3), queries and keys together (2) and turned (2)
 (`Glm4vVisionBlock`)."""
 GLM5 = EncoderLayer("patch_embed.proj.weight", GATE, (2, 12), (2, 3))
-"""As GLM-4.1V's without positions; queries and keys once more, before their norms (`Glm5NextVisionBlock`)."""
+"""GLM-4.1V's without positions; queries and keys once more, before their norms (`Glm5NextVisionBlock`)."""
 SIGLIP = EncoderLayer("embeddings.patch_embedding.weight", FC1, (3, 5), (4, 2))
 """Embeddings, input, its norm; behind attention also their sum. Projected (3), the values' mean and the output
 (`models/siglip.py`)."""
 IDEFICS = EncoderLayer("embeddings.patch_embedding.weight", FC1, (3, 5), (3, 2))
-"""As SigLIP's, embeddings being the input of the first layer alone (`models/idefics2_vision_model.py`)."""
+"""SigLIP's, embeddings being the input of the first layer alone (`models/idefics2_vision_model.py`)."""
 INTERN = EncoderLayer("embeddings.patch_embedding.weight", FC1, (4, 4), (4, 2))
 """Embeddings, input, its norm and output; projected (3) and the values' mean (`models/intern_vit.py`)."""
 INTERN_HF = INTERN._replace(pixels="patch_embeddings.projection.weight")
-"""The same (`models/interns1_vit.py`)."""
+"""InternViT's (`models/interns1_vit.py`)."""
 MOON3D = EncoderLayer("patch_embed.proj.weight", "mlp.fc0.weight", (4, 4), (4, 2))
-"""As InternViT's, queries and keys turned in place (`models/kimi_k25_vit.py`)."""
+"""InternViT's, queries and keys turned in place (`models/kimi_k25_vit.py`)."""
 MOON = MOON3D._replace(attention=(3, 13), feedforward=(5, 2))
 """Queries and keys are complex numbers of 32 bits (4) and turned (4), while the projected (3) and the results (2) are
 there; the output of attention stays (`models/moonvit.py: apply_rope`)."""
 LLAMA4 = EncoderLayer("patch_embedding.linear.weight", FC1, (3, 13), (4, 2))
-"""As Kimi-VL's (`models/mllama4.py`, `rotary_embedding/llama4_vision_rope.py`)."""
+"""Kimi-VL's (`models/mllama4.py`, `rotary_embedding/llama4_vision_rope.py`)."""
 PIXTRAL = EncoderLayer("patch_conv.weight", "feed_forward.gate_proj.weight", (4, 7), (6, 3))
 """Patches before and behind a norm, input and its norm; behind attention also its output and their sum. Projected (3),
 queries and keys turned one after the other (4) (`PixtralHFTransformerBlock`)."""
@@ -168,7 +169,7 @@ SPELLED_OUT = dict.fromkeys(("qwen3_vl", "qwen3_vl_moe"), MediaItem(153_600, 4 *
 
 
 class Images(NamedTuple):
-    """As many images or videos as a step has tokens for, at least the largest alone."""
+    """Images or videos that a step has tokens for, at least the largest alone."""
 
     largest: int = 0  # tokens of the largest one; 0 where none is encoded or it is not known
     tokens: int = 0  # of all, whose embeddings are there
@@ -224,7 +225,7 @@ def largest_item(architecture: Architecture, options: VLLMOptions, max_model_len
 def profiled_images(
     architecture: Architecture, options: VLLMOptions, gpu: GPU, step_tokens: int, sequences: int, max_model_len: int
 ) -> Images:
-    """Those that profiling encodes: what a step has tokens for and so many requests may hold, at least one
+    """Images or videos that profiling encodes: what a step has tokens for and so many requests may hold, at least one
     (`MultiModalBudget._get_max_items`). Their embeddings stay, and with the first runner their pixels."""
     item = item_of(architecture, options)
     if item is None or architecture.vision is None:

@@ -52,7 +52,7 @@ from calc.serving.engines.vllm.working_memory import (
 from calc.serving.workload import Workload
 
 STEPS, SEQUENCES, SHARE = (8192, 4096, 2048, 1024, 512), (256, 128, 64, 32, 16), 0.95
-"""What is tried when the defaults do not do, from mild to strong."""
+"""Values to try when the defaults do not do, from mild to strong."""
 
 SIZES = frozenset({"max_num_batched_tokens", "max_num_seqs", "gpu_memory_utilization", "enforce_eager", "mxfp4_kernel"})
 """Options on which the cache's groups and blocks do not depend."""
@@ -66,7 +66,7 @@ CACHE_WORDS: dict[CacheFormat, str] = {
     "bf16": "bfloat16",
     "fp16": "float16",
 }
-"""What `--kv-cache-dtype` calls them."""
+"""Names in `--kv-cache-dtype`."""
 ROLES: dict[ServerRole, str] = {"prefill": "kv_producer", "decode": "kv_consumer"}
 SEPARATION = Separation(
     flags={
@@ -101,7 +101,7 @@ class VLLM(VLLMDrafts):
     def __init__(self, options: VLLMOptions | None = None, draft_model: Architecture | None = None) -> None:
         super().__init__(options, draft_model)
         self.divisions = dict[tuple[int, int, int, str, Platform | None, Capability | None], Division]()
-        """By model and tensor parallelism; they keep their model, so that no other has the same id."""
+        """Divisions by model and tensor parallelism; they keep their model, so that no other has the same id."""
 
     def with_options(self, **changes: object) -> Self:
         """Flags of sizes leave it to what layers keep and how they are grouped."""
@@ -135,7 +135,7 @@ class VLLM(VLLMDrafts):
         yield from super().model_refusals(model, precision)
 
     def stages(self, layers: int, pp: int) -> Iterator[range]:
-        """What does not divide goes one each to the last stages but the very last, which holds the head
+        """Layers of each stage; the remainder goes one each to the last stages but the very last, which holds the head
         (`get_pp_indices`)."""
         return even_stages(layers, pp, first=pp - 1 - layers % pp)
 

@@ -1,4 +1,4 @@
-"""Which attention kernel vLLM 0.33 takes, and what blocks it reads (`platforms/cuda.py`, `v1/attention/backends/`)."""
+"""Attention kernel that vLLM 0.33 takes, and blocks it reads (`platforms/cuda.py`, `v1/attention/backends/`)."""
 
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
@@ -33,7 +33,7 @@ class Kernel(NamedTuple):
 
 
 class KernelQuery(NamedTuple):
-    """What a layer of attention needs of a kernel, one head of one rank."""
+    """Needs of a layer of attention, one head of one rank."""
 
     capability: Capability | None  # None: not CUDA
     kv: CacheFormat
@@ -57,7 +57,7 @@ class KernelQuery(NamedTuple):
 PLAIN = (16,)
 FLASHINFER = (16, 32, 64)
 FP8: Capability = (8, 9)
-"""From which GPUs have fp8, and Triton's kernels with them."""
+"""First GPUs with fp8, and with Triton's kernels for it."""
 ROCM = Kernel("ROCm", PLAIN)
 ASCEND = Kernel("ASCEND", (128,))
 """`vllm_ascend/utils.py`: blocks of 128 tokens wherever prompts are chunked or prefixes stay."""
@@ -72,7 +72,7 @@ SHARING = frozenset(
     "FLASH_ATTN FLASHINFER FLASH_ATTN_MLA FLASHINFER_MLA FLASHMLA CUTLASS_MLA TRITON_MLA FLASHMLA_SPARSE "
     "FLASHINFER_MLA_SPARSE DEEPSEEK_V32_INDEXER".split()
 )
-"""Those that hand out the softmax' sums, by which ranks that share a sequence's tokens add up what they attend to
+"""Kernels that hand out the softmax' sums, by which ranks that share a sequence's tokens add up what they attend to
 (`v1/worker/cp_utils.py`, column DCP of `docs/design/attention_backends.md`)."""
 
 
@@ -84,14 +84,14 @@ def capability(gpu: GPU) -> Capability | None:
 
 
 def attention_kernel(query: KernelQuery) -> Kernel | None:
-    """For keys and values of each head; None where there is none."""
+    """Kernel for keys and values of each head; None where there is none."""
     if query.capability is None:
         return query.first(other_kernels(query))
     return query.first([TRITON] if query.kv in TRITON_ONLY else attention_kernels(query, query.capability))
 
 
 def latent_kernel(query: KernelQuery, *, sparse: bool) -> Kernel | None:
-    """For latents, all of them or those that an indexer picks; None where there is none."""
+    """Kernel for latents, all of them or those that an indexer picks; None where there is none."""
     if query.capability is None:
         return query.first(other_kernels(query))
     return query.first((sparse_kernels if sparse else latent_kernels)(query, query.capability))
@@ -103,7 +103,7 @@ def other_kernels(query: KernelQuery) -> Iterator[Kernel]:
 
 
 def attention_kernels(query: KernelQuery, cuda: Capability) -> Iterator[Kernel]:
-    """Those that can serve the layer, in vLLM's order."""
+    """Kernels for the layer, in vLLM's order."""
     composed = query.image_prefix and query.d_head in (256, 512) and not query.sinks
     flash = flash_attention(query, cuda)
     # FlashInfer has four widths; sinks need the kernels of TensorRT-LLM
@@ -151,7 +151,7 @@ def flash_attention(query: KernelQuery, cuda: Capability) -> Kernel | None:
 
 
 def latent_kernels(query: KernelQuery, cuda: Capability) -> Iterator[Kernel]:
-    """Those that can serve whole latents, in vLLM's order. `d_head` is the width of a latent with its rotary key."""
+    """Kernels for whole latents, in vLLM's order. `d_head` is the width of a latent with its rotary key."""
     packed = query.kv == "fp8_ds_mla"
     known = query.d_head in (320, 512, 576) and not packed
     if cuda[0] == 10 and known:
@@ -169,7 +169,7 @@ def latent_kernels(query: KernelQuery, cuda: Capability) -> Iterator[Kernel]:
 
 
 def sparse_kernels(query: KernelQuery, cuda: Capability) -> Iterator[Kernel]:
-    """Those that can serve the latents that an indexer picks, in vLLM's order."""
+    """Kernels for the latents that an indexer picks, in vLLM's order."""
     flash_mla = Kernel("FLASHMLA_SPARSE", (64,), multiples=not (query.fp8 and cuda[0] == 10), packed=query.fp8)
     flashinfer = Kernel("FLASHINFER_MLA_SPARSE", (32,))
     if cuda[0] == 10:

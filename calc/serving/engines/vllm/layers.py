@@ -1,5 +1,4 @@
-"""What vLLM 0.33 caches for each layer (`*.get_kv_cache_spec`): bytes of a token or a state, and what kernel reads it.
-What it does with one family alone stands in a table of habits. Paths are below `vllm/`."""
+"""Cache of each layer in vLLM 0.33 (`*.get_kv_cache_spec`): bytes of a token or a state, and what kernel reads it."""
 
 from collections.abc import Iterable, Iterator
 from itertools import chain
@@ -29,7 +28,7 @@ from calc.serving.engines.vllm.options import VLLMOptions, holds
 
 
 class Habits(NamedTuple):
-    """By default, what vLLM does with any family."""
+    """Habits with a family; by default those with any."""
 
     own_format: bool = False  # attention is not told of the cache's format and stays in 16 bits
     expanded: bool = False  # latents are expanded: each head's key and value is cached, both as wide as the key
@@ -62,7 +61,7 @@ PLAIN = Habits()
 
 
 def habits(architecture: Architecture) -> Habits:
-    """What vLLM does with this model's family, be it in a wrapper or not."""
+    """Habits of vLLM with this model's family, be it in a wrapper or not."""
     return HABITS.get(architecture.model_type.removesuffix("_text"), PLAIN)
 
 
@@ -98,7 +97,7 @@ Layers = dict[Cached, list[int]]
 
 
 class LayerSetting(NamedTuple):
-    """What decides, beside the layer itself, what it keeps."""
+    """Settings besides the layer itself that decide its cache."""
 
     kv: CacheFormat
     options: VLLMOptions
@@ -109,7 +108,7 @@ class LayerSetting(NamedTuple):
     image_prefix: bool
 
     def kernel_query(self, d_head: int, *, sinks: bool = False, n_q: int = 0, d_nope: int = 0) -> KernelQuery:
-        """What a layer with such heads asks of a kernel."""
+        """Needs of a layer with such heads."""
         cuda, block = capability(self.gpu), self.options.block_size
         return KernelQuery(cuda, self.kv, block, d_head, sinks, self.image_prefix, n_q, d_nope, self.gpu.platform)
 
@@ -210,8 +209,9 @@ def with_scales(width: int) -> int:
 
 
 def of_side_convs(mixer: SideConvs, block: Block, setting: LayerSetting) -> Cached:
-    """What the convolutions of Inkling look back on, in 16 bits and blocks of as many tokens; for each KV head its key,
-    its value and its part of both outputs, rounded up to a power of two (`models/inkling/nvidia/sconv_swa_attn.py`)."""
+    """Inputs that Inkling's convolutions look back on, in 16 bits and blocks of as many tokens; for each KV head its
+    key, its value and its part of both outputs, rounded up to a power of two
+    (`models/inkling/nvidia/sconv_swa_attn.py`)."""
     n_kv = sum(attention.cached_heads for attention in block.attentions)
     width = 2 * mixer.kv // n_kv + 2 * (mixer.hidden // (n_kv * setting.tp))
     wide = 1 << (width - 1).bit_length()

@@ -1,4 +1,4 @@
-"""How vLLM holds weights: what it fuses, and how its kernels pad routed experts in MXFP4 (`oracle/mxfp4.py`)."""
+"""Weights in vLLM: what it fuses, and how its kernels pad routed experts in MXFP4 (`oracle/mxfp4.py`)."""
 
 from calc.hardware.gpu import GPU
 from calc.model.architecture import Architecture
@@ -14,7 +14,7 @@ FUSED = {
     **dict.fromkeys(("in_proj_qkv", "in_proj_z"), "in_proj_qkvz"),
     **dict.fromkeys(("in_proj_b", "in_proj_a"), "in_proj_ba"),
 }
-"""What vLLM keeps as one tensor."""
+"""Modules fused in vLLM -> the whole."""
 MARLIN = ExpertPadding(hidden=256, inner=128)
 TRITON = ExpertPadding(inner=64, scale_rows=256, fp32_bias=True)
 """`triton_kernels`, which come with vLLM: `hopper_value.py`, `hopper_scale.py` with eight warps."""
@@ -23,7 +23,7 @@ PADDED_ROW = 64
 
 
 def expert_padding(options: VLLMOptions) -> ExpertPadding:
-    """What the kernel in the options makes of experts."""
+    """Padding of experts by the kernel in the options."""
     if options.mxfp4_kernel != "triton":
         return MARLIN
     padded = holds("rows of experts are padded", options) and not holds("rows of experts are as they are", options)

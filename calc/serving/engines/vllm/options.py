@@ -1,5 +1,5 @@
-"""What vLLM is started with: its flags under their own names, with the limits and defaults of its command line; and
-what changed in its planning, with which version. The other modules say how the newest does it."""
+"""vLLM's flags under their own names, with the limits and defaults of its command line; and what changed in its
+planning, with which version. The other modules say how the newest does it."""
 
 import tomllib
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""What vLLM refuses to start: families, layouts, formats and sizes of blocks."""
+"""Refusals of vLLM at start: families, layouts, formats and sizes of blocks."""
 
 from collections.abc import Iterator
 

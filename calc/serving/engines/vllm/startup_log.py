@@ -15,8 +15,8 @@ from calc.serving.engines.vllm.options import Speculative, VLLMOptions
 
 
 def guessing(settings: LogSettings) -> Speculative:
-    """What guesses tokens, by its method in the log; none where the log does not say what it loads for that: a draft
-    model or a head of its own."""
+    """Draft, by its method in the log; none where the log does not say what it loads for that: a draft model or a head
+    of its own."""
     method = settings.speculative_method or ""
     if method.endswith("mtp"):  # deepseek_mtp and others of older versions
         return "mtp"
@@ -134,7 +134,7 @@ class VLLMLog(StartupLog):
         return VLLM(VLLMOptions(speculative="mtp", version=started.options.version))
 
     def alternatives(self, engine: Engine) -> Iterator[Engine]:
-        """With prefix caching and without, with two steps in flight and with one."""
+        """Engines with prefix caching and without, with two steps in flight and with one."""
         assert isinstance(engine.options, VLLMOptions)
         caching, scheduling = engine.options.enable_prefix_caching, engine.options.async_scheduling
         caches = (None, True, False) if caching is None else (caching,)

@@ -1,4 +1,5 @@
-"""What vLLM's passes take beside weights and cache: the peaks that profiling finds, CUDA graphs, and what lies outside.
+"""Memory of vLLM's passes besides weights and cache: the peaks that profiling finds, CUDA graphs, and what lies
+outside.
 
 Peaks are read in vLLM 0.33 (`gpu_worker.py`, `gpu/model_runner.py: profile_run`): one pass over as many tokens as a
 step takes, then sampling for as many sequences as may run at once. Sizes of graphs are as `config/vllm.py:
@@ -97,7 +98,7 @@ def profile_peaks(
 
 
 def layer_elements(block: Block, hidden: Any) -> Iterator[tuple[Message, Elements]]:
-    """What a layer holds beside its input and output: in its mixers, and in its feed-forward gate and up in one, and
+    """Tensors of a layer besides its input and output: in its mixers, and in its feed-forward gate and up in one, and
     their product; with experts for each copy of the token, where the first makes room for the output
     (`fused_moe.py`)."""
     for mixer in block.mixers:
@@ -125,17 +126,17 @@ GRAPH, GRAPH_LAYER = 3.2, 0.085
 0.13 GiB, one by 0.46 whose GPU others used meanwhile; two took 2.1 and 4.1 GiB, as did five of older versions (2.2 to
 4.1), which nothing in the source explains."""
 OLD_GRAPH, OLD_GRAPH_LAYER, OLD_GRAPHS_SHARED = 2.3, 0.17, 1.43
-"""The same of a graph in pieces up to 0.11: four starts on one GPU; several GPUs take 1.36 and 1.51 times as much."""
+"""MiB of a graph in pieces up to 0.11: four starts on one GPU; several GPUs take 1.36 and 1.51 times as much."""
 OLD_LEAST_GRAPHS = 0.7
 """The least that logs have of the formula up to 0.11: nine starts, 0.68 to 1.55 of it. Four more took 2.2 to 2.9 GiB,
 which is not explained, so that the usual range stays the most."""
 SECOND_RUNNER_GRAPHS, SECOND_LEAST_GRAPHS = 0.5, 0.31
-"""What the V2 runner's graphs take of that, eight starts; and the most GiB of one or two graphs, 0.04 to 0.31 on nine
-starts."""
+"""Share of that which the V2 runner's graphs take, eight starts; and the most GiB of one or two graphs, 0.04 to 0.31 on
+nine starts."""
 LEAST_GRAPHS = 0.06
 """GiB of one or two graphs; six starts."""
 GRAPHS_SPREAD = 0.25
-"""How far logs lie from the formula, as a share of it."""
+"""Spread of logs about the formula, as a share of it."""
 MOST_GRAPHS_WITH_DRAFT = 1.9
 """GiB that graphs with a draft may take on the V1 runner, however few: 1.62 to 1.89 on three starts of GLM-5.2, of
 which the source explains less than 0.1; 0.49 to 0.74 on three of Qwen3.6, by the formula 0.41 to 0.53."""
@@ -259,8 +260,8 @@ SWITCHED, EACH_SWITCHED, SWITCHED_SPREAD = 0.5, 0.075, 0.75
 """Several on NVLink's switch, more for each of up to eight, and how far it may lie from that: 1.1 is what the cache of
 nine starts on 8 x H100 leaves for it, 0.7 that of three on two; all of two machines."""
 OLD_SWITCHED = Range(low=0.8, high=2.3)
-"""The same up to 0.11: 1.38 (2 x H200) and 1.84 (4 x H100) are printed, 2.2 is what the cache of one start on 8 x H100
-leaves."""
+"""GiB of several GPUs up to 0.11: 1.38 (2 x H200) and 1.84 (4 x H100) are printed, 2.2 is what the cache of one start
+on 8 x H100 leaves."""
 NODE = 8
 """GPUs on one switch, of which each has a buffer for each other."""
 UNIFIED = Range(low=0.02, high=8)
@@ -273,7 +274,7 @@ UNIFIED_NOTE = Message(
 ANY_LINK = Range(low=0.02, high=1.84)
 """Several GPUs, whatever joins them: 1.84 is the most that a log prints. On two of AMD it is 0.73, in a fork."""
 PROFILED = Range(low=0, high=1)
-"""What stays of capturing a few graphs to estimate the rest, which is done since 0.18 before the memory that is left is
+"""Rest of capturing a few graphs to estimate the others, which is done since 0.18 before the memory that is left is
 read (`gpu_worker.py: determine_available_memory`), whether or not the estimate is then taken off: kernels that are
 loaded by then. 0.46 to 0.55 on four starts, 1.3 on one, on one H100, one RTX 3090 and 8 x H100; 0.3 on two A100."""
 
