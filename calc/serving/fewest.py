@@ -124,10 +124,13 @@ class Several:
 
     def least_stages_with_cache(self, serving: Serving) -> int:
         """Pipeline stages that must be for all weights and the cache to be held; with no number of them where a layer's
-        working memory alone has no room, which some stage needs."""
+        working memory alone has no room, which some stage needs, or flags state too few blocks."""
         whole, (stage,) = serving.on(self.gpu, self.workload), serving.laid_out.stages
         peak, pool, work = whole.requirements.peak(0, whole.workload), whole.requirements.pool, whole.workload
         if self.starts[0][0].share is None and int(peak.working.bytes) > self.room(HIGH):
+            return UNBOUNDED
+        stated = None if pool is None else pool.stated_blocks
+        if pool is not None and stated is not None and pool.concurrency(stated, work.context) < work.batch:
             return UNBOUNDED
         cached = peak.cache if pool is None else pool.least_bytes(0, work.batch, work.context)
         each = 0 if pool is None else pool.on_each_stage()
