@@ -252,6 +252,8 @@ class Serving:
         self.weighing, self.laid_out = ranks.of(layout), ranks.laid_out(layout)
         self.layouts = {} if others is None else others
         self.known_requirements = dict[tuple[str | Limits | None, ...], Requirements]()
+        self.known_largest = dict[tuple[str, int, Workload], int]()
+        """The largest context or batch, whatever is asked of it, that a GPU with so many bytes holds."""
 
     @classmethod
     def of(

@@ -45,6 +45,11 @@ class Pool(Cache):
     block_bytes: tuple[int, ...]
     """Bytes of a block on each stage; 0 where its layers keep nothing."""
 
+    @property
+    def stated_blocks(self) -> int | None:
+        """Its blocks where flags say how many, on however many stages; None: what it has room for."""
+        return None
+
     @abstractmethod
     def block_size(self, length: int) -> int:
         """Tokens of the smallest block, for requests of up to that length."""
