@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import streamlit as st
 
-from calc.hardware.custom_gpu import find_gpu
+from calc.hardware import find_gpu
 from calc.serving.engines import ENGINES
 from calc.training import METHODS
 from pages.parts.inputs import hub_picker, lists, pasted

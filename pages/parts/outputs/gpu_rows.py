@@ -6,12 +6,9 @@ from functools import partial
 import streamlit as st
 
 from calc.errors import Message
-from calc.hardware.custom_gpu import find_gpu
-from calc.hardware.engine_rules import note
-from calc.hardware.parallel import Layout
-from calc.serving.memory import KVBudget
-from calc.serving.verdict import Verdict
-from calc.time.prices import price_of
+from calc.hardware import Layout, find_gpu, note
+from calc.serving import KVBudget, Verdict
+from calc.time import price_of
 from calc.units import GIB
 from pages.parts import words
 from pages.parts.outputs import paper, rows
