@@ -221,8 +221,9 @@ def test_stages_are_loaded_as_they_are_weighed(model, weights, pp, engine):
 
 @pytest.mark.parametrize(
     ("model", "options", "tp", "elements"),
-    [  # vllm/lora/layers/base_linear.py, `create_lora_weights`: for each matrix `lora_a_stacked` of zeros [max_loras, 1,
-        # max_lora_rank, input_size] and `lora_b_stacked` [max_loras, 1, output_size, max_lora_rank], in the model's type
+    [  # vllm/lora/layers/base_linear.py, `create_lora_weights`: of each matrix zeros in the model's type,
+        # `lora_a_stacked` [max_loras, 1, max_lora_rank, input_size] and `lora_b_stacked` [max_loras, 1, output_size,
+        # max_lora_rank]
         ("meta-llama/Llama-3.1-8B", {}, 1, 0),
         # 8,192 of q and o, 5,120 of k and v, 18,432 of gate, up and down, in 32 layers
         ("meta-llama/Llama-3.1-8B", {"enable_lora": True}, 1, 16 * 32 * (2 * 8192 + 2 * 5120 + 3 * 18_432)),
