@@ -6,6 +6,7 @@ from heapq import heappop, heappush
 from operator import add, sub
 
 from calc.hardware.gpu import GPU
+from calc.hardware.mig import unjoined
 from calc.hardware.overhead import HIGH, LOW, MIDDLE, OverheadItem, OverheadSizes, at_end
 from calc.hardware.parallel import Layout
 from calc.serving.engines.rules import Question
@@ -28,6 +29,8 @@ def fewest_gpus(gpu: GPU, serving: Serving, workload: Workload) -> Layout | None
     alone = serving.with_layout(Layout())
     if alone.on(gpu, workload).surely_fits:
         return alone.layout
+    if unjoined(gpu, 2) is not None:
+        return None
     several, layers, shapes = Several(gpu, alone, workload), serving.architecture.num_layers, alone.least_stored
     most_stages = layers if alone.accepts(TWO[1]) else 1  # what guesses tokens may not go with stages
     working: dict[int, int | None] = {}  # of a layer of a shape, the least

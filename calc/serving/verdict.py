@@ -7,6 +7,7 @@ from pydantic import Field
 
 from calc.errors import Frozen, Message
 from calc.hardware.format_rules import format_note
+from calc.hardware.mig import slice_notes
 from calc.hardware.overhead import HIGH, LOW, MIDDLE, left_for_overhead
 from calc.hardware.parallel import Layout
 from calc.hardware.solver import largest, largest_near
@@ -299,6 +300,7 @@ def notes(allocation: Allocation) -> Iterator[Message]:
     """Formats without native arithmetic on the card, and limits of the engine."""
     gpu, precision, limits = allocation.gpu, allocation.serving.precision, allocation.limits
     weights, kv, engine = gpu.lacks(precision.weights), gpu.lacks(precision.kv), allocation.serving.engine.support
+    yield from slice_notes(gpu)
     if (warning := format_note(gpu, engine, precision.weights)) is not None:
         yield warning
     elif weights is not None and allocation.refusal is None:

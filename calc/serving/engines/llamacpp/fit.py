@@ -151,7 +151,7 @@ class Offloading:
 
 
 def filled(ends: Sequence[int], rooms: Sequence[int], share: float) -> list[int] | None:
-    """How many layers, one after the other, each GPU takes that may be filled to a share; None: some are left over."""
+    """Numbers of layers, one after the other, of each GPU that may be filled to a share; None: some are left over."""
     starts = [0]
     for room in rooms:
         starts.append(max(starts[-1], bisect_right(ends, ends[starts[-1]] + share * room) - 1))
