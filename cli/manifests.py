@@ -18,7 +18,7 @@ from calc.serving.engines.launch import Image
 
 ManifestKind = Literal["kubernetes", "kserve", "compose"]
 KINDS: tuple[ManifestKind, ...] = get_args(ManifestKind)
-RESOURCES: Mapping[Platform | None, str] = {
+RESOURCES: Mapping[Platform | str | None, str] = {
     "cuda": "nvidia.com/gpu",
     "rocm": "amd.com/gpu",
     "xpu": "gpu.intel.com/xe",
@@ -26,8 +26,12 @@ RESOURCES: Mapping[Platform | None, str] = {
     "tpu": "google.com/tpu",
     "neuron": "aws.amazon.com/neuron",
     "cann": "huawei.com/Ascend910",
+    "310P": "huawei.com/Ascend310P",
+    "maca": "metax-tech.com/gpu",
+    "mlu": "cambricon.com/mlu",
 }
-"""Resource names of the device plugins; of a MIG slice by its profile, as NVIDIA's has it (`mig.strategy=mixed`)."""
+"""Resource names of the device plugins, by platform, or by chip where it has one of its own; of a MIG slice by its
+profile, as NVIDIA's has it (`mig.strategy=mixed`)."""
 SECRET = {"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": {"name": "hf-token", "key": "token", "optional": True}}}
 MINUTES_TO_LOAD = 60
 
@@ -56,11 +60,10 @@ class Server(Frozen):
     @property
     def resource(self) -> str:
         """Raises ConfigError where no device plugin is known."""
-        if self.gpu.platform not in RESOURCES:
+        if (name := RESOURCES.get(self.gpu.capability) or RESOURCES.get(self.gpu.platform)) is None:
             sentence = Message("No name of a Kubernetes resource is known for {gpu}.", gpu=self.gpu.name)
             raise ConfigError(sentence, "gpu")
-        resource = RESOURCES[self.gpu.platform]
-        return resource if self.gpu.slice is None else f"nvidia.com/mig-{self.gpu.id.partition(':')[2]}"
+        return name if self.gpu.slice is None else f"nvidia.com/mig-{self.gpu.id.partition(':')[2]}"
 
 
 def manifest(server: Server, kind: ManifestKind, node: int = 8) -> str:

@@ -29,6 +29,15 @@ them, all of which CUDA sees; bandwidth by the memory slices, peaks by the multi
 model is on one. Drivers differ by some hundred MiB. Price: the share of the GPU's.
 """
 CUT = ("id", "MiB", "memory slices", "multiprocessors", "instances", "GB/s", "bf16", "price", "sources")
+LEFT_OUT = (
+    ("Kunlun P800", "no page of the maker with figures; vLLM-Kunlun serves on it"),
+    ("Iluvatar BI-V100, BI-V150, MR-V100", "the maker states 32, 64 and 32 GB, neither bandwidth nor peaks"),
+    ("Enflame S60", "the maker states 48 GB and 672 GB/s, no peaks"),
+    ("Hygon K100 and K100-AI", "no page of the maker; what others state differs, 40 or 64 GB"),
+    ("Biren 106 and 166", "the maker states the power alone"),
+    ("Cambricon MLU590", "no page of the maker; what others state differs, 64 or 96 GB"),
+)
+"""Chips in use of which no public figure was found for a row: memory, bandwidth and a peak in 16 bits."""
 PEAKS = ("fp32", "bf16 (else fp16)", "fp8", "int8", "fp4")
 MEMORY = ("GB", "MiB", "usable GiB", "GB/s")
 COLUMNS = ("id", "name", "year", "form", "capability", *MEMORY, "W", *PEAKS, "link", "PCIe", "engines", "sources")
@@ -40,6 +49,8 @@ def page() -> str:
     for vendor, rows in groupby(sorted(gpus().values(), key=lambda gpu: _order(gpu.vendor)), lambda gpu: gpu.vendor):
         parts += [f"## {vendor}\n", _table(COLUMNS, (_row(gpu) for gpu in rows))]
     parts += ["## MIG slices\n", SLICES, _table(CUT, (_slice(gpu) for gpu in slices().values()))]
+    parts += ["## Left out\n", "No public figure found for a row, which takes memory, bandwidth and a peak.\n"]
+    parts += [*(f"- {chips}: {why}." for chips, why in LEFT_OUT), ""]
     parts += ["## Rates\n", "FLOP per clock and unit (multiprocessor, compute unit or Xe core).\n"]
     rates = ((name, g.flop_per_clock, g.source) for name, g in generations().items() if g.flop_per_clock)
     parts.append(_table(("generation", "rates", "source"), ((n, _pairs(r), _link("source", s)) for n, r, s in rates)))
@@ -73,7 +84,7 @@ def _row(gpu: GPU) -> tuple[str, ...]:
         *peaks,
         f"{link}{gpu.topology or ''}{reach}".strip() or "–",
         gpu.pcie or "–",
-        ", ".join(engine.title for engine in ENGINES.values() if runs(gpu, engine.support)),
+        ", ".join(engine.title for engine in ENGINES.values() if runs(gpu, engine.support)) or f"none; {gpu.software}",
         ", ".join(_link(fact, source) for fact, source in gpu.sources.items()),
     )
 

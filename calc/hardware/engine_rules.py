@@ -12,7 +12,7 @@ class PlatformNeeds(Frozen):
 
     least: str | None = None  # CUDA compute capability
     before: str | None = None  # the least that its older versions asked
-    among: frozenset[str] | None = None  # AMD's LLVM targets
+    among: frozenset[str] | None = None  # AMD's LLVM targets, Ascend's chips
     plugin: str | None = None  # a package that brings the platform
     source: str
 
@@ -49,6 +49,8 @@ def note(gpu: GPU, engine: EngineSupport) -> Message | None:
     if gpu.platform is None:
         return None
     title, needs = engine.title, engine.platforms.get(gpu.platform)
+    if needs is None and gpu.software:
+        return Message("{engine} does not run on {gpu}; {other} does", engine=title, gpu=gpu.name, other=gpu.software)
     if needs is None:
         return Message("{engine} does not run on {gpu}", engine=title, gpu=gpu.name)
     if needs.plugin:

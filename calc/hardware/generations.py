@@ -6,8 +6,23 @@ from typing import Literal
 from calc.errors import Frozen
 
 Dtype = Literal["fp32", "tf32", "fp16", "bf16", "fp8", "int8", "fp4"]
-Vendor = Literal["NVIDIA", "AMD", "Intel", "Apple", "Huawei", "Google", "AWS", "Moore Threads", "MetaX", "Hygon"]
-Platform = Literal["cuda", "rocm", "xpu", "metal", "tpu", "gaudi", "neuron", "cann", "musa", "maca", "dtk"]
+Vendor = Literal[
+    "NVIDIA",
+    "AMD",
+    "Intel",
+    "Apple",
+    "Huawei",
+    "Google",
+    "AWS",
+    "Moore Threads",
+    "MetaX",
+    "Hygon",
+    "Cambricon",
+    "Biren",
+]
+Platform = Literal[
+    "cuda", "rocm", "xpu", "metal", "tpu", "gaudi", "neuron", "cann", "musa", "maca", "dtk", "mlu", "supa"
+]
 
 
 class Clock(Frozen):
@@ -22,9 +37,10 @@ class Generation(Frozen):
 
     vendor: Vendor
     platform: Platform
-    capability: str | None = None  # CUDA's compute capability or AMD's LLVM target, where its cards share one
+    capability: str | None = None  # CUDA's compute capability, AMD's LLVM target, Ascend's chip; None: not all alike
     flop_per_clock: Mapping[Dtype, int] = {}  # of one unit: dense, fp32 accumulate (fp32: the vector units)
     formats: tuple[Dtype, ...] = ()  # that it has units for, where no rate is given
+    software: str | None = None  # that runs models on it, where no engine here does
     source: str
 
     @property

@@ -54,7 +54,8 @@ class GPU(Frozen):
     generation: str | None = None
     form: Form = "pcie"
     year: int | None = None
-    capability: str | None = None  # CUDA's compute capability or AMD's LLVM target
+    capability: str | None = None  # CUDA's compute capability, AMD's LLVM target or Ascend's chip
+    software: str | None = None  # that runs models on it, where no engine here does
     memory_gb: float  # as sold; for a user's own GiB
     memory_mib: int | None = None  # total that the driver's tool prints; None: not observed
     usable_mib: int | None = None  # total that CUDA, hence PyTorch, sees; None: not observed

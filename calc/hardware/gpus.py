@@ -70,6 +70,7 @@ def _gpu(name: str, row: dict[str, Any], generation: Generation) -> GPU:
         "vendor": generation.vendor,
         "platform": generation.platform,
         "capability": generation.capability,
+        "software": generation.software,
         "formats": generation.native,
     }
     if clock := row.get("clock"):

@@ -45,6 +45,20 @@ def test_kubernetes_takes_them(engine):
     )
 
 
+@pytest.mark.parametrize(
+    ("gpu", "resource"),
+    [
+        # HAMi 4707fb02, charts/hami/templates/scheduler/device-configmap.yaml; Cambricon's device plugin, README
+        ("ascend-910b-64gb", "huawei.com/Ascend910"),
+        ("atlas-300i-duo-96gb", "huawei.com/Ascend310P"),
+        ("metax-c500", "metax-tech.com/gpu"),
+        ("mlu370-x8", "cambricon.com/mlu"),
+    ],
+)
+def test_a_resource_is_the_device_plugins(gpu, resource):
+    assert server(gpu=gpus()[gpu]).resource == resource
+
+
 def test_a_pod_of_kserve_is_one_that_kubernetes_takes():
     (found,) = parts("kserve")
     assert (found["apiVersion"], found["kind"]) == ("serving.kserve.io/v1beta1", "InferenceService")

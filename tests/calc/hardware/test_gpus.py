@@ -39,8 +39,9 @@ def test_gpu_is_physical(gpu):
 @pytest.mark.parametrize("gpu", DEDICATED)
 def test_a_driver_reports_the_label_or_somewhat_less(gpu):
     """ECC takes 1/16 of GDDR6 (T4, L4, A10); 288 GB of B300 are decimal, 0.933 of 288 GiB. Ascend's runtime keeps 2.7
-    of 64 GiB."""
-    assert gpu.memory_mib is None or 0.93 < gpu.memory_mib / (gpu.memory_gb * 1024) <= 1
+    of 64 GiB, the driver of a 310P 3 of 24 and 4.8 of 48."""
+    least = 0.87 if gpu.capability == "310P" else 0.93
+    assert gpu.memory_mib is None or least < gpu.memory_mib / (gpu.memory_gb * 1024) <= 1
     assert (0.95 if gpu.platform == "cann" else 0.97) < gpu.usable_bytes / gpu.memory_bytes <= 1
     assert gpu.usable_bytes % 2**20 == 0
 
@@ -163,6 +164,8 @@ def test_ids_in_shared_links_stay():
         pytest.param("rx-7900-xtx", {"fp32": 61.4, "fp16": 122.8}, id="7900-xtx-product-page"),
         pytest.param("arc-pro-b60", {"fp32": 12.28, "int8": 197}, id="b60-product-page"),
         pytest.param("arc-pro-b70", {"fp32": 22.94, "int8": 367}, id="b70-product-page"),
+        pytest.param("mlu370-x8", {"fp32": 24 / 2, "bf16": 96 / 2, "int8": 256 / 2}, id="mlu370-x8-two-chips"),
+        pytest.param("atlas-300i-duo-96gb", {"fp16": 140 / 2, "int8": 280 / 2}, id="300i-duo-two-chips"),
     ],
 )
 def test_peaks_are_the_makers(gpu, peaks):

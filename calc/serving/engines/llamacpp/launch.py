@@ -23,7 +23,7 @@ SPELLING = {
 
 
 class GGUFSource(Frozen):
-    """Where the file comes from: a repository of the Hub and a type in it, or a file at hand."""
+    """Source of the file: a repository of the Hub and a type in it, or a file at hand."""
 
     repository: str | None = None
     tag: str = "Q4_K_M"

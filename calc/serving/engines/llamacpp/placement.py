@@ -1,4 +1,4 @@
-"""Which device holds which weight of a GGUF file.
+"""The device that holds each weight of a GGUF file.
 
 Source: llama-model.cpp (llama_model_base::load_tensors), llama.cpp 0c1e57098.
 """

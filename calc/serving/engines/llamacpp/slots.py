@@ -190,7 +190,7 @@ def set_up(
 
 
 def placed(options: LlamaCppOptions, layers: int, gpus: int) -> Placement:
-    """Where the flags put each of the layers that are loaded."""
+    """Places of the layers that are loaded, by the flags."""
     experts = layers if options.cpu_moe else options.n_cpu_moe
     split = options.shares(gpus) if options.device is None else []
     count = None if options.n_gpu_layers == "auto" else options.n_gpu_layers

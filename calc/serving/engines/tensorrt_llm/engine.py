@@ -117,7 +117,7 @@ class TensorRTLLM(Engine):
 
     def gpu_refusals(self, gpu: GPU, laid_out: LaidOut) -> Iterator[Refusal]:
         yield from super().gpu_refusals(gpu, laid_out)
-        weights, capability = laid_out.precision.weights, gpu.capability
+        weights, capability = laid_out.precision.weights, gpu.capability if gpu.platform == "cuda" else None
         if WAYS.get(weights) in UNTIL_HOPPER and capability is not None and version(capability) >= BLACKWELL:
             sentence = "{engine}'s documentation does not list {format} for {gpu}"
             yield Refusal(Message(sentence, engine=self.title, format=weights, gpu=gpu.name), "weights")

@@ -208,3 +208,13 @@ def test_its_command():
 def test_defaults_say_no_more_than_the_model_and_its_length():
     plain = TensorRTLLM().launch("org/model", Precision(), Layout(), 8192)
     assert (plain.words, plain.notes) == (("trtllm-serve", "org/model", "--max_seq_len", "8192"), ())
+
+
+@pytest.mark.parametrize("gpu", ["mi300x", "ascend-910b-64gb"])
+def test_a_target_that_is_no_compute_capability_is_not_compared(gpu):
+    engine, config = TensorRTLLM(), models()["Qwen/Qwen3-8B"].config
+    precision = engine.precision(native(config), "int4-gptq", None)
+    serving = Serving.of(Architecture.from_config(config), engine, precision, Layout(), Overhead())
+    whole = serving.on(gpus()[gpu], Workload(context=1024)).serving.laid_out
+    assert "does not run on" in str(next(iter(engine.gpu_refusals(gpus()[gpu], whole))).message)
+    assert list(engine.gpu_refusals(gpus()[gpu], whole))
