@@ -37,13 +37,15 @@ class Allowance:
 
     def __init__(self, seconds: float) -> None:
         self.seconds, self.until, self.next_look = seconds, thread_time() + seconds, monotonic() + BETWEEN_LOOKS
-        self.most_bytes = resident() + MEGABYTES * 10**6
+        self.most_bytes: int | None = None  # from the first look on: asking gives Python's lock away, for up to 5 ms
         self.turn_bytes = 0  # by which the process grew in its turns
         self.turn: list[int] | None = None  # bytes of the process at each look in the turn that it has
 
     def is_used_up(self) -> bool:
         """Whether it ends; may wait for a turn of its own."""
         size = resident()
+        if self.most_bytes is None:
+            self.most_bytes = size + MEGABYTES * 10**6
         if self.turn is not None:
             self.turn.append(size)
             if len(self.turn) > 1:  # all others that are beyond it have come to wait before the first
