@@ -26,6 +26,7 @@ WORDS = (
     "\x1b[31mred\x1b]0;title\x07", "\x00", "\u202eltr", "\ud800", "../../etc/passwd", "a/b", "模型/名", "-x/y", "a/.",
     "![x](https://evil.example/x.png)", "<script>alert(1)</script>", "{layer}", "{0.__class__}", "%s%n", "re:(a+)+$",
     "(.+)+x=CPU", ".*.*.*.*.*x=CPU", "own:48GiB:960GB/s:bf16=181", "own:1e400GiB:1GB/s", ",,,,", ":=:=", "a=b=c",
+    "h100-sxm:3g.40gb", "l4:9g.0gb", "h100-sxm:",
     "x" * 5000,
 )  # fmt: skip
 PATTERNS = (

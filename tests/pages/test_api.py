@@ -22,6 +22,10 @@ from tests.pages.app import finding, page, rows
 CLIENT = TestClient(api())
 QUESTIONS = {
     "report": ["model=Qwen/Qwen3-8B&gpu=h100-sxm,l4&batch=4", "Qwen/Qwen3-8B --gpu h100-sxm l4 --batch 4"],
+    "report, of MIG slices": [
+        "model=Qwen/Qwen3-8B&gpu=h100-sxm:3g.40gb,h100-sxm&kv_offloading_size=64",
+        "Qwen/Qwen3-8B --gpu h100-sxm:3g.40gb h100-sxm --kv-offloading-size 64",
+    ],
     "report, changed": [
         "model=Qwen/Qwen3-8B&num_key_value_heads=4&engine=sglang",
         "Qwen/Qwen3-8B --set num_key_value_heads=4 --engine sglang",
@@ -41,6 +45,10 @@ QUESTIONS = {
         "--share-with Qwen/Qwen3-0.6B,batch=2",
     ],
     "plan": ["model=Qwen/Qwen3-8B&users=4&plan_gpus=h100-sxm,l4", "Qwen/Qwen3-8B --users 4 --gpu h100-sxm l4"],
+    "plan, of MIG slices": [
+        "model=Qwen/Qwen3-8B&users=4&plan_gpus=h100-sxm:3g.40gb,l4",
+        "Qwen/Qwen3-8B --users 4 --gpu h100-sxm:3g.40gb l4",
+    ],
     "plan, priced": [
         "model=Qwen/Qwen3-8B&users=4&plan_gpus=h100-sxm,l4&price=l4=0.1",
         "Qwen/Qwen3-8B --users 4 --gpu h100-sxm l4 --price l4=0.1",

@@ -14,7 +14,7 @@ from pages.parts.outputs import charts, maps
 from pages.parts.state import fitted
 from presets import gpus, models
 from tests.pages.app import charts as drawn
-from tests.pages.app import opened, page, rows, run, texts
+from tests.pages.app import finding, opened, page, rows, run, texts
 
 
 def test_every_gpu_is_a_row():
@@ -27,6 +27,19 @@ def test_every_gpu_is_a_row():
             or not row["Engines"]
         )
         assert row["Specification"] == gpu.sources["specification"]
+
+
+@pytest.mark.parametrize(
+    ("place", "query", "found"),
+    [
+        ("weigh", {}, "Qwen3-8B fits on H100 SXM 80GB MIG 3g.40gb"),
+        ("weigh", {"num_gpus": "2"}, "Qwen3-8B does not run on 2 × H100 SXM 80GB MIG 3g.40gb"),
+        ("train", {"dp": "2", "method": "lora"}, "LoRA of Qwen3-8B does not run on 2 × H100 SXM 80GB MIG 3g.40gb"),
+    ],
+)
+def test_a_slice_is_a_gpu_of_its_own(place, query, found):
+    app = page(place, model="Qwen/Qwen3-8B", gpu="h100-sxm:3g.40gb", **query)
+    assert finding(app) == found
 
 
 def newest(some):

@@ -71,7 +71,7 @@ def host_memory(report: Report) -> None:
         sentences.append(
             say(
                 "The host's memory keeps the cache of another **{tokens:,} tokens**, {requests:,.2f} requests of "
-                "{context:,}: **{size}** pinned, {each} for each rank.",
+                "{context:,} tokens: **{size}** pinned, {each} for each rank.",
                 tokens=host.cache.tokens,
                 requests=host.cache.concurrency,
                 context=report.scenario.workload.context,
@@ -88,7 +88,7 @@ def host_memory(report: Report) -> None:
                 size=words.gib(host.adapters),
             )
         )
-    st.markdown(" ".join(sentences))
+    st.markdown("\n\n".join(sentences))
 
 
 def shown_by_driver(report: Report) -> None:

@@ -223,6 +223,10 @@ class LlamaCpp(Engine):
                 "plans for it are counted.",
                 n=self.options.guessed,
             )
+        yield Message(  # common/arg.cpp, `--cache-ram`; ggml-org/llama.cpp#16391
+            "llama-server keeps the cache of earlier prompts in the host's memory too, up to 8 GiB unless --cache-ram "
+            "says otherwise; that is not counted."
+        )
 
     def file(self, architecture: Architecture, precision: Precision, rank: Architecture) -> list[Piece]:
         return stored_gguf(architecture, precision, rank)
