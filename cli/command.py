@@ -56,7 +56,8 @@ def parser(prog: str = "python -m calc") -> Parser:
         nargs="+",
         action="extend",
         metavar="ID",
-        help="GPU ids, or your own as name:48GiB:960GB/s:bf16=181 (default: the usual nine)",
+        help="GPU ids, MIG slices as h100-sxm:3g.40gb, or your own as name:48GiB:960GB/s:bf16=181 (default: the usual "
+        "nine)",
     )
     add_fields(p, Layout, aliases=ALIASES)
     p.add_argument(

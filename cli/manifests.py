@@ -27,7 +27,7 @@ RESOURCES: Mapping[Platform | None, str] = {
     "neuron": "aws.amazon.com/neuron",
     "cann": "huawei.com/Ascend910",
 }
-"""Resource names of the device plugins."""
+"""Resource names of the device plugins; of a MIG slice by its profile, as NVIDIA's has it (`mig.strategy=mixed`)."""
 SECRET = {"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": {"name": "hf-token", "key": "token", "optional": True}}}
 MINUTES_TO_LOAD = 60
 
@@ -59,7 +59,8 @@ class Server(Frozen):
         if self.gpu.platform not in RESOURCES:
             sentence = Message("No name of a Kubernetes resource is known for {gpu}.", gpu=self.gpu.name)
             raise ConfigError(sentence, "gpu")
-        return RESOURCES[self.gpu.platform]
+        resource = RESOURCES[self.gpu.platform]
+        return resource if self.gpu.slice is None else f"nvidia.com/mig-{self.gpu.id.partition(':')[2]}"
 
 
 def manifest(server: Server, kind: ManifestKind, node: int = 8) -> str:

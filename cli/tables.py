@@ -45,6 +45,12 @@ def table(r: Report) -> str:
     for b in budgets:
         sizes = "".join(f"{size / GIB:>10.2f}" for size in (b.bytes, b.bytes_low, b.bytes_high))
         lines.append(f"{b.gpu:20}{sizes}{b.tokens:>14,}{b.concurrency:>10.2f}")
+    for host in r.host:
+        if (cache := host.cache) is not None:
+            lines += ["", f"{host.gpu}: {cache.tokens:,} tokens, {cache.concurrency:,.2f} requests, wait on the host"]
+            lines[-1] += f" in {cache.bytes / GIB:,.2f} GiB, {cache.bytes_per_rank / GIB:,.2f} for each rank"
+        if host.adapters:
+            lines += ["", f"{host.gpu}: LoRA adapters take {host.adapters / GIB:,.2f} GiB of the host's memory"]
     return "\n".join([*lines, "", *map(str, r.assumptions)])
 
 

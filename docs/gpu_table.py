@@ -7,6 +7,7 @@ from calc.hardware.engine_rules import runs
 from calc.hardware.generations import Dtype
 from calc.hardware.gpu import GPU
 from calc.hardware.gpus import generations, gpus
+from calc.hardware.mig import partitionings, slices
 from calc.serving.engines import ENGINES
 from calc.units import GIB
 
@@ -23,6 +24,11 @@ is left out (–).
 - **Link**: GB/s from GPU to GPU, both directions together, and how many GPUs reach each other over it.
 - **Engines**: by the rules at the end.
 """
+SLICES = """A part of one GPU under MIG, written as the GPU's id, a colon and NVIDIA's profile. MiB as the driver prints
+them, all of which CUDA sees; bandwidth by the memory slices, peaks by the multiprocessors; no link to another slice: a
+model is on one. Drivers differ by some hundred MiB. Price: the share of the GPU's.
+"""
+CUT = ("id", "MiB", "memory slices", "multiprocessors", "instances", "GB/s", "bf16", "price", "sources")
 PEAKS = ("fp32", "bf16 (else fp16)", "fp8", "int8", "fp4")
 MEMORY = ("GB", "MiB", "usable GiB", "GB/s")
 COLUMNS = ("id", "name", "year", "form", "capability", *MEMORY, "W", *PEAKS, "link", "PCIe", "engines", "sources")
@@ -33,6 +39,7 @@ def page() -> str:
     parts = [HEAD]
     for vendor, rows in groupby(sorted(gpus().values(), key=lambda gpu: _order(gpu.vendor)), lambda gpu: gpu.vendor):
         parts += [f"## {vendor}\n", _table(COLUMNS, (_row(gpu) for gpu in rows))]
+    parts += ["## MIG slices\n", SLICES, _table(CUT, (_slice(gpu) for gpu in slices().values()))]
     parts += ["## Rates\n", "FLOP per clock and unit (multiprocessor, compute unit or Xe core).\n"]
     rates = ((name, g.flop_per_clock, g.source) for name, g in generations().items() if g.flop_per_clock)
     parts.append(_table(("generation", "rates", "source"), ((n, _pairs(r), _link("source", s)) for n, r, s in rates)))
@@ -68,6 +75,22 @@ def _row(gpu: GPU) -> tuple[str, ...]:
         gpu.pcie or "–",
         ", ".join(engine.title for engine in ENGINES.values() if runs(gpu, engine.support)),
         ", ".join(_link(fact, source) for fact, source in gpu.sources.items()),
+    )
+
+
+def _slice(gpu: GPU) -> tuple[str, ...]:
+    assert gpu.slice is not None
+    cut, half = gpu.slice, gpu.tflops["bf16"]
+    return (
+        f"`{gpu.id}`",
+        f"{gpu.memory_mib:,}",
+        f"{cut.memory_slices}/{cut.of_memory_slices}",
+        f"{cut.sms}/{cut.of_sms}",
+        str(cut.instances),
+        f"{gpu.bandwidth_gb_s:,g}",
+        f"{half:,.1f}",
+        f"{cut.share:.0%}",
+        _link("profiles", partitionings()[cut.gpu].source),
     )
 
 

@@ -80,8 +80,23 @@ holds; what is left is cut into blocks (`gpu_worker.py: determine_available_memo
 VERDICT = """It fits where the engine starts at the high end of the overhead and the blocks hold every sequence in its
 middle. `calc/serving/memory.py: Allocation` is the one model that pages, plans, the map, levers and commands ask.
 How close such figures came to what servers print stands on the page Accuracy.
+"""
+HOST = """## The host's memory
 
-## Training
+Files of weights are mapped while they are loaded: vLLM and SGLang by `safe_open` (`safetensors_weights_iterator`, its
+strategy lazy), transformers shard by shard, llama.cpp and MLX by mmap. So up to all of them lie in the page cache of
+each machine, once for all its ranks; nothing is pinned, and the kernel takes the pages back where memory is short.
+vLLM's strategy eager holds a whole file in each rank besides; how large the largest file is, a config does not say.
+
+vLLM's `--kv-offloading-size` is of all ranks of a copy: rows of one block of every rank, padded to pages of 4,096 bytes
+(`v1/kv_offload/cpu/spec.py`). Versions that keep one copy of a latent for all ranks hold more; with LMCache its own
+server says how much. SGLang's `--enable-hierarchical-cache` keeps `--hicache-ratio` times the tokens of the GPU, or
+`--hicache-size` GB of each rank, to the page above (`mem_cache/pool_host/base.py`); models with pools of windows,
+states or index keys are left out. On disk a tier takes the bytes of a token for each; how many no flag of the engines
+says. LoRA adapters wait whole in every rank, `--max-cpu-loras` of them (`lora/lora_model.py`). Qwen3-8B with 2 adapters
+of rank 16 at once, 8 on the host, and 64 GiB of cache there, on two ranks:
+"""
+TRAINING = """## Training
 
 A step is computed operation by operation: what each module saves for its backward pass, when it is freed, gradients,
 the optimizer's states and what sharding gathers (`calc/training`). [training.md](training.md) lays 207 whole steps
@@ -130,6 +145,15 @@ def kept(mixer: Mixer) -> tuple[str, ...]:
     return ("cached_elements", "compressed_elements") if mixer.compressed_elements() else ("cached_elements",)
 
 
+def on_host() -> list[Step]:
+    """What vLLM takes of the host's memory with adapters and a cache there."""
+    kind = ENGINES["vllm"]
+    options = kind.options_type(enable_lora=True, max_loras=2, max_cpu_loras=8, kv_offloading_size=64)
+    model = Architecture.from_config(models()[MODEL].config)
+    serving = Serving.of(model, kind(options), Precision(), Layout(tp=2), Overhead())
+    return Derivations(serving.on(gpus()[GPU], Workload(batch=BATCH, context=CONTEXT))).host_memory()
+
+
 def page() -> str:
     model = Architecture.from_config(models()[MODEL].config)
     serving = Serving.of(model, ENGINES["vllm"](), Precision(), Layout(), Overhead())
@@ -151,6 +175,9 @@ def page() -> str:
         BUDGET,
         steps([*worked.kv_budget(), *worked.spare()]),
         VERDICT,
+        HOST,
+        steps(on_host()),
+        TRAINING,
     )
     return "\n".join(parts)
 

@@ -13,17 +13,12 @@ from starlette.datastructures import QueryParams
 
 from calc import ConfigError, Report, TrainingReport
 from calc.errors import Message, shown
-from calc.hardware.gpu import GPU
+from calc.hardware import GPU
 from calc.options import Option
 from calc.quantizing import QuantizingReport
 from calc.serving.shared_gpus import SharedGPUs
-from calc.time.disaggregated import ranked_plans
-from calc.time.fitting import MAPPED
+from calc.time import MAPPED, OperatingPoint, PlanReport, StepComparison, TrainingPlanReport, ranked_plans, report_of
 from calc.time.local import LocalRun
-from calc.time.plan_report import PlanReport, report_of
-from calc.time.step_comparison import StepComparison
-from calc.time.time_report import OperatingPoint
-from calc.time.training_plan import TrainingPlanReport
 from pages.parts.limits import ANSWERED
 from pages.parts.state.compared import compared_anew
 from pages.parts.state.fitted import models_on, of_scenario, points_on

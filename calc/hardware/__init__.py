@@ -7,5 +7,6 @@ from calc.hardware.format_rules import format_note
 from calc.hardware.generations import Dtype
 from calc.hardware.gpu import GPU
 from calc.hardware.gpus import usual_gpus
+from calc.hardware.mig import slices
 from calc.hardware.overhead import Overhead, OverheadItem, Range
 from calc.hardware.parallel import Layout

@@ -4,9 +4,10 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from calc.errors import Frozen
+from calc.errors import ConfigError, Frozen
 from calc.hardware.custom_gpu import find_gpu
 from calc.hardware.gpu import GPU
+from calc.hardware.mig import unjoined
 from calc.units import GIB
 
 MOST_CARDS = 8
@@ -14,7 +15,11 @@ MOST_CARDS = 8
 
 def cards(names: tuple[str, ...]) -> tuple[str, ...]:
     """Ids of the catalogue, or GPUs of the reader's own as text; one as often as it is there. Raises ValueError."""
-    return tuple(find_gpu(name).id for name in names)
+    gpus = [find_gpu(name) for name in names]
+    for gpu in gpus:
+        if (why := unjoined(gpu, len(gpus))) is not None:
+            raise ConfigError(why, "my_gpus", [gpu.id])
+    return tuple(gpu.id for gpu in gpus)
 
 
 class Computer(Frozen):

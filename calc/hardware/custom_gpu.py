@@ -10,6 +10,7 @@ from calc.errors import ConfigError, Message, shown
 from calc.hardware.generations import Dtype
 from calc.hardware.gpu import GPU
 from calc.hardware.gpus import gpus, usual_gpus
+from calc.hardware.mig import names_slice, slice_of
 
 DTYPES: tuple[Dtype, ...] = get_args(Dtype)
 NAME = re.compile(r"[^\W_](?:[\w .+()-]{0,38}[\w.+)-])?")
@@ -106,7 +107,11 @@ def custom_gpu_of(text: str) -> GPU:
 
 
 def find_gpu(text: str) -> GPU:
-    """The GPU of the catalogue with this id, or the user's own that the text describes."""
+    """The GPU of the catalogue with this id, a MIG slice of one (`h100-sxm:3g.40gb`), or the user's own that the text
+    describes."""
+    if names_slice(text):
+        whole, _, name = (part.strip() for part in text.partition(":"))
+        return slice_of(find_gpu(whole), name)
     if ":" in text:
         return custom_gpu_of(text)
     if text in gpus():

@@ -32,6 +32,18 @@ VISIBLE, VISIBLE_ASCEND = 0.985, 0.957
 Ascend 61.27 of 64 GiB (910B3, 910C)."""
 
 
+class Slice(Frozen):
+    """The GPU that a MIG slice is cut from, and the shares that it has."""
+
+    gpu: str  # id
+    share: float  # of the price: the larger of its shares of compute slices and memory slices
+    instances: int  # of this size alone, on one GPU
+    sms: int
+    of_sms: int
+    memory_slices: int
+    of_memory_slices: int
+
+
 class GPU(Frozen):
     """An accelerator, as its datasheet and its driver describe it. What no address confirms is None."""
 
@@ -58,6 +70,7 @@ class GPU(Frozen):
     link_gpus: int | None = None  # how many GPUs reach each other over the link
     pcie: str | None = None  # generation and lanes: "5.0 x16"
     default: bool = False  # among those that are shown first
+    slice: Slice | None = None  # where it is a MIG slice of a GPU
     sources: Mapping[Fact, str] = {}  # an address each; a memory may name a GPU with the same memory: "as rtx-4090"
 
     @property

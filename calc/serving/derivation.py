@@ -6,6 +6,7 @@ from dataclasses import asdict
 
 from calc.errors import Message
 from calc.formats import CACHE_BITS, CacheFormat
+from calc.formats.stored import CheckpointSize
 from calc.hardware.overhead import MIDDLE, OverheadSizes
 from calc.hardware.shards import copies_within
 from calc.model.architecture import Architecture
@@ -138,6 +139,31 @@ class Derivations:
             blocks = whole // symbols.named("block_bytes", size, "bytes of a block there")
             budgeted.append(symbols.line("blocks", blocks, "blocks"))
         return budgeted
+
+    def host_memory(self) -> Lines:
+        """Bytes of the host: files of the weights while they are read, on each machine, and what waits there pinned, of
+        all ranks: LoRA adapters, each whole, and blocks of the KV cache."""
+        symbols, serving, layout = self.symbols, self.serving, self.serving.layout
+        files = CheckpointSize.of(serving.architecture, serving.precision).total
+        host = self.allocation.host_memory(files)
+        of_host = [
+            symbols.line("files while they are read", symbols.named("checkpoint", files, "bytes of the model's files"))
+        ]
+        _, waiting = serving.engine.adapters
+        if host.adapters:
+            each = host.adapters // waiting // layout.gpus
+            adapter = symbols.named("adapter", each, "bytes of an adapter of the largest rank")
+            count = symbols.named("adapters", waiting, "adapters that wait in the host's memory")
+            of_host.append(
+                symbols.line("adapters on the host", adapter * count * symbols.named("ranks", layout.gpus, "ranks"))
+            )
+        if host.cache is not None:
+            blocks = symbols.named("host_blocks", host.cache.blocks, "blocks in the host's memory")
+            size = symbols.named("host_block_bytes", host.cache.block_bytes, "bytes of a block there on all ranks")
+            of_host.append(
+                symbols.line("KV cache on the host", blocks * size * symbols.named("copies", layout.dp, "copies"))
+            )
+        return of_host
 
     def spare(self) -> Lines:
         """Headroom: what the engine may take, less what is required."""

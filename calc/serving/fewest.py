@@ -1,14 +1,16 @@
 """The fewest equal GPUs on which a model fits, and its layout there."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from heapq import heappop, heappush
 from operator import add, sub
 
 from calc.hardware.gpu import GPU
-from calc.hardware.overhead import HIGH, LOW, MIDDLE, OverheadSizes, at_end
+from calc.hardware.mig import unjoined
+from calc.hardware.overhead import HIGH, LOW, MIDDLE, OverheadItem, OverheadSizes, at_end
 from calc.hardware.parallel import Layout
 from calc.serving.engines.rules import Question
-from calc.serving.engines.sizes import GPUAtStart, Limits
+from calc.serving.engines.sizes import GPUAtStart, LaidOut, Limits
 from calc.serving.memory import Serving
 from calc.serving.weighing import LayerBytes
 from calc.serving.workload import Workload
@@ -27,6 +29,8 @@ def fewest_gpus(gpu: GPU, serving: Serving, workload: Workload) -> Layout | None
     alone = serving.with_layout(Layout())
     if alone.on(gpu, workload).surely_fits:
         return alone.layout
+    if unjoined(gpu, 2) is not None:
+        return None
     several, layers, shapes = Several(gpu, alone, workload), serving.architecture.num_layers, alone.least_stored
     most_stages = layers if alone.accepts(TWO[1]) else 1  # what guesses tokens may not go with stages
     working: dict[int, int | None] = {}  # of a layer of a shape, the least
@@ -81,20 +85,32 @@ class Several:
         peak = None if limits.share is None else alone.weighing.peaks_of(engine, limits, last=True).behind
         self.sampling = 0 if peak is None else int(peak.bytes)
         """Bytes that the engine finds to be taken behind the layers."""
+        pool = alone.on(gpu, workload).requirements.pool
+        self.states_cache = pool is not None and pool.stated_bytes(0) is not None
+        """Whether flags say how large the cache is, whatever the GPU has left."""
 
     def room(self, end: int, working: int = 0) -> int:
         """Bytes for weights and cache at most, given so much working memory and this end of the overhead."""
         if (end, working) not in self.rooms:
-            self.rooms[end, working] = max(self.left(end, working, *start) for start in self.starts)
+            self.rooms[end, working] = max(
+                self.left(working, limits, at_end(overhead, end if limits.share is None else LOW))
+                for limits, overhead in self.starts  # each layout has a range of its own
+            )
         return self.rooms[end, working]
 
-    def left(self, end: int, working: int, limits: Limits, overhead: OverheadSizes) -> int:
-        usable = self.gpu.usable_bytes
+    def left(self, working: int, limits: Limits, overhead: Mapping[OverheadItem, int]) -> int:
+        usable, engine = self.gpu.usable_bytes, self.alone.engine
         if limits.share is None:
-            return usable - sum(at_end(overhead, end).values())
-        taken = at_end(overhead, LOW)  # each layout has a range of its own
-        engine = self.alone.engine
-        return int(engine.budget(limits, GPUAtStart(usable, 0, working, None, taken)).cache / engine.cache_share)
+            return usable - sum(overhead.values())
+        budget = engine.budget(limits, GPUAtStart(usable, 0, working, None, overhead))
+        return -1 if budget.shortage and not self.states_cache else int(budget.cache / engine.cache_share)
+
+    def room_in(self, laid_out: LaidOut, limits: Limits, working: int) -> int:
+        """Bytes for weights at most in a layout, whose stages need not be weighed, beside all that the overhead may
+        take."""
+        engine, overhead = self.alone.engine, self.alone.overhead
+        ranges = overhead.sizes(engine.overhead_on(self.gpu, laid_out, limits), 0)
+        return self.left(working, limits, at_end(ranges, LOW if self.states_cache else HIGH))
 
     def least_stages(self, stored: LayerBytes) -> int:
         """Pipeline stages that must be for all layers to be held."""
@@ -111,10 +127,13 @@ class Several:
 
     def least_stages_with_cache(self, serving: Serving) -> int:
         """Pipeline stages that must be for all weights and the cache to be held; with no number of them where a layer's
-        working memory alone has no room, which some stage needs."""
+        working memory alone has no room, which some stage needs, or flags state too few blocks."""
         whole, (stage,) = serving.on(self.gpu, self.workload), serving.laid_out.stages
         peak, pool, work = whole.requirements.peak(0, whole.workload), whole.requirements.pool, whole.workload
         if self.starts[0][0].share is None and int(peak.working.bytes) > self.room(HIGH):
+            return UNBOUNDED
+        stated = None if pool is None else pool.stated_blocks
+        if pool is not None and stated is not None and pool.concurrency(stated, work.context) < work.batch:
             return UNBOUNDED
         cached = peak.cache if pool is None else pool.least_bytes(0, work.batch, work.context)
         each = 0 if pool is None else pool.on_each_stage()
@@ -132,8 +151,8 @@ class Several:
         layout, loaded = serving.layout.model_copy(update={"pp": len(stages)}), serving.weighing.loaded
         work, engine = self.workload.of_copy(layout.dp), serving.engine
         limits = engine.limits(work, self.gpu, serving.architecture, layout)
-        own_room = self.left(HIGH, working, limits, self.starts[0][1])  # a share may shrink with ranks and stages
-        if max(within(loaded, stages)) > own_room:
+        laid_out = replace(serving.laid_out, stages=(), ranges=tuple(stages), layout=layout)
+        if max(within(loaded, stages)) > self.room_in(laid_out, limits, working):
             return False
         pool = engine.cache_over(stages, serving.laid_out, self.gpu, limits)
         if pool is None:

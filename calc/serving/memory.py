@@ -34,7 +34,7 @@ from calc.model.named import Peak
 from calc.serving.engines.cache import Cache, Pool, Setup
 from calc.serving.engines.engine import Engine
 from calc.serving.engines.rules import Question
-from calc.serving.engines.sizes import Budget, GPUAtStart, LaidOut, Limits, StagePeak
+from calc.serving.engines.sizes import Budget, GPUAtStart, HostCache, LaidOut, Limits, StagePeak
 from calc.serving.weighing import LayerBytes, RankWeights, Weighing
 from calc.serving.workload import Workload
 
@@ -109,6 +109,19 @@ class KVBudget(Frozen):
         """Bytes that the driver shows as used on this GPU once the engine has worked at its peak: what it takes, and
         what lies outside."""
         return self.requested + (self.outside_low + self.outside_high) // 2
+
+
+class HostMemory(Frozen):
+    """Memory of the host that a server takes, in bytes; what its processes themselves take is not counted."""
+
+    gpu: str
+    reading: int
+    """Files of the weights in the page cache of each machine, mapped while they are loaded; the kernel takes it back
+    where memory is short."""
+    adapters: int
+    """LoRA adapters of all ranks that wait for their turn, pinned."""
+    cache: HostCache | None
+    """The KV cache beside the GPUs' own, pinned."""
 
 
 class CacheRoom(NamedTuple):
@@ -252,6 +265,8 @@ class Serving:
         self.weighing, self.laid_out = ranks.of(layout), ranks.laid_out(layout)
         self.layouts = {} if others is None else others
         self.known_requirements = dict[tuple[str | Limits | None, ...], Requirements]()
+        self.known_largest = dict[tuple[str, int, Workload], int]()
+        """The largest context or batch, whatever is asked of it, that a GPU with so many bytes holds."""
 
     @classmethod
     def of(
@@ -497,6 +512,23 @@ class Allocation:
             return self.workload.context
         each = self.room(MIDDLE).blocks // self.workload.batch
         return pool.cached_length(min(each, self.room(HIGH).usable_blocks), MOST_TOKENS)
+
+    @property
+    def host_cache(self) -> HostCache | None:
+        """The cache in the host's memory, at the middle of the overhead's range."""
+        pool, serving = self.requirements.pool, self.serving
+        if pool is None or not self.sets_aside or self.refusal is not None:
+            return None
+        return serving.engine.host_cache(serving.laid_out, pool, self.room(MIDDLE).blocks, self.workload.context)
+
+    def host_memory(self, files: int) -> HostMemory:
+        """Host memory of a server whose files of weights are so many bytes."""
+        serving, adapters = self.serving, 0
+        slots, waiting = serving.engine.adapters
+        if slots:
+            (undivided,) = serving.spread(Layout()).laid_out.stages
+            adapters = undivided.loaded.adapters // slots * waiting * serving.layout.gpus
+        return HostMemory(gpu=self.gpu.id, reading=files, adapters=adapters, cache=self.host_cache)
 
     @property
     def kv_budget(self) -> KVBudget | None:

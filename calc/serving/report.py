@@ -22,7 +22,7 @@ from calc.serving.engines.rules import Question
 from calc.serving.engines.sizes import DeviceBuffers, Limits, LoadedWeights
 from calc.serving.kv_cache import bytes_per_token, cache_bytes, growth, length_bytes, window_bytes
 from calc.serving.levers import spread
-from calc.serving.memory import Allocation, KVBudget, Memory, Serving
+from calc.serving.memory import Allocation, HostMemory, KVBudget, Memory, Serving
 from calc.serving.notebook import gib, page, table
 from calc.serving.verdict import Verdict, judge
 from calc.serving.workload import Workload
@@ -72,6 +72,7 @@ class Report(Frozen):
     draft_buffers: tuple[DeviceBuffers, ...] = Field(default=(), exclude_if=lambda buffers: not buffers)
     """Memory of the draft that guesses tokens: a model of its own, or the model's prediction layers."""
     kv_budget: tuple[KVBudget, ...]  # of an engine that sets its cache aside, on each GPU
+    host: tuple[HostMemory, ...] = ()  # beside each kind of GPU
     verdicts: tuple[Verdict, ...]
     assumptions: tuple[Message, ...]
     scenario: ServingScenario
@@ -194,6 +195,7 @@ def laid_out_report(
         buffers=() if cache is None else tuple(cache.buffers(*lengths)),
         draft_buffers=tuple(guessing),
         kv_budget=tuple(budget for budget in budgets if budget is not None),
+        host=tuple(allocation.host_memory(checkpoint.total) for allocation in allocations),
         verdicts=tuple(judge(allocation, serving, workload) for allocation in allocations),
         assumptions=(*assumptions(serving, first, checkpoint, uncounted(config)), *said_of_draft(guessing)),
         scenario=ServingScenario(

@@ -7,6 +7,7 @@ from pydantic import Field
 
 from calc.errors import Frozen, Message
 from calc.hardware.format_rules import format_note
+from calc.hardware.mig import slice_notes
 from calc.hardware.overhead import HIGH, LOW, MIDDLE, left_for_overhead
 from calc.hardware.parallel import Layout
 from calc.hardware.solver import largest, largest_near
@@ -137,12 +138,14 @@ def max_context(allocation: Allocation, most: int = MOST_TOKENS) -> int | None:
     def fits(tokens: int) -> bool:
         return tokens < first or allocation.at(context=tokens).surely_fits
 
-    if allocation.sets_aside:
-        longest = largest_near(fits, most, min(most, max(first, allocation.max_cached_context())))
-    elif fits(most):
-        longest = most
-    else:
-        longest = largest(fits, most, max(first, estimate(allocation, "context", most)), step=1)
+    def search() -> int:
+        if allocation.sets_aside:
+            return largest_near(fits, most, min(most, max(first, allocation.max_cached_context())))
+        if fits(most):
+            return most
+        return largest(fits, most, max(first, estimate(allocation, "context", most)), step=1)
+
+    longest = once(allocation, "context", most, search)
     return None if longest == most else 0 if longest < first else longest
 
 
@@ -151,9 +154,22 @@ def max_batch(allocation: Allocation, copies: int) -> int | None:
     if allocation.sets_aside:  # a cache that does not depend on the batch
         largest_batch = int(min(allocation.concurrency(MIDDLE), MOST_BATCH)) if allocation.starts(HIGH) else 0
     else:
-        near = estimate(allocation, "batch", MOST_BATCH)
-        largest_batch = largest(lambda batch: allocation.at(batch=batch).surely_fits, MOST_BATCH, near, step=1)
+
+        def search() -> int:
+            near = estimate(allocation, "batch", MOST_BATCH)
+            return largest(lambda batch: allocation.at(batch=batch).surely_fits, MOST_BATCH, near, step=1)
+
+        largest_batch = once(allocation, "batch", MOST_BATCH, search)
     return None if largest_batch == MOST_BATCH else largest_batch * copies
+
+
+def once(allocation: Allocation, axis: Literal["context", "batch"], most: int, search: Callable[[], int]) -> int:
+    """The largest amount up to `most`, searched once for all workloads that differ in it alone."""
+    known, gpu = allocation.serving.known_largest, allocation.gpu
+    key = gpu.id, gpu.usable_bytes, allocation.workload.model_copy(update={axis: most})
+    if key not in known:
+        known[key] = search()
+    return known[key]
 
 
 def estimate(allocation: Allocation, axis: Literal["context", "batch"], most: int) -> int:
@@ -284,6 +300,7 @@ def notes(allocation: Allocation) -> Iterator[Message]:
     """Formats without native arithmetic on the card, and limits of the engine."""
     gpu, precision, limits = allocation.gpu, allocation.serving.precision, allocation.limits
     weights, kv, engine = gpu.lacks(precision.weights), gpu.lacks(precision.kv), allocation.serving.engine.support
+    yield from slice_notes(gpu)
     if (warning := format_note(gpu, engine, precision.weights)) is not None:
         yield warning
     elif weights is not None and allocation.refusal is None:

@@ -174,6 +174,8 @@ def assumptions(search: Search) -> Iterable[Message]:
     yield Message(
         "Prices are the median of a dated sample of list prices unless stated; those of one GPU span a factor of 4."
     )
+    if any(gpu.slice is not None for gpu in search.gpus):
+        yield Message("A MIG slice costs its share of the GPU's price: the larger of its shares of compute and memory.")
 
 
 def sensitivity(search: Search) -> list[Sensitivity]:

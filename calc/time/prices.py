@@ -7,6 +7,7 @@ from pathlib import Path
 from statistics import median
 
 from calc.errors import Frozen
+from calc.hardware.mig import slices
 
 FILE = Path(__file__).with_name("prices.json")
 
@@ -28,6 +29,10 @@ def prices() -> tuple[Price, ...]:
 
 
 def price_of(gpu: str) -> float | None:
-    """The median of a GPU's list prices; None where there is none. The same GPU spans a factor of 4."""
+    """The median of a GPU's list prices; None where there is none. The same GPU spans a factor of 4. Of a MIG slice the
+    GPU's, times the larger of its shares of compute and memory: so much of the GPU nobody else can have."""
+    if (cut := slices().get(gpu)) is not None and cut.slice is not None:
+        whole = price_of(cut.slice.gpu)
+        return None if whole is None else whole * cut.slice.share
     usd = [row.usd_per_gpu_hour for row in prices() if row.gpu == gpu]
     return median(usd) if usd else None

@@ -304,7 +304,7 @@ class Room:
     def __init__(self, engine: Engine, architecture: Architecture, gpus: Sequence[GPU], length: int) -> None:
         self.engine, self.architecture, self.gpus = engine, architecture, gpus
         self.workload = Workload(batch=1, context=length)
-        self.by_kernels = first_alike((gpu.platform, gpu.capability) for gpu in gpus)
+        self.by_kernels = first_alike((gpu.platform, gpu.capability, gpu.slice is None) for gpu in gpus)
         self.largest = max((gpu.usable_bytes for gpu in gpus), default=0)
         self.runs = dict[tuple[int, int, Precision], Flags]()
         self.started = dict[tuple[Limits, ...], StartedGPUs]()

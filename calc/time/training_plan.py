@@ -12,6 +12,7 @@ from pydantic import Field
 from calc.budget import SECONDS_OF_PLANS, budget
 from calc.errors import ConfigError, Frozen, Message
 from calc.hardware.gpu import GPU
+from calc.hardware.mig import unjoined
 from calc.hardware.solver import largest
 from calc.model.architecture import Architecture
 from calc.time.efficiency import Edits
@@ -255,7 +256,10 @@ def training_plan_report(
             [2 ** (needs.gpus.bit_length() - 1)],
         )
     ways = list(product(layouts, SAVINGS))
-    fastest = [candidate for gpu in gpus if (candidate := search.fastest(gpu, ways)) is not None]
+    joined = [gpu for gpu in gpus if unjoined(gpu, needs.gpus) is None]
+    if gpus and not joined and (why := unjoined(gpus[0], needs.gpus)) is not None:
+        raise ConfigError(why, "gpus", [1])
+    fastest = [candidate for gpu in joined if (candidate := search.fastest(gpu, ways)) is not None]
     fastest.sort(key=itemgetter(0))
     return TrainingPlanReport(
         model=model or architecture.model_type,

@@ -8,6 +8,7 @@ from typing import Literal
 from calc.errors import ConfigError, Frozen, Message
 from calc.formats import Precision
 from calc.hardware.gpu import GPU
+from calc.hardware.mig import unjoined
 from calc.hardware.overhead import HIGH, bounds, sizes
 from calc.hardware.parallel import Layout
 from calc.hardware.solver import largest, least
@@ -222,6 +223,11 @@ class Colocated:
     # What fits
 
     @property
+    def refusal(self) -> Message | None:
+        """Why engine and trainer do not run on these GPUs, whatever memory there is."""
+        return unjoined(self.gpu, self.training.layout.gpus) or self.plan.refusal
+
+    @property
     def starts(self) -> bool:
         """Whether the engine starts with its share, and takes a sequence of the whole length."""
         return self.plan.starts(HIGH)
@@ -229,7 +235,7 @@ class Colocated:
     @property
     def word(self) -> Word:
         """The verdict in a word."""
-        if self.plan.refusal is not None:
+        if self.refusal is not None:
             return "does not run"
         if not self.starts or max(phase.low for phase in self.phases) > self.usable:
             return "does not fit"
@@ -296,8 +302,8 @@ class Colocated:
 
     def reason(self) -> Message:
         """Reason of the verdict."""
-        if self.plan.refusal is not None:
-            return self.plan.refusal
+        if self.refusal is not None:
+            return self.refusal
         peak, share = self.peak, self.colocation.share
         if not self.starts:
             enough = self.least_share(1)

@@ -7,6 +7,7 @@ from typing import Any, Literal, NamedTuple, get_args
 from calc.errors import ConfigError, Frozen, Message
 from calc.formats import Precision
 from calc.hardware.gpu import GPU
+from calc.hardware.mig import unjoined
 from calc.serving.fewest import MOST_GPUS
 from calc.serving.verdict import Word
 from calc.training.colocated import Colocated
@@ -549,6 +550,8 @@ def fewest(
 def more_gpus(gpu: GPU, training: Training) -> Together | None:
     """The fewest GPUs on which it fits with everything sharded over them (ZeRO-3); where no number of replicas does,
     for none makes activations smaller, with cheap changes. None where these do not do either."""
+    if unjoined(gpu, 2) is not None:
+        return None
     own = training.layout
     replica = own.gpus // own.dp
     most = training.over(MOST_GPUS // replica)
@@ -572,7 +575,7 @@ def over_gpus(gpu: GPU, training: Training, count: int) -> Together | None:
     same training done; None where none do, or its ranks are not so many."""
     own = training.layout
     replica = own.gpus // own.dp
-    if count % replica:
+    if count % replica or unjoined(gpu, count) is not None:
         return None
     layout = own.model_copy(update={"dp": count // replica, "zero": own.zero if count == own.gpus else 3})
     if not layout.fully_sharded:

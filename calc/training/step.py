@@ -9,6 +9,7 @@ from calc.errors import ConfigError, Frozen, Message
 from calc.formats import Precision
 from calc.formats.stored import stored
 from calc.hardware.gpu import GPU
+from calc.hardware.mig import slice_notes, unjoined
 from calc.hardware.overhead import (
     CUDA_CONTEXT,
     FRAGMENTATION,
@@ -477,18 +478,20 @@ def judge_training(gpu: GPU, training: Training) -> TrainingVerdict:
     """The verdict on this many GPUs as laid out; what still fits, fits even at the high end of the overhead."""
     memory, usable = training.memory(), gpu.usable_bytes
     native = gpu.lacks(training.recipe.compute) if training.recipe.compute != "fp32" else None
+    refused = unjoined(gpu, training.layout.gpus)
+    alone = training.layout.gpus if training.fits(usable) else None
     return TrainingVerdict(
         gpu=gpu.id,
         gpus=training.layout.gpus,
-        verdict=word(memory, usable),
+        verdict=word(memory, usable) if refused is None else "does not run",
         required=memory.total,
         usable=usable,
         spare=usable - memory.total,
         max_micro_batch=limit(training.most_sequences(usable, MOST)),
         max_sequence=limit(training.most_tokens(usable, MOST)),
-        min_gpus=fewest_replicas(training, usable),
-        reason=reason(memory, usable),
-        notes=() if native is None else (native,),
+        min_gpus=fewest_replicas(training, usable) if unjoined(gpu, 2) is None else None if refused else alone,
+        reason=reason(memory, usable) if refused is None else refused,
+        notes=(*slice_notes(gpu), *(() if native is None else (native,))),
     )
 
 

@@ -14,5 +14,6 @@ with right:
     design_aids.lint(answer)
     design_aids.scale_to(answer)
     design_aids.experts(answer)
+with left if len(answer.architecture.all_blocks) == 1 else right:  # layers of one kind are a short drawing
     design_aids.standing(answer)
     design_aids.notes(answer)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from calc.errors import Message
-from calc.time.origin import Basis
+from calc.time import Basis
 
 FIELDS: dict[str, Message] = {
     "gpus": Message("GPUs in all"),

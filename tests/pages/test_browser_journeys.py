@@ -120,7 +120,7 @@ def test_on_a_phone_the_answer_comes_first_and_controls_are_one_tap_away(page, a
 
 @pytest.mark.parametrize(("chosen", "gpus"), [("&gpu=l40s,h100-sxm", 2), ("", 9)], ids=["cards", "a table"])
 def test_print_to_pdf(page, address, chosen, gpus):
-    """One column, light, nothing cut, charts included, controls not."""
+    """One sheet, light, nothing cut, charts included, controls not."""
     page.emulate_media(color_scheme="dark")
     page.goto(f"{address}/?model=Qwen/Qwen2.5-3B{chosen}")
     chart = page.get_by_role("figure", name="Memory vs. GPU capacity. The most: ")
@@ -129,7 +129,7 @@ def test_print_to_pdf(page, address, chosen, gpus):
     expect(page.get_by_role("table", name="Memory vs. GPU capacity").get_by_role("row")).to_have_count(gpus + 1)
     page.get_by_text("As a table").nth(1).click()
     page.emulate_media(media="print", color_scheme="dark")
-    page.set_viewport_size({"width": 690, "height": 1000})  # of A4 within its margins
+    page.set_viewport_size({"width": 718, "height": 1047})  # of A4 within its margins
     expect(page.get_by_test_id("stSidebar")).to_be_hidden()
     expect(page.get_by_role("button", name="Copy link")).to_be_hidden()
     for chart in page.locator(".weighbridge-chart").all():
@@ -140,7 +140,10 @@ def test_print_to_pdf(page, address, chosen, gpus):
     ground = "getComputedStyle(document.querySelector('[data-testid=stMain]')).backgroundColor"
     assert page.evaluate(ground) in ("rgb(255, 255, 255)", "rgba(0, 0, 0, 0)")
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
-    assert page.pdf().startswith(b"%PDF")
+    page.set_viewport_size({"width": 1440, "height": 900})
+    chart = page.get_by_role("figure", name="Memory vs. GPU capacity. The most: ").locator("svg").first
+    page.wait_for_function("chart => chart.getBoundingClientRect().left > 500", arg=chart.element_handle())
+    assert len(re.findall(rb"/Type\s*/Page\b", page.pdf(format="A4"))) == 1
 
 
 def click(role, name):

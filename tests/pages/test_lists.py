@@ -6,6 +6,7 @@ from starlette.testclient import TestClient
 
 from calc.formats import WEIGHT_FORMATS
 from calc.hardware.gpus import gpus
+from calc.hardware.mig import slices
 from pages.parts.inputs import lists
 from presets import models
 
@@ -22,7 +23,7 @@ def test_a_browser_keeps_the_lists_of_its_language(client, language, of_int4):
     assert "immutable" in answer.headers["cache-control"]
     offered = answer.json()
     assert {row["id"] for row in offered["model"]} == models().keys()
-    assert [row["id"] for row in offered["gpu"]] == [*gpus()]
+    assert [row["id"] for row in offered["gpu"]] == [*gpus(), *slices()]
     assert [name for name, _ in offered["weights"]] == [*WEIGHT_FORMATS]
     assert of_int4 in dict(offered["weights"])["int4"]
 

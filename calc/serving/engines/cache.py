@@ -13,7 +13,7 @@ from calc.hardware.parallel import Layout
 from calc.hardware.solver import largest
 from calc.model.architecture import Architecture
 from calc.model.block import Block
-from calc.serving.engines.sizes import Budget, DeviceBuffers, GPUAtStart, LaidOut, Limits
+from calc.serving.engines.sizes import Budget, DeviceBuffers, GPUAtStart, HostCache, LaidOut, Limits
 from calc.serving.engines.started import StartedEngine
 from calc.serving.kv_cache import cache_bytes, growth, length_bytes, state_bytes
 from calc.serving.workload import Workload
@@ -44,6 +44,11 @@ class Pool(Cache):
 
     block_bytes: tuple[int, ...]
     """Bytes of a block on each stage; 0 where its layers keep nothing."""
+
+    @property
+    def stated_blocks(self) -> int | None:
+        """Its blocks where flags say how many, on however many stages; None: what it has room for."""
+        return None
 
     @abstractmethod
     def block_size(self, length: int) -> int:
@@ -215,6 +220,11 @@ class CachePlanner(StartedEngine):
     def cache_over(self, stages: Sequence[range], laid_out: LaidOut, gpu: GPU, limits: Limits) -> Pool | None:
         """The cache that is set aside of a rank whose layers are cut into such pipeline stages, of engines that know it
         before these are laid out."""
+        return None
+
+    def host_cache(self, laid_out: LaidOut, pool: Pool, blocks: int, length: int) -> HostCache | None:
+        """The cache in the host's memory beside so many blocks on each GPU, for requests of that length; None where no
+        flag asks for one, or how large it is is not known."""
         return None
 
     def budget(self, limits: Limits, gpu: GPUAtStart) -> Budget:

@@ -175,6 +175,12 @@ class Loader(StartedEngine):
         """The engine with what it decides by the kind of GPU that changes the weights it holds."""
         return self
 
+    @property
+    def adapters(self) -> tuple[int, int]:
+        """LoRA adapters that a batch may use, each with a slot on the GPU, and those that every rank keeps whole in the
+        host's memory."""
+        return 0, 0
+
     def left_out(self) -> Iterator[Message]:
         """Uncounted things that its options start."""
         return iter(())

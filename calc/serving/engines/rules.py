@@ -14,6 +14,7 @@ from calc.hardware.division import nearest, widths
 from calc.hardware.engine_rules import EngineSupport, note, runs
 from calc.hardware.format_rules import missing_kernel
 from calc.hardware.gpu import GPU
+from calc.hardware.mig import unjoined
 from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture
 from calc.serving.engines.sizes import LaidOut, Limits
@@ -202,6 +203,8 @@ class Rules(StartedEngine):
 
     def gpu_refusals(self, gpu: GPU, laid_out: LaidOut) -> Iterator[Refusal]:
         """Rules of a GPU for such a rank, on whatever stage."""
+        if (why := unjoined(gpu, laid_out.layout.gpus)) is not None:
+            yield Refusal(why, "num_gpus", [1])
         if not runs(gpu, self.support) and (why := note(gpu, self.support)) is not None:
             yield Refusal(why, "gpu")
         if (why := missing_kernel(gpu, self.support, laid_out.precision.weights)) is not None:

@@ -75,6 +75,18 @@ class Budget(NamedTuple):
         return self.requested - sum(self.allocated.values())
 
 
+class HostCache(Frozen):
+    """A KV cache in the host's memory, pinned, beside the GPUs' own: prefixes of requests that are not computed again.
+    Bytes of a rank are those of the rank with the most."""
+
+    blocks: int
+    block_bytes: int  # of one on all ranks of a copy
+    bytes_per_rank: int
+    bytes: int  # of all ranks and data-parallel copies
+    tokens: int  # of a copy
+    concurrency: float  # requests of the whole context whose cache it holds, of a copy
+
+
 @dataclass(frozen=True, slots=True)
 class LoadedWeights:
     """Bytes of weights on one rank, as the engine holds them."""

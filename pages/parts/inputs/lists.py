@@ -15,6 +15,7 @@ from starlette.routing import Route
 
 from calc import GPU
 from calc.formats import WEIGHT_FORMATS
+from calc.hardware import slices
 from pages.parts import words
 from pages.parts.inputs.serving import format_label
 from pages.parts.inputs.sidebar import gpu_label
@@ -24,7 +25,8 @@ from presets.search import haystack, label, newest
 
 
 def contents(language: str) -> dict[str, Any]:
-    """Models, the newest first, GPUs, and formats of weights; each with its label and the words that find it."""
+    """Models, the newest first, GPUs, then their MIG slices, and formats of weights; each with its label and the words
+    that find it."""
     words.SPOKEN.set(language)
     models = [
         {
@@ -37,7 +39,7 @@ def contents(language: str) -> dict[str, Any]:
         for preset in newest()
     ]
     formats = [[name, format_label(name, "")] for name in WEIGHT_FORMATS]
-    return {"model": models, "gpu": [gpu_row(gpu) for gpu in gpus().values()], "weights": formats}
+    return {"model": models, "gpu": [*map(gpu_row, (*gpus().values(), *slices().values()))], "weights": formats}
 
 
 def gpu_row(gpu: GPU) -> dict[str, str]:

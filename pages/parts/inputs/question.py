@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import streamlit as st
 
-from calc.hardware.custom_gpu import find_gpu
+from calc.hardware import find_gpu, slices
 from calc.serving.engines import ENGINES
 from calc.training import METHODS
 from pages.parts.inputs import hub_picker, lists, pasted
@@ -294,9 +294,10 @@ def about(answer: Answer, name: str, here: Page) -> dict[str, Any]:
         help_text = say("Name, maker, size, date or words in any order: deepseek v3, 70b, qwen moe, 2025-04.")
         return {"label": say("Model"), "help": help_text, "shown": answer.model.name}
     if name == "gpu":
-        own = [lists.gpu_row(find_gpu(gpu)) for gpu in scenario.gpu if gpu not in gpus()]
+        own = [lists.gpu_row(find_gpu(gpu)) for gpu in scenario.gpu if gpu not in (*gpus(), *slices())]
         help_text = say(
-            "Each gets a verdict. Search by name or memory: 24 finds the RTX 3090 and 4090, A10, A30 and L4."
+            "Each gets a verdict. Search by name or memory: 24 finds the RTX 3090 and 4090, A10, A30 and L4; MIG finds "
+            "slices."
         )
         shown = gpus_in_short(scenario.gpu)
         return {"label": field(name), "help": help_text, "shown": shown, "own": own, "usual": list(usual_gpus())}

@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeVar
 import streamlit as st
 from sympy import divisors
 
-from calc.hardware.custom_gpu import find_gpu
+from calc.hardware import find_gpu
 from pages.parts.inputs.control import explain
 from pages.parts.inputs.drawer import concerns, drawer
 from pages.parts.inputs.fields import (

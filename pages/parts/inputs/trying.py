@@ -2,8 +2,8 @@
 
 import streamlit as st
 
-from calc.hardware.custom_gpu import find_gpu
-from calc.time.fitting import MAPPED
+from calc.hardware import find_gpu
+from calc.time import MAPPED
 from pages.parts.inputs.control import control
 from pages.parts.inputs.planning import engine_choice
 from pages.parts.state.planned import own_gpus

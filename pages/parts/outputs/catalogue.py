@@ -5,11 +5,9 @@ from typing import Any
 
 import streamlit as st
 
-from calc.hardware.engine_rules import runs
-from calc.hardware.generations import Dtype
-from calc.hardware.gpu import GPU
+from calc.hardware import GPU, Dtype, runs
 from calc.serving.engines import ENGINES
-from calc.time.prices import price_of
+from calc.time import price_of
 from calc.units import GIB
 from pages.parts import words
 from pages.parts.outputs import rows

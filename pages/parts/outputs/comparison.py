@@ -4,13 +4,11 @@ from collections.abc import Callable, Iterator, Sequence
 
 import streamlit as st
 
-from calc.hardware.custom_gpu import find_gpu
+from calc.hardware import find_gpu
+from calc.serving import Report, Verdict
 from calc.serving.comparison import ComparedField, ratio
 from calc.serving.comparison import settings as compared_settings
-from calc.serving.report import Report
-from calc.serving.verdict import Verdict
-from calc.time.prices import price_of
-from calc.time.time_report import Reply, usd_per_million
+from calc.time import Reply, price_of, usd_per_million
 from pages.parts import words
 from pages.parts.outputs import charts, comparison_charts, pin, plot
 from pages.parts.outputs.bar import keys

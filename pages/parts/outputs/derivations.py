@@ -159,6 +159,8 @@ class ServingDerivations:
             table(budget, say("Bytes, blocks"))
         st.markdown(say("Required:"))
         table(self.lines.total(), say("Bytes"))
+        st.markdown(say("In the host's memory:"))
+        table(self.lines.host_memory(), say("Bytes"))
 
 
 def overhead(items: Mapping[OverheadItem, tuple[int, int]]) -> None:

@@ -8,12 +8,10 @@ from typing import Any
 import streamlit as st
 
 from calc import Architecture, ConfigError
-from calc.design.checks import checks
-from calc.design.scale import Design, Measure, scaled, token_flops
-from calc.design.standing import Proportions, proportions
+from calc.design import Design, Measure, Proportions, checks, proportions, scaled, token_flops
 from calc.families import with_experts
-from calc.hardware.custom_gpu import find_gpu
-from calc.serving.memory import Serving
+from calc.hardware import find_gpu
+from calc.serving import Serving
 from calc.units import GIB
 from pages.parts import words
 from pages.parts.inputs.fields import Control, controlled

@@ -7,14 +7,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from calc import ConfigError
-from calc.design.checks import checks
-from calc.design.standing import proportions
+from calc.design import checks, proportions
+from calc.serving import Memory, Verdict, bytes_per_token, growth
 from calc.serving.comparison import variants
-from calc.serving.kv_cache import bytes_per_token, growth
-from calc.serving.memory import Memory
 from calc.serving.shared_gpus import SharedGPUs
-from calc.serving.verdict import Verdict
-from calc.time.fitting import MAPPED
+from calc.time import MAPPED
 from calc.training import METHODS, TrainingVerdict
 from pages.parts import words
 from pages.parts.outputs.cards import BADGES, Color, compared_total

@@ -8,11 +8,9 @@ import streamlit as st
 
 from calc import ConfigError
 from calc.errors import Message
-from calc.hardware.custom_gpu import find_gpu
-from calc.hardware.engine_rules import note, runs
+from calc.hardware import find_gpu, note, runs
 from calc.serving.engines import ENGINES
-from calc.time.fitting import MAPPED, Fitting
-from calc.time.time_report import OperatingPoint
+from calc.time import MAPPED, Fitting, OperatingPoint
 from pages.parts import words
 from pages.parts.inputs.control import explain
 from pages.parts.inputs.drawer import drawer

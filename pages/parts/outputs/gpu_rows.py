@@ -6,12 +6,9 @@ from functools import partial
 import streamlit as st
 
 from calc.errors import Message
-from calc.hardware.custom_gpu import find_gpu
-from calc.hardware.engine_rules import note
-from calc.hardware.parallel import Layout
-from calc.serving.memory import KVBudget
-from calc.serving.verdict import Verdict
-from calc.time.prices import price_of
+from calc.hardware import Layout, find_gpu, note
+from calc.serving import KVBudget, Verdict
+from calc.time import price_of
 from calc.units import GIB
 from pages.parts import words
 from pages.parts.outputs import paper, rows
@@ -98,8 +95,19 @@ def largest(verdict: Verdict, budget: KVBudget | None, made_for: int | None) -> 
         tokens, requests = budget.tokens, budget.concurrency
         lines.append(say("At start: {tokens:,} tokens, {requests:,.2f}x concurrency", tokens=tokens, requests=requests))
     if (usd := price_of(verdict.gpu)) is not None:
-        lines.append(say("{price} per GPU-hour (list price)", price=words.dollars(usd)))
+        lines.append(list_price(verdict.gpu, usd))
     return lines
+
+
+def list_price(gpu: str, usd: float) -> str:
+    """The price by the hour; of a MIG slice with the share of the GPU's that it is."""
+    if (cut := find_gpu(gpu).slice) is None:
+        return say("{price} per GPU-hour (list price)", price=words.dollars(usd))
+    return say(
+        "{price} per hour ({share:.0%} of the GPU's list price: the larger of the slice's shares)",
+        price=words.dollars(usd),
+        share=cut.share,
+    )
 
 
 def fewest(verdict: Verdict) -> str:

@@ -19,6 +19,7 @@ def draw(report: Report) -> None:
     if report.kv_budget:
         shown_by_driver(report)
         table(report)
+    host_memory(report)
 
 
 def required_and_allocated(report: Report) -> None:
@@ -52,6 +53,42 @@ def required_and_allocated(report: Report) -> None:
             **known,
         )
     st.markdown(sentence)
+
+
+def host_memory(report: Report) -> None:
+    """Memory of the host beside the first GPU: files while they are read, a cache, and LoRA adapters."""
+    if not report.host:
+        return
+    host, options, title = report.host[0], report.scenario.options, ENGINES[report.scenario.engine].title
+    sentences = [
+        say(
+            "While the weights are loaded, up to **{size}** of files lie in the page cache of each machine; the kernel "
+            "takes it back where memory is short.",
+            size=words.gib(host.reading),
+        )
+    ]
+    if host.cache is not None:
+        sentences.append(
+            say(
+                "The host's memory keeps the cache of another **{tokens:,} tokens**, {requests:,.2f} requests of "
+                "{context:,}: **{size}** pinned, {each} for each rank.",
+                tokens=host.cache.tokens,
+                requests=host.cache.concurrency,
+                context=report.scenario.workload.context,
+                size=words.gib(host.cache.bytes),
+                each=words.gib(host.cache.bytes_per_rank),
+            )
+        )
+    elif getattr(options, "enable_hierarchical_cache", False):
+        sentences.append(say("How much of this model's cache {engine} keeps on the host is not known.", engine=title))
+    if host.adapters:
+        sentences.append(
+            say(
+                "LoRA adapters take **{size}** of the host's memory, each whole in every rank.",
+                size=words.gib(host.adapters),
+            )
+        )
+    st.markdown(" ".join(sentences))
 
 
 def shown_by_driver(report: Report) -> None:

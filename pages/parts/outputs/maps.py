@@ -5,9 +5,8 @@ from math import log10
 
 import numpy as np
 
-from calc.hardware.gpu import GPU
-from calc.time.arrays import Array
-from calc.time.time_report import OperatingPoint
+from calc.hardware import GPU
+from calc.time import Array, OperatingPoint
 from pages.parts import words
 from pages.parts.outputs.charts import DARK, LIGHT, PLAIN, Figure, Theme, figure, small
 from pages.parts.words import say

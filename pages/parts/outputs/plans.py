@@ -5,10 +5,8 @@ from typing import Any
 
 import streamlit as st
 
-from calc.hardware.custom_gpu import find_gpu
-from calc.time.plan import Plan
-from calc.time.plan_range import Point, cannot_keep_up
-from calc.time.prices import prices
+from calc.hardware import find_gpu
+from calc.time import Plan, Point, cannot_keep_up, prices
 from pages.parts import words
 from pages.parts.inputs.drawer import drawer
 from pages.parts.labels import ORIGINS

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from calc.hardware.custom_gpu import find_gpu
-from calc.time.plan_range import Point
+from calc.hardware import find_gpu
+from calc.time import Point
 from pages.parts import words
 from pages.parts.outputs.charts import PLAIN, Figure, Theme, figure, small
 from pages.parts.words import say

@@ -6,8 +6,8 @@ from typing import Any
 import streamlit as st
 
 from calc import ConfigError
-from calc.hardware.custom_gpu import find_gpu
-from calc.time.training_plan import TrainingPlan
+from calc.hardware import find_gpu
+from calc.time import TrainingPlan
 from pages.parts import words
 from pages.parts.inputs import efficiencies
 from pages.parts.inputs.control import explain

@@ -6,7 +6,7 @@ from typing import get_args
 
 import streamlit as st
 
-from calc.hardware.custom_gpu import find_gpu
+from calc.hardware import find_gpu
 from calc.training import PEAKS, TrainingComponent, TrainingVerdict
 from calc.units import GIB
 from pages.parts import words

@@ -6,7 +6,7 @@ from functools import partial
 import streamlit as st
 
 from calc.errors import Message
-from calc.time.training_time import StepOperation, TrainingSpeed, step_operations
+from calc.time import StepOperation, TrainingSpeed, step_operations
 from pages.parts import words
 from pages.parts.inputs import efficiencies
 from pages.parts.inputs.drawer import drawer

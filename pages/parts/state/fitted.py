@@ -8,16 +8,22 @@ import numpy as np
 
 from calc import Architecture, Precision
 from calc.formats import Native, WeightFormat, native
-from calc.hardware.custom_gpu import find_gpu
-from calc.hardware.engine_rules import runs
-from calc.hardware.gpu import GPU
-from calc.hardware.parallel import Layout
+from calc.hardware import GPU, Layout, find_gpu, runs
 from calc.serving.engines import ENGINES
 from calc.serving.engines.engine import Engine
 from calc.serving.engines.rules import Question
-from calc.time.arrays import Array, read_only
-from calc.time.fitting import Fitting, Formats, fitting, in_formats, layout_on, longest_context
-from calc.time.time_report import OperatingPoint, operating_points
+from calc.time import (
+    Array,
+    Fitting,
+    Formats,
+    OperatingPoint,
+    fitting,
+    in_formats,
+    layout_on,
+    longest_context,
+    operating_points,
+    read_only,
+)
 from pages.parts.state.planned import own_gpus
 from pages.parts.state.weighed import Answer
 from presets import gpus, models

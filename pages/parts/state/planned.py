@@ -9,15 +9,23 @@ from calc import ConfigError, Precision, Workload
 from calc.budget import SECONDS_OF_PLANS, budget
 from calc.errors import Message
 from calc.formats import CacheFormat, WeightFormat
-from calc.hardware.custom_gpu import find_gpu
-from calc.hardware.gpu import GPU
+from calc.hardware import GPU, find_gpu
 from calc.options import checked
 from calc.serving.engines import ENGINES
-from calc.time.disaggregated import ranked_plans
-from calc.time.efficiency import EfficiencyRow
-from calc.time.plan import Plan, Search
-from calc.time.plan_range import PlanRange, Point, frontier, plan_range, rows_of_plan
-from calc.time.plan_report import Sensitivity, assumptions, sensitivity
+from calc.time import (
+    EfficiencyRow,
+    Plan,
+    PlanRange,
+    Point,
+    Search,
+    Sensitivity,
+    assumptions,
+    frontier,
+    plan_range,
+    ranked_plans,
+    rows_of_plan,
+    sensitivity,
+)
 from pages.parts.state.scenario import PlanChoice, Scenario, ServingChoice, usual_gpus
 from pages.parts.state.session import latest
 from pages.parts.state.weighed import Answer, Model, answered, read

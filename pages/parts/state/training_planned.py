@@ -5,12 +5,9 @@ from typing import Any
 
 import streamlit as st
 
-from calc.hardware.custom_gpu import find_gpu
-from calc.hardware.gpu import GPU
-from calc.hardware.gpus import usual_gpus
+from calc.hardware import GPU, find_gpu, usual_gpus
 from calc.options import checked
-from calc.time.training_plan import TrainingPlan, TrainingPlanReport, training_plan_report
-from calc.time.training_time import TrainingSpeed, training_speed
+from calc.time import TrainingPlan, TrainingPlanReport, TrainingSpeed, training_plan_report, training_speed
 from calc.training import RECIPES, TrainingWorkload
 from pages.parts.state.planned import own_gpus
 from pages.parts.state.scenario import Scenario, TrainingChoice

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from calc import Architecture, Layout, Overhead, Precision, Range, Workload, report
+from calc.families import override
 from calc.hardware.parallel import shapes
 from calc.hardware.solver import largest, least
 from calc.serving.engines import ENGINES
@@ -347,13 +348,24 @@ def test_the_fewest_are_those_of_trying_every_layout(model, gpu, engine, batch, 
     assert min(every) == (found.gpus, found.dp, -found.tp)
 
 
-def test_layouts_without_room_for_their_weights_are_not_laid_out():
-    """SGLang keeps 128 MiB free for each rank of a server (`memory_hook.py`), so that of many ranks none has a share of
-    an RTX 4090 left: DeepSeek-V3 fits on no number of them."""
-    config = models()["deepseek-ai/DeepSeek-V3"].config
+@pytest.mark.parametrize(
+    ("model", "layers", "gpu", "engine", "options"),
+    [
+        # SGLang keeps 128 MiB free for each rank of a server (`memory_hook.py`): of many none has a share of the GPU
+        pytest.param(V3, 61, "rtx-4090", "sglang", {}, id="weights"),
+        # 0.92 of 6 GB leave less than the largest CUDA context in public logs, which lies outside of vLLM's share
+        pytest.param("Qwen/Qwen2.5-72B", 1023, "rtx-4050-laptop", "vllm", {}, id="context"),
+        # 600 blocks of 16 tokens are no request of 32,768
+        pytest.param("Qwen/Qwen3-30B-A3B", 1023, "h200-sxm", "vllm", {"num_gpu_blocks_override": 600}, id="blocks"),
+    ],
+)
+def test_layouts_without_room_are_not_laid_out(model, layers, gpu, engine, options):
+    config = override(models()[model].config, {"num_hidden_layers": layers})
+    kind = ENGINES[engine]
     serving = Serving.of(
-        Architecture.from_config(config), ENGINES["sglang"](), Precision.of(config), Layout(), Overhead()
+        *(Architecture.from_config(config), kind(kind.options_type(**options)), Precision.of(config)),
+        *(Layout(), Overhead()),
     )
-    assert fewest_gpus(gpus()["rtx-4090"], serving, Workload()) is None
+    assert fewest_gpus(gpus()[gpu], serving, Workload(context=32_768)) is None
     several = [layout for layout in serving.layouts if layout.pp > 1]
     assert len(several) < 10

@@ -1,4 +1,4 @@
-"""What llama.cpp makes of the flags of a context, and the cache that it keeps for it.
+"""Sizes of a context under llama.cpp's flags, and the tensors of its cache.
 
 Source: llama-context.cpp (llama_context::llama_context), llama-kv-cache.cpp, llama-kv-cache-iswa.cpp,
 llama-memory-recurrent.cpp, llama-hparams.cpp (n_embd_r, n_embd_s); llama.cpp 0c1e57098.
@@ -104,11 +104,11 @@ class CacheTensor:
         return self.width * self.rows // block * size
 
 
-def cache_tensors(model: Architecture, mixer: Mixer, context: ContextSizes, widest_value: int) -> Iterator[CacheTensor]:
-    """What a layer keeps of the tokens, and of each sequence."""
+def cache_tensors(model: Architecture, mixer: Mixer, context: ContextSizes) -> Iterator[CacheTensor]:
+    """Tensors of a layer's cache: of the tokens, and of each sequence."""
     rows = context.cells_of(mixer, model) * context.streams
     for name, width, kind in zip("kv", mixer.cached_vectors(), (context.type_k, context.type_v), strict=False):
-        wide = max(width, widest_value) if name == "v" and context.transposed else width
+        wide = max(width, widest_value(model)) if name == "v" and context.transposed else width
         yield CacheTensor(name, wide, rows, kind)
     for name, width in zip("rs", mixer.state_widths(), strict=True):
         if width:
@@ -116,9 +116,8 @@ def cache_tensors(model: Architecture, mixer: Mixer, context: ContextSizes, wide
 
 
 def block_cache(model: Architecture, block: Block, context: ContextSizes) -> Iterator[CacheTensor]:
-    """What each layer of a block keeps."""
-    widest = widest_value(model)
-    return (tensor for mixer in block.mixers for tensor in cache_tensors(model, mixer, context, widest))
+    """Tensors of the cache of each layer of a block."""
+    return (tensor for mixer in block.mixers for tensor in cache_tensors(model, mixer, context))
 
 
 def widest_value(model: Architecture) -> int:

@@ -3,6 +3,7 @@
 Read in llama.cpp 0c1e57098 (libllama 0.5.0, ggml 0.25.3), whose dry run (`--fit`) it is held against.
 """
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import inf
@@ -206,9 +207,9 @@ class LlamaCpp(Engine):
         """The layers of each GPU; layers on the host stand in none, and the output follows the last."""
         placement = placed(self.options, layers + self.options.predicts, pp)
         for device in range(pp):
-            own = [layer for layer in range(layers) if placement.layers[layer] == device]
-            if own:
-                yield range(own[0], own[-1] + 1)
+            first, stop = (bisect(placement.layers, device, hi=layers) for bisect in (bisect_left, bisect_right))
+            if first < stop:
+                yield range(first, stop)
             else:
                 yield range(layers, layers) if placement.output == device else range(0)
 

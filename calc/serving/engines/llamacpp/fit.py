@@ -1,4 +1,4 @@
-"""What goes on the GPUs of a machine and what stays on the host, as llama.cpp's `--fit` decides it.
+"""Offload to the GPUs of a machine and its host, as llama.cpp's `--fit` decides it.
 
 If all layers fit, they go there; else experts stay on the host, of as few layers as will do, the first ones first
 (`--n-cpu-moe`); else whole layers do (`--n-gpu-layers`), the first ones first. Several GPUs are filled to the same
@@ -73,15 +73,9 @@ class Offloading:
     def started(self, options: LlamaCppOptions) -> SlotCache:
         return set_up(self.model, self.precision, options, len(self.room.gpus), self.draft)
 
-    def has_room(self, options: LlamaCppOptions | None, length: int) -> bool:
-        """Whether everything has, each buffer where it lies; what needs no graph is looked at first."""
-        if options is None:
-            return False
-        cache = self.started(options)
-        if not self.room.holds(cache.bound_bytes(self.batch, length)):
-            return False
-        fixed, compute = cache.fixed_bytes(self.batch, length), cache.compute_bytes(self.batch, length)
-        return self.room.holds(list(map(sum, zip(fixed, compute, strict=True))))
+    def has_room(self, options: LlamaCppOptions, length: int) -> bool:
+        """Whether everything has, each buffer where it lies."""
+        return self.room.holds(self.started(options).totals(self.batch, length))
 
     def fit(self, length: int) -> Fitted | None:
         """The most on the GPUs for sequences of so many tokens; None where even the host has no room for the rest."""
@@ -93,20 +87,14 @@ class Offloading:
 
     def most_on_gpus(self, length: int) -> LlamaCppOptions | None:
         """Flags that put least on the host: experts of ever more layers, then ever more whole layers."""
-        if not self.room.gpus:
-            return self.options if self.has_room(self.options, length) else None
         whole = self.layers + 1
         counts = [(whole, n) for n in range(whole if self.model.experts else 1)]
         counts += [(n, counts[-1][1]) for n in range(self.layers, 0, -1)]
-        first = least(lambda i: self.split(*counts[i], length) is not None, len(counts) - 1, 0)
-        for count, experts in counts[first:] if first is not None else ():
+        for count, experts in counts if self.room.gpus else ():
             options = self.offloaded(count, experts, length)
-            if self.has_room(options, length):
+            if options is not None and self.has_room(options, length):
                 return options
-            *_, on_host = self.started(options or self.options).fixed_bytes(self.batch, length)
-            if self.room.host is not None and on_host > self.room.host:
-                break
-        nothing = self.options.model_copy(update={"n_gpu_layers": 0})
+        nothing = self.options.model_copy(update={"n_gpu_layers": 0} if self.room.gpus else {})
         return nothing if self.has_room(nothing, length) else None
 
     def offloaded(self, count: int, experts: int, length: int) -> LlamaCppOptions | None:
@@ -163,7 +151,7 @@ class Offloading:
 
 
 def filled(ends: Sequence[int], rooms: Sequence[int], share: float) -> list[int] | None:
-    """How many layers, one after the other, each GPU takes that may be filled to a share; None: some are left over."""
+    """Numbers of layers, one after the other, of each GPU that may be filled to a share; None: some are left over."""
     starts = [0]
     for room in rooms:
         starts.append(max(starts[-1], bisect_right(ends, ends[starts[-1]] + share * room) - 1))

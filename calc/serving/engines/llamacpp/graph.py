@@ -6,13 +6,13 @@ src/models/*.cpp, and for what CUDA computes as one ggml-cuda.cu (ggml_cuda_topk
 ggml_cuda_match_moe_weighted_reduction) and fattn.cu (ggml_cuda_flash_attn_ext_get_alloc_size); llama.cpp 0c1e57098.
 """
 
+from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
-from itertools import chain, groupby
 from typing import Any
 
 from calc.budget import spend
 from calc.errors import ConfigError, Message
-from calc.formats.gguf_file import BLOCKS, ModelFile
+from calc.formats.gguf_file import BLOCKS
 from calc.model.architecture import Architecture
 from calc.model.attention import GQA
 from calc.model.block import Block
@@ -21,12 +21,12 @@ from calc.model.linear_attention import GatedDeltaNet
 from calc.model.mixers import AttentionMixer, Mixer
 from calc.model.mla import LatentAttention
 from calc.model.recurrent import Mamba, Mamba2, ShortConv
-from calc.serving.engines.llamacpp.context import ContextSizes, cache_tensors, is_windowed
+from calc.serving.engines.llamacpp.context import ContextSizes, cache_tensors, is_windowed, widest_value
 from calc.serving.engines.llamacpp.micro_batch import MicroBatch, PassTensor
-from calc.serving.engines.llamacpp.placement import HOST, Placement
+from calc.serving.engines.llamacpp.placement import HOST
 
-REPEATS, REPEATS_OF_SEVERAL, LONGEST_PERIOD = 3, 6, 12
-"""Equal stretches of layers after which no buffer grows any more, on one device and on several."""
+REPEATS = 12
+"""Layers of a kind on a device after which its buffer grows no more."""
 MOST_WEIGHTED = 15
 """Experts of a token whose outputs one kernel of CUDA adds up."""
 # What the graph of a family does that its tensors do not tell, by `general.architecture`
@@ -36,56 +36,40 @@ STATE_FIRST = frozenset({"jamba", "lfm2", "lfm2moe"})
 """The state is the first of the two that are added."""
 STATE_BEFORE_FED = STATE_FIRST | {"phi3"}
 """The state is the first of the two that are added behind the feed-forward."""
-SOFTMAX_OF_CHOSEN = ROWS_BEFORE_NORM = frozenset({"gpt-oss"})
-ROWS_AFTER_NORM = frozenset({"gemma4", "nemotron_h", "nemotron_h_moe", "qwen35", "qwen35moe"})
-"""The tokens whose logits are wanted are picked before or behind the last norm; elsewhere within the last layer."""
 SINGLE_MIXERS = frozenset({"nemotron_h", "nemotron_h_moe", "mamba", "mamba2"})
 """Layers of a norm and one thing that it reads."""
 
 
-def forward(file: ModelFile, placement: Placement, context: ContextSizes, *, cuda: bool) -> MicroBatch:
-    """Embedding, some layers, which stand for all, and output."""
-    b, model = MicroBatch(file, placement, context, cuda=cuda), file.architecture
-    whole, deep = model.hidden * context.tokens, stacked(model)
-    tokens = b.input("tokens", 4 * context.tokens)
-    b.input("embeddings given", 4 * whole * (1 + deep))
+def forward(b: MicroBatch) -> None:
+    """Embedding, the layers that stand for all, and output."""
+    whole, tokens = b.model.hidden * b.rows, b.input("tokens", 4 * b.rows)
+    b.input("embeddings given", 4 * whole * (1 + b.deep))
     state = given = b.add("embeddings", whole, tokens, on=HOST)
-    if deep:
-        given = b.add("embeddings", whole * (1 + deep), state)
+    if b.deep:
+        given = b.add("embeddings", whole * (1 + b.deep), state)
         state = b.view(given, whole)
     b.expand(state)
-    if "token_embd_norm.weight" in file.outside:
-        state = b.same("embeddings", b.same("norm", state, over=0), by="token_embd_norm.weight")
-    if "position_embd.weight" in file.outside:
-        places = b.add("places", whole, b.input("positions", 4 * context.tokens), on=HOST)
-        state = b.summed(state, places, "embeddings")
-    blocks = {layer: block for block in model.all_blocks for layer in block.runs_in}
-    for b.layer in file.once(placement, lambda: representative(file, placement)):
-        state = layer_of(b, blocks[b.layer], state, last=b.layer == model.num_layers - 1)
-        if b.layer < deep:
+    if "token_embd_norm.weight" in b.file.outside:
+        state = b.same("embeddings", b.same("norm", state, over=False), by="token_embd_norm.weight")
+    if "position_embd.weight" in b.file.outside:
+        places = b.add("places", whole, b.input("positions", 4 * b.rows), on=HOST)
+        state = b.same("embeddings", state, places)
+    for layer in representative(b):
+        b.layer = layer
+        state = layer_of(b, b.blocks[layer], state, last=layer == b.model.num_layers - 1)
+        if layer < b.deep:
             state = b.same("state", state, b.view(given, whole))
-    if b.kind in ROWS_BEFORE_NORM:
-        state.stays = True
-        (state,) = b.wanted(state)
-    mean = model.final_norm == "layer" or b.kind in PARALLEL
-    state = b.same("last norm", state, over=not mean)
-    if "output_norm.weight" in file.outside:
+    state = b.same("last norm", state, over=b.model.final_norm != "layer" and b.kind not in PARALLEL)
+    if "output_norm.weight" in b.file.outside:
         state = b.same("last norm", state, by="output_norm.weight")
-    logits(b, state, after_norm=b.kind in ROWS_AFTER_NORM)
-    return b
+    logits(b, state)
 
 
-def stacked(model: Architecture) -> int:
-    """Layers behind which more of what the vision encoder sees is added."""
-    return model.vision.deepstack if model.vision is not None else 0
-
-
-def prediction(file: ModelFile, placement: Placement, context: ContextSizes, *, cuda: bool) -> MicroBatch:
+def prediction(b: MicroBatch) -> None:
     """The layer for multi-token prediction, of a token's embedding and the model's state of it (`graph_mtp`)."""
-    b = MicroBatch(file, placement, context, cuda=cuda)
     (module,) = b.model.prediction
     (b.layer,) = module.block.layers
-    whole, tokens = b.model.hidden * context.tokens, b.input("tokens", 4 * context.tokens)
+    whole, tokens = b.model.hidden * b.rows, b.input("tokens", 4 * b.rows)
     own = b.has("nextn.embed_tokens.weight")
     place = b.placement.of_weight("nextn.embed_tokens.weight", b.layer) if own else HOST
     embedded = b.norm(b.add("embeddings", whole, tokens, on=place), "nextn.enorm")
@@ -96,16 +80,12 @@ def prediction(file: ModelFile, placement: Placement, context: ContextSizes, *, 
         state = b.norm(state, "nextn.shared_head_norm")
     else:
         state = b.same("last norm", b.same("last norm", state), by="output_norm.weight")
-    logits(b, state, after_norm=True)
-    return b
+    logits(b, *b.wanted(state))
 
 
-def logits(b: MicroBatch, state: PassTensor, *, after_norm: bool) -> None:
-    """The head, of those tokens whose logits are wanted, which may be picked `after_norm`."""
+def logits(b: MicroBatch, state: PassTensor) -> None:
+    """The head, of those tokens whose logits are wanted."""
     state.stays = True
-    if after_norm:
-        (state,) = b.wanted(state)
-        state.stays = True
     if b.has("nextn.shared_head_head.weight"):
         made = b.project(state, "nextn.shared_head_head", "logits")
     else:
@@ -127,20 +107,20 @@ def layer_of(b: MicroBatch, block: Block, state: PassTensor, *, last: bool) -> P
     if len(block.mixers) > 1:  # attention and a state space that read the same state
         (attention,), (recurrent,) = block.attentions, block.recurrences
         made = mixed(b, attention, normed)
-        made = b.summed(made, mixed(b, recurrent, b.norm(state, "attn_norm")), "attention and state space")
+        made = b.same("attention and state space", made, mixed(b, recurrent, b.norm(state, "attn_norm")))
     else:
         made = mixed(b, block.mixers[0], normed) if block.mixers else fed(b, block, normed)
-    if last and b.kind not in ROWS_AFTER_NORM | ROWS_BEFORE_NORM:
+    if last:
         made, state = b.wanted(made, state)
     if after:
         made = b.norm(made, "post_attention_norm")
-    state = b.summed(state, made) if b.kind in STATE_FIRST else b.summed(made, state)
+    state = b.same("state", *((state, made) if b.kind in STATE_FIRST else (made, state)))
     if b.kind in SINGLE_MIXERS:
         return state
     out = fed_after_norm(b, block, state)
     if after:
         out = b.norm(out, "post_ffw_norm")
-    state = b.summed(state, out) if b.kind in STATE_BEFORE_FED else b.summed(out, state)
+    state = b.same("state", *((state, out) if b.kind in STATE_BEFORE_FED else (out, state)))
     return b.same("state", state, by="layer_output_scale.weight") if b.has("layer_output_scale.weight") else state
 
 
@@ -153,7 +133,7 @@ def parallel(b: MicroBatch, block: Block, state: PassTensor, *, last: bool) -> P
     if last:
         attention, state, normed = b.wanted(attention, state, normed)
     out = fed(b, block, normed)
-    return b.summed(b.summed(attention, out) if b.kind == "phi2" else b.summed(out, attention), state)
+    return b.same("state", b.same("state", out, attention), state)
 
 
 def fed_after_norm(b: MicroBatch, block: Block, state: PassTensor) -> PassTensor:
@@ -163,7 +143,7 @@ def fed_after_norm(b: MicroBatch, block: Block, state: PassTensor) -> PassTensor
         scaled = b.same("norm", b.same("norm", state), by="ffn_gate_inp.scale")
         made = routed(b, moe, scaled, b.norm(state, "pre_ffw_norm_2"))
         out = b.norm(dense(b, moe.parallel_mlp, b.norm(state, "ffn_norm")), "post_ffw_norm_1")
-        return b.summed(out, b.norm(made, "post_ffw_norm_2"), "feed-forward")
+        return b.same("feed-forward", out, b.norm(made, "post_ffw_norm_2"))
     if b.has("ffn_norm.weight"):
         return fed(b, block, b.norm(state, "ffn_norm"))
     return fed(b, block, state if b.has("post_ffw_norm.weight") else b.norm(state, "post_attention_norm"))
@@ -193,7 +173,7 @@ def experts(b: MicroBatch, moe: MoE, x: PassTensor) -> PassTensor:
     made = routed(b, moe, x, x if moe.latent is None else b.project(x, "ffn_latent_down", "latent"))
     if moe.latent is not None:
         made = b.project(made, "ffn_latent_up", "latent")
-    return made if moe.shared is None else b.summed(made, dense(b, moe.shared, x, "_shexp"), "experts")
+    return made if moe.shared is None else b.same("experts", made, dense(b, moe.shared, x, "_shexp"))
 
 
 def routed(b: MicroBatch, moe: MoE, router_input: PassTensor, x: PassTensor) -> PassTensor:
@@ -214,31 +194,24 @@ def routed(b: MicroBatch, moe: MoE, router_input: PassTensor, x: PassTensor) -> 
         both = [through("ffn_up_exps", "up of experts", inner, x, *fused)]
     made = b.add("gate times up of experts", inner, *both, over=not moe.expert.gated)
     out = through("ffn_down_exps", "down of experts", used * width, made)
-    added = [out, weights]
-    if b.has("ffn_down_exps.scale"):
-        scales = b.add("scales of experts", moe.n_experts * b.rows, b.view(b.weight("ffn_down_exps.scale")))
-        added.append(b.add("scales of experts", used, scales, order))
-        out = b.same("scaled experts", out, added[-1])
-    out = b.same("weighted experts", out, weights)
-    total = b.add("experts", width * b.rows, out)
-    b.write(None, total, out, *(added if b.on_cuda and 2 <= moe.top_k <= MOST_WEIGHTED else ()))
+    weighted = b.same("weighted experts", out, weights)
+    total = b.add("experts", width * b.rows, weighted)
+    b.write(None, total, weighted, *((out, weights) if b.on_cuda and 2 <= moe.top_k <= MOST_WEIGHTED else ()))
     return total
 
 
 def chosen(b: MicroBatch, moe: MoE, x: PassTensor) -> tuple[PassTensor, PassTensor, Sequence[PassTensor]]:
-    """The experts of each token by the router, what they weigh, and what CUDA's kernel that chooses keeps."""
-    late = b.kind in SOFTMAX_OF_CHOSEN
+    """The experts of each token by the router, their weights, and the sources of CUDA's kernel that chooses."""
     router = b.project(x, "ffn_gate_inp", "router")
-    ranked = probabilities = router if late else b.same("probabilities of experts", router)
+    ranked = probabilities = b.same("probabilities of experts", router)
     if b.has("exp_probs_b.bias"):
         ranked = b.same("ranks of experts", probabilities, by="exp_probs_b.bias")
-    order = b.same("order of experts", ranked, over=0)
+    order = b.same("order of experts", ranked, over=False)
     weights = b.add("weights of experts", moe.top_k * b.rows, probabilities, order)
-    if late or b.model.details.normed_weights:
-        weights = b.same("weights of experts", weights, over=0)
+    if b.model.details.normed_weights:
+        weights = b.same("weights of experts", weights, over=False)
     b.expand(weights)
-    fused = b.on_cuda and not late and b.model.details.expert_groups < 2
-    return order, weights, (router, probabilities, ranked) if fused else ()
+    return order, weights, (router, probabilities, ranked) if b.on_cuda else ()
 
 
 def unknown_mixers(model: Architecture) -> str | None:
@@ -253,36 +226,19 @@ def unknown_mixers(model: Architecture) -> str | None:
     return None
 
 
-def representative(file: ModelFile, placement: Placement) -> tuple[int, ...]:
-    """Layers that stand for all: of those that repeat one after the other, so many that no buffer grows any more; of
-    devices between others, none that has the same layers as the one before it."""
-    blocks = {layer: i for i, block in enumerate(file.architecture.all_blocks) for layer in block.runs_in}
-    deep = stacked(file.architecture)
-
-    def kind(layer: int) -> Hashable:
-        weights = () if placement.all_on_devices else file.layers[layer].items()
-        on_host = tuple((name, w.type) for name, w in weights if placement.of_weight(name, layer) == HOST)
-        return blocks[layer], layer < deep, on_host
-
-    def times(period: int) -> int:
-        """How often the layers from `at` on follow one another."""
-        ends = range(at + period, len(kinds), period)
-        return next((i for i, end in enumerate(ends, 1) if kinds[end:][:period] != kinds[at:][:period]), len(ends) + 1)
-
-    *kinds, last = [(placement.layers[layer], kind(layer)) for layer in range(file.architecture.num_layers)]
-    most = REPEATS if placement.devices < 2 else REPEATS_OF_SEVERAL
-    chosen, at = list[int](), 0
-    while at < len(kinds):
-        period = max(range(1, LONGEST_PERIOD + 1), key=lambda period: (times(period) > 1) * period * times(period))
-        chosen += range(at, at + period * min(times(period), most))
-        at += period * times(period)
-    stretches = {device: list(layers) for device, layers in groupby(chosen, key=lambda layer: kinds[layer][0])}
-    before = dict[int, list[Hashable]]()
-    for device, layers in stretches.items():
-        before[device] = [kinds[layer][1] for layer in layers]
-        if device > 1 and device != last[0] and before[device] == before.get(device - 1):
-            stretches[device] = []
-    return *chain.from_iterable(stretches.values()), len(kinds)
+def representative(b: MicroBatch) -> list[int]:
+    """Layers of the graph, which stand for all: the first of each kind on every device, and the last."""
+    blocks, names = b.blocks, () if b.placement.all_on_devices else b.file.layers
+    *others, last = range(b.model.num_layers)
+    chosen, seen = list[int](), Counter[Hashable]()
+    for layer in others:
+        weights = names[layer].items() if names else ()
+        on_host = tuple((name, w.type) for name, w in weights if b.placement.of_weight(name, layer) == HOST)
+        kind = b.placement.layers[layer], blocks[layer], layer < b.deep, on_host
+        seen[kind] += 1
+        if seen[kind] <= REPEATS:
+            chosen.append(layer)
+    return [*chosen, last]
 
 
 # mixers
@@ -304,7 +260,7 @@ NAMES = {"attn_q": "queries", "attn_k": "keys", "attn_v": "values"}
 
 
 def mixed(b: MicroBatch, mixer: Mixer, x: PassTensor) -> PassTensor:
-    """What a mixer makes of the normed state. Raises ConfigError for one whose steps are not known here."""
+    """The output of a mixer over the normed state. Raises ConfigError for one whose steps are not known here."""
     graph = graph_of(mixer)
     if graph is None:
         sentence = "What llama.cpp plans for {mixer} in {kind} is not known here."
@@ -337,10 +293,8 @@ def grouped_attention(b: MicroBatch, mixer: GQA, x: PassTensor) -> PassTensor:
     packed = b.project(x, "attn_qkv", "queries, keys and values") if b.has("attn_qkv.weight") else None
     windows = any(is_windowed(layer_mixer, b.model) for block in b.model.blocks for layer_mixer in block.mixers)
     rotated = b.kind not in UNROTATED and not (b.kind in ROTATED_IN_WINDOWS and windows and mixer.window is None)
-    turned_keys, turned_values = turns(b, b.context.type_k, d, mixer), turns(b, b.context.type_v, d_v, mixer)
-    places, projected = [b.input("positions", 4 * tokens)], dict[str, PassTensor]()
-    if "rope_freqs.weight" in b.file.outside and (mixer.window is None or b.kind != "gemma4"):
-        places.append(b.weight("rope_freqs.weight"))
+    turned_keys, turned_values = turns(b.context.type_k, d), turns(b.context.type_v, d_v)
+    positions, projected = b.input("positions", 4 * tokens), dict[str, PassTensor]()
 
     def turned(x: PassTensor, what: str, side: int) -> PassTensor:
         return b.add("turned", x.nbytes // 4, b.input(what, 4 * side * side, windowed=is_windowed(mixer, b.model)), x)
@@ -355,7 +309,7 @@ def grouped_attention(b: MicroBatch, mixer: GQA, x: PassTensor) -> PassTensor:
         if mixer.qk_norm != "none" and b.has(f"{name}_norm.weight"):
             made = b.norm(made, f"{name}_norm")
         if (rotated and name != "attn_v") or (packed and turns):
-            made = b.add("rotated", elements, made, *places, over=1)
+            made = b.add("rotated", elements, made, positions, over=True)
         if not turns:
             return made
         return turned(made, "turning of values", TURN) if name == "attn_v" else turned(made, "turning of keys", d & -d)
@@ -366,16 +320,13 @@ def grouped_attention(b: MicroBatch, mixer: GQA, x: PassTensor) -> PassTensor:
     attention = attended(b, mixer, heads["attn_q"], heads["attn_k"], heads["attn_v"])
     made = turned(attention, "turning of values", TURN) if turned_values else attention
     if mixer.gated:
-        made = b.summed(made, b.add("gate", widths["attn_q"] * tokens, projected["attn_q"]), "gated attention")
+        made = b.same("gated attention", made, b.add("gate", widths["attn_q"] * tokens, projected["attn_q"]))
     return b.project(made, "attn_output", "attention")
 
 
-def turns(b: MicroBatch, kind: str, width: int, mixer: GQA) -> bool:
-    """Whether heads are turned before they are quantized: where all layers of a cache have the same."""
-    attentions = (attention for block in b.model.blocks for attention in block.attentions)
-    windowed = is_windowed(mixer, b.model)
-    widths = {attention.attended_widths[0] for attention in attentions if is_windowed(attention, b.model) == windowed}
-    return BLOCKS[kind][0] > 1 and width % TURN == 0 and len(widths) == 1
+def turns(kind: str, width: int) -> bool:
+    """Whether heads are turned before they are quantized."""
+    return BLOCKS[kind][0] > 1 and width % TURN == 0
 
 
 def latent_attention(b: MicroBatch, mixer: LatentAttention, x: PassTensor) -> PassTensor:
@@ -396,18 +347,18 @@ def latent_attention(b: MicroBatch, mixer: LatentAttention, x: PassTensor) -> Pa
     made = b.add(
         "values of latents", heads * mixer.d_v * tokens, attended(b, mixer, q, key, latent), by="attn_v_b.weight"
     )
-    return b.project(b.same("attention", made, over=0), "attn_output", "attention")
+    return b.project(b.same("attention", made, over=False), "attn_output", "attention")
 
 
 def attended(b: MicroBatch, mixer: AttentionMixer, q: PassTensor, k: PassTensor, v: PassTensor) -> PassTensor:
     """Keys and values written into the cache, and attention to all of it."""
     context, tokens, windowed = b.context, b.rows, is_windowed(mixer, b.model)
-    cached = list(cache_tensors(b.model, mixer, context, b.widest_value))
+    cached = list(cache_tensors(b.model, mixer, context))
     cells, heads = context.cells_of(mixer, b.model), mixer.n_q * mixer.attended_widths[1] * tokens
     keys, values = b.cached("cached keys", cached[0].nbytes), b.cached("cached values", cached[-1].nbytes)
     b.write(keys.device, k, b.input("places of keys", 8 * tokens, windowed=windowed))
     if len(cached) > 1:
-        places = 8 * tokens * (b.widest_value if context.transposed else 1)
+        places = 8 * tokens * (widest_value(b.model) if context.transposed else 1)
         b.write(keys.device, v, b.input("places of values", places, windowed=windowed))
     mask = b.input("mask", (2 if context.flash else 4) * cells * tokens, windowed=windowed)
     if context.flash:
@@ -424,7 +375,7 @@ def attended(b: MicroBatch, mixer: AttentionMixer, q: PassTensor, k: PassTensor,
         scores = b.add("scores", mixer.n_q * cells * tokens, keys, q)
         made = b.add("attention of each head", heads, values, b.same("scores", scores, mask))
         if len(cached) > 1:
-            made = b.same("attention", made, over=0)
+            made = b.same("attention", made, over=False)
     b.expand(made)
     return made
 
@@ -438,28 +389,22 @@ def has_flash_kernel(mixer: AttentionMixer, context: ContextSizes) -> bool:
 
 
 def states(b: MicroBatch, mixer: Mixer, which: int) -> PassTensor:
-    """What a recurrent layer keeps of all sequences: its convolution's memory, or its state."""
+    """A recurrent layer's cache for all sequences: its convolution's memory, or its state."""
     return b.cached("cached states", 4 * mixer.state_widths()[which] * b.context.sequences)
 
 
 def read_states(b: MicroBatch, mixer: Mixer, which: int) -> PassTensor:
     """States of the sequences of a pass."""
-    cached = states(b, mixer, which)
-    b.write(cached.device, cached)
-    made = b.add("states", cached.nbytes // 4, cached, places_of_states(b), on=cached.device)
+    cached, places = states(b, mixer, which), b.input("places of states", 4 * b.context.sequences)
+    made = b.add("states", cached.nbytes // 4, cached, places, on=cached.device)
     b.write(cached.device, made)
     return made
 
 
-def places_of_states(b: MicroBatch) -> PassTensor:
-    return b.input("places of states", 4 * b.context.sequences)
-
-
 def convolved(b: MicroBatch, memory: PassTensor, channels: int, x: PassTensor) -> PassTensor:
-    """What the convolution reads: its memory before the new inputs, the last of which stay in it."""
+    """The convolution's source: its memory before the new inputs, the last of which stay in it."""
     made = b.add("concat", memory.nbytes // 4 + channels * b.rows, memory, x)
-    for _ in range(1 + b.context.rollback):
-        b.write(b.cache_device, made)
+    b.write(b.cache_device, made)
     return made
 
 
@@ -470,19 +415,17 @@ def convolution(b: MicroBatch, x: PassTensor, channels: int) -> PassTensor:
 
 def scan(b: MicroBatch, mixer: Mixer, elements: int, *reads: PassTensor, computed: bool) -> PassTensor:
     """The outputs of a selective state space with its last states behind them; CUDA has `computed` them or not."""
-    state = states(b, mixer, 1)
-    decay = b.weight("ssm_a")
+    state, decay = states(b, mixer, 1), b.weight("ssm_a")
     on = decay.device if computed or not b.on_cuda else HOST
-    made = b.add("scan", elements + state.nbytes // 4, decay, state, *reads, places_of_states(b), on=on)
+    made = b.add("scan", elements + state.nbytes // 4, decay, state, *reads, on=on)
     b.write(b.cache_device, made)
     return b.view(made, elements)
 
 
 def state_space_input(b: MicroBatch, mixer: Mixer, channels: int, x: PassTensor) -> tuple[PassTensor, PassTensor]:
-    """What goes into a selective state space, and the convolution of its first channels."""
+    """The input of a selective state space, and the convolution of its first channels."""
     memory, both = read_states(b, mixer, 0), b.project(x, "ssm_in", "input of the state space")
     out = convolved(b, memory, channels, both)
-    b.write(b.cache_device, states(b, mixer, 1))
     return both, convolution(b, out, channels)
 
 
@@ -491,12 +434,10 @@ def mamba(b: MicroBatch, mixer: Mamba, x: PassTensor) -> PassTensor:
     made = b.project(x, "ssm_x", "dt, B and C")
     dt = b.project(b.add("dt", mixer.dt_rank * b.rows, made), "ssm_dt", "dt")
     keys = [b.view(made, mixer.d_state * b.rows) for _ in range(2)]
-    if b.has("ssm_dt_norm.weight"):
-        keys = [b.same("norm", key) for key in keys]
     computed = mixer.d_state == 16 and mixer.d_inner % 128 == 0
     out = scan(b, mixer, inner, b.view(x), dt, *keys, computed=computed)
     gate = b.add("gate", inner, both)
-    out = b.same("scan", out, b.same("product", x, by="ssm_d"), over=2)
+    out = b.same("scan", b.same("product", x, by="ssm_d"), out)
     return b.view(b.project(b.add("gated", inner, gate, out), "ssm_out", "recurrent layer"))
 
 
@@ -507,7 +448,7 @@ def mamba2(b: MicroBatch, mixer: Mamba2, x: PassTensor) -> PassTensor:
     out = scan(b, mixer, inner, *(b.view(x) for _ in range(3)), dt, computed=computed)
     gate = b.add("gate", inner, both)
     skipped = b.add("product", inner, b.view(x), by="ssm_d")
-    made = b.add("gated", inner, gate, b.same("scan", out, skipped, over=2))
+    made = b.add("gated", inner, gate, b.same("scan", skipped, out))
     if b.has("ssm_norm.weight"):
         made = b.same("norm", b.same("norm", b.view(made)), by="ssm_norm.weight")
     return b.project(made, "ssm_out", "recurrent layer")
@@ -529,7 +470,7 @@ def delta_net(b: MicroBatch, mixer: GatedDeltaNet, x: PassTensor) -> PassTensor:
     b.write(b.cache_device, made)
     y = b.same("norm", b.add("norm", inner, made), by="ssm_norm.weight")
     gate = b.add("gate", inner, b.project(x, "attn_gate", "gate"))
-    return b.view(b.project(b.summed(y, gate, "gated"), "ssm_out", "recurrent layer"))
+    return b.view(b.project(b.same("gated", y, gate), "ssm_out", "recurrent layer"))
 
 
 def short_conv(b: MicroBatch, mixer: ShortConv, x: PassTensor) -> PassTensor:

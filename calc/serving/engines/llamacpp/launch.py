@@ -1,4 +1,4 @@
-"""What to type: llama-server and llama-cli, a Modelfile of Ollama, the fields of LM Studio.
+"""Commands and settings: llama-server and llama-cli, a Modelfile of Ollama, the fields of LM Studio.
 
 Source: common/arg.cpp of llama.cpp 0c1e57098; docs/modelfile.mdx and docs/faq.mdx of Ollama; LM Studio's load options.
 """

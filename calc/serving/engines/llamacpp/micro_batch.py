@@ -14,7 +14,7 @@ from types import MappingProxyType
 
 from calc.errors import ConfigError, Message
 from calc.formats.gguf_file import ModelFile
-from calc.serving.engines.llamacpp.context import ContextSizes, widest_value
+from calc.serving.engines.llamacpp.context import ContextSizes
 from calc.serving.engines.llamacpp.placement import HOST, Placement
 from calc.serving.engines.loading import up_to
 
@@ -33,7 +33,7 @@ class PassTensor:
     name: str
     nbytes: int
     reads: Sequence["PassTensor"] = ()
-    over: int = 0  # it may be written over one of so many first sources
+    over: bool = False  # it may be written over a source of its size
     device: int | None = None  # None: where its neighbours are
     fixed: bool = False
     weight: bool = False
@@ -56,7 +56,7 @@ class PassTensor:
     def copied(self, device: int, copies: int, alignment: int) -> "PassTensor":
         """Copies of it on a device, which stay there where there are several."""
         size = self.nbytes if copies == 1 else copies * up_to(self.nbytes, alignment)
-        return PassTensor(self.name, size, (self.holder,), 0, device, weight=self.weight, stays=copies > 1)
+        return PassTensor(self.name, size, (self.holder,), False, device, weight=self.weight, stays=copies > 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,8 @@ class MicroBatch:
         self.model = file.architecture
         rules = self.model.gguf
         self.kind = (rules.with_experts if self.model.experts else None) or rules.architecture or "llama"
-        self.widest_value = widest_value(self.model)
+        self.blocks = {layer: block for block in self.model.all_blocks for layer in block.runs_in}
+        self.deep = 0 if self.model.vision is None else self.model.vision.deepstack  # layers with features to add
         self.on_cuda = cuda and placement.devices > 0
         self.layer, self.rows = 0, context.tokens
         self.steps: list[PassTensor] = []
@@ -102,19 +103,17 @@ class MicroBatch:
         if stored is None:
             self.width(name)
             stored, place = self.file.layers[self.layer][name], self.placement.of_weight(name, self.layer)
-        elif name == "rope_freqs.weight":
-            place = self.placement.layers[self.layer]
         else:
             place = HOST if name == "token_embd_norm.weight" else self.placement.output
         return PassTensor(name, stored.nbytes, device=place, fixed=True, weight=True, in_graph=True)
 
     def input(self, name: str, nbytes: int, *, windowed: bool = False) -> PassTensor:
-        """What the host writes before the pass, once for all layers: for those with a window once more."""
+        """A tensor that the host writes before the pass, once for all layers: for those with a window once more."""
         made = PassTensor(name, nbytes, device=HOST, in_graph=True)
         return self.inputs.setdefault((name, windowed), made)
 
     def cached(self, name: str, nbytes: int) -> PassTensor:
-        """What this layer keeps."""
+        """A tensor of this layer's cache."""
         return PassTensor(name, nbytes, device=self.cache_device, fixed=True, in_graph=True)
 
     def add(
@@ -123,20 +122,20 @@ class MicroBatch:
         elements: int,
         *reads: PassTensor,
         by: str | None = None,
-        over: int = 0,
+        over: bool = False,
         on: int | None = None,
     ) -> PassTensor:
-        """So many elements, which may be written over one of the first `over` sources. What is made `by` a weight is
-        made where that lies; a large operation is the first GPU's even if that is on the host."""
+        """So many elements, which may be written `over` a source. What is made `by` a weight is made
+        where that lies; a large operation is the first GPU's even if that is on the host."""
         if by is not None:
             weight = self.weight(by)
             taken_over = self.on_cuda and weight.device == HOST and self.rows >= TAKEN_OVER
             on, reads = 0 if taken_over else weight.device, (*reads, weight) if over else (weight, *reads)
         return PassTensor(name, 4 * elements, reads, over, on)
 
-    def same(self, name: str, x: PassTensor, *others: PassTensor, by: str | None = None, over: int = 1) -> PassTensor:
-        """As many elements as x has."""
-        return self.add(name, x.nbytes // 4, x, *others, by=by, over=over)
+    def same(self, name: str, *reads: PassTensor, by: str | None = None, over: bool = True) -> PassTensor:
+        """As many elements as the first source has."""
+        return self.add(name, reads[0].nbytes // 4, *reads, by=by, over=over)
 
     def expand(self, *tensors: PassTensor) -> None:
         """Put tensors into the graph, behind what they are made of (ggml_build_forward_expand)."""
@@ -173,9 +172,6 @@ class MicroBatch:
         before, self.rows = self.rows, self.context.outputs
         places = self.input("places of wanted rows", 4 * self.rows)
         return [self.add("wanted rows", x.nbytes // 4 // before * self.rows, x, places) for x in tensors]
-
-    def summed(self, first: PassTensor, second: PassTensor, name: str = "state") -> PassTensor:
-        return self.same(name, first, second, over=2)
 
     def buffers(self, copies: int) -> tuple[Buffer, ...]:
         """The buffer of every device, the host's last. Where devices work on successive batches, there are several
@@ -220,7 +216,7 @@ class DeviceMemory:
 
     def place(self, tensor: PassTensor) -> None:
         """Into the smallest gap, or over a source of its size that nothing else reads."""
-        for source in tensor.reads[: tensor.over]:
+        for source in tensor.reads if tensor.over else ():
             if (
                 source.size == tensor.nbytes
                 and source.device == tensor.device

@@ -1,4 +1,4 @@
-"""What llama.cpp is started with: flags of llama-server under their own names."""
+"""Flags of llama-server under their own names."""
 
 from typing import Annotated, Literal
 
@@ -112,7 +112,7 @@ class LlamaCppOptions(Frozen):
 
     @property
     def guess(self) -> Guess:
-        """What guesses tokens; a draft model does it by itself where nothing else is asked for."""
+        """Way of guessing tokens; with a draft model its own where nothing else is asked for."""
         return "draft-simple" if self.spec_type == "none" and self.model_draft is not None else self.spec_type
 
     @property
@@ -138,7 +138,7 @@ class LlamaCppOptions(Frozen):
         return Precision(weights=self.weights_draft or precision.weights)
 
     def shares(self, gpus: int) -> list[float]:
-        """What each GPU takes of the layers."""
+        """Shares of the layers on each GPU."""
         if self.tensor_split is None:
             return [1.0] * gpus
         try:
@@ -148,7 +148,7 @@ class LlamaCppOptions(Frozen):
 
     @property
     def host_pattern(self) -> str | None:
-        """What --override-tensor keeps on the host."""
+        """Pattern of the tensors that --override-tensor keeps on the host."""
         if self.override_tensor is None:
             return None
         pattern, _, device = self.override_tensor.rpartition("=")

@@ -8,7 +8,6 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from struct import pack, unpack
 
 from calc.budget import spend
 from calc.formats.gguf_file import FileTensor, ModelFile
@@ -19,7 +18,7 @@ TABLES = ("token_embd", "per_layer_token_embd", "position_embd", "token_embd_nor
 ON_HOST = frozenset({*(f"{name}.weight" for name in TABLES), "token_embd_norm.bias"})
 """Tables that are looked up, and the norm of what is found there, which the host always keeps."""
 COPIED = frozenset({"rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight"})
-"""What every device has that computes a layer."""
+"""Weights that every device has which computes a layer."""
 EXPERTS = re.compile(r"ffn_(up|down|gate|gate_up)_(ch|)exps\.")
 OUTPUT_FIRST = frozenset({"gemma4_text", "gemma4_unified_text"})
 """Families that make a tied head before the embedding, which the host then holds twice."""
@@ -52,9 +51,9 @@ class Placement:
         if not split or not count:
             return cls((HOST,) * layers, HOST, len(split), host_experts, host_pattern)
         total = sum(split)
-        ends = [single(end / total) for end in accumulate(split)]
+        ends = [end / total for end in accumulate(split)]
         first = whole - count
-        where = [HOST if i < first else bisect_right(ends, single((i - first) / count)) for i in range(whole)]
+        where = [HOST if i < first else bisect_right(ends, (i - first) / count) for i in range(whole)]
         return cls(tuple(where[:-1]), where[-1], len(split), host_experts, host_pattern)
 
     @property
@@ -101,8 +100,3 @@ def layers_that_rotate(model: Architecture) -> list[int]:
     windows = model.model_type not in OUTPUT_FIRST
     mixers = ((layer, m) for block in model.all_blocks for m in block.attentions for layer in block.runs_in)
     return sorted(layer for layer, mixer in mixers if windows or mixer.window is None)
-
-
-def single(number: float) -> float:
-    """A number rounded to 32 bits, as llama.cpp compares them."""
-    return float(unpack("f", pack("f", number))[0])

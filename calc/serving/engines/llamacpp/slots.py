@@ -1,9 +1,8 @@
-"""What llama.cpp sets up at start on every device and on the host: weights, the slots' cache, the peak of a pass."""
+"""Memory that llama.cpp sets up at start on every device and on the host: weights, cache, compute buffers."""
 
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 
 from calc.formats import CacheFormat, Precision
 from calc.formats.gguf_file import BLOCKS, ModelFile, model_file
@@ -13,7 +12,7 @@ from calc.model.recurrent import Mamba, Mamba2, ShortConv
 from calc.serving.engines.cache import Cache
 from calc.serving.engines.llamacpp.context import ContextSizes, block_cache
 from calc.serving.engines.llamacpp.graph import forward, has_flash_kernel, prediction
-from calc.serving.engines.llamacpp.micro_batch import CUDA_ALIGNMENT, HOST_ALIGNMENT, TAKEN_OVER, Buffer
+from calc.serving.engines.llamacpp.micro_batch import CUDA_ALIGNMENT, HOST_ALIGNMENT, TAKEN_OVER, Buffer, MicroBatch
 from calc.serving.engines.llamacpp.options import LlamaCppOptions
 from calc.serving.engines.llamacpp.placement import HOST, Placement
 from calc.serving.engines.loading import up_to
@@ -42,31 +41,43 @@ class PlacedModel:
 
     @property
     def weights(self) -> Mapping[int, int]:
-        return Counter() if self.predicting else self.file.once(self, lambda: weight_bytes(self))
+        """Bytes of weights by device, the host's too."""
+        return self.file.once(self, self._weights)
+
+    def _weights(self) -> Mapping[int, int]:
+        sizes: Counter[int] = Counter()
+        for device, weight in () if self.predicting else self.placement.weights(self.file):
+            sizes[device] += self.stored(device, weight.type, (*weight.ne, 1)[0], weight.nbytes)
+        return sizes
 
     def cache(self, context: ContextSizes) -> Mapping[int, int]:
-        return self.file.once(("cache", self, context), lambda: cache_bytes(self, context))
+        """Bytes of the cache by device, the host's too."""
+        sizes: Counter[int] = Counter()
+        for block in self.blocks:
+            places = Counter(self.placement.layers[i] if context.offload_cache else HOST for i in block.runs_in)
+            for tensor in block_cache(self.file.architecture, block, context):
+                for device, count in places.items():
+                    sizes[device] += count * self.stored(device, tensor.type, tensor.width, tensor.nbytes)
+        return sizes
 
     def compute(self, context: ContextSizes) -> tuple[Buffer, ...]:
         """The buffer of the largest pass on each device, the host's last. Where all weights are on devices, their types
         change nothing of what is computed where: a device multiplies with weights of any."""
-        model, placed = self.file.architecture, self
-        if self.placement.all_on_devices:
-            plain = model_file(model, Precision(), predicts=len(self.file.layers) > model.num_layers)
-            placed = replace(self, file=plain)
-        return placed.file.once(("compute", placed, context), lambda: compute_buffers(placed, context))
+        file, on_devices = self.file, self.placement.all_on_devices
+        if on_devices:
+            model = file.architecture
+            file = model_file(model, Precision(), predicts=len(file.layers) > model.num_layers)
+        copies = COPIES if self.placement.devices > 1 and on_devices and context.offload_cache else 1
 
-    def copied_bytes(self, context: ContextSizes) -> int:
-        """Bytes of the largest matrix of experts that a pass copies from the host to the first GPU: its buffer there is
-        no smaller. The last layer does not count, where only rows whose logits are wanted may be left."""
-        if not (self.cuda and self.placement.devices and context.tokens >= TAKEN_OVER):
-            return 0
-        name = "ffn_down_exps.weight"
-        layers = list(enumerate(self.file.layers[: self.file.architecture.num_layers - 1]))
-        sizes = (w[name].nbytes for i, w in layers if name in w and self.placement.of_weight(name, i) == HOST)
-        return max(sizes, default=0)
+        def buffers() -> tuple[Buffer, ...]:
+            batch = MicroBatch(file, self.placement, context, cuda=self.cuda)
+            (prediction if self.predicting else forward)(batch)
+            return batch.buffers(copies)
+
+        return file.once(("compute", self.placement, self.cuda, self.predicting, context), buffers)
 
     def allocated(self, context: ContextSizes) -> list[DeviceBuffers]:
+        """Buffers on each GPU and on the host."""
         weights, cache, compute = self.weights, self.cache(context), self.compute(context)
         return [
             DeviceBuffers(
@@ -98,41 +109,14 @@ class PlacedModel:
         for block in self.blocks:
             lacking = on_cuda and not all(has_flash_kernel(mixer, context) for mixer in block.attentions)
             taken_over = on_cuda and context.sequences >= TAKEN_OVER
-            attending = {layer: places[layer] == HOST for layer in block.runs_in} if block.attentions else {}
-            if any(taken_over if on_host else lacking for on_host in set(attending.values())):
-                return True
-            for layer, on_host in attending.items() if scans else ():
-                next_scan = next((scan for scan in scans if scan >= layer), None)
-                if next_scan is not None and on_host != (places[next_scan] == HOST or not context.offload_cache):
+            for layer in block.runs_in if block.attentions else ():
+                on_host = places[layer] == HOST
+                if taken_over if on_host else lacking:
+                    return True
+                scan = next((scan for scan in scans if scan >= layer), None)
+                if scan is not None and on_host != (places[scan] == HOST or not context.offload_cache):
                     return True
         return False
-
-
-def weight_bytes(model: PlacedModel) -> Mapping[int, int]:
-    sizes: Counter[int] = Counter()
-    for device, weight in model.placement.weights(model.file):
-        sizes[device] += model.stored(device, weight.type, (*weight.ne, 1)[0], weight.nbytes)
-    return MappingProxyType(sizes)
-
-
-def cache_bytes(model: PlacedModel, context: ContextSizes) -> Mapping[int, int]:
-    sizes: Counter[int] = Counter()
-    for block in model.blocks:
-        places = Counter(model.placement.layers[i] if context.offload_cache else HOST for i in block.runs_in)
-        for tensor in block_cache(model.file.architecture, block, context):
-            for device, count in places.items():
-                sizes[device] += count * model.stored(device, tensor.type, tensor.width, tensor.nbytes)
-    return MappingProxyType(sizes)
-
-
-def compute_buffers(model: PlacedModel, context: ContextSizes) -> tuple[Buffer, ...]:
-    write, placement = prediction if model.predicting else forward, model.placement
-    pipelined = placement.devices > 1 and placement.all_on_devices and context.offload_cache
-    buffers = list(write(model.file, placement, context, cuda=model.cuda).buffers(COPIES if pipelined else 1))
-    for device in range(2, placement.devices):
-        if not buffers[device].size and device in placement.layers:  # the same layers as the one before it
-            buffers[device] = buffers[device - 1]
-    return tuple(buffers)
 
 
 class SlotCache(Cache):
@@ -166,38 +150,25 @@ class SlotCache(Cache):
             contexts.append((self.draft, self.draft.settled(drafting, options)))
         return contexts
 
-    def fixed_bytes(self, batch: int, length: int) -> list[int]:
-        """Weights and cache on each GPU and, last, on the host; those of what guesses tokens too."""
-        contexts = self.contexts(batch, length)
-        return [
-            sum(model.weights[i] + model.cache(context)[i] for model, context in contexts)
-            for i in self.model.placement.places
-        ]
-
-    def bound_bytes(self, batch: int, length: int) -> list[int]:
-        """Bytes at least on each GPU and, last, on the host."""
-        model, context = self.contexts(batch, length)[0]
-        first, *others = self.fixed_bytes(batch, length)
-        return [first + model.copied_bytes(context), *others]
-
-    def compute_bytes(self, batch: int, length: int) -> list[int]:
-        """Bytes of the buffers of passes on each GPU and, last, on the host; with those of what guesses tokens."""
-        computed = (model.compute(context) for model, context in self.contexts(batch, length))
-        return [sum(buffer.size for buffer in buffers) for buffers in zip(*computed, strict=True)]
-
     def required_bytes(self, stage: int, batch: int, length: int) -> int:
         return sum(model.cache(context)[stage] for model, context in self.contexts(batch, length))
 
     least_bytes = required_bytes  # all of it is there from the start on
 
     def buffers(self, batch: int, length: int) -> list[DeviceBuffers]:
-        """What is allocated for the model on each GPU and on the host."""
         model, context = self.contexts(batch, length)[0]
         return model.allocated(context)
 
     def draft_buffers(self, batch: int, length: int) -> list[DeviceBuffers]:
-        """What is allocated for what guesses tokens; layers of the model that do are among its weights."""
+        """Layers of the model that guess tokens are among its weights."""
         return [buffer for model, context in self.contexts(batch, length)[1:] for buffer in model.allocated(context)]
+
+    def totals(self, batch: int, length: int) -> list[int]:
+        """Bytes on each GPU and, last, on the host, of all buffers."""
+        sizes: Counter[str] = Counter()
+        for buffer in (*self.buffers(batch, length), *self.draft_buffers(batch, length)):
+            sizes[buffer.device] += buffer.total
+        return list(sizes.values())
 
 
 def set_up(

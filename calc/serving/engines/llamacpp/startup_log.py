@@ -1,4 +1,4 @@
-"""What llama.cpp, and Ollama that starts it, print of their buffers, in the wordings of 2023 to 2026; and `ollama ps`.
+"""Buffers that llama.cpp, and Ollama that starts it, print, in the wordings of 2023 to 2026; and `ollama ps`.
 
 Source: llama-model.cpp (load_tensors), llama-context.cpp, llama-kv-cache.cpp, llama-memory-recurrent.cpp of llama.cpp
 0c1e57098, and of versions before it; cmd/cmd.go of Ollama.
@@ -47,7 +47,7 @@ UNITS = {"KB": 10**3, "MB": 10**6, "GB": 10**9}
 
 
 class OllamaShare(Frozen):
-    """What `ollama ps` says of a model that runs."""
+    """Size and place of a running model, as `ollama ps` prints them."""
 
     bytes: int
     on_gpus: float  # share

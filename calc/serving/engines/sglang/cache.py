@@ -239,6 +239,9 @@ class TokenPool(Pool):
         self.cells[-1] += reserved(laid_out, draft_layers, self.cells[-1], full[-1], pooled=pooled)
         self.states = [slot_bytes(blocks) for blocks in stages]
         self.state = max(self.states)
+        mixers = (mixer for blocks in stages for block in blocks for mixer in block.mixers)
+        indexed = any(getattr(mixer, "indexer", None) is not None for mixer in mixers)
+        self.keeps_tokens_alone = not (compresses or pooled or self.state or draft_layers or indexed)
         self.state_share = options.mamba_full_memory_ratio
         self.of_request = states_of_request(model_type, len(stages), options)
         self.least_states = states_of_request(model_type, 2, options)

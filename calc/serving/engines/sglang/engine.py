@@ -17,6 +17,7 @@ from calc.model.architecture import Architecture
 from calc.model.block import Block
 from calc.model.derivation import NUMBERS, Numbers
 from calc.model.named import Peak
+from calc.serving.engines.cache import Pool
 from calc.serving.engines.launch import (
     Image,
     Launch,
@@ -44,7 +45,7 @@ from calc.serving.engines.sglang.working_memory import (
     share_left,
     streams_images,
 )
-from calc.serving.engines.sizes import Budget, GPUAtStart, LaidOut, Limits, LoadedWeights
+from calc.serving.engines.sizes import Budget, GPUAtStart, HostCache, LaidOut, Limits, LoadedWeights
 from calc.serving.engines.vllm.loading import FUSED
 from calc.serving.engines.vllm.working_memory import profile_peaks
 from calc.serving.workload import Workload
@@ -194,6 +195,28 @@ class SGLang(SGLangDrafts):
     def cache(self, laid_out: LaidOut, gpu: GPU, limits: Limits) -> TokenPool:
         draft = self.guesser(laid_out.whole)
         return TokenPool(laid_out, gpu, self.options, limits, 0 if draft is None else draft.num_layers)
+
+    def host_cache(self, laid_out: LaidOut, pool: Pool, blocks: int, length: int) -> HostCache | None:
+        """As many tokens as go into the bytes of a rank, or those of the GPU times the ratio, to the page above
+        (`mem_cache/pool_host/base.py: HostKVCache`); of pipeline stages as many as the one that holds fewest. Pools of
+        windows, states and index keys on the host are not read."""
+        options = self.options
+        if not options.enable_hierarchical_cache or not isinstance(pool, TokenPool) or not pool.keeps_tokens_alone:
+            return None
+        of_token = [int(cell) for cell in pool.cells if cell]
+        tokens = int(pool.tokens(blocks, length) * options.hicache_ratio)
+        if options.hicache_size:
+            tokens = min(options.hicache_size * 10**9 // each for each in of_token)
+        pages = tokens // pool.page + 1
+        stored_tokens, layout = pages * pool.page, laid_out.layout
+        return HostCache(
+            blocks=pages,
+            block_bytes=pool.page * sum(of_token) * layout.tp,
+            bytes_per_rank=stored_tokens * max(of_token),
+            bytes=stored_tokens * sum(of_token) * layout.tp * layout.dp,
+            tokens=stored_tokens,
+            concurrency=pool.concurrency(pages, length),
+        )
 
     def peaks(self, laid_out: LaidOut, stage: int, limits: Limits, write: Numbers = NUMBERS) -> list[Peak]:
         """Peaks of a prefill chunk; logits are of the few sequences that it ends."""

@@ -42,6 +42,18 @@ class SGLangOptions(Frozen):
         default=None, description="How the prefix cache keeps recurrent states: copies that a request takes along."
     )
     disable_radix_cache: bool = Field(default=False, description="No prefix cache.")
+    enable_hierarchical_cache: bool = Field(
+        default=False, description="Keep the prefix cache in the host's memory too (HiCache)."
+    )
+    hicache_ratio: float = Field(
+        default=2.0,
+        gt=0,
+        le=1000,
+        description="Tokens of the host's cache, per token of the GPU's, with enable_hierarchical_cache.",
+    )
+    hicache_size: int = Field(
+        default=0, ge=0, le=2**20, description="GB of the host's cache of each rank, instead of the ratio."
+    )
     disable_cuda_graph: bool = Field(default=False, description="No CUDA graphs.")
     scheduler_recv_interval: int = Field(
         default=1, ge=1, le=2**20, description="Decode steps from one look for new requests to the next."
@@ -77,4 +89,12 @@ class SGLangOptions(Frozen):
                 missing = "speculative_num_steps" if self.speculative_algorithm else "speculative_algorithm"
                 sentence = Message("{name} has no effect without {missing}.", name=name, missing=missing)
                 raise ConfigError(sentence, missing)
+        hierarchical = "enable_hierarchical_cache"
+        if self.enable_hierarchical_cache and self.disable_radix_cache:
+            why = Message("{name} extends the prefix cache, which disable_radix_cache turns off.", name=hierarchical)
+            raise ConfigError(why, "disable_radix_cache", ["false"])
+        for name in ("hicache_ratio", "hicache_size"):
+            if not self.enable_hierarchical_cache and getattr(self, name) != type(self).model_fields[name].default:
+                why = Message("{name} has no effect without {missing}.", name=name, missing=hierarchical)
+                raise ConfigError(why, hierarchical)
         return self

@@ -363,10 +363,14 @@ class CachePlan(Pool):
             blocks += group.blocks(length, self.in_flight)
         return blocks
 
+    @property
+    def stated_blocks(self) -> int | None:
+        return self.options.num_gpu_blocks_override
+
     def stated_bytes(self, stage: int) -> int | None:
         """Bytes of --kv-cache-memory-bytes, or of the blocks of --num-gpu-blocks-override."""
-        if self.options.num_gpu_blocks_override is not None:
-            return self.options.num_gpu_blocks_override * self.block_bytes[stage]
+        if self.stated_blocks is not None:
+            return self.stated_blocks * self.block_bytes[stage]
         return self.options.kv_cache_memory_bytes
 
     def tokens(self, blocks: int, length: int) -> int:

@@ -15,7 +15,7 @@ from calc.model.architecture import Architecture
 from calc.model.block import Block
 from calc.model.derivation import NUMBERS, Numbers
 from calc.model.named import Peak
-from calc.serving.engines.cache import Cache
+from calc.serving.engines.cache import Cache, Pool
 from calc.serving.engines.launch import (
     Image,
     Launch,
@@ -29,7 +29,7 @@ from calc.serving.engines.launch import (
 )
 from calc.serving.engines.loading import TensorLoader, rotary_tables, up_to
 from calc.serving.engines.rules import SUPPORT, VOCABULARY, broken_tiles, even_stages, without_cache
-from calc.serving.engines.sizes import Budget, GPUAtStart, LaidOut, Limits, LoadedWeights
+from calc.serving.engines.sizes import Budget, GPUAtStart, HostCache, LaidOut, Limits, LoadedWeights
 from calc.serving.engines.vllm.cache import CachePlan, Division, divide, limits, share_of
 from calc.serving.engines.vllm.drafts import SPECULATION, VLLMDrafts
 from calc.serving.engines.vllm.encoder import encoder_pass
@@ -50,13 +50,18 @@ from calc.serving.engines.vllm.working_memory import (
     sampler,
 )
 from calc.serving.workload import Workload
+from calc.units import GIB
 
 STEPS, SEQUENCES, SHARE = (8192, 4096, 2048, 1024, 512), (256, 128, 64, 32, 16), 0.95
 """Values to try when the defaults do not do, from mild to strong."""
 
-SIZES = frozenset({"max_num_batched_tokens", "max_num_seqs", "gpu_memory_utilization", "enforce_eager", "mxfp4_kernel"})
+SIZES = frozenset(
+    "max_num_batched_tokens max_num_seqs gpu_memory_utilization enforce_eager mxfp4_kernel kv_offloading_size".split()
+)
 """Options on which the cache's groups and blocks do not depend."""
 ADAPTERS = ("enable_lora", "max_loras", "max_lora_rank")
+OS_PAGE = 4096
+"""Bytes of which a row of blocks on the host is a multiple."""
 LOADS = (*SPECULATION, *ADAPTERS, "language_model_only", "mxfp4_kernel", "version")
 NO_FLAGS: dict[str, tuple[str, ...]] = dict.fromkeys((*SPECULATION, "mxfp4_kernel", "version"), ())
 """Options that say which kernel and version, or that a flag of another form sets."""
@@ -189,6 +194,39 @@ class VLLM(VLLMDrafts):
             draft = draft and Layout(tp=layout.tp).rank(draft)
             self.divisions[key] = divide(whole, laid_out.rank, kv, self.options, gpu, layout.tp, layout.dcp, draft)
         return self.divisions[key]
+
+    def host_cache(self, laid_out: LaidOut, pool: Pool, blocks: int, length: int) -> HostCache | None:
+        """Rows of a block of every rank, whole pages of the operating system, as many as go into the size
+        (`v1/kv_offload/cpu/spec.py: CPUOffloadingSpec`)."""
+        options, layout = self.options, laid_out.layout
+        if options.kv_offloading_size is None or options.kv_offloading_backend != "native":
+            return None
+        block = max(pool.block_bytes)
+        row = up_to(block * layout.tp * layout.pp, OS_PAGE)
+        rows = int(options.kv_offloading_size * GIB) // row
+        return HostCache(
+            blocks=rows,
+            block_bytes=row,
+            bytes_per_rank=rows * block,
+            bytes=rows * row * layout.dp,
+            tokens=pool.tokens(rows, length),
+            concurrency=pool.concurrency(rows, length),
+        )
+
+    def left_out(self) -> Iterator[Message]:
+        """`VllmConfig._post_init_kv_transfer_config`: the size reaches the native backend alone."""
+        yield from super().left_out()
+        if self.options.kv_offloading_backend == "lmcache":
+            yield Message(
+                "LMCache's own server keeps the cache on the host and says how much; kv_offloading_size only turns it "
+                "on."
+            )
+
+    @property
+    def adapters(self) -> tuple[int, int]:
+        """Every worker keeps them whole, pinned (`lora/lora_model.py: from_lora_tensors`; `LoRAConfig`)."""
+        options = self.options
+        return (options.max_loras, options.max_cpu_loras or options.max_loras) if options.enable_lora else (0, 0)
 
     def gpu_refusals(self, gpu: GPU, laid_out: LaidOut) -> Iterator[Refusal]:
         yield from super().gpu_refusals(gpu, laid_out)

@@ -64,8 +64,20 @@ class VLLMOptions(Frozen):
     )
     enable_lora: bool = Field(default=False, description="Serve LoRA adapters: memory for them is taken at start.")
     max_loras: int = Field(default=1, ge=1, le=1024, description="Adapters that a batch may use, with enable_lora.")
+    max_cpu_loras: int | None = Field(
+        default=None,
+        ge=1,
+        le=2**16,
+        description="Adapters that wait in the host's memory, with enable_lora; else as many as max_loras.",
+    )
     max_lora_rank: Literal[1, 8, 16, 32, 64, 128, 256, 320, 512] = Field(
         default=16, description="Largest rank of an adapter, with enable_lora."
+    )
+    kv_offloading_size: float | None = Field(
+        default=None, gt=0, le=2**20, description="GiB of the host's memory for the KV cache, of all ranks together."
+    )
+    kv_offloading_backend: Literal["native", "lmcache"] = Field(
+        default="native", description="What keeps the cache on the host, with kv_offloading_size."
     )
     mxfp4_kernel: Literal["marlin", "triton"] | None = Field(
         default=None, description="Kernel of experts in MXFP4; on Hopper, gpt-oss runs by Triton."
@@ -85,9 +97,20 @@ class VLLMOptions(Frozen):
         for name in ("num_speculative_tokens", "model_draft", "weights_draft"):
             if self.speculative == "none" and getattr(self, name) is not None:
                 raise ConfigError(Message("{name} has no effect without speculative.", name=name), "speculative")
-        for name in ("max_loras", "max_lora_rank"):
+        for name in ("max_loras", "max_cpu_loras", "max_lora_rank"):
             if not self.enable_lora and getattr(self, name) != type(self).model_fields[name].default:
                 raise ConfigError(Message("{name} has no effect without enable_lora.", name=name), "enable_lora")
+        if self.kv_offloading_size is None and self.kv_offloading_backend != "native":
+            sentence = "kv_offloading_backend has no effect without kv_offloading_size."
+            raise ConfigError(Message(sentence), "kv_offloading_size")
+        if self.max_cpu_loras is not None and self.max_cpu_loras < self.max_loras:
+            raise ConfigError(
+                Message(
+                    "max_cpu_loras is {n:,}, less than max_loras, {most:,}.", n=self.max_cpu_loras, most=self.max_loras
+                ),
+                "max_cpu_loras",
+                [self.max_loras],
+            )
         return self
 
     @property

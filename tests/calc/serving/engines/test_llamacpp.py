@@ -12,7 +12,6 @@ from calc.serving.engines.llamacpp.engine import LlamaCpp
 from calc.serving.engines.llamacpp.micro_batch import MicroBatch
 from calc.serving.engines.llamacpp.options import LlamaCppOptions
 from calc.serving.engines.llamacpp.placement import Placement
-from calc.serving.engines.llamacpp.slots import set_up
 from calc.serving.memory import Serving
 from calc.time.time_report import time_of
 from calc.units import MIB
@@ -47,17 +46,6 @@ def test_every_buffer_is_that_of_the_dry_run(row):
     for mine, dry in zip(buffers_of(row, ARCHITECTURES[row["model"]]), row["buffers"], strict=True):
         assert (mine["model"], mine["context"]) == (dry["model"], dry["context"])
         assert off(mine, dry) <= WORST or (row["model"], row["kind"]) in UNLIKE
-
-
-def test_what_a_pass_copies_of_experts_on_the_host_is_in_the_buffer_of_the_dry_run():
-    """The bound that spares graphs holds, and it is no trifle."""
-    shares = []
-    for row in ROWS:
-        weights, options = Precision(weights=row["weights"]), LlamaCppOptions(**row["flags"])
-        cache = set_up(ARCHITECTURES[row["model"]], weights, options, row["gpus"])
-        (model, context), *_ = cache.contexts(1, 512)
-        shares.append(model.copied_bytes(context) / row["buffers"][0]["compute"])
-    assert 0.5 < max(shares) <= 1
 
 
 def test_the_buffers_of_passes_are_close_on_nearly_all_devices():

@@ -221,7 +221,9 @@ def test_stages_are_loaded_as_they_are_weighed(model, weights, pp, engine):
 
 @pytest.mark.parametrize(
     ("model", "options", "tp", "elements"),
-    [  # vllm/lora/layers: A [slots, rank, in] and B [slots, out, rank] of each linear matrix, in 16 bits
+    [  # vllm/lora/layers/base_linear.py, `create_lora_weights`: of each matrix zeros in the model's type,
+        # `lora_a_stacked` [max_loras, 1, max_lora_rank, input_size] and `lora_b_stacked` [max_loras, 1, output_size,
+        # max_lora_rank]
         ("meta-llama/Llama-3.1-8B", {}, 1, 0),
         # 8,192 of q and o, 5,120 of k and v, 18,432 of gate, up and down, in 32 layers
         ("meta-llama/Llama-3.1-8B", {"enable_lora": True}, 1, 16 * 32 * (2 * 8192 + 2 * 5120 + 3 * 18_432)),
@@ -231,7 +233,8 @@ def test_stages_are_loaded_as_they_are_weighed(model, weights, pp, engine):
             1,
             4 * 64 * 32 * (2 * 8192 + 2 * 5120 + 3 * 18_432),
         ),
-        # columns are divided, and what goes in is whole; the other way about for o and down
+        # output_size is a rank's of ColumnParallelLinear and whole of RowParallelLinear, input_size the other way about
+        # (without fully_sharded_loras)
         (
             "meta-llama/Llama-3.1-8B",
             {"enable_lora": True},
