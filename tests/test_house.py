@@ -336,8 +336,8 @@ BEGINNING = re.compile(r"(What|The same|Of|How|Those|That|Which|Who|Whose|Where)
 RULED_OUT = set("asked beside face fullest found granted held kept meant moments of_its_own one".split())
 NAMED_SO = {"pages.parts.state.stepped": {"beside"}}
 """Names that pages import from each other and that are still to change."""
-UNREVISED = f"{ENGINES}llamacpp."
-"""The folder whose docstrings are still to be written so."""
+UNREVISED = {f"{ENGINES}llamacpp.{name}" for name in ("launch", "placement", "slots")}
+"""Modules with a docstring each that is still to be written so."""
 
 
 def docstrings(tree):
@@ -369,7 +369,7 @@ def test_docstrings_begin_with_what_is_returned(package):
     begun = {
         name: wrong
         for name, path in MODULES.items()
-        if name.split(".")[0] == package and not name.startswith(UNREVISED)
+        if name.split(".")[0] == package and name not in UNREVISED
         if (wrong := [text for text in docstrings(parsed(path)) if BEGINNING.match(text)])
     }
     assert begun == {}
