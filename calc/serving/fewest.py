@@ -106,7 +106,7 @@ class Several:
         return -1 if budget.shortage and not self.states_cache else int(budget.cache / engine.cache_share)
 
     def room_in(self, laid_out: LaidOut, limits: Limits, working: int) -> int:
-        """Bytes for weights at most in a layout, whose stages need not be weighed, beside all that the overhead may
+        """Bytes for weights at most in a layout, whose stages need not be weighed, besides all that the overhead may
         take."""
         engine, overhead = self.alone.engine, self.alone.overhead
         ranges = overhead.sizes(engine.overhead_on(self.gpu, laid_out, limits), 0)

@@ -121,7 +121,7 @@ class HostMemory(Frozen):
     adapters: int
     """LoRA adapters of all ranks that wait for their turn, pinned."""
     cache: HostCache | None
-    """The KV cache beside the GPUs' own, pinned."""
+    """KV cache in the host's memory, pinned."""
 
 
 class CacheRoom(NamedTuple):

@@ -72,7 +72,7 @@ class Report(Frozen):
     draft_buffers: tuple[DeviceBuffers, ...] = Field(default=(), exclude_if=lambda buffers: not buffers)
     """Memory of the draft that guesses tokens: a model of its own, or the model's prediction layers."""
     kv_budget: tuple[KVBudget, ...]  # of an engine that sets its cache aside, on each GPU
-    host: tuple[HostMemory, ...] = ()  # beside each kind of GPU
+    host: tuple[HostMemory, ...] = ()  # next to each kind of GPU
     verdicts: tuple[Verdict, ...]
     assumptions: tuple[Message, ...]
     scenario: ServingScenario

@@ -152,7 +152,7 @@ class Weighing:
         return piece.nbytes * piece.a_layer * copies_within(self.whole, piece.tensor, stage)
 
     def laid_out(self, layout: Layout, ranges: tuple[range, ...]) -> LaidOut:
-        """Layout with the layers on so many pipeline stages."""
+        """Model with its layers on so many pipeline stages."""
         return LaidOut(self.whole, self.rank, self.stages(ranges), ranges, layout, self.precision)
 
     @property

@@ -83,7 +83,7 @@ def times_of(plan: Plan, server: FullServer, end: End) -> PlanTimes:
 
 
 def separate_times(search: Search, plan: Plan, expected: Disaggregated, prefill: End, decode: End) -> PlanTimes:
-    """Times where they do not, with either side at its own end."""
+    """Times of separate prefill and decode, each at its own end."""
     sides = {"prefill": replace(expected.prefill, end=prefill), "decode": replace(expected.decode, end=decode)}
     both, users = replace(expected, **sides, link=link_of(search, plan, prefill)), search.needs.at_once or 1
     if search.needs.by_chance:

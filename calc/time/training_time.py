@@ -39,7 +39,7 @@ RECOMPUTED: dict[Recompute, tuple[float, float]] = {
 }
 """Products and attention computed again, in forward passes."""
 BACKWARD_ATTENTION = 2.5
-"""Backward passes of attention, in forward ones: flash attention computes its scores again (arXiv:2307.08691 section
+"""Attention's backward pass, in forward passes: flash attention computes its scores again (arXiv:2307.08691 section
 2.3)."""
 
 

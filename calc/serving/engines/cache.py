@@ -223,7 +223,7 @@ class CachePlanner(StartedEngine):
         return None
 
     def host_cache(self, laid_out: LaidOut, pool: Pool, blocks: int, length: int) -> HostCache | None:
-        """The cache in the host's memory beside so many blocks on each GPU, for requests of that length; None where no
+        """The cache in the host's memory besides so many blocks on each GPU, for requests of that length; None where no
         flag asks for one, or how large it is is not known."""
         return None
 

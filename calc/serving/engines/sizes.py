@@ -76,7 +76,7 @@ class Budget(NamedTuple):
 
 
 class HostCache(Frozen):
-    """A KV cache in the host's memory, pinned, beside the GPUs' own: prefixes of requests that are not computed again.
+    """A KV cache in the host's memory, pinned, besides the GPUs' own: prefixes of requests that are not computed again.
     Bytes of a rank are those of the rank with the most."""
 
     blocks: int

@@ -56,7 +56,7 @@ def required_and_allocated(report: Report) -> None:
 
 
 def host_memory(report: Report) -> None:
-    """Memory of the host beside the first GPU: files while they are read, a cache, and LoRA adapters."""
+    """Memory of the host of the first GPU: files while they are read, a cache, and LoRA adapters."""
     if not report.host:
         return
     host, options, title = report.host[0], report.scenario.options, ENGINES[report.scenario.engine].title

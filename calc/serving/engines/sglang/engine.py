@@ -197,7 +197,7 @@ class SGLang(SGLangDrafts):
         return TokenPool(laid_out, gpu, self.options, limits, 0 if draft is None else draft.num_layers)
 
     def host_cache(self, laid_out: LaidOut, pool: Pool, blocks: int, length: int) -> HostCache | None:
-        """As many tokens as go into the bytes of a rank, or those of the GPU times the ratio, to the page above
+        """Cache of as many tokens as go into a rank's bytes, or the GPU's times the ratio, to the page above
         (`mem_cache/pool_host/base.py: HostKVCache`); of pipeline stages as many as the one that holds fewest. Pools of
         windows, states and index keys on the host are not read."""
         options = self.options
