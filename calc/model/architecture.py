@@ -77,7 +77,7 @@ class Architecture(Frozen):
         """Blocks of single layers, and those that several layers share."""
         return (*self.blocks, *self.shared)
 
-    @property
+    @cached_property
     def recurrent(self) -> bool:
         """Whether any layer has a state instead of a cache."""
         return any(block.recurrences for block in self.all_blocks)
@@ -87,7 +87,7 @@ class Architecture(Frozen):
         """Whether any layer attends to a cache."""
         return any(block.attentions for block in self.all_blocks)
 
-    @property
+    @cached_property
     def encodes(self) -> bool:
         """Whether tokens see those behind them too: a text passes whole and nothing is kept of it."""
         return any(mixer.sees_ahead for block in self.all_blocks for mixer in block.mixers)
@@ -138,7 +138,7 @@ class Architecture(Frozen):
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         copied = super().model_copy(update=update, deep=deep)
-        for known in ("num_layers", "listed", "counted"):
+        for known in ("num_layers", "recurrent", "encodes", "listed", "counted"):
             copied.__dict__.pop(known, None)
         return copied
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from heapq import heappop, heappush
+from math import inf
 from operator import add, sub
 
 from calc.hardware.gpu import GPU
@@ -18,19 +19,42 @@ from calc.serving.workload import Workload
 MOST_GPUS = 1024
 UNBOUNDED = 2**62
 """Stages, where no number of them would do."""
+FIRST, NOWHERE = (0.0,), (inf,)
+"""Places in the order of layouts: before all, and behind them."""
 TWO = Layout(tp=2), Layout(pp=2)
 
 
 def fewest_gpus(gpu: GPU, serving: Serving, workload: Workload) -> Layout | None:
     """The layout on the fewest equal GPUs on which it fits; of equal numbers, the one with fewer copies and stages, and
     with whole experts. Each number of stages is tried, since more may fit worse: layers do not divide evenly, and each
-    stage has a step in flight. What cannot hold its weights and cache is not laid out."""
+    stage has a step in flight. What cannot hold its weights and cache is not laid out, nor what did not do for fewer or
+    shorter sequences."""
     serving = serving.for_gpu(gpu)
     alone = serving.with_layout(Layout())
     if alone.on(gpu, workload).surely_fits:
         return alone.layout
     if unjoined(gpu, 2) is not None:
         return None
+    places = alone.known_fewest.setdefault((gpu.id, gpu.usable_bytes), {})
+    if workload not in places:
+        first = max((place for less, place in places.items() if asks_less(less, workload)), default=FIRST)
+        places[workload] = NOWHERE if first == NOWHERE else search(gpu, serving, alone, workload, first)
+    if places[workload] == NOWHERE:
+        return None
+    *_, number, stages = map(int, places[workload])
+    return alone.least_stored[-number][0].model_copy(update={"pp": stages})
+
+
+def asks_less(workload: Workload, other: Workload) -> bool:
+    """Whether it has no more and no longer sequences than the other, and is the same in all else."""
+    alike = workload.model_copy(update={"batch": other.batch, "context": other.context}) == other
+    return alike and workload.batch <= other.batch and workload.context <= other.context
+
+
+def search(
+    gpu: GPU, serving: Serving, alone: Serving, workload: Workload, first: tuple[float, ...]
+) -> tuple[float, ...]:
+    """The place of the first layout that fits, from a place on: its GPUs, copies, ranks and stages."""
     several, layers, shapes = Several(gpu, alone, workload), serving.architecture.num_layers, alone.least_stored
     most_stages = layers if alone.accepts(TWO[1]) else 1  # what guesses tokens may not go with stages
     working: dict[int, int | None] = {}  # of a layer of a shape, the least
@@ -44,8 +68,12 @@ def fewest_gpus(gpu: GPU, serving: Serving, workload: Workload) -> Layout | None
     for number, (shape, stored) in enumerate(shapes):
         wait(number, shape, several.least_stages(stored))
     while waiting:
-        *_, negative, stages = heappop(waiting)
-        (shape, stored), ranges = shapes[-negative], serving.ranks.ranges_of(stages)
+        *_, negative, stages = place = heappop(waiting)
+        shape, stored = shapes[-negative]
+        if place < first:
+            wait(-negative, shape, stages + 1)
+            continue
+        ranges = serving.ranks.ranges_of(stages)
         if several.hold(stored, ranges):
             if negative not in working:
                 working[negative] = several.working(shape)
@@ -61,9 +89,9 @@ def fewest_gpus(gpu: GPU, serving: Serving, workload: Workload) -> Layout | None
                 if several.hold_cache(whole, ranges, taken):
                     laid_out = serving.spread(shape.model_copy(update={"pp": stages}))
                     if laid_out.on(gpu, workload).surely_fits:
-                        return laid_out.layout
+                        return place
         wait(-negative, shape, stages + 1)
-    return None
+    return NOWHERE
 
 
 class Several:

@@ -267,6 +267,8 @@ class Serving:
         self.known_requirements = dict[tuple[str | Limits | None, ...], Requirements]()
         self.known_largest = dict[tuple[str, int, Workload], int]()
         """The largest context or batch, whatever is asked of it, that a GPU with so many bytes holds."""
+        self.known_fewest = dict[tuple[str, int], dict[Workload, tuple[float, ...]]]()
+        """Of a GPU with so many bytes, the place of the layout on the fewest that hold a workload among all layouts."""
 
     @classmethod
     def of(

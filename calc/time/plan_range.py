@@ -165,7 +165,7 @@ def best_in_both(users: Array, yields: Array) -> Indices:
     """Places of those than which none is better in both, the most for a user first."""
     order = np.lexsort((-yields, -users))
     best = np.maximum.accumulate(yields[order])
-    return np.asarray(order[np.concatenate([[True], best[1:] > best[:-1]])])
+    return np.asarray(order[np.concatenate([[True], best[1:] > best[:-1]])[: order.size]])
 
 
 def point(search: Search, row: int, batch: int, user: float, of_gpu: float) -> Point:

@@ -1,9 +1,14 @@
 """A few of the inputs that `python -m tests.hostile` draws, and those that did harm before."""
 
+from contextlib import suppress
+from time import process_time
+
 import pytest
 
+from calc import ConfigError, Workload, report
 from calc.formats.scheme import MAX_PATTERNS
 from calc.text import MAX_CHARACTERS, pack
+from presets import models
 from tests import load
 from tests.hostile.harm import READ, drawn, harm_of
 from tests.hostile.hub import reading_hub
@@ -78,6 +83,28 @@ def test_no_input_does_harm(door, tmp_path):
         read = READ | {"hub": read_hub}
         harms = {n: harm_of(read[door], drawn(door, 0, n)) for n in range(FEW[door])}
     assert {n: harm for n, harm in harms.items() if harm is not None} == {}
+
+
+PATTERNS = {"quant_method": "fp8", "ignored_layers": [f"re:.*layers.{n}.mlp.*" for n in range(30_000)]}
+NARROW = {"hidden_size": 1}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("config", "context"),
+    [
+        pytest.param(LLAMA | {"quantization_config": PATTERNS}, 8192, id="30,000 patterns"),  # 23.6 s once
+        *(
+            pytest.param(dict(models()[name].config) | NARROW, 16_000_000, id=name)  # 8 s once
+            for name in ("MiniMaxAI/MiniMax-M2.7", "MiniMaxAI/MiniMax-Text-01-hf")
+        ),
+    ],
+)
+def test_a_report_takes_a_second_at_most(config, context):
+    start = process_time()
+    with suppress(ConfigError):
+        report(config, workload=Workload(context=context))
+    assert process_time() - start < 1
 
 
 def test_inputs_follow_from_their_number():

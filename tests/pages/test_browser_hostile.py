@@ -1,11 +1,14 @@
 """A link that somebody else wrote makes the browser ask nobody but this server, and every answer says so."""
 
+from contextlib import suppress
 from itertools import cycle
 from urllib.error import HTTPError
 from urllib.parse import urlencode, urlsplit
 from urllib.request import urlopen
 
 import pytest
+from websockets.exceptions import ConnectionClosed, ConnectionClosedError
+from websockets.sync.client import connect
 
 from pages.parts.headers import EMBEDDING, METRICS
 from tests.pages.conftest import running_app
@@ -39,6 +42,21 @@ def test_headers_of_the_page(address):
         assert policy["img-src"] == "'self' data: blob:"
         assert policy["connect-src"] == policy["frame-ancestors"] == "'self'"
         assert reply.headers["X-Content-Type-Options"] == "nosniff"
+
+
+@pytest.mark.slow
+def test_a_first_frame_of_140_mb_is_not_read(address):
+    """It ends the connection as too big (1009, RFC 6455 section 7.4.1) before anything parses it; who still sends may
+    not come to read that."""
+    with connect(
+        f"{address.replace('http', 'ws')}/_stcore/stream", subprotocols=["streamlit"], origin=address
+    ) as socket:
+        with suppress(ConnectionClosed):  # while it is being sent
+            socket.send(bytes(140 * 10**6))
+        with pytest.raises(ConnectionClosedError) as closed:
+            socket.recv(timeout=30)
+    assert closed.value.rcvd is None or closed.value.rcvd.code == 1009
+    assert status(f"{address}/_stcore/health") == 200
 
 
 @pytest.mark.slow

@@ -142,7 +142,9 @@ class MicroBatch:
         for tensor in tensors:
             if not tensor.in_graph:
                 tensor.in_graph = True
-                self.expand(*tensor.reads)
+                for read in tensor.reads:
+                    if not read.in_graph:
+                        self.expand(read)
                 if tensor.whole is None:
                     self.steps.append(tensor)
 
@@ -192,16 +194,18 @@ class MicroBatch:
                 if copies > 1:
                     memory[device].place(copy)
             for step in run:
-                step.reads = [there.get((source, device), source) for source in step.reads]
+                if there:
+                    step.reads = [there.get((source, device), source) for source in step.reads]
                 ordered.append(step)
         for step in ordered:
             for source in step.reads:
-                source.holder.readers += 1
+                (source.whole or source).readers += 1
         for step in ordered:
             if step.offset < 0 and not step.fixed:
                 memory[step.device or 0].place(step)
             for source in step.reads:
-                memory[source.holder.device or 0].release(source.holder)
+                holder = source.whole or source
+                memory[holder.device or 0].release(holder)
         return tuple(pool.buffer() for pool in memory)
 
 
@@ -271,7 +275,7 @@ def runs(steps: Sequence[PassTensor]) -> Iterator[tuple[list[PassTensor], list[P
     copied, run = list[PassTensor](), list[PassTensor]()
     known = set[tuple[PassTensor, int | None]]()
     for step in steps:
-        foreign = [source for source in step.reads if source.holder.device != step.device]
+        foreign = [source for source in step.reads if (source.whole or source).device != step.device]
         if run and (run[0].device != step.device or (copied and any(source.weight for source in foreign))):
             yield copied, run
             copied, run = [], []
