@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from calc.errors import ConfigError, Message, shown
+from calc.errors import ConfigError, Message
 from calc.formats import CACHE_FORMATS, WEIGHT_FORMATS, native
 from calc.hardware.custom_gpu import find_gpu
 from calc.serving.engines import ENGINES
@@ -12,6 +12,7 @@ from calc.serving.engines.launch import Launch
 from calc.time.needs import Needs
 from calc.time.plan import Plan
 from calc.time.plan_report import PlanReport, plan_report
+from calc.time.prices import stated_price
 from calc.time.training_plan import TrainingPlanReport
 from cli.command import chosen_config
 from cli.manifests import KINDS, Server, manifest
@@ -83,20 +84,6 @@ def run(arguments: argparse.Namespace) -> PlanReport | TrainingPlanReport:
         edits=edits,
         limit=arguments.limit,
     )
-
-
-def stated_price(text: str) -> tuple[str, float]:
-    """GPU=USD."""
-    name, _, usd = text.partition("=")
-    try:
-        price = float(usd)
-    except ValueError:
-        price = -1.0
-    if not 0 <= price < 1e6:
-        raise ConfigError(
-            Message("--price takes GPU=USD, for instance h100-sxm=2.5, not {text}.", text=shown(text)), "price"
-        )
-    return find_gpu(name).id, price
 
 
 def table(report: PlanReport) -> str:

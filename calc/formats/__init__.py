@@ -14,7 +14,7 @@ from calc.formats.precision import Precision, native_weights
 from calc.formats.quantization_config import HF_QUANT_CONFIG, Native, native, with_hf_quant_config
 from calc.formats.quantization_tools import COMPRESSED_TENSORS, MODELOPT
 from calc.formats.scheme import Scheme
-from calc.formats.table import FORMATS, Format
+from calc.formats.table import FORMATS, GGUF, KERNELS, LABELS, Format
 
 __all__ = [
     "BITSANDBYTES",
@@ -23,7 +23,10 @@ __all__ = [
     "COMPRESSED_TENSORS",
     "FLOATS",
     "FORMATS",
+    "GGUF",
     "HF_QUANT_CONFIG",
+    "KERNELS",
+    "LABELS",
     "MIXES",
     "MODELOPT",
     "WEIGHT_FORMATS",

@@ -2,8 +2,10 @@
 
 from dataclasses import dataclass, replace
 from math import prod
+from typing import get_args
 
-from calc.formats.format_names import WeightFormat
+from calc.errors import Message
+from calc.formats.format_names import MLX_FORMATS, MixFormat, WeightFormat
 from calc.model.tensor import FixedDtype, Shape
 
 
@@ -93,3 +95,56 @@ FIXED: dict[FixedDtype, Format] = {
     "int64": Format(name="int64", bits=64, source="two's complement"),
 }
 """Formats of tensors that checkpoints store in one type always."""
+LABELS: dict[str, Message] = {
+    "fp32": Message("32-bit: single precision"),
+    "bf16": Message("16-bit: as most checkpoints are stored"),
+    "fp16": Message("16-bit: what V100 and T4 compute in"),
+    "fp8": Message("8-bit: a scale for each block of 128 × 128, as DeepSeek-V3"),
+    "fp8-channel": Message("8-bit: a scale for each output channel"),
+    "fp8-tensor": Message("8-bit: a scale for each matrix, made on loading"),
+    "int8": Message("8-bit: W8A8, a scale for each output channel"),
+    "int8-bnb": Message("8-bit: LLM.int8() of bitsandbytes"),
+    "int8-gptq": Message("8-bit: GPTQ, groups of 128"),
+    "int4": Message("4-bit: AWQ, groups of 128"),
+    "int4-gptq": Message("4-bit: GPTQ, groups of 128"),
+    "int4-w4a16": Message("4-bit: W4A16, symmetric groups of 128"),
+    "nf4": Message("4-bit: NormalFloat of bitsandbytes"),
+    "nf4-dq": Message("4-bit: NormalFloat with double quantization, as QLoRA"),
+    "mxfp8": Message("8-bit: microscaling, blocks of 32"),
+    "mxfp4": Message("4-bit: microscaling, blocks of 32, as gpt-oss"),
+    "nvfp4": Message("4-bit: NVIDIA's, blocks of 16"),
+    "mlx-8bit": Message("8-bit: MLX, groups of 64"),
+    "mlx-6bit": Message("6-bit: MLX, groups of 64"),
+    "mlx-5bit": Message("5-bit: MLX, groups of 64"),
+    "mlx-4bit": Message("4-bit: MLX, groups of 64"),
+    "mlx-3bit": Message("3-bit: MLX, groups of 64"),
+    "mlx-2bit": Message("2-bit: MLX, groups of 64"),
+    "mlx-mixed_4_6": Message("4-bit: MLX, 6 bits for head, values and down projections of some layers"),
+    "mlx-mixed_3_6": Message("3-bit: MLX, 6 bits for head, values and down projections of some layers"),
+    "mlx-mixed_3_4": Message("3-bit: MLX, 4 bits for head, values and down projections of some layers"),
+    "mlx-mixed_2_6": Message("2-bit: MLX, 6 bits for head, values and down projections of some layers"),
+    "mlx-mxfp8": Message("8-bit: MLX, microscaling, blocks of 32"),
+    "mlx-mxfp4": Message("4-bit: MLX, microscaling, blocks of 32"),
+    "mlx-nvfp4": Message("4-bit: MLX, blocks of 16 as NVIDIA's"),
+}
+"""One line on each storage format of weights, its group first."""
+GGUF = Message("GGUF: a mix of ggml types, as llama.cpp makes it")
+KERNELS: dict[WeightFormat, str] = {
+    "fp8": "fp8",
+    "fp8-channel": "fp8",
+    "fp8-tensor": "fp8",
+    "int8": "int8",
+    "int8-bnb": "bitsandbytes",
+    "nf4": "bitsandbytes",
+    "nf4-dq": "bitsandbytes",
+    "int8-gptq": "gptq",
+    "int4-gptq": "gptq",
+    "int4": "awq",
+    "int4-w4a16": "awq",  # the same kernels
+    "mxfp8": "mxfp8",
+    "mxfp4": "mxfp4",
+    "nvfp4": "nvfp4",
+    **dict.fromkeys(get_args(MixFormat), "gguf"),
+    **dict.fromkeys(MLX_FORMATS, "mlx"),
+}
+"""Kernels of an engine that multiply with a format, by their name in its table (`engines/support.toml`)."""

@@ -1,8 +1,7 @@
 """Formats of weights that an engine runs on a GPU, where its documentation says so."""
 
 from calc.errors import Message
-from calc.formats import MIXES, WeightFormat
-from calc.formats.format_names import MLX_FORMATS
+from calc.formats import KERNELS, WeightFormat
 from calc.hardware.engine_rules import EngineSupport, FormatNeeds, version
 from calc.hardware.generations import Platform
 from calc.hardware.gpu import GPU
@@ -11,29 +10,11 @@ CUDA: frozenset[Platform] = frozenset({"cuda"})
 WITH_INTEL: frozenset[Platform] = frozenset({"cuda", "xpu"})
 ANSWERS: frozenset[Platform] = frozenset({"cuda", "rocm", "xpu", "cann"})
 """Platforms of which it is known; plugins bring the others, with lists of their own."""
-WAYS: dict[WeightFormat, str] = {
-    "fp8": "fp8",
-    "fp8-channel": "fp8",
-    "fp8-tensor": "fp8",
-    "int8": "int8",
-    "int8-bnb": "bitsandbytes",
-    "nf4": "bitsandbytes",
-    "nf4-dq": "bitsandbytes",
-    "int8-gptq": "gptq",
-    "int4-gptq": "gptq",
-    "int4": "awq",
-    "int4-w4a16": "awq",  # the same kernels
-    "mxfp8": "mxfp8",
-    "mxfp4": "mxfp4",
-    "nvfp4": "nvfp4",
-    **dict.fromkeys(MIXES, "gguf"),
-    **dict.fromkeys(MLX_FORMATS, "mlx"),
-}
 
 
 def needs_of(gpu: GPU, engine: EngineSupport, weights: WeightFormat) -> FormatNeeds | None:
     """Requirement of an engine on a GPU for weights of this format; None where nothing is known."""
-    needs = engine.formats.get(WAYS.get(weights, ""))
+    needs = engine.formats.get(KERNELS.get(weights, ""))
     return needs if gpu.platform in ANSWERS else None
 
 

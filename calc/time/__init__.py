@@ -21,7 +21,7 @@ from calc.time.plan_range import (
     rows_of_plan,
 )
 from calc.time.plan_report import PlanReport, Sensitivity, assumptions, launch, report_of, sensitivity, separate_launch
-from calc.time.prices import price_of, prices
+from calc.time.prices import price_of, prices, stated_price
 from calc.time.step_comparison import ComparedStep, StepComparison, compared_steps
 from calc.time.time_report import (
     OperatingPoint,

@@ -6,7 +6,8 @@ from functools import cache
 from pathlib import Path
 from statistics import median
 
-from calc.errors import Frozen
+from calc.errors import ConfigError, Frozen, Message, shown
+from calc.hardware import find_gpu
 from calc.hardware.mig import slices
 
 FILE = Path(__file__).with_name("prices.json")
@@ -36,3 +37,17 @@ def price_of(gpu: str) -> float | None:
         return None if whole is None else whole * cut.slice.share
     usd = [row.usd_per_gpu_hour for row in prices() if row.gpu == gpu]
     return median(usd) if usd else None
+
+
+def stated_price(text: str) -> tuple[str, float]:
+    """Id of a GPU and its USD an hour, of GPU=USD; the name of a reader's own GPU may have an equals sign in it."""
+    name, _, usd = text.rpartition("=")
+    try:
+        price = float(usd)
+    except ValueError:
+        price = -1.0
+    if not 0 <= price < 1e6:
+        raise ConfigError(
+            Message("A price is GPU=USD, for instance h100-sxm=2.5, not {text}.", text=shown(text)), "price"
+        )
+    return find_gpu(name).id, price

@@ -249,42 +249,6 @@ CHOICES: dict[str, Mapping[Any, Message]] = {
 }
 """Labels of choices; names of formats and products stand for themselves."""
 
-FORMATS: dict[str, Message] = {
-    "fp32": Message("32-bit: single precision"),
-    "bf16": Message("16-bit: as most checkpoints are stored"),
-    "fp16": Message("16-bit: what V100 and T4 compute in"),
-    "fp8": Message("8-bit: a scale for each block of 128 × 128, as DeepSeek-V3"),
-    "fp8-channel": Message("8-bit: a scale for each output channel"),
-    "fp8-tensor": Message("8-bit: a scale for each matrix, made on loading"),
-    "int8": Message("8-bit: W8A8, a scale for each output channel"),
-    "int8-bnb": Message("8-bit: LLM.int8() of bitsandbytes"),
-    "int8-gptq": Message("8-bit: GPTQ, groups of 128"),
-    "int4": Message("4-bit: AWQ, groups of 128"),
-    "int4-gptq": Message("4-bit: GPTQ, groups of 128"),
-    "int4-w4a16": Message("4-bit: W4A16, symmetric groups of 128"),
-    "nf4": Message("4-bit: NormalFloat of bitsandbytes"),
-    "nf4-dq": Message("4-bit: NormalFloat with double quantization, as QLoRA"),
-    "mxfp8": Message("8-bit: microscaling, blocks of 32"),
-    "mxfp4": Message("4-bit: microscaling, blocks of 32, as gpt-oss"),
-    "nvfp4": Message("4-bit: NVIDIA's, blocks of 16"),
-    "mlx-8bit": Message("8-bit: MLX, groups of 64"),
-    "mlx-6bit": Message("6-bit: MLX, groups of 64"),
-    "mlx-5bit": Message("5-bit: MLX, groups of 64"),
-    "mlx-4bit": Message("4-bit: MLX, groups of 64"),
-    "mlx-3bit": Message("3-bit: MLX, groups of 64"),
-    "mlx-2bit": Message("2-bit: MLX, groups of 64"),
-    "mlx-mixed_4_6": Message("4-bit: MLX, 6 bits for head, values and down projections of some layers"),
-    "mlx-mixed_3_6": Message("3-bit: MLX, 6 bits for head, values and down projections of some layers"),
-    "mlx-mixed_3_4": Message("3-bit: MLX, 4 bits for head, values and down projections of some layers"),
-    "mlx-mixed_2_6": Message("2-bit: MLX, 6 bits for head, values and down projections of some layers"),
-    "mlx-mxfp8": Message("8-bit: MLX, microscaling, blocks of 32"),
-    "mlx-mxfp4": Message("4-bit: MLX, microscaling, blocks of 32"),
-    "mlx-nvfp4": Message("4-bit: MLX, blocks of 16 as NVIDIA's"),
-}
-"""One line on each storage format of weights, its group first."""
-GGUF = Message("GGUF: a mix of ggml types, as llama.cpp makes it")
-
-
 EFFICIENCIES: dict[str, Message] = {
     "bandwidth": Message("Share of the bandwidth, weights in 16 bits"),
     "bandwidth_quantized": Message("Share of the bandwidth, quantized weights"),

@@ -16,6 +16,7 @@ from babel.messages.pofile import read_po
 
 from calc import Layout
 from calc.errors import Message
+from calc.formats import GGUF, LABELS
 from calc.hardware import OWN
 from calc.model.formula import SUPERSCRIPTS
 from calc.time import Estimate
@@ -24,7 +25,7 @@ from calc.units import GIB, TIB
 from calc.units import size as size
 from calc.units import unit as unit
 from pages.parts.escaping import escaped
-from pages.parts.labels import CHOICES, FIELDS, FORMATS, GGUF
+from pages.parts.labels import CHOICES, FIELDS
 from presets import Part
 
 
@@ -436,7 +437,7 @@ def marked(name: Message, *, is_peak: bool) -> str:
 
 def storage(name: str) -> str:
     """One line on a storage format of weights."""
-    return say(FORMATS.get(name, GGUF))
+    return say(LABELS.get(name, GGUF))
 
 
 def field(name: str) -> str:

@@ -6,7 +6,7 @@ from functools import cache, lru_cache
 from types import MappingProxyType
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, SerializeAsAny, TypeAdapter
+from pydantic import AfterValidator, Field, SerializeAsAny
 
 from calc import (
     GPU,
@@ -29,7 +29,7 @@ from calc.quantizing import Quantizing
 from calc.serving.engines import ENGINES, Engine
 from calc.serving.shared_gpus import MOST_MODELS, Neighbour
 from calc.text import pack, unpack
-from calc.time import Needs, TrainingNeeds
+from calc.time import Needs, TrainingNeeds, stated_price
 from calc.training import METHODS, Colocation, MethodName, Optimizer, RecipeName, Rollout
 from calc.units import decimal
 from pages.parts.inputs.fields import CONTROLS
@@ -41,7 +41,6 @@ DEFAULT_MODEL = "Qwen/Qwen3-8B"
 DEFAULT_ENGINE = "vllm"
 MOST_OTHERS = 5
 """Configurations compared with the model: six in all."""
-PRICE = TypeAdapter(Annotated[float, Field(ge=0, lt=1e6, allow_inf_nan=False)])
 
 
 @cache
@@ -72,13 +71,6 @@ def separate(text: str) -> list[str]:
 
 NOTHING = "none"
 """Word of links for no GPU."""
-
-
-def stated_price(text: str) -> tuple[str, float]:
-    """GPU=USD; the name of a GPU of the reader's own may have an equals sign in it. Raises ValueError."""
-    name, _, usd = text.rpartition("=")
-    price = PRICE.validate_python(usd)
-    return find_gpu(name).id, price
 
 
 def priced(chosen: tuple[str, ...]) -> tuple[str, ...]:

@@ -3,8 +3,8 @@
 import pytest
 
 from calc import Precision, Workload, report
-from calc.formats import FLOATS, WEIGHT_FORMATS
-from calc.hardware.format_rules import WAYS, format_note, missing_kernel
+from calc.formats import FLOATS, KERNELS, WEIGHT_FORMATS
+from calc.hardware.format_rules import format_note, missing_kernel
 from calc.serving.engines import ENGINES
 from presets import gpus, models
 
@@ -39,10 +39,10 @@ def test_what_the_documentation_says(engine, gpu, weights, words):
 
 
 def test_every_format_has_its_way_and_every_rule_its_source():
-    assert set(WAYS) | set(FLOATS) == set(WEIGHT_FORMATS)
+    assert set(KERNELS) | set(FLOATS) == set(WEIGHT_FORMATS)
     for engine in ENGINES.values():
         ways = engine.support.formats
-        assert set(ways) <= set(WAYS.values())
+        assert set(ways) <= set(KERNELS.values())
         assert all(needs.source.startswith("https://") for needs in ways.values())
 
 

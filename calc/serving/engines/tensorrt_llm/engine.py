@@ -12,8 +12,8 @@ from typing import Any, ClassVar, Self
 from calc.errors import Message, Refusal
 from calc.formats import FLOATS, MODELOPT, CacheFormat, Precision, WeightFormat
 from calc.formats.stored import Piece
+from calc.formats.table import KERNELS
 from calc.hardware.engine_rules import EngineSupport, version
-from calc.hardware.format_rules import WAYS
 from calc.hardware.gpu import GPU
 from calc.hardware.overhead import ALONE, CUDA_CONTEXT, NONE, OverheadItem, Range
 from calc.hardware.parallel import Layout
@@ -89,7 +89,7 @@ class TensorRTLLM(Engine):
     @classmethod
     def keeps(cls, weights: WeightFormat) -> bool:
         """Formats of the table of `features/quantization.html`: 16 bits, those of ModelOpt, AWQ and GPTQ."""
-        return weights in FLOATS or WAYS.get(weights) in cls.support.formats
+        return weights in FLOATS or KERNELS.get(weights) in cls.support.formats
 
     def layout_refusals(self, model: Architecture, precision: Precision, layout: Layout) -> Iterator[Refusal]:
         """`enable_attention_dp` makes each tensor-parallel rank a copy (`mapping.py`)."""
@@ -118,7 +118,7 @@ class TensorRTLLM(Engine):
     def gpu_refusals(self, gpu: GPU, laid_out: LaidOut) -> Iterator[Refusal]:
         yield from super().gpu_refusals(gpu, laid_out)
         weights, capability = laid_out.precision.weights, gpu.capability if gpu.platform == "cuda" else None
-        if WAYS.get(weights) in UNTIL_HOPPER and capability is not None and version(capability) >= BLACKWELL:
+        if KERNELS.get(weights) in UNTIL_HOPPER and capability is not None and version(capability) >= BLACKWELL:
             sentence = "{engine}'s documentation does not list {format} for {gpu}"
             yield Refusal(Message(sentence, engine=self.title, format=weights, gpu=gpu.name), "weights")
 
