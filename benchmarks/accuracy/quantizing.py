@@ -57,7 +57,9 @@ it. Sources and the commits that were read stand at the top of `calc/quantizing/
 OFF = """
 What is off. GPTQ on one rank and SmoothQuant with GPTQ on one GPU took about one Hessian of down_proj more than the
 same on two GPUs and than the log of one process, which ours meets to 1 and 2 %; the code that was read shows no reason.
-AWQ with experts took what routed tokens alone leave behind; in the code that was read every expert sees every token.
+AWQ with experts: how long its texts were is not stated, and 256 of 512 tokens can't be, of which the inputs of every
+expert's down_proj alone are 25.8 GB (every expert sees every token, `modeling/qwen3_moe.py`). The difference of the two
+figures is that of 46,490 tokens, 182 a text; it is taken for both, so that one of them is a check and the other is not.
 MLX reads sources further ahead than by the ten operations that its scheduler lets run. AutoAWQ's report is of December
 2023; the code that was read is of its last release. phi-4's 9 GB are a round figure."""
 

@@ -2,8 +2,11 @@
 
 import subprocess
 import sys
+from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
+from huggingface_hub.cli.extensions import ExtensionManifest
 
 from tests import ROOT
 from tests.browser import running
@@ -56,6 +59,19 @@ def test_what_is_installed(installed, words, text):
     done = installed(*words)
     assert done.stderr == ""
     assert text in done.stdout
+
+
+def test_hf_takes_it_as_an_extension(folder, tmp_path):
+    """`hf weighbridge MODEL` behind what `hf extensions install` leaves: it runs the console script of this name."""
+    place = tmp_path / ".local" / "share" / "hf" / "extensions" / "hf-weighbridge"
+    named = {"owner": "weighbridge", "repo": "hf-weighbridge", "short_name": "weighbridge", "type": "python"}
+    script = str(folder / "bin" / "hf-weighbridge")
+    named |= {"repo_id": "weighbridge/hf-weighbridge", "executable_path": script, "installed_at": datetime.now(UTC)}
+    ExtensionManifest(**named).save(place)
+    env = {"PYTHONPATH": str(folder), "HOME": str(tmp_path), "HF_HUB_OFFLINE": "1"}
+    command = [Path(sys.executable).with_name("hf"), "weighbridge", "Qwen/Qwen2.5-3B"]
+    done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True)
+    assert "3,085,938,688" in done.stdout, done.stderr
 
 
 def test_no_name_of_a_clone_is_left(installed):

@@ -18,6 +18,7 @@ from pages.parts.words import BOUNDS, say
 from presets import gpus, models
 from tests import load
 from tests.pages.app import finding, page, rows
+from tests.structures import swept
 
 CLIENT = TestClient(api())
 QUESTIONS = {
@@ -74,6 +75,30 @@ def test_the_answer_is_what_the_command_line_prints(name, capsys):
     assert reply.status_code == 200, reply.text
     assert reply.headers["content-type"] == "application/json"
     assert reply.text == printed(capsys, name, words)
+
+
+DOORS = {
+    "report": (command.main, "gpu=h100-sxm,l4&batch=4", "--gpu h100-sxm l4 --batch 4"),
+    "train": (command.main, "method=lora&gpu=h100-sxm", "--train --method lora --gpu h100-sxm"),
+    "plan": (plan.main, "users=4&plan_gpus=h100-sxm,l4", "--users 4 --gpu h100-sxm l4"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("model", swept())
+def test_every_preset_has_the_command_lines_answer(model, door, capsys, monkeypatch):
+    """Its bytes; where there is none, its sentence."""
+    monkeypatch.setattr(pages.api, "ANSWERED", PerMinute(10_000))
+    main, query, words = DOORS[door]
+    reply = CLIENT.get(f"/{door}?model={model}&{query}")
+    status = main([model, *words.split(), "--json"])
+    out, err = capsys.readouterr()
+    assert (reply.status_code == 200) == (status == 0), (reply.text, err)
+    if status == 0:
+        assert reply.text == out
+    else:
+        assert reply.json()["errors"][0] in err
 
 
 @pytest.mark.parametrize("model", ["Qwen/Qwen3-8B", "openai/gpt-oss-20b"])

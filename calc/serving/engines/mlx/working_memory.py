@@ -2,7 +2,8 @@
 
 MLX is lazy: a pass of the prompt is asked for its caches alone, so that logits are those of one token, and memory of an
 array is free again once all that reads it has run. Tensors were read off mlx-lm's modules and `mx.get_peak_memory` of
-MLX's CPU build (`benchmarks/oracle/write_mlx.py`). There attention is not one kernel; Metal's is, for the widths of
+MLX's CPU build (`benchmarks/oracle/write_mlx.py`), where arrays of the same sizes stand for Metal's kernels of
+convolutions and gated delta rules. There attention is not one kernel; Metal's is, for the widths of
 `has_fused_kernel` (mlx/backend/metal/scaled_dot_product_attention.cpp), and what it holds is computed, not measured.
 """
 
@@ -16,10 +17,12 @@ from calc.model.block import Block
 from calc.model.feedforward import MLP
 from calc.model.mixers import Mixer
 from calc.model.named import Peak
-from calc.model.recurrent import Recurrent
+from calc.model.recurrent import Mamba2, Recurrent
 from calc.model.tensor import Elements
 from calc.serving.engines.mlx.cache import BY_TOKEN, EXPANDED
 
+CHUNK = 256
+"""Tokens of a sequence that Mamba-2 takes at once (`ssm_attn` of mlx-lm's models/ssm.py)."""
 FUSED = frozenset({64, 72, 80, 96, 128, 192, 256})
 """Widths of heads, of queries as of values, that Metal's kernel takes for more than eight tokens."""
 
@@ -40,17 +43,56 @@ class Pass:
 
 
 def pass_peaks(blocks: Iterable[Block], model: Architecture, step: Pass) -> Iterator[Peak]:
-    """The moments of a pass: in each mixer and feed-forward, and at the logits of one token a sequence."""
+    """The moments of a pass: in each mixer and feed-forward, next to what the layers before the last of its kind keep,
+    and at the logits of one token a sequence."""
+    blocks = list(blocks)
     for number, block in enumerate(blocks):
-        for place, mixer in enumerate(block.mixers):
-            yield mixer_peak(mixer, block, model, step, scored=(number, place) in step.scored)
-        if (states := BY_TOKEN.get(model.model_type)) is not None:
-            for scan in block.recurrences:
-                yield scan_peak(scan, states, model, step)
-        for what, elements in feedforward_elements(block, model):
-            yield Peak(what, {name: step.width * step.tokens * size for name, size in elements.items()})
+        kept = kept_to_the_end(blocks, max(block.runs_in), model, step)
+        for peak in layer_peaks(number, block, model, step):
+            yield Peak(peak.what, {**peak.tensors, **kept})
     row = step.sequences * model.vocab
     yield Peak(Message("the logits of a token"), {"logits": step.width * row, "logarithms of shares": step.width * row})
+
+
+def layer_peaks(number: int, block: Block, model: Architecture, step: Pass) -> Iterator[Peak]:
+    for place, mixer in enumerate(block.mixers):
+        yield mixer_peak(mixer, block, model, step, scored=(number, place) in step.scored)
+    if (states := BY_TOKEN.get(model.model_type)) is not None:
+        for scan in block.recurrences:
+            yield scan_peak(scan, states, model, step)
+    for what, elements in feedforward_elements(block, model):
+        yield Peak(what, {name: step.width * step.tokens * size for name, size in elements.items()})
+
+
+def kept_to_the_end(blocks: Sequence[Block], layer: int, model: Architecture, step: Pass) -> dict[str, Any]:
+    """Bytes that recurrent layers before a layer keep until a pass over prompts ends. Their states are outputs of the
+    pass, and MLX computes what is nearest to an output last (`eval_impl` of mlx/transforms.cpp). What states are read
+    off waits: inputs of convolutions; of Mamba-2 also x, B and C, x times dt, and the last chunk's decays (`ssm_attn`
+    of mlx-lm's models/ssm.py, which Metal runs too)."""
+    length = step.tokens // step.sequences
+    channels, of_states, decays = 0, 0, 0
+    if length == 1 or model.model_type in BY_TOKEN:
+        return {}
+    for block in blocks:
+        layers = sum(place < layer for place in block.runs_in)
+        for mixer in block.recurrences:
+            columns = getattr(mixer, "d_conv", None)
+            channels += layers * (mixer.conv_elements() // columns if columns else 0)
+            if isinstance(mixer, Mamba2):
+                of_states += layers * (step.width * mixer.channels() + 4 * mixer.n_heads * mixer.d_head)
+                decays += layers * step.sequences * chunk_decays(mixer, length)
+    kept = {
+        "inputs of all convolutions": step.width * step.tokens * channels,
+        "x, B, C and x times dt of all layers": step.tokens * of_states,
+        "decays of every layer's last chunk": decays,
+    }
+    return {name: nbytes for name, nbytes in kept.items() if nbytes}
+
+
+def chunk_decays(mixer: Mamba2, length: Any) -> Any:
+    """Bytes of a sequence's decays from token to token of a chunk, for every head, in fp32 (`segsum`)."""
+    tokens = min(CHUNK, length)
+    return 4 * mixer.n_heads * tokens * tokens
 
 
 def without_kernel(blocks: Sequence[Block], model: Architecture) -> frozenset[Place]:
@@ -86,6 +128,8 @@ def mixer_peak(mixer: Mixer, block: Block, model: Architecture, step: Pass, *, s
     """Attention or a recurrence next to the residual stream, and to what a feed-forward makes that reads the same
     input. Scores of all heads are there where no kernel spares them, and of latent attention those of rotary keys too,
     which a kernel takes as its mask."""
+    if isinstance(mixer, Mamba2) and step.tokens > step.sequences:
+        return chunks_peak(mixer, model, step)
     elements = {"residual stream": model.hidden} | mixer_elements(mixer, model)
     if block.dense is not None and (model.kernels.parallel or len(block.norms) == 1):
         elements |= mlp_elements(block.dense, 1)
@@ -99,6 +143,14 @@ def mixer_peak(mixer: Mixer, block: Block, model: Architecture, step: Pass, *, s
     if scored or mixer.window is not None:
         tensors["mask"] = seen
     return Peak(mixer.title(), tensors)
+
+
+def chunks_peak(mixer: Mamba2, model: Architecture, step: Pass) -> Peak:
+    """Mamba-2 over a prompt: decays of every chunk, and a further one while it is made."""
+    length = step.tokens // step.sequences
+    decays = step.sequences * (-(-length // CHUNK) + 1) * chunk_decays(mixer, length)
+    made = {"projections": step.width * step.tokens * mixer.projected(model.hidden)}
+    return Peak(mixer.title(), made | {"decays of every chunk, and one more": decays})
 
 
 def scan_peak(mixer: Recurrent, states: int, model: Architecture, step: Pass) -> Peak:

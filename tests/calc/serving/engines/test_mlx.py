@@ -24,12 +24,10 @@ from tests.calc.serving.test_derivation import total
 
 RECORDS = load("mlx.json")
 QWEN3, GPT_OSS, GEMMA3 = "Qwen/Qwen3-8B", "openai/gpt-oss-20b", "google/gemma-3-27b-it"
-ON_THE_CPU = {"falcon_h1", "lfm2", "mamba2", "qwen3_next"}
-"""Families whose recurrence or convolution is one kernel on Metal and many arrays on the CPU."""
 
 
-def records(part, without=()):
-    rows = [row for row in RECORDS if row["part"] == part and row["config"]["model_type"] not in without]
+def records(part):
+    rows = [row for row in RECORDS if row["part"] == part]
     return [pytest.param(row["config"], row["rows"], id=row["model"]) for row in rows]
 
 
@@ -71,7 +69,7 @@ def test_the_cache_after_a_prompt_and_its_answer(config, rows):
             assert cache.generating_bytes(1, workload.context, workload.prompt) == sum(row["bytes"]), row
 
 
-@pytest.mark.parametrize(("config", "rows"), records("peaks", ON_THE_CPU))
+@pytest.mark.parametrize(("config", "rows"), records("peaks"))
 def test_the_peak_of_a_prompts_pass(config, rows):
     """Within 2 % of `mx.get_peak_memory`, weights and cache included."""
     model, (row,) = Architecture.from_config(config), rows
