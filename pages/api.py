@@ -43,7 +43,7 @@ from pages.parts.state.query import (
 )
 from pages.parts.state.scenario import Scenario, Source, places
 from pages.parts.state.shared import shared_by
-from pages.parts.state.stepped import beside
+from pages.parts.state.stepped import other_steps
 from pages.parts.state.training_planned import planned_training
 from pages.parts.state.weighed import Answer, AnswerT, Model, changed, trained, weighed
 from pages.parts.verify.evidence import Accuracy, accuracy
@@ -280,7 +280,7 @@ def side_by_side(scenario: Scenario, model: Model) -> StepComparison:
             raise ConfigError(Message(sentence, name=shown(source.model)), "steps")
         return fetched(source, None, None)
 
-    answer = beside(scenario, trained(scenario, model), known)
+    answer = other_steps(scenario, trained(scenario, model), known)
     for _, step in answer.lettered:
         sound(step)
     if answer.comparison is None:

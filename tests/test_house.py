@@ -335,8 +335,6 @@ def test_kinds_answer_for_themselves():
 BEGINNING = re.compile(r"(What|The same|Of|How|Those|That|Which|Who|Whose|Where)\b")
 """Words that leave open what is returned, where an editor shows a docstring alone."""
 RULED_OUT = set("asked beside face fullest found granted held kept meant moments of_its_own one".split())
-NAMED_SO = {"pages.parts.state.stepped": {"beside"}}
-"""Names that pages import from each other and that are still to change."""
 
 
 def docstrings(tree):
@@ -382,7 +380,7 @@ def test_names_say_what_a_value_is(package):
         if name.split(".")[0] == package
         if (wrong := set(values_called(parsed(path))) & RULED_OUT)
     }
-    assert named_so == {name: names for name, names in NAMED_SO.items() if name.split(".")[0] == package}
+    assert named_so == {}
 
 
 @pytest.mark.parametrize(

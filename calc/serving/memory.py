@@ -268,7 +268,7 @@ class Serving:
         self.known_largest = dict[tuple[str, int, Workload], int]()
         """The largest context or batch, whatever is asked of it, that a GPU with so many bytes holds."""
         self.known_fewest = dict[tuple[str, int], dict[Workload, tuple[float, ...]]]()
-        """Of a GPU with so many bytes, the place of the layout on the fewest that hold a workload among all layouts."""
+        """Place of the layout on the fewest GPUs that hold a workload among all layouts, by a GPU's id and bytes."""
 
     @classmethod
     def of(

@@ -46,7 +46,7 @@ from pages.parts.state.planned import planned
 from pages.parts.state.published import fetched
 from pages.parts.state.query import PAGES, decode
 from pages.parts.state.scenario import Scenario
-from pages.parts.state.stepped import beside
+from pages.parts.state.stepped import other_steps
 from pages.parts.state.weighed import trained, weighed
 from presets import models
 from tests.hostile.inputs import DOORS
@@ -90,7 +90,7 @@ def read_link(value: tuple[str, dict[str, str]]) -> ConfigError | None:
     if path == "plan":
         answer: Any = planned(scenario)
     elif path == "steps":
-        answer = beside(scenario, trained(scenario), lambda source: fetched(source, None, None))
+        answer = other_steps(scenario, trained(scenario), lambda source: fetched(source, None, None))
         sentences(other.error for other in answer.others if other.error is not None)
     else:
         answer = trained(scenario) if path == "train" else weighed(scenario)

@@ -55,10 +55,10 @@ def step_query(scenario: Scenario) -> str:
 
 def stepped(scenario: Scenario) -> Stepped:
     """All steps with the models that the session has read."""
-    return beside(scenario, trained(scenario), published)
+    return other_steps(scenario, trained(scenario), published)
 
 
-def beside(scenario: Scenario, first: Trained, about: Callable[[Source], Published]) -> Stepped:
+def other_steps(scenario: Scenario, first: Trained, about: Callable[[Source], Published]) -> Stepped:
     """A step and those that are kept next to it. `about` reads a model."""
     others = tuple(kept_step(text, scenario, about) for text in scenario.comparison.steps)
     weighed = [(answer.architecture, answer.report) for answer in (first, *others) if answer.error is None]

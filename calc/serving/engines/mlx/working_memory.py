@@ -47,9 +47,9 @@ def pass_peaks(blocks: Iterable[Block], model: Architecture, step: Pass) -> Iter
     and at the logits of one token a sequence."""
     blocks = list(blocks)
     for number, block in enumerate(blocks):
-        kept = kept_to_the_end(blocks, max(block.runs_in), model, step)
+        until_end = kept_to_the_end(blocks, max(block.runs_in), model, step)
         for peak in layer_peaks(number, block, model, step):
-            yield Peak(peak.what, {**peak.tensors, **kept})
+            yield Peak(peak.what, {**peak.tensors, **until_end})
     row = step.sequences * model.vocab
     yield Peak(Message("the logits of a token"), {"logits": step.width * row, "logarithms of shares": step.width * row})
 
@@ -81,12 +81,12 @@ def kept_to_the_end(blocks: Sequence[Block], layer: int, model: Architecture, st
             if isinstance(mixer, Mamba2):
                 of_states += layers * (step.width * mixer.channels() + 4 * mixer.n_heads * mixer.d_head)
                 decays += layers * step.sequences * chunk_decays(mixer, length)
-    kept = {
+    saved = {
         "inputs of all convolutions": step.width * step.tokens * channels,
         "x, B, C and x times dt of all layers": step.tokens * of_states,
         "decays of every layer's last chunk": decays,
     }
-    return {name: nbytes for name, nbytes in kept.items() if nbytes}
+    return {name: nbytes for name, nbytes in saved.items() if nbytes}
 
 
 def chunk_decays(mixer: Mamba2, length: Any) -> Any:
