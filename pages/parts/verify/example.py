@@ -83,6 +83,13 @@ def buttons(key: str) -> None:
             )
 
 
+def pasted(key: str, label: str, placeholder: str) -> str:
+    """The text that a reader pastes into a field with its examples, "" where it is empty."""
+    text = st.text_area(label, key=key, height=200, persist_state="session", placeholder=placeholder)
+    buttons(key)
+    return text.strip() and text
+
+
 def uploaded(key: str, model: str) -> bytes | None:
     """The file that a reader gave, or the example that is tried in its place, while its model is on screen."""
     if st.session_state[key] is not None:

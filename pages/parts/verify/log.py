@@ -90,15 +90,9 @@ AS_IT_RAN = Remedy(what=Message("Weigh as it ran, to see what would make it fit"
 
 
 def draw(answer: Answer) -> None:
-    text = st.text_area(
-        say("Paste a start-up log of vLLM, SGLang, llama.cpp or Ollama, or a CUDA out-of-memory message"),
-        key="log",
-        height=200,
-        persist_state="session",
-        placeholder=LOG,
-    )
-    example.buttons("log")
-    if not text.strip():
+    label = say("Paste a start-up log of vLLM, SGLang, llama.cpp or Ollama, or a CUDA out-of-memory message")
+    text = example.pasted("log", label, LOG)
+    if not text:
         return
     if states_buffers(text):
         of_buffers(answer, text)

@@ -77,15 +77,8 @@ def _from_hub(answer: Answer) -> Checkpoint | None:
 
 
 def _from_print_out(_: Answer) -> Checkpoint | None:
-    text = st.text_area(
-        say("Paste what print(model) shows"),
-        key="printed",
-        height=200,
-        persist_state="session",
-        placeholder=PRINTED,
-    )
-    example.buttons("printed")
-    if not text.strip():
+    text = example.pasted("printed", say("Paste what print(model) shows"), PRINTED)
+    if not text:
         return None
     printed = read_printed(text)
     shapes = {name: Stored(None, shape, None) for name, shape in printed.shapes().items()}

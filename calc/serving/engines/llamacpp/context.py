@@ -4,7 +4,7 @@ Source: llama-context.cpp (llama_context::llama_context), llama-kv-cache.cpp, ll
 llama-memory-recurrent.cpp, llama-hparams.cpp (n_embd_r, n_embd_s); llama.cpp 0c1e57098.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from calc.formats.gguf_file import BLOCKS
@@ -93,7 +93,6 @@ class ContextSizes:
 class CacheTensor:
     """One tensor of the cache of a layer: rows of a type."""
 
-    name: str
     width: int
     rows: int
     type: str
@@ -107,12 +106,13 @@ class CacheTensor:
 def cache_tensors(model: Architecture, mixer: Mixer, context: ContextSizes) -> Iterator[CacheTensor]:
     """Tensors of a layer's cache: of the tokens, and of each sequence."""
     rows = context.cells_of(mixer, model) * context.streams
-    for name, width, kind in zip("kv", mixer.cached_vectors(), (context.type_k, context.type_v), strict=False):
-        wide = max(width, widest_value(model)) if name == "v" and context.transposed else width
-        yield CacheTensor(name, wide, rows, kind)
-    for name, width in zip("rs", mixer.state_widths(), strict=True):
-        if width:
-            yield CacheTensor(name, width, context.sequences * (1 + context.rollback), "f32")
+    widths = list(mixer.cached_vectors())
+    if context.transposed and len(widths) > 1:
+        widths[1] = max(widths[1], widest_value(model))
+    for width, kind in zip(widths, (context.type_k, context.type_v), strict=False):
+        yield CacheTensor(width, rows, kind)
+    for width in filter(None, mixer.state_widths()):
+        yield CacheTensor(width, context.sequences * (1 + context.rollback), "f32")
 
 
 def block_cache(model: Architecture, block: Block, context: ContextSizes) -> Iterator[CacheTensor]:
@@ -124,8 +124,3 @@ def widest_value(model: Architecture) -> int:
     """Width of the values of the widest layer: without flash attention every layer has its width."""
     mixers = [mixer for block in model.all_blocks for mixer in block.mixers]
     return max((width for mixer in mixers for width in mixer.cached_vectors()[1:]), default=0)
-
-
-def state_bytes(blocks: Iterable[Block]) -> int:
-    """Bytes of the states of a sequence in some layers, in fp32."""
-    return sum(4 * len(block.runs_in) * sum(mixer.state_widths()) for block in blocks for mixer in block.mixers)

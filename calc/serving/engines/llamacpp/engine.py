@@ -26,7 +26,7 @@ from calc.model.named import Peak
 from calc.serving.engines.cache import Setup
 from calc.serving.engines.engine import Engine
 from calc.serving.engines.launch import Launch
-from calc.serving.engines.llamacpp.context import PADDING, state_bytes
+from calc.serving.engines.llamacpp.context import PADDING
 from calc.serving.engines.llamacpp.fit import MachineRoom, Offloading
 from calc.serving.engines.llamacpp.graph import unknown_mixers
 from calc.serving.engines.llamacpp.launch import GGUFSource, server
@@ -280,7 +280,8 @@ class LlamaCpp(Engine):
             yield Refusal(sentence, "context", [most])
 
     def state_bytes(self, architecture: Architecture, blocks: Sequence[Block]) -> int:
-        return state_bytes(blocks)
+        """In fp32."""
+        return sum(4 * len(block.runs_in) * sum(mixer.state_widths()) for block in blocks for mixer in block.mixers)
 
     def cache(self, laid_out: LaidOut, gpu: GPU, limits: Limits) -> SlotCache:
         return set_up(laid_out.whole, laid_out.precision, self.options, laid_out.layout.pp, self.draft_model)

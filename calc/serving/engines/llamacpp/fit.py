@@ -74,8 +74,10 @@ class Offloading:
         return set_up(self.model, self.precision, options, len(self.room.gpus), self.draft)
 
     def has_room(self, options: LlamaCppOptions, length: int) -> bool:
-        """Whether everything has, each buffer where it lies."""
-        return self.room.holds(self.started(options).totals(self.batch, length))
+        """Whether everything has, each buffer where it lies; what needs no graph is asked first."""
+        cache = self.started(options)
+        fixed = cache.fixed_bytes(self.batch, length)
+        return self.room.holds(fixed) and self.room.holds(cache.totals(self.batch, length))
 
     def fit(self, length: int) -> Fitted | None:
         """The most on the GPUs for sequences of so many tokens; None where even the host has no room for the rest."""
@@ -90,9 +92,13 @@ class Offloading:
         whole = self.layers + 1
         counts = [(whole, n) for n in range(whole if self.model.experts else 1)]
         counts += [(n, counts[-1][1]) for n in range(self.layers, 0, -1)]
-        for count, experts in counts if self.room.gpus else ():
-            options = self.offloaded(count, experts, length)
-            if options is not None and self.has_room(options, length):
+        first = least(lambda i: self.split(*counts[i], length) is not None, len(counts) - 1, 0)
+        for count, experts in counts[first:] if self.room.gpus and first is not None else ():
+            options = self.offloaded(count, experts, length) or self.options
+            *_, on_host = self.started(options).fixed_bytes(self.batch, length)
+            if self.room.host is not None and on_host > self.room.host:
+                break
+            if self.has_room(options, length):
                 return options
         nothing = self.options.model_copy(update={"n_gpu_layers": 0} if self.room.gpus else {})
         return nothing if self.has_room(nothing, length) else None

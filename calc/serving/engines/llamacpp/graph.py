@@ -25,8 +25,8 @@ from calc.serving.engines.llamacpp.context import ContextSizes, cache_tensors, i
 from calc.serving.engines.llamacpp.micro_batch import MicroBatch, PassTensor
 from calc.serving.engines.llamacpp.placement import HOST
 
-REPEATS = 12
-"""Layers of a kind on a device after which its buffer grows no more."""
+REPEATS, REPEATS_OF_EQUALS = 12, 3
+"""Layers of a kind on a device after which its buffer grows no more, where kinds alternate and where all are equal."""
 MOST_WEIGHTED = 15
 """Experts of a token whose outputs one kernel of CUDA adds up."""
 # What the graph of a family does that its tensors do not tell, by `general.architecture`
@@ -228,15 +228,19 @@ def unknown_mixers(model: Architecture) -> str | None:
 
 def representative(b: MicroBatch) -> list[int]:
     """Layers of the graph, which stand for all: the first of each kind on every device, and the last."""
-    blocks, names = b.blocks, () if b.placement.all_on_devices else b.file.layers
-    *others, last = range(b.model.num_layers)
-    chosen, seen = list[int](), Counter[Hashable]()
-    for layer in others:
+    placement, names = b.placement, () if b.placement.all_on_devices else b.file.layers
+
+    def kind(layer: int) -> Hashable:
         weights = names[layer].items() if names else ()
-        on_host = tuple((name, w.type) for name, w in weights if b.placement.of_weight(name, layer) == HOST)
-        kind = b.placement.layers[layer], blocks[layer], layer < b.deep, on_host
-        seen[kind] += 1
-        if seen[kind] <= REPEATS:
+        on_host = tuple((name, w.type) for name, w in weights if placement.of_weight(name, layer) == HOST)
+        return b.blocks[layer], layer < b.deep, on_host
+
+    *others, last = range(b.model.num_layers)
+    kinds, seen, chosen = {layer: kind(layer) for layer in others}, Counter[Hashable](), list[int]()
+    most = REPEATS if len(set(kinds.values())) > 1 else REPEATS_OF_EQUALS
+    for layer in others:
+        seen[placement.layers[layer], kinds[layer]] += 1
+        if seen[placement.layers[layer], kinds[layer]] <= most:
             chosen.append(layer)
     return [*chosen, last]
 

@@ -163,12 +163,17 @@ class SlotCache(Cache):
         """Layers of the model that guess tokens are among its weights."""
         return [buffer for model, context in self.contexts(batch, length)[1:] for buffer in model.allocated(context)]
 
+    def fixed_bytes(self, batch: int, length: int) -> list[int]:
+        """Bytes of weights and caches on each GPU and, last, on the host."""
+        contexts = self.contexts(batch, length)
+        known = [sizes for model, context in contexts for sizes in (model.weights, model.cache(context))]
+        return [sum(sizes[place] for sizes in known) for place in self.model.placement.places]
+
     def totals(self, batch: int, length: int) -> list[int]:
-        """Bytes on each GPU and, last, on the host, of all buffers."""
-        sizes: Counter[str] = Counter()
-        for buffer in (*self.buffers(batch, length), *self.draft_buffers(batch, length)):
-            sizes[buffer.device] += buffer.total
-        return list(sizes.values())
+        """Bytes of all buffers on each GPU and, last, on the host."""
+        computed = [model.compute(context) for model, context in self.contexts(batch, length)]
+        fixed = self.fixed_bytes(batch, length)
+        return [size + sum(buffer.size for buffer in buffers) for size, *buffers in zip(fixed, *computed, strict=True)]
 
 
 def set_up(
