@@ -4,6 +4,7 @@ largest micro-batch that fits, and what it comes to in days, energy and money.""
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice, product
+from math import isqrt
 from operator import itemgetter
 from typing import Any, get_args
 
@@ -135,8 +136,9 @@ class TrainingSearch:
     def micro_batches(self, layout: TrainingLayout) -> list[int]:
         """Sizes that divide a replica's share of the step, from small to large; of interleaved stages into a multiple
         of these."""
-        share, multiple = self.share(layout), layout.pp if layout.vp > 1 else 1
-        return [n for n in range(1, share + 1) if share % (n * multiple) == 0 and self.needs.micro_batch in (None, n)]
+        share, over = divmod(self.share(layout), layout.pp if layout.vp > 1 else 1)
+        few = [n for n in range(1, isqrt(share) + 1) if share % n == 0 and not over]
+        return sorted(n for n in {*few, *(share // n for n in few)} if self.needs.micro_batch in (None, n))
 
     def peak_bytes(self, layout: TrainingLayout, recompute: Recompute, n: int) -> int:
         """Bytes on the most loaded GPU at a micro-batch, overhead apart."""

@@ -59,6 +59,7 @@ CORPUS = {
     "lists of a grid": ("grid", "models = " + "[" * 200),
     "experts over ranks of a Mac": ("link", ("", {"engine": "mlx", "model": "Qwen/Qwen3.5-35B-A3B", "ep": "7"})),
     "bytes of no text": ("address", ("/api/report", b"model=Qwen/Qwen3-8B&\xff=\xfe")),
+    "sequences of a step": ("address", ("/train_plan", b"global_batch=16000000")),  # 30 s and more, each a size to try
     "three thousand models": ("tool", ("compare", {"models": ["Qwen/Qwen3-8B"] * 3000})),
     "a long name": ("link", ("", {"x" * 5000: "1"})),
 }
