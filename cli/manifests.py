@@ -58,6 +58,14 @@ class Server(Frozen):
         return [*self.words, *self.image.listens]
 
     @property
+    def image_name(self) -> str:
+        """Raises ConfigError where the makers have none for the GPU."""
+        if (name := self.image.name(self.gpu)) is None:
+            sentence = "No container image of this engine is known for {gpu}."
+            raise ConfigError(Message(sentence, gpu=self.gpu.name), "gpu")
+        return name
+
+    @property
     def resource(self) -> str:
         """Raises ConfigError where no device plugin is known."""
         if (name := RESOURCES.get(self.gpu.capability) or RESOURCES.get(self.gpu.platform)) is None:
@@ -82,13 +90,14 @@ def manifest(server: Server, kind: ManifestKind, node: int = 8) -> str:
 
 def container(server: Server, name: str) -> dict[str, Any]:
     """Shared memory is for tensor-parallel ranks, which talk through it."""
+    limits = {server.resource: server.gpus}
     return {
         "name": name,
-        "image": server.image.name,
+        "image": server.image_name,
         "command": server.command,
         "ports": [{"containerPort": server.image.port, "protocol": "TCP"}],
         "env": [SECRET],
-        "resources": {"limits": {server.resource: server.gpus}},
+        "resources": {"limits": limits},
         "startupProbe": {
             "httpGet": {"path": "/health", "port": server.image.port},
             "periodSeconds": 10,
@@ -150,7 +159,7 @@ def compose(server: Server) -> dict[str, Any]:
         devices = [str(n * server.gpus + i) for i in range(server.gpus)]
         reserved = {"driver": "nvidia", "device_ids": devices, "capabilities": ["gpu"]}
         servers[f"server-{n + 1}" if server.replicas > 1 else "server"] = {
-            "image": server.image.name,
+            "image": server.image_name,
             "entrypoint": server.command,
             "ports": [f"{server.image.port + n}:{server.image.port}"],
             "environment": ["HF_TOKEN", "HF_HOME=/huggingface"],

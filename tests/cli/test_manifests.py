@@ -92,6 +92,26 @@ def test_what_no_plugin_is_known_for(kind, gpu, words):
         manifest(server(gpu=gpus()[gpu]), kind)
 
 
+@pytest.mark.parametrize(
+    ("gpu", "image"),
+    [
+        ("mi300x", "vllm/vllm-openai-rocm:latest"),
+        ("ascend-910b2", "quay.io/ascend/vllm-ascend:v0.23.0"),
+        ("ascend-910", "quay.io/ascend/vllm-ascend:v0.23.0-a3"),
+        ("atlas-300i-duo-96gb", "quay.io/ascend/vllm-ascend:v0.23.0-310p"),
+    ],
+)
+def test_the_image_is_that_of_the_gpu(gpu, image):
+    """docs.vllm.ai/projects/ascend/en/latest/getting_started/quick_start.html has the suffixes."""
+    deployment, _ = parts("kubernetes", gpu=gpus()[gpu])
+    assert deployment["spec"]["template"]["spec"]["containers"][0]["image"] == image
+
+
+def test_a_gpu_without_an_image_is_a_sentence():
+    with pytest.raises(ConfigError, match="No container image of this engine is known for TPU v6e"):
+        manifest(server(gpu=gpus()["tpu-v6e"]), "kubernetes")
+
+
 @pytest.mark.parametrize("model", ["Qwen/Qwen3-32B", "模型/名", "a/" + "x" * 200, "a/B_c.d-"])
 def test_a_name_is_a_dns_label(model):
     (found, _) = parts("kubernetes", model=model)

@@ -9,6 +9,7 @@ from typing import ClassVar, Literal
 from calc.errors import Frozen, Message
 from calc.formats import CacheFormat, Precision
 from calc.formats.format_names import FLOATS
+from calc.hardware.gpu import GPU
 from calc.hardware.parallel import Layout
 from calc.serving.engines.sizes import Limits
 from calc.serving.engines.started import StartedEngine
@@ -117,11 +118,15 @@ def combined(options: Frozen, changes: Mapping[str, Sequence[object]]) -> Iterat
 
 
 class Image(Frozen):
-    """The makers' container image of a server, the port that it serves at, and what makes it listen to others."""
+    """The makers' container images of a server by platform, or by chip where it has one of its own; the port that it
+    serves at, and the words that make it listen to others."""
 
-    name: str
+    names: Mapping[str, str]
     port: int
     listens: tuple[str, ...] = ()
+
+    def name(self, gpu: GPU) -> str | None:
+        return self.names.get(gpu.capability or "") or self.names.get(gpu.platform or "")
 
 
 class Launcher(StartedEngine):

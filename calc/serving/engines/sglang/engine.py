@@ -104,7 +104,7 @@ class SGLang(SGLangDrafts):
     share_option: ClassVar[str | None] = "mem_fraction_static"
     separation: ClassVar[Separation | None] = SEPARATION
     image: ClassVar[Image | None] = Image(
-        name="lmsysorg/sglang:latest", port=SEPARATION.port, listens=("--host", "0.0.0.0")
+        names={"cuda": "lmsysorg/sglang:latest"}, port=SEPARATION.port, listens=("--host", "0.0.0.0")
     )
     weight_formats: ClassVar[tuple[WeightFormat, ...]] = ("fp8", "int4")
     cache_formats: ClassVar[tuple[CacheFormat, ...]] = ("fp8",)

@@ -95,7 +95,16 @@ class VLLM(VLLMDrafts):
     share_option: ClassVar[str | None] = "gpu_memory_utilization"
     limits_by: ClassVar[tuple[str, ...]] = ("pp",)
     separation: ClassVar[Separation | None] = SEPARATION
-    image: ClassVar[Image | None] = Image(name="vllm/vllm-openai:latest", port=SEPARATION.port)
+    image: ClassVar[Image | None] = Image(
+        names={
+            "cuda": "vllm/vllm-openai:latest",
+            "rocm": "vllm/vllm-openai-rocm:latest",
+            "910B": "quay.io/ascend/vllm-ascend:v0.23.0",
+            "910_93": "quay.io/ascend/vllm-ascend:v0.23.0-a3",
+            "310P": "quay.io/ascend/vllm-ascend:v0.23.0-310p",
+        },
+        port=SEPARATION.port,
+    )
     weight_formats: ClassVar[tuple[WeightFormat, ...]] = ("fp8", "int4")
     cache_formats: ClassVar[tuple[CacheFormat, ...]] = ("fp8",)
     cache_from: ClassVar[frozenset[str]] = frozenset((MODELOPT, COMPRESSED_TENSORS))  # utils/torch_utils.py
