@@ -93,9 +93,9 @@ vLLM's `--kv-offloading-size` is of all ranks of a copy: rows of one block of ev
 server says how much. SGLang's `--enable-hierarchical-cache` keeps `--hicache-ratio` times the tokens of the GPU, or
 `--hicache-size` GB of each rank, to the page above (`mem_cache/pool_host/base.py`); models with pools of windows,
 states or index keys are left out. llama-server keeps earlier prompts in up to 8 GiB (`--cache-ram`), as they come. On
-disk a tier takes the bytes of a token for each; how many no flag of the engines says. LoRA adapters wait whole in every
-rank, `--max-cpu-loras` of them (`lora/lora_model.py`). Qwen3-8B with 2 adapters of rank 16 at once, 8 on the host, and
-64 GiB of cache there, on two ranks:
+disk a tier takes the bytes of a token for each, up to LMCache's `max_local_disk_size`. LoRA adapters wait whole in
+every rank, `--max-cpu-loras` of them (`lora/lora_model.py`). Qwen3-8B with 2 adapters of rank 16 at once, 8 on the
+host, and 64 GiB of cache there, on two ranks:
 """
 TRAINING = """## Training
 

@@ -425,6 +425,15 @@ def test_only_the_open_section_is_computed_and_the_link_says_which():
     assert dict(app.query_params) == {"tab": "length"}
 
 
+@pytest.mark.parametrize("lang", ["en", "zh"])
+def test_tokens_whose_cache_a_disk_keeps(lang):
+    """Qwen3-8B: 36 layers of keys and values of 8 heads of 128 in 2 bytes, 147,456 a token. Windows stop growing."""
+    app = page(model="Qwen/Qwen3-8B", gpu="h100-sxm", tab="length", lang=lang)
+    assert any("**6,781,684" in text and "144.00 KiB" in text and " 827 " in text for text in texts(app.markdown))
+    other = page(model="google/gemma-3-27b-it", gpu="h100-sxm", tab="length", lang=lang)
+    assert not any("max_local_disk_size" in text for text in texts(other.markdown))
+
+
 def test_what_nvidia_smi_will_show():
     """Of an H100 vLLM takes 92 %, and a context lies outside; what it does not work with is cache."""
     app = page(model="Qwen/Qwen3-8B", gpu="h100-sxm", tab="length")

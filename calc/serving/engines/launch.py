@@ -139,6 +139,8 @@ class Launcher(StartedEngine):
     separation: ClassVar[Separation | None] = None
     """Prefill and decode on separate GPUs; None: not offered."""
     image: ClassVar[Image | None] = None
+    disk_tier: ClassVar[str | None] = None
+    """Program and setting that keep caches of requests on a disk."""
 
     @abstractmethod
     def remedies(self, limits: Limits, workload: Workload) -> Iterator[dict[str, object]]:

@@ -11,6 +11,8 @@ from pages.parts.outputs import rows
 from pages.parts.outputs.rows import Column, Row
 from pages.parts.words import say
 
+TERABYTE = 10**12
+
 
 def draw(report: Report) -> None:
     """A table only for an engine that sets memory aside at start."""
@@ -81,6 +83,20 @@ def host_memory(report: Report) -> None:
         )
     elif getattr(options, "enable_hierarchical_cache", False):
         sentences.append(say("How much of this model's cache {engine} keeps on the host is not known.", engine=title))
+    token = report.kv_cache
+    if (tier := ENGINES[report.scenario.engine].disk_tier) and not token.window_bytes and not token.state_bytes:
+        tokens, context = TERABYTE // token.bytes_per_token, report.scenario.workload.context
+        sentences.append(
+            say(
+                "A disk of 1 TB keeps the cache of **{tokens:,} tokens** at {each} a token, {requests:,.0f} requests "
+                "of {context:,} tokens ({tier}).",
+                tokens=tokens,
+                each=words.size(token.bytes_per_token),
+                requests=tokens // context,
+                context=context,
+                tier=tier,
+            )
+        )
     if host.adapters:
         sentences.append(
             say(

@@ -103,6 +103,7 @@ class SGLang(SGLangDrafts):
     sequences_option: ClassVar[str | None] = "max_running_requests"
     share_option: ClassVar[str | None] = "mem_fraction_static"
     separation: ClassVar[Separation | None] = SEPARATION
+    disk_tier: ClassVar[str | None] = "LMCache, max_local_disk_size"  # --enable-lmcache
     image: ClassVar[Image | None] = Image(
         names={"cuda": "lmsysorg/sglang:latest"}, port=SEPARATION.port, listens=("--host", "0.0.0.0")
     )

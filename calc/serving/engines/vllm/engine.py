@@ -95,6 +95,7 @@ class VLLM(VLLMDrafts):
     share_option: ClassVar[str | None] = "gpu_memory_utilization"
     limits_by: ClassVar[tuple[str, ...]] = ("pp",)
     separation: ClassVar[Separation | None] = SEPARATION
+    disk_tier: ClassVar[str | None] = "LMCache, max_local_disk_size"  # docs.lmcache.ai, Configuring LMCache
     image: ClassVar[Image | None] = Image(
         names={
             "cuda": "vllm/vllm-openai:latest",
