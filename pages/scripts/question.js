@@ -5,6 +5,7 @@ const TUNED = new Set("instruct it chat base hf thinking sft rl preview fp8 awq 
 const WORD = /(?<!\w)\d{4}-\d{2}(?!\w)|[^\s/_-]+/g;
 const DATE = /^(19|20)\d{2}(-\d{2})?$/;
 const ID = /^[\w.-]+\/[\w.-]+$/;
+const SLICE = /^(mig|[1-7]g)/; // words by which a MIG slice is sought
 const PAUSE = 400; // milliseconds after which a number that is being typed counts
 const squeezed = (text) => text.toLowerCase().replace(/[\s/_-]+/g, "");
 
@@ -15,7 +16,8 @@ export function matching(rows, text) {
   const words = decisive.length ? decisive : typed;
   const has = (row, word) => row.words.includes(word) || (DATE.test(word) && row.month.startsWith(word));
   const named = (row) => [row.name, row.id].some((name) => squeezed(name) === words.join(""));
-  const rest = rows.filter((row) => words.every((word) => has(row, word)));
+  const cut = words.some((word) => SLICE.test(word));
+  const rest = rows.filter((row) => (cut || !row.slice) && words.every((word) => has(row, word)));
   return [...rest.filter(named), ...rest.filter((row) => !named(row))];
 }
 
@@ -177,7 +179,7 @@ function search(bar, name) {
   const fill = () => {
     const text = input.value.trim();
     const chosen = (row) => several && bar.values[name].includes(row.id);
-    const some = text ? matching(all, text) : [...all.filter(chosen), ...all.filter((row) => !chosen(row))];
+    const some = text ? matching(all, text) : [...all.filter(chosen), ...all.filter((row) => !row.slice && !chosen(row))];
     const items = some.map(line);
     if (several && !text) {
       const { usual } = bar.data.controls[name];

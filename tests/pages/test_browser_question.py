@@ -64,6 +64,12 @@ def test_a_gpu_by_its_memory(find):
     assert find("nobody's card", "gpu") == []
 
 
+def test_mig_slices_come_where_they_are_sought(find):
+    assert not any(":" in gpu for text in ("h100", "24", "nvidia") for gpu in find(text, "gpu"))
+    assert find("h100 sxm mig 3g", "gpu") == ["h100-sxm:3g.40gb"]
+    assert set(find("1g.10gb h100 pcie", "gpu")) == {"h100-pcie:1g.10gb"}
+
+
 def test_by_keyboard_alone(page, address):
     """The whole sentence: a model, a format, a number, a GPU, and one more beside it; Back undoes the last."""
     page.goto(f"{address}/?gpu=h200-sxm")

@@ -42,11 +42,19 @@ def contents(language: str) -> dict[str, Any]:
     return {"model": models, "gpu": [*map(gpu_row, (*gpus().values(), *slices().values()))], "weights": formats}
 
 
-def gpu_row(gpu: GPU) -> dict[str, str]:
-    """A GPU in a list: 24 finds the cards of 24 GB."""
+def gpu_row(gpu: GPU) -> dict[str, str | bool]:
+    """A GPU in a list: 24 finds the cards of 24 GB; a MIG slice is found by these words alone."""
     shown = gpu_label(gpu.id)
     sought = f"{shown} {gpu.id} {gpu.memory_gb:g}gb {gpu.vendor}".lower()
-    return {"id": gpu.id, "name": gpu.name, "label": shown, "short": short_name(gpu), "words": sought, "month": ""}
+    return {
+        "id": gpu.id,
+        "name": gpu.name,
+        "label": shown,
+        "short": short_name(gpu),
+        "words": sought,
+        "month": "",
+        "slice": gpu.slice is not None,
+    }
 
 
 def short_name(gpu: GPU) -> str:
