@@ -42,6 +42,11 @@ def test_a_slice_is_a_gpu_of_its_own(place, query, found):
     assert finding(app) == found
 
 
+def test_more_slices_do_not_help_a_model():
+    app = page(model="Qwen/Qwen3-8B", gpu="h100-sxm:1g.10gb")
+    assert any("Min. GPUs: **none**: a model is on one slice" in text for text in texts(app.markdown))
+
+
 def newest(some):
     return sorted(some, key=lambda gpu: (gpu.year or 0, gpu.bandwidth_gb_s), reverse=True)
 

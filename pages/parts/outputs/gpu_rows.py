@@ -112,6 +112,8 @@ def list_price(gpu: str, usd: float) -> str:
 
 def fewest(verdict: Verdict) -> str:
     """Fewest GPUs on which it fits, and their layout."""
+    if verdict.min_gpus is None and find_gpu(verdict.gpu).slice is not None:
+        return say("Min. GPUs: **none**: a model is on one slice")
     if verdict.min_gpus is None:
         return say("Min. GPUs: **none** up to 1,024")
     degrees = "" if verdict.layout is None else words.layout(verdict.layout)
