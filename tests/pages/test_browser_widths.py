@@ -88,7 +88,7 @@ def test_on_a_phone_records_are_cards_too(page, address, view, section, table, r
     page.locator(".stApp[data-test-script-state=notRunning]").wait_for()
     page.get_by_role("searchbox", name=f"Search these rows: {table}").fill(row)
     card = rows.get_by_role("row").filter(has=page.get_by_role("rowheader", name=row)).first
-    card.scroll_into_view_if_needed()
+    card.hover()  # goes on where the rows are drawn anew
     box = card.bounding_box()
     assert (300 < box["width"] <= 390, box["height"] > 80) == (True, True)
     expect(page.get_by_test_id("stDataFrame")).to_have_count(0)
