@@ -33,6 +33,7 @@ class Partitioning(Frozen):
     gpus: tuple[str, ...]
     sms: int
     memory_slices: int
+    compute_slices: int
     source: str  # address of the profiles
     memory: str  # where the driver's listing was read
     profiles: Mapping[str, SliceSize]
@@ -77,7 +78,7 @@ def cut_of(whole: GPU, name: str) -> GPU:
             "sources": {"specification": table.source, "memory": table.source},
             "slice": Slice(
                 gpu=whole.id,
-                share=max(part, int(name[0]) / max(int(other[0]) for other in table.profiles)),
+                share=max(part, int(name[0]) / table.compute_slices),
                 instances=profile.instances,
                 sms=profile.sms,
                 of_sms=table.sms,

@@ -29,7 +29,7 @@ LONGEST = 20_000
 LEAST_LIKELY = 1e-16
 """Next to the likeliest, what is less likely is not looked at: no percentile knows of it."""
 SLICES = 256
-"""Slices of time in which requests are counted, before those of a percentile's slice are sorted."""
+"""Slices of time in which requests are counted; only that of a percentile is sorted."""
 UNFELT = 1e-9
 """Next to the likeliest time, what is less likely moves no percentile, of tens of thousands together."""
 
@@ -226,9 +226,7 @@ def percentiles(seconds: Array, weights: Array) -> Percentiles:
     likely = chances > UNFELT * chances.max()
     flat, chances = flat[likely], chances[likely]
     least, most = flat.min(), flat.max()
-    bins = ((flat - least) * ((SLICES - 1) / max(most - least, 1e-300))).astype(
-        int
-    )  # only that of a percentile is sorted
+    bins = ((flat - least) * ((SLICES - 1) / max(most - least, 1e-300))).astype(int)
     below = np.append(0.0, np.cumsum(np.bincount(bins, chances, SLICES)))
 
     def percentile(share: float) -> float:

@@ -43,7 +43,7 @@ def contents(language: str) -> dict[str, Any]:
 
 
 def gpu_row(gpu: GPU) -> dict[str, str | bool]:
-    """A GPU in a list: 24 finds the cards of 24 GB; a MIG slice is found by these words alone."""
+    """A GPU in a list: 24 finds the cards of 24 GB, and mig or a profile its slices."""
     shown = gpu_label(gpu.id)
     sought = f"{shown} {gpu.id} {gpu.memory_gb:g}gb {gpu.vendor}".lower()
     return {

@@ -84,7 +84,8 @@ def host_memory(report: Report) -> None:
     elif getattr(options, "enable_hierarchical_cache", False):
         sentences.append(say("How much of this model's cache {engine} keeps on the host is not known.", engine=title))
     token = report.kv_cache
-    if (tier := ENGINES[report.scenario.engine].disk_tier) and not token.window_bytes and not token.state_bytes:
+    grows_alone = token.bytes_per_token and not token.window_bytes and not token.state_bytes
+    if (tier := ENGINES[report.scenario.engine].disk_tier) and grows_alone:
         tokens, context = TERABYTE // token.bytes_per_token, report.scenario.workload.context
         sentences.append(
             say(

@@ -22,7 +22,7 @@ def draw(answer: Answer) -> None:
 
 
 def way(scenario: Scenario) -> None:
-    """Links to what is kept: models, and training steps."""
+    """Links to the comparison of models and of training steps that were kept as B."""
     models, steps = scenario.comparison.others, scenario.comparison.steps
     if models:
         lead(COMPARE, say("Compare A with {letters}", letters=letters(models)))

@@ -173,6 +173,8 @@ def test_its_price_is_the_larger_of_its_shares():
     assert price_of("h100-sxm:3g.40gb") == whole / 2  # 3 of 7 compute slices, 4 of 8 memory slices
     assert price_of("h100-sxm:1g.10gb") == pytest.approx(whole / 7)
     assert price_of("h100-sxm:4g.40gb") == pytest.approx(whole * 4 / 7)
+    # of a B200 the table ends at 2g, of its seven compute slices two
+    assert price_of("b200:2g.45gb") == pytest.approx(price_of("b200") * 2 / 7)
 
 
 def test_kubernetes_asks_for_it_by_its_profile():
