@@ -11,7 +11,7 @@ from calc.hardware.mig import unjoined
 from calc.hardware.overhead import HIGH, LOW, MIDDLE, OverheadItem, OverheadSizes, at_end
 from calc.hardware.parallel import Layout
 from calc.serving.engines.rules import Question
-from calc.serving.engines.sizes import GPUAtStart, LaidOut, Limits
+from calc.serving.engines.sizes import GPUAtStart, Limits
 from calc.serving.memory import Serving
 from calc.serving.weighing import LayerBytes
 from calc.serving.workload import Workload
@@ -86,7 +86,7 @@ def search(
                 if least[negative] > stages:
                     wait(-negative, shape, least[negative])
                     continue
-                if several.hold_cache(whole, ranges, taken):
+                if several.hold_cache(whole, ranges):
                     laid_out = serving.spread(shape.model_copy(update={"pp": stages}))
                     if laid_out.on(gpu, workload).surely_fits:
                         return place
@@ -133,13 +133,6 @@ class Several:
         budget = engine.budget(limits, GPUAtStart(usable, 0, working, None, overhead))
         return -1 if budget.shortage and not self.states_cache else int(budget.cache / engine.cache_share)
 
-    def room_in(self, laid_out: LaidOut, limits: Limits, working: int) -> int:
-        """Bytes for weights at most in a layout, whose stages need not be weighed, besides all that the overhead may
-        take."""
-        engine, overhead = self.alone.engine, self.alone.overhead
-        ranges = overhead.sizes(engine.overhead_on(self.gpu, laid_out, limits), 0)
-        return self.left(working, limits, at_end(ranges, LOW if self.states_cache else HIGH))
-
     def least_stages(self, stored: LayerBytes) -> int:
         """Pipeline stages that must be for all layers to be held."""
         room = self.room(HIGH)
@@ -157,40 +150,57 @@ class Several:
         """Pipeline stages that must be for all weights and the cache to be held; with no number of them where a layer's
         working memory alone has no room, which some stage needs, or flags state too few blocks."""
         whole, (stage,) = serving.on(self.gpu, self.workload), serving.laid_out.stages
-        peak, pool, work = whole.requirements.peak(0, whole.workload), whole.requirements.pool, whole.workload
-        if self.starts[0][0].share is None and int(peak.working.bytes) > self.room(HIGH):
-            return UNBOUNDED
-        stated = None if pool is None else pool.stated_blocks
-        if pool is not None and stated is not None and pool.concurrency(stated, work.context) < work.batch:
-            return UNBOUNDED
-        cached = peak.cache if pool is None else pool.least_bytes(0, work.batch, work.context)
-        each = 0 if pool is None else pool.on_each_stage()
+        pool, work, cached, each = whole.requirements.pool, whole.workload, 0, 0
+        if self.starts[0][0].share is None:
+            peak = whole.requirements.peak(0, work)
+            cached = peak.cache
+            if int(peak.working.bytes) > self.room(HIGH):
+                return UNBOUNDED
+        if pool is not None:
+            cached, each, stated = (
+                pool.least_bytes(0, work.batch, work.context),
+                pool.on_each_stage(),
+                pool.stated_blocks,
+            )
+            if stated is not None and pool.concurrency(stated, work.context) < work.batch:
+                return UNBOUNDED
         if (room := self.room(MIDDLE) - each) <= 0:
             return UNBOUNDED
         return max(1, -(-(stage.weights + stage.vision + cached - each) // room))
 
     def hold(self, layer_bytes: LayerBytes, stages: Sequence[range], working: int = 0) -> bool:
         """Whether they have room for the weights of so many pipeline stages and so much working memory on each."""
-        return self.hold_each(within(layer_bytes, stages), layer_bytes, HIGH, working)
+        last = max(working, self.sampling)
+        *others, end = on_each(layer_bytes, stages)
+        return max(others, default=0) <= self.room(HIGH, working) and end <= self.room(HIGH, last)
 
-    def hold_cache(self, serving: Serving, stages: Sequence[range], working: int) -> bool:
-        """Whether they also have room for each stage's share of the cache, where it is known before the stages are laid
-        out and set aside out of what is left."""
-        layout, loaded = serving.layout.model_copy(update={"pp": len(stages)}), serving.weighing.loaded
+    def hold_cache(self, serving: Serving, stages: Sequence[range]) -> bool:
+        """Whether they also have room for each stage's working memory and its share of the cache, where it is known
+        before the stages are laid out and set aside out of what is left."""
+        layout, weighing = serving.layout.model_copy(update={"pp": len(stages)}), serving.weighing
         work, engine = self.workload.of_copy(layout.dp), serving.engine
         limits = engine.limits(work, self.gpu, serving.architecture, layout)
         laid_out = replace(serving.laid_out, stages=(), ranges=tuple(stages), layout=layout)
-        if max(within(loaded, stages)) > self.room_in(laid_out, limits, working):
-            return False
+        overhead = serving.overhead.sizes(engine.overhead_on(self.gpu, laid_out, limits), 0)
+        weights = on_each(weighing.loaded, stages)
+        working = [0] * len(stages) if limits.share is None else weighing.working_each(engine, limits, stages)
+
+        def hold(end: int, cache: Sequence[int]) -> bool:
+            outside = at_end(overhead, LOW if self.states_cache else end)
+            needs = set(zip(map(add, weights, cache), working, strict=True))
+            return all(need <= self.left(taken, limits, outside) for need, taken in needs)
+
         pool = engine.cache_over(stages, serving.laid_out, self.gpu, limits)
         if pool is None:
-            return True
+            return hold(HIGH, [0] * len(stages))
         stated = [nbytes for stage in range(len(stages)) if (nbytes := pool.stated_bytes(stage)) is not None]
         if stated:  # whatever there is room for
             enough = pool.concurrency(pool.blocks(stated), work.context) >= work.batch
-            return enough and not self.lack(working, *max(zip(within(loaded, stages), stated, strict=True), key=sum))
-        cache = pool.required_each(work.batch, work.context)
-        return self.hold_each(list(map(add, within(loaded, stages), cache)), loaded, MIDDLE, working)
+            lacking = any(map(self.lack, working, weights, stated))
+            return enough and not lacking and hold(HIGH, [0] * len(stages))
+        least = max(pool.least_blocks(limits.sequences), pool.request_blocks(work.context))
+        at_start = [pool.bytes_of(stage, least) for stage in range(len(stages))]
+        return hold(HIGH, at_start) and hold(MIDDLE, pool.required_each(work.batch, work.context))
 
     def lack(self, working: int, loaded: int, stated: int) -> bool:
         """Whether each lacks bytes at start for a cache of stated bytes with such weights and working memory."""
@@ -200,14 +210,13 @@ class Several:
             for limits, overhead in self.starts
         )
 
-    def hold_each(self, each: Sequence[int], layer_bytes: LayerBytes, end: int, working: int) -> bool:
-        """Whether they have room for so much in the layers of each stage and all else, at this end of the overhead."""
-        last = each[-1] + layer_bytes.behind + layer_bytes.everywhere
-        other = max(*each, each[0] + layer_bytes.before) + layer_bytes.everywhere
-        return other <= self.room(end, working) and last <= self.room(end, max(working, self.sampling))
 
-
-def within(layer_bytes: LayerBytes, stages: Sequence[range]) -> list[int]:
-    """Bytes of the layers of each stage."""
+def on_each(layer_bytes: LayerBytes, stages: Sequence[range]) -> list[int]:
+    """Bytes of each stage: of its layers, of what stands before or behind them, and else on each stage."""
     upto = [layer_bytes.layers[stage.stop] for stage in stages]
-    return list(map(sub, upto, [0, *upto]))
+    each = [nbytes + layer_bytes.everywhere for nbytes in map(sub, upto, [0, *upto])]
+    if len(each) == 1:  # a tied head is the embedding, once
+        return [each[0] + max(layer_bytes.before, layer_bytes.behind)]
+    each[0] += layer_bytes.before
+    each[-1] += layer_bytes.behind
+    return each

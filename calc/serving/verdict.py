@@ -173,7 +173,8 @@ def once(allocation: Allocation, axis: Literal["context", "batch"], most: int, s
 
 
 def estimate(allocation: Allocation, axis: Literal["context", "batch"], most: int) -> int:
-    """About how much of it fits: where a line through what is held of two amounts meets what a GPU has."""
+    """About how much of it fits: where a line through what is held of two amounts meets what a GPU has. Without a cache
+    passes alone grow, from some amount on: there a second line goes through the most and where the first one met."""
 
     def over(amount: int) -> int:
         there = allocation.at(**{axis: amount})
@@ -183,12 +184,16 @@ def estimate(allocation: Allocation, axis: Literal["context", "batch"], most: in
         return min(most - 1, max(1, int(amount - excess / slope))) if slope > 0 else amount
 
     here = allocation.workload.context if axis == "context" else allocation.workload.batch
-    excess = over(here)
-    other = meeting(here, excess, allocation.memory.kv_cache / here)
+    cached, excess = allocation.memory.kv_cache, over(here)
+    other = meeting(here, excess, cached / here) if cached else most
     if other == here:
         return here
     beyond = over(other)
-    return meeting(other, beyond, (beyond - excess) / (other - here))
+    met = meeting(other, beyond, (beyond - excess) / (other - here))
+    if cached or met == other:
+        return met
+    there = over(met)
+    return meeting(met, there, (beyond - there) / (other - met))
 
 
 def reason(allocation: Allocation) -> Message:

@@ -211,6 +211,23 @@ class Weighing:
             self.peaks[size] = BlockPeaks(each, behind)
         return self.peaks[size]
 
+    def working_each(self, engine: Engine, limits: Limits, stages: Sequence[range]) -> list[int]:
+        """Bytes that a pass takes at start at its highest on each of the stages."""
+        kinds, each = self.tensors.kinds, self.layer_peaks(engine, limits, last=False)
+        *others, end = ({*kinds[stage.start : stage.stop]} for stage in stages)
+        behind = self.peaks_of(engine, limits, last=True).behind
+        last = self.layer_peaks(engine, limits, last=True)
+        at_end = [last[kind] for kind in end] + ([] if behind is None else [int(behind.bytes)])
+        return [*(max(each[kind] for kind in stage) for stage in others), max(at_end)]
+
+    def layer_peaks(self, engine: Engine, limits: Limits, *, last: bool) -> list[int]:
+        """Bytes that a pass takes at its highest in a layer of each kind, on the last stage or another."""
+        peaks = self.peaks_of(engine, limits, last=last).blocks
+        runs = [
+            (block.runs_in, int(peak.bytes)) for block, peak in zip(self.rank.all_blocks, peaks, strict=True) if peak
+        ]
+        return [max((nbytes for layers, nbytes in runs if first in layers), default=0) for first in self.tensors.firsts]
+
     def least_working(self, engine: Engine, limits: Limits) -> int:
         """Bytes that a pass takes in the layer that takes least."""
         peaks = self.peaks_of(engine, limits, last=False).blocks
