@@ -86,8 +86,8 @@ def zero(stage: int, **fields: Any) -> Change:
 def less_at_once(smaller: "Smaller", now: TrainingScenario) -> TrainingScenario:
     """The largest micro-batch that fits, or of one sequence; the same sequences in a step, where gradients can be
     accumulated."""
-    work, fitting = now.workload, smaller.largest(now, "micro_batch")
-    if work.micro_batch == 1 or fitting is None:
+    work = now.workload
+    if work.micro_batch == 1 or (fitting := smaller.largest(now, "micro_batch")) is None:
         return now
     fewer = next((n for n in range(fitting, 0, -1) if n < work.micro_batch and work.micro_batch % n == 0), 1)
     times = 1 if work.optimizer_in_backward else work.micro_batch // fewer
@@ -436,8 +436,8 @@ class Smaller:
         if scenario not in self.weighed:
             engine = self.engine(scenario)
             if engine is None:
-                memory = self.at(scenario).memory()
-                self.weighed[scenario] = StepFit(memory.total, word(memory, self.gpu.usable_bytes))
+                required = self.at(scenario).required
+                self.weighed[scenario] = StepFit(required.total, word(required, self.gpu.usable_bytes))
             else:
                 self.weighed[scenario] = StepFit(engine.peak.total, engine.word)
         return self.weighed[scenario]

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from calc.errors import ConfigError, Frozen, Message
 from calc.formats import Precision
@@ -75,6 +75,14 @@ class TrainingMemory(Memory):
     def parts(self) -> dict[Message, int]:
         """Bytes by the name of the part."""
         return {part: getattr(self, component) for component, part in PARTS.items()}
+
+
+class Required(NamedTuple):
+    """Bytes on the most loaded GPU at the peak of a step, with the overhead over its range."""
+
+    low: int
+    total: int
+    high: int
 
 
 class Shared:
@@ -403,9 +411,16 @@ class Training:
     def unlike_stages(self) -> list[TrainingStage]:
         return [self.stage(index, single=self.is_single(self.work.micro_batch)) for index in self.unlike]
 
+    @cached_property
+    def required(self) -> Required:
+        """The totals of `memory()`, without its parts."""
+        allocated = self.peak_bytes
+        low, high = bounds(sizes(self.overhead_ranges, allocated))
+        return Required(allocated + low, allocated + (low + high) // 2, allocated + high)
+
     def fits(self, usable: int) -> bool:
         """Whether it does as it is, even at the high end of the overhead."""
-        return self.peak_bytes <= self.room(usable)
+        return self.required.high <= usable
 
     @property
     def gathers_experts(self) -> bool:
@@ -495,7 +510,7 @@ def judge_training(gpu: GPU, training: Training) -> TrainingVerdict:
     )
 
 
-def word(memory: TrainingMemory, usable: int) -> Word:
+def word(memory: TrainingMemory | Required, usable: int) -> Word:
     """The verdict in a word."""
     return "fits" if memory.high <= usable else "tight" if memory.low <= usable else "does not fit"
 
