@@ -1,7 +1,8 @@
 """Parts that all modules are made of, as transformers computes them: matrices with their adapters, products of heads,
 norms; and sequence parallelism between them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 from calc.model.kernels import Kernels, NormKind
 from calc.model.names import Names
@@ -61,6 +62,35 @@ class Settings:
     single: bool  # one sequence: a reshape of its heads is a view, where it is a copy for several
     records: bool = True  # False: under torch.no_grad, which saves nothing
     reads_table: bool = True  # False: the head has a weight of its own, and the embedding's has no second gradient
+
+    @cached_property
+    def of_layers(self) -> "Settings":
+        """What a layer reads of them: nothing that is the loss's, so that steps with different losses share layers."""
+        return replace(self, loss="whole", loss_chunks=1, keep_outputs=False, tensor_parallel=False, reads_table=True)
+
+    @cached_property
+    def of_head(self) -> "Settings":
+        """What the head reads of them: nothing that is about attention and experts."""
+        return replace(
+            self,
+            experts=self.rest,
+            flash=True,
+            repeated_keys=False,
+            recompute_scores=False,
+            reentrant=False,
+            ep=1,
+            expert_spread=1,
+        )
+
+    @cached_property
+    def of_norm(self) -> "Settings":
+        """What the last norm reads of them: what layers and head both do."""
+        return replace(self.of_head.of_layers, checkpoints=False)
+
+    @cached_property
+    def of_embedding(self) -> "Settings":
+        """What the embedding reads of them: nothing that is the layers', and of the loss the table that it shares."""
+        return replace(self.of_norm, reads_table=self.reads_table)
 
 
 class Modules(Operations):

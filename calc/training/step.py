@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple
 
 from calc.errors import ConfigError, Frozen, Message
 from calc.formats import Precision
@@ -27,7 +27,7 @@ from calc.serving.fewest import MOST_GPUS
 from calc.serving.memory import Memory
 from calc.serving.verdict import Word
 from calc.training.course import Course, Part, Phase, StepMoment, Tensors, TrainingComponent, dot, once, parts_of
-from calc.training.decoder import LossHead, Passes, check_modelled, quiet, settings_of
+from calc.training.decoder import LossHead, Passes, Shared, check_modelled, quiet, settings_of
 from calc.training.ends import head
 from calc.training.layout import TrainingLayout, TrainingScenario, check_schedule
 from calc.training.losses import VALUE, TrainingMethod
@@ -50,9 +50,6 @@ PARTS: dict[TrainingComponent, Message] = {
     "logits": Message("logits"),
     "temporaries": Message("temporaries"),
 }
-
-
-SharedPart = TypeVar("SharedPart")
 
 
 def usual_overhead(gpus: int) -> dict[OverheadItem, Range]:
@@ -83,19 +80,6 @@ class Required(NamedTuple):
     low: int
     total: int
     high: int
-
-
-class Shared:
-    """Parts that the steps of one model have in common, each made once."""
-
-    def __init__(self) -> None:
-        self.made = dict[tuple[object, ...], Any]()
-
-    def once(self, key: tuple[object, ...], make: Callable[[], SharedPart]) -> SharedPart:
-        if key not in self.made:
-            self.made[key] = make()
-        made: SharedPart = self.made[key]
-        return made
 
 
 class Training:
@@ -260,8 +244,11 @@ class Training:
         return lambda t, model, x: method.head(t, model, x, objective)
 
     def _passes(self, settings: Settings) -> Passes:
-        key = "passes", self.layout.tp, self.layout.slices, settings, self.objective
-        return self.shared.once(key, lambda: Passes(self.rank, settings, self._loss()))
+        cut, objective, shared = (self.layout.tp, self.layout.slices), self.objective, self.shared
+        return shared.once(
+            ("passes", cut, settings, objective),
+            lambda: Passes(self.rank, settings, self._loss(), shared=shared, cut=cut, objective=objective),
+        )
 
     def _course(self, weights: StageWeights, piece: range, passes: Passes) -> Course:
         """A micro-batch's, the same however weights are divided over replicas, unless FSDP gathers them."""
