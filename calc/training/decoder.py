@@ -220,9 +220,9 @@ class Shared:
         self.made = dict[tuple[object, ...], Any]()
 
     def once(self, key: tuple[object, ...], make: Callable[[], SharedPart]) -> SharedPart:
-        if key not in self.made:
-            self.made[key] = make()
-        made: SharedPart = self.made[key]
+        made: SharedPart | None = self.made.get(key)
+        if made is None:
+            made = self.made[key] = make()
         return made
 
 

@@ -34,7 +34,7 @@ def altered(now: TrainingScenario, part: ScenarioPart, **fields: Any) -> Trainin
     """The scenario with other fields in one of its parts, which it may lack. Raises ConfigError where two fields of a
     workload exclude each other."""
     value = getattr(now, part)
-    if value is None:
+    if value is None or all(getattr(value, name) == field for name, field in fields.items()):
         return now
     other = TrainingWorkload(**{**dict(value), **fields}) if part == "workload" else value.model_copy(update=fields)
     return now.model_copy(update={part: other})
@@ -433,14 +433,16 @@ class Smaller:
 
     def fit(self, scenario: TrainingScenario) -> StepFit:
         """Bytes on the most loaded GPU, and the verdict; with an engine those of the phase that is the peak."""
-        if scenario not in self.weighed:
+        fit = self.weighed.get(scenario)
+        if fit is None:
             engine = self.engine(scenario)
             if engine is None:
                 required = self.at(scenario).required
-                self.weighed[scenario] = StepFit(required.total, word(required, self.gpu.usable_bytes))
+                fit = StepFit(required.total, word(required, self.gpu.usable_bytes))
             else:
-                self.weighed[scenario] = StepFit(engine.peak.total, engine.word)
-        return self.weighed[scenario]
+                fit = StepFit(engine.peak.total, engine.word)
+            self.weighed[scenario] = fit
+        return fit
 
     def needs(self, scenario: TrainingScenario) -> int:
         """Bytes on the most loaded GPU."""
@@ -507,13 +509,13 @@ class Smaller:
 
     def helping(self, *, all_of_them: bool = False) -> Iterator[StepChange]:
         """Changes that save something on top of those before; until it fits, where not all are asked for."""
-        scenario = self.now
+        scenario, fit = self.now, self.fit(self.now)
         for change in self.changes:
-            if not all_of_them and self.fits(scenario):
+            if not all_of_them and fit.verdict == "fits":
                 return
             after = change.on(self, scenario)
-            if self.needs(after) < self.needs(scenario):
-                scenario = after
+            if after is not scenario and (smaller := self.fit(after)).total < fit.total:
+                scenario, fit = after, smaller
                 yield change
 
     def after(self, chosen: Iterable[StepChange]) -> TrainingScenario:

@@ -161,7 +161,7 @@ class Training:
         single = single or self.laid_out_alike
         if (index, single) not in self.built:
             weights = self._weights(self.alike[index])
-            states = states_of(weights, self.work, self.recipe, self.layout)
+            states = self._states(weights)
             if self.layout.cpu_offload:
                 states = states.offloaded(self.recipe)
             kinds, passes = self.alike_pieces[index :: self.layout.pp], self._passes(self._settings(single=single))
@@ -169,7 +169,7 @@ class Training:
             other = self.teacher or self
             passed = weights if other is self else other._weights(other.alike[index])
             quiet = tuple(other._quiet_courses(passed, index, single=single))
-            reference = other._reference(passed, states_of(passed, other.work, other.recipe, self.layout))
+            reference = other._reference(passed)
             value = None if self.value is None else self.value.stage(index, single=single)
             if value is not None:
                 nbytes = value.states.weights + value.states.frozen
@@ -209,12 +209,13 @@ class Training:
         head = self.rank.vocab * (self.rank.d_embedding or self.rank.hidden)
         return WIDTH[self.recipe.compute] * (head + self.recipe.prefetch)
 
-    def _reference(self, weights: StageWeights, states: States) -> list[Tensors]:
+    def _reference(self, weights: StageWeights) -> list[Tensors]:
         """A frozen copy of the model in the type of the policy's weights, sharded as those are. FSDP2 leaves the root
         of a model that is only run forward gathered."""
         objective = self.objective
         if objective is None or self.method is VALUE or objective.reference != "model":
             return []
+        states = self._states(weights)
         copy = states.weights if self.work.trains_base else states.frozen
         whole = [Tensors(once(copy), "weights of the reference", "weights")]
         if self.layout.gathered_by_fsdp(self.recipe) and objective.shards_reference:
@@ -231,6 +232,13 @@ class Training:
         key = *stage, layout.separate_embedding, self.frozen, plain, adapters
         pieces = layout.stages(self.rank.num_layers)[index]
         return self.shared.once(("weights", *key), lambda: stage_weights(self.rank, pieces, layout, self.frozen, work))
+
+    def _states(self, weights: StageWeights) -> States:
+        """Bytes that belong to the weights of a stage, equal for steps that differ in their passes alone. The weights
+        are those of ranks that are laid out so within a replica."""
+        work, recipe, layout = self.work.of_states, self.recipe, self.layout
+        key = "states", weights, work, recipe, layout.zero, layout.replicas
+        return self.shared.once(key, lambda: states_of(weights, work, recipe, layout))
 
     def _settings(self, *, single: bool) -> Settings:
         settings = settings_of(self.rank, self.work, self.recipe, self.layout, self.frozen, single=single)
@@ -294,7 +302,7 @@ class Training:
         """Bytes that all GPUs together have in CPU memory, at least: weights and what belongs to them."""
         if not self.layout.cpu_offload:
             return 0
-        stages = (states_of(self._weights(i), self.work, self.recipe, self.layout) for i in range(self.layout.pp))
+        stages = (self._states(self._weights(i)) for i in range(self.layout.pp))
         moved = sum(of.frozen + of.weights + of.master + of.optimizer + of.gradients for of in stages)
         return moved * (self.layout.gpus // self.layout.pp)
 

@@ -118,6 +118,12 @@ class TrainingWorkload(Frozen):
         """Whether the model's own weights are trained."""
         return self.method in ("full", "pretrain")
 
+    @property
+    def of_states(self) -> "TrainingWorkload":
+        """A workload with nothing but what gradients and optimizer states depend on; all else as by default."""
+        names = ("method", "fp32_rest", "fp32_adapters", "optimizer", "optimizer_kernel")
+        return TrainingWorkload.model_construct(**{name: getattr(self, name) for name in names})
+
 
 # What a step's loss is: the method, its lengths, its reference, and how the trainer makes log-probabilities; and the
 # engine that generates what it is computed on.
