@@ -112,6 +112,7 @@ class Training:
         self.shared = shared or Shared()
         cut = layout.tp, layout.slices
         self.rank = self.shared.once(("rank", *cut), lambda: architecture.rank(*cut))
+        self.chunk = self.rank.chunk
         self.built = dict[tuple[int, bool], TrainingStage]()
         self.alike_pieces = self.shared.once(("alike", *cut, layout.pp, layout.vp, self.frozen), self._alike_pieces)
         """First equal piece, for each piece of the model."""
@@ -293,7 +294,7 @@ class Training:
         positions = -(-sequence // self.layout.cp)
         tokens = micro_batch * positions
         shards = self.layout.tp if self.layout.sequence_parallel else 1
-        chunks = micro_batch * -(-positions // self.rank.chunk)
+        chunks = micro_batch * -(-positions // self.chunk)
         stream, scores = -(-tokens // shards), tokens * sequence
         return 1, positions, tokens, stream, scores, chunks, chunks - micro_batch, micro_batch, *scored
 
@@ -351,9 +352,7 @@ class Training:
     def _weighed(self, moment: StepMoment, size: Bytes) -> TrainingMemory:
         """Bytes at a moment by component, with the overhead."""
         allocated = dot(moment.bytes, size)
-        components: dict[TrainingComponent, int] = {}
-        for (_, component, _), nbytes in moment.lines.items():
-            components[component] = components.get(component, 0) + dot(nbytes, size)
+        components = {component: dot(nbytes, size) for component, nbytes in moment.components.items()}
         low, high = bounds(sizes(self.overhead_ranges, allocated))
         return TrainingMemory(
             **{component: components.get(component, 0) for component in PARTS},
@@ -444,6 +443,9 @@ class Training:
     def over(self, dp: int) -> "Training | None":
         """The step with all that belongs to the weights divided over so many replicas (ZeRO-3); None where the experts
         are spread over more."""
+        return self.shared.once(("over", self, dp), lambda: self._over(dp))
+
+    def _over(self, dp: int) -> "Training | None":
         try:
             return self.changed(layout=self.layout.model_copy(update={"dp": dp, "zero": 3}))
         except ConfigError:
