@@ -3,7 +3,7 @@ and by name: the parts whose sum is the number."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import accumulate, chain, groupby
 from operator import add, mul
 from typing import Literal, NamedTuple, TypeVar
@@ -236,7 +236,9 @@ def component_of(name: Name, *, keeps_gradients: bool) -> TrainingComponent:
     return "weights" if name in WEIGHTS else "activations"
 
 
+@lru_cache(maxsize=1024)
 def message(name: Name) -> Message:
+    """The words of a name, which are those of this package alone."""
     return Message(name) if isinstance(name, str) else Message(name[0], tensor=Message(name[1]))
 
 

@@ -139,17 +139,17 @@ def states_of(stage: StageWeights, work: TrainingWorkload, recipe: Recipe, layou
     kernel = work.optimizer_kernel or ("fused" if recipe.fused else "foreach")
     by_fsdp = layout.gathered_by_fsdp(recipe)
 
-    def copies(weight: RankWeight) -> int:
-        return layout.replicas if weight.ep == 1 else layout.expert_replicas
+    replicas, expert_replicas = layout.replicas, layout.expert_replicas
 
     def divided(sizes: Iterable[tuple[RankWeight, int]], zero: int) -> list[int]:
         """Each size on one rank: over those that share its experts, and from this stage of ZeRO on over all that hold
         the same."""
         if layout.zero < zero:
             return [-(-size // weight.ep) for weight, size in sizes]
+        ranks = [(weight, size, replicas if weight.ep == 1 else expert_replicas) for weight, size in sizes]
         if by_fsdp:
-            sizes = [(weight, weight.padded(size, copies(weight))) for weight, size in sizes]
-        return [-(-size // (weight.ep * copies(weight))) for weight, size in sizes]
+            ranks = [(weight, weight.padded(size, copies), copies) for weight, size, copies in ranks]
+        return [-(-size // (weight.ep * copies)) for weight, size, copies in ranks]
 
     def total(width: int, zero: int) -> int:
         return sum(divided([(weight, width * size) for weight, size in elements], zero))

@@ -21,7 +21,7 @@ from calc.hardware.overhead import (
     sizes,
 )
 from calc.hardware.shards import alike_pieces, alike_stages
-from calc.hardware.solver import largest, largest_near, least
+from calc.hardware.solver import largest_near, least
 from calc.model.architecture import Architecture
 from calc.serving.fewest import MOST_GPUS
 from calc.serving.memory import Memory
@@ -35,7 +35,7 @@ from calc.training.methods import METHODS, check_teacher, resolved, scored_units
 from calc.training.modules import Settings
 from calc.training.stage import QuietCourse, TrainingStage
 from calc.training.states import OUTSIDE, StageWeights, States, plain_experts, stage_weights, states_of, trained_of
-from calc.training.tape import Bytes
+from calc.training.tape import Bytes, CountedBy
 from calc.training.workload import WIDTH, TrainingWorkload
 from calc.units import GIB
 
@@ -176,7 +176,7 @@ class Training:
                 nbytes = value.states.weights + value.states.frozen
                 reference.append(Tensors(once(nbytes), "weights of the reward model", "weights"))
             self.built[index, single] = TrainingStage(
-                courses, states, self.work, self.layout, index, quiet, reference, value
+                courses, states, self.work, self.layout, index, self.shared, quiet, reference, value
             )
         return self.built[index, single]
 
@@ -460,7 +460,9 @@ def most_that_fit(peaks: Sequence[Bytes], units: Callable[[int], Bytes], room: i
         nbytes, peak = max((dot(peak, there), peak) for peak in peaks)
         if nbytes <= room:
             break
-        most = largest(lambda size, peak=peak: dot(peak, units(size)) <= room, most)  # type: ignore[misc]
+        once = peak[CountedBy.ONCE]
+        near = max(1, (room - once) * most // max(1, nbytes - once))  # as though all else grew with the size
+        most = largest_near(lambda size, peak=peak: dot(peak, units(size)) <= room, most - 1, near)  # type: ignore[misc]
     return most
 
 
