@@ -242,7 +242,7 @@ class Passes:
         objective: Objective | None = None,
     ) -> None:
         self.rank, self.settings = rank, settings
-        self.shared, self.cut = shared or Shared(), cut
+        self.shared, self.cut, self.of_layers = shared or Shared(), cut, settings.of_layers
         self.per_layer_columns = per_layer_columns(rank)
         """Columns of the inputs of single layers, side by side."""
         self.stream_width = self.layer(rank.all_blocks[0], first=True).width
@@ -251,6 +251,8 @@ class Passes:
         first_layer = self.layer(next(block for block in self.rank.all_blocks if 0 in block.runs_in), first=True)
         keeps_input = self.per_layer_columns > 0 and first_layer.keeps_input
         of_front, of_norm, of_tail = settings.of_embedding, settings.of_norm, settings.of_head
+        if objective is None:  # hidden states are for losses of trainers alone
+            of_tail = replace(of_tail, checkpoints=False)
         self.front = self.once(("front", of_front, keeps_input), lambda: self._front(of_front, keeps_input))
         width = self.stream_width
         self.norm = self.once(("norm", of_norm, width), lambda: self.end(of_norm, final_norm, width))
@@ -287,7 +289,7 @@ class Passes:
         gradient = not first or self.settings.trains or self.settings.inputs_need_gradients
         mixers = tuple(mixer.model_copy(update={"window": None}) for mixer in block.mixers)
         width = self.settings.rest if first else self.stream_width
-        settings = self.settings.of_layers
+        settings = self.of_layers
         key = "layer", settings, mixers, block.ffn, block.norms, block.norm, block.per_layer_width, gradient, width
         return self.once(key, lambda: self.run(settings, block, gradient=gradient, width=width))
 

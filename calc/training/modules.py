@@ -2,7 +2,6 @@
 norms; and sequence parallelism between them."""
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 from calc.model.kernels import Kernels, NormKind
 from calc.model.names import Names
@@ -63,16 +62,28 @@ class Settings:
     records: bool = True  # False: under torch.no_grad, which saves nothing
     reads_table: bool = True  # False: the head has a weight of its own, and the embedding's has no second gradient
 
-    @cached_property
-    def of_layers(self) -> "Settings":
-        """What a layer reads of them: nothing that is the loss's, so that steps with different losses share layers."""
-        return replace(self, loss="whole", loss_chunks=1, keep_outputs=False, tensor_parallel=False, reads_table=True)
+    # What a part of the model reads of them, all else as in any step: where steps differ in nothing of it, they share
+    # what was traced of that part
 
-    @cached_property
-    def of_head(self) -> "Settings":
-        """What the head reads of them: nothing that is about attention and experts."""
+    @property
+    def of_layers(self) -> "Settings":
+        """Settings of a layer, which knows nothing of the loss."""
         return replace(
             self,
+            inputs_need_gradients=False,
+            loss="whole",
+            loss_chunks=1,
+            keep_outputs=False,
+            tensor_parallel=False,
+            reads_table=True,
+        )
+
+    @property
+    def of_head(self) -> "Settings":
+        """Settings of the head, which knows nothing of attention and experts."""
+        return replace(
+            self,
+            inputs_need_gradients=False,
             experts=self.rest,
             flash=True,
             repeated_keys=False,
@@ -82,15 +93,15 @@ class Settings:
             expert_spread=1,
         )
 
-    @cached_property
+    @property
     def of_norm(self) -> "Settings":
-        """What the last norm reads of them: what layers and head both do."""
+        """Settings of the last norm, which knows nothing of either."""
         return replace(self.of_head.of_layers, checkpoints=False)
 
-    @cached_property
+    @property
     def of_embedding(self) -> "Settings":
-        """What the embedding reads of them: nothing that is the layers', and of the loss the table that it shares."""
-        return replace(self.of_norm, reads_table=self.reads_table)
+        """Settings of the embedding, which may share the head's table, and whose output may need a gradient."""
+        return replace(self.of_norm, reads_table=self.reads_table, inputs_need_gradients=self.inputs_need_gradients)
 
 
 class Modules(Operations):

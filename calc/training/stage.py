@@ -54,10 +54,10 @@ class TrainingStage:
         self.rank, self.recipe = self.course.rank, self.course.recipe
         self.during = Alive().plus(self.running())
         """Tensors in memory all through a micro-batch, other micro-batches aside."""
-        kinds = tuple(courses.index(course) for course in courses)
+        schedule = layout.pp, tuple(courses.index(course) for course in courses), work.accumulation, number
         self.at_work = [
             PieceAtWork(courses[turn.piece], turn.backward, self.during.plus(self.waiting(turn.waiting)))
-            for turn in peak_turns(layout.pp, kinds, work.accumulation, number)
+            for turn in shared.once(("turns", *schedule), lambda: peak_turns(*schedule))
         ]
         """The turns of its schedule at which most waits."""
 

@@ -112,7 +112,7 @@ class Training:
         self.shared = shared or Shared()
         cut = layout.tp, layout.slices
         self.rank = self.shared.once(("rank", *cut), lambda: architecture.rank(*cut))
-        self.chunk = self.rank.chunk
+        self.chunk = self.shared.once(("chunk", *cut), lambda: self.rank.chunk)
         self.built = dict[tuple[int, bool], TrainingStage]()
         self.alike_pieces = self.shared.once(("alike", *cut, layout.pp, layout.vp, self.frozen), self._alike_pieces)
         """First equal piece, for each piece of the model."""
@@ -237,9 +237,9 @@ class Training:
     def _states(self, weights: StageWeights) -> States:
         """Bytes that belong to the weights of a stage, equal for steps that differ in their passes alone. The weights
         are those of ranks that are laid out so within a replica."""
-        work, recipe, layout = self.work.of_states, self.recipe, self.layout
-        key = "states", weights, work, recipe, layout.zero, layout.replicas
-        return self.shared.once(key, lambda: states_of(weights, work, recipe, layout))
+        update, recipe, layout = self.work.update, self.recipe, self.layout
+        key = "states", weights, update, recipe, layout.zero, layout.replicas
+        return self.shared.once(key, lambda: states_of(weights, update, recipe, layout))
 
     def _settings(self, *, single: bool) -> Settings:
         settings = settings_of(self.rank, self.work, self.recipe, self.layout, self.frozen, single=single)
