@@ -146,7 +146,7 @@ def summed(sizes: Iterable[tuple[Key, Bytes]]) -> dict[Key, Bytes]:
     """Sum of the bytes under each key."""
     sums: dict[Key, Bytes] = {}
     for key, nbytes in sizes:
-        sums[key] = plus(sums[key], nbytes) if key in sums else nbytes
+        sums[key] = tuple(map(add, sums[key], nbytes)) if key in sums else nbytes
     return sums
 
 
@@ -626,10 +626,15 @@ class Course:
 
     def shared_columns(self, layer: int) -> int:
         """Columns of the keys and values that the last layers share, as seen from one of these."""
-        blocks = [block for block in self.rank.blocks if min(block.layers) <= layer]
-        grouped = {mixer.as_grouped() for block in blocks for mixer in block.attentions}
-        sharing = [heads for heads in grouped if heads is not None and not heads.own_keys]
-        return sum(heads.n_kv * heads.exchanged_width for heads in sharing)
+        return sum(
+            heads.n_kv * heads.exchanged_width for heads in {heads for first, heads in self.sharing if first <= layer}
+        )
+
+    @cached_property
+    def sharing(self) -> list[tuple[int, GQA]]:
+        """Attentions that read the keys and values of an earlier layer, each with its first layer."""
+        grouped = [(min(block.layers), mixer.as_grouped()) for block in self.rank.blocks for mixer in block.attentions]
+        return [(first, heads) for first, heads in grouped if heads is not None and not heads.own_keys]
 
     def turning(self, run: Run) -> list[int]:
         """Layers of a run at which its backward pass may peak, by how many stand before them: its ends; and
