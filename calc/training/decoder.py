@@ -220,8 +220,8 @@ class Shared:
         self.made = dict[tuple[object, ...], Any]()
 
     def once(self, key: tuple[object, ...], make: Callable[[], SharedPart]) -> SharedPart:
-        made: SharedPart | None = self.made.get(key)
-        if made is None:
+        made: SharedPart = self.made.get(key, self)
+        if made is self:  # which is no part of a step
             made = self.made[key] = make()
         return made
 

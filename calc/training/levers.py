@@ -551,9 +551,15 @@ def fewest(
 
 def more_gpus(gpu: GPU, training: Training) -> Together | None:
     """The fewest GPUs on which it fits with everything sharded over them (ZeRO-3); where no number of replicas does,
-    for none makes activations smaller, with cheap changes. None where these do not do either."""
+    for none makes activations smaller, with cheap changes. None where these do not do either. GPUs of equal memory need
+    as many."""
     if unjoined(gpu, 2) is not None:
         return None
+    return training.shared.once(("more GPUs", training, gpu.usable_bytes), lambda: fewest_gpus(gpu, training))
+
+
+def fewest_gpus(gpu: GPU, training: Training) -> Together | None:
+    """The fewest GPUs that pass data to each other, with the changes that needs."""
     own = training.layout
     replica = own.gpus // own.dp
     most = training.over(MOST_GPUS // replica)
