@@ -139,12 +139,12 @@ def plus(first: Bytes, *others: Bytes) -> Bytes:
     return first
 
 
-Key = TypeVar("Key")
+AnyLabel = TypeVar("AnyLabel")
 
 
-def summed(sizes: Iterable[tuple[Key, Bytes]]) -> dict[Key, Bytes]:
+def summed(sizes: Iterable[tuple[AnyLabel, Bytes]]) -> dict[AnyLabel, Bytes]:
     """Sum of the bytes under each key."""
-    sums: dict[Key, Bytes] = {}
+    sums: dict[AnyLabel, Bytes] = {}
     for key, nbytes in sizes:
         sums[key] = tuple(map(add, sums[key], nbytes)) if key in sums else nbytes
     return sums
