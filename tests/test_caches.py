@@ -34,6 +34,7 @@ MEGABYTES = 20
 OWN = {
     "calc.options.options": "classes of ours",
     "calc.formats.precision.scheme_of_components": "names of formats and components",
+    "calc.training.course.message": "names of the tensors of a pass",
     "pages.parts.state.published.of_preset": "ids of presets",
     "pages.parts.state.scenario.places": "parts of the scenario, by engine",
     "presets.architecture_of": "ids of presets",

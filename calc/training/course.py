@@ -1,12 +1,12 @@
 """Moments of a step: what is in memory, in bytes by units, so that they stand for any batch and length;
 and by name: the parts whose sum is the number."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from itertools import accumulate, groupby
+from functools import cached_property, lru_cache
+from itertools import accumulate, chain, groupby
 from operator import add, mul
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeVar
 
 from calc.errors import Message
 from calc.hardware.shards import blocks_within
@@ -56,11 +56,12 @@ class StepMoment:
     @cached_property
     def lines(self) -> dict["Label", Bytes]:
         """Tensors in memory, by name."""
-        lines: dict[Label, Bytes] = {}
-        for tensors in self.tensors:
-            for label, nbytes in labelled(tensors) if any(tensors.bytes) else ():
-                lines[label] = plus(lines.get(label, NOTHING), nbytes)
-        return lines
+        return summed(chain.from_iterable(map(labelled, self.tensors)))
+
+    @cached_property
+    def components(self) -> dict[TrainingComponent, Bytes]:
+        """Tensors in memory, by component."""
+        return summed((component, nbytes) for (_, component, _), nbytes in self.lines.items())
 
 
 class Alive(NamedTuple):
@@ -70,7 +71,8 @@ class Alive(NamedTuple):
     tensors: tuple[Tensors, ...] = ()
 
     def plus(self, more: Sequence[Tensors]) -> "Alive":
-        return Alive(plus(self.bytes, *(tensors.bytes for tensors in more)), (*self.tensors, *more))
+        there = [tensors for tensors in more if any(tensors.bytes)]
+        return Alive(plus(self.bytes, *[tensors.bytes for tensors in there]), (*self.tensors, *there))
 
     def merged_with(self, moment: StepMoment) -> StepMoment:
         """A moment at which all of this is there too."""
@@ -137,13 +139,24 @@ def plus(first: Bytes, *others: Bytes) -> Bytes:
     return first
 
 
+AnyLabel = TypeVar("AnyLabel")
+
+
+def summed(sizes: Iterable[tuple[AnyLabel, Bytes]]) -> dict[AnyLabel, Bytes]:
+    """Sum of the bytes under each key."""
+    sums: dict[AnyLabel, Bytes] = {}
+    for key, nbytes in sizes:
+        sums[key] = tuple(map(add, sums[key], nbytes)) if key in sums else nbytes
+    return sums
+
+
 def by(unit: CountedBy, nbytes: int) -> Bytes:
     """Bytes of each of a unit."""
-    return tuple(nbytes if unit == other else 0 for other in CountedBy)
+    return (*NOTHING[:unit], nbytes, *NOTHING[unit + 1 :])
 
 
 def times(count: int, nbytes: Bytes) -> Bytes:
-    return tuple([count * size for size in nbytes])
+    return nbytes if count == 1 else tuple([count * size for size in nbytes])
 
 
 def once(nbytes: int) -> Bytes:
@@ -223,7 +236,9 @@ def component_of(name: Name, *, keeps_gradients: bool) -> TrainingComponent:
     return "weights" if name in WEIGHTS else "activations"
 
 
+@lru_cache(maxsize=1024)
 def message(name: Name) -> Message:
+    """The words of a name, which are those of this package alone."""
     return Message(name) if isinstance(name, str) else Message(name[0], tensor=Message(name[1]))
 
 
@@ -611,10 +626,15 @@ class Course:
 
     def shared_columns(self, layer: int) -> int:
         """Columns of the keys and values that the last layers share, as seen from one of these."""
-        blocks = [block for block in self.rank.blocks if min(block.layers) <= layer]
-        grouped = {mixer.as_grouped() for block in blocks for mixer in block.attentions}
-        sharing = [heads for heads in grouped if heads is not None and not heads.own_keys]
-        return sum(heads.n_kv * heads.exchanged_width for heads in sharing)
+        return sum(
+            heads.n_kv * heads.exchanged_width for heads in {heads for first, heads in self.sharing if first <= layer}
+        )
+
+    @cached_property
+    def sharing(self) -> list[tuple[int, GQA]]:
+        """Attentions that read the keys and values of an earlier layer, each with its first layer."""
+        grouped = [(min(block.layers), mixer.as_grouped()) for block in self.rank.blocks for mixer in block.attentions]
+        return [(first, heads) for first, heads in grouped if heads is not None and not heads.own_keys]
 
     def turning(self, run: Run) -> list[int]:
         """Layers of a run at which its backward pass may peak, by how many stand before them: its ends; and

@@ -3,6 +3,7 @@ once."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Any, TypeVar
 
 from calc.errors import ConfigError, Message
 from calc.formats import FORMATS, Precision
@@ -31,7 +32,7 @@ from calc.training.modules import Adapters, Modules, Rotary, Settings
 from calc.training.recurrent import gated_delta, lightning, selective_scan, short_convolution, state_space
 from calc.training.states import adapted_matrices, adapts_experts, plain_experts, widths
 from calc.training.tape import CountedBy, Profile, TrackedTensor, profile, scoped
-from calc.training.workload import WIDTH, Recipe, TrainingWorkload
+from calc.training.workload import WIDTH, Objective, Recipe, TrainingWorkload
 
 
 @scoped
@@ -209,41 +210,78 @@ def quiet(settings: Settings, *, policy: bool) -> Settings:
     return settings if policy else replace(settings, trains=False, adapters=None)
 
 
-class Passes:
-    """Profiles of the embedding, of each kind of layer, of the last norm, and of the head, which ends in a loss."""
+SharedPart = TypeVar("SharedPart")
 
-    def __init__(self, rank: Architecture, settings: Settings, loss: LossHead = head) -> None:
-        self.rank, self.settings, self.loss = rank, settings, loss
-        self.layers: dict[tuple[object, ...], Profile] = {}
+
+class Shared:
+    """Parts that the steps of one model have in common, each made once."""
+
+    def __init__(self) -> None:
+        self.made = dict[tuple[object, ...], Any]()
+
+    def once(self, key: tuple[object, ...], make: Callable[[], SharedPart]) -> SharedPart:
+        made: SharedPart = self.made.get(key, self)
+        if made is self:  # which is no part of a step
+            made = self.made[key] = make()
+        return made
+
+
+class Passes:
+    """Profiles of the embedding, of each kind of layer, of the last norm, and of the head, which ends in a loss.
+    `shared` has those of the other steps on ranks of this kind, `cut`; `objective` is what the loss depends on besides
+    the settings."""
+
+    def __init__(
+        self,
+        rank: Architecture,
+        settings: Settings,
+        loss: LossHead = head,
+        *,
+        shared: Shared | None = None,
+        cut: tuple[int, int] = (1, 1),
+        objective: Objective | None = None,
+    ) -> None:
+        self.rank, self.settings = rank, settings
+        self.shared, self.cut, self.of_layers = shared or Shared(), cut, settings.of_layers
         self.per_layer_columns = per_layer_columns(rank)
         """Columns of the inputs of single layers, side by side."""
         self.stream_width = self.layer(rank.all_blocks[0], first=True).width
         """Bytes of an element of what the layers hand on: autocast leaves the output of LayerNorm in 32 bits, and
         quantized matrices (bitsandbytes) give what they read."""
-        self.front = self._front()
-        self.norm = self.end(final_norm, self.stream_width)
-        self.tail = self.end(self.loss, self.norm.width)
-
-    def tape(self) -> Modules:
-        return Modules(self.rank.kernels, self.rank.names, self.settings)
-
-    def _front(self) -> Profile:
-        t = self.tape()
         first_layer = self.layer(next(block for block in self.rank.all_blocks if 0 in block.runs_in), first=True)
+        keeps_input = self.per_layer_columns > 0 and first_layer.keeps_input
+        of_front, of_norm, of_tail = settings.of_embedding, settings.of_norm, settings.of_head
+        if objective is None:  # hidden states are for losses of trainers alone
+            of_tail = replace(of_tail, checkpoints=False)
+        self.front = self.once(("front", of_front, keeps_input), lambda: self._front(of_front, keeps_input))
+        width = self.stream_width
+        self.norm = self.once(("norm", of_norm, width), lambda: self.end(of_norm, final_norm, width))
+        width = self.norm.width
+        self.tail = self.once(("tail", of_tail, objective, width), lambda: self.end(of_tail, loss, width))
+
+    def once(self, key: tuple[object, ...], make: Callable[[], Profile]) -> Profile:
+        """A profile, which passes that differ in nothing that it reads have in common."""
+        return self.shared.once((*key, self.cut), make)
+
+    def tape(self, settings: Settings) -> Modules:
+        return Modules(self.rank.kernels, self.rank.names, settings)
+
+    def _front(self, settings: Settings, keeps_input: bool) -> Profile:
+        t = self.tape(settings)
 
         def run(_: list[TrackedTensor]) -> TrackedTensor:
             x = embedding(t, self.rank)
             if not self.per_layer_columns:
                 return x
-            if first_layer.keeps_input:
+            if keeps_input:
                 t.count_elsewhere(x)
             return with_per_layer_inputs(t, self.rank, x)
 
         return profile(t, [], [], run)
 
-    def end(self, run: LossHead, width: int) -> Profile:
+    def end(self, settings: Settings, run: LossHead, width: int) -> Profile:
         """The last norm or the head, which reads so many bytes an element."""
-        t = self.tape()
+        t = self.tape(settings)
         return profile(t, [], self.input(t, gradient=True, width=width), lambda inputs: run(t, self.rank, inputs[0]))
 
     def layer(self, block: Block, *, first: bool) -> Profile:
@@ -251,13 +289,12 @@ class Passes:
         gradient = not first or self.settings.trains or self.settings.inputs_need_gradients
         mixers = tuple(mixer.model_copy(update={"window": None}) for mixer in block.mixers)
         width = self.settings.rest if first else self.stream_width
-        key = mixers, block.ffn, block.norms, block.norm, block.per_layer_width, gradient, width
-        if key not in self.layers:
-            self.layers[key] = self.run(block, gradient=gradient, width=width)
-        return self.layers[key]
+        settings = self.of_layers
+        key = "layer", settings, mixers, block.ffn, block.norms, block.norm, block.per_layer_width, gradient, width
+        return self.once(key, lambda: self.run(settings, block, gradient=gradient, width=width))
 
-    def run(self, block: Block, *, gradient: bool, width: int) -> Profile:
-        t = self.tape()
+    def run(self, settings: Settings, block: Block, *, gradient: bool, width: int) -> Profile:
+        t = self.tape(settings)
         channels = self.channels(block)
         tables = self.tables(t, channels)
         rotary = Rotary(tables[0], tables[1], channels) if tables else None
@@ -268,9 +305,9 @@ class Passes:
             return layer(t, block, x, rotary, own)
 
         def run(inputs: list[TrackedTensor]) -> TrackedTensor:
-            if not self.settings.checkpoints:
+            if not settings.checkpoints:
                 return once(*inputs)
-            return t.checkpoint(once, *inputs, reentrant=self.settings.reentrant)
+            return t.checkpoint(once, *inputs, reentrant=settings.reentrant)
 
         outside = tables if own is None else [*tables, own]
         return profile(t, outside, self.input(t, gradient=gradient, width=width), run)

@@ -34,7 +34,7 @@ def altered(now: TrainingScenario, part: ScenarioPart, **fields: Any) -> Trainin
     """The scenario with other fields in one of its parts, which it may lack. Raises ConfigError where two fields of a
     workload exclude each other."""
     value = getattr(now, part)
-    if value is None:
+    if value is None or all(getattr(value, name) == field for name, field in fields.items()):
         return now
     other = TrainingWorkload(**{**dict(value), **fields}) if part == "workload" else value.model_copy(update=fields)
     return now.model_copy(update={part: other})
@@ -86,8 +86,8 @@ def zero(stage: int, **fields: Any) -> Change:
 def less_at_once(smaller: "Smaller", now: TrainingScenario) -> TrainingScenario:
     """The largest micro-batch that fits, or of one sequence; the same sequences in a step, where gradients can be
     accumulated."""
-    work, fitting = now.workload, smaller.largest(now, "micro_batch")
-    if work.micro_batch == 1 or fitting is None:
+    work = now.workload
+    if work.micro_batch == 1 or (fitting := smaller.largest(now, "micro_batch")) is None:
         return now
     fewer = next((n for n in range(fitting, 0, -1) if n < work.micro_batch and work.micro_batch % n == 0), 1)
     times = 1 if work.optimizer_in_backward else work.micro_batch // fewer
@@ -433,14 +433,16 @@ class Smaller:
 
     def fit(self, scenario: TrainingScenario) -> StepFit:
         """Bytes on the most loaded GPU, and the verdict; with an engine those of the phase that is the peak."""
-        if scenario not in self.weighed:
+        fit = self.weighed.get(scenario)
+        if fit is None:
             engine = self.engine(scenario)
             if engine is None:
-                memory = self.at(scenario).memory()
-                self.weighed[scenario] = StepFit(memory.total, word(memory, self.gpu.usable_bytes))
+                required = self.at(scenario).required
+                fit = StepFit(required.total, word(required, self.gpu.usable_bytes))
             else:
-                self.weighed[scenario] = StepFit(engine.peak.total, engine.word)
-        return self.weighed[scenario]
+                fit = StepFit(engine.peak.total, engine.word)
+            self.weighed[scenario] = fit
+        return fit
 
     def needs(self, scenario: TrainingScenario) -> int:
         """Bytes on the most loaded GPU."""
@@ -507,13 +509,13 @@ class Smaller:
 
     def helping(self, *, all_of_them: bool = False) -> Iterator[StepChange]:
         """Changes that save something on top of those before; until it fits, where not all are asked for."""
-        scenario = self.now
+        scenario, fit = self.now, self.fit(self.now)
         for change in self.changes:
-            if not all_of_them and self.fits(scenario):
+            if not all_of_them and fit.verdict == "fits":
                 return
             after = change.on(self, scenario)
-            if self.needs(after) < self.needs(scenario):
-                scenario = after
+            if after is not scenario and (smaller := self.fit(after)).total < fit.total:
+                scenario, fit = after, smaller
                 yield change
 
     def after(self, chosen: Iterable[StepChange]) -> TrainingScenario:
@@ -549,9 +551,15 @@ def fewest(
 
 def more_gpus(gpu: GPU, training: Training) -> Together | None:
     """The fewest GPUs on which it fits with everything sharded over them (ZeRO-3); where no number of replicas does,
-    for none makes activations smaller, with cheap changes. None where these do not do either."""
+    for none makes activations smaller, with cheap changes. None where these do not do either. GPUs of equal memory need
+    as many."""
     if unjoined(gpu, 2) is not None:
         return None
+    return training.shared.once(("more GPUs", training, gpu.usable_bytes), lambda: fewest_gpus(gpu, training))
+
+
+def fewest_gpus(gpu: GPU, training: Training) -> Together | None:
+    """The fewest GPUs that pass data to each other, with the changes that needs."""
     own = training.layout
     replica = own.gpus // own.dp
     most = training.over(MOST_GPUS // replica)

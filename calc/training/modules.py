@@ -1,7 +1,7 @@
 """Parts that all modules are made of, as transformers computes them: matrices with their adapters, products of heads,
 norms; and sequence parallelism between them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from calc.model.kernels import Kernels, NormKind
 from calc.model.names import Names
@@ -61,6 +61,47 @@ class Settings:
     single: bool  # one sequence: a reshape of its heads is a view, where it is a copy for several
     records: bool = True  # False: under torch.no_grad, which saves nothing
     reads_table: bool = True  # False: the head has a weight of its own, and the embedding's has no second gradient
+
+    # What a part of the model reads of them, all else as in any step: where steps differ in nothing of it, they share
+    # what was traced of that part
+
+    @property
+    def of_layers(self) -> "Settings":
+        """Settings of a layer, which knows nothing of the loss."""
+        return replace(
+            self,
+            inputs_need_gradients=False,
+            loss="whole",
+            loss_chunks=1,
+            keep_outputs=False,
+            tensor_parallel=False,
+            reads_table=True,
+        )
+
+    @property
+    def of_head(self) -> "Settings":
+        """Settings of the head, which knows nothing of attention and experts."""
+        return replace(
+            self,
+            inputs_need_gradients=False,
+            experts=self.rest,
+            flash=True,
+            repeated_keys=False,
+            recompute_scores=False,
+            reentrant=False,
+            ep=1,
+            expert_spread=1,
+        )
+
+    @property
+    def of_norm(self) -> "Settings":
+        """Settings of the last norm, which knows nothing of either."""
+        return replace(self.of_head.of_layers, checkpoints=False)
+
+    @property
+    def of_embedding(self) -> "Settings":
+        """Settings of the embedding, which may share the head's table, and whose output may need a gradient."""
+        return replace(self.of_norm, reads_table=self.reads_table, inputs_need_gradients=self.inputs_need_gradients)
 
 
 class Modules(Operations):

@@ -6,6 +6,7 @@ from itertools import chain
 from typing import Literal, NamedTuple
 
 from calc.training.course import BUFFER, GATHERED, UPDATE, Alive, Course, Phase, StepMoment, Tensors, by, dot, once
+from calc.training.decoder import Shared
 from calc.training.layout import TrainingLayout, peak_turns
 from calc.training.states import States
 from calc.training.tape import Bytes, CountedBy, undominated
@@ -42,20 +43,21 @@ class TrainingStage:
         work: TrainingWorkload,
         layout: TrainingLayout,
         number: int,
+        shared: Shared,
         quiet: tuple[QuietCourse, ...] = (),
         reference: Sequence[Tensors] = (),
         value: "TrainingStage | None" = None,
     ) -> None:
         self.courses, self.states, self.work, self.layout, self.number = courses, states, work, layout, number
-        self.quiet, self.reference, self.value = quiet, reference, value
+        self.shared, self.quiet, self.reference, self.value = shared, quiet, reference, value
         self.course = courses[0]
         self.rank, self.recipe = self.course.rank, self.course.recipe
         self.during = Alive().plus(self.running())
         """Tensors in memory all through a micro-batch, other micro-batches aside."""
-        kinds = tuple(courses.index(course) for course in courses)
+        schedule = layout.pp, tuple(courses.index(course) for course in courses), work.accumulation, number
         self.at_work = [
             PieceAtWork(courses[turn.piece], turn.backward, self.during.plus(self.waiting(turn.waiting)))
-            for turn in peak_turns(layout.pp, kinds, work.accumulation, number)
+            for turn in shared.once(("turns", *schedule), lambda: peak_turns(*schedule))
         ]
         """The turns of its schedule at which most waits."""
 
@@ -181,10 +183,14 @@ class TrainingStage:
         return max(self.passing(units), *(dot(nbytes, units) for nbytes in alive))
 
     def passing(self, units: Bytes) -> int:
-        """Bytes at the peak of a micro-batch's pass."""
+        """Bytes at the peak of a micro-batch's pass, the course of which other numbers of replicas may have too."""
+
+        def peak(course: Course, *, backward: bool) -> int:
+            key = "peak", course, units, backward
+            return self.shared.once(key, lambda: course.peak_bytes(units, backward=backward))
+
         return max(
-            dot(alive.bytes, units) + course.peak_bytes(units, backward=backward)
-            for course, backward, alive in self.at_work
+            dot(alive.bytes, units) + peak(course, backward=backward) for course, backward, alive in self.at_work
         )
 
     @property

@@ -12,7 +12,7 @@ from calc.hardware.shards import copies_within, layers_within
 from calc.model.architecture import Architecture
 from calc.model.tensor import Component, Tensor
 from calc.training.layout import TrainingLayout
-from calc.training.workload import WIDTH, LoraTargets, Optimizer, OptimizerKernel, Recipe, TrainingWorkload
+from calc.training.workload import WIDTH, LoraTargets, Optimizer, OptimizerKernel, Recipe, TrainingWorkload, Update
 
 OUTSIDE, EMBEDDING = -1, -2
 """Places that are no layer: what stands outside of them all, and an embedding that is gathered by itself."""
@@ -131,7 +131,7 @@ def stage_weights(
     return StageWeights(pieces, weights, trained, layout.separate_embedding and not rank.tied)
 
 
-def states_of(stage: StageWeights, work: TrainingWorkload, recipe: Recipe, layout: TrainingLayout) -> States:
+def states_of(stage: StageWeights, work: Update, recipe: Recipe, layout: TrainingLayout) -> States:
     """Each part divided over as many ranks as the stage of ZeRO says (arXiv:1910.02054 section 5)."""
     trained = stage.trained
     width, gradient, state = widths(work, recipe)
@@ -139,17 +139,17 @@ def states_of(stage: StageWeights, work: TrainingWorkload, recipe: Recipe, layou
     kernel = work.optimizer_kernel or ("fused" if recipe.fused else "foreach")
     by_fsdp = layout.gathered_by_fsdp(recipe)
 
-    def copies(weight: RankWeight) -> int:
-        return layout.replicas if weight.ep == 1 else layout.expert_replicas
+    replicas, expert_replicas = layout.replicas, layout.expert_replicas
 
     def divided(sizes: Iterable[tuple[RankWeight, int]], zero: int) -> list[int]:
         """Each size on one rank: over those that share its experts, and from this stage of ZeRO on over all that hold
         the same."""
         if layout.zero < zero:
             return [-(-size // weight.ep) for weight, size in sizes]
+        ranks = [(weight, size, replicas if weight.ep == 1 else expert_replicas) for weight, size in sizes]
         if by_fsdp:
-            sizes = [(weight, weight.padded(size, copies(weight))) for weight, size in sizes]
-        return [-(-size // (weight.ep * copies(weight))) for weight, size in sizes]
+            ranks = [(weight, weight.padded(size, copies), copies) for weight, size, copies in ranks]
+        return [-(-size // (weight.ep * copies)) for weight, size, copies in ranks]
 
     def total(width: int, zero: int) -> int:
         return sum(divided([(weight, width * size) for weight, size in elements], zero))
@@ -196,7 +196,7 @@ class Widths(NamedTuple):
     state: int
 
 
-def widths(work: TrainingWorkload, recipe: Recipe) -> Widths:
+def widths(work: TrainingWorkload | Update, recipe: Recipe) -> Widths:
     """Widths by the recipe; adapters may be in fp32 next to 16-bit weights, with all that belongs to them."""
     weight, gradient, state = WIDTH[recipe.weights], WIDTH[recipe.gradients], WIDTH[recipe.states]
     if not work.fp32_adapters:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, NamedTuple
 
 from calc.errors import ConfigError, Frozen, Message
 from calc.formats import Precision
@@ -21,13 +21,13 @@ from calc.hardware.overhead import (
     sizes,
 )
 from calc.hardware.shards import alike_pieces, alike_stages
-from calc.hardware.solver import largest, largest_near, least
+from calc.hardware.solver import largest_near, least
 from calc.model.architecture import Architecture
 from calc.serving.fewest import MOST_GPUS
 from calc.serving.memory import Memory
 from calc.serving.verdict import Word
 from calc.training.course import Course, Part, Phase, StepMoment, Tensors, TrainingComponent, dot, once, parts_of
-from calc.training.decoder import LossHead, Passes, check_modelled, quiet, settings_of
+from calc.training.decoder import LossHead, Passes, Shared, check_modelled, quiet, settings_of
 from calc.training.ends import head
 from calc.training.layout import TrainingLayout, TrainingScenario, check_schedule
 from calc.training.losses import VALUE, TrainingMethod
@@ -35,7 +35,7 @@ from calc.training.methods import METHODS, check_teacher, resolved, scored_units
 from calc.training.modules import Settings
 from calc.training.stage import QuietCourse, TrainingStage
 from calc.training.states import OUTSIDE, StageWeights, States, plain_experts, stage_weights, states_of, trained_of
-from calc.training.tape import Bytes
+from calc.training.tape import Bytes, CountedBy
 from calc.training.workload import WIDTH, TrainingWorkload
 from calc.units import GIB
 
@@ -50,9 +50,6 @@ PARTS: dict[TrainingComponent, Message] = {
     "logits": Message("logits"),
     "temporaries": Message("temporaries"),
 }
-
-
-SharedPart = TypeVar("SharedPart")
 
 
 def usual_overhead(gpus: int) -> dict[OverheadItem, Range]:
@@ -77,17 +74,12 @@ class TrainingMemory(Memory):
         return {part: getattr(self, component) for component, part in PARTS.items()}
 
 
-class Shared:
-    """Parts that the steps of one model have in common, each made once."""
+class Required(NamedTuple):
+    """Bytes on the most loaded GPU at the peak of a step, with the overhead over its range."""
 
-    def __init__(self) -> None:
-        self.made = dict[tuple[object, ...], Any]()
-
-    def once(self, key: tuple[object, ...], make: Callable[[], SharedPart]) -> SharedPart:
-        if key not in self.made:
-            self.made[key] = make()
-        made: SharedPart = self.made[key]
-        return made
+    low: int
+    total: int
+    high: int
 
 
 class Training:
@@ -120,6 +112,7 @@ class Training:
         self.shared = shared or Shared()
         cut = layout.tp, layout.slices
         self.rank = self.shared.once(("rank", *cut), lambda: architecture.rank(*cut))
+        self.chunk = self.shared.once(("chunk", *cut), lambda: self.rank.chunk)
         self.built = dict[tuple[int, bool], TrainingStage]()
         self.alike_pieces = self.shared.once(("alike", *cut, layout.pp, layout.vp, self.frozen), self._alike_pieces)
         """First equal piece, for each piece of the model."""
@@ -169,7 +162,7 @@ class Training:
         single = single or self.laid_out_alike
         if (index, single) not in self.built:
             weights = self._weights(self.alike[index])
-            states = states_of(weights, self.work, self.recipe, self.layout)
+            states = self._states(weights)
             if self.layout.cpu_offload:
                 states = states.offloaded(self.recipe)
             kinds, passes = self.alike_pieces[index :: self.layout.pp], self._passes(self._settings(single=single))
@@ -177,13 +170,13 @@ class Training:
             other = self.teacher or self
             passed = weights if other is self else other._weights(other.alike[index])
             quiet = tuple(other._quiet_courses(passed, index, single=single))
-            reference = other._reference(passed, states_of(passed, other.work, other.recipe, self.layout))
+            reference = other._reference(passed)
             value = None if self.value is None else self.value.stage(index, single=single)
             if value is not None:
                 nbytes = value.states.weights + value.states.frozen
                 reference.append(Tensors(once(nbytes), "weights of the reward model", "weights"))
             self.built[index, single] = TrainingStage(
-                courses, states, self.work, self.layout, index, quiet, reference, value
+                courses, states, self.work, self.layout, index, self.shared, quiet, reference, value
             )
         return self.built[index, single]
 
@@ -217,12 +210,13 @@ class Training:
         head = self.rank.vocab * (self.rank.d_embedding or self.rank.hidden)
         return WIDTH[self.recipe.compute] * (head + self.recipe.prefetch)
 
-    def _reference(self, weights: StageWeights, states: States) -> list[Tensors]:
+    def _reference(self, weights: StageWeights) -> list[Tensors]:
         """A frozen copy of the model in the type of the policy's weights, sharded as those are. FSDP2 leaves the root
         of a model that is only run forward gathered."""
         objective = self.objective
         if objective is None or self.method is VALUE or objective.reference != "model":
             return []
+        states = self._states(weights)
         copy = states.weights if self.work.trains_base else states.frozen
         whole = [Tensors(once(copy), "weights of the reference", "weights")]
         if self.layout.gathered_by_fsdp(self.recipe) and objective.shards_reference:
@@ -240,6 +234,13 @@ class Training:
         pieces = layout.stages(self.rank.num_layers)[index]
         return self.shared.once(("weights", *key), lambda: stage_weights(self.rank, pieces, layout, self.frozen, work))
 
+    def _states(self, weights: StageWeights) -> States:
+        """Bytes that belong to the weights of a stage, equal for steps that differ in their passes alone. The weights
+        are those of ranks that are laid out so within a replica."""
+        update, recipe, layout = self.work.update, self.recipe, self.layout
+        key = "states", weights, update, recipe, layout.zero, layout.replicas
+        return self.shared.once(key, lambda: states_of(weights, update, recipe, layout))
+
     def _settings(self, *, single: bool) -> Settings:
         settings = settings_of(self.rank, self.work, self.recipe, self.layout, self.frozen, single=single)
         reads_table = self.method is None or self.method.reads_table
@@ -252,8 +253,11 @@ class Training:
         return lambda t, model, x: method.head(t, model, x, objective)
 
     def _passes(self, settings: Settings) -> Passes:
-        key = "passes", self.layout.tp, self.layout.slices, settings, self.objective
-        return self.shared.once(key, lambda: Passes(self.rank, settings, self._loss()))
+        cut, objective, shared = (self.layout.tp, self.layout.slices), self.objective, self.shared
+        return shared.once(
+            ("passes", cut, settings, objective),
+            lambda: Passes(self.rank, settings, self._loss(), shared=shared, cut=cut, objective=objective),
+        )
 
     def _course(self, weights: StageWeights, piece: range, passes: Passes) -> Course:
         """A micro-batch's, the same however weights are divided over replicas, unless FSDP gathers them."""
@@ -290,7 +294,7 @@ class Training:
         positions = -(-sequence // self.layout.cp)
         tokens = micro_batch * positions
         shards = self.layout.tp if self.layout.sequence_parallel else 1
-        chunks = micro_batch * -(-positions // self.rank.chunk)
+        chunks = micro_batch * -(-positions // self.chunk)
         stream, scores = -(-tokens // shards), tokens * sequence
         return 1, positions, tokens, stream, scores, chunks, chunks - micro_batch, micro_batch, *scored
 
@@ -299,7 +303,7 @@ class Training:
         """Bytes that all GPUs together have in CPU memory, at least: weights and what belongs to them."""
         if not self.layout.cpu_offload:
             return 0
-        stages = (states_of(self._weights(i), self.work, self.recipe, self.layout) for i in range(self.layout.pp))
+        stages = (self._states(self._weights(i)) for i in range(self.layout.pp))
         moved = sum(of.frozen + of.weights + of.master + of.optimizer + of.gradients for of in stages)
         return moved * (self.layout.gpus // self.layout.pp)
 
@@ -325,13 +329,18 @@ class Training:
 
     def by_phase(self) -> dict[Phase, TrainingMemory]:
         """Bytes on the most loaded GPU at the peak of each phase."""
-        return {phase: self._weighed(moment, self.size) for phase, moment in self._peaks_of_phases(self.size).items()}
+        return {phase: self._weighed(moment, self.size) for phase, moment in self.peak_moments.items()}
 
     def phases(self, size: Bytes | None = None) -> dict[Phase, tuple[Part, ...]]:
         """Tensors on the most loaded GPU at the peak of each phase, by name. `size` is the batch by units, where
         it is traced."""
-        size = size or self.size
-        return {phase: parts_of(moment, size) for phase, moment in self._peaks_of_phases(size).items()}
+        moments = self.peak_moments if size is None else self._peaks_of_phases(size)
+        return {phase: parts_of(moment, size or self.size) for phase, moment in moments.items()}
+
+    @cached_property
+    def peak_moments(self) -> dict[Phase, StepMoment]:
+        """The peak of each phase on the most loaded GPU."""
+        return self._peaks_of_phases(self.size)
 
     def _peaks_of_phases(self, size: Bytes) -> dict[Phase, StepMoment]:
         points = self.stage(self.most_loaded, single=self.is_single(self.work.micro_batch)).step_moments
@@ -348,9 +357,7 @@ class Training:
     def _weighed(self, moment: StepMoment, size: Bytes) -> TrainingMemory:
         """Bytes at a moment by component, with the overhead."""
         allocated = dot(moment.bytes, size)
-        components: dict[TrainingComponent, int] = {}
-        for (_, component, _), nbytes in moment.lines.items():
-            components[component] = components.get(component, 0) + dot(nbytes, size)
+        components = {component: dot(nbytes, size) for component, nbytes in moment.components.items()}
         low, high = bounds(sizes(self.overhead_ranges, allocated))
         return TrainingMemory(
             **{component: components.get(component, 0) for component in PARTS},
@@ -403,9 +410,16 @@ class Training:
     def unlike_stages(self) -> list[TrainingStage]:
         return [self.stage(index, single=self.is_single(self.work.micro_batch)) for index in self.unlike]
 
+    @cached_property
+    def required(self) -> Required:
+        """The totals of `memory()`, without its parts."""
+        allocated = self.peak_bytes
+        low, high = bounds(sizes(self.overhead_ranges, allocated))
+        return Required(allocated + low, allocated + (low + high) // 2, allocated + high)
+
     def fits(self, usable: int) -> bool:
         """Whether it does as it is, even at the high end of the overhead."""
-        return self.peak_bytes <= self.room(usable)
+        return self.required.high <= usable
 
     @property
     def gathers_experts(self) -> bool:
@@ -434,6 +448,9 @@ class Training:
     def over(self, dp: int) -> "Training | None":
         """The step with all that belongs to the weights divided over so many replicas (ZeRO-3); None where the experts
         are spread over more."""
+        return self.shared.once(("over", self, dp), lambda: self._over(dp))
+
+    def _over(self, dp: int) -> "Training | None":
         try:
             return self.changed(layout=self.layout.model_copy(update={"dp": dp, "zero": 3}))
         except ConfigError:
@@ -448,7 +465,9 @@ def most_that_fit(peaks: Sequence[Bytes], units: Callable[[int], Bytes], room: i
         nbytes, peak = max((dot(peak, there), peak) for peak in peaks)
         if nbytes <= room:
             break
-        most = largest(lambda size, peak=peak: dot(peak, units(size)) <= room, most)  # type: ignore[misc]
+        once = peak[CountedBy.ONCE]
+        near = max(1, (room - once) * most // max(1, nbytes - once))  # as though all else grew with the size
+        most = largest_near(lambda size, peak=peak: dot(peak, units(size)) <= room, most - 1, near)  # type: ignore[misc]
     return most
 
 
@@ -495,7 +514,7 @@ def judge_training(gpu: GPU, training: Training) -> TrainingVerdict:
     )
 
 
-def word(memory: TrainingMemory, usable: int) -> Word:
+def word(memory: TrainingMemory | Required, usable: int) -> Word:
     """The verdict in a word."""
     return "fits" if memory.high <= usable else "tight" if memory.low <= usable else "does not fit"
 

@@ -368,9 +368,15 @@ class Profile:
     width: int  # bytes of an element of what it gives
     keeps_input: bool  # whether what it reads waits for its backward pass
     waiting: frozenset[int]  # the storages that do
+    named: dict[int, dict[tuple[Name, bool], Bytes]] = field(default_factory=dict)  # what is alive after an event
 
     def names(self, event: int) -> dict[tuple[Name, bool], Bytes]:
         """Bytes of what is alive after so many events, by name and by whether it waits for the backward pass."""
+        if event not in self.named:
+            self.named[event] = self._names(event)
+        return self.named[event]
+
+    def _names(self, event: int) -> dict[tuple[Name, bool], Bytes]:
         names: dict[tuple[Name, bool], list[int]] = {}
         for number in alive(self.events, event):
             name, unit, size = self.sizes[number]
