@@ -85,9 +85,11 @@ class LlamaCpp(Engine):
             return None
         high = bounds(overhead.sizes(self.overhead(laid_out.layout.gpus), 0))[1]
         room = MachineRoom((gpu.usable_bytes - high,) * laid_out.layout.pp)
-        model, precision = laid_out.whole, laid_out.precision
-        offloading = Offloading(model, precision, self.options, room, workload.batch, self.draft_model)
-        options = offloading.most_on_gpus(workload.context)
+        model, precision, batch, context = laid_out.whole, laid_out.precision, workload.batch, workload.context
+        offloading = Offloading(model, precision, self.options, room, batch, self.draft_model)
+
+        question = "offload", self.options, room, batch, context, self.draft_model
+        (options,) = offloading.unsplit.model.file.once(question, lambda: (offloading.most_on_gpus(context),))
         if options is None:
             return None
         return {name: value for name, value in options if value != getattr(self.options, name)}

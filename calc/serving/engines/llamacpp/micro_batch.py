@@ -5,11 +5,12 @@ the step that makes it to the last one that reads it, and lies in the smallest g
 device reads of another is copied there before a run of its steps (ggml-backend.cpp).
 """
 
+from array import array
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import chain, islice
 from types import MappingProxyType
 
 from calc.errors import ConfigError, Message
@@ -193,40 +194,42 @@ class MicroBatch:
         there: dict[tuple[PassTensor, int], PassTensor] = {}
         for tensor in self.inputs.values():
             tensor.fixed = copies > 1
-            made.first.append(made.placed(tensor.copied(HOST, copies, HOST_ALIGNMENT) if copies > 1 else tensor))
+            made.begin(tensor.copied(HOST, copies, HOST_ALIGNMENT) if copies > 1 else tensor)
         for copied, run in runs(self.steps):
             device = run[0].device or 0
             for source in copied:
                 there[source, device] = copy = source.copied(device, copies, made.alignments[device])
                 if copies > 1:
-                    made.first.append(made.placed(copy))
+                    made.begin(copy)
                 made.add(copy, copy.reads)
             for step in run:
                 made.add(step, [there.get((source, device), source) for source in step.reads] if there else step.reads)
         return made
 
 
-Step = tuple[int, int, Sequence[int], Sequence[int]]
-"""A device, the tensor that is placed there or -1, tensors that it may be written over, and those that are read."""
-
-
 @dataclass(slots=True)
 class Schedule:
-    """The steps of a pass, whatever the cells of its context; tensors that are placed have numbers."""
+    """The steps of a pass, whatever the cells of its context; tensors that are placed have numbers. A step is a row of
+    integers, for many are kept: its device, the tensor that is placed there or -1, how many tensors it may be written
+    over and how many are read, then these."""
 
     alignments: tuple[int, ...]
     """Bytes to which each device aligns, the host last."""
     names: list[str] = field(default_factory=list)
-    nbytes: list[int] = field(default_factory=list)
-    readers: list[int] = field(default_factory=list)
+    nbytes: "array[int]" = field(default_factory=lambda: array("q"))
+    readers: "array[int]" = field(default_factory=lambda: array("i"))
     of_cells: list[tuple[int, SizeOf]] = field(default_factory=list)
     scratch: list[tuple[int, SizeOf]] = field(default_factory=list)
-    first: list[Step] = field(default_factory=list)
+    first: "array[int]" = field(default_factory=lambda: array("i"))
     """What is there before the steps."""
-    steps: list[Step] = field(default_factory=list)
+    steps: "array[int]" = field(default_factory=lambda: array("i"))
 
-    def placed(self, tensor: PassTensor) -> Step:
-        """The step that gives a tensor its place."""
+    def begin(self, tensor: PassTensor) -> None:
+        """A tensor that is there before the steps."""
+        self.first.extend((tensor.device or 0, self.number(tensor), 0, 0))
+
+    def number(self, tensor: PassTensor) -> int:
+        """The number of a tensor that is to be placed."""
         tensor.number = len(self.names)
         self.names.append(tensor.name)
         self.nbytes.append(tensor.nbytes)
@@ -235,7 +238,7 @@ class Schedule:
             self.of_cells.append((tensor.number, tensor.of_cells))
         if tensor.scratch is not None:
             self.scratch.append((tensor.number, tensor.scratch))
-        return tensor.device or 0, tensor.number, (), ()
+        return tensor.number
 
     def add(self, tensor: PassTensor, sources: Sequence[PassTensor]) -> None:
         """A step that makes a tensor of others."""
@@ -247,11 +250,8 @@ class Schedule:
                 self.readers[holder.number] += 1
                 if tensor.over and source is holder and source.device == device:
                     over.append(source.number)
-        number = -1
-        if tensor.number < 0 and not tensor.fixed:
-            self.placed(tensor)
-            number = tensor.number
-        self.steps.append((device or 0, number, over, reads))
+        number = self.number(tensor) if tensor.number < 0 and not tensor.fixed else -1
+        self.steps.extend((device or 0, number, len(over), len(reads), *over, *reads))
 
     def buffers(self, context: ContextSizes) -> tuple[Buffer, ...]:
         """The buffer of every device, the host's last."""
@@ -264,7 +264,9 @@ class Schedule:
         memory = [DeviceMemory(alignment) for alignment in self.alignments]
         device_of: list[DeviceMemory] = [memory[HOST]] * len(nbytes)
         overwritten = set[int]()
-        for device, tensor, over, reads in chain(self.first, self.steps):
+        steps = chain(self.first, self.steps)
+        for device, tensor, sources, reads in zip(steps, steps, steps, steps, strict=True):
+            over = [*islice(steps, sources)] if sources else ()
             if tensor >= 0:
                 device_of[tensor] = pool = memory[device]
                 for source in over:
@@ -274,7 +276,7 @@ class Schedule:
                         break
                 else:
                     pool.place(tensor, sizes[tensor])
-            for source in reads:
+            for source in islice(steps, reads):
                 readers[source] -= 1
                 if not readers[source] and source not in overwritten:
                     device_of[source].release(source)
