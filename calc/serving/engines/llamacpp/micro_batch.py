@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
+from math import inf
 from types import MappingProxyType
 
 from calc.errors import ConfigError, Message
@@ -101,15 +102,17 @@ class MicroBatch:
             raise ConfigError(sentence, "engine")
         return self.file.layers[self.layer][name].ne[-1]
 
+    def device_of(self, name: str) -> int:
+        """Device of a weight of this layer, or of one outside. Raises ConfigError where the file has neither."""
+        if name in self.file.outside:
+            return HOST if name == "token_embd_norm.weight" else self.placement.output
+        self.width(name)
+        return self.placement.of_weight(name, self.layer)
+
     def weight(self, name: str) -> PassTensor:
-        """A weight of this layer, or one outside the layers. Raises ConfigError where the file has neither."""
-        stored = self.file.outside.get(name)
-        if stored is None:
-            self.width(name)
-            stored, place = self.file.layers[self.layer][name], self.placement.of_weight(name, self.layer)
-        else:
-            place = HOST if name == "token_embd_norm.weight" else self.placement.output
-        return PassTensor(name, stored.nbytes, device=place, fixed=True, weight=True, in_graph=True)
+        """A weight of this layer, or one outside the layers."""
+        device, stored = self.device_of(name), self.file.outside.get(name) or self.file.layers[self.layer][name]
+        return PassTensor(name, stored.nbytes, device=device, fixed=True, weight=True, in_graph=True)
 
     def input(self, name: str, nbytes: int, of_cells: SizeOf | None = None, *, windowed: bool = False) -> PassTensor:
         """A tensor that the host writes before the pass, once for all layers: for those with a window once more."""
@@ -132,9 +135,10 @@ class MicroBatch:
         """So many elements, which may be written `over` a source. What is made `by` a weight is made
         where that lies; a large operation is the first GPU's even if that is on the host."""
         if by is not None:
-            weight = self.weight(by)
-            taken_over = self.on_cuda and weight.device == HOST and self.rows >= TAKEN_OVER
-            on, reads = 0 if taken_over else weight.device, (*reads, weight) if over else (weight, *reads)
+            on = self.device_of(by)
+            if self.on_cuda and on == HOST and self.rows >= TAKEN_OVER:  # else it is read where it lies
+                on, weight = 0, self.weight(by)
+                reads = (*reads, weight) if over else (weight, *reads)
         return PassTensor(name, 4 * elements, reads, over, on)
 
     def by_cells(self, name: str, nbytes: SizeOf, *reads: PassTensor) -> PassTensor:
@@ -297,13 +301,12 @@ class DeviceMemory:
 
     def place(self, tensor: int, nbytes: int) -> None:
         """Into the smallest gap."""
-        size, end, smallest, offset = up_to(nbytes, self.alignment), 0, -1, -1
-        for start, stop in zip(self.offsets, self.ends, strict=True):
-            gap = start - end
-            if gap >= size and (smallest < 0 or gap <= smallest):
-                smallest, offset = gap, end
+        size, end, smallest, offset = up_to(nbytes, self.alignment), 0, inf, -1
+        for start, stop in zip(self.offsets, self.ends):  # noqa: B905 the longest loop, over as many of both
+            if size <= start - end <= smallest:
+                smallest, offset = start - end, end
             end = stop
-        if smallest < 0:
+        if offset < 0:
             offset = end
         place = bisect_right(self.offsets, offset)
         self.offset_of[tensor] = offset
