@@ -193,10 +193,13 @@ class CachePlanner(StartedEngine):
         where it does not do that, or nothing does."""
         return None
 
+    def kernels_on(self, gpu: GPU) -> tuple[Hashable, ...]:
+        """All of a GPU, besides the bytes of its memory, that what is needed on it depends on: kernels and links."""
+        return gpu.platform, gpu.capability, gpu.form, gpu.topology, gpu.memory
+
     def reads_of(self, gpu: GPU) -> tuple[Hashable, ...]:
-        """All that its figures depend on of a GPU; those of which it is equal need be asked about once."""
-        kind = gpu.platform, gpu.capability, gpu.form, gpu.topology, gpu.memory, gpu.software, gpu.formats
-        return *kind, gpu.memory_bytes, gpu.usable_bytes
+        """All of a GPU that what fits on it depends on: of GPUs with equal ones it is asked once."""
+        return *self.kernels_on(gpu), gpu.memory_bytes, gpu.usable_bytes
 
     def set_up(self, gpu: GPU) -> GPU:
         """The GPU with the memory that flags let the engine use."""

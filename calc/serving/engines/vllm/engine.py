@@ -184,8 +184,8 @@ class VLLM(VLLMDrafts):
     def tables(self, rank: Architecture) -> LoadedWeights:
         return rotary_tables(rank)
 
-    def reads_of(self, gpu: GPU) -> tuple[Hashable, ...]:
-        return *super().reads_of(gpu), is_a100(gpu)
+    def kernels_on(self, gpu: GPU) -> tuple[Hashable, ...]:
+        return *super().kernels_on(gpu), is_a100(gpu)
 
     def limits(self, workload: Workload, gpu: GPU, architecture: Architecture, layout: Layout) -> Limits:
         return limits(self.options, gpu, architecture, workload.context, pp=layout.pp)
