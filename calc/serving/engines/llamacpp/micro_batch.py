@@ -142,7 +142,7 @@ class MicroBatch:
         return PassTensor(name, 4 * elements, reads, over, on)
 
     def by_cells(self, name: str, nbytes: SizeOf, *reads: PassTensor) -> PassTensor:
-        """What takes bytes by the cells of the context."""
+        """A step whose bytes depend on the cells of the context."""
         return PassTensor(name, nbytes(self.context), reads, of_cells=nbytes)
 
     def same(self, name: str, *reads: PassTensor, by: str | None = None, over: bool = True) -> PassTensor:
@@ -225,7 +225,7 @@ class Schedule:
     of_cells: list[tuple[int, SizeOf]] = field(default_factory=list)
     scratch: list[tuple[int, SizeOf]] = field(default_factory=list)
     first: "array[int]" = field(default_factory=lambda: array("i"))
-    """What is there before the steps."""
+    """Tensors that are there before the steps."""
     steps: "array[int]" = field(default_factory=lambda: array("i"))
 
     def begin(self, tensor: PassTensor) -> None:
