@@ -18,7 +18,7 @@ from calc.model.architecture import Architecture
 
 BLOCKS = {kind.name.lower(): (kind.block, kind.bytes) for kind in TYPES.values()}
 """Weights and bytes of a block of each type."""
-MOST_ANSWERS = 256
+MOST_ANSWERS = 512
 """Answers that a file remembers: a plan asks about some dozens of layouts of a model."""
 T = TypeVar("T")
 
@@ -61,8 +61,11 @@ class ModelFile:
     """Held while an answer comes or goes: threads share a file."""
 
     def once(self, question: Hashable, answer: Callable[[], T]) -> T:
-        """An answer about this file, worked out once; the oldest goes where there are too many."""
-        known: T | None = self.answers.get(question)
+        """An answer about this file, worked out once; the one that is asked least goes where there are too many."""
+        with self.changing:
+            known: T | None = self.answers.pop(question, None)
+            if known is not None:
+                self.answers[question] = known
         if known is None:
             known = answer()
             with self.changing:

@@ -35,7 +35,7 @@ def fewest_gpus(gpu: GPU, serving: Serving, workload: Workload) -> Layout | None
         return alone.layout
     if unjoined(gpu, 2) is not None:
         return None
-    places = alone.known_fewest.setdefault((gpu.id, gpu.usable_bytes), {})
+    places = alone.known_fewest.setdefault(alone.engine.reads_of(gpu), {})
     if workload not in places:
         first = max((place for less, place in places.items() if asks_less(less, workload)), default=FIRST)
         places[workload] = NOWHERE if first == NOWHERE else search(gpu, serving, alone, workload, first)

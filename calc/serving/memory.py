@@ -4,7 +4,7 @@ A `Serving` is a model on its ranks, with its weights; its `Requirements` are wh
 the engine sets the same limits; an `Allocation` lays these against the memory of one kind of GPU.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import inf
@@ -264,11 +264,11 @@ class Serving:
         self.architecture, self.precision = ranks.architecture, ranks.precision
         self.weighing, self.laid_out = ranks.of(layout), ranks.laid_out(layout)
         self.layouts = {} if others is None else others
-        self.known_requirements = dict[tuple[str | Limits | None, ...], Requirements]()
-        self.known_largest = dict[tuple[str, int, Workload], int]()
-        """The largest context or batch, whatever is asked of it, that a GPU with so many bytes holds."""
-        self.known_fewest = dict[tuple[str, int], dict[Workload, tuple[float, ...]]]()
-        """Place of the layout on the fewest GPUs that hold a workload among all layouts, by a GPU's id and bytes."""
+        self.known_requirements = dict[tuple[Hashable, ...], Requirements]()
+        self.known_largest = dict[tuple[tuple[Hashable, ...], Workload], int]()
+        """The largest context or batch, whatever is asked of it, that a GPU holds, by what the engine reads of it."""
+        self.known_fewest = dict[tuple[Hashable, ...], dict[Workload, tuple[float, ...]]]()
+        """Place of the layout on the fewest GPUs that hold a workload among all layouts, by what is read of a GPU."""
 
     @classmethod
     def of(
@@ -343,7 +343,7 @@ class Serving:
 
     def requirements_on(self, gpu: GPU, limits: Limits) -> Requirements:
         """Needs on GPUs with the kernels and links of this one, under these limits."""
-        key = gpu.platform, gpu.capability, gpu.form, gpu.topology, gpu.memory, limits
+        key = *self.engine.kernels_on(gpu), limits
         if (known := self.known_requirements.get(key)) is not None:
             return known
         ranges = self.overhead.of_server(self.engine.overhead_on(gpu, self.laid_out, limits))

@@ -165,8 +165,8 @@ def max_batch(allocation: Allocation, copies: int) -> int | None:
 
 def once(allocation: Allocation, axis: Literal["context", "batch"], most: int, search: Callable[[], int]) -> int:
     """The largest amount up to `most`, searched once for all workloads that differ in it alone."""
-    known, gpu = allocation.serving.known_largest, allocation.gpu
-    key = gpu.id, gpu.usable_bytes, allocation.workload.model_copy(update={axis: most})
+    known, of_gpu = allocation.serving.known_largest, allocation.serving.engine.reads_of(allocation.gpu)
+    key = of_gpu, allocation.workload.model_copy(update={axis: most})
     if key not in known:
         known[key] = search()
     return known[key]

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
+from operator import attrgetter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -48,12 +49,16 @@ def rows(part: Part) -> Iterator[Row]:
             yield from (refusal(part, workload, gpu, error) for gpu in gpus)
         return
     groups = [gpus] if part.layout.num_gpus is None else [[gpu] for gpu in gpus]  # each kind has a best layout
-    for workload in part.workloads:
+    weighed: dict[Workload, list[Row]] = {}
+    for workload in sorted(part.workloads, key=attrgetter("batch")):  # what depends on the batch alone is known then
+        weighed[workload] = []
         for group in groups:
             try:
-                yield from flattened(ask(workload, group))
+                weighed[workload] += flattened(ask(workload, group))
             except ConfigError as error:
-                yield from (refusal(part, workload, gpu, error) for gpu in group)
+                weighed[workload] += (refusal(part, workload, gpu, error) for gpu in group)
+    for workload in part.workloads:
+        yield from weighed[workload]
 
 
 def question(part: Part) -> Callable[[Workload, list[GPU]], Report]:

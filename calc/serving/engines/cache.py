@@ -1,7 +1,7 @@
 """Division of a GPU by an engine, and the plan of the KV cache and its states."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from math import inf
 from typing import ClassVar, NamedTuple, Self
 
@@ -192,6 +192,14 @@ class CachePlanner(StartedEngine):
         """Options that leave as much on the host as it takes for the rest to fit at the high end of the overhead; None
         where it does not do that, or nothing does."""
         return None
+
+    def kernels_on(self, gpu: GPU) -> tuple[Hashable, ...]:
+        """All of a GPU, besides the bytes of its memory, that what is needed on it depends on: kernels and links."""
+        return gpu.platform, gpu.capability, gpu.form, gpu.topology, gpu.memory
+
+    def reads_of(self, gpu: GPU) -> tuple[Hashable, ...]:
+        """All of a GPU that what fits on it depends on: of GPUs with equal ones it is asked once."""
+        return *self.kernels_on(gpu), gpu.memory_bytes, gpu.usable_bytes
 
     def set_up(self, gpu: GPU) -> GPU:
         """The GPU with the memory that flags let the engine use."""

@@ -4,7 +4,7 @@ Read in llama.cpp 0c1e57098 (libllama 0.5.0, ggml 0.25.3), whose dry run (`--fit
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import inf
 from typing import ClassVar, Literal
@@ -85,9 +85,11 @@ class LlamaCpp(Engine):
             return None
         high = bounds(overhead.sizes(self.overhead(laid_out.layout.gpus), 0))[1]
         room = MachineRoom((gpu.usable_bytes - high,) * laid_out.layout.pp)
-        model, precision = laid_out.whole, laid_out.precision
-        offloading = Offloading(model, precision, self.options, room, workload.batch, self.draft_model)
-        options = offloading.most_on_gpus(workload.context)
+        model, precision, batch, context = laid_out.whole, laid_out.precision, workload.batch, workload.context
+        offloading = Offloading(model, precision, self.options, room, batch, self.draft_model)
+
+        question = "offload", self.options, room, batch, context, self.draft_model
+        (options,) = offloading.unsplit.model.file.once(question, lambda: (offloading.most_on_gpus(context),))
         if options is None:
             return None
         return {name: value for name, value in options if value != getattr(self.options, name)}
@@ -259,6 +261,10 @@ class LlamaCpp(Engine):
             return super().draft_weights_per_stage(architecture, precision, tp, stages)
         draft = set_up(architecture, precision, self.options, stages, self.draft_model).draft
         return (0,) * stages if draft is None else tuple(draft.weights[stage] for stage in range(stages))
+
+    def kernels_on(self, gpu: GPU) -> tuple[Hashable, ...]:
+        """One backend, and layers that pass their state on over any link, which slices of a GPU do not have."""
+        return gpu.platform, gpu.capability, gpu.slice is None
 
     def limits(self, workload: Workload, gpu: GPU, architecture: Architecture, layout: Layout) -> Limits:
         sequences = self.options.slots(workload.batch)

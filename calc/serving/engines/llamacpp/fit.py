@@ -8,8 +8,8 @@ share of what is free on each. Source: common/fit.cpp of llama.cpp 0c1e57098, wh
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import accumulate, pairwise
+from operator import add
 
 from calc.formats import Precision
 from calc.hardware.solver import largest, least
@@ -69,6 +69,7 @@ class Offloading:
         self.unsplit = self.started(self.options)
         """With flags that put nothing on the host."""
         self.layers = len(self.unsplit.model.file.layers)
+        self.known_cache_sizes = dict[int, list[int]]()
 
     def started(self, options: LlamaCppOptions) -> SlotCache:
         return set_up(self.model, self.precision, options, len(self.room.gpus), self.draft)
@@ -131,17 +132,27 @@ class Offloading:
 
     def sizes(self, experts: int, length: int) -> list[int]:
         """Bytes of weights and cache of each layer on a GPU, and of the output, as the file and the cache have them."""
-        (_, context), *_ = self.unsplit.contexts(self.batch, length)
-        sizes = [rest + (routed if layer >= experts else 0) for layer, (rest, routed) in enumerate(self.weight_sizes)]
-        for block in self.model.all_blocks if context.offload_cache else ():
-            nbytes = sum(tensor.nbytes for tensor in block_cache(self.model, block, context))
-            for layer in block.runs_in:
-                sizes[layer] += nbytes
-        return sizes
+        weights = (rest + (routed if layer >= experts else 0) for layer, (rest, routed) in enumerate(self.weight_sizes))
+        return list(map(add, weights, self.cache_sizes(length)))
 
-    @cached_property
+    def cache_sizes(self, length: int) -> list[int]:
+        """Bytes of the cache of each layer on a GPU, and none of the output; once for a length, of which all ask."""
+        if length not in self.known_cache_sizes:
+            (_, context), *_ = self.unsplit.contexts(self.batch, length)
+            sizes = self.known_cache_sizes[length] = [0] * (self.layers + 1)
+            for block in self.model.all_blocks if context.offload_cache else ():
+                nbytes = sum(tensor.nbytes for tensor in block_cache(self.model, block, context))
+                for layer in block.runs_in:
+                    sizes[layer] += nbytes
+        return self.known_cache_sizes[length]
+
+    @property
     def weight_sizes(self) -> list[tuple[int, int]]:
         """Bytes of weights without routed experts, and of these, by layer, the output last."""
+        whole = self.unsplit.model
+        return whole.file.once(("weights of layers", whole.placement, whole.cuda), self._weight_sizes)
+
+    def _weight_sizes(self) -> list[tuple[int, int]]:
         whole, rows = self.unsplit.model, []
         for weights in whole.file.layers:
             routed = sum(weight.nbytes for name, weight in weights.items() if EXPERTS.match(name))

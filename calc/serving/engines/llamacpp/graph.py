@@ -21,8 +21,8 @@ from calc.model.linear_attention import GatedDeltaNet
 from calc.model.mixers import AttentionMixer, Mixer
 from calc.model.mla import LatentAttention
 from calc.model.recurrent import Mamba, Mamba2, ShortConv
-from calc.serving.engines.llamacpp.context import ContextSizes, cache_tensors, is_windowed, widest_value
-from calc.serving.engines.llamacpp.micro_batch import MicroBatch, PassTensor
+from calc.serving.engines.llamacpp.context import CacheTensor, ContextSizes, cache_tensors, is_windowed, widest_value
+from calc.serving.engines.llamacpp.micro_batch import MicroBatch, PassTensor, SizeOf
 from calc.serving.engines.llamacpp.placement import HOST
 
 REPEATS, REPEATS_OF_EQUALS = 12, 3
@@ -356,27 +356,40 @@ def latent_attention(b: MicroBatch, mixer: LatentAttention, x: PassTensor) -> Pa
 
 def attended(b: MicroBatch, mixer: AttentionMixer, q: PassTensor, k: PassTensor, v: PassTensor) -> PassTensor:
     """Keys and values written into the cache, and attention to all of it."""
-    context, tokens, windowed = b.context, b.rows, is_windowed(mixer, b.model)
-    cached = list(cache_tensors(b.model, mixer, context))
-    cells, heads = context.cells_of(mixer, b.model), mixer.n_q * mixer.attended_widths[1] * tokens
-    keys, values = b.cached("cached keys", cached[0].nbytes), b.cached("cached values", cached[-1].nbytes)
+    context, model, tokens, windowed = b.context, b.model, b.rows, is_windowed(mixer, b.model)
+
+    def cached_in(context: ContextSizes) -> list[CacheTensor]:
+        return list(cache_tensors(model, mixer, context))
+
+    def for_each_cell(each: int) -> SizeOf:
+        """So many bytes for each cell of a stream."""
+        return lambda context: each * context.cells_of(mixer, model)
+
+    cached, heads = cached_in(context), mixer.n_q * mixer.attended_widths[1] * tokens
+    keys = b.cached("cached keys", cached[0].nbytes, lambda context: cached_in(context)[0].nbytes)
+    values = b.cached("cached values", cached[-1].nbytes, lambda context: cached_in(context)[-1].nbytes)
     b.write(keys.device, k, b.input("places of keys", 8 * tokens, windowed=windowed))
     if len(cached) > 1:
         places = 8 * tokens * (widest_value(b.model) if context.transposed else 1)
         b.write(keys.device, v, b.input("places of values", places, windowed=windowed))
-    mask = b.input("mask", (2 if context.flash else 4) * cells * tokens, windowed=windowed)
+    of_mask = for_each_cell((2 if context.flash else 4) * tokens)
+    mask = b.input("mask", of_mask(context), of_mask, windowed=windowed)
     if context.flash:
         made = b.add("attention of each head", heads, q, keys, values, mask)
         if b.on_cuda and has_flash_kernel(mixer, context):  # it reads keys and values of 16 bits
-            made.scratch = sum(2 * tensor.width * tensor.rows for tensor in cached if tensor.type != "f16")
+            made.scratch = lambda context: sum(2 * x.width * x.rows for x in cached_in(context) if x.type != "f16")
         elif b.on_cuda:
             made.device = HOST
     else:
         if len(cached) == 1 or not context.transposed:
             block, size = BLOCKS[cached[-1].type]
             width = mixer.cached_heads * mixer.attended_widths[1]
-            values = b.add("transposed values", width * cells * context.streams // block * size // 4, values)
-        scores = b.add("scores", mixer.n_q * cells * tokens, keys, q)
+            values = b.by_cells(
+                "transposed values",
+                lambda context: 4 * (width * context.cells_of(mixer, model) * context.streams // block * size // 4),
+                values,
+            )
+        scores = b.by_cells("scores", for_each_cell(4 * mixer.n_q * tokens), keys, q)
         made = b.add("attention of each head", heads, values, b.same("scores", scores, mask))
         if len(cached) > 1:
             made = b.same("attention", made, over=False)

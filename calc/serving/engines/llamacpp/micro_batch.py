@@ -5,11 +5,13 @@ the step that makes it to the last one that reads it, and lies in the smallest g
 device reads of another is copied there before a run of its steps (ggml-backend.cpp).
 """
 
-from bisect import insort
+from array import array
+from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from operator import attrgetter
+from itertools import chain, islice
+from math import inf
 from types import MappingProxyType
 
 from calc.errors import ConfigError, Message
@@ -22,7 +24,8 @@ CUDA_ALIGNMENT, HOST_ALIGNMENT = 128, 32
 """Bytes to which tensors are aligned."""
 TAKEN_OVER = 32
 """Rows from which a GPU computes what has its weights on the host (ggml-cuda.cu: offload_op)."""
-BY_OFFSET = attrgetter("offset")
+SizeOf = Callable[[ContextSizes], int]
+"""Bytes, or elements, by the cells of a context."""
 
 
 @dataclass(eq=False, slots=True)
@@ -38,25 +41,27 @@ class PassTensor:
     fixed: bool = False
     weight: bool = False
     stays: bool = False  # until the end of the pass
-    scratch: int = 0  # bytes behind it that the kernel writes
+    of_cells: SizeOf | None = None  # `nbytes`, where they depend on the cells of the context
+    scratch: SizeOf | None = None  # bytes behind it that the kernel writes
     whole: "PassTensor | None" = None  # of which it is a view
     in_graph: bool = False
-    readers: int = 0
-    offset: int = -1
-    end: int = -1  # of the room that it takes, in whole units of the device
+    number: int = -1  # among those that are placed
 
     @property
     def holder(self) -> "PassTensor":
         return self.whole or self
 
-    @property
-    def size(self) -> int:
-        return self.nbytes + self.scratch
-
     def copied(self, device: int, copies: int, alignment: int) -> "PassTensor":
         """Copies of it on a device, which stay there where there are several."""
-        size = self.nbytes if copies == 1 else copies * up_to(self.nbytes, alignment)
-        return PassTensor(self.name, size, (self.holder,), False, device, weight=self.weight, stays=copies > 1)
+
+        def several(nbytes: int) -> int:
+            return nbytes if copies == 1 else copies * up_to(nbytes, alignment)
+
+        size, of_cells, stays = several(self.nbytes), self.of_cells, copies > 1
+        copy = PassTensor(self.name, size, (self.holder,), False, device, weight=self.weight, stays=stays)
+        if of_cells is not None:
+            copy.of_cells = lambda context: several(of_cells(context))
+        return copy
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,24 +102,26 @@ class MicroBatch:
             raise ConfigError(sentence, "engine")
         return self.file.layers[self.layer][name].ne[-1]
 
-    def weight(self, name: str) -> PassTensor:
-        """A weight of this layer, or one outside the layers. Raises ConfigError where the file has neither."""
-        stored = self.file.outside.get(name)
-        if stored is None:
-            self.width(name)
-            stored, place = self.file.layers[self.layer][name], self.placement.of_weight(name, self.layer)
-        else:
-            place = HOST if name == "token_embd_norm.weight" else self.placement.output
-        return PassTensor(name, stored.nbytes, device=place, fixed=True, weight=True, in_graph=True)
+    def device_of(self, name: str) -> int:
+        """Device of a weight of this layer, or of one outside. Raises ConfigError where the file has neither."""
+        if name in self.file.outside:
+            return HOST if name == "token_embd_norm.weight" else self.placement.output
+        self.width(name)
+        return self.placement.of_weight(name, self.layer)
 
-    def input(self, name: str, nbytes: int, *, windowed: bool = False) -> PassTensor:
+    def weight(self, name: str) -> PassTensor:
+        """A weight of this layer, or one outside the layers."""
+        device, stored = self.device_of(name), self.file.outside.get(name) or self.file.layers[self.layer][name]
+        return PassTensor(name, stored.nbytes, device=device, fixed=True, weight=True, in_graph=True)
+
+    def input(self, name: str, nbytes: int, of_cells: SizeOf | None = None, *, windowed: bool = False) -> PassTensor:
         """A tensor that the host writes before the pass, once for all layers: for those with a window once more."""
-        made = PassTensor(name, nbytes, device=HOST, in_graph=True)
+        made = PassTensor(name, nbytes, device=HOST, in_graph=True, of_cells=of_cells)
         return self.inputs.setdefault((name, windowed), made)
 
-    def cached(self, name: str, nbytes: int) -> PassTensor:
+    def cached(self, name: str, nbytes: int, of_cells: SizeOf | None = None) -> PassTensor:
         """A tensor of this layer's cache."""
-        return PassTensor(name, nbytes, device=self.cache_device, fixed=True, in_graph=True)
+        return PassTensor(name, nbytes, device=self.cache_device, fixed=True, in_graph=True, of_cells=of_cells)
 
     def add(
         self,
@@ -128,14 +135,21 @@ class MicroBatch:
         """So many elements, which may be written `over` a source. What is made `by` a weight is made
         where that lies; a large operation is the first GPU's even if that is on the host."""
         if by is not None:
-            weight = self.weight(by)
-            taken_over = self.on_cuda and weight.device == HOST and self.rows >= TAKEN_OVER
-            on, reads = 0 if taken_over else weight.device, (*reads, weight) if over else (weight, *reads)
+            on = self.device_of(by)
+            if self.on_cuda and on == HOST and self.rows >= TAKEN_OVER:  # else it is read where it lies
+                on, weight = 0, self.weight(by)
+                reads = (*reads, weight) if over else (weight, *reads)
         return PassTensor(name, 4 * elements, reads, over, on)
+
+    def by_cells(self, name: str, nbytes: SizeOf, *reads: PassTensor) -> PassTensor:
+        """A step whose bytes depend on the cells of the context."""
+        return PassTensor(name, nbytes(self.context), reads, of_cells=nbytes)
 
     def same(self, name: str, *reads: PassTensor, by: str | None = None, over: bool = True) -> PassTensor:
         """As many elements as the first source has."""
-        return self.add(name, reads[0].nbytes // 4, *reads, by=by, over=over)
+        made = self.add(name, reads[0].nbytes // 4, *reads, by=by, over=over)
+        made.of_cells = reads[0].of_cells
+        return made
 
     def expand(self, *tensors: PassTensor) -> None:
         """Put tensors into the graph, behind what they are made of (ggml_build_forward_expand)."""
@@ -175,85 +189,153 @@ class MicroBatch:
         places = self.input("places of wanted rows", 4 * self.rows)
         return [self.add("wanted rows", x.nbytes // 4 // before * self.rows, x, places) for x in tensors]
 
-    def buffers(self, copies: int) -> tuple[Buffer, ...]:
-        """The buffer of every device, the host's last. Where devices work on successive batches, there are several
-        `copies` of what each is given."""
+    def schedule(self, copies: int) -> "Schedule":
+        """The steps in the order of the devices' runs. Where devices work on successive batches, there are several
+        `copies` of what each is given, from the start on."""
         settle(self.steps)
         own = CUDA_ALIGNMENT if self.on_cuda else HOST_ALIGNMENT
-        memory = [*(DeviceMemory(own) for _ in range(self.placement.devices)), DeviceMemory(HOST_ALIGNMENT)]
+        made = Schedule((*[own] * self.placement.devices, HOST_ALIGNMENT))
+        there: dict[tuple[PassTensor, int], PassTensor] = {}
         for tensor in self.inputs.values():
             tensor.fixed = copies > 1
-            memory[HOST].place(tensor.copied(HOST, copies, HOST_ALIGNMENT) if copies > 1 else tensor)
-        there: dict[tuple[PassTensor, int], PassTensor] = {}
-        ordered: list[PassTensor] = []
+            made.begin(tensor.copied(HOST, copies, HOST_ALIGNMENT) if copies > 1 else tensor)
         for copied, run in runs(self.steps):
             device = run[0].device or 0
             for source in copied:
-                there[source, device] = copy = source.copied(device, copies, memory[device].alignment)
-                ordered.append(copy)
+                there[source, device] = copy = source.copied(device, copies, made.alignments[device])
                 if copies > 1:
-                    memory[device].place(copy)
+                    made.begin(copy)
+                made.add(copy, copy.reads)
             for step in run:
-                if there:
-                    step.reads = [there.get((source, device), source) for source in step.reads]
-                ordered.append(step)
-        for step in ordered:
-            for source in step.reads:
-                (source.whole or source).readers += 1
-        for step in ordered:
-            if step.offset < 0 and not step.fixed:
-                memory[step.device or 0].place(step)
-            for source in step.reads:
-                holder = source.whole or source
-                memory[holder.device or 0].release(holder)
-        return tuple(pool.buffer() for pool in memory)
+                made.add(step, [there.get((source, device), source) for source in step.reads] if there else step.reads)
+        return made
 
 
-@dataclass
+@dataclass(slots=True)
+class Schedule:
+    """The steps of a pass, whatever the cells of its context; tensors that are placed have numbers. A step is a row of
+    integers, for many are kept: its device, the tensor that is placed there or -1, how many tensors it may be written
+    over and how many are read, then these."""
+
+    alignments: tuple[int, ...]
+    """Bytes to which each device aligns, the host last."""
+    names: list[str] = field(default_factory=list)
+    nbytes: "array[int]" = field(default_factory=lambda: array("q"))
+    readers: "array[int]" = field(default_factory=lambda: array("i"))
+    of_cells: list[tuple[int, SizeOf]] = field(default_factory=list)
+    scratch: list[tuple[int, SizeOf]] = field(default_factory=list)
+    first: "array[int]" = field(default_factory=lambda: array("i"))
+    """Tensors that are there before the steps."""
+    steps: "array[int]" = field(default_factory=lambda: array("i"))
+
+    def begin(self, tensor: PassTensor) -> None:
+        """A tensor that is there before the steps."""
+        self.first.extend((tensor.device or 0, self.number(tensor), 0, 0))
+
+    def number(self, tensor: PassTensor) -> int:
+        """The number of a tensor that is to be placed."""
+        tensor.number = len(self.names)
+        self.names.append(tensor.name)
+        self.nbytes.append(tensor.nbytes)
+        self.readers.append(0)
+        if tensor.of_cells is not None:
+            self.of_cells.append((tensor.number, tensor.of_cells))
+        if tensor.scratch is not None:
+            self.scratch.append((tensor.number, tensor.scratch))
+        return tensor.number
+
+    def add(self, tensor: PassTensor, sources: Sequence[PassTensor]) -> None:
+        """A step that makes a tensor of others."""
+        over, reads, device = [], [], tensor.device
+        for source in sources:
+            holder = source.whole or source
+            if not (holder.fixed or holder.stays):
+                reads.append(holder.number)
+                self.readers[holder.number] += 1
+                if tensor.over and source is holder and source.device == device:
+                    over.append(source.number)
+        number = self.number(tensor) if tensor.number < 0 and not tensor.fixed else -1
+        self.steps.extend((device or 0, number, len(over), len(reads), *over, *reads))
+
+    def buffers(self, context: ContextSizes) -> tuple[Buffer, ...]:
+        """The buffer of every device, the host's last."""
+        nbytes, readers = [*self.nbytes], [*self.readers]
+        for number, of_cells in self.of_cells:
+            nbytes[number] = of_cells(context)
+        sizes = [*nbytes] if self.scratch else nbytes
+        for number, scratch in self.scratch:
+            sizes[number] += scratch(context)
+        memory = [DeviceMemory(alignment) for alignment in self.alignments]
+        device_of: list[DeviceMemory] = [memory[HOST]] * len(nbytes)
+        overwritten = set[int]()
+        steps = chain(self.first, self.steps)
+        for device, tensor, sources, reads in zip(steps, steps, steps, steps, strict=True):
+            over = [*islice(steps, sources)] if sources else ()
+            if tensor >= 0:
+                device_of[tensor] = pool = memory[device]
+                for source in over:
+                    if sizes[source] == nbytes[tensor] and readers[source] == 1 and source not in overwritten:
+                        overwritten.add(source)
+                        pool.overwrite(source, tensor, sizes[tensor])
+                        break
+                else:
+                    pool.place(tensor, sizes[tensor])
+            for source in islice(steps, reads):
+                readers[source] -= 1
+                if not readers[source] and source not in overwritten:
+                    device_of[source].release(source)
+        return tuple(pool.buffer(self.names, nbytes) for pool in memory)
+
+
+@dataclass(slots=True)
 class DeviceMemory:
-    """The buffer of one device while tensors are placed in it."""
+    """The buffer of one device while tensors are placed in it, by their numbers."""
 
     alignment: int
     size: int = 0
-    alive: list[PassTensor] = field(default_factory=list)  # by offset
-    peak: list[PassTensor] = field(default_factory=list)
+    alive: list[int] = field(default_factory=list)  # by offset
+    offsets: list[int] = field(default_factory=list)  # of those that are alive
+    ends: list[int] = field(default_factory=list)  # of their room, in whole units of the device
+    offset_of: dict[int, int] = field(default_factory=dict)
+    peak: list[int] = field(default_factory=list)
 
-    def place(self, tensor: PassTensor) -> None:
-        """Into the smallest gap, or over a source of its size that nothing else reads."""
-        for source in tensor.reads if tensor.over else ():
-            if (
-                source.size == tensor.nbytes
-                and source.device == tensor.device
-                and source.readers == 1
-                and not (source.fixed or source.stays)
-            ):
-                tensor.offset, source.fixed = source.offset, True
-                tensor.end = tensor.offset + up_to(tensor.size, self.alignment)
-                self.alive[self.alive.index(source)] = tensor
-                return
-        size, end, smallest = up_to(tensor.size, self.alignment), 0, None
-        for other in self.alive:
-            gap = other.offset - end
-            if gap >= size and (smallest is None or gap <= smallest):
-                smallest, tensor.offset = gap, end
-            end = other.end
-        if smallest is None:
-            tensor.offset = end
-        tensor.end = tensor.offset + size
-        insort(self.alive, tensor, key=BY_OFFSET)
-        if tensor.end > self.size:
-            self.size, self.peak = tensor.end, list(self.alive)
+    def place(self, tensor: int, nbytes: int) -> None:
+        """Into the smallest gap."""
+        size, end, smallest, offset = up_to(nbytes, self.alignment), 0, inf, -1
+        for start, stop in zip(self.offsets, self.ends):  # noqa: B905 the longest loop, over as many of both
+            if size <= start - end <= smallest:
+                smallest, offset = start - end, end
+            end = stop
+        if offset < 0:
+            offset = end
+        place = bisect_right(self.offsets, offset)
+        self.offset_of[tensor] = offset
+        self.alive.insert(place, tensor)
+        self.offsets.insert(place, offset)
+        self.ends.insert(place, offset + size)
+        if offset + size > self.size:
+            self.size, self.peak = offset + size, [*self.alive]
 
-    def release(self, tensor: PassTensor) -> None:
-        """One that was read; behind the last reader its room is free."""
-        tensor.readers -= 1
-        if not (tensor.readers or tensor.fixed or tensor.stays):
-            self.alive.remove(tensor)
+    def index(self, tensor: int) -> int:
+        """Place of a tensor among those that are alive."""
+        place = bisect_left(self.offsets, self.offset_of[tensor])
+        return place if self.alive[place] == tensor else self.alive.index(tensor, place)
 
-    def buffer(self) -> Buffer:
+    def overwrite(self, source: int, tensor: int, nbytes: int) -> None:
+        """A tensor over a source of its size that nothing else reads."""
+        place = self.index(source)
+        self.offset_of[tensor] = offset = self.offsets[place]
+        self.alive[place], self.ends[place] = tensor, offset + up_to(nbytes, self.alignment)
+
+    def release(self, tensor: int) -> None:
+        """The room of one that nothing reads any more is free."""
+        place = self.index(tensor)
+        del self.alive[place], self.offsets[place], self.ends[place]
+
+    def buffer(self, names: Sequence[str], nbytes: Sequence[int]) -> Buffer:
         sizes: Counter[str] = Counter()
         for tensor in self.peak:
-            sizes[tensor.name] += tensor.nbytes
+            sizes[names[tensor]] += nbytes[tensor]
         return Buffer(self.size, MappingProxyType(sizes))
 
 

@@ -3,16 +3,25 @@
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from calc.formats import CacheFormat, Precision
 from calc.formats.gguf_file import BLOCKS, ModelFile, model_file
 from calc.model.architecture import Architecture
 from calc.model.block import Block
+from calc.model.mixers import Mixer
 from calc.model.recurrent import Mamba, Mamba2, ShortConv
 from calc.serving.engines.cache import Cache
-from calc.serving.engines.llamacpp.context import ContextSizes, block_cache
+from calc.serving.engines.llamacpp.context import ContextSizes, cache_tensors
 from calc.serving.engines.llamacpp.graph import forward, has_flash_kernel, prediction
-from calc.serving.engines.llamacpp.micro_batch import CUDA_ALIGNMENT, HOST_ALIGNMENT, TAKEN_OVER, Buffer, MicroBatch
+from calc.serving.engines.llamacpp.micro_batch import (
+    CUDA_ALIGNMENT,
+    HOST_ALIGNMENT,
+    TAKEN_OVER,
+    Buffer,
+    MicroBatch,
+    Schedule,
+)
 from calc.serving.engines.llamacpp.options import LlamaCppOptions
 from calc.serving.engines.llamacpp.placement import HOST, Placement
 from calc.serving.engines.loading import up_to
@@ -50,14 +59,28 @@ class PlacedModel:
             sizes[device] += self.stored(device, weight.type, (*weight.ne, 1)[0], weight.nbytes)
         return sizes
 
+    @cached_property
+    def mixers(self) -> Mapping[tuple[Mixer, ...], Mapping[int, int]]:
+        """Layers on each device, by the mixers that they have."""
+        layers: dict[tuple[Mixer, ...], Counter[int]] = {}
+        for block in self.blocks:
+            layers.setdefault(tuple(block.mixers), Counter()).update(self.placement.layers[i] for i in block.runs_in)
+        return layers
+
     def cache(self, context: ContextSizes) -> Mapping[int, int]:
         """Bytes of the cache by device, the host's too."""
         sizes: Counter[int] = Counter()
-        for block in self.blocks:
-            places = Counter(self.placement.layers[i] if context.offload_cache else HOST for i in block.runs_in)
-            for tensor in block_cache(self.file.architecture, block, context):
-                for device, count in places.items():
-                    sizes[device] += count * self.stored(device, tensor.type, tensor.width, tensor.nbytes)
+        for mixers, layers in self.mixers.items():
+            for tensor in (
+                tensor for mixer in mixers for tensor in cache_tensors(self.file.architecture, mixer, context)
+            ):
+                nbytes = tensor.nbytes
+                on_host, on_device = (self.stored(place, tensor.type, tensor.width, nbytes) for place in (HOST, 0))
+                for device, count in layers.items():
+                    if device == HOST or not context.offload_cache:
+                        sizes[HOST] += count * on_host
+                    else:
+                        sizes[device] += count * on_device
         return sizes
 
     def compute(self, context: ContextSizes) -> tuple[Buffer, ...]:
@@ -69,10 +92,14 @@ class PlacedModel:
             file = model_file(model, Precision(), predicts=len(file.layers) > model.num_layers)
         copies = COPIES if self.placement.devices > 1 and on_devices and context.offload_cache else 1
 
-        def buffers() -> tuple[Buffer, ...]:
+        def schedule() -> Schedule:
             batch = MicroBatch(file, self.placement, context, cuda=self.cuda)
             (prediction if self.predicting else forward)(batch)
-            return batch.buffers(copies)
+            return batch.schedule(copies)
+
+        def buffers() -> tuple[Buffer, ...]:
+            alike = self.placement, self.cuda, self.predicting, replace(context, cells=0)
+            return file.once(("schedule", *alike), schedule).buffers(context)
 
         return file.once(("compute", self.placement, self.cuda, self.predicting, context), buffers)
 
@@ -129,6 +156,7 @@ class SlotCache(Cache):
         self.model, self.options, self.draft = model, options, draft
         self.types = options.cache_types(kv)
         self.known = dict[tuple[int, int], list[tuple[PlacedModel, ContextSizes]]]()
+        self.known_sizes = dict[tuple[int, int], list[Mapping[int, int]]]()
 
     def contexts(self, batch: int, length: int) -> list[tuple[PlacedModel, ContextSizes]]:
         """As `set_up_for`, once: every figure of a start asks for them."""
@@ -150,8 +178,15 @@ class SlotCache(Cache):
             contexts.append((self.draft, self.draft.settled(drafting, options)))
         return contexts
 
+    def sizes(self, batch: int, length: int) -> list[Mapping[int, int]]:
+        """Bytes of the cache by device: of the model, and of what guesses tokens; once, for all stages ask."""
+        if (batch, length) not in self.known_sizes:
+            contexts = self.contexts(batch, length)
+            self.known_sizes[batch, length] = [model.cache(context) for model, context in contexts]
+        return self.known_sizes[batch, length]
+
     def required_bytes(self, stage: int, batch: int, length: int) -> int:
-        return sum(model.cache(context)[stage] for model, context in self.contexts(batch, length))
+        return sum(sizes[stage] for sizes in self.sizes(batch, length))
 
     least_bytes = required_bytes  # all of it is there from the start on
 
@@ -165,8 +200,8 @@ class SlotCache(Cache):
 
     def fixed_bytes(self, batch: int, length: int) -> list[int]:
         """Bytes of weights and caches on each GPU and, last, on the host."""
-        contexts = self.contexts(batch, length)
-        known = [sizes for model, context in contexts for sizes in (model.weights, model.cache(context))]
+        weights = [model.weights for model, _ in self.contexts(batch, length)]
+        known = [*weights, *self.sizes(batch, length)]
         return [sum(sizes[place] for sizes in known) for place in self.model.placement.places]
 
     def totals(self, batch: int, length: int) -> list[int]:

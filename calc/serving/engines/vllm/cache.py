@@ -73,6 +73,10 @@ def share_of(options: VLLMOptions) -> float:
     return options.gpu_memory_utilization or (0.92 if holds("0.92 of the GPU", options) else 0.9)
 
 
+def is_a100(gpu: GPU) -> bool:
+    return "A100" in gpu.name
+
+
 def defaults(options: VLLMOptions, gpu: GPU, architecture: Architecture, max_model_len: int) -> tuple[int, int]:
     """Tokens of a step and sequences on this GPU (`get_batch_defaults`). Large steps made the A100 slower; the GB10 has
     the memory of a large GPU but not its speed. The first engine (`_set_default_args_v0`) cuts no prompts but long
@@ -82,7 +86,7 @@ def defaults(options: VLLMOptions, gpu: GPU, architecture: Architecture, max_mod
         return (max_model_len if 2048 < max_model_len <= LONGEST_WHOLE_PROMPT else 2048), 256
     if gpu.memory_bytes >= 160 * GIB and holds("16,384 tokens from 160 GiB on", options):
         return 16_384, 1024
-    if gpu.memory_bytes >= 70 * GIB and "A100" not in gpu.name and gpu.capability != "12.1":
+    if gpu.memory_bytes >= 70 * GIB and not is_a100(gpu) and gpu.capability != "12.1":
         return 8192, 1024
     return 2048, 256
 

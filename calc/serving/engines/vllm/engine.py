@@ -1,6 +1,6 @@
 """vLLM: sets its cache aside at start, from what profiling leaves of its share of the GPU."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from math import ceil
 from typing import ClassVar, Self
 
@@ -30,7 +30,7 @@ from calc.serving.engines.launch import (
 from calc.serving.engines.loading import TensorLoader, rotary_tables, up_to
 from calc.serving.engines.rules import SUPPORT, VOCABULARY, broken_tiles, even_stages, without_cache
 from calc.serving.engines.sizes import Budget, GPUAtStart, HostCache, LaidOut, Limits, LoadedWeights
-from calc.serving.engines.vllm.cache import CachePlan, Division, divide, limits, share_of
+from calc.serving.engines.vllm.cache import CachePlan, Division, divide, is_a100, limits, share_of
 from calc.serving.engines.vllm.drafts import SPECULATION, VLLMDrafts
 from calc.serving.engines.vllm.encoder import encoder_pass
 from calc.serving.engines.vllm.kernels import Capability, capability
@@ -183,6 +183,9 @@ class VLLM(VLLMDrafts):
 
     def tables(self, rank: Architecture) -> LoadedWeights:
         return rotary_tables(rank)
+
+    def kernels_on(self, gpu: GPU) -> tuple[Hashable, ...]:
+        return *super().kernels_on(gpu), is_a100(gpu)
 
     def limits(self, workload: Workload, gpu: GPU, architecture: Architecture, layout: Layout) -> Limits:
         return limits(self.options, gpu, architecture, workload.context, pp=layout.pp)
