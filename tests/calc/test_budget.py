@@ -30,6 +30,20 @@ def test_what_eats_memory_ends_in_a_sentence(monkeypatch):
         assert [b"x" * (10**6 + number) for number, _ in enumerate(spent(repeat(None)))]
 
 
+def test_what_is_eaten_at_once_counts(monkeypatch):
+    """Before the first look, too: what the process had by then was taken for its own."""
+    monkeypatch.setattr(limits, "MEGABYTES", 100)
+
+    def eat() -> None:
+        eaten, start = b"x" * (2 * 10**8), thread_time()
+        while thread_time() - start < 1.0:
+            spend()
+        assert eaten
+
+    with pytest.raises(ConfigError, match="or 100 MB"), budget(60.0):
+        eat()
+
+
 def test_a_part_has_the_budget_of_the_whole():
     with pytest.raises(ConfigError), budget(0.2), budget(60.0):
         for _ in spent(repeat(None)):
