@@ -50,8 +50,8 @@ app = st.App(
     lifespan=warm,
     routes=[scripts.route(), lists.route(), Mount(scripts.folder("api"), app=api())],
     middleware=[
-        Middleware(operations.Gate, state),
         Middleware(Headers),
+        Middleware(operations.Gate, state),
         Middleware(Visitors),
         Middleware(Moved),
         Middleware(Preview),

@@ -1,17 +1,20 @@
 """What a release builds: the same commit gives the same wheel wherever and whenever it is built, in few bytes, and from
-the archive of the source too."""
+the archive of the source too; from what is locked by hash, by actions of stated commits, on a base image of a stated
+digest."""
 
 import os
+import re
 import subprocess
 import sys
 import tarfile
+import tomllib
 from hashlib import sha256
 
 import pytest
+import yaml
 
 from tests import ROOT
 
-pytestmark = pytest.mark.slow
 BUILD = "import setuptools.build_meta as b, sys; print(getattr(b, sys.argv[1])(sys.argv[2]))"
 MOST_BYTES = 4_000_000
 
@@ -41,16 +44,19 @@ def wheel(tmp_path_factory):
     return built("build_wheel", copied(tmp_path_factory.mktemp("clone")), tmp_path_factory.mktemp("dist"))
 
 
+@pytest.mark.slow
 def test_the_same_commit_gives_the_same_wheel(wheel, tmp_path):
     (tmp_path / "elsewhere").mkdir()
     again = built("build_wheel", copied(tmp_path / "elsewhere"), tmp_path)
     assert sha256(again.read_bytes()).digest() == sha256(wheel.read_bytes()).digest()
 
 
+@pytest.mark.slow
 def test_the_wheel_is_small(wheel):
     assert wheel.stat().st_size < MOST_BYTES
 
 
+@pytest.mark.slow
 def test_the_archive_of_the_source_gives_the_same_wheel(wheel, tmp_path):
     (tmp_path / "clone").mkdir()
     archive = built("build_sdist", copied(tmp_path / "clone"), tmp_path)
@@ -58,3 +64,50 @@ def test_the_archive_of_the_source_gives_the_same_wheel(wheel, tmp_path):
         file.extractall(tmp_path, filter="data")
     again = built("build_wheel", tmp_path / archive.name.removesuffix(".tar.gz"), tmp_path)
     assert sha256(again.read_bytes()).digest() == sha256(wheel.read_bytes()).digest()
+
+
+@pytest.mark.parametrize("name", ["requirements.txt", "requirements-dev.txt", "requirements-release.txt"])
+def test_whatever_is_installed_has_a_hash(name):
+    entries = re.split(r"\n(?=\S)", (ROOT / name).read_text())
+    packages = [entry for entry in entries if not entry.startswith("#")]
+    assert packages
+    assert [entry for entry in packages if "==" not in entry or "--hash=sha256:" not in entry] == []
+
+
+@pytest.mark.parametrize("file", sorted((ROOT / ".github/workflows").glob("*.yml")), ids=lambda file: file.stem)
+def test_actions_are_those_of_a_commit(file):
+    """A tag or a branch is whatever its owner makes of it."""
+    used = re.findall(r"uses: (\S+)", file.read_text())
+    assert used
+    assert [action for action in used if not re.fullmatch(r"[\w./-]+@[0-9a-f]{40}", action)] == []
+
+
+def test_the_version_is_in_the_changelog():
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert re.search(rf"^## {re.escape(version)} \(\d{{4}}-\d\d-\d\d\)$", (ROOT / "CHANGELOG.md").read_text(), re.M)
+
+
+BASE = re.compile(r"^ARG BASE=(python:3\.11\.\d+-slim-\w+)@(sha256:[0-9a-f]{64})$", re.MULTILINE)
+
+
+@pytest.mark.parametrize("is_of_the_tag", [True, False])
+def test_a_release_looks_whether_the_digest_is_of_the_tag(tmp_path, is_of_the_tag):
+    """The step of the workflow, before a registry that says which digest the tag has."""
+    (base,) = BASE.findall((ROOT / "Dockerfile").read_text())
+    tag, digest = base
+    steps = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text())["jobs"]["image"]["steps"]
+    names = [step.get("name", step.get("id")) for step in steps]
+    check = names.index("The digest of the base image is that of its tag")
+    assert check < names.index("image")
+    said = digest if is_of_the_tag else f"sha256:{'0' * 64}"
+    docker = tmp_path / "docker"
+    docker.write_text(
+        f'#!/bin/sh\n[ "$*" = "buildx imagetools inspect {tag} --format {{{{.Manifest.Digest}}}}" ] && echo {said}\n'
+    )
+    docker.chmod(0o755)
+    environment = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}", "GITHUB_ENV": str(tmp_path / "env")}
+    words = ["bash", "-eo", "pipefail", "-c", steps[check]["run"]]
+    done = subprocess.run(words, cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert (done.returncode == 0) == is_of_the_tag
+    if not is_of_the_tag:
+        assert said in done.stdout

@@ -1,5 +1,6 @@
 """The tensor table of a real checkpoint: names, shapes and bytes as they lie in its files, without the weights."""
 
+from codecs import BOM_UTF8
 from collections.abc import Mapping
 from math import prod
 from typing import Any, NamedTuple
@@ -84,8 +85,8 @@ def read_safetensors(data: bytes) -> Checkpoint:
     """
     size = int.from_bytes(data[:8], "little")
     binary = size < MAX_NUMBER and data[8:9] == b"{"  # eight bytes of text would make a larger number
-    if not binary and data.lstrip()[:1] == b"{":
-        return _from_json(data)
+    if not binary and (text := data.removeprefix(BOM_UTF8)).lstrip()[:1] == b"{":
+        return _from_json(text)
     if len(data) < 8 or data[8:9] != b"{":
         raise ConfigError(
             Message(

@@ -17,7 +17,7 @@ from calc.serving.engines.transformers.engine import Transformers
 from calc.serving.engines.transformers.options import Attention, TransformersOptions
 from calc.serving.memory import Serving
 from calc.serving.workload import Workload
-from calc.text import written
+from calc.text import BYTE_ORDER_MARK, written
 from calc.training import Recipe, Recompute, Training, TrainingScenario, TrainingWorkload
 
 MAX_BYTES = 1_000_000  # a thousand rows are a third of it
@@ -167,7 +167,7 @@ def read_measurement(text: str) -> Measurement:
             )
         )
     try:
-        read = json.loads(text)
+        read = json.loads(text.removeprefix(BYTE_ORDER_MARK))
         written(read)
     except ConfigError:
         raise

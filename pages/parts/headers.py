@@ -37,7 +37,8 @@ def policy(embedded_in: str) -> str:
 
 
 class Headers:
-    """Headers for the browser's own guards on every answer, and no metrics unless they are asked for."""
+    """Headers for the browser's own guards on every answer, that to an error of ours among them, and no metrics unless
+    they are asked for."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -52,11 +53,20 @@ class Headers:
         if scope["type"] != "http":
             return await self.app(scope, receive, send)
 
+        has_begun = False
+
         async def answered(message: Message) -> None:
+            nonlocal has_begun
             if message["type"] == "http.response.start":
+                has_begun = True
                 MutableHeaders(scope=message).update(self.headers)
             await send(message)
 
         if scope["path"].endswith("/_stcore/metrics") and not self.metrics:
             return await PlainTextResponse("Not found", 404)(scope, receive, answered)
-        await self.app(scope, receive, answered)
+        try:
+            await self.app(scope, receive, answered)
+        except Exception:  # Starlette would answer, outside of all middleware
+            if not has_begun:
+                await PlainTextResponse("Internal Server Error", 500)(scope, receive, answered)
+            raise

@@ -17,7 +17,7 @@ from tests.hostile.inputs import DOORS
 
 TURNS = (
     *("link", "paste", "upload", "address", "command", "link", "paste", "upload", "hub", "paste"),
-    *("address", "tool", "sharing", "grid"),
+    *("address", "tool", "sharing", "grid", "host", "doctor", "conversion", "host", "doctor"),
 )
 """Whose input is next, over and over."""
 

@@ -12,6 +12,7 @@ from random import Random
 from tempfile import TemporaryDirectory
 from time import process_time
 from typing import Any, NamedTuple
+from urllib.parse import urlencode
 
 import anyio
 from mcp.server.mcpserver.exceptions import ToolError, UnexpectedToolError
@@ -31,7 +32,7 @@ from calc.verify.gguf import read_gguf
 from calc.verify.logs import read_log
 from calc.verify.measurement import read_measurement
 from calc.verify.printed import read_printed
-from cli import main
+from cli import log_report, main
 from cli.assistant import server
 from cli.sweep.grid import read_grid
 from cli.sweep.rows import table
@@ -195,6 +196,18 @@ def read_tool(value: tuple[str, dict[str, Any]]) -> None:
         assert not UNSEEN.search(str(error)), str(error)
 
 
+def read_host(value: tuple[str, dict[str, str]]) -> ConfigError | None:
+    """What a page and the address for programs say."""
+    _, query = value
+    read_address(("/api/report", urlencode(query, errors="surrogatepass").encode()))
+    return read_link(value)
+
+
+def read_doctor(value: tuple[str, str | None]) -> None:
+    printed = log_report.table(log_report.log_report(*value))
+    assert not UNSEEN.search(printed), printed
+
+
 def read_sweep(value: str) -> None:
     with TemporaryDirectory() as folder:
         file = Path(folder) / "grid.toml"
@@ -280,5 +293,8 @@ READ: dict[str, Callable[[Any], None]] = {
     "sharing": read_command,
     "tool": read_tool,
     "grid": read_sweep,
+    "conversion": read_command,
+    "host": read_host,
+    "doctor": read_doctor,
 }
 """Who reads the inputs of each door, the Hub's apart."""

@@ -2,6 +2,7 @@
 
 import copy
 import json
+import re
 import struct
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
@@ -10,9 +11,11 @@ from typing import Any
 from urllib.parse import quote_from_bytes, urlencode
 
 from calc.formats import CACHE_FORMATS, WEIGHT_FORMATS
+from calc.hardware.mig import slices
 from calc.serving.engines import ENGINES
 from calc.text import pack
 from calc.verify.logs.parse import MAX_CHARACTERS as MAX_LOG
+from cli import quantize
 from cli.command import parser
 from pages.parts.state.query import EVERYTHING, PAGES
 from pages.parts.state.scenario import places
@@ -142,7 +145,7 @@ def queried(random: Random) -> dict[str, str]:
     for name in random.sample(list(known), random.choice((0, 1, 2, 4, 10))):
         query.setdefault(name, said(random, known[name].option))
     if random.random() < 0.4:
-        query["gpu"] = ",".join(random.sample(list(gpus()), 2))
+        query["gpu"] = ",".join(random.sample([*gpus(), *slices()], 2))
     if random.random() < 0.3:
         name = random.choice(("num_hidden_layers", "hidden_size", "vocab_size", "num_key_value_heads", *WORDS))
         query[name] = str(random.choice(NUMBERS))
@@ -246,8 +249,67 @@ def command(random: Random) -> list[str]:
     if random.random() < 0.3:
         line += ["--set", f"{random.choice(('num_hidden_layers', 'hidden_size', *WORDS))}={random.choice(NUMBERS)}"]
     if random.random() < 0.3:
-        line += ["--gpu", random.choice((*gpus(), *WORDS))]
+        line += ["--gpu", random.choice((*gpus(), *slices(), *WORDS))]
     return [part for part in line if part not in ("-h", "--help")]
+
+
+def conversion(random: Random) -> list[str]:
+    """What stands behind `weighbridge`, of a model that is quantized."""
+    model = random.choice((*models(), *WORDS))
+    line = ["quantize", model, "--to", random.choice((*WEIGHT_FORMATS, *WORDS))]
+    actions = [action for action in quantize.parser()._actions if action.option_strings]
+    for action in random.sample(actions, random.choice((0, 1, 2, 4))):
+        line.append(action.option_strings[-1])
+        line.append(random.choice((*map(str, action.choices or ()), *map(str, NUMBERS), *WORDS)))
+    if random.random() < 0.5:
+        line += ["--gpu", random.choice((*gpus(), *slices(), *WORDS))]
+    return [part for part in line if part not in ("-h", "--help")]
+
+
+HOSTED = {
+    "vllm": (
+        "kv_offloading_size",
+        "kv_offloading_backend",
+        "enable_lora",
+        "max_loras",
+        "max_cpu_loras",
+        "max_lora_rank",
+    ),
+    "sglang": ("enable_hierarchical_cache", "hicache_ratio", "hicache_size", "disable_radix_cache", "page_size"),
+    "llamacpp": ("kv_offload", "n_gpu_layers", "n_cpu_moe"),
+}
+"""Settings of what the host keeps, by engine."""
+
+
+def host(random: Random) -> tuple[str, dict[str, str]]:
+    """The path of a page and its query: what the host and a disk keep, often next to a MIG slice."""
+    engine = random.choice(list(HOSTED))
+    known = places(EVERYTHING, engine)
+    names = [
+        name
+        for name in (*HOSTED[engine], "ram_gib", "system_gib", "tp", "pp", "dcp", "kv", "context", "batch")
+        if name in known
+    ]
+    query = {"engine": engine, "model": random.choice(list(models()))}
+    for name in random.sample(names, random.choice((1, 2, 4, 6))):
+        likely = random.choice(("1", "2", "8", "64.5", "on", "lmcache"))
+        query[name] = likely if random.random() < 0.5 else said(random, known[name].option)
+    if random.random() < 0.6:
+        query["gpu"] = random.choice((*gpus(), *slices(), *slices()))
+    if random.random() < 0.2:
+        del query["model"]
+        query["pasted"] = pack({**random.choice(configs()), "num_hidden_layers": random.choice(NUMBERS)})
+    return random.choice(("", "plan", "compare", "gpus")), query
+
+
+def doctor(random: Random) -> tuple[str, str | None]:
+    """A log and the model that it is laid beside."""
+    log = text(random, random.choice(uploads()["log"]).decode(errors="replace"))
+    if random.random() < 0.5:  # a figure of it
+        numbers = list(re.finditer(r"\d[\d.,]*", log))
+        for found in random.sample(numbers, min(len(numbers), random.choice((1, 2, 5)))):
+            log = log.replace(found.group(), str(random.choice((*NUMBERS, *WORDS))), 1)
+    return log, random.choice((None, *random.sample(list(models()), 2)))
 
 
 def sharing(random: Random) -> list[str]:
@@ -281,7 +343,7 @@ def grid(random: Random) -> str:
     """The TOML of a sweep."""
     few: dict[str, Any] = {
         "models": random.sample(list(models()), 2),
-        "gpus": random.sample(list(gpus()), 2),
+        "gpus": random.sample([*gpus(), *slices()], 2),
         "engines": random.sample(list(ENGINES), 1),
         "weights": [random.choice(("auto", *WEIGHT_FORMATS))],
         "kv": [random.choice(("auto", *CACHE_FORMATS))],
@@ -333,5 +395,8 @@ DOORS: dict[str, Callable[[Random], Any]] = {
     "sharing": sharing,
     "tool": tool,
     "grid": grid,
+    "conversion": conversion,
+    "host": host,
+    "doctor": doctor,
 }
 """Who makes the inputs of each door."""

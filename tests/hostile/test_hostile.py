@@ -24,6 +24,9 @@ FEW = {
     "sharing": 25,
     "tool": 25,
     "grid": 25,
+    "conversion": 25,
+    "host": 25,
+    "doctor": 40,
 }
 """Inputs of each door: some seconds."""
 LLAMA = {"model_type": "llama"}

@@ -69,6 +69,13 @@ def without_cache(architecture: Architecture) -> Iterator[Refusal]:
         yield Refusal(sentence, "engine")
 
 
+def without_foreign_cache(kv: CacheFormat, engine: str) -> Iterator[Refusal]:
+    """Why an engine has no cache in a format of llama.cpp."""
+    if kv in ("q8_0", "q4_0"):
+        sentence = "{kv} is a cache format of llama.cpp, which {engine} does not have; fp8 is one of its own."
+        yield Refusal(Message(sentence, kv=kv, engine=engine), "engine")
+
+
 TILE = 128
 """Columns that one scale of block fp8 stands for; a rank's share of a feed-forward must be whole tiles."""
 VOCABULARY = 64

@@ -71,7 +71,7 @@ class MLXTypes:
     def tensors(self) -> Iterator[Tensor]:
         """Tensors of a file: without layers for multi-token prediction and encoders."""
         for tensor in self.model.tensors():
-            if tensor.excluded_as in (None, "persistent_buffers"):
+            if tensor.component != "vision" and tensor.excluded_as in (None, "persistent_buffers"):
                 yield from self.of_heads(replace(tensor, excluded_as=None))
 
     def of_heads(self, tensor: Tensor) -> Iterator[Tensor]:

@@ -30,7 +30,15 @@ from calc.serving.engines.launch import (
     stated,
 )
 from calc.serving.engines.loading import TensorLoader, rotary_tables, up_to
-from calc.serving.engines.rules import SUPPORT, VOCABULARY, broken_tiles, even_stages, without_cache, without_pooling
+from calc.serving.engines.rules import (
+    SUPPORT,
+    VOCABULARY,
+    broken_tiles,
+    even_stages,
+    without_cache,
+    without_foreign_cache,
+    without_pooling,
+)
 from calc.serving.engines.sglang.cache import COMPRESSED_REQUESTS, TokenPool, compressing, slot_bytes
 from calc.serving.engines.sglang.drafts import GUESSING_REQUESTS, SGLangDrafts
 from calc.serving.engines.sglang.options import SGLangOptions
@@ -122,6 +130,7 @@ class SGLang(SGLangDrafts):
     def model_refusals(self, model: Architecture, precision: Precision) -> Iterator[Refusal]:
         yield from without_pooling(model, self.title)
         yield from without_cache(model)
+        yield from without_foreign_cache(precision.kv, self.title)
         yield from self.draft_refusals(model)
         yield from super().model_refusals(model, precision)
 

@@ -28,7 +28,14 @@ from calc.serving.engines.launch import (
     stated,
 )
 from calc.serving.engines.loading import TensorLoader, rotary_tables, up_to
-from calc.serving.engines.rules import SUPPORT, VOCABULARY, broken_tiles, even_stages, without_cache
+from calc.serving.engines.rules import (
+    SUPPORT,
+    VOCABULARY,
+    broken_tiles,
+    even_stages,
+    without_cache,
+    without_foreign_cache,
+)
 from calc.serving.engines.sizes import Budget, GPUAtStart, HostCache, LaidOut, Limits, LoadedWeights
 from calc.serving.engines.vllm.cache import CachePlan, Division, divide, is_a100, limits, share_of
 from calc.serving.engines.vllm.drafts import SPECULATION, VLLMDrafts
@@ -145,7 +152,8 @@ class VLLM(VLLMDrafts):
 
     def model_refusals(self, model: Architecture, precision: Precision) -> Iterator[Refusal]:
         yield from without_cache(model)
-        yield from unfit_flags(model, precision.kv, self.options)
+        yield from without_foreign_cache(precision.kv, self.title)
+        yield from unfit_flags(model, self.options)
         yield from self.draft_refusals(model)
         yield from super().model_refusals(model, precision)
 

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 
 from calc.errors import Message, Refusal
-from calc.formats import CacheFormat
 from calc.hardware.gpu import GPU
 from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture
@@ -38,11 +37,8 @@ def unserved_family(architecture: Architecture, options: VLLMOptions) -> Iterato
         yield Refusal(Message(sentence, family=family, version=".".join(map(str, last))), "version")
 
 
-def unfit_flags(architecture: Architecture, kv: CacheFormat, options: VLLMOptions) -> Iterator[Refusal]:
-    """Formats of a cache that another engine has, and flags that go with this model on no GPU."""
-    if kv in ("q8_0", "q4_0"):
-        sentence = "{kv} is a cache format of llama.cpp, which vLLM does not have; fp8 is one of its own."
-        yield Refusal(Message(sentence, kv=kv), "engine")
+def unfit_flags(architecture: Architecture, options: VLLMOptions) -> Iterator[Refusal]:
+    """Flags that go with this model on no GPU."""
     split = options.disable_hybrid_kv_cache_manager
     if split and architecture.attends and architecture.recurrent:
         yield Refusal(Message("Attention beside recurrent states needs vLLM's hybrid KV cache manager."), "engine")

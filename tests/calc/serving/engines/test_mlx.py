@@ -161,6 +161,21 @@ def test_a_converted_checkpoint_is_read_as_it_says():
     assert plain - fewer == 151_936 * 2048 * 2 - 151_936 * 2048 * 9 // 16
 
 
+def test_buffers_of_an_encoder_are_dropped_with_it():
+    """The language model's numel alone: mlx-lm 0.32.2, `models/gemma4.py`, `sanitize` drops each weight of an encoder,
+    whose layers are not the model's: here 12 of sound next to two of text."""
+    tower = {"hidden_size": 64, "num_hidden_layers": 3, "use_clipped_linears": True, "standardize": True}
+    text = {"model_type": "gemma4_text", "num_hidden_layers": 2, "hidden_size": 128}
+    config = {"model_type": "gemma4", "vision_config": tower, "audio_config": {}, "text_config": text}
+    model = Architecture.from_config(config)
+    pieces = mlx_file(model, Precision())
+    assert not [piece.tensor.name for piece in pieces if "_tower" in piece.tensor.name]
+    language = Architecture.from_config(text)
+    assert sum(piece.tensor.numel for piece in pieces) == sum(
+        piece.tensor.numel for piece in mlx_file(language, Precision())
+    )
+
+
 def test_a_setting_that_mlx_has_not_is_said():
     reading = native(models()[QWEN3].config | {"quantization": {"group_size": 48, "bits": 4}})
     assert reading.name == "bf16"

@@ -4,12 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from calc import Architecture, ConfigError, Layout, Overhead, Precision, Workload
+from calc import Architecture, ConfigError, Layout, Overhead, Precision, Workload, report
 from calc.hardware.gpus import gpus
 from calc.serving.engines import ENGINES
 from calc.serving.engines.rules import Question
 from calc.serving.engines.sizes import Limits
 from calc.serving.memory import Serving
+from calc.time import Needs
+from calc.time.plan_report import plan_report
 from presets import models
 
 
@@ -90,3 +92,15 @@ def test_what_is_not_refused_is_laid_out(name, engine):
         else:
             assert refused == []
             assert serving.accepts(layout)
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+@pytest.mark.parametrize("kv", ["q8_0", "q4_0"])
+def test_a_cache_format_of_llama_cpp_is_no_others(engine, kv):
+    """SGLang's are fp8_e5m2, fp8_e4m3 and fp4_e2m1 (docs/advanced_features/quantized_kv_cache.md). A plan was a
+    traceback."""
+    config, stated, sentence = models()["Qwen/Qwen3-8B"].config, Precision(kv=kv), "cache format of llama"
+    with pytest.raises(ConfigError, match=sentence):
+        report(config, engine=ENGINES[engine](), precision=stated)
+    with pytest.raises(ConfigError, match=sentence):
+        plan_report(config, Needs(users=1), engine=ENGINES[engine](), precisions=[stated])
