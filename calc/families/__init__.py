@@ -12,7 +12,7 @@ from calc.budget import budget
 from calc.errors import ConfigError, Message, shown
 from calc.families.detail_fields import read_details
 from calc.families.family import Family
-from calc.families.family_table import FAMILIES, WRAPPERS
+from calc.families.family_table import FAMILIES, WRAPPED
 from calc.families.feedforward_rows import Dense, Experts
 from calc.families.fields import MAX_LAYERS, PER_LAYER_CONFIG, Fields, number, true
 from calc.families.kernel_fields import with_stated
@@ -79,7 +79,7 @@ def _build(config: Mapping[str, Any], family: Family, c: Fields) -> Architecture
     final_norm = family.final_norm or norm
     mixers = [mixer for mixers, *_ in layers_by_parts for mixer in mixers]
     names = family.names if isinstance(family.names, Names) else family.names(c)
-    outside = family.extras(c) if family.extras else ()
+    outside = tuple(extra for weights in family.extras for extra in weights(c))
     scores = not family.pools and pools(c)
     if scores:
         outside += score(c, c.size(family.hidden))
@@ -133,7 +133,7 @@ def _layer(family: Family, c: Fields, i: int) -> LayerParts:
         mixers if isinstance(mixers, tuple) else () if mixers is None else (mixers,),
         family.ffn(c, i),
         family.norms if isinstance(family.norms, tuple) else family.norms(c, i),
-        family.layer_extras(c, i) if family.layer_extras else (),
+        tuple(extra for weights in family.layer_extras for extra in weights(c, i)),
         family.path(c, i) if family.path else "",
     )
 
@@ -165,7 +165,7 @@ def _check_sides(architecture: Architecture) -> None:
 def knows(config: Mapping[str, Any]) -> bool:
     """Whether the config's family is in the table."""
     model_type = config.get("model_type")
-    return isinstance(model_type, str) and (model_type in FAMILIES or model_type in WRAPPERS)
+    return isinstance(model_type, str) and (model_type in FAMILIES or model_type in WRAPPED)
 
 
 def as_llama(config: Mapping[str, Any]) -> dict[str, Any]:

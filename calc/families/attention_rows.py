@@ -103,9 +103,9 @@ class Sliding:
     def slides(self, c: Fields, layer: int) -> bool:
         """Whether a layer slides, by the pattern."""
         last = c.size("num_hidden_layers") - 1
-        marks = None if self.marks is None else c.get(self.marks)
-        if isinstance(marks, list) and layer < len(marks):
-            return bool(marks[layer])
+        mark = None if self.marks is None else c.mark(self.marks, layer)
+        if mark is not None:
+            return mark
         if layer < self.first_full or (self.last_full and layer == last):
             return False
         if (self.after and layer < c.size(self.after, 0)) or (self.before and layer >= c.size(self.before, 0)):

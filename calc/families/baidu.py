@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from calc.errors import ConfigError, Message
 from calc.families.attention_rows import Attention
-from calc.families.family import MTP, Family, Wrapper, extras, made_by
+from calc.families.family import MTP, Family, extras, made_by
 from calc.families.feedforward_rows import Dense, Experts, is_sparse
 from calc.families.fields import Fields
 from calc.model.block import Extra
@@ -82,11 +82,8 @@ BAIDU: dict[str, Family] = made_by(
             gguf=GGUFRules("ernie4_5-moe"),
         ),
         "ernie4_5_vl_moe_text": Family(
-            mixer=ERNIE_ATTENTION,
-            ffn=ernie_vl_ffn,
-            layer_extras=ernie_vl_routers,
-            wrappers=(Wrapper("ernie4_5_vl_moe"),),
+            mixer=ERNIE_ATTENTION, ffn=ernie_vl_ffn, layer_extras=(ernie_vl_routers,), wrappers=("ernie4_5_vl_moe",)
         ),
-        "paddleocr_vl_text": Family(mixer=ERNIE_ATTENTION, ffn=ERNIE_MLP, wrappers=(Wrapper("paddleocr_vl"),)),
+        "paddleocr_vl_text": Family(mixer=ERNIE_ATTENTION, ffn=ERNIE_MLP, wrappers=("paddleocr_vl",)),
     },
 )

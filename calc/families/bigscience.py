@@ -3,13 +3,12 @@
 from dataclasses import replace
 
 from calc.families.attention_rows import Attention, Window
-from calc.families.family import PACKED_QKV, Family, Weights, extras
+from calc.families.family import PACKED_QKV, Family, Weights, cross_attention, layer_norms
 from calc.families.feedforward_rows import Dense, Times
 from calc.families.fields import Fields
-from calc.families.openai import EVERYWHERE, GPT2_CROSSING, GPT2_FIELDS, GPT2_MLP, GPT2_NAMES
-from calc.families.rotary import Rotary
+from calc.families.openai import EVERYWHERE, GPT2, GPT2_CROSSING, GPT2_NAMES
+from calc.families.rotary import WHOLE_HEAD, Rotary
 from calc.model.attention import GQA
-from calc.model.block import Extra
 from calc.model.gguf_rules import GGUFRules
 from calc.model.kernels import Kernels
 from calc.model.names import Names
@@ -23,23 +22,6 @@ BLOOM_NAMES = Names(
     packed={"query_key_value": PACKED_QKV},
     renamed=TWO_MATRICES,
 )
-NEOX_NAMES = Names(
-    embedding="gpt_neox.embed_in",
-    layer="gpt_neox.layers.{layer}",
-    attention="attention",
-    final_norm="gpt_neox.final_layer_norm",
-    lm_head="embed_out",
-    packed={"query_key_value": PACKED_QKV},
-    renamed=TWO_MATRICES,
-)
-GPTJ_NAMES = Names(
-    embedding="transformer.wte",
-    layer="transformer.h.{layer}",
-    attention="attn",
-    final_norm="transformer.ln_f",
-    renamed={"o_proj": "out_proj", "up_proj": "fc_in", "down_proj": "fc_out"},
-)
-GPT_MHA = Attention(heads="n_head", kv=None, head_dim=None, hidden="n_embd")
 BIGCODE = Attention(heads="n_head", kv=None, head_dim=None, hidden="n_embd", bias=True)
 
 
@@ -49,12 +31,35 @@ def bigcode_attention(c: Fields, layer: int) -> GQA:
     return attention.model_copy(update={"n_kv": 1}) if c.flag("multi_query") else attention
 
 
-def last_bias(c: Fields, layer: int) -> tuple[Extra, ...]:
-    """GPT-NeoX Japanese: a bias behind attention in the last layer alone."""
-    if layer != c.size("num_hidden_layers") - 1:
-        return ()
-    return extras("attention", {"attention.dense_bias": (c.size("hidden_size"),)})
+def is_last(c: Fields, layer: int) -> bool:
+    return layer == c.size("num_hidden_layers") - 1
 
+
+def neox_names(module: str) -> Names:
+    return Names(
+        embedding=f"{module}.embed_in",
+        layer=f"{module}.layers.{{layer}}",
+        attention="attention",
+        final_norm=f"{module}.final_layer_norm",
+        lm_head="embed_out",
+        packed={"query_key_value": PACKED_QKV},
+        renamed=TWO_MATRICES,
+    )
+
+
+GPTJ_NAMES = GPT2_NAMES.but(packed={}, renamed={"o_proj": "out_proj", "up_proj": "fc_in", "down_proj": "fc_out"})
+GPTJ = replace(
+    GPT2,
+    maker="EleutherAI",
+    mixer=Attention(heads="n_head", kv=None, head_dim=None, hidden="n_embd"),
+    kernels=Kernels(activation="written_out"),
+    norms=("ln_1",),
+    names=GPTJ_NAMES,
+    layer_extras=(),
+    head_bias=True,
+    rotary=WHOLE_HEAD,
+    positions=None,
+)
 
 BIGSCIENCE: dict[str, Family] = {
     "bloom": Family(
@@ -67,27 +72,16 @@ BIGSCIENCE: dict[str, Family] = {
         layers="n_layer",
         own={"max_position_embeddings": None},
         aliases={"n_embed": "hidden_size"},
-        extras=Weights(
-            {
-                "norms": {
-                    f"transformer.word_embeddings_layernorm.{leaf}": ("hidden_size",) for leaf in ("weight", "bias")
-                }
-            }
-        ),
+        extras=(Weights("norms", layer_norms("hidden_size", "transformer.word_embeddings_layernorm")),),
         gguf=GGUFRules("bloom"),
     ),
-    "gpt_bigcode": Family(
+    "gpt_bigcode": replace(
+        GPT2,
         maker="BigCode",
         mixer=bigcode_attention,
-        ffn=GPT2_MLP,
-        norms=("ln_1", "ln_2"),
-        norm="layer",
         kernels=Kernels(dropout=EVERYWHERE, holds_attended=True),
-        layer_extras=replace(GPT2_CROSSING, transposed=False),
+        layer_extras=cross_attention("n_embd", "ln_cross_attn", GPT2_CROSSING),
         names=GPT2_NAMES,
-        rotary=None,
-        positions="n_positions",
-        **GPT2_FIELDS,
         gguf=GGUFRules("starcoder"),
     ),
     "starcoder2": Family(
@@ -105,12 +99,9 @@ BIGSCIENCE: dict[str, Family] = {
         ffn=Dense(Times(4, stated="intermediate_size"), True, gated=False),
         norms=("ln_1", "ln_2"),
         norm="layer",
-        names=Names(
-            embedding="transformer.wte",
-            positions="transformer.wpe",
-            layer="transformer.h.{layer}",
+        names=GPT2_NAMES.but(
             attention="attn.attention",
-            final_norm="transformer.ln_f",
+            packed={},
             renamed={"o_proj": "out_proj", "up_proj": "c_fc", "down_proj": "c_proj"},
         ),
         rotary=None,
@@ -122,7 +113,7 @@ BIGSCIENCE: dict[str, Family] = {
         mixer=Attention(kv=None, head_dim=None, bias="attention_bias"),
         ffn=Dense(gated=False, bias=True),
         norm="layer",
-        names=NEOX_NAMES,
+        names=neox_names("gpt_neox"),
         rotary=Rotary(share=0.25),
         kernels=lambda c: Kernels(parallel=c.stated.get("use_parallel_residual") is not False),
         gguf=GGUFRules("gptneox"),
@@ -132,32 +123,18 @@ BIGSCIENCE: dict[str, Family] = {
         mixer=Attention(kv=None, head_dim=None),
         ffn=Dense(Times("intermediate_multiple_size"), False, gated=False),
         norm="layer",
-        names=NEOX_NAMES.model_copy(
-            update={
-                "embedding": "gpt_neox_japanese.embed_in",
-                "layer": "gpt_neox_japanese.layers.{layer}",
-                "final_norm": "gpt_neox_japanese.final_layer_norm",
-            }
-        ),
-        layer_extras=last_bias,
+        names=neox_names("gpt_neox_japanese"),
+        layer_extras=(Weights("attention", {"attention.dense_bias": ("hidden_size",)}, layers=is_last),),
     ),
-    "gptj": Family(
-        maker="EleutherAI",
-        mixer=GPT_MHA,
-        ffn=GPT2_MLP,
-        kernels=Kernels(activation="written_out"),
-        norms=("ln_1",),
-        norm="layer",
-        names=GPTJ_NAMES,
-        head_bias=True,
-        **GPT2_FIELDS,
-    ),
-    "ctrl": Family(
+    "gptj": GPTJ,
+    "codegen": replace(GPTJ, maker="Salesforce", names=GPTJ_NAMES.but(packed={"qkv_proj": PACKED_QKV})),
+    "ctrl": replace(
+        GPTJ,
         maker="Salesforce",
         mixer=BIGCODE,
         ffn=Dense("dff", True, gated=False),
+        kernels=Kernels(),
         norms=("layernorm1", "layernorm2"),
-        norm="layer",
         names=Names(
             embedding="transformer.w",
             layer="transformer.h.{layer}",
@@ -168,18 +145,5 @@ BIGSCIENCE: dict[str, Family] = {
             | {"up_proj": "0", "down_proj": "2"},
         ),
         rotary=None,
-        head_bias=True,
-        **GPT2_FIELDS,
-    ),
-    "codegen": Family(
-        maker="Salesforce",
-        mixer=GPT_MHA,
-        ffn=GPT2_MLP,
-        kernels=Kernels(activation="written_out"),
-        norms=("ln_1",),
-        norm="layer",
-        names=GPTJ_NAMES.model_copy(update={"packed": {"qkv_proj": PACKED_QKV}}),
-        head_bias=True,
-        **GPT2_FIELDS,
     ),
 }

@@ -1,7 +1,7 @@
 """Cohere's families."""
 
 from calc.families.attention_rows import LISTED_ONLY, Attention, Sliding
-from calc.families.family import Family, Wrapper, made_by
+from calc.families.family import Family, made_by
 from calc.families.feedforward_rows import Dense, Experts
 from calc.families.fields import Fields, kind
 from calc.model.gguf_rules import GGUFRules
@@ -33,21 +33,16 @@ COHERE: dict[str, Family] = made_by(
     {
         "cohere": Family(
             mixer=Attention(bias="attention_bias", qk_norm="heads", qk_norm_when="use_qk_norm"),
-            ffn=Dense(),
             norms=SINGLE_NORM,
             kernels=COHERE_KERNELS,
             gguf=GGUFRules("command-r"),
         ),
         "cohere2": Family(
             mixer=COHERE_PATTERN,
-            ffn=Dense(),
             norms=SINGLE_NORM,
             own={"sliding_window_pattern": 4},
             kernels=COHERE_KERNELS,
-            wrappers=(
-                Wrapper("aya_vision", tied=True),
-                Wrapper("cohere2_vision"),
-            ),
+            wrappers=("aya_vision", "cohere2_vision"),
             gguf=GGUFRules("cohere2"),
             mixture="cohere2_moe",
         ),
@@ -69,7 +64,7 @@ COHERE: dict[str, Family] = made_by(
             ffn=Dense(bias=False),
             norms=SINGLE_NORM,
             kernels=Kernels(norm="centred"),
-            wrappers=(Wrapper("cohere_compass"),),
+            wrappers=("cohere_compass",),
         ),
     },
 )

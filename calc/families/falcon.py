@@ -4,12 +4,12 @@ from dataclasses import replace
 
 from calc.families.attention_rows import Attention, SideBySide
 from calc.families.bigscience import BLOOM_NAMES
-from calc.families.family import TWO_NORMS, Family, made_by
-from calc.families.feedforward_rows import Dense, Times, no_feedforward
+from calc.families.family import LLAMA_ATTENTION, TWO_NORMS, Family, made_by
+from calc.families.feedforward_rows import Dense, Times
 from calc.families.fields import Fields
 from calc.families.granite import BAMBA_NAMES, FF_NORMS
-from calc.families.mamba import MAMBA_NAMES, UNBOUNDED, mamba_kernels
-from calc.families.recurrent_rows import BAMBA, Mamba
+from calc.families.mamba import STATE_SPACES
+from calc.families.recurrent_rows import BAMBA
 from calc.model.attention import GQA
 from calc.model.gguf_rules import GGUFRules
 from calc.model.kernels import Kernels
@@ -50,20 +50,9 @@ FALCON: dict[str, Family] = made_by(
         "falcon": FALCON_7B_AND_40B,
         "RefinedWeb": replace(FALCON_7B_AND_40B, defaults="falcon", own={"new_decoder_architecture": True}),
         "RefinedWebModel": replace(FALCON_7B_AND_40B, defaults="falcon"),
-        "falcon_mamba": Family(
-            mixer=Mamba(inner="intermediate_size"),
-            ffn=no_feedforward,
-            norms=("norm",),
-            names=MAMBA_NAMES,
-            own=UNBOUNDED,
-            kernels=mamba_kernels,
-            gguf=GGUFRules("mamba"),
-        ),
+        "falcon_mamba": STATE_SPACES,
         "falcon_h1": Family(
-            mixer=SideBySide(
-                (Attention(bias="attention_bias"), replace(BAMBA, norm="mamba_rms_norm", out_bias="projectors_bias"))
-            ),
-            ffn=Dense(),
+            mixer=SideBySide((LLAMA_ATTENTION, replace(BAMBA, norm="mamba_rms_norm", out_bias="projectors_bias"))),
             norms=FF_NORMS,
             names=BAMBA_NAMES,
             own={"head_dim": None},

@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 from calc.budget import spend
 from calc.errors import ConfigError, Message, shown
@@ -136,6 +137,11 @@ class Fields:
         indices: frozenset[int] = self._checked[name]
         return indices
 
+    def mark(self, name: str, layer: int) -> bool | None:
+        """Whether a list marks a layer, by 1 or true; None where the field is no list, or one that ends before it."""
+        value = self.get(name)
+        return bool(value[layer]) if isinstance(value, list) and layer < len(value) else None
+
     def per_layer(self, name: str, layers: int, allowed: Sequence[str]) -> list[str] | None:
         """One word for each layer, or None when the config does not list them."""
         if name in self._checked:
@@ -174,6 +180,7 @@ MOST |= dict.fromkeys(
 
 Flag = bool | str | Callable[[Fields], bool]
 Size = int | str | Callable[[Fields], int]
+ShapeOf = tuple[Size, ...]
 
 
 def true(c: Fields, flag: Flag) -> bool:
@@ -188,6 +195,18 @@ def number(c: Fields, size: Size, least: int = 1) -> int:
     if isinstance(size, int):
         return size
     return c.size(size, least) if isinstance(size, str) else size(c)
+
+
+@dataclass(frozen=True, eq=False)
+class AlikeInAllLayers(Generic[T]):
+    """Base of readers whose value is one object for all layers of a config."""
+
+    def __call__(self, c: Fields, layer: int = 0) -> T:
+        return c.once(self, lambda: self.read(c))
+
+    def read(self, c: Fields) -> T:
+        """Value of any layer."""
+        raise NotImplementedError
 
 
 def near_divisors(of: int, near: int) -> list[int]:
@@ -226,7 +245,7 @@ LayerRule = Callable[[Fields, int], bool]
 """Whether something holds for layer i."""
 
 
-def kind(c: Fields, layer: int) -> str | None:
+def kind(c: Fields, layer: int, allowed: Sequence[str] = LAYER_KINDS) -> str | None:
     """The word for a layer in `layer_types`, which decides wherever a config lists it; None where it does not."""
-    kinds = c.per_layer("layer_types", c.size("num_hidden_layers"), LAYER_KINDS)
+    kinds = c.per_layer("layer_types", c.size("num_hidden_layers"), allowed)
     return kinds[layer] if kinds else None

@@ -16,12 +16,7 @@ GEMMA4_LAYER = Layer(
     qkv=("self_attn.q_proj.linear", "self_attn.k_proj.linear", "self_attn.v_proj.linear"),
     out="self_attn.o_proj.linear",
     mlp=("mlp.gate_proj.linear", "mlp.up_proj.linear", "mlp.down_proj.linear"),
-    norms=(
-        "input_layernorm",
-        "post_attention_layernorm",
-        "pre_feedforward_layernorm",
-        "post_feedforward_layernorm",
-    ),
+    norms=("input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm"),
     head_norms=("self_attn.q_norm", "self_attn.k_norm"),
     qkv_bias=False,
     out_bias=False,

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from calc.families.attention_rows import Attention, Window
-from calc.families.family import GATE_UP, STACKED_EXPERTS, Family, Weights, Wrapper, extras, made_by
+from calc.families.family import GATE_UP, STACKED_EXPERTS, Family, Weights, extras, made_by
 from calc.families.feedforward_rows import Dense, Experts
 from calc.families.fields import Fields
 from calc.model.attention import GQA
@@ -49,14 +49,6 @@ def with_convs(c: Fields, attention: GQA) -> tuple[Mixer, ...]:
     return attention, SideConvs(hidden=c.size("hidden_size"), kv=kv, d_conv=c.size("conv_kernel_size"))
 
 
-INKLING_STATED = Experts(
-    "n_routed_experts",
-    "intermediate_size",
-    shared="n_shared_experts",
-    stacked="out_in",
-    first_dense="dense_mlp_idx",
-    dense=Dense("dense_intermediate_size", False),
-)
 INKLING_CLASS = Experts(
     "n_routed_experts",
     shared="n_shared_experts",
@@ -64,6 +56,7 @@ INKLING_CLASS = Experts(
     first_dense="dense_mlp_idx",
     dense=Dense(bias=False),
 )
+INKLING_STATED = replace(INKLING_CLASS, width="intermediate_size", dense=Dense("dense_intermediate_size", False))
 
 
 def inkling_ffn(c: Fields, layer: int) -> FeedForward | None:
@@ -149,20 +142,20 @@ INKLING: dict[str, Family] = made_by(
         "inkling_text": Family(
             mixer=inkling_mixers,
             ffn=inkling_ffn,
-            layer_extras=inkling_extras,
-            extras=Weights({"norms": {"model.embed_tokens.embed_norm.weight": ("hidden_size",)}}),
+            layer_extras=(inkling_extras,),
+            extras=(Weights("norms", {"model.embed_tokens.embed_norm.weight": ("hidden_size",)}),),
             own={"dense_mlp_idx": 0, "dense_intermediate_size": None},
             ties=False,
             kernels=Kernels(fp32_weights=True),
-            names=STACKED_EXPERTS.model_copy(update={"recurrent": ""}),
-            wrappers=(Wrapper("inkling_mm_model"),),
+            names=STACKED_EXPERTS.but(recurrent=""),
+            wrappers=("inkling_mm_model",),
         ),
         "inkling2_text": Family(
             mixer=inkling2_mixers,
             ffn=Experts("n_routed_experts", correction="buffer", stacked="out_in"),
             norms=inkling2_norms,
-            layer_extras=inkling2_extras,
-            extras=inkling2_residuals,
+            layer_extras=(inkling2_extras,),
+            extras=(inkling2_residuals,),
             rotary=None,
             ties=False,
             kernels=Kernels(activation="clamped", capped_logits=True),
@@ -186,7 +179,7 @@ INKLING: dict[str, Family] = made_by(
                 }
                 | {f"{part}_sconv.conv1d": f"{part}_sconv" for part in ("attn", "mlp")},
             ),
-            wrappers=(Wrapper("inkling2"),),
+            wrappers=("inkling2",),
         ),
     },
 )

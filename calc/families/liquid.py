@@ -1,7 +1,7 @@
 """Liquid AI's families: LFM2 and LFM3, with short convolutions between attention."""
 
 from calc.families.attention_rows import Attention, Hybrid, Listed, Sliding
-from calc.families.family import Family, If, Wrapper, made_by
+from calc.families.family import QK_LAYERNORM, W123, Family, If, made_by
 from calc.families.feedforward_rows import Dense, Experts
 from calc.families.fields import Fields
 from calc.families.recurrent_rows import short_conv
@@ -9,7 +9,6 @@ from calc.model.gguf_rules import GGUFRules
 from calc.model.kernels import Kernels
 from calc.model.names import Names
 
-W123 = {"gate_proj": "w1", "up_proj": "w3", "down_proj": "w2"}
 LFM2_MIXER = Hybrid(
     Attention(head_dim=None, qk_norm="head"),
     short_conv,
@@ -23,7 +22,7 @@ LFM2_NAMES = Names(
     correction="feed_forward.expert_bias",
     expert="feed_forward.experts.{expert}",
     final_norm="model.embedding_norm",
-    renamed={"o_proj": "out_proj", "q_norm": "q_layernorm", "k_norm": "k_layernorm"} | W123,
+    renamed={"o_proj": "out_proj", **QK_LAYERNORM} | W123,
     expert_renamed=W123,
 )
 LFM3_NORMS = ("operator_norm", "ffn_norm", "post_operator_norm", "post_ffn_norm")
@@ -56,7 +55,7 @@ LIQUID: dict[str, Family] = made_by(
             names=LFM2_NAMES,
             own={"block_ff_dim": None},
             aliases={"tie_embedding": "tie_word_embeddings"},
-            wrappers=(Wrapper("lfm2_vl"),),
+            wrappers=("lfm2_vl",),
             gguf=GGUFRules("lfm2", heads_by_layer=True),
         ),
         "lfm2_moe": Family(
@@ -90,7 +89,7 @@ LIQUID: dict[str, Family] = made_by(
                 final_norm="model.embedding_norm",
                 renamed={"g_proj": "gate_proj"} | W123,
             ),
-            wrappers=(Wrapper("lfm3_vl"),),
+            wrappers=("lfm3_vl",),
         ),
     },
 )

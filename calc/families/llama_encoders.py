@@ -11,10 +11,7 @@ from calc.model.towers.named_shapes import NamedShape, placed, weights, with_bia
 TOWER, PROJECTOR = "vision_model", "multi_modal_projector"
 LLAMA_LAYER = Layer(out="self_attn.o_proj", norms=("input_layernorm", "post_attention_layernorm"))
 MLLAMA_LAYER = Layer(
-    out="self_attn.o_proj",
-    norms=("input_layernorm", "post_attention_layernorm"),
-    qkv_bias=False,
-    out_bias=False,
+    out="self_attn.o_proj", norms=("input_layernorm", "post_attention_layernorm"), qkv_bias=False, out_bias=False
 )
 
 

@@ -1,5 +1,7 @@
 """State spaces and the like without attention, by several makers."""
 
+from dataclasses import replace
+
 from calc.families.family import Family, If, Weights
 from calc.families.feedforward_rows import Dense, Times, no_feedforward
 from calc.families.fields import Fields
@@ -23,6 +25,9 @@ MAMBA_NAMES = Names(
     shared_expert="mixer.shared_experts",
     final_norm="backbone.norm_f",
 )
+
+
+RWKV_MIXES = ("feed_forward.time_mix_key", "feed_forward.time_mix_receptance")
 
 
 def rwkv(c: Fields, layer: int) -> RWKV:
@@ -56,27 +61,20 @@ def mamba_kernels(c: Fields) -> Kernels:
 BIASED_NORM: If[Norm] = If("use_bias", "layer", "rms")
 UNBOUNDED = {"max_position_embeddings": None}
 
+STATE_SPACES = Family(
+    maker="Gu and Dao",
+    mixer=Mamba(inner="intermediate_size"),
+    ffn=no_feedforward,
+    norms=("norm",),
+    names=MAMBA_NAMES,
+    own=UNBOUNDED,
+    kernels=mamba_kernels,
+    gguf=GGUFRules("mamba"),
+)
+
 MAMBA: dict[str, Family] = {
-    "mamba": Family(
-        maker="Gu and Dao",
-        mixer=Mamba(inner="intermediate_size"),
-        ffn=no_feedforward,
-        norms=("norm",),
-        names=MAMBA_NAMES,
-        own=UNBOUNDED,
-        kernels=mamba_kernels,
-        gguf=GGUFRules("mamba"),
-    ),
-    "mamba2": Family(
-        maker="Dao and Gu",
-        mixer=Mamba2(),
-        ffn=no_feedforward,
-        norms=("norm",),
-        names=MAMBA_NAMES,
-        own=UNBOUNDED,
-        kernels=mamba_kernels,
-        gguf=GGUFRules("mamba2"),
-    ),
+    "mamba": STATE_SPACES,
+    "mamba2": replace(STATE_SPACES, maker="Dao and Gu", mixer=Mamba2(), gguf=GGUFRules("mamba2")),
     "rwkv": Family(
         maker="RWKV",
         mixer=rwkv,
@@ -93,14 +91,9 @@ MAMBA: dict[str, Family] = {
             renamed={"up_proj": "key", "down_proj": "value"},
         ),
         rotary=None,
-        layer_extras=Weights(
-            {
-                "mlp": {
-                    "feed_forward.time_mix_key": (1, 1, "hidden_size"),
-                    "feed_forward.time_mix_receptance": (1, 1, "hidden_size"),
-                    "feed_forward.receptance.weight": ("hidden_size", "hidden_size"),
-                }
-            }
+        layer_extras=(
+            Weights("mlp", dict.fromkeys(RWKV_MIXES, (1, 1, "hidden_size"))),
+            Weights("mlp", {"feed_forward.receptance.weight": ("hidden_size", "hidden_size")}),
         ),
         max_positions="context_length",
     ),

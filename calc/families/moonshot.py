@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from calc.families.attention_rows import MLA, Attention, Every, Hybrid
 from calc.families.deepseek import DEEPSEEK_EXPERTS, DEEPSEEK_MTP
-from calc.families.family import MTP, PACKED_QKV, QUERY_LAYERNORM, Family, Wrapper, extras, made_by
+from calc.families.family import MTP, PACKED_QKV, QUERY_LAYERNORM, Family, extras, made_by
 from calc.families.feedforward_rows import Dense, Experts
 from calc.families.fields import Fields, Flag, Size, number
 from calc.families.recurrent_rows import KimiDelta
@@ -62,6 +62,11 @@ def kimi_layer_extras(c: Fields, layer: int) -> tuple[Extra, ...]:
     return (*residuals, *extras("norms", {"block_sparse_moe.routed_expert_norm.weight": (latent,)}))
 
 
+KIMI_DELTA = KimiDelta(
+    heads=in_section("num_heads", "linear_num_heads"),
+    d_head=in_section("head_dim", "linear_head_dim"),
+    d_conv=in_section("short_conv_kernel_size", "linear_conv_kernel_dim"),
+)
 KIMI_EXPERTS = Experts(
     "num_local_experts", shared="n_shared_experts", correction="buffer", first_dense="first_k_dense_replace"
 )
@@ -78,12 +83,7 @@ KIMI: dict[str, Family] = made_by(
         "kimi_linear": Family(
             mixer=Hybrid(
                 MLA(gate="channels", gate_when="mla_use_output_gate"),
-                KimiDelta(
-                    heads=in_section("num_heads", "linear_num_heads"),
-                    d_head=in_section("head_dim", "linear_head_dim"),
-                    d_conv=in_section("short_conv_kernel_size", "linear_conv_kernel_dim"),
-                    full_rank_output=in_delta("use_full_rank_gate"),
-                ),
+                replace(KIMI_DELTA, full_rank_output=in_delta("use_full_rank_gate")),
                 kimi_full,
             ),
             ffn=replace(KIMI_EXPERTS, latent="routed_expert_hidden_size"),
@@ -94,10 +94,10 @@ KIMI: dict[str, Family] = made_by(
                 "latent_moe_use_norm": False,
                 "attn_res_block_size": None,
             },
-            extras=kimi_output_residual,
-            layer_extras=kimi_layer_extras,
+            extras=(kimi_output_residual,),
+            layer_extras=(kimi_layer_extras,),
             ties=False,
-            wrappers=(Wrapper("kimi_k3"),),
+            wrappers=("kimi_k3",),
             names=Names(
                 recurrent="self_attn",
                 router="block_sparse_moe.gate",
@@ -137,9 +137,7 @@ LING: dict[str, Family] = made_by(
         "bailing_moe": Family(
             mixer=LING_ATTENTION,
             ffn=LING_EXPERTS,
-            names=LING_NAMES.model_copy(
-                update={"packed": {"query_key_value": PACKED_QKV}, "renamed": {"o_proj": "dense"} | QUERY_LAYERNORM}
-            ),
+            names=LING_NAMES.but(packed={"query_key_value": PACKED_QKV}, renamed={"o_proj": "dense"} | QUERY_LAYERNORM),
             defaults="llama",
             own={
                 "head_dim": None,

@@ -2,7 +2,7 @@
 
 from calc.errors import ConfigError, Message
 from calc.families.attention_rows import Attention
-from calc.families.family import MTP, TWO_NORMS, Family, Wrapper, made_by
+from calc.families.family import MTP, TWO_NORMS, Family, made_by
 from calc.families.feedforward_rows import Dense, Experts
 from calc.families.fields import MAX_LAYERS, Fields
 from calc.families.mamba import MAMBA_NAMES
@@ -143,12 +143,7 @@ NVIDIA: dict[str, Family] = made_by(
     "NVIDIA",
     {
         "nemotron": Family(
-            mixer=Attention(bias="attention_bias"),
-            ffn=Dense(gated=False),
-            norm="layer",
-            kernels=SQUARED,
-            rotary=Rotary(share=0.5),
-            gguf=GGUFRules("nemotron"),
+            ffn=Dense(gated=False), norm="layer", kernels=SQUARED, rotary=Rotary(share=0.5), gguf=GGUFRules("nemotron")
         ),
         "nemotron_h": Family(
             mixer=nemotron_mixer,
@@ -168,7 +163,7 @@ NVIDIA: dict[str, Family] = made_by(
                 after=nemotron_layers,
             ),
             kernels=Kernels(norm="rms32", activation="squared", fp32_logits=True),
-            wrappers=(Wrapper("nemo_speechlm"), Wrapper("nemotron_h_omni")),
+            wrappers=("nemo_speechlm", "nemotron_h_omni"),
             gguf=GGUFRules("nemotron_h", with_experts="nemotron_h_moe", heads_by_layer=True),
         ),
         "nemotron-nas": Family(
@@ -177,11 +172,10 @@ NVIDIA: dict[str, Family] = made_by(
             norms=nas_norms,
             defaults="llama",
             own={"block_configs": None},
-            layer_extras=nas_extras,
+            layer_extras=(nas_extras,),
             gguf=GGUFRules("deci", known_70b="always"),
         ),
         "cosmos3_edge_text": Family(
-            mixer=Attention(bias="attention_bias"),
             ffn=Dense(gated=False),
             ties=False,
             kernels=SQUARED,
@@ -191,7 +185,7 @@ NVIDIA: dict[str, Family] = made_by(
                 final_norm="norm",
                 renamed={"q_proj": "to_q", "k_proj": "to_k", "v_proj": "to_v", "o_proj": "to_out"},
             ),
-            wrappers=(Wrapper("cosmos3_edge"),),
+            wrappers=("cosmos3_edge",),
         ),
     },
 )

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from calc.families.attention_rows import Attention, Every, Hybrid, Sliding
-from calc.families.family import PACKED_QKV, POST_NORMS, Family, Weights, Wrapper, made_by
+from calc.families.family import PACKED_QKV, POST_NORMS, Family, Weights, made_by
 from calc.families.feedforward_rows import Dense, Experts
 from calc.families.fields import Fields
 from calc.families.rotary import Rotary
@@ -13,8 +13,7 @@ from calc.model.kernels import Kernels
 from calc.model.linear_attention import GatedDeltaNet
 from calc.model.names import Names
 
-OLMO_ATTENTION = Attention(bias="attention_bias")
-OLMO2_ATTENTION = replace(OLMO_ATTENTION, qk_norm="full")
+OLMO2_ATTENTION = Attention(bias="attention_bias", qk_norm="full")
 OLMO2_KERNELS = Kernels(norm="rms32", rotation="fp32")
 
 
@@ -57,16 +56,10 @@ OLMO: dict[str, Family] = made_by(
     "Ai2",
     {
         "olmo": Family(
-            mixer=OLMO_ATTENTION,
-            ffn=Dense(),
-            norms=(),
-            norm="none",
-            kernels=Kernels(rotation="fp32"),
-            gguf=GGUFRules("olmo", known_70b="always"),
+            norms=(), norm="none", kernels=Kernels(rotation="fp32"), gguf=GGUFRules("olmo", known_70b="always")
         ),
         "olmo2": Family(
             mixer=OLMO2_ATTENTION,
-            ffn=Dense(),
             norms=POST_NORMS,
             kernels=OLMO2_KERNELS,
             gguf_headers="olmo2",
@@ -75,7 +68,6 @@ OLMO: dict[str, Family] = made_by(
         ),
         "olmo3": Family(
             mixer=replace(OLMO2_ATTENTION, window=Sliding(full_every=4)),
-            ffn=Dense(),
             norms=POST_NORMS,
             kernels=OLMO2_KERNELS,
             rotary=Rotary(own_within_windows=True),
@@ -87,7 +79,6 @@ OLMO: dict[str, Family] = made_by(
         "flex_olmo": Family(mixer=OLMO2_ATTENTION, ffn=Experts("num_experts", "intermediate_size"), norms=POST_NORMS),
         "olmo_hybrid": Family(
             mixer=OLMO_HYBRID,
-            ffn=Dense(),
             norms=hybrid_norms,
             names=Names(
                 renamed={f"in_{letter}": f"{letter}_proj" for letter in "qkvba"}
@@ -99,8 +90,8 @@ OLMO: dict[str, Family] = made_by(
             mixer=molmo_attention,
             ffn=Dense(bias=False),
             norms=("attn_norm", "ff_norm"),
-            extras=Weights(
-                {"embedding": {"model.transformer.wte.new_embedding": ("additional_vocab_size", "hidden_size")}}
+            extras=(
+                Weights("embedding", {"model.transformer.wte.new_embedding": ("additional_vocab_size", "hidden_size")}),
             ),
             ties=False,
             names=Names(
@@ -110,7 +101,7 @@ OLMO: dict[str, Family] = made_by(
                 packed={"att_proj": PACKED_QKV, "ff_proj": ("up_proj", "gate_proj")},
                 renamed={"o_proj": "attn_out", "down_proj": "ff_out"},
             ),
-            wrappers=(Wrapper("molmo2"),),
+            wrappers=("molmo2",),
         ),
     },
 )

@@ -1,27 +1,15 @@
 """OpenAI's families."""
 
 from dataclasses import replace
-from typing import TypedDict
 
 from calc.families.attention_rows import Attention, Sliding
-from calc.families.family import GATE_UP, PACKED_QKV, CrossAttention, Family, made_by
+from calc.families.family import GATE_UP, PACKED_QKV, Family, cross_attention, made_by
 from calc.families.feedforward_rows import Dense, Experts, Times
 from calc.model.gguf_rules import GGUFRules
 from calc.model.kernels import Dropout, Kernels
 from calc.model.names import Names
 
-
-class FieldNames(TypedDict):
-    """Sizes that stand outside the layers."""
-
-    layers: str
-    hidden: str
-    max_positions: str
-
-
-GPT2_ATTENTION = Attention(heads="n_head", kv=None, head_dim=None, hidden="n_embd", bias=True)
-GPT2_MLP = Dense(Times(4, "n_embd", stated="n_inner"), True, gated=False)
-GPT2_FIELDS = FieldNames(layers="n_layer", hidden="n_embd", max_positions="n_positions")
+EVERYWHERE: frozenset[Dropout] = frozenset({"embedding", "scores", "residual"})
 GPT2_NAMES = Names(
     embedding="transformer.wte",
     positions="transformer.wpe",
@@ -31,45 +19,34 @@ GPT2_NAMES = Names(
     packed={"c_attn": PACKED_QKV},
     renamed={"o_proj": "c_proj", "up_proj": "c_fc", "down_proj": "c_proj"},
 )
-CONV1D = {"transposed": True}
-EVERYWHERE: frozenset[Dropout] = frozenset({"embedding", "scores", "residual"})
-
-GPT2_CROSSING = CrossAttention(
-    matrices={"crossattention.c_attn": 2, "crossattention.q_attn": 1, "crossattention.c_proj": 1},
-    norm="ln_cross_attn",
-    hidden="n_embd",
-    transposed=True,
-)
-
+GPT2_CROSSING = {"crossattention.c_attn": 2, "crossattention.q_attn": 1, "crossattention.c_proj": 1}
 GPT2 = Family(
-    mixer=GPT2_ATTENTION,
-    ffn=GPT2_MLP,
+    mixer=Attention(heads="n_head", kv=None, head_dim=None, hidden="n_embd", bias=True),
+    ffn=Dense(Times(4, "n_embd", stated="n_inner"), True, gated=False),
     norms=("ln_1", "ln_2"),
     norm="layer",
-    layer_extras=GPT2_CROSSING,
+    layer_extras=cross_attention("n_embd", "ln_cross_attn", GPT2_CROSSING, transposed=True),
     kernels=Kernels(dropout=EVERYWHERE, fp32_softmax=False, activation="written_out", holds_attended=True),
-    names=GPT2_NAMES.model_copy(update=CONV1D),
+    names=GPT2_NAMES.but(transposed=True),
     rotary=None,
+    layers="n_layer",
+    hidden="n_embd",
     positions="n_positions",
-    **GPT2_FIELDS,
+    max_positions="n_positions",
 )
 
 OPENAI: dict[str, Family] = made_by(
     "OpenAI",
     {
-        "openai-gpt": Family(
-            mixer=GPT2_ATTENTION,
+        "openai-gpt": replace(
+            GPT2,
             ffn=Dense(Times(4, "n_embd"), True, gated=False),
-            norms=("ln_1", "ln_2"),
-            norm="layer",
             final_norm="none",
+            layer_extras=(),
             kernels=Kernels(fp32_softmax=False),
-            names=GPT2_NAMES.model_copy(
-                update=CONV1D | {"embedding": "transformer.tokens_embed", "positions": "transformer.positions_embed"}
+            names=GPT2_NAMES.but(
+                transposed=True, embedding="transformer.tokens_embed", positions="transformer.positions_embed"
             ),
-            rotary=None,
-            positions="n_positions",
-            **GPT2_FIELDS,
         ),
         "gpt2": replace(GPT2, gguf=GGUFRules("gpt2")),
         "gpt-sw3": GPT2,  # of AI Sweden

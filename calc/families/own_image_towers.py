@@ -287,13 +287,7 @@ def muse_spark(c: Fields, whole: Fields) -> Iterator[NamedShape]:
 
 
 FUSED_LAYER = Layer(qkv=("self_attn.qkv_proj",))
-CLIP_L = {
-    "hidden_size": 1024,
-    "intermediate_size": 4096,
-    "num_hidden_layers": 24,
-    "image_size": 224,
-    "patch_size": 14,
-}
+CLIP_L = {"hidden_size": 1024, "intermediate_size": 4096, "num_hidden_layers": 24, "image_size": 224, "patch_size": 14}
 
 
 def unlimited_ocr(c: Fields, whole: Fields) -> Iterator[NamedShape]:

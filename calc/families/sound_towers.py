@@ -133,12 +133,7 @@ def glm_asr(c: Fields, whole: Fields) -> Iterator[NamedShape]:
     yield from placed(PROJECTOR, with_biases({"linear_1": (2 * TEXT, f), "linear_2": (TEXT, 2 * TEXT)}))
 
 
-ADAPTOR = {
-    "hidden_size": 1024,
-    "intermediate_size": 256,
-    "num_hidden_layers": 2,
-    "projector_hidden_size": 2048,
-}
+ADAPTOR = {"hidden_size": 1024, "intermediate_size": 256, "num_hidden_layers": 2, "projector_hidden_size": 2048}
 FUN_ASR = {
     "hidden_size": 512,
     "intermediate_size": 2048,

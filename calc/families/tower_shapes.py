@@ -21,12 +21,7 @@ def images(lister: Lister, defaults: Mapping[str, Any], *others: str, statistics
     )
 
 
-def sound(
-    lister: Lister,
-    defaults: Mapping[str, Any],
-    *sections: str,
-    statistics: Lister | None = None,
-) -> Tower:
+def sound(lister: Lister, defaults: Mapping[str, Any], *sections: str, statistics: Lister | None = None) -> Tower:
     """A row of encoders for sound alone, of the sections that it counts."""
     return Tower(
         lambda c, whole: not_counted(lister(c, whole), statistics=(statistics(c, whole),) if statistics else ()),
