@@ -20,7 +20,6 @@ from calc.model.kernels import Kernels
 from calc.model.mixers import Mixer
 from calc.model.names import Names
 from calc.model.tensor import Component, Excluded, Norm, Shape
-from calc.model.towers.listed import ListedTower
 
 T = TypeVar("T")
 LLAMA_ATTENTION, LLAMA_MLP = Attention(bias="attention_bias"), Dense()
@@ -146,16 +145,6 @@ class MTP:
             )
             for i in range(n)
         )
-
-
-@dataclass(frozen=True, eq=False)
-class Tower:
-    """Reader of encoders for images and sound, from their section and the whole config; and the defaults of the first
-    one's class."""
-
-    read: Callable[[Fields, Fields], ListedTower | None]
-    defaults: Mapping[str, Any] = field(default_factory=dict)
-    sections: tuple[str, ...] = ("vision_config",)  # of the encoders that it counts; none: its fields are the config's
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -9,10 +9,12 @@ from calc.families.bigscience import BIGSCIENCE
 from calc.families.cohere import COHERE
 from calc.families.deepseek import DEEPSEEK
 from calc.families.falcon import FALCON
-from calc.families.family import Family, Tower
+from calc.families.family import Family
 from calc.families.gemma import GEMMA
 from calc.families.glm import GLM
 from calc.families.granite import GRANITE
+from calc.families.image_codecs import CODECS
+from calc.families.image_projectors import ENCODED
 from calc.families.image_towers import IMAGES
 from calc.families.inkling import INKLING
 from calc.families.liquid import LIQUID
@@ -20,20 +22,18 @@ from calc.families.llama import LLAMA
 from calc.families.mamba import MAMBA
 from calc.families.minimax import MINIMAX
 from calc.families.mistral import MISTRAL
-from calc.families.moon_towers import MOON_TOWERS
 from calc.families.moonshot import KIMI, LING
 from calc.families.nvidia import NVIDIA
 from calc.families.olmo import OLMO
 from calc.families.omni_towers import OMNI
 from calc.families.openai import OPENAI
 from calc.families.other_makers import OTHER_MAKERS
-from calc.families.own_image_towers import OWN_IMAGES
 from calc.families.phi import PHI
 from calc.families.qwen import QWEN
 from calc.families.sound_towers import SOUND
 from calc.families.tencent import TENCENT
 from calc.families.text_encoders import TEXT_ENCODERS
-from calc.families.tower_readers import ENCODED
+from calc.families.tower_parts import Tower
 from calc.families.zyphra import ZYPHRA
 
 FAMILIES: dict[str, Family] = (
@@ -67,5 +67,5 @@ OUTER = {"qwen2_5_omni": "qwen2_5_omni_thinker", "qwen3_omni_moe": "qwen3_omni_m
 WRAPPED: dict[str, str] = {wrapper: name for name, family in FAMILIES.items() for wrapper in family.wrappers} | OUTER
 """Models that wrap a language model, or another wrapper -> the model_type in it where its own section does not say
 it."""
-TOWERS: dict[str, Tower] = {**ENCODED, **IMAGES, **MOON_TOWERS, **OMNI, **OWN_IMAGES, **SOUND}
+TOWERS: dict[str, Tower] = {**CODECS, **ENCODED, **IMAGES, **OMNI, **SOUND}
 """model_type -> its encoders for images and sound, where their classes are known."""

@@ -107,6 +107,10 @@ class Fields:
             raise ConfigError(Message(sentence, name=name), name)
         return value
 
+    def sizes(self, *names: str) -> tuple[int, ...]:
+        """Whole numbers that must be there."""
+        return tuple(map(self.size, names))
+
     def flag(self, name: str) -> bool:
         """True or false; a field that is not there is false."""
         value = self.get(name)

@@ -1,55 +1,20 @@
 """Codecs that make images into tokens of the vocabulary, and back: VQGAN, arXiv:2012.09841."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any
 
 from calc.families.fields import Fields
-from calc.families.tower_parts import not_counted, numbers
+from calc.families.tower_parts import Tower, images, layers, numbers, patch, patches, section, separate
 from calc.model.tensor import Shapes
-from calc.model.towers.listed import ListedTower
-from calc.model.towers.named_shapes import NamedShape, placed, with_biases
+from calc.model.towers.listed import Layer, NamedShape, placed, with_biases
 
 NormOf = Callable[[str, int], Iterator[NamedShape]]
 """Weights of a norm, made from its path and width."""
 AttentionOf = Callable[[str, int, int], Iterator[NamedShape]]
 """Weights of attention, made from the path of a level, the number of the block that it follows, and a width."""
-CHAMELEON: Mapping[str, Any] = {
-    "embed_dim": 256,
-    "num_embeddings": 8192,
-    "latent_channels": 256,
-    "resolution": 512,
-    "in_channels": 3,
-    "base_channels": 128,
-    "channel_multiplier": [1, 1, 2, 2, 4],
-    "num_res_blocks": 2,
-    "attn_type": "vanilla",
-}
-EMU3: Mapping[str, Any] = {
-    "codebook_size": 32768,
-    "embed_dim": 4,
-    "latent_channels": 4,
-    "in_channels": 3,
-    "out_channels": 3,
-    "temporal_downsample_factor": 4,
-    "base_channels": 256,
-    "channel_multiplier": [1, 2, 2, 4],
-    "num_res_blocks": 2,
-    "attn_resolutions": [3],
-    "hidden_size": 1024,
-}
-"""Defaults of fields that a config leaves out (transformers 5.23 `configuration_*.py`)."""
 
 
-def chameleon_codec(c: Fields, whole: Fields) -> ListedTower:
-    return not_counted(chameleon(c))
-
-
-def emu3_codec(c: Fields, whole: Fields) -> ListedTower:
-    return not_counted(emu3(c), statistics=[emu3_statistics(c)])
-
-
-def chameleon(c: Fields) -> Iterator[NamedShape]:
+def chameleon(c: Fields, whole: Fields) -> Iterator[NamedShape]:
     """Chameleon's, arXiv:2405.09818: the encoder alone (transformers `modeling_chameleon.py`)."""
     path, widths = "model.vqmodel", level_widths(c)
     encoder, top, latent, d = f"{path}.encoder", widths[-1], c.size("latent_channels"), c.size("embed_dim")
@@ -68,7 +33,7 @@ def chameleon(c: Fields) -> Iterator[NamedShape]:
     yield from placed(path, with_biases({"quant_conv": (d, latent, 1, 1), "post_quant_conv": (latent, d, 1, 1)}))
 
 
-def emu3(c: Fields) -> Iterator[NamedShape]:
+def emu3(c: Fields, whole: Fields) -> Iterator[NamedShape]:
     """Emu3's, arXiv:2409.18869: an encoder and a decoder, for videos too (transformers `modeling_emu3.py`)."""
     widths, top, d, latent = level_widths(c), level_widths(c)[-1], c.size("embed_dim"), c.size("latent_channels")
     base, n, hidden, path = c.size("base_channels"), c.size("num_res_blocks"), c.size("hidden_size"), "vqmodel"
@@ -106,7 +71,7 @@ def emu3(c: Fields) -> Iterator[NamedShape]:
     yield from placed(path, with_biases(time))
 
 
-def emu3_statistics(c: Fields) -> Iterator[NamedShape]:
+def emu3_statistics(c: Fields, whole: Fields) -> Iterator[NamedShape]:
     """Running statistics of its batch norms."""
     latent, n = c.size("latent_channels"), c.size("num_res_blocks")
     code = 2 * latent if c.flag("double_latent") else latent
@@ -187,3 +152,72 @@ def over_time(path: str, width: int, frames: int, halvings: int, blocks: int) ->
     sampling = with_biases({"conv.conv": (width, width, frames, 3, 3)})
     yield from placed(f"{path}.time_conv.{{layer}}", sampling, halvings)
     yield from placed(f"{path}.time_res_stack.{{layer}}", with_biases({**inner, **norms}), blocks)
+
+
+# Janus, arXiv:2410.13848: SigLIP's layers to see, and a quantized autoencoder to draw
+
+
+def janus(c: Fields, whole: Fields) -> Iterator[NamedShape]:
+    """Encoder, image generator, and the matrices between them and the language model."""
+    d, path = c.size("hidden_size"), "model.vision_model"
+    yield from placed(path, with_biases({"embeddings.patch_embedding": patch(c), "post_layernorm": (d,)}))
+    yield f"{path}.embeddings.position_embedding.weight", (patches(c), d), 1
+    normed = ("self_attn.q_norm", "self_attn.k_norm") if c.flag("use_qk_norm") else ()
+    layer = Layer(out="self_attn.projection_layer", norms=(*Layer.norms, *normed), qkv_bias=c.flag("attention_bias"))
+    yield from layers(c, f"{path}.encoder.layers", layer, int(d * c.real("mlp_ratio")))
+    yield from aligner("model.aligner", d, c.size("projection_dim"), c.size("depth"))
+    v = section(whole, "vq_config")
+    words, wide, out = v.size("num_embeddings"), v.size("embed_dim"), v.size("projection_dim")
+    yield from autoencoder(v, "model.vqmodel")
+    yield "model.generation_embeddings.weight", (words, wide), 1
+    yield from aligner("model.generation_aligner", wide, out, v.size("num_hidden_layers"))
+    head: Shapes = {"proj_out": (out, v.size("image_token_embed_dim")), "vision_head": (words, out)}
+    yield from placed("model.generation_head", with_biases(head))
+
+
+def aligner(path: str, seen: int, wide: int, depth: int) -> Iterator[NamedShape]:
+    """Matrices one behind the other."""
+    yield from placed(path, with_biases({"fc1": (wide, seen)}))
+    for i in range(depth - 1):
+        yield from placed(f"{path}.hidden_layers.{i}", {"weight": (wide, wide), "bias": (wide,)})
+
+
+def autoencoder(v: Fields, path: str) -> Iterator[NamedShape]:
+    """VQGAN, arXiv:2012.09841: convolutions down to words of a codebook, and up again."""
+    latent, wide, blocks = (v.size(x) for x in ("latent_channels", "embed_dim", "num_res_blocks"))
+    widths, base = level_widths(v), v.size("base_channels")
+    last, encoder, decoder = widths[-1], f"{path}.encoder", f"{path}.decoder"
+    ends: Shapes = {"encoder.conv_in": (base, v.size("in_channels"), 3, 3)}
+    ends |= {"encoder.conv_out": (latent * (2 if v.flag("double_latent") else 1), last, 3, 3)}
+    ends |= {"decoder.conv_in": (last, latent, 3, 3), "decoder.conv_out": (v.size("out_channels"), widths[0], 3, 3)}
+    ends |= {"encoder.norm_out": (last,), "decoder.norm_out": (widths[0],)}
+    ends |= {"quant_conv": (wide, latent, 1, 1), "post_quant_conv": (latent, wide, 1, 1)}
+    yield from placed(path, with_biases(ends))
+    yield f"{path}.quantize.embedding.weight", (v.size("num_embeddings"), wide), 1
+    for half in (encoder, decoder):
+        for i in (1, 2):
+            yield from resnet(f"{half}.mid.block_{i}", last, last, group_norm)
+        yield from convolved(f"{half}.mid.attn_1", last)
+    yield from level(f"{encoder}.down", "downsample", base, widths, blocks)
+    yield from level(f"{decoder}.up", "upsample", last, widths[::-1], blocks + 1)
+
+
+def level(path: str, sampling: str, seen: int, widths: list[int], blocks: int) -> Iterator[NamedShape]:
+    """Residual blocks at each resolution in the order in which they run, with attention on the coarsest grid."""
+    for i, width in enumerate(widths):
+        at, attends = f"{path}.{i}", i == (len(widths) - 1 if sampling == "downsample" else 0)
+        for block in range(blocks):
+            yield from resnet(f"{at}.block.{block}", width if block else seen, width, group_norm)
+            if attends:
+                yield from convolved(f"{at}.attn.{block}", width)
+        if i < len(widths) - 1:
+            yield from placed(at, with_biases({f"{sampling}.conv": (width, width, 3, 3)}))
+        seen = width
+
+
+CODECS: dict[str, Tower] = {
+    "chameleon": separate(chameleon, "vq_config"),
+    "emu3": separate(emu3, "vq_config", statistics=emu3_statistics),
+    "janus": images(janus, "vq_config"),
+}
+"""model_type of a wrapper -> its codec."""
