@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from calc.families.attention_rows import Attention, Window
-from calc.families.family import PACKED_QKV, Family, Weights, cross_attention, layer_norms
+from calc.families.family import GPT_NAMES, PACKED_QKV, Family, Weights, cross_attention, layer_norms
 from calc.families.feedforward_rows import Dense, Times
 from calc.families.fields import Fields
 from calc.families.openai import EVERYWHERE, GPT2, GPT2_CROSSING, GPT2_NAMES
@@ -47,7 +47,7 @@ def neox_names(module: str) -> Names:
     )
 
 
-GPTJ_NAMES = GPT2_NAMES.but(packed={}, renamed={"o_proj": "out_proj", "up_proj": "fc_in", "down_proj": "fc_out"})
+GPTJ_NAMES = GPT_NAMES.but(renamed={"o_proj": "out_proj", "up_proj": "fc_in", "down_proj": "fc_out"})
 GPTJ = replace(
     GPT2,
     maker="EleutherAI",

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from calc.errors import ConfigError, Message, shown
 from calc.families.attention_rows import MLA, Attention
-from calc.families.family import MTP, W123, Family, Weights, made_by
+from calc.families.family import MTP, W123, Family, Weights
 from calc.families.feedforward_rows import Dense, Experts
 from calc.families.fields import Fields, kind, near_divisors
 from calc.model.compressed_attention import CompressedAttention
@@ -90,16 +90,16 @@ def v4_mixer(c: Fields, layer: int) -> Mixer:
     return v4_attention(c, V4_KINDS[1] if layer >= 2 and layer % 2 else V4_KINDS[2])
 
 
-def v4_attention(c: Fields, what: str) -> CompressedAttention:
-    return c.once(("v4", what), lambda: v4_kind(c, what))
-
-
 def v4_rate(c: Fields, what: str) -> int | None:
     """Tokens of an entry, by the rate of this kind of layer, or by a table of all."""
     if what not in V4_RATES:
         return None
     field, usual = V4_RATES[what]
     return c.maybe(field) or c.within(c.get("compress_rates")).maybe(what) or usual
+
+
+def v4_attention(c: Fields, what: str) -> CompressedAttention:
+    return c.once(("v4", what), lambda: v4_kind(c, what))
 
 
 def v4_kind(c: Fields, what: str) -> CompressedAttention:
@@ -171,62 +171,59 @@ def v4_last_mixer(c: Fields, layer: int) -> Mixer:
     return v4_attention(c, "sliding_attention")
 
 
-DEEPSEEK: dict[str, Family] = made_by(
-    "DeepSeek",
-    {
-        "deepseek": Family(
-            ffn=DEEPSEEK_V1_EXPERTS,
-            kernels=Kernels(fp32_weights=True),
-            defaults="deepseek_v2",
-            own={"head_dim": None},
-            gguf=GGUFRules("deepseek"),
+DEEPSEEK: dict[str, Family] = {
+    "deepseek": Family(
+        ffn=DEEPSEEK_V1_EXPERTS,
+        kernels=Kernels(fp32_weights=True),
+        defaults="deepseek_v2",
+        own={"head_dim": None},
+        gguf=GGUFRules("deepseek"),
+    ),
+    "deepseek_v2": Family(
+        mixer=MLA(),
+        ffn=DEEPSEEK_V2_EXPERTS,
+        kernels=Kernels(fp32_weights=True, fp32_router=True, turn="complex"),
+        wrappers=("deepseek_vl_v2",),
+        gguf=GGUFRules("deepseek2"),
+    ),
+    "deepseek_v3": Family(
+        mixer=MLA(),
+        ffn=DEEPSEEK_EXPERTS,
+        prediction=DEEPSEEK_MTP,
+        gguf_headers="deepseek2",
+        wrappers=("kimi_k25", "kimi_vl"),
+        kernels=Kernels(turn="pairs"),
+        gguf=GGUFRules("deepseek2"),
+    ),
+    "deepseek_v32": Family(
+        mixer=DSA,
+        ffn=DEEPSEEK_EXPERTS,
+        own={"num_nextn_predict_layers": 0},
+        prediction=replace(DEEPSEEK_MTP, attention=DSA),
+    ),
+    "deepseek_v4": Family(
+        mixer=v4_mixer,
+        ffn=v4_moe,
+        kernels=Kernels(fp32_weights=False),
+        norms=V4_NORMS,
+        names=V4_NAMES,
+        own={"num_hash_layers": 3, "compress_ratios": None},
+        extras=(HYPER_HEAD,),
+        layer_extras=(HYPER_CONNECTIONS, HASHES),
+        prediction=MTP(
+            v4_last_mixer,
+            v4_moe,
+            layer_norms=V4_NORMS,
+            norms=("enorm", "hnorm", "norm"),
+            projection=("e_proj", "h_proj"),
+            linear=True,
+            layer="mtp.{layer}",
+            extras=(HYPER_CONNECTIONS, HYPER_HEAD),
         ),
-        "deepseek_v2": Family(
-            mixer=MLA(),
-            ffn=DEEPSEEK_V2_EXPERTS,
-            kernels=Kernels(fp32_weights=True, fp32_router=True, turn="complex"),
-            wrappers=("deepseek_vl_v2",),
-            gguf=GGUFRules("deepseek2"),
-        ),
-        "deepseek_v3": Family(
-            mixer=MLA(),
-            ffn=DEEPSEEK_EXPERTS,
-            prediction=DEEPSEEK_MTP,
-            gguf_headers="deepseek2",
-            wrappers=("kimi_k25", "kimi_vl"),
-            kernels=Kernels(turn="pairs"),
-            gguf=GGUFRules("deepseek2"),
-        ),
-        "deepseek_v32": Family(
-            mixer=DSA,
-            ffn=DEEPSEEK_EXPERTS,
-            own={"num_nextn_predict_layers": 0},
-            prediction=replace(DEEPSEEK_MTP, attention=DSA),
-        ),
-        "deepseek_v4": Family(
-            mixer=v4_mixer,
-            ffn=v4_moe,
-            kernels=Kernels(fp32_weights=False),
-            norms=V4_NORMS,
-            names=V4_NAMES,
-            own={"num_hash_layers": 3, "compress_ratios": None},
-            extras=(HYPER_HEAD,),
-            layer_extras=(HYPER_CONNECTIONS, HASHES),
-            prediction=MTP(
-                v4_last_mixer,
-                v4_moe,
-                layer_norms=V4_NORMS,
-                norms=("enorm", "hnorm", "norm"),
-                projection=("e_proj", "h_proj"),
-                linear=True,
-                layer="mtp.{layer}",
-                extras=(HYPER_CONNECTIONS, HYPER_HEAD),
-            ),
-            wrappers=("deepseek_ref",),  # what its maker's own code calls it
-        ),
-        "deepseek_ocr2_text": replace(OCR, own={"first_k_dense_replace": 0}, wrappers=("deepseek_ocr2",)),
-        "unlimited_ocr_text": replace(  # the prompt stays in the cache whole; what is generated slides
-            OCR, own={"first_k_dense_replace": 1}, wrappers=("unlimited_ocr",)
-        ),
-    },
-)
+        wrappers=("deepseek_ref",),  # what its maker's own code calls it
+    ),
+    "deepseek_ocr2_text": replace(OCR, own={"first_k_dense_replace": 0}, wrappers=("deepseek_ocr2",)),
+    "unlimited_ocr_text": replace(  # the prompt stays in the cache whole; what is generated slides
+        OCR, own={"first_k_dense_replace": 1}, wrappers=("unlimited_ocr",)
+    ),
+}

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from calc.families.attention_rows import Attention, SideBySide
 from calc.families.bigscience import BLOOM_NAMES
-from calc.families.family import LLAMA_ATTENTION, TWO_NORMS, Family, made_by
+from calc.families.family import LLAMA_ATTENTION, TWO_NORMS, Family
 from calc.families.feedforward_rows import Dense, Times
 from calc.families.fields import Fields
 from calc.families.granite import BAMBA_NAMES, FF_NORMS
@@ -44,20 +44,17 @@ FALCON_7B_AND_40B = Family(
     gguf=GGUFRules("falcon", falcon=True),
 )
 
-FALCON: dict[str, Family] = made_by(
-    "TII",
-    {
-        "falcon": FALCON_7B_AND_40B,
-        "RefinedWeb": replace(FALCON_7B_AND_40B, defaults="falcon", own={"new_decoder_architecture": True}),
-        "RefinedWebModel": replace(FALCON_7B_AND_40B, defaults="falcon"),
-        "falcon_mamba": STATE_SPACES,
-        "falcon_h1": Family(
-            mixer=SideBySide((LLAMA_ATTENTION, replace(BAMBA, norm="mamba_rms_norm", out_bias="projectors_bias"))),
-            norms=FF_NORMS,
-            names=BAMBA_NAMES,
-            own={"head_dim": None},
-            kernels=Kernels(multiplied=True),
-            gguf=GGUFRules("falcon-h1"),
-        ),
-    },
-)
+FALCON: dict[str, Family] = {
+    "falcon": FALCON_7B_AND_40B,
+    "RefinedWeb": replace(FALCON_7B_AND_40B, defaults="falcon", own={"new_decoder_architecture": True}),
+    "RefinedWebModel": replace(FALCON_7B_AND_40B, defaults="falcon"),
+    "falcon_mamba": STATE_SPACES,
+    "falcon_h1": Family(
+        mixer=SideBySide((LLAMA_ATTENTION, replace(BAMBA, norm="mamba_rms_norm", out_bias="projectors_bias"))),
+        norms=FF_NORMS,
+        names=BAMBA_NAMES,
+        own={"head_dim": None},
+        kernels=Kernels(multiplied=True),
+        gguf=GGUFRules("falcon-h1"),
+    ),
+}

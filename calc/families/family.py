@@ -6,7 +6,7 @@ defaults.json, which follows the classes of transformers.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from calc.errors import Message
@@ -24,6 +24,9 @@ from calc.model.tensor import Component, Excluded, Norm, Shape
 T = TypeVar("T")
 LLAMA_ATTENTION, LLAMA_MLP = Attention(bias="attention_bias"), Dense()
 PLAIN, LLAMA_NAMES, NOT_IN_GGUF = Kernels(), Names(), GGUFRules()
+GPT_NAMES = Names(
+    embedding="transformer.wte", layer="transformer.h.{layer}", attention="attn", final_norm="transformer.ln_f"
+)
 LLAMA_FILE = GGUFRules("llama", known_70b="grouped")
 """llama.cpp's rules for every family that it converts to the architecture `llama`."""
 TWO_NORMS = ("input_layernorm", "post_attention_layernorm")
@@ -187,8 +190,3 @@ class Family:
     shared: Callable[[Fields], tuple[Block, ...]] | None = None  # run in several layers, stored once
     prediction: Callable[[Fields], tuple[PredictionModule, ...]] | None = None
     follows: Mapping[str, Size] = field(default_factory=dict)  # fields that must be what others say, where stated
-
-
-def made_by(maker: str, rows: Mapping[str, Family]) -> dict[str, Family]:
-    """Rows that all have the same maker."""
-    return {model_type: replace(family, maker=maker) for model_type, family in rows.items()}

@@ -4,6 +4,8 @@ Shapes and defaults follow each class in Hugging Face transformers 5.23 (`config
 where it has none the remote code next to the checkpoint; names are the checkpoints'.
 """
 
+from dataclasses import replace
+
 from calc.families.baidu import BAIDU
 from calc.families.bigscience import BIGSCIENCE
 from calc.families.cohere import COHERE
@@ -36,33 +38,34 @@ from calc.families.text_encoders import TEXT_ENCODERS
 from calc.families.tower_parts import Tower
 from calc.families.zyphra import ZYPHRA
 
-FAMILIES: dict[str, Family] = (
-    LLAMA
-    | QWEN
-    | DEEPSEEK
-    | MISTRAL
-    | GEMMA
-    | OPENAI
-    | GLM
-    | GRANITE
-    | OLMO
-    | COHERE
-    | PHI
-    | MINIMAX
-    | NVIDIA
-    | KIMI
-    | LING
-    | TENCENT
-    | BAIDU
-    | FALCON
-    | BIGSCIENCE
-    | MAMBA
-    | ZYPHRA
-    | LIQUID
-    | INKLING
-    | OTHER_MAKERS
-    | TEXT_ENCODERS
-)
+BY_MAKER: dict[str, dict[str, Family]] = {
+    "Ai2": OLMO,
+    "Alibaba": QWEN,
+    "Ant Group": LING,
+    "Baidu": BAIDU,
+    "Cohere": COHERE,
+    "DeepSeek": DEEPSEEK,
+    "Google": GEMMA,
+    "IBM": GRANITE,
+    "Liquid AI": LIQUID,
+    "Meta": LLAMA,
+    "Microsoft": PHI,
+    "MiniMax": MINIMAX,
+    "Mistral AI": MISTRAL,
+    "Moonshot AI": KIMI,
+    "NVIDIA": NVIDIA,
+    "OpenAI": OPENAI,
+    "Tencent": TENCENT,
+    "Thinking Machines": INKLING,
+    "TII": FALCON,
+    "Zhipu": GLM,
+    "Zyphra": ZYPHRA,
+}
+SEVERAL_MAKERS = BIGSCIENCE | MAMBA | OTHER_MAKERS | TEXT_ENCODERS
+"""Rows that say themselves who makes the model."""
+FAMILIES: dict[str, Family] = SEVERAL_MAKERS | {
+    name: replace(family, maker=maker) for maker, rows in BY_MAKER.items() for name, family in rows.items()
+}
 OUTER = {"qwen2_5_omni": "qwen2_5_omni_thinker", "qwen3_omni_moe": "qwen3_omni_moe_thinker"}
 WRAPPED: dict[str, str] = {wrapper: name for name, family in FAMILIES.items() for wrapper in family.wrappers} | OUTER
 """Models that wrap a language model, or another wrapper -> the model_type in it where its own section does not say

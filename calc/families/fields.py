@@ -194,6 +194,11 @@ def true(c: Fields, flag: Flag) -> bool:
     return c.flag(flag) if isinstance(flag, str) else flag(c)
 
 
+def stated(c: Fields, value: T | Callable[[Fields], T]) -> T:
+    """A value that is the same for all configs of a family, or follows from the config."""
+    return value(c) if callable(value) else value
+
+
 def number(c: Fields, size: Size, least: int = 1) -> int:
     """Value of a size in a config: a whole number that must be there."""
     if isinstance(size, int):
@@ -230,16 +235,8 @@ def no_such_layer(word: object, allowed: Sequence[str], name: str = "layer_types
 
 
 LAYER_KINDS = (
-    "reference_sliding_attention",
-    "minimax_m3_sparse",
-    "full_attention",
-    "indexed_attention",
-    "attention",
-    "sliding_attention",
-    "chunked_attention",
-    "linear_attention",
-    "mamba",
-    "conv",
+    *("reference_sliding_attention", "minimax_m3_sparse", "full_attention", "indexed_attention", "attention"),
+    *("sliding_attention", "chunked_attention", "linear_attention", "mamba", "conv"),
 )
 WINDOWED_KINDS = ("sliding_attention", "chunked_attention")
 RECURRENT_KINDS = ("linear_attention", "mamba", "conv")

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from calc.errors import ConfigError, Message
 from calc.families.attention_rows import Attention, Sliding, Window
-from calc.families.family import GATE_UP, GEMMA_NORMS, Family, Weights, extras, made_by
+from calc.families.family import GATE_UP, GEMMA_NORMS, Family, Weights, extras
 from calc.families.feedforward_rows import Dense, Half, Times
 from calc.families.fields import PER_LAYER_CONFIG, Fields
 from calc.families.rotary import Rotary
@@ -227,96 +227,93 @@ ASSISTANT = Family(
 )
 ASSISTANT_DEFAULTS = {**GEMMA4_DEFAULTS, "use_ordered_embeddings": False, "num_centroids": 2048}
 
-GEMMA: dict[str, Family] = made_by(
-    "Google",
-    {
-        "gemma": Family(kernels=GEMMA_KERNELS, gguf_headers="gemma", wrappers=("paligemma",), gguf=GGUFRules("gemma")),
-        "gemma2": Family(
-            mixer=GEMMA2_ATTENTION, norms=GEMMA_NORMS, kernels=CAPPED, gguf_headers="gemma2", gguf=GGUFRules("gemma2")
+GEMMA: dict[str, Family] = {
+    "gemma": Family(kernels=GEMMA_KERNELS, gguf_headers="gemma", wrappers=("paligemma",), gguf=GGUFRules("gemma")),
+    "gemma2": Family(
+        mixer=GEMMA2_ATTENTION, norms=GEMMA_NORMS, kernels=CAPPED, gguf_headers="gemma2", gguf=GGUFRules("gemma2")
+    ),
+    "vaultgemma": Family(
+        mixer=GEMMA2_ATTENTION, norms=("input_layernorm", "pre_feedforward_layernorm"), kernels=CAPPED
+    ),
+    "gemma3_text": Family(
+        mixer=Attention(
+            bias="attention_bias",
+            qk_norm="head",
+            window=Sliding(full_every="sliding_window_pattern", both_ways="use_bidirectional_attention"),
         ),
-        "vaultgemma": Family(
-            mixer=GEMMA2_ATTENTION, norms=("input_layernorm", "pre_feedforward_layernorm"), kernels=CAPPED
+        norms=GEMMA_NORMS,
+        rotary=OWN_WITHIN_WINDOWS,
+        own={"sliding_window_pattern": 6},
+        kernels=GEMMA_KERNELS,
+        gguf_headers="gemma3",
+        wrappers=("gemma3", "shieldgemma2"),
+        gguf=GGUFRules("gemma3", cut_vocab=(262_208, 262_144)),
+    ),
+    "gemma3n_text": Family(
+        mixer=Attention(bias="attention_bias", qk_norm="head", own_keys=keeps_cache, window=Sliding(full_every=5)),
+        ffn=gemma3n_mlp,
+        norms=GEMMA_NORMS,
+        rotary=OWN_WITHIN_WINDOWS,
+        extras=(*PER_LAYER_TABLES, gemma3n_projections),
+        layer_extras=GEMMA3N_LAYER,
+        kernels=Kernels(norm="rms32", capped_logits=True),
+        wrappers=("gemma3n",),
+        gguf=GGUFRules("gemma3n"),
+    ),
+    "gemma4_text": Family(
+        mixer=gemma4_attention,
+        ffn=gemma4_ffn,
+        norms=GEMMA_NORMS,
+        names=GEMMA4_NAMES,
+        rotary=OWN_WITHIN_WINDOWS,
+        own=GEMMA4_DEFAULTS,
+        extras=PER_LAYER_TABLES,
+        layer_extras=GEMMA4_LAYER,
+        kernels=Kernels(
+            norm="rms32", fp32_weights=True, norms_unweighted=frozenset({"values", "router"}), scaled_layers=True
         ),
-        "gemma3_text": Family(
-            mixer=Attention(
-                bias="attention_bias",
-                qk_norm="head",
-                window=Sliding(full_every="sliding_window_pattern", both_ways="use_bidirectional_attention"),
-            ),
-            norms=GEMMA_NORMS,
-            rotary=OWN_WITHIN_WINDOWS,
-            own={"sliding_window_pattern": 6},
-            kernels=GEMMA_KERNELS,
-            gguf_headers="gemma3",
-            wrappers=("gemma3", "shieldgemma2"),
-            gguf=GGUFRules("gemma3", cut_vocab=(262_208, 262_144)),
+        wrappers=("gemma4",),
+        gguf=GGUFRules("gemma4", packs_experts=True, rope_factors=True),
+    ),
+    "diffusion_gemma_text": Family(
+        mixer=gemma4_attention,
+        ffn=diffusion_ffn,
+        norms=GEMMA_NORMS,
+        names=GEMMA4_NAMES.but(
+            embedding=f"{DIFFUSION_PATH}.embed_tokens",
+            layer=f"{DIFFUSION_PATH}.layers.{{layer}}",
+            final_norm=f"{DIFFUSION_PATH}.norm",
         ),
-        "gemma3n_text": Family(
-            mixer=Attention(bias="attention_bias", qk_norm="head", own_keys=keeps_cache, window=Sliding(full_every=5)),
-            ffn=gemma3n_mlp,
-            norms=GEMMA_NORMS,
-            rotary=OWN_WITHIN_WINDOWS,
-            extras=(*PER_LAYER_TABLES, gemma3n_projections),
-            layer_extras=GEMMA3N_LAYER,
-            kernels=Kernels(norm="rms32", capped_logits=True),
-            wrappers=("gemma3n",),
-            gguf=GGUFRules("gemma3n"),
+        rotary=OWN_WITHIN_WINDOWS,
+        own={"num_kv_shared_layers": 0, "use_double_wide_mlp": False, "attention_k_eq_v": True, **GEMMA4_DEFAULTS},
+        layer_extras=(LAYER_SCALAR, Weights("router", EXPERT_SCALES), Weights("norms", EXPERT_NORMS)),
+        extras=(diffusion_extras,),
+        kernels=Kernels(norm="rms32", fp32_weights=True),
+        wrappers=("diffusion_gemma",),
+    ),
+    "gemma4_unified_text": Family(
+        mixer=gemma4_attention,
+        ffn=gemma4_mlp,
+        norms=GEMMA_NORMS,
+        own=GEMMA4_DEFAULTS,
+        layer_extras=(LAYER_SCALAR,),
+        kernels=GEMMA_KERNELS,
+        wrappers=("gemma4_unified",),
+        gguf=GGUFRules("gemma4"),
+    ),
+    "gemma4_assistant": replace(
+        ASSISTANT, defaults="gemma4_text", own={**ASSISTANT_DEFAULTS, "backbone_hidden_size": 1536}
+    ),
+    "gemma4_unified_assistant": replace(
+        ASSISTANT, defaults="gemma4_unified_text", own={**ASSISTANT_DEFAULTS, "backbone_hidden_size": 3840}
+    ),
+    "recurrent_gemma": Family(
+        mixer=recurrent_gemma_mixer,
+        ffn=Dense(Half(), True),
+        norms=("temporal_pre_norm", "channel_pre_norm"),
+        names=Names(
+            attention="temporal_block", recurrent="temporal_block", mlp="mlp_block", final_norm="model.final_norm"
         ),
-        "gemma4_text": Family(
-            mixer=gemma4_attention,
-            ffn=gemma4_ffn,
-            norms=GEMMA_NORMS,
-            names=GEMMA4_NAMES,
-            rotary=OWN_WITHIN_WINDOWS,
-            own=GEMMA4_DEFAULTS,
-            extras=PER_LAYER_TABLES,
-            layer_extras=GEMMA4_LAYER,
-            kernels=Kernels(
-                norm="rms32", fp32_weights=True, norms_unweighted=frozenset({"values", "router"}), scaled_layers=True
-            ),
-            wrappers=("gemma4",),
-            gguf=GGUFRules("gemma4", packs_experts=True, rope_factors=True),
-        ),
-        "diffusion_gemma_text": Family(
-            mixer=gemma4_attention,
-            ffn=diffusion_ffn,
-            norms=GEMMA_NORMS,
-            names=GEMMA4_NAMES.but(
-                embedding=f"{DIFFUSION_PATH}.embed_tokens",
-                layer=f"{DIFFUSION_PATH}.layers.{{layer}}",
-                final_norm=f"{DIFFUSION_PATH}.norm",
-            ),
-            rotary=OWN_WITHIN_WINDOWS,
-            own={"num_kv_shared_layers": 0, "use_double_wide_mlp": False, "attention_k_eq_v": True, **GEMMA4_DEFAULTS},
-            layer_extras=(LAYER_SCALAR, Weights("router", EXPERT_SCALES), Weights("norms", EXPERT_NORMS)),
-            extras=(diffusion_extras,),
-            kernels=Kernels(norm="rms32", fp32_weights=True),
-            wrappers=("diffusion_gemma",),
-        ),
-        "gemma4_unified_text": Family(
-            mixer=gemma4_attention,
-            ffn=gemma4_mlp,
-            norms=GEMMA_NORMS,
-            own=GEMMA4_DEFAULTS,
-            layer_extras=(LAYER_SCALAR,),
-            kernels=GEMMA_KERNELS,
-            wrappers=("gemma4_unified",),
-            gguf=GGUFRules("gemma4"),
-        ),
-        "gemma4_assistant": replace(
-            ASSISTANT, defaults="gemma4_text", own={**ASSISTANT_DEFAULTS, "backbone_hidden_size": 1536}
-        ),
-        "gemma4_unified_assistant": replace(
-            ASSISTANT, defaults="gemma4_unified_text", own={**ASSISTANT_DEFAULTS, "backbone_hidden_size": 3840}
-        ),
-        "recurrent_gemma": Family(
-            mixer=recurrent_gemma_mixer,
-            ffn=Dense(Half(), True),
-            norms=("temporal_pre_norm", "channel_pre_norm"),
-            names=Names(
-                attention="temporal_block", recurrent="temporal_block", mlp="mlp_block", final_norm="model.final_norm"
-            ),
-            kernels=Kernels(norm="rms32", capped_logits=True),
-        ),
-    },
-)
+        kernels=Kernels(norm="rms32", capped_logits=True),
+    ),
+}

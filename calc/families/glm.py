@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from calc.families.attention_rows import MLA, Attention, Every, Hybrid
 from calc.families.deepseek import DEEPSEEK_EXPERTS, HYPER_CONNECTIONS, owns_indexer
-from calc.families.family import GATE_UP, MTP, PACKED_QKV, TWO_NORMS, Family, Weights, made_by
+from calc.families.family import GATE_UP, MTP, PACKED_QKV, TWO_NORMS, Family, Weights
 from calc.families.fields import Fields
 from calc.families.moonshot import KIMI_DELTA
 from calc.families.rotary import Rotary
@@ -38,75 +38,72 @@ GLM5_POOLS = Weights(
     at=("self_attn.indexer.index_kpool_compress_",),
 )
 
-GLM: dict[str, Family] = made_by(
-    "Zhipu",
-    {
-        "chatglm": Family(
-            mixer=GLM_ATTENTION,
-            names=Names(
-                embedding="transformer.embedding.word_embeddings",
-                layer="transformer.encoder.layers.{layer}",
-                attention="self_attention",
-                final_norm="transformer.encoder.final_layernorm",
-                lm_head="transformer.output_layer",
-                packed={"query_key_value": PACKED_QKV, "dense_h_to_4h": GATE_UP},
-                renamed={"o_proj": "dense", "down_proj": "dense_4h_to_h"},
-            ),
-            rotary=HALF,
-            defaults="glm",
-            aliases={"padded_vocab_size": "vocab_size", "num_layers": "num_hidden_layers", "kv_channels": "head_dim"}
-            | {"ffn_hidden_size": "intermediate_size", "multi_query_group_num": "num_key_value_heads"}
-            | {"add_qkv_bias": "attention_bias", "seq_length": "max_position_embeddings"},
-            gguf=GGUFRules("chatglm"),
+GLM: dict[str, Family] = {
+    "chatglm": Family(
+        mixer=GLM_ATTENTION,
+        names=Names(
+            embedding="transformer.embedding.word_embeddings",
+            layer="transformer.encoder.layers.{layer}",
+            attention="self_attention",
+            final_norm="transformer.encoder.final_layernorm",
+            lm_head="transformer.output_layer",
+            packed={"query_key_value": PACKED_QKV, "dense_h_to_4h": GATE_UP},
+            renamed={"o_proj": "dense", "down_proj": "dense_4h_to_h"},
         ),
-        "glm": Family(mixer=GLM_ATTENTION, names=GLM_NAMES, rotary=HALF, gguf=GGUFRules("chatglm")),
-        "glm4": Family(mixer=GLM_ATTENTION, norms=GLM4_NORMS, names=GLM_NAMES, rotary=HALF, gguf=GGUFRules("glm4")),
-        "glm4v_text": Family(
-            mixer=Attention(qkv_bias=True),
-            norms=GLM4_NORMS,
-            names=GLM_NAMES,
-            rotary=Rotary(share=0.5, axes=3),
-            wrappers=("glm46v", "glm4v", "glmga"),
-            gguf=GGUFRules("glm4"),
-        ),
-        "glm_ocr_text": Family(
-            mixer=Attention(), norms=GLM4_NORMS, names=GLM_NAMES, wrappers=("glm_ocr",), gguf=GGUFRules("glm4")
-        ),
-        "glm4_moe": Family(
-            mixer=GLM4_MOE_ATTENTION,
-            ffn=DEEPSEEK_EXPERTS,
-            rotary=HALF,
-            prediction=MTP(GLM4_MOE_ATTENTION, DEEPSEEK_EXPERTS, own_tables=True),
-            gguf=GGUFRules("glm4moe"),
-        ),
-        "glm4v_moe_text": Family(
-            mixer=GLM_ATTENTION,
-            ffn=DEEPSEEK_EXPERTS,
-            rotary=Rotary(share=0.5, axes=3),
-            wrappers=("glm4v_moe",),
-            gguf=GGUFRules("glm4moe"),
-        ),
-        "glm4_moe_lite": Family(
-            mixer=MLA(),
-            ffn=GLM4_LITE_EXPERTS,
-            own={"num_nextn_predict_layers": 0},
-            prediction=MTP(MLA(), GLM4_LITE_EXPERTS, own_tables=True),
-            gguf=GGUFRules("deepseek2"),
-        ),
-        "glm5_next_text": Family(
-            mixer=GLM5_MIXER,
-            ffn=replace(DEEPSEEK_EXPERTS, first_dense=3),
-            names=Names(recurrent="self_attn"),
-            rotary=None,
-            layer_extras=(HYPER_CONNECTIONS, GLM5_POOLS),
-            wrappers=("glm5_next",),
-        ),
-        "glm_moe_dsa": Family(
-            mixer=GLM_DSA,
-            ffn=DEEPSEEK_EXPERTS,
-            own={"num_nextn_predict_layers": 0},
-            prediction=MTP(GLM_DSA, DEEPSEEK_EXPERTS),
-            gguf=GGUFRules("glm-dsa"),
-        ),
-    },
-)
+        rotary=HALF,
+        defaults="glm",
+        aliases={"padded_vocab_size": "vocab_size", "num_layers": "num_hidden_layers", "kv_channels": "head_dim"}
+        | {"ffn_hidden_size": "intermediate_size", "multi_query_group_num": "num_key_value_heads"}
+        | {"add_qkv_bias": "attention_bias", "seq_length": "max_position_embeddings"},
+        gguf=GGUFRules("chatglm"),
+    ),
+    "glm": Family(mixer=GLM_ATTENTION, names=GLM_NAMES, rotary=HALF, gguf=GGUFRules("chatglm")),
+    "glm4": Family(mixer=GLM_ATTENTION, norms=GLM4_NORMS, names=GLM_NAMES, rotary=HALF, gguf=GGUFRules("glm4")),
+    "glm4v_text": Family(
+        mixer=Attention(qkv_bias=True),
+        norms=GLM4_NORMS,
+        names=GLM_NAMES,
+        rotary=Rotary(share=0.5, axes=3),
+        wrappers=("glm46v", "glm4v", "glmga"),
+        gguf=GGUFRules("glm4"),
+    ),
+    "glm_ocr_text": Family(
+        mixer=Attention(), norms=GLM4_NORMS, names=GLM_NAMES, wrappers=("glm_ocr",), gguf=GGUFRules("glm4")
+    ),
+    "glm4_moe": Family(
+        mixer=GLM4_MOE_ATTENTION,
+        ffn=DEEPSEEK_EXPERTS,
+        rotary=HALF,
+        prediction=MTP(GLM4_MOE_ATTENTION, DEEPSEEK_EXPERTS, own_tables=True),
+        gguf=GGUFRules("glm4moe"),
+    ),
+    "glm4v_moe_text": Family(
+        mixer=GLM_ATTENTION,
+        ffn=DEEPSEEK_EXPERTS,
+        rotary=Rotary(share=0.5, axes=3),
+        wrappers=("glm4v_moe",),
+        gguf=GGUFRules("glm4moe"),
+    ),
+    "glm4_moe_lite": Family(
+        mixer=MLA(),
+        ffn=GLM4_LITE_EXPERTS,
+        own={"num_nextn_predict_layers": 0},
+        prediction=MTP(MLA(), GLM4_LITE_EXPERTS, own_tables=True),
+        gguf=GGUFRules("deepseek2"),
+    ),
+    "glm5_next_text": Family(
+        mixer=GLM5_MIXER,
+        ffn=replace(DEEPSEEK_EXPERTS, first_dense=3),
+        names=Names(recurrent="self_attn"),
+        rotary=None,
+        layer_extras=(HYPER_CONNECTIONS, GLM5_POOLS),
+        wrappers=("glm5_next",),
+    ),
+    "glm_moe_dsa": Family(
+        mixer=GLM_DSA,
+        ffn=DEEPSEEK_EXPERTS,
+        own={"num_nextn_predict_layers": 0},
+        prediction=MTP(GLM_DSA, DEEPSEEK_EXPERTS),
+        gguf=GGUFRules("glm-dsa"),
+    ),
+}

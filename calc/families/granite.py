@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from calc.families.attention_rows import Hybrid, Listed, Sliding
-from calc.families.family import GATE_UP, LLAMA_ATTENTION, Family, made_by
+from calc.families.family import GATE_UP, LLAMA_ATTENTION, Family
 from calc.families.feedforward_rows import Dense, Experts
 from calc.families.recurrent_rows import BAMBA
 from calc.model.gguf_rules import GGUFRules
@@ -29,55 +29,47 @@ FF_NORMS = ("input_layernorm", "pre_ff_layernorm")
 BAMBA_NAMES = Names(recurrent="mamba", mlp="feed_forward", final_norm="model.final_layernorm")
 
 
-GRANITE: dict[str, Family] = made_by(
-    "IBM",
-    {
-        "granite": Family(
-            mixture="granitemoe",
-            kernels=SCALES,
-            gguf_headers="granite",
-            wrappers=("granite_speech", "granite_speech_plus"),
-            gguf=GGUFRules("granite"),
+GRANITE: dict[str, Family] = {
+    "granite": Family(
+        mixture="granitemoe",
+        kernels=SCALES,
+        gguf_headers="granite",
+        wrappers=("granite_speech", "granite_speech_plus"),
+        gguf=GGUFRules("granite"),
+    ),
+    "granite_swa": Family(mixer=SINKS_IN_WINDOWS, kernels=SCALES),
+    "granitemoe": Family(ffn=GRANITE_EXPERTS, kernels=SCALES, names=GRANITE_MOE_NAMES, gguf=GGUFRules("granitemoe")),
+    "granitemoeshared": Family(
+        ffn=SHARED_EXPERTS, kernels=SCALES, names=GRANITE_MOE_NAMES, gguf=GGUFRules("granitemoe", splits_gate_up=True)
+    ),
+    "granitemoe_swa": Family(
+        mixer=SINKS_IN_WINDOWS,
+        ffn=replace(SHARED_EXPERTS, stacked="out_in"),
+        kernels=SCALES,
+        names=GRANITE_MOE_NAMES.but(
+            router="block_sparse_moe.router",
+            expert="block_sparse_moe.experts",
+            expert_packed={"gate_up_proj": GATE_UP},
+            expert_renamed={},
         ),
-        "granite_swa": Family(mixer=SINKS_IN_WINDOWS, kernels=SCALES),
-        "granitemoe": Family(
-            ffn=GRANITE_EXPERTS, kernels=SCALES, names=GRANITE_MOE_NAMES, gguf=GGUFRules("granitemoe")
+    ),
+    "granitemoehybrid": Family(
+        mixer=Hybrid(LLAMA_ATTENTION, BAMBA, lambda c, layer: False),
+        ffn=replace(
+            SHARED_EXPERTS,
+            sparse=lambda c, layer: c.size("num_local_experts", 0) > 0,
+            dense=Dense("shared_intermediate_size", bias=False),
         ),
-        "granitemoeshared": Family(
-            ffn=SHARED_EXPERTS,
-            kernels=SCALES,
-            names=GRANITE_MOE_NAMES,
-            gguf=GGUFRules("granitemoe", splits_gate_up=True),
-        ),
-        "granitemoe_swa": Family(
-            mixer=SINKS_IN_WINDOWS,
-            ffn=replace(SHARED_EXPERTS, stacked="out_in"),
-            kernels=SCALES,
-            names=GRANITE_MOE_NAMES.but(
-                router="block_sparse_moe.router",
-                expert="block_sparse_moe.experts",
-                expert_packed={"gate_up_proj": GATE_UP},
-                expert_renamed={},
-            ),
-        ),
-        "granitemoehybrid": Family(
-            mixer=Hybrid(LLAMA_ATTENTION, BAMBA, lambda c, layer: False),
-            ffn=replace(
-                SHARED_EXPERTS,
-                sparse=lambda c, layer: c.size("num_local_experts", 0) > 0,
-                dense=Dense("shared_intermediate_size", bias=False),
-            ),
-            kernels=SCALES,
-            names=GRANITE_MOE_NAMES,
-            gguf=GGUFRules("granitehybrid", splits_gate_up=True, heads_by_layer=True),
-        ),
-        "granite_docling_text": Family(kernels=SCALES, wrappers=("granite_docling",)),
-        "granite4_vision_text": Family(kernels=SCALES, wrappers=("granite4_vision",)),
-        "bamba": Family(
-            mixer=Hybrid(LLAMA_ATTENTION, BAMBA, Listed("attn_layer_indices")),
-            norms=FF_NORMS,
-            names=BAMBA_NAMES,
-            gguf=GGUFRules("granitehybrid", heads_by_layer=True),
-        ),
-    },
-)
+        kernels=SCALES,
+        names=GRANITE_MOE_NAMES,
+        gguf=GGUFRules("granitehybrid", splits_gate_up=True, heads_by_layer=True),
+    ),
+    "granite_docling_text": Family(kernels=SCALES, wrappers=("granite_docling",)),
+    "granite4_vision_text": Family(kernels=SCALES, wrappers=("granite4_vision",)),
+    "bamba": Family(
+        mixer=Hybrid(LLAMA_ATTENTION, BAMBA, Listed("attn_layer_indices")),
+        norms=FF_NORMS,
+        names=BAMBA_NAMES,
+        gguf=GGUFRules("granitehybrid", heads_by_layer=True),
+    ),
+}

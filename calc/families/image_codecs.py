@@ -4,7 +4,17 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from calc.families.fields import Fields
-from calc.families.tower_parts import Tower, images, layers, numbers, patch, patches, section, separate
+from calc.families.tower_parts import (
+    Tower,
+    batch_statistics,
+    images,
+    layers,
+    numbers,
+    patch,
+    patches,
+    section,
+    separate,
+)
 from calc.model.tensor import Shapes
 from calc.model.towers.listed import Layer, NamedShape, placed, with_biases
 
@@ -24,7 +34,7 @@ def chameleon(c: Fields, whole: Fields) -> Iterator[NamedShape]:
     ends: Shapes = {"conv_in": (c.size("base_channels"), c.size("in_channels"), 3, 3), "norm_out": (top,)}
     yield from placed(encoder, with_biases({**ends, "conv_out": (out, top, 3, 3)}))
     blocks = partial(levels, f"{encoder}.down", c.size("num_res_blocks"), seen, group_norm, convolved_attention)
-    yield from blocks([c.size("base_channels"), *widths[:-1]], widths, "downsample")
+    yield from blocks(c.size("base_channels"), widths, "downsample")
     for block in ("block_1", "block_2"):
         yield from resnet(f"{encoder}.mid.{block}", top, top, group_norm)
     if plain:
@@ -40,7 +50,7 @@ def emu3(c: Fields, whole: Fields) -> Iterator[NamedShape]:
     halvings = c.size("temporal_downsample_factor").bit_length() - 1
     seen = [level in c.indices("attn_resolutions") for level in range(len(widths))]
     code = 2 * latent if c.flag("double_latent") else latent
-    up, spatial = list(reversed(widths)), partial(spatial_norm, d)
+    spatial = partial(spatial_norm, d)
 
     def middle(at: str, norm: NormOf) -> Iterator[NamedShape]:
         for block in ("block_1", "block_2"):
@@ -56,14 +66,14 @@ def emu3(c: Fields, whole: Fields) -> Iterator[NamedShape]:
     ends: Shapes = {"conv_in": (base, c.size("in_channels"), 3, 3), "conv_out": (code, top, 3, 3)}
     yield from placed(encoder, with_biases({**ends, "norm_out": (top,)}))
     down = partial(levels, f"{encoder}.down_block.down", n, seen, group_norm, partial(attention, group_norm))
-    yield from down([base, *widths[:-1]], widths, "downsample")
+    yield from down(base, widths, "downsample")
     yield from middle(encoder, group_norm)
     yield from over_time(encoder, code, 4, halvings, n)
     ends = {"conv_in": (top, latent, 3, 3), "conv_out": (c.size("out_channels"), widths[0], 3, 3)}
     yield from placed(decoder, with_biases(ends))
     yield from spatial(f"{decoder}.norm_out", widths[0])
     upward = partial(levels, f"{decoder}.up_block.up", n + 1, seen[::-1], spatial, partial(attention, spatial))
-    yield from upward([top, *up[:-1]], up, "upsample")
+    yield from upward(top, widths[::-1], "upsample", backwards=True)
     yield from middle(decoder, spatial)
     yield from over_time(decoder, latent, 3, halvings, n)
     yield f"{path}.quantize.embedding.weight", (c.size("codebook_size"), d), 1
@@ -76,9 +86,8 @@ def emu3_statistics(c: Fields, whole: Fields) -> Iterator[NamedShape]:
     latent, n = c.size("latent_channels"), c.size("num_res_blocks")
     code = 2 * latent if c.flag("double_latent") else latent
     for coder, width in (("encoder", code), ("decoder", latent)):
-        statistics: Shapes = {"running_mean": (width,), "running_var": (width,), "num_batches_tracked": ()}
         for norm in ("norm1", "norm2"):
-            yield from placed(f"vqmodel.{coder}.time_res_stack.{{layer}}.{norm}", statistics, n)
+            yield from batch_statistics(f"vqmodel.{coder}.time_res_stack.{{layer}}.{norm}", width, n)
 
 
 def level_widths(c: Fields) -> list[int]:
@@ -92,21 +101,24 @@ def levels(
     attends: Sequence[bool],
     norm: NormOf,
     attention: AttentionOf,
-    inner: Sequence[int],
-    outer: Sequence[int],
+    given: int,
+    widths: Sequence[int],
     sampling: str,
+    *,
+    backwards: bool = False,
 ) -> Iterator[NamedShape]:
-    """Blocks at each resolution, in the order in which they run, and a convolution between two resolutions. A decoder
-    numbers its levels as the encoder does, so that the last one to run is the first."""
-    last = len(outer) - 1
-    for step, (given, width) in enumerate(zip(inner, outer, strict=True)):
-        at = f"{path}.{step if sampling == 'downsample' else last - step}"
+    """Blocks at each resolution, in the order in which they run, and a convolution between two resolutions; numbered
+    backwards where a decoder's levels are called like the encoder's."""
+    last = len(widths) - 1
+    for step, width in enumerate(widths):
+        at = f"{path}.{last - step if backwards else step}"
         for block in range(blocks):
             yield from resnet(f"{at}.block.{block}", width if block else given, width, norm)
             if attends[step]:
                 yield from attention(at, block, width)
         if step != last:
             yield from placed(at, with_biases({f"{sampling}.conv": (width, width, 3, 3)}))
+        given = width
 
 
 def resnet(path: str, given: int, width: int, norm: NormOf) -> Iterator[NamedShape]:
@@ -167,7 +179,7 @@ def janus(c: Fields, whole: Fields) -> Iterator[NamedShape]:
     yield from layers(c, f"{path}.encoder.layers", layer, int(d * c.real("mlp_ratio")))
     yield from aligner("model.aligner", d, c.size("projection_dim"), c.size("depth"))
     v = section(whole, "vq_config")
-    words, wide, out = v.size("num_embeddings"), v.size("embed_dim"), v.size("projection_dim")
+    words, wide, out = v.sizes("num_embeddings", "embed_dim", "projection_dim")
     yield from autoencoder(v, "model.vqmodel")
     yield "model.generation_embeddings.weight", (words, wide), 1
     yield from aligner("model.generation_aligner", wide, out, v.size("num_hidden_layers"))
@@ -184,7 +196,7 @@ def aligner(path: str, seen: int, wide: int, depth: int) -> Iterator[NamedShape]
 
 def autoencoder(v: Fields, path: str) -> Iterator[NamedShape]:
     """VQGAN, arXiv:2012.09841: convolutions down to words of a codebook, and up again."""
-    latent, wide, blocks = (v.size(x) for x in ("latent_channels", "embed_dim", "num_res_blocks"))
+    latent, wide, blocks = v.sizes("latent_channels", "embed_dim", "num_res_blocks")
     widths, base = level_widths(v), v.size("base_channels")
     last, encoder, decoder = widths[-1], f"{path}.encoder", f"{path}.decoder"
     ends: Shapes = {"encoder.conv_in": (base, v.size("in_channels"), 3, 3)}
@@ -198,21 +210,10 @@ def autoencoder(v: Fields, path: str) -> Iterator[NamedShape]:
         for i in (1, 2):
             yield from resnet(f"{half}.mid.block_{i}", last, last, group_norm)
         yield from convolved(f"{half}.mid.attn_1", last)
-    yield from level(f"{encoder}.down", "downsample", base, widths, blocks)
-    yield from level(f"{decoder}.up", "upsample", last, widths[::-1], blocks + 1)
-
-
-def level(path: str, sampling: str, seen: int, widths: list[int], blocks: int) -> Iterator[NamedShape]:
-    """Residual blocks at each resolution in the order in which they run, with attention on the coarsest grid."""
-    for i, width in enumerate(widths):
-        at, attends = f"{path}.{i}", i == (len(widths) - 1 if sampling == "downsample" else 0)
-        for block in range(blocks):
-            yield from resnet(f"{at}.block.{block}", width if block else seen, width, group_norm)
-            if attends:
-                yield from convolved(f"{at}.attn.{block}", width)
-        if i < len(widths) - 1:
-            yield from placed(at, with_biases({f"{sampling}.conv": (width, width, 3, 3)}))
-        seen = width
+    coarsest = [i == len(widths) - 1 for i in range(len(widths))]
+    norm, attention = group_norm, convolved_attention
+    yield from levels(f"{encoder}.down", blocks, coarsest, norm, attention, base, widths, "downsample")
+    yield from levels(f"{decoder}.up", blocks + 1, coarsest[::-1], norm, attention, last, widths[::-1], "upsample")
 
 
 CODECS: dict[str, Tower] = {

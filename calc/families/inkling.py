@@ -3,7 +3,8 @@
 from dataclasses import replace
 
 from calc.families.attention_rows import Attention, Window
-from calc.families.family import GATE_UP, STACKED_EXPERTS, Family, Weights, extras, made_by
+from calc.families.deepseek import DEEPSEEK_V1_EXPERTS
+from calc.families.family import GATE_UP, STACKED_EXPERTS, Family, Weights, extras
 from calc.families.feedforward_rows import Dense, Experts
 from calc.families.fields import Fields
 from calc.model.attention import GQA
@@ -49,13 +50,7 @@ def with_convs(c: Fields, attention: GQA) -> tuple[Mixer, ...]:
     return attention, SideConvs(hidden=c.size("hidden_size"), kv=kv, d_conv=c.size("conv_kernel_size"))
 
 
-INKLING_CLASS = Experts(
-    "n_routed_experts",
-    shared="n_shared_experts",
-    stacked="out_in",
-    first_dense="dense_mlp_idx",
-    dense=Dense(bias=False),
-)
+INKLING_CLASS = replace(DEEPSEEK_V1_EXPERTS, stacked="out_in", first_dense="dense_mlp_idx")
 INKLING_STATED = replace(INKLING_CLASS, width="intermediate_size", dense=Dense("dense_intermediate_size", False))
 
 
@@ -136,50 +131,43 @@ def inkling2_residuals(c: Fields) -> tuple[Extra, ...]:
     return extras("other", queries) + extras("norms", {"model.llm.embed_norm.weight": (hidden,)})
 
 
-INKLING: dict[str, Family] = made_by(
-    "Thinking Machines",
-    {
-        "inkling_text": Family(
-            mixer=inkling_mixers,
-            ffn=inkling_ffn,
-            layer_extras=(inkling_extras,),
-            extras=(Weights("norms", {"model.embed_tokens.embed_norm.weight": ("hidden_size",)}),),
-            own={"dense_mlp_idx": 0, "dense_intermediate_size": None},
-            ties=False,
-            kernels=Kernels(fp32_weights=True),
-            names=STACKED_EXPERTS.but(recurrent=""),
-            wrappers=("inkling_mm_model",),
+INKLING: dict[str, Family] = {
+    "inkling_text": Family(
+        mixer=inkling_mixers,
+        ffn=inkling_ffn,
+        layer_extras=(inkling_extras,),
+        extras=(Weights("norms", {"model.embed_tokens.embed_norm.weight": ("hidden_size",)}),),
+        own={"dense_mlp_idx": 0, "dense_intermediate_size": None},
+        ties=False,
+        kernels=Kernels(fp32_weights=True),
+        names=STACKED_EXPERTS.but(recurrent=""),
+        wrappers=("inkling_mm_model",),
+    ),
+    "inkling2_text": Family(
+        mixer=inkling2_mixers,
+        ffn=Experts("n_routed_experts", correction="buffer", stacked="out_in"),
+        norms=inkling2_norms,
+        layer_extras=(inkling2_extras,),
+        extras=(inkling2_residuals,),
+        rotary=None,
+        ties=False,
+        kernels=Kernels(activation="clamped", capped_logits=True),
+        names=Names(
+            embedding="model.llm.embed",
+            layer="model.llm.layers.{layer}",
+            attention="attn",
+            recurrent="",
+            correction="mlp.gate.bias",
+            expert="mlp.experts",
+            expert_packed={"w13_weight": GATE_UP},
+            expert_renamed={"down_proj": "w2_weight"},
+            final_norm="model.llm.norm",
+            lm_head="model.llm.unembed",
+            renamed={"q_proj": "wq_du", "k_proj": "wk_dv", "v_proj": "wv_dv", "o_proj": "wo_ud"}
+            | {"g_proj": "gate_attn"}
+            | {f"self_attn.{letter}_sconv{leaf}": f"attn.{letter}_sconv" for letter in "kv" for leaf in ("", ".conv1d")}
+            | {f"{part}_sconv.conv1d": f"{part}_sconv" for part in ("attn", "mlp")},
         ),
-        "inkling2_text": Family(
-            mixer=inkling2_mixers,
-            ffn=Experts("n_routed_experts", correction="buffer", stacked="out_in"),
-            norms=inkling2_norms,
-            layer_extras=(inkling2_extras,),
-            extras=(inkling2_residuals,),
-            rotary=None,
-            ties=False,
-            kernels=Kernels(activation="clamped", capped_logits=True),
-            names=Names(
-                embedding="model.llm.embed",
-                layer="model.llm.layers.{layer}",
-                attention="attn",
-                recurrent="",
-                correction="mlp.gate.bias",
-                expert="mlp.experts",
-                expert_packed={"w13_weight": GATE_UP},
-                expert_renamed={"down_proj": "w2_weight"},
-                final_norm="model.llm.norm",
-                lm_head="model.llm.unembed",
-                renamed={"q_proj": "wq_du", "k_proj": "wk_dv", "v_proj": "wv_dv", "o_proj": "wo_ud"}
-                | {"g_proj": "gate_attn"}
-                | {
-                    f"self_attn.{letter}_sconv{leaf}": f"attn.{letter}_sconv"
-                    for letter in "kv"
-                    for leaf in ("", ".conv1d")
-                }
-                | {f"{part}_sconv.conv1d": f"{part}_sconv" for part in ("attn", "mlp")},
-            ),
-            wrappers=("inkling2",),
-        ),
-    },
-)
+        wrappers=("inkling2",),
+    ),
+}

@@ -19,7 +19,6 @@ from calc.families.family import (
     Weights,
     cross_attention,
     extras,
-    made_by,
 )
 from calc.families.feedforward_rows import Dense, Experts
 from calc.families.fields import Fields
@@ -60,12 +59,14 @@ def llama4_sparse(c: Fields, layer: int) -> bool:
 # OPT, whose smallest-but-one model embeds in fewer dimensions than its layers have
 
 
-def opt_projections(c: Fields) -> tuple[Extra, ...]:
-    hidden, narrow = c.size("hidden_size"), c.maybe("word_embed_proj_dim")
-    if narrow is None or narrow == hidden:
-        return ()
-    shapes = {"model.decoder.project_in.weight": (hidden, narrow), "model.decoder.project_out.weight": (narrow, hidden)}
-    return extras("other", shapes)
+def opt_narrows(c: Fields) -> bool:
+    return c.maybe("word_embed_proj_dim") not in (None, c.size("hidden_size"))
+
+
+OPT_PROJECTIONS = {
+    "model.decoder.project_in.weight": ("hidden_size", "word_embed_proj_dim"),
+    "model.decoder.project_out.weight": ("word_embed_proj_dim", "hidden_size"),
+}
 
 
 def opt_kernels(c: Fields) -> Kernels:
@@ -197,121 +198,116 @@ def byte_models(c: Fields) -> tuple[Extra, ...]:
     return tensors + extras("embedding", tables) + extras("other", projections) + extras("norms", norms)
 
 
-LLAMA: dict[str, Family] = made_by(
-    "Meta",
-    {
-        "llama": Family(
-            mixture="mixtral",
-            gguf_headers="llama",
-            wrappers=(
-                *("deepseek_vl", "deepseek_vl_hybrid", "glmasr", "idefics3", "janus", "llava", "llava_next"),
-                *("llava_next_video", "perception_lm", "smolvlm", "video_llava", "vipllava", "voxtral"),
-            ),
-            gguf=LLAMA_FILE,
+LLAMA: dict[str, Family] = {
+    "llama": Family(
+        mixture="mixtral",
+        gguf_headers="llama",
+        wrappers=(
+            *("deepseek_vl", "deepseek_vl_hybrid", "glmasr", "idefics3", "janus", "llava", "llava_next"),
+            *("llava_next_video", "perception_lm", "smolvlm", "video_llava", "vipllava", "voxtral"),
         ),
-        "mllama_text_model": Family(
-            mixer=mllama_attention,
-            ffn=Dense(bias=False),
-            extra_rows=8,
-            ties=False,
-            layer_extras=(
-                Weights("attention", {"cross_attn_attn_gate": (1,)}, layers=mllama_crosses),
-                Weights("mlp", {"cross_attn_mlp_gate": (1,)}, layers=mllama_crosses),
-            ),
-            wrappers=("mllama",),
+        gguf=LLAMA_FILE,
+    ),
+    "mllama_text_model": Family(
+        mixer=mllama_attention,
+        ffn=Dense(bias=False),
+        extra_rows=8,
+        ties=False,
+        layer_extras=(
+            Weights("attention", {"cross_attn_attn_gate": (1,)}, layers=mllama_crosses),
+            Weights("mlp", {"cross_attn_mlp_gate": (1,)}, layers=mllama_crosses),
         ),
-        "llama4_text": Family(
-            mixer=Attention(
-                bias="attention_bias",
-                window=Sliding(
-                    full_every="no_rope_layer_interval", marks="no_rope_layers", size="attention_chunk_size"
-                ),
-            ),
-            ffn=Experts(
-                "num_local_experts",
-                "intermediate_size",
-                shared_width="intermediate_size",
-                stacked="in_out",
-                sparse=llama4_sparse,
-                dense=Dense("intermediate_size_mlp"),
-            ),
-            kernels=Kernels(turn="complex", fp32_softmax=False, passes_all=True, shared_first=True),
-            names=Names(
-                mlp="feed_forward",
-                router="feed_forward.router",
-                expert="feed_forward.experts",
-                expert_packed={"gate_up_proj": GATE_UP},
-                shared_expert="feed_forward.shared_expert",
-            ),
-            wrappers=("llama4",),
-            gguf=GGUFRules("llama4"),
+        wrappers=("mllama",),
+    ),
+    "llama4_text": Family(
+        mixer=Attention(
+            bias="attention_bias",
+            window=Sliding(full_every="no_rope_layer_interval", marks="no_rope_layers", size="attention_chunk_size"),
         ),
-        "cwm": Family(mixer=Attention(window=Sliding(full_every=4))),
-        "opt": Family(
-            mixer=Attention(kv=None, head_dim=None, bias="enable_bias"),
-            ffn=Dense("ffn_dim", gated=False, bias="enable_bias"),
-            norms=("self_attn_layer_norm", "final_layer_norm"),
-            norm=OPT_NORM,
-            names=Names(
-                embedding="model.decoder.embed_tokens",
-                positions="model.decoder.embed_positions",
-                layer="model.decoder.layers.{layer}",
-                mlp="",
-                final_norm="model.decoder.final_layer_norm",
-                renamed={"o_proj": "out_proj"} | FC12,
-            ),
-            rotary=None,
-            positions="max_position_embeddings",
-            more_positions=2,
-            d_embedding="word_embed_proj_dim",
-            final_norm=opt_final_norm,
-            kernels=opt_kernels,
-            extras=(opt_projections,),
-            wrappers=("blip-2", "instructblip", "instructblipvideo"),
+        ffn=Experts(
+            "num_local_experts",
+            "intermediate_size",
+            shared_width="intermediate_size",
+            stacked="in_out",
+            sparse=llama4_sparse,
+            dense=Dense("intermediate_size_mlp"),
         ),
-        "xglm": Family(
-            mixer=Attention(heads="attention_heads", kv=None, head_dim=None, hidden="d_model", bias=True),
-            ffn=Dense("ffn_dim", gated=False, bias=True),
-            norms=("self_attn_layer_norm", "final_layer_norm"),
-            norm="layer",
-            names=Names(mlp="", final_norm="model.layer_norm", renamed={"o_proj": "out_proj"} | FC12),
-            rotary=None,
-            layers="num_layers",
-            hidden="d_model",
-            layer_extras=cross_attention("d_model", "encoder_attn_layer_norm", ENCODER_ATTENTION),
+        kernels=Kernels(turn="complex", fp32_softmax=False, passes_all=True, shared_first=True),
+        names=Names(
+            mlp="feed_forward",
+            router="feed_forward.router",
+            expert="feed_forward.experts",
+            expert_packed={"gate_up_proj": GATE_UP},
+            shared_expert="feed_forward.shared_expert",
         ),
-        "chameleon": Family(mixer=Attention(head_dim=None, bias="attention_bias", qk_norm="heads", qk_norm_bias=True)),
-        "muse_glimmer_text": MUSE_GLIMMER,
-        "muse_spark_text": replace(
-            MUSE_GLIMMER,
-            ffn=MUSE_EXPERTS,
-            norms=("input_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm"),
-            names=STACKED_EXPERTS.but(
-                renamed={"g_proj": "gate_proj"}
-                | {"fc1_latent_proj": "pre_expert_proj", "fc2_latent_proj": "post_expert_proj"}
-            ),
-            layer_extras=(
-                Weights("other", dict.fromkeys(MUSE_GATES, ("hidden_size",))),
-                Weights("norms", dict.fromkeys(MUSE_NORMS, ("moe_hidden_size",)), layers=MUSE_EXPERTS.is_sparse),
-            ),
-            ties=False,
-            wrappers=("muse_spark",),
+        wrappers=("llama4",),
+        gguf=GGUFRules("llama4"),
+    ),
+    "cwm": Family(mixer=Attention(window=Sliding(full_every=4))),
+    "opt": Family(
+        mixer=Attention(kv=None, head_dim=None, bias="enable_bias"),
+        ffn=Dense("ffn_dim", gated=False, bias="enable_bias"),
+        norms=("self_attn_layer_norm", "final_layer_norm"),
+        norm=OPT_NORM,
+        names=Names(
+            embedding="model.decoder.embed_tokens",
+            positions="model.decoder.embed_positions",
+            layer="model.decoder.layers.{layer}",
+            mlp="",
+            final_norm="model.decoder.final_layer_norm",
+            renamed={"o_proj": "out_proj"} | FC12,
         ),
-        "blt": Family(
-            section="global_config",
-            mixer=BLT_ATTENTION,
-            ffn=BLT_FFN,
-            names=Names(embedding="model.local_encoder.embed_tokens", layer="model.global_transformer.layers.{layer}"),
-            d_embedding=byte_width,
-            extra_rows=more_words,
-            final_norm="none",
-            extras=(byte_models,),
-            own={"hidden_size": 2048, "num_attention_heads": 16, "num_key_value_heads": None}
-            | {"num_hidden_layers": 25, "intermediate_size": 5632},
-            assumption=Message(
-                "Context and batch count patches of bytes, which the wide stack keeps; what the narrow stacks keep of "
-                "the last bytes is not counted."
-            ),
+        rotary=None,
+        positions="max_position_embeddings",
+        more_positions=2,
+        d_embedding="word_embed_proj_dim",
+        final_norm=opt_final_norm,
+        kernels=opt_kernels,
+        extras=(Weights("other", OPT_PROJECTIONS, opt_narrows),),
+        wrappers=("blip-2", "instructblip", "instructblipvideo"),
+    ),
+    "xglm": Family(
+        mixer=Attention(heads="attention_heads", kv=None, head_dim=None, hidden="d_model", bias=True),
+        ffn=Dense("ffn_dim", gated=False, bias=True),
+        norms=("self_attn_layer_norm", "final_layer_norm"),
+        norm="layer",
+        names=Names(mlp="", final_norm="model.layer_norm", renamed={"o_proj": "out_proj"} | FC12),
+        rotary=None,
+        layers="num_layers",
+        hidden="d_model",
+        layer_extras=cross_attention("d_model", "encoder_attn_layer_norm", ENCODER_ATTENTION),
+    ),
+    "chameleon": Family(mixer=Attention(head_dim=None, bias="attention_bias", qk_norm="heads", qk_norm_bias=True)),
+    "muse_glimmer_text": MUSE_GLIMMER,
+    "muse_spark_text": replace(
+        MUSE_GLIMMER,
+        ffn=MUSE_EXPERTS,
+        norms=("input_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm"),
+        names=STACKED_EXPERTS.but(
+            renamed={"g_proj": "gate_proj"}
+            | {"fc1_latent_proj": "pre_expert_proj", "fc2_latent_proj": "post_expert_proj"}
         ),
-    },
-)
+        layer_extras=(
+            Weights("other", dict.fromkeys(MUSE_GATES, ("hidden_size",))),
+            Weights("norms", dict.fromkeys(MUSE_NORMS, ("moe_hidden_size",)), layers=MUSE_EXPERTS.is_sparse),
+        ),
+        ties=False,
+        wrappers=("muse_spark",),
+    ),
+    "blt": Family(
+        section="global_config",
+        mixer=BLT_ATTENTION,
+        ffn=BLT_FFN,
+        names=Names(embedding="model.local_encoder.embed_tokens", layer="model.global_transformer.layers.{layer}"),
+        d_embedding=byte_width,
+        extra_rows=more_words,
+        final_norm="none",
+        extras=(byte_models,),
+        own={"hidden_size": 2048, "num_attention_heads": 16, "num_key_value_heads": None}
+        | {"num_hidden_layers": 25, "intermediate_size": 5632},
+        assumption=Message(
+            "Context and batch count patches of bytes, which the wide stack keeps; what the narrow stacks keep of "
+            "the last bytes is not counted."
+        ),
+    ),
+}

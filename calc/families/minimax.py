@@ -1,7 +1,7 @@
 """MiniMax' families."""
 
 from calc.families.attention_rows import Attention, Every, Hybrid
-from calc.families.family import Family, Weights, made_by
+from calc.families.family import Family, Weights
 from calc.families.feedforward_rows import Dense, Experts
 from calc.families.fields import Fields, kind
 from calc.families.mistral import MIXTRAL_NAMES
@@ -60,40 +60,37 @@ def m3_attention(c: Fields, layer: int) -> Mixer:
     return attention.model_copy(update={"indexer": indexer})
 
 
-MINIMAX: dict[str, Family] = made_by(
-    "MiniMax",
-    {
-        "minimax": Family(
-            mixer=MINIMAX_MIXER,
-            ffn=Experts("num_local_experts", "intermediate_size"),
-            names=MIXTRAL_NAMES.but(recurrent="self_attn"),
-            layer_extras=(LIGHTNING_DECAYS,),
-            rotary=Rotary(share=0.5),
-            kernels=Kernels(normed_stream=True),
+MINIMAX: dict[str, Family] = {
+    "minimax": Family(
+        mixer=MINIMAX_MIXER,
+        ffn=Experts("num_local_experts", "intermediate_size"),
+        names=MIXTRAL_NAMES.but(recurrent="self_attn"),
+        layer_extras=(LIGHTNING_DECAYS,),
+        rotary=Rotary(share=0.5),
+        kernels=Kernels(normed_stream=True),
+    ),
+    "minimax_m2": Family(
+        mixer=Attention(qk_norm="full"),
+        ffn=Experts("num_local_experts", "intermediate_size", correction="buffer"),
+        names=MIXTRAL_NAMES,
+        rotary=Rotary(share=0.5),
+        kernels=Kernels(fp32_router=False),
+        gguf=GGUFRules("minimax-m2"),
+    ),
+    "minimax_m3_vl_text": Family(
+        mixer=m3_attention,
+        ffn=Experts(
+            "num_local_experts",
+            "intermediate_size",
+            shared="n_shared_experts",
+            shared_width="shared_intermediate_size",
+            correction="buffer",
+            marks="moe_layer_freq",
+            first_dense=0,
+            dense=Dense("dense_intermediate_size"),
         ),
-        "minimax_m2": Family(
-            mixer=Attention(qk_norm="full"),
-            ffn=Experts("num_local_experts", "intermediate_size", correction="buffer"),
-            names=MIXTRAL_NAMES,
-            rotary=Rotary(share=0.5),
-            kernels=Kernels(fp32_router=False),
-            gguf=GGUFRules("minimax-m2"),
-        ),
-        "minimax_m3_vl_text": Family(
-            mixer=m3_attention,
-            ffn=Experts(
-                "num_local_experts",
-                "intermediate_size",
-                shared="n_shared_experts",
-                shared_width="shared_intermediate_size",
-                correction="buffer",
-                marks="moe_layer_freq",
-                first_dense=0,
-                dense=Dense("dense_intermediate_size"),
-            ),
-            own={"n_shared_experts": 1},
-            names=MIXTRAL_NAMES.but(shared_expert="block_sparse_moe.shared_experts"),
-            wrappers=("minimax_m3_vl", "minimax_m3"),
-        ),
-    },
-)
+        own={"n_shared_experts": 1},
+        names=MIXTRAL_NAMES.but(shared_expert="block_sparse_moe.shared_experts"),
+        wrappers=("minimax_m3_vl", "minimax_m3"),
+    ),
+}

@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from calc.families.attention_rows import MLA, Attention, Either, Every, Sliding, Window
-from calc.families.deepseek import owns_indexer
-from calc.families.family import LLAMA_FILE, STACKED_EXPERTS, W123, Family, Weights, layer_norms, made_by
+from calc.families.deepseek import DEEPSEEK_V1_EXPERTS, owns_indexer
+from calc.families.family import LLAMA_FILE, STACKED_EXPERTS, W123, Family, Weights, layer_norms
 from calc.families.feedforward_rows import Dense, Experts
 from calc.families.fields import Fields
 from calc.model.gguf_rules import GGUFRules
@@ -35,6 +35,10 @@ def rotates(c: Fields, layer: int) -> bool:
     return not Every("no_rope_layer_interval")(c, layer) if mark is None else mark
 
 
+def half_rope(c: Fields) -> int:
+    return c.size("qk_rope_head_dim") // 2
+
+
 def whole_head(c: Fields) -> int:
     return c.size("qk_nope_head_dim") + c.size("qk_rope_head_dim")
 
@@ -52,84 +56,58 @@ LARGE4_LAYER = (  # scales of the softmax, and further ones of the indexer
 )
 
 
-def half_rope(c: Fields) -> int:
-    return c.size("qk_rope_head_dim") // 2
-
-
-MISTRAL: dict[str, Family] = made_by(
-    "Mistral AI",
-    {
-        "mistral": Family(
-            mixer=WINDOWED,
-            mixture="mixtral",
-            gguf_headers="mistral3",
-            wrappers=("idefics2", "mistral3"),
-            gguf=LLAMA_FILE,
+MISTRAL: dict[str, Family] = {
+    "mistral": Family(
+        mixer=WINDOWED, mixture="mixtral", gguf_headers="mistral3", wrappers=("idefics2", "mistral3"), gguf=LLAMA_FILE
+    ),
+    "ministral": Family(mixer=Attention(window=Sliding())),
+    "ministral3": Family(mixer=WINDOWED, gguf=GGUFRules("mistral3")),
+    "mixtral": Family(
+        mixer=WINDOWED,
+        ffn=Experts("num_local_experts", "intermediate_size"),
+        names=MIXTRAL_NAMES,
+        kernels=Kernels(fp32_weights=True),
+        gguf=LLAMA_FILE,
+    ),
+    "mistral4": Family(mixer=MLA(), ffn=replace(DEEPSEEK_V1_EXPERTS, stacked="out_in"), names=STACKED_EXPERTS),
+    "mistral_large4_text": Family(
+        mixer=LARGE4_MIXER,
+        ffn=DEEPSEEK_V1_EXPERTS,
+        norms=("attention_norm", "ffn_norm"),
+        kernels=Kernels(capped_logits=True),
+        names=Names(
+            embedding="tok_embeddings",
+            layer="layers.{layer}",
+            attention="attention",
+            mlp="feed_forward",
+            router="gate",
+            expert="experts.{expert}",
+            shared_expert="shared_experts",
+            final_norm="norm",
+            lm_head="output",
+            renamed={
+                "q_proj": "wq",
+                "kv_a_proj_with_mqa": "wkv_a_with_mqa",
+                "kv_a_layernorm": "kv_a_norm",
+                "kv_b_proj": "wkv_b",
+                "o_proj": "wo",
+            }
+            | W123,
+            expert_renamed=W123,
         ),
-        "ministral": Family(mixer=Attention(window=Sliding())),
-        "ministral3": Family(mixer=WINDOWED, gguf=GGUFRules("mistral3")),
-        "mixtral": Family(
-            mixer=WINDOWED,
-            ffn=Experts("num_local_experts", "intermediate_size"),
-            names=MIXTRAL_NAMES,
-            kernels=Kernels(fp32_weights=True),
-            gguf=LLAMA_FILE,
+        own={"no_rope_layer_interval": 4, "index_topk_freq": 1, "index_skip_topk_offset": 2},
+        layer_extras=LARGE4_LAYER,
+        extras=(Weights("other", {"lerope.alpha": (half_rope,)}, excluded_as="persistent_buffers"),),
+        wrappers=("mistral_large4",),
+    ),
+    "voxtral_realtime_text": Family(  # scales the feed-forward's input by how far the text lags behind the sound
+        mixer=WINDOWED,
+        ffn=Dense(bias=False),
+        layer_extras=(
+            Weights("norms", {"ada_rms_norm.linear1.weight": (32, "hidden_size")}),
+            Weights("norms", {"ada_rms_norm.linear2.weight": ("hidden_size", 32)}),
         ),
-        "mistral4": Family(
-            mixer=MLA(),
-            ffn=Experts(
-                "n_routed_experts",
-                shared="n_shared_experts",
-                stacked="out_in",
-                first_dense="first_k_dense_replace",
-                dense=Dense(bias=False),
-            ),
-            names=STACKED_EXPERTS,
-        ),
-        "mistral_large4_text": Family(
-            mixer=LARGE4_MIXER,
-            ffn=Experts(
-                "n_routed_experts",
-                shared="n_shared_experts",
-                first_dense="first_k_dense_replace",
-                dense=Dense(bias=False),
-            ),
-            norms=("attention_norm", "ffn_norm"),
-            kernels=Kernels(capped_logits=True),
-            names=Names(
-                embedding="tok_embeddings",
-                layer="layers.{layer}",
-                attention="attention",
-                mlp="feed_forward",
-                router="gate",
-                expert="experts.{expert}",
-                shared_expert="shared_experts",
-                final_norm="norm",
-                lm_head="output",
-                renamed={
-                    "q_proj": "wq",
-                    "kv_a_proj_with_mqa": "wkv_a_with_mqa",
-                    "kv_a_layernorm": "kv_a_norm",
-                    "kv_b_proj": "wkv_b",
-                    "o_proj": "wo",
-                }
-                | W123,
-                expert_renamed=W123,
-            ),
-            own={"no_rope_layer_interval": 4, "index_topk_freq": 1, "index_skip_topk_offset": 2},
-            layer_extras=LARGE4_LAYER,
-            extras=(Weights("other", {"lerope.alpha": (half_rope,)}, excluded_as="persistent_buffers"),),
-            wrappers=("mistral_large4",),
-        ),
-        "voxtral_realtime_text": Family(  # scales the feed-forward's input by how far the text lags behind the sound
-            mixer=WINDOWED,
-            ffn=Dense(bias=False),
-            layer_extras=(
-                Weights("norms", {"ada_rms_norm.linear1.weight": (32, "hidden_size")}),
-                Weights("norms", {"ada_rms_norm.linear2.weight": ("hidden_size", 32)}),
-            ),
-            own=VOXTRAL,
-            wrappers=("voxtral_realtime",),
-        ),
-    },
-)
+        own=VOXTRAL,
+        wrappers=("voxtral_realtime",),
+    ),
+}

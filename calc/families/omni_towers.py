@@ -13,9 +13,10 @@ from calc.errors import ConfigError, Message
 from calc.families.encoders import qwen2_5, qwen3, siglip, timm_of
 from calc.families.family import GEMMA_NORMS
 from calc.families.fields import MLP_KINDS, Fields
-from calc.families.sound_towers import WHISPER_FIELDS, WHISPER_LAYER, batch_statistics, convolved, two_convolutions
+from calc.families.sound_towers import WHISPER_FIELDS, WHISPER_LAYER, convolved, two_convolutions
 from calc.families.tower_parts import (
     Tower,
+    batch_statistics,
     each,
     flat_patch,
     images,
@@ -257,7 +258,6 @@ def assigned(ideal: list[float], sizes: list[float]) -> list[int]:
 
 CLIPS = ("input_min", "input_max", "output_min", "output_max")
 """Limits that a clipped matrix keeps."""
-"""Defaults of fields that a config leaves out (transformers 5.23 `configuration_*.py`)."""
 
 
 def gemma3n(c: Fields, whole: Fields) -> ListedTower | None:
@@ -293,13 +293,20 @@ def gemma3n_sound(a: Fields) -> Iterator[NamedShape]:
     attention |= {"attn.relative_position_embedding.pos_proj": (q, d), "post": (d, d)}
     attention |= {"pre_attn_norm": (d,), "post_norm": (d,)}
     layer: Shapes = {f"attention.{name}": shape for name, shape in attention.items()}
-    for ffn in ("ffw_layer_start", "ffw_layer_end"):
-        layer |= {f"{ffn}.ffw_layer_1": (4 * d, d), f"{ffn}.ffw_layer_2": (d, 4 * d)}
-        layer |= {f"{ffn}.pre_layer_norm": (d,), f"{ffn}.post_layer_norm": (d,)}
-    layer |= {"lconv1d.linear_start": (2 * d, d), "lconv1d.linear_end": (d, d), "lconv1d.pre_layer_norm": (d,)}
-    layer |= {"lconv1d.depthwise_conv1d": (d, 1, a.size("conf_conv_kernel_size")), "lconv1d.conv_norm": (d,)}
+    layer |= gemma_conformer(d, a.size("conf_conv_kernel_size"), ("ffw_layer_start", "ffw_layer_end"))
     shapes = {**weights({**layer, "norm": (d,)}), "attention.attn.per_dim_scale": (d // heads,)}
     yield from placed(f"{tower}.conformer.{{layer}}", shapes, a.size("conf_num_hidden_layers"))
+
+
+def gemma_conformer(d: int, kernel: int, halves: tuple[str, str], inner: str = "") -> Shapes:
+    """Two feed-forwards and a convolution; matrices that are clipped lie in a module of their own."""
+    layer: Shapes = {f"lconv1d.linear_start{inner}": (2 * d, d), f"lconv1d.linear_end{inner}": (d, d)}
+    for half in halves:
+        layer |= {f"{half}.ffw_layer_1{inner}": (4 * d, d), f"{half}.ffw_layer_2{inner}": (d, 4 * d)}
+    layer |= norms(d, *(f"{half}.{when}_layer_norm" for half in halves for when in ("pre", "post")))
+    return (
+        layer | {"lconv1d.depthwise_conv1d": (d, 1, kernel)} | norms(d, "lconv1d.pre_layer_norm", "lconv1d.conv_norm")
+    )
 
 
 def pairs(a: Fields, name: str) -> tuple[tuple[int, int], tuple[int, int]]:
@@ -383,12 +390,8 @@ def gemma4_sound(a: Fields) -> Iterator[NamedShape]:
     yield from placed(front, weights({**convolutions, "input_proj_linear": (d, first // 4 * second)}))
     layer: Shapes = {f"self_attn.{x}_proj.linear": (q, d) for x in "qkv"}
     layer |= {"self_attn.post.linear": (d, d), "self_attn.relative_k_proj": (q, d)}
-    for ffn in ("feed_forward1", "feed_forward2"):
-        layer |= {f"{ffn}.ffw_layer_1.linear": (4 * d, d), f"{ffn}.ffw_layer_2.linear": (d, 4 * d)}
-        layer |= {f"{ffn}.pre_layer_norm": (d,), f"{ffn}.post_layer_norm": (d,)}
-    layer |= {"lconv1d.linear_start.linear": (2 * d, d), "lconv1d.linear_end.linear": (d, d)}
-    layer |= {"lconv1d.depthwise_conv1d": (d, 1, a.size("conv_kernel_size")), "lconv1d.pre_layer_norm": (d,)}
-    layer |= dict.fromkeys(("lconv1d.conv_norm", "norm_pre_attn", "norm_post_attn", "norm_out"), (d,))
+    layer |= gemma_conformer(d, a.size("conv_kernel_size"), ("feed_forward1", "feed_forward2"), ".linear")
+    layer |= norms(d, "norm_pre_attn", "norm_post_attn", "norm_out")
     shapes = {**weights(layer), "self_attn.per_dim_scale": (d_head,)}
     yield from placed(f"{tower}.layers.{{layer}}", shapes, a.size("num_hidden_layers"))
     yield from placed(tower, with_biases({"output_proj": (out, d)}))

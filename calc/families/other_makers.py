@@ -6,10 +6,12 @@ from math import isqrt, prod
 
 from calc.errors import ConfigError, Message
 from calc.families.attention_rows import LISTED_ONLY, MLA, Attention, Every, Hybrid, Sliding, Window, shared_width
+from calc.families.bigscience import BLOOM_NAMES
 from calc.families.deepseek import DEEPSEEK_EXPERTS
 from calc.families.family import (
     GATE_UP,
     GEMMA_NORMS,
+    GPT_NAMES,
     LLAMA_FILE,
     MTP,
     PACKED_QKV,
@@ -80,6 +82,15 @@ def dbrx_section(c: Fields, name: str, defaults: dict[str, int]) -> Fields:
     return c.within(defaults | (stated if isinstance(stated, dict) else {}))
 
 
+MPT_NAMES = Names(
+    embedding="transformer.wte",
+    layer="transformer.blocks.{layer}",
+    attention="attn",
+    mlp="ffn",
+    final_norm="transformer.norm_f",
+    packed={"Wqkv": PACKED_QKV},
+    renamed={"o_proj": "out_proj"},
+)
 DBRX_ATTENTION = Attention(heads="n_heads", hidden="d_model", head_dim=None)
 DBRX_EXPERTS = Experts("moe_num_experts", "ffn_hidden_size", "moe_top_k", stacked="out_in")
 
@@ -159,13 +170,9 @@ def jetmoe_extras(c: Fields, layer: int) -> tuple[Extra, ...]:
 # OpenBMB: MiniCPM and CPM-Ant
 
 
-def minicpm3_d_v(c: Fields) -> int:
-    return c.maybe("v_head_dim") or shared_width(c, "hidden_size", "num_attention_heads")
-
-
-def cpmant_prompts(c: Fields) -> int:
-    """Rows of the embedding for learned prompts."""
-    return c.size("prompt_types") * c.size("prompt_length")
+def square_d_head(c: Fields) -> int:
+    """Width of a head where the output projection is square."""
+    return shared_width(c, "hidden_size", "num_attention_heads")
 
 
 def cpmant_buckets(c: Fields) -> int:
@@ -515,13 +522,8 @@ OTHER_MAKERS: dict[str, Family] = {
         maker="China Telecom",
         mixer=Attention(out_bias=True),
         ffn=Dense(bias=False),
-        names=Names(
-            embedding="transformer.word_embeddings",
-            layer="transformer.h.{layer}",
-            attention="self_attention",
-            final_norm="transformer.ln_f",
-            packed={"key_value": ("k_proj", "v_proj")},
-            renamed={"q_proj": "query", "o_proj": "dense"},
+        names=BLOOM_NAMES.but(
+            packed={"key_value": ("k_proj", "v_proj")}, renamed={"q_proj": "query", "o_proj": "dense"}
         ),
         defaults="llama",
         aliases={"n_layer": "num_hidden_layers", "n_head": "num_attention_heads", "n_embed": "hidden_size"}
@@ -533,15 +535,7 @@ OTHER_MAKERS: dict[str, Family] = {
         mixer=Attention(heads="n_heads", kv=None, head_dim=None, hidden="d_model"),
         ffn=Dense(Times("expansion_ratio", "d_model"), False, gated=False),
         norms=("norm_1", "norm_2"),
-        names=Names(
-            embedding="transformer.wte",
-            layer="transformer.blocks.{layer}",
-            attention="attn",
-            mlp="ffn",
-            final_norm="transformer.norm_f",
-            packed={"Wqkv": PACKED_QKV},
-            renamed={"o_proj": "out_proj"},
-        ),
+        names=MPT_NAMES,
         rotary=None,
         layers="n_layers",
         hidden="d_model",
@@ -553,15 +547,11 @@ OTHER_MAKERS: dict[str, Family] = {
         mixer=dbrx_attention,
         ffn=dbrx_moe,
         norms=("norm_attn_norm.norm_1", "norm_attn_norm.norm_2"),
-        names=Names(
-            embedding="transformer.wte",
-            layer="transformer.blocks.{layer}",
+        names=MPT_NAMES.but(
             attention="norm_attn_norm.attn",
+            mlp="mlp",
             router="ffn.router.layer",
             expert="ffn.experts.mlp",
-            final_norm="transformer.norm_f",
-            packed={"Wqkv": PACKED_QKV},
-            renamed={"o_proj": "out_proj"},
             expert_renamed={"gate_proj": "w1", "up_proj": "v1", "down_proj": "w2"},
         ),
         layers="n_layers",
@@ -599,22 +589,14 @@ OTHER_MAKERS: dict[str, Family] = {
         ),
     ),
     "skywork": replace(LLAMA_LIKE, maker="Kunlun"),
-    "helium": Family(
-        maker="Kyutai",
-        mixer=Attention(qkv_bias="attention_bias"),
-        # the class's output projection is square
-        follows={"head_dim": lambda c: shared_width(c, "hidden_size", "num_attention_heads")},
-    ),
+    "helium": Family(maker="Kyutai", mixer=Attention(qkv_bias="attention_bias"), follows={"head_dim": square_d_head}),
     "exaone": Family(
         maker="LG AI Research",
         mixer=Attention(),
         ffn=Dense(bias=False),
         norms=("ln_1", "ln_2"),
-        names=Names(
-            embedding="transformer.wte",
-            layer="transformer.h.{layer}",
+        names=GPT_NAMES.but(
             attention="attn.attention",
-            final_norm="transformer.ln_f",
             renamed={"o_proj": "out_proj", "gate_proj": "c_fc_0", "up_proj": "c_fc_1", "down_proj": "c_proj"},
         ),
         defaults="llama",
@@ -625,11 +607,8 @@ OTHER_MAKERS: dict[str, Family] = {
     "exaone_moe": Family(
         maker="LG AI Research",
         mixer=EXAONE4.mixer,
-        ffn=Experts(
-            shared="num_shared_experts",
-            shared_bias="mlp_bias",
-            correction="buffer",
-            first_dense="first_k_dense_replace",
+        ffn=replace(
+            DEEPSEEK_EXPERTS, n="num_experts", shared="num_shared_experts", shared_bias="mlp_bias", dense=Dense()
         ),
         names=Names(correction="mlp.e_score_correction_bias"),
     ),
@@ -672,7 +651,11 @@ OTHER_MAKERS: dict[str, Family] = {
         wrappers=("hyperclovax_vision_v2",),
     ),
     "minicpm": replace(LLAMA_LIKE, maker="OpenBMB", own={"tie_word_embeddings": True}, gguf=GGUFRules("minicpm")),
-    "minicpm3": Family(maker="OpenBMB", mixer=MLA(d_v=minicpm3_d_v), gguf=GGUFRules("minicpm3", splits_latent=False)),
+    "minicpm3": Family(
+        maker="OpenBMB",
+        mixer=MLA(d_v=lambda c: c.maybe("v_head_dim") or square_d_head(c)),
+        gguf=GGUFRules("minicpm3", splits_latent=False),
+    ),
     "cpmant": Family(
         maker="OpenBMB",
         mixer=Attention(kv=None, head_dim="dim_head"),
@@ -689,7 +672,7 @@ OTHER_MAKERS: dict[str, Family] = {
         ),
         rotary=None,
         own={"max_position_embeddings": None},
-        extra_rows=cpmant_prompts,
+        extra_rows=lambda c: c.size("prompt_types") * c.size("prompt_length"),  # learned prompts
         ties=False,
         extras=(
             Weights("embedding", {"cpmant.segment_embedding.weight": ("segment_types", "hidden_size")}),

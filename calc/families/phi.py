@@ -13,7 +13,6 @@ from calc.families.family import (
     Weights,
     cross_attention,
     layer_norms,
-    made_by,
 )
 from calc.families.feedforward_rows import Dense, Experts
 from calc.families.fields import Fields
@@ -49,94 +48,91 @@ KOSMOS_2_5 = Family(
     wrappers=("kosmos-2.5",),
 )
 
-PHI: dict[str, Family] = made_by(
-    "Microsoft",
-    {
-        "phi": Family(
-            mixer=Attention(bias=True, qk_norm="head", qk_norm_when="qk_layernorm", qk_norm_bias=True),
-            ffn=Dense(gated=False, bias=True),
-            kernels=Kernels(activation="written_out"),
-            norms=("input_layernorm",),
-            norm="layer",
-            names=Names(final_norm="model.final_layernorm", renamed={"o_proj": "dense"} | FC12 | QK_LAYERNORM),
-            head_bias=True,
-            rotary=Rotary(share=0.5),
-            gguf=GGUFRules("phi2"),
+PHI: dict[str, Family] = {
+    "phi": Family(
+        mixer=Attention(bias=True, qk_norm="head", qk_norm_when="qk_layernorm", qk_norm_bias=True),
+        ffn=Dense(gated=False, bias=True),
+        kernels=Kernels(activation="written_out"),
+        norms=("input_layernorm",),
+        norm="layer",
+        names=Names(final_norm="model.final_layernorm", renamed={"o_proj": "dense"} | FC12 | QK_LAYERNORM),
+        head_bias=True,
+        rotary=Rotary(share=0.5),
+        gguf=GGUFRules("phi2"),
+    ),
+    "phi3": Family(
+        mixer=Attention(window=Window()),
+        names=PACKED,
+        gguf_headers="phi3",
+        kernels=Kernels(cuts_rotated=True, slices=True),
+        gguf=GGUFRules("phi3"),
+    ),
+    "phi3small": Family(
+        mixer=Attention(bias=True),
+        ffn=Dense("ff_intermediate_size", bias=True),
+        norm="layer",
+        names=Names(
+            final_norm="model.final_layernorm",
+            packed={"query_key_value": PACKED_QKV, "up_proj": GATE_UP},
+            renamed={"o_proj": "dense"},
         ),
-        "phi3": Family(
-            mixer=Attention(window=Window()),
-            names=PACKED,
-            gguf_headers="phi3",
-            kernels=Kernels(cuts_rotated=True, slices=True),
-            gguf=GGUFRules("phi3"),
+        defaults="none",
+        own={"vocab_size": 100352, "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32}
+        | {"num_key_value_heads": 8, "ff_intermediate_size": 14336, "head_dim": None}
+        | {"tie_word_embeddings": True, "max_position_embeddings": 8192},
+    ),
+    "phimoe": Family(
+        mixer=Attention(bias="attention_bias", window=Window()),
+        ffn=Experts("num_local_experts", "intermediate_size"),
+        norm="layer",
+        names=MIXTRAL_NAMES,
+        head_bias="lm_head_bias",
+        gguf=GGUFRules("phimoe"),
+    ),
+    "phi4_multimodal": Family(mixer=Attention(window=Window()), names=PACKED),
+    "bitnet": Family(  # norms before the last projections, whose input is quantized
+        ffn=Dense(bias=False),
+        layer_extras=(
+            Weights("attention", {"self_attn.attn_sub_norm.weight": ("hidden_size",)}),
+            Weights("mlp", {"mlp.ffn_sub_norm.weight": ("intermediate_size",)}),
         ),
-        "phi3small": Family(
-            mixer=Attention(bias=True),
-            ffn=Dense("ff_intermediate_size", bias=True),
-            norm="layer",
-            names=Names(
-                final_norm="model.final_layernorm",
-                packed={"query_key_value": PACKED_QKV, "up_proj": GATE_UP},
-                renamed={"o_proj": "dense"},
-            ),
-            defaults="none",
-            own={"vocab_size": 100352, "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32}
-            | {"num_key_value_heads": 8, "ff_intermediate_size": 14336, "head_dim": None}
-            | {"tie_word_embeddings": True, "max_position_embeddings": 8192},
+        kernels=Kernels(activation="squared", norms_inside=True),
+        gguf=GGUFRules("bitnet"),
+    ),
+    "diffllama": Family(  # differential attention, arXiv:2410.05258: the vectors that its factor is made of
+        ffn=Dense(bias=False),
+        layer_extras=(
+            Weights("attention", {f"self_attn.lambda_{name}": (head_dim,) for name in ("q1", "k1", "q2", "k2")}),
         ),
-        "phimoe": Family(
-            mixer=Attention(bias="attention_bias", window=Window()),
-            ffn=Experts("num_local_experts", "intermediate_size"),
-            norm="layer",
-            names=MIXTRAL_NAMES,
-            head_bias="lm_head_bias",
-            gguf=GGUFRules("phimoe"),
+        kernels=Kernels(differential=True),
+    ),
+    "kosmos_2_5_text_model": KOSMOS_2_5,
+    "kosmos_2_text_model": replace(
+        KOSMOS_2_5,
+        layer_extras=(
+            Weights("norms", layer_norms("hidden_size", "self_attn.inner_attn_ln")),
+            *KOSMOS_2_5.layer_extras,
+            *cross_attention("hidden_size", "encoder_attn_layer_norm", ENCODER_ATTENTION),
         ),
-        "phi4_multimodal": Family(mixer=Attention(window=Window()), names=PACKED),
-        "bitnet": Family(  # norms before the last projections, whose input is quantized
-            ffn=Dense(bias=False),
-            layer_extras=(
-                Weights("attention", {"self_attn.attn_sub_norm.weight": ("hidden_size",)}),
-                Weights("mlp", {"mlp.ffn_sub_norm.weight": ("intermediate_size",)}),
-            ),
-            kernels=Kernels(activation="squared", norms_inside=True),
-            gguf=GGUFRules("bitnet"),
+        extras=(),
+        wrappers=("kosmos-2",),
+    ),
+    "biogpt": Family(
+        mixer=Attention(kv=None, head_dim=None, bias=True),
+        ffn=Dense(gated=False, bias=True),
+        norms=("self_attn_layer_norm", "final_layer_norm"),
+        norm="layer",
+        names=Names(
+            embedding="biogpt.embed_tokens",
+            positions="biogpt.embed_positions",
+            layer="biogpt.layers.{layer}",
+            mlp="",
+            final_norm="biogpt.layer_norm",
+            lm_head="output_projection",
+            renamed={"o_proj": "out_proj"} | FC12,
         ),
-        "diffllama": Family(  # differential attention, arXiv:2410.05258: the vectors that its factor is made of
-            ffn=Dense(bias=False),
-            layer_extras=(
-                Weights("attention", {f"self_attn.lambda_{name}": (head_dim,) for name in ("q1", "k1", "q2", "k2")}),
-            ),
-            kernels=Kernels(differential=True),
-        ),
-        "kosmos_2_5_text_model": KOSMOS_2_5,
-        "kosmos_2_text_model": replace(
-            KOSMOS_2_5,
-            layer_extras=(
-                Weights("norms", layer_norms("hidden_size", "self_attn.inner_attn_ln")),
-                *KOSMOS_2_5.layer_extras,
-                *cross_attention("hidden_size", "encoder_attn_layer_norm", ENCODER_ATTENTION),
-            ),
-            extras=(),
-            wrappers=("kosmos-2",),
-        ),
-        "biogpt": Family(
-            mixer=Attention(kv=None, head_dim=None, bias=True),
-            ffn=Dense(gated=False, bias=True),
-            norms=("self_attn_layer_norm", "final_layer_norm"),
-            norm="layer",
-            names=Names(
-                embedding="biogpt.embed_tokens",
-                positions="biogpt.embed_positions",
-                layer="biogpt.layers.{layer}",
-                mlp="",
-                final_norm="biogpt.layer_norm",
-                lm_head="output_projection",
-                renamed={"o_proj": "out_proj"} | FC12,
-            ),
-            rotary=None,
-            positions="max_position_embeddings",
-            more_positions=2,
-        ),
-    },
-)
+        rotary=None,
+        positions="max_position_embeddings",
+        more_positions=2,
+    ),
+}

@@ -6,7 +6,7 @@ from math import isqrt
 
 from calc.errors import ConfigError, Message
 from calc.families.attention_rows import Attention, Every, Hybrid, Sliding, Window
-from calc.families.family import MTP, PACKED_QKV, STACKED_EXPERTS, Family, Weights, extras, made_by
+from calc.families.family import GPT_NAMES, MTP, PACKED_QKV, STACKED_EXPERTS, Family, Weights, extras
 from calc.families.feedforward_rows import Dense, Experts, FeedForwardOf, Half
 from calc.families.fields import Fields, ShapeOf
 from calc.families.recurrent_rows import DeltaNet
@@ -169,146 +169,132 @@ def ngram_tables(c: Fields, layer: int) -> tuple[Extra, ...]:
     )
 
 
-QWEN: dict[str, Family] = made_by(
-    "Alibaba",
-    {
-        "qwen": Family(
-            mixer=Attention(kv=None, head_dim="kv_channels", qkv_bias=True, out_bias=has_bias),
-            ffn=Dense(Half(), has_bias),
-            norms=("ln_1", "ln_2"),
-            names=Names(
-                embedding="transformer.wte",
-                layer="transformer.h.{layer}",
-                attention="attn",
-                final_norm="transformer.ln_f",
-                packed={"c_attn": PACKED_QKV},
-                renamed={"o_proj": "c_proj", "gate_proj": "w2", "up_proj": "w1", "down_proj": "c_proj"},
-            ),
-            defaults="none",
-            own={"vocab_size": 151936, "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32}
-            | {"kv_channels": 128, "intermediate_size": 22016, "no_bias": True, "tie_word_embeddings": False}
-            | {"max_position_embeddings": 8192},
-            gguf=GGUFRules("qwen"),
+QWEN2_VL = Family(mixer=QWEN2_ATTENTION, rotary=THREE_AXES, wrappers=("qwen2_vl",), gguf=GGUFRules("qwen2vl"))
+QWEN: dict[str, Family] = {
+    "qwen": Family(
+        mixer=Attention(kv=None, head_dim="kv_channels", qkv_bias=True, out_bias=has_bias),
+        ffn=Dense(Half(), has_bias),
+        norms=("ln_1", "ln_2"),
+        names=GPT_NAMES.but(
+            packed={"c_attn": PACKED_QKV},
+            renamed={"o_proj": "c_proj", "gate_proj": "w2", "up_proj": "w1", "down_proj": "c_proj"},
         ),
-        "qwen2": Family(
-            mixer=QWEN2_ATTENTION,
-            gguf_headers="qwen2",
-            wrappers=(
-                "fast_vlm",
-                "got_ocr2",
-                "internvl",
-                "internvl_chat",
-                "llava_onevision",
-                "ovis2",
-                "pp_chart2table",
-                "qwen2_audio",
-                "vibevoice_asr",
-                "video_llama_3",
-            ),
-            gguf=GGUFRules("qwen2", known_70b="always"),
-            mixture="qwen2_moe",
+        defaults="none",
+        own={"vocab_size": 151936, "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32}
+        | {"kv_channels": 128, "intermediate_size": 22016, "no_bias": True, "tie_word_embeddings": False}
+        | {"max_position_embeddings": 8192},
+        gguf=GGUFRules("qwen"),
+    ),
+    "qwen2": Family(
+        mixer=QWEN2_ATTENTION,
+        gguf_headers="qwen2",
+        wrappers=(
+            "fast_vlm",
+            "got_ocr2",
+            "internvl",
+            "internvl_chat",
+            "llava_onevision",
+            "ovis2",
+            "pp_chart2table",
+            "qwen2_audio",
+            "vibevoice_asr",
+            "video_llama_3",
         ),
-        "qwen2_moe": Family(
-            mixer=Attention(
-                qkv_bias="qkv_bias", window=Sliding(full_every=2, before="max_window_layers", when="use_sliding_window")
-            ),
-            ffn=QWEN2_EXPERTS,
-            names=Names(shared_expert="mlp.shared_expert"),
-            kernels=Kernels(shared_first=True),
-            gguf=GGUFRules("qwen2moe"),
+        gguf=GGUFRules("qwen2", known_70b="always"),
+        mixture="qwen2_moe",
+    ),
+    "qwen2_moe": Family(
+        mixer=Attention(
+            qkv_bias="qkv_bias", window=Sliding(full_every=2, before="max_window_layers", when="use_sliding_window")
         ),
-        "qwen2_vl_text": Family(
-            mixer=QWEN2_ATTENTION, rotary=THREE_AXES, wrappers=("qwen2_vl",), gguf=GGUFRules("qwen2vl")
+        ffn=QWEN2_EXPERTS,
+        names=Names(shared_expert="mlp.shared_expert"),
+        kernels=Kernels(shared_first=True),
+        gguf=GGUFRules("qwen2moe"),
+    ),
+    "qwen2_vl_text": QWEN2_VL,
+    "qwen2_5_vl_text": replace(QWEN2_VL, wrappers=("qwen2_5_vl",)),
+    "qwen2_5_omni_text": Family(mixer=QWEN2_ATTENTION, wrappers=("qwen2_5_omni_thinker",)),
+    "qwen3": Family(
+        mixer=replace(QWEN3_ATTENTION, window=QWEN2_ATTENTION.window),
+        mixture="qwen3_moe",
+        gguf_headers="qwen3",
+        wrappers=("fun_asr_nano", "lighton_ocr", "moss_transcribe_diarize", "qianfan_ocr", "qwen3_asr"),
+        gguf=GGUFRules("qwen3"),
+    ),
+    "qwen3_moe": Family(
+        mixer=replace(QWEN3_ATTENTION, window=Window(when="use_sliding_window")),
+        ffn=QWEN3_EXPERTS,
+        gguf_headers="qwen3moe",
+        gguf=GGUFRules("qwen3moe"),
+    ),
+    "qwen3_vl_text": Family(
+        mixer=QWEN3_ATTENTION,
+        rotary=THREE_AXES,
+        own={"tie_word_embeddings": False},
+        wrappers=("cosmos3_omni", "qwen3_vl"),
+        gguf=GGUFRules("qwen3vl"),
+    ),
+    "qwen3_vl_moe_text": Family(
+        mixer=replace(QWEN3_ATTENTION, window=Window()),
+        ffn=replace(QWEN3_EXPERTS, stacked="in_out"),
+        rotary=THREE_AXES,
+        names=STACKED_EXPERTS,
+        wrappers=("qwen3_vl_moe",),
+        gguf=GGUFRules("qwen3vlmoe"),
+    ),
+    "qwen3_omni_moe_text": Family(
+        mixer=replace(QWEN3_ATTENTION, window=Window()),
+        ffn=QWEN3_EXPERTS,
+        wrappers=("qwen3_omni_moe_thinker",),
+        gguf=GGUFRules("qwen3vlmoe"),
+    ),
+    "qwen3_next": Family(
+        mixer=Hybrid(GATED_ATTENTION, DeltaNet(), Every("full_attention_interval")),
+        ffn=QWEN2_EXPERTS,
+        names=Names(
+            shared_expert="mlp.shared_expert",
+            packed={"in_proj_qkvz": ("in_q", "in_k", "in_v", "in_z"), "in_proj_ba": ("in_b", "in_a"), "conv1d": CONVS},
         ),
-        "qwen2_5_vl_text": Family(
-            mixer=QWEN2_ATTENTION, rotary=THREE_AXES, wrappers=("qwen2_5_vl",), gguf=GGUFRules("qwen2vl")
+        rotary=Rotary(share=0.25),
+        kernels=Kernels(norm="rms32", shared_first=True),
+        own={"full_attention_interval": 4, "mtp_num_hidden_layers": 1},  # in the checkpoints, not in their configs
+        prediction=qwen_mtp(QWEN2_EXPERTS),
+        gguf=GGUFRules("qwen3next", packs_beta_alpha=True),
+    ),
+    "qwen3_5_text": replace(
+        QWEN35, wrappers=("minicpm_ocr", "minicpmv4_6", "minicpmv4_7", "qwen3_5"), gguf=GGUFRules("qwen35")
+    ),
+    "qwen4_exp_text": Family(
+        mixer=Hybrid(
+            qwen4_attention,
+            qwen4_delta,
+            Every("full_attention_interval"),
+            words=("full_attention", "indexed_attention", "linear_attention"),
         ),
-        "qwen2_5_omni_text": Family(mixer=QWEN2_ATTENTION, wrappers=("qwen2_5_omni_thinker",)),
-        "qwen3": Family(
-            mixer=replace(QWEN3_ATTENTION, window=QWEN2_ATTENTION.window),
-            mixture="qwen3_moe",
-            gguf_headers="qwen3",
-            wrappers=("fun_asr_nano", "lighton_ocr", "moss_transcribe_diarize", "qianfan_ocr", "qwen3_asr"),
-            gguf=GGUFRules("qwen3"),
+        ffn=QWEN35_EXPERTS,
+        norms=(),
+        final_norm="none",
+        names=QWEN35_NAMES.but(
+            packed={**QWEN35_NAMES.packed, "indexer.index_qk_proj": ("index_q_proj", "index_k_proj")},
+            renamed={**QWEN35_NAMES.renamed}
+            | {f"index_{letter}_norm": f"indexer.{letter}_layernorm" for letter in "qk"},
         ),
-        "qwen3_moe": Family(
-            mixer=replace(QWEN3_ATTENTION, window=Window(when="use_sliding_window")),
-            ffn=QWEN3_EXPERTS,
-            gguf_headers="qwen3moe",
-            gguf=GGUFRules("qwen3moe"),
+        kernels=Kernels(norm="rms32"),
+        own={"full_attention_interval": 4},
+        layer_extras=(*QWEN4_LAYER, ngram_tables),
+        extras=(
+            Weights("other", mixing("model.hyper_connection_mixer")),
+            Weights("norms", {"model.hyper_connection_mixer.hc_norm.weight": (streams,)}),
         ),
-        "qwen3_vl_text": Family(
-            mixer=QWEN3_ATTENTION,
-            rotary=THREE_AXES,
-            own={"tie_word_embeddings": False},
-            wrappers=("cosmos3_omni", "qwen3_vl"),
-            gguf=GGUFRules("qwen3vl"),
-        ),
-        "qwen3_vl_moe_text": Family(
-            mixer=replace(QWEN3_ATTENTION, window=Window()),
-            ffn=replace(QWEN3_EXPERTS, stacked="in_out"),
-            rotary=THREE_AXES,
-            names=STACKED_EXPERTS,
-            wrappers=("qwen3_vl_moe",),
-            gguf=GGUFRules("qwen3vlmoe"),
-        ),
-        "qwen3_omni_moe_text": Family(
-            mixer=replace(QWEN3_ATTENTION, window=Window()),
-            ffn=QWEN3_EXPERTS,
-            wrappers=("qwen3_omni_moe_thinker",),
-            gguf=GGUFRules("qwen3vlmoe"),
-        ),
-        "qwen3_next": Family(
-            mixer=Hybrid(GATED_ATTENTION, DeltaNet(), Every("full_attention_interval")),
-            ffn=QWEN2_EXPERTS,
-            names=Names(
-                shared_expert="mlp.shared_expert",
-                packed={
-                    "in_proj_qkvz": ("in_q", "in_k", "in_v", "in_z"),
-                    "in_proj_ba": ("in_b", "in_a"),
-                    "conv1d": CONVS,
-                },
-            ),
-            rotary=Rotary(share=0.25),
-            kernels=Kernels(norm="rms32", shared_first=True),
-            own={"full_attention_interval": 4, "mtp_num_hidden_layers": 1},  # in the checkpoints, not in their configs
-            prediction=qwen_mtp(QWEN2_EXPERTS),
-            gguf=GGUFRules("qwen3next", packs_beta_alpha=True),
-        ),
-        "qwen3_5_text": replace(
-            QWEN35, wrappers=("minicpm_ocr", "minicpmv4_6", "minicpmv4_7", "qwen3_5"), gguf=GGUFRules("qwen35")
-        ),
-        "qwen4_exp_text": Family(
-            mixer=Hybrid(
-                qwen4_attention,
-                qwen4_delta,
-                Every("full_attention_interval"),
-                words=("full_attention", "indexed_attention", "linear_attention"),
-            ),
-            ffn=QWEN35_EXPERTS,
-            norms=(),
-            final_norm="none",
-            names=QWEN35_NAMES.but(
-                packed={**QWEN35_NAMES.packed, "indexer.index_qk_proj": ("index_q_proj", "index_k_proj")},
-                renamed={**QWEN35_NAMES.renamed}
-                | {f"index_{letter}_norm": f"indexer.{letter}_layernorm" for letter in "qk"},
-            ),
-            kernels=Kernels(norm="rms32"),
-            own={"full_attention_interval": 4},
-            layer_extras=(*QWEN4_LAYER, ngram_tables),
-            extras=(
-                Weights("other", mixing("model.hyper_connection_mixer")),
-                Weights("norms", {"model.hyper_connection_mixer.hc_norm.weight": (streams,)}),
-            ),
-            wrappers=("qwen4_exp",),
-        ),
-        "qwen3_5_moe_text": replace(
-            QWEN35,
-            ffn=QWEN35_EXPERTS,
-            prediction=qwen_mtp(QWEN35_EXPERTS),
-            wrappers=("qwen3_5_moe",),
-            kernels=Kernels(norm="rms32", shared_first=True),
-            gguf=GGUFRules("qwen35moe"),
-        ),
-    },
-)
+        wrappers=("qwen4_exp",),
+    ),
+    "qwen3_5_moe_text": replace(
+        QWEN35,
+        ffn=QWEN35_EXPERTS,
+        prediction=qwen_mtp(QWEN35_EXPERTS),
+        wrappers=("qwen3_5_moe",),
+        kernels=Kernels(norm="rms32", shared_first=True),
+        gguf=GGUFRules("qwen35moe"),
+    ),
+}

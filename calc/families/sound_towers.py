@@ -9,7 +9,7 @@ from dataclasses import replace
 from calc.families.encoders import qformer
 from calc.families.fields import Fields
 from calc.families.image_projectors import two_matrices
-from calc.families.tower_parts import PROJECTOR, Tower, each, norms, numbers, section, separate
+from calc.families.tower_parts import PROJECTOR, Tower, batch_statistics, each, norms, numbers, section, separate
 from calc.model.tensor import Shapes
 from calc.model.towers.listed import TEXT, Layer, NamedShape, biased, placed, weights, with_biases
 
@@ -144,12 +144,6 @@ def granite_speech(c: Fields, whole: Fields) -> Iterator[NamedShape]:
 def granite_statistics(c: Fields, whole: Fields) -> Iterator[NamedShape]:
     wide = c.size("hidden_dim") * c.size("conv_expansion_factor")
     yield from batch_statistics("encoder.layers.{layer}.conv.batch_norm", wide, c.size("num_layers"))
-
-
-def batch_statistics(path: str, width: int, layers: int) -> Iterator[NamedShape]:
-    """Buffers of the norms over a batch: mean, variance and a counter."""
-    statistics: Shapes = {"running_mean": (width,), "running_var": (width,), "num_batches_tracked": ()}
-    yield from placed(path, statistics, layers)
 
 
 def vibevoice(c: Fields, whole: Fields) -> Iterator[NamedShape]:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from calc.families.attention_rows import MLA, Attention
 from calc.families.deepseek import DEEPSEEK_EXPERTS, HYPER_HEAD, streams
-from calc.families.family import GATE_UP, MTP, QUERY_LAYERNORM, Family, Weights, made_by
+from calc.families.family import GATE_UP, MTP, QUERY_LAYERNORM, Family, Weights
 from calc.families.feedforward_rows import Dense, Experts, Times
 from calc.families.fields import Fields
 from calc.model.feedforward import FeedForward
@@ -38,44 +38,38 @@ HYPER_PRE = Weights(  # hyper-connections, arXiv:2409.19606, round attention and
     at=("hc_pre.hc_attn_layer.hc_", "hc_pre.hc_mlp_layer.hc_"),
 )
 
-TENCENT: dict[str, Family] = made_by(
-    "Tencent",
-    {
-        "hunyuan_v1_dense": Family(
-            mixer=HUNYUAN_ATTENTION, names=Names(renamed=QUERY_LAYERNORM), gguf=GGUFRules("hunyuan-dense")
+TENCENT: dict[str, Family] = {
+    "hunyuan_v1_dense": Family(
+        mixer=HUNYUAN_ATTENTION, names=Names(renamed=QUERY_LAYERNORM), gguf=GGUFRules("hunyuan-dense")
+    ),
+    "hunyuan_v1_moe": Family(
+        mixer=HUNYUAN_ATTENTION,
+        ffn=hunyuan_moe,
+        kernels=Kernels(fp32_weights=True, fp32_router=True, shared_first=True),
+        names=Names(router="mlp.gate.wg", shared_expert="mlp.shared_mlp", renamed=QUERY_LAYERNORM),
+        gguf=GGUFRules("hunyuan-moe"),
+    ),
+    "hunyuan_vl_text": Family(
+        mixer=HUNYUAN_ATTENTION, ffn=Dense(bias=False), names=Names(renamed=QUERY_LAYERNORM), wrappers=("hunyuan_vl",)
+    ),
+    "hy_v3": Family(
+        mixer=HUNYUAN_ATTENTION,
+        ffn=HY3_EXPERTS,
+        names=Names(router="mlp.router.gate", correction="mlp.expert_bias", shared_expert="mlp.shared_mlp"),
+        own={"num_nextn_predict_layers": 0},
+        prediction=MTP(HUNYUAN_ATTENTION, HY3_EXPERTS),
+        gguf=GGUFRules("hy_v3"),
+    ),
+    "hy_v4": Family(
+        mixer=MLA(indexer=True, owns_indexer=hy4_owns_indexer, gate="channels", sinks=True),
+        ffn=replace(DEEPSEEK_EXPERTS, first_dense=1, stacked="out_in"),
+        extras=(replace(HYPER_HEAD, at=("model.hc_pre.hc_head.hc_head_",)),),
+        layer_extras=(HYPER_PRE,),
+        names=Names(
+            expert="mlp.experts",
+            expert_packed={"gate_up_proj": GATE_UP},
+            renamed={"gate_proj": "linear_gate", "g_proj": "linear_gate", "sinks": "learnable_sink_param"},
         ),
-        "hunyuan_v1_moe": Family(
-            mixer=HUNYUAN_ATTENTION,
-            ffn=hunyuan_moe,
-            kernels=Kernels(fp32_weights=True, fp32_router=True, shared_first=True),
-            names=Names(router="mlp.gate.wg", shared_expert="mlp.shared_mlp", renamed=QUERY_LAYERNORM),
-            gguf=GGUFRules("hunyuan-moe"),
-        ),
-        "hunyuan_vl_text": Family(
-            mixer=HUNYUAN_ATTENTION,
-            ffn=Dense(bias=False),
-            names=Names(renamed=QUERY_LAYERNORM),
-            wrappers=("hunyuan_vl",),
-        ),
-        "hy_v3": Family(
-            mixer=HUNYUAN_ATTENTION,
-            ffn=HY3_EXPERTS,
-            names=Names(router="mlp.router.gate", correction="mlp.expert_bias", shared_expert="mlp.shared_mlp"),
-            own={"num_nextn_predict_layers": 0},
-            prediction=MTP(HUNYUAN_ATTENTION, HY3_EXPERTS),
-            gguf=GGUFRules("hy_v3"),
-        ),
-        "hy_v4": Family(
-            mixer=MLA(indexer=True, owns_indexer=hy4_owns_indexer, gate="channels", sinks=True),
-            ffn=replace(DEEPSEEK_EXPERTS, first_dense=1, stacked="out_in"),
-            extras=(replace(HYPER_HEAD, at=("model.hc_pre.hc_head.hc_head_",)),),
-            layer_extras=(HYPER_PRE,),
-            names=Names(
-                expert="mlp.experts",
-                expert_packed={"gate_up_proj": GATE_UP},
-                renamed={"gate_proj": "linear_gate", "g_proj": "linear_gate", "sinks": "learnable_sink_param"},
-            ),
-        ),
-        "youtu": Family(mixer=MLA(), gguf=GGUFRules("deepseek2")),
-    },
-)
+    ),
+    "youtu": Family(mixer=MLA(), gguf=GGUFRules("deepseek2")),
+}

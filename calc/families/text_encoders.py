@@ -275,7 +275,7 @@ ALBERT_NAMES = Names(
 
 def albert_layers(c: Fields) -> tuple[Block, ...]:
     """The layers of each group, which run one after another, as often as the group does."""
-    layers, groups, inner = c.size("num_hidden_layers"), c.size("num_hidden_groups"), c.size("inner_group_num")
+    layers, groups, inner = c.sizes("num_hidden_layers", "num_hidden_groups", "inner_group_num")
     if groups > layers:
         sentence = "num_hidden_groups is {groups:,}, more than the {layers:,} layers that share them."
         raise ConfigError(Message(sentence, groups=groups, layers=layers), "num_hidden_groups", [layers])
@@ -314,7 +314,8 @@ def relative_positions(c: Fields) -> Shapes:
     return shapes
 
 
-DEBERTA_AROUND = Around(
+DEBERTA_AROUND = replace(
+    BERT_AROUND,
     module="deberta",
     width=lambda c: c.maybe("embedding_size") or c.size("hidden_size"),
     norm_width="hidden_size",
@@ -322,12 +323,7 @@ DEBERTA_AROUND = Around(
     projection_bias=False,
     pooler=frozenset({"scores"}),
     pooler_outside=True,
-    transform="cls.predictions.transform.dense",
     transform_width="hidden_size",
-    transform_norm="cls.predictions.transform.LayerNorm",
-    words="cls.predictions",
-    head="cls.predictions.decoder",
-    scores=("classifier",),
     also=relative_positions,
 )
 DEBERTA_NAMES = BERT_NAMES.but(

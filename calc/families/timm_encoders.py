@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from calc.families.fields import Fields
-from calc.families.tower_parts import two
+from calc.families.tower_parts import batch_statistics, two
 from calc.model.tensor import Shape, Shapes
 from calc.model.towers.listed import FUSED, NamedShape, placed, weights, with_biases
 
@@ -113,8 +113,7 @@ def merged(convolutions: Shapes) -> Shapes:
 def fastvit_statistics(path: str) -> Iterator[NamedShape]:
     """Running statistics of its batch norms."""
     for stage, (width, blocks, _) in enumerate(FASTVIT_STAGES):
-        statistics: Shapes = {"running_mean": (width,), "running_var": (width,), "num_batches_tracked": ()}
-        yield from placed(f"{path}.stages.{stage}.blocks.{{layer}}.mlp.conv.bn", statistics, blocks)
+        yield from batch_statistics(f"{path}.stages.{stage}.blocks.{{layer}}.mlp.conv.bn", width, blocks)
 
 
 class Perception(NamedTuple):

@@ -159,3 +159,9 @@ def each(names: str, shape: Shape, letters: Iterable[str] = "qkv") -> Shapes:
 
 def norms(width: int, *names: str) -> Shapes:
     return dict.fromkeys(names, (width,))
+
+
+def batch_statistics(path: str, width: int, layers: int) -> Iterator[NamedShape]:
+    """Buffers of the norms over a batch: mean, variance and a counter."""
+    statistics: Shapes = {"running_mean": (width,), "running_var": (width,), "num_batches_tracked": ()}
+    yield from placed(path, statistics, layers)

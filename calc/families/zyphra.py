@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from calc.families.attention_rows import Attention, Window
-from calc.families.family import GATE_UP, STACKED_EXPERTS, Family, Weights, extras, made_by
+from calc.families.family import GATE_UP, STACKED_EXPERTS, Family, Weights, extras
 from calc.families.feedforward_rows import Experts, no_feedforward
 from calc.families.fields import Fields, ShapeOf
 from calc.families.recurrent_rows import PREFIXED_MAMBA, Mamba2
@@ -158,39 +158,36 @@ ZAMBA = Family(
     path=lambda c, layer: "mamba_decoder" if zamba_is_hybrid(c, layer) else "",
 )
 
-ZYPHRA: dict[str, Family] = made_by(
-    "Zyphra",
-    {
-        "zamba": ZAMBA,
-        "zamba2": replace(
-            ZAMBA,
-            mixer=Mamba2(
-                heads="n_mamba_heads",
-                d_head=zamba2_d_head,
-                d_state="mamba_d_state",
-                groups="mamba_ngroups",
-                d_conv="mamba_d_conv",
-                conv_bias=True,
-                bias="add_bias_linear",
-            ),
-            names=zamba_names("shared_transformer", packed={"gate_up_proj": GATE_UP}),
-            shared=zamba2_shared,
+ZYPHRA: dict[str, Family] = {
+    "zamba": ZAMBA,
+    "zamba2": replace(
+        ZAMBA,
+        mixer=Mamba2(
+            heads="n_mamba_heads",
+            d_head=zamba2_d_head,
+            d_state="mamba_d_state",
+            groups="mamba_ngroups",
+            d_conv="mamba_d_conv",
+            conv_bias=True,
+            bias="add_bias_linear",
         ),
-        "zaya": Family(
-            mixer=zaya_mixers,
-            ffn=Experts(correction="buffer", d_router="router_hidden_size", n_zero=1, stacked="out_in"),
-            names=STACKED_EXPERTS.but(
-                recurrent="self_attn",
-                router="mlp.gate.router_mlp.out_proj",
-                correction="mlp.gate.balancing_biases",
-                renamed={name: f"qkv_proj.{name}" for name in ("q_proj", "k_proj", "v_proj_current", "v_proj_delayed")},
-            ),
-            rotary=Rotary(share=0.5, own_within_windows=True),
-            layer_extras=ZAYA_LAYER,
-            extras=(
-                Weights("other", {f"model.input_hidden_states_{leaf}": ("hidden_size",) for leaf in ("scale", "bias")}),
-            ),
-            head_bias="lm_head_bias",
+        names=zamba_names("shared_transformer", packed={"gate_up_proj": GATE_UP}),
+        shared=zamba2_shared,
+    ),
+    "zaya": Family(
+        mixer=zaya_mixers,
+        ffn=Experts(correction="buffer", d_router="router_hidden_size", n_zero=1, stacked="out_in"),
+        names=STACKED_EXPERTS.but(
+            recurrent="self_attn",
+            router="mlp.gate.router_mlp.out_proj",
+            correction="mlp.gate.balancing_biases",
+            renamed={name: f"qkv_proj.{name}" for name in ("q_proj", "k_proj", "v_proj_current", "v_proj_delayed")},
         ),
-    },
-)
+        rotary=Rotary(share=0.5, own_within_windows=True),
+        layer_extras=ZAYA_LAYER,
+        extras=(
+            Weights("other", {f"model.input_hidden_states_{leaf}": ("hidden_size",) for leaf in ("scale", "bias")}),
+        ),
+        head_bias="lm_head_bias",
+    ),
+}
