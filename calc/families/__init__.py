@@ -96,7 +96,7 @@ def _build(config: Mapping[str, Any], family: Family, c: Fields) -> Architecture
         names=names,
         gguf=family.gguf,
         pooled=family.pools or scores,
-        positions=number(c, family.positions, 0) + family.more_positions if family.positions else 0,
+        positions=number(c, family.positions, 0) if family.positions else 0,
         d_positions=None if family.d_positions is None else number(c, family.d_positions),
         max_positions=max_positions,
         details=read_details(c),

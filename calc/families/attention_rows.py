@@ -288,26 +288,3 @@ class Hybrid:
         if word is not None and word not in self.words:
             raise no_such_layer(word, self.words)
         return self.attends(c, layer) if word is None else word not in RECURRENT_KINDS
-
-
-@dataclass(frozen=True, eq=False)
-class Either:
-    """One mixer where a rule holds, another where not."""
-
-    rule: LayerRule
-    yes: MixerOf
-    no: MixerOf
-
-    def __call__(self, c: Fields, layer: int) -> Mixer | tuple[Mixer, ...] | None:
-        return (self.yes if self.rule(c, layer) else self.no)(c, layer)
-
-
-@dataclass(frozen=True, eq=False)
-class SideBySide:
-    """Several mixers in one layer."""
-
-    mixers: tuple[MixerOf, ...]
-
-    def __call__(self, c: Fields, layer: int) -> tuple[Mixer, ...]:
-        mixers = (mixer(c, layer) for mixer in self.mixers)
-        return tuple(mixer for mixer in mixers if mixer is not None and not isinstance(mixer, tuple))

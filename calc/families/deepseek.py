@@ -167,10 +167,6 @@ HASHES = Weights(
 )
 
 
-def v4_last_mixer(c: Fields, layer: int) -> Mixer:
-    return v4_attention(c, "sliding_attention")
-
-
 DEEPSEEK: dict[str, Family] = {
     "deepseek": Family(
         ffn=DEEPSEEK_V1_EXPERTS,
@@ -211,7 +207,7 @@ DEEPSEEK: dict[str, Family] = {
         extras=(HYPER_HEAD,),
         layer_extras=(HYPER_CONNECTIONS, HASHES),
         prediction=MTP(
-            v4_last_mixer,
+            lambda c, layer: v4_attention(c, "sliding_attention"),
             v4_moe,
             layer_norms=V4_NORMS,
             norms=("enorm", "hnorm", "norm"),

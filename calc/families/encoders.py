@@ -5,11 +5,17 @@ from dataclasses import dataclass, replace
 
 from calc.families import timm_encoders as timm
 from calc.families.fields import Fields
-from calc.families.tower_parts import DEFAULTS, count, flat_patch, layers, merged_width, patch, patches, two
+from calc.families.tower_parts import DEFAULTS, count, flat_patch, layers, merged_width, norms, patch, patches, two
 from calc.model.tensor import Shape, Shapes
 from calc.model.towers.listed import FUSED, GATED, Layer, NamedShape, biased, placed, weights, with_biases
 
 CLIP_LAYER = Layer()
+INTERN_LAYER = Layer(
+    qkv="attention.{}_proj",
+    out="attention.projection_layer",
+    norms=("layernorm_before", "layernorm_after"),
+    scales=("lambda_1", "lambda_2"),
+)
 GATED_FUSED = replace(FUSED, mlp=GATED, norm_bias=False)
 PIXTRAL_LAYER = Layer(
     qkv="attention.{}_proj",
@@ -33,6 +39,26 @@ class SamNames:
 SAM_NAMES = SamNames()
 SAM_AS_RELEASED = SamNames("patch_embed.proj", "blocks", ("norm1", "norm2"), ("0", "1", "2", "3"))
 """Names in the paper's own code."""
+
+
+@dataclass(frozen=True)
+class InternNames:
+    """Names of InternViT's modules, and fields that say what it has; by default those of transformers."""
+
+    layer: Layer = INTERN_LAYER
+    layers: str = "encoder.layer"
+    token: str = "cls_token"
+    positions: str = "position_embeddings"
+    patch: str = "patch_embeddings.projection"
+    bias: str = "attention_bias"
+    qk_norm: str = "use_qk_norm"
+    normed: str = "attention"  # module that norms of queries and keys lie in
+
+
+INTERN_NAMES = InternNames()
+INTERN_AS_RELEASED = InternNames(
+    replace(FUSED, scales=("ls1", "ls2")), "encoder.layers", "class_embedding", "position_embedding", "patch_embedding"
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,29 +110,21 @@ def pixtral(c: Fields, path: str, layer: Layer = PIXTRAL_LAYER) -> Iterator[Name
     yield from layers(c, f"{path}.transformer.layers", layer)
 
 
-def intern(c: Fields, path: str) -> Iterator[NamedShape]:
+def intern(c: Fields, path: str, names: InternNames = INTERN_NAMES) -> Iterator[NamedShape]:
     """InternViT, arXiv:2312.14238 (transformers `modeling_internvl.py`)."""
     (height, width), (tall, wide) = two(c, "image_size"), two(c, "patch_size")
-    d = c.size("hidden_size")
-    layer = Layer(
-        qkv="attention.{}_proj",
-        out="attention.projection_layer",
-        norms=("layernorm_before", "layernorm_after"),
-        scales=("lambda_1", "lambda_2"),
-        qkv_bias=c.flag("attention_bias"),
-        norm_bias=c.get("norm_type") == "layer_norm",
-    )
-    yield f"{path}.embeddings.cls_token", (1, 1, d), 1
+    d, inner, stack = c.size("hidden_size"), f"{path}.embeddings", f"{path}.{names.layers}"
+    yield f"{inner}.{names.token}", (1, 1, d), 1
     if c.flag("use_mask_token"):
-        yield f"{path}.embeddings.mask_token", (1, 1, d), 1
+        yield f"{inner}.mask_token", (1, 1, d), 1
     if c.flag("use_absolute_position_embeddings"):
-        yield f"{path}.embeddings.position_embeddings", (1, (height // tall) * (width // wide) + 1, d), 1
-    projection = with_biases({"projection": (d, c.size("num_channels"), tall, wide)})
-    yield from placed(f"{path}.embeddings.patch_embeddings", projection)
-    yield from layers(c, f"{path}.encoder.layer", layer)
-    if c.flag("use_qk_norm"):
-        normed = weights({"attention.q_norm": (d,), "attention.k_norm": (d,)})
-        yield from placed(f"{path}.encoder.layer.{{layer}}", normed, c.size("num_hidden_layers"))
+        yield f"{inner}.{names.positions}", (1, (height // tall) * (width // wide) + 1, d), 1
+    yield from placed(inner, with_biases({names.patch: (d, c.size("num_channels"), tall, wide)}))
+    layer = replace(names.layer, qkv_bias=c.flag(names.bias), norm_bias=c.get("norm_type") == "layer_norm")
+    yield from layers(c, stack, layer)
+    if c.flag(names.qk_norm):
+        normed = weights(norms(d, f"{names.normed}.q_norm", f"{names.normed}.k_norm"))
+        yield from placed(f"{stack}.{{layer}}", normed, c.size("num_hidden_layers"))
     if not c.flag("use_mean_pooling"):
         yield from placed(path, with_biases({"layernorm": (d,)}))
 

@@ -2,11 +2,11 @@
 
 from dataclasses import replace
 
-from calc.families.attention_rows import Attention, SideBySide
-from calc.families.bigscience import BLOOM_NAMES
+from calc.families.attention_rows import Attention
 from calc.families.family import LLAMA_ATTENTION, TWO_NORMS, Family
 from calc.families.feedforward_rows import Dense, Times
 from calc.families.fields import Fields
+from calc.families.gpt import BLOOM_NAMES
 from calc.families.granite import BAMBA_NAMES, FF_NORMS
 from calc.families.mamba import STATE_SPACES
 from calc.families.recurrent_rows import BAMBA
@@ -44,13 +44,15 @@ FALCON_7B_AND_40B = Family(
     gguf=GGUFRules("falcon", falcon=True),
 )
 
+H1_MAMBA = replace(BAMBA, norm="mamba_rms_norm", out_bias="projectors_bias")
+
 FALCON: dict[str, Family] = {
     "falcon": FALCON_7B_AND_40B,
     "RefinedWeb": replace(FALCON_7B_AND_40B, defaults="falcon", own={"new_decoder_architecture": True}),
     "RefinedWebModel": replace(FALCON_7B_AND_40B, defaults="falcon"),
     "falcon_mamba": STATE_SPACES,
     "falcon_h1": Family(
-        mixer=SideBySide((LLAMA_ATTENTION, replace(BAMBA, norm="mamba_rms_norm", out_bias="projectors_bias"))),
+        mixer=lambda c, layer: (LLAMA_ATTENTION(c, layer), H1_MAMBA(c)),
         norms=FF_NORMS,
         names=BAMBA_NAMES,
         own={"head_dim": None},

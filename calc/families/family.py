@@ -24,6 +24,13 @@ from calc.model.tensor import Component, Excluded, Norm, Shape
 T = TypeVar("T")
 LLAMA_ATTENTION, LLAMA_MLP = Attention(bias="attention_bias"), Dense()
 PLAIN, LLAMA_NAMES, NOT_IN_GGUF = Kernels(), Names(), GGUFRules()
+
+
+def two_more_positions(c: Fields) -> int:
+    """Rows of a learned position table that begins behind that of padding, as fairseq had it."""
+    return c.size("max_position_embeddings", 0) + 2
+
+
 GPT_NAMES = Names(
     embedding="transformer.wte", layer="transformer.h.{layer}", attention="attn", final_norm="transformer.ln_f"
 )
@@ -176,7 +183,6 @@ class Family:
     hidden: str = "hidden_size"
     extra_rows: Size = 0  # of the embedding, beyond the vocabulary
     positions: Size | None = None  # rows of a learned position table
-    more_positions: int = 0  # rows that it has beyond
     max_positions: str | Callable[[Fields], int] = "max_position_embeddings"
     d_embedding: Size | None = None
     d_positions: Size | None = None

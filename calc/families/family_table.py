@@ -7,13 +7,13 @@ where it has none the remote code next to the checkpoint; names are the checkpoi
 from dataclasses import replace
 
 from calc.families.baidu import BAIDU
-from calc.families.bigscience import BIGSCIENCE
 from calc.families.cohere import COHERE
 from calc.families.deepseek import DEEPSEEK
 from calc.families.falcon import FALCON
 from calc.families.family import Family
 from calc.families.gemma import GEMMA
 from calc.families.glm import GLM
+from calc.families.gpt import BIGSCIENCE, OPENAI
 from calc.families.granite import GRANITE
 from calc.families.image_codecs import CODECS
 from calc.families.image_projectors import ENCODED
@@ -28,7 +28,6 @@ from calc.families.moonshot import KIMI, LING
 from calc.families.nvidia import NVIDIA
 from calc.families.olmo import OLMO
 from calc.families.omni_towers import OMNI
-from calc.families.openai import OPENAI
 from calc.families.other_makers import OTHER_MAKERS
 from calc.families.phi import PHI
 from calc.families.qwen import QWEN

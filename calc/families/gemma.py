@@ -93,11 +93,7 @@ GEMMA3N_LAYER = (  # AltUp, arXiv:2301.13310, LAuReL, arXiv:2411.07501, and the 
 )
 
 
-def gemma4_both_ways(c: Fields) -> bool:
-    return bool(c.get("use_bidirectional_attention") == "all")
-
-
-GEMMA4_WINDOW = Sliding(full_every=6, both_ways=gemma4_both_ways)
+GEMMA4_WINDOW = Sliding(full_every=6, both_ways=lambda c: c.get("use_bidirectional_attention") == "all")
 GEMMA4_SLIDING = Attention(bias="attention_bias", qk_norm="head", own_keys=keeps_cache, window=GEMMA4_WINDOW)
 GEMMA4_FULL = replace(GEMMA4_SLIDING, window=None, head_dim="global_head_dim", keys_are_values="attention_k_eq_v")
 GEMMA4_FULL_FEWER = replace(GEMMA4_FULL, kv="num_global_key_value_heads")
@@ -193,10 +189,6 @@ def diffusion_extras(c: Fields) -> tuple[Extra, ...]:
     )
 
 
-def diffusion_ffn(c: Fields, layer: int) -> FeedForward:
-    return gemma4_ffn(c.once("with experts", lambda: c.with_stated("enable_moe_block", True)), layer)
-
-
 # The assistants of Gemma 4 draft for it: they read its state and its cache, and have neither keys nor values
 
 CLUSTERS = "use_ordered_embeddings"
@@ -277,7 +269,7 @@ GEMMA: dict[str, Family] = {
     ),
     "diffusion_gemma_text": Family(
         mixer=gemma4_attention,
-        ffn=diffusion_ffn,
+        ffn=lambda c, layer: gemma4_ffn(c.once("with experts", lambda: c.with_stated("enable_moe_block", True)), layer),
         norms=GEMMA_NORMS,
         names=GEMMA4_NAMES.but(
             embedding=f"{DIFFUSION_PATH}.embed_tokens",

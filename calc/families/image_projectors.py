@@ -4,6 +4,7 @@ Read off the classes of transformers 5.23, `modeling_*.py` of each model_type; n
 """
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 
 from calc.errors import ConfigError, Message, shown
 from calc.families.encoders import Encoder, encoder_of, qformer, sam, sam_neck
@@ -54,10 +55,6 @@ def llava(c: Fields, whole: Fields, path: str = PROJECTOR) -> Iterator[NamedShap
     """LLaVA-1.5, arXiv:2310.03744: two matrices."""
     matrices = two_matrices(layers_seen(whole) * c.size("hidden_size"))
     yield from placed(path, biased(whole.get("multimodal_projector_bias") is not False, matrices))
-
-
-def fast_vlm(c: Fields, whole: Fields) -> Iterator[NamedShape]:
-    yield from llava(c, whole, f"model.{PROJECTOR}")
 
 
 def perception_lm(c: Fields, whole: Fields) -> Iterator[NamedShape]:
@@ -237,7 +234,7 @@ ENCODED: dict[str, Tower] = {
     "cosmos3_omni": encoded("qwen3_vl_vision", no_projector, ""),
     "deepseek_vl": encoded("siglip_vision_model", deepseek_vl, "model.vision_model"),
     "deepseek_vl_hybrid": encoded("siglip_vision_model", deepseek_vl_hybrid, "model.vision_model"),
-    "fast_vlm": encoded("timm_wrapper", fast_vlm, "model.vision_tower"),
+    "fast_vlm": encoded("timm_wrapper", partial(llava, path=f"model.{PROJECTOR}"), "model.vision_tower"),
     "gemma3": encoded("siglip_vision_model", gemma3),
     "glm46v": GLM4V,
     "glm4v": GLM4V,

@@ -8,12 +8,14 @@ from dataclasses import replace
 
 from calc.families.encoders import (
     CLIP_LAYER,
+    INTERN_AS_RELEASED,
     PIXTRAL_LAYER,
     SAM_AS_RELEASED,
     clip,
     encoder_of,
     eva,
     glm_normed,
+    intern,
     moonvit,
     pixtral,
     qformer,
@@ -346,33 +348,19 @@ def unlimited_ocr(c: Fields, whole: Fields) -> Iterator[NamedShape]:
 
 
 def qianfan(c: Fields, whole: Fields) -> Iterator[NamedShape]:
-    yield from intern_as_released(c, whole, bias="attention_bias", qk_norm="use_qk_norm", attention="attention")
+    yield from intern(c, "vision_model", INTERN_AS_RELEASED)
+    yield from intern_projector(c, whole)
 
 
 def internvl_chat(c: Fields, whole: Fields) -> Iterator[NamedShape]:
     """InternVL as it was first published, with code of its own next to the checkpoint (`modeling_intern_vit.py`)."""
-    yield from intern_as_released(c, whole, bias="qkv_bias", qk_norm="qk_normalization", attention="attn")
+    names = replace(INTERN_AS_RELEASED, bias="qkv_bias", qk_norm="qk_normalization", normed="attn")
+    yield from intern(c, "vision_model", names)
+    yield from intern_projector(c, whole)
 
 
-def intern_as_released(c: Fields, whole: Fields, *, bias: str, qk_norm: str, attention: str) -> Iterator[NamedShape]:
-    """Encoder and projector; `attention` is the module that norms of heads lie in."""
-    (height, width), (tall, wide) = two(c, "image_size"), two(c, "patch_size")
-    d, n, path = c.size("hidden_size"), c.size("num_hidden_layers"), "vision_model"
-    has_norm_bias = c.get("norm_type") == "layer_norm"
-    layer = replace(FUSED, scales=("ls1", "ls2"), qkv_bias=c.flag(bias), norm_bias=has_norm_bias)
-    yield from placed(f"{path}.embeddings", with_biases({"patch_embedding": (d, c.size("num_channels"), tall, wide)}))
-    yield f"{path}.embeddings.class_embedding", (1, 1, d), 1
-    if c.flag("use_mask_token"):
-        yield f"{path}.embeddings.mask_token", (1, 1, d), 1
-    if c.flag("use_absolute_position_embeddings"):
-        yield f"{path}.embeddings.position_embedding", (1, (height // tall) * (width // wide) + 1, d), 1
-    yield from layers(c, f"{path}.encoder.layers", layer)
-    if c.flag(qk_norm):
-        heads = weights(norms(d, f"{attention}.q_norm", f"{attention}.k_norm"))
-        yield from placed(f"{path}.encoder.layers.{{layer}}", heads, n)
-    if not c.flag("use_mean_pooling"):
-        yield from placed(path, with_biases({"layernorm": (d,)}))
-    merged = d * int(1 / whole.real("downsample_ratio")) ** 2
+def intern_projector(c: Fields, whole: Fields) -> Iterator[NamedShape]:
+    merged = c.size("hidden_size") * int(1 / whole.real("downsample_ratio")) ** 2
     yield from placed("mlp1", with_biases({"0": (merged,), "1": (TEXT, merged), "3": (TEXT, TEXT)}))
 
 
@@ -483,11 +471,6 @@ def muse_spark(c: Fields, whole: Fields) -> Iterator[NamedShape]:
 # Others
 
 
-def exaone4_5(c: Fields, whole: Fields) -> Iterator[NamedShape]:
-    """Qwen2.5-VL's, whose output is the language model's."""
-    yield from qwen2_5(c, "model.visual")
-
-
 def fuyu(c: Fields, whole: Fields) -> Iterator[NamedShape]:
     """Patches of an image as tokens, by one matrix."""
     shape = (TEXT, whole.size("num_channels") * whole.size("patch_size") ** 2)
@@ -497,11 +480,6 @@ def fuyu(c: Fields, whole: Fields) -> Iterator[NamedShape]:
 def glm_ocr(c: Fields, whole: Fields) -> Iterator[NamedShape]:
     """GLM-OCR: a merger as wide as its output times the channels of an image."""
     yield from glm_normed(c, "model.visual", c.size("out_hidden_size") * c.size("in_channels"))
-
-
-def glm5(c: Fields, whole: Fields) -> Iterator[NamedShape]:
-    """GLM-OCR with a merger of its own width."""
-    yield from glm_normed(c, "model.visual", c.size("projection_intermediate_size"))
 
 
 def ernie(c: Fields, whole: Fields) -> Iterator[NamedShape]:
@@ -643,9 +621,9 @@ IMAGES: dict[str, Tower] = {
     "cosmos3_edge": images(cosmos3_edge),
     "deepseek_ocr2": images(deepseek_ocr2),
     "ernie4_5_vl_moe": images(ernie),
-    "exaone4_5": images(exaone4_5),
+    "exaone4_5": images(lambda c, whole: qwen2_5(c, "model.visual")),
     "fuyu": separate(fuyu),
-    "glm5_next": images(glm5),
+    "glm5_next": images(lambda c, whole: glm_normed(c, "model.visual", c.size("projection_intermediate_size"))),
     "glm_ocr": images(glm_ocr),
     "got_ocr2": images(got_ocr2),
     "granite_docling": images(granite_docling),

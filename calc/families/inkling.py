@@ -41,10 +41,6 @@ def inkling_attention(c: Fields, layer: int) -> GQA:
     return (INKLING_SLIDING if inkling_slides(c, layer) else INKLING_FULL)(c, layer)
 
 
-def inkling_mixers(c: Fields, layer: int) -> tuple[Mixer, ...]:
-    return with_convs(c, inkling_attention(c, layer))
-
-
 def with_convs(c: Fields, attention: GQA) -> tuple[Mixer, ...]:
     kv = attention.n_kv * attention.d_head
     return attention, SideConvs(hidden=c.size("hidden_size"), kv=kv, d_conv=c.size("conv_kernel_size"))
@@ -61,26 +57,30 @@ def inkling_ffn(c: Fields, layer: int) -> FeedForward | None:
     return (INKLING_STATED if stated else INKLING_CLASS)(c, layer)
 
 
-def inkling_extras(c: Fields, layer: int) -> tuple[Extra, ...]:
-    """Relative positions: a vector for each head and token, and a table over distances; scales of the feed-forward;
-    the router's rows for shared experts and its correction."""
-    attention, hidden, d_rel = inkling_attention(c, layer), c.size("hidden_size"), c.size("d_rel")
-    relative: dict[str, Shape] = {
-        "self_attn.r_proj.weight": (attention.n_q * d_rel, hidden),
-        "self_attn.rel_logits_proj.proj": (d_rel, attention.window or c.size("rel_extent")),
-    }
-    tensors = extras("attention", relative)
-    if not INKLING_CLASS.is_sparse(c, layer):
-        return tensors + extras("mlp", {"mlp.global_scale": (1,)})
-    shared_rows: dict[str, Shape] = {"mlp.gate.shared.weight": (c.size("n_shared_experts"), hidden)}
-    correction: dict[str, Shape] = {"mlp.gate.e_score_correction_bias": (c.size("n_routed_experts"),)}
-    return (
-        *tensors,
-        *extras("router", shared_rows | {"mlp.gate.global_scale": (1,)}),
-        *extras("router", correction, excluded_as="persistent_buffers"),
-    )
+def relative(c: Fields, attention: GQA, vectors: str, table: str) -> dict[str, Shape]:
+    """Relative positions: a vector for each head and token, and a table over distances."""
+    d_rel = c.size("d_rel")
+    shape = (attention.n_q * d_rel, c.size("hidden_size"))
+    return {vectors: shape, table: (d_rel, attention.window or c.size("rel_extent"))}
 
 
+def inkling_relative(c: Fields, layer: int) -> tuple[Extra, ...]:
+    names = ("self_attn.r_proj.weight", "self_attn.rel_logits_proj.proj")
+    return extras("attention", relative(c, inkling_attention(c, layer), *names))
+
+
+HAS_EXPERTS = INKLING_CLASS.is_sparse
+INKLING_LAYER = (  # scales of the feed-forward, the router's rows for shared experts, and its correction
+    Weights("mlp", {"mlp.global_scale": (1,)}, layers=lambda c, layer: not HAS_EXPERTS(c, layer)),
+    Weights("router", {"mlp.gate.shared.weight": ("n_shared_experts", "hidden_size")}, layers=HAS_EXPERTS),
+    Weights("router", {"mlp.gate.global_scale": (1,)}, layers=HAS_EXPERTS),
+    Weights(
+        "router",
+        {"mlp.gate.e_score_correction_bias": ("n_routed_experts",)},
+        layers=HAS_EXPERTS,
+        excluded_as="persistent_buffers",
+    ),
+)
 GATED_FULL, GATED_SLIDING = (
     replace(attention, qk_norm="none", gate="channels") for attention in (INKLING_FULL, INKLING_SLIDING)
 )
@@ -100,23 +100,17 @@ def inkling2_mixers(c: Fields, layer: int) -> tuple[Mixer, ...]:
 
 def inkling2_norms(c: Fields, layer: int) -> tuple[str, ...]:
     """Full layers have a norm each for queries, keys and values."""
-    return (
-        ("attn_norm", "mlp_norm")
-        if inkling_slides(c, layer)
-        else ("q_input_norm", "k_input_norm", "v_input_norm", "mlp_norm")
-    )
+    before = ("attn_norm",) if inkling_slides(c, layer) else ("q_input_norm", "k_input_norm", "v_input_norm")
+    return (*before, "mlp_norm")
 
 
 def inkling2_extras(c: Fields, layer: int) -> tuple[Extra, ...]:
     """Relative positions as in Inkling, limits of queries and of these, and sinks that follow from the token."""
-    attention, hidden, d_rel = inkling2_attention(c, layer), c.size("hidden_size"), c.size("d_rel")
-    shapes: dict[str, Shape] = {
-        "attn.wr_du.weight": (attention.n_q * d_rel, hidden),
-        "attn.rel_logits_proj.proj": (d_rel, attention.window or c.size("rel_extent")),
-        "attn.q_l2_clip.scale": (attention.n_q, attention.d_head),
-        "attn.rel_l2_clip.scale": (attention.n_q, d_rel),
-        "attn.attn_sink_proj.weight": (attention.n_q, hidden),
-    }
+    attention = inkling2_attention(c, layer)
+    shapes = relative(c, attention, "attn.wr_du.weight", "attn.rel_logits_proj.proj")
+    shapes |= {"attn.q_l2_clip.scale": (attention.n_q, attention.d_head)}
+    shapes |= {"attn.rel_l2_clip.scale": (attention.n_q, c.size("d_rel"))}
+    shapes |= {"attn.attn_sink_proj.weight": (attention.n_q, c.size("hidden_size"))}
     return extras("attention", shapes)
 
 
@@ -133,9 +127,9 @@ def inkling2_residuals(c: Fields) -> tuple[Extra, ...]:
 
 INKLING: dict[str, Family] = {
     "inkling_text": Family(
-        mixer=inkling_mixers,
+        mixer=lambda c, layer: with_convs(c, inkling_attention(c, layer)),
         ffn=inkling_ffn,
-        layer_extras=(inkling_extras,),
+        layer_extras=(inkling_relative, *INKLING_LAYER),
         extras=(Weights("norms", {"model.embed_tokens.embed_norm.weight": ("hidden_size",)}),),
         own={"dense_mlp_idx": 0, "dense_intermediate_size": None},
         ties=False,

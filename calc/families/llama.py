@@ -19,6 +19,7 @@ from calc.families.family import (
     Weights,
     cross_attention,
     extras,
+    two_more_positions,
 )
 from calc.families.feedforward_rows import Dense, Experts
 from calc.families.fields import Fields
@@ -57,10 +58,6 @@ def llama4_sparse(c: Fields, layer: int) -> bool:
 
 
 # OPT, whose smallest-but-one model embeds in fewer dimensions than its layers have
-
-
-def opt_narrows(c: Fields) -> bool:
-    return c.maybe("word_embed_proj_dim") not in (None, c.size("hidden_size"))
 
 
 OPT_PROJECTIONS = {
@@ -258,12 +255,15 @@ LLAMA: dict[str, Family] = {
             renamed={"o_proj": "out_proj"} | FC12,
         ),
         rotary=None,
-        positions="max_position_embeddings",
-        more_positions=2,
+        positions=two_more_positions,
         d_embedding="word_embed_proj_dim",
         final_norm=opt_final_norm,
         kernels=opt_kernels,
-        extras=(Weights("other", OPT_PROJECTIONS, opt_narrows),),
+        extras=(
+            Weights(
+                "other", OPT_PROJECTIONS, lambda c: c.maybe("word_embed_proj_dim") not in (None, c.size("hidden_size"))
+            ),
+        ),
         wrappers=("blip-2", "instructblip", "instructblipvideo"),
     ),
     "xglm": Family(

@@ -35,10 +35,6 @@ def rwkv(c: Fields, layer: int) -> RWKV:
     return c.once("rwkv", lambda: RWKV(hidden=hidden, d_inner=c.maybe("attention_hidden_size") or hidden))
 
 
-def rwkv_norms(c: Fields, layer: int) -> tuple[str, ...]:
-    return ("ln1", "ln2") if layer else ("pre_ln", "ln1", "ln2")
-
-
 def mlstm(c: Fields, layer: int) -> MLSTM:
     def read() -> MLSTM:
         n = c.size("num_heads")
@@ -79,7 +75,7 @@ MAMBA: dict[str, Family] = {
         maker="RWKV",
         mixer=rwkv,
         ffn=Dense(Times(4, stated="intermediate_size"), False, gated=False),
-        norms=rwkv_norms,
+        norms=lambda c, layer: ("ln1", "ln2") if layer else ("pre_ln", "ln1", "ln2"),
         norm="layer",
         names=Names(
             embedding="rwkv.embeddings",

@@ -23,10 +23,6 @@ def lightning(c: Fields, layer: int = 0) -> LightningAttention:
 MINIMAX_MIXER = Hybrid(PLAIN, lightning, Every(2, at=0))
 
 
-def is_lightning(c: Fields, layer: int) -> bool:
-    return not MINIMAX_MIXER.is_attention(c, layer)
-
-
 LIGHTNING_DECAYS = Weights(  # computed once and kept as buffers
     "ssm_linear",
     {
@@ -35,7 +31,7 @@ LIGHTNING_DECAYS = Weights(  # computed once and kept as buffers
         "key_decay": ("num_attention_heads", "block_size", 1),
         "diagonal_decay": (1, "num_attention_heads", "block_size", "block_size"),
     },
-    layers=is_lightning,
+    layers=lambda c, layer: not MINIMAX_MIXER.is_attention(c, layer),
     excluded_as="persistent_buffers",
     at=("self_attn.",),
 )

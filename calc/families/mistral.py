@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from calc.families.attention_rows import MLA, Attention, Either, Every, Sliding, Window
+from calc.families.attention_rows import MLA, Attention, Every, Sliding, Window
 from calc.families.deepseek import DEEPSEEK_V1_EXPERTS, owns_indexer
 from calc.families.family import LLAMA_FILE, STACKED_EXPERTS, W123, Family, Weights, layer_norms
 from calc.families.feedforward_rows import Dense, Experts
@@ -35,16 +35,8 @@ def rotates(c: Fields, layer: int) -> bool:
     return not Every("no_rope_layer_interval")(c, layer) if mark is None else mark
 
 
-def half_rope(c: Fields) -> int:
-    return c.size("qk_rope_head_dim") // 2
-
-
-def whole_head(c: Fields) -> int:
-    return c.size("qk_nope_head_dim") + c.size("qk_rope_head_dim")
-
-
 LARGE4_MLA = MLA(q_rank=None, indexer=True, indexes_hidden=True, owns_indexer=owns_indexer, own_latent=owns_latent)
-LARGE4_MIXER = Either(rotates, LARGE4_MLA, replace(LARGE4_MLA, d_nope=whole_head, d_rope=0))
+LARGE4_PLAIN = replace(LARGE4_MLA, d_nope=lambda c: c.size("qk_nope_head_dim") + c.size("qk_rope_head_dim"), d_rope=0)
 LARGE4_LAYER = (  # scales of the softmax, and further ones of the indexer
     Weights("attention", {f"attention.ssmax_scaling.{leaf}": ("num_attention_heads",) for leaf in ("s", "b")}),
     Weights("attention", layer_norms("hidden_size", "attention.indexer.q_input_norm"), layers=owns_indexer),
@@ -71,7 +63,7 @@ MISTRAL: dict[str, Family] = {
     ),
     "mistral4": Family(mixer=MLA(), ffn=replace(DEEPSEEK_V1_EXPERTS, stacked="out_in"), names=STACKED_EXPERTS),
     "mistral_large4_text": Family(
-        mixer=LARGE4_MIXER,
+        mixer=lambda c, layer: (LARGE4_MLA if rotates(c, layer) else LARGE4_PLAIN)(c, layer),
         ffn=DEEPSEEK_V1_EXPERTS,
         norms=("attention_norm", "ffn_norm"),
         kernels=Kernels(capped_logits=True),
@@ -97,7 +89,13 @@ MISTRAL: dict[str, Family] = {
         ),
         own={"no_rope_layer_interval": 4, "index_topk_freq": 1, "index_skip_topk_offset": 2},
         layer_extras=LARGE4_LAYER,
-        extras=(Weights("other", {"lerope.alpha": (half_rope,)}, excluded_as="persistent_buffers"),),
+        extras=(
+            Weights(
+                "other",
+                {"lerope.alpha": (lambda c: c.size("qk_rope_head_dim") // 2,)},
+                excluded_as="persistent_buffers",
+            ),
+        ),
         wrappers=("mistral_large4",),
     ),
     "voxtral_realtime_text": Family(  # scales the feed-forward's input by how far the text lags behind the sound

@@ -342,15 +342,6 @@ GEMMA4_LAYER = Layer(
 )
 
 
-def diffusion_gemma(c: Fields, whole: Fields) -> Iterator[NamedShape]:
-    """Gemma 4's encoder for images within the encoder of the text."""
-    yield from gemma4_images(c, "model.encoder")
-
-
-def diffusion_statistics(c: Fields, whole: Fields) -> Iterator[NamedShape]:
-    yield from gemma4_image_statistics(c, "model.encoder")
-
-
 def gemma4_images(c: Fields, path: str) -> Iterator[NamedShape]:
     """An encoder whose positions are a table for rows and one for columns, and a matrix behind it."""
     d, heads, kv_heads, d_head = c.sizes("hidden_size", "num_attention_heads", "num_key_value_heads", "head_dim")
@@ -555,7 +546,10 @@ def dots3_sound(whole: Fields) -> Iterator[NamedShape]:
 
 
 OMNI: dict[str, Tower] = {
-    "diffusion_gemma": images(diffusion_gemma, statistics=diffusion_statistics),
+    "diffusion_gemma": images(
+        lambda c, whole: gemma4_images(c, "model.encoder"),  # within the encoder of the text
+        statistics=lambda c, whole: gemma4_image_statistics(c, "model.encoder"),
+    ),
     "dots3_note": images(dots3_note, "audio_config", statistics=router_biases),
     "gemma3n": Tower(gemma3n, ("vision_config", "audio_config")),
     "gemma4": images(gemma4, "audio_config", statistics=gemma4_statistics),

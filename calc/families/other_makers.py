@@ -6,7 +6,6 @@ from math import isqrt, prod
 
 from calc.errors import ConfigError, Message
 from calc.families.attention_rows import LISTED_ONLY, MLA, Attention, Every, Hybrid, Sliding, Window, shared_width
-from calc.families.bigscience import BLOOM_NAMES
 from calc.families.deepseek import DEEPSEEK_EXPERTS
 from calc.families.family import (
     GATE_UP,
@@ -26,6 +25,7 @@ from calc.families.family import (
 )
 from calc.families.feedforward_rows import Dense, Experts, Times, is_sparse, no_feedforward
 from calc.families.fields import PER_LAYER_CONFIG, Fields, Size, kind
+from calc.families.gpt import BLOOM_NAMES
 from calc.families.granite import FF_NORMS, GRANITE_MOE_NAMES
 from calc.families.qwen import QWEN2_ATTENTION
 from calc.families.recurrent_rows import PREFIXED_MAMBA
@@ -211,16 +211,18 @@ def dots3_size(name: str, default: int) -> Callable[[Fields], int]:
     return lambda c: c.maybe(f"swa_{name}", 0) or default
 
 
-def dots3_window(c: Fields) -> int:
-    return c.maybe("sliding_window") or c.maybe("sliding_window_size") or 512
-
-
 def dots3_rope(c: Fields) -> int:
     whole = dots3_size("head_dim", 256)(c) - dots3_size("qk_nope_head_dim", 192)(c)
     return dots3_size("qk_rope_head_dim", whole)(c)
 
 
-DOTS3_WINDOW = Sliding(full_every=4, full_at=1, first_full=2, when="use_sliding_window", size=dots3_window)
+DOTS3_WINDOW = Sliding(
+    full_every=4,
+    full_at=1,
+    first_full=2,
+    when="use_sliding_window",
+    size=lambda c: c.maybe("sliding_window") or c.maybe("sliding_window_size") or 512,
+)
 DOTS3_FULL = MLA(gate="heads", rope_norm=True)
 DOTS3_INDEXED = replace(DOTS3_FULL, indexer=True, fp32_index=True)
 DOTS3_SLIDING_SAVED = replace(DOTS3_FULL, window=DOTS3_WINDOW)
@@ -437,7 +439,13 @@ OTHER_MAKERS: dict[str, Family] = {
         mixer=Hybrid(
             Attention(), replace(PREFIXED_MAMBA, inner_norms=True), Every("attn_layer_period", "attn_layer_offset")
         ),
-        ffn=Experts("num_experts", "intermediate_size", sparse=jamba_sparse),
+        ffn=Experts(
+            "num_experts",
+            "intermediate_size",
+            sparse=lambda c, layer: (
+                c.size("num_experts") > 1 and Every("expert_layer_period", "expert_layer_offset")(c, layer)
+            ),
+        ),
         norms=FF_NORMS,
         names=Names(
             recurrent="mamba",

@@ -13,6 +13,7 @@ from calc.families.family import (
     Weights,
     cross_attention,
     layer_norms,
+    two_more_positions,
 )
 from calc.families.feedforward_rows import Dense, Experts
 from calc.families.fields import Fields
@@ -132,7 +133,6 @@ PHI: dict[str, Family] = {
             renamed={"o_proj": "out_proj"} | FC12,
         ),
         rotary=None,
-        positions="max_position_embeddings",
-        more_positions=2,
+        positions=two_more_positions,
     ),
 }

@@ -184,9 +184,9 @@ def encoder(outside: Around, names: Names, maker: str, **other: object) -> Famil
 
 # XLM-RoBERTa in Jina's code, with rotary positions and adapters for tasks in the checkpoint
 
-FLASH_NAMES = Names(
-    embedding="embeddings.word_embeddings",
+FLASH_NAMES = BERT_NAMES.but(
     layer="encoder.layers.{layer}",
+    mlp="mlp",
     attention="mixer",
     packed={"Wqkv": PACKED_QKV},
     renamed={"o_proj": "out_proj", "up_proj": "fc1", "down_proj": "fc2"},
@@ -263,11 +263,8 @@ ALBERT_AROUND = Around(
     head="predictions.decoder",
     scores=("classifier",),
 )
-ALBERT_NAMES = Names(
-    embedding="embeddings.word_embeddings",
-    positions="embeddings.position_embeddings",
-    attention="attention",
-    mlp="",
+ALBERT_NAMES = BERT_NAMES.but(
+    layer=Names().layer,
     renamed={"q_proj": "query", "k_proj": "key", "v_proj": "value", "o_proj": "dense"}
     | {"up_proj": "ffn", "down_proj": "ffn_output"},
 )
@@ -470,11 +467,8 @@ TEXT_ENCODERS: dict[str, Family] = {
             head="vocab_projector",
             scores=("pre_classifier", "classifier"),
         ),
-        Names(
-            embedding="embeddings.word_embeddings",
-            positions="embeddings.position_embeddings",
+        BERT_NAMES.but(
             layer="transformer.layer.{layer}",
-            attention="attention",
             mlp="ffn",
             renamed={"q_proj": "q_lin", "k_proj": "k_lin", "v_proj": "v_lin", "o_proj": "out_lin"}
             | {"up_proj": "lin1", "down_proj": "lin2"},
@@ -566,9 +560,7 @@ TEXT_ENCODERS: dict[str, Family] = {
     "modernbert-decoder": MODERNBERT_DECODER,
     "nomic_bert": encoder(
         NOMIC_AROUND,
-        Names(
-            embedding="embeddings.word_embeddings",
-            layer="encoder.layers.{layer}",
+        FLASH_NAMES.but(
             attention="attn",
             packed={"Wqkv": PACKED_QKV},
             renamed={"o_proj": "out_proj", "up_proj": "fc11", "gate_proj": "fc12", "down_proj": "fc2"},

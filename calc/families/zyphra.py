@@ -36,10 +36,6 @@ def zamba_places(c: Fields) -> tuple[int, ...]:
     return tuple(i for i in range(c.size("num_hidden_layers")) if zamba_is_hybrid(c, i))
 
 
-def zamba2_d_head(c: Fields) -> int:
-    return c.size("mamba_expand") * c.size("hidden_size") // c.size("n_mamba_heads")
-
-
 def zamba_attention(c: Fields) -> GQA:
     """Attention to the hidden state joined to the embedding: twice as wide."""
     n_q = c.size("num_attention_heads")
@@ -164,7 +160,7 @@ ZYPHRA: dict[str, Family] = {
         ZAMBA,
         mixer=Mamba2(
             heads="n_mamba_heads",
-            d_head=zamba2_d_head,
+            d_head=lambda c: c.size("mamba_expand") * c.size("hidden_size") // c.size("n_mamba_heads"),
             d_state="mamba_d_state",
             groups="mamba_ngroups",
             d_conv="mamba_d_conv",

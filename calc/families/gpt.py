@@ -1,17 +1,63 @@
-"""Families of open collaborations: BigScience, BigCode, EleutherAI; and those of their line."""
+"""GPT: OpenAI's families, those of open collaborations (BigScience, BigCode, EleutherAI), and those of their line."""
 
 from dataclasses import replace
 
-from calc.families.attention_rows import Attention, Window
-from calc.families.family import GPT_NAMES, PACKED_QKV, Family, Weights, cross_attention, layer_norms
-from calc.families.feedforward_rows import Dense, Times
+from calc.families.attention_rows import Attention, Sliding, Window
+from calc.families.family import GATE_UP, GPT_NAMES, PACKED_QKV, Family, Weights, cross_attention, layer_norms
+from calc.families.feedforward_rows import Dense, Experts, Times
 from calc.families.fields import Fields
-from calc.families.openai import EVERYWHERE, GPT2, GPT2_CROSSING, GPT2_NAMES
 from calc.families.rotary import WHOLE_HEAD, Rotary
 from calc.model.attention import GQA
 from calc.model.gguf_rules import GGUFRules
-from calc.model.kernels import Kernels
+from calc.model.kernels import Dropout, Kernels
 from calc.model.names import Names
+
+EVERYWHERE: frozenset[Dropout] = frozenset({"embedding", "scores", "residual"})
+GPT2_NAMES = GPT_NAMES.but(
+    positions="transformer.wpe",
+    packed={"c_attn": PACKED_QKV},
+    renamed={"o_proj": "c_proj", "up_proj": "c_fc", "down_proj": "c_proj"},
+)
+GPT2_CROSSING = {"crossattention.c_attn": 2, "crossattention.q_attn": 1, "crossattention.c_proj": 1}
+GPT2 = Family(
+    mixer=Attention(heads="n_head", kv=None, head_dim=None, hidden="n_embd", bias=True),
+    ffn=Dense(Times(4, "n_embd", stated="n_inner"), True, gated=False),
+    norms=("ln_1", "ln_2"),
+    norm="layer",
+    layer_extras=cross_attention("n_embd", "ln_cross_attn", GPT2_CROSSING, transposed=True),
+    kernels=Kernels(dropout=EVERYWHERE, fp32_softmax=False, activation="written_out", holds_attended=True),
+    names=GPT2_NAMES.but(transposed=True),
+    rotary=None,
+    layers="n_layer",
+    hidden="n_embd",
+    positions="n_positions",
+    max_positions="n_positions",
+)
+
+OPENAI: dict[str, Family] = {
+    "openai-gpt": replace(
+        GPT2,
+        ffn=Dense(Times(4, "n_embd"), True, gated=False),
+        final_norm="none",
+        layer_extras=(),
+        kernels=Kernels(fp32_softmax=False),
+        names=GPT2_NAMES.but(
+            transposed=True, embedding="transformer.tokens_embed", positions="transformer.positions_embed"
+        ),
+    ),
+    "gpt2": replace(GPT2, gguf=GGUFRules("gpt2")),
+    "gpt-sw3": GPT2,  # of AI Sweden
+    "gpt_oss": Family(
+        mixer=Attention(bias="attention_bias", sinks=True, window=Sliding(full_every=2)),
+        ffn=Experts("num_local_experts", "intermediate_size", bias=True, router_bias=True, stacked="in_out"),
+        kernels=Kernels(norm="rms32", activation="clamped", turn="halves", scores_chosen_only=True),
+        names=Names(router="mlp.router", expert="mlp.experts", expert_packed={"gate_up_proj": GATE_UP}),
+        gguf_headers="gpt-oss",
+        gguf=GGUFRules("gpt-oss", native_mxfp4=True),
+    ),
+}
+
+# Open collaborations
 
 TWO_MATRICES = {"o_proj": "dense", "up_proj": "dense_h_to_4h", "down_proj": "dense_4h_to_h"}
 BLOOM_NAMES = Names(
@@ -29,10 +75,6 @@ def bigcode_attention(c: Fields, layer: int) -> GQA:
     """StarCoder: one KV head for all."""
     attention = BIGCODE(c, layer)
     return attention.model_copy(update={"n_kv": 1}) if c.flag("multi_query") else attention
-
-
-def is_last(c: Fields, layer: int) -> bool:
-    return layer == c.size("num_hidden_layers") - 1
 
 
 def neox_names(module: str) -> Names:
@@ -124,7 +166,13 @@ BIGSCIENCE: dict[str, Family] = {
         ffn=Dense(Times("intermediate_multiple_size"), False, gated=False),
         norm="layer",
         names=neox_names("gpt_neox_japanese"),
-        layer_extras=(Weights("attention", {"attention.dense_bias": ("hidden_size",)}, layers=is_last),),
+        layer_extras=(
+            Weights(
+                "attention",
+                {"attention.dense_bias": ("hidden_size",)},
+                layers=lambda c, layer: layer == c.size("num_hidden_layers") - 1,
+            ),
+        ),
     ),
     "gptj": GPTJ,
     "codegen": replace(GPTJ, maker="Salesforce", names=GPTJ_NAMES.but(packed={"qkv_proj": PACKED_QKV})),
