@@ -130,9 +130,6 @@ LISTED_ONLY = Sliding(full_every=1)
 """Windows where `layer_types` says so, else none."""
 
 
-QKNorm = Literal["none", "head", "full", "heads"]
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Attention:
     """Grouped-query attention."""
@@ -140,7 +137,7 @@ class Attention:
     bias: Flag = False
     qkv_bias: Flag | None = None  # where they differ from that
     out_bias: Flag | None = None
-    qk_norm: QKNorm = "none"
+    qk_norm: Literal["none", "head", "full", "heads"] = "none"
     qk_norm_when: Flag = True
     qk_norm_bias: bool = False
     window: WindowOf | None = None

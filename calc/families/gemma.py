@@ -18,9 +18,12 @@ from calc.model.names import Names
 from calc.model.recurrent import GatedLRU
 from calc.model.tensor import Shape
 
-GEMMA2_ATTENTION = Attention(bias="attention_bias", window=Sliding(full_every=2))
 GEMMA_KERNELS = Kernels(norm="rms32")
-CAPPED = Kernels(norm="rms32", capped_logits=True, capped_scores=True)
+VAULT = Family(
+    mixer=Attention(bias="attention_bias", window=Sliding(full_every=2)),
+    norms=("input_layernorm", "pre_feedforward_layernorm"),
+    kernels=Kernels(norm="rms32", capped_logits=True, capped_scores=True),
+)
 
 
 def keeps_cache(c: Fields, layer: int) -> bool:
@@ -219,14 +222,21 @@ ASSISTANT = Family(
 )
 ASSISTANT_DEFAULTS = {**GEMMA4_DEFAULTS, "use_ordered_embeddings": False, "num_centroids": 2048}
 
+GEMMA4 = Family(
+    mixer=gemma4_attention,
+    ffn=gemma4_mlp,
+    norms=GEMMA_NORMS,
+    own=GEMMA4_DEFAULTS,
+    layer_extras=(LAYER_SCALAR,),
+    kernels=GEMMA_KERNELS,
+    wrappers=("gemma4_unified",),
+    gguf=GGUFRules("gemma4"),
+)
+
 GEMMA: dict[str, Family] = {
     "gemma": Family(kernels=GEMMA_KERNELS, gguf_headers="gemma", wrappers=("paligemma",), gguf=GGUFRules("gemma")),
-    "gemma2": Family(
-        mixer=GEMMA2_ATTENTION, norms=GEMMA_NORMS, kernels=CAPPED, gguf_headers="gemma2", gguf=GGUFRules("gemma2")
-    ),
-    "vaultgemma": Family(
-        mixer=GEMMA2_ATTENTION, norms=("input_layernorm", "pre_feedforward_layernorm"), kernels=CAPPED
-    ),
+    "gemma2": replace(VAULT, norms=GEMMA_NORMS, gguf_headers="gemma2", gguf=GGUFRules("gemma2")),
+    "vaultgemma": VAULT,
     "gemma3_text": Family(
         mixer=Attention(
             bias="attention_bias",
@@ -252,13 +262,11 @@ GEMMA: dict[str, Family] = {
         wrappers=("gemma3n",),
         gguf=GGUFRules("gemma3n"),
     ),
-    "gemma4_text": Family(
-        mixer=gemma4_attention,
+    "gemma4_text": replace(
+        GEMMA4,
         ffn=gemma4_ffn,
-        norms=GEMMA_NORMS,
         names=GEMMA4_NAMES,
         rotary=OWN_WITHIN_WINDOWS,
-        own=GEMMA4_DEFAULTS,
         extras=PER_LAYER_TABLES,
         layer_extras=GEMMA4_LAYER,
         kernels=Kernels(
@@ -283,16 +291,7 @@ GEMMA: dict[str, Family] = {
         kernels=Kernels(norm="rms32", fp32_weights=True),
         wrappers=("diffusion_gemma",),
     ),
-    "gemma4_unified_text": Family(
-        mixer=gemma4_attention,
-        ffn=gemma4_mlp,
-        norms=GEMMA_NORMS,
-        own=GEMMA4_DEFAULTS,
-        layer_extras=(LAYER_SCALAR,),
-        kernels=GEMMA_KERNELS,
-        wrappers=("gemma4_unified",),
-        gguf=GGUFRules("gemma4"),
-    ),
+    "gemma4_unified_text": GEMMA4,
     "gemma4_assistant": replace(
         ASSISTANT, defaults="gemma4_text", own={**ASSISTANT_DEFAULTS, "backbone_hidden_size": 1536}
     ),

@@ -7,7 +7,7 @@ from calc.families.deepseek import DEEPSEEK_EXPERTS, HYPER_CONNECTIONS, owns_ind
 from calc.families.family import GATE_UP, MTP, PACKED_QKV, TWO_NORMS, Family, Weights
 from calc.families.fields import Fields
 from calc.families.moonshot import KIMI_DELTA
-from calc.families.rotary import Rotary
+from calc.families.rotary import WHOLE_HEAD, Rotary
 from calc.model.gguf_rules import GGUFRules
 from calc.model.names import Names
 
@@ -38,6 +38,8 @@ GLM5_POOLS = Weights(
     at=("self_attn.indexer.index_kpool_compress_",),
 )
 
+GLM4 = Family(mixer=GLM_ATTENTION, norms=GLM4_NORMS, names=GLM_NAMES, rotary=HALF, gguf=GGUFRules("glm4"))
+
 GLM: dict[str, Family] = {
     "chatglm": Family(
         mixer=GLM_ATTENTION,
@@ -58,18 +60,11 @@ GLM: dict[str, Family] = {
         gguf=GGUFRules("chatglm"),
     ),
     "glm": Family(mixer=GLM_ATTENTION, names=GLM_NAMES, rotary=HALF, gguf=GGUFRules("chatglm")),
-    "glm4": Family(mixer=GLM_ATTENTION, norms=GLM4_NORMS, names=GLM_NAMES, rotary=HALF, gguf=GGUFRules("glm4")),
-    "glm4v_text": Family(
-        mixer=Attention(qkv_bias=True),
-        norms=GLM4_NORMS,
-        names=GLM_NAMES,
-        rotary=Rotary(share=0.5, axes=3),
-        wrappers=("glm46v", "glm4v", "glmga"),
-        gguf=GGUFRules("glm4"),
+    "glm4": GLM4,
+    "glm4v_text": replace(
+        GLM4, mixer=Attention(qkv_bias=True), rotary=Rotary(share=0.5, axes=3), wrappers=("glm46v", "glm4v", "glmga")
     ),
-    "glm_ocr_text": Family(
-        mixer=Attention(), norms=GLM4_NORMS, names=GLM_NAMES, wrappers=("glm_ocr",), gguf=GGUFRules("glm4")
-    ),
+    "glm_ocr_text": replace(GLM4, mixer=Attention(), rotary=WHOLE_HEAD, wrappers=("glm_ocr",)),
     "glm4_moe": Family(
         mixer=GLM4_MOE_ATTENTION,
         ffn=DEEPSEEK_EXPERTS,

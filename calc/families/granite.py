@@ -29,6 +29,8 @@ FF_NORMS = ("input_layernorm", "pre_ff_layernorm")
 BAMBA_NAMES = Names(recurrent="mamba", mlp="feed_forward", final_norm="model.final_layernorm")
 
 
+GRANITE_MOE = Family(ffn=GRANITE_EXPERTS, kernels=SCALES, names=GRANITE_MOE_NAMES, gguf=GGUFRules("granitemoe"))
+
 GRANITE: dict[str, Family] = {
     "granite": Family(
         mixture="granitemoe",
@@ -38,10 +40,8 @@ GRANITE: dict[str, Family] = {
         gguf=GGUFRules("granite"),
     ),
     "granite_swa": Family(mixer=SINKS_IN_WINDOWS, kernels=SCALES),
-    "granitemoe": Family(ffn=GRANITE_EXPERTS, kernels=SCALES, names=GRANITE_MOE_NAMES, gguf=GGUFRules("granitemoe")),
-    "granitemoeshared": Family(
-        ffn=SHARED_EXPERTS, kernels=SCALES, names=GRANITE_MOE_NAMES, gguf=GGUFRules("granitemoe", splits_gate_up=True)
-    ),
+    "granitemoe": GRANITE_MOE,
+    "granitemoeshared": replace(GRANITE_MOE, ffn=SHARED_EXPERTS, gguf=GGUFRules("granitemoe", splits_gate_up=True)),
     "granitemoe_swa": Family(
         mixer=SINKS_IN_WINDOWS,
         ffn=replace(SHARED_EXPERTS, stacked="out_in"),
@@ -53,15 +53,14 @@ GRANITE: dict[str, Family] = {
             expert_renamed={},
         ),
     ),
-    "granitemoehybrid": Family(
+    "granitemoehybrid": replace(
+        GRANITE_MOE,
         mixer=Hybrid(LLAMA_ATTENTION, BAMBA, lambda c, layer: False),
         ffn=replace(
             SHARED_EXPERTS,
             sparse=lambda c, layer: c.size("num_local_experts", 0) > 0,
             dense=Dense("shared_intermediate_size", bias=False),
         ),
-        kernels=SCALES,
-        names=GRANITE_MOE_NAMES,
         gguf=GGUFRules("granitehybrid", splits_gate_up=True, heads_by_layer=True),
     ),
     "granite_docling_text": Family(kernels=SCALES, wrappers=("granite_docling",)),

@@ -52,22 +52,13 @@ def molmo_attention(c: Fields, layer: int) -> GQA:
     return (MOLMO_HEAD if c.get("qk_norm_type") == "qwen3" else MOLMO_FULL)(c, layer)
 
 
+OLMO2 = Family(mixer=OLMO2_ATTENTION, norms=POST_NORMS, kernels=OLMO2_KERNELS, gguf=GGUFRules("olmo2"))
+
 OLMO: dict[str, Family] = {
     "olmo": Family(norms=(), norm="none", kernels=Kernels(rotation="fp32"), gguf=GGUFRules("olmo", known_70b="always")),
-    "olmo2": Family(
-        mixer=OLMO2_ATTENTION,
-        norms=POST_NORMS,
-        kernels=OLMO2_KERNELS,
-        gguf_headers="olmo2",
-        gguf=GGUFRules("olmo2"),
-        mixture="flex_olmo",
-    ),
-    "olmo3": Family(
-        mixer=replace(OLMO2_ATTENTION, window=Sliding(full_every=4)),
-        norms=POST_NORMS,
-        kernels=OLMO2_KERNELS,
-        rotary=Rotary(own_within_windows=True),
-        gguf=GGUFRules("olmo2"),
+    "olmo2": replace(OLMO2, gguf_headers="olmo2", mixture="flex_olmo"),
+    "olmo3": replace(
+        OLMO2, mixer=replace(OLMO2_ATTENTION, window=Sliding(full_every=4)), rotary=Rotary(own_within_windows=True)
     ),
     "olmoe": Family(mixer=OLMO2_ATTENTION, ffn=Experts("num_experts", "intermediate_size"), gguf=GGUFRules("olmoe")),
     "flex_olmo": Family(mixer=OLMO2_ATTENTION, ffn=Experts("num_experts", "intermediate_size"), norms=POST_NORMS),
