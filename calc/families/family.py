@@ -1,7 +1,7 @@
 """Rows of the table: how the configs of one model_type become an Architecture.
 
-A row is made of values whose strings name config fields (attention.py, feedforward.py, recurrent.py, and below); a
-function stands where a family is like no other. What a field means where a config leaves it out stands in
+A row is made of values whose strings name config fields (attention_rows.py, feedforward_rows.py, recurrent_rows.py, and
+below); a function stands where a family is like no other. What a field means where a config leaves it out stands in
 defaults.json, which follows the classes of transformers.
 """
 
@@ -24,13 +24,6 @@ from calc.model.tensor import Component, Excluded, Norm, Shape
 T = TypeVar("T")
 LLAMA_ATTENTION, LLAMA_MLP = Attention(bias="attention_bias"), Dense()
 PLAIN, LLAMA_NAMES, NOT_IN_GGUF = Kernels(), Names(), GGUFRules()
-
-
-def two_more_positions(c: Fields) -> int:
-    """Rows of a learned position table that begins behind that of padding, as fairseq had it."""
-    return c.size("max_position_embeddings", 0) + 2
-
-
 GPT_NAMES = Names(
     embedding="transformer.wte", layer="transformer.h.{layer}", attention="attn", final_norm="transformer.ln_f"
 )
@@ -47,6 +40,11 @@ ENCODER_ATTENTION = {f"encoder_attn.{name}": 1 for name in ("q_proj", "k_proj", 
 QK_LAYERNORM = {"q_norm": "q_layernorm", "k_norm": "k_layernorm"}
 QUERY_LAYERNORM = {"q_norm": "query_layernorm", "k_norm": "key_layernorm"}
 STACKED_EXPERTS = Names(expert="mlp.experts", expert_packed={"gate_up_proj": GATE_UP})
+
+
+def two_more_positions(c: Fields) -> int:
+    """Rows of a learned position table that begins behind that of padding, as fairseq had it."""
+    return c.size("max_position_embeddings", 0) + 2
 
 
 @dataclass(frozen=True, eq=False)
