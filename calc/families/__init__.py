@@ -131,7 +131,7 @@ def _layer(family: Family, c: Fields, i: int) -> LayerParts:
         mixers if isinstance(mixers, tuple) else () if mixers is None else (mixers,),
         family.ffn(c, i),
         family.norms if isinstance(family.norms, tuple) else family.norms(c, i),
-        tuple(extra for weights in family.layer_extras for extra in weights(c, i)),
+        tuple(extra for weights in family.layer_extras for extra in weights(c, i)) if family.layer_extras else (),
         family.path(c, i) if family.path else "",
     )
 
