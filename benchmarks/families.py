@@ -48,7 +48,7 @@ def page() -> str:
         family = FAMILIES[name]
         yield f"`{name}`"
         yield family.maker
-        yield ", ".join(f"`{wrapper.name}`" for wrapper in family.wrappers)
+        yield ", ".join(f"`{wrapper}`" for wrapper in WRAPPED if family_of({"model_type": wrapper}) == name)
         yield f"`{family.gguf_headers}`" if family.gguf_headers else ""
         yield str(sum(family_of(each["config"]) == name for each in small) or "")
         yield str(sum(family_of(each["config"]) == name for each in counted) or "")

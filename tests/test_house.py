@@ -12,7 +12,7 @@ from typing import get_args
 
 import pytest
 
-from calc.families.family_table import FAMILIES, TOWERS, WRAPPERS
+from calc.families.family_table import FAMILIES, TOWERS, WRAPPED
 from calc.model.feedforward import FeedForward
 from calc.model.mixers import Mixer
 from calc.serving.engines import ENGINES as KNOWN_ENGINES
@@ -107,7 +107,7 @@ def test_few_rooms_know_an_engine():
     }
 
 
-FAMILY_NAMES = {*FAMILIES, *WRAPPERS, *TOWERS}
+FAMILY_NAMES = {*FAMILIES, *WRAPPED, *TOWERS}
 
 
 def strings(path):

@@ -28,7 +28,7 @@ ENCODERS = {row["config"]["model_type"]: row for row in TOWERS}
 """The last row of each wrapper: small."""
 PUBLISHED = {row["config"]["model_type"]: row["config"] for row in ORACLE}
 SMALL_OF = {
-    name: [row["config"] for row in SMALL if row["config"]["model_type"] in {name, *(w.name for w in family.wrappers)}]
+    name: [row["config"] for row in SMALL if row["config"]["model_type"] in {name, *family.wrappers}]
     for name, family in FAMILIES.items()
 }
 NEED_A_CONFIG = {"bailing_moe", "diffusion_gemma_text", "openelm"}

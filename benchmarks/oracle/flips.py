@@ -30,7 +30,7 @@ from benchmarks.oracle.flip_values import QUIRKS, Config, Flip, changed, cut, fl
 from benchmarks.oracle.random_configs import random_config
 from benchmarks.oracle.write_test_data import DATA, write
 from calc import Architecture, ConfigError
-from calc.families.family_table import FAMILIES, WRAPPED, WRAPPERS
+from calc.families.family_table import FAMILIES, WRAPPED
 
 ROWS = "flips.json"
 SECONDS = 15
@@ -93,7 +93,7 @@ def default_of(config: Config) -> Config | None:
 
 def bases(name: str) -> Iterator[Config]:
     """A class's default config at four layers, of every kind if it can be; then small ones."""
-    is_wrapper = name in WRAPPERS
+    is_wrapper = name in WRAPPED
     empty = {"model_type": name} if is_wrapper else oracle.alone({"model_type": name})
     if (whole := default_of(empty)) is not None:
         for mixed in (True, False):
@@ -196,7 +196,7 @@ def draws(
 
 def names() -> list[str]:
     """Families and wrappers that transformers has a class for."""
-    return [name for name in [*FAMILIES, *WRAPPERS] if name in CONFIG_MAPPING]
+    return [name for name in [*FAMILIES, *WRAPPED] if name in CONFIG_MAPPING]
 
 
 def run(a: argparse.Namespace) -> list[dict[str, Any]]:

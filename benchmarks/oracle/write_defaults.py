@@ -13,7 +13,7 @@ from typing import Any
 
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
-from calc.families.family_table import FAMILIES, WRAPPERS
+from calc.families.family_table import FAMILIES, WRAPPED
 from calc.families.wrappers import TEXT_FIELDS
 
 TARGET = Path(__file__).parents[2] / "calc" / "families" / "defaults.json"
@@ -63,7 +63,7 @@ def unlike(fields: dict[str, Any], own: dict[str, Any], given: dict[str, Any]) -
 def sections() -> dict[str, dict[str, dict[str, Any]]]:
     """Of wrappers, where their language model's section is left out whole, and where in part."""
     found: dict[str, dict[str, dict[str, Any]]] = {}
-    for name in sorted(set(WRAPPERS) & set(CONFIG_MAPPING)):
+    for name in sorted(set(WRAPPED) & set(CONFIG_MAPPING)):
         if (default := section(CONFIG_MAPPING[name]())) is None:
             continue
         field, fields = default

@@ -20,7 +20,7 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 from benchmarks.oracle.flip_values import cut
 from benchmarks.oracle.oracle import OUTER
 from benchmarks.oracle.random_configs import random_config
-from calc.families.family_table import WRAPPED, WRAPPERS
+from calc.families.family_table import WRAPPED
 from calc.families.wrappers import TEXT_FIELDS, TIE, TIES
 
 TARGET = Path(__file__).parents[2] / "calc" / "families" / "ties.json"
@@ -106,7 +106,7 @@ def rule_of(name: str, found: Answers) -> dict[str, object]:
 
 def main() -> None:
     rows = []
-    for name in WRAPPERS:
+    for name in WRAPPED:
         built = class_of(name)
         field = None if built is None else section_of(CONFIG_MAPPING[name]().to_dict())
         if built is None or field is None:
@@ -118,7 +118,7 @@ def main() -> None:
             continue
         rows.append(f"{json.dumps(name)}: {json.dumps(rule_of(name, found))}")
     TARGET.write_text("{\n" + ",\n".join(rows) + "\n}\n", encoding="utf-8")
-    print(f"{len(rows)} of {len(WRAPPERS)} wrappers in {TARGET}")
+    print(f"{len(rows)} of {len(WRAPPED)} wrappers in {TARGET}")
 
 
 if __name__ == "__main__":

@@ -10,12 +10,11 @@ from typing import Any
 
 from calc.budget import budget
 from calc.errors import ConfigError, Message, shown
-from calc.families.detail_fields import read_details
 from calc.families.family import Family
-from calc.families.family_table import FAMILIES, WRAPPERS
+from calc.families.family_table import FAMILIES, WRAPPED
 from calc.families.feedforward_rows import Dense, Experts
-from calc.families.fields import MAX_LAYERS, PER_LAYER_CONFIG, Fields, number, true
-from calc.families.kernel_fields import with_stated
+from calc.families.fields import MAX_LAYERS, PER_LAYER_CONFIG, Fields, number, stated, true
+from calc.families.kernel_fields import read_details, with_stated
 from calc.families.tasks import pools, score, task, without_module
 from calc.families.vision_fields import read_vision
 from calc.families.wrappers import TIE, joined, language, with_language
@@ -75,11 +74,10 @@ def _build(config: Mapping[str, Any], family: Family, c: Fields) -> Architecture
         layers_by_parts.setdefault(_layer(family, c.of_layer(i), i), []).append(i)
     longest = family.max_positions
     max_positions = c.maybe(longest) if isinstance(longest, str) else longest(c)
-    norm = family.norm if isinstance(family.norm, str) else family.norm(c)
-    final_norm = family.final_norm or norm
+    norm = stated(c, family.norm)
     mixers = [mixer for mixers, *_ in layers_by_parts for mixer in mixers]
-    names = family.names if isinstance(family.names, Names) else family.names(c)
-    outside = family.extras(c) if family.extras else ()
+    names = stated(c, family.names)
+    outside = tuple(extra for weights in family.extras for extra in weights(c))
     scores = not family.pools and pools(c)
     if scores:
         outside += score(c, c.size(family.hidden))
@@ -98,15 +96,15 @@ def _build(config: Mapping[str, Any], family: Family, c: Fields) -> Architecture
         names=names,
         gguf=family.gguf,
         pooled=family.pools or scores,
-        positions=number(c, family.positions, 0) + family.more_positions if family.positions else 0,
+        positions=number(c, family.positions, 0) if family.positions else 0,
         d_positions=None if family.d_positions is None else number(c, family.d_positions),
         max_positions=max_positions,
         details=read_details(c),
         rotary=family.rotary.tables(c, mixers, max_positions) if family.rotary else (),
         d_embedding=_embedding_width(family, c),
-        final_norm=final_norm if isinstance(final_norm, str) else final_norm(c),
+        final_norm=stated(c, family.final_norm or norm),
         head_bias=true(c, family.head_bias),
-        kernels=with_stated(family.kernels if isinstance(family.kernels, Kernels) else family.kernels(c), c),
+        kernels=with_stated(stated(c, family.kernels), c),
         extras=outside,
         prediction=family.prediction(c) if family.prediction else (),
         vision=read_vision(config),
@@ -133,7 +131,7 @@ def _layer(family: Family, c: Fields, i: int) -> LayerParts:
         mixers if isinstance(mixers, tuple) else () if mixers is None else (mixers,),
         family.ffn(c, i),
         family.norms if isinstance(family.norms, tuple) else family.norms(c, i),
-        family.layer_extras(c, i) if family.layer_extras else (),
+        tuple(extra for weights in family.layer_extras for extra in weights(c, i)) if family.layer_extras else (),
         family.path(c, i) if family.path else "",
     )
 
@@ -165,7 +163,7 @@ def _check_sides(architecture: Architecture) -> None:
 def knows(config: Mapping[str, Any]) -> bool:
     """Whether the config's family is in the table."""
     model_type = config.get("model_type")
-    return isinstance(model_type, str) and (model_type in FAMILIES or model_type in WRAPPERS)
+    return isinstance(model_type, str) and (model_type in FAMILIES or model_type in WRAPPED)
 
 
 def as_llama(config: Mapping[str, Any]) -> dict[str, Any]:

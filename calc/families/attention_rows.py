@@ -103,9 +103,9 @@ class Sliding:
     def slides(self, c: Fields, layer: int) -> bool:
         """Whether a layer slides, by the pattern."""
         last = c.size("num_hidden_layers") - 1
-        marks = None if self.marks is None else c.get(self.marks)
-        if isinstance(marks, list) and layer < len(marks):
-            return bool(marks[layer])
+        mark = None if self.marks is None else c.mark(self.marks, layer)
+        if mark is not None:
+            return mark
         if layer < self.first_full or (self.last_full and layer == last):
             return False
         if (self.after and layer < c.size(self.after, 0)) or (self.before and layer >= c.size(self.before, 0)):
@@ -130,9 +130,6 @@ LISTED_ONLY = Sliding(full_every=1)
 """Windows where `layer_types` says so, else none."""
 
 
-QKNorm = Literal["none", "head", "full", "heads"]
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Attention:
     """Grouped-query attention."""
@@ -140,7 +137,7 @@ class Attention:
     bias: Flag = False
     qkv_bias: Flag | None = None  # where they differ from that
     out_bias: Flag | None = None
-    qk_norm: QKNorm = "none"
+    qk_norm: Literal["none", "head", "full", "heads"] = "none"
     qk_norm_when: Flag = True
     qk_norm_bias: bool = False
     window: WindowOf | None = None
@@ -288,26 +285,3 @@ class Hybrid:
         if word is not None and word not in self.words:
             raise no_such_layer(word, self.words)
         return self.attends(c, layer) if word is None else word not in RECURRENT_KINDS
-
-
-@dataclass(frozen=True, eq=False)
-class Either:
-    """One mixer where a rule holds, another where not."""
-
-    rule: LayerRule
-    yes: MixerOf
-    no: MixerOf
-
-    def __call__(self, c: Fields, layer: int) -> Mixer | tuple[Mixer, ...] | None:
-        return (self.yes if self.rule(c, layer) else self.no)(c, layer)
-
-
-@dataclass(frozen=True, eq=False)
-class SideBySide:
-    """Several mixers in one layer."""
-
-    mixers: tuple[MixerOf, ...]
-
-    def __call__(self, c: Fields, layer: int) -> tuple[Mixer, ...]:
-        mixers = (mixer(c, layer) for mixer in self.mixers)
-        return tuple(mixer for mixer in mixers if mixer is not None and not isinstance(mixer, tuple))

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from calc.errors import ConfigError, Message
 from calc.families.attention_rows import Attention
-from calc.families.family import MTP, Family, Wrapper, extras, made_by
+from calc.families.family import MTP, Family, extras
 from calc.families.feedforward_rows import Dense, Experts, is_sparse
 from calc.families.fields import Fields
 from calc.model.block import Extra
@@ -58,35 +58,29 @@ def ernie_vl_routers(c: Fields, layer: int) -> tuple[Extra, ...]:
     return extras("router", {"mlp.moe_statics.e_score_correction_bias": (2, c.size("moe_num_experts"))})
 
 
-BAIDU: dict[str, Family] = made_by(
-    "Baidu",
-    {
-        "ernie4_5": Family(mixer=ERNIE_ATTENTION, ffn=ERNIE_MLP, kernels=SPREAD, gguf=GGUFRules("ernie4_5")),
-        "ernie4_5_moe": Family(
-            mixer=ERNIE_ATTENTION,
-            ffn=ERNIE_EXPERTS,
-            kernels=Kernels(
-                rotation="fp32_spread", fp32_weights=False, fp32_router=True, casts_router=False, shared_first=True
-            ),
-            own={"num_nextn_predict_layers": 0},
-            prediction=MTP(
-                ERNIE_ATTENTION,
-                ERNIE_MLP,
-                norms=("mtp_emb_norm.{layer}", "mtp_hidden_norm.{layer}"),
-                projection=("mtp_linear_proj.{layer}",),
-                layer="model.mtp_block.{layer}",
-                path="model",
-            ),
-            names=Names(correction="mlp.moe_statics.e_score_correction_bias"),
-            head_bias="use_bias",
-            gguf=GGUFRules("ernie4_5-moe"),
+BAIDU: dict[str, Family] = {
+    "ernie4_5": Family(mixer=ERNIE_ATTENTION, ffn=ERNIE_MLP, kernels=SPREAD, gguf=GGUFRules("ernie4_5")),
+    "ernie4_5_moe": Family(
+        mixer=ERNIE_ATTENTION,
+        ffn=ERNIE_EXPERTS,
+        kernels=Kernels(
+            rotation="fp32_spread", fp32_weights=False, fp32_router=True, casts_router=False, shared_first=True
         ),
-        "ernie4_5_vl_moe_text": Family(
-            mixer=ERNIE_ATTENTION,
-            ffn=ernie_vl_ffn,
-            layer_extras=ernie_vl_routers,
-            wrappers=(Wrapper("ernie4_5_vl_moe"),),
+        own={"num_nextn_predict_layers": 0},
+        prediction=MTP(
+            ERNIE_ATTENTION,
+            ERNIE_MLP,
+            norms=("mtp_emb_norm.{layer}", "mtp_hidden_norm.{layer}"),
+            projection=("mtp_linear_proj.{layer}",),
+            layer="model.mtp_block.{layer}",
+            path="model",
         ),
-        "paddleocr_vl_text": Family(mixer=ERNIE_ATTENTION, ffn=ERNIE_MLP, wrappers=(Wrapper("paddleocr_vl"),)),
-    },
-)
+        names=Names(correction="mlp.moe_statics.e_score_correction_bias"),
+        head_bias="use_bias",
+        gguf=GGUFRules("ernie4_5-moe"),
+    ),
+    "ernie4_5_vl_moe_text": Family(
+        mixer=ERNIE_ATTENTION, ffn=ernie_vl_ffn, layer_extras=(ernie_vl_routers,), wrappers=("ernie4_5_vl_moe",)
+    ),
+    "paddleocr_vl_text": Family(mixer=ERNIE_ATTENTION, ffn=ERNIE_MLP, wrappers=("paddleocr_vl",)),
+}

@@ -1,7 +1,7 @@
 """Cohere's families."""
 
 from calc.families.attention_rows import LISTED_ONLY, Attention, Sliding
-from calc.families.family import Family, Wrapper, made_by
+from calc.families.family import Family
 from calc.families.feedforward_rows import Dense, Experts
 from calc.families.fields import Fields, kind
 from calc.model.gguf_rules import GGUFRules
@@ -10,11 +10,6 @@ from calc.model.kernels import Kernels
 COHERE_KERNELS = Kernels(norm="centred", rotation="fp32_copies")
 COHERE_PATTERN = Attention(bias="attention_bias", window=Sliding(full_every="sliding_window_pattern"))
 SINGLE_NORM = ("input_layernorm",)
-
-
-def prefix_width(c: Fields) -> int:
-    """Width of the dense first layers."""
-    return c.maybe("prefix_dense_intermediate_size") or c.size("intermediate_size")
 
 
 def cohere2_moe_window(c: Fields, layer: int) -> int | None:
@@ -28,48 +23,40 @@ def cohere2_moe_window(c: Fields, layer: int) -> int | None:
     return None if full else c.maybe("sliding_window")
 
 
-COHERE: dict[str, Family] = made_by(
-    "Cohere",
-    {
-        "cohere": Family(
-            mixer=Attention(bias="attention_bias", qk_norm="heads", qk_norm_when="use_qk_norm"),
-            ffn=Dense(),
-            norms=SINGLE_NORM,
-            kernels=COHERE_KERNELS,
-            gguf=GGUFRules("command-r"),
+COHERE: dict[str, Family] = {
+    "cohere": Family(
+        mixer=Attention(bias="attention_bias", qk_norm="heads", qk_norm_when="use_qk_norm"),
+        norms=SINGLE_NORM,
+        kernels=COHERE_KERNELS,
+        gguf=GGUFRules("command-r"),
+    ),
+    "cohere2": Family(
+        mixer=COHERE_PATTERN,
+        norms=SINGLE_NORM,
+        own={"sliding_window_pattern": 4},
+        kernels=COHERE_KERNELS,
+        wrappers=("aya_vision", "cohere2_vision"),
+        gguf=GGUFRules("cohere2"),
+        mixture="cohere2_moe",
+    ),
+    "cohere2_moe": Family(
+        mixer=Attention(bias="attention_bias", window=cohere2_moe_window),
+        ffn=Experts(
+            "num_experts",
+            "intermediate_size",
+            shared="num_shared_experts",
+            first_dense="first_k_dense_replace",
+            dense=Dense(lambda c: c.maybe("prefix_dense_intermediate_size") or c.size("intermediate_size"), False),
         ),
-        "cohere2": Family(
-            mixer=COHERE_PATTERN,
-            ffn=Dense(),
-            norms=SINGLE_NORM,
-            own={"sliding_window_pattern": 4},
-            kernels=COHERE_KERNELS,
-            wrappers=(
-                Wrapper("aya_vision", tied=True),
-                Wrapper("cohere2_vision"),
-            ),
-            gguf=GGUFRules("cohere2"),
-            mixture="cohere2_moe",
-        ),
-        "cohere2_moe": Family(
-            mixer=Attention(bias="attention_bias", window=cohere2_moe_window),
-            ffn=Experts(
-                "num_experts",
-                "intermediate_size",
-                shared="num_shared_experts",
-                first_dense="first_k_dense_replace",
-                dense=Dense(prefix_width, bias=False),
-            ),
-            norms=SINGLE_NORM,
-            own={"first_k_dense_replace": 0},
-            kernels=COHERE_KERNELS,
-        ),
-        "cohere_compass_text": Family(
-            mixer=Attention(bias="attention_bias", window=LISTED_ONLY),
-            ffn=Dense(bias=False),
-            norms=SINGLE_NORM,
-            kernels=Kernels(norm="centred"),
-            wrappers=(Wrapper("cohere_compass"),),
-        ),
-    },
-)
+        norms=SINGLE_NORM,
+        own={"first_k_dense_replace": 0},
+        kernels=COHERE_KERNELS,
+    ),
+    "cohere_compass_text": Family(
+        mixer=Attention(bias="attention_bias", window=LISTED_ONLY),
+        ffn=Dense(bias=False),
+        norms=SINGLE_NORM,
+        kernels=Kernels(norm="centred"),
+        wrappers=("cohere_compass",),
+    ),
+}

@@ -4,17 +4,15 @@ from dataclasses import replace
 
 from calc.errors import ConfigError, Message, shown
 from calc.families.attention_rows import MLA, Attention
-from calc.families.family import MTP, Family, Wrapper, extras, made_by
+from calc.families.family import MTP, W123, Family, Weights
 from calc.families.feedforward_rows import Dense, Experts
-from calc.families.fields import Fields, near_divisors
-from calc.model.block import Extra
+from calc.families.fields import Fields, kind, near_divisors
 from calc.model.compressed_attention import CompressedAttention
 from calc.model.feedforward import MLP, MoE
 from calc.model.gguf_rules import GGUFRules
 from calc.model.kernels import Kernels
 from calc.model.mixers import Mixer
 from calc.model.names import Names
-from calc.model.tensor import Shape
 
 DEEPSEEK_EXPERTS = Experts(
     "n_routed_experts",
@@ -48,10 +46,14 @@ OCR = Family(
     mixer=Attention(bias="attention_bias", head_dim=None), ffn=DEEPSEEK_V2_EXPERTS, kernels=Kernels(fp32_weights=True)
 )
 
+# DeepSeek-V4
 
 V4_NORMS = ("attn_norm", "ffn_norm")
-V4_MLP = {"gate_proj": "w1", "up_proj": "w3", "down_proj": "w2"}
-HYPER_CONNECTIONS = [f"hc_{where}_{what}" for where in ("attn", "ffn", "head") for what in ("fn", "base", "scale")]
+IN_FP32 = (
+    "attn_sink",
+    "ape",
+    *(f"hc_{at}_{leaf}" for at in ("attn", "ffn", "head") for leaf in ("fn", "base", "scale")),
+)
 V4_NAMES = Names(
     embedding="embed",
     layer="layers.{layer}",
@@ -63,10 +65,10 @@ V4_NAMES = Names(
     shared_expert="ffn.shared_experts",
     final_norm="norm",
     lm_head="head",
-    renamed=V4_MLP,
-    expert_renamed=V4_MLP,
+    renamed=W123,
+    expert_renamed=W123,
     fp8_scale_bits=8,  # powers of two: float8_e8m0
-    types=dict.fromkeys(("attn_sink", "ape", *HYPER_CONNECTIONS), "fp32") | {"tid2eid": "int64"},
+    types=dict.fromkeys(IN_FP32, "fp32") | {"tid2eid": "int64"},
 )
 V4_KINDS = ("sliding_attention", "compressed_sparse_attention", "heavily_compressed_attention")
 V4_RATES = {V4_KINDS[1]: ("compress_rate_csa", 4), V4_KINDS[2]: ("compress_rate_hca", 128)}
@@ -76,10 +78,9 @@ V4_RATIOS = {0: V4_KINDS[0], 4: V4_KINDS[1], 128: V4_KINDS[2]}
 
 def v4_mixer(c: Fields, layer: int) -> Mixer:
     """Mixer by `layer_types`, by the ratios that checkpoints list, or by the class's pattern."""
-    if isinstance(c.get("layer_types"), list) and len(c.get("layer_types")) == c.size("num_hidden_layers"):
-        words = c.per_layer("layer_types", c.size("num_hidden_layers"), V4_KINDS)
-        if words:
-            return v4_attention(c, words[layer])
+    listed = c.get("layer_types")
+    if isinstance(listed, list) and len(listed) == c.size("num_hidden_layers") and (word := kind(c, layer, V4_KINDS)):
+        return v4_attention(c, word)
     ratios = c.get("compress_ratios")
     if isinstance(ratios, list) and layer < len(ratios):
         if type(ratios[layer]) is not int or ratios[layer] not in V4_RATIOS:
@@ -89,16 +90,16 @@ def v4_mixer(c: Fields, layer: int) -> Mixer:
     return v4_attention(c, V4_KINDS[1] if layer >= 2 and layer % 2 else V4_KINDS[2])
 
 
-def v4_attention(c: Fields, what: str) -> CompressedAttention:
-    return c.once(("v4", what), lambda: v4_kind(c, what))
-
-
 def v4_rate(c: Fields, what: str) -> int | None:
     """Tokens of an entry, by the rate of this kind of layer, or by a table of all."""
     if what not in V4_RATES:
         return None
     field, usual = V4_RATES[what]
     return c.maybe(field) or c.within(c.get("compress_rates")).maybe(what) or usual
+
+
+def v4_attention(c: Fields, what: str) -> CompressedAttention:
+    return c.once(("v4", what), lambda: v4_kind(c, what))
 
 
 def v4_kind(c: Fields, what: str) -> CompressedAttention:
@@ -143,92 +144,82 @@ def v4_moe(c: Fields, layer: int) -> MoE:
     )
 
 
-def v4_layer_extras(c: Fields, layer: int) -> tuple[Extra, ...]:
-    """Hyper-connections, arXiv:2409.19606, around attention and feed-forward; and the table of hashed layers."""
-    hyper = c.once("hyper connections", lambda: hyper_connections(c))
-    if not v4_hashes(c, layer):
-        return hyper
-    table = {"ffn.gate.tid2eid": (c.size("vocab_size"), c.size("num_experts_per_tok"))}
-    return (*hyper, *extras("router", table, excluded_as="persistent_buffers"))
+def streams(c: Fields) -> int:
+    """Width of the residual streams, joined."""
+    return c.size("hc_mult") * c.size("hidden_size")
 
 
-def hyper_connections(c: Fields) -> tuple[Extra, ...]:
-    streams = c.size("hc_mult")
-    rows = streams * streams + 2 * streams
-    shapes: dict[str, Shape] = {}
-    for module in ("hc_attn", "hc_ffn"):
-        shapes |= {f"{module}_fn": (rows, streams * c.size("hidden_size")), f"{module}_base": (rows,)}
-        shapes |= {f"{module}_scale": (3,)}
-    return extras("other", shapes)
+def mixes(c: Fields) -> int:
+    """Weights that mix the streams of one token, into the layer's input and back."""
+    return c.size("hc_mult") ** 2 + 2 * c.size("hc_mult")
 
 
-def v4_head(c: Fields) -> tuple[Extra, ...]:
-    streams = c.size("hc_mult")
-    shapes = {"fn": (streams, streams * c.size("hidden_size")), "base": (streams,), "scale": (1,)}
-    return extras("other", {f"hc_head_{name}": shape for name, shape in shapes.items()})
-
-
-def v4_last_mixer(c: Fields, layer: int) -> Mixer:
-    return v4_attention(c, "sliding_attention")
-
-
-DEEPSEEK: dict[str, Family] = made_by(
-    "DeepSeek",
-    {
-        "deepseek": Family(
-            mixer=Attention(bias="attention_bias"),
-            ffn=DEEPSEEK_V1_EXPERTS,
-            kernels=Kernels(fp32_weights=True),
-            defaults="deepseek_v2",
-            own={"head_dim": None},
-            gguf=GGUFRules("deepseek"),
-        ),
-        "deepseek_v2": Family(
-            mixer=MLA(),
-            ffn=DEEPSEEK_V2_EXPERTS,
-            kernels=Kernels(fp32_weights=True, fp32_router=True, turn="complex"),
-            wrappers=(Wrapper("deepseek_vl_v2"),),
-            gguf=GGUFRules("deepseek2"),
-        ),
-        "deepseek_v3": Family(
-            mixer=MLA(),
-            ffn=DEEPSEEK_EXPERTS,
-            prediction=DEEPSEEK_MTP,
-            gguf_headers="deepseek2",
-            wrappers=(Wrapper("kimi_k25"), Wrapper("kimi_vl")),
-            kernels=Kernels(turn="pairs"),
-            gguf=GGUFRules("deepseek2"),
-        ),
-        "deepseek_v32": Family(
-            mixer=DSA,
-            ffn=DEEPSEEK_EXPERTS,
-            own={"num_nextn_predict_layers": 0},
-            prediction=replace(DEEPSEEK_MTP, attention=DSA),
-        ),
-        "deepseek_v4": Family(
-            mixer=v4_mixer,
-            ffn=v4_moe,
-            kernels=Kernels(fp32_weights=False),
-            norms=V4_NORMS,
-            names=V4_NAMES,
-            own={"num_hash_layers": 3, "compress_ratios": None},
-            extras=v4_head,
-            layer_extras=v4_layer_extras,
-            prediction=MTP(
-                v4_last_mixer,
-                v4_moe,
-                layer_norms=V4_NORMS,
-                norms=("enorm", "hnorm", "norm"),
-                projection=("e_proj", "h_proj"),
-                linear=True,
-                layer="mtp.{layer}",
-                extras=lambda c: (*hyper_connections(c), *v4_head(c)),
-            ),
-            wrappers=(Wrapper("deepseek_ref"),),  # what its maker's own code calls it
-        ),
-        "deepseek_ocr2_text": replace(OCR, own={"first_k_dense_replace": 0}, wrappers=(Wrapper("deepseek_ocr2"),)),
-        "unlimited_ocr_text": replace(  # the prompt stays in the cache whole; what is generated slides
-            OCR, own={"first_k_dense_replace": 1}, wrappers=(Wrapper("unlimited_ocr"),)
-        ),
-    },
+HYPER_CONNECTIONS = Weights(
+    "other", {"fn": (mixes, streams), "base": (mixes,), "scale": (3,)}, at=("hc_attn_", "hc_ffn_")
 )
+"""Around attention and feed-forward, arXiv:2409.19606."""
+HYPER_HEAD = Weights("other", {"fn": ("hc_mult", streams), "base": ("hc_mult",), "scale": (1,)}, at=("hc_head_",))
+HASHES = Weights(
+    "router",
+    {"ffn.gate.tid2eid": ("vocab_size", "num_experts_per_tok")},
+    layers=v4_hashes,
+    excluded_as="persistent_buffers",
+)
+
+
+DEEPSEEK: dict[str, Family] = {
+    "deepseek": Family(
+        ffn=DEEPSEEK_V1_EXPERTS,
+        kernels=Kernels(fp32_weights=True),
+        defaults="deepseek_v2",
+        own={"head_dim": None},
+        gguf=GGUFRules("deepseek"),
+    ),
+    "deepseek_v2": Family(
+        mixer=MLA(),
+        ffn=DEEPSEEK_V2_EXPERTS,
+        kernels=Kernels(fp32_weights=True, fp32_router=True, turn="complex"),
+        wrappers=("deepseek_vl_v2",),
+        gguf=GGUFRules("deepseek2"),
+    ),
+    "deepseek_v3": Family(
+        mixer=MLA(),
+        ffn=DEEPSEEK_EXPERTS,
+        prediction=DEEPSEEK_MTP,
+        gguf_headers="deepseek2",
+        wrappers=("kimi_k25", "kimi_vl"),
+        kernels=Kernels(turn="pairs"),
+        gguf=GGUFRules("deepseek2"),
+    ),
+    "deepseek_v32": Family(
+        mixer=DSA,
+        ffn=DEEPSEEK_EXPERTS,
+        own={"num_nextn_predict_layers": 0},
+        prediction=replace(DEEPSEEK_MTP, attention=DSA),
+    ),
+    "deepseek_v4": Family(
+        mixer=v4_mixer,
+        ffn=v4_moe,
+        kernels=Kernels(fp32_weights=False),
+        norms=V4_NORMS,
+        names=V4_NAMES,
+        own={"num_hash_layers": 3, "compress_ratios": None},
+        extras=(HYPER_HEAD,),
+        layer_extras=(HYPER_CONNECTIONS, HASHES),
+        prediction=MTP(
+            lambda c, layer: v4_attention(c, "sliding_attention"),
+            v4_moe,
+            layer_norms=V4_NORMS,
+            norms=("enorm", "hnorm", "norm"),
+            projection=("e_proj", "h_proj"),
+            linear=True,
+            layer="mtp.{layer}",
+            extras=(HYPER_CONNECTIONS, HYPER_HEAD),
+        ),
+        wrappers=("deepseek_ref",),  # what its maker's own code calls it
+    ),
+    "deepseek_ocr2_text": replace(OCR, own={"first_k_dense_replace": 0}, wrappers=("deepseek_ocr2",)),
+    "unlimited_ocr_text": replace(  # the prompt stays in the cache whole; what is generated slides
+        OCR, own={"first_k_dense_replace": 1}, wrappers=("unlimited_ocr",)
+    ),
+}

@@ -1,75 +1,71 @@
-"""Encoders for images that several models share: transformers' AutoModel builds them by a section's model_type."""
+"""Encoders that several models share: transformers' AutoModel builds those for images by a section's model_type."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
 from calc.families import timm_encoders as timm
-from calc.families import tower_defaults as defaults
 from calc.families.fields import Fields
-from calc.families.tower_parts import count, patches, two
-from calc.model.tensor import Shapes
-from calc.model.towers.listed import GATED, Layer, biased
-from calc.model.towers.named_shapes import NamedShape, placed, weights, with_biases
+from calc.families.tower_parts import DEFAULTS, count, flat_patch, layers, merged_width, norms, patch, patches, two
+from calc.model.tensor import Shape, Shapes
+from calc.model.towers.listed import FUSED, GATED, Layer, NamedShape, biased, placed, weights, with_biases
 
 CLIP_LAYER = Layer()
-SAM_LAYER = Layer(qkv=("attn.qkv",), out="attn.proj", mlp=("mlp.lin1", "mlp.lin2"))
-QWEN_LAYER = Layer(qkv=("attn.qkv",), out="attn.proj", norms=("norm1", "norm2"))
+INTERN_LAYER = Layer(
+    qkv="attention.{}_proj",
+    out="attention.projection_layer",
+    norms=("layernorm_before", "layernorm_after"),
+    scales=("lambda_1", "lambda_2"),
+)
+GATED_FUSED = replace(FUSED, mlp=GATED, norm_bias=False)
 PIXTRAL_LAYER = Layer(
-    qkv=("attention.q_proj", "attention.k_proj", "attention.v_proj"),
+    qkv="attention.{}_proj",
     out="attention.o_proj",
     mlp=("feed_forward.gate_proj", "feed_forward.up_proj", "feed_forward.down_proj"),
     norms=("attention_norm", "ffn_norm"),
-    qkv_bias=False,
-    out_bias=False,
-    mlp_bias=False,
-    norm_bias=False,
+    bias=False,
 )
-SAM: Mapping[str, Any] = {
-    "hidden_size": 768,
-    "output_channels": 256,
-    "num_hidden_layers": 12,
-    "num_attention_heads": 12,
-    "num_channels": 3,
-    "image_size": 1024,
-    "patch_size": 16,
-    "qkv_bias": True,
-    "use_abs_pos": True,
-    "use_rel_pos": True,
-    "window_size": 14,
-    "global_attn_indexes": [2, 5, 8, 11],
-    "mlp_ratio": 4.0,
-}
 
 
 @dataclass(frozen=True)
 class SamNames:
-    """Names of SAM's modules."""
+    """Names of SAM's modules; by default those of transformers."""
 
-    patch: str
-    layers: str
-    norms: tuple[str, ...]
-    neck: tuple[str, ...]  # a convolution and its norm, twice
+    patch: str = "patch_embed.projection"
+    layers: str = "layers"
+    norms: tuple[str, ...] = ("layer_norm1", "layer_norm2")
+    neck: tuple[str, ...] = ("conv1", "layer_norm1", "conv2", "layer_norm2")  # a convolution and its norm, twice
 
 
-SAM_NAMES = SamNames(
-    patch="patch_embed.projection",
-    layers="layers",
-    norms=("layer_norm1", "layer_norm2"),
-    neck=("conv1", "layer_norm1", "conv2", "layer_norm2"),
+SAM_NAMES = SamNames()
+SAM_AS_RELEASED = SamNames("patch_embed.proj", "blocks", ("norm1", "norm2"), ("0", "1", "2", "3"))
+"""Names in the paper's own code."""
+
+
+@dataclass(frozen=True)
+class InternNames:
+    """Names of InternViT's modules, and fields that say what it has; by default those of transformers."""
+
+    layer: Layer = INTERN_LAYER
+    layers: str = "encoder.layer"
+    token: str = "cls_token"
+    positions: str = "position_embeddings"
+    patch: str = "patch_embeddings.projection"
+    bias: str = "attention_bias"
+    qk_norm: str = "use_qk_norm"
+    normed: str = "attention"  # module that norms of queries and keys lie in
+
+
+INTERN_NAMES = InternNames()
+INTERN_AS_RELEASED = InternNames(
+    replace(FUSED, scales=("ls1", "ls2")), "encoder.layers", "class_embedding", "position_embedding", "patch_embedding"
 )
-SAM_AS_RELEASED = SamNames(
-    patch="patch_embed.proj", layers="blocks", norms=("norm1", "norm2"), neck=("0", "1", "2", "3")
-)
-"""Names in transformers, and in the paper's own code."""
 
 
 @dataclass(frozen=True, eq=False)
 class Encoder:
-    """Reader of the encoder of one model_type, from its section and under a path; and its class's defaults."""
+    """Reader of the encoder of one model_type, from its section and under a path."""
 
     read: Callable[[Fields, str], Iterator[NamedShape]]
-    defaults: Mapping[str, Any]
     level: str = ""  # module that published checkpoints have between a LLaVA's `vision_tower` and its parts
     statistics: Callable[[Fields, str], Iterable[NamedShape]] = lambda c, path: ()  # what it keeps besides parameters
     known: Callable[[Fields], bool] = lambda c: True  # whether all that decides its weights is
@@ -77,31 +73,30 @@ class Encoder:
 
 def clip(c: Fields, path: str) -> Iterator[NamedShape]:
     """CLIP, arXiv:2103.00020 (transformers `modeling_clip.py`)."""
-    d, p = c.size("hidden_size"), c.size("patch_size")
+    d = c.size("hidden_size")
     yield f"{path}.embeddings.class_embedding", (d,), 1
-    yield f"{path}.embeddings.patch_embedding.weight", (d, c.size("num_channels"), p, p), 1
+    yield f"{path}.embeddings.patch_embedding.weight", patch(c), 1
     yield f"{path}.embeddings.position_embedding.weight", (patches(c) + 1, d), 1
     yield from placed(path, with_biases({"pre_layrnorm": (d,), "post_layernorm": (d,)}))
-    yield from layers(c, f"{path}.encoder.layers.{{layer}}", CLIP_LAYER)
+    yield from layers(c, f"{path}.encoder.layers", CLIP_LAYER)
 
 
 def siglip(c: Fields, path: str) -> Iterator[NamedShape]:
     """SigLIP, arXiv:2303.15343; Idefics' too (transformers `modeling_siglip.py`)."""
-    p = c.size("patch_size")
-    yield from siglip_of(c, path, (c.size("num_channels"), p, p), patches(c))
+    yield from siglip_of(c, path, patch(c), patches(c))
 
 
 def siglip2(c: Fields, path: str) -> Iterator[NamedShape]:
     """SigLIP 2, arXiv:2502.14786, which takes patches as rows (transformers `modeling_siglip2.py`)."""
-    yield from siglip_of(c, path, (c.size("num_channels") * c.size("patch_size") ** 2,), c.size("num_patches"))
+    yield from siglip_of(c, path, flat_patch(c), c.size("num_patches"))
 
 
-def siglip_of(c: Fields, path: str, patch: tuple[int, ...], positions: int) -> Iterator[NamedShape]:
+def siglip_of(c: Fields, path: str, patch: Shape, positions: int) -> Iterator[NamedShape]:
     """The embeddings of patches, the layers, and a head that pools by attention where there is one."""
-    d, f = c.size("hidden_size"), c.size("intermediate_size")
-    yield from placed(f"{path}.embeddings", with_biases({"patch_embedding": (d, *patch)}))
+    d, f = c.sizes("hidden_size", "intermediate_size")
+    yield from placed(f"{path}.embeddings", with_biases({"patch_embedding": patch}))
     yield f"{path}.embeddings.position_embedding.weight", (positions, d), 1
-    yield from layers(c, f"{path}.encoder.layers.{{layer}}", CLIP_LAYER)
+    yield from layers(c, f"{path}.encoder.layers", CLIP_LAYER)
     yield from placed(path, with_biases({"post_layernorm": (d,)}))
     if c.flag("vision_use_head"):
         mlp = with_biases({"mlp.fc1": (f, d), "mlp.fc2": (d, f), "layernorm": (d,), "attention.out_proj": (d, d)})
@@ -109,42 +104,27 @@ def siglip_of(c: Fields, path: str, patch: tuple[int, ...], positions: int) -> I
         yield from placed(f"{path}.head", {"attention.in_proj_bias": (3 * d,), **mlp})
 
 
-def layers(c: Fields, path: str, layer: Layer) -> Iterator[NamedShape]:
-    """`num_hidden_layers` of one kind."""
-    shapes = layer.shapes(c.size("hidden_size"), c.size("intermediate_size"))
-    yield from placed(path, shapes, c.size("num_hidden_layers"))
-
-
-def pixtral(c: Fields, path: str) -> Iterator[NamedShape]:
+def pixtral(c: Fields, path: str, layer: Layer = PIXTRAL_LAYER) -> Iterator[NamedShape]:
     """Pixtral, arXiv:2410.07073 (transformers `modeling_pixtral.py`)."""
-    d, p = c.size("hidden_size"), c.size("patch_size")
-    yield from placed(path, weights({"patch_conv": (d, c.size("num_channels"), p, p), "ln_pre": (d,)}))
-    yield from layers(c, f"{path}.transformer.layers.{{layer}}", PIXTRAL_LAYER)
+    yield from placed(path, weights({"patch_conv": patch(c), "ln_pre": (c.size("hidden_size"),)}))
+    yield from layers(c, f"{path}.transformer.layers", layer)
 
 
-def intern(c: Fields, path: str) -> Iterator[NamedShape]:
+def intern(c: Fields, path: str, names: InternNames = INTERN_NAMES) -> Iterator[NamedShape]:
     """InternViT, arXiv:2312.14238 (transformers `modeling_internvl.py`)."""
     (height, width), (tall, wide) = two(c, "image_size"), two(c, "patch_size")
-    d = c.size("hidden_size")
-    layer = Layer(
-        qkv=("attention.q_proj", "attention.k_proj", "attention.v_proj"),
-        out="attention.projection_layer",
-        norms=("layernorm_before", "layernorm_after"),
-        scales=("lambda_1", "lambda_2"),
-        qkv_bias=c.flag("attention_bias"),
-        norm_bias=c.get("norm_type") == "layer_norm",
-    )
-    yield f"{path}.embeddings.cls_token", (1, 1, d), 1
+    d, inner, stack = c.size("hidden_size"), f"{path}.embeddings", f"{path}.{names.layers}"
+    yield f"{inner}.{names.token}", (1, 1, d), 1
     if c.flag("use_mask_token"):
-        yield f"{path}.embeddings.mask_token", (1, 1, d), 1
+        yield f"{inner}.mask_token", (1, 1, d), 1
     if c.flag("use_absolute_position_embeddings"):
-        yield f"{path}.embeddings.position_embeddings", (1, (height // tall) * (width // wide) + 1, d), 1
-    patch = with_biases({"projection": (d, c.size("num_channels"), tall, wide)})
-    yield from placed(f"{path}.embeddings.patch_embeddings", patch)
-    yield from layers(c, f"{path}.encoder.layer.{{layer}}", layer)
-    if c.flag("use_qk_norm"):
-        norms = weights({"attention.q_norm": (d,), "attention.k_norm": (d,)})
-        yield from placed(f"{path}.encoder.layer.{{layer}}", norms, c.size("num_hidden_layers"))
+        yield f"{inner}.{names.positions}", (1, (height // tall) * (width // wide) + 1, d), 1
+    yield from placed(inner, with_biases({names.patch: (d, c.size("num_channels"), tall, wide)}))
+    layer = replace(names.layer, qkv_bias=c.flag(names.bias), norm_bias=c.get("norm_type") == "layer_norm")
+    yield from layers(c, stack, layer)
+    if c.flag(names.qk_norm):
+        normed = weights(norms(d, f"{names.normed}.q_norm", f"{names.normed}.k_norm"))
+        yield from placed(f"{stack}.{{layer}}", normed, c.size("num_hidden_layers"))
     if not c.flag("use_mean_pooling"):
         yield from placed(path, with_biases({"layernorm": (d,)}))
 
@@ -152,14 +132,13 @@ def intern(c: Fields, path: str) -> Iterator[NamedShape]:
 def sam(c: Fields, path: str, names: SamNames = SAM_NAMES) -> Iterator[NamedShape]:
     """SAM's, arXiv:2304.02643: positions relative within windows, over all patches in some layers (transformers
     `modeling_sam.py`)."""
-    d, p, n, out = c.size("hidden_size"), c.size("patch_size"), c.size("num_hidden_layers"), c.size("output_channels")
-    side, stack = c.size("image_size") // p, f"{path}.{names.layers}"
-    f = c.maybe("mlp_dim") or int(d * c.real("mlp_ratio"))
+    d, n, out = c.sizes("hidden_size", "num_hidden_layers", "output_channels")
+    side, stack = c.size("image_size") // c.size("patch_size"), f"{path}.{names.layers}"
     if c.flag("use_abs_pos"):
         yield f"{path}.pos_embed", (1, side, side, d), 1
-    yield from placed(path, with_biases({names.patch: (d, c.size("num_channels"), p, p)}))
-    layer = replace(SAM_LAYER, norms=names.norms, qkv_bias=c.flag("qkv_bias"))
-    yield from placed(f"{stack}.{{layer}}", layer.shapes(d, f), n)
+    yield from placed(path, with_biases({names.patch: patch(c)}))
+    layer = replace(FUSED, mlp=("mlp.lin1", "mlp.lin2"), norms=names.norms, qkv_bias=c.flag("qkv_bias"))
+    yield from layers(c, stack, layer, c.maybe("mlp_dim") or int(d * c.real("mlp_ratio")))
     if c.flag("use_rel_pos"):
         d_head, whole = d // c.size("num_attention_heads"), c.indices("global_attn_indexes")
         for i in range(n):
@@ -178,145 +157,139 @@ def sam_neck(d: int, out: int, path: str, names: tuple[str, ...] = SAM_NAMES.nec
 def qwen2(c: Fields, path: str) -> Iterator[NamedShape]:
     """Qwen2-VL's, arXiv:2409.12191, whose `hidden_size` is the width of what it puts out (transformers
     `modeling_qwen2_vl.py`)."""
-    d, p, merged = c.size("embed_dim"), c.size("patch_size"), merged_width(c, "embed_dim")
-    patch = (d, c.size("in_channels"), c.size("temporal_patch_size"), p, p)
-    yield f"{path}.patch_embed.proj.weight", patch, 1
-    yield from placed(f"{path}.blocks.{{layer}}", QWEN_LAYER.shapes(d, c.size("mlp_ratio") * d), c.size("depth"))
-    merger: Shapes = {"ln_q": (d,), "mlp.0": (merged, merged), "mlp.2": (c.size("hidden_size"), merged)}
+    out, d, merged = c.size("hidden_size"), c.size("embed_dim"), merged_width(c, "embed_dim")
+    c = c.with_stated("hidden_size", d)
+    yield f"{path}.patch_embed.proj.weight", patch(c, "in_channels", frames=True), 1
+    yield from layers(c, f"{path}.blocks", FUSED, c.size("mlp_ratio") * d, "depth")
+    merger: Shapes = {"ln_q": (d,), "mlp.0": (merged, merged), "mlp.2": (out, merged)}
     yield from placed(f"{path}.merger", with_biases(merger))
-
-
-def merged_width(c: Fields, field: str) -> int:
-    """Width of the patches that one token stands for, joined."""
-    return c.size(field) * c.size("spatial_merge_size") ** 2
 
 
 def qwen2_5(c: Fields, path: str) -> Iterator[NamedShape]:
     """Qwen2.5-VL's, arXiv:2502.13923; with fewer heads of keys and values in EXAONE 4.5 (transformers
     `modeling_qwen2_5_vl.py`, `modeling_exaone4_5.py`)."""
-    d, p, n, merged = c.size("hidden_size"), c.size("patch_size"), c.size("depth"), merged_width(c, "hidden_size")
-    heads, fewer = c.size("num_heads"), c.maybe("num_key_value_heads")
-    patch = (d, c.size("in_channels"), c.size("temporal_patch_size"), p, p)
-    layer = Layer(qkv=("attn.qkv",), out="attn.proj", mlp=GATED, norms=("norm1", "norm2"), norm_bias=False)
-    shapes = layer.shapes(d, c.size("intermediate_size"))
+    (d, heads), fewer, merged = c.sizes("hidden_size", "num_heads"), c.maybe("num_key_value_heads"), merged_width(c)
+    shapes = GATED_FUSED.shapes(d, c.size("intermediate_size"))
     if fewer is not None:
         shapes |= with_biases({"attn.qkv": ((heads + 2 * fewer) * (d // heads), d)})
-    yield f"{path}.patch_embed.proj.weight", patch, 1
-    yield from placed(f"{path}.blocks.{{layer}}", shapes, n)
+    yield f"{path}.patch_embed.proj.weight", patch(c, "in_channels", frames=True), 1
+    yield from placed(f"{path}.blocks.{{layer}}", shapes, c.size("depth"))
     yield f"{path}.merger.ln_q.weight", (d,), 1
     mlp = with_biases({"mlp.0": (merged, merged), "mlp.2": (c.size("out_hidden_size"), merged)})
     yield from placed(f"{path}.merger", mlp)
 
 
-def glm4(c: Fields, path: str) -> Iterator[NamedShape]:
-    """GLM-4.1V's, arXiv:2507.01006, with learned positions, whose layers are as wide inside as its output (transformers
-    `modeling_glm4v.py`)."""
-    d, out = c.size("hidden_size"), c.size("out_hidden_size")
-    yield from placed(path, weights({"embeddings.position_embedding": (patches(c), d), "post_conv_layernorm": (d,)}))
-    layer = Layer(
-        qkv=("attn.qkv",),
-        out="attn.proj",
-        mlp=GATED,
-        norms=("norm1", "norm2"),
-        qkv_bias=c.flag("attention_bias"),
-        out_bias=False,
-        mlp_bias=False,
-        norm_bias=False,
-    )
-    yield from glm(c, path, layer, out, c.size("intermediate_size"))
-
-
-def glm(c: Fields, path: str, layer: Layer, f: int, projected: int) -> Iterator[NamedShape]:
-    """Layers whose feed-forward is f wide, a convolution that merges patches, and a gated merger."""
-    d, p, merge, out = (c.size(x) for x in ("hidden_size", "patch_size", "spatial_merge_size", "out_hidden_size"))
-    patch = (d, c.size("in_channels"), c.size("temporal_patch_size"), p, p)
-    outer = {"patch_embed.proj": patch, "downsample": (out, d, merge, merge), "merger.post_projection_norm": (out,)}
-    gated = {"gate_proj": (projected, out), "up_proj": (projected, out), "down_proj": (out, projected)}
-    yield from placed(path, with_biases(outer) | weights({"post_layernorm": (d,)}))
-    yield from placed(f"{path}.merger", weights({"proj": (out, out), **gated}))
-    d_head = d // c.size("num_heads")
-    yield from placed(f"{path}.blocks.{{layer}}", layer.shapes(d, f, d_head=d_head), c.size("depth"))
-
-
-def glm_normed(c: Fields) -> Layer:
-    """A layer of GLM-OCR and GLM-5-Next, which norms queries and keys."""
-    bias = c.flag("attention_bias")
-    return Layer(
-        qkv=("attn.qkv",),
-        out="attn.proj",
-        mlp=GATED,
-        norms=("norm1", "norm2"),
-        head_norms=("attn.q_norm", "attn.k_norm"),
-        qkv_bias=bias,
-        out_bias=bias,
-        mlp_bias=bias,
-        norm_bias=False,
-    )
-
-
 def qwen3(c: Fields, path: str) -> Iterator[NamedShape]:
     """Qwen3-VL's, arXiv:2511.21631 (transformers `modeling_qwen3_vl.py`): some layers have a merger of their own."""
-    d, p, out = c.size("hidden_size"), c.size("patch_size"), c.size("out_hidden_size")
-    merged = d * c.size("spatial_merge_size") ** 2
-    patch: Shapes = {"patch_embed.proj": (d, c.size("in_channels"), c.size("temporal_patch_size"), p, p)}
-    layer = Layer(
-        qkv=("attn.qkv",), out="attn.proj", mlp=("mlp.linear_fc1", "mlp.linear_fc2"), norms=("norm1", "norm2")
-    )
-    yield from placed(path, with_biases(patch) | weights({"pos_embed": (c.size("num_position_embeddings"), d)}))
-    yield from placed(f"{path}.blocks.{{layer}}", layer.shapes(d, c.size("intermediate_size")), c.size("depth"))
+    d, out, merged = c.size("hidden_size"), c.size("out_hidden_size"), merged_width(c)
+    yield from placed(path, with_biases({"patch_embed.proj": patch(c, "in_channels", frames=True)}))
+    yield f"{path}.pos_embed.weight", (c.size("num_position_embeddings"), d), 1
+    layer = replace(FUSED, mlp=("mlp.linear_fc1", "mlp.linear_fc2"))
+    yield from layers(c, f"{path}.blocks", layer, copies="depth")
     matrices = {"linear_fc1": (merged, merged), "linear_fc2": (out, merged)}
     yield from placed(f"{path}.merger", with_biases({**matrices, "norm": (d,)}))
     deep = with_biases({**matrices, "norm": (merged,)})
     yield from placed(f"{path}.deepstack_merger_list.{{layer}}", deep, count(c, "deepstack_visual_indexes"))
 
 
+def glm4(c: Fields, path: str) -> Iterator[NamedShape]:
+    """GLM-4.1V's, arXiv:2507.01006, with learned positions, whose layers are as wide inside as its output (transformers
+    `modeling_glm4v.py`)."""
+    d = c.size("hidden_size")
+    yield from placed(path, weights({"embeddings.position_embedding": (patches(c), d), "post_conv_layernorm": (d,)}))
+    layer = replace(GATED_FUSED, bias=False, qkv_bias=c.flag("attention_bias"))
+    yield from glm(c, path, layer, c.size("out_hidden_size"), c.size("intermediate_size"))
+
+
+def glm_normed(c: Fields, path: str, projected: int) -> Iterator[NamedShape]:
+    """GLM-OCR's and GLM-5-Next's, which norms queries and keys."""
+    layer = replace(GATED_FUSED, head_norms=("attn.q_norm", "attn.k_norm"), bias=c.flag("attention_bias"))
+    yield from glm(c, path, layer, c.size("intermediate_size"), projected)
+
+
+def glm(c: Fields, path: str, layer: Layer, f: int, projected: int) -> Iterator[NamedShape]:
+    """Layers whose feed-forward is f wide, a convolution that merges patches, and a gated merger."""
+    d, merge, out = c.sizes("hidden_size", "spatial_merge_size", "out_hidden_size")
+    outer = {"patch_embed.proj": patch(c, "in_channels", frames=True), "downsample": (out, d, merge, merge)}
+    gated = {"gate_proj": (projected, out), "up_proj": (projected, out), "down_proj": (out, projected)}
+    yield from placed(path, with_biases({**outer, "merger.post_projection_norm": (out,)}))
+    yield f"{path}.post_layernorm.weight", (d,), 1
+    yield from placed(f"{path}.merger", weights({"proj": (out, out), **gated}))
+    yield from layers(c, f"{path}.blocks", layer, f, "depth", d_head=d // c.size("num_heads"))
+
+
+def eva(c: Fields, path: str) -> Iterator[NamedShape]:
+    """EVA-CLIP, arXiv:2303.15389, of the BLIP models."""
+    d, p = c.sizes("hidden_size", "patch_size")
+    yield f"{path}.embeddings.class_embedding", (1, 1, d), 1
+    yield f"{path}.embeddings.position_embedding", (1, patches(c) + 1, d), 1
+    yield from placed(f"{path}.embeddings", with_biases({"patch_embedding": (d, 3, p, p)}))
+    layer = Layer(qkv="self_attn.qkv", out="self_attn.projection", qkv_bias=c.flag("qkv_bias"))
+    yield from layers(c, f"{path}.encoder.layers", layer)
+    yield from placed(path, with_biases({"post_layernorm": (d,)}))
+
+
 def moonvit(c: Fields, *, bias: bool) -> Iterator[NamedShape]:
     """MoonViT, arXiv:2504.07491: positions of a grid, layers, and a norm behind them."""
     d, p, path = c.size("hidden_size"), c.size("patch_size"), "vision_tower"
-    layer = Layer(
-        qkv=("wqkv",),
-        out="wo",
-        mlp=("mlp.fc0", "mlp.fc1"),
-        norms=("norm0", "norm1"),
-        qkv_bias=bias,
-        out_bias=bias,
-        mlp_bias=bias,
-        norm_bias=bias,
-    ).shapes(d, c.size("intermediate_size"), q=c.maybe("qkv_hidden_size"))
+    layer = Layer(qkv="wqkv", out="wo", mlp=("mlp.fc0", "mlp.fc1"), norms=("norm0", "norm1"), bias=bias)
     yield from placed(f"{path}.patch_embed", biased(bias, {"proj": (d, 3, p, p)}))
     yield f"{path}.patch_embed.pos_emb.weight", (c.size("pos_emb_height"), c.size("pos_emb_width"), d), 1
-    yield from placed(f"{path}.encoder.blocks.{{layer}}", layer, c.size("num_hidden_layers"))
+    yield from layers(c, f"{path}.encoder.blocks", layer, q=c.maybe("qkv_hidden_size"))
     yield from placed(f"{path}.encoder", biased(bias, {"final_layernorm": (d,)}))
 
 
-CLIP = Encoder(clip, defaults.CLIP, level="vision_model")
-SIGLIP = Encoder(siglip, defaults.SIGLIP, level="vision_model")
+def qformer(c: Fields, path: str) -> Iterator[NamedShape]:
+    """Q-Former, BLIP-2, arXiv:2301.12597: learned queries that attend to what an encoder puts out, in every so many
+    layers (transformers `modeling_blip_2.py`)."""
+    d, f, n = c.sizes("hidden_size", "intermediate_size", "num_hidden_layers")
+    yield from placed(path, with_biases({"layernorm": (d,)}))
+    parts = bert_attention("attention", d, d) | bert_mlp("intermediate_query", "output_query", d, f)
+    if c.flag("use_qformer_text_input"):
+        parts |= bert_mlp("intermediate", "output", d, f)
+    yield from placed(f"{path}.encoder.layer.{{layer}}", with_biases(parts), n)
+    for i in range(0, n, c.size("cross_attention_frequency")):
+        cross = bert_attention("crossattention", d, c.size("encoder_hidden_size"))
+        yield from placed(f"{path}.encoder.layer.{i}", with_biases(cross))
+
+
+def bert_attention(name: str, d: int, seen: int) -> Shapes:
+    """Queries d wide and what they see, as BERT names them."""
+    inner: Shapes = {"attention.query": (d, d), "attention.key": (d, seen), "attention.value": (d, seen)}
+    inner |= {"output.dense": (d, d), "output.LayerNorm": (d,)}
+    return {f"{name}.{part}": shape for part, shape in inner.items()}
+
+
+def bert_mlp(wide: str, out: str, d: int, f: int) -> Shapes:
+    """Two matrices and a norm."""
+    return {f"{wide}.dense": (f, d), f"{out}.dense": (d, f), f"{out}.LayerNorm": (d,)}
+
+
 ENCODERS: dict[str, Encoder] = {
-    "clip_vision_model": CLIP,
-    "glm4v_vision": Encoder(glm4, defaults.GLM4),
-    "idefics3_vision": Encoder(siglip, defaults.IDEFICS3),
-    "internvl_vision": Encoder(intern, defaults.INTERN),
-    "pixtral": Encoder(pixtral, defaults.PIXTRAL),
-    "qwen2_5_vl_vision": Encoder(qwen2_5, defaults.QWEN2_5),
-    "qwen2_vl_vision": Encoder(qwen2, defaults.QWEN2),
-    "qwen3_5_vision": Encoder(qwen3, defaults.QWEN3),
-    "qwen3_vl_vision": Encoder(qwen3, defaults.QWEN3_VL),
-    "sam_vision_model": Encoder(sam, SAM),
-    "siglip2_vision_model": Encoder(siglip2, defaults.SIGLIP2, level="vision_model"),
-    "siglip_vision_model": SIGLIP,
+    "clip_vision_model": Encoder(clip, level="vision_model"),
+    "glm4v_vision": Encoder(glm4),
+    "idefics3_vision": Encoder(siglip),
+    "internvl_vision": Encoder(intern),
+    "pixtral": Encoder(pixtral),
+    "qwen2_5_vl_vision": Encoder(qwen2_5),
+    "qwen2_vl_vision": Encoder(qwen2),
+    "qwen3_5_vision": Encoder(qwen3),
+    "qwen3_vl_vision": Encoder(qwen3),
+    "sam_vision_model": Encoder(sam),
+    "siglip2_vision_model": Encoder(siglip2, level="vision_model"),
+    "siglip_vision_model": Encoder(siglip, level="vision_model"),
 }
 """model_type of an encoder's section -> how it is read."""
 TIMM: dict[str, Encoder] = {
     "fastvit_mci3": Encoder(
         lambda c, path: timm.fastvit(f"{path}.timm_model"),
-        {},
         statistics=lambda c, path: timm.fastvit_statistics(f"{path}.timm_model"),
         known=lambda c: timm.arguments(c).flag("inference_mode"),  # its branches are merged
     ),
-    "mobilenetv5_300m_enc": Encoder(lambda c, path: timm.mobilenet(f"{path}.timm_model"), {}),
+    "mobilenetv5_300m_enc": Encoder(lambda c, path: timm.mobilenet(f"{path}.timm_model")),
     **dict.fromkeys(
         timm.PERCEPTION,
-        Encoder(lambda c, path: timm.perception(c, f"{path}.timm_model"), {}, known=timm.is_known_perception),
+        Encoder(lambda c, path: timm.perception(c, f"{path}.timm_model"), known=timm.is_known_perception),
     ),
 }
 """Architecture of timm -> how it is read."""
@@ -326,7 +299,7 @@ def encoder_of(c: Fields, usual: str, *, alone: bool) -> tuple[Fields, Encoder] 
     """The encoder that a section describes, and the section with its class's defaults; None where it is not known."""
     kind = usual if alone else c.stated.get("model_type", usual)
     encoder = timm_of(c) if kind == "timm_wrapper" else ENCODERS.get(kind) if isinstance(kind, str) else None
-    return None if encoder is None else (Fields(c.stated, encoder.defaults, {}), encoder)
+    return None if encoder is None else (Fields(c.stated, DEFAULTS["encoders"].get(kind, {}), {}), encoder)
 
 
 def timm_of(c: Fields) -> Encoder | None:

@@ -2,14 +2,14 @@
 
 from dataclasses import replace
 
-from calc.families.attention_rows import Attention, SideBySide
-from calc.families.bigscience import BLOOM_NAMES
-from calc.families.family import TWO_NORMS, Family, made_by
-from calc.families.feedforward_rows import Dense, Times, no_feedforward
+from calc.families.attention_rows import Attention
+from calc.families.family import LLAMA_ATTENTION, TWO_NORMS, Family
+from calc.families.feedforward_rows import Dense, Times
 from calc.families.fields import Fields
+from calc.families.gpt import BLOOM_NAMES
 from calc.families.granite import BAMBA_NAMES, FF_NORMS
-from calc.families.mamba import MAMBA_NAMES, UNBOUNDED, mamba_kernels
-from calc.families.recurrent_rows import BAMBA, Mamba
+from calc.families.mamba import STATE_SPACES
+from calc.families.recurrent_rows import BAMBA
 from calc.model.attention import GQA
 from calc.model.gguf_rules import GGUFRules
 from calc.model.kernels import Kernels
@@ -44,31 +44,19 @@ FALCON_7B_AND_40B = Family(
     gguf=GGUFRules("falcon", falcon=True),
 )
 
-FALCON: dict[str, Family] = made_by(
-    "TII",
-    {
-        "falcon": FALCON_7B_AND_40B,
-        "RefinedWeb": replace(FALCON_7B_AND_40B, defaults="falcon", own={"new_decoder_architecture": True}),
-        "RefinedWebModel": replace(FALCON_7B_AND_40B, defaults="falcon"),
-        "falcon_mamba": Family(
-            mixer=Mamba(inner="intermediate_size"),
-            ffn=no_feedforward,
-            norms=("norm",),
-            names=MAMBA_NAMES,
-            own=UNBOUNDED,
-            kernels=mamba_kernels,
-            gguf=GGUFRules("mamba"),
-        ),
-        "falcon_h1": Family(
-            mixer=SideBySide(
-                (Attention(bias="attention_bias"), replace(BAMBA, norm="mamba_rms_norm", out_bias="projectors_bias"))
-            ),
-            ffn=Dense(),
-            norms=FF_NORMS,
-            names=BAMBA_NAMES,
-            own={"head_dim": None},
-            kernels=Kernels(multiplied=True),
-            gguf=GGUFRules("falcon-h1"),
-        ),
-    },
-)
+H1_MAMBA = replace(BAMBA, norm="mamba_rms_norm", out_bias="projectors_bias")
+
+FALCON: dict[str, Family] = {
+    "falcon": FALCON_7B_AND_40B,
+    "RefinedWeb": replace(FALCON_7B_AND_40B, defaults="falcon", own={"new_decoder_architecture": True}),
+    "RefinedWebModel": replace(FALCON_7B_AND_40B, defaults="falcon"),
+    "falcon_mamba": STATE_SPACES,
+    "falcon_h1": Family(
+        mixer=lambda c, layer: (LLAMA_ATTENTION(c, layer), H1_MAMBA(c)),
+        norms=FF_NORMS,
+        names=BAMBA_NAMES,
+        own={"head_dim": None},
+        kernels=Kernels(multiplied=True),
+        gguf=GGUFRules("falcon-h1"),
+    ),
+}

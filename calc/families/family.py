@@ -1,29 +1,32 @@
 """Rows of the table: how the configs of one model_type become an Architecture.
 
-A row is made of values whose strings name config fields (attention.py, feedforward.py, recurrent.py, and below); a
-function stands where a family is like no other. What a field means where a config leaves it out stands in
+A row is made of values whose strings name config fields (attention_rows.py, feedforward_rows.py, recurrent_rows.py, and
+below); a function stands where a family is like no other. What a field means where a config leaves it out stands in
 defaults.json, which follows the classes of transformers.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from calc.errors import Message
-from calc.families.attention_rows import MixerOf
-from calc.families.feedforward_rows import Experts, FeedForwardOf
-from calc.families.fields import Fields, Flag, Size, number, true
-from calc.families.rotary import Rotary
+from calc.families.attention_rows import Attention, MixerOf
+from calc.families.feedforward_rows import Dense, Experts, FeedForwardOf, Times
+from calc.families.fields import Fields, Flag, LayerRule, ShapeOf, Size, number, true
+from calc.families.rotary import WHOLE_HEAD, Rotary
 from calc.model.block import Block, Extra, PredictionModule
 from calc.model.gguf_rules import GGUFRules
 from calc.model.kernels import Kernels
 from calc.model.mixers import Mixer
 from calc.model.names import Names
 from calc.model.tensor import Component, Excluded, Norm, Shape
-from calc.model.towers.listed import ListedTower
 
 T = TypeVar("T")
-PLAIN, LLAMA_NAMES, WHOLE_HEAD, NOT_IN_GGUF = Kernels(), Names(), Rotary(), GGUFRules()
+LLAMA_ATTENTION, LLAMA_MLP = Attention(bias="attention_bias"), Dense()
+PLAIN, LLAMA_NAMES, NOT_IN_GGUF = Kernels(), Names(), GGUFRules()
+GPT_NAMES = Names(
+    embedding="transformer.wte", layer="transformer.h.{layer}", attention="attn", final_norm="transformer.ln_f"
+)
 LLAMA_FILE = GGUFRules("llama", known_70b="grouped")
 """llama.cpp's rules for every family that it converts to the architecture `llama`."""
 TWO_NORMS = ("input_layernorm", "post_attention_layernorm")
@@ -31,9 +34,17 @@ POST_NORMS = ("post_attention_layernorm", "post_feedforward_layernorm")
 GEMMA_NORMS = (*TWO_NORMS, "pre_feedforward_layernorm", "post_feedforward_layernorm")
 PACKED_QKV = ("q_proj", "k_proj", "v_proj")
 GATE_UP = ("gate_proj", "up_proj")
+W123 = {"gate_proj": "w1", "up_proj": "w3", "down_proj": "w2"}
+FC12 = {"up_proj": "fc1", "down_proj": "fc2"}
+ENCODER_ATTENTION = {f"encoder_attn.{name}": 1 for name in ("q_proj", "k_proj", "v_proj", "out_proj")}
 QK_LAYERNORM = {"q_norm": "q_layernorm", "k_norm": "k_layernorm"}
 QUERY_LAYERNORM = {"q_norm": "query_layernorm", "k_norm": "key_layernorm"}
 STACKED_EXPERTS = Names(expert="mlp.experts", expert_packed={"gate_up_proj": GATE_UP})
+
+
+def two_more_positions(c: Fields) -> int:
+    """Rows of a learned position table that begins behind that of padding, as fairseq had it."""
+    return c.size("max_position_embeddings", 0) + 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,50 +61,42 @@ class If(Generic[T]):
 
 @dataclass(frozen=True, eq=False)
 class Weights:
-    """Weights that only one family has: of each component, by name within the layer or the model."""
+    """Weights of one component that only one family has, by name within the layer or the model."""
 
-    shapes: Mapping[Component, Mapping[str, tuple[Size, ...]]]
+    component: Component
+    shapes: Mapping[str, ShapeOf]
+    when: Flag = True
+    layers: LayerRule = lambda c, layer: True  # that have them
     excluded_as: Excluded | None = None
+    at: tuple[str, ...] = ("",)  # what stands before each name; several: all of them once for each
 
     def __call__(self, c: Fields, layer: int = 0) -> tuple[Extra, ...]:
-        return c.once(self, lambda: self.read(c))
+        return c.once(self, lambda: self.read(c)) if true(c, self.when) and self.layers(c, layer) else ()
 
     def read(self, c: Fields) -> tuple[Extra, ...]:
-        """Weights of any layer."""
-        return tuple(
-            Extra(
-                name=name,
-                shape=tuple(number(c, side) for side in shape),
-                component=component,
-                excluded_as=self.excluded_as,
-            )
-            for component, shapes in self.shapes.items()
-            for name, shape in shapes.items()
-        )
+        """Weights of any layer that has them."""
+        sized = {name: tuple(number(c, side) for side in shape) for name, shape in self.shapes.items()}
+        shapes = {f"{path}{name}": shape for path in self.at for name, shape in sized.items()}
+        return extras(self.component, shapes, excluded_as=self.excluded_as)
 
 
-@dataclass(frozen=True, eq=False)
-class CrossAttention:
+def layer_norms(width: Size, *names: str) -> dict[str, ShapeOf]:
+    """A LayerNorm's weight and bias, for each name."""
+    return {f"{name}.{leaf}": (width,) for name in names for leaf in ("weight", "bias")}
+
+
+def cross_attention(
+    hidden: str, norm: str, matrices: Mapping[str, int], *, transposed: bool = False
+) -> tuple[Weights, Weights]:
     """Weights that `add_cross_attention` puts into every layer: attention to the states of an encoder, with biases, and
-    a norm before it."""
-
-    matrices: Mapping[str, int]  # rows of each, in hidden sizes
-    norm: str
-    hidden: str
-    transposed: bool = False  # stored as [in, out]
-
-    def __call__(self, c: Fields, layer: int = 0) -> tuple[Extra, ...]:
-        return c.once(self, lambda: self.read(c)) if c.flag("add_cross_attention") else ()
-
-    def read(self, c: Fields) -> tuple[Extra, ...]:
-        """Weights of any layer."""
-        hidden = c.size(self.hidden)
-        shapes: dict[str, Shape] = {}
-        for name, times in self.matrices.items():
-            rows = times * hidden
-            shapes |= {f"{name}.weight": (hidden, rows) if self.transposed else (rows, hidden), f"{name}.bias": (rows,)}
-        norms: dict[str, Shape] = {f"{self.norm}.{leaf}": (hidden,) for leaf in ("weight", "bias")}
-        return extras("attention", shapes) + extras("norms", norms)
+    a norm before it. Of each matrix the rows are given in hidden sizes; transposed ones are stored as [in, out]."""
+    attention: dict[str, ShapeOf] = {}
+    for name, times in matrices.items():
+        rows = Times(times, hidden)
+        attention |= {f"{name}.weight": (hidden, rows) if transposed else (rows, hidden), f"{name}.bias": (rows,)}
+    parts: dict[Component, dict[str, ShapeOf]] = {"attention": attention, "norms": layer_norms(hidden, norm)}
+    first, second = (Weights(component, shapes, when="add_cross_attention") for component, shapes in parts.items())
+    return first, second
 
 
 def extras(
@@ -126,7 +129,7 @@ class MTP:
     layer: str = ""  # name of its layers, {layer} counted from 0; empty: they are numbered on from the model's
     path: str | None = None  # module that norms and projection lie in; None: the layer
     after: Size = "num_hidden_layers"
-    extras: Callable[[Fields], tuple[Extra, ...]] = lambda c: ()
+    extras: tuple[Callable[[Fields], tuple[Extra, ...]], ...] = ()
 
     def __call__(self, c: Fields) -> tuple[PredictionModule, ...]:
         after, n = number(c, self.after), c.maybe(self.field, 0) or 0
@@ -137,7 +140,7 @@ class MTP:
                     mixers=(self.attention(c, after),),
                     ffn=self.ffn.experts(c) if isinstance(self.ffn, Experts) else self.ffn(c, after),
                     norms=self.layer_norms,
-                    extras=self.extras(c),
+                    extras=tuple(extra for weights in self.extras for extra in weights(c)),
                     stack=self.layer,
                     begins=after if self.layer else 0,
                 ),
@@ -152,38 +155,19 @@ class MTP:
         )
 
 
-@dataclass(frozen=True, eq=False)
-class Tower:
-    """Reader of encoders for images and sound, from their section and the whole config; and the defaults of the first
-    one's class."""
-
-    read: Callable[[Fields, Fields], ListedTower | None]
-    defaults: Mapping[str, Any] = field(default_factory=dict)
-    sections: tuple[str, ...] = ("vision_config",)  # of the encoders that it counts; none: its fields are the config's
-
-
-@dataclass(frozen=True, eq=False)
-class Wrapper:
-    """A model_type that wraps the language model of a row."""
-
-    name: str
-    tied: bool = False  # whether it ties where nothing is stated and ties.json does not have its class
-    outer: str | None = None  # another wrapper that it wraps itself
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Family:
-    """Reader of one model_type."""
+    """Reader of one model_type: Llama's, but for what its row says."""
 
-    mixer: MixerOf
-    ffn: FeedForwardOf
+    mixer: MixerOf = LLAMA_ATTENTION
+    ffn: FeedForwardOf = LLAMA_MLP
     maker: str = ""
     norms: tuple[str, ...] | Callable[[Fields, int], tuple[str, ...]] = TWO_NORMS
     norm: Norm | Callable[[Fields], Norm] = "rms"
     kernels: Kernels | Callable[[Fields], Kernels] = PLAIN
     names: Names | Callable[[Fields], Names] = LLAMA_NAMES
     rotary: Rotary | None = WHOLE_HEAD  # None: no rotary positions
-    wrappers: tuple[Wrapper, ...] = ()
+    wrappers: tuple[str, ...] = ()  # model_types that wrap the language model of this row
     gguf: GGUFRules = NOT_IN_GGUF
     gguf_headers: str | None = None  # the architecture of headers that are read as this family
     defaults: str | None = None  # the class that it shares its defaults with; None: its own
@@ -197,22 +181,16 @@ class Family:
     hidden: str = "hidden_size"
     extra_rows: Size = 0  # of the embedding, beyond the vocabulary
     positions: Size | None = None  # rows of a learned position table
-    more_positions: int = 0  # rows that it has beyond
     max_positions: str | Callable[[Fields], int] = "max_position_embeddings"
     d_embedding: Size | None = None
     d_positions: Size | None = None
     final_norm: Norm | Callable[[Fields], Norm] | None = None  # None: of the same kind as in the layers
     head_bias: Flag = False
-    extras: Callable[[Fields], tuple[Extra, ...]] | None = None  # outside the layers
-    layer_extras: Callable[[Fields, int], tuple[Extra, ...]] | None = None
+    extras: tuple[Callable[[Fields], tuple[Extra, ...]], ...] = ()  # weights outside the layers
+    layer_extras: tuple[Callable[[Fields, int], tuple[Extra, ...]], ...] = ()
     path: Callable[[Fields, int], str] | None = None  # module of layer i that norms and mixers lie in
     pools: bool = False  # encoders for text, whatever stands behind them; a decoder does where its class says so
     ties: bool = True  # False: `tie_word_embeddings` has no effect
     shared: Callable[[Fields], tuple[Block, ...]] | None = None  # run in several layers, stored once
     prediction: Callable[[Fields], tuple[PredictionModule, ...]] | None = None
     follows: Mapping[str, Size] = field(default_factory=dict)  # fields that must be what others say, where stated
-
-
-def made_by(maker: str, rows: Mapping[str, Family]) -> dict[str, Family]:
-    """Rows that all have the same maker."""
-    return {model_type: replace(family, maker=maker) for model_type, family in rows.items()}

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from calc.errors import ConfigError, Message
-from calc.families.fields import MLP_KINDS, Fields, Flag, LayerRule, Size, number, true
+from calc.families.fields import MLP_KINDS, AlikeInAllLayers, Fields, Flag, LayerRule, Size, number, true
 from calc.model.feedforward import MLP, FeedForward, MoE, Stacked
 
 FeedForwardOf = Callable[[Fields, int], FeedForward | None]
@@ -36,17 +36,15 @@ class Half:
 
 
 @dataclass(frozen=True, eq=False)
-class Dense:
+class Dense(AlikeInAllLayers[MLP]):
     """Two matrices, or with a gate three."""
 
     width: Size = "intermediate_size"
     bias: Flag = "mlp_bias"
     gated: Flag = True
 
-    def __call__(self, c: Fields, layer: int = 0) -> MLP:
-        return c.once(
-            self, lambda: MLP(intermediate=number(c, self.width), gated=true(c, self.gated), bias=true(c, self.bias))
-        )
+    def read(self, c: Fields) -> MLP:
+        return MLP(intermediate=number(c, self.width), gated=true(c, self.gated), bias=true(c, self.bias))
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,6 +69,7 @@ class Experts:
     latent_bias: Flag = False
     stacked: Stacked = "no"
     first_dense: int | str | None = None  # so many first layers are dense, unless `mlp_layer_types` lists them
+    marks: str | None = None  # a list with 1 for each layer that has experts, before these
     sparse: LayerRule | None = None  # another rule for layers that have experts; neither: all of them
     dense: FeedForwardOf = Dense()
 
@@ -81,6 +80,9 @@ class Experts:
         """Whether layer i has experts."""
         if self.sparse is not None:
             return self.sparse(c, layer)
+        mark = None if self.marks is None else c.mark(self.marks, layer)
+        if mark is not None:
+            return mark
         return self.first_dense is None or is_sparse(c, layer, self.first_dense)
 
     def experts(self, c: Fields) -> MoE:

@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 from calc.budget import spend
 from calc.errors import ConfigError, Message, shown
@@ -106,6 +107,10 @@ class Fields:
             raise ConfigError(Message(sentence, name=name), name)
         return value
 
+    def sizes(self, *names: str) -> tuple[int, ...]:
+        """Whole numbers that must be there."""
+        return tuple(map(self.size, names))
+
     def flag(self, name: str) -> bool:
         """True or false; a field that is not there is false."""
         value = self.get(name)
@@ -135,6 +140,11 @@ class Fields:
             self._checked[name] = frozenset(value)
         indices: frozenset[int] = self._checked[name]
         return indices
+
+    def mark(self, name: str, layer: int) -> bool | None:
+        """Whether a list marks a layer, by 1 or true; None where the field is no list, or one that ends before it."""
+        value = self.get(name)
+        return bool(value[layer]) if isinstance(value, list) and layer < len(value) else None
 
     def per_layer(self, name: str, layers: int, allowed: Sequence[str]) -> list[str] | None:
         """One word for each layer, or None when the config does not list them."""
@@ -174,6 +184,7 @@ MOST |= dict.fromkeys(
 
 Flag = bool | str | Callable[[Fields], bool]
 Size = int | str | Callable[[Fields], int]
+ShapeOf = tuple[Size, ...]
 
 
 def true(c: Fields, flag: Flag) -> bool:
@@ -183,11 +194,28 @@ def true(c: Fields, flag: Flag) -> bool:
     return c.flag(flag) if isinstance(flag, str) else flag(c)
 
 
+def stated(c: Fields, value: T | Callable[[Fields], T]) -> T:
+    """A value that is the same for all configs of a family, or follows from the config."""
+    return value(c) if callable(value) else value
+
+
 def number(c: Fields, size: Size, least: int = 1) -> int:
     """Value of a size in a config: a whole number that must be there."""
     if isinstance(size, int):
         return size
     return c.size(size, least) if isinstance(size, str) else size(c)
+
+
+@dataclass(frozen=True, eq=False)
+class AlikeInAllLayers(Generic[T]):
+    """Base of readers whose value is one object for all layers of a config."""
+
+    def __call__(self, c: Fields, layer: int = 0) -> T:
+        return c.once(self, lambda: self.read(c))
+
+    def read(self, c: Fields) -> T:
+        """Value of any layer."""
+        raise NotImplementedError
 
 
 def near_divisors(of: int, near: int) -> list[int]:
@@ -207,16 +235,8 @@ def no_such_layer(word: object, allowed: Sequence[str], name: str = "layer_types
 
 
 LAYER_KINDS = (
-    "reference_sliding_attention",
-    "minimax_m3_sparse",
-    "full_attention",
-    "indexed_attention",
-    "attention",
-    "sliding_attention",
-    "chunked_attention",
-    "linear_attention",
-    "mamba",
-    "conv",
+    *("reference_sliding_attention", "minimax_m3_sparse", "full_attention", "indexed_attention", "attention"),
+    *("sliding_attention", "chunked_attention", "linear_attention", "mamba", "conv"),
 )
 WINDOWED_KINDS = ("sliding_attention", "chunked_attention")
 RECURRENT_KINDS = ("linear_attention", "mamba", "conv")
@@ -226,7 +246,7 @@ LayerRule = Callable[[Fields, int], bool]
 """Whether something holds for layer i."""
 
 
-def kind(c: Fields, layer: int) -> str | None:
+def kind(c: Fields, layer: int, allowed: Sequence[str] = LAYER_KINDS) -> str | None:
     """The word for a layer in `layer_types`, which decides wherever a config lists it; None where it does not."""
-    kinds = c.per_layer("layer_types", c.size("num_hidden_layers"), LAYER_KINDS)
+    kinds = c.per_layer("layer_types", c.size("num_hidden_layers"), allowed)
     return kinds[layer] if kinds else None

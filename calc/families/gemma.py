@@ -4,8 +4,8 @@ from dataclasses import replace
 
 from calc.errors import ConfigError, Message
 from calc.families.attention_rows import Attention, Sliding, Window
-from calc.families.family import GATE_UP, GEMMA_NORMS, Family, Weights, Wrapper, extras, made_by
-from calc.families.feedforward_rows import Dense, Half
+from calc.families.family import GATE_UP, GEMMA_NORMS, Family, Weights, extras
+from calc.families.feedforward_rows import Dense, Half, Times
 from calc.families.fields import PER_LAYER_CONFIG, Fields
 from calc.families.rotary import Rotary
 from calc.model.attention import GQA
@@ -18,8 +18,12 @@ from calc.model.names import Names
 from calc.model.recurrent import GatedLRU
 from calc.model.tensor import Shape
 
-GEMMA2_ATTENTION = Attention(bias="attention_bias", window=Sliding(full_every=2))
 GEMMA_KERNELS = Kernels(norm="rms32")
+VAULT = Family(
+    mixer=Attention(bias="attention_bias", window=Sliding(full_every=2)),
+    norms=("input_layernorm", "pre_feedforward_layernorm"),
+    kernels=Kernels(norm="rms32", capped_logits=True, capped_scores=True),
+)
 
 
 def keeps_cache(c: Fields, layer: int) -> bool:
@@ -38,55 +42,61 @@ def gemma3n_mlp(c: Fields, layer: int) -> MLP:
     return Dense()(c)
 
 
-def per_layer_input(c: Fields) -> dict[str, Shape]:
-    """Weights of each layer for the embedding of its own that is mixed in."""
-    hidden, narrow = c.size("hidden_size"), c.maybe("hidden_size_per_layer_input", 0) or 0
-    return {"per_layer_input_gate.weight": (narrow, hidden), "per_layer_projection.weight": (hidden, narrow)}
+def altup(c: Fields) -> int:
+    return c.size("altup_num_inputs") ** 2
 
 
-def per_layer_extras(c: Fields) -> tuple[Extra, ...]:
-    hidden, narrow, layers = c.size("hidden_size"), c.size("hidden_size_per_layer_input"), c.size("num_hidden_layers")
-    table: Shape = (c.size("vocab_size_per_layer_input"), layers * narrow)
+def all_layers_wide(c: Fields) -> int:
+    """Width of the per-layer embeddings of all layers."""
+    return c.size("num_hidden_layers") * c.size("hidden_size_per_layer_input")
+
+
+def gemma3n_projections(c: Fields) -> tuple[Extra, ...]:
+    shape, further = (c.size("hidden_size"), c.size("hidden_size")), range(c.size("altup_num_inputs") - 1)
     return (
-        *extras("embedding", {"model.embed_tokens_per_layer.weight": table}),
-        *extras("other", {"model.per_layer_model_projection.weight": (layers * narrow, hidden)}),
-        *extras("norms", {"model.per_layer_projection_norm.weight": (narrow,)}),
+        *extras("other", {f"model.altup_projections.{i}.weight": shape for i in further}),
+        *extras("embedding", {f"model.altup_unembed_projections.{i}.weight": shape for i in further}),
     )
 
 
-def gemma3n_layer_extras(c: Fields, layer: int) -> tuple[Extra, ...]:
-    """AltUp, arXiv:2301.13310, LAuReL, arXiv:2411.07501, and the per-layer embedding."""
-    hidden, inputs, rank = c.size("hidden_size"), c.size("altup_num_inputs"), c.size("laurel_rank")
-    other: dict[str, Shape] = {
-        "altup.correction_coefs.weight": (inputs, inputs),
-        "altup.prediction_coefs.weight": (inputs * inputs, inputs),
-        "altup.modality_router.weight": (inputs, hidden),
-        "altup.router_norm.weight": (hidden,),
-        "laurel.linear_left.weight": (rank, hidden),
-        "laurel.linear_right.weight": (hidden, rank),
-        "laurel.post_laurel_norm.weight": (hidden,),
-        "altup.correct_output_scale": (hidden,),
-    }
-    return (
-        *extras("other", other | per_layer_input(c)),
-        *extras("norms", {"post_per_layer_input_norm.weight": (hidden,)}),
-    )
+def mixes_in(c: Fields) -> bool:
+    """Whether each layer mixes in an embedding of its own."""
+    return bool(c.maybe("hidden_size_per_layer_input", 0))
 
 
-def gemma3n_extras(c: Fields) -> tuple[Extra, ...]:
-    hidden, inputs = c.size("hidden_size"), c.size("altup_num_inputs")
-    shapes: dict[str, Shape] = {f"model.altup_projections.{i}.weight": (hidden, hidden) for i in range(inputs - 1)}
-    back: dict[str, Shape] = {
-        f"model.altup_unembed_projections.{i}.weight": (hidden, hidden) for i in range(inputs - 1)
-    }
-    return (*per_layer_extras(c), *extras("other", shapes), *extras("embedding", back))
+PER_LAYER_TABLES = (
+    Weights(
+        "embedding", {"model.embed_tokens_per_layer.weight": ("vocab_size_per_layer_input", all_layers_wide)}, mixes_in
+    ),
+    Weights("other", {"model.per_layer_model_projection.weight": (all_layers_wide, "hidden_size")}, mixes_in),
+    Weights("norms", {"model.per_layer_projection_norm.weight": ("hidden_size_per_layer_input",)}, mixes_in),
+)
+PER_LAYER_INPUT = {
+    "per_layer_input_gate.weight": ("hidden_size_per_layer_input", "hidden_size"),
+    "per_layer_projection.weight": ("hidden_size", "hidden_size_per_layer_input"),
+}
+"""Weights of each layer for the embedding of its own that is mixed in."""
+PER_LAYER_NORM = {"post_per_layer_input_norm.weight": ("hidden_size",)}
+GEMMA3N_LAYER = (  # AltUp, arXiv:2301.13310, LAuReL, arXiv:2411.07501, and the per-layer embedding
+    Weights(
+        "other",
+        {
+            "altup.correction_coefs.weight": ("altup_num_inputs", "altup_num_inputs"),
+            "altup.prediction_coefs.weight": (altup, "altup_num_inputs"),
+            "altup.modality_router.weight": ("altup_num_inputs", "hidden_size"),
+            "altup.router_norm.weight": ("hidden_size",),
+            "laurel.linear_left.weight": ("laurel_rank", "hidden_size"),
+            "laurel.linear_right.weight": ("hidden_size", "laurel_rank"),
+            "laurel.post_laurel_norm.weight": ("hidden_size",),
+            "altup.correct_output_scale": ("hidden_size",),
+            **PER_LAYER_INPUT,
+        },
+    ),
+    Weights("norms", PER_LAYER_NORM),
+)
 
 
-def gemma4_both_ways(c: Fields) -> bool:
-    return bool(c.get("use_bidirectional_attention") == "all")
-
-
-GEMMA4_WINDOW = Sliding(full_every=6, both_ways=gemma4_both_ways)
+GEMMA4_WINDOW = Sliding(full_every=6, both_ways=lambda c: c.get("use_bidirectional_attention") == "all")
 GEMMA4_SLIDING = Attention(bias="attention_bias", qk_norm="head", own_keys=keeps_cache, window=GEMMA4_WINDOW)
 GEMMA4_FULL = replace(GEMMA4_SLIDING, window=None, head_dim="global_head_dim", keys_are_values="attention_k_eq_v")
 GEMMA4_FULL_FEWER = replace(GEMMA4_FULL, kv="num_global_key_value_heads")
@@ -124,30 +134,20 @@ def gemma4_ffn(c: Fields, layer: int) -> FeedForward:
     )
 
 
-LAYER_SCALAR = Weights({"other": {"layer_scalar": (1,)}}, excluded_as="persistent_buffers")
-GEMMA4_EXPERTS = Weights(
-    {
-        "router": {"router.scale": ("hidden_size",), "router.per_expert_scale": ("num_experts",)},
-        "norms": {
-            f"{name}.weight": ("hidden_size",)
-            for name in ("post_feedforward_layernorm_1", "post_feedforward_layernorm_2", "pre_feedforward_layernorm_2")
-        },
-    }
+LAYER_SCALAR = Weights("other", {"layer_scalar": (1,)}, excluded_as="persistent_buffers")
+EXPERT_SCALES = {"router.scale": ("hidden_size",), "router.per_expert_scale": ("num_experts",)}
+EXPERT_NORMS = {
+    f"{name}.weight": ("hidden_size",)
+    for name in ("post_feedforward_layernorm_1", "post_feedforward_layernorm_2", "pre_feedforward_layernorm_2")
+}
+GEMMA4_NAMES = Names(router="router.proj", expert="experts", expert_packed={"gate_up_proj": GATE_UP})
+GEMMA4_LAYER = (
+    LAYER_SCALAR,
+    Weights("router", EXPERT_SCALES, "enable_moe_block"),
+    Weights("norms", EXPERT_NORMS, "enable_moe_block"),
+    Weights("other", PER_LAYER_INPUT, mixes_in),
+    Weights("norms", PER_LAYER_NORM, mixes_in),
 )
-PER_LAYER_NORM = Weights({"norms": {"post_per_layer_input_norm.weight": ("hidden_size",)}})
-
-
-def gemma4_layer_extras(c: Fields, layer: int) -> tuple[Extra, ...]:
-    tensors = LAYER_SCALAR(c)
-    if c.flag("enable_moe_block"):
-        tensors += GEMMA4_EXPERTS(c)
-    if c.maybe("hidden_size_per_layer_input", 0):
-        tensors += extras("other", per_layer_input(c)) + PER_LAYER_NORM(c)
-    return tensors
-
-
-def gemma4_extras(c: Fields) -> tuple[Extra, ...]:
-    return per_layer_extras(c) if c.maybe("hidden_size_per_layer_input", 0) else ()
 
 
 RECURRENT_GEMMA_ATTENTION = Attention(qkv_bias="attention_bias", out_bias=True, window=Window("attention_window_size"))
@@ -168,10 +168,6 @@ GEMMA4_DEFAULTS = {"global_head_dim": 512, "num_global_key_value_heads": None}
 OWN_WITHIN_WINDOWS = Rotary(own_within_windows=True)
 
 DIFFUSION_PATH = "model.encoder.language_model"
-
-
-def diffusion_layers(c: Fields, layer: int) -> tuple[Extra, ...]:
-    return c.once("diffusion layers", lambda: LAYER_SCALAR(c) + GEMMA4_EXPERTS(c))
 
 
 def diffusion_extras(c: Fields) -> tuple[Extra, ...]:
@@ -196,11 +192,9 @@ def diffusion_extras(c: Fields) -> tuple[Extra, ...]:
     )
 
 
-def diffusion_ffn(c: Fields, layer: int) -> FeedForward:
-    return gemma4_ffn(c.once("with experts", lambda: c.with_stated("enable_moe_block", True)), layer)
-
-
 # The assistants of Gemma 4 draft for it: they read its state and its cache, and have neither keys nor values
+
+CLUSTERS = "use_ordered_embeddings"
 
 
 def reads_all(c: Fields) -> Fields:
@@ -209,144 +203,108 @@ def reads_all(c: Fields) -> Fields:
     return c.once("reads all", lambda: c.with_stated("num_kv_shared_layers", stated))
 
 
-def assistant_extras(c: Fields) -> tuple[Extra, ...]:
-    """Matrices from the large model's state and back; and, where it scores clusters of words first, their centres."""
-    hidden, backbone = c.size("hidden_size"), c.size("backbone_hidden_size")
-    tensors = extras(
-        "other", {"pre_projection.weight": (hidden, 2 * backbone), "post_projection.weight": (backbone, hidden)}
-    )
-    if c.flag("use_ordered_embeddings"):
-        tensors += extras("lm_head", {"masked_embedding.centroids.weight": (c.size("num_centroids"), hidden)})
-        order: dict[str, Shape] = {"masked_embedding.token_ordering": (c.size("vocab_size"),)}
-        tensors += extras("other", order, excluded_as="persistent_buffers")
-    return tensors
-
-
+ASSISTANT_EXTRAS = (  # matrices from the large model's state and back; and the centres of clusters that it scores first
+    Weights("other", {"pre_projection.weight": ("hidden_size", Times(2, "backbone_hidden_size"))}),
+    Weights("other", {"post_projection.weight": ("backbone_hidden_size", "hidden_size")}),
+    Weights("lm_head", {"masked_embedding.centroids.weight": ("num_centroids", "hidden_size")}, CLUSTERS),
+    Weights("other", {"masked_embedding.token_ordering": ("vocab_size",)}, CLUSTERS, excluded_as="persistent_buffers"),
+)
 ASSISTANT = Family(
     mixer=lambda c, layer: gemma4_attention(reads_all(c), layer),
     ffn=lambda c, layer: gemma4_mlp(reads_all(c), layer),
     norms=GEMMA_NORMS,
     section="text_config",
     rotary=OWN_WITHIN_WINDOWS,
-    layer_extras=LAYER_SCALAR,
-    extras=assistant_extras,
+    layer_extras=(LAYER_SCALAR,),
+    extras=ASSISTANT_EXTRAS,
     kernels=GEMMA_KERNELS,
     assumption=Message("It drafts for a larger Gemma 4 and reads that model's cache, which is not counted here."),
 )
 ASSISTANT_DEFAULTS = {**GEMMA4_DEFAULTS, "use_ordered_embeddings": False, "num_centroids": 2048}
 
-GEMMA: dict[str, Family] = made_by(
-    "Google",
-    {
-        "gemma": Family(
-            mixer=Attention(bias="attention_bias"),
-            ffn=Dense(),
-            kernels=GEMMA_KERNELS,
-            gguf_headers="gemma",
-            wrappers=(Wrapper("paligemma"),),
-            gguf=GGUFRules("gemma"),
-        ),
-        "gemma2": Family(
-            mixer=GEMMA2_ATTENTION,
-            ffn=Dense(),
-            norms=GEMMA_NORMS,
-            kernels=Kernels(norm="rms32", capped_logits=True, capped_scores=True),
-            gguf_headers="gemma2",
-            gguf=GGUFRules("gemma2"),
-        ),
-        "vaultgemma": Family(
-            mixer=GEMMA2_ATTENTION,
-            ffn=Dense(),
-            norms=("input_layernorm", "pre_feedforward_layernorm"),
-            kernels=Kernels(norm="rms32", capped_logits=True, capped_scores=True),
-        ),
-        "gemma3_text": Family(
-            mixer=Attention(
-                bias="attention_bias",
-                qk_norm="head",
-                window=Sliding(full_every="sliding_window_pattern", both_ways="use_bidirectional_attention"),
-            ),
-            ffn=Dense(),
-            norms=GEMMA_NORMS,
-            rotary=OWN_WITHIN_WINDOWS,
-            own={"sliding_window_pattern": 6},
-            kernels=GEMMA_KERNELS,
-            gguf_headers="gemma3",
-            wrappers=(Wrapper("gemma3"), Wrapper("shieldgemma2")),
-            gguf=GGUFRules("gemma3", cut_vocab=(262_208, 262_144)),
-        ),
-        "gemma3n_text": Family(
-            mixer=Attention(bias="attention_bias", qk_norm="head", own_keys=keeps_cache, window=Sliding(full_every=5)),
-            ffn=gemma3n_mlp,
-            norms=GEMMA_NORMS,
-            rotary=OWN_WITHIN_WINDOWS,
-            extras=gemma3n_extras,
-            layer_extras=gemma3n_layer_extras,
-            kernels=Kernels(norm="rms32", capped_logits=True),
-            wrappers=(Wrapper("gemma3n", tied=True),),
-            gguf=GGUFRules("gemma3n"),
-        ),
-        "gemma4_text": Family(
-            mixer=gemma4_attention,
-            ffn=gemma4_ffn,
-            norms=GEMMA_NORMS,
-            names=Names(router="router.proj", expert="experts", expert_packed={"gate_up_proj": GATE_UP}),
-            rotary=OWN_WITHIN_WINDOWS,
-            own=GEMMA4_DEFAULTS,
-            extras=gemma4_extras,
-            layer_extras=gemma4_layer_extras,
-            kernels=Kernels(
-                norm="rms32",
-                fp32_weights=True,
-                norms_unweighted=frozenset({"values", "router"}),
-                scaled_layers=True,
-            ),
-            wrappers=(Wrapper("gemma4"),),
-            gguf=GGUFRules("gemma4", packs_experts=True, rope_factors=True),
-        ),
-        "diffusion_gemma_text": Family(
-            mixer=gemma4_attention,
-            ffn=diffusion_ffn,
-            norms=GEMMA_NORMS,
-            names=Names(
-                embedding=f"{DIFFUSION_PATH}.embed_tokens",
-                layer=f"{DIFFUSION_PATH}.layers.{{layer}}",
-                final_norm=f"{DIFFUSION_PATH}.norm",
-                router="router.proj",
-                expert="experts",
-                expert_packed={"gate_up_proj": GATE_UP},
-            ),
-            rotary=OWN_WITHIN_WINDOWS,
-            own={"num_kv_shared_layers": 0, "use_double_wide_mlp": False, "attention_k_eq_v": True, **GEMMA4_DEFAULTS},
-            layer_extras=diffusion_layers,
-            extras=diffusion_extras,
-            kernels=Kernels(norm="rms32", fp32_weights=True),
-            wrappers=(Wrapper("diffusion_gemma", tied=True),),
-        ),
-        "gemma4_unified_text": Family(
-            mixer=gemma4_attention,
-            ffn=gemma4_mlp,
-            norms=GEMMA_NORMS,
-            own=GEMMA4_DEFAULTS,
-            layer_extras=LAYER_SCALAR,
-            kernels=GEMMA_KERNELS,
-            wrappers=(Wrapper("gemma4_unified"),),
-            gguf=GGUFRules("gemma4"),
-        ),
-        "gemma4_assistant": replace(
-            ASSISTANT, defaults="gemma4_text", own={**ASSISTANT_DEFAULTS, "backbone_hidden_size": 1536}
-        ),
-        "gemma4_unified_assistant": replace(
-            ASSISTANT, defaults="gemma4_unified_text", own={**ASSISTANT_DEFAULTS, "backbone_hidden_size": 3840}
-        ),
-        "recurrent_gemma": Family(
-            mixer=recurrent_gemma_mixer,
-            ffn=Dense(Half(), True),
-            norms=("temporal_pre_norm", "channel_pre_norm"),
-            names=Names(
-                attention="temporal_block", recurrent="temporal_block", mlp="mlp_block", final_norm="model.final_norm"
-            ),
-            kernels=Kernels(norm="rms32", capped_logits=True),
-        ),
-    },
+GEMMA4 = Family(
+    mixer=gemma4_attention,
+    ffn=gemma4_mlp,
+    norms=GEMMA_NORMS,
+    own=GEMMA4_DEFAULTS,
+    layer_extras=(LAYER_SCALAR,),
+    kernels=GEMMA_KERNELS,
+    wrappers=("gemma4_unified",),
+    gguf=GGUFRules("gemma4"),
 )
+
+GEMMA: dict[str, Family] = {
+    "gemma": Family(kernels=GEMMA_KERNELS, gguf_headers="gemma", wrappers=("paligemma",), gguf=GGUFRules("gemma")),
+    "gemma2": replace(VAULT, norms=GEMMA_NORMS, gguf_headers="gemma2", gguf=GGUFRules("gemma2")),
+    "vaultgemma": VAULT,
+    "gemma3_text": Family(
+        mixer=Attention(
+            bias="attention_bias",
+            qk_norm="head",
+            window=Sliding(full_every="sliding_window_pattern", both_ways="use_bidirectional_attention"),
+        ),
+        norms=GEMMA_NORMS,
+        rotary=OWN_WITHIN_WINDOWS,
+        own={"sliding_window_pattern": 6},
+        kernels=GEMMA_KERNELS,
+        gguf_headers="gemma3",
+        wrappers=("gemma3", "shieldgemma2"),
+        gguf=GGUFRules("gemma3", cut_vocab=(262_208, 262_144)),
+    ),
+    "gemma3n_text": Family(
+        mixer=Attention(bias="attention_bias", qk_norm="head", own_keys=keeps_cache, window=Sliding(full_every=5)),
+        ffn=gemma3n_mlp,
+        norms=GEMMA_NORMS,
+        rotary=OWN_WITHIN_WINDOWS,
+        extras=(*PER_LAYER_TABLES, gemma3n_projections),
+        layer_extras=GEMMA3N_LAYER,
+        kernels=Kernels(norm="rms32", capped_logits=True),
+        wrappers=("gemma3n",),
+        gguf=GGUFRules("gemma3n"),
+    ),
+    "gemma4_text": replace(
+        GEMMA4,
+        ffn=gemma4_ffn,
+        names=GEMMA4_NAMES,
+        rotary=OWN_WITHIN_WINDOWS,
+        extras=PER_LAYER_TABLES,
+        layer_extras=GEMMA4_LAYER,
+        kernels=Kernels(
+            norm="rms32", fp32_weights=True, norms_unweighted=frozenset({"values", "router"}), scaled_layers=True
+        ),
+        wrappers=("gemma4",),
+        gguf=GGUFRules("gemma4", packs_experts=True, rope_factors=True),
+    ),
+    "diffusion_gemma_text": Family(
+        mixer=gemma4_attention,
+        ffn=lambda c, layer: gemma4_ffn(c.once("with experts", lambda: c.with_stated("enable_moe_block", True)), layer),
+        norms=GEMMA_NORMS,
+        names=GEMMA4_NAMES.but(
+            embedding=f"{DIFFUSION_PATH}.embed_tokens",
+            layer=f"{DIFFUSION_PATH}.layers.{{layer}}",
+            final_norm=f"{DIFFUSION_PATH}.norm",
+        ),
+        rotary=OWN_WITHIN_WINDOWS,
+        own={"num_kv_shared_layers": 0, "use_double_wide_mlp": False, "attention_k_eq_v": True, **GEMMA4_DEFAULTS},
+        layer_extras=(LAYER_SCALAR, Weights("router", EXPERT_SCALES), Weights("norms", EXPERT_NORMS)),
+        extras=(diffusion_extras,),
+        kernels=Kernels(norm="rms32", fp32_weights=True),
+        wrappers=("diffusion_gemma",),
+    ),
+    "gemma4_unified_text": GEMMA4,
+    "gemma4_assistant": replace(
+        ASSISTANT, defaults="gemma4_text", own={**ASSISTANT_DEFAULTS, "backbone_hidden_size": 1536}
+    ),
+    "gemma4_unified_assistant": replace(
+        ASSISTANT, defaults="gemma4_unified_text", own={**ASSISTANT_DEFAULTS, "backbone_hidden_size": 3840}
+    ),
+    "recurrent_gemma": Family(
+        mixer=recurrent_gemma_mixer,
+        ffn=Dense(Half(), True),
+        norms=("temporal_pre_norm", "channel_pre_norm"),
+        names=Names(
+            attention="temporal_block", recurrent="temporal_block", mlp="mlp_block", final_norm="model.final_norm"
+        ),
+        kernels=Kernels(norm="rms32", capped_logits=True),
+    ),
+}

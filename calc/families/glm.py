@@ -3,14 +3,11 @@
 from dataclasses import replace
 
 from calc.families.attention_rows import MLA, Attention, Every, Hybrid
-from calc.families.deepseek import DEEPSEEK_EXPERTS, hyper_connections, owns_indexer
-from calc.families.family import GATE_UP, MTP, PACKED_QKV, TWO_NORMS, Family, Weights, Wrapper, made_by
-from calc.families.feedforward_rows import Dense
+from calc.families.deepseek import DEEPSEEK_EXPERTS, HYPER_CONNECTIONS, owns_indexer
+from calc.families.family import GATE_UP, MTP, PACKED_QKV, TWO_NORMS, Family, Weights
 from calc.families.fields import Fields
-from calc.families.moonshot import in_section
-from calc.families.recurrent_rows import KimiDelta
-from calc.families.rotary import Rotary
-from calc.model.block import Extra
+from calc.families.moonshot import KIMI_DELTA
+from calc.families.rotary import WHOLE_HEAD, Rotary
 from calc.model.gguf_rules import GGUFRules
 from calc.model.names import Names
 
@@ -20,121 +17,88 @@ GLM4_LITE_EXPERTS = replace(DEEPSEEK_EXPERTS, first_dense=1)
 GLM4_NORMS = (*TWO_NORMS, "post_self_attn_layernorm", "post_mlp_layernorm")
 GLM_NAMES = Names(packed={"gate_up_proj": GATE_UP})
 HALF = Rotary(share=0.5)
-
-
 GLM_DSA = MLA(indexer=True, owns_indexer=owns_indexer)
-
 GLM5_MIXER = Hybrid(
-    MLA(indexer=True, owns_indexer=owns_indexer, index_pool="index_kpool"),
-    KimiDelta(
-        heads=in_section("num_heads", "linear_num_heads"),
-        d_head=in_section("head_dim", "linear_head_dim"),
-        d_conv=in_section("short_conv_kernel_size", "linear_conv_kernel_dim"),
-        decays="heads",
-    ),
+    replace(GLM_DSA, index_pool="index_kpool"),
+    replace(KIMI_DELTA, decays="heads"),
     Every(4),
     words=("full_attention", "indexed_attention", "linear_attention"),
 )
+
+
+def pools_keys(c: Fields, layer: int) -> bool:
+    """Whether an indexer makes one key of several."""
+    return GLM5_MIXER.is_attention(c, layer) and owns_indexer(c, layer)
+
+
 GLM5_POOLS = Weights(
-    {
-        "attention": {
-            "self_attn.indexer.index_kpool_compress_ape": ("index_kpool", "index_head_dim"),
-            "self_attn.indexer.index_kpool_compress_gate": ("index_head_dim", "hidden_size"),
-        }
-    }
+    "attention",
+    {"ape": ("index_kpool", "index_head_dim"), "gate": ("index_head_dim", "hidden_size")},
+    layers=pools_keys,
+    at=("self_attn.indexer.index_kpool_compress_",),
 )
 
+GLM4 = Family(mixer=GLM_ATTENTION, norms=GLM4_NORMS, names=GLM_NAMES, rotary=HALF, gguf=GGUFRules("glm4"))
 
-def glm5_extras(c: Fields, layer: int) -> tuple[Extra, ...]:
-    """Hyper-connections, and how an indexer makes one key of several."""
-    connections = c.once("hyper connections", lambda: hyper_connections(c))
-    return connections + GLM5_POOLS(c) if GLM5_MIXER.is_attention(c, layer) and owns_indexer(c, layer) else connections
-
-
-GLM: dict[str, Family] = made_by(
-    "Zhipu",
-    {
-        "chatglm": Family(
-            mixer=GLM_ATTENTION,
-            ffn=Dense(),
-            names=Names(
-                embedding="transformer.embedding.word_embeddings",
-                layer="transformer.encoder.layers.{layer}",
-                attention="self_attention",
-                final_norm="transformer.encoder.final_layernorm",
-                lm_head="transformer.output_layer",
-                packed={"query_key_value": PACKED_QKV, "dense_h_to_4h": GATE_UP},
-                renamed={"o_proj": "dense", "down_proj": "dense_4h_to_h"},
-            ),
-            rotary=HALF,
-            defaults="glm",
-            aliases={
-                "padded_vocab_size": "vocab_size",
-                "num_layers": "num_hidden_layers",
-                "ffn_hidden_size": "intermediate_size",
-                "multi_query_group_num": "num_key_value_heads",
-                "kv_channels": "head_dim",
-                "add_qkv_bias": "attention_bias",
-                "seq_length": "max_position_embeddings",
-            },
-            gguf=GGUFRules("chatglm"),
+GLM: dict[str, Family] = {
+    "chatglm": Family(
+        mixer=GLM_ATTENTION,
+        names=Names(
+            embedding="transformer.embedding.word_embeddings",
+            layer="transformer.encoder.layers.{layer}",
+            attention="self_attention",
+            final_norm="transformer.encoder.final_layernorm",
+            lm_head="transformer.output_layer",
+            packed={"query_key_value": PACKED_QKV, "dense_h_to_4h": GATE_UP},
+            renamed={"o_proj": "dense", "down_proj": "dense_4h_to_h"},
         ),
-        "glm": Family(mixer=GLM_ATTENTION, ffn=Dense(), names=GLM_NAMES, rotary=HALF, gguf=GGUFRules("chatglm")),
-        "glm4": Family(
-            mixer=GLM_ATTENTION, ffn=Dense(), norms=GLM4_NORMS, names=GLM_NAMES, rotary=HALF, gguf=GGUFRules("glm4")
-        ),
-        "glm4v_text": Family(
-            mixer=Attention(qkv_bias=True),
-            ffn=Dense(),
-            norms=GLM4_NORMS,
-            names=GLM_NAMES,
-            rotary=Rotary(share=0.5, axes=3),
-            wrappers=(Wrapper("glm46v"), Wrapper("glm4v"), Wrapper("glmga")),
-            gguf=GGUFRules("glm4"),
-        ),
-        "glm_ocr_text": Family(
-            mixer=Attention(),
-            ffn=Dense(),
-            norms=GLM4_NORMS,
-            names=GLM_NAMES,
-            wrappers=(Wrapper("glm_ocr"),),
-            gguf=GGUFRules("glm4"),
-        ),
-        "glm4_moe": Family(
-            mixer=GLM4_MOE_ATTENTION,
-            ffn=DEEPSEEK_EXPERTS,
-            rotary=HALF,
-            prediction=MTP(GLM4_MOE_ATTENTION, DEEPSEEK_EXPERTS, own_tables=True),
-            gguf=GGUFRules("glm4moe"),
-        ),
-        "glm4v_moe_text": Family(
-            mixer=GLM_ATTENTION,
-            ffn=DEEPSEEK_EXPERTS,
-            rotary=Rotary(share=0.5, axes=3),
-            wrappers=(Wrapper("glm4v_moe"),),
-            gguf=GGUFRules("glm4moe"),
-        ),
-        "glm4_moe_lite": Family(
-            mixer=MLA(),
-            ffn=GLM4_LITE_EXPERTS,
-            own={"num_nextn_predict_layers": 0},
-            prediction=MTP(MLA(), GLM4_LITE_EXPERTS, own_tables=True),
-            gguf=GGUFRules("deepseek2"),
-        ),
-        "glm5_next_text": Family(
-            mixer=GLM5_MIXER,
-            ffn=replace(DEEPSEEK_EXPERTS, first_dense=3),
-            names=Names(recurrent="self_attn"),
-            rotary=None,
-            layer_extras=glm5_extras,
-            wrappers=(Wrapper("glm5_next"),),
-        ),
-        "glm_moe_dsa": Family(
-            mixer=GLM_DSA,
-            ffn=DEEPSEEK_EXPERTS,
-            own={"num_nextn_predict_layers": 0},
-            prediction=MTP(GLM_DSA, DEEPSEEK_EXPERTS),
-            gguf=GGUFRules("glm-dsa"),
-        ),
-    },
-)
+        rotary=HALF,
+        defaults="glm",
+        aliases={"padded_vocab_size": "vocab_size", "num_layers": "num_hidden_layers", "kv_channels": "head_dim"}
+        | {"ffn_hidden_size": "intermediate_size", "multi_query_group_num": "num_key_value_heads"}
+        | {"add_qkv_bias": "attention_bias", "seq_length": "max_position_embeddings"},
+        gguf=GGUFRules("chatglm"),
+    ),
+    "glm": Family(mixer=GLM_ATTENTION, names=GLM_NAMES, rotary=HALF, gguf=GGUFRules("chatglm")),
+    "glm4": GLM4,
+    "glm4v_text": replace(
+        GLM4, mixer=Attention(qkv_bias=True), rotary=Rotary(share=0.5, axes=3), wrappers=("glm46v", "glm4v", "glmga")
+    ),
+    "glm_ocr_text": replace(GLM4, mixer=Attention(), rotary=WHOLE_HEAD, wrappers=("glm_ocr",)),
+    "glm4_moe": Family(
+        mixer=GLM4_MOE_ATTENTION,
+        ffn=DEEPSEEK_EXPERTS,
+        rotary=HALF,
+        prediction=MTP(GLM4_MOE_ATTENTION, DEEPSEEK_EXPERTS, own_tables=True),
+        gguf=GGUFRules("glm4moe"),
+    ),
+    "glm4v_moe_text": Family(
+        mixer=GLM_ATTENTION,
+        ffn=DEEPSEEK_EXPERTS,
+        rotary=Rotary(share=0.5, axes=3),
+        wrappers=("glm4v_moe",),
+        gguf=GGUFRules("glm4moe"),
+    ),
+    "glm4_moe_lite": Family(
+        mixer=MLA(),
+        ffn=GLM4_LITE_EXPERTS,
+        own={"num_nextn_predict_layers": 0},
+        prediction=MTP(MLA(), GLM4_LITE_EXPERTS, own_tables=True),
+        gguf=GGUFRules("deepseek2"),
+    ),
+    "glm5_next_text": Family(
+        mixer=GLM5_MIXER,
+        ffn=replace(DEEPSEEK_EXPERTS, first_dense=3),
+        names=Names(recurrent="self_attn"),
+        rotary=None,
+        layer_extras=(HYPER_CONNECTIONS, GLM5_POOLS),
+        wrappers=("glm5_next",),
+    ),
+    "glm_moe_dsa": Family(
+        mixer=GLM_DSA,
+        ffn=DEEPSEEK_EXPERTS,
+        own={"num_nextn_predict_layers": 0},
+        prediction=MTP(GLM_DSA, DEEPSEEK_EXPERTS),
+        gguf=GGUFRules("glm-dsa"),
+    ),
+}

@@ -1,55 +1,30 @@
 """Codecs that make images into tokens of the vocabulary, and back: VQGAN, arXiv:2012.09841."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any
 
 from calc.families.fields import Fields
-from calc.families.tower_parts import not_counted, numbers
+from calc.families.tower_parts import (
+    Tower,
+    batch_statistics,
+    images,
+    layers,
+    numbers,
+    patch,
+    patches,
+    section,
+    separate,
+)
 from calc.model.tensor import Shapes
-from calc.model.towers.listed import ListedTower
-from calc.model.towers.named_shapes import NamedShape, placed, with_biases
+from calc.model.towers.listed import Layer, NamedShape, placed, with_biases
 
 NormOf = Callable[[str, int], Iterator[NamedShape]]
 """Weights of a norm, made from its path and width."""
 AttentionOf = Callable[[str, int, int], Iterator[NamedShape]]
 """Weights of attention, made from the path of a level, the number of the block that it follows, and a width."""
-CHAMELEON: Mapping[str, Any] = {
-    "embed_dim": 256,
-    "num_embeddings": 8192,
-    "latent_channels": 256,
-    "resolution": 512,
-    "in_channels": 3,
-    "base_channels": 128,
-    "channel_multiplier": [1, 1, 2, 2, 4],
-    "num_res_blocks": 2,
-    "attn_type": "vanilla",
-}
-EMU3: Mapping[str, Any] = {
-    "codebook_size": 32768,
-    "embed_dim": 4,
-    "latent_channels": 4,
-    "in_channels": 3,
-    "out_channels": 3,
-    "temporal_downsample_factor": 4,
-    "base_channels": 256,
-    "channel_multiplier": [1, 2, 2, 4],
-    "num_res_blocks": 2,
-    "attn_resolutions": [3],
-    "hidden_size": 1024,
-}
-"""Defaults of fields that a config leaves out (transformers 5.23 `configuration_*.py`)."""
 
 
-def chameleon_codec(c: Fields, whole: Fields) -> ListedTower:
-    return not_counted(chameleon(c))
-
-
-def emu3_codec(c: Fields, whole: Fields) -> ListedTower:
-    return not_counted(emu3(c), statistics=[emu3_statistics(c)])
-
-
-def chameleon(c: Fields) -> Iterator[NamedShape]:
+def chameleon(c: Fields, whole: Fields) -> Iterator[NamedShape]:
     """Chameleon's, arXiv:2405.09818: the encoder alone (transformers `modeling_chameleon.py`)."""
     path, widths = "model.vqmodel", level_widths(c)
     encoder, top, latent, d = f"{path}.encoder", widths[-1], c.size("latent_channels"), c.size("embed_dim")
@@ -59,7 +34,7 @@ def chameleon(c: Fields) -> Iterator[NamedShape]:
     ends: Shapes = {"conv_in": (c.size("base_channels"), c.size("in_channels"), 3, 3), "norm_out": (top,)}
     yield from placed(encoder, with_biases({**ends, "conv_out": (out, top, 3, 3)}))
     blocks = partial(levels, f"{encoder}.down", c.size("num_res_blocks"), seen, group_norm, convolved_attention)
-    yield from blocks([c.size("base_channels"), *widths[:-1]], widths, "downsample")
+    yield from blocks(c.size("base_channels"), widths, "downsample")
     for block in ("block_1", "block_2"):
         yield from resnet(f"{encoder}.mid.{block}", top, top, group_norm)
     if plain:
@@ -68,14 +43,14 @@ def chameleon(c: Fields) -> Iterator[NamedShape]:
     yield from placed(path, with_biases({"quant_conv": (d, latent, 1, 1), "post_quant_conv": (latent, d, 1, 1)}))
 
 
-def emu3(c: Fields) -> Iterator[NamedShape]:
+def emu3(c: Fields, whole: Fields) -> Iterator[NamedShape]:
     """Emu3's, arXiv:2409.18869: an encoder and a decoder, for videos too (transformers `modeling_emu3.py`)."""
     widths, top, d, latent = level_widths(c), level_widths(c)[-1], c.size("embed_dim"), c.size("latent_channels")
     base, n, hidden, path = c.size("base_channels"), c.size("num_res_blocks"), c.size("hidden_size"), "vqmodel"
     halvings = c.size("temporal_downsample_factor").bit_length() - 1
     seen = [level in c.indices("attn_resolutions") for level in range(len(widths))]
     code = 2 * latent if c.flag("double_latent") else latent
-    up, spatial = list(reversed(widths)), partial(spatial_norm, d)
+    spatial = partial(spatial_norm, d)
 
     def middle(at: str, norm: NormOf) -> Iterator[NamedShape]:
         for block in ("block_1", "block_2"):
@@ -91,14 +66,14 @@ def emu3(c: Fields) -> Iterator[NamedShape]:
     ends: Shapes = {"conv_in": (base, c.size("in_channels"), 3, 3), "conv_out": (code, top, 3, 3)}
     yield from placed(encoder, with_biases({**ends, "norm_out": (top,)}))
     down = partial(levels, f"{encoder}.down_block.down", n, seen, group_norm, partial(attention, group_norm))
-    yield from down([base, *widths[:-1]], widths, "downsample")
+    yield from down(base, widths, "downsample")
     yield from middle(encoder, group_norm)
     yield from over_time(encoder, code, 4, halvings, n)
     ends = {"conv_in": (top, latent, 3, 3), "conv_out": (c.size("out_channels"), widths[0], 3, 3)}
     yield from placed(decoder, with_biases(ends))
     yield from spatial(f"{decoder}.norm_out", widths[0])
     upward = partial(levels, f"{decoder}.up_block.up", n + 1, seen[::-1], spatial, partial(attention, spatial))
-    yield from upward([top, *up[:-1]], up, "upsample")
+    yield from upward(top, widths[::-1], "upsample", backwards=True)
     yield from middle(decoder, spatial)
     yield from over_time(decoder, latent, 3, halvings, n)
     yield f"{path}.quantize.embedding.weight", (c.size("codebook_size"), d), 1
@@ -106,14 +81,13 @@ def emu3(c: Fields) -> Iterator[NamedShape]:
     yield from placed(path, with_biases(time))
 
 
-def emu3_statistics(c: Fields) -> Iterator[NamedShape]:
+def emu3_statistics(c: Fields, whole: Fields) -> Iterator[NamedShape]:
     """Running statistics of its batch norms."""
     latent, n = c.size("latent_channels"), c.size("num_res_blocks")
     code = 2 * latent if c.flag("double_latent") else latent
     for coder, width in (("encoder", code), ("decoder", latent)):
-        statistics: Shapes = {"running_mean": (width,), "running_var": (width,), "num_batches_tracked": ()}
         for norm in ("norm1", "norm2"):
-            yield from placed(f"vqmodel.{coder}.time_res_stack.{{layer}}.{norm}", statistics, n)
+            yield from batch_statistics(f"vqmodel.{coder}.time_res_stack.{{layer}}.{norm}", width, n)
 
 
 def level_widths(c: Fields) -> list[int]:
@@ -127,21 +101,24 @@ def levels(
     attends: Sequence[bool],
     norm: NormOf,
     attention: AttentionOf,
-    inner: Sequence[int],
-    outer: Sequence[int],
+    given: int,
+    widths: Sequence[int],
     sampling: str,
+    *,
+    backwards: bool = False,
 ) -> Iterator[NamedShape]:
-    """Blocks at each resolution, in the order in which they run, and a convolution between two resolutions. A decoder
-    numbers its levels as the encoder does, so that the last one to run is the first."""
-    last = len(outer) - 1
-    for step, (given, width) in enumerate(zip(inner, outer, strict=True)):
-        at = f"{path}.{step if sampling == 'downsample' else last - step}"
+    """Blocks at each resolution, in the order in which they run, and a convolution between two resolutions; numbered
+    backwards where a decoder's levels are called like the encoder's."""
+    last = len(widths) - 1
+    for step, width in enumerate(widths):
+        at = f"{path}.{last - step if backwards else step}"
         for block in range(blocks):
             yield from resnet(f"{at}.block.{block}", width if block else given, width, norm)
             if attends[step]:
                 yield from attention(at, block, width)
         if step != last:
             yield from placed(at, with_biases({f"{sampling}.conv": (width, width, 3, 3)}))
+        given = width
 
 
 def resnet(path: str, given: int, width: int, norm: NormOf) -> Iterator[NamedShape]:
@@ -187,3 +164,61 @@ def over_time(path: str, width: int, frames: int, halvings: int, blocks: int) ->
     sampling = with_biases({"conv.conv": (width, width, frames, 3, 3)})
     yield from placed(f"{path}.time_conv.{{layer}}", sampling, halvings)
     yield from placed(f"{path}.time_res_stack.{{layer}}", with_biases({**inner, **norms}), blocks)
+
+
+# Janus, arXiv:2410.13848: SigLIP's layers to see, and a quantized autoencoder to draw
+
+
+def janus(c: Fields, whole: Fields) -> Iterator[NamedShape]:
+    """Encoder, image generator, and the matrices between them and the language model."""
+    d, path = c.size("hidden_size"), "model.vision_model"
+    yield from placed(path, with_biases({"embeddings.patch_embedding": patch(c), "post_layernorm": (d,)}))
+    yield f"{path}.embeddings.position_embedding.weight", (patches(c), d), 1
+    normed = ("self_attn.q_norm", "self_attn.k_norm") if c.flag("use_qk_norm") else ()
+    layer = Layer(out="self_attn.projection_layer", norms=(*Layer.norms, *normed), qkv_bias=c.flag("attention_bias"))
+    yield from layers(c, f"{path}.encoder.layers", layer, int(d * c.real("mlp_ratio")))
+    yield from aligner("model.aligner", d, c.size("projection_dim"), c.size("depth"))
+    v = section(whole, "vq_config")
+    words, wide, out = v.sizes("num_embeddings", "embed_dim", "projection_dim")
+    yield from autoencoder(v, "model.vqmodel")
+    yield "model.generation_embeddings.weight", (words, wide), 1
+    yield from aligner("model.generation_aligner", wide, out, v.size("num_hidden_layers"))
+    head: Shapes = {"proj_out": (out, v.size("image_token_embed_dim")), "vision_head": (words, out)}
+    yield from placed("model.generation_head", with_biases(head))
+
+
+def aligner(path: str, seen: int, wide: int, depth: int) -> Iterator[NamedShape]:
+    """Matrices one behind the other."""
+    yield from placed(path, with_biases({"fc1": (wide, seen)}))
+    for i in range(depth - 1):
+        yield from placed(f"{path}.hidden_layers.{i}", {"weight": (wide, wide), "bias": (wide,)})
+
+
+def autoencoder(v: Fields, path: str) -> Iterator[NamedShape]:
+    """VQGAN, arXiv:2012.09841: convolutions down to words of a codebook, and up again."""
+    latent, wide, blocks = v.sizes("latent_channels", "embed_dim", "num_res_blocks")
+    widths, base = level_widths(v), v.size("base_channels")
+    last, encoder, decoder = widths[-1], f"{path}.encoder", f"{path}.decoder"
+    ends: Shapes = {"encoder.conv_in": (base, v.size("in_channels"), 3, 3)}
+    ends |= {"encoder.conv_out": (latent * (2 if v.flag("double_latent") else 1), last, 3, 3)}
+    ends |= {"decoder.conv_in": (last, latent, 3, 3), "decoder.conv_out": (v.size("out_channels"), widths[0], 3, 3)}
+    ends |= {"encoder.norm_out": (last,), "decoder.norm_out": (widths[0],)}
+    ends |= {"quant_conv": (wide, latent, 1, 1), "post_quant_conv": (latent, wide, 1, 1)}
+    yield from placed(path, with_biases(ends))
+    yield f"{path}.quantize.embedding.weight", (v.size("num_embeddings"), wide), 1
+    for half in (encoder, decoder):
+        for i in (1, 2):
+            yield from resnet(f"{half}.mid.block_{i}", last, last, group_norm)
+        yield from convolved(f"{half}.mid.attn_1", last)
+    coarsest = [i == len(widths) - 1 for i in range(len(widths))]
+    norm, attention = group_norm, convolved_attention
+    yield from levels(f"{encoder}.down", blocks, coarsest, norm, attention, base, widths, "downsample")
+    yield from levels(f"{decoder}.up", blocks + 1, coarsest[::-1], norm, attention, last, widths[::-1], "upsample")
+
+
+CODECS: dict[str, Tower] = {
+    "chameleon": separate(chameleon, "vq_config"),
+    "emu3": separate(emu3, "vq_config", statistics=emu3_statistics),
+    "janus": images(janus, "vq_config"),
+}
+"""model_type of a wrapper -> its codec."""

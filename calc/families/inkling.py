@@ -3,7 +3,8 @@
 from dataclasses import replace
 
 from calc.families.attention_rows import Attention, Window
-from calc.families.family import GATE_UP, STACKED_EXPERTS, Family, Weights, Wrapper, extras, made_by
+from calc.families.deepseek import DEEPSEEK_V1_EXPERTS
+from calc.families.family import GATE_UP, STACKED_EXPERTS, Family, Weights, extras
 from calc.families.feedforward_rows import Dense, Experts
 from calc.families.fields import Fields
 from calc.model.attention import GQA
@@ -40,30 +41,13 @@ def inkling_attention(c: Fields, layer: int) -> GQA:
     return (INKLING_SLIDING if inkling_slides(c, layer) else INKLING_FULL)(c, layer)
 
 
-def inkling_mixers(c: Fields, layer: int) -> tuple[Mixer, ...]:
-    return with_convs(c, inkling_attention(c, layer))
-
-
 def with_convs(c: Fields, attention: GQA) -> tuple[Mixer, ...]:
     kv = attention.n_kv * attention.d_head
     return attention, SideConvs(hidden=c.size("hidden_size"), kv=kv, d_conv=c.size("conv_kernel_size"))
 
 
-INKLING_STATED = Experts(
-    "n_routed_experts",
-    "intermediate_size",
-    shared="n_shared_experts",
-    stacked="out_in",
-    first_dense="dense_mlp_idx",
-    dense=Dense("dense_intermediate_size", False),
-)
-INKLING_CLASS = Experts(
-    "n_routed_experts",
-    shared="n_shared_experts",
-    stacked="out_in",
-    first_dense="dense_mlp_idx",
-    dense=Dense(bias=False),
-)
+INKLING_CLASS = replace(DEEPSEEK_V1_EXPERTS, stacked="out_in", first_dense="dense_mlp_idx")
+INKLING_STATED = replace(INKLING_CLASS, width="intermediate_size", dense=Dense("dense_intermediate_size", False))
 
 
 def inkling_ffn(c: Fields, layer: int) -> FeedForward | None:
@@ -73,26 +57,30 @@ def inkling_ffn(c: Fields, layer: int) -> FeedForward | None:
     return (INKLING_STATED if stated else INKLING_CLASS)(c, layer)
 
 
-def inkling_extras(c: Fields, layer: int) -> tuple[Extra, ...]:
-    """Relative positions: a vector for each head and token, and a table over distances; scales of the feed-forward;
-    the router's rows for shared experts and its correction."""
-    attention, hidden, d_rel = inkling_attention(c, layer), c.size("hidden_size"), c.size("d_rel")
-    relative: dict[str, Shape] = {
-        "self_attn.r_proj.weight": (attention.n_q * d_rel, hidden),
-        "self_attn.rel_logits_proj.proj": (d_rel, attention.window or c.size("rel_extent")),
-    }
-    tensors = extras("attention", relative)
-    if not INKLING_CLASS.is_sparse(c, layer):
-        return tensors + extras("mlp", {"mlp.global_scale": (1,)})
-    shared_rows: dict[str, Shape] = {"mlp.gate.shared.weight": (c.size("n_shared_experts"), hidden)}
-    correction: dict[str, Shape] = {"mlp.gate.e_score_correction_bias": (c.size("n_routed_experts"),)}
-    return (
-        *tensors,
-        *extras("router", shared_rows | {"mlp.gate.global_scale": (1,)}),
-        *extras("router", correction, excluded_as="persistent_buffers"),
-    )
+def relative(c: Fields, attention: GQA, vectors: str, table: str) -> dict[str, Shape]:
+    """Relative positions: a vector for each head and token, and a table over distances."""
+    d_rel = c.size("d_rel")
+    shape = (attention.n_q * d_rel, c.size("hidden_size"))
+    return {vectors: shape, table: (d_rel, attention.window or c.size("rel_extent"))}
 
 
+def inkling_relative(c: Fields, layer: int) -> tuple[Extra, ...]:
+    names = ("self_attn.r_proj.weight", "self_attn.rel_logits_proj.proj")
+    return extras("attention", relative(c, inkling_attention(c, layer), *names))
+
+
+HAS_EXPERTS = INKLING_CLASS.is_sparse
+INKLING_LAYER = (  # scales of the feed-forward, the router's rows for shared experts, and its correction
+    Weights("mlp", {"mlp.global_scale": (1,)}, layers=lambda c, layer: not HAS_EXPERTS(c, layer)),
+    Weights("router", {"mlp.gate.shared.weight": ("n_shared_experts", "hidden_size")}, layers=HAS_EXPERTS),
+    Weights("router", {"mlp.gate.global_scale": (1,)}, layers=HAS_EXPERTS),
+    Weights(
+        "router",
+        {"mlp.gate.e_score_correction_bias": ("n_routed_experts",)},
+        layers=HAS_EXPERTS,
+        excluded_as="persistent_buffers",
+    ),
+)
 GATED_FULL, GATED_SLIDING = (
     replace(attention, qk_norm="none", gate="channels") for attention in (INKLING_FULL, INKLING_SLIDING)
 )
@@ -112,23 +100,17 @@ def inkling2_mixers(c: Fields, layer: int) -> tuple[Mixer, ...]:
 
 def inkling2_norms(c: Fields, layer: int) -> tuple[str, ...]:
     """Full layers have a norm each for queries, keys and values."""
-    return (
-        ("attn_norm", "mlp_norm")
-        if inkling_slides(c, layer)
-        else ("q_input_norm", "k_input_norm", "v_input_norm", "mlp_norm")
-    )
+    before = ("attn_norm",) if inkling_slides(c, layer) else ("q_input_norm", "k_input_norm", "v_input_norm")
+    return (*before, "mlp_norm")
 
 
 def inkling2_extras(c: Fields, layer: int) -> tuple[Extra, ...]:
     """Relative positions as in Inkling, limits of queries and of these, and sinks that follow from the token."""
-    attention, hidden, d_rel = inkling2_attention(c, layer), c.size("hidden_size"), c.size("d_rel")
-    shapes: dict[str, Shape] = {
-        "attn.wr_du.weight": (attention.n_q * d_rel, hidden),
-        "attn.rel_logits_proj.proj": (d_rel, attention.window or c.size("rel_extent")),
-        "attn.q_l2_clip.scale": (attention.n_q, attention.d_head),
-        "attn.rel_l2_clip.scale": (attention.n_q, d_rel),
-        "attn.attn_sink_proj.weight": (attention.n_q, hidden),
-    }
+    attention = inkling2_attention(c, layer)
+    shapes = relative(c, attention, "attn.wr_du.weight", "attn.rel_logits_proj.proj")
+    shapes |= {"attn.q_l2_clip.scale": (attention.n_q, attention.d_head)}
+    shapes |= {"attn.rel_l2_clip.scale": (attention.n_q, c.size("d_rel"))}
+    shapes |= {"attn.attn_sink_proj.weight": (attention.n_q, c.size("hidden_size"))}
     return extras("attention", shapes)
 
 
@@ -143,50 +125,43 @@ def inkling2_residuals(c: Fields) -> tuple[Extra, ...]:
     return extras("other", queries) + extras("norms", {"model.llm.embed_norm.weight": (hidden,)})
 
 
-INKLING: dict[str, Family] = made_by(
-    "Thinking Machines",
-    {
-        "inkling_text": Family(
-            mixer=inkling_mixers,
-            ffn=inkling_ffn,
-            layer_extras=inkling_extras,
-            extras=Weights({"norms": {"model.embed_tokens.embed_norm.weight": ("hidden_size",)}}),
-            own={"dense_mlp_idx": 0, "dense_intermediate_size": None},
-            ties=False,
-            kernels=Kernels(fp32_weights=True),
-            names=STACKED_EXPERTS.model_copy(update={"recurrent": ""}),
-            wrappers=(Wrapper("inkling_mm_model"),),
+INKLING: dict[str, Family] = {
+    "inkling_text": Family(
+        mixer=lambda c, layer: with_convs(c, inkling_attention(c, layer)),
+        ffn=inkling_ffn,
+        layer_extras=(inkling_relative, *INKLING_LAYER),
+        extras=(Weights("norms", {"model.embed_tokens.embed_norm.weight": ("hidden_size",)}),),
+        own={"dense_mlp_idx": 0, "dense_intermediate_size": None},
+        ties=False,
+        kernels=Kernels(fp32_weights=True),
+        names=STACKED_EXPERTS.but(recurrent=""),
+        wrappers=("inkling_mm_model",),
+    ),
+    "inkling2_text": Family(
+        mixer=inkling2_mixers,
+        ffn=Experts("n_routed_experts", correction="buffer", stacked="out_in"),
+        norms=inkling2_norms,
+        layer_extras=(inkling2_extras,),
+        extras=(inkling2_residuals,),
+        rotary=None,
+        ties=False,
+        kernels=Kernels(activation="clamped", capped_logits=True),
+        names=Names(
+            embedding="model.llm.embed",
+            layer="model.llm.layers.{layer}",
+            attention="attn",
+            recurrent="",
+            correction="mlp.gate.bias",
+            expert="mlp.experts",
+            expert_packed={"w13_weight": GATE_UP},
+            expert_renamed={"down_proj": "w2_weight"},
+            final_norm="model.llm.norm",
+            lm_head="model.llm.unembed",
+            renamed={"q_proj": "wq_du", "k_proj": "wk_dv", "v_proj": "wv_dv", "o_proj": "wo_ud"}
+            | {"g_proj": "gate_attn"}
+            | {f"self_attn.{letter}_sconv{leaf}": f"attn.{letter}_sconv" for letter in "kv" for leaf in ("", ".conv1d")}
+            | {f"{part}_sconv.conv1d": f"{part}_sconv" for part in ("attn", "mlp")},
         ),
-        "inkling2_text": Family(
-            mixer=inkling2_mixers,
-            ffn=Experts("n_routed_experts", correction="buffer", stacked="out_in"),
-            norms=inkling2_norms,
-            layer_extras=inkling2_extras,
-            extras=inkling2_residuals,
-            rotary=None,
-            ties=False,
-            kernels=Kernels(activation="clamped", capped_logits=True),
-            names=Names(
-                embedding="model.llm.embed",
-                layer="model.llm.layers.{layer}",
-                attention="attn",
-                recurrent="",
-                correction="mlp.gate.bias",
-                expert="mlp.experts",
-                expert_packed={"w13_weight": GATE_UP},
-                expert_renamed={"down_proj": "w2_weight"},
-                final_norm="model.llm.norm",
-                lm_head="model.llm.unembed",
-                renamed={"q_proj": "wq_du", "k_proj": "wk_dv", "v_proj": "wv_dv", "o_proj": "wo_ud"}
-                | {"g_proj": "gate_attn"}
-                | {
-                    f"self_attn.{letter}_sconv{leaf}": f"attn.{letter}_sconv"
-                    for letter in "kv"
-                    for leaf in ("", ".conv1d")
-                }
-                | {f"{part}_sconv.conv1d": f"{part}_sconv" for part in ("attn", "mlp")},
-            ),
-            wrappers=(Wrapper("inkling2"),),
-        ),
-    },
-)
+        wrappers=("inkling2",),
+    ),
+}

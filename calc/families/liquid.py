@@ -1,7 +1,7 @@
 """Liquid AI's families: LFM2 and LFM3, with short convolutions between attention."""
 
 from calc.families.attention_rows import Attention, Hybrid, Listed, Sliding
-from calc.families.family import Family, If, Wrapper, made_by
+from calc.families.family import QK_LAYERNORM, W123, Family, If
 from calc.families.feedforward_rows import Dense, Experts
 from calc.families.fields import Fields
 from calc.families.recurrent_rows import short_conv
@@ -9,7 +9,6 @@ from calc.model.gguf_rules import GGUFRules
 from calc.model.kernels import Kernels
 from calc.model.names import Names
 
-W123 = {"gate_proj": "w1", "up_proj": "w3", "down_proj": "w2"}
 LFM2_MIXER = Hybrid(
     Attention(head_dim=None, qk_norm="head"),
     short_conv,
@@ -23,7 +22,7 @@ LFM2_NAMES = Names(
     correction="feed_forward.expert_bias",
     expert="feed_forward.experts.{expert}",
     final_norm="model.embedding_norm",
-    renamed={"o_proj": "out_proj", "q_norm": "q_layernorm", "k_norm": "k_layernorm"} | W123,
+    renamed={"o_proj": "out_proj", **QK_LAYERNORM} | W123,
     expert_renamed=W123,
 )
 LFM3_NORMS = ("operator_norm", "ffn_norm", "post_operator_norm", "post_ffn_norm")
@@ -46,51 +45,48 @@ def lfm3_attends(c: Fields, layer: int) -> bool:
     return layer % 4 == 2 or (layer % 4 == 0 and layer > 0)
 
 
-LIQUID: dict[str, Family] = made_by(
-    "Liquid AI",
-    {
-        "lfm2": Family(
-            mixer=LFM2_MIXER,
-            ffn=Dense(lfm2_width, False),
-            norms=("operator_norm", "ffn_norm"),
-            names=LFM2_NAMES,
-            own={"block_ff_dim": None},
-            aliases={"tie_embedding": "tie_word_embeddings"},
-            wrappers=(Wrapper("lfm2_vl"),),
-            gguf=GGUFRules("lfm2", heads_by_layer=True),
-        ),
-        "lfm2_moe": Family(
-            mixer=LFM2_MIXER,
-            ffn=Experts(correction="buffer", corrected_when="use_expert_bias", first_dense="num_dense_layers"),
-            norms=("operator_norm", "ffn_norm"),
-            names=LFM2_NAMES,
-            aliases={"tie_embedding": "tie_word_embeddings"},
-            kernels=Kernels(fp32_weights=False, fp32_router=False),
-            gguf=GGUFRules("lfm2moe", heads_by_layer=True),
-        ),
-        "lfm3": Family(
-            mixer=Hybrid(
-                Attention(
-                    bias="attention_bias",
-                    qk_norm="head",
-                    gate="heads",
-                    gate_when="use_attention_gate",
-                    window=Sliding(full_every=4, full_at=2),
-                ),
-                short_conv,
-                lfm3_attends,
-                words=("full_attention", "sliding_attention", "conv"),
+LIQUID: dict[str, Family] = {
+    "lfm2": Family(
+        mixer=LFM2_MIXER,
+        ffn=Dense(lfm2_width, False),
+        norms=("operator_norm", "ffn_norm"),
+        names=LFM2_NAMES,
+        own={"block_ff_dim": None},
+        aliases={"tie_embedding": "tie_word_embeddings"},
+        wrappers=("lfm2_vl",),
+        gguf=GGUFRules("lfm2", heads_by_layer=True),
+    ),
+    "lfm2_moe": Family(
+        mixer=LFM2_MIXER,
+        ffn=Experts(correction="buffer", corrected_when="use_expert_bias", first_dense="num_dense_layers"),
+        norms=("operator_norm", "ffn_norm"),
+        names=LFM2_NAMES,
+        aliases={"tie_embedding": "tie_word_embeddings"},
+        kernels=Kernels(fp32_weights=False, fp32_router=False),
+        gguf=GGUFRules("lfm2moe", heads_by_layer=True),
+    ),
+    "lfm3": Family(
+        mixer=Hybrid(
+            Attention(
+                bias="attention_bias",
+                qk_norm="head",
+                gate="heads",
+                gate_when="use_attention_gate",
+                window=Sliding(full_every=4, full_at=2),
             ),
-            ffn=Dense(bias=False),
-            norms=If("use_sandwich_norm", LFM3_NORMS, LFM3_NORMS[:2]),
-            own={"use_sandwich_norm": True, "use_attention_gate": True},
-            names=Names(
-                recurrent="conv",
-                mlp="feed_forward",
-                final_norm="model.embedding_norm",
-                renamed={"g_proj": "gate_proj"} | W123,
-            ),
-            wrappers=(Wrapper("lfm3_vl"),),
+            short_conv,
+            lfm3_attends,
+            words=("full_attention", "sliding_attention", "conv"),
         ),
-    },
-)
+        ffn=Dense(bias=False),
+        norms=If("use_sandwich_norm", LFM3_NORMS, LFM3_NORMS[:2]),
+        own={"use_sandwich_norm": True, "use_attention_gate": True},
+        names=Names(
+            recurrent="conv",
+            mlp="feed_forward",
+            final_norm="model.embedding_norm",
+            renamed={"g_proj": "gate_proj"} | W123,
+        ),
+        wrappers=("lfm3_vl",),
+    ),
+}

@@ -1,17 +1,25 @@
 """Meta's families."""
 
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from calc.errors import ConfigError, Message, shown
 from calc.families.attention_rows import Attention, Sliding
 from calc.families.family import (
+    ENCODER_ATTENTION,
+    FC12,
     GATE_UP,
     GEMMA_NORMS,
     LLAMA_FILE,
     STACKED_EXPERTS,
-    CrossAttention,
+    TWO_NORMS,
     Family,
     If,
-    Wrapper,
+    Weights,
+    cross_attention,
     extras,
-    made_by,
+    two_more_positions,
 )
 from calc.families.feedforward_rows import Dense, Experts
 from calc.families.fields import Fields
@@ -20,11 +28,9 @@ from calc.model.block import Extra
 from calc.model.gguf_rules import GGUFRules
 from calc.model.kernels import Kernels
 from calc.model.names import Names
-from calc.model.tensor import Norm
+from calc.model.tensor import Component, Norm, Shape
 
-LLAMA_ATTENTION = Attention(bias="attention_bias")
-LLAMA_LIKE = Family(mixer=LLAMA_ATTENTION, ffn=Dense(bias=False), defaults="llama")
-"""Families whose remote code is Llama's with other words."""
+# Llama 3.2 Vision: some layers attend to the image
 
 MLLAMA_CROSS = frozenset(range(3, 40, 5))
 """The class's default."""
@@ -33,7 +39,7 @@ MLLAMA_IMAGE = Attention(head_dim=None, qk_norm="head")
 
 
 def mllama_crosses(c: Fields, layer: int) -> bool:
-    """Whether layer i of Llama 3.2 Vision attends to the image."""
+    """Whether a layer attends to the image."""
     listed = c.get("cross_attention_layers") is not None
     return layer in (c.indices("cross_attention_layers") if listed else MLLAMA_CROSS)
 
@@ -44,12 +50,6 @@ def mllama_attention(c: Fields, layer: int) -> GQA:
     return MLLAMA_IMAGE(c, layer).model_copy(update={"cross": True})
 
 
-def mllama_gates(c: Fields, layer: int) -> tuple[Extra, ...]:
-    if not mllama_crosses(c, layer):
-        return ()
-    return extras("attention", {"cross_attn_attn_gate": (1,)}) + extras("mlp", {"cross_attn_mlp_gate": (1,)})
-
-
 def llama4_sparse(c: Fields, layer: int) -> bool:
     """Experts in every `interleave_moe_layer_step`-th layer."""
     if c.get("moe_layers") is not None:
@@ -57,13 +57,13 @@ def llama4_sparse(c: Fields, layer: int) -> bool:
     return (layer + 1) % c.size("interleave_moe_layer_step") == 0
 
 
-def opt_projections(c: Fields) -> tuple[Extra, ...]:
-    """OPT-350m embeds in fewer dimensions than its layers have."""
-    hidden, narrow = c.size("hidden_size"), c.maybe("word_embed_proj_dim")
-    if narrow is None or narrow == hidden:
-        return ()
-    shapes = {"model.decoder.project_in.weight": (hidden, narrow), "model.decoder.project_out.weight": (narrow, hidden)}
-    return extras("other", shapes)
+# OPT, whose smallest-but-one model embeds in fewer dimensions than its layers have
+
+
+OPT_PROJECTIONS = {
+    "model.decoder.project_in.weight": ("hidden_size", "word_embed_proj_dim"),
+    "model.decoder.project_out.weight": ("word_embed_proj_dim", "hidden_size"),
+}
 
 
 def opt_kernels(c: Fields) -> Kernels:
@@ -82,6 +82,8 @@ def opt_final_norm(c: Fields) -> Norm:
     return OPT_NORM(c) if c.flag("do_layer_norm_before") and not c.flag("_remove_final_layer_norm") else "none"
 
 
+# Muse: gates of the residual stream, and norms round the experts
+
 MUSE_ATTENTION = Attention(
     bias="attention_bias", gate="channels", window=Sliding(full_every=4, full_at=0, backwards=True)
 )
@@ -93,148 +95,219 @@ MUSE_EXPERTS = Experts(
     first_dense=0,
     dense=Dense(bias=False),
 )
-
-
-def muse_spark_extras(c: Fields, layer: int) -> tuple[Extra, ...]:
-    """Gates of the residual stream, and the norms round the experts."""
-    gates = ("post_attention_residual_gate.gate", "post_feedforward_residual_gate.gate")
-    tensors = extras("other", {name: (c.size("hidden_size"),) for name in gates})
-    if MUSE_EXPERTS.is_sparse(c, layer):
-        norms = ("mlp.pre_expert_norm.weight", "mlp.experts.post_expert_norm.weight")
-        tensors += extras("norms", {name: (c.size("moe_hidden_size"),) for name in norms})
-    return tensors
-
-
-LLAMA: dict[str, Family] = made_by(
-    "Meta",
-    {
-        "llama": Family(
-            mixer=LLAMA_ATTENTION,
-            ffn=Dense(),
-            mixture="mixtral",
-            gguf_headers="llama",
-            wrappers=(
-                Wrapper("deepseek_vl"),
-                Wrapper("deepseek_vl_hybrid"),
-                Wrapper("glmasr"),
-                Wrapper("idefics3"),
-                Wrapper("janus"),
-                Wrapper("llava"),
-                Wrapper("llava_next"),
-                Wrapper("llava_next_video"),
-                Wrapper("perception_lm"),
-                Wrapper("smolvlm"),
-                Wrapper("video_llava"),
-                Wrapper("vipllava"),
-                Wrapper("voxtral"),
-            ),
-            gguf=LLAMA_FILE,
-        ),
-        "mllama_text_model": Family(
-            mixer=mllama_attention,
-            ffn=Dense(bias=False),
-            extra_rows=8,
-            ties=False,
-            layer_extras=mllama_gates,
-            wrappers=(Wrapper("mllama"),),
-        ),
-        "llama4_text": Family(
-            mixer=Attention(
-                bias="attention_bias",
-                window=Sliding(
-                    full_every="no_rope_layer_interval", marks="no_rope_layers", size="attention_chunk_size"
-                ),
-            ),
-            ffn=Experts(
-                "num_local_experts",
-                "intermediate_size",
-                shared_width="intermediate_size",
-                stacked="in_out",
-                sparse=llama4_sparse,
-                dense=Dense("intermediate_size_mlp"),
-            ),
-            kernels=Kernels(turn="complex", fp32_softmax=False, passes_all=True, shared_first=True),
-            names=Names(
-                mlp="feed_forward",
-                router="feed_forward.router",
-                expert="feed_forward.experts",
-                expert_packed={"gate_up_proj": GATE_UP},
-                shared_expert="feed_forward.shared_expert",
-            ),
-            wrappers=(Wrapper("llama4"),),
-            gguf=GGUFRules("llama4"),
-        ),
-        "cwm": Family(mixer=Attention(window=Sliding(full_every=4)), ffn=Dense()),
-        "opt": Family(
-            mixer=Attention(kv=None, head_dim=None, bias="enable_bias"),
-            ffn=Dense("ffn_dim", gated=False, bias="enable_bias"),
-            norms=("self_attn_layer_norm", "final_layer_norm"),
-            norm=OPT_NORM,
-            names=Names(
-                embedding="model.decoder.embed_tokens",
-                positions="model.decoder.embed_positions",
-                layer="model.decoder.layers.{layer}",
-                mlp="",
-                final_norm="model.decoder.final_layer_norm",
-                renamed={"o_proj": "out_proj", "up_proj": "fc1", "down_proj": "fc2"},
-            ),
-            rotary=None,
-            positions="max_position_embeddings",
-            more_positions=2,
-            d_embedding="word_embed_proj_dim",
-            final_norm=opt_final_norm,
-            kernels=opt_kernels,
-            extras=opt_projections,
-            wrappers=(Wrapper("blip-2"), Wrapper("instructblip"), Wrapper("instructblipvideo")),
-        ),
-        "xglm": Family(
-            mixer=Attention(heads="attention_heads", kv=None, head_dim=None, hidden="d_model", bias=True),
-            ffn=Dense("ffn_dim", gated=False, bias=True),
-            norms=("self_attn_layer_norm", "final_layer_norm"),
-            norm="layer",
-            names=Names(
-                mlp="",
-                final_norm="model.layer_norm",
-                renamed={"o_proj": "out_proj", "up_proj": "fc1", "down_proj": "fc2"},
-            ),
-            rotary=None,
-            layers="num_layers",
-            hidden="d_model",
-            layer_extras=CrossAttention(
-                matrices={f"encoder_attn.{name}": 1 for name in ("q_proj", "k_proj", "v_proj", "out_proj")},
-                norm="encoder_attn_layer_norm",
-                hidden="d_model",
-            ),
-        ),
-        "chameleon": Family(
-            mixer=Attention(head_dim=None, bias="attention_bias", qk_norm="heads", qk_norm_bias=True),
-            ffn=Dense(),
-        ),
-        "muse_glimmer_text": Family(
-            mixer=MUSE_ATTENTION,
-            ffn=Dense(bias=False),
-            norms=GEMMA_NORMS,
-            names=Names(renamed={"g_proj": "gate_proj"}),
-            kernels=Kernels(norm="rms32", capped_logits=True),
-            wrappers=(Wrapper("muse_glimmer"),),
-        ),
-        "muse_spark_text": Family(
-            mixer=MUSE_ATTENTION,
-            ffn=MUSE_EXPERTS,
-            norms=("input_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm"),
-            names=STACKED_EXPERTS.model_copy(
-                update={
-                    "renamed": {
-                        "g_proj": "gate_proj",
-                        "fc1_latent_proj": "pre_expert_proj",
-                        "fc2_latent_proj": "post_expert_proj",
-                    }
-                }
-            ),
-            layer_extras=muse_spark_extras,
-            ties=False,
-            kernels=Kernels(norm="rms32", capped_logits=True),
-            wrappers=(Wrapper("muse_spark"),),
-        ),
-    },
+MUSE_GATES = ("post_attention_residual_gate.gate", "post_feedforward_residual_gate.gate")
+MUSE_NORMS = ("mlp.pre_expert_norm.weight", "mlp.experts.post_expert_norm.weight")
+MUSE_GLIMMER = Family(
+    mixer=MUSE_ATTENTION,
+    ffn=Dense(bias=False),
+    norms=GEMMA_NORMS,
+    names=Names(renamed={"g_proj": "gate_proj"}),
+    kernels=Kernels(norm="rms32", capped_logits=True),
+    wrappers=("muse_glimmer",),
 )
+
+# Byte Latent Transformer, arXiv:2412.09871: a wide stack reads patches of bytes, narrow ones the bytes. Its config has
+# a section for each stack. What runs once for each patch is read as the decoder; the stacks that read bytes (encoder,
+# decoder, and the one that cuts patches) and their tables are weights of their own.
+
+BLT_ATTENTION = Attention(head_dim=None)
+GROUPS = "encoder_hash_byte_group_size"
+LOCAL = {"vocab_size": 260, "hidden_size": 1024, "num_attention_heads": 16, "hidden_size_global": 2048}
+BLT_SECTIONS: dict[str, Mapping[str, Any]] = {
+    "encoder_config": LOCAL | {"num_hidden_layers": 1, "cross_attn_all_layers": False, "cross_attn_k": 2},
+    "decoder_config": LOCAL
+    | {"num_hidden_layers": 9, "intermediate_size": 2816, "cross_attn_all_layers": True, "cross_attn_k": 2},
+    "patcher_config": {"vocab_size": 260, "hidden_size": 768, "num_hidden_layers": 14, "num_attention_heads": 12}
+    | {"intermediate_size": 2048},
+}
+"""Defaults of the sections' classes, transformers 5.23 `configuration_blt.py`."""
+
+
+def blt_section(c: Fields, name: str) -> Fields:
+    stated = c.get(name)
+    return c.once(name, lambda: Fields(stated if isinstance(stated, Mapping) else {}, BLT_SECTIONS[name], {}))
+
+
+def byte_width(c: Fields) -> int:
+    """Width of the state of a byte: what the encoder gives is what the decoder reads."""
+    encoder, decoder = (blt_section(c, f"{name}_config").size("hidden_size") for name in ("encoder", "decoder"))
+    if encoder != decoder:
+        sentence = (
+            "hidden_size is {encoder:,} in encoder_config and {decoder:,} in decoder_config; both must be the same."
+        )
+        raise ConfigError(Message(sentence, encoder=encoder, decoder=decoder), "hidden_size")
+    return encoder
+
+
+def more_words(c: Fields) -> int:
+    """Rows of the embedding beyond those of the head."""
+    return blt_section(c, "encoder_config").size("vocab_size") - c.size("vocab_size")
+
+
+BLT_FFN = Dense(lambda c: c.maybe("intermediate_size") or 8 * c.size("hidden_size") // 3, False)
+
+
+def byte_stack(c: Fields, path: str) -> tuple[Extra, ...]:
+    """The layers of one section; the encoder's and the decoder's also attend to patches, in all or in one of them."""
+    hidden, layers = c.size("hidden_size"), c.size("num_hidden_layers")
+    attention = BLT_ATTENTION(c).shapes(hidden)
+    parts: dict[Component, dict[str, Shape]] = {
+        "attention": {f"layers.{i}.self_attn.{name}": s for i in range(layers) for name, s in attention.items()},
+        "mlp": {f"layers.{i}.mlp.{name}": s for i in range(layers) for name, s in BLT_FFN(c).shapes(hidden).items()},
+        "norms": {f"layers.{i}.{norm}.weight": (hidden,) for i in range(layers) for norm in TWO_NORMS},
+    }
+    if c.maybe("cross_attn_k") is not None:
+        crossing = range(layers if c.flag("cross_attn_all_layers") else 1)
+        crossed = attention | {"q_norm.weight": (hidden,), "k_norm.weight": (hidden,)}
+        parts["attention"] |= {f"cross_attn_layers.{i}.{name}": s for i in crossing for name, s in crossed.items()}
+    return tuple(
+        extra
+        for component, shapes in parts.items()
+        for extra in extras(component, {f"model.{path}.{name}": shape for name, shape in shapes.items()})
+    )
+
+
+def byte_models(c: Fields) -> tuple[Extra, ...]:
+    """All that reads bytes."""
+    encoder, decoder, patcher = (blt_section(c, name) for name in BLT_SECTIONS)
+    width, joined = byte_width(c), byte_width(c) * c.size("cross_attn_k")
+    groups = c.get(GROUPS) or range(3, 9)
+    if not isinstance(groups, list | range):
+        sentence = "{name} is {value}; it must be a list of how many bytes each group has, such as [3, 4, 5]."
+        raise ConfigError(Message(sentence, name=GROUPS, value=shown(groups)), GROUPS)
+    hashes = len(groups) * c.size("encoder_hash_byte_group_nb_functions")
+    hashed: Shape = (hashes * c.size("encoder_hash_byte_group_vocab"), width)
+    tables: dict[str, Shape] = {"model.encoder_hash_tok_embedding.weight": hashed}
+    hidden, seen = decoder.size("hidden_size"), decoder.size("hidden_size_global")
+    projections: dict[str, Shape] = {
+        "model.local_encoder.patch_embedding_projection.weight": (encoder.size("cross_attn_k") * width, width),
+        "model.local_decoder.patch_embedding_projection.weight": (decoder.size("cross_attn_k") * hidden, seen),
+    }
+    if joined != c.size("hidden_size"):
+        projections["model.global_transformer.token_embedding_projection.weight"] = (c.size("hidden_size"), joined)
+    norms: dict[str, Shape] = {"model.local_decoder.norm.weight": (hidden,)}
+    tensors = byte_stack(encoder, "local_encoder") + byte_stack(decoder, "local_decoder")
+    if c.flag("patch_in_forward"):
+        words: Shape = (patcher.size("vocab_size"), patcher.size("hidden_size"))
+        tables |= {"model.patcher.embed_tokens.weight": words, "model.patcher.lm_head.weight": words}
+        norms["model.patcher.norm.weight"] = (patcher.size("hidden_size"),)
+        tensors += byte_stack(patcher, "patcher")
+    return tensors + extras("embedding", tables) + extras("other", projections) + extras("norms", norms)
+
+
+LLAMA: dict[str, Family] = {
+    "llama": Family(
+        mixture="mixtral",
+        gguf_headers="llama",
+        wrappers=(
+            *("deepseek_vl", "deepseek_vl_hybrid", "glmasr", "idefics3", "janus", "llava", "llava_next"),
+            *("llava_next_video", "perception_lm", "smolvlm", "video_llava", "vipllava", "voxtral"),
+        ),
+        gguf=LLAMA_FILE,
+    ),
+    "mllama_text_model": Family(
+        mixer=mllama_attention,
+        ffn=Dense(bias=False),
+        extra_rows=8,
+        ties=False,
+        layer_extras=(
+            Weights("attention", {"cross_attn_attn_gate": (1,)}, layers=mllama_crosses),
+            Weights("mlp", {"cross_attn_mlp_gate": (1,)}, layers=mllama_crosses),
+        ),
+        wrappers=("mllama",),
+    ),
+    "llama4_text": Family(
+        mixer=Attention(
+            bias="attention_bias",
+            window=Sliding(full_every="no_rope_layer_interval", marks="no_rope_layers", size="attention_chunk_size"),
+        ),
+        ffn=Experts(
+            "num_local_experts",
+            "intermediate_size",
+            shared_width="intermediate_size",
+            stacked="in_out",
+            sparse=llama4_sparse,
+            dense=Dense("intermediate_size_mlp"),
+        ),
+        kernels=Kernels(turn="complex", fp32_softmax=False, passes_all=True, shared_first=True),
+        names=Names(
+            mlp="feed_forward",
+            router="feed_forward.router",
+            expert="feed_forward.experts",
+            expert_packed={"gate_up_proj": GATE_UP},
+            shared_expert="feed_forward.shared_expert",
+        ),
+        wrappers=("llama4",),
+        gguf=GGUFRules("llama4"),
+    ),
+    "cwm": Family(mixer=Attention(window=Sliding(full_every=4))),
+    "opt": Family(
+        mixer=Attention(kv=None, head_dim=None, bias="enable_bias"),
+        ffn=Dense("ffn_dim", gated=False, bias="enable_bias"),
+        norms=("self_attn_layer_norm", "final_layer_norm"),
+        norm=OPT_NORM,
+        names=Names(
+            embedding="model.decoder.embed_tokens",
+            positions="model.decoder.embed_positions",
+            layer="model.decoder.layers.{layer}",
+            mlp="",
+            final_norm="model.decoder.final_layer_norm",
+            renamed={"o_proj": "out_proj"} | FC12,
+        ),
+        rotary=None,
+        positions=two_more_positions,
+        d_embedding="word_embed_proj_dim",
+        final_norm=opt_final_norm,
+        kernels=opt_kernels,
+        extras=(
+            Weights(
+                "other", OPT_PROJECTIONS, lambda c: c.maybe("word_embed_proj_dim") not in (None, c.size("hidden_size"))
+            ),
+        ),
+        wrappers=("blip-2", "instructblip", "instructblipvideo"),
+    ),
+    "xglm": Family(
+        mixer=Attention(heads="attention_heads", kv=None, head_dim=None, hidden="d_model", bias=True),
+        ffn=Dense("ffn_dim", gated=False, bias=True),
+        norms=("self_attn_layer_norm", "final_layer_norm"),
+        norm="layer",
+        names=Names(mlp="", final_norm="model.layer_norm", renamed={"o_proj": "out_proj"} | FC12),
+        rotary=None,
+        layers="num_layers",
+        hidden="d_model",
+        layer_extras=cross_attention("d_model", "encoder_attn_layer_norm", ENCODER_ATTENTION),
+    ),
+    "chameleon": Family(mixer=Attention(head_dim=None, bias="attention_bias", qk_norm="heads", qk_norm_bias=True)),
+    "muse_glimmer_text": MUSE_GLIMMER,
+    "muse_spark_text": replace(
+        MUSE_GLIMMER,
+        ffn=MUSE_EXPERTS,
+        norms=("input_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm"),
+        names=STACKED_EXPERTS.but(
+            renamed={"g_proj": "gate_proj"}
+            | {"fc1_latent_proj": "pre_expert_proj", "fc2_latent_proj": "post_expert_proj"}
+        ),
+        layer_extras=(
+            Weights("other", dict.fromkeys(MUSE_GATES, ("hidden_size",))),
+            Weights("norms", dict.fromkeys(MUSE_NORMS, ("moe_hidden_size",)), layers=MUSE_EXPERTS.is_sparse),
+        ),
+        ties=False,
+        wrappers=("muse_spark",),
+    ),
+    "blt": Family(
+        section="global_config",
+        mixer=BLT_ATTENTION,
+        ffn=BLT_FFN,
+        names=Names(embedding="model.local_encoder.embed_tokens", layer="model.global_transformer.layers.{layer}"),
+        d_embedding=byte_width,
+        extra_rows=more_words,
+        final_norm="none",
+        extras=(byte_models,),
+        own={"hidden_size": 2048, "num_attention_heads": 16, "num_key_value_heads": None}
+        | {"num_hidden_layers": 25, "intermediate_size": 5632},
+        assumption=Message(
+            "Context and batch count patches of bytes, which the wide stack keeps; what the narrow stacks keep of "
+            "the last bytes is not counted."
+        ),
+    ),
+}

@@ -1,5 +1,7 @@
 """State spaces and the like without attention, by several makers."""
 
+from dataclasses import replace
+
 from calc.families.family import Family, If, Weights
 from calc.families.feedforward_rows import Dense, Times, no_feedforward
 from calc.families.fields import Fields
@@ -25,13 +27,12 @@ MAMBA_NAMES = Names(
 )
 
 
+RWKV_MIXES = ("feed_forward.time_mix_key", "feed_forward.time_mix_receptance")
+
+
 def rwkv(c: Fields, layer: int) -> RWKV:
     hidden = c.size("hidden_size")
     return c.once("rwkv", lambda: RWKV(hidden=hidden, d_inner=c.maybe("attention_hidden_size") or hidden))
-
-
-def rwkv_norms(c: Fields, layer: int) -> tuple[str, ...]:
-    return ("ln1", "ln2") if layer else ("pre_ln", "ln1", "ln2")
 
 
 def mlstm(c: Fields, layer: int) -> MLSTM:
@@ -56,32 +57,25 @@ def mamba_kernels(c: Fields) -> Kernels:
 BIASED_NORM: If[Norm] = If("use_bias", "layer", "rms")
 UNBOUNDED = {"max_position_embeddings": None}
 
+STATE_SPACES = Family(
+    maker="Gu and Dao",
+    mixer=Mamba(inner="intermediate_size"),
+    ffn=no_feedforward,
+    norms=("norm",),
+    names=MAMBA_NAMES,
+    own=UNBOUNDED,
+    kernels=mamba_kernels,
+    gguf=GGUFRules("mamba"),
+)
+
 MAMBA: dict[str, Family] = {
-    "mamba": Family(
-        maker="Gu and Dao",
-        mixer=Mamba(inner="intermediate_size"),
-        ffn=no_feedforward,
-        norms=("norm",),
-        names=MAMBA_NAMES,
-        own=UNBOUNDED,
-        kernels=mamba_kernels,
-        gguf=GGUFRules("mamba"),
-    ),
-    "mamba2": Family(
-        maker="Dao and Gu",
-        mixer=Mamba2(),
-        ffn=no_feedforward,
-        norms=("norm",),
-        names=MAMBA_NAMES,
-        own=UNBOUNDED,
-        kernels=mamba_kernels,
-        gguf=GGUFRules("mamba2"),
-    ),
+    "mamba": STATE_SPACES,
+    "mamba2": replace(STATE_SPACES, maker="Dao and Gu", mixer=Mamba2(), gguf=GGUFRules("mamba2")),
     "rwkv": Family(
         maker="RWKV",
         mixer=rwkv,
         ffn=Dense(Times(4, stated="intermediate_size"), False, gated=False),
-        norms=rwkv_norms,
+        norms=lambda c, layer: ("ln1", "ln2") if layer else ("pre_ln", "ln1", "ln2"),
         norm="layer",
         names=Names(
             embedding="rwkv.embeddings",
@@ -93,14 +87,9 @@ MAMBA: dict[str, Family] = {
             renamed={"up_proj": "key", "down_proj": "value"},
         ),
         rotary=None,
-        layer_extras=Weights(
-            {
-                "mlp": {
-                    "feed_forward.time_mix_key": (1, 1, "hidden_size"),
-                    "feed_forward.time_mix_receptance": (1, 1, "hidden_size"),
-                    "feed_forward.receptance.weight": ("hidden_size", "hidden_size"),
-                }
-            }
+        layer_extras=(
+            Weights("mlp", dict.fromkeys(RWKV_MIXES, (1, 1, "hidden_size"))),
+            Weights("mlp", {"feed_forward.receptance.weight": ("hidden_size", "hidden_size")}),
         ),
         max_positions="context_length",
     ),

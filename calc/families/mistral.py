@@ -2,17 +2,15 @@
 
 from dataclasses import replace
 
-from calc.families.attention_rows import MLA, Attention, Either, Every, Sliding, Window
-from calc.families.deepseek import owns_indexer
-from calc.families.family import LLAMA_FILE, STACKED_EXPERTS, Family, Weights, Wrapper, made_by
+from calc.families.attention_rows import MLA, Attention, Every, Sliding, Window
+from calc.families.deepseek import DEEPSEEK_V1_EXPERTS, owns_indexer
+from calc.families.family import LLAMA_FILE, STACKED_EXPERTS, W123, Family, Weights, layer_norms
 from calc.families.feedforward_rows import Dense, Experts
 from calc.families.fields import Fields
-from calc.model.block import Extra
 from calc.model.gguf_rules import GGUFRules
 from calc.model.kernels import Kernels
 from calc.model.names import Names
 
-W123 = {"gate_proj": "w1", "up_proj": "w3", "down_proj": "w2"}
 WINDOWED = Attention(window=Window())
 MIXTRAL_NAMES = Names(
     router="block_sparse_moe.gate",
@@ -20,16 +18,8 @@ MIXTRAL_NAMES = Names(
     expert="block_sparse_moe.experts.{expert}",
     expert_renamed=W123,
 )
-VOXTRAL = {
-    "vocab_size": 131072,
-    "hidden_size": 3072,
-    "intermediate_size": 9216,
-    "num_hidden_layers": 26,
-    "num_attention_heads": 32,
-    "num_key_value_heads": 8,
-    "head_dim": 128,
-    "sliding_window": 8192,
-}
+VOXTRAL = {"vocab_size": 131072, "hidden_size": 3072, "intermediate_size": 9216, "num_hidden_layers": 26}
+VOXTRAL |= {"num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128, "sliding_window": 8192}
 """Values that its wrapper puts where a config has none."""
 
 # Mistral Large 4: latents and choices of tokens may be shared by layers; every fourth layer has no positions
@@ -41,115 +31,81 @@ def owns_latent(c: Fields, layer: int) -> bool:
 
 
 def rotates(c: Fields, layer: int) -> bool:
-    marks = c.get("no_rope_layers")
-    if isinstance(marks, list) and layer < len(marks):
-        return bool(marks[layer])
-    return not Every("no_rope_layer_interval")(c, layer)
-
-
-def whole_head(c: Fields) -> int:
-    return c.size("qk_nope_head_dim") + c.size("qk_rope_head_dim")
+    mark = c.mark("no_rope_layers", layer)
+    return not Every("no_rope_layer_interval")(c, layer) if mark is None else mark
 
 
 LARGE4_MLA = MLA(q_rank=None, indexer=True, indexes_hidden=True, owns_indexer=owns_indexer, own_latent=owns_latent)
-LARGE4_MIXER = Either(rotates, LARGE4_MLA, replace(LARGE4_MLA, d_nope=whole_head, d_rope=0))
-SSMAX = Weights({"attention": {f"attention.ssmax_scaling.{leaf}": ("num_attention_heads",) for leaf in ("s", "b")}})
-LARGE4_INDEXER = Weights(
-    {
-        "attention": {f"attention.indexer.q_input_norm.{leaf}": ("hidden_size",) for leaf in ("weight", "bias")}
-        | {f"attention.indexer.ssmax_scaling.{leaf}": ("index_n_heads",) for leaf in ("s", "b")}
-    }
+LARGE4_PLAIN = replace(LARGE4_MLA, d_nope=lambda c: c.size("qk_nope_head_dim") + c.size("qk_rope_head_dim"), d_rope=0)
+LARGE4_LAYER = (  # scales of the softmax, and further ones of the indexer
+    Weights("attention", {f"attention.ssmax_scaling.{leaf}": ("num_attention_heads",) for leaf in ("s", "b")}),
+    Weights("attention", layer_norms("hidden_size", "attention.indexer.q_input_norm"), layers=owns_indexer),
+    Weights(
+        "attention",
+        {f"attention.indexer.ssmax_scaling.{leaf}": ("index_n_heads",) for leaf in ("s", "b")},
+        layers=owns_indexer,
+    ),
 )
 
 
-def large4_extras(c: Fields, layer: int) -> tuple[Extra, ...]:
-    """Scales of the softmax, and further ones of the indexer."""
-    return SSMAX(c) + LARGE4_INDEXER(c) if owns_indexer(c, layer) else SSMAX(c)
-
-
-def half_rope(c: Fields) -> int:
-    return c.size("qk_rope_head_dim") // 2
-
-
-MISTRAL: dict[str, Family] = made_by(
-    "Mistral AI",
-    {
-        "mistral": Family(
-            mixer=WINDOWED,
-            ffn=Dense(),
-            mixture="mixtral",
-            gguf_headers="mistral3",
-            wrappers=(Wrapper("idefics2"), Wrapper("mistral3")),
-            gguf=LLAMA_FILE,
+MISTRAL: dict[str, Family] = {
+    "mistral": Family(
+        mixer=WINDOWED, mixture="mixtral", gguf_headers="mistral3", wrappers=("idefics2", "mistral3"), gguf=LLAMA_FILE
+    ),
+    "ministral": Family(mixer=Attention(window=Sliding())),
+    "ministral3": Family(mixer=WINDOWED, gguf=GGUFRules("mistral3")),
+    "mixtral": Family(
+        mixer=WINDOWED,
+        ffn=Experts("num_local_experts", "intermediate_size"),
+        names=MIXTRAL_NAMES,
+        kernels=Kernels(fp32_weights=True),
+        gguf=LLAMA_FILE,
+    ),
+    "mistral4": Family(mixer=MLA(), ffn=replace(DEEPSEEK_V1_EXPERTS, stacked="out_in"), names=STACKED_EXPERTS),
+    "mistral_large4_text": Family(
+        mixer=lambda c, layer: (LARGE4_MLA if rotates(c, layer) else LARGE4_PLAIN)(c, layer),
+        ffn=DEEPSEEK_V1_EXPERTS,
+        norms=("attention_norm", "ffn_norm"),
+        kernels=Kernels(capped_logits=True),
+        names=Names(
+            embedding="tok_embeddings",
+            layer="layers.{layer}",
+            attention="attention",
+            mlp="feed_forward",
+            router="gate",
+            expert="experts.{expert}",
+            shared_expert="shared_experts",
+            final_norm="norm",
+            lm_head="output",
+            renamed={
+                "q_proj": "wq",
+                "kv_a_proj_with_mqa": "wkv_a_with_mqa",
+                "kv_a_layernorm": "kv_a_norm",
+                "kv_b_proj": "wkv_b",
+                "o_proj": "wo",
+            }
+            | W123,
+            expert_renamed=W123,
         ),
-        "ministral": Family(mixer=Attention(window=Sliding()), ffn=Dense()),
-        "ministral3": Family(mixer=WINDOWED, ffn=Dense(), gguf=GGUFRules("mistral3")),
-        "mixtral": Family(
-            mixer=WINDOWED,
-            ffn=Experts("num_local_experts", "intermediate_size"),
-            names=MIXTRAL_NAMES,
-            kernels=Kernels(fp32_weights=True),
-            gguf=LLAMA_FILE,
-        ),
-        "mistral4": Family(
-            mixer=MLA(),
-            ffn=Experts(
-                "n_routed_experts",
-                shared="n_shared_experts",
-                stacked="out_in",
-                first_dense="first_k_dense_replace",
-                dense=Dense(bias=False),
+        own={"no_rope_layer_interval": 4, "index_topk_freq": 1, "index_skip_topk_offset": 2},
+        layer_extras=LARGE4_LAYER,
+        extras=(
+            Weights(
+                "other",
+                {"lerope.alpha": (lambda c: c.size("qk_rope_head_dim") // 2,)},
+                excluded_as="persistent_buffers",
             ),
-            names=STACKED_EXPERTS,
         ),
-        "mistral_large4_text": Family(
-            mixer=LARGE4_MIXER,
-            ffn=Experts(
-                "n_routed_experts",
-                shared="n_shared_experts",
-                first_dense="first_k_dense_replace",
-                dense=Dense(bias=False),
-            ),
-            norms=("attention_norm", "ffn_norm"),
-            kernels=Kernels(capped_logits=True),
-            names=Names(
-                embedding="tok_embeddings",
-                layer="layers.{layer}",
-                attention="attention",
-                mlp="feed_forward",
-                router="gate",
-                expert="experts.{expert}",
-                shared_expert="shared_experts",
-                final_norm="norm",
-                lm_head="output",
-                renamed={
-                    "q_proj": "wq",
-                    "kv_a_proj_with_mqa": "wkv_a_with_mqa",
-                    "kv_a_layernorm": "kv_a_norm",
-                    "kv_b_proj": "wkv_b",
-                    "o_proj": "wo",
-                }
-                | W123,
-                expert_renamed=W123,
-            ),
-            own={"no_rope_layer_interval": 4, "index_topk_freq": 1, "index_skip_topk_offset": 2},
-            layer_extras=large4_extras,
-            extras=Weights({"other": {"lerope.alpha": (half_rope,)}}, excluded_as="persistent_buffers"),
-            wrappers=(Wrapper("mistral_large4"),),
+        wrappers=("mistral_large4",),
+    ),
+    "voxtral_realtime_text": Family(  # scales the feed-forward's input by how far the text lags behind the sound
+        mixer=WINDOWED,
+        ffn=Dense(bias=False),
+        layer_extras=(
+            Weights("norms", {"ada_rms_norm.linear1.weight": (32, "hidden_size")}),
+            Weights("norms", {"ada_rms_norm.linear2.weight": ("hidden_size", 32)}),
         ),
-        "voxtral_realtime_text": Family(  # scales the feed-forward's input by how far the text lags behind the sound
-            mixer=WINDOWED,
-            ffn=Dense(bias=False),
-            layer_extras=Weights(
-                {
-                    "norms": {
-                        "ada_rms_norm.linear1.weight": (32, "hidden_size"),
-                        "ada_rms_norm.linear2.weight": ("hidden_size", 32),
-                    }
-                }
-            ),
-            own=VOXTRAL,
-            wrappers=(Wrapper("voxtral_realtime"),),
-        ),
-    },
-)
+        own=VOXTRAL,
+        wrappers=("voxtral_realtime",),
+    ),
+}

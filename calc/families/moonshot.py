@@ -4,11 +4,10 @@ from dataclasses import replace
 
 from calc.families.attention_rows import MLA, Attention, Every, Hybrid
 from calc.families.deepseek import DEEPSEEK_EXPERTS, DEEPSEEK_MTP
-from calc.families.family import MTP, PACKED_QKV, QUERY_LAYERNORM, Family, Wrapper, extras, made_by
+from calc.families.family import MTP, PACKED_QKV, QUERY_LAYERNORM, Family, Weights
 from calc.families.feedforward_rows import Dense, Experts
 from calc.families.fields import Fields, Flag, Size, number
 from calc.families.recurrent_rows import KimiDelta
-from calc.model.block import Extra
 from calc.model.gguf_rules import GGUFRules
 from calc.model.names import Names
 
@@ -35,83 +34,69 @@ def stated_or(field: str, otherwise: str) -> Size:
     return lambda c: c.maybe(field) or number(c, otherwise)
 
 
-def attention_residuals(c: Fields, *paths: str) -> tuple[Extra, ...]:
-    """Weights of the outputs of earlier blocks of layers, a norm and a projection each: Kimi K3."""
-    if c.maybe("attn_res_block_size") is None:
-        return ()
-    hidden = c.size("hidden_size")
+def has_residuals(c: Fields) -> bool:
+    """Whether layers read the outputs of earlier blocks of layers: Kimi K3."""
+    return c.maybe("attn_res_block_size") is not None
+
+
+def norms_latent(c: Fields) -> bool:
+    return c.maybe("routed_expert_hidden_size") is not None and c.flag("latent_moe_use_norm")
+
+
+def residuals(*paths: str) -> tuple[Weights, ...]:
+    """Weights of the outputs of earlier blocks of layers: a norm and a projection each."""
     return tuple(
-        extra
+        weights
         for path in paths
-        for extra in (
-            *extras("norms", {f"{path}_norm.weight": (hidden,)}),
-            *extras("other", {f"{path}_proj.weight": (1, hidden)}),
+        for weights in (
+            Weights("norms", {f"{path}_norm.weight": ("hidden_size",)}, has_residuals),
+            Weights("other", {f"{path}_proj.weight": (1, "hidden_size")}, has_residuals),
         )
     )
 
 
-def kimi_output_residual(c: Fields) -> tuple[Extra, ...]:
-    return attention_residuals(c, "model.output_attn_res")
-
-
-def kimi_layer_extras(c: Fields, layer: int) -> tuple[Extra, ...]:
-    residuals = c.once("residuals", lambda: attention_residuals(c, "self_attention_res", "mlp_res"))
-    latent = c.maybe("routed_expert_hidden_size")
-    if latent is None or not c.flag("latent_moe_use_norm") or not KIMI_EXPERTS.is_sparse(c, layer):
-        return residuals
-    return (*residuals, *extras("norms", {"block_sparse_moe.routed_expert_norm.weight": (latent,)}))
-
-
+KIMI_DELTA = KimiDelta(
+    heads=in_section("num_heads", "linear_num_heads"),
+    d_head=in_section("head_dim", "linear_head_dim"),
+    d_conv=in_section("short_conv_kernel_size", "linear_conv_kernel_dim"),
+)
 KIMI_EXPERTS = Experts(
     "num_local_experts", shared="n_shared_experts", correction="buffer", first_dense="first_k_dense_replace"
 )
-KIMI: dict[str, Family] = made_by(
-    "Moonshot AI",
-    {
-        "kimi_k2": Family(
-            mixer=MLA(),
-            ffn=DEEPSEEK_EXPERTS,
-            defaults="deepseek_v3",
-            prediction=DEEPSEEK_MTP,
-            gguf=GGUFRules("deepseek2"),
+LATENT_NORM = {"block_sparse_moe.routed_expert_norm.weight": ("routed_expert_hidden_size",)}
+KIMI: dict[str, Family] = {
+    "kimi_k2": Family(
+        mixer=MLA(), ffn=DEEPSEEK_EXPERTS, defaults="deepseek_v3", prediction=DEEPSEEK_MTP, gguf=GGUFRules("deepseek2")
+    ),
+    "kimi_linear": Family(
+        mixer=Hybrid(
+            MLA(gate="channels", gate_when="mla_use_output_gate"),
+            replace(KIMI_DELTA, full_rank_output=in_delta("use_full_rank_gate")),
+            kimi_full,
         ),
-        "kimi_linear": Family(
-            mixer=Hybrid(
-                MLA(gate="channels", gate_when="mla_use_output_gate"),
-                KimiDelta(
-                    heads=in_section("num_heads", "linear_num_heads"),
-                    d_head=in_section("head_dim", "linear_head_dim"),
-                    d_conv=in_section("short_conv_kernel_size", "linear_conv_kernel_dim"),
-                    full_rank_output=in_delta("use_full_rank_gate"),
-                ),
-                kimi_full,
-            ),
-            ffn=replace(KIMI_EXPERTS, latent="routed_expert_hidden_size"),
-            own={
-                "first_k_dense_replace": 1,
-                "mla_use_output_gate": False,
-                "routed_expert_hidden_size": None,
-                "latent_moe_use_norm": False,
-                "attn_res_block_size": None,
-            },
-            extras=kimi_output_residual,
-            layer_extras=kimi_layer_extras,
-            ties=False,
-            wrappers=(Wrapper("kimi_k3"),),
-            names=Names(
-                recurrent="self_attn",
-                router="block_sparse_moe.gate",
-                correction="block_sparse_moe.gate.e_score_correction_bias",
-                expert="block_sparse_moe.experts.{expert}",
-                shared_expert="block_sparse_moe.shared_experts",
-                latent="block_sparse_moe",
-                renamed={"fc1_latent_proj": "routed_expert_down_proj", "fc2_latent_proj": "routed_expert_up_proj"},
-                expert_renamed={"gate_proj": "w1", "down_proj": "w2", "up_proj": "w3"},
-            ),
-            gguf=GGUFRules("kimi-linear", heads_by_layer=True),
+        ffn=replace(KIMI_EXPERTS, latent="routed_expert_hidden_size"),
+        own={"first_k_dense_replace": 1, "mla_use_output_gate": False, "routed_expert_hidden_size": None}
+        | {"latent_moe_use_norm": False, "attn_res_block_size": None},
+        extras=residuals("model.output_attn_res"),
+        layer_extras=(
+            *residuals("self_attention_res", "mlp_res"),
+            Weights("norms", LATENT_NORM, norms_latent, KIMI_EXPERTS.is_sparse),
         ),
-    },
-)
+        ties=False,
+        wrappers=("kimi_k3",),
+        names=Names(
+            recurrent="self_attn",
+            router="block_sparse_moe.gate",
+            correction="block_sparse_moe.gate.e_score_correction_bias",
+            expert="block_sparse_moe.experts.{expert}",
+            shared_expert="block_sparse_moe.shared_experts",
+            latent="block_sparse_moe",
+            renamed={"fc1_latent_proj": "routed_expert_down_proj", "fc2_latent_proj": "routed_expert_up_proj"},
+            expert_renamed={"gate_proj": "w1", "down_proj": "w2", "up_proj": "w3"},
+        ),
+        gguf=GGUFRules("kimi-linear", heads_by_layer=True),
+    ),
+}
 
 LING_NAMES = Names(
     embedding="model.word_embeddings",
@@ -131,53 +116,33 @@ LING_EXPERTS = Experts(
     dense=Dense(bias="use_bias"),
 )
 
-LING: dict[str, Family] = made_by(
-    "Ant Group",
-    {
-        "bailing_moe": Family(
-            mixer=LING_ATTENTION,
-            ffn=LING_EXPERTS,
-            names=LING_NAMES.model_copy(
-                update={"packed": {"query_key_value": PACKED_QKV}, "renamed": {"o_proj": "dense"} | QUERY_LAYERNORM}
+LING: dict[str, Family] = {
+    "bailing_moe": Family(
+        mixer=LING_ATTENTION,
+        ffn=LING_EXPERTS,
+        names=LING_NAMES.but(packed={"query_key_value": PACKED_QKV}, renamed={"o_proj": "dense"} | QUERY_LAYERNORM),
+        defaults="llama",
+        own={"head_dim": None, "num_experts": 16, "num_experts_per_tok": 2, "num_shared_experts": 0}
+        | {"moe_intermediate_size": None, "first_k_dense_replace": 0, "use_bias": False, "use_qkv_bias": False}
+        | {"use_qk_norm": False, "moe_router_enable_expert_bias": False, "num_nextn_predict_layers": 0},
+        prediction=MTP(LING_ATTENTION, LING_EXPERTS),
+    ),
+    "bailing_hybrid": Family(
+        mixer=Hybrid(
+            LING_MLA,
+            KimiDelta(
+                heads=stated_or("linear_num_heads", "num_attention_heads"),
+                d_head=stated_or("linear_head_dim", "head_dim"),
+                d_conv=stated_or("linear_conv_kernel_dim", "short_conv_kernel_size"),
+                low_rank=frozenset(),
+                decays="heads",
             ),
-            defaults="llama",
-            own={
-                "head_dim": None,
-                "num_experts": 16,
-                "num_experts_per_tok": 2,
-                "num_shared_experts": 0,
-                "moe_intermediate_size": None,
-                "first_k_dense_replace": 0,
-                "use_bias": False,
-                "use_qkv_bias": False,
-                "use_qk_norm": False,
-                "moe_router_enable_expert_bias": False,
-                "num_nextn_predict_layers": 0,
-            },
-            prediction=MTP(LING_ATTENTION, LING_EXPERTS),
+            Every("layer_group_size"),
         ),
-        "bailing_hybrid": Family(
-            mixer=Hybrid(
-                LING_MLA,
-                KimiDelta(
-                    heads=stated_or("linear_num_heads", "num_attention_heads"),
-                    d_head=stated_or("linear_head_dim", "head_dim"),
-                    d_conv=stated_or("linear_conv_kernel_dim", "short_conv_kernel_size"),
-                    low_rank=frozenset(),
-                    decays="heads",
-                ),
-                Every("layer_group_size"),
-            ),
-            ffn=KIMI_EXPERTS,
-            own={
-                "q_lora_rank": None,
-                "linear_head_dim": None,
-                "linear_num_heads": None,
-                "linear_conv_kernel_dim": None,
-            },
-            ties=False,
-            names=LING_NAMES,
-            prediction=MTP(LING_MLA, KIMI_EXPERTS),
-        ),
-    },
-)
+        ffn=KIMI_EXPERTS,
+        own={"q_lora_rank": None, "linear_head_dim": None, "linear_num_heads": None, "linear_conv_kernel_dim": None},
+        ties=False,
+        names=LING_NAMES,
+        prediction=MTP(LING_MLA, KIMI_EXPERTS),
+    ),
+}

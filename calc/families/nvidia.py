@@ -2,19 +2,17 @@
 
 from calc.errors import ConfigError, Message
 from calc.families.attention_rows import Attention
-from calc.families.family import MTP, TWO_NORMS, Family, Wrapper, made_by
+from calc.families.family import MTP, TWO_NORMS, Family, Weights
 from calc.families.feedforward_rows import Dense, Experts
-from calc.families.fields import MAX_LAYERS, Fields
+from calc.families.fields import MAX_LAYERS, Fields, LayerRule
 from calc.families.mamba import MAMBA_NAMES
 from calc.families.recurrent_rows import Mamba2
 from calc.families.rotary import Rotary
-from calc.model.block import Extra
 from calc.model.feedforward import MLP, FeedForward
 from calc.model.gguf_rules import GGUFRules
 from calc.model.kernels import Kernels
 from calc.model.mixers import Mixer
 from calc.model.names import Names
-from calc.model.tensor import Component
 
 SQUARED = Kernels(activation="squared")
 
@@ -62,23 +60,19 @@ def nemotron_kinds(c: Fields) -> list[str]:
     return [WORDS[word] for word in listed]
 
 
-def nemotron_kind(c: Fields, layer: int) -> str:
-    return c.once("nemotron kinds", lambda: nemotron_kinds(c))[layer]
-
-
 def nemotron_attention(c: Fields, layer: int) -> Mixer:
     return (NEMOTRON_WIDE if c.maybe("attention_head_dim") else NEMOTRON_ATTENTION)(c, layer)
 
 
 def nemotron_mixer(c: Fields, layer: int) -> Mixer | None:
-    what = nemotron_kind(c, layer)
+    what = c.once(nemotron_kinds, lambda: nemotron_kinds(c))[layer]
     if what == "attention":
         return nemotron_attention(c, layer)
     return NEMOTRON_MAMBA(c) if what == "mamba" else None
 
 
 def nemotron_ffn(c: Fields, layer: int) -> FeedForward | None:
-    what = nemotron_kind(c, layer)
+    what = c.once(nemotron_kinds, lambda: nemotron_kinds(c))[layer]
     if what == "mlp":
         return NEMOTRON_MLP(c)
     return NEMOTRON_EXPERTS.experts(c) if what == "moe" else None
@@ -124,74 +118,59 @@ def nas_norms(c: Fields, layer: int) -> tuple[str, ...]:
     return tuple(norm for part, norm in parts if not nas_part(c, layer, part).flag("no_op"))
 
 
-NAS_LINEAR: tuple[tuple[str, Component, str], ...] = (
-    ("attention", "attention", "self_attn.linear_attn.weight"),
-    ("ffn", "mlp", "mlp.linear_mlp.weight"),
-)
+def is_linear(part: str) -> LayerRule:
+    """Whether one matrix stands for a part of the layer."""
+    return lambda c, layer: nas_part(c, layer, part).flag("replace_with_linear")
 
 
-def nas_extras(c: Fields, layer: int) -> tuple[Extra, ...]:
-    hidden = c.size("hidden_size")
-    return tuple(
-        Extra(name=name, shape=(hidden, hidden), component=component)
-        for part, component, name in NAS_LINEAR
-        if nas_part(c, layer, part).flag("replace_with_linear")
-    )
-
-
-NVIDIA: dict[str, Family] = made_by(
-    "NVIDIA",
-    {
-        "nemotron": Family(
-            mixer=Attention(bias="attention_bias"),
-            ffn=Dense(gated=False),
-            norm="layer",
-            kernels=SQUARED,
-            rotary=Rotary(share=0.5),
-            gguf=GGUFRules("nemotron"),
+SQUARE = ("hidden_size", "hidden_size")
+NVIDIA: dict[str, Family] = {
+    "nemotron": Family(
+        ffn=Dense(gated=False), norm="layer", kernels=SQUARED, rotary=Rotary(share=0.5), gguf=GGUFRules("nemotron")
+    ),
+    "nemotron_h": Family(
+        mixer=nemotron_mixer,
+        ffn=nemotron_ffn,
+        count=nemotron_layers,
+        ties=False,
+        norms=("norm",),
+        names=MAMBA_NAMES,
+        rotary=None,
+        own={"num_hidden_layers": None, "hybrid_override_pattern": None, "attention_head_dim": None},
+        prediction=MTP(  # an attention layer and one with experts for each further token
+            nemotron_attention,
+            NEMOTRON_EXPERTS,
+            layer_norms=("norm", "moe_norm"),
+            norms=("enorm", "hnorm", "final_layernorm"),
+            layer="mtp.layers.{layer}",
+            after=nemotron_layers,
         ),
-        "nemotron_h": Family(
-            mixer=nemotron_mixer,
-            ffn=nemotron_ffn,
-            count=nemotron_layers,
-            ties=False,
-            norms=("norm",),
-            names=MAMBA_NAMES,
-            rotary=None,
-            own={"num_hidden_layers": None, "hybrid_override_pattern": None, "attention_head_dim": None},
-            prediction=MTP(  # an attention layer and one with experts for each further token
-                nemotron_attention,
-                NEMOTRON_EXPERTS,
-                layer_norms=("norm", "moe_norm"),
-                norms=("enorm", "hnorm", "final_layernorm"),
-                layer="mtp.layers.{layer}",
-                after=nemotron_layers,
-            ),
-            kernels=Kernels(norm="rms32", activation="squared", fp32_logits=True),
-            wrappers=(Wrapper("nemo_speechlm"), Wrapper("nemotron_h_omni")),
-            gguf=GGUFRules("nemotron_h", with_experts="nemotron_h_moe", heads_by_layer=True),
+        kernels=Kernels(norm="rms32", activation="squared", fp32_logits=True),
+        wrappers=("nemo_speechlm", "nemotron_h_omni"),
+        gguf=GGUFRules("nemotron_h", with_experts="nemotron_h_moe", heads_by_layer=True),
+    ),
+    "nemotron-nas": Family(
+        mixer=nas_mixer,
+        ffn=nas_ffn,
+        norms=nas_norms,
+        defaults="llama",
+        own={"block_configs": None},
+        layer_extras=(
+            Weights("attention", {"self_attn.linear_attn.weight": SQUARE}, layers=is_linear("attention")),
+            Weights("mlp", {"mlp.linear_mlp.weight": SQUARE}, layers=is_linear("ffn")),
         ),
-        "nemotron-nas": Family(
-            mixer=nas_mixer,
-            ffn=nas_ffn,
-            norms=nas_norms,
-            defaults="llama",
-            own={"block_configs": None},
-            layer_extras=nas_extras,
-            gguf=GGUFRules("deci", known_70b="always"),
+        gguf=GGUFRules("deci", known_70b="always"),
+    ),
+    "cosmos3_edge_text": Family(
+        ffn=Dense(gated=False),
+        ties=False,
+        kernels=SQUARED,
+        names=Names(
+            embedding="embed_tokens",
+            layer="layers.{layer}",
+            final_norm="norm",
+            renamed={"q_proj": "to_q", "k_proj": "to_k", "v_proj": "to_v", "o_proj": "to_out"},
         ),
-        "cosmos3_edge_text": Family(
-            mixer=Attention(bias="attention_bias"),
-            ffn=Dense(gated=False),
-            ties=False,
-            kernels=SQUARED,
-            names=Names(
-                embedding="embed_tokens",
-                layer="layers.{layer}",
-                final_norm="norm",
-                renamed={"q_proj": "to_q", "k_proj": "to_k", "v_proj": "to_v", "o_proj": "to_out"},
-            ),
-            wrappers=(Wrapper("cosmos3_edge"),),
-        ),
-    },
-)
+        wrappers=("cosmos3_edge",),
+    ),
+}

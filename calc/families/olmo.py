@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from calc.families.attention_rows import Attention, Every, Hybrid, Sliding
-from calc.families.family import PACKED_QKV, POST_NORMS, Family, Weights, Wrapper, made_by
+from calc.families.family import PACKED_QKV, POST_NORMS, Family, Weights
 from calc.families.feedforward_rows import Dense, Experts
 from calc.families.fields import Fields
 from calc.families.rotary import Rotary
@@ -13,8 +13,7 @@ from calc.model.kernels import Kernels
 from calc.model.linear_attention import GatedDeltaNet
 from calc.model.names import Names
 
-OLMO_ATTENTION = Attention(bias="attention_bias")
-OLMO2_ATTENTION = replace(OLMO_ATTENTION, qk_norm="full")
+OLMO2_ATTENTION = Attention(bias="attention_bias", qk_norm="full")
 OLMO2_KERNELS = Kernels(norm="rms32", rotation="fp32")
 
 
@@ -53,64 +52,40 @@ def molmo_attention(c: Fields, layer: int) -> GQA:
     return (MOLMO_HEAD if c.get("qk_norm_type") == "qwen3" else MOLMO_FULL)(c, layer)
 
 
-OLMO: dict[str, Family] = made_by(
-    "Ai2",
-    {
-        "olmo": Family(
-            mixer=OLMO_ATTENTION,
-            ffn=Dense(),
-            norms=(),
-            norm="none",
-            kernels=Kernels(rotation="fp32"),
-            gguf=GGUFRules("olmo", known_70b="always"),
+OLMO2 = Family(mixer=OLMO2_ATTENTION, norms=POST_NORMS, kernels=OLMO2_KERNELS, gguf=GGUFRules("olmo2"))
+
+OLMO: dict[str, Family] = {
+    "olmo": Family(norms=(), norm="none", kernels=Kernels(rotation="fp32"), gguf=GGUFRules("olmo", known_70b="always")),
+    "olmo2": replace(OLMO2, gguf_headers="olmo2", mixture="flex_olmo"),
+    "olmo3": replace(
+        OLMO2, mixer=replace(OLMO2_ATTENTION, window=Sliding(full_every=4)), rotary=Rotary(own_within_windows=True)
+    ),
+    "olmoe": Family(mixer=OLMO2_ATTENTION, ffn=Experts("num_experts", "intermediate_size"), gguf=GGUFRules("olmoe")),
+    "flex_olmo": Family(mixer=OLMO2_ATTENTION, ffn=Experts("num_experts", "intermediate_size"), norms=POST_NORMS),
+    "olmo_hybrid": Family(
+        mixer=OLMO_HYBRID,
+        norms=hybrid_norms,
+        names=Names(
+            renamed={f"in_{letter}": f"{letter}_proj" for letter in "qkvba"}
+            | {"in_z": "g_proj", "norm": "o_norm", "out_proj": "o_proj"}
         ),
-        "olmo2": Family(
-            mixer=OLMO2_ATTENTION,
-            ffn=Dense(),
-            norms=POST_NORMS,
-            kernels=OLMO2_KERNELS,
-            gguf_headers="olmo2",
-            gguf=GGUFRules("olmo2"),
-            mixture="flex_olmo",
+        kernels=OLMO2_KERNELS,
+    ),
+    "molmo2_text": Family(  # words that stand for images are in the embedding, not in the head
+        mixer=molmo_attention,
+        ffn=Dense(bias=False),
+        norms=("attn_norm", "ff_norm"),
+        extras=(
+            Weights("embedding", {"model.transformer.wte.new_embedding": ("additional_vocab_size", "hidden_size")}),
         ),
-        "olmo3": Family(
-            mixer=replace(OLMO2_ATTENTION, window=Sliding(full_every=4)),
-            ffn=Dense(),
-            norms=POST_NORMS,
-            kernels=OLMO2_KERNELS,
-            rotary=Rotary(own_within_windows=True),
-            gguf=GGUFRules("olmo2"),
+        ties=False,
+        names=Names(
+            embedding="model.transformer.wte.embedding",
+            layer="model.transformer.blocks.{layer}",
+            final_norm="model.transformer.ln_f",
+            packed={"att_proj": PACKED_QKV, "ff_proj": ("up_proj", "gate_proj")},
+            renamed={"o_proj": "attn_out", "down_proj": "ff_out"},
         ),
-        "olmoe": Family(
-            mixer=OLMO2_ATTENTION, ffn=Experts("num_experts", "intermediate_size"), gguf=GGUFRules("olmoe")
-        ),
-        "flex_olmo": Family(mixer=OLMO2_ATTENTION, ffn=Experts("num_experts", "intermediate_size"), norms=POST_NORMS),
-        "olmo_hybrid": Family(
-            mixer=OLMO_HYBRID,
-            ffn=Dense(),
-            norms=hybrid_norms,
-            names=Names(
-                renamed={f"in_{letter}": f"{letter}_proj" for letter in "qkvba"}
-                | {"in_z": "g_proj", "norm": "o_norm", "out_proj": "o_proj"}
-            ),
-            kernels=OLMO2_KERNELS,
-        ),
-        "molmo2_text": Family(  # words that stand for images are in the embedding, not in the head
-            mixer=molmo_attention,
-            ffn=Dense(bias=False),
-            norms=("attn_norm", "ff_norm"),
-            extras=Weights(
-                {"embedding": {"model.transformer.wte.new_embedding": ("additional_vocab_size", "hidden_size")}}
-            ),
-            ties=False,
-            names=Names(
-                embedding="model.transformer.wte.embedding",
-                layer="model.transformer.blocks.{layer}",
-                final_norm="model.transformer.ln_f",
-                packed={"att_proj": PACKED_QKV, "ff_proj": ("up_proj", "gate_proj")},
-                renamed={"o_proj": "attn_out", "down_proj": "ff_out"},
-            ),
-            wrappers=(Wrapper("molmo2"),),
-        ),
-    },
-)
+        wrappers=("molmo2",),
+    ),
+}

@@ -3,12 +3,22 @@
 from dataclasses import replace
 
 from calc.families.attention_rows import Attention, Window
-from calc.families.family import GATE_UP, PACKED_QKV, QK_LAYERNORM, CrossAttention, Family, Weights, Wrapper, made_by
+from calc.families.family import (
+    ENCODER_ATTENTION,
+    FC12,
+    GATE_UP,
+    PACKED_QKV,
+    QK_LAYERNORM,
+    Family,
+    Weights,
+    cross_attention,
+    layer_norms,
+    two_more_positions,
+)
 from calc.families.feedforward_rows import Dense, Experts
 from calc.families.fields import Fields
 from calc.families.mistral import MIXTRAL_NAMES
 from calc.families.rotary import Rotary
-from calc.model.block import Extra
 from calc.model.gguf_rules import GGUFRules
 from calc.model.kernels import Kernels
 from calc.model.names import Names
@@ -20,12 +30,7 @@ def head_dim(c: Fields) -> int:
     return Attention()(c).d_head
 
 
-def norm_of(width: str, name: str) -> dict[str, tuple[str, ...]]:
-    """A LayerNorm of a width of its own."""
-    return {f"{name}.{leaf}": (width,) for leaf in ("weight", "bias")}
-
-
-KOSMOS_25 = Family(
+KOSMOS_2_5 = Family(
     mixer=Attention(kv=None, head_dim=None, bias=True),
     ffn=Dense("ffn_dim", gated=False, bias=True),
     norms=("self_attn_layer_norm", "final_layer_norm"),
@@ -36,127 +41,98 @@ KOSMOS_25 = Family(
         mlp="ffn",
         final_norm="text_model.model.layer_norm",
         lm_head="text_model.lm_head",
-        renamed={"o_proj": "out_proj", "up_proj": "fc1", "down_proj": "fc2"},
+        renamed={"o_proj": "out_proj"} | FC12,
     ),
     rotary=None,
-    layer_extras=Weights({"norms": norm_of("ffn_dim", "ffn.ffn_layernorm")}),
-    extras=Weights({"embedding": {"text_model.model.segment_emb.weight": (2, "hidden_size")}}),
-    wrappers=(Wrapper("kosmos-2.5"),),
-)
-KOSMOS_2_NORMS = Weights(
-    {"norms": norm_of("hidden_size", "self_attn.inner_attn_ln") | norm_of("ffn_dim", "ffn.ffn_layernorm")}
-)
-KOSMOS_2_CROSSING = CrossAttention(
-    matrices={f"encoder_attn.{name}": 1 for name in ("q_proj", "k_proj", "v_proj", "out_proj")},
-    norm="encoder_attn_layer_norm",
-    hidden="hidden_size",
+    layer_extras=(Weights("norms", layer_norms("ffn_dim", "ffn.ffn_layernorm")),),
+    extras=(Weights("embedding", {"text_model.model.segment_emb.weight": (2, "hidden_size")}),),
+    wrappers=("kosmos-2.5",),
 )
 
-
-def kosmos_2_extras(c: Fields, layer: int) -> tuple[Extra, ...]:
-    return KOSMOS_2_NORMS(c) + KOSMOS_2_CROSSING(c)
-
-
-PHI: dict[str, Family] = made_by(
-    "Microsoft",
-    {
-        "phi": Family(
-            mixer=Attention(bias=True, qk_norm="head", qk_norm_when="qk_layernorm", qk_norm_bias=True),
-            ffn=Dense(gated=False, bias=True),
-            kernels=Kernels(activation="written_out"),
-            norms=("input_layernorm",),
-            norm="layer",
-            names=Names(
-                final_norm="model.final_layernorm",
-                renamed={"o_proj": "dense", "up_proj": "fc1", "down_proj": "fc2"} | QK_LAYERNORM,
-            ),
-            head_bias=True,
-            rotary=Rotary(share=0.5),
-            gguf=GGUFRules("phi2"),
+PHI: dict[str, Family] = {
+    "phi": Family(
+        mixer=Attention(bias=True, qk_norm="head", qk_norm_when="qk_layernorm", qk_norm_bias=True),
+        ffn=Dense(gated=False, bias=True),
+        kernels=Kernels(activation="written_out"),
+        norms=("input_layernorm",),
+        norm="layer",
+        names=Names(final_norm="model.final_layernorm", renamed={"o_proj": "dense"} | FC12 | QK_LAYERNORM),
+        head_bias=True,
+        rotary=Rotary(share=0.5),
+        gguf=GGUFRules("phi2"),
+    ),
+    "phi3": Family(
+        mixer=Attention(window=Window()),
+        names=PACKED,
+        gguf_headers="phi3",
+        kernels=Kernels(cuts_rotated=True, slices=True),
+        gguf=GGUFRules("phi3"),
+    ),
+    "phi3small": Family(
+        mixer=Attention(bias=True),
+        ffn=Dense("ff_intermediate_size", bias=True),
+        norm="layer",
+        names=Names(
+            final_norm="model.final_layernorm",
+            packed={"query_key_value": PACKED_QKV, "up_proj": GATE_UP},
+            renamed={"o_proj": "dense"},
         ),
-        "phi3": Family(
-            mixer=Attention(window=Window()),
-            ffn=Dense(),
-            names=PACKED,
-            gguf_headers="phi3",
-            kernels=Kernels(cuts_rotated=True, slices=True),
-            gguf=GGUFRules("phi3"),
+        defaults="none",
+        own={"vocab_size": 100352, "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32}
+        | {"num_key_value_heads": 8, "ff_intermediate_size": 14336, "head_dim": None}
+        | {"tie_word_embeddings": True, "max_position_embeddings": 8192},
+    ),
+    "phimoe": Family(
+        mixer=Attention(bias="attention_bias", window=Window()),
+        ffn=Experts("num_local_experts", "intermediate_size"),
+        norm="layer",
+        names=MIXTRAL_NAMES,
+        head_bias="lm_head_bias",
+        gguf=GGUFRules("phimoe"),
+    ),
+    "phi4_multimodal": Family(mixer=Attention(window=Window()), names=PACKED),
+    "bitnet": Family(  # norms before the last projections, whose input is quantized
+        ffn=Dense(bias=False),
+        layer_extras=(
+            Weights("attention", {"self_attn.attn_sub_norm.weight": ("hidden_size",)}),
+            Weights("mlp", {"mlp.ffn_sub_norm.weight": ("intermediate_size",)}),
         ),
-        "phi3small": Family(
-            mixer=Attention(bias=True),
-            ffn=Dense("ff_intermediate_size", bias=True),
-            norm="layer",
-            names=Names(
-                final_norm="model.final_layernorm",
-                packed={"query_key_value": PACKED_QKV, "up_proj": GATE_UP},
-                renamed={"o_proj": "dense"},
-            ),
-            defaults="none",
-            own={
-                "vocab_size": 100352,
-                "hidden_size": 4096,
-                "num_hidden_layers": 32,
-                "num_attention_heads": 32,
-                "num_key_value_heads": 8,
-                "ff_intermediate_size": 14336,
-                "head_dim": None,
-                "tie_word_embeddings": True,
-                "max_position_embeddings": 8192,
-            },
+        kernels=Kernels(activation="squared", norms_inside=True),
+        gguf=GGUFRules("bitnet"),
+    ),
+    "diffllama": Family(  # differential attention, arXiv:2410.05258: the vectors that its factor is made of
+        ffn=Dense(bias=False),
+        layer_extras=(
+            Weights("attention", {f"self_attn.lambda_{name}": (head_dim,) for name in ("q1", "k1", "q2", "k2")}),
         ),
-        "phimoe": Family(
-            mixer=Attention(bias="attention_bias", window=Window()),
-            ffn=Experts("num_local_experts", "intermediate_size"),
-            norm="layer",
-            names=MIXTRAL_NAMES,
-            head_bias="lm_head_bias",
-            gguf=GGUFRules("phimoe"),
+        kernels=Kernels(differential=True),
+    ),
+    "kosmos_2_5_text_model": KOSMOS_2_5,
+    "kosmos_2_text_model": replace(
+        KOSMOS_2_5,
+        layer_extras=(
+            Weights("norms", layer_norms("hidden_size", "self_attn.inner_attn_ln")),
+            *KOSMOS_2_5.layer_extras,
+            *cross_attention("hidden_size", "encoder_attn_layer_norm", ENCODER_ATTENTION),
         ),
-        "phi4_multimodal": Family(mixer=Attention(window=Window()), ffn=Dense(), names=PACKED),
-        "bitnet": Family(  # norms before the last projections, whose input is quantized
-            mixer=Attention(bias="attention_bias"),
-            ffn=Dense(bias=False),
-            layer_extras=Weights(
-                {
-                    "attention": {"self_attn.attn_sub_norm.weight": ("hidden_size",)},
-                    "mlp": {"mlp.ffn_sub_norm.weight": ("intermediate_size",)},
-                }
-            ),
-            kernels=Kernels(activation="squared", norms_inside=True),
-            gguf=GGUFRules("bitnet"),
+        extras=(),
+        wrappers=("kosmos-2",),
+    ),
+    "biogpt": Family(
+        mixer=Attention(kv=None, head_dim=None, bias=True),
+        ffn=Dense(gated=False, bias=True),
+        norms=("self_attn_layer_norm", "final_layer_norm"),
+        norm="layer",
+        names=Names(
+            embedding="biogpt.embed_tokens",
+            positions="biogpt.embed_positions",
+            layer="biogpt.layers.{layer}",
+            mlp="",
+            final_norm="biogpt.layer_norm",
+            lm_head="output_projection",
+            renamed={"o_proj": "out_proj"} | FC12,
         ),
-        "diffllama": Family(  # differential attention, arXiv:2410.05258: the vectors that its factor is made of
-            mixer=Attention(bias="attention_bias"),
-            ffn=Dense(bias=False),
-            layer_extras=Weights(
-                {"attention": {f"self_attn.lambda_{name}": (head_dim,) for name in ("q1", "k1", "q2", "k2")}}
-            ),
-            kernels=Kernels(differential=True),
-        ),
-        "kosmos_2_5_text_model": KOSMOS_25,
-        "kosmos_2_text_model": replace(
-            KOSMOS_25,
-            layer_extras=kosmos_2_extras,
-            extras=None,
-            wrappers=(Wrapper("kosmos-2"),),
-        ),
-        "biogpt": Family(
-            mixer=Attention(kv=None, head_dim=None, bias=True),
-            ffn=Dense(gated=False, bias=True),
-            norms=("self_attn_layer_norm", "final_layer_norm"),
-            norm="layer",
-            names=Names(
-                embedding="biogpt.embed_tokens",
-                positions="biogpt.embed_positions",
-                layer="biogpt.layers.{layer}",
-                mlp="",
-                final_norm="biogpt.layer_norm",
-                lm_head="output_projection",
-                renamed={"o_proj": "out_proj", "up_proj": "fc1", "down_proj": "fc2"},
-            ),
-            rotary=None,
-            positions="max_position_embeddings",
-            more_positions=2,
-        ),
-    },
-)
+        rotary=None,
+        positions=two_more_positions,
+    ),
+}

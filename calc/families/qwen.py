@@ -6,9 +6,9 @@ from math import isqrt
 
 from calc.errors import ConfigError, Message
 from calc.families.attention_rows import Attention, Every, Hybrid, Sliding, Window
-from calc.families.family import MTP, PACKED_QKV, STACKED_EXPERTS, Family, Weights, Wrapper, extras, made_by
+from calc.families.family import GPT_NAMES, MTP, PACKED_QKV, STACKED_EXPERTS, Family, Weights, extras
 from calc.families.feedforward_rows import Dense, Experts, FeedForwardOf, Half
-from calc.families.fields import Fields, Size
+from calc.families.fields import Fields, ShapeOf
 from calc.families.recurrent_rows import DeltaNet
 from calc.families.rotary import Rotary
 from calc.model.attention import GQA, BlockIndexer
@@ -61,7 +61,6 @@ def qwen_mtp(ffn: FeedForwardOf) -> MTP:
 
 QWEN35 = Family(  # the published configs ask for an fp32 state (`mamba_ssm_dtype`)
     mixer=Hybrid(GATED_ATTENTION, DeltaNet(fp32_state=True), Every("full_attention_interval")),
-    ffn=Dense(),
     names=QWEN35_NAMES,
     rotary=Rotary(share=0.25, axes=3),
     kernels=Kernels(norm="rms32"),
@@ -86,10 +85,15 @@ def qwen4_attention(c: Fields, layer: int) -> GQA:
     )
 
 
+def embeds_ngrams(c: Fields, layer: int) -> bool:
+    """Whether a layer embeds n-grams; layers are counted from 1."""
+    return layer + 1 in c.indices("ple_layer_ids")
+
+
 def qwen4_delta(c: Fields, layer: int) -> GatedDeltaNet:
     """Layers that embed n-grams remember them too."""
     delta = DeltaNet()(c, layer)
-    if layer + 1 not in c.indices("ple_layer_ids"):
+    if not embeds_ngrams(c, layer):
         return delta
     back = c.size("ngram_size")
     memory = {"ngram_columns": (c.size("ple_conv_kernel_size") - 1) * back, "ngram_tokens": back - 1}
@@ -100,7 +104,7 @@ def streams(c: Fields) -> int:
     return c.size("hc_count") * c.size("hidden_size")
 
 
-def mixing(path: str) -> dict[str, tuple[Size, ...]]:
+def mixing(path: str) -> dict[str, ShapeOf]:
     """Weights that mix the residual streams."""
     return {
         f"{path}.input_mix_weight_down.weight": ("hc_lowrank", streams),
@@ -122,243 +126,175 @@ def primes(least: int, number: int) -> tuple[int, ...]:
 
 
 HYPER = ("attn_hyper_connection", "mlp_hyper_connection")
-QWEN4_LAYER = Weights(
-    {
-        "other": mixing(HYPER[0])
-        | mixing(HYPER[1])
-        | {f"{path}.block_inject_weight.weight": ("hc_count", streams) for path in HYPER},
-        "norms": {f"{path}.hc_norm.weight": (streams,) for path in HYPER},
-    }
-)
-QWEN4_PLE = Weights(
-    {
-        "other": {
+QWEN4_LAYER = (
+    Weights("other", {name: shape for path in HYPER for name, shape in mixing(path).items()}),
+    Weights("other", {f"{path}.block_inject_weight.weight": ("hc_count", streams) for path in HYPER}),
+    Weights("norms", {f"{path}.hc_norm.weight": (streams,) for path in HYPER}),
+    Weights(
+        "other",
+        {
             "ple.key_proj.weight": (streams, ple_width),
             "ple.value_proj.weight": ("hidden_size", ple_width),
             "ple.conv1d.weight": (streams, 1, "ple_conv_kernel_size"),
         },
-        "norms": {f"ple.norm_{name}.weight": (streams,) for name in ("query", "key", "conv")},
-    }
+        layers=embeds_ngrams,
+    ),
+    Weights(
+        "norms", {f"ple.norm_{name}.weight": (streams,) for name in ("query", "key", "conv")}, layers=embeds_ngrams
+    ),
 )
 
 
-def qwen4_extras(c: Fields, layer: int) -> tuple[Extra, ...]:
-    """Layers are counted from 1; each table has rows for the next primes, one a head."""
+def ngram_tables(c: Fields, layer: int) -> tuple[Extra, ...]:
+    """Each table has rows for the next primes, one a head."""
+    if not embeds_ngrams(c, layer):
+        return ()
     ids = sorted(c.indices("ple_layer_ids"))
-    if layer + 1 not in ids:
-        return QWEN4_LAYER(c)
     heads, parts = (c.size("ngram_size") - 1) * c.size("heads_per_ngram"), c.size("split_ngram_parts")
     if len(ids) * heads > MAX_PRIMES:
         sentence = (
             "The n-grams of this config have {tables:,} tables, one a head and layer; {most:,} are the most we read."
         )
         raise ConfigError(Message(sentence, tables=len(ids) * heads, most=MAX_PRIMES), "heads_per_ngram")
-    first = ids.index(layer + 1) * heads
-    base = c.size("ngram_vocab_size_base")
+    first, base = ids.index(layer + 1) * heads, c.size("ngram_vocab_size_base")
     rows = sum(c.once((primes, base), lambda: primes(base, len(ids) * heads))[first : first + heads])
-    divisor = c.size("make_ngram_vocab_size_divisible_by")
+    divisor, path = c.size("make_ngram_vocab_size_divisible_by"), "ple.ple_embedding"
     part = -(-(-(-rows // divisor) * divisor) // parts)
-    table = "ple.ple_embedding.ngram_embedding"
-    sizes: dict[str, Shape] = {"layer_multipliers": (c.size("ngram_size"),)}
-    sizes |= {f"ngram_heads_{name}": (heads,) for name in ("offsets", "vocab_sizes")}
-    buffers: dict[str, Shape] = {f"ple.ple_embedding.{name}": shape for name, shape in sizes.items()}
-    shards: dict[str, Shape] = {f"{table}.shard_{i}.weight": (part, ple_width(c) // heads) for i in range(parts)}
+    shard: Shape = (part, ple_width(c) // heads)
+    buffers: dict[str, Shape] = {f"{path}.layer_multipliers": (c.size("ngram_size"),)}
+    buffers |= {f"{path}.ngram_heads_{name}": (heads,) for name in ("offsets", "vocab_sizes")}
     return (
-        *QWEN4_LAYER(c),
-        *QWEN4_PLE(c),
-        *extras("embedding", shards),
+        *extras("embedding", {f"{path}.ngram_embedding.shard_{i}.weight": shard for i in range(parts)}),
         *extras("other", buffers, excluded_as="persistent_buffers"),
     )
 
 
-QWEN: dict[str, Family] = made_by(
-    "Alibaba",
-    {
-        "qwen": Family(
-            mixer=Attention(kv=None, head_dim="kv_channels", qkv_bias=True, out_bias=has_bias),
-            ffn=Dense(Half(), has_bias),
-            norms=("ln_1", "ln_2"),
-            names=Names(
-                embedding="transformer.wte",
-                layer="transformer.h.{layer}",
-                attention="attn",
-                final_norm="transformer.ln_f",
-                packed={"c_attn": PACKED_QKV},
-                renamed={"o_proj": "c_proj", "gate_proj": "w2", "up_proj": "w1", "down_proj": "c_proj"},
-            ),
-            defaults="none",
-            own={
-                "vocab_size": 151936,
-                "hidden_size": 4096,
-                "num_hidden_layers": 32,
-                "num_attention_heads": 32,
-                "kv_channels": 128,
-                "intermediate_size": 22016,
-                "no_bias": True,
-                "tie_word_embeddings": False,
-                "max_position_embeddings": 8192,
-            },
-            gguf=GGUFRules("qwen"),
+QWEN2_VL = Family(mixer=QWEN2_ATTENTION, rotary=THREE_AXES, wrappers=("qwen2_vl",), gguf=GGUFRules("qwen2vl"))
+QWEN: dict[str, Family] = {
+    "qwen": Family(
+        mixer=Attention(kv=None, head_dim="kv_channels", qkv_bias=True, out_bias=has_bias),
+        ffn=Dense(Half(), has_bias),
+        norms=("ln_1", "ln_2"),
+        names=GPT_NAMES.but(
+            packed={"c_attn": PACKED_QKV},
+            renamed={"o_proj": "c_proj", "gate_proj": "w2", "up_proj": "w1", "down_proj": "c_proj"},
         ),
-        "qwen2": Family(
-            mixer=QWEN2_ATTENTION,
-            ffn=Dense(),
-            gguf_headers="qwen2",
-            wrappers=(
-                Wrapper("fast_vlm"),
-                Wrapper("got_ocr2"),
-                Wrapper("internvl"),
-                Wrapper("internvl_chat"),
-                Wrapper("llava_onevision"),
-                Wrapper("ovis2"),
-                Wrapper("pp_chart2table"),
-                Wrapper("qwen2_audio"),
-                Wrapper("vibevoice_asr"),
-                Wrapper("video_llama_3"),
-            ),
-            gguf=GGUFRules("qwen2", known_70b="always"),
-            mixture="qwen2_moe",
+        defaults="none",
+        own={"vocab_size": 151936, "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32}
+        | {"kv_channels": 128, "intermediate_size": 22016, "no_bias": True, "tie_word_embeddings": False}
+        | {"max_position_embeddings": 8192},
+        gguf=GGUFRules("qwen"),
+    ),
+    "qwen2": Family(
+        mixer=QWEN2_ATTENTION,
+        gguf_headers="qwen2",
+        wrappers=(
+            "fast_vlm",
+            "got_ocr2",
+            "internvl",
+            "internvl_chat",
+            "llava_onevision",
+            "ovis2",
+            "pp_chart2table",
+            "qwen2_audio",
+            "vibevoice_asr",
+            "video_llama_3",
         ),
-        "qwen2_moe": Family(
-            mixer=Attention(
-                qkv_bias="qkv_bias", window=Sliding(full_every=2, before="max_window_layers", when="use_sliding_window")
-            ),
-            ffn=QWEN2_EXPERTS,
-            names=Names(shared_expert="mlp.shared_expert"),
-            kernels=Kernels(shared_first=True),
-            gguf=GGUFRules("qwen2moe"),
+        gguf=GGUFRules("qwen2", known_70b="always"),
+        mixture="qwen2_moe",
+    ),
+    "qwen2_moe": Family(
+        mixer=Attention(
+            qkv_bias="qkv_bias", window=Sliding(full_every=2, before="max_window_layers", when="use_sliding_window")
         ),
-        "qwen2_vl_text": Family(
-            mixer=QWEN2_ATTENTION,
-            ffn=Dense(),
-            rotary=THREE_AXES,
-            wrappers=(Wrapper("qwen2_vl"),),
-            gguf=GGUFRules("qwen2vl"),
+        ffn=QWEN2_EXPERTS,
+        names=Names(shared_expert="mlp.shared_expert"),
+        kernels=Kernels(shared_first=True),
+        gguf=GGUFRules("qwen2moe"),
+    ),
+    "qwen2_vl_text": QWEN2_VL,
+    "qwen2_5_vl_text": replace(QWEN2_VL, wrappers=("qwen2_5_vl",)),
+    "qwen2_5_omni_text": Family(mixer=QWEN2_ATTENTION, wrappers=("qwen2_5_omni_thinker",)),
+    "qwen3": Family(
+        mixer=replace(QWEN3_ATTENTION, window=QWEN2_ATTENTION.window),
+        mixture="qwen3_moe",
+        gguf_headers="qwen3",
+        wrappers=("fun_asr_nano", "lighton_ocr", "moss_transcribe_diarize", "qianfan_ocr", "qwen3_asr"),
+        gguf=GGUFRules("qwen3"),
+    ),
+    "qwen3_moe": Family(
+        mixer=replace(QWEN3_ATTENTION, window=Window(when="use_sliding_window")),
+        ffn=QWEN3_EXPERTS,
+        gguf_headers="qwen3moe",
+        gguf=GGUFRules("qwen3moe"),
+    ),
+    "qwen3_vl_text": Family(
+        mixer=QWEN3_ATTENTION,
+        rotary=THREE_AXES,
+        own={"tie_word_embeddings": False},
+        wrappers=("cosmos3_omni", "qwen3_vl"),
+        gguf=GGUFRules("qwen3vl"),
+    ),
+    "qwen3_vl_moe_text": Family(
+        mixer=replace(QWEN3_ATTENTION, window=Window()),
+        ffn=replace(QWEN3_EXPERTS, stacked="in_out"),
+        rotary=THREE_AXES,
+        names=STACKED_EXPERTS,
+        wrappers=("qwen3_vl_moe",),
+        gguf=GGUFRules("qwen3vlmoe"),
+    ),
+    "qwen3_omni_moe_text": Family(
+        mixer=replace(QWEN3_ATTENTION, window=Window()),
+        ffn=QWEN3_EXPERTS,
+        wrappers=("qwen3_omni_moe_thinker",),
+        gguf=GGUFRules("qwen3vlmoe"),
+    ),
+    "qwen3_next": Family(
+        mixer=Hybrid(GATED_ATTENTION, DeltaNet(), Every("full_attention_interval")),
+        ffn=QWEN2_EXPERTS,
+        names=Names(
+            shared_expert="mlp.shared_expert",
+            packed={"in_proj_qkvz": ("in_q", "in_k", "in_v", "in_z"), "in_proj_ba": ("in_b", "in_a"), "conv1d": CONVS},
         ),
-        "qwen2_5_vl_text": Family(
-            mixer=QWEN2_ATTENTION,
-            ffn=Dense(),
-            rotary=THREE_AXES,
-            wrappers=(Wrapper("qwen2_5_vl"),),
-            gguf=GGUFRules("qwen2vl"),
+        rotary=Rotary(share=0.25),
+        kernels=Kernels(norm="rms32", shared_first=True),
+        own={"full_attention_interval": 4, "mtp_num_hidden_layers": 1},  # in the checkpoints, not in their configs
+        prediction=qwen_mtp(QWEN2_EXPERTS),
+        gguf=GGUFRules("qwen3next", packs_beta_alpha=True),
+    ),
+    "qwen3_5_text": replace(
+        QWEN35, wrappers=("minicpm_ocr", "minicpmv4_6", "minicpmv4_7", "qwen3_5"), gguf=GGUFRules("qwen35")
+    ),
+    "qwen4_exp_text": Family(
+        mixer=Hybrid(
+            qwen4_attention,
+            qwen4_delta,
+            Every("full_attention_interval"),
+            words=("full_attention", "indexed_attention", "linear_attention"),
         ),
-        "qwen2_5_omni_text": Family(
-            mixer=QWEN2_ATTENTION,
-            ffn=Dense(),
-            wrappers=(
-                Wrapper("qwen2_5_omni_thinker"),
-                Wrapper("qwen2_5_omni", outer="qwen2_5_omni_thinker"),
-            ),
+        ffn=QWEN35_EXPERTS,
+        norms=(),
+        final_norm="none",
+        names=QWEN35_NAMES.but(
+            packed={**QWEN35_NAMES.packed, "indexer.index_qk_proj": ("index_q_proj", "index_k_proj")},
+            renamed={**QWEN35_NAMES.renamed}
+            | {f"index_{letter}_norm": f"indexer.{letter}_layernorm" for letter in "qk"},
         ),
-        "qwen3": Family(
-            mixer=replace(QWEN3_ATTENTION, window=QWEN2_ATTENTION.window),
-            ffn=Dense(),
-            mixture="qwen3_moe",
-            gguf_headers="qwen3",
-            wrappers=(
-                Wrapper("fun_asr_nano"),
-                Wrapper("lighton_ocr"),
-                Wrapper("moss_transcribe_diarize"),
-                Wrapper("qianfan_ocr"),
-                Wrapper("qwen3_asr"),
-            ),
-            gguf=GGUFRules("qwen3"),
+        kernels=Kernels(norm="rms32"),
+        own={"full_attention_interval": 4},
+        layer_extras=(*QWEN4_LAYER, ngram_tables),
+        extras=(
+            Weights("other", mixing("model.hyper_connection_mixer")),
+            Weights("norms", {"model.hyper_connection_mixer.hc_norm.weight": (streams,)}),
         ),
-        "qwen3_moe": Family(
-            mixer=replace(QWEN3_ATTENTION, window=Window(when="use_sliding_window")),
-            ffn=QWEN3_EXPERTS,
-            gguf_headers="qwen3moe",
-            gguf=GGUFRules("qwen3moe"),
-        ),
-        "qwen3_vl_text": Family(
-            mixer=QWEN3_ATTENTION,
-            ffn=Dense(),
-            rotary=THREE_AXES,
-            own={"tie_word_embeddings": False},
-            wrappers=(Wrapper("cosmos3_omni"), Wrapper("qwen3_vl")),
-            gguf=GGUFRules("qwen3vl"),
-        ),
-        "qwen3_vl_moe_text": Family(
-            mixer=replace(QWEN3_ATTENTION, window=Window()),
-            ffn=replace(QWEN3_EXPERTS, stacked="in_out"),
-            rotary=THREE_AXES,
-            names=STACKED_EXPERTS,
-            wrappers=(Wrapper("qwen3_vl_moe"),),
-            gguf=GGUFRules("qwen3vlmoe"),
-        ),
-        "qwen3_omni_moe_text": Family(
-            mixer=replace(QWEN3_ATTENTION, window=Window()),
-            ffn=QWEN3_EXPERTS,
-            wrappers=(
-                Wrapper("qwen3_omni_moe_thinker"),
-                Wrapper("qwen3_omni_moe", outer="qwen3_omni_moe_thinker"),
-            ),
-            gguf=GGUFRules("qwen3vlmoe"),
-        ),
-        "qwen3_next": Family(
-            mixer=Hybrid(GATED_ATTENTION, DeltaNet(), Every("full_attention_interval")),
-            ffn=QWEN2_EXPERTS,
-            names=Names(
-                shared_expert="mlp.shared_expert",
-                packed={
-                    "in_proj_qkvz": ("in_q", "in_k", "in_v", "in_z"),
-                    "in_proj_ba": ("in_b", "in_a"),
-                    "conv1d": CONVS,
-                },
-            ),
-            rotary=Rotary(share=0.25),
-            kernels=Kernels(norm="rms32", shared_first=True),
-            own={"full_attention_interval": 4, "mtp_num_hidden_layers": 1},  # in the checkpoints, not in their configs
-            prediction=qwen_mtp(QWEN2_EXPERTS),
-            gguf=GGUFRules("qwen3next", packs_beta_alpha=True),
-        ),
-        "qwen3_5_text": replace(
-            QWEN35,
-            wrappers=(
-                Wrapper("minicpm_ocr"),
-                Wrapper("minicpmv4_6"),
-                Wrapper("minicpmv4_7"),
-                Wrapper("qwen3_5"),
-            ),
-            gguf=GGUFRules("qwen35"),
-        ),
-        "qwen4_exp_text": Family(
-            mixer=Hybrid(
-                qwen4_attention,
-                qwen4_delta,
-                Every("full_attention_interval"),
-                words=("full_attention", "indexed_attention", "linear_attention"),
-            ),
-            ffn=QWEN35_EXPERTS,
-            norms=(),
-            final_norm="none",
-            names=QWEN35_NAMES.model_copy(
-                update={
-                    "packed": {**QWEN35_NAMES.packed, "indexer.index_qk_proj": ("index_q_proj", "index_k_proj")},
-                    "renamed": {
-                        **QWEN35_NAMES.renamed,
-                        **{f"index_{letter}_norm": f"indexer.{letter}_layernorm" for letter in "qk"},
-                    },
-                }
-            ),
-            kernels=Kernels(norm="rms32"),
-            own={"full_attention_interval": 4},
-            layer_extras=qwen4_extras,
-            extras=Weights(
-                {
-                    "other": mixing("model.hyper_connection_mixer"),
-                    "norms": {"model.hyper_connection_mixer.hc_norm.weight": (streams,)},
-                }
-            ),
-            wrappers=(Wrapper("qwen4_exp"),),
-        ),
-        "qwen3_5_moe_text": replace(
-            QWEN35,
-            ffn=QWEN35_EXPERTS,
-            prediction=qwen_mtp(QWEN35_EXPERTS),
-            wrappers=(Wrapper("qwen3_5_moe"),),
-            kernels=Kernels(norm="rms32", shared_first=True),
-            gguf=GGUFRules("qwen35moe"),
-        ),
-    },
-)
+        wrappers=("qwen4_exp",),
+    ),
+    "qwen3_5_moe_text": replace(
+        QWEN35,
+        ffn=QWEN35_EXPERTS,
+        prediction=qwen_mtp(QWEN35_EXPERTS),
+        wrappers=("qwen3_5_moe",),
+        kernels=Kernels(norm="rms32", shared_first=True),
+        gguf=GGUFRules("qwen35moe"),
+    ),
+}

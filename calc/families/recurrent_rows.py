@@ -4,12 +4,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 from calc.errors import ConfigError, Message
-from calc.families.fields import Fields, Flag, Size, number, true
+from calc.families.fields import AlikeInAllLayers, Fields, Flag, Size, number, true
 from calc.model import linear_attention, recurrent
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Mamba:
+class Mamba(AlikeInAllLayers[recurrent.Mamba]):
     """A selective state space."""
 
     inner: str | None = None  # the inner width where a config states it
@@ -22,11 +22,7 @@ class Mamba:
     inner_norms: bool = False
     heads: str | None = None
 
-    def __call__(self, c: Fields, layer: int = 0) -> recurrent.Mamba:
-        return c.once(self, lambda: self.read(c))
-
     def read(self, c: Fields) -> recurrent.Mamba:
-        """Mixer of any layer."""
         hidden = c.size("hidden_size")
         stated = c.maybe(self.inner) if self.inner is not None and c.states(self.inner) else None
         return recurrent.Mamba(
@@ -42,7 +38,7 @@ class Mamba:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Mamba2:
+class Mamba2(AlikeInAllLayers[recurrent.Mamba2]):
     """State space duality."""
 
     heads: str = "num_heads"
@@ -56,11 +52,7 @@ class Mamba2:
     norm: Flag = True
     chunk: str = "chunk_size"
 
-    def __call__(self, c: Fields, layer: int = 0) -> recurrent.Mamba2:
-        return c.once(self, lambda: self.read(c))
-
     def read(self, c: Fields) -> recurrent.Mamba2:
-        """Mixer of any layer."""
         return recurrent.Mamba2(
             n_heads=c.size(self.heads),
             d_head=number(c, self.d_head),
@@ -73,6 +65,17 @@ class Mamba2:
             norm=true(c, self.norm),
             chunk=c.maybe(self.chunk) or 256,
         )
+
+
+PREFIXED_MAMBA = Mamba(
+    expand="mamba_expand",
+    d_state="mamba_d_state",
+    d_conv="mamba_d_conv",
+    dt_rank="mamba_dt_rank",
+    conv_bias="mamba_conv_bias",
+    bias="mamba_proj_bias",
+)
+"""Field names of Jamba and Zamba."""
 
 
 def mamba_d_head(c: Fields) -> int:
@@ -107,16 +110,12 @@ BAMBA = Mamba2(
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class DeltaNet:
+class DeltaNet(AlikeInAllLayers[linear_attention.GatedDeltaNet]):
     """The gated delta rule, with Qwen3-Next's field names."""
 
     fp32_state: bool = False
 
-    def __call__(self, c: Fields, layer: int = 0) -> linear_attention.GatedDeltaNet:
-        return c.once(self, lambda: self.read(c))
-
     def read(self, c: Fields) -> linear_attention.GatedDeltaNet:
-        """Mixer of any layer."""
         return linear_attention.GatedDeltaNet(
             n_k=c.size("linear_num_key_heads"),
             n_v=c.size("linear_num_value_heads"),
@@ -128,7 +127,7 @@ class DeltaNet:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class KimiDelta:
+class KimiDelta(AlikeInAllLayers[linear_attention.KimiDelta]):
     """Kimi delta attention."""
 
     heads: Size = "linear_num_heads"
@@ -138,11 +137,7 @@ class KimiDelta:
     full_rank_output: Flag = False  # the output gate has no bottleneck
     decays: Literal["heads", "heads_4d"] = "heads_4d"
 
-    def __call__(self, c: Fields, layer: int = 0) -> linear_attention.KimiDelta:
-        return c.once(self, lambda: self.read(c))
-
     def read(self, c: Fields) -> linear_attention.KimiDelta:
-        """Mixer of any layer."""
         full_rank = true(c, self.full_rank_output)
         return linear_attention.KimiDelta(
             n_heads=number(c, self.heads),

@@ -41,6 +41,9 @@ class Rotary:
         return self.share if share is None else float(share)
 
 
+WHOLE_HEAD = Rotary()
+
+
 def width(mixer: Mixer, share: float) -> int:
     """Columns of the table that a mixer reads."""
     if isinstance(mixer, LatentAttention):

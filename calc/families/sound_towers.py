@@ -4,47 +4,18 @@ Read off the classes of transformers 5.23, `modeling_*.py` of each model_type.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 
-from calc.families.encoder_towers import PROJECTOR
+from calc.families.encoders import qformer
 from calc.families.fields import Fields
-from calc.families.qformer import QFORMER, qformer
-from calc.families.tower_parts import numbers, section
-from calc.families.tower_shapes import each, norms, sound
+from calc.families.image_projectors import two_matrices
+from calc.families.tower_parts import PROJECTOR, Tower, batch_statistics, each, norms, numbers, section, separate
 from calc.model.tensor import Shapes
-from calc.model.towers.listed import TEXT
-from calc.model.towers.named_shapes import NamedShape, placed, weights, with_biases
+from calc.model.towers.listed import TEXT, Layer, NamedShape, biased, placed, weights, with_biases
 
-WHISPER = {
-    "d_model": 1280,
-    "encoder_ffn_dim": 5120,
-    "encoder_layers": 32,
-    "num_mel_bins": 128,
-    "max_source_positions": 1500,
-}
-ENCODER = {
-    "hidden_size": 1280,
-    "intermediate_size": 5120,
-    "num_hidden_layers": 32,
-    "num_mel_bins": 128,
-    "max_source_positions": 1500,
-}
-QWEN_ASR = {
-    "d_model": 1024,
-    "encoder_ffn_dim": 4096,
-    "encoder_layers": 24,
-    "num_mel_bins": 128,
-    "output_dim": 3584,
-    "downsample_hidden_size": 480,
-}
-GLM_ASR = ENCODER | {"num_attention_heads": 20, "num_key_value_heads": None}
-MOSS = {
-    "hidden_size": 1024,
-    "intermediate_size": 4096,
-    "num_hidden_layers": 24,
-    "num_mel_bins": 80,
-    "max_source_positions": 1500,
-}
-REALTIME = ENCODER | {"num_attention_heads": 32, "head_dim": 64}
+FIELDS = ("hidden_size", "intermediate_size", "num_hidden_layers")
+WHISPER_FIELDS = ("d_model", "encoder_ffn_dim", "encoder_layers")
+WHISPER_LAYER = Layer(mlp=("fc1", "fc2"), norms=("self_attn_layer_norm", "final_layer_norm"), key_bias=False)
 
 
 def two_convolutions(hidden: int, mel_bins: int) -> Shapes:
@@ -52,40 +23,30 @@ def two_convolutions(hidden: int, mel_bins: int) -> Shapes:
     return {"conv1": (hidden, mel_bins, 3), "conv2": (hidden, hidden, 3)}
 
 
-def whisper(c: Fields, path: str, hidden: str = "hidden_size") -> Iterator[NamedShape]:
+def whisper(c: Fields, path: str, fields: tuple[str, str, str] = FIELDS) -> Iterator[NamedShape]:
     """Whisper's encoder, arXiv:2212.04356, with a table of positions."""
-    wide = {"hidden_size": "intermediate_size", "d_model": "encoder_ffn_dim"}[hidden]
-    layers = {"hidden_size": "num_hidden_layers", "d_model": "encoder_layers"}[hidden]
-    d, f = c.size(hidden), c.size(wide)
+    d, f, n = c.sizes(*fields)
     yield from placed(path, with_biases(two_convolutions(d, c.size("num_mel_bins")) | norms(d, "layer_norm")))
     yield f"{path}.embed_positions.weight", (c.size("max_source_positions"), d), 1
-    layer = with_biases(whisper_layer(d, f)) | weights({"self_attn.k_proj": (d, d)})
-    yield from placed(f"{path}.layers.{{layer}}", layer, c.size(layers))
-
-
-def whisper_layer(d: int, f: int) -> Shapes:
-    """All but the keys, which have no bias."""
-    layer: Shapes = each("self_attn.{}_proj", (d, d), "qv") | {"self_attn.out_proj": (d, d)}
-    return layer | {"fc1": (f, d), "fc2": (d, f)} | norms(d, "self_attn_layer_norm", "final_layer_norm")
+    yield from placed(f"{path}.layers.{{layer}}", WHISPER_LAYER.shapes(d, f), n)
 
 
 def qwen2_audio(c: Fields, whole: Fields) -> Iterator[NamedShape]:
-    yield from whisper(c, "audio_tower", "d_model")
+    yield from whisper(c, "audio_tower", WHISPER_FIELDS)
     yield from placed(PROJECTOR, with_biases({"linear": (TEXT, c.size("d_model"))}))
 
 
 def voxtral(c: Fields, whole: Fields) -> Iterator[NamedShape]:
     """Voxtral, arXiv:2507.13264: the projector takes as many frames at once as fill the feed-forward's width."""
     yield from whisper(c, "audio_tower")
-    yield from placed(PROJECTOR, weights({"linear_1": (TEXT, c.size("intermediate_size")), "linear_2": (TEXT, TEXT)}))
+    yield from placed(PROJECTOR, weights(two_matrices(c.size("intermediate_size"))))
 
 
 def moss(c: Fields, whole: Fields) -> Iterator[NamedShape]:
     yield from whisper(c, "model.audio_tower")
     frames = whole.maybe("audio_merge_size") or 4
-    biased = whole.get("projector_bias") is not False
-    linear: Shapes = {"linear_1": (TEXT, frames * c.size("hidden_size")), "linear_2": (TEXT, TEXT)}
-    yield from placed(f"model.{PROJECTOR}", (with_biases if biased else weights)(linear))
+    linear = biased(whole.get("projector_bias") is not False, two_matrices(frames * c.size("hidden_size")))
+    yield from placed(f"model.{PROJECTOR}", linear)
     yield from placed(f"model.{PROJECTOR}", with_biases(norms(TEXT, "norm")))
 
 
@@ -94,13 +55,13 @@ def voxtral_realtime(c: Fields, whole: Fields) -> Iterator[NamedShape]:
     d, f, path = c.size("hidden_size"), c.size("intermediate_size"), "audio_tower"
     wide = c.size("num_attention_heads") * c.size("head_dim")
     yield from placed(f"{path}.embedder", with_biases(two_convolutions(d, c.size("num_mel_bins"))))
-    biased = each("self_attn.{}_proj", (wide, d), "qv") | {"self_attn.o_proj": (d, wide), "mlp.down_proj": (d, f)}
+    full = each("self_attn.{}_proj", (wide, d), "qv") | {"self_attn.o_proj": (d, wide), "mlp.down_proj": (d, f)}
     plain: Shapes = {"self_attn.k_proj": (wide, d), "mlp.gate_proj": (f, d), "mlp.up_proj": (f, d)}
     plain |= norms(d, "self_attn_layer_norm", "final_layer_norm")
-    yield from placed(f"{path}.layers.{{layer}}", with_biases(biased) | weights(plain), c.size("num_hidden_layers"))
+    yield from placed(f"{path}.layers.{{layer}}", with_biases(full) | weights(plain), c.size("num_hidden_layers"))
     yield from placed(path, weights(norms(d, "norm")))
     frames = whole.maybe("downsample_factor") or 4
-    yield from placed(PROJECTOR, weights({"linear_1": (TEXT, frames * d), "linear_2": (TEXT, TEXT)}))
+    yield from placed(PROJECTOR, weights(two_matrices(frames * d)))
 
 
 def qwen3_asr(c: Fields, whole: Fields) -> Iterator[NamedShape]:
@@ -111,12 +72,11 @@ def qwen3_asr(c: Fields, whole: Fields) -> Iterator[NamedShape]:
 
 def convolved(c: Fields, path: str) -> Iterator[NamedShape]:
     """Three convolutions over time and pitch, each with a stride of 2, then Whisper's layers."""
-    d, f, wide = c.size("d_model"), c.size("encoder_ffn_dim"), c.size("downsample_hidden_size")
+    d, f, n, wide = c.sizes(*WHISPER_FIELDS, "downsample_hidden_size")
     front: Shapes = {"conv2d1": (wide, 1, 3, 3), "conv2d2": (wide, wide, 3, 3), "conv2d3": (wide, wide, 3, 3)}
     yield from placed(path, with_biases(front | norms(d, "ln_post")))
     yield f"{path}.conv_out.weight", (d, wide * -(-c.size("num_mel_bins") // 8)), 1
-    layer = whisper_layer(d, f) | {"self_attn.k_proj": (d, d)}
-    yield from placed(f"{path}.layers.{{layer}}", with_biases(layer), c.size("encoder_layers"))
+    yield from placed(f"{path}.layers.{{layer}}", replace(WHISPER_LAYER, key_bias=True).shapes(d, f), n)
 
 
 def glm_asr(c: Fields, whole: Fields) -> Iterator[NamedShape]:
@@ -133,23 +93,6 @@ def glm_asr(c: Fields, whole: Fields) -> Iterator[NamedShape]:
     yield from placed(PROJECTOR, with_biases({"linear_1": (2 * TEXT, f), "linear_2": (TEXT, 2 * TEXT)}))
 
 
-ADAPTOR = {
-    "hidden_size": 1024,
-    "intermediate_size": 256,
-    "num_hidden_layers": 2,
-    "projector_hidden_size": 2048,
-}
-FUN_ASR = {
-    "hidden_size": 512,
-    "intermediate_size": 2048,
-    "num_hidden_layers": 70,
-    "num_mel_bins": 80,
-    "num_stacked_frames": 7,
-    "num_timestamp_prediction_layers": 20,
-    "fsmn_kernel_size": 11,
-}
-
-
 def fun_asr_layer(d: int, f: int, first: int) -> Shapes:
     """A layer whose input is `first` wide."""
     layer: Shapes = each("self_attn.{}_proj", (d, first)) | {"self_attn.o_proj": (d, d)}
@@ -159,38 +102,19 @@ def fun_asr_layer(d: int, f: int, first: int) -> Shapes:
 
 def fun_asr(c: Fields, whole: Fields) -> Iterator[NamedShape]:
     """SenseVoice's encoder, arXiv:2407.04051, with memory of a kernel in each layer; and an adaptor of layers."""
-    d, f, layers, path = (
-        c.size("hidden_size"),
-        c.size("intermediate_size"),
-        c.size("num_hidden_layers"),
-        "model.audio_tower",
-    )
+    d, f, n, path = *c.sizes(*FIELDS), "model.audio_tower"
     memory = weights({"self_attn.fsmn.conv": (d, 1, c.size("fsmn_kernel_size"))})
     stacked = c.size("num_mel_bins") * c.size("num_stacked_frames")
     yield from placed(f"{path}.layers.0", fun_asr_layer(d, f, stacked) | memory)
-    for layer in range(1, layers):
+    for layer in range(1, n):
         yield from placed(f"{path}.layers.{layer}", fun_asr_layer(d, f, d) | memory)
-    for layer in {layers - c.size("num_timestamp_prediction_layers") - 1, layers - 1} & set(range(layers)):
+    for layer in {n - c.size("num_timestamp_prediction_layers") - 1, n - 1} & set(range(n)):
         yield from placed(f"{path}.layers.{layer}", with_biases(norms(d, "final_layernorm")))
-    a = section(whole, "adaptor_config", ADAPTOR)
+    a = section(whole, "adaptor_config")
     out, middle = a.size("hidden_size"), a.size("projector_hidden_size")
     yield from placed(f"model.{PROJECTOR}", with_biases({"linear_1": (middle, d), "linear_2": (out, middle)}))
     layer_shapes = fun_asr_layer(out, a.size("intermediate_size"), out)
     yield from placed(f"model.{PROJECTOR}.layers.{{layer}}", layer_shapes, a.size("num_hidden_layers"))
-
-
-CONFORMER = {
-    "input_dim": 160,
-    "num_layers": 10,
-    "hidden_dim": 1024,
-    "feedforward_mult": 4,
-    "num_heads": 8,
-    "dim_head": None,
-    "output_dim": 42,
-    "max_pos_emb": 512,
-    "conv_kernel_size": 15,
-    "conv_expansion_factor": 2,
-}
 
 
 def granite_speech(c: Fields, whole: Fields) -> Iterator[NamedShape]:
@@ -209,7 +133,7 @@ def granite_speech(c: Fields, whole: Fields) -> Iterator[NamedShape]:
     characters = c.size("output_dim")
     ends: Shapes = {"input_linear": (d, c.size("input_dim")), "out": (characters, d), "out_mid": (d, characters)}
     yield from placed("encoder", with_biases(ends))
-    p = section(whole, "projector_config", QFORMER)
+    p = section(whole, "projector_config")
     q = p.size("hidden_size")
     yield from qformer(p, "projector.qformer")
     queries = (whole.maybe("window_size") or 15) // (whole.maybe("downsample_rate") or 5)
@@ -222,28 +146,12 @@ def granite_statistics(c: Fields, whole: Fields) -> Iterator[NamedShape]:
     yield from batch_statistics("encoder.layers.{layer}.conv.batch_norm", wide, c.size("num_layers"))
 
 
-def batch_statistics(path: str, width: int, layers: int) -> Iterator[NamedShape]:
-    """Buffers of the norms over a batch: mean, variance and a counter."""
-    statistics: Shapes = {"running_mean": (width,), "running_var": (width,), "num_batches_tracked": ()}
-    yield from placed(path, statistics, layers)
-
-
-TOKENIZER = {
-    "channels": 1,
-    "hidden_size": 64,
-    "kernel_size": 7,
-    "num_filters": 32,
-    "downsampling_ratios": [2, 2, 4, 5, 5, 8],
-    "depths": [3, 3, 3, 3, 3, 3, 8],
-    "ffn_expansion": 4,
-}
-
-
 def vibevoice(c: Fields, whole: Fields) -> Iterator[NamedShape]:
     """VibeVoice, arXiv:2508.19205: two encoders of sound, one for how it sounds and one for what is said."""
     for kind, usual in (("acoustic", 64), ("semantic", 128)):
         field = f"{kind}_tokenizer_encoder_config"
-        t = section(whole, field, TOKENIZER | {"hidden_size": usual if whole.get(field) is None else 64})
+        t = section(whole, field)
+        t = t.with_stated("hidden_size", usual) if whole.get(field) is None else t
         yield from tokenizer(t, f"{kind}_tokenizer_encoder")
         linear: Shapes = {f"{kind}_linear_1": (TEXT, t.size("hidden_size")), f"{kind}_linear_2": (TEXT, TEXT)}
         yield from placed(PROJECTOR, with_biases(linear) | weights(norms(TEXT, f"{kind}_norm")))
@@ -270,59 +178,26 @@ def tokenizer(t: Fields, path: str) -> Iterator[NamedShape]:
         yield from placed(f"{stage}.stage.{{layer}}", layer, depth)
 
 
-NEMO = {
-    "hidden_size": 1280,
-    "intermediate_size": 5120,
-    "num_hidden_layers": 32,
-    "num_attention_heads": 10,
-    "num_key_value_heads": None,
-    "num_mel_bins": 128,
-    "subsampling_factor": 8,
-}
-NEMO_SPEAKERS = NEMO | {
-    "hidden_size": 512,
-    "intermediate_size": 2048,
-    "num_hidden_layers": 31,
-    "num_attention_heads": 8,
-}
-NEMO_HEAD = {"hidden_size": 192, "num_speakers": 8, "audio_hidden_size": 512, "subsampling_factor": 8}
-NEMO_TIMES = NEMO | {
-    "intermediate_size": 640,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 16,
-    "vocab_size": 23863,
-    "upsampling_factor": 2,
-}
-
-
 def nemo(c: Fields, whole: Fields) -> Iterator[NamedShape]:
     """Nemotron 3.5 Transcribe: an encoder of speech, one that tells speakers apart, and one that times words."""
     path = "perception.encoder"
-    asr = section(c, "asr_config", NEMO)
-    speakers = section(c, "diarization_config", {})
-    audio, head = section(speakers, "audio_config", NEMO_SPEAKERS), section(speakers, "head_config", NEMO_HEAD)
+    asr = section(whole, "audio_config.asr_config")
+    audio, head = (section(whole, f"audio_config.diarization_config.{name}_config") for name in ("audio", "head"))
     yield from nemo_front(asr, f"{path}.asr_encoder")
     yield from nemo_layers(asr, f"{path}.asr_encoder", qk_norm=True)
     yield from nemo_front(audio, f"{path}.diarization_model.encoder")
     yield from nemo_layers(audio, f"{path}.diarization_model.encoder", qk_norm=False)
-    d, h, n, wide = (
-        asr.size("hidden_size"),
-        head.size("hidden_size"),
-        head.size("num_speakers"),
-        audio.size("hidden_size"),
-    )
+    d, wide, (h, n) = asr.size("hidden_size"), audio.size("hidden_size"), head.sizes("hidden_size", "num_speakers")
     modules: Shapes = {"encoder_proj": (h, head.size("audio_hidden_size")), "first_hidden_to_hidden": (h, h)}
     modules |= {"single_hidden_to_spks": (n, h), "subpixel_upsample": (h * head.size("subsampling_factor"), h, 3)}
     yield from placed(f"{path}.diarization_model.sortformer_modules", with_biases(modules))
     yield f"{path}.diarization_model.sortformer_modules.learnable_sil_emb", (wide,), 1
     yield from placed(path, with_biases(norms(d, "asr_norm") | norms(n, "diar_norm")))
     yield from placed("perception", with_biases({"proj": (TEXT, d)}))
-    times = section(whole, "word_timestamp_config", NEMO_TIMES)
+    times = section(whole, "word_timestamp_config")
     t, factor, decoder = times.size("hidden_size"), times.size("upsampling_factor"), "ctc_timestamp.decoder"
-    yield from placed(decoder, {"upsample.weight": (t, t, factor), "upsample.bias": (t,)})
-    yield from placed(
-        f"{decoder}.decoder_layers.0", {"weight": (times.size("vocab_size"), t, 1), "bias": (times.size("vocab_size"),)}
-    )
+    yield from placed(decoder, with_biases({"upsample": (t, t, factor)}))
+    yield from placed(decoder, with_biases({"decoder_layers.0": (times.size("vocab_size"), t, 1)}))
     yield from nemo_layers(times, f"{decoder}.transformer", qk_norm=True)
 
 
@@ -345,16 +220,17 @@ def nemo_layers(c: Fields, path: str, *, qk_norm: bool) -> Iterator[NamedShape]:
     yield from placed(f"{path}.layers.{{layer}}", with_biases(layer) | fused, c.size("num_hidden_layers"))
 
 
-SOUND = {
-    "fun_asr_nano": sound(fun_asr, FUN_ASR),
-    "glmasr": sound(glm_asr, GLM_ASR),
-    "granite_speech": sound(granite_speech, CONFORMER, "encoder_config", statistics=granite_statistics),
-    "granite_speech_plus": sound(granite_speech, CONFORMER, "encoder_config", statistics=granite_statistics),
-    "moss_transcribe_diarize": sound(moss, MOSS),
-    "nemo_speechlm": sound(nemo, {}),
-    "qwen2_audio": sound(qwen2_audio, WHISPER),
-    "qwen3_asr": sound(qwen3_asr, QWEN_ASR),
-    "vibevoice_asr": sound(vibevoice, {}, *(f"{kind}_tokenizer_encoder_config" for kind in ("acoustic", "semantic"))),
-    "voxtral": sound(voxtral, ENCODER),
-    "voxtral_realtime": sound(voxtral_realtime, REALTIME),
+SOUND: dict[str, Tower] = {
+    "fun_asr_nano": separate(fun_asr, "audio_config"),
+    "glmasr": separate(glm_asr, "audio_config"),
+    "granite_speech": separate(granite_speech, "encoder_config", statistics=granite_statistics),
+    "granite_speech_plus": separate(granite_speech, "encoder_config", statistics=granite_statistics),
+    "moss_transcribe_diarize": separate(moss, "audio_config"),
+    "nemo_speechlm": separate(nemo, "audio_config"),
+    "qwen2_audio": separate(qwen2_audio, "audio_config"),
+    "qwen3_asr": separate(qwen3_asr, "audio_config"),
+    "vibevoice_asr": separate(vibevoice, "acoustic_tokenizer_encoder_config", "semantic_tokenizer_encoder_config"),
+    "voxtral": separate(voxtral, "audio_config"),
+    "voxtral_realtime": separate(voxtral_realtime, "audio_config"),
 }
+"""model_type of a wrapper -> its encoders."""

@@ -3,16 +3,14 @@
 from dataclasses import replace
 
 from calc.families.attention_rows import MLA, Attention
-from calc.families.deepseek import DEEPSEEK_EXPERTS
-from calc.families.family import GATE_UP, MTP, QUERY_LAYERNORM, Family, Weights, Wrapper, extras, made_by
-from calc.families.feedforward_rows import Dense, Experts
+from calc.families.deepseek import DEEPSEEK_EXPERTS, HYPER_HEAD, streams
+from calc.families.family import GATE_UP, MTP, QUERY_LAYERNORM, Family, Weights
+from calc.families.feedforward_rows import Dense, Experts, Times
 from calc.families.fields import Fields
-from calc.model.block import Extra
 from calc.model.feedforward import FeedForward
 from calc.model.gguf_rules import GGUFRules
 from calc.model.kernels import Kernels
 from calc.model.names import Names
-from calc.model.tensor import Shape
 
 HUNYUAN_ATTENTION = Attention(bias="attention_bias", qk_norm="head")
 HUNYUAN_EXPERTS = Experts("num_experts", "intermediate_size", "moe_topk", shared_width="intermediate_size")
@@ -33,66 +31,45 @@ def hy4_owns_indexer(c: Fields, layer: int) -> bool:
     return listed[layer] == "full" if listed else layer == 0 or layer % 4 == 1
 
 
-def hy4_connections(c: Fields, layer: int) -> tuple[Extra, ...]:
-    """Hyper-connections, arXiv:2409.19606, round attention and feed-forward: no mixing between streams."""
-    streams, hidden = c.size("hc_mult"), c.size("hidden_size")
-    shapes: dict[str, Shape] = {}
-    for path in ("hc_pre.hc_attn_layer", "hc_pre.hc_mlp_layer"):
-        shapes |= {f"{path}.hc_fn": (2 * streams, streams * hidden), f"{path}.hc_base": (2 * streams,)}
-        shapes |= {f"{path}.hc_scale": (2,)}
-    return extras("other", shapes)
-
-
-def hy4_streams(c: Fields) -> int:
-    return c.size("hc_mult") * c.size("hidden_size")
-
-
-TENCENT: dict[str, Family] = made_by(
-    "Tencent",
-    {
-        "hunyuan_v1_dense": Family(
-            mixer=HUNYUAN_ATTENTION, ffn=Dense(), names=Names(renamed=QUERY_LAYERNORM), gguf=GGUFRules("hunyuan-dense")
-        ),
-        "hunyuan_v1_moe": Family(
-            mixer=HUNYUAN_ATTENTION,
-            ffn=hunyuan_moe,
-            kernels=Kernels(fp32_weights=True, fp32_router=True, shared_first=True),
-            names=Names(router="mlp.gate.wg", shared_expert="mlp.shared_mlp", renamed=QUERY_LAYERNORM),
-            gguf=GGUFRules("hunyuan-moe"),
-        ),
-        "hunyuan_vl_text": Family(
-            mixer=HUNYUAN_ATTENTION,
-            ffn=Dense(bias=False),
-            names=Names(renamed=QUERY_LAYERNORM),
-            wrappers=(Wrapper("hunyuan_vl", tied=True),),
-        ),
-        "hy_v3": Family(
-            mixer=HUNYUAN_ATTENTION,
-            ffn=HY3_EXPERTS,
-            names=Names(router="mlp.router.gate", correction="mlp.expert_bias", shared_expert="mlp.shared_mlp"),
-            own={"num_nextn_predict_layers": 0},
-            prediction=MTP(HUNYUAN_ATTENTION, HY3_EXPERTS),
-            gguf=GGUFRules("hy_v3"),
-        ),
-        "hy_v4": Family(
-            mixer=MLA(indexer=True, owns_indexer=hy4_owns_indexer, gate="channels", sinks=True),
-            ffn=replace(DEEPSEEK_EXPERTS, first_dense=1, stacked="out_in"),
-            extras=Weights(
-                {
-                    "other": {
-                        "model.hc_pre.hc_head.hc_head_fn": ("hc_mult", hy4_streams),
-                        "model.hc_pre.hc_head.hc_head_base": ("hc_mult",),
-                        "model.hc_pre.hc_head.hc_head_scale": (1,),
-                    }
-                }
-            ),
-            layer_extras=hy4_connections,
-            names=Names(
-                expert="mlp.experts",
-                expert_packed={"gate_up_proj": GATE_UP},
-                renamed={"gate_proj": "linear_gate", "g_proj": "linear_gate", "sinks": "learnable_sink_param"},
-            ),
-        ),
-        "youtu": Family(mixer=MLA(), ffn=Dense(), gguf=GGUFRules("deepseek2")),
-    },
+TWICE = Times(2, "hc_mult")
+HYPER_PRE = Weights(  # hyper-connections, arXiv:2409.19606, round attention and feed-forward: no mixing between streams
+    "other",
+    {"fn": (TWICE, streams), "base": (TWICE,), "scale": (2,)},
+    at=("hc_pre.hc_attn_layer.hc_", "hc_pre.hc_mlp_layer.hc_"),
 )
+
+TENCENT: dict[str, Family] = {
+    "hunyuan_v1_dense": Family(
+        mixer=HUNYUAN_ATTENTION, names=Names(renamed=QUERY_LAYERNORM), gguf=GGUFRules("hunyuan-dense")
+    ),
+    "hunyuan_v1_moe": Family(
+        mixer=HUNYUAN_ATTENTION,
+        ffn=hunyuan_moe,
+        kernels=Kernels(fp32_weights=True, fp32_router=True, shared_first=True),
+        names=Names(router="mlp.gate.wg", shared_expert="mlp.shared_mlp", renamed=QUERY_LAYERNORM),
+        gguf=GGUFRules("hunyuan-moe"),
+    ),
+    "hunyuan_vl_text": Family(
+        mixer=HUNYUAN_ATTENTION, ffn=Dense(bias=False), names=Names(renamed=QUERY_LAYERNORM), wrappers=("hunyuan_vl",)
+    ),
+    "hy_v3": Family(
+        mixer=HUNYUAN_ATTENTION,
+        ffn=HY3_EXPERTS,
+        names=Names(router="mlp.router.gate", correction="mlp.expert_bias", shared_expert="mlp.shared_mlp"),
+        own={"num_nextn_predict_layers": 0},
+        prediction=MTP(HUNYUAN_ATTENTION, HY3_EXPERTS),
+        gguf=GGUFRules("hy_v3"),
+    ),
+    "hy_v4": Family(
+        mixer=MLA(indexer=True, owns_indexer=hy4_owns_indexer, gate="channels", sinks=True),
+        ffn=replace(DEEPSEEK_EXPERTS, first_dense=1, stacked="out_in"),
+        extras=(replace(HYPER_HEAD, at=("model.hc_pre.hc_head.hc_head_",)),),
+        layer_extras=(HYPER_PRE,),
+        names=Names(
+            expert="mlp.experts",
+            expert_packed={"gate_up_proj": GATE_UP},
+            renamed={"gate_proj": "linear_gate", "g_proj": "linear_gate", "sinks": "learnable_sink_param"},
+        ),
+    ),
+    "youtu": Family(mixer=MLA(), gguf=GGUFRules("deepseek2")),
+}

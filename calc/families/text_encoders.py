@@ -1,4 +1,5 @@
-"""Encoders of texts, behind embedding models and rerankers: BERT (arXiv:1810.04805) and its line.
+"""Encoders of texts, behind embedding models and rerankers: BERT (arXiv:1810.04805) and its line; and the decoder of
+ModernBERT.
 
 Each token sees the whole text. Layers norm the sum with the residual stream, but for ModernBERT and EuroBERT. What
 stands around the layers follows the class that `architectures` names: an encoder alone (of which a vector is pooled),
@@ -10,16 +11,15 @@ from dataclasses import dataclass, replace
 
 from calc.errors import ConfigError, Message
 from calc.families.attention_rows import Attention, Sliding
-from calc.families.family import GATE_UP, PACKED_QKV, Family, If, extras
+from calc.families.family import GATE_UP, PACKED_QKV, Family, If, Weights, extras
 from calc.families.feedforward_rows import Dense
 from calc.families.fields import Fields, Flag, Size, number, true
-from calc.families.johns_hopkins import MODERNBERT_NORM, modernbert_norms
 from calc.families.rotary import Rotary
 from calc.families.tasks import Task, labels, task
 from calc.model.block import Block, Extra
 from calc.model.kernels import Kernels
 from calc.model.names import Names
-from calc.model.tensor import Component, Shape, Shapes
+from calc.model.tensor import Component, Norm, Shape, Shapes
 
 BOTH_WAYS = Attention(kv=None, head_dim=None, bias=True, both_ways=True)
 PLAIN_MLP = Dense(bias=True, gated=False)
@@ -175,7 +175,7 @@ def encoder(outside: Around, names: Names, maker: str, **other: object) -> Famil
         names=named(outside, names),
         rotary=None,
         positions="max_position_embeddings",
-        extras=outside,
+        extras=(outside,),
         pools=True,
         ties=False,
     )
@@ -184,9 +184,9 @@ def encoder(outside: Around, names: Names, maker: str, **other: object) -> Famil
 
 # XLM-RoBERTa in Jina's code, with rotary positions and adapters for tasks in the checkpoint
 
-FLASH_NAMES = Names(
-    embedding="embeddings.word_embeddings",
+FLASH_NAMES = BERT_NAMES.but(
     layer="encoder.layers.{layer}",
+    mlp="mlp",
     attention="mixer",
     packed={"Wqkv": PACKED_QKV},
     renamed={"o_proj": "out_proj", "up_proj": "fc1", "down_proj": "fc2"},
@@ -263,11 +263,8 @@ ALBERT_AROUND = Around(
     head="predictions.decoder",
     scores=("classifier",),
 )
-ALBERT_NAMES = Names(
-    embedding="embeddings.word_embeddings",
-    positions="embeddings.position_embeddings",
-    attention="attention",
-    mlp="",
+ALBERT_NAMES = BERT_NAMES.but(
+    layer=Names().layer,
     renamed={"q_proj": "query", "k_proj": "key", "v_proj": "value", "o_proj": "dense"}
     | {"up_proj": "ffn", "down_proj": "ffn_output"},
 )
@@ -275,7 +272,7 @@ ALBERT_NAMES = Names(
 
 def albert_layers(c: Fields) -> tuple[Block, ...]:
     """The layers of each group, which run one after another, as often as the group does."""
-    layers, groups, inner = c.size("num_hidden_layers"), c.size("num_hidden_groups"), c.size("inner_group_num")
+    layers, groups, inner = c.sizes("num_hidden_layers", "num_hidden_groups", "inner_group_num")
     if groups > layers:
         sentence = "num_hidden_groups is {groups:,}, more than the {layers:,} layers that share them."
         raise ConfigError(Message(sentence, groups=groups, layers=layers), "num_hidden_groups", [layers])
@@ -314,7 +311,8 @@ def relative_positions(c: Fields) -> Shapes:
     return shapes
 
 
-DEBERTA_AROUND = Around(
+DEBERTA_AROUND = replace(
+    BERT_AROUND,
     module="deberta",
     width=lambda c: c.maybe("embedding_size") or c.size("hidden_size"),
     norm_width="hidden_size",
@@ -322,19 +320,12 @@ DEBERTA_AROUND = Around(
     projection_bias=False,
     pooler=frozenset({"scores"}),
     pooler_outside=True,
-    transform="cls.predictions.transform.dense",
     transform_width="hidden_size",
-    transform_norm="cls.predictions.transform.LayerNorm",
-    words="cls.predictions",
-    head="cls.predictions.decoder",
-    scores=("classifier",),
     also=relative_positions,
 )
-DEBERTA_NAMES = BERT_NAMES.model_copy(
-    update={
-        "renamed": {**BERT_NAMES.renamed, "q_proj": "self.query_proj", "k_proj": "self.key_proj"}
-        | {"v_proj": "self.value_proj"}
-    }
+DEBERTA_NAMES = BERT_NAMES.but(
+    renamed={**BERT_NAMES.renamed, "q_proj": "self.query_proj", "k_proj": "self.key_proj"}
+    | {"v_proj": "self.value_proj"}
 )
 
 
@@ -359,10 +350,7 @@ GTE_AROUND = Around(
     scores=("classifier",),
 )
 NOMIC_AROUND = replace(
-    BERT_AROUND,
-    norm="emb_ln",
-    transform_norm="cls.predictions.transform.layer_norm",
-    pooler=frozenset({"scores"}),
+    BERT_AROUND, norm="emb_ln", transform_norm="cls.predictions.transform.layer_norm", pooler=frozenset({"scores"})
 )
 MODERNBERT_AROUND = Around(
     module="model",
@@ -379,6 +367,42 @@ MODERNBERT_AROUND = Around(
     scored_by_transform=True,
 )
 MODERNBERT_WINDOW = Sliding(full_every="global_attn_every_n_layers", full_at=0, size="local_attention")
+MODERNBERT_NORM: If[Norm] = If("norm_bias", "layer", "rms")
+
+
+def modernbert_norms(c: Fields, layer: int) -> tuple[str, ...]:
+    return ("attn_norm", "mlp_norm") if layer else ("mlp_norm",)
+
+
+def half_window(c: Fields) -> int:
+    """Window that saved configs state, or half of published ones'."""
+    return c.maybe("sliding_window") or c.size("local_attention") // 2
+
+
+MODERNBERT_DECODER = Family(  # Ettin, arXiv:2507.11412
+    maker="Johns Hopkins University",
+    mixer=Attention(head_dim=None, bias="attention_bias", window=replace(MODERNBERT_WINDOW, size=half_window)),
+    norms=modernbert_norms,
+    norm=MODERNBERT_NORM,
+    names=Names(
+        embedding="model.embeddings.tok_embeddings",
+        attention="attn",
+        final_norm="model.final_norm",
+        lm_head="decoder",
+        packed={"Wi": GATE_UP},
+        renamed={"o_proj": "Wo", "down_proj": "Wo"},
+    ),
+    own={"global_attn_every_n_layers": 3},
+    extras=(  # a norm behind the embedding, and a matrix with a norm before the head
+        Weights("norms", {f"{path}.norm.weight": ("hidden_size",) for path in ("model.embeddings", "lm_head")}),
+        Weights(
+            "norms", {f"{path}.norm.bias": ("hidden_size",) for path in ("model.embeddings", "lm_head")}, "norm_bias"
+        ),
+        Weights("other", {"lm_head.dense.weight": ("hidden_size", "hidden_size")}),
+        Weights("other", {"lm_head.dense.bias": ("hidden_size",)}, "classifier_bias"),
+    ),
+    head_bias="decoder_bias",
+)
 
 
 def eurobert_behind(c: Fields) -> tuple[Extra, ...]:
@@ -411,7 +435,7 @@ GTE = encoder(
     kernels=POST_NORM.model_copy(update={"parts_gate": True}),
     ffn=Dense(bias=False),
     norms=("attn_ln", "mlp_ln"),
-    layer_extras=lambda c, layer: extras("mlp", {"mlp.down_proj.bias": (c.size("hidden_size"),)}),
+    layer_extras=(lambda c, layer: extras("mlp", {"mlp.down_proj.bias": (c.size("hidden_size"),)}),),
     rotary=Rotary(),
     positions=None,
 )
@@ -423,8 +447,8 @@ TEXT_ENCODERS: dict[str, Family] = {
         ROBERTA,
         names=xlm_names,
         norms=If(turns, FLASH_NORMS, BERT_NORMS),
-        extras=xlm_around,
-        layer_extras=xlm_layer,
+        extras=(xlm_around,),
+        layer_extras=(xlm_layer,),
         rotary=TurnedTables(),
         positions=lambda c: 0 if turns(c) else c.size("max_position_embeddings"),
     ),
@@ -443,11 +467,8 @@ TEXT_ENCODERS: dict[str, Family] = {
             head="vocab_projector",
             scores=("pre_classifier", "classifier"),
         ),
-        Names(
-            embedding="embeddings.word_embeddings",
-            positions="embeddings.position_embeddings",
+        BERT_NAMES.but(
             layer="transformer.layer.{layer}",
-            attention="attention",
             mlp="ffn",
             renamed={"q_proj": "q_lin", "k_proj": "k_lin", "v_proj": "v_lin", "o_proj": "out_lin"}
             | {"up_proj": "lin1", "down_proj": "lin2"},
@@ -471,11 +492,9 @@ TEXT_ENCODERS: dict[str, Family] = {
                 )
             },
         ),
-        BERT_NAMES.model_copy(
-            update={
-                "renamed": {**BERT_NAMES.renamed, "q_proj": "attn.q", "k_proj": "attn.k", "v_proj": "attn.v"}
-                | {"o_proj": "attn.o"}
-            }
+        BERT_NAMES.but(
+            renamed={**BERT_NAMES.renamed, "q_proj": "attn.q", "k_proj": "attn.k", "v_proj": "attn.v"}
+            | {"o_proj": "attn.o"}
         ),
         "Microsoft",
         norms=("attention.LayerNorm", "output.LayerNorm"),
@@ -512,7 +531,7 @@ TEXT_ENCODERS: dict[str, Family] = {
         DEBERTA_NAMES,
         "Microsoft",
         mixer=replace(BOTH_WAYS, head_dim="attention_head_size"),
-        layer_extras=deberta_layer,
+        layer_extras=(deberta_layer,),
         positions=lambda c: 0 if c.get("position_biased_input") is False else c.size("max_position_embeddings"),
         d_embedding=DEBERTA_AROUND.width,
         d_positions=DEBERTA_AROUND.width,
@@ -538,11 +557,10 @@ TEXT_ENCODERS: dict[str, Family] = {
         positions=None,
         own={"global_attn_every_n_layers": 3},
     ),
+    "modernbert-decoder": MODERNBERT_DECODER,
     "nomic_bert": encoder(
         NOMIC_AROUND,
-        Names(
-            embedding="embeddings.word_embeddings",
-            layer="encoder.layers.{layer}",
+        FLASH_NAMES.but(
             attention="attn",
             packed={"Wqkv": PACKED_QKV},
             renamed={"o_proj": "out_proj", "up_proj": "fc11", "gate_proj": "fc12", "down_proj": "fc2"},
@@ -562,9 +580,8 @@ TEXT_ENCODERS: dict[str, Family] = {
     "eurobert": Family(
         maker="EuroBERT",
         mixer=Attention(bias="attention_bias", both_ways=True),
-        ffn=Dense(),
         names=eurobert_names,
-        extras=eurobert_behind,
+        extras=(eurobert_behind,),
         pools=True,
         ties=False,
     ),

@@ -4,10 +4,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from calc.families.fields import Fields
-from calc.families.tower_parts import two
+from calc.families.tower_parts import batch_statistics, two
 from calc.model.tensor import Shape, Shapes
-from calc.model.towers.listed import Layer
-from calc.model.towers.named_shapes import NamedShape, placed, weights, with_biases
+from calc.model.towers.listed import FUSED, NamedShape, placed, weights, with_biases
 
 
 class ConvolvedStage(NamedTuple):
@@ -114,8 +113,7 @@ def merged(convolutions: Shapes) -> Shapes:
 def fastvit_statistics(path: str) -> Iterator[NamedShape]:
     """Running statistics of its batch norms."""
     for stage, (width, blocks, _) in enumerate(FASTVIT_STAGES):
-        statistics: Shapes = {"running_mean": (width,), "running_var": (width,), "num_batches_tracked": ()}
-        yield from placed(f"{path}.stages.{stage}.blocks.{{layer}}.mlp.conv.bn", statistics, blocks)
+        yield from batch_statistics(f"{path}.stages.{stage}.blocks.{{layer}}.mlp.conv.bn", width, blocks)
 
 
 class Perception(NamedTuple):
@@ -136,16 +134,9 @@ PERCEPTION = {
     "vit_pe_lang_gigantic_patch14_448": Perception(1536, 47, 448, 8960, class_token=False),
     "vit_pe_lang_large_patch14_448": Perception(1024, 23, 448, 4096, class_token=True),
 }
-ARGUMENTS = {
-    "depth",
-    "embed_dim",
-    "global_pool",
-    "img_size",
-    "init_values",
-    "ref_feat_shape",
-    "use_post_transformer_norm",
-}
-PERCEPTION_LAYER = Layer(qkv=("attn.qkv",), out="attn.proj", norms=("norm1", "norm2"))
+ARGUMENTS = frozenset(
+    "depth embed_dim global_pool img_size init_values ref_feat_shape use_post_transformer_norm".split()
+)
 
 
 def arguments(c: Fields) -> Fields:
@@ -164,7 +155,7 @@ def perception(c: Fields, path: str) -> Iterator[NamedShape]:
     a = Fields(arguments(c).stated, usual._asdict(), {})
     d, n, p = a.size("embed_dim"), a.size("depth"), 14
     height, width = two(a, "img_size")
-    layer = PERCEPTION_LAYER.shapes(d, usual.wide * d // usual.embed_dim)
+    layer = FUSED.shapes(d, usual.wide * d // usual.embed_dim)
     if usual.class_token:
         yield f"{path}.cls_token", (1, 1, d), 1
     yield f"{path}.pos_embed", (1, (height // p) * (width // p) + usual.class_token, d), 1

@@ -1,22 +1,60 @@
-"""Common parts of towers' readers: the list of weights that they make, and fields that several classes have."""
+"""Common parts of towers' readers: rows, sections with their defaults, and shapes that several encoders have."""
 
-from collections.abc import Iterable, Mapping
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from calc.errors import ConfigError, Message, shown
 from calc.families.fields import MAX_LAYERS, Fields
-from calc.model.towers.listed import ListedTower
-from calc.model.towers.named_shapes import NamedShape
+from calc.model.tensor import Shape, Shapes
+from calc.model.towers.listed import Layer, ListedTower, NamedShape, placed
 
 MAX_WEIGHTS = 50_000  # dots3-note's has the most different ones, 2,700
-Parts = Iterable[Iterable[NamedShape]]
+PROJECTOR = "multi_modal_projector"
+DEFAULTS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
+    json.loads(Path(__file__).with_name("encoder_defaults.json").read_text(encoding="utf-8"))
+)
+"""Defaults of fields that a config leaves out (transformers 5.23 `configuration_*.py`): of `encoders` that several
+models share, by the model_type of their section; and of `wrappers`, by model_type and section, "" for the whole."""
+Lister = Callable[[Fields, Fields], Iterable[NamedShape]]
+"""Weights, made from the encoder's section and the whole config."""
 
 
-def listed(c: Fields, *parts: Iterable[NamedShape], statistics: Parts = ()) -> ListedTower:
-    """A tower of the parts, for images as the section c describes them; statistics are no parameters."""
+@dataclass(frozen=True, eq=False)
+class Tower:
+    """Reader of encoders for images and sound, from their section and the whole config."""
+
+    read: Callable[[Fields, Fields], ListedTower | None]
+    sections: tuple[str, ...] = ("vision_config",)  # of the encoders that it counts; none: its fields are the config's
+
+
+def images(lister: Lister, *others: str, statistics: Lister | None = None) -> Tower:
+    """A row of encoders for images; `others` are the further sections that it counts."""
+
+    def read(c: Fields, whole: Fields) -> ListedTower:
+        return listed(c, lister(c, whole), statistics(c, whole) if statistics else ())
+
+    return Tower(read, ("vision_config", *others))
+
+
+def separate(lister: Lister, *sections: str, statistics: Lister | None = None) -> Tower:
+    """A row of encoders for sound alone, or for images of which the config has no vision_config."""
+
+    def read(c: Fields, whole: Fields) -> ListedTower:
+        counted, buffers = limited(lister(c, whole)), limited(statistics(c, whole) if statistics else ())
+        return ListedTower(modules=counted, statistics=buffers, images=False, num_layers=None, hidden=None)
+
+    return Tower(read, sections)
+
+
+def listed(c: Fields, modules: Iterable[NamedShape], statistics: Iterable[NamedShape] = ()) -> ListedTower:
+    """A tower for images as the section c describes them; statistics are no parameters."""
     return ListedTower(
-        modules=joined(parts),
-        statistics=joined(statistics),
+        modules=limited(modules),
+        statistics=limited(statistics),
         images=True,
         num_layers=c.maybe("num_hidden_layers"),
         hidden=c.maybe("hidden_size"),
@@ -24,15 +62,10 @@ def listed(c: Fields, *parts: Iterable[NamedShape], statistics: Parts = ()) -> L
     )
 
 
-def not_counted(*parts: Iterable[NamedShape], statistics: Parts = ()) -> ListedTower:
-    """A tower for sound alone, or for images of which the config has no vision_config."""
-    return ListedTower(modules=joined(parts), statistics=joined(statistics), images=False, num_layers=None, hidden=None)
-
-
-def joined(parts: Parts) -> tuple[NamedShape, ...]:
-    """The weights of all parts, as long as they are no more than an encoder may have. Raises ConfigError."""
+def limited(parts: Iterable[NamedShape]) -> tuple[NamedShape, ...]:
+    """The weights, as long as they are no more than an encoder may have. Raises ConfigError."""
     weights: list[NamedShape] = []
-    for weight in (weight for part in parts for weight in part):
+    for weight in parts:
         if weight[2] > MAX_LAYERS or len(weights) == MAX_WEIGHTS:
             sentence = (
                 "The encoder of this config would have more than {layers:,} equal layers or {weights:,} different "
@@ -43,10 +76,19 @@ def joined(parts: Parts) -> tuple[NamedShape, ...]:
     return tuple(weights)
 
 
-def section(whole: Fields, name: str, defaults: Mapping[str, Any] | None = None) -> Fields:
-    """A section of the config with the defaults of its class; these alone where it is left out."""
-    value = whole.get(name)
-    return Fields(value if isinstance(value, Mapping) else {}, defaults or {}, {})
+def defaults_of(model_type: str, section: str) -> Mapping[str, Any]:
+    """Defaults of a section of a wrapper's config; "" for the fields of the whole."""
+    defaults: Mapping[str, Any] = DEFAULTS["wrappers"].get(model_type, {}).get(section, {})
+    return defaults
+
+
+def section(whole: Fields, path: str) -> Fields:
+    """A section of the config, or one within it (a.b), with the defaults of its class; these alone where it is left
+    out."""
+    value: object = whole.stated
+    for name in path.split("."):
+        value = value.get(name) if isinstance(value, Mapping) else None
+    return Fields(value if isinstance(value, Mapping) else {}, defaults_of(str(whole.get("model_type")), path), {})
 
 
 def count(c: Fields, name: str) -> int:
@@ -62,11 +104,6 @@ def two(c: Fields, name: str) -> tuple[int, int]:
     return first, second
 
 
-def patches(c: Fields) -> int:
-    """Patches of a square image."""
-    return (c.size("image_size") // c.size("patch_size")) ** 2
-
-
 def numbers(c: Fields, name: str, least: int = 1) -> list[int]:
     """A list of whole numbers that must be there."""
     value = c.get(name)
@@ -74,3 +111,57 @@ def numbers(c: Fields, name: str, least: int = 1) -> list[int]:
         sentence = "{name} is {value}; it must be a list of whole numbers."
         raise ConfigError(Message(sentence, name=name, value=shown(value)), name)
     return [c.within({name: number}).size(name, least) for number in value]
+
+
+def patches(c: Fields) -> int:
+    """Patches of a square image."""
+    return (c.size("image_size") // c.size("patch_size")) ** 2
+
+
+def patch(c: Fields, channels: str = "num_channels", *, frames: bool = False) -> Shape:
+    """The convolution that makes a vector of a patch, [hidden, channels, side, side], over a number of frames too where
+    the encoder takes several."""
+    over = (c.size("temporal_patch_size"),) if frames else ()
+    return (c.size("hidden_size"), c.size(channels), *over, *[c.size("patch_size")] * 2)
+
+
+def flat_patch(c: Fields, channels: str = "num_channels") -> Shape:
+    """The matrix that makes a vector of a patch's numbers, [hidden, channels · side²]."""
+    return c.size("hidden_size"), c.size(channels) * c.size("patch_size") ** 2
+
+
+def merged_width(c: Fields, field: str = "hidden_size", merge: str = "spatial_merge_size") -> int:
+    """Width of the patches that one token stands for, joined."""
+    return c.size(field) * c.size(merge) ** 2
+
+
+def layers(
+    c: Fields,
+    path: str,
+    layer: Layer,
+    f: int | None = None,
+    copies: str = "num_hidden_layers",
+    *,
+    q: int | None = None,
+    kv: int | None = None,
+    d_head: int = 0,
+) -> Iterator[NamedShape]:
+    """Layers of one kind, whose feed-forward is f wide, or as `intermediate_size` says."""
+    f = c.size("intermediate_size") if f is None else f
+    shapes = layer.shapes(c.size("hidden_size"), f, q=q, kv=kv, d_head=d_head)
+    yield from placed(f"{path}.{{layer}}", shapes, c.size(copies))
+
+
+def each(names: str, shape: Shape, letters: Iterable[str] = "qkv") -> Shapes:
+    """Modules of one shape: `self_attn.{}_proj` for q, k and v."""
+    return {names.replace("{}", letter): shape for letter in letters}
+
+
+def norms(width: int, *names: str) -> Shapes:
+    return dict.fromkeys(names, (width,))
+
+
+def batch_statistics(path: str, width: int, layers: int) -> Iterator[NamedShape]:
+    """Buffers of the norms over a batch: mean, variance and a counter."""
+    statistics: Shapes = {"running_mean": (width,), "running_var": (width,), "num_batches_tracked": ()}
+    yield from placed(path, statistics, layers)

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from calc.errors import ConfigError, Message, shown
-from calc.families.family import Tower
 from calc.families.family_table import TOWERS
 from calc.families.fields import Fields
+from calc.families.tower_parts import Tower, defaults_of
 from calc.model.towers.listed import ListedTower
 
 ENCODERS = ("vision_config", "audio_config")
@@ -33,9 +33,11 @@ def read_vision(config: Mapping[str, Any]) -> ListedTower | None:
     kinds = [encoder_kind(config, section) for section in tower.sections]
     if kinds and all(kind is None for kind in kinds):
         return None
-    section = config.get(tower.sections[0]) if kinds else config
-    own = Fields(section or {}, tower.defaults, ALIASES)
-    vision = tower.read(own, Fields(config, {"downsample_ratio": 0.5}, {}))
+    first = tower.sections[0] if kinds else ""
+    section = config.get(first) if kinds else config
+    own = Fields(section or {}, defaults_of(config["model_type"], first), ALIASES)
+    whole = Fields(config, {"downsample_ratio": 0.5, **defaults_of(config["model_type"], "")}, {})
+    vision = tower.read(own, whole)
     return None if vision is None else vision.model_copy(update={"wrapper": config["model_type"]})
 
 

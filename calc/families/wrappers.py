@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 from calc.errors import ConfigError, Message, shown
-from calc.families.family_table import FAMILIES, WRAPPED, WRAPPERS
+from calc.families.family_table import FAMILIES, WRAPPED
 
 TEXT_FIELDS = ("text_config", "llm_config", "language_config", "thinker_config")
 TIE = "tie_word_embeddings"
@@ -23,6 +23,8 @@ TIE_RULES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     json.loads(Path(__file__).with_name("ties.json").read_text(encoding="utf-8"))
 )
 """The rule of TIES that each class of transformers follows, and what its own field is where it is left out."""
+TIED = ("gemma3n",)
+"""Wrappers without such a rule that tie where nothing is stated."""
 SECTIONS: Mapping[str, Mapping[str, Mapping[str, Any]]] = MappingProxyType(
     json.loads(Path(__file__).with_name("sections.json").read_text(encoding="utf-8"))
 )
@@ -33,12 +35,12 @@ model's class: with the section left out whole, and in part."""
 def language(config: Mapping[str, Any]) -> Mapping[str, Any]:
     """The config of the language model alone, with a model_type that the table may hold. Raises ConfigError."""
     model_type = config.get("model_type")
-    if not isinstance(model_type, str) or model_type not in WRAPPERS:
+    if not isinstance(model_type, str) or model_type not in WRAPPED:
         return config
     field = _field(config)
     section = config if field is None else _section(config, field)
     own = section.get("model_type") if field is not None else None
-    known = isinstance(own, str) and (own in FAMILIES or own in WRAPPERS)
+    known = isinstance(own, str) and (own in FAMILIES or own in WRAPPED)
     defaults = SECTIONS.get(model_type, {}).get("absent" if field is None else "partial", {})
     merged = {**defaults, **section, "model_type": own if known else WRAPPED[model_type]}
     return language({**merged, **_tie(model_type, config, section)})
@@ -48,8 +50,7 @@ def _tie(model_type: str, config: Mapping[str, Any], section: Mapping[str, Any])
     """Fields that tell the language model of its tie; none where its own word, or its class's, stands. Of a wrapper
     without a class in transformers the config goes before the section."""
     if model_type not in TIE_RULES:
-        tied = next((part[TIE] for part in (config, section) if TIE in part), WRAPPERS[model_type].tied)
-        return {TIE: tied}
+        return {TIE: next((part[TIE] for part in (config, section) if TIE in part), model_type in TIED)}
     rule, own = TIE_RULES[model_type].values()
     stated = config.get(TIE, own)
     if not isinstance(stated, bool):
@@ -68,7 +69,7 @@ def joined(config: Mapping[str, Any], field: str | None) -> Mapping[str, Any]:
 
 def with_language(config: Mapping[str, Any], text: Mapping[str, Any]) -> dict[str, Any]:
     """The config with another language model in its place; both say the same of its tie, whichever is asked."""
-    field = _field(config) if config.get("model_type") in WRAPPERS else None
+    field = _field(config) if config.get("model_type") in WRAPPED else None
     if field is None:
         return {**text, "model_type": config.get("model_type")}
     section = config[field]

@@ -1,14 +1,13 @@
 """Zyphra's families: Zamba and Zamba 2, where one attention block, or a few, run in many layers; and ZAYA."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from calc.families.attention_rows import Attention, Window
-from calc.families.family import GATE_UP, STACKED_EXPERTS, Family, Weights, extras, made_by
+from calc.families.family import GATE_UP, STACKED_EXPERTS, Family, Weights, extras
 from calc.families.feedforward_rows import Experts, no_feedforward
-from calc.families.fields import Fields, Size
-from calc.families.recurrent_rows import Mamba, Mamba2
+from calc.families.fields import Fields, ShapeOf
+from calc.families.recurrent_rows import PREFIXED_MAMBA, Mamba2
 from calc.families.rotary import Rotary
 from calc.model.attention import GQA
 from calc.model.block import Block, Extra
@@ -33,16 +32,8 @@ ZAMBA2_HYBRID = frozenset({6, 12, 18, 24, 30, 36, 42, 47, 51})
 """The class's default for Zamba2 of 54 layers."""
 
 
-def zamba_path(c: Fields, layer: int) -> str:
-    return "mamba_decoder" if zamba_is_hybrid(c, layer) else ""
-
-
 def zamba_places(c: Fields) -> tuple[int, ...]:
     return tuple(i for i in range(c.size("num_hidden_layers")) if zamba_is_hybrid(c, i))
-
-
-def zamba2_d_head(c: Fields) -> int:
-    return c.size("mamba_expand") * c.size("hidden_size") // c.size("n_mamba_heads")
 
 
 def zamba_attention(c: Fields) -> GQA:
@@ -57,24 +48,9 @@ def zamba_width(c: Fields) -> int:
     return c.maybe("attention_hidden_size") or 2 * c.size("hidden_size")
 
 
-def zamba_linear(c: Fields, layer: int) -> tuple[Extra, ...]:
-    hidden = c.size("hidden_size")
-    return extras("other", {"linear.weight": (hidden, hidden)}) if zamba_is_hybrid(c, layer) else ()
-
-
-def zamba_shared(c: Fields) -> tuple[Block, ...]:
-    places = zamba_places(c)
-    return (
-        (zamba_block(c, places, MLP(intermediate=c.size("intermediate_size")), "shared_transf", ()),) if places else ()
-    )
-
-
-def zamba_block(c: Fields, places: tuple[int, ...], ffn: MLP, path: str, adapters: tuple[Extra, ...]) -> Block:
-    hidden = c.size("hidden_size")
-    norms: dict[str, Shape] = {
-        f"{path}.input_layernorm.weight": (zamba_width(c),),
-        f"{path}.pre_ff_layernorm.weight": (hidden,),
-    }
+def zamba_block(c: Fields, path: str, places: tuple[int, ...], ffn: MLP, adapters: tuple[Extra, ...] = ()) -> Block:
+    norms = {f"{path}.input_layernorm.weight": (zamba_width(c),)}
+    norms |= {f"{path}.pre_ff_layernorm.weight": (c.size("hidden_size"),)}
     return Block(
         layers=places[:1],
         mixers=(zamba_attention(c),),
@@ -85,17 +61,22 @@ def zamba_block(c: Fields, places: tuple[int, ...], ffn: MLP, path: str, adapter
     )
 
 
+def zamba_shared(c: Fields) -> tuple[Block, ...]:
+    places, ffn = zamba_places(c), MLP(intermediate=c.size("intermediate_size"))
+    return (zamba_block(c, "shared_transf", places, ffn),) if places else ()
+
+
 def zamba2_shared(c: Fields) -> tuple[Block, ...]:
     """`num_mem_blocks` blocks take turns; each place that runs one has low-rank adapters of its own."""
     places, number = zamba_places(c), c.size("num_mem_blocks")
-    width = c.maybe("intermediate_size") or 4 * c.size("hidden_size")
+    ffn = MLP(intermediate=c.maybe("intermediate_size") or 4 * c.size("hidden_size"), bias=c.flag("add_bias_linear"))
     return tuple(
         zamba_block(
             c,
-            places[block::number],
-            MLP(intermediate=width, bias=c.flag("add_bias_linear")),
             "shared_transformer",
-            zamba2_adapters(c, range(block, len(places), number), width),
+            places[block::number],
+            ffn,
+            zamba2_adapters(c, range(block, len(places), number), ffn.intermediate),
         )
         for block in range(min(number, len(places)))
     )
@@ -144,93 +125,65 @@ def zaya_mixers(c: Fields, layer: int) -> tuple[Mixer, ...]:
     return attention, convs
 
 
-ZAYA_ROUTER: Mapping[str, tuple[Size, ...]] = {
-    "mlp.gate.down_proj.weight": ("router_hidden_size", "hidden_size"),
-    "mlp.gate.down_proj.bias": ("router_hidden_size",),
-    "mlp.gate.router_mlp.norm.weight": ("router_hidden_size",),
-} | {
-    f"mlp.gate.router_mlp.{name}.{leaf}": ("router_hidden_size",) * sides
-    for name in ("fc1", "fc2")
-    for leaf, sides in (("weight", 2), ("bias", 1))
-}
-ZAYA_SCALES: Mapping[str, tuple[Size, ...]] = {
-    f"post_{part}_residual_scale.{name}_{leaf}": ("hidden_size",)
-    for part in ("attention", "mlp")
-    for name in ("hidden_states", "residual")
-    for leaf in ("scale", "bias")
-}
-ZAYA_FIRST = Weights({"router": ZAYA_ROUTER, "other": ZAYA_SCALES})
-ZAYA_REST = Weights(
-    {"router": {**ZAYA_ROUTER, "mlp.gate.router_states_scale": ("router_hidden_size",)}, "other": ZAYA_SCALES}
+def follows(c: Fields, layer: int) -> bool:
+    """Whether a layer's router has a state before it: all but the first."""
+    return layer > 0
+
+
+STREAMS = ("hidden_states", "residual")
+LINEAR: dict[str, ShapeOf] = {"weight": ("router_hidden_size", "router_hidden_size"), "bias": ("router_hidden_size",)}
+ZAYA_LAYER = (
+    Weights("router", {"down_proj.weight": ("router_hidden_size", "hidden_size")}, at=("mlp.gate.",)),
+    Weights("router", {"down_proj.bias": ("router_hidden_size",)}, at=("mlp.gate.",)),
+    Weights("router", {"norm.weight": ("router_hidden_size",)}, at=("mlp.gate.router_mlp.",)),
+    Weights("router", LINEAR, at=("mlp.gate.router_mlp.fc1.", "mlp.gate.router_mlp.fc2.")),
+    Weights("router", {"mlp.gate.router_states_scale": ("router_hidden_size",)}, layers=follows),
+    Weights(
+        "other",
+        dict.fromkeys(("scale", "bias"), ("hidden_size",)),
+        at=tuple(f"post_{part}_residual_scale.{name}_" for part in ("attention", "mlp") for name in STREAMS),
+    ),
+)
+ZAMBA = Family(
+    mixer=replace(PREFIXED_MAMBA, heads="n_mamba_heads"),
+    ffn=no_feedforward,
+    norms=("input_layernorm",),
+    names=zamba_names("shared_transf"),
+    shared=zamba_shared,
+    layer_extras=(Weights("other", {"linear.weight": ("hidden_size", "hidden_size")}, layers=zamba_is_hybrid),),
+    path=lambda c, layer: "mamba_decoder" if zamba_is_hybrid(c, layer) else "",
 )
 
-
-def zaya_extras(c: Fields, layer: int) -> tuple[Extra, ...]:
-    """The first router has no state before it."""
-    return (ZAYA_REST if layer else ZAYA_FIRST)(c)
-
-
-ZYPHRA: dict[str, Family] = made_by(
-    "Zyphra",
-    {
-        "zamba": Family(
-            mixer=Mamba(
-                expand="mamba_expand",
-                d_state="mamba_d_state",
-                d_conv="mamba_d_conv",
-                dt_rank="mamba_dt_rank",
-                conv_bias="mamba_conv_bias",
-                bias="mamba_proj_bias",
-                heads="n_mamba_heads",
-            ),
-            ffn=no_feedforward,
-            norms=("input_layernorm",),
-            names=zamba_names("shared_transf"),
-            shared=zamba_shared,
-            layer_extras=zamba_linear,
-            path=zamba_path,
+ZYPHRA: dict[str, Family] = {
+    "zamba": ZAMBA,
+    "zamba2": replace(
+        ZAMBA,
+        mixer=Mamba2(
+            heads="n_mamba_heads",
+            d_head=lambda c: c.size("mamba_expand") * c.size("hidden_size") // c.size("n_mamba_heads"),
+            d_state="mamba_d_state",
+            groups="mamba_ngroups",
+            d_conv="mamba_d_conv",
+            conv_bias=True,
+            bias="add_bias_linear",
         ),
-        "zamba2": Family(
-            mixer=Mamba2(
-                heads="n_mamba_heads",
-                d_head=zamba2_d_head,
-                d_state="mamba_d_state",
-                groups="mamba_ngroups",
-                d_conv="mamba_d_conv",
-                conv_bias=True,
-                bias="add_bias_linear",
-            ),
-            ffn=no_feedforward,
-            norms=("input_layernorm",),
-            names=zamba_names("shared_transformer", packed={"gate_up_proj": GATE_UP}),
-            shared=zamba2_shared,
-            layer_extras=zamba_linear,
-            path=zamba_path,
+        names=zamba_names("shared_transformer", packed={"gate_up_proj": GATE_UP}),
+        shared=zamba2_shared,
+    ),
+    "zaya": Family(
+        mixer=zaya_mixers,
+        ffn=Experts(correction="buffer", d_router="router_hidden_size", n_zero=1, stacked="out_in"),
+        names=STACKED_EXPERTS.but(
+            recurrent="self_attn",
+            router="mlp.gate.router_mlp.out_proj",
+            correction="mlp.gate.balancing_biases",
+            renamed={name: f"qkv_proj.{name}" for name in ("q_proj", "k_proj", "v_proj_current", "v_proj_delayed")},
         ),
-        "zaya": Family(
-            mixer=zaya_mixers,
-            ffn=Experts(correction="buffer", d_router="router_hidden_size", n_zero=1, stacked="out_in"),
-            names=STACKED_EXPERTS.model_copy(
-                update={
-                    "recurrent": "self_attn",
-                    "router": "mlp.gate.router_mlp.out_proj",
-                    "correction": "mlp.gate.balancing_biases",
-                    "renamed": {
-                        name: f"qkv_proj.{name}" for name in ("q_proj", "k_proj", "v_proj_current", "v_proj_delayed")
-                    },
-                }
-            ),
-            rotary=Rotary(share=0.5, own_within_windows=True),
-            layer_extras=zaya_extras,
-            extras=Weights(
-                {
-                    "other": {
-                        "model.input_hidden_states_scale": ("hidden_size",),
-                        "model.input_hidden_states_bias": ("hidden_size",),
-                    }
-                }
-            ),
-            head_bias="lm_head_bias",
+        rotary=Rotary(share=0.5, own_within_windows=True),
+        layer_extras=ZAYA_LAYER,
+        extras=(
+            Weights("other", {f"model.input_hidden_states_{leaf}": ("hidden_size",) for leaf in ("scale", "bias")}),
         ),
-    },
-)
+        head_bias="lm_head_bias",
+    ),
+}

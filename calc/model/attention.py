@@ -374,10 +374,7 @@ class GQA(Attention):
 
     def fused_elements(self, hidden: Any) -> Elements:
         """Queries, keys, values and output."""
-        return {
-            "queries and output": 2 * self.n_q * self.d_head,
-            "keys and values": 2 * self.n_kv * self.d_head,
-        }
+        return {"queries and output": 2 * self.n_q * self.d_head, "keys and values": 2 * self.n_kv * self.d_head}
 
 
 def limits(window: WindowTokens, top_tokens: int | None) -> Iterator[Message]:

@@ -1,4 +1,5 @@
 from collections.abc import Mapping
+from typing import Any, Self
 
 from calc.errors import Frozen
 from calc.model.feedforward import Stacked
@@ -34,6 +35,10 @@ class Names(Frozen):
     transposed: bool = False  # matrices as [in, out], as GPT-2's Conv1D has them
     fp8_scale_bits: int | None = None  # of a block of fp8, where it is not an fp32 number: DeepSeek-V4
     types: Mapping[str, FixedDtype] = {}  # last part of a name -> the type that it is always stored in
+
+    def but(self, **names: Any) -> Self:
+        """These names, with some of them changed."""
+        return self.model_copy(update=names)
 
     def within(self, *path: str) -> str:
         """The full name of something in a layer; empty parts of the path vanish."""

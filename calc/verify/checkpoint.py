@@ -88,28 +88,17 @@ def read_safetensors(data: bytes) -> Checkpoint:
     if not binary and (text := data.removeprefix(BOM_UTF8)).lstrip()[:1] == b"{":
         return _from_json(text)
     if len(data) < 8 or data[8:9] != b"{":
-        raise ConfigError(
-            Message(
-                "This is no safetensors file: after 8 bytes of length one begins with a brace. Give a .safetensors "
-                "file, its header, or model.safetensors.index.json."
-            )
+        sentence = (
+            "This is no safetensors file: after 8 bytes of length one begins with a brace. Give a .safetensors "
+            "file, its header, or model.safetensors.index.json."
         )
+        raise ConfigError(Message(sentence))
     if size > MAX_HEADER_BYTES:
-        raise ConfigError(
-            Message(
-                "The header should be {size:,} bytes long; {most:,} are the most that we read.",
-                size=size,
-                most=MAX_HEADER_BYTES,
-            )
-        )
+        sentence = "The header should be {size:,} bytes long; {most:,} are the most that we read."
+        raise ConfigError(Message(sentence, size=size, most=MAX_HEADER_BYTES))
     if size > len(data) - 8:
-        raise ConfigError(
-            Message(
-                "The header should be {size:,} bytes long, of which only {length:,} are here.",
-                size=size,
-                length=len(data) - 8,
-            )
-        )
+        sentence = "The header should be {size:,} bytes long, of which only {length:,} are here."
+        raise ConfigError(Message(sentence, size=size, length=len(data) - 8))
     return _from_json(data[8 : 8 + size])
 
 
@@ -126,13 +115,8 @@ def _from_json(data: bytes) -> Checkpoint:
 def check_number(tensors: int) -> None:
     """Raise ConfigError for more tensors than are read."""
     if tensors > MAX_TENSORS:
-        raise ConfigError(
-            Message(
-                "The header names {length:,} tensors; {most:,} is the most that we read.",
-                length=tensors,
-                most=MAX_TENSORS,
-            )
-        )
+        sentence = "The header names {length:,} tensors; {most:,} is the most that we read."
+        raise ConfigError(Message(sentence, length=tensors, most=MAX_TENSORS))
 
 
 def _from_rows(table: Mapping[str, Any]) -> Checkpoint:
@@ -146,37 +130,20 @@ def _from_rows(table: Mapping[str, Any]) -> Checkpoint:
 
 def _stored(name: str, row: Any) -> Stored:
     if not isinstance(row, Mapping) or not {"dtype", "shape", "data_offsets"} <= row.keys():
-        raise ConfigError(
-            Message(
-                "{name} is {row}; a tensor of a safetensors header has dtype, shape and data_offsets.",
-                name=shown(name),
-                row=shown(row),
-            )
-        )
+        sentence = "{name} is {row}; a tensor of a safetensors header has dtype, shape and data_offsets."
+        raise ConfigError(Message(sentence, name=shown(name), row=shown(row)))
     dtype, shape, offsets = row["dtype"], row["shape"], row["data_offsets"]
     if not isinstance(dtype, str) or dtype not in BITS:
-        raise ConfigError(
-            Message(
-                "{name} has the dtype {dtype}; safetensors knows {known}.",
-                name=shown(name),
-                dtype=shown(dtype),
-                known=", ".join(BITS),
-            )
-        )
+        sentence = "{name} has the dtype {dtype}; safetensors knows {known}."
+        raise ConfigError(Message(sentence, name=shown(name), dtype=shown(dtype), known=", ".join(BITS)))
     if not _whole_numbers(shape) or not _whole_numbers(offsets) or len(offsets) != 2:
         raise ConfigError(
             Message("The shape or data_offsets of {name} are not lists of whole numbers from 0 on.", name=shown(name))
         )
     size = offsets[1] - offsets[0]
     if size != -(-prod(shape) * BITS[dtype] // 8):
-        raise ConfigError(
-            Message(
-                "{name} takes {size:,} bytes by its data_offsets, but {expected:,} by its dtype and shape.",
-                name=shown(name),
-                size=size,
-                expected=prod(shape) * BITS[dtype] // 8,
-            )
-        )
+        sentence = "{name} takes {size:,} bytes by its data_offsets, but {expected:,} by its dtype and shape."
+        raise ConfigError(Message(sentence, name=shown(name), size=size, expected=prod(shape) * BITS[dtype] // 8))
     return Stored(dtype, tuple(shape), size)
 
 

@@ -45,13 +45,8 @@ def read_gguf(data: bytes) -> GGUF:
         )
     tensors, entries = cursor.number("Q"), cursor.number("Q")
     if tensors > MAX_TENSORS or entries > MAX_ENTRIES:
-        raise ConfigError(
-            Message(
-                "The GGUF header announces {tensors:,} tensors and {entries:,} entries: it is damaged.",
-                tensors=tensors,
-                entries=entries,
-            )
-        )
+        sentence = "The GGUF header announces {tensors:,} tensors and {entries:,} entries: it is damaged."
+        raise ConfigError(Message(sentence, tensors=tensors, entries=entries))
     metadata = {}
     for _ in range(entries):
         key = cursor.text()
@@ -127,12 +122,6 @@ class _Cursor:
             )
         size_of = TYPES[kind]
         if prod(shape) % size_of.block:
-            raise ConfigError(
-                Message(
-                    "{name} has {weights:,} weights, no whole number of {format} blocks.",
-                    name=shown(name),
-                    weights=prod(shape),
-                    format=size_of.name,
-                )
-            )
+            sentence = "{name} has {weights:,} weights, no whole number of {format} blocks."
+            raise ConfigError(Message(sentence, name=shown(name), weights=prod(shape), format=size_of.name))
         return name, Stored(size_of.name, shape, prod(shape) // size_of.block * size_of.bytes)

@@ -161,10 +161,7 @@ def read_measurement(text: str) -> Measurement:
     """The file as the script wrote it. Raises ConfigError."""
     if len(text.encode(errors="replace")) > MAX_BYTES:
         raise ConfigError(
-            Message(
-                "The file is larger than {most} MB; a thousand rows are a third of that.",
-                most=MAX_BYTES // 10**6,
-            )
+            Message("The file is larger than {most} MB; a thousand rows are a third of that.", most=MAX_BYTES // 10**6)
         )
     try:
         read = json.loads(text.removeprefix(BYTE_ORDER_MARK))

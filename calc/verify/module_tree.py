@@ -97,13 +97,8 @@ def spoken(name: str, repeats: Repeats) -> str:
 def module_tree(text: str) -> tuple[Module, str]:
     """The first module tree in a text, and the text that follows it. Raises ConfigError."""
     if len(text) > MAX_CHARACTERS:
-        raise ConfigError(
-            Message(
-                "The text is {length:,} characters long; a printed model has at most {most:,}.",
-                length=len(text),
-                most=MAX_CHARACTERS,
-            )
-        )
+        sentence = "The text is {length:,} characters long; a printed model has at most {most:,}."
+        raise ConfigError(Message(sentence, length=len(text), most=MAX_CHARACTERS))
     first = next(printed_parts(text), None)
     if first is None:
         raise ConfigError(
@@ -180,36 +175,18 @@ def _index(module: Module, name: str, count: str | None) -> tuple[str, Repeats]:
             _advance(module, int(name), int(name))
         return name, ()
     if between is None or count != str(int(between[2]) - int(between[1]) + 1):
-        raise ConfigError(
-            Message(
-                "({name}) in {place} must be like (0-27): 28 x, a range and its length.",
-                name=shown(name),
-                place=module.place,
-            )
-        )
+        sentence = "({name}) in {place} must be like (0-27): 28 x, a range and its length."
+        raise ConfigError(Message(sentence, name=shown(name), place=module.place))
     first, last = int(between[1]), int(between[2])
     if last - first >= MAX_REPEATS:
-        raise ConfigError(
-            Message(
-                "({name}) in {place} repeats {count} times; at most {most:,} times are read.",
-                name=name,
-                place=module.place,
-                count=count,
-                most=MAX_REPEATS,
-            )
-        )
+        sentence = "({name}) in {place} repeats {count} times; at most {most:,} times are read."
+        raise ConfigError(Message(sentence, name=name, place=module.place, count=count, most=MAX_REPEATS))
     _advance(module, first, last)
     return "{}", ((first, last),)
 
 
 def _advance(module: Module, first: int, last: int) -> None:
     if not module.last < first <= last:
-        raise ConfigError(
-            Message(
-                "Index {first:,} in {place} comes after {last:,}; indices count upwards.",
-                first=first,
-                place=module.place,
-                last=module.last,
-            )
-        )
+        sentence = "Index {first:,} in {place} comes after {last:,}; indices count upwards."
+        raise ConfigError(Message(sentence, first=first, place=module.place, last=module.last))
     module.last = last

@@ -105,20 +105,12 @@ def read_printed(text: str) -> Printed:
         )
     (name, repeats), most = Counter((tensor.name, tensor.repeats) for tensor in tensors).most_common(1)[0]
     if most > 1:
-        raise ConfigError(
-            Message(
-                "{name} is printed twice; each part of a module has its own name.", name=shown(spoken(name, repeats))
-            )
-        )
+        sentence = "{name} is printed twice; each part of a module has its own name."
+        raise ConfigError(Message(sentence, name=shown(spoken(name, repeats))))
     if (count := sum(tensor.count for tensor in tensors)) > MAX_TENSORS:
         written = f"{count:,}" if count < 10**15 else Message("far too many")
-        raise ConfigError(
-            Message(
-                "This print-out stands for {written} tensors; a model has at most {most:,}.",
-                written=written,
-                most=MAX_TENSORS,
-            )
-        )
+        sentence = "This print-out stands for {written} tensors; a model has at most {most:,}."
+        raise ConfigError(Message(sentence, written=written, most=MAX_TENSORS))
     unseen = (*_missing(sizeless), *_assumed(modules), *_left_out(modules, rest), *ALWAYS)
     return Printed(kind=root.kind, tensors=tuple(tensors), unseen=unseen)
 
@@ -151,14 +143,8 @@ def _shapes(module: Module) -> Shapes | None:
     if "kernel_size" in named and len(sizes) == 2 and "Transpose" not in kind:
         n_in, n_out, groups = (_size(module, size) for size in (*sizes, named.get("groups", "1")))
         if n_in % groups:
-            raise ConfigError(
-                Message(
-                    "{place} has {groups:,} groups, which must divide its {n_in:,} channels.",
-                    place=module.place,
-                    groups=groups,
-                    n_in=n_in,
-                )
-            )
+            sentence = "{place} has {groups:,} groups, which must divide its {n_in:,} channels."
+            raise ConfigError(Message(sentence, place=module.place, groups=groups, n_in=n_in))
         return _with_bias((n_out, n_in // groups, *_shape(module, named["kernel_size"])), named.get("bias") != "False")
     if "Embedding" in kind and len(sizes) == 2:
         return {"weight": (_size(module, sizes[0]), _size(module, sizes[1]))}

@@ -275,10 +275,5 @@ def _concurrency(concurrency: float, tokens: int, block: int, cache: Pages) -> D
             **known,
         )
     return Difference(
-        term="concurrency",
-        unit="tokens",
-        log=round(concurrency * length),
-        ours=ours,
-        agrees=agrees,
-        sentence=sentence,
+        term="concurrency", unit="tokens", log=round(concurrency * length), ours=ours, agrees=agrees, sentence=sentence
     )

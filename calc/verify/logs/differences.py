@@ -171,9 +171,7 @@ def _why_profile(log: Log, ours: Report) -> Message:
     silent = [name for name in ("max_num_batched_tokens", "max_num_seqs") if getattr(log.settings, name) is None]
     if len(silent) == 2:
         return Message(
-            "the log does not state {flag} and {other}, and we take vLLM's defaults",
-            flag=silent[0],
-            other=silent[1],
+            "the log does not state {flag} and {other}, and we take vLLM's defaults", flag=silent[0], other=silent[1]
         )
     if silent:
         return Message("the log does not state {flag}, and we take vLLM's defaults", flag=silent[0])
@@ -210,14 +208,7 @@ def _ranged(item: Literal["cuda_graphs", "libraries"], figure: int, ours: Report
             **known,
         )
     return Difference(
-        term=item,
-        unit="bytes",
-        log=figure,
-        ours=(low + high) // 2,
-        low=low,
-        high=high,
-        agrees=agrees,
-        sentence=remark,
+        term=item, unit="bytes", log=figure, ours=(low + high) // 2, low=low, high=high, agrees=agrees, sentence=remark
     )
 
 

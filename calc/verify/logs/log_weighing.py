@@ -89,11 +89,8 @@ def _precision(log: Log, config: Mapping[str, Any], engine: Engine) -> Precision
     cache = settings.kv_cache_dtype or "auto"
     if cache not in CACHES:
         known = ", ".join(CACHES)
-        raise ConfigError(
-            Message("The log's cache is stored as {cache}; we know {known}.", cache=shown(cache), known=known),
-            "kv_cache_dtype",
-            list(CACHES),
-        )
+        sentence = "The log's cache is stored as {cache}; we know {known}."
+        raise ConfigError(Message(sentence, cache=shown(cache), known=known), "kv_cache_dtype", list(CACHES))
     formats = WEIGHTS.get(settings.quantization or "", (stored.name,))
     weights = stored.name if stored.name in formats else formats[0]
     if settings.dtype in ("float32", "float") and weights == "bf16":

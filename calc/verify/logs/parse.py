@@ -73,13 +73,8 @@ def read_log(text: str) -> Log:
     Where several starts stand in it, the last is taken.
     """
     if len(text) > MAX_CHARACTERS:
-        raise ConfigError(
-            Message(
-                "The text is {length:,} characters long; paste the {most:,} around the start.",
-                length=len(text),
-                most=MAX_CHARACTERS,
-            )
-        )
+        sentence = "The text is {length:,} characters long; paste the {most:,} around the start."
+        raise ConfigError(Message(sentence, length=len(text), most=MAX_CHARACTERS))
     text = ANSI.sub("", text)
     lines = [line[:MAX_LINE] for line in text.splitlines()]
     wordings = [(log, wording) for log in LOGS.values() for wording in log.lines if wording.words in text]
@@ -115,12 +110,11 @@ def read_log(text: str) -> Log:
             start.out_of_memory = out_of_memory(" ".join(lines[number : number + OOM_LINES])) or start.out_of_memory
     failure = training_failure(text, start.out_of_memory)
     if start.log is None and start.out_of_memory is None and failure is None:
-        raise ConfigError(
-            Message(
-                "No line of a vLLM or SGLang start-up log or of a CUDA out-of-memory message was found; paste the "
-                "lines from the engine's start to its first request, or the whole message."
-            )
+        sentence = (
+            "No line of a vLLM or SGLang start-up log or of a CUDA out-of-memory message was found; paste the "
+            "lines from the engine's start to its first request, or the whole message."
         )
+        raise ConfigError(Message(sentence))
     return finished(start, starts).model_copy(update={"training": failure})
 
 

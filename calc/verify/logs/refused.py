@@ -64,8 +64,7 @@ def _state_blocks(stated: int, nbytes: int, rounding: int, cache: Pages) -> Diff
     fields, words = _of_bytes("state blocks", stated, nbytes, rounding, cache, blocks)
     if fields["agrees"]:
         sentence = Message(
-            "{pages} the log's {size:.2f} GiB of cache are {span} blocks; its {stated:,} are within the range.",
-            **words,
+            "{pages} the log's {size:.2f} GiB of cache are {span} blocks; its {stated:,} are within the range.", **words
         )
     else:
         sentence = Message(

@@ -43,14 +43,7 @@ def _budget(stated: int, left: int, close: int, known: StartupLog, words: dict[s
             **words,
         )
     return Difference(
-        term="KV budget",
-        unit="bytes",
-        log=stated,
-        ours=left,
-        low=low,
-        high=high,
-        agrees=agrees,
-        sentence=sentence,
+        term="KV budget", unit="bytes", log=stated, ours=left, low=low, high=high, agrees=agrees, sentence=sentence
     )
 
 
@@ -95,10 +88,5 @@ def graph_rows(log: Log, known: StartupLog, ours: Report) -> Iterator[Difference
             **words,
         )
     yield Difference(
-        term="graph batch",
-        unit="sequences",
-        log=log.graph_batch,
-        ours=batches[-1],
-        agrees=agrees,
-        sentence=sentence,
+        term="graph batch", unit="sequences", log=log.graph_batch, ours=batches[-1], agrees=agrees, sentence=sentence
     )
