@@ -100,6 +100,10 @@ class LlamaCpp(Engine):
     def loads_draft(self) -> bool:
         return self.options.predicts
 
+    @property
+    def stated_gpus(self) -> int | None:
+        return None if self.options.tensor_split is None else len(self.options.shares(1))
+
     @classmethod
     def keeps(cls, weights: WeightFormat) -> bool:
         return weights in MIXES or weights in IN_FILES
