@@ -28,7 +28,7 @@ SUPPORTED_UNTIL: dict[str, Version | None] = {
 }
 """The last version that served a family, and None where none did (`model_executor/models/registry.py` of the sources of
 0.11 to 0.33). A family without a class of vLLM's own runs by that of transformers where its attention is the engine's
-to choose (`_try_resolve_transformers`); states of recurrent layers nothing keeps there (`models/transformers/base.py`)."""
+to choose (`_try_resolve_transformers`), which keeps no states of recurrent layers (`models/transformers/base.py`)."""
 
 
 OFFLOADING_SINCE: dict[str, Version] = {"native": (0, 14), "lmcache": (0, 11, 1)}
