@@ -193,6 +193,11 @@ class CachePlanner(StartedEngine):
         where it does not do that, or nothing does."""
         return None
 
+    def leaves_on_host(self, architecture: Architecture, gpus: int) -> bool:
+        """Whether weights or the cache stay in the host's memory by its flags, so that the host decides how fast it
+        is."""
+        return False
+
     def set_up(self, gpu: GPU) -> GPU:
         """The GPU with the memory that flags let the engine use."""
         return gpu
