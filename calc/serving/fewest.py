@@ -133,8 +133,10 @@ class Several:
         usable, engine = self.gpu.usable_bytes, self.alone.engine
         if limits.share is None:
             return usable - sum(overhead.values())
+        if self.states_cache:
+            return usable - working - sum(overhead.values())
         budget = engine.budget(limits, GPUAtStart(usable, 0, working, None, overhead))
-        return -1 if budget.shortage and not self.states_cache else int(budget.cache / engine.cache_share)
+        return -1 if budget.shortage else int(budget.cache / engine.cache_share)
 
     def room_in(self, laid_out: LaidOut, limits: Limits, working: int) -> int:
         """Bytes for weights at most in a layout, whose stages need not be weighed, besides all that the overhead may
