@@ -162,7 +162,8 @@ def max_context(allocation: Allocation, most: int = MOST_TOKENS) -> int | None:
 def max_batch(allocation: Allocation, copies: int) -> int | None:
     """The most sequences of this context that fit, over all data-parallel copies; None where memory sets no limit."""
     if allocation.sets_aside:  # a cache that does not depend on the batch
-        largest_batch = int(min(allocation.concurrency(MIDDLE), MOST_BATCH)) if allocation.starts(HIGH) else 0
+        accepts = allocation.request_refusal is None and allocation.starts(HIGH)
+        largest_batch = int(min(allocation.concurrency(MIDDLE), MOST_BATCH)) if accepts else 0
     else:
 
         def search() -> int:
