@@ -244,6 +244,28 @@ def test_what_a_config_says(quantization, name, mlp, attention):
         assert found.scheme.form(Tensor("x.weight", shape, component), 0) == FORMATS["bf16"]
 
 
+@pytest.mark.parametrize(
+    ("tool", "index", "kept"),
+    [
+        pytest.param(GPTQ, 4, 0, id="GPTQ"),  # qweight, qzeros, scales, g_idx (GPTQModel, `BaseQuantLinear`)
+        pytest.param(GPTQ | {"sym": False, "desc_act": True}, 4, 1, id="GPTQ, all of it read"),
+        pytest.param(GPTQ | {"quant_method": "auto-round"}, 0, 0, id="AutoRound"),  # no g_idx (`qlinear_tritonv2.py`)
+    ],
+)
+def test_files_hold_zero_points_and_indices_that_no_kernel_reads(tool, index, kept):
+    """Of Qwen2.5-7B-Instruct-GPTQ-Int4 the files lacked 30 MB."""
+    config = models()["Qwen/Qwen2.5-7B"].config
+    found = report(config | {"quantization_config": tool}, gpus=[])
+    matrices = [(3584, 3584)] * 2 + [(512, 3584)] * 2 + [(18_944, 3584)] * 2 + [(3584, 18_944)]
+    zeros = sum(rows * columns // 128 // 2 for rows, columns in matrices)
+    indices = sum(index * columns for _, columns in matrices)
+    weights = sum(rows * columns // 2 + rows * columns // 128 * 2 for rows, columns in matrices)
+    outside = 2 * (2 * 152_064 * 3584 + 3584)
+    layer = 2 * (3584 + 512 + 512 + 2 * 3584)  # biases and norms
+    assert found.checkpoint.total == outside + 28 * (layer + weights + zeros + indices)
+    assert found.checkpoint.total - found.memory.weights == 28 * (zeros + indices) * (not kept)
+
+
 def test_some_layers_in_16_bits():
     config = models()["meta-llama/Llama-3.1-8B"].config
     skip = ["model.layers.0.mlp.down_proj", "model.layers.31.mlp.down_proj", "lm_head"]
