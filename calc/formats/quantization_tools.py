@@ -94,9 +94,9 @@ def fbgemm(stated: Mapping[str, Any]) -> Reading:
 
 
 def gptq(stated: Mapping[str, Any]) -> Reading:
-    """Reading as the kernels hold it: zero points only where asymmetric, the index of groups only with `desc_act`. Files
-    hold both always, `qzeros` and `g_idx`, those of AutoRound the first alone. `dynamic` (GPTQModel) and `extra_config`
-    (AutoRound) name modules that differ."""
+    """Reading as the kernels hold it: zero points only where asymmetric, the index of groups only with `desc_act`. The
+    files hold both always, `qzeros` and `g_idx`, those of AutoRound the first alone. `dynamic` (GPTQModel) and
+    `extra_config` (AutoRound) name modules that differ."""
     name, form = gptq_form(stated)
     skips: list[str] = list(skipped(stated, "modules_to_not_convert").names)
     rules: list[Rule] = []
