@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calc import Architecture, ConfigError, Precision, report
+from calc import Architecture, ConfigError, Layout, Precision, report
 from calc.formats import FLOATS, FORMATS, MIXES, WEIGHT_FORMATS, native_weights
 from calc.formats.mixes import MIX_TYPES
 from calc.formats.quantization_config import native
@@ -264,6 +264,18 @@ def test_files_hold_zero_points_and_indices_that_no_kernel_reads(tool, index, ke
     layer = 2 * (3584 + 512 + 512 + 2 * 3584)  # biases and norms
     assert found.checkpoint.total == outside + 28 * (layer + weights + zeros + indices)
     assert found.checkpoint.total - found.memory.weights == 28 * (zeros + indices) * (not kept)
+
+
+def test_a_rank_with_one_expert_stores_it_as_others_do():
+    """Llama 4 Scout keeps the experts of a layer in one tensor, of [5120, 16384] and [8192, 5120] each, in 48 layers. A
+    rank's stack of one was taken for none: 16 bits."""
+    config = models()["meta-llama/Llama-4-Scout-17B-16E-Instruct"].config
+    one, two = (
+        report(config, precision=Precision.of(config, "nvfp4"), layout=Layout(dp=n, ep=n), gpus=[]).loaded
+        for n in (16, 8)
+    )
+    numel = 5120 * 16_384 + 8192 * 5120
+    assert (two.weights + two.scales) - (one.weights + one.scales) == 48 * (numel // 2 + numel // 16 + 2 * 4)
 
 
 def test_some_layers_in_16_bits():
