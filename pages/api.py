@@ -2,6 +2,7 @@
 shows: `/api/report`, `/api/train`, `/api/steps` and `/api/plan` what the command line prints for the same question.
 What a link would leave out is an error here."""
 
+import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -165,7 +166,8 @@ def route(
             result = answer(scenario, model)
         except ConfigError as error:
             raise NotAsked(str(error), field=error.field) from None
-        return Response(result.model_dump_json(indent=1) + "\n", media_type="application/json")
+        text = json.dumps(result.model_dump(mode="json"), indent=1, ensure_ascii=False)
+        return Response(f"{text}\n", media_type="application/json")
 
     app.add_api_route(
         f"/{page.answers_at}",

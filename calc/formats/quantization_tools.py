@@ -95,7 +95,8 @@ def fbgemm(stated: Mapping[str, Any]) -> Reading:
 
 def gptq(stated: Mapping[str, Any]) -> Reading:
     """Reading as the kernels hold it: zero points only where asymmetric, the index of groups only with `desc_act`. The
-    files hold both always. `dynamic` (GPTQModel) and `extra_config` (AutoRound) name modules that differ."""
+    files hold both always, `qzeros` and `g_idx`, those of AutoRound the first alone. `dynamic` (GPTQModel) and
+    `extra_config` (AutoRound) name modules that differ."""
     name, form = gptq_form(stated)
     skips: list[str] = list(skipped(stated, "modules_to_not_convert").names)
     rules: list[Rule] = []
@@ -118,13 +119,10 @@ def gptq(stated: Mapping[str, Any]) -> Reading:
 
 def gptq_form(stated: Mapping[str, Any]) -> tuple[MatrixFormat, Format]:
     bits, group = width(stated.get("bits", 4)), whole(stated, "group_size", 128)
-    form = grouped(
-        bits,
-        None if group < 1 else group,
-        zeros=stated.get("sym") is False,
-        index=stated.get("desc_act") is True,
-        source="GPTQ, arXiv:2210.17323",
-    )
+    zeros, index = stated.get("sym") is False, stated.get("desc_act") is True
+    form = grouped(bits, None if group < 1 else group, zeros=zeros, index=index, source="GPTQ, arXiv:2210.17323")
+    has_index = stated.get("quant_method") != "auto-round"
+    form = replace(form, unread=(0 if zeros else bits, 32 if has_index and not index else 0))
     return ("int8-gptq" if bits == 8 else "int4-gptq"), form
 
 

@@ -143,8 +143,9 @@ class Scheme(Frozen):
 
 
 def is_matrix(tensor: Tensor) -> bool:
-    """Whether it is the weight of a linear module: [out, in], or a stack of them, one for each expert."""
-    stacked = tensor.experts > 1 and "{expert}" not in tensor.name
+    """Whether it is the weight of a linear module: [out, in], or a stack of them, one for each expert; a rank's
+    stack may be of one expert."""
+    stacked = "{expert}" not in tensor.name and (tensor.experts > 1 or tensor.component in EXPERTS)
     if len(tensor.shape) - stacked != 2:
         return False
     *path, leaf = tensor.name.split(".")

@@ -52,7 +52,8 @@ class CheckpointSize(Frozen):
     def of(cls, architecture: Architecture, precision: Precision) -> Self:
         """A model in these formats."""
         parts, formats = Counter[str](), Counter[str]()
-        for piece in stored(architecture, precision):
+        for read in stored(architecture, precision):
+            piece = Piece.of(read.tensor, read.form.in_file)
             nbytes = piece.nbytes * piece.a_layer * max(1, len(piece.tensor.layers))
             parts[piece.tensor.excluded_as or "text"] += nbytes
             formats[piece.form.name] += nbytes

@@ -19,6 +19,7 @@ class Format:
     outer: int | None = None  # scales that share one fp32 scale of their own: double quantization
     column_bits: int = 0  # of one column: GPTQ's index of the group that it belongs to
     matrix_bits: int = 0  # once a matrix: a scale of the scales
+    unread: tuple[int, int] = (0, 0)  # bits of a block and of a column that lie in files, and that no kernel reads
     source: str
     name: str = ""  # what a reader knows it by; of one that GGUF files hold, the ggml type
 
@@ -26,6 +27,15 @@ class Format:
     def has_scales(self) -> bool:
         """Whether anything is stored besides the weights."""
         return bool(self.scale_bits or self.column_bits or self.matrix_bits or self.outer)
+
+    @property
+    def in_file(self) -> "Format":
+        """The format with what only files hold."""
+        of_block, of_column = self.unread
+        if not (of_block or of_column):
+            return self
+        scale, column = self.scale_bits + of_block, self.column_bits + of_column
+        return replace(self, scale_bits=scale, column_bits=column, unread=(0, 0))
 
     def scale_nbytes(self, shape: Shape, matrices: int = 1) -> int:
         """Bytes of everything besides the weights; the first side of a shape of three counts the matrices. A number

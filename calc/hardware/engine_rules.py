@@ -21,6 +21,7 @@ class FormatNeeds(Frozen):
     """Requirements of a weight format on a GPU."""
 
     least: str | None = None  # CUDA compute capability; None: that of the engine
+    below: str | None = None  # the first capability without kernels; None: there is none
     listed: frozenset[Platform] = frozenset({"cuda", "rocm"})  # the documentation names it for these
     refused: frozenset[Platform] = frozenset()  # the plugin of these does not start with it
     plugin: str | None = None

@@ -25,9 +25,19 @@ def missing_kernel(gpu: GPU, engine: EngineSupport, weights: WeightFormat) -> Me
         return Message(
             "{engine} has no kernels for {format} on {gpu}", engine=engine.title, format=weights, gpu=gpu.name
         )
-    if needs is None or needs.least is None or gpu.platform != "cuda" or gpu.capability is None:
+    if needs is None or gpu.platform != "cuda" or gpu.capability is None:
         return None
-    if version(gpu.capability) >= version(needs.least):
+    capability = version(gpu.capability)
+    if needs.below is not None and capability >= version(needs.below):
+        return Message(
+            "{engine} runs {format} below compute capability {below}; {gpu} has {capability}",
+            engine=engine.title,
+            format=weights,
+            below=needs.below,
+            gpu=gpu.name,
+            capability=gpu.capability,
+        )
+    if needs.least is None or capability >= version(needs.least):
         return None
     return Message(
         "{engine} runs {format} from compute capability {least} on; {gpu} has {capability}",

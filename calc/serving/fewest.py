@@ -28,8 +28,11 @@ def fewest_gpus(gpu: GPU, serving: Serving, workload: Workload) -> Layout | None
     """The layout on the fewest equal GPUs on which it fits; of equal numbers, the one with fewer copies and stages, and
     with whole experts. Each number of stages is tried, since more may fit worse: layers do not divide evenly, and each
     stage has a step in flight. What cannot hold its weights and cache is not laid out, nor what did not do for fewer or
-    shorter sequences."""
+    shorter sequences. Where flags state the share of each GPU, there are as many as shares."""
     serving = serving.for_gpu(gpu)
+    if (stated := serving.engine.stated_gpus) is not None:
+        there = serving.with_layout(Layout(pp=stated))
+        return there.layout if there.on(gpu, workload).surely_fits else None
     alone = serving.with_layout(Layout())
     if alone.on(gpu, workload).surely_fits:
         return alone.layout
@@ -130,8 +133,10 @@ class Several:
         usable, engine = self.gpu.usable_bytes, self.alone.engine
         if limits.share is None:
             return usable - sum(overhead.values())
+        if self.states_cache:
+            return usable - working - sum(overhead.values())
         budget = engine.budget(limits, GPUAtStart(usable, 0, working, None, overhead))
-        return -1 if budget.shortage and not self.states_cache else int(budget.cache / engine.cache_share)
+        return -1 if budget.shortage else int(budget.cache / engine.cache_share)
 
     def least_stages(self, stored: LayerBytes) -> int:
         """Pipeline stages that must be for all layers to be held."""

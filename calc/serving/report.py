@@ -164,7 +164,8 @@ def laid_out_report(
     precision = precision or engine.precision(native(config))
     checkpoint = CheckpointSize.of(architecture, precision)
     kinds = usual_gpus() if gpus is None else list(gpus)
-    serving = serving or Serving.of(architecture, engine, precision, layout or Layout(), overhead)
+    first_layout = layout or Layout(pp=(num_gpus and engine.stated_gpus) or 1)
+    serving = serving or Serving.of(architecture, engine, precision, first_layout, overhead)
     gpu = kinds[0] if kinds else usual_gpus()[0]
     if num_gpus is not None:
         serving = serving.with_layout(spread(kinds or [gpu], serving, workload, num_gpus, layout))

@@ -21,6 +21,9 @@ from calc.units import GIB, size
 
 Word = Literal["fits", "fits with", "tight", "does not fit", "does not run"]
 MOST_BATCH = 2**24
+ON_HOST = Message(
+    "Part of the model lies in the host's memory: how fast it is depends on the host, which My machine asks about."
+)
 
 
 class Verdict(Frozen):
@@ -51,11 +54,13 @@ class Verdict(Frozen):
     limits: Limits
     pools: bool = Field(default=False, exclude_if=lambda pools: not pools)
     """Whether the model makes a vector or scores of a text, which no figure of decoding describes."""
+    on_host: bool = Field(default=False, exclude_if=lambda on_host: not on_host)
+    """Whether weights or the cache stay on the host so, or with the flags, whose speed is that of a whole machine."""
 
     @property
     def serves(self) -> bool:
-        """Whether it may start so, and makes tokens: speed is worth a line."""
-        return not self.pools and self.verdict in ("fits", "fits with", "tight")
+        """Whether it may start so, and makes tokens on GPUs alone: its speed is known."""
+        return not (self.pools or self.on_host) and self.verdict in ("fits", "fits with", "tight")
 
 
 def judge(allocation: Allocation, serving: Serving, workload: Workload) -> Verdict:
@@ -65,7 +70,11 @@ def judge(allocation: Allocation, serving: Serving, workload: Workload) -> Verdi
     changes = remedy(allocation) if word != "fits" else None
     alone = word == "fits" and serving.layout.gpus == 1
     fewest = serving.layout if alone else fewest_gpus(gpu, serving, workload)
-    by_memory = max_context(allocation)
+    if word == "fits" and (fewest is None or fewest.gpus > serving.layout.gpus):
+        fewest = serving.layout  # more copies than the search lays out, which share sequences for stated blocks
+    by_memory, engine = max_context(allocation), allocation.serving.engine
+    engine = engine if changes is None else engine.with_options(**changes)
+    on_host = engine.leaves_on_host(serving.architecture, serving.layout.gpus)
     limits = [limit for limit in (by_memory, serving.architecture.max_positions) if limit is not None]
     return Verdict(
         gpu=gpu.id,
@@ -81,10 +90,11 @@ def judge(allocation: Allocation, serving: Serving, workload: Workload) -> Verdi
         min_gpus=None if fewest is None else fewest.gpus,
         layout=fewest,
         reason=reason(allocation),
-        notes=tuple(notes(allocation)),
+        notes=(*notes(allocation), *([ON_HOST] if on_host else [])),
         memory=allocation.memory,
         limits=allocation.limits,
         pools=serving.architecture.pooled,
+        on_host=on_host,
     )
 
 
@@ -152,7 +162,8 @@ def max_context(allocation: Allocation, most: int = MOST_TOKENS) -> int | None:
 def max_batch(allocation: Allocation, copies: int) -> int | None:
     """The most sequences of this context that fit, over all data-parallel copies; None where memory sets no limit."""
     if allocation.sets_aside:  # a cache that does not depend on the batch
-        largest_batch = int(min(allocation.concurrency(MIDDLE), MOST_BATCH)) if allocation.starts(HIGH) else 0
+        accepts = allocation.request_refusal is None and allocation.starts(HIGH)
+        largest_batch = int(min(allocation.concurrency(MIDDLE), MOST_BATCH)) if accepts else 0
     else:
 
         def search() -> int:

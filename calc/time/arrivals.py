@@ -191,7 +191,10 @@ class Arrivals:
 def closed_loop_spread(server: FullServer, users: int) -> float:
     """The 95th percentile of the time to first token over its mean where users never think: each sends a request as an
     answer ends. Answers end with steps, so that a prompt shares its step with those of the others that ended in the
-    same one, each with a chance of one in the tokens of an answer: a binomial number."""
+    same one, each with a chance of one in the tokens of an answer: a binomial number. Answers of one token all end
+    with each step."""
+    if server.output == 1:
+        return 1.0
     loop = Arrivals(server, users)
     decode = number(server.decode_step(np.full((1, 1), float(users))))
     waited = loop.alone + number(server.speed.machines(server.end).admission) + decode

@@ -42,12 +42,17 @@ def able(gpus: Iterable[GPU], engine: EngineSupport, count: int) -> list[GPU]:
 def does(gpu: GPU, serving: Serving, workload: Workload) -> Layout | None:
     """A layout over as many GPUs of this kind with which it fits."""
     layout = serving.layout
-    if serving.with_layout(Layout()).weights > layout.gpus * gpu.usable_bytes:
+    if weights_of_all(serving) > layout.gpus * gpu.usable_bytes:
         return None
     if verdict_word(serving.on(gpu, workload)) == "fits":
         return layout
     best = ways(gpu, serving, workload, layout.gpus)[:1] if layout.gpus > 1 else ()
     return best[0].layout if best and best[0].verdict == "fits" else None
+
+
+def weights_of_all(serving: Serving) -> int:
+    """Bytes of weights that all GPUs hold together at least."""
+    return serving.with_layout(Layout(pp=serving.engine.stated_gpus or 1)).weights
 
 
 def cheapest(
@@ -57,7 +62,7 @@ def cheapest(
     price: Callable[[str], float | None] = price_of,
 ) -> Choice | None:
     """The GPU of which as many as are needed cost least by the hour, among those whose price is known."""
-    weights, engine = serving.with_layout(Layout()).weights, serving.engine.support
+    weights, engine = weights_of_all(serving), serving.engine.support
     able = ((gpu, usd) for gpu in gpus if runs(gpu, engine) and (usd := price(gpu.id)) is not None)
     best: Choice | None = None
     for gpu, usd in sorted(able, key=lambda priced: priced[1] * priced[0].fewest(weights)):

@@ -11,8 +11,9 @@ from calc.model.architecture import Architecture
 from calc.serving.engines import ENGINES
 from calc.serving.engines.engine import Engine
 from calc.serving.engines.rules import Question
-from calc.serving.memory import Serving
+from calc.serving.memory import Allocation, Serving
 from calc.serving.report import Report
+from calc.serving.verdict import ON_HOST
 from calc.serving.workload import Workload
 from calc.time.efficiency import Edits
 from calc.time.estimate import ENDS, End, Estimate
@@ -81,7 +82,8 @@ def time_report(
     """Times of a report's batch, prompt and layout. The prompt is passed in chunks as the engine has them."""
     if serving.architecture.pooled:
         raise ConfigError(Message("How fast models make a vector or scores of a text is not known here."), "time")
-    speed, chunk = speed_on(gpu, serving, edits=edits, node=node), serving.on(gpu, workload).limits.step_tokens
+    chunk = on_gpus_alone(serving, gpu, workload).limits.step_tokens
+    speed = speed_on(gpu, serving, edits=edits, node=node)
     batch, prompt = workload.batch, workload.prompt
     decoded = decode_parts(speed, workload)
     passes = chunked(share_of(batch, speed.layout.dp), prompt, chunk)
@@ -105,6 +107,14 @@ def time_report(
         origin=origin(serving.architecture, gpu, serving.engine.name),
         assumptions=(*assumptions(gpu, serving), *drafted(speed, serving, gpu, workload, edits)),
     )
+
+
+def on_gpus_alone(serving: Serving, gpu: GPU, workload: Workload) -> Allocation:
+    """The allocation of a model that GPUs hold whole. Raises ConfigError where weights or cache stay on the host."""
+    allocation = serving.on(gpu, workload)
+    if allocation.serving.engine.leaves_on_host(serving.architecture, serving.layout.gpus):
+        raise ConfigError(ON_HOST, "time")
+    return allocation
 
 
 def time_of(
@@ -227,7 +237,7 @@ class Reply(Frozen):
 def reply(serving: Serving, gpu: GPU, workload: Workload, edits: Edits | None = None) -> Reply:
     """Speed of a report's batch, prompt and layout, halfway through the output; `edits` are shares that a reader knows
     better."""
-    speed, chunk = speed_on(gpu, serving, edits=edits), serving.on(gpu, workload).limits.step_tokens
+    speed, chunk = speed_on(gpu, serving, edits=edits), on_gpus_alone(serving, gpu, workload).limits.step_tokens
     parts, batch = decode_parts(speed, workload), workload.batch
     seconds = {end: step_seconds(parts[end]) for end in ENDS}
     return Reply(

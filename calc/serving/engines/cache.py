@@ -201,6 +201,11 @@ class CachePlanner(StartedEngine):
         """All of a GPU that what fits on it depends on: of GPUs with equal ones it is asked once."""
         return *self.kernels_on(gpu), gpu.memory_bytes, gpu.usable_bytes
 
+    def leaves_on_host(self, architecture: Architecture, gpus: int) -> bool:
+        """Whether weights or the cache stay in the host's memory by its flags, so that the host decides how fast it
+        is."""
+        return False
+
     def set_up(self, gpu: GPU) -> GPU:
         """The GPU with the memory that flags let the engine use."""
         return gpu

@@ -25,7 +25,8 @@ def eagle3_head(model: Architecture, named: Architecture | None) -> Architecture
     of the model's states, and a vocabulary of its own. None where neither a name nor the model says how many heads
     attend in it: as many as in the model's last layer of grouped queries."""
     blocks = reversed(model.blocks) if named is None else named.blocks[:1]
-    grouped = ((block, block.mixers[0].as_grouped()) for block in blocks if block.mixers[0].head_width is not None)
+    firsts = ((block, mixer) for block in blocks for mixer in block.mixers[:1])
+    grouped = ((block, mixer.as_grouped()) for block, mixer in firsts if mixer.head_width is not None)
     block, heads = next(grouped, (None, None))
     if block is None or heads is None:
         return None

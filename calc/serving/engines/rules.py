@@ -143,6 +143,11 @@ class Rules(StartedEngine):
         """Whether it computes with weights as this format stores them, neither unpacking nor refusing them."""
         return weights not in MLX_FORMATS
 
+    @property
+    def stated_gpus(self) -> int | None:
+        """GPUs of which flags state the share of each; None where they do not."""
+        return None
+
     @abstractmethod
     def stages(self, layers: int, pp: int) -> Iterator[range]:
         """The layers of each pipeline stage."""

@@ -190,10 +190,11 @@ def percent(share: float) -> str:
 def decode_time(answer: Answer, architecture: Architecture) -> str:
     """One step of all sequences on one of the first GPU."""
     choice, gpu = answer.scenario.serving, answer.scenario.first_gpu()
-    try:
-        serving = Serving.of(architecture, choice.started(), answer.model.precision(choice), Layout(), Overhead())
-    except ConfigError:
-        return "–"
     if architecture.pooled or not runs(gpu, ENGINES[choice.engine].support):
         return "–"
-    return words.duration(1000 / reply(serving, gpu, choice.workload).tokens_per_s_per_user.expected)
+    try:
+        serving = Serving.of(architecture, choice.started(), answer.model.precision(choice), Layout(), Overhead())
+        rate = reply(serving, gpu, choice.workload).tokens_per_s_per_user.expected
+    except ConfigError:
+        return "–"
+    return words.duration(1000 / rate)

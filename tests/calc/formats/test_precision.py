@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calc import Architecture, ConfigError, Precision, report
+from calc import Architecture, ConfigError, Layout, Precision, report
 from calc.formats import FLOATS, FORMATS, MIXES, WEIGHT_FORMATS, native_weights
 from calc.formats.mixes import MIX_TYPES
 from calc.formats.quantization_config import native
@@ -242,6 +242,40 @@ def test_what_a_config_says(quantization, name, mlp, attention):
     assert [found.scheme.form(tensor, 0).nbytes(tensor.shape) for tensor in tensors] == [mlp, attention]
     for component, shape in {"norms": (4096,), "embedding": (1000, 4096), "router": (8, 4096)}.items():
         assert found.scheme.form(Tensor("x.weight", shape, component), 0) == FORMATS["bf16"]
+
+
+@pytest.mark.parametrize(
+    ("tool", "index", "kept"),
+    [
+        pytest.param(GPTQ, 4, 0, id="GPTQ"),  # qweight, qzeros, scales, g_idx (GPTQModel, `BaseQuantLinear`)
+        pytest.param(GPTQ | {"sym": False, "desc_act": True}, 4, 1, id="GPTQ, all of it read"),
+        pytest.param(GPTQ | {"quant_method": "auto-round"}, 0, 0, id="AutoRound"),  # no g_idx (`qlinear_tritonv2.py`)
+    ],
+)
+def test_files_hold_zero_points_and_indices_that_no_kernel_reads(tool, index, kept):
+    """Of Qwen2.5-7B-Instruct-GPTQ-Int4 the files lacked 30 MB."""
+    config = models()["Qwen/Qwen2.5-7B"].config
+    found = report(config | {"quantization_config": tool}, gpus=[])
+    matrices = [(3584, 3584)] * 2 + [(512, 3584)] * 2 + [(18_944, 3584)] * 2 + [(3584, 18_944)]
+    zeros = sum(rows * columns // 128 // 2 for rows, columns in matrices)
+    indices = sum(index * columns for _, columns in matrices)
+    weights = sum(rows * columns // 2 + rows * columns // 128 * 2 for rows, columns in matrices)
+    outside = 2 * (2 * 152_064 * 3584 + 3584)
+    layer = 2 * (3584 + 512 + 512 + 2 * 3584)  # biases and norms
+    assert found.checkpoint.total == outside + 28 * (layer + weights + zeros + indices)
+    assert found.checkpoint.total - found.memory.weights == 28 * (zeros + indices) * (not kept)
+
+
+def test_a_rank_with_one_expert_stores_it_as_others_do():
+    """Llama 4 Scout keeps the experts of a layer in one tensor, of [5120, 16384] and [8192, 5120] each, in 48 layers. A
+    rank's stack of one was taken for none: 16 bits."""
+    config = models()["meta-llama/Llama-4-Scout-17B-16E-Instruct"].config
+    one, two = (
+        report(config, precision=Precision.of(config, "nvfp4"), layout=Layout(dp=n, ep=n), gpus=[]).loaded
+        for n in (16, 8)
+    )
+    numel = 5120 * 16_384 + 8192 * 5120
+    assert (two.weights + two.scales) - (one.weights + one.scales) == 48 * (numel // 2 + numel // 16 + 2 * 4)
 
 
 def test_some_layers_in_16_bits():

@@ -20,9 +20,21 @@ from presets import gpus, models
         ("vllm", "v100-sxm2-16gb", "int4-gptq", None),
         ("vllm", "mi300x", "int8", "does not list int8"),
         ("vllm", "h100-sxm", "Q4_K_M", "with vllm-gguf-plugin"),
-        # docs.sglang.io, Quantization: NVFP4 from Blackwell on; GGUF with CUDA alone
-        ("sglang", "h100-sxm", "nvfp4", "from compute capability 10.0 on"),
+        # docs.vllm.ai, INT8 W8A8: "not supported on compute capability >= 10.0"
+        ("vllm", "h100-sxm", "int8", None),
+        ("vllm", "b200", "int8", "below compute capability 10.0"),
+        ("vllm", "rtx-5090", "int8", "below compute capability 10.0"),
+        ("vllm", "rtx-5090", "int8-gptq", None),
+        # SGLang 0.5.23, get_min_capability; `initialize_fp4_gemm_config`: marlin from 8.0 to below 10.0
+        ("sglang", "t4", "nvfp4", "from compute capability 8.0 on"),
+        ("sglang", "h100-sxm", "nvfp4", None),
         ("sglang", "b200", "nvfp4", None),
+        ("sglang", "t4", "fp8", "from compute capability 8.0 on"),
+        ("sglang", "a100-sxm-80gb", "fp8", None),
+        ("sglang", "h100-sxm", "mxfp8", "from compute capability 10.0 on"),
+        # int8_gemm_kernel.cu: "No implemented int8_scaled_mm for current compute capability"
+        ("sglang", "b200", "int8", "below compute capability 10.0"),
+        # docs.sglang.io, Quantization: GGUF with CUDA alone
         ("sglang", "mi300x", "Q4_K_M", "does not list Q4_K_M"),
         ("sglang", "h100-sxm", "Q4_K_M", None),
         ("vllm", "tpu-v5e", "fp8", None),  # its plugin has a list of its own

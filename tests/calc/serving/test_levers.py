@@ -23,6 +23,7 @@ CASES = [
     pytest.param("Qwen/Qwen3-8B", "rtx-4090", 4, 32_768, Layout(), "transformers", id="transformers"),
     pytest.param("Qwen/Qwen3-8B", "rtx-4070", 4, 32_768, Layout(), "llamacpp", id="llama.cpp"),
     pytest.param("google/gemma-3-27b-it", "rtx-6000-ada", 2, 16_384, Layout(tp=2), "vllm", id="two GPUs"),
+    pytest.param("Qwen/Qwen3-30B-A3B", "rtx-4090", 1, 8192, Layout(pp=2), "llamacpp", id="shares of two GPUs"),
 ]
 
 

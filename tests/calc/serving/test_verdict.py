@@ -348,6 +348,30 @@ def test_the_fewest_are_those_of_trying_every_layout(model, gpu, engine, batch, 
     assert min(every) == (found.gpus, found.dp, -found.tp)
 
 
+@pytest.mark.parametrize("stated", [{"num_gpu_blocks_override": 4000}, {"kv_cache_memory_bytes": 2**29}], ids=list)
+def test_a_stated_cache_is_not_bound_by_the_share(stated):
+    """Weights of 165.5 GiB of a stage go beside it on a B200, of which 0.92 are 162.2 GiB (`determine_available_memory`
+    and `get_kv_cache_configs`): nine of GLM-5.3 hold its 16 bits, not ten. No version holds more than a GPU has."""
+    work, card = Workload(batch=1, context=16_384), gpus()["b200"]
+    config = models()["zai-org/GLM-5.3"].config
+    asked = Architecture.from_config(config), VLLM(VLLMOptions(**stated)), Precision(), Layout(), Overhead()
+    assert fewest_gpus(card, Serving.of(*asked), work).gpus == 9
+    for version in ("0.7", "0.33"):
+        found, _ = weigh("meta-llama/Llama-3.1-70B", "l4", version=version, **stated)
+        assert found.verdict == "does not fit"
+
+
+def test_what_fits_is_no_more_than_the_fewest():
+    """Two copies share the sequences for which one has too few stated blocks."""
+    config, work = models()["Qwen/Qwen2.5-14B"].config, Workload(batch=16, context=4096)
+    engine, precision = VLLM(VLLMOptions(num_gpu_blocks_override=2100)), Precision(weights="int8-gptq")
+    found = report(
+        config, workload=work, engine=engine, precision=precision, layout=Layout(tp=4, dp=2), gpus=[gpus()["l4"]]
+    )
+    (verdict,) = found.verdicts
+    assert (verdict.verdict, verdict.min_gpus) == ("fits", 8)
+
+
 @pytest.mark.parametrize(
     ("model", "layers", "gpu", "engine", "options"),
     [

@@ -296,6 +296,15 @@ def test_users_who_do_not_think_are_those_who_always_wait():
     assert second.waits.tpot_ms.p50 == pytest.approx(first.tpot_ms, rel=0.02)
 
 
+@pytest.mark.parametrize("users", [1, 4])
+def test_answers_of_one_token_wait_for_all_others(users):
+    """Every prompt shares its step with those of all others: 95 of 100 first tokens take what one takes."""
+    found = plan_report(
+        models()["Qwen/Qwen3-8B"].config, Needs(users=users, prompt=128, output=1), gpus=[gpus()["h100-sxm"]]
+    )
+    assert found.ttft_p95_ms == found.plans[0].ttft_ms
+
+
 def test_too_many_requests_are_a_sentence():
     found = search(needs=Needs(requests_per_s=500, prompt=2000, output=200), kinds=("h100-sxm",), most=8)
     plan = found.plans(1)[0]

@@ -94,6 +94,12 @@ class LlamaCpp(Engine):
             return None
         return {name: value for name, value in options if value != getattr(self.options, name)}
 
+    def leaves_on_host(self, architecture: Architecture, gpus: int) -> bool:
+        layers = layers_of(architecture, predicts=self.options.predicts)
+        where = placed(self.options, layers, gpus)
+        where = where if architecture.experts else replace(where, host_experts=0)
+        return not where.all_on_devices or (not self.options.kv_offload and architecture.attends)
+
     @property
     def loads_vision(self) -> bool:
         return self.options.mmproj
@@ -101,6 +107,10 @@ class LlamaCpp(Engine):
     @property
     def loads_draft(self) -> bool:
         return self.options.predicts
+
+    @property
+    def stated_gpus(self) -> int | None:
+        return None if self.options.tensor_split is None else len(self.options.shares(1))
 
     @classmethod
     def keeps(cls, weights: WeightFormat) -> bool:

@@ -14,8 +14,9 @@ from calc.serving.engines.rules import SUPPORT
 from calc.serving.engines.vllm.rules import SUPPORTED_UNTIL
 
 UNSERVED = frozenset(
-    "RefinedWeb RefinedWebModel bamba bloom codegen falcon gpt_neo gpt_neox_japanese jamba minimax_m1 minimax_text_01 "
-    "mpt olmo_hybrid openai-gpt xglm zamba zamba2".split()
+    "RefinedWeb RefinedWebModel Yi aquila bamba biogpt bloom blt codegen cpmant falcon flint gpt_neo gpt_neox_japanese "
+    "granite_docling_text inkling2_text internlm jamba kolibri1 lfm3 minimax_m1 minimax_text_01 molmo2_text mpt "
+    "olmo_hybrid openai-gpt openelm rwkv skywork stablelm_epoch telechat xglm xlstm zamba zamba2".split()
 )
 """Families without a class whose code in transformers is not written for that, or that have none there."""
 FORGETFUL = frozenset({"minimax", "recurrent_gemma"})

@@ -290,7 +290,7 @@ class VLLM(VLLMDrafts):
 
     def budget(self, limits: Limits, gpu: GPUAtStart) -> Budget:
         """Its share of the GPU less what it holds (`determine_available_memory`); a CUDA context is there before it
-        looks. Or as much cache as is stated, on top of what it holds."""
+        looks. Or as much cache as is stated, on top of what it holds, whatever the share."""
         total, loaded, working, stated, overhead = gpu
         own = {"weights": loaded, "activations": working, "libraries": overhead["libraries"]}
         outside = overhead["cuda_context"]
@@ -301,7 +301,8 @@ class VLLM(VLLMDrafts):
         requested = ceil(total * (limits.share or 1))
         if stated is not None:
             requested = sum(own.values()) + stated
-        shortage = max(0, requested + outside - total) if holds("its share must be free", self.options) else 0
+        looks = stated is not None or holds("its share must be free", self.options)
+        shortage = max(0, requested + outside - total) if looks else 0
         return Budget(requested, own, outside, shortage)
 
     def request_refusals(self, workload: Workload, limits: Limits) -> Iterator[Refusal]:

@@ -13,15 +13,30 @@ from calc.serving.engines.vllm.options import Version, VLLMOptions
 
 SUPPORTED_UNTIL: dict[str, Version | None] = {
     "phi3small": (0, 9),
-    **dict.fromkeys("baichuan bamba internlm minimax minimax_m1 minimax_text_01 qwen".split(), (0, 23)),
-    "aquila": (0, 24),
-    **dict.fromkeys(("telechat", "xverse"), (0, 25)),
+    "mllama_text_model": (0, 10),
+    **dict.fromkeys("bamba internlm minimax minimax_m1 minimax_text_01 qwen xverse".split(), (0, 23)),
+    **dict.fromkeys(("aquila", "baichuan"), (0, 24)),
+    "telechat": (0, 25),
     "plamo2": (0, 26),
-    **dict.fromkeys(("chameleon", "mpt", "stablelm_epoch"), (0, 28)),
-    **dict.fromkeys("codegen diffllama gpt_neo gpt_neox_japanese openai-gpt recurrent_gemma xglm zamba".split()),
+    **dict.fromkeys("RefinedWeb RefinedWebModel chameleon mpt stablelm_epoch".split(), (0, 28)),
+    **dict.fromkeys("codegen cpmant gpt_neo gpt_neox_japanese openai-gpt rwkv xglm".split()),
     **dict.fromkeys(("deberta-v2", "mpnet")),  # nor are they written for others' attention
+    **dict.fromkeys(("Yi", "openelm", "skywork")),  # nor is the code beside their checkpoints
+    **dict.fromkeys("inkling2_text lfm3 recurrent_gemma xlstm zamba zaya".split()),
+    "diffllama": None,  # two calls of attention in a layer, which has one cache
 }
-"""The last version that served a family, and None where none did (`model_executor/models/registry.py`)."""
+"""The last version that served a family, and None where none did (`model_executor/models/registry.py` of the sources of
+0.11 to 0.33). A family without a class of vLLM's own runs by that of transformers where its attention is the engine's
+to choose (`_try_resolve_transformers`), which keeps no states of recurrent layers (`models/transformers/base.py`)."""
+
+
+OFFLOADING_SINCE: dict[str, Version] = {"native": (0, 14), "lmcache": (0, 11, 1)}
+"""The first version whose backend takes a size (`config/vllm.py: _post_init_kv_transfer_config`): from 0.11.1 on there
+is the flag, and the native one then asked for a number of blocks besides (`v1/kv_offload/cpu.py`)."""
+
+
+def spelled(version: Version) -> str:
+    return ".".join(map(str, version))
 
 
 def unserved_family(architecture: Architecture, options: VLLMOptions) -> Iterator[Refusal]:
@@ -34,7 +49,7 @@ def unserved_family(architecture: Architecture, options: VLLMOptions) -> Iterato
         yield Refusal(Message("vLLM does not serve models of the family {family}.", family=family), "engine")
     elif not options.older(last[0], last[1] + 1):
         sentence = "vLLM serves models of the family {family} up to version {version}."
-        yield Refusal(Message(sentence, family=family, version=".".join(map(str, last))), "version")
+        yield Refusal(Message(sentence, family=family, version=spelled(last)), "version")
 
 
 def unfit_flags(architecture: Architecture, options: VLLMOptions) -> Iterator[Refusal]:
@@ -42,6 +57,11 @@ def unfit_flags(architecture: Architecture, options: VLLMOptions) -> Iterator[Re
     split = options.disable_hybrid_kv_cache_manager
     if split and architecture.attends and architecture.recurrent:
         yield Refusal(Message("Attention beside recurrent states needs vLLM's hybrid KV cache manager."), "engine")
+    if options.kv_offloading_size is not None:
+        since = OFFLOADING_SINCE[options.kv_offloading_backend]
+        if options.older(*since):
+            sentence = "vLLM keeps a cache on the host by kv_offloading_size ({backend}) from version {version} on."
+            yield Refusal(Message(sentence, backend=options.kv_offloading_backend, version=spelled(since)), "version")
     if options.block_size is not None and options.block_size % BLOCK and compressed(architecture):
         sentence = "Compressed attention has blocks of a multiple of {least:,} tokens, not of {block:,}."
         yield Refusal(Message(sentence, least=BLOCK, block=options.block_size), "engine")

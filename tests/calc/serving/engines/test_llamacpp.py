@@ -13,6 +13,7 @@ from calc.serving.engines.llamacpp.micro_batch import MicroBatch
 from calc.serving.engines.llamacpp.options import LlamaCppOptions
 from calc.serving.engines.llamacpp.placement import Placement
 from calc.serving.memory import Serving
+from calc.time import cheapest, smallest
 from calc.time.time_report import time_of
 from calc.units import MIB
 from cli.command import parser, run
@@ -351,6 +352,17 @@ def test_what_is_set_up_takes_no_more(options, sentence):
 def test_what_is_refused(model, precision, layout, options, sentence):
     with pytest.raises(ConfigError, match=sentence):
         Serving.of(ARCHITECTURES[model], LlamaCpp(LlamaCppOptions(**options)), precision, layout, Overhead())
+
+
+@pytest.mark.parametrize("asked", [{"layout": Layout(pp=2)}, {"num_gpus": 2}], ids=["a layout", "a number of GPUs"])
+def test_shares_are_of_as_many_gpus(asked):
+    """`--tensor-split 3,1` on two GPUs is weighed, and the fewest of such are two."""
+    card, engine = gpus()["rtx-4090"], LlamaCpp(LlamaCppOptions(tensor_split="3,1"))
+    (verdict,) = report(CONFIGS["configs"][LLAMA], engine=engine, gpus=[card], **asked).verdicts
+    assert (verdict.verdict, verdict.gpus, verdict.min_gpus, verdict.layout) == ("fits", 2, 2, Layout(pp=2))
+    serving = Serving.of(ARCHITECTURES[LLAMA], engine, Precision(), Layout(pp=2), Overhead())
+    for find in (smallest, cheapest):
+        assert find([card], serving, Workload()).layout == Layout(pp=2)
 
 
 @pytest.mark.parametrize("name", [LLAMA, "google/gemma-3-12b-it", "Qwen/Qwen3.5-9B"])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from calc import Architecture, Layout, Overhead, Precision, Workload
+from calc import Architecture, ConfigError, Layout, Overhead, Precision, Workload
 from calc.serving.engines.launch import spelled_flags
 from calc.serving.engines.llamacpp.engine import LlamaCpp
 from calc.serving.engines.llamacpp.fit import MachineRoom, Offloading
@@ -10,7 +10,8 @@ from calc.serving.engines.llamacpp.launch import GGUFSource, lm_studio, ollama, 
 from calc.serving.engines.llamacpp.options import LlamaCppOptions
 from calc.serving.levers import levers
 from calc.serving.memory import Serving
-from calc.serving.verdict import judge
+from calc.serving.verdict import ON_HOST, judge
+from calc.time.time_report import reply, time_report
 from calc.units import GIB
 from presets import gpus, models
 
@@ -99,6 +100,42 @@ def test_auto_is_what_the_verdict_proposes_and_weighs_anew(name):
     assert judged(n_gpu_layers="auto").verdict == "fits"
     (first, *_) = levers(card, serving(), workload)
     assert set(first.changes) <= {"n_gpu_layers", "n_cpu_moe", "tensor_split"}
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "on_host"),
+    [
+        pytest.param(LLAMA, {}, False, id="all"),
+        pytest.param(LLAMA, {"n_gpu_layers": 33}, False, id="the output too"),
+        pytest.param(LLAMA, {"n_gpu_layers": "auto"}, False, id="all have room"),
+        pytest.param(LLAMA, {"n_cpu_moe": 4}, False, id="there are no experts"),
+        pytest.param(LLAMA, {"n_gpu_layers": 20}, True, id="layers"),
+        pytest.param(LLAMA, {"n_gpu_layers": 0}, True, id="all layers"),
+        pytest.param(LLAMA, {"kv_offload": False}, True, id="the cache"),
+        pytest.param(EXPERTS, {"n_cpu_moe": 4}, True, id="experts"),
+    ],
+)
+def test_no_speed_of_gpus_is_told_where_the_host_computes(name, options, on_host):
+    """What lay on the host took no time: a step of 20 layers of 33 took less than one of all."""
+    architecture, card, workload = ARCHITECTURES[name], gpus()["rtx-4090"], Workload()
+    engine = LlamaCpp(LlamaCppOptions(**options))
+    laid_out = Serving.of(architecture, engine, Precision(weights="Q4_K_M"), Layout(), Overhead())
+    verdict = judge(laid_out.on(card, workload), laid_out, workload)
+    assert (verdict.on_host, verdict.serves, ON_HOST in verdict.notes) == (on_host, not on_host, on_host)
+    for told in (reply, time_report):
+        if on_host:
+            with pytest.raises(ConfigError, match="My machine"):
+                told(laid_out, card, workload)
+        else:
+            assert told(laid_out, card, workload)
+
+
+def test_flags_that_leave_layers_on_the_host_have_no_speed():
+    """GPUs alone have no room, so that their speed is no answer."""
+    card, workload = gpus()["rtx-3070"], Workload()
+    laid_out = Serving.of(ARCHITECTURES[LLAMA], LlamaCpp(), Precision(weights="Q8_0"), Layout(), Overhead())
+    verdict = judge(laid_out.on(card, workload), laid_out, workload)
+    assert (verdict.verdict, verdict.on_host, verdict.serves) == ("fits with", True, False)
 
 
 SOURCE = GGUFSource(repository="Qwen/Qwen3-8B-GGUF", tag="Q4_K_M")

@@ -9,6 +9,7 @@ from calc.serving.engines.cache import Pool
 from calc.serving.engines.launch import spelled_flags
 from calc.serving.engines.sglang.engine import SGLang
 from calc.serving.engines.sglang.options import SGLangOptions
+from calc.serving.engines.sglang.rules import unserved_family
 from calc.serving.engines.sglang.working_memory import batches
 from calc.serving.memory import Serving
 from calc.units import GIB
@@ -259,3 +260,18 @@ def test_families_that_it_runs(model):
     """By the code of transformers, of which is_backend_compatible() is True, or by a class of its own."""
     found = report(models()[model].config, engine=SGLang(), gpus=[gpus()["b200"]]).verdicts[0]
     assert found.verdict == "fits"
+
+
+@pytest.mark.parametrize(
+    ("family", "served"),
+    [  # classes of `models/` of 0.5.23, and `_supports_attention_backend` in transformers 5.19, which it installs
+        *(
+            (family, False)
+            for family in "aquila biogpt blt cpmant flint internlm kolibri1 lfm3 rwkv skywork xlstm".split()
+        ),
+        *((family, True) for family in "baichuan helium mllama_text_model orion persimmon xverse zaya".split()),
+    ],
+)
+def test_families(family, served):
+    architecture = Architecture.from_config({"model_type": family})
+    assert served != any(unserved_family(architecture))

@@ -45,6 +45,14 @@ def test_tokens_of_a_step(options, model_type, tokens, allocated):
     assert guesses(SGLangOptions(**options), model_type) == (tokens, allocated)
 
 
+def test_a_head_of_a_model_whose_last_layer_has_no_attention():
+    """Nemotron Super's last layers are a feed-forward alone."""
+    head = serving("nvidia/Llama-3_3-Nemotron-Super-49B-v1", {"speculative_algorithm": "EAGLE3"}).engine.guesser(
+        architecture_of("nvidia/Llama-3_3-Nemotron-Super-49B-v1")
+    )
+    assert head.num_layers == 1
+
+
 @pytest.mark.parametrize(
     ("model", "options", "tp", "tokens", "gib"),
     [  # "KV Cache is allocated" of the model and of what guesses, on Ascend 910B (github.com/shun8686/for_debug)

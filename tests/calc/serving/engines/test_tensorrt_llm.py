@@ -184,7 +184,7 @@ def test_long_prompts_without_chunks():
     """PyExecutor: "prompt length 16384 should not exceed max_num_tokens 8192"."""
     whole = allocation("Qwen/Qwen3-8B", context=16_384, enable_chunked_prefill=False)
     verdict = judge(whole, whole.serving, whole.workload)
-    assert (verdict.verdict, verdict.flags) == ("fits with", ("--enable-chunked-prefill",))
+    assert (verdict.verdict, verdict.flags, verdict.max_batch) == ("fits with", ("--enable-chunked-prefill",), 0)
     assert "more than max_num_tokens, 8,192" in str(verdict.reason)
 
 

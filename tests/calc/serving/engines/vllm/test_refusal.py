@@ -6,7 +6,7 @@ from calc import Architecture, ConfigError, Layout, Overhead, Precision, Workloa
 from calc.hardware.gpus import gpus
 from calc.serving.engines.vllm.engine import VLLM
 from calc.serving.engines.vllm.options import VLLMOptions
-from calc.serving.engines.vllm.rules import unshared_tokens
+from calc.serving.engines.vllm.rules import unserved_family, unshared_tokens
 from calc.serving.memory import Serving
 from presets import models
 
@@ -32,6 +32,15 @@ def refused(model, kv="bf16", gpu="h100-sxm", tp=1, dcp=1, **options):
         pytest.param("Qwen/Qwen3-8B", {"block_size": 24}, "blocks of 24", id="no kernel reads 24"),
         pytest.param("mosaicml/mpt-7b", {}, "up to version 0.28", id="a family that was dropped"),
         pytest.param("Zyphra/Zamba-7B-v1", {}, "does not serve", id="a family that never was"),
+        pytest.param(
+            "Qwen/Qwen3-8B", {"kv_offloading_size": 8, "version": "0.13.0"}, "from version 0.14 on", id="host, native"
+        ),
+        pytest.param(
+            "Qwen/Qwen3-8B",
+            {"kv_offloading_size": 8, "kv_offloading_backend": "lmcache", "version": "0.11.0"},
+            "from version 0.11.1 on",
+            id="host, LMCache",
+        ),
         pytest.param("LiquidAI/LFM2-1.2B", {"disable_hybrid_kv_cache_manager": True}, "hybrid KV cache", id="states"),
         pytest.param(
             "Qwen/Qwen3-235B-A22B", {"tp": 8, "dcp": 4}, "more than tp 8 over 4 KV heads", id="copies, vLLM's docs"
@@ -62,6 +71,12 @@ def test_ranks_share_the_query_heads_of_a_kv_head():
     ("model", "asked"),
     [
         pytest.param("mosaicml/mpt-7b", {"version": "0.28.0"}, id="while it was served"),
+        pytest.param("Qwen/Qwen3-8B", {"kv_offloading_size": 8, "version": "0.14.0"}, id="host, native"),
+        pytest.param(
+            "Qwen/Qwen3-8B",
+            {"kv_offloading_size": 8, "kv_offloading_backend": "lmcache", "version": "0.11.1"},
+            id="host, LMCache",
+        ),
         pytest.param("zai-org/GLM-5.1", {"block_size": 64}, id="blocks that sparse kernels read"),
         pytest.param("zai-org/GLM-5.1", {"block_size": 128, "kv": "fp8_ds_mla"}, id="latents in fp8_ds_mla"),
         pytest.param("Qwen/Qwen3-8B", {"kv": "int8", "gpu": "rtx-3090"}, id="int8 by Triton"),
@@ -82,3 +97,28 @@ def test_accepted(model, asked):
 @pytest.mark.parametrize("model", ["Qwen/Qwen3-8B", "google/gemma-3-27b-it", "openai/gpt-oss-20b", "Qwen/Qwen3.5-9B"])
 def test_what_every_gpu_serves(model, gpu):
     assert refused(model, gpu=gpu) is None
+
+
+@pytest.mark.parametrize(
+    ("family", "version", "served"),
+    [  # classes in `model_executor/models/registry.py` of the source of each version
+        ("baichuan", "0.24", True),
+        ("baichuan", "0.25", False),
+        ("xverse", "0.23", True),
+        ("xverse", "0.24", False),
+        ("RefinedWeb", "0.28", True),
+        ("RefinedWeb", "0.29", False),
+        ("mllama_text_model", "0.11.1", False),  # until 0.10.2, by the sentence of the registry
+        ("rwkv", None, False),  # RwkvSelfAttention of transformers asks for no `ALL_ATTENTION_FUNCTIONS`
+        ("cpmant", None, False),
+        ("xlstm", None, False),  # states, which the class for transformers' code does not keep
+        ("zaya", None, False),
+        ("lfm3", None, False),
+        ("inkling2_text", None, False),
+        ("skywork", None, False),  # SkyworkForCausalLM is in no registry, nor in transformers
+        ("helium", None, True),  # by the code of transformers
+    ],
+)
+def test_families(family, version, served):
+    architecture = Architecture.from_config({"model_type": family})
+    assert served != any(unserved_family(architecture, VLLMOptions(version=version)))
