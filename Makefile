@@ -38,7 +38,7 @@ quick: $(VENV)/dev.stamp
 
 # The rest of `make test`: every night and before a release.
 sweep: $(VENV)/dev.stamp
-	CHROMIUM="$$(.ci/chromium)" $(TESTS) -m sweep
+	CHROMIUM="$$(.ci/chromium)" $(TESTS) -m "sweep or drawn" --hypothesis-profile nightly
 
 # Ours beside public records (writes pages/evidence/accuracy.json and the README's table), and how fast hostile inputs
 # are read.

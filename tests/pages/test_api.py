@@ -18,7 +18,7 @@ from pages.parts.words import BOUNDS, say
 from presets import gpus, models
 from tests import load
 from tests.pages.app import finding, page, rows
-from tests.structures import swept
+from tests.structures import mark
 
 CLIENT = TestClient(api())
 QUESTIONS = {
@@ -85,8 +85,10 @@ DOORS = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("door", DOORS)
-@pytest.mark.parametrize("model", swept())
+@pytest.mark.parametrize(
+    ("model", "door"),
+    [pytest.param(name, door, marks=mark(name, n, len(DOORS))) for name in models() for n, door in enumerate(DOORS)],
+)
 def test_every_preset_has_the_command_lines_answer(model, door, capsys, monkeypatch):
     """Its bytes; where there is none, its sentence."""
     monkeypatch.setattr(pages.api, "ANSWERED", PerMinute(10_000))
