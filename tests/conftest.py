@@ -48,8 +48,8 @@ def pytest_collection():
 
 
 def pytest_collection_finish():
-    """Modules, presets and tests stay to the end: looking through them for garbage, again and again, took a fifth of the
-    time of tests of pages."""
+    """Modules, presets and tests stay to the end. Looking through them for garbage, again and again, was a fifth of
+    the time of tests of pages."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(10_000, 10, 10)
