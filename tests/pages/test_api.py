@@ -103,6 +103,7 @@ def test_every_preset_has_the_command_lines_answer(model, door, capsys, monkeypa
         assert reply.json()["errors"][0] in err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", [pytest.param("Qwen/Qwen3-8B", marks=pytest.mark.sweep), "openai/gpt-oss-20b"])
 def test_an_answer_is_what_the_page_shows(model):
     """Of pages whose question the command line has no words for."""

@@ -36,6 +36,7 @@ def test_no_foreign_request(page, address, door, path):
     assert (foreign, refused) == ([], [])
 
 
+@pytest.mark.slow
 def test_headers_of_the_page(address):
     with urlopen(address) as reply:
         policy = dict(part.split(" ", 1) for part in reply.headers["Content-Security-Policy"].split("; "))
