@@ -75,6 +75,7 @@ def room(module: str) -> str:
     return max(inside, key=len)
 
 
+@cache
 def uses() -> dict[str, set[str]]:
     """Module -> modules that it imports at its top."""
     return {name: {target for target, top in imported(path) if top} for name, path in modules().items()}

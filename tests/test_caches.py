@@ -77,7 +77,9 @@ def caches() -> set[_lru_cache_wrapper]:
             if not module.name.endswith("__main__"):
                 import_module(module.name)
     ours = ("calc.", "cli.", "pages.", "presets")
+    gc.unfreeze()  # what tests/conftest.py froze is not listed
     wrappers = {each for each in gc.get_objects() if isinstance(each, _lru_cache_wrapper)}
+    gc.freeze()
     return {
         each for each in wrappers if (each.__module__ or "").startswith(ours) and "<locals>" not in each.__qualname__
     }

@@ -60,12 +60,12 @@ def test_models_of_strangers_are_forgotten(engine):
     """llama.cpp's caches kept all of 60 models, 63 MB where they had 900 layers. Now they are those of eight files."""
     kind = ENGINES[engine]
     weights = Precision(weights="Q4_K_M") if engine == "llamacpp" else Precision()
-    assert remaining(lambda n: report(unlike(n), engine=kind(), precision=weights), 30) <= 8
+    assert remaining(lambda n: report(unlike(n), engine=kind(), precision=weights), 12) <= 8
 
 
 @pytest.mark.slow
 def test_steps_of_strangers_are_forgotten():
-    assert remaining(lambda n: training_report(unlike(n)), 30) == 0
+    assert remaining(lambda n: training_report(unlike(n)), 12) == 0
 
 
 @pytest.mark.slow

@@ -19,7 +19,6 @@ from calc.serving.engines import ENGINES as KNOWN_ENGINES
 from docs.rooms import PACKAGES, PAGE, ROOMS, ROOT, drawing, edges, imported, modules, ordered, room, uses
 
 MODULES = modules()
-GRAPH = uses()
 MADE = {"Attention", "KimiDelta", "Mamba", "Mamba2", "Rotary", "Tower"}
 """A row of the families' table is called like what it makes."""
 ENGINES = "calc.serving.engines."
@@ -34,23 +33,23 @@ def parsed(path):
 def test_no_room_uses_one_above_it():
     wrong = {
         name: above
-        for name, used in edges(GRAPH).items()
+        for name, used in edges(uses()).items()
         if (above := {other for other in used if ROOMS.index(other) > ROOMS.index(name)})
     }
     assert wrong == {}
 
 
 def test_no_circle():
-    assert set(ordered(GRAPH)) >= set(MODULES)
+    assert set(ordered(uses())) >= set(MODULES)
 
 
 def test_a_circle_is_found():
     with pytest.raises(CycleError):
-        ordered(GRAPH | {"calc.errors": {"calc.verify.compare"}})
+        ordered(uses() | {"calc.errors": {"calc.verify.compare"}})
 
 
 def test_the_drawing_is_that_of_the_code():
-    assert drawing(GRAPH) in PAGE.read_text(encoding="utf-8"), "python -m docs.rooms draws it anew"
+    assert drawing(uses()) in PAGE.read_text(encoding="utf-8"), "python -m docs.rooms draws it anew"
 
 
 def test_every_module_stands_in_a_room():
@@ -97,7 +96,7 @@ def test_nothing_outside_asks_which_engine_it_is(package):
 def test_few_rooms_know_an_engine():
     """Others take engines from the list in calc/serving/engines/__init__.py."""
     folders = tuple(f"{ENGINES}{name.replace('-', '_')}." for name in NAMES)
-    found = {name for name, used in GRAPH.items() for target in used if target.startswith(folders)}
+    found = {name for name, used in uses().items() for target in used if target.startswith(folders)}
     assert {name for name in found if name.startswith("calc.") and not name.startswith("calc.serving.engines")} <= {
         "calc.quantizing.files",  # what mlx_lm.convert writes
         "calc.training.workload",  # eager or flash, by transformers' words

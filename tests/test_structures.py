@@ -3,11 +3,11 @@
 import pytest
 
 from presets import models
-from tests.structures import representatives, structures
+from tests.structures import architectures, representatives, structures
 
 
 def of(name):
-    return set(structures(models()[name].config))
+    return set(structures(architectures()[name], models()[name].config))
 
 
 def test_representatives_have_every_structure_and_are_few():

@@ -136,29 +136,35 @@ WAYS = {"orpo": "whole", "simpo": "whole", "cpo": "whole", "gkd": "whole", "rewa
 """How TRL 1.16 makes log-probabilities, where not by its fused head."""
 
 
-def kinds() -> Iterator[ObjectiveStep]:
-    """Steps of kinds that the 201 rows do not have, next to ours; by benchmarks/oracle/track_losses.py."""
-    for told in json.loads(KINDS.read_text(encoding="utf-8")):
-        row = PLAIN | {"logits": WAYS.get(told["method"], "fused"), "entropy_coef": told.get("entropy_bonus", 0)} | told
-        step = step_of(row, Architecture.from_config(models()[row["model"]].config))
-        assert step.objective is not None
-        changes: dict[str, Any] = {}
-        if row["teacher"]:
-            changes["teacher"] = Architecture.from_config(models()[row["teacher"]].config)
-        if METHODS[step.objective.method].teacher:
-            changes["beta"] = row["beta"]
-        work = step.work if row["targets"] == "all-linear" else step.work.model_copy(update={"lora_targets": "qv"})
-        frozen = Precision(weights="fp32") if row["lora"] and row["recipe"] == "autocast" else step.frozen
-        step = step.changed(workload=work, frozen=frozen, objective=step.objective.model_copy(update=changes))
-        phases = {phase: sum(part.bytes for part in parts) for phase, parts in step.phases().items()}
-        measured = {PHASES[name]: size for name, size in row["phases"].items() if PHASES[name] in phases}
-        yield ObjectiveStep(row, measured, phases)
+def kinds() -> list[dict[str, Any]]:
+    """Rows of kinds that the 201 do not have; by benchmarks/oracle/track_losses.py."""
+    return [
+        PLAIN | {"logits": WAYS.get(row["method"], "fused"), "entropy_coef": row.get("entropy_bonus", 0)} | row
+        for row in json.loads(KINDS.read_text(encoding="utf-8"))
+    ]
+
+
+def compare_kind(row: Mapping[str, Any]) -> ObjectiveStep:
+    """The step of such a row next to ours."""
+    step = step_of(row, Architecture.from_config(models()[row["model"]].config))
+    assert step.objective is not None
+    changes: dict[str, Any] = {}
+    if row["teacher"]:
+        changes["teacher"] = Architecture.from_config(models()[row["teacher"]].config)
+    if METHODS[step.objective.method].teacher:
+        changes["beta"] = row["beta"]
+    work = step.work if row["targets"] == "all-linear" else step.work.model_copy(update={"lora_targets": "qv"})
+    frozen = Precision(weights="fp32") if row["lora"] and row["recipe"] == "autocast" else step.frozen
+    step = step.changed(workload=work, frozen=frozen, objective=step.objective.model_copy(update=changes))
+    phases = {phase: sum(part.bytes for part in parts) for phase, parts in step.phases().items()}
+    measured = {PHASES[name]: size for name, size in row["phases"].items() if PHASES[name] in phases}
+    return ObjectiveStep(row, measured, phases)
 
 
 def table_of_kinds() -> str:
     """The table of these."""
     lines = table_head(["Model", "Step", "Tracked", "Ours", "Error", ""])
-    steps = list(kinds())
+    steps = [compare_kind(row) for row in kinds()]
     for step in steps:
         told = {name: value for name, value in step.row.items() if PLAIN.get(name, value) != value}
         more = {name: step.row[name] for name in ("variant", "beta", "iterations") if name in step.row}

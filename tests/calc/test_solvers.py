@@ -10,6 +10,7 @@ from presets import gpus, models
 DRAWN = Random(7).sample(sorted(models()), 14)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", [*DRAWN[:2], *(pytest.param(name, marks=pytest.mark.sweep) for name in DRAWN[2:])])
 def test_solvers_say_what_trying_says(model):
     some = Random(model).sample(sorted(gpus().values(), key=lambda gpu: gpu.id), 5)

@@ -48,7 +48,7 @@ def installed(folder):
     [
         (["bin/weighbridge", "--help"], "Without a command: the dashboard"),
         (["bin/weighbridge", "Qwen/Qwen2.5-3B"], "3,085,938,688"),
-        (["bin/weighbridge", "report", "Qwen/Qwen2.5-3B"], "3,085,938,688"),
+        pytest.param(["bin/weighbridge", "report", "Qwen/Qwen2.5-3B"], "3,085,938,688", marks=pytest.mark.sweep),
         (["bin/weighbridge", "plan", "Qwen/Qwen2.5-3B", "--users", "4"], "rtx-4090"),
         (["-m", "weighbridge.calc", "Qwen/Qwen2.5-3B"], "3,085,938,688"),
         (["-c", "from weighbridge.calc import report; print(report.__module__)"], "weighbridge.calc.serving.report"),
@@ -82,7 +82,14 @@ def test_no_name_of_a_clone_is_left(installed):
 WITHOUT = "import sys; sys.modules.update(dict.fromkeys(['streamlit', 'plotly', 'pandas', 'starlette', 'uvloop']))"
 
 
-@pytest.mark.parametrize("words", ["Qwen/Qwen2.5-3B", "plan Qwen/Qwen2.5-3B", "fits Qwen/Qwen2.5-3B --gpu h100-sxm"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        pytest.param("Qwen/Qwen2.5-3B", marks=pytest.mark.sweep),
+        "plan Qwen/Qwen2.5-3B",
+        pytest.param("fits Qwen/Qwen2.5-3B --gpu h100-sxm", marks=pytest.mark.sweep),
+    ],
+)
 def test_the_command_line_needs_no_dashboard(installed, words):
     """`pip install weighbridge` without the extra of the dashboard."""
     done = installed("-c", f"{WITHOUT}; from weighbridge.cli.dashboard import main; sys.exit(main({words.split()}))")

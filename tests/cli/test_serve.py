@@ -167,7 +167,7 @@ async def watched(server):
     server.process.send_signal(signal.SIGHUP)
     while before & set(server.replicas()) or len(server.sessions()) < 2:
         assert await asyncio.gather(*(reader.ask() for reader in (first, *others))) == 4 * [figures]
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(0.5)
 
     # a third joins: nobody is cut off, and it gets readers
     await asyncio.gather(*(reader.ask() for reader in (first, *others)))
@@ -186,7 +186,7 @@ async def watched(server):
         await reader.socket.close()
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 @pytest.mark.skipif(NGINX is None, reason="There is no nginx here.")
 def test_an_old_and_a_new_version_serve_side_by_side(tmp_path, monkeypatch):
     """As in the middle of a rolling release: readers of both see the same figures, those of the old one go on at the

@@ -23,7 +23,6 @@ from calc.verify.checkpoint import BITS
 from pages.parts.inputs.fields import CONTROLS
 from pages.parts.inputs.lists import short_name
 from pages.parts.outputs.shares import share_rows
-from pages.parts.state.published import of_preset
 from pages.parts.state.query import EVERYTHING
 from pages.parts.state.scenario import places
 from pages.parts.verify.evidence import accuracy, servers, speeds, startups, why
@@ -32,6 +31,7 @@ from pages.parts.verify.sources import PRINTED
 from pages.parts.verify.speeds import REASONS
 from pages.parts.words import LANGUAGES
 from presets import gpus, models
+from tests.structures import architectures
 
 LETTERS = str.maketrans(
     "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ", "áƀćđéƒĝĥíĵķĺɱñóƥɋŕšŧúṽŵẋýžÁƁĆĐÉƑĜĤÍĴĶĹṀÑÓƤɊŔŠŦÚṼŴẊÝŽ"
@@ -60,8 +60,7 @@ class Pseudo(NullTranslations):
 
 def tensor_names():
     """As the chart of parameters writes them."""
-    known = (of_preset(name, None).architecture for name in models())
-    return {row.tensor for architecture in known for row in share_rows(architecture.tensors())}
+    return {row.tensor for architecture in architectures().values() for row in share_rows(architecture.tensors())}
 
 
 OPAQUE = re.compile(
@@ -117,64 +116,74 @@ PRODUCTS = (
     "docs/training_speed.md",
     "--n-cpu-moe",
 )
-NAMES = {
-    *(UNITS + DEGREES + EXAMPLES + GIVEN + PRODUCTS),
-    *FAMILIES,
-    *tensor_names(),
-    *LANGUAGES.values(),
-    *(preset.published.source for preset in models().values() if preset.published is not None),
-    *(gpu.name for gpu in gpus().values()),
-    *(short_name(gpu) for gpu in gpus().values()),
-    *(gpu.vendor for gpu in gpus().values()),
-    *DTYPES,
-    *gpus(),
-    *models(),
-    *(name.split("/")[0] for name in models()),
-    *(".csv", ".json"),
-    *(price.provider for price in prices()),
-    *(price.source for price in prices()),
-    "MoE",
-    *(preset.name for preset in models().values()),
-    *(preset.source for preset in models().values()),
-    *(engine.title for engine in ENGINES.values()),
-    *ENGINES,
-    *(needs.plugin for engine in ENGINES.values() for needs in engine.support.formats.values() if needs.plugin),
-    *WEIGHT_FORMATS,
-    "name:48GiB:960GB/s:bf16=181",
-    *gpus(),
-    *FIXED,
-    *CACHE_FORMATS,
-    *RECIPES,
-    *(trainer.title for trainer in TRAINERS.values()),
-    *SHARES,
-    *CONTROLS,
-    *BITS,
-    *(row.name for row in accuracy().rows),
-    *measured_names(),
-    *(symbol for symbol, _ in SYMBOLS.values()),
-    *(meaning for _, meaning in SYMBOLS.values() if "_" in meaning),
-    *(name for engine in ENGINES for name in places(EVERYTHING, engine)),
-    *(
-        str(choice)
-        for engine in ENGINES
-        for place in places(EVERYTHING, engine).values()
-        for choice in place.option.choices
-    ),
-}
+
+
+def names():
+    """Everything that stays as it is in every language."""
+    return {
+        *(UNITS + DEGREES + EXAMPLES + GIVEN + PRODUCTS),
+        *FAMILIES,
+        *tensor_names(),
+        *LANGUAGES.values(),
+        *(preset.published.source for preset in models().values() if preset.published is not None),
+        *(gpu.name for gpu in gpus().values()),
+        *(short_name(gpu) for gpu in gpus().values()),
+        *(gpu.vendor for gpu in gpus().values()),
+        *DTYPES,
+        *gpus(),
+        *models(),
+        *(name.split("/")[0] for name in models()),
+        *(".csv", ".json"),
+        *(price.provider for price in prices()),
+        *(price.source for price in prices()),
+        "MoE",
+        *(preset.name for preset in models().values()),
+        *(preset.source for preset in models().values()),
+        *(engine.title for engine in ENGINES.values()),
+        *ENGINES,
+        *(needs.plugin for engine in ENGINES.values() for needs in engine.support.formats.values() if needs.plugin),
+        *WEIGHT_FORMATS,
+        "name:48GiB:960GB/s:bf16=181",
+        *gpus(),
+        *FIXED,
+        *CACHE_FORMATS,
+        *RECIPES,
+        *(trainer.title for trainer in TRAINERS.values()),
+        *SHARES,
+        *CONTROLS,
+        *BITS,
+        *(row.name for row in accuracy().rows),
+        *measured_names(),
+        *(symbol for symbol, _ in SYMBOLS.values()),
+        *(meaning for _, meaning in SYMBOLS.values() if "_" in meaning),
+        *(name for engine in ENGINES for name in places(EVERYTHING, engine)),
+        *(
+            str(choice)
+            for engine in ENGINES
+            for place in places(EVERYTHING, engine).values()
+            for choice in place.option.choices
+        ),
+    }
+
+
+@cache  # reads every preset
+def allowed():
+    """Pattern of those names, by their first letter: what begins with another is passed over at once."""
+    longest_first = sorted(filter(None, names()), key=lambda name: (name[0], -len(name)))
+    by_letter = [
+        f"{re.escape(letter)}(?:{'|'.join(re.escape(name[1:]) for name in group)})"
+        for letter, group in groupby(longest_first, key=lambda name: name[0])
+    ]
+    return re.compile(rf"(?<![\w.])(?:{'|'.join(by_letter)})(?!\w)")
+
+
 WORD = re.compile(r"[A-Za-z]{2,}")
-LONGEST_FIRST = sorted(filter(None, NAMES), key=lambda name: (name[0], -len(name)))
-BY_LETTER = [
-    f"{re.escape(letter)}(?:{'|'.join(re.escape(name[1:]) for name in names)})"
-    for letter, names in groupby(LONGEST_FIRST, key=lambda name: name[0])
-]
-"""Patterns of names by the first letter: what begins with another is passed over at once."""
-ALLOWED = re.compile(rf"(?<![\w.])(?:{'|'.join(BY_LETTER)})(?!\w)")
 
 
 @cache  # pages share most of their texts
 def escaped(text):
     """What of a text was not said: words of plain letters that are no name."""
-    return WORD.findall(ALLOWED.sub(" ", OPAQUE.sub(" ", text)))
+    return WORD.findall(allowed().sub(" ", OPAQUE.sub(" ", text)))
 
 
 SILENT = set(

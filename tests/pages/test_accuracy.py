@@ -32,6 +32,7 @@ from tests.pages.app import finding, page, rows, run
 QWEN = "Qwen/Qwen3-30B-A3B"
 
 
+@pytest.mark.slow
 def test_the_file_is_what_the_formulas_give_now():
     """Else run python -m benchmarks.accuracy."""
     assert accuracy() == evidence()
@@ -58,6 +59,7 @@ def test_the_charts_hold_every_record():
     assert sum(len(trace["x"]) for trace in errors(kinds, DARK)["data"]) == len(accuracy().rows)
 
 
+@pytest.mark.slow
 def test_the_page():
     app = page("accuracy")
     measured = [abs(row.error) for row in accuracy().rows if row.kind != COMPUTED]

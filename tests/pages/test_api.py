@@ -18,7 +18,7 @@ from pages.parts.words import BOUNDS, say
 from presets import gpus, models
 from tests import load
 from tests.pages.app import finding, page, rows
-from tests.structures import swept
+from tests.structures import mark
 
 CLIENT = TestClient(api())
 QUESTIONS = {
@@ -85,8 +85,10 @@ DOORS = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("door", DOORS)
-@pytest.mark.parametrize("model", swept())
+@pytest.mark.parametrize(
+    ("model", "door"),
+    [pytest.param(name, door, marks=mark(name, n, len(DOORS))) for name in models() for n, door in enumerate(DOORS)],
+)
 def test_every_preset_has_the_command_lines_answer(model, door, capsys, monkeypatch):
     """Its bytes; where there is none, its sentence."""
     monkeypatch.setattr(pages.api, "ANSWERED", PerMinute(10_000))
@@ -101,7 +103,8 @@ def test_every_preset_has_the_command_lines_answer(model, door, capsys, monkeypa
         assert reply.json()["errors"][0] in err
 
 
-@pytest.mark.parametrize("model", ["Qwen/Qwen3-8B", "openai/gpt-oss-20b"])
+@pytest.mark.slow
+@pytest.mark.parametrize("model", [pytest.param("Qwen/Qwen3-8B", marks=pytest.mark.sweep), "openai/gpt-oss-20b"])
 def test_an_answer_is_what_the_page_shows(model):
     """Of pages whose question the command line has no words for."""
     files = CLIENT.get("/machine", params={"model": model}).json()["files"]

@@ -1,5 +1,6 @@
 """axe-core finds nothing on any page and state, light and dark, at a desk and on a phone, but what
-docs/accessibility.md lists of Streamlit's own; and a page prints without its controls."""
+docs/accessibility.md lists of Streamlit's own; and nothing is wider than the screen, from the narrowest phone to the
+widest desk."""
 
 import re
 
@@ -19,6 +20,23 @@ WITHOUT_FORMULAS = {"exclude": [[".katex"]]}
 EMPTY_FORMULAS = "document.querySelectorAll('.katex').forEach(formula => formula.replaceChildren())"
 """Where colours alone are looked at, for axe lists the pieces even of what it leaves out."""
 PHONE = {"width": 390, "height": 844}
+SIZES = ((320, 900), (390, 844), (768, 900), (1024, 900), (1440, 900), (2560, 900))
+USUAL = ((390, 844), (1440, 900))
+"""Of a phone, and of a desk: what a page has found is seen there without a move."""
+FITS = """width => {
+  const main = document.querySelector("[data-testid=stMain]");
+  return document.documentElement.scrollWidth <= width && main.scrollWidth <= main.clientWidth;
+}"""
+BEYOND = """width => [...document.querySelectorAll("[data-testid=stMain] [role=radio]")]
+  .filter((choice) => choice.getBoundingClientRect().right > width).map((choice) => choice.textContent)"""
+IN_SIGHT = """() => {
+  const places = document.querySelector(".st-key-places").getBoundingClientRect();
+  const foot = places.top > innerHeight / 2 ? places.top : innerHeight;
+  return [...document.querySelectorAll("h1, .weighbridge-facts")].every((found) => {
+    const box = found.getBoundingClientRect();
+    return box.top >= 0 && box.bottom <= foot;
+  });
+}"""
 
 
 def findings(page, options=None):
@@ -53,13 +71,19 @@ def settled(page):
 @pytest.mark.parametrize("language", ["en", pytest.param("zh", marks=pytest.mark.sweep)])
 @pytest.mark.parametrize("view", viewed())
 def test_nothing_keeps_anybody_out(page, address, view, language):
+    """On one visit: no finding of axe, and on every screen the page fits, and its answer is seen without a move."""
     page.goto(f"{address}/{view}{'&' if '?' in view else '?'}lang={language}")
     settled(page)
     found = findings(page)
     desk = page.viewport_size
+    for width, height in SIZES:
+        page.set_viewport_size({"width": width, "height": height})
+        page.wait_for_function(FITS, arg=width)  # a chart follows its container
+        assert page.evaluate(BEYOND, width) == []
+        if (width, height) in USUAL:
+            page.wait_for_function(IN_SIGHT)
     page.set_viewport_size(PHONE)
     found |= findings(page, STRUCTURE)
-    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
     page.set_viewport_size(desk)
     dark(page)
     page.evaluate(EMPTY_FORMULAS)

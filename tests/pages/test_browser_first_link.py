@@ -11,6 +11,14 @@ from tests.pages.readers import ways
 VIEWS = {page.path: page for area in AREAS for page in area.pages}
 
 
+@pytest.fixture
+def page(browser):
+    """Of a reader who was never here."""
+    context = browser.new_context(viewport={"width": 1440, "height": 1200})
+    yield context.new_page()
+    context.close()
+
+
 def follow(page, address, path):
     frames = []
     page.on("websocket", lambda socket: socket.on("framereceived", lambda frame: frames.append(frame)))
@@ -26,7 +34,7 @@ def follow(page, address, path):
     assert "page_not_found" not in kinds
 
 
-@pytest.mark.parametrize("path", ["", "derive"])
+@pytest.mark.parametrize("path", [pytest.param("", marks=pytest.mark.sweep), "derive"])
 def test_first_link_of_a_fresh_process(page, path):
     """Of the first page and of another: Streamlit knows no more of a page than whether it is the first."""
     with running_app() as address:

@@ -118,7 +118,10 @@ def test_on_a_phone_the_answer_comes_first_and_controls_are_one_tap_away(page, a
     expect(page.get_by_text("KV heads", exact=True)).to_be_visible()
 
 
-@pytest.mark.parametrize(("chosen", "gpus"), [("&gpu=l40s,h100-sxm", 2), ("", 9)], ids=["cards", "a table"])
+@pytest.mark.parametrize(
+    ("chosen", "gpus"),
+    [pytest.param("&gpu=l40s,h100-sxm", 2, id="cards", marks=pytest.mark.sweep), pytest.param("", 9, id="a table")],
+)
 def test_print_to_pdf(page, address, chosen, gpus):
     """One sheet, light, nothing cut, charts included, controls not."""
     page.emulate_media(color_scheme="dark")
@@ -270,7 +273,13 @@ JOURNEYS = {
 """The questions that readers came with."""
 
 
-@pytest.mark.parametrize("name", JOURNEYS)
+NIGHTLY = {"QLoRA of 8B at home", "DeepSeek-V3 on a node of H200 for 64 users at 32k", "a model by words of its name"}
+"""Whose steps are in another journey or test of a browser."""
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.sweep] * (name in NIGHTLY)) for name in JOURNEYS]
+)
 def test_a_journey(page, address, name):
     journey = JOURNEYS[name]
     if journey.on_a_phone:

@@ -125,7 +125,7 @@ def test_a_lever_sets_the_sentence(page, address):
     expect(page).to_have_url(f"{address}/?model=deepseek-ai%2FDeepSeek-V3&engine=sglang")
 
 
-@pytest.mark.parametrize("language", ["en", "zh"])
+@pytest.mark.parametrize("language", [pytest.param("en", marks=pytest.mark.sweep), "zh"])
 def test_no_line_begins_with_a_comma(page, address, language):
     page.goto(f"{address}/train?model=Qwen/Qwen3-0.6B&method=grpo,lora&lang={language}")
     bar = page.locator(".weighbridge-question")
@@ -167,13 +167,18 @@ def test_with_a_thumb(browser, address):
             (EXAMPLES / "startup.log").read_text("utf-8"),
             "Every figure that the log states agrees.",
             id="a start",
+            marks=pytest.mark.sweep,
         ),
         pytest.param(
             "train?model=Qwen/Qwen3.6-27B", LOGS["vllm-state-blocks"], "The server did not start: ", id="a refusal"
         ),
         # 0.77 GiB and 140.75 MiB: github.com/vllm-project/vllm/issues/27508
         pytest.param(
-            "plan", (EXAMPLES / "out_of_memory.log").read_text("utf-8"), "short by 0.63 GiB", id="out of memory"
+            "plan",
+            (EXAMPLES / "out_of_memory.log").read_text("utf-8"),
+            "short by 0.63 GiB",
+            id="out of memory",
+            marks=pytest.mark.sweep,
         ),
     ],
 )

@@ -26,8 +26,9 @@ def readers(browser):
         context.close()
 
 
-MORE = [pytest.param(*how, marks=pytest.mark.sweep) for how in ((600, 0), (300, 5), (60, 60))]
-"""Keys and the milliseconds between them: longer storms, and a pace between those of the others."""
+MORE = [pytest.param(*how, marks=pytest.mark.sweep) for how in ((600, 0), (300, 5), (60, 60), (40, 150), (200, 0))]
+"""Keys and the milliseconds between them: longer storms, and other paces. One without a pause is also in the storm on a
+page that is left."""
 
 
 def opened(page, address, path="", **query):
@@ -63,7 +64,7 @@ def agrees(page, fresh):
     assert seen(page) == seen(fresh)
 
 
-@pytest.mark.parametrize(("number", "pause"), [*MORE, (100, 30), (40, 150), (200, 0)])
+@pytest.mark.parametrize(("number", "pause"), [*MORE, (100, 30)])
 def test_a_storm_on_two_sliders(readers, address, number, pause):
     """One after the other on the same page."""
     page, fresh = readers
@@ -85,7 +86,7 @@ def test_a_storm_on_a_number_box(readers, address):
     agrees(page, fresh)
 
 
-@pytest.mark.parametrize("pause", [0, 40])
+@pytest.mark.parametrize("pause", [0, pytest.param(40, marks=pytest.mark.sweep)])
 def test_nothing_is_lost_when_a_page_is_left_in_the_middle(readers, address, pause):
     page, fresh = readers
     opened(page, address)
@@ -97,7 +98,9 @@ def test_nothing_is_lost_when_a_page_is_left_in_the_middle(readers, address, pau
     agrees(page, fresh)
 
 
-@pytest.mark.parametrize("act", ["preset", "reset", "back", "reload"])
+@pytest.mark.parametrize(
+    "act", ["preset", "back", *(pytest.param(act, marks=pytest.mark.sweep) for act in ("reset", "reload"))]
+)
 def test_what_else_comes_in_the_middle(readers, address, act):
     """It takes the sliders away that move, or not: the page goes by its address, and nothing else has changed."""
     page, fresh = readers

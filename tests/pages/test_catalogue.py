@@ -44,6 +44,7 @@ def test_there_are_catalogues():
     assert FILES
 
 
+@pytest.mark.slow
 def test_nothing_is_without_a_translation(entries):
     """`make messages` adds what is missing here and drops what is no longer said."""
     said = templates()

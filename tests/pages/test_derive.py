@@ -12,6 +12,7 @@ def anchors(app):
     return tuple(header.proto.anchor for header in app.header if header.proto.anchor)
 
 
+@pytest.mark.slow
 def test_all_sections_in_their_order():
     assert anchors(page("derive", **QWEN)) == SECTIONS
     without_hand = tuple(anchor for anchor in SECTIONS if anchor != "hand")

@@ -106,6 +106,7 @@ def test_the_map_of_models_is_what_fits_and_a_row_of_its_table_is_weighed():
     assert len(app.get("plotly_chart")) == 1
 
 
+@pytest.mark.slow
 def test_the_map_of_gpus_has_ones_own():
     own = "Mine:96GiB:4000GB/s:bf16=900"
     app = opened(page("gpus", gpu=own, figure="speed"), "map_table_formats")
@@ -148,6 +149,7 @@ def test_points_lie_under_the_roof():
     assert drawn(app).keys() == {"roofline"}
 
 
+@pytest.mark.slow
 def test_a_map_under_another_engine():
     """SGLang leaves other shares of a GPU free; what sets nothing aside has no map, and a sentence."""
     app = page("gpus", view="models", card="l4", length="4096", engine="sglang")

@@ -140,6 +140,7 @@ PLANNED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("query", PLANNED.values(), ids=PLANNED)
 def test_plan(query):
     drawers = ("plan_engine_drawer", "prices_drawer", "sensitivity_drawer", "listed_drawer", "launch_best")
@@ -344,6 +345,7 @@ def test_a_name_that_the_reader_gave_is_no_template():
     assert Source().model in models()
 
 
+@pytest.mark.slow
 def test_templates_and_their_plurals_have_the_same_values():
     for file in [*(ROOT / "calc").rglob("*.py"), *(ROOT / "pages").rglob("*.py")]:
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):

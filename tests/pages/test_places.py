@@ -107,6 +107,7 @@ def test_plans_of_training_and_of_serving_do_not_mix():
     assert not any("billions" in box.label for box in app.number_input)
 
 
+@pytest.mark.slow
 def test_what_is_kept_as_b_goes_along():
     """A changed model is kept on Weigh, then the slider moves on; Compare has both, and so has Train's link."""
     app = page(model="Qwen/Qwen3-8B", num_key_value_heads="32")

@@ -62,6 +62,7 @@ def test_the_range_is_round_the_plan(model, query, needs, formats):
         assert span.tpot_ms.low < plan.tpot_ms < span.tpot_ms.high
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "query"),
     [
@@ -109,6 +110,7 @@ def pieces(app):
     return [piece["id"] for piece in bar["pieces"] if "id" in piece]
 
 
+@pytest.mark.slow
 def test_a_link_is_the_same_page():
     app = page("plan", model="Qwen/Qwen3-8B")
     ask(app, users=24)
@@ -238,6 +240,7 @@ def test_efficiencies_of_training_that_are_edited_count_on_plan_and_on_train():
     assert rates[0] != rates[1]
 
 
+@pytest.mark.slow
 def test_shares_that_a_page_does_not_use_are_named():
     told = [
         texts(page(where, model="Qwen/Qwen3-0.6B", share=f"{name}=0.1/0.2/0.3").caption)
@@ -304,6 +307,7 @@ def test_a_plan_takes_what_was_chosen_on_weigh_and_says_so():
     assert not any("From Weigh" in text for text in texts(app.caption))
 
 
+@pytest.mark.slow
 def test_the_load_of_weigh_is_one_click_away():
     app = page("plan", model="Qwen/Qwen3-8B", batch="16", context="4096")
     assert any("Weigh asks about 16 sequences of 4,096 tokens." in text for text in texts(app.caption))

@@ -4,7 +4,7 @@ a fresh one at its address is, and what was moved is where it was moved to."""
 from math import inf
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pages.parts import direct
@@ -82,6 +82,7 @@ def agrees(browser):
     assert browser.address()[1] == fresh.address()[1]
 
 
+@pytest.mark.drawn
 @given(st.lists(st.one_of(MOVES, TIME, TIME, OTHERS, st.just(("reconnect",))), max_size=40))
 def test_a_page_is_what_a_fresh_one_at_its_address_is(acts):
     browser = opened()
@@ -90,7 +91,7 @@ def test_a_page_is_what_a_fresh_one_at_its_address_is(acts):
     agrees(browser)
 
 
-@settings(max_examples=150)
+@pytest.mark.drawn
 @given(st.lists(st.one_of(MOVES, MOVES, TIME, TIME, VISITS), max_size=40))
 @example([("move", LAYERS, 1), ASK, ("run",), ("move", LAYERS, -1), ASK, ("run",)])  # the address on its way is old
 @example(

@@ -202,12 +202,13 @@ HOSTILE = {
     ),
     st.sampled_from(["", *DRAWERS]),
 )
-@settings(max_examples=50)
+@settings(max_examples=settings.default.max_examples // 3)
 @example("verify", "google/recurrentgemma-2b", {"num_hidden_layers": "1"}, "")  # no layer left that has a cache
 @example("weigh", "meta-llama/Llama-3.1-8B", {"num_hidden_layers": "9" * 5000}, "")
 @example("train", "mistralai/Mistral-7B-v0.1", {"num_hidden_layers": "512", "pp": "512", "gpu": ""}, "")
 @example("weigh", "Qwen/Qwen3-8B", {"kv_cache_memory_bytes": str(2**60)}, "engine_drawer")
 @pytest.mark.slow
+@pytest.mark.drawn
 def test_no_link_ends_in_an_exception(name, model, query, drawer):
     app = page(name, **{"model": model, **query})
     if drawer:

@@ -290,6 +290,7 @@ NAMES = [
 ]
 
 
+@pytest.mark.slow
 @given(
     st.sampled_from(PAGES),
     st.dictionaries(st.sampled_from(sorted(set(NAMES))), st.sampled_from(WORDS) | st.text(), max_size=6),
@@ -384,6 +385,7 @@ def scenarios(draw, page):
     return scenario
 
 
+@pytest.mark.slow
 @given(st.sampled_from(PAGES).flatmap(lambda page: st.tuples(st.just(page), scenarios(page))))
 @settings(max_examples=300)
 @example((WEIGH, Scenario(serving=ServingChoice(options=VLLM(gpu_memory_utilization=1e-07)))))

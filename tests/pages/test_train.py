@@ -80,6 +80,7 @@ def test_lora_of_an_8b_on_24_gb_is_one_click():
     assert sum(getattr(report.memory, name) for name in words.TRAINED) == report.memory.total
 
 
+@pytest.mark.slow
 def test_qlora_of_a_70b_on_48_gb():
     app = opened(train(model="meta-llama/Llama-3.1-70B", gpu="l40s"), "levers_drawer")
     assert finding(app) == "Full fine-tuning of Llama-3.1-70B does not fit L40S"
@@ -213,6 +214,7 @@ def test_what_does_not_go_together_is_a_sentence_beside_its_control(query, sente
     assert not app.error
 
 
+@pytest.mark.slow
 def test_every_option_has_a_control():
     drawers = ("spread_drawer", "details_drawer", "rollout_drawer")
     queries = (
@@ -230,6 +232,7 @@ def test_every_option_has_a_control():
     assert known <= set().union(*map(controls, apps))
 
 
+@pytest.mark.slow
 def test_pieces_are_asked_for_where_there_are_stages():
     """A way out of each rule that is broken is one click; the address carries the pieces."""
     app = opened(train(model="Qwen/Qwen3-8B", gpu="h100-sxm"), "spread_drawer")

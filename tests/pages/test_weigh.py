@@ -114,6 +114,7 @@ def test_another_model_starts_from_its_own_values():
     assert dict(app.query_params) == {"model": "openai-community/gpt2", "batch": "4"}
 
 
+@pytest.mark.slow
 def test_each_figure_opens_its_derivation():
     closed = page(model="Qwen/Qwen2.5-3B")
     assert not any("With values" in text for text in texts(closed.markdown))  # computed when opened
@@ -314,6 +315,7 @@ def test_a_slider_of_other_limits_shows_the_model_s_value():
     assert newest(app.select_slider, "field_num_key_value_heads").value == 8
 
 
+@pytest.mark.slow
 def test_each_arrow_key_on_heads_experts_and_hidden_size_leads_to_a_model():
     """An override that the model does not allow is refused by `read`."""
     seen = set()
@@ -435,6 +437,7 @@ def test_tokens_whose_cache_a_disk_keeps(lang):
         assert not any("max_local_disk_size" in text for text in texts(other.markdown))
 
 
+@pytest.mark.slow
 def test_what_nvidia_smi_will_show():
     """Of an H100 vLLM takes 92 %, and a context lies outside; what it does not work with is cache."""
     app = page(model="Qwen/Qwen3-8B", gpu="h100-sxm", tab="length")

@@ -221,6 +221,7 @@ QUANTISED = [
 OTHERS = [LLAMA | {"quantization_config": found} for found in QUANTIZATION_CONFIGS]
 
 
+@pytest.mark.slow
 @given(mutated(CONFIGS))
 @settings(max_examples=250)
 @example({"model_type": "zamba", "hidden_size": 1})

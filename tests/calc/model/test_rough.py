@@ -4,11 +4,12 @@ from math import floor
 
 import pytest
 
-from calc import Architecture, report
+from calc import report
 from calc.model.rough import cache_rule, gated_rule, square_rule
 from presets import models
+from tests.structures import architectures
 
-PRESETS = {name: Architecture.from_config(preset.config) for name, preset in models().items()}
+PRESETS = architectures()
 
 
 def value(text):

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from calc import Architecture, ConfigError, Layout, Overhead, Precision, Workload, report
+from calc import ConfigError, Layout, Overhead, Precision, Workload, report
 from calc.hardware.gpus import usual_gpus
 from calc.hardware.overhead import HIGH, LOW, MIDDLE
 from calc.hardware.parallel import shapes
@@ -16,13 +16,13 @@ from calc.serving.memory import Serving
 from calc.serving.verdict import verdict_word
 from presets import models
 from tests import CHECKPOINT_ENGINES, SAMPLED
-from tests.structures import POOLED_BY, generating, mark, served_by, swept
+from tests.structures import POOLED_BY, architectures, generating, mark, served_by, swept
 
 pytestmark = pytest.mark.slow
 
 KINDS = {"vllm": usual_gpus(), "sglang": usual_gpus()[::4], "transformers": usual_gpus()[::4]}
 KINDS["tensorrt-llm"] = usual_gpus()[::8]
-ARCHITECTURES = {name: Architecture.from_config(preset.config) for name, preset in models().items()}
+ARCHITECTURES = architectures()
 CASES = [pytest.param(name, engine, marks=mark(name)) for name, engine in served_by(CHECKPOINT_ENGINES)]
 CASES += [pytest.param(name, "tensorrt-llm") for name in SAMPLED]
 SETS_ASIDE = [case for case in CASES if case.values[1] != "transformers" and not ARCHITECTURES[case.values[0]].encodes]

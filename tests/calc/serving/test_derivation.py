@@ -18,11 +18,11 @@ from calc.serving.memory import Serving
 from calc.serving.report import laid_out_report
 from presets import gpus, models
 from tests import CHECKPOINT_ENGINES, SAMPLED, load
-from tests.structures import served_by
+from tests.structures import architectures, served_by
 
 FAMILIES = {row["config"]["model_type"]: row["config"] for row in load("oracle.json")}
 ARCHITECTURES = [pytest.param(Architecture.from_config(config), id=name) for name, config in FAMILIES.items()]
-PRESETS = {name: Architecture.from_config(preset.config) for name, preset in models().items()}
+PRESETS = architectures()
 
 
 @cache

@@ -19,7 +19,7 @@ from calc.serving.kv_cache import (
 from calc.serving.memory import Serving
 from presets import gpus, models
 from tests import CHECKPOINT_ENGINES, load
-from tests.structures import generating
+from tests.structures import architectures, generating
 
 GIB = 2**30
 LOGS = "github.com/vllm-project/vllm/issues"
@@ -144,7 +144,7 @@ def test_an_engine_never_holds_less_than_is_needed(model, engine, batch, context
     assert allocated >= cache_bytes(growth(architecture.all_blocks, "bf16"), states, batch, context)
 
 
-READ = {name: Architecture.from_config(preset.config) for name, preset in models().items()}
+READ = architectures()
 SERVED = [
     (name, engine)
     for name, architecture in READ.items()

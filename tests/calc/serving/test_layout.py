@@ -4,16 +4,16 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from calc import Architecture, ConfigError, Layout, Overhead, Precision, Workload
+from calc import ConfigError, Layout, Overhead, Precision, Workload
 from calc.hardware.division import divides
 from calc.hardware.parallel import shapes
 from calc.serving.engines import ENGINES
 from calc.serving.memory import Serving
-from presets import gpus, models
+from presets import gpus
 from tests import CHECKPOINT_ENGINES
-from tests.structures import generating
+from tests.structures import architectures, generating
 
-ARCHITECTURES = {name: Architecture.from_config(preset.config) for name, preset in models().items()}
+ARCHITECTURES = architectures()
 MODELS, NAMES = st.sampled_from(generating()), st.sampled_from(CHECKPOINT_ENGINES)
 WIDTHS = {None: 2, "fp32": 4}
 """Bytes of an element, of tensors that a checkpoint of 16 bits holds in a type of their own too."""

@@ -13,6 +13,8 @@ from presets import models
 from tests.structures import generating, mark
 
 KINDS = ("h100-sxm", "a100-sxm-80gb", "rtx-4090", "l40s")
+STARTED = (("vllm", "int4"), ("sglang", None), ("transformers", None), ("llamacpp", "Q8_0"))
+"""Engines, each with a format."""
 CASES = [
     pytest.param("deepseek-ai/DeepSeek-V3", "h200-sxm", 64, 32_768, Layout(tp=8), "vllm", id="another layout"),
     pytest.param("deepseek-ai/DeepSeek-V3", "h100-sxm", 64, 32_768, Layout(tp=8), "vllm", id="weights and layout"),
@@ -97,11 +99,12 @@ def test_each_lever_of_every_preset_does_it(model, gpu, batch, context):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("engine", "weights"), [("vllm", "int4"), ("sglang", None), ("transformers", None), ("llamacpp", "Q8_0")]
-)
-@pytest.mark.parametrize(
-    ("model", "gpu"),
-    [pytest.param(model, gpu, marks=mark(model)) for model, gpu in zip(models(), cycle(KINDS), strict=False)],
+    ("model", "gpu", "engine", "weights"),
+    [
+        pytest.param(model, gpu, engine, weights, marks=mark(model, number, len(STARTED)))
+        for model, gpu in zip(models(), cycle(KINDS), strict=False)
+        for number, (engine, weights) in enumerate(STARTED)
+    ],
 )
 def test_each_lever_of_every_engine_does_it(model, gpu, engine, weights):
     """Each preset on one of the GPUs in turn."""

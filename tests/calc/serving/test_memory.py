@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calc import Architecture, ConfigError, Layout, Overhead, Precision, Workload, report
+from calc import ConfigError, Layout, Overhead, Precision, Workload, report
 from calc.formats import FORMATS, WEIGHT_FORMATS, native_weights
 from calc.formats.format_names import MLX_FORMATS
 from calc.hardware.division import divides
@@ -15,9 +15,9 @@ from calc.serving.engines.vllm.options import VLLMOptions
 from calc.serving.memory import Serving
 from presets import gpus, models
 from tests import CHECKPOINT_ENGINES
-from tests.structures import generating, served_by
+from tests.structures import architectures, generating, served_by
 
-ARCHITECTURES = {name: Architecture.from_config(preset.config) for name, preset in models().items()}
+ARCHITECTURES = architectures()
 SMALL = st.sampled_from([name for name in generating() if ARCHITECTURES[name].parameters().total < 40e9])
 NAMES = st.sampled_from(CHECKPOINT_ENGINES)
 

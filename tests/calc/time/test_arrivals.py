@@ -118,6 +118,7 @@ def closed_loop(full: FullServer, users: int, count: int = 8_000) -> list[float]
     return sorted(first[count // 10 :])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("users", [2, 16, 60])
 def test_first_tokens_of_users_who_never_think_spread_as_on_a_simulated_server(users):
     full = server()

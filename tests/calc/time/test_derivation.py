@@ -53,6 +53,7 @@ CASES = [
 WORK = Workload(batch=16, context=6000, generated=500)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("model", "weights", "layout"), CASES)
 def test_every_line_gives_its_result_and_all_lines_the_report(model, weights, layout):
     compare(serving(model, weights, **layout), gpus()["h100-sxm"])

@@ -279,6 +279,7 @@ def test_requests_that_come_by_chance_wait(needs):
     assert search().plans(1)[0].waits is None
 
 
+@pytest.mark.slow
 def test_waits_are_computed_of_the_plans_that_are_given_alone(monkeypatch):
     """Rows that hold fewer sequences than they say are corrected: 297 plans were timed to the end for 100."""
     timed, compute = [], Arrivals.waits

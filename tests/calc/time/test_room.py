@@ -22,6 +22,7 @@ KINDS = ("h100-sxm", "a100-sxm-80gb", "h200-sxm", "b200", "mi300x", "l40s", "rtx
 PLANNED = [name for name, engine in ENGINES.items() if engine.share_option is not None]
 
 
+@pytest.mark.slow
 @example("deepseek-ai/DeepSeek-V4-Flash", "sglang", "h100-sxm", 1024, 1, Random(0))  # states set aside for all
 @example("zai-org/GLM-5.1", "vllm", "h200-sxm", 8192, 4, Random(0))  # an indexer beside latents
 @given(

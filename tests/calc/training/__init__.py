@@ -1,10 +1,10 @@
 """A training step of a preset."""
 
-from calc import RECIPES, Architecture, Precision, TrainingLayout, TrainingWorkload
+from calc import RECIPES, Precision, TrainingLayout, TrainingWorkload
 from calc.training import Training, TrainingScenario
-from presets import models
+from tests.structures import architectures
 
-ARCHITECTURES = {name: Architecture.from_config(preset.config) for name, preset in models().items()}
+ARCHITECTURES = architectures()
 
 
 def training(model, recipe="master", frozen="bf16", layout=None, **work):

@@ -36,6 +36,7 @@ def test_every_phase_is_there():
     assert {phase for row in ROWS for phase in row["phases"]} == set(PHASES) - {"reference"}  # which has rl_steps.json
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "work", "recipe", "layout"),
     [

@@ -21,12 +21,12 @@ from calc.serving.memory import Serving
 from calc.units import GIB, MIB
 from presets import gpus, models
 from tests import CHECKPOINT_ENGINES
-from tests.structures import generating
+from tests.structures import architectures, generating
 
 LOGS = "github.com/vllm-project/vllm/issues"
 READ = [name for name in FORMATS if name not in MLX_FORMATS]
 """Formats that not MLX alone reads."""
-ARCHITECTURES = {name: Architecture.from_config(preset.config) for name, preset in models().items()}
+ARCHITECTURES = architectures()
 
 
 def loaded(model, weights="bf16", engine="vllm", changes=(), options=(), **layout):

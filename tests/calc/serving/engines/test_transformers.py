@@ -2,17 +2,18 @@
 
 import pytest
 
-from calc import Architecture, Layout, Overhead, Precision, Workload
+from calc import Layout, Overhead, Precision, Workload
 from calc.model.named import largest
 from calc.serving.engines.transformers.engine import Transformers
 from calc.serving.engines.transformers.options import TransformersOptions
 from calc.serving.engines.transformers.working_memory import Pass, prefill_peaks
 from calc.serving.memory import Serving
 from calc.units import GIB
-from presets import gpus, models
+from presets import gpus
 from tests import load
+from tests.structures import architectures
 
-ARCHITECTURES = {name: Architecture.from_config(preset.config) for name, preset in models().items()}
+ARCHITECTURES = architectures()
 PREFILL = load("prefill.json")
 
 
