@@ -334,8 +334,8 @@ class Training:
     def phases(self, size: Bytes | None = None) -> dict[Phase, tuple[Part, ...]]:
         """Tensors on the most loaded GPU at the peak of each phase, by name. `size` is the batch by units, where
         it is traced."""
-        moments = self.peak_moments if size is None else self._peaks_of_phases(size)
-        return {phase: parts_of(moment, size or self.size) for phase, moment in moments.items()}
+        peaks = self.peak_moments if size is None else self._peaks_of_phases(size)
+        return {phase: parts_of(moment, size or self.size) for phase, moment in peaks.items()}
 
     @cached_property
     def peak_moments(self) -> dict[Phase, StepMoment]:
