@@ -11,14 +11,14 @@ from calc.serving import KVBudget, Verdict
 from calc.time import price_of
 from calc.units import GIB
 from pages.parts import words
-from pages.parts.outputs import paper, rows
+from pages.parts.outputs import paper, tables
 from pages.parts.outputs.answer import longest, use_layout
 from pages.parts.outputs.bar import bar
 from pages.parts.outputs.cards import BADGES, headroom, limit, most
 from pages.parts.outputs.charts import served
 from pages.parts.outputs.derivations import ServingDerivations
 from pages.parts.outputs.figure import derivation
-from pages.parts.outputs.rows import Column, Gauge, Row
+from pages.parts.outputs.tables import Column, Gauge
 from pages.parts.state.scenario import places
 from pages.parts.state.url import change
 from pages.parts.state.weighed import Weighed
@@ -133,7 +133,7 @@ def table(answer: Weighed) -> None:
     """A row a GPU; one that is clicked opens its card below."""
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="gpu_view"):
         filters = choice(answer.report.verdicts)
-        every = rows.more_columns("gpu_columns")
+        most = tables.in_sight("gpu_columns", DECISIVE)
     shown = {verdict.gpu: verdict for verdict in answer.report.verdicts if passes(verdict, filters)}
 
     def use(gpu: str) -> None:
@@ -141,12 +141,13 @@ def table(answer: Weighed) -> None:
 
     place = places(("opened",))["opened"]
     opened = place.of(answer.scenario)
-    rows.draw(
+    tables.draw(
         "gpu_rows",
         say("The verdict of each GPU"),
-        columns(),
-        [row(answer, verdict) for verdict in shown.values()],
-        most=None if every else DECISIVE,
+        columns(answer),
+        shown.values(),
+        id=lambda verdict: verdict.gpu,
+        most=most,
         chosen=() if opened is None else (opened,),
         turn=lambda gpus: change({place: gpus[0] if gpus else None}),
         use=use,
@@ -189,48 +190,51 @@ def passes(verdict: Verdict, filters: Collection[str]) -> bool:
     )
 
 
-def row(answer: Weighed, verdict: Verdict) -> Row:
-    """A value for each of `columns`."""
-    gpu, memory, budget = find_gpu(verdict.gpu), verdict.memory, budget_of(answer, verdict)
-    word, _, _ = BADGES[verdict.verdict]
-    share = None if verdict.verdict == "does not run" else round(memory.total / verdict.usable, 4)
-    usd = price_of(verdict.gpu)
-    other = verdict.layout not in (None, answer.report.scenario.layout)
-    degrees = "" if verdict.layout is None else words.layout(verdict.layout)
-    cells = (
-        gpu.name,
-        Gauge(f"{MARKS[verdict.verdict]} {say(word)}", share),
-        answer.user_rate(verdict),
-        None if usd is None else verdict.gpus * usd,
-        verdict.min_gpus,
-        (degrees or say("Alone")) if other else "",
-        verdict.spare / GIB,
-        limit(verdict.max_batch),
-        limit(verdict.max_context),
-        None if budget is None else budget.concurrency,
-        f"{(verdict.usable - memory.high) / GIB:,.2f} – {(verdict.usable - memory.low) / GIB:,.2f}",
-        verdict.max_context_memory,
-        memory.total / GIB,
-        verdict.usable / GIB,
-    )
-    return Row(verdict.gpu, cells)
+def columns(answer: Weighed) -> list[Column]:
+    """Columns of verdicts, `DECISIVE` of them first."""
 
+    def gauge(verdict: Verdict) -> Gauge:
+        word, _, _ = BADGES[verdict.verdict]
+        share = None if verdict.verdict == "does not run" else round(verdict.memory.total / verdict.usable, 4)
+        return Gauge(f"{MARKS[verdict.verdict]} {say(word)}", share)
 
-def columns() -> list[Column]:
-    """Columns, `DECISIVE` of them first."""
+    def price(verdict: Verdict) -> float | None:
+        usd = price_of(verdict.gpu)
+        return None if usd is None else verdict.gpus * usd
+
+    def other_layout(verdict: Verdict) -> str:
+        if verdict.layout is None or verdict.layout == answer.report.scenario.layout:
+            return ""
+        return words.layout(verdict.layout) or say("Alone")
+
+    def concurrency(verdict: Verdict) -> float | None:
+        budget = budget_of(answer, verdict)
+        return None if budget is None else budget.concurrency
+
+    def headrooms(verdict: Verdict) -> str:
+        least, most = (verdict.usable - size for size in (verdict.memory.high, verdict.memory.low))
+        return f"{least / GIB:,.2f} – {most / GIB:,.2f}"
+
     return [
-        Column(say("GPU")),
-        Column(say("Verdict"), "gauge", say("The bar: memory needed, as a share of what is usable.")),
-        Column(say("Tokens/s per user"), "rate", say("Expected, with the whole batch running.")),
-        Column(say("$/h"), "dollars", say("All GPUs together, at the median of a dated sample of list prices.")),
-        Column(say("Min. GPUs"), "whole"),
-        Column(say("Use this layout"), "button", say("Sets so many GPUs of this kind in this layout.")),
-        Column(say("Headroom, GiB"), "two", say("Below zero: short by so many.")),
-        Column(say("Max batch size"), "whole"),
-        Column(say("Max context length"), "whole", say("The smaller of memory and model.")),
-        Column(say("Concurrency"), "times", say("Requests of the whole context, as the engine prints it.")),
-        Column(say("Headroom, range"), help=say("At the high and the low end of the overhead.")),
-        Column(say("Context, by memory"), "whole"),
-        Column(say("Need, GiB"), "two"),
-        Column(say("Usable, GiB"), "two"),
+        Column(say("GPU"), lambda verdict: find_gpu(verdict.gpu).name),
+        Column(say("Verdict"), gauge, "gauge", say("The bar: memory needed, as a share of what is usable.")),
+        Column(say("Tokens/s per user"), answer.user_rate, "rate", say("Expected, with the whole batch running.")),
+        Column(say("$/h"), price, "dollars", say("All GPUs together, at the median of a dated sample of list prices.")),
+        Column(say("Min. GPUs"), "min_gpus", "whole"),
+        Column(say("Use this layout"), other_layout, "button", say("Sets so many GPUs of this kind in this layout.")),
+        Column(say("Headroom, GiB"), lambda verdict: verdict.spare / GIB, "two", say("Below zero: short by so many.")),
+        Column(say("Max batch size"), lambda verdict: limit(verdict.max_batch), "whole"),
+        Column(
+            say("Max context length"),
+            lambda verdict: limit(verdict.max_context),
+            "whole",
+            say("The smaller of memory and model."),
+        ),
+        Column(
+            say("Concurrency"), concurrency, "times", say("Requests of the whole context, as the engine prints it.")
+        ),
+        Column(say("Headroom, range"), headrooms, help=say("At the high and the low end of the overhead.")),
+        Column(say("Context, by memory"), "max_context_memory", "whole"),
+        Column(say("Need, GiB"), lambda verdict: verdict.memory.total / GIB, "two"),
+        Column(say("Usable, GiB"), lambda verdict: verdict.usable / GIB, "two"),
     ]

@@ -1,18 +1,15 @@
 """A model on a Mac under MLX: which format to download, whether it fits, its speed, and the commands."""
 
-from collections.abc import Mapping
-
 import streamlit as st
 
 from calc import Precision
 from calc.serving.engines.mlx.launch import command, conversion, repository
 from calc.serving.engines.mlx.options import MLXOptions
-from calc.time.local import MLXRun
 from calc.units import GIB
 from pages.parts import words
-from pages.parts.outputs import rows
-from pages.parts.outputs.local import DECISIVE, FOLDERS, columns
-from pages.parts.outputs.rows import Column, Row, row_of
+from pages.parts.outputs import tables
+from pages.parts.outputs.local import DECISIVE, longest, speed_columns
+from pages.parts.outputs.tables import Column, identifier
 from pages.parts.state.local import LocalAnswer
 from pages.parts.words import say
 
@@ -32,9 +29,10 @@ def folders(answer: LocalAnswer) -> None:
     else:
         source = repository(name, Precision(weights=best.weights))
         st.markdown(say("**Take {repository}** ({size}).", repository=source, size=words.gib(best.bytes)))
-    every, known = rows.more_columns("mlx_columns"), columns(FOLDERS)
-    lines = [folder_row(run, name, known) for run in runs]
-    rows.draw("local_mlx", say("With MLX"), known.values(), lines, most=None if every else DECISIVE)
+    most = tables.in_sight("mlx_columns", DECISIVE)
+    tables.draw(
+        "local_mlx", say("With MLX"), folder_columns(name), runs, id=lambda run: identifier(run.weights), most=most
+    )
     st.caption(
         say(
             "Speeds by the chip's bandwidth and the shares of it that llama.cpp reaches there. What a pass holds was "
@@ -45,20 +43,22 @@ def folders(answer: LocalAnswer) -> None:
         commands(name, Precision(weights=best.weights))
 
 
-def folder_row(run: MLXRun, name: str, columns: Mapping[str, Column]) -> Row:
-    """A format of the model, by the name that mlx-community's repositories have."""
-    values = {
-        "folder": repository(name, Precision(weights=run.weights)).rpartition("/")[2],
-        "size": run.bytes / GIB,
-        "verdict": say("fits") if run.fits else say("does not fit"),
-        "rate": run.tokens_per_s.expected,
-        "span": words.span(run.tokens_per_s),
-        "prompt": run.prompt_tokens_per_s.expected,
-        "required": run.required / GIB,
-        "longest": run.longest,
-        "bits": run.bits_per_weight,
-    }
-    return row_of(run.weights, columns, values)
+def folder_columns(name: str) -> list[Column]:
+    """Columns of a model's formats, each by the name that mlx-community's repositories have."""
+    rate, prompt, span = speed_columns(lambda run: run)
+    return [
+        Column(say("Folder"), lambda run: repository(name, Precision(weights=run.weights)).rpartition("/")[2]),
+        Column(say("Size, GiB"), lambda run: run.bytes / GIB, "two"),
+        Column(say("Verdict"), lambda run: say("fits") if run.fits else say("does not fit")),
+        rate,
+        prompt,
+        longest("longest"),
+        span,
+        Column(
+            say("Required, GiB"), lambda run: run.required / GIB, "two", say("Weights, cache and the largest pass.")
+        ),
+        Column(say("Bits per weight"), "bits_per_weight", "two"),
+    ]
 
 
 def commands(name: str, precision: Precision) -> None:

@@ -1,6 +1,6 @@
 """Plans: the best in one sentence, all in a table, the chosen one explained and taken over."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import streamlit as st
@@ -10,9 +10,9 @@ from calc.time import Plan, Point, cannot_keep_up, prices
 from pages.parts import words
 from pages.parts.inputs.drawer import drawer
 from pages.parts.labels import ORIGINS
-from pages.parts.outputs import charts, plot, rows, speed_charts
+from pages.parts.outputs import charts, plot, speed_charts, tables
 from pages.parts.outputs.plan_details import details
-from pages.parts.outputs.rows import Column, Row, row_of
+from pages.parts.outputs.tables import Column, identifier
 from pages.parts.state.planned import SHOWN, Planned, Ranked, weigh
 from pages.parts.state.query import WEIGH
 from pages.parts.state.url import change, lead
@@ -194,25 +194,29 @@ def table(answer: Planned) -> Ranked | None:
             "it. Figures are the expected ones; from–to is the range in which most of what was measured lies."
         )
     )
-    passing, known = filtered(plans.plans), columns()
+    passing = filtered(plans.plans)
     with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
-        every = rows.more_columns("plan_columns")
+        most = tables.in_sight("plan_columns", DECISIVE)
         if st.toggle(say("Only those that meet every target"), key="plan_meeting"):
             passing = [index for index in passing if plans.plans[index].meets]
-    shown = {(line := row(ranked, known)).id: (ranked, line) for ranked in map(plans.ranked, passing[:SHOWN])}
-    lines = [line for _, line in shown.values()]
-    chosen = rows.pick("plans_table", say("Plans"), known.values(), lines, most=None if every else DECISIVE)
+    shown = map(plans.ranked, passing[:SHOWN])
+    chosen = tables.pick("plans_table", say("Plans"), columns(), shown, id=named, most=most)
     if len(passing) > SHOWN:
         st.caption(say("The first {shown:,} of {n:,} plans.", shown=SHOWN, n=len(passing)))
     if plans.beyond:
         st.caption(say("Left out, for costing more than the budget or having no price: {n:,}.", n=plans.beyond))
-    for name in chosen:
-        opened, _ = shown[name]
+    for name, opened in chosen.items():
         with st.container(border=True, key=f"card_{name}"):
             st.markdown(headline(opened))
             take(answer, opened, "chosen")
         return opened
     return plans.best
+
+
+def named(ranked: Ranked) -> str:
+    """Id of a plan's row: its GPU and formats."""
+    plan = ranked.plan
+    return identifier(f"{plan.gpu}_{plan.weights}_{plan.kv}")
 
 
 def filtered(plans: Sequence[Plan]) -> list[int]:
@@ -253,56 +257,46 @@ def several(label: str, key: str, options: list[str], called: Callable[[str], st
     )
 
 
-def row(ranked: Ranked, columns: Mapping[str, Column]) -> Row:
-    """A row a GPU and its formats."""
-    plan, spans = ranked.plan, ranked.range
-    cost = spans.usd_per_million_tokens
-    values = {
-        "gpu": ranked.gpu.name,
-        "gpus": plan.gpus,
-        "layout": words.copies(plan.layout, plan.replicas) if plan.prefill is None else both(plan),
-        "weights": plan.weights,
-        "user": plan.tokens_per_s_per_user,
-        "user_span": words.span(spans.tokens_per_s_per_user),
-        "ttft": plan.ttft_ms,
-        "hour": plan.usd_per_hour,
-        "million": plan.usd_per_million_tokens,
-        "meets": plan.meets,
-        "rate": plan.tokens_per_s,
-        "headroom": plan.headroom_gib,
-        "bound": say(words.BOUNDS[plan.bound]),
-        "kv": plan.kv,
-        "ttft_span": words.span(spans.ttft_ms),
-        "origin": say(ORIGINS[plan.origin.basis]),
-        "million_span": None if cost is None else words.span(cost),
-    }
-    return row_of(f"{plan.gpu}_{plan.weights}_{plan.kv}", columns, values)
-
-
-def columns() -> dict[str, Column]:
-    """Columns of the table of plans, `DECISIVE` of them first."""
+def columns() -> list[Column]:
+    """Columns of ranked plans, `DECISIVE` of them first."""
     ends = say("From the low to the high end of the range.")
-    return {
-        "gpu": Column(say("GPU")),
-        "gpus": Column(say("GPUs"), "whole"),
-        "layout": Column(say("Layout")),
-        "weights": Column(say("Weights")),
-        "user": Column(say("Tokens/s per user"), "one"),
-        "ttft": Column(say("TTFT, ms"), "whole"),
-        "hour": Column(say("Price per hour"), "dollars"),
-        "million": Column(say("Per M tokens"), "dollars", say("US dollars per million output tokens.")),
-        "meets": Column(say("Meets"), "mark", say("Whether it meets every target.")),
-        "user_span": Column(say("from–to"), help=ends),
-        "rate": Column(say("Tokens/s in all"), "whole"),
-        "headroom": Column(say("Headroom, GiB per GPU"), "one"),
-        "bound": Column(say("Limited by")),
-        "kv": Column(say("KV cache")),
-        "ttft_span": Column(say("TTFT from–to, ms"), help=ends),
-        "origin": Column(
-            say("Basis of times"), help=say("Fitted to runs on this GPU or of its generation, or computed.")
+
+    def layout(ranked: Ranked) -> str:
+        plan = ranked.plan
+        return words.copies(plan.layout, plan.replicas) if plan.prefill is None else both(plan)
+
+    return [
+        Column(say("GPU"), lambda ranked: ranked.gpu.name),
+        Column(say("GPUs"), lambda ranked: ranked.plan.gpus, "whole"),
+        Column(say("Layout"), layout),
+        Column(say("Weights"), lambda ranked: ranked.plan.weights),
+        Column(say("Tokens/s per user"), lambda ranked: ranked.plan.tokens_per_s_per_user, "one"),
+        Column(say("TTFT, ms"), lambda ranked: ranked.plan.ttft_ms, "whole"),
+        Column(say("Price per hour"), lambda ranked: ranked.plan.usd_per_hour, "dollars"),
+        Column(
+            say("Per M tokens"),
+            lambda ranked: ranked.plan.usd_per_million_tokens,
+            "dollars",
+            say("US dollars per million output tokens."),
         ),
-        "million_span": Column(say("Per M tokens, from–to"), help=ends),
-    }
+        Column(say("Meets"), lambda ranked: ranked.plan.meets, "mark", say("Whether it meets every target.")),
+        Column(say("from–to"), lambda ranked: words.span(ranked.range.tokens_per_s_per_user), help=ends),
+        Column(say("Tokens/s in all"), lambda ranked: ranked.plan.tokens_per_s, "whole"),
+        Column(say("Headroom, GiB per GPU"), lambda ranked: ranked.plan.headroom_gib, "one"),
+        Column(say("Limited by"), lambda ranked: say(words.BOUNDS[ranked.plan.bound])),
+        Column(say("KV cache"), lambda ranked: ranked.plan.kv),
+        Column(say("TTFT from–to, ms"), lambda ranked: words.span(ranked.range.ttft_ms), help=ends),
+        Column(
+            say("Basis of times"),
+            lambda ranked: say(ORIGINS[ranked.plan.origin.basis]),
+            help=say("Fitted to runs on this GPU or of its generation, or computed."),
+        ),
+        Column(
+            say("Per M tokens, from–to"),
+            lambda ranked: (cost := ranked.range.usd_per_million_tokens) and words.span(cost),
+            help=ends,
+        ),
+    ]
 
 
 def frontier(answer: Planned, chosen: Ranked | None) -> None:
@@ -364,25 +358,11 @@ def listed_prices(answer: Planned) -> None:
     with drawer(say("List prices"), "listed_drawer", icon=":material/payments:") as is_open:
         if is_open:
             heads = [
-                Column(say("GPU")),
-                Column(say("Provider")),
-                Column(say("US dollars per GPU-hour"), "dollars"),
-                Column(say("GPUs at least"), "whole"),
-                Column(say("Read on")),
-                Column(say("Source"), "link"),
+                Column(say("GPU"), lambda price: shown[price.gpu]),
+                Column(say("Provider"), "provider"),
+                Column(say("US dollars per GPU-hour"), "usd_per_gpu_hour", "dollars"),
+                Column(say("GPUs at least"), "min_gpus", "whole"),
+                Column(say("Read on"), lambda price: price.read_on.isoformat()),
+                Column(say("Source"), "source", "link"),
             ]
-            lines = [
-                Row(
-                    f"{price.gpu}_{number}",
-                    (
-                        shown[price.gpu],
-                        price.provider,
-                        price.usd_per_gpu_hour,
-                        price.min_gpus,
-                        price.read_on.isoformat(),
-                        price.source,
-                    ),
-                )
-                for number, price in enumerate(listed)
-            ]
-            rows.draw("list_prices", say("List prices"), heads, lines)
+            tables.draw("list_prices", say("List prices"), heads, listed)

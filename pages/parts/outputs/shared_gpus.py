@@ -10,18 +10,18 @@ import streamlit as st
 from calc import Workload
 from calc.formats import WEIGHT_FORMATS
 from calc.options import options
-from calc.serving.shared_gpus import MOST_MODELS, GPUShare, Neighbour, SharedGPUs
+from calc.serving.shared_gpus import MOST_MODELS, Neighbour, SharedGPUs
 from calc.units import GIB
 from pages.parts import words
 from pages.parts.inputs.control import choose as choose_value
 from pages.parts.inputs.control import help_of
 from pages.parts.inputs.question import CONTEXTS
-from pages.parts.outputs import rows, unknown
+from pages.parts.outputs import tables, unknown
 from pages.parts.outputs.bar import cell, key, swatch
 from pages.parts.outputs.comparison_charts import LINES
 from pages.parts.outputs.finding import on_gpus
 from pages.parts.outputs.plan_details import started
-from pages.parts.outputs.rows import Column, row_of
+from pages.parts.outputs.tables import Column, identifier
 from pages.parts.state.query import TOGETHER
 from pages.parts.state.scenario import places
 from pages.parts.state.shared import Shared, add, remove, set_at
@@ -189,22 +189,30 @@ def bytes_by_server(shared: SharedGPUs) -> list[int]:
 
 def servers(shared: SharedGPUs) -> None:
     """Memory of each server on a GPU."""
-    columns = {
-        "model": Column(say("Model")),
-        "starts": Column(say("Starts"), "mark"),
-        "share": Column(say("Share"), "two"),
-        "taken": Column(say("Taken, GiB"), "two"),
-        "weights": Column(say("Weights, GiB"), "two"),
-        "kv_cache": Column(say("KV cache, GiB"), "two"),
-        "other": Column(say("Else, GiB"), "two"),
-        "free": Column(say("Free before, GiB"), "two"),
-    }
-    if shared.sleep_level:
-        columns["asleep"] = Column(say("Asleep, GiB"), "two")
-    lines = [
-        row_of(f"{n} {server.model}", columns, server_values(n, server)) for n, server in enumerate(shared.servers, 1)
+    numbered = list(enumerate(shared.servers, 1))
+
+    def gib(label: str, name: str) -> Column:
+        return Column(label, lambda line: None if (size := getattr(line[1], name)) is None else size / GIB, "two")
+
+    columns = [
+        Column(say("Model"), lambda line: f"{line[0]} · {line[1].model}"),
+        Column(say("Starts"), lambda line: line[1].verdict == "fits", "mark"),
+        Column(say("Share"), lambda line: line[1].share, "two"),
+        gib(say("Taken, GiB"), "taken"),
+        gib(say("Weights, GiB"), "weights"),
+        gib(say("KV cache, GiB"), "kv_cache"),
+        gib(say("Else, GiB"), "other"),
+        gib(say("Free before, GiB"), "free"),
     ]
-    rows.draw("shared_servers", say("Servers on each GPU"), columns.values(), lines)
+    if shared.sleep_level:
+        columns.append(gib(say("Asleep, GiB"), "asleep"))
+    tables.draw(
+        "shared_servers",
+        say("Servers on each GPU"),
+        columns,
+        numbered,
+        id=lambda line: identifier(f"{line[0]} {line[1].model}"),
+    )
     st.caption(
         say(
             "Each server gets the least share with which it fits (`--gpu-memory-utilization`): it is one of the whole "
@@ -213,23 +221,14 @@ def servers(shared: SharedGPUs) -> None:
     )
 
 
-def server_values(number: int, server: GPUShare) -> dict[str, Any]:
-    sizes = {name: getattr(server, name) / GIB for name in ("taken", "weights", "kv_cache", "other", "free")}
-    starts = server.verdict == "fits"
-    asleep = None if server.asleep is None else server.asleep / GIB
-    return {"model": f"{number} · {server.model}", "starts": starts, "share": server.share, "asleep": asleep} | sizes
-
-
 def on_each(results: Sequence[SharedGPUs]) -> None:
     """Verdict of these models on each chosen GPU."""
-    columns = {
-        "gpu": Column("GPU"),
-        "fits": Column(say("All start"), "mark"),
-        "left": Column(say("Left per GPU, GiB"), "two"),
-    }
-    values = ({"gpu": on_gpus(r.gpu, r.gpus), "fits": r.fits, "left": r.left / GIB} for r in results)
-    lines = [row_of(shared.gpu, columns, value) for shared, value in zip(results, values, strict=True)]
-    rows.draw("shared_each", say("On each GPU"), columns.values(), lines)
+    columns = [
+        Column("GPU", lambda shared: on_gpus(shared.gpu, shared.gpus)),
+        Column(say("All start"), "fits", "mark"),
+        Column(say("Left per GPU, GiB"), lambda shared: shared.left / GIB, "two"),
+    ]
+    tables.draw("shared_each", say("On each GPU"), columns, results, id=lambda shared: identifier(shared.gpu))
 
 
 def commands(shared: SharedGPUs) -> None:

@@ -10,12 +10,12 @@ from calc.hardware import find_gpu
 from calc.training import PEAKS, TrainingComponent, TrainingVerdict
 from calc.units import GIB
 from pages.parts import words
-from pages.parts.outputs import charts, plot, rows
+from pages.parts.outputs import charts, plot, tables
 from pages.parts.outputs.cards import BADGES, card, limit, most
 from pages.parts.outputs.derivations import ModelDerivations, overhead
 from pages.parts.outputs.figure import derivation, figures
 from pages.parts.outputs.gpu_rows import CARDS, MARKS
-from pages.parts.outputs.rows import Column, Row
+from pages.parts.outputs.tables import Column
 from pages.parts.outputs.training_answer import said
 from pages.parts.outputs.training_derivations import TrainingDerivations
 from pages.parts.state.scenario import places
@@ -136,44 +136,39 @@ def reasons(answer: Trained, verdict: TrainingVerdict) -> None:
 def table(answer: Trained) -> None:
     """A row a GPU; one that is clicked opens its card below."""
     verdicts = {verdict.gpu: verdict for verdict in answer.report.verdicts}
+    spread = {
+        gpu: None if verdict.min_gpus is not None else answer.more_gpus(verdict) for gpu, verdict in verdicts.items()
+    }
+
+    def fewest(verdict: TrainingVerdict) -> int | None:
+        return verdict.min_gpus if (way := spread[verdict.gpu]) is None else way.gpus
+
+    def changes(verdict: TrainingVerdict) -> str | None:
+        return None if (way := spread[verdict.gpu]) is None else said(way.what)
+
     columns = [
-        Column(say("GPU")),
-        Column(say("Verdict")),
-        Column(say("Headroom, GiB"), "two", say("Below zero: short by so many.")),
-        Column(say("Max micro-batch size"), "whole"),
-        Column(say("Max sequence length"), "whole"),
-        Column(say("Min. GPUs (ZeRO-3)"), "whole"),
-        Column(say("With"), help=say("What has to change for so few GPUs beside ZeRO-3.")),
-        Column(say("Usable, GiB"), "two"),
+        Column(say("GPU"), lambda verdict: find_gpu(verdict.gpu).name),
+        Column(say("Verdict"), lambda verdict: f"{MARKS[verdict.verdict]} {say(BADGES[verdict.verdict][0])}"),
+        Column(say("Headroom, GiB"), lambda verdict: verdict.spare / GIB, "two", say("Below zero: short by so many.")),
+        Column(say("Max micro-batch size"), lambda verdict: limit(verdict.max_micro_batch), "whole"),
+        Column(say("Max sequence length"), lambda verdict: limit(verdict.max_sequence), "whole"),
+        Column(say("Min. GPUs (ZeRO-3)"), fewest, "whole"),
+        Column(say("With"), changes, help=say("What has to change for so few GPUs beside ZeRO-3.")),
+        Column(say("Usable, GiB"), lambda verdict: verdict.usable / GIB, "two"),
     ]
-    lines = [row(answer, verdict) for verdict in verdicts.values()]
     place = places(("opened",))["opened"]
     opened = place.of(answer.scenario)
-    rows.draw(
+    tables.draw(
         "training_rows",
         say("The verdict of each GPU"),
         columns,
-        lines,
+        verdicts.values(),
+        id=lambda verdict: verdict.gpu,
         chosen=() if opened is None else (opened,),
         turn=lambda gpus: change({place: gpus[0] if gpus else None}),
     )
     if opened in verdicts:
         gpu_card(answer, verdicts[opened])
-
-
-def row(answer: Trained, verdict: TrainingVerdict) -> Row:
-    spread = None if verdict.min_gpus is not None else answer.more_gpus(verdict)
-    cells = (
-        find_gpu(verdict.gpu).name,
-        f"{MARKS[verdict.verdict]} {say(BADGES[verdict.verdict][0])}",
-        verdict.spare / GIB,
-        limit(verdict.max_micro_batch),
-        limit(verdict.max_sequence),
-        verdict.min_gpus if spread is None else spread.gpus,
-        None if spread is None else said(spread.what),
-        verdict.usable / GIB,
-    )
-    return Row(verdict.gpu, cells)
 
 
 def fewest_sharded(answer: Trained, verdict: TrainingVerdict) -> str:
