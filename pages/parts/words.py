@@ -15,7 +15,7 @@ from babel.messages.mofile import write_mo
 from babel.messages.pofile import read_po
 
 from calc import Layout
-from calc.errors import Message
+from calc.errors import Message, Outside
 from calc.formats import GGUF, LABELS
 from calc.hardware import OWN
 from calc.model.formula import SUPERSCRIPTS
@@ -24,9 +24,13 @@ from calc.training import Objective, RolloutPhaseName
 from calc.units import GIB, TIB
 from calc.units import size as size
 from calc.units import unit as unit
-from pages.parts.escaping import escaped
 from pages.parts.labels import CHOICES, FIELDS
 from presets import Part
+
+SIGNS = re.compile(r"[\\`*\[\]<$&|]")
+"""Characters that begin code, emphasis, links, pictures, formulas, entities and cells in Markdown."""
+ADDRESS = re.compile(r"(?i)(https?:|www|@)(?=[/.\w])")
+"""Text that Markdown turns into a link by itself, even where its characters are escaped."""
 
 
 def catalogue(locale: str) -> GNUTranslations:
@@ -456,3 +460,13 @@ def choice(name: str, chosen: Any) -> str:
 def objective(chosen: Objective | None) -> str:
     """The loss of a training step; none is transformers' own."""
     return say("next token") if chosen is None else choice("loss_method", chosen.method)
+
+
+def plain(text: str) -> str:
+    """Markdown that reads as the text does and is neither link, picture nor formula."""
+    return ADDRESS.sub("\\1\N{WORD JOINER}", SIGNS.sub(r"\\\g<0>", " ".join(text.split())))
+
+
+def escaped(value: Any) -> Any:
+    """A value of a sentence in Markdown: our own may hold links, what is from outside none."""
+    return plain(value) if isinstance(value, Outside) else value

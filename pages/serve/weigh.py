@@ -9,7 +9,6 @@ from pages.parts.outputs import (
     charts,
     frame,
     gpu_rows,
-    how_fast,
     kv_budget,
     plot,
     sections,
@@ -25,7 +24,7 @@ def weigh(answer: Weighed) -> None:
     report = answer.report
     answers.draw(answer)
     calibration.draw(answer.scenario)
-    how_fast.draw(answer)
+    answers.how_fast(answer)
     cards.totals(answer)
     cards.exact(answer)
     gpu_rows.draw(answer)

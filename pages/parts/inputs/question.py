@@ -13,9 +13,9 @@ import streamlit as st
 from calc.hardware import find_gpu, slices
 from calc.serving.engines import ENGINES
 from calc.training import METHODS
-from pages.parts.inputs import hub_picker, lists, pasted
+from pages.parts.inputs import lists, model_picker, pasted
 from pages.parts.inputs.control import help_of
-from pages.parts.inputs.slopes import Costs
+from pages.parts.inputs.sidebar import Costs
 from pages.parts.outputs import scripts
 from pages.parts.state.published import published
 from pages.parts.state.query import Page
@@ -268,7 +268,7 @@ def draw(answer: Answer, here: Page) -> None:
         )
     pasted.lead_there(here)
     if (words := st.session_state.get("hub_words")) is not None:
-        hub_picker.suggest(words)
+        model_picker.suggest(words)
 
 
 def take(changes: Any, here: Page) -> None:

@@ -1,7 +1,7 @@
 """The sidebar: the model, its sliders, and the sections of a page."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from math import gcd, lcm
 from typing import Any, Protocol, TypeVar
@@ -9,9 +9,9 @@ from typing import Any, Protocol, TypeVar
 import streamlit as st
 from sympy import divisors
 
+from calc.design import Slopes
 from calc.hardware import find_gpu
-from pages.parts.inputs.control import explain
-from pages.parts.inputs.drawer import concerns, drawer
+from pages.parts.inputs.control import concerns, drawer, explain
 from pages.parts.inputs.fields import (
     CONTROLS,
     EXPERTS,
@@ -27,17 +27,52 @@ from pages.parts.inputs.fields import (
     moved,
 )
 from pages.parts.inputs.model_picker import model_picker
-from pages.parts.inputs.slopes import Costs
 from pages.parts.state.changed import effect_of
 from pages.parts.state.query import GLOSSARY
 from pages.parts.state.scenario import Scenario, places
 from pages.parts.state.url import change
 from pages.parts.state.weighed import Answer
 from pages.parts.state.widgets import show
-from pages.parts.words import language, more, say, times, value
+from pages.parts.words import count, language, more, say, size, times, value
 
 A = TypeVar("A", bound=Answer)
 A_contra = TypeVar("A_contra", bound=Answer, contravariant=True)
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Costs of a step; none are said of a design that makes no sense."""
+
+    slopes: Slopes | None
+
+    def of_field(self, help_text: str, name: str, now: int, step: int) -> str:
+        """A help with what a step costs behind it."""
+        slope = None if self.slopes is None else self.slopes.of(name, now, step)
+        if slope is None:
+            return help_text
+        cost = say(
+            "**+{step:,}**: **{parameters}** parameters, **{size}** of weights and KV cache.",
+            step=slope.step,
+            parameters=signed(slope.parameters, count(abs(slope.parameters))),
+            size=signed(slope.nbytes, size(abs(slope.nbytes))),
+        )
+        return f"{help_text}\n\n{cost}"
+
+    def of_batch(self, help_text: str, batch: int) -> str:
+        if self.slopes is None:
+            return help_text
+        more = size(self.slopes.cache_of(batch=batch + 1))
+        return f"{help_text}\n\n{say('**+1 sequence**: **+{size}** of KV cache.', size=more)}"
+
+    def of_context(self, help_text: str, context: int) -> str:
+        if self.slopes is None:
+            return help_text
+        more = size(self.slopes.cache_of(context=context + 1024))
+        return f"{help_text}\n\n{say('**+1,024 tokens**: **+{size}** of KV cache.', size=more)}"
+
+
+def signed(number: int, written: str) -> str:
+    return f"+{written}" if number >= 0 else f"−{written}"
 
 
 class Section(Protocol[A_contra]):

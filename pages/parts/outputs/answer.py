@@ -10,10 +10,12 @@ from calc.serving import Lever, Verdict
 from calc.time import Choice, cheapest, smallest
 from calc.training import TrainingVerdict
 from pages.parts import words
+from pages.parts.inputs import efficiencies
+from pages.parts.labels import ORIGINS
 from pages.parts.outputs.bar import bar
 from pages.parts.outputs.cards import most
 from pages.parts.outputs.charts import served
-from pages.parts.outputs.finding import on_gpus
+from pages.parts.outputs.findings import on_gpus
 from pages.parts.state.scenario import places
 from pages.parts.state.url import change
 from pages.parts.state.weighed import Weighed
@@ -194,3 +196,17 @@ def take(answer: Weighed, find: Callable[..., Choice | None]) -> None:
         usd = words.dollars(choice.usd_per_hour)
         text = say("{gpus}: {usd} per hour, by the median of list prices", gpus=text, usd=usd)
     st.session_state.gpu_notice = text, ":material/check:"
+
+
+def how_fast(answer: Weighed) -> None:
+    """Speed; nothing where it does not fit or does not run."""
+    efficiencies.idle(answer, training=False)
+    speed = answer.speed
+    if speed is None:
+        return
+    lines = [say("Decoding is limited by {bound}.", bound=words.BOUNDS[speed.bound])]
+    if answer.report.scenario.workload.batch > 1:
+        rate, span = words.figure(speed.tokens_per_s.expected), words.span(speed.tokens_per_s)
+        lines.append(say("In all: {rate} tokens/s ({span}).", rate=rate, span=span))
+    lines.append(say("({origin}; n = {n:,})", origin=ORIGINS[speed.origin.basis], n=speed.origin.rows))
+    st.markdown(f":material/speed: {words.together(lines)}", help=say(speed.origin.sentence))

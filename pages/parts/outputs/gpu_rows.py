@@ -1,7 +1,8 @@
 """The verdict of each GPU: up to four as cards as wide as the row, more as a table that sorts and filters."""
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
+from typing import TypeVar
 
 import streamlit as st
 
@@ -9,21 +10,23 @@ from calc.errors import Message
 from calc.hardware import Layout, find_gpu, note
 from calc.serving import KVBudget, Verdict
 from calc.time import price_of
+from calc.training import TrainingVerdict
 from calc.units import GIB
 from pages.parts import words
 from pages.parts.outputs import paper, tables
 from pages.parts.outputs.answer import longest, use_layout
 from pages.parts.outputs.bar import bar
-from pages.parts.outputs.cards import BADGES, headroom, limit, most
+from pages.parts.outputs.cards import BADGES, head, headroom, limit, most
 from pages.parts.outputs.charts import served
 from pages.parts.outputs.derivations import ServingDerivations
 from pages.parts.outputs.figure import derivation
 from pages.parts.outputs.tables import Column, Gauge
-from pages.parts.state.scenario import places
+from pages.parts.state.scenario import Scenario, places
 from pages.parts.state.url import change
 from pages.parts.state.weighed import Weighed
 from pages.parts.words import say
 
+V = TypeVar("V", Verdict, TrainingVerdict)
 CARDS = 4
 """GPUs side by side."""
 LEAST = (24, 48, 80)
@@ -34,22 +37,52 @@ MARKS = {"fits": "✓", "fits with": "⚙", "tight": "≈", "does not fit": "✗
 
 
 def draw(answer: Weighed) -> None:
-    verdicts = answer.report.verdicts
+    cards_or_table(answer.report.verdicts, partial(card, answer), partial(table, answer))
+
+
+def cards_or_table(verdicts: Sequence[V], card: Callable[[V], None], table: Callable[[], None]) -> None:
+    """A few verdicts as cards side by side, more as a table."""
     if len(verdicts) > CARDS:
-        table(answer)
+        table()
     elif verdicts:
         with st.grid(len(verdicts), min_column_width=230, gap="small", key="gpu_cards"):
             for verdict in verdicts:
-                card(answer, verdict)
+                card(verdict)
+
+
+def verdict_table(
+    scenario: Scenario,
+    key: str,
+    columns: Sequence[Column],
+    verdicts: Iterable[V],
+    card: Callable[[V], None],
+    most: int | None = None,
+    use: Callable[[str], None] | None = None,
+) -> None:
+    """A row a GPU; the one that is clicked, or that the link opens, has its card below."""
+    known = {verdict.gpu: verdict for verdict in verdicts}
+    place = places(("opened",))["opened"]
+    opened = place.of(scenario)
+    tables.draw(
+        key,
+        say("The verdict of each GPU"),
+        columns,
+        known.values(),
+        id=lambda verdict: verdict.gpu,
+        most=most,
+        chosen=() if opened is None else (opened,),
+        turn=lambda gpus: change({place: gpus[0] if gpus else None}),
+        use=use,
+    )
+    if opened in known:
+        card(known[opened])
 
 
 def card(answer: Weighed, verdict: Verdict) -> None:
     """Whether it fits, by how much, what is the most that would, and on how few GPUs; the reason one click away."""
-    word, color, icon = BADGES[verdict.verdict]
     gpu = find_gpu(verdict.gpu)
     with st.container(border=True, height="stretch", gap="xsmall", key=f"card_{gpu.id}"):
-        st.markdown(f"**{gpu.name}**" if verdict.gpus == 1 else f"**{verdict.gpus:,} × {gpu.name}**")
-        st.badge(say(word), color=color, icon=icon)
+        head(verdict)
         for flag in verdict.flags:
             st.markdown(f"`{flag}`")
         if len(answer.report.verdicts) > 1:  # the answer has the bar of one
@@ -130,7 +163,7 @@ def budget_of(answer: Weighed, verdict: Verdict) -> KVBudget | None:
 
 
 def table(answer: Weighed) -> None:
-    """A row a GPU; one that is clicked opens its card below."""
+    """The rows that pass the filters."""
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="gpu_view"):
         filters = choice(answer.report.verdicts)
         most = tables.in_sight("gpu_columns", DECISIVE)
@@ -139,21 +172,7 @@ def table(answer: Weighed) -> None:
     def use(gpu: str) -> None:
         use_layout(answer, gpu, shown[gpu].layout or Layout())
 
-    place = places(("opened",))["opened"]
-    opened = place.of(answer.scenario)
-    tables.draw(
-        "gpu_rows",
-        say("The verdict of each GPU"),
-        columns(answer),
-        shown.values(),
-        id=lambda verdict: verdict.gpu,
-        most=most,
-        chosen=() if opened is None else (opened,),
-        turn=lambda gpus: change({place: gpus[0] if gpus else None}),
-        use=use,
-    )
-    if opened in shown:
-        card(answer, shown[opened])
+    verdict_table(answer.scenario, "gpu_rows", columns(answer), shown.values(), partial(card, answer), most, use)
 
 
 def choice(verdicts: Collection[Verdict]) -> list[str]:

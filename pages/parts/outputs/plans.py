@@ -6,12 +6,13 @@ from typing import Any
 import streamlit as st
 
 from calc.hardware import find_gpu
-from calc.time import Plan, Point, cannot_keep_up, prices
+from calc.serving.engines.launch import Launch
+from calc.time import OperationTime, Plan, Point, cannot_keep_up, launch, plan_operations, prices, separate_launch
 from pages.parts import words
-from pages.parts.inputs.drawer import drawer
+from pages.parts.inputs.control import drawer
 from pages.parts.labels import ORIGINS
-from pages.parts.outputs import charts, plot, speed_charts, tables
-from pages.parts.outputs.plan_details import details
+from pages.parts.outputs import charts, plot, tables
+from pages.parts.outputs.charts import PLAIN, Figure, Theme, figure, small
 from pages.parts.outputs.tables import Column, identifier
 from pages.parts.state.planned import SHOWN, Planned, Ranked, weigh
 from pages.parts.state.query import WEIGH
@@ -20,6 +21,7 @@ from pages.parts.words import say
 
 DECISIVE = 9
 """Columns of the table in sight without a click."""
+AXIS = {"type": "log", "dtick": "D2", "tickformat": ",.12~g"}
 
 
 def best(answer: Planned) -> None:
@@ -323,14 +325,14 @@ def frontier(answer: Planned, chosen: Ranked | None) -> None:
         tokens_per_s_per_gpu=plan.tokens_per_s_per_gpu,
     )
     mine = plans.frontier_of(plan.gpu)
-    curve = speed_charts.frontier(plans.frontier, mine, here, charts.theme())
+    curve = frontier_chart(plans.frontier, mine, here, charts.theme())
     plot.draw("frontier", say("Speed per user against speed per GPU"), curve, tabled=True)
     with drawer(say("As a table"), "frontier_drawer", icon=":material/table:") as is_open:
         if is_open:
             head = [say("Plan"), say("Tokens/s per user"), say("Tokens/s per GPU")]
             lines = [
                 (
-                    speed_charts.described(point),
+                    described(point),
                     words.figure(point.tokens_per_s_per_user),
                     words.figure(point.tokens_per_s_per_gpu),
                 )
@@ -366,3 +368,112 @@ def listed_prices(answer: Planned) -> None:
                 Column(say("Source"), "source", "link"),
             ]
             tables.draw("list_prices", say("List prices"), heads, listed)
+
+
+def details(answer: Planned, ranked: Ranked, name: str) -> None:
+    """Both in drawers, computed when they are opened."""
+    with drawer(say("Launch command"), f"launch_{name}", icon=":material/terminal:") as is_open:
+        if is_open:
+            command(answer, ranked)
+    with drawer(say("Where the time goes"), f"operations_{name}", icon=":material/timer:") as is_open:
+        if is_open:
+            operations(answer, ranked)
+
+
+def command(answer: Planned, ranked: Ranked) -> None:
+    """Commands that start one copy, or a worker of each side and the router between them."""
+    separate = separate_launch(answer.plans.search, ranked.plan, answer.scenario.source.model)
+    if separate is not None and ranked.plan.prefill is not None:
+        st.caption(say("Each of {n:,} prefill workers:", n=ranked.plan.prefill.workers))
+        started(separate.prefill)
+        st.caption(say("Each of {n:,} decode workers:", n=ranked.plan.replicas))
+        started(separate.decode)
+        st.caption(say("What routes requests between them:"))
+        started(separate.router)
+        return
+    starts = launch(answer.plans.search, ranked.plan, answer.scenario.source.model)
+    if starts is None:
+        return
+    started(starts)
+    if ranked.plan.replicas > 1:
+        st.caption(say("{n:,} copies of it, behind a load balancer.", n=ranked.plan.replicas))
+
+
+def started(starts: Launch) -> None:
+    """A command, and what it can't say."""
+    st.code(starts.text, language="bash")
+    for note in starts.notes:
+        st.caption(say(note))
+
+
+def operations(answer: Planned, ranked: Ranked) -> None:
+    """A step of a full copy by its kinds of work, the longest first, and what binds each."""
+    rows = plan_operations(answer.plans.search, ranked.plan)
+    if ranked.plan.prefill is not None:
+        st.caption(say("One step of a full decode worker, which runs no prompts."))
+    else:
+        st.caption(
+            say(
+                "One step of a full copy, the prompts that are prefilled beside included. Each kind of work takes the "
+                "larger of its arithmetic and its memory traffic."
+            )
+        )
+    head = [say("Work"), say("ms"), say("Share"), say("Arithmetic, ms"), say("Memory, ms"), say("Limited by")]
+    whole = sum(operation_time.ms for operation_time in rows)
+    st.markdown(words.table(head, [operation(operation_time, whole) for operation_time in rows], numbers=4))
+
+
+def operation(row: OperationTime, whole: float) -> tuple[str, ...]:
+    name, share = say(words.WORK.get(row.what) or words.PARTS[row.what]), f"{row.ms / whole:.0%}"
+    figures = (words.milliseconds(figure) for figure in (row.compute_ms, row.memory_ms))
+    return name, words.milliseconds(row.ms), share, *figures, say(words.BOUNDS[row.bound])
+
+
+def frontier_chart(points: Sequence[Point], mine: Sequence[Point], chosen: Point, theme: Theme) -> Figure:
+    """Tokens a second of a GPU over those of one user: what all GPUs together allow, what the chosen plan's GPU allows,
+    and where the plan stands."""
+    name = find_gpu(chosen.gpu).name
+    lines = [
+        trace(say("Best of all"), points, {"color": theme.text, "width": 1.5, "dash": "dot"}, 5),
+        trace(name, mine, {"color": "#0072B2", "width": 2}, 6),
+        trace(say("This plan"), [chosen], {"color": "#D55E00"}, 14) | {"mode": "markers"},
+    ]
+    lines[-1]["marker"] |= {"symbol": "star"}
+    return figure(
+        lines,
+        theme,
+        height=380,
+        margin={"l": 8, "r": 8, "t": 40, "b": 52},
+        showlegend=True,
+        legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
+        hovermode="closest",
+        xaxis=AXIS | {"title": small(say("Tokens/s per user"))},
+        yaxis=AXIS | {"title": small(say("Tokens/s per GPU"))},
+    )
+
+
+def trace(name: str, points: Sequence[Point], look: dict[str, Any], size: int) -> dict[str, Any]:
+    return {
+        "type": "scatter",
+        "mode": "lines+markers",
+        "name": name,
+        "x": [point.tokens_per_s_per_user for point in points],
+        "y": [point.tokens_per_s_per_gpu for point in points],
+        "text": [described(point) for point in points],
+        "line": look,
+        "marker": {"size": size, "color": look["color"]},
+        "hovertemplate": say(
+            "<b>{what}</b><br>{user} tokens/s per user, {gpu} per GPU",
+            what="%{text}",
+            user="%{x:,.3~s}",
+            gpu="%{y:,.3~s}",
+        )
+        + PLAIN,
+    }
+
+
+def described(point: Point) -> str:
+    """H100 SXM 80GB, TP 4, fp8, 64 requests."""
+    gpu, layout = find_gpu(point.gpu).name, words.layout(point.layout)
+    parts = [part for part in (gpu, layout, point.weights) if part]
+    return say("{what}, {n:,} requests", what=", ".join(parts), n=point.batch)

@@ -204,6 +204,17 @@ def change(changes: Mapping[Place, Any] | None = None, **parts: Any) -> None:
     state.address = None
 
 
+def add(place: Place, other: Any, most: int) -> None:
+    """One more in a list of the scenario that has room for it; for callbacks."""
+    change({place: (*place.of(st.session_state.scenario), other)[:most]})
+
+
+def remove(place: Place, number: int) -> None:
+    """One of a list of the scenario away; for callbacks."""
+    known = place.of(st.session_state.scenario)
+    change({place: known[:number] + known[number + 1 :]})
+
+
 def choose(model: str, revision: str | None = None, file: str | None = None) -> None:
     """Another model, with its own values and the same workload; for callbacks."""
     change(source=Source(model=model, revision=revision, file=file), overrides={})

@@ -7,7 +7,7 @@ import streamlit as st
 from calc.errors import Message
 from calc.hardware import find_gpu
 from pages.parts import words
-from pages.parts.inputs.drawer import drawer
+from pages.parts.inputs.control import drawer
 from pages.parts.outputs import tables
 from pages.parts.outputs.tables import Column
 from pages.parts.verify.evidence import FIGURES, Figure, Served, Servers, by, said

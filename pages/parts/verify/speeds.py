@@ -7,7 +7,7 @@ import streamlit as st
 from calc.errors import Message
 from calc.units import hundredths
 from pages.parts import words
-from pages.parts.inputs.drawer import drawer
+from pages.parts.inputs.control import drawer
 from pages.parts.outputs import charts, plot, tables
 from pages.parts.outputs.tables import Column
 from pages.parts.verify.accuracy import error_boxes
