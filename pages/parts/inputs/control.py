@@ -1,4 +1,5 @@
-"""Controls drawn from fields: what a field of calc's models says of itself decides widget, limits and help."""
+"""Controls drawn from fields: what a field of calc's models says of itself decides widget, limits and help. Drawers are
+drawn only while they are open."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager

@@ -12,7 +12,7 @@ from pages.parts.words import say
 from presets import models
 
 Read = Callable[[str], Any]
-"""What a model's name means in the list. Raises ValueError."""
+"""Entry of the list by a model's name. Raises ValueError."""
 
 
 def add_model(place: Place, read: Read, most: int, key: str, full: str | None) -> None:
@@ -43,7 +43,7 @@ def _take(place: Place, read: Read, most: int, key: str) -> None:
 
 
 def suggest(place: Place, read: Read, most: int, suggested: Iterable[str]) -> None:
-    """That the text in the box was no model's name; and models to begin with."""
+    """A warning of a text in the box that is no model's name, and models to begin with."""
     if (name := st.session_state.pop("not_added", None)) is not None:
         st.warning(say("“{name}” is no model's name: organisation/name is.", name=name), icon=":material/help:")
     if not place.of(st.session_state.scenario):

@@ -1,4 +1,4 @@
-"""The controls of a plan: the load, the targets, what may be used, prices."""
+"""The controls of a plan: the load or the training run, the targets, what may be used, prices."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -44,7 +44,6 @@ def _take_requests(chosen: float | None, place: Place) -> None:
 
 
 def targets(answer: Planned) -> None:
-    """Controls of the targets: latency and budget."""
     known = places(("planning",))
     st.markdown(say("**Targets**"))
     with st.grid(2, min_column_width=140, gap="small"):
@@ -213,7 +212,6 @@ SECTIONS = (load, targets, hardware, formats, engine, prices)
 
 
 def training_run(answer: TrainingPlanned) -> None:
-    """Controls of the run: tokens, GPUs, batch."""
     known = places(("planning",))
     st.markdown(say("**Training run**"))
     with st.grid(2, min_column_width=140, gap="small"):

@@ -102,7 +102,6 @@ def defaults(answer: Answer) -> Mapping[str, Any]:
 
 
 def layout(answer: Answer) -> None:
-    """Controls of the layout over GPUs."""
     spread = [place for place in of_serving(answer).values() if "layout" in place.path]
     controls_in_drawer(say("Layout by hand"), "layout_drawer", spread, answer.error)
 

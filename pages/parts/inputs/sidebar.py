@@ -9,8 +9,11 @@ from typing import Any, Protocol, TypeVar
 import streamlit as st
 from sympy import divisors
 
+from calc import Architecture, ConfigError
 from calc.design import Slopes
+from calc.families import override
 from calc.hardware import find_gpu
+from calc.serving.comparison import Effect, effect
 from pages.parts.inputs.control import concerns, drawer, explain
 from pages.parts.inputs.fields import (
     CONTROLS,
@@ -27,9 +30,9 @@ from pages.parts.inputs.fields import (
     moved,
 )
 from pages.parts.inputs.model_picker import model_picker
-from pages.parts.state.changed import effect_of
 from pages.parts.state.query import GLOSSARY
 from pages.parts.state.scenario import Scenario, places
+from pages.parts.state.session import remembered
 from pages.parts.state.url import change
 from pages.parts.state.weighed import Answer
 from pages.parts.state.widgets import show
@@ -37,6 +40,8 @@ from pages.parts.words import count, language, more, say, size, times, value
 
 A = TypeVar("A", bound=Answer)
 A_contra = TypeVar("A_contra", bound=Answer, contravariant=True)
+MOST = 64
+"""Changed models that a session keeps."""
 
 
 @dataclass(frozen=True)
@@ -325,3 +330,30 @@ def gpu_label(name: str) -> str:
     gpu = find_gpu(name)
     memory = f"{gpu.memory_gb:g}"
     return gpu.name if f"{memory}GB" in gpu.name else f"{gpu.name} · {memory} GB"
+
+
+def effect_of(answer: Answer, name: str) -> Effect | None:
+    """Effect of one changed config field; None where the model with only that change is not valid."""
+    about, scenario = answer.model.published, answer.scenario
+    after = alone(answer, name)
+    if about.architecture is None or after is None:
+        return None
+    kv = answer.model.precision(scenario.serving).kv
+    serving = scenario.serving
+    return effect(about.architecture, after, serving.started(), kv, serving.workload.context)
+
+
+def alone(answer: Answer, name: str) -> Architecture | None:
+    """The model with one change only: what is on screen, where there is no other."""
+    about, overrides = answer.model.published, answer.scenario.overrides
+    if len(overrides) == 1:
+        return answer.model.architecture
+
+    def build() -> Architecture | None:
+        try:
+            return Architecture.from_config(override(about.config or {}, {name: overrides[name]}))
+        except ConfigError:
+            return None
+
+    key = str(about.name), id(about), name, overrides[name]
+    return remembered("changed", key, build, lambda built: len(built) > MOST)

@@ -1,4 +1,4 @@
-"""The answer first: one sentence, one bar of one GPU, and what would make it fit."""
+"""The answer first: one sentence, one bar of one GPU, what would make it fit, and how fast it is."""
 
 from collections.abc import Callable, Sequence
 

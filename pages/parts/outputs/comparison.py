@@ -1,4 +1,5 @@
-"""Configurations side by side: who they are, their headline numbers against the first, and their config fields."""
+"""Configurations side by side: who they are, their headline numbers against the first, charts on one scale, and their
+config fields."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from textwrap import wrap

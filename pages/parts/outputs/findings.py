@@ -1,4 +1,5 @@
-"""Finding of each page: its title, the figures that decide, and the bytes on the scale."""
+"""Finding of each page: its title, one sentence with its verb stressed; the figures that decide; and the bytes on the
+scale."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -1,6 +1,7 @@
-"""Beginning and end of every page."""
+"""Beginning and end of every page: the ways to others (on a phone a menu at the foot of the screen), the inputs, the title,
+sections below an answer, assumptions."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 import streamlit as st
@@ -12,12 +13,16 @@ from pages.parts.outputs import carrying, findings, pin, scripts, share, unknown
 from pages.parts.outputs.findings import draw_title, plain
 from pages.parts.state import url
 from pages.parts.state.query import AREAS, Page
-from pages.parts.state.scenario import Scenario
+from pages.parts.state.scenario import Place, Scenario, Tab, places
+from pages.parts.state.url import change
 from pages.parts.state.weighed import Answer, looked
+from pages.parts.state.widgets import show
 from pages.parts.words import say
 
 A = TypeVar("A", bound=Answer)
 MARKS = scripts.element("weighbridge_marks", "navigation.js")
+Section = tuple[str, Callable[[], None]]
+"""Title of a section, and the function that draws it."""
 
 
 def page(
@@ -179,3 +184,25 @@ def way(page: Page, title: Message, icon: str | None = None, *, key: str | None)
     """One way; that to the page that the reader is on lies in a container with a key."""
     with st.container(width="content", key=key):
         st.page_link(page.script, label=say(title), icon=icon)
+
+
+def open_section(sections: Mapping[Tab, Section]) -> None:
+    """Sections side by side below an answer, of which only the open one is computed, sent and drawn: the first, unless
+    the scenario says another."""
+    place = places(("tab",))["tab"]
+    names = list(sections)
+    chosen = place.of(st.session_state.scenario)
+    number = names.index(chosen) if chosen in names else 0
+    st.segmented_control(
+        say("Sections"),
+        names,
+        required=True,
+        format_func=lambda name: sections[name][0],
+        label_visibility="collapsed",
+        **show("sections", names[number], _take, place, names, given="default"),
+    )
+    sections[names[number]][1]()
+
+
+def _take(chosen: Tab, place: Place, names: Sequence[Tab]) -> None:
+    change({place: None if chosen == names[0] else chosen})

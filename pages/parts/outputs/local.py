@@ -1,4 +1,4 @@
-"""Models on the reader's own machine: the answer, the files of the model, the commands, and the presets."""
+"""Models on the reader's own machine: the answer, the files of the model, the commands, MLX's folders, and the presets."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -297,7 +297,6 @@ def heat(answer: LocalAnswer, names: list[str]) -> None:
 
 
 def traps() -> None:
-    """Surprises of llama.cpp."""
     st.header(say("What is easily overlooked"), anchor=False)
     sentences = (
         say(

@@ -1,5 +1,6 @@
-"""Preview of a link in a chat or a mail: the finding, as the title of the page that a program
-fetches. A browser gets its title from the page itself; over https it says what it fetches, and no program does."""
+"""Addresses as programs and old links fetch them: the finding as the title of a page that a chat or a mail previews, and
+the way from what a page shows no more. A browser gets its title from the page itself; over https it says what it
+fetches, and no program does."""
 
 from collections.abc import Callable, Mapping
 from contextvars import copy_context

@@ -1,4 +1,5 @@
-"""Finding of a page and ways to share it: its link, its report as a file."""
+"""Finding of a page with its weighbridge, ways to share it, and three questions to click for those who come for the first
+time."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -59,7 +60,6 @@ def header(answer: Answer, page: Page, with_layout: Answer) -> None:
 
 
 def actions(answer: Answer, page: Page, with_layout: Answer) -> None:
-    """Links and downloads."""
     with st.container(horizontal=True, vertical_alignment="center", gap="medium", key="header"):
         copy_link(with_layout, page)
         if answer.download is not None:

@@ -133,7 +133,10 @@ def bar(shared: SharedGPUs) -> None:
     keys.append(key("", say("left"), shared.usable - sum(sizes)))
     parts = [f"{model}: {words.gib(size)}" for _, model, size in taken]
     usable, left = words.gib(shared.usable), words.gib(shared.usable - sum(sizes))
-    spoken = say("{parts}; of {usable} {left} are left.", parts=words.listed(parts), usable=usable, left=left)
+    if parts:
+        spoken = say("{parts}; of {usable} {left} are left.", parts=words.listed(parts), usable=usable, left=left)
+    else:  # none of them starts
+        spoken = say("{size} headroom of {usable}", size=left, usable=usable)
     st.html(
         f'<div class="weighbridge-bar" role="img" aria-label="{escape(spoken, quote=True)}">{"".join(cells)}'
         f'</div><div class="weighbridge-keys">{"".join(keys)}</div>'

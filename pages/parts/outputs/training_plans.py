@@ -24,7 +24,6 @@ DECISIVE = 7
 
 
 def draw(answer: TrainingPlanned) -> None:
-    """All of it."""
     try:
         report = answer.report
     except ConfigError as problem:

@@ -1,4 +1,4 @@
-"""Speed of a training step, and where its time goes."""
+"""Speed of a training step, and where its time goes; with a loss of TRL its phases, and the same step with others."""
 
 from collections.abc import Callable
 from functools import partial

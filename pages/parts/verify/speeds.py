@@ -40,7 +40,6 @@ REASONS = {
 
 
 def draw(evidence: SpeedAccuracy) -> None:
-    """All of it."""
     st.markdown(
         say(
             "Predictions beside **{n}** speeds that people measured, each as a range: how far off the expected figure "

@@ -44,7 +44,6 @@ REASONS = {
 
 
 def draw(evidence: Startups) -> None:
-    """All of it."""
     st.markdown(
         say(
             "Our budgets beside **{logs}** public start-up logs of vLLM and SGLang, and our word on "
