@@ -1,5 +1,5 @@
-"""Models beyond the presets: of the Hub (suggestions as one types, a revision, a token for gated models), or a config of
-the reader's own."""
+"""Models beyond the presets: of the Hub (suggestions as one types, a revision, a token for gated models), or a config
+of the reader's own."""
 
 from collections.abc import Sequence
 from typing import Any

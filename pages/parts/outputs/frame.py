@@ -1,5 +1,5 @@
-"""Beginning and end of every page: the ways to others (on a phone a menu at the foot of the screen), the inputs, the title,
-sections below an answer, assumptions."""
+"""Beginning and end of every page: the ways to others (on a phone a menu at the foot of the screen), the inputs, the
+title, sections below an answer, assumptions."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar

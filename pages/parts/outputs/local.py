@@ -1,4 +1,4 @@
-"""Models on the reader's own machine: the answer, the files of the model, the commands, MLX's folders, and the presets."""
+"""Models on the reader's own machine: the answer, the files of the model, commands, MLX's folders, and the presets."""
 
 from collections import Counter
 from collections.abc import Callable

@@ -1,5 +1,5 @@
-"""Plans: the best in one sentence, all in a table, the chosen one explained, its commands, where the time of a step goes,
-and what it trades."""
+"""Plans: the best in one sentence, all in a table, the chosen one explained, its commands, where the time of a step
+goes, and what it trades."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any

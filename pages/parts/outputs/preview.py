@@ -1,5 +1,5 @@
-"""Addresses as programs and old links fetch them: the finding as the title of a page that a chat or a mail previews, and
-the way from what a page shows no more. A browser gets its title from the page itself; over https it says what it
+"""Addresses as programs and old links fetch them: the finding as the title of a page that a chat or a mail previews,
+and the way from what a page shows no more. A browser gets its title from the page itself; over https it says what it
 fetches, and no program does."""
 
 from collections.abc import Callable, Mapping

@@ -1,5 +1,5 @@
-"""Finding of a page with its weighbridge, ways to share it, and three questions to click for those who come for the first
-time."""
+"""Finding of a page with its weighbridge, ways to share it, and three questions to click for those who come for the
+first time."""
 
 from collections.abc import Iterator
 from functools import partial
