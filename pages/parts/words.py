@@ -17,7 +17,7 @@ from babel.messages.pofile import read_po
 from calc import Layout
 from calc.errors import Message, Outside
 from calc.formats import GGUF, LABELS
-from calc.hardware import OWN
+from calc.hardware import OWN, find_gpu
 from calc.model.formula import SUPERSCRIPTS
 from calc.time import Estimate
 from calc.training import Objective, RolloutPhaseName
@@ -155,6 +155,11 @@ def figure(number: float) -> str:
 def vendor(name: str) -> str:
     """Maker of a GPU; the reader's own have none."""
     return say("your own") if name == OWN else name
+
+
+def on_gpus(gpu: str, n: int) -> str:
+    """GPUs of one kind: 8 × H200 SXM."""
+    return find_gpu(gpu).name if n == 1 else f"{n:,} × {find_gpu(gpu).name}"
 
 
 def span(estimate: Estimate) -> str:

@@ -15,7 +15,6 @@ from pages.parts.labels import ORIGINS
 from pages.parts.outputs.bar import bar
 from pages.parts.outputs.cards import most
 from pages.parts.outputs.charts import served
-from pages.parts.outputs.findings import on_gpus
 from pages.parts.state.scenario import places
 from pages.parts.state.url import change
 from pages.parts.state.weighed import Weighed
@@ -55,7 +54,7 @@ def details(
     if layout and focus.gpus > 1:
         lines.insert(0, say("With {layout}.", layout=layout))
     if len(verdicts) > 1:
-        gpu = on_gpus(focus.gpu, focus.gpus)
+        gpu = words.on_gpus(focus.gpu, focus.gpus)
         fits = focus.verdict == "fits"
         smallest = say("Figures of the smallest that fits, **{gpu}**.", gpu=gpu)
         lines.insert(0, smallest if fits else say("Figures of the nearest, **{gpu}**.", gpu=gpu))
@@ -162,24 +161,30 @@ def finders(answer: Weighed) -> None:
     if notice is not None:
         st.toast(notice[0], icon=notice[1])
     with st.container(horizontal=True, gap="small", key="finders"):
-        st.button(
-            say("Smallest GPU that fits"),
-            key="find_smallest",
-            icon=":material/compress:",
-            type="tertiary",
-            help=say("Of all that the engine runs on: the one with the least memory, as many as are asked for."),
-            on_click=take,
-            args=(answer, smallest),
+        kinds = (
+            (
+                smallest,
+                say("Smallest GPU that fits"),
+                "compress",
+                say("Of all that the engine runs on: the one with the least memory, as many as are asked for."),
+            ),
+            (
+                cheapest,
+                say("Cheapest that fits"),
+                "payments",
+                say("Of all with a list price: the fewest that fit, at the least price per hour together."),
+            ),
         )
-        st.button(
-            say("Cheapest that fits"),
-            key="find_cheapest",
-            icon=":material/payments:",
-            type="tertiary",
-            help=say("Of all with a list price: the fewest that fit, at the least price per hour together."),
-            on_click=take,
-            args=(answer, cheapest),
-        )
+        for find, label, icon, help_text in kinds:
+            st.button(
+                label,
+                key=f"find_{find.__name__}",
+                icon=f":material/{icon}:",
+                type="tertiary",
+                help=help_text,
+                on_click=take,
+                args=(answer, find),
+            )
 
 
 def take(answer: Weighed, find: Callable[..., Choice | None]) -> None:
@@ -190,8 +195,7 @@ def take(answer: Weighed, find: Callable[..., Choice | None]) -> None:
         st.session_state.gpu_notice = text, ":material/search_off:"
         return
     use_layout(answer, choice.gpu, choice.layout)
-    name, n = find_gpu(choice.gpu).name, choice.layout.gpus
-    text = f"{n:,} × {name}" if n > 1 else name
+    text = words.on_gpus(choice.gpu, choice.layout.gpus)
     if choice.usd_per_hour is not None:
         usd = words.dollars(choice.usd_per_hour)
         text = say("{gpus}: {usd} per hour, by the median of list prices", gpus=text, usd=usd)

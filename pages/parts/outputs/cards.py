@@ -118,8 +118,7 @@ BADGES: dict[str, tuple[Message, Color, str]] = {
 def head(verdict: Verdict | TrainingVerdict) -> None:
     """The GPUs of a card, and whether it fits."""
     word, color, icon = BADGES[verdict.verdict]
-    name = find_gpu(verdict.gpu).name
-    st.markdown(f"**{name}**" if verdict.gpus == 1 else f"**{verdict.gpus:,} × {name}**")
+    st.markdown(f"**{words.on_gpus(verdict.gpu, verdict.gpus)}**")
     st.badge(say(word), color=color, icon=icon)
 
 

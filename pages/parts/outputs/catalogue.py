@@ -7,6 +7,7 @@ from calc.serving.engines import ENGINES
 from calc.time import price_of
 from calc.units import GIB
 from pages.parts import words
+from pages.parts.inputs.filters import several, vendor_and_form
 from pages.parts.outputs import tables
 from pages.parts.outputs.tables import Column
 from pages.parts.state.query import WEIGH
@@ -34,31 +35,13 @@ def chosen() -> list[GPU]:
     """GPUs that pass the filters, the newest first, of a year by bandwidth."""
     known = sorted(gpus().values(), key=lambda gpu: (gpu.year or 0, gpu.bandwidth_gb_s), reverse=True)
     with st.grid(4, min_column_width=150, gap="small", key="catalogue_filters"):
-        vendors = st.multiselect(
-            say("Vendor"), sorted({gpu.vendor for gpu in known}), key="vendors", placeholder=say("any")
-        )
-        forms = st.multiselect(
-            say("Form"),
-            sorted({gpu.form for gpu in known}),
-            format_func=lambda form: say(words.FORMS[form]),
-            key="forms",
-            placeholder=say("any"),
-        )
-        engines = st.multiselect(
-            say("Engine"),
-            list(ENGINES),
-            format_func=lambda name: ENGINES[name].title,
-            key="runs",
-            placeholder=say("any"),
-        )
+        passes = vendor_and_form(known, "")
+        engines = several(say("Engine"), "runs", list(ENGINES), lambda name: ENGINES[name].title)
         least = st.number_input(say("Memory, at least (GB)"), min_value=0, value=0, step=8, key="least_memory")
     return [
         gpu
         for gpu in known
-        if (not vendors or gpu.vendor in vendors)
-        and (not forms or gpu.form in forms)
-        and all(runs(gpu, ENGINES[engine].support) for engine in engines)
-        and gpu.memory_gb >= least
+        if passes(gpu) and all(runs(gpu, ENGINES[engine].support) for engine in engines) and gpu.memory_gb >= least
     ]
 
 

@@ -12,7 +12,6 @@ import streamlit as st
 
 from calc import ConfigError
 from calc.design import checks, proportions
-from calc.hardware import find_gpu
 from calc.serving import Memory, Verdict, bytes_per_token, growth
 from calc.serving.comparison import variants
 from calc.serving.shared_gpus import SharedGPUs
@@ -51,7 +50,7 @@ def verdict_in_words(
 ) -> str:
     """Qwen3-8B **fits on** 8 of 9 GPUs."""
     number, fits = len(verdicts), sum(verdict.verdict == "fits" for verdict in verdicts)
-    gpu = on_gpus(focus.gpu, focus.gpus)
+    gpu = words.on_gpus(focus.gpu, focus.gpus)
     if fits == number == 2:
         return say("{name} **fits on both** GPUs", name=what)
     if fits and fits == number > 1:
@@ -74,11 +73,6 @@ def verdict_in_words(
 def plain(sentence: str) -> str:
     """Text without the stress, its dollars as they are."""
     return STRESSED.sub(r"\1", sentence).replace("\\$", "$")
-
-
-def on_gpus(gpu: str, n: int) -> str:
-    """GPUs of one kind: 8 × H200 SXM."""
-    return find_gpu(gpu).name if n == 1 else f"{n:,} × {find_gpu(gpu).name}"
 
 
 def draw_title(sentence: str, color: Color | None) -> None:
@@ -229,7 +223,7 @@ def planned(answer: Planned) -> Finding:
     if not plans.plans:
         return Finding(say("{what}: **no plan** on these GPUs", what=what), "red")
     plan = plans.best.plan
-    on = on_gpus(plan.gpu, plan.gpus)
+    on = words.on_gpus(plan.gpu, plan.gpus)
     if not plan.meets:
         return Finding(say("{what}: **no plan meets every target**, {gpus} comes closest", what=what, gpus=on), "red")
     if plan.usd_per_hour is None:
@@ -250,7 +244,7 @@ def run_planned(answer: TrainingPlanned) -> Finding | None:
     values = {
         "name": name(answer),
         "days": words.figure(first.campaign.days.expected),
-        "gpus": on_gpus(first.gpu, first.layout.gpus),
+        "gpus": words.on_gpus(first.gpu, first.layout.gpus),
     }
     cost = first.campaign.cost
     if cost is None:
@@ -275,7 +269,7 @@ def catalogued(_: Scenario) -> Finding:
 def on_all_gpus(scenario: Scenario) -> Finding | None:
     """Finding of the open view."""
     choice = scenario.hardware
-    engine, on = scenario.serving.engine, on_gpus(choice.card, choice.cards)
+    engine, on = scenario.serving.engine, words.on_gpus(choice.card, choice.cards)
     if engine not in MAPPED:
         return None
     if choice.view == "models":
@@ -347,7 +341,7 @@ def shared_out(answer: Shared) -> Finding | None:
     focus = answer.focus
     if focus is None:
         return None
-    gpu, number = on_gpus(focus.gpu, focus.gpus), len(focus.servers)
+    gpu, number = words.on_gpus(focus.gpu, focus.gpus), len(focus.servers)
     if focus.fits and number == 1:
         return Finding(
             say("{name} alone **leaves** {left} of {gpu}", name=name(answer), gpu=gpu, left=left(focus)), "green"

@@ -13,8 +13,8 @@ from calc.serving.engines import ENGINES
 from calc.time import MAPPED, Array, Fitting, OperatingPoint
 from pages.parts import words
 from pages.parts.inputs.control import drawer, explain
+from pages.parts.inputs.filters import several, vendor_and_form
 from pages.parts.outputs import charts, maps, plot, tables
-from pages.parts.outputs.plans import several
 from pages.parts.outputs.tables import Column, Kind, identifier
 from pages.parts.state import fitted
 from pages.parts.state.query import MACHINE, WEIGH
@@ -83,15 +83,8 @@ def model_on_gpus(answer: Answer) -> None:
     choice, engine = answer.scenario.hardware, mapped_engine(answer.scenario)
     kinds, fitting = fitted.of_scenario(answer, engine)
     with st.grid(4, min_column_width=150, gap="small", key="map_filters"):
-        vendors = several(say("Vendor"), "map_vendors", sorted({gpu.vendor for gpu in kinds}), words.vendor)
-        forms = several(
-            say("Form"), "map_forms", sorted({gpu.form for gpu in kinds}), lambda form: say(words.FORMS[form])
-        )
-    passing = [
-        row
-        for row, gpu in enumerate(kinds)
-        if (not vendors or gpu.vendor in vendors) and (not forms or gpu.form in forms)
-    ]
+        passes = vendor_and_form(kinds, "map_")
+    passing = [row for row, gpu in enumerate(kinds) if passes(gpu)]
     rows = sorted(
         (row for row in passing if fitting.max_context[row].max() > 0), key=lambda row: -fitting.tokens_per_s[row].max()
     )

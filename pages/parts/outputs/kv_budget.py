@@ -20,7 +20,8 @@ def draw(report: Report) -> None:
     required_and_allocated(report)
     if report.kv_budget:
         shown_by_driver(report)
-        table(report)
+        label = say("KV cache: required and allocated")
+        tables.draw("kv_budget", label, columns(), report.kv_budget, id=lambda budget: budget.gpu)
     host_memory(report)
 
 
@@ -125,8 +126,8 @@ def shown_by_driver(report: Report) -> None:
     )
 
 
-def table(report: Report) -> None:
-    columns = [
+def columns() -> list[Column]:
+    return [
         Column(say("GPU"), lambda budget: find_gpu(budget.gpu).name),
         Column(say("Max concurrent requests"), "concurrency", "two"),
         Column(say("Tokens"), "tokens", "whole"),
@@ -140,8 +141,6 @@ def table(report: Report) -> None:
         Column(say("Tokens of a step"), "max_num_batched_tokens", "whole"),
         Column(say("Max sequences"), "max_num_seqs", "whole"),
     ]
-    label = say("KV cache: required and allocated")
-    tables.draw("kv_budget", label, columns, report.kv_budget, id=lambda budget: budget.gpu)
 
 
 def available(budget: KVBudget) -> str:

@@ -1,7 +1,7 @@
 """Plans: the best in one sentence, all in a table, the chosen one explained, its commands, where the time of a step
 goes, and what it trades."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import streamlit as st
@@ -11,6 +11,7 @@ from calc.serving.engines.launch import Launch
 from calc.time import OperationTime, Plan, Point, cannot_keep_up, launch, plan_operations, prices, separate_launch
 from pages.parts import words
 from pages.parts.inputs.control import drawer
+from pages.parts.inputs.filters import several, vendor_and_form
 from pages.parts.labels import ORIGINS
 from pages.parts.outputs import charts, plot, tables
 from pages.parts.outputs.charts import PLAIN, Figure, Theme, figure, small
@@ -226,10 +227,7 @@ def filtered(plans: Sequence[Plan]) -> list[int]:
     """The numbers of the plans that pass the filters above the table."""
     gpus = {plan.gpu: find_gpu(plan.gpu) for plan in plans}
     with st.grid(4, min_column_width=150, gap="small", key="plan_filters"):
-        vendors = several(say("Vendor"), "plan_vendors", sorted({gpu.vendor for gpu in gpus.values()}), words.vendor)
-        forms = several(
-            say("Form"), "plan_forms", sorted({gpu.form for gpu in gpus.values()}), lambda form: say(words.FORMS[form])
-        )
+        passes = vendor_and_form(gpus.values(), "plan_")
         bounds = several(
             say("Limited by"),
             "plan_bounds",
@@ -242,22 +240,8 @@ def filtered(plans: Sequence[Plan]) -> list[int]:
     return [
         index
         for index, plan in enumerate(plans)
-        if (not vendors or gpus[plan.gpu].vendor in vendors)
-        and (not forms or gpus[plan.gpu].form in forms)
-        and (not bounds or plan.bound in bounds)
-        and (most is None or plan.gpus <= most)
+        if passes(gpus[plan.gpu]) and (not bounds or plan.bound in bounds) and (most is None or plan.gpus <= most)
     ]
-
-
-def several(label: str, key: str, options: list[str], called: Callable[[str], str] = str) -> list[str]:
-    """A filter that lets everything pass until something is chosen."""
-    return st.multiselect(
-        label,
-        options,
-        format_func=called,
-        key=key,
-        placeholder=say("any"),
-    )
 
 
 def columns() -> list[Column]:

@@ -17,9 +17,9 @@ from pages.parts.outputs import carrying, findings, pin, scripts
 from pages.parts.outputs.bar import alt_text
 from pages.parts.outputs.cards import BADGES
 from pages.parts.outputs.findings import Load
-from pages.parts.state.query import ATTENTION, COMPARE, DERIVE, STEPS, WEIGH, Page, encode
+from pages.parts.state.query import ATTENTION, COMPARE, DERIVE, STEPS, WEIGH, Page
 from pages.parts.state.scenario import Scenario, ServingChoice, Source
-from pages.parts.state.url import link, speak
+from pages.parts.state.url import link, speak, way
 from pages.parts.state.weighed import Answer
 from pages.parts.words import LANGUAGES, language, listed, say
 
@@ -140,12 +140,7 @@ def examples(place: Any) -> None:
     with place.container(horizontal=True, vertical_alignment="center", gap="small", key="examples"):
         st.caption(say("For example:"), width="content")
         for question, page, scenario in EXAMPLES:
-            st.page_link(
-                page.script,
-                label=say(question),
-                icon=f":material/{page.icon}:",
-                query_params=encode(scenario, page),
-            )
+            way(scenario, page, say(question))
 
 
 def scale(weight: Load) -> None:

@@ -20,7 +20,6 @@ from pages.parts.inputs.question import CONTEXTS
 from pages.parts.outputs import tables, unknown
 from pages.parts.outputs.bar import cell, key, swatch
 from pages.parts.outputs.comparison import LINES
-from pages.parts.outputs.findings import on_gpus
 from pages.parts.outputs.plans import started
 from pages.parts.outputs.tables import Column, identifier
 from pages.parts.state.query import TOGETHER
@@ -188,7 +187,7 @@ def servers(shared: SharedGPUs) -> None:
 def on_each(results: Sequence[SharedGPUs]) -> None:
     """Verdict of these models on each chosen GPU."""
     columns = [
-        Column("GPU", lambda shared: on_gpus(shared.gpu, shared.gpus)),
+        Column("GPU", lambda shared: words.on_gpus(shared.gpu, shared.gpus)),
         Column(say("All start"), "fits", "mark"),
         Column(say("Left per GPU, GiB"), lambda shared: shared.left / GIB, "two"),
     ]

@@ -13,6 +13,7 @@ from pages.parts.inputs.control import explain
 from pages.parts.labels import CHOICES
 from pages.parts.outputs import frame, tables, training_time
 from pages.parts.outputs.tables import Column, identifier
+from pages.parts.outputs.training_answer import spelled
 from pages.parts.state.query import TRAIN
 from pages.parts.state.scenario import places
 from pages.parts.state.training_planned import TrainingPlanned, trained
@@ -84,9 +85,7 @@ def headline(plan: TrainingPlan, answer: TrainingPlanned) -> str:
 
 def layout(plan: TrainingPlan) -> str:
     """TP 2, DP 8, ZeRO-3."""
-    ranks = {name: getattr(plan.layout, name) for name in ("tp", "pp", "vp", "dp", "ep")}
-    parts = [f"{name.upper()} {n:,}" for name, n in ranks.items() if n > 1]
-    return ", ".join([*parts, *([f"ZeRO-{plan.layout.zero}"] if plan.layout.zero else [])]) or "–"
+    return spelled(plan.layout) or "–"
 
 
 def table(answer: TrainingPlanned, plans: tuple[TrainingPlan, ...], key: str, label: str) -> TrainingPlan | None:

@@ -194,6 +194,11 @@ def lead(page: Page) -> None:
     st.switch_page(page.script)
 
 
+def way(scenario: Scenario, page: Page, label: str, icon: str | None = None) -> None:
+    """A link to a page with a scenario of its own."""
+    st.page_link(page.script, label=label, icon=f":material/{icon or page.icon}:", query_params=encode(scenario, page))
+
+
 def change(changes: Mapping[Place, Any] | None = None, **parts: Any) -> None:
     """Set fields of the scenario, or whole parts of it; for callbacks."""
     state = st.session_state
