@@ -19,9 +19,8 @@ from pages.parts import direct, operations
 from pages.parts.headers import Headers
 from pages.parts.inputs import lists
 from pages.parts.limits import Visitors
-from pages.parts.moved import Moved
 from pages.parts.outputs import scripts
-from pages.parts.outputs.preview import Preview
+from pages.parts.outputs.preview import Moved, Preview
 from pages.parts.state.scenario import Scenario
 from pages.parts.state.weighed import trained, weighed
 

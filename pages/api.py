@@ -21,27 +21,14 @@ from calc.serving.shared_gpus import SharedGPUs
 from calc.time import MAPPED, OperatingPoint, PlanReport, StepComparison, TrainingPlanReport, ranked_plans, report_of
 from calc.time.local import LocalRun
 from pages.parts.limits import ANSWERED
+from pages.parts.state import query
 from pages.parts.state.compared import compared_anew
 from pages.parts.state.fitted import models_on, of_scenario, points_on
 from pages.parts.state.local import local_answer_anew
 from pages.parts.state.planned import is_affordable, search_of
 from pages.parts.state.published import Published, fetched, is_preset
 from pages.parts.state.quantized import quantized
-from pages.parts.state.query import (
-    ACCURACY,
-    COMPARE,
-    GPUS,
-    HARDWARE,
-    MACHINE,
-    PLAN,
-    QUANTIZE,
-    STEPS,
-    TOGETHER,
-    TRAIN,
-    WEIGH,
-    Page,
-    decode,
-)
+from pages.parts.state.query import Page, decode
 from pages.parts.state.scenario import Scenario, Source, places
 from pages.parts.state.shared import shared_by
 from pages.parts.state.stepped import other_steps
@@ -56,7 +43,7 @@ PLANS = 20
 """Plans in an answer, as on the command line."""
 PRESENTATION = {"lang", "opened", "tab", "derive", "embed", "v"}
 """Query names of how a page is shown, and of its generation: no number depends on them here."""
-OTHERS = {COMPARE: "with", STEPS: "steps", TOGETHER: "share_with"}
+OTHERS = {query.COMPARE: "with", query.STEPS: "steps", query.TOGETHER: "share_with"}
 """Query names of others next to the first; an answer here is of one alone."""
 
 
@@ -120,43 +107,37 @@ class NotAsked(Exception):
 def api() -> FastAPI:
     """The application below `/api`; its documentation is at `/api/docs`, from this server alone."""
     app: FastAPI = FastAPIOffline(title="Weighbridge", version=VERSION, description=__doc__, redoc_url=None)
-    route(
-        app,
-        WEIGH,
-        served,
-        Report,
-        "Parameters, memory, and which GPUs a model fits when it is served.",
-    )
-    route(
-        app,
-        TRAIN,
-        stepped,
-        TrainingReport,
-        "Memory of a training step, and which GPUs it fits.",
-    )
-    route(app, STEPS, side_by_side, StepComparison, "Training steps side by side on one of the GPUs.")
+    route(app, query.WEIGH, served, Report, "Parameters, memory, and which GPUs a model fits when it is served.")
+    route(app, query.TRAIN, stepped, TrainingReport, "Memory of a training step, and which GPUs it fits.")
+    route(app, query.STEPS, side_by_side, StepComparison, "Training steps side by side on one of the GPUs.")
     planned = PlanReport | TrainingPlanReport
-    route(app, PLAN, planned_for, planned, "Which GPUs, laid out how, how fast, at what price.")
-    route(app, QUANTIZE, converted, QuantizingReport, "What quantizing a model takes of GPU, host memory and disk.")
-    route(app, MACHINE, local_files, LocalFiles, "Files of a model on a machine: what lies where, how fast.")
-    route(app, GPUS, fits, FitsWhere | Roofline, "What fits where, in which format, how long, how fast.")
-    route(app, COMPARE, reports, Reports, "Models next to each other: a report each.")
-    route(app, ACCURACY, lambda *_: accuracy(), Accuracy, "Computed figures next to those that others measured.")
-    route(app, HARDWARE, lambda *_: Catalogue(gpus=tuple(gpus().values())), Catalogue, "The GPUs with their sources.")
+    route(app, query.PLAN, planned_for, planned, "Which GPUs, laid out how, how fast, at what price.")
     route(
-        app, TOGETHER, sharing, SharedGPUs, "Several models on the same GPUs, each with its share, on one of the GPUs."
+        app, query.QUANTIZE, converted, QuantizingReport, "What quantizing a model takes of GPU, host memory and disk."
+    )
+    route(app, query.MACHINE, local_files, LocalFiles, "Files of a model on a machine: what lies where, how fast.")
+    route(app, query.GPUS, fits, FitsWhere | Roofline, "What fits where, in which format, how long, how fast.")
+    route(app, query.COMPARE, reports, Reports, "Models next to each other: a report each.")
+    route(app, query.ACCURACY, lambda *_: accuracy(), Accuracy, "Computed figures next to those that others measured.")
+    route(
+        app,
+        query.HARDWARE,
+        lambda *_: Catalogue(gpus=tuple(gpus().values())),
+        Catalogue,
+        "The GPUs with their sources.",
+    )
+    route(
+        app,
+        query.TOGETHER,
+        sharing,
+        SharedGPUs,
+        "Several models on the same GPUs, each with its share, on one of the GPUs.",
     )
     app.add_exception_handler(NotAsked, refused)
     return app
 
 
-def route(
-    app: FastAPI,
-    page: Page,
-    answer: Callable[[Scenario, Model], BaseModel],
-    kind: Any,
-    summary: str,
-) -> None:
+def route(app: FastAPI, page: Page, answer: Callable[[Scenario, Model], BaseModel], kind: Any, summary: str) -> None:
     def answered(request: Request) -> Response:
         if not ANSWERED.allows(address(request)):
             sentence = f"{ANSWERED.most} answers a minute are the most that one address gets; wait a minute."
@@ -213,10 +194,10 @@ def parameter(option: Option) -> Mapping[str, Any]:
 
 def question(page: Page, request: Request) -> tuple[Scenario, Model]:
     """The scenario that a query means, and its model. Raises NotAsked where it would leave something out."""
-    query = QueryParams(request.scope["query_string"])
-    params = dict(query)
+    link = QueryParams(request.scope["query_string"])
+    params = dict(link)
     for name in params:
-        if (times := len(query.getlist(name))) > 1:
+        if (times := len(link.getlist(name))) > 1:
             raise NotAsked(f"The query says {shown(name)} {times:,} times.", field=name)
     known: dict[str, Published] = {}
 

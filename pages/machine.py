@@ -1,7 +1,7 @@
 import streamlit as st
 
 from pages.parts.inputs import machine
-from pages.parts.outputs import frame, local, local_mlx
+from pages.parts.outputs import frame, local
 from pages.parts.state.local import local_answer
 from pages.parts.state.query import MACHINE
 from pages.parts.words import say
@@ -11,7 +11,7 @@ local.best(answer)
 st.header(say("Which file to download"), anchor=False)
 local.files(answer)
 local.commands(answer)
-local_mlx.folders(answer)
+local.folders(answer)
 st.header(say("What runs on it"), anchor=False)
 local.presets(answer)
 local.traps()

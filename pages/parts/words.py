@@ -15,18 +15,22 @@ from babel.messages.mofile import write_mo
 from babel.messages.pofile import read_po
 
 from calc import Layout
-from calc.errors import Message
+from calc.errors import Message, Outside
 from calc.formats import GGUF, LABELS
-from calc.hardware import OWN
+from calc.hardware import OWN, find_gpu
 from calc.model.formula import SUPERSCRIPTS
 from calc.time import Estimate
 from calc.training import Objective, RolloutPhaseName
 from calc.units import GIB, TIB
 from calc.units import size as size
 from calc.units import unit as unit
-from pages.parts.escaping import escaped
 from pages.parts.labels import CHOICES, FIELDS
 from presets import Part
+
+SIGNS = re.compile(r"[\\`*\[\]<$&|]")
+"""Characters that begin code, emphasis, links, pictures, formulas, entities and cells in Markdown."""
+ADDRESS = re.compile(r"(?i)(https?:|www|@)(?=[/.\w])")
+"""Text that Markdown turns into a link by itself, even where its characters are escaped."""
 
 
 def catalogue(locale: str) -> GNUTranslations:
@@ -151,6 +155,11 @@ def figure(number: float) -> str:
 def vendor(name: str) -> str:
     """Maker of a GPU; the reader's own have none."""
     return say("your own") if name == OWN else name
+
+
+def on_gpus(gpu: str, n: int) -> str:
+    """GPUs of one kind: 8 × H200 SXM."""
+    return find_gpu(gpu).name if n == 1 else f"{n:,} × {find_gpu(gpu).name}"
 
 
 def span(estimate: Estimate) -> str:
@@ -456,3 +465,13 @@ def choice(name: str, chosen: Any) -> str:
 def objective(chosen: Objective | None) -> str:
     """The loss of a training step; none is transformers' own."""
     return say("next token") if chosen is None else choice("loss_method", chosen.method)
+
+
+def plain(text: str) -> str:
+    """Markdown that reads as the text does and is neither link, picture nor formula."""
+    return ADDRESS.sub("\\1\N{WORD JOINER}", SIGNS.sub(r"\\\g<0>", " ".join(text.split())))
+
+
+def escaped(value: Any) -> Any:
+    """A value of a sentence in Markdown: our own may hold links, what is from outside none."""
+    return plain(value) if isinstance(value, Outside) else value

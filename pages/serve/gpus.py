@@ -1,12 +1,14 @@
 from pages.parts.inputs import trying
 from pages.parts.outputs import fitted, frame
 from pages.parts.state.query import GPUS
+from pages.parts.state.weighed import looked
 
 scenario = frame.without_model(GPUS)
-match trying.view():
+trying.controls(scenario)
+match scenario.hardware.view:
     case "models":
-        fitted.models_on_a_gpu(trying.card_and_figure(scenario))
+        fitted.models_on_a_gpu(scenario)
     case "formats":
-        fitted.model_on_gpus(trying.model_and_figure(scenario))
-    case _:
-        fitted.roofline(trying.model_and_card(scenario))
+        fitted.model_on_gpus(looked(scenario))
+    case "roofline":
+        fitted.roofline(looked(scenario))

@@ -2,19 +2,7 @@ import streamlit as st
 
 from pages.parts.inputs import serving
 from pages.parts.outputs import answer as answers
-from pages.parts.outputs import (
-    blueprint,
-    calibration,
-    cards,
-    charts,
-    frame,
-    gpu_rows,
-    how_fast,
-    kv_budget,
-    plot,
-    sections,
-    shares,
-)
+from pages.parts.outputs import blueprint, calibration, cards, charts, frame, gpu_rows, kv_budget, plot, shares
 from pages.parts.outputs.derivations import ModelDerivations
 from pages.parts.state.query import WEIGH
 from pages.parts.state.weighed import Weighed, weighed
@@ -25,7 +13,7 @@ def weigh(answer: Weighed) -> None:
     report = answer.report
     answers.draw(answer)
     calibration.draw(answer.scenario)
-    how_fast.draw(answer)
+    answers.how_fast(answer)
     cards.totals(answer)
     cards.exact(answer)
     gpu_rows.draw(answer)
@@ -45,7 +33,7 @@ def weigh(answer: Weighed) -> None:
         plot.draw("contexts", say("Memory vs. context length"), charts.context_bars(report, charts.theme()))
         kv_budget.draw(report)
 
-    sections.draw(
+    frame.open_section(
         {
             "gpus": (say("Parameters and GPUs"), shares_and_gpus),
             "length": (say("Context length and KV cache"), over_the_context),

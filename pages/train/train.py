@@ -1,17 +1,7 @@
 from functools import partial
 
 from pages.parts.inputs import objective, training
-from pages.parts.outputs import (
-    carried,
-    charts,
-    frame,
-    paper,
-    plot,
-    sections,
-    training_answer,
-    training_step,
-    training_time,
-)
+from pages.parts.outputs import carried, charts, frame, paper, plot, training_answer, training_step, training_time
 from pages.parts.outputs.rollout_memory import peak_of
 from pages.parts.state.query import TRAIN
 from pages.parts.state.scenario import Tab
@@ -44,14 +34,14 @@ def train(answer: Trained) -> None:
             "sequences", say("Memory vs. sequence length"), charts.sequence_bars(report.by_sequence, charts.theme())
         )
 
-    drawn: dict[Tab, sections.Section] = {
+    drawn: dict[Tab, frame.Section] = {
         "gpus": (say("Memory vs. GPU capacity"), against_each_gpu),
         "number": (say("By number of GPUs"), partial(training_answer.by_number, answer)),
         "step": (say("Memory vs. phase of the step"), partial(training_step.timeline, answer)),
         "length": (say("Memory vs. sequence length"), over_the_sequence),
     }
     with_engine: tuple[Tab, ...] = ("step", "gpus", "length")
-    sections.draw({tab: drawn[tab] for tab in with_engine} if report.rollouts else drawn)
+    frame.open_section({tab: drawn[tab] for tab in with_engine} if report.rollouts else drawn)
     frame.assumptions(report.assumptions)
 
 

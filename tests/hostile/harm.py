@@ -40,9 +40,8 @@ from pages.api import api
 from pages.parts.headers import Headers
 from pages.parts.inputs import lists
 from pages.parts.limits import Visitors
-from pages.parts.moved import Moved
 from pages.parts.outputs import scripts
-from pages.parts.outputs.preview import PLACE, Preview
+from pages.parts.outputs.preview import PLACE, Moved, Preview
 from pages.parts.state.planned import planned
 from pages.parts.state.published import fetched
 from pages.parts.state.query import PAGES, decode

@@ -62,7 +62,7 @@ def test_what_is_drawn_agrees(model, engine, monkeypatch):
     asked = report(models()[model].config, engine=ENGINES[engine](), workload=Workload(batch=2), gpus=kinds)
     held, ends = stacked(charts.gpu_bars(asked.verdicts, asked.memories, charts.LIGHT)["data"])
     file = json.loads(asked.model_dump_json())
-    budgets = [kv_budget.row(budget).cells for budget in asked.kv_budget]
+    budgets = [[column.of(budget) for column in kv_budget.columns()] for budget in asked.kv_budget]
     assert len(held) == len(file["verdicts"]) == len(KINDS)
     for place, (verdict, saved) in enumerate(zip(asked.verdicts, file["verdicts"], strict=True)):
         spare, usable, cent = of_card(cards.headroom(verdict))

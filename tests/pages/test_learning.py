@@ -3,7 +3,7 @@
 import pytest
 
 from calc.time.time_report import usd_per_million
-from pages.parts.outputs.examples import EXAMPLES
+from pages.parts.outputs.share import EXAMPLES
 from tests.pages.app import finding, page, run, texts
 
 

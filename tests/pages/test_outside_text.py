@@ -6,8 +6,7 @@ import pytest
 
 from calc.errors import Outside
 from calc.text import pack
-from pages.parts.escaping import plain
-from pages.parts.words import say_in
+from pages.parts.words import plain, say_in
 from presets import hub
 from tests.pages.app import page
 

@@ -10,7 +10,7 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
-from pages.parts.moved import Moved
+from pages.parts.outputs.preview import Moved
 from pages.parts.state.query import AREAS, COMPARE, GLOSSARY, PAGES
 from tests import ROOT
 from tests.pages.app import page, run, script, texts

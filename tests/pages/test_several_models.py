@@ -33,6 +33,12 @@ def test_the_page_is_the_calculation():
     assert [code.value for code in app.code] == [each.launch.text for each in shared.servers]
 
 
+def test_where_no_model_starts_the_bar_is_empty():
+    app = page("together", model="deepseek-ai/DeepSeek-V3", gpu="l4,t4")
+    assert finding(app).startswith("0 of 1 models fit on")
+    assert app.error
+
+
 def test_a_list_is_made_and_unmade():
     app = page("together", **CHAT)
     assert finding(app).startswith("Qwen3-8B alone leaves")

@@ -1,6 +1,8 @@
-"""Controls drawn from fields: what a field of calc's models says of itself decides widget, limits and help."""
+"""Controls drawn from fields: what a field of calc's models says of itself decides widget, limits and help. Drawers are
+drawn only while they are open."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import streamlit as st
@@ -154,3 +156,26 @@ def explain(error: ConfigError, take: Take, where: str = "near") -> None:
             for near in error.nearest:
                 label = say("Use {value}", value=value(near))
                 st.button(label, key=f"{where}_{near}", on_click=take, args=(near,))
+
+
+@contextmanager
+def drawer(label: str, key: str, icon: str | None = None, opened: bool = False) -> Iterator[bool]:
+    """An expander that says whether it is open; `opened` opens it."""
+    if opened:
+        st.session_state[key] = True
+    with st.expander(label, key=key, icon=icon, on_change="rerun") as container:
+        yield bool(container.open)
+
+
+def controls_in_drawer(label: str, key: str, places: Iterable[Place], error: ConfigError | None) -> None:
+    """Controls in a drawer, which opens where something is wrong with one of them."""
+    shown = list(places)
+    with drawer(label, key, opened=concerns(error, {place.name for place in shown})) as is_open:
+        if is_open:
+            for place in shown:
+                control(place, error)
+
+
+def concerns(error: ConfigError | None, fields: Collection[str]) -> bool:
+    """Whether something is wrong with one of these fields."""
+    return error is not None and error.field in fields

@@ -7,7 +7,7 @@ import streamlit as st
 
 from calc import GPU
 from calc.time import EfficiencyRow, Estimate, without_effect, written_share
-from pages.parts.inputs.drawer import drawer
+from pages.parts.inputs.control import drawer
 from pages.parts.labels import EFFICIENCIES
 from pages.parts.state.scenario import Place, places
 from pages.parts.state.url import change

@@ -7,8 +7,7 @@ import streamlit as st
 from calc import RECIPES
 from calc.training import METHODS, Colocation, LogProbs, TrainingMethod, usual_reference
 from pages.parts import words
-from pages.parts.inputs.control import control
-from pages.parts.inputs.drawer import concerns, drawer
+from pages.parts.inputs.control import concerns, control, controls_in_drawer
 from pages.parts.inputs.second_model import teacher_model
 from pages.parts.state.scenario import TrainingChoice, places
 from pages.parts.state.weighed import Trained
@@ -111,7 +110,4 @@ def engine_details(answer: Trained) -> None:
         rest = [name for name in rest if name != "shared_weights" or concerns(answer.error, {name})]
     if choice.rollout == "server":
         rest = [name for name in rest if name not in ON_THESE_GPUS or concerns(answer.error, {name})]
-    with drawer(say("Engine and host memory"), "rollout_drawer", opened=concerns(answer.error, rest)) as is_open:
-        if is_open:
-            for name in rest:
-                control(known[name], answer.error)
+    controls_in_drawer(say("Engine and host memory"), "rollout_drawer", map(known.__getitem__, rest), answer.error)

@@ -1,4 +1,4 @@
-"""The controls of a plan: the load, the targets, what may be used, prices."""
+"""The controls of a plan: the load or the training run, the targets, what may be used, prices."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -9,10 +9,10 @@ from calc.formats import CACHE_FORMATS, WEIGHT_FORMATS
 from calc.hardware import find_gpu
 from calc.serving.engines import ENGINES
 from calc.time import PLANNED, price_of
-from pages.parts.inputs.control import control, explain, faults, help_of, within
-from pages.parts.inputs.drawer import concerns, drawer
+from pages.parts.inputs.control import concerns, control, controls_in_drawer, drawer, explain, faults, help_of, within
 from pages.parts.state.planned import Planned, chosen_on_weigh, own_gpus
 from pages.parts.state.scenario import Place, Scenario, places, usual_gpus
+from pages.parts.state.training_planned import TrainingPlanned
 from pages.parts.state.url import bind, change
 from pages.parts.state.weighed import Answer
 from pages.parts.state.widgets import show
@@ -22,6 +22,9 @@ from presets import gpus
 MOST_PRICES = 12
 """Prices in sight: those stated, then of the best plans."""
 FORMATS: dict[str, tuple[str, ...]] = {"weight_formats": WEIGHT_FORMATS, "kv_formats": CACHE_FORMATS}
+QUESTION = ("gpus", "global_batch", "sequence")
+"""Fields that are set in the question on top; what is wrong with one is said here."""
+BILLION = 1e9
 
 
 def load(answer: Planned) -> None:
@@ -41,7 +44,6 @@ def _take_requests(chosen: float | None, place: Place) -> None:
 
 
 def targets(answer: Planned) -> None:
-    """Controls of the targets: latency and budget."""
     known = places(("planning",))
     st.markdown(say("**Targets**"))
     with st.grid(2, min_column_width=140, gap="small"):
@@ -207,3 +209,31 @@ def _take_price(usd: float | None, place: Place, gpu: str) -> None:
 
 
 SECTIONS = (load, targets, hardware, formats, engine, prices)
+
+
+def training_run(answer: TrainingPlanned) -> None:
+    known = places(("planning",))
+    st.markdown(say("**Training run**"))
+    with st.grid(2, min_column_width=140, gap="small"):
+        tokens(known["tokens"])
+        number(known["micro_batch"])
+    for name in ("tokens", *QUESTION, "micro_batch"):
+        faults(answer.error, known[name])
+    details = [known[name] for name in ("optimizer", "recipe")]
+    controls_in_drawer(say("Optimizer and precision"), "run_drawer", details, answer.error)
+
+
+def tokens(place: Place) -> None:
+    """Tokens in billions; the scenario has single ones."""
+    limits, now = within(1e-6, 1e9, place.of(st.session_state.scenario) / BILLION)
+    st.number_input(
+        say("Tokens to train on, billions"),
+        format="%g",
+        step=10.0,
+        **limits,
+        **show("billions", now, _take_tokens, place),
+    )
+
+
+def _take_tokens(billions: float, place: Place) -> None:
+    change({place: billions * BILLION})

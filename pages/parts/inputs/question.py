@@ -10,22 +10,24 @@ from typing import Any, Literal
 
 import streamlit as st
 
+from calc.errors import ConfigError
 from calc.hardware import find_gpu, slices
 from calc.serving.engines import ENGINES
 from calc.training import METHODS
-from pages.parts.inputs import hub_picker, lists, pasted
+from calc.verify.logs import read_log
+from pages.parts.inputs import lists, model_picker
 from pages.parts.inputs.control import help_of
-from pages.parts.inputs.slopes import Costs
+from pages.parts.inputs.sidebar import Costs
 from pages.parts.outputs import scripts
 from pages.parts.state.published import published
-from pages.parts.state.query import Page
+from pages.parts.state.query import VERIFY, Page
 from pages.parts.state.scenario import Place, Scenario, Uses, places, usual_gpus
 from pages.parts.state.trained_as import by_loss, by_method
-from pages.parts.state.url import change, choose
+from pages.parts.state.url import change, choose, lead
 from pages.parts.state.weighed import Answer
 from pages.parts.state.widgets import show
 from pages.parts.words import choice, field, language, objective, say, tokens
-from presets import gpus
+from presets import gpus, models
 
 QUESTION = scripts.element("weighbridge_question", "question.js")
 CONTEXTS = [2**power for power in range(7, 21)]
@@ -264,11 +266,11 @@ def draw(answer: Answer, here: Page) -> None:
             },
             on_sentence_change=hear,
             on_hub_change=partial(search_hub, widget["key"]),
-            on_log_change=partial(pasted.take, widget["key"]),
+            on_log_change=partial(take_log, widget["key"]),
         )
-    pasted.lead_there(here)
+    lead_there(here)
     if (words := st.session_state.get("hub_words")) is not None:
-        hub_picker.suggest(words)
+        model_picker.suggest(words)
 
 
 def take(changes: Any, here: Page) -> None:
@@ -368,3 +370,29 @@ def texts() -> dict[str, str]:
         "pasted": say("A start-up log or an out-of-memory message of vLLM, SGLang, llama.cpp, Ollama or a trainer"),
         "read": say("Read it"),
     }
+
+
+def take_log(key: str) -> None:
+    """Put the text into the log reader, with the model that it names; for a callback of the element of this key."""
+    text = st.session_state[key].get("log")
+    if not isinstance(text, str) or not text.strip():
+        return
+    st.session_state.log, st.session_state.beside, st.session_state.is_pasted = text, "log", True
+    with suppress(ConfigError):
+        preset = preset_of(read_log(text).settings.model or "")
+        if preset is not None and preset != st.session_state.scenario.source.model:
+            choose(preset)
+
+
+def preset_of(named: str) -> str | None:
+    """The preset that a log names, by its id or by a folder that is called so; None where it names none."""
+    if named in models():
+        return named
+    folder = named.rstrip("/").rpartition("/")[2].lower()
+    return next((model for model in models() if model.rpartition("/")[2].lower() == folder), None)
+
+
+def lead_there(here: Page) -> None:
+    """Take the reader to the log reader, once, where something was pasted elsewhere."""
+    if st.session_state.pop("is_pasted", False) and here != VERIFY:
+        lead(VERIFY)

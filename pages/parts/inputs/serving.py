@@ -9,8 +9,7 @@ from calc import ConfigError, Range
 from calc.formats import WEIGHT_FORMATS, WeightFormat
 from calc.serving.engines import ENGINES
 from pages.parts import words
-from pages.parts.inputs.control import control, help_of, ranged, reset
-from pages.parts.inputs.drawer import concerns, drawer
+from pages.parts.inputs.control import concerns, control, controls_in_drawer, drawer, help_of, ranged, reset
 from pages.parts.inputs.second_model import draft_model
 from pages.parts.state.scenario import Place, places
 from pages.parts.state.url import change
@@ -103,28 +102,23 @@ def defaults(answer: Answer) -> Mapping[str, Any]:
 
 
 def layout(answer: Answer) -> None:
-    """Controls of the layout over GPUs."""
     spread = [place for place in of_serving(answer).values() if "layout" in place.path]
-    names = {place.name for place in spread}
-    with drawer(say("Layout by hand"), "layout_drawer", opened=concerns(answer.error, names)) as is_open:
-        if is_open:
-            for place in spread:
-                control(place, answer.error)
+    controls_in_drawer(say("Layout by hand"), "layout_drawer", spread, answer.error)
 
 
 def overhead(answer: Answer) -> None:
     """Controls of the overhead, as ranges."""
-    with drawer(say("Overhead"), "overhead_drawer", opened=concerns(answer.error, MOST)) as is_open:
+    ranges(answer.usual_overhead, answer.error)
+
+
+def ranges(usual: Mapping[Any, Range], error: ConfigError | None) -> None:
+    """A slider with two ends for each part of the overhead that the engine has, in a drawer."""
+    with drawer(say("Overhead"), "overhead_drawer", opened=concerns(error, MOST)) as is_open:
         if is_open:
-            ranges(answer.usual_overhead)
-
-
-def ranges(usual: Mapping[Any, Range]) -> None:
-    """A slider with two ends for each part of the overhead that the engine has."""
-    for name, place in places(("overhead",)).items():
-        if name in usual:
-            ranged(place, usual[name], MOST.get(name, 4.0))
-    reset("overhead", places(("overhead",)).values())
+            for name, place in places(("overhead",)).items():
+                if name in usual:
+                    ranged(place, usual[name], MOST.get(name, 4.0))
+            reset("overhead", places(("overhead",)).values())
 
 
 def of_serving(answer: Answer) -> Mapping[str, Place]:

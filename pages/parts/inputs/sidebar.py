@@ -1,7 +1,7 @@
 """The sidebar: the model, its sliders, and the sections of a page."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from math import gcd, lcm
 from typing import Any, Protocol, TypeVar
@@ -9,9 +9,12 @@ from typing import Any, Protocol, TypeVar
 import streamlit as st
 from sympy import divisors
 
+from calc import Architecture, ConfigError
+from calc.design import Slopes
+from calc.families import override
 from calc.hardware import find_gpu
-from pages.parts.inputs.control import explain
-from pages.parts.inputs.drawer import concerns, drawer
+from calc.serving.comparison import Effect, effect
+from pages.parts.inputs.control import concerns, drawer, explain
 from pages.parts.inputs.fields import (
     CONTROLS,
     EXPERTS,
@@ -27,17 +30,54 @@ from pages.parts.inputs.fields import (
     moved,
 )
 from pages.parts.inputs.model_picker import model_picker
-from pages.parts.inputs.slopes import Costs
-from pages.parts.state.changed import effect_of
 from pages.parts.state.query import GLOSSARY
 from pages.parts.state.scenario import Scenario, places
+from pages.parts.state.session import remembered
 from pages.parts.state.url import change
 from pages.parts.state.weighed import Answer
 from pages.parts.state.widgets import show
-from pages.parts.words import language, more, say, times, value
+from pages.parts.words import count, language, more, say, size, times, value
 
 A = TypeVar("A", bound=Answer)
 A_contra = TypeVar("A_contra", bound=Answer, contravariant=True)
+MOST = 64
+"""Changed models that a session keeps."""
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Costs of a step; none are said of a design that makes no sense."""
+
+    slopes: Slopes | None
+
+    def of_field(self, help_text: str, name: str, now: int, step: int) -> str:
+        """A help with what a step costs behind it."""
+        slope = None if self.slopes is None else self.slopes.of(name, now, step)
+        if slope is None:
+            return help_text
+        cost = say(
+            "**+{step:,}**: **{parameters}** parameters, **{size}** of weights and KV cache.",
+            step=slope.step,
+            parameters=signed(slope.parameters, count(abs(slope.parameters))),
+            size=signed(slope.nbytes, size(abs(slope.nbytes))),
+        )
+        return f"{help_text}\n\n{cost}"
+
+    def of_batch(self, help_text: str, batch: int) -> str:
+        if self.slopes is None:
+            return help_text
+        more = size(self.slopes.cache_of(batch=batch + 1))
+        return f"{help_text}\n\n{say('**+1 sequence**: **+{size}** of KV cache.', size=more)}"
+
+    def of_context(self, help_text: str, context: int) -> str:
+        if self.slopes is None:
+            return help_text
+        more = size(self.slopes.cache_of(context=context + 1024))
+        return f"{help_text}\n\n{say('**+1,024 tokens**: **+{size}** of KV cache.', size=more)}"
+
+
+def signed(number: int, written: str) -> str:
+    return f"+{written}" if number >= 0 else f"−{written}"
 
 
 class Section(Protocol[A_contra]):
@@ -290,3 +330,30 @@ def gpu_label(name: str) -> str:
     gpu = find_gpu(name)
     memory = f"{gpu.memory_gb:g}"
     return gpu.name if f"{memory}GB" in gpu.name else f"{gpu.name} · {memory} GB"
+
+
+def effect_of(answer: Answer, name: str) -> Effect | None:
+    """Effect of one changed config field; None where the model with only that change is not valid."""
+    about, scenario = answer.model.published, answer.scenario
+    after = alone(answer, name)
+    if about.architecture is None or after is None:
+        return None
+    kv = answer.model.precision(scenario.serving).kv
+    serving = scenario.serving
+    return effect(about.architecture, after, serving.started(), kv, serving.workload.context)
+
+
+def alone(answer: Answer, name: str) -> Architecture | None:
+    """The model with one change only: what is on screen, where there is no other."""
+    about, overrides = answer.model.published, answer.scenario.overrides
+    if len(overrides) == 1:
+        return answer.model.architecture
+
+    def build() -> Architecture | None:
+        try:
+            return Architecture.from_config(override(about.config or {}, {name: overrides[name]}))
+        except ConfigError:
+            return None
+
+    key = str(about.name), id(about), name, overrides[name]
+    return remembered("changed", key, build, lambda built: len(built) > MOST)

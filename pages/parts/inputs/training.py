@@ -4,9 +4,8 @@ import streamlit as st
 
 from calc import TrainingLayout
 from calc.training import TRAINERS, usual_overhead
-from pages.parts.inputs.control import control
-from pages.parts.inputs.drawer import concerns, drawer
-from pages.parts.inputs.serving import MOST, ranges, weight_format
+from pages.parts.inputs.control import concerns, control, controls_in_drawer, drawer
+from pages.parts.inputs.serving import ranges, weight_format
 from pages.parts.state.scenario import places
 from pages.parts.state.trained_as import STARTS, start_of, trained_as, trainer_of
 from pages.parts.state.url import change
@@ -106,18 +105,12 @@ def details(answer: Trained) -> None:
     if answer.scenario.training.loss_method is not None:
         seen |= LOSS
     rest = [place for place in places(("training",)).values() if "workload" in place.path and place.name not in seen]
-    names = {place.name for place in rest}
-    with drawer(say("Kernels and loss"), "details_drawer", opened=concerns(answer.error, names)) as is_open:
-        if is_open:
-            for place in rest:
-                control(place, answer.error)
+    controls_in_drawer(say("Kernels and loss"), "details_drawer", rest, answer.error)
 
 
 def overhead(answer: Trained) -> None:
     """Controls of the overhead, as ranges."""
-    with drawer(say("Overhead"), "overhead_drawer", opened=concerns(answer.error, MOST)) as is_open:
-        if is_open:
-            ranges(usual_overhead(answer.scenario.training.layout.gpus))
+    ranges(usual_overhead(answer.scenario.training.layout.gpus), answer.error)
 
 
 SECTIONS = (step, spread, details, overhead)

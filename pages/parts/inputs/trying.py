@@ -9,46 +9,23 @@ from pages.parts.inputs.planning import engine_choice
 from pages.parts.state.planned import own_gpus
 from pages.parts.state.scenario import Scenario, places
 from pages.parts.state.url import bind
-from pages.parts.state.weighed import Answer, looked
 from pages.parts.words import field, say
 from presets import gpus
 
 
-def view() -> str:
-    """The view that the reader chose."""
-    control(places(("hardware",))["view"], None, label=say("Show"))
-    chosen: str = st.session_state.scenario.hardware.view
-    return chosen
-
-
-def card_and_figure(scenario: Scenario) -> Scenario:
-    """Controls of the map of models."""
-    with st.grid(3, min_column_width=150, gap="small"):
+def controls(scenario: Scenario) -> None:
+    """The view; for the map of models and the roofline the GPU; the figure of a map; and the engine."""
+    known, view = places(("hardware",)), scenario.hardware.view
+    control(known["view"], None, label=say("Show"))
+    if view == "models":
+        with st.grid(3, min_column_width=150, gap="small"):
+            card(scenario)
+            for name in ("cards", "length"):
+                control(known[name], None)
+    elif view == "roofline":
         card(scenario)
-        for name in ("cards", "length"):
-            control(places(("hardware",))[name], None)
-    figure_and_engine(scenario)
-    return scenario
-
-
-def model_and_figure(scenario: Scenario) -> Answer:
-    """Inputs of the map of GPUs."""
-    answer = looked(scenario)
-    figure_and_engine(scenario)
-    return answer
-
-
-def model_and_card(scenario: Scenario) -> Answer:
-    """Inputs of the roofline."""
-    answer = looked(scenario)
-    card(scenario)
-    engine_choice(scenario, MAPPED)
-    return answer
-
-
-def figure_and_engine(scenario: Scenario) -> None:
-    """Choices of a map's figure and of the engine."""
-    control(places(("hardware",))["figure"], None)
+    if view != "roofline":
+        control(known["figure"], None)
     engine_choice(scenario, MAPPED)
 
 

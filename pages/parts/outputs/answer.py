@@ -1,4 +1,4 @@
-"""The answer first: one sentence, one bar of one GPU, and what would make it fit."""
+"""The answer first: one sentence, one bar of one GPU, what would make it fit, and how fast it is."""
 
 from collections.abc import Callable, Sequence
 
@@ -10,10 +10,11 @@ from calc.serving import Lever, Verdict
 from calc.time import Choice, cheapest, smallest
 from calc.training import TrainingVerdict
 from pages.parts import words
+from pages.parts.inputs import efficiencies
+from pages.parts.labels import ORIGINS
 from pages.parts.outputs.bar import bar
 from pages.parts.outputs.cards import most
 from pages.parts.outputs.charts import served
-from pages.parts.outputs.finding import on_gpus
 from pages.parts.state.scenario import places
 from pages.parts.state.url import change
 from pages.parts.state.weighed import Weighed
@@ -53,7 +54,7 @@ def details(
     if layout and focus.gpus > 1:
         lines.insert(0, say("With {layout}.", layout=layout))
     if len(verdicts) > 1:
-        gpu = on_gpus(focus.gpu, focus.gpus)
+        gpu = words.on_gpus(focus.gpu, focus.gpus)
         fits = focus.verdict == "fits"
         smallest = say("Figures of the smallest that fits, **{gpu}**.", gpu=gpu)
         lines.insert(0, smallest if fits else say("Figures of the nearest, **{gpu}**.", gpu=gpu))
@@ -160,24 +161,30 @@ def finders(answer: Weighed) -> None:
     if notice is not None:
         st.toast(notice[0], icon=notice[1])
     with st.container(horizontal=True, gap="small", key="finders"):
-        st.button(
-            say("Smallest GPU that fits"),
-            key="find_smallest",
-            icon=":material/compress:",
-            type="tertiary",
-            help=say("Of all that the engine runs on: the one with the least memory, as many as are asked for."),
-            on_click=take,
-            args=(answer, smallest),
+        kinds = (
+            (
+                smallest,
+                say("Smallest GPU that fits"),
+                "compress",
+                say("Of all that the engine runs on: the one with the least memory, as many as are asked for."),
+            ),
+            (
+                cheapest,
+                say("Cheapest that fits"),
+                "payments",
+                say("Of all with a list price: the fewest that fit, at the least price per hour together."),
+            ),
         )
-        st.button(
-            say("Cheapest that fits"),
-            key="find_cheapest",
-            icon=":material/payments:",
-            type="tertiary",
-            help=say("Of all with a list price: the fewest that fit, at the least price per hour together."),
-            on_click=take,
-            args=(answer, cheapest),
-        )
+        for find, label, icon, help_text in kinds:
+            st.button(
+                label,
+                key=f"find_{find.__name__}",
+                icon=f":material/{icon}:",
+                type="tertiary",
+                help=help_text,
+                on_click=take,
+                args=(answer, find),
+            )
 
 
 def take(answer: Weighed, find: Callable[..., Choice | None]) -> None:
@@ -188,9 +195,22 @@ def take(answer: Weighed, find: Callable[..., Choice | None]) -> None:
         st.session_state.gpu_notice = text, ":material/search_off:"
         return
     use_layout(answer, choice.gpu, choice.layout)
-    name, n = find_gpu(choice.gpu).name, choice.layout.gpus
-    text = f"{n:,} × {name}" if n > 1 else name
+    text = words.on_gpus(choice.gpu, choice.layout.gpus)
     if choice.usd_per_hour is not None:
         usd = words.dollars(choice.usd_per_hour)
         text = say("{gpus}: {usd} per hour, by the median of list prices", gpus=text, usd=usd)
     st.session_state.gpu_notice = text, ":material/check:"
+
+
+def how_fast(answer: Weighed) -> None:
+    """Speed; nothing where it does not fit or does not run."""
+    efficiencies.idle(answer, training=False)
+    speed = answer.speed
+    if speed is None:
+        return
+    lines = [say("Decoding is limited by {bound}.", bound=words.BOUNDS[speed.bound])]
+    if answer.report.scenario.workload.batch > 1:
+        rate, span = words.figure(speed.tokens_per_s.expected), words.span(speed.tokens_per_s)
+        lines.append(say("In all: {rate} tokens/s ({span}).", rate=rate, span=span))
+    lines.append(say("({origin}; n = {n:,})", origin=ORIGINS[speed.origin.basis], n=speed.origin.rows))
+    st.markdown(f":material/speed: {words.together(lines)}", help=say(speed.origin.sentence))

@@ -8,7 +8,8 @@ from calc.model.paper import ANCHORS, Anchor
 from pages.parts import words
 from pages.parts.outputs import model_drawing as drawing
 from pages.parts.outputs import paper
-from pages.parts.state.query import ATTENTION, DESIGN, encode
+from pages.parts.state import url
+from pages.parts.state.query import ATTENTION, DESIGN
 from pages.parts.state.weighed import Answer
 from pages.parts.words import say
 
@@ -63,12 +64,7 @@ def draw(answer: Answer) -> None:
 
 def way(answer: Answer) -> None:
     """The way to the drawing."""
-    st.page_link(
-        DESIGN.script,
-        label=say("Drawing and checks of the design"),
-        icon=f":material/{DESIGN.icon}:",
-        query_params=encode(answer.scenario, DESIGN),
-    )
+    url.way(answer.scenario, DESIGN, say("Drawing and checks of the design"))
 
 
 def parts_of(diagrammed: Diagram) -> dict[drawing.Part, ModelPart]:
@@ -130,12 +126,7 @@ def details(answer: Answer, name: drawing.Part, module: ModelPart) -> None:
     st.markdown(paper.SIDEWAYS.format(table=words.table(head, rows)), unsafe_allow_html=True)
     paper.link(answer, anchor_of(name, module))
     if module.component in ("attention", "ssm_linear"):
-        st.page_link(
-            ATTENTION.script,
-            label=say("Heads, shapes and scores"),
-            icon=":material/hub:",
-            query_params=encode(answer.scenario, ATTENTION),
-        )
+        url.way(answer.scenario, ATTENTION, say("Heads, shapes and scores"))
 
 
 def anchor_of(name: drawing.Part, module: ModelPart) -> Anchor:

@@ -1,6 +1,6 @@
 """The answer on Weigh: totals, memory, and one card for each GPU."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 from typing import Literal
 
@@ -115,17 +115,11 @@ BADGES: dict[str, tuple[Message, Color, str]] = {
 }
 
 
-def card(verdict: TrainingVerdict, lines: Iterable[str]) -> None:
-    """Whether it fits, by how much, what is the most that would, and on how few GPUs."""
+def head(verdict: Verdict | TrainingVerdict) -> None:
+    """The GPUs of a card, and whether it fits."""
     word, color, icon = BADGES[verdict.verdict]
-    name = find_gpu(verdict.gpu).name
-    st.markdown(f"**{name}**" if verdict.gpus == 1 else f"**{verdict.gpus:,} × {name}**")
+    st.markdown(f"**{words.on_gpus(verdict.gpu, verdict.gpus)}**")
     st.badge(say(word), color=color, icon=icon)
-    st.markdown(headroom(verdict))
-    st.markdown("  \n".join(lines))
-    st.caption(say(verdict.reason))
-    for note in verdict.notes:
-        st.caption(f":material/info: {words.capitalized(say(note))}")
 
 
 def headroom(verdict: Verdict | TrainingVerdict) -> str:

@@ -1,6 +1,7 @@
 """A line on settings that a page takes from another one, or leaves there: nothing chosen is dropped in silence."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import streamlit as st
@@ -20,14 +21,18 @@ def on_plan(answer: Planned) -> None:
     scenario = answer.scenario
     taken, work = list(taken_from_weigh(scenario)), scenario.serving.workload
     if taken:
-        with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-            st.caption(say("From Weigh: {what}.", what=words.listed(taken)), width="content")
-            st.button(say("Without these"), key="without_weigh", type="tertiary", on_click=leave, args=(scenario,))
+        text = say("From Weigh: {what}.", what=words.listed(taken))
+        offer(text, say("Without these"), "without_weigh", partial(leave, scenario))
     if scenario.planning.needs == PlanChoice().needs and work != Workload():
-        with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-            asks = say("Weigh asks about {n:,} sequences of {context:,} tokens.", n=work.batch, context=work.context)
-            st.caption(asks, width="content")
-            st.button(say("Plan for that"), key="load_of_weigh", type="tertiary", on_click=take_load, args=(scenario,))
+        asks = say("Weigh asks about {n:,} sequences of {context:,} tokens.", n=work.batch, context=work.context)
+        offer(asks, say("Plan for that"), "load_of_weigh", partial(take_load, scenario))
+
+
+def offer(text: str, label: str, key: str, take: Callable[[], None]) -> None:
+    """A line, and the button that acts on it."""
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        st.caption(text, width="content")
+        st.button(label, key=key, type="tertiary", on_click=take)
 
 
 def taken_from_weigh(scenario: Scenario) -> Iterator[str]:
@@ -62,9 +67,6 @@ def on_train(answer: Answer) -> None:
     training: Any = answer.scenario.training
     if choice.num_gpus is None or choice.num_gpus == 1 or training.layout.gpus > 1:
         return
-    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-        st.caption(say("Weigh has {n:,} GPUs of each; this step runs on one.", n=choice.num_gpus), width="content")
-        layout = training.layout.model_copy(update={"dp": choice.num_gpus})
-        spread = training.model_copy(update={"layout": layout})
-        label = say("Spread over {n:,}", n=choice.num_gpus)
-        st.button(label, key="gpus_of_weigh", type="tertiary", on_click=change, kwargs={"training": spread})
+    spread = training.model_copy(update={"layout": training.layout.model_copy(update={"dp": choice.num_gpus})})
+    text = say("Weigh has {n:,} GPUs of each; this step runs on one.", n=choice.num_gpus)
+    offer(text, say("Spread over {n:,}", n=choice.num_gpus), "gpus_of_weigh", partial(change, training=spread))

@@ -84,17 +84,13 @@ def gpu_bars(
         bargap=0.36,
         hovermode="y unified",
         xaxis={"rangemode": "tozero", "tickformat": TICKS},
-        yaxis={
-            "autorange": "reversed",
-            "showgrid": False,
-            "tickmode": "array",
-            "tickvals": rows,
-            "ticktext": [
+        yaxis=row_axis(
+            rows,
+            [
                 f"{'<br>'.join(wrap(row, 22))}<br><b>|</b> {words.gib(verdict.usable)}"
                 for row, verdict in zip(rows, verdicts, strict=True)
             ],
-            "ticklabelstandoff": 6,
-        },
+        ),
         annotations=[
             {
                 "text": say("{unit} per GPU · hatched: overhead at its highest", unit=unit),
@@ -332,6 +328,12 @@ def legend(parts: Sequence[str]) -> dict[str, Any]:
 def legend_height(parts: Sequence[str]) -> int:
     """Pixels of the legend."""
     return LEGEND + (-(-len(parts) // IN_A_LINE) - 1) * LINE
+
+
+def row_axis(rows: Sequence[Any], labels: Sequence[str]) -> dict[str, Any]:
+    """The axis of a chart whose rows have names, the first on top."""
+    ticks = {"tickmode": "array", "tickvals": rows, "ticktext": labels, "ticklabelstandoff": 6}
+    return {"autorange": "reversed", "showgrid": False} | ticks
 
 
 def small(text: str) -> dict[str, Any]:

@@ -1,67 +1,52 @@
-"""Configurations side by side: who they are, their headline numbers against the first, and their config fields."""
+"""Configurations side by side: who they are, their headline numbers against the first, charts on one scale, and their
+config fields."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from textwrap import wrap
+from typing import Any
 
 import streamlit as st
 
+from calc import Memory
 from calc.hardware import find_gpu
 from calc.serving import Report, Verdict
-from calc.serving.comparison import ComparedField, ratio
+from calc.serving.comparison import CONTEXTS, ComparedField, cache_growth, ratio
 from calc.serving.comparison import settings as compared_settings
 from calc.time import Reply, price_of, usd_per_million
+from calc.units import GIB
 from pages.parts import words
-from pages.parts.outputs import charts, comparison_charts, pin, plot
+from pages.parts.inputs import others
+from pages.parts.outputs import charts, pin, plot
 from pages.parts.outputs.bar import keys
 from pages.parts.outputs.cards import BADGES, growing
-from pages.parts.state.compared import Column, Compared, add, remove
-from pages.parts.state.scenario import MOST_OTHERS
+from pages.parts.outputs.charts import PLAIN, ROW, Figure, Theme, figure, row_axis, small, stacked
+from pages.parts.state.compared import LETTERS, Column, Compared
+from pages.parts.state.scenario import MOST_OTHERS, configuration, places
 from pages.parts.state.weighed import Weighed
 from pages.parts.words import say
-from presets import models
 
 NO_BREAK = "\N{NO-BREAK SPACE}"
 SUGGESTED = ("Qwen/Qwen3-8B", "meta-llama/Llama-3.1-70B", "openai/gpt-oss-120b", "deepseek-ai/DeepSeek-V3")
+LINES = (
+    ("#0072B2", "solid", "circle"),
+    ("#D55E00", "dash", "square"),
+    ("#009E73", "dot", "diamond"),
+    ("#CC79A7", "dashdot", "cross"),
+    ("#E69F00", "longdash", "triangle-up"),
+    ("#56B4E9", "longdashdot", "star"),
+)
+"""Colour, dash and mark of each letter."""
 
 
 def choose(answer: Compared) -> None:
     """Controls that add a configuration: a model by its name, or the one on screen as it is now."""
-    others, full = answer.scenario.comparison.others, len(answer.columns) > MOST_OTHERS
+    place = places(("comparison",))["with"]
+    full = say("Six at most") if len(answer.columns) > MOST_OTHERS else None
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
-        st.selectbox(
-            say("Add a model"),
-            list(models()),
-            index=None,
-            format_func=lambda name: models()[name].name if name in models() else name,
-            placeholder=say("Six at most") if full else say("A preset, or organisation/name on the Hub"),
-            accept_new_options=True,
-            disabled=full,
-            key="add_model",
-            on_change=_take_model,
-            width=420,
-        )
+        others.add_model(place, configuration, MOST_OTHERS, "add_model", full)
         pin.keep(answer)
-    if (name := st.session_state.pop("not_added", None)) is not None:
-        st.warning(say("“{name}” is no model's name: organisation/name is.", name=name), icon=":material/help:")
-    shown = {answer.scenario.source.model, *(other.source.model for other in others)}
-    if not others:
-        with st.container(horizontal=True, gap="xsmall"):
-            for model in SUGGESTED:
-                if model not in shown:
-                    label = models()[model].name
-                    st.button(
-                        label, icon=":material/add:", key=f"add_{model}", on_click=_take_suggestion, args=(model,)
-                    )
-
-
-def _take_model() -> None:
-    state = st.session_state
-    if state.add_model and not add(state.add_model.strip()):
-        state.not_added = state.add_model[:60]
-    state.add_model = None
-
-
-def _take_suggestion(model: str) -> None:
-    add(model)
+    suggested = [model for model in SUGGESTED if model != answer.scenario.source.model]
+    others.suggest(place, configuration, MOST_OTHERS, suggested)
 
 
 def headings(answer: Compared) -> None:
@@ -76,20 +61,11 @@ def headings(answer: Compared) -> None:
                     changes = column.configuration.changes()
                     if changes and column.configuration.source.pasted is None:
                         st.caption(" ".join(f"`{name}={value}`" for name, value in changes.items()))
-                    st.button(
-                        say("Remove"),
-                        type="tertiary",
-                        icon=":material/close:",
-                        key=f"remove_{column.letter}",
-                        on_click=remove,
-                        args=(number - 1,),
-                    )
+                    place = places(("comparison",))["with"]
+                    others.remove_button(place, number - 1, f"remove_{column.letter}")
     if answer.scenario.comparison.others:
         st.caption(say("On the same GPUs, for the same users and lengths: those of the question."))
-    for column in answer.columns:
-        if column.answer.error is not None:
-            why = say(column.answer.error.message)
-            st.error(say("**{letter}**: {why}", letter=column.letter, why=why), icon=":material/error:")
+    others.refusals((column.letter, column.answer.error) for column in answer.columns)
 
 
 def numbers(answer: Compared) -> None:
@@ -233,13 +209,13 @@ def bars(answer: Compared) -> None:
         with st.container():
             st.header(memory_on(answer), anchor=False)
             memories = [answer.memory(column.answer.report) for column in columns]
-            parts, names = charts.served(memories), comparison_charts.names(columns)
+            parts, names = charts.served(memories), model_names(columns)
             st.html(keys((words.color(part), words.part(part)) for part in parts))
-            plot.draw("memory_bars", memory_on(answer), comparison_charts.memory_bars(names, memories, parts, theme))
+            plot.draw("memory_bars", memory_on(answer), memory_bars(names, memories, parts, theme))
         with st.container():
             st.header(say("Parameters"), anchor=False)
-            st.html(keys((words.color(part), words.part(part)) for part in comparison_charts.components(columns)))
-            plot.draw("parameter_bars", say("Parameters"), comparison_charts.parameter_bars(columns, theme))
+            st.html(keys((words.color(part), words.part(part)) for part in components(columns)))
+            plot.draw("parameter_bars", say("Parameters"), parameter_bars(columns, theme))
 
 
 def growth(answer: Compared) -> None:
@@ -247,13 +223,13 @@ def growth(answer: Compared) -> None:
     st.header(say("KV cache vs. context length"), anchor=False)
     names = (
         (
-            comparison_charts.style(column.letter)[0],
+            style(column.letter)[0],
             say("{letter} · {name}", letter=column.letter, name=column.answer.model.name),
         )
         for column in answer.complete
     )
     st.html(keys(names))
-    curves = comparison_charts.growth_curves(answer.complete, charts.theme())
+    curves = growth_curves(answer.complete, charts.theme())
     plot.draw("growth", say("KV cache vs. context length"), curves)
 
 
@@ -290,3 +266,107 @@ def written(value: object, *, differs: bool) -> str:
 
 def shortened(text: str) -> str:
     return text if len(text) <= 40 else f"{text[:40]}…"
+
+
+def model_names(columns: Sequence[Column]) -> dict[str, str]:
+    """The model of each letter."""
+    return {column.letter: column.answer.model.name for column in columns}
+
+
+def memory_bars(names: Mapping[str, str], memories: Sequence[Memory], parts: Sequence[str], theme: Theme) -> Figure:
+    """Memory of one GPU by part."""
+    bars = stacked("x", "y", list(names), memories, parts)
+    return _rows(names, bars, say("GiB per GPU · hatched: overhead at its highest"), theme)
+
+
+def parameter_bars(columns: Sequence[Column], theme: Theme) -> Figure:
+    """The parameters of each, component by component."""
+    counts: list[Mapping[Any, int]] = [column.answer.report.parameters.components for column in columns]
+    bars: list[dict[str, Any]] = [
+        {
+            "type": "bar",
+            "name": words.part(part),
+            "x": [count.get(part, 0) / 10**9 for count in counts],
+            "y": [column.letter for column in columns],
+            "marker": {"color": words.color(part)},
+            "hovertemplate": say("{part}: {n} B", part=words.part(part), n="%{x:,.3f}") + PLAIN,
+        }
+        for part in components(columns)
+    ]
+    return _rows(model_names(columns), bars, say("Billions of parameters"), theme)
+
+
+def components(columns: Sequence[Column]) -> list[str]:
+    """The components that any of them has."""
+    known = [column.answer.report.parameters.components for column in columns]
+    return [part for part in words.COLORS if any(part in components for components in known)]
+
+
+def _rows(names: Mapping[str, str], bars: list[dict[str, Any]], axis: str, theme: Theme) -> Figure:
+    """Stacked bars, a row a letter."""
+    for bar in bars:
+        bar["orientation"] = "h"
+    return figure(
+        bars,
+        theme,
+        height=ROW * len(names) + 68,
+        margin={"l": 8, "r": 14, "t": 8, "b": 60},
+        barmode="stack",
+        bargap=0.36,
+        hovermode="y unified",
+        xaxis={"title": small(axis), "rangemode": "tozero", "tickformat": ",~g"},
+        yaxis=row_axis(
+            list(names), [f"<b>{letter}</b> {'<br>'.join(wrap(name, 18))}" for letter, name in names.items()]
+        ),
+    )
+
+
+def growth_curves(columns: Sequence[Column], theme: Theme) -> Figure:
+    """KV cache and states of the whole batch over the context."""
+    lines: list[dict[str, Any]] = []
+    grown = {column.letter: _grown(column) for column in columns}
+    ends = {letter: list(sizes.items())[-1] for letter, sizes in grown.items()}
+    for letter, sizes in grown.items():
+        color, dash, symbol = style(letter)
+        together = [other for other, end in ends.items() if end == ends[letter]]
+        label = f"<b>{', '.join(together)}</b>" if letter == together[-1] else ""  # not one above the other
+        lines.append(
+            {
+                "type": "scatter",
+                "mode": "lines+markers+text",
+                "name": letter,
+                "x": list(sizes),
+                "y": [size / GIB for size in sizes.values()],
+                "text": [*[""] * (len(sizes) - 1), label],
+                "textposition": "middle right",
+                "cliponaxis": False,
+                "line": {"color": color, "dash": dash, "width": 2.5},
+                "marker": {"color": color, "symbol": symbol, "size": 7},
+                "hovertemplate": say("{letter}: {size} GiB", letter=letter, size="%{y:,.3f}") + PLAIN,
+            }
+        )
+    return figure(
+        lines,
+        theme,
+        height=340,
+        margin={"l": 8, "r": 30, "t": 10, "b": 52},
+        hovermode="x unified",
+        xaxis={
+            "title": small(say("Context length, tokens")),
+            "type": "log",
+            "tickmode": "array",
+            "tickvals": CONTEXTS,
+            "ticktext": [words.tokens(context) for context in CONTEXTS],
+        },
+        yaxis={"title": small(say("KV cache, total, GiB")), "type": "log", "tickformat": ",~g", "dtick": 1},
+    )
+
+
+def _grown(column: Column) -> dict[int, int]:
+    scenario = column.answer.report.scenario
+    engine = column.answer.scenario.serving.started()
+    return cache_growth(column.answer.architecture, engine, scenario.precision.kv, scenario.workload.batch)
+
+
+def style(letter: str) -> tuple[str, str, str]:
+    return LINES[LETTERS.index(letter)]

@@ -11,8 +11,9 @@ from calc.model.derivation import Derivation, derive
 from calc.model.rough import gated_rule
 from calc.serving.derivation import Derivations, cache_steps, total_cache_steps
 from pages.parts import words
-from pages.parts.outputs import records
+from pages.parts.outputs import tables
 from pages.parts.outputs.figure import legend, table
+from pages.parts.outputs.tables import Column
 from pages.parts.state.weighed import Answer, Weighed
 from pages.parts.words import say
 
@@ -52,26 +53,19 @@ class ModelDerivations:
     def tensors(self) -> None:
         """Every weight: name, shape, formula, where it occurs."""
         total = self.count.total
-        records.draw(
-            "tensors",
-            say("Tensors"),
-            zip(self.architecture.tensors(), self.derivation.tensors, strict=True),
-            {
-                "tensor": (records.name(say("Tensor")), lambda row: row[0].name),
-                "shape": (records.name(say("Shape")), lambda row: words.shape(row[0].shape)),
-                "formula": (records.name(say("Formula")), lambda row: str(row[1].formula)),
-                "count": (records.number(say("Count"), "whole"), lambda row: row[0].count),
-                "parameters": (records.number(say("Parameters"), "whole"), lambda row: row[0].parameters),
-                "share": (records.number(say("Share"), "percent"), lambda row: row[0].parameters / total),
-                "values": (records.name(say("With values")), lambda row: str(row[1].values)),
-                "component": (say("Component"), lambda row: words.part(row[0].component)),
-                "excluded": (
-                    say("Not in total"),
-                    lambda row: words.part(row[0].excluded_as) if row[0].excluded_as else "",
-                ),
-            },
-            most=6,
-        )
+        columns = [
+            Column(say("Tensor"), lambda row: row[0].name, "name"),
+            Column(say("Shape"), lambda row: words.shape(row[0].shape), "name"),
+            Column(say("Formula"), lambda row: str(row[1].formula), "name"),
+            Column(say("Count"), lambda row: row[0].count, "whole"),
+            Column(say("Parameters"), lambda row: row[0].parameters, "whole"),
+            Column(say("Share"), lambda row: row[0].parameters / total, "percent"),
+            Column(say("With values"), lambda row: str(row[1].values), "name"),
+            Column(say("Component"), lambda row: words.part(row[0].component)),
+            Column(say("Not in total"), lambda row: words.part(row[0].excluded_as) if row[0].excluded_as else ""),
+        ]
+        lines = zip(self.architecture.tensors(), self.derivation.tensors, strict=True)
+        tables.draw("tensors", say("Tensors"), columns, lines, most=tables.in_sight("tensors_columns", 6))
         legend(self.derivation.legend)
 
 
@@ -165,5 +159,5 @@ class ServingDerivations:
 
 def overhead(items: Mapping[OverheadItem, tuple[int, int]]) -> None:
     """The range of each part of the overhead."""
-    rows = [(words.part(name), words.gib(low), words.gib(high)) for name, (low, high) in items.items()]
-    st.markdown(words.table([say("Overhead"), say("from"), say("to")], rows, numbers=2))
+    lines = [(words.part(name), words.gib(low), words.gib(high)) for name, (low, high) in items.items()]
+    st.markdown(words.table([say("Overhead"), say("from"), say("to")], lines, numbers=2))

@@ -1,48 +1,33 @@
-"""Finding of each page: its title, the figures that decide, and the bytes on the scale."""
+"""Finding of each page: its title, one sentence with its verb stressed; the figures that decide; and the bytes on the
+scale."""
 
-from collections.abc import Callable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from html import escape
 from statistics import median
 from typing import Any, NamedTuple
 
 import numpy as np
+import streamlit as st
 
 from calc import ConfigError
 from calc.design import checks, proportions
 from calc.serving import Memory, Verdict, bytes_per_token, growth
 from calc.serving.comparison import variants
 from calc.serving.shared_gpus import SharedGPUs
-from calc.time import MAPPED
+from calc.time import MAPPED, Estimate, price_of
 from calc.training import METHODS, TrainingVerdict
 from pages.parts import words
 from pages.parts.outputs.cards import BADGES, Color, compared_total
 from pages.parts.outputs.charts import served
 from pages.parts.outputs.design_aids import published
-from pages.parts.outputs.finding import Figure, headroom, hourly, name, on_gpus, plain, rate, verdict_in_words
 from pages.parts.outputs.rollout_memory import peak_of
-from pages.parts.state import fitted
+from pages.parts.state import fitted, query
 from pages.parts.state.compared import Column, Compared
 from pages.parts.state.local import LocalAnswer
 from pages.parts.state.planned import Planned
 from pages.parts.state.quantized import Quantized
-from pages.parts.state.query import (
-    ACCURACY,
-    ATTENTION,
-    COMPARE,
-    DERIVE,
-    DESIGN,
-    GPUS,
-    HARDWARE,
-    MACHINE,
-    PLAN,
-    QUANTIZE,
-    STEPS,
-    TOGETHER,
-    TRAIN,
-    TRAIN_PLAN,
-    VERIFY,
-    WEIGH,
-    Page,
-)
+from pages.parts.state.query import Page
 from pages.parts.state.scenario import Scenario
 from pages.parts.state.shared import Shared
 from pages.parts.state.stepped import Stepped
@@ -51,6 +36,84 @@ from pages.parts.state.weighed import Answer, Trained, Weighed, looked
 from pages.parts.verify.evidence import COMPUTED, accuracy
 from pages.parts.words import say
 from presets import gpus
+
+STRESSED = re.compile(r"\*\*(.+?)\*\*")
+
+
+def name(answer: Answer) -> str:
+    """The model, and that it is not as it was published."""
+    return say("{name} (changed)", name=answer.model.name) if answer.scenario.overrides else answer.model.name
+
+
+def verdict_in_words(
+    what: str, verdicts: Sequence[Verdict] | Sequence[TrainingVerdict], focus: Verdict | TrainingVerdict
+) -> str:
+    """Qwen3-8B **fits on** 8 of 9 GPUs."""
+    number, fits = len(verdicts), sum(verdict.verdict == "fits" for verdict in verdicts)
+    gpu = words.on_gpus(focus.gpu, focus.gpus)
+    if fits == number == 2:
+        return say("{name} **fits on both** GPUs", name=what)
+    if fits and fits == number > 1:
+        return say("{name} **fits on all** {n} GPUs", name=what, n=number)
+    if fits and number > 1:
+        return say("{name} **fits on** {n} of {all} GPUs", name=what, n=fits, all=number)
+    if fits:
+        return say("{name} **fits on** {gpu}", name=what, gpu=gpu)
+    if focus.verdict == "fits with":
+        return say("{name} **fits, with flags, on** {gpu}", name=what, gpu=gpu)
+    if focus.verdict == "tight":
+        return say("{name} **is tight on** {gpu}", name=what, gpu=gpu)
+    if number > 1:
+        return say("{name} **fits on none** of {n} GPUs", name=what, n=number)
+    if focus.verdict == "does not run":
+        return say("{name} **does not run on** {gpu}", name=what, gpu=gpu)
+    return say("{name} **does not fit** {gpu}", name=what, gpu=gpu)
+
+
+def plain(sentence: str) -> str:
+    """Text without the stress, its dollars as they are."""
+    return STRESSED.sub(r"\1", sentence).replace("\\$", "$")
+
+
+def draw_title(sentence: str, color: Color | None) -> None:
+    """The heading of a page, its verb in the colour of the verdict."""
+    st.title(STRESSED.sub(r"\1" if color is None else rf":{color}[\1]", sentence), anchor=False)
+
+
+class Figure(NamedTuple):
+    """A number, what it is, and its range or where it is from."""
+
+    value: str
+    label: str
+    span: str = ""
+
+
+def draw_figures(figures: Iterable[Figure]) -> None:
+    """The numbers that decide, in one row below the title."""
+    cells = "".join(
+        f"<div><b>{escape(figure.value)}</b><span>{escape(figure.label)}</span><small>{escape(figure.span)}</small></div>"
+        for figure in figures
+    )
+    st.html(f'<div class="weighbridge-facts">{cells}</div>')
+
+
+def rate(label: str, estimate: Estimate) -> Figure:
+    return Figure(words.figure(estimate.expected), label, words.span(estimate))
+
+
+def hourly(focus: Verdict | TrainingVerdict | SharedGPUs) -> list[Figure]:
+    """Price of the GPUs per hour; empty where there is no list price."""
+    usd = price_of(focus.gpu)
+    if usd is None:
+        return []
+    each = say("{n:,} × {usd}, list price", n=focus.gpus, usd=f"${usd:,.2f}")
+    return [Figure(f"${focus.gpus * usd:,.2f}", say("per hour"), each)]
+
+
+def headroom(focus: Verdict | TrainingVerdict) -> Figure:
+    """Headroom on each GPU, or the memory that is missing."""
+    label = say("headroom per GPU") if focus.spare >= 0 else say("short per GPU")
+    return Figure(words.gib(abs(focus.spare)), label, say("of {size} usable", size=words.gib(focus.usable)))
 
 
 class Finding(NamedTuple):
@@ -103,7 +166,7 @@ def figures(answer: Answer, page: Page) -> list[Figure]:
 
 def load(answer: Answer, page: Page) -> Load | None:
     """Bytes on the scale of a page; None where it has no scale."""
-    if answer.error is not None or page not in (WEIGH, TRAIN):
+    if answer.error is not None or page not in (query.WEIGH, query.TRAIN):
         return None
     if isinstance(answer, Weighed) and answer.focus is not None:
         return Load(answer.focus.memory, served([answer.focus.memory]), answer.focus)
@@ -160,7 +223,7 @@ def planned(answer: Planned) -> Finding:
     if not plans.plans:
         return Finding(say("{what}: **no plan** on these GPUs", what=what), "red")
     plan = plans.best.plan
-    on = on_gpus(plan.gpu, plan.gpus)
+    on = words.on_gpus(plan.gpu, plan.gpus)
     if not plan.meets:
         return Finding(say("{what}: **no plan meets every target**, {gpus} comes closest", what=what, gpus=on), "red")
     if plan.usd_per_hour is None:
@@ -181,7 +244,7 @@ def run_planned(answer: TrainingPlanned) -> Finding | None:
     values = {
         "name": name(answer),
         "days": words.figure(first.campaign.days.expected),
-        "gpus": on_gpus(first.gpu, first.layout.gpus),
+        "gpus": words.on_gpus(first.gpu, first.layout.gpus),
     }
     cost = first.campaign.cost
     if cost is None:
@@ -206,7 +269,7 @@ def catalogued(_: Scenario) -> Finding:
 def on_all_gpus(scenario: Scenario) -> Finding | None:
     """Finding of the open view."""
     choice = scenario.hardware
-    engine, on = scenario.serving.engine, on_gpus(choice.card, choice.cards)
+    engine, on = scenario.serving.engine, words.on_gpus(choice.card, choice.cards)
     if engine not in MAPPED:
         return None
     if choice.view == "models":
@@ -278,7 +341,7 @@ def shared_out(answer: Shared) -> Finding | None:
     focus = answer.focus
     if focus is None:
         return None
-    gpu, number = on_gpus(focus.gpu, focus.gpus), len(focus.servers)
+    gpu, number = words.on_gpus(focus.gpu, focus.gpus), len(focus.servers)
     if focus.fits and number == 1:
         return Finding(
             say("{name} alone **leaves** {left} of {gpu}", name=name(answer), gpu=gpu, left=left(focus)), "green"
@@ -456,31 +519,31 @@ def decide_locally(answer: LocalAnswer) -> Iterator[Figure]:
 
 
 FINDINGS: Mapping[Page, Callable[[Any], Finding | None]] = {
-    WEIGH: weighed,
-    TRAIN: trained,
-    TRAIN_PLAN: run_planned,
-    PLAN: planned,
-    MACHINE: machine,
-    COMPARE: compared,
-    STEPS: stepped,
-    TOGETHER: shared_out,
-    VERIFY: verified,
-    DERIVE: derived,
-    QUANTIZE: converted,
-    ATTENTION: attended,
-    DESIGN: designed,
+    query.WEIGH: weighed,
+    query.TRAIN: trained,
+    query.TRAIN_PLAN: run_planned,
+    query.PLAN: planned,
+    query.MACHINE: machine,
+    query.COMPARE: compared,
+    query.STEPS: stepped,
+    query.TOGETHER: shared_out,
+    query.VERIFY: verified,
+    query.DERIVE: derived,
+    query.QUANTIZE: converted,
+    query.ATTENTION: attended,
+    query.DESIGN: designed,
 }
 ALONE: Mapping[Page, Callable[[Scenario], Finding | None]] = {
-    GPUS: on_all_gpus,
-    HARDWARE: catalogued,
-    ACCURACY: accurate,
+    query.GPUS: on_all_gpus,
+    query.HARDWARE: catalogued,
+    query.ACCURACY: accurate,
 }
 """Pages that are drawn for no model."""
 DECISIVE: Mapping[Page, Callable[[Any], Iterator[Figure]]] = {
-    WEIGH: decide_serving,
-    TRAIN: decide_training,
-    PLAN: decide_planning,
-    TOGETHER: decide_sharing,
-    MACHINE: decide_locally,
-    QUANTIZE: decide_conversion,
+    query.WEIGH: decide_serving,
+    query.TRAIN: decide_training,
+    query.PLAN: decide_planning,
+    query.TOGETHER: decide_sharing,
+    query.MACHINE: decide_locally,
+    query.QUANTIZE: decide_conversion,
 }

@@ -10,13 +10,12 @@ from calc import ConfigError
 from calc.errors import Message
 from calc.hardware import find_gpu, note, runs
 from calc.serving.engines import ENGINES
-from calc.time import MAPPED, Fitting, OperatingPoint
+from calc.time import MAPPED, Array, Fitting, OperatingPoint
 from pages.parts import words
-from pages.parts.inputs.control import explain
-from pages.parts.inputs.drawer import drawer
-from pages.parts.outputs import charts, maps, plot, rows
-from pages.parts.outputs.plans import several
-from pages.parts.outputs.rows import Column, Row, identifier
+from pages.parts.inputs.control import drawer, explain
+from pages.parts.inputs.filters import several, vendor_and_form
+from pages.parts.outputs import charts, maps, plot, tables
+from pages.parts.outputs.tables import Column, Kind, identifier
 from pages.parts.state import fitted
 from pages.parts.state.query import MACHINE, WEIGH
 from pages.parts.state.scenario import Scenario
@@ -84,15 +83,8 @@ def model_on_gpus(answer: Answer) -> None:
     choice, engine = answer.scenario.hardware, mapped_engine(answer.scenario)
     kinds, fitting = fitted.of_scenario(answer, engine)
     with st.grid(4, min_column_width=150, gap="small", key="map_filters"):
-        vendors = several(say("Vendor"), "map_vendors", sorted({gpu.vendor for gpu in kinds}), words.vendor)
-        forms = several(
-            say("Form"), "map_forms", sorted({gpu.form for gpu in kinds}), lambda form: say(words.FORMS[form])
-        )
-    passing = [
-        row
-        for row, gpu in enumerate(kinds)
-        if (not vendors or gpu.vendor in vendors) and (not forms or gpu.form in forms)
-    ]
+        passes = vendor_and_form(kinds, "map_")
+    passing = [row for row, gpu in enumerate(kinds) if passes(gpu)]
     rows = sorted(
         (row for row in passing if fitting.max_context[row].max() > 0), key=lambda row: -fitting.tokens_per_s[row].max()
     )
@@ -180,30 +172,25 @@ def table(
     scenario: Scenario, fitting: Fitting, shown: Sequence[int], names: Sequence[str], key: str, title: str
 ) -> None:
     """Context and speed of every format; a row that is clicked is weighed."""
-    contexts = [Column(say("Context, {format}", format=form), "whole") for form in fitting.formats]
-    speeds = [Column(say("Tokens/s, {format}", format=form), "one") for form in fitting.formats]
-    lines = {
-        identifier(fitting.names[row]): (
-            row,
-            (
-                names[row],
-                *(int(n) or None for n in fitting.max_context[row]),
-                *(float(rate) or None for rate in fitting.tokens_per_s[row]),
-            ),
-        )
-        for row in shown
-    }
-    columns = [Column(say("Name")), *contexts, *speeds]
-    for id in rows.pick(f"map_rows_{key}", title, columns, [Row(id, cells) for id, (_, cells) in lines.items()]):
-        row, (name, *_) = lines[id]
+    formats = list(enumerate(fitting.formats))
+    columns = [Column(say("Name"), lambda row: names[row])]
+    columns += [of_rows(say("Context, {format}", format=it), fitting.max_context[:, i], "whole") for i, it in formats]
+    columns += [of_rows(say("Tokens/s, {format}", format=it), fitting.tokens_per_s[:, i], "one") for i, it in formats]
+    opened = tables.pick(f"map_rows_{key}", title, columns, shown, id=lambda row: identifier(fitting.names[row]))
+    for id, row in opened.items():
         if st.button(
-            say("Weigh {name}", name=name),
+            say("Weigh {name}", name=names[row]),
             key=f"card_{id}",
             icon=":material/arrow_forward:",
             on_click=taken,
             args=(scenario, fitting, row, key),
         ):
             lead(WEIGH)
+
+
+def of_rows(label: str, figures: Array, kind: Kind) -> Column:
+    """A column of the figures of a map's rows; empty where nothing fits."""
+    return Column(label, lambda row: figures[row].item() or None, kind)
 
 
 def taken(scenario: Scenario, fitting: Fitting, row: int, key: str) -> None:

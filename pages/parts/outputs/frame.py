@@ -1,6 +1,7 @@
-"""Beginning and end of every page."""
+"""Beginning and end of every page: the ways to others (on a phone a menu at the foot of the screen), the inputs, the
+title, sections below an answer, assumptions."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 import streamlit as st
@@ -8,15 +9,20 @@ import streamlit as st
 from calc.errors import Message
 from pages.parts import words
 from pages.parts.inputs import question, sidebar
-from pages.parts.outputs import carrying, findings, navigation, pin, share, unknown
-from pages.parts.outputs.finding import heading, plain
+from pages.parts.outputs import carrying, findings, pin, scripts, share, unknown
+from pages.parts.outputs.findings import draw_title, plain
 from pages.parts.state import url
-from pages.parts.state.query import Page
-from pages.parts.state.scenario import Scenario
+from pages.parts.state.query import AREAS, Page
+from pages.parts.state.scenario import Place, Scenario, Tab, places
+from pages.parts.state.url import change
 from pages.parts.state.weighed import Answer, looked
+from pages.parts.state.widgets import show
 from pages.parts.words import say
 
 A = TypeVar("A", bound=Answer)
+MARKS = scripts.element("weighbridge_marks", "navigation.js")
+Section = tuple[str, Callable[[], None]]
+"""Title of a section, and the function that draws it."""
 
 
 def page(
@@ -49,7 +55,7 @@ def enter(here: Page) -> Scenario:
     """The scenario, and above the page the way to the others, except in a frame of another site's."""
     scenario = url.current(here)
     if not st.context.is_embedded:
-        navigation.draw(here)
+        navigation(here)
     return scenario
 
 
@@ -136,7 +142,7 @@ def without_model(here: Page) -> Scenario:
     result = findings.alone(scenario, here)
     st.set_page_config(page_title=f"{plain(result.sentence)} · Weighbridge")
     with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
-        heading(*result)
+        draw_title(*result)
         pin.way(scenario)
         if here.answers_at:
             carrying.for_programs(scenario, here)
@@ -156,3 +162,47 @@ def link_problems() -> None:
 def assumptions(sentences: Iterable[Message]) -> None:
     """Assumptions, at the end of the page."""
     st.markdown("\n".join([f"## {say('Assumptions')}", "", *(f"- {say(sentence)}" for sentence in sentences)]))
+
+
+def navigation(here: Page) -> None:
+    """Links without a query: the scenario of the session goes along, with moves that came after they were drawn."""
+    views = next((area.pages for area in AREAS if here in area.pages), ())
+    with st.container(gap="xxsmall", key="navigation"):
+        with st.container(horizontal=True, gap="xxsmall", key="places"):
+            for area in AREAS:
+                current = here in area.pages
+                page = here if current else area.pages[0]
+                way(page, area.title, f":material/{area.icon}:", key="current_place" if current else None)
+        if len(views) > 1:
+            with st.container(horizontal=True, gap="xxsmall", key="views"):
+                for page in views:
+                    way(page, page.title, key="current_view" if page == here else None)
+        MARKS(key="marks", data={"here": here.path})
+
+
+def way(page: Page, title: Message, icon: str | None = None, *, key: str | None) -> None:
+    """One way; that to the page that the reader is on lies in a container with a key."""
+    with st.container(width="content", key=key):
+        st.page_link(page.script, label=say(title), icon=icon)
+
+
+def open_section(sections: Mapping[Tab, Section]) -> None:
+    """Sections side by side below an answer, of which only the open one is computed, sent and drawn: the first, unless
+    the scenario says another."""
+    place = places(("tab",))["tab"]
+    names = list(sections)
+    chosen = place.of(st.session_state.scenario)
+    number = names.index(chosen) if chosen in names else 0
+    st.segmented_control(
+        say("Sections"),
+        names,
+        required=True,
+        format_func=lambda name: sections[name][0],
+        label_visibility="collapsed",
+        **show("sections", names[number], _take, place, names, given="default"),
+    )
+    sections[names[number]][1]()
+
+
+def _take(chosen: Tab, place: Place, names: Sequence[Tab]) -> None:
+    change({place: None if chosen == names[0] else chosen})

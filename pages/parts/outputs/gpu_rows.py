@@ -1,7 +1,8 @@
 """The verdict of each GPU: up to four as cards as wide as the row, more as a table that sorts and filters."""
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
+from typing import TypeVar
 
 import streamlit as st
 
@@ -9,21 +10,23 @@ from calc.errors import Message
 from calc.hardware import Layout, find_gpu, note
 from calc.serving import KVBudget, Verdict
 from calc.time import price_of
+from calc.training import TrainingVerdict
 from calc.units import GIB
 from pages.parts import words
-from pages.parts.outputs import paper, rows
+from pages.parts.outputs import paper, tables
 from pages.parts.outputs.answer import longest, use_layout
 from pages.parts.outputs.bar import bar
-from pages.parts.outputs.cards import BADGES, headroom, limit, most
+from pages.parts.outputs.cards import BADGES, head, headroom, limit, most
 from pages.parts.outputs.charts import served
 from pages.parts.outputs.derivations import ServingDerivations
 from pages.parts.outputs.figure import derivation
-from pages.parts.outputs.rows import Column, Gauge, Row
-from pages.parts.state.scenario import places
+from pages.parts.outputs.tables import Column, Gauge
+from pages.parts.state.scenario import Scenario, places
 from pages.parts.state.url import change
 from pages.parts.state.weighed import Weighed
 from pages.parts.words import say
 
+V = TypeVar("V", Verdict, TrainingVerdict)
 CARDS = 4
 """GPUs side by side."""
 LEAST = (24, 48, 80)
@@ -34,22 +37,52 @@ MARKS = {"fits": "✓", "fits with": "⚙", "tight": "≈", "does not fit": "✗
 
 
 def draw(answer: Weighed) -> None:
-    verdicts = answer.report.verdicts
+    cards_or_table(answer.report.verdicts, partial(card, answer), partial(table, answer))
+
+
+def cards_or_table(verdicts: Sequence[V], card: Callable[[V], None], table: Callable[[], None]) -> None:
+    """A few verdicts as cards side by side, more as a table."""
     if len(verdicts) > CARDS:
-        table(answer)
+        table()
     elif verdicts:
         with st.grid(len(verdicts), min_column_width=230, gap="small", key="gpu_cards"):
             for verdict in verdicts:
-                card(answer, verdict)
+                card(verdict)
+
+
+def verdict_table(
+    scenario: Scenario,
+    key: str,
+    columns: Sequence[Column],
+    verdicts: Iterable[V],
+    card: Callable[[V], None],
+    most: int | None = None,
+    use: Callable[[str], None] | None = None,
+) -> None:
+    """A row a GPU; the one that is clicked, or that the link opens, has its card below."""
+    known = {verdict.gpu: verdict for verdict in verdicts}
+    place = places(("opened",))["opened"]
+    opened = place.of(scenario)
+    tables.draw(
+        key,
+        say("The verdict of each GPU"),
+        columns,
+        known.values(),
+        id=lambda verdict: verdict.gpu,
+        most=most,
+        chosen=() if opened is None else (opened,),
+        turn=lambda gpus: change({place: gpus[0] if gpus else None}),
+        use=use,
+    )
+    if opened in known:
+        card(known[opened])
 
 
 def card(answer: Weighed, verdict: Verdict) -> None:
     """Whether it fits, by how much, what is the most that would, and on how few GPUs; the reason one click away."""
-    word, color, icon = BADGES[verdict.verdict]
     gpu = find_gpu(verdict.gpu)
     with st.container(border=True, height="stretch", gap="xsmall", key=f"card_{gpu.id}"):
-        st.markdown(f"**{gpu.name}**" if verdict.gpus == 1 else f"**{verdict.gpus:,} × {gpu.name}**")
-        st.badge(say(word), color=color, icon=icon)
+        head(verdict)
         for flag in verdict.flags:
             st.markdown(f"`{flag}`")
         if len(answer.report.verdicts) > 1:  # the answer has the bar of one
@@ -130,29 +163,16 @@ def budget_of(answer: Weighed, verdict: Verdict) -> KVBudget | None:
 
 
 def table(answer: Weighed) -> None:
-    """A row a GPU; one that is clicked opens its card below."""
+    """The rows that pass the filters."""
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="gpu_view"):
         filters = choice(answer.report.verdicts)
-        every = rows.more_columns("gpu_columns")
+        most = tables.in_sight("gpu_columns", DECISIVE)
     shown = {verdict.gpu: verdict for verdict in answer.report.verdicts if passes(verdict, filters)}
 
     def use(gpu: str) -> None:
         use_layout(answer, gpu, shown[gpu].layout or Layout())
 
-    place = places(("opened",))["opened"]
-    opened = place.of(answer.scenario)
-    rows.draw(
-        "gpu_rows",
-        say("The verdict of each GPU"),
-        columns(),
-        [row(answer, verdict) for verdict in shown.values()],
-        most=None if every else DECISIVE,
-        chosen=() if opened is None else (opened,),
-        turn=lambda gpus: change({place: gpus[0] if gpus else None}),
-        use=use,
-    )
-    if opened in shown:
-        card(answer, shown[opened])
+    verdict_table(answer.scenario, "gpu_rows", columns(answer), shown.values(), partial(card, answer), most, use)
 
 
 def choice(verdicts: Collection[Verdict]) -> list[str]:
@@ -189,48 +209,51 @@ def passes(verdict: Verdict, filters: Collection[str]) -> bool:
     )
 
 
-def row(answer: Weighed, verdict: Verdict) -> Row:
-    """A value for each of `columns`."""
-    gpu, memory, budget = find_gpu(verdict.gpu), verdict.memory, budget_of(answer, verdict)
-    word, _, _ = BADGES[verdict.verdict]
-    share = None if verdict.verdict == "does not run" else round(memory.total / verdict.usable, 4)
-    usd = price_of(verdict.gpu)
-    other = verdict.layout not in (None, answer.report.scenario.layout)
-    degrees = "" if verdict.layout is None else words.layout(verdict.layout)
-    cells = (
-        gpu.name,
-        Gauge(f"{MARKS[verdict.verdict]} {say(word)}", share),
-        answer.user_rate(verdict),
-        None if usd is None else verdict.gpus * usd,
-        verdict.min_gpus,
-        (degrees or say("Alone")) if other else "",
-        verdict.spare / GIB,
-        limit(verdict.max_batch),
-        limit(verdict.max_context),
-        None if budget is None else budget.concurrency,
-        f"{(verdict.usable - memory.high) / GIB:,.2f} – {(verdict.usable - memory.low) / GIB:,.2f}",
-        verdict.max_context_memory,
-        memory.total / GIB,
-        verdict.usable / GIB,
-    )
-    return Row(verdict.gpu, cells)
+def columns(answer: Weighed) -> list[Column]:
+    """Columns of verdicts, `DECISIVE` of them first."""
 
+    def gauge(verdict: Verdict) -> Gauge:
+        word, _, _ = BADGES[verdict.verdict]
+        share = None if verdict.verdict == "does not run" else round(verdict.memory.total / verdict.usable, 4)
+        return Gauge(f"{MARKS[verdict.verdict]} {say(word)}", share)
 
-def columns() -> list[Column]:
-    """Columns, `DECISIVE` of them first."""
+    def price(verdict: Verdict) -> float | None:
+        usd = price_of(verdict.gpu)
+        return None if usd is None else verdict.gpus * usd
+
+    def other_layout(verdict: Verdict) -> str:
+        if verdict.layout is None or verdict.layout == answer.report.scenario.layout:
+            return ""
+        return words.layout(verdict.layout) or say("Alone")
+
+    def concurrency(verdict: Verdict) -> float | None:
+        budget = budget_of(answer, verdict)
+        return None if budget is None else budget.concurrency
+
+    def headrooms(verdict: Verdict) -> str:
+        least, most = (verdict.usable - size for size in (verdict.memory.high, verdict.memory.low))
+        return f"{least / GIB:,.2f} – {most / GIB:,.2f}"
+
     return [
-        Column(say("GPU")),
-        Column(say("Verdict"), "gauge", say("The bar: memory needed, as a share of what is usable.")),
-        Column(say("Tokens/s per user"), "rate", say("Expected, with the whole batch running.")),
-        Column(say("$/h"), "dollars", say("All GPUs together, at the median of a dated sample of list prices.")),
-        Column(say("Min. GPUs"), "whole"),
-        Column(say("Use this layout"), "button", say("Sets so many GPUs of this kind in this layout.")),
-        Column(say("Headroom, GiB"), "two", say("Below zero: short by so many.")),
-        Column(say("Max batch size"), "whole"),
-        Column(say("Max context length"), "whole", say("The smaller of memory and model.")),
-        Column(say("Concurrency"), "times", say("Requests of the whole context, as the engine prints it.")),
-        Column(say("Headroom, range"), help=say("At the high and the low end of the overhead.")),
-        Column(say("Context, by memory"), "whole"),
-        Column(say("Need, GiB"), "two"),
-        Column(say("Usable, GiB"), "two"),
+        Column(say("GPU"), lambda verdict: find_gpu(verdict.gpu).name),
+        Column(say("Verdict"), gauge, "gauge", say("The bar: memory needed, as a share of what is usable.")),
+        Column(say("Tokens/s per user"), answer.user_rate, "rate", say("Expected, with the whole batch running.")),
+        Column(say("$/h"), price, "dollars", say("All GPUs together, at the median of a dated sample of list prices.")),
+        Column(say("Min. GPUs"), "min_gpus", "whole"),
+        Column(say("Use this layout"), other_layout, "button", say("Sets so many GPUs of this kind in this layout.")),
+        Column(say("Headroom, GiB"), lambda verdict: verdict.spare / GIB, "two", say("Below zero: short by so many.")),
+        Column(say("Max batch size"), lambda verdict: limit(verdict.max_batch), "whole"),
+        Column(
+            say("Max context length"),
+            lambda verdict: limit(verdict.max_context),
+            "whole",
+            say("The smaller of memory and model."),
+        ),
+        Column(
+            say("Concurrency"), concurrency, "times", say("Requests of the whole context, as the engine prints it.")
+        ),
+        Column(say("Headroom, range"), headrooms, help=say("At the high and the low end of the overhead.")),
+        Column(say("Context, by memory"), "max_context_memory", "whole"),
+        Column(say("Need, GiB"), lambda verdict: verdict.memory.total / GIB, "two"),
+        Column(say("Usable, GiB"), lambda verdict: verdict.usable / GIB, "two"),
     ]

@@ -7,8 +7,8 @@ from calc.hardware import find_gpu
 from calc.serving import KVBudget
 from calc.serving.engines import ENGINES
 from pages.parts import words
-from pages.parts.outputs import rows
-from pages.parts.outputs.rows import Column, Row
+from pages.parts.outputs import tables
+from pages.parts.outputs.tables import Column
 from pages.parts.words import say
 
 TERABYTE = 10**12
@@ -20,7 +20,8 @@ def draw(report: Report) -> None:
     required_and_allocated(report)
     if report.kv_budget:
         shown_by_driver(report)
-        table(report)
+        label = say("KV cache: required and allocated")
+        tables.draw("kv_budget", label, columns(), report.kv_budget, id=lambda budget: budget.gpu)
     host_memory(report)
 
 
@@ -125,35 +126,21 @@ def shown_by_driver(report: Report) -> None:
     )
 
 
-def table(report: Report) -> None:
-    columns = [
-        Column(say("GPU")),
-        Column(say("Max concurrent requests"), "two"),
-        Column(say("Tokens"), "whole"),
-        Column(say("Available KV cache memory")),
-        Column(say("GPU memory budget")),
-        Column(say("Weights")),
-        Column(say("Peak activation memory (profiling)")),
-        Column(say("Tokens of a step"), "whole"),
-        Column(say("Max sequences"), "whole"),
+def columns() -> list[Column]:
+    return [
+        Column(say("GPU"), lambda budget: find_gpu(budget.gpu).name),
+        Column(say("Max concurrent requests"), "concurrency", "two"),
+        Column(say("Tokens"), "tokens", "whole"),
+        Column(say("Available KV cache memory"), available),
+        Column(
+            say("GPU memory budget"),
+            lambda budget: f"{words.gib(budget.requested)} ({budget.gpu_memory_utilization:.0%})",
+        ),
+        Column(say("Weights"), lambda budget: words.gib(budget.weights)),
+        Column(say("Peak activation memory (profiling)"), lambda budget: words.gib(budget.profile)),
+        Column(say("Tokens of a step"), "max_num_batched_tokens", "whole"),
+        Column(say("Max sequences"), "max_num_seqs", "whole"),
     ]
-    lines = [row(budget) for budget in report.kv_budget]
-    rows.draw("kv_budget", say("KV cache: required and allocated"), columns, lines)
-
-
-def row(budget: KVBudget) -> Row:
-    cells = (
-        find_gpu(budget.gpu).name,
-        budget.concurrency,
-        budget.tokens,
-        available(budget),
-        f"{words.gib(budget.requested)} ({budget.gpu_memory_utilization:.0%})",
-        words.gib(budget.weights),
-        words.gib(budget.profile),
-        budget.max_num_batched_tokens,
-        budget.max_num_seqs,
-    )
-    return Row(budget.gpu, cells)
 
 
 def available(budget: KVBudget) -> str:

@@ -1,19 +1,24 @@
-"""Models on the reader's own machine: the answer, the files of the model, the commands, and the presets."""
+"""Models on the reader's own machine: the answer, the files of the model, commands, MLX's folders, and the presets."""
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import streamlit as st
 
+from calc import Precision
 from calc.serving.engines.llamacpp.launch import GGUFSource, cli, lm_studio, ollama, server
-from calc.time.local import LocalRun, WhereRun
+from calc.serving.engines.mlx.launch import command, conversion, repository
+from calc.serving.engines.mlx.options import MLXOptions
+from calc.time import Estimate
+from calc.time.local import LocalRun, MLXRun, WhereRun
 from calc.units import GIB
 from pages.parts import words
-from pages.parts.inputs.drawer import drawer
-from pages.parts.outputs import charts, plot, rows
+from pages.parts.inputs.control import drawer
+from pages.parts.outputs import charts, plot, tables
 from pages.parts.outputs.maps import heat_map
-from pages.parts.outputs.rows import Column, Row, identifier, row_of
+from pages.parts.outputs.tables import Column, identifier
 from pages.parts.state.local import FEW, FileRow, LocalAnswer, candidates, of_preset_on
 from pages.parts.state.published import of_preset
 from pages.parts.state.query import WEIGH
@@ -24,13 +29,9 @@ from pages.parts.words import say
 HEAT_CONTEXTS = (4096, 16_384, 32_768, 131_072)
 HEAT = 10
 """Presets of the heat map."""
-FILES = ("file", "size", "where", "rate", "prompt", "longest", "span", "gpu", "host", "bits", "types")
-"""Columns of the files, those that decide first: `DECISIVE` of them."""
 DECISIVE = 6
-PRESETS = ("model", "file", "size", "where", "rate", "longest", "span", "prompt")
-"""And of the presets."""
-FOLDERS = ("folder", "size", "verdict", "rate", "prompt", "longest", "span", "required", "bits")
-"""And of MLX's folders."""
+"""Columns of a table in sight without a click."""
+OPTIONS = MLXOptions()
 
 
 def place(run: LocalRun, layers: int) -> str:
@@ -84,10 +85,9 @@ def files(answer: LocalAnswer) -> None:
             **choices(answer),
         )
     )
-    every = rows.more_columns("local_columns")
-    known = columns(FILES)
-    lines = [file_row(row, answer, known) for row in answer.files]
-    rows.pick("local_files", say("Which file to download"), known.values(), lines, most=None if every else DECISIVE)
+    most = tables.in_sight("local_columns", DECISIVE)
+    lines, id = answer.files, lambda row: identifier(row.name)
+    tables.pick("local_files", say("Which file to download"), file_columns(answer), lines, id=id, most=most)
     if any(not row.is_exact for row in answer.files):
         st.caption(
             say(
@@ -102,52 +102,63 @@ def choices(answer: LocalAnswer) -> dict[str, Any]:
     return {"context": answer.workload.context, "kv": kv}
 
 
-def file_row(row: FileRow, answer: LocalAnswer, columns: Mapping[str, Column]) -> Row:
-    """A file by its types, where no other has them; else by its name."""
-    run, same_tag = row.run, sum(other.tag == row.tag for other in answer.files)
-    named = row.tag if row.tag and same_tag == 1 else row.name
-    types = ", ".join(f"{kind.upper()} {share:.0%}" for kind, share in run.file.types.items() if share >= 0.01)
-    values = {
-        "file": named if row.is_exact else f"≈ {named}",
-        "size": row.bytes / GIB,
-        "where": place(run, answer.architecture.num_layers),
-        "rate": None if run.tokens_per_s is None else run.tokens_per_s.expected,
-        "span": None if run.tokens_per_s is None else words.span(run.tokens_per_s),
-        "prompt": None if run.prompt_tokens_per_s is None else run.prompt_tokens_per_s.expected,
-        "gpu": run.on_gpus / GIB if run.options is not None else None,
-        "host": run.on_host / GIB if run.options is not None else None,
-        "longest": run.longest or None,
-        "bits": run.file.bits_per_weight,
-        "types": types,
-    }
-    return row_of(row.name, columns, values)
+def file_columns(answer: LocalAnswer) -> list[Column]:
+    """Columns of the files, `DECISIVE` of them first."""
+    tags = Counter(row.tag for row in answer.files)
+    rate, prompt, span = speed_columns(lambda row: row.run)
+
+    def called(row: FileRow) -> str:
+        """A file by its types, where no other has them; else by its name."""
+        named = row.tag if row.tag and tags[row.tag] == 1 else row.name
+        return named if row.is_exact else f"≈ {named}"
+
+    def types(row: FileRow) -> str:
+        shares = row.run.file.types.items()
+        return ", ".join(f"{kind.upper()} {share:.0%}" for kind, share in shares if share >= 0.01)
+
+    return [
+        Column(say("File"), called),
+        Column(say("Size, GiB"), lambda row: row.bytes / GIB, "two"),
+        Column(say("Where it lies"), lambda row: place(row.run, answer.architecture.num_layers)),
+        rate,
+        prompt,
+        longest(lambda row: row.run.longest or None),
+        span,
+        Column(
+            say("On GPUs, GiB"),
+            lambda row: row.run.on_gpus / GIB if row.run.options is not None else None,
+            "two",
+            say("Weights, cache and the largest pass."),
+        ),
+        Column(
+            say("On the host, GiB"), lambda row: row.run.on_host / GIB if row.run.options is not None else None, "two"
+        ),
+        Column(say("Bits per weight"), lambda row: row.run.file.bits_per_weight, "two"),
+        Column(say("Types"), types),
+    ]
 
 
-def columns(names: Iterable[str]) -> dict[str, Column]:
-    """Columns of all tables, by name."""
-    known = {
-        "file": Column(say("File")),
-        "folder": Column(say("Folder")),
-        "model": Column(say("Model")),
-        "size": Column(say("Size, GiB"), "two"),
-        "where": Column(say("Where it lies")),
-        "verdict": Column(say("Verdict")),
-        "rate": Column(say("Tokens/s"), "one", say("Expected, of all sequences, half way through.")),
-        "span": Column(say("from–to")),
-        "prompt": Column(say("Prompt tokens/s"), "whole"),
-        "gpu": Column(say("On GPUs, GiB"), "two", say("Weights, cache and the largest pass.")),
-        "host": Column(say("On the host, GiB"), "two"),
-        "required": Column(say("Required, GiB"), "two", say("Weights, cache and the largest pass.")),
-        "longest": Column(say("Max context length"), "whole", say("With what lies where as it is.")),
-        "bits": Column(say("Bits per weight"), "two"),
-        "types": Column(say("Types")),
-    }
-    return {name: known[name] for name in names}
+def speed_columns(run_of: Callable[[Any], LocalRun | MLXRun]) -> tuple[Column, Column, Column]:
+    """Tokens a second of answers and of prompts, and the range of the first. `run_of` is the run that a line is of."""
+    help_text = say("Expected, of all sequences, half way through.")
+    return (
+        Column(say("Tokens/s"), lambda line: expected(run_of(line).tokens_per_s), "one", help_text),
+        Column(say("Prompt tokens/s"), lambda line: expected(run_of(line).prompt_tokens_per_s), "whole"),
+        Column(say("from–to"), lambda line: (rate := run_of(line).tokens_per_s) and words.span(rate)),
+    )
+
+
+def expected(rate: Estimate | None) -> float | None:
+    return None if rate is None else rate.expected
+
+
+def longest(tokens: str | Callable[[Any], int | None]) -> Column:
+    return Column(say("Max context length"), tokens, "whole", say("With what lies where as it is."))
 
 
 def chosen(answer: LocalAnswer) -> FileRow | None:
     """The file whose row was clicked; else the best one."""
-    open_rows = rows.opened("local_files")
+    open_rows = tables.opened("local_files")
     for row in answer.files:
         if identifier(row.name) in open_rows:
             return row
@@ -231,37 +242,42 @@ def presets(answer: LocalAnswer) -> None:
             context=workload.context,
         )
     )
-    every, known = rows.more_columns("preset_columns"), columns(PRESETS)
-    lines = {(line := preset_row(name, of_preset_on(name, computer, workload, kv), known)).id: line for name in names}
-    of_row = dict(zip(lines, names, strict=True))
-    for id in rows.pick(
-        "local_presets", say("What runs on it"), known.values(), lines.values(), most=None if every else DECISIVE
-    ):
+    most = tables.in_sight("preset_columns", DECISIVE)
+    runs = [(name, of_preset_on(name, computer, workload, kv)) for name in names]
+    picked = tables.pick(
+        "local_presets", say("What runs on it"), preset_columns(), runs, id=lambda line: identifier(line[0]), most=most
+    )
+    for id, (name, _) in picked.items():
         st.button(
-            say("Files of {model}", model=of_row[id]),
+            say("Files of {model}", model=name),
             key=f"card_{id}",
             icon=":material/arrow_upward:",
             on_click=choose,
-            args=(of_row[id],),
+            args=(name,),
         )
     with drawer(say("Speed over contexts"), "local_heat_drawer", icon=":material/grid_on:") as is_open:
         if is_open:
             heat(answer, names[:HEAT])
 
 
-def preset_row(name: str, run: LocalRun, columns: Mapping[str, Column]) -> Row:
-    architecture = of_preset(name, None).architecture
-    values = {
-        "model": name,
-        "file": run.file.weights,
-        "size": run.file.bytes / GIB,
-        "where": place(run, architecture.num_layers if architecture is not None else 0),
-        "rate": None if run.tokens_per_s is None else run.tokens_per_s.expected,
-        "span": None if run.tokens_per_s is None else words.span(run.tokens_per_s),
-        "prompt": None if run.prompt_tokens_per_s is None else run.prompt_tokens_per_s.expected,
-        "longest": run.longest or None,
-    }
-    return row_of(name, columns, values)
+def preset_columns() -> list[Column]:
+    """Columns of names of presets with their runs, `DECISIVE` of them first."""
+    rate, prompt, span = speed_columns(lambda line: line[1])
+
+    def where(line: tuple[str, LocalRun]) -> str:
+        architecture = of_preset(line[0], None).architecture
+        return place(line[1], architecture.num_layers if architecture is not None else 0)
+
+    return [
+        Column(say("Model"), lambda line: line[0]),
+        Column(say("File"), lambda line: line[1].file.weights),
+        Column(say("Size, GiB"), lambda line: line[1].file.bytes / GIB, "two"),
+        Column(say("Where it lies"), where),
+        rate,
+        longest(lambda line: line[1].longest or None),
+        span,
+        prompt,
+    ]
 
 
 def heat(answer: LocalAnswer, names: list[str]) -> None:
@@ -281,7 +297,6 @@ def heat(answer: LocalAnswer, names: list[str]) -> None:
 
 
 def traps() -> None:
-    """Surprises of llama.cpp."""
     st.header(say("What is easily overlooked"), anchor=False)
     sentences = (
         say(
@@ -310,3 +325,62 @@ def traps() -> None:
         ),
     )
     st.markdown("\n".join(f"- {sentence}" for sentence in sentences))
+
+
+def folders(answer: LocalAnswer) -> None:
+    """The formats of MLX, the largest first, and the commands of the best that fits; nothing where there is no Mac."""
+    runs = answer.mlx
+    if not runs:
+        return
+    st.header(say("With MLX"), anchor=False)
+    best = next((run for run in runs if run.fits), None)
+    name = answer.model.name
+    if best is None:
+        st.markdown(say("No format of MLX has room at {context:,} tokens.", context=answer.workload.context))
+    else:
+        source = repository(name, Precision(weights=best.weights))
+        st.markdown(say("**Take {repository}** ({size}).", repository=source, size=words.gib(best.bytes)))
+    most = tables.in_sight("mlx_columns", DECISIVE)
+    tables.draw(
+        "local_mlx", say("With MLX"), folder_columns(name), runs, id=lambda run: identifier(run.weights), most=most
+    )
+    st.caption(
+        say(
+            "Speeds by the chip's bandwidth and the shares of it that llama.cpp reaches there. What a pass holds was "
+            "measured on MLX's CPU build; on Metal, where attention is one kernel, it is computed."
+        )
+    )
+    if best is not None:
+        mlx_commands(name, Precision(weights=best.weights))
+
+
+def folder_columns(name: str) -> list[Column]:
+    """Columns of a model's formats, each by the name that mlx-community's repositories have."""
+    rate, prompt, span = speed_columns(lambda run: run)
+    return [
+        Column(say("Folder"), lambda run: repository(name, Precision(weights=run.weights)).rpartition("/")[2]),
+        Column(say("Size, GiB"), lambda run: run.bytes / GIB, "two"),
+        Column(say("Verdict"), lambda run: say("fits") if run.fits else say("does not fit")),
+        rate,
+        prompt,
+        longest("longest"),
+        span,
+        Column(
+            say("Required, GiB"), lambda run: run.required / GIB, "two", say("Weights, cache and the largest pass.")
+        ),
+        Column(say("Bits per weight"), "bits_per_weight", "two"),
+    ]
+
+
+def mlx_commands(name: str, precision: Precision) -> None:
+    """Command for a format."""
+    server, convert = command(name, precision, OPTIONS), conversion(name, precision, OPTIONS)
+    source = repository(name, precision)
+    first, second, third = st.tabs(["mlx_lm.server", "mlx_lm.generate", "mlx_lm.convert"])
+    with first:
+        st.code(server.text, language="bash", wrap_lines=True)
+    with second:
+        st.code(f"mlx_lm.generate --model {source} --prompt -", language="bash", wrap_lines=True)
+    with third:
+        st.caption(say("Where nobody has published it: makes a folder mlx_model of the model's own repository."))
+        st.code(convert.text, language="bash", wrap_lines=True)

@@ -15,7 +15,8 @@ from calc.serving.engines import ENGINES
 from calc.time.time_paper import objective_time_section, step_time_section, time_section
 from calc.training import training_section
 from pages.parts.outputs import written
-from pages.parts.state.query import DERIVE, encode
+from pages.parts.state import url
+from pages.parts.state.query import DERIVE
 from pages.parts.state.weighed import Answer, Weighed, trained
 from pages.parts.words import say
 from presets.hand import hand_section
@@ -124,10 +125,4 @@ def derivation_with_link(answer: Answer, to: Anchor, draw_lines: Callable[[], No
 
 def link(answer: Answer, to: Anchor) -> None:
     """The way to a place on paper."""
-    there = answer.scenario.model_copy(update={"derive": to})
-    st.page_link(
-        DERIVE.script,
-        label=say("Step by step"),
-        icon=":material/edit_note:",
-        query_params=encode(there, DERIVE),
-    )
+    url.way(answer.scenario.model_copy(update={"derive": to}), DERIVE, say("Step by step"), "edit_note")

@@ -1,18 +1,21 @@
-"""Plans: the best in one sentence, all in a table, the chosen one explained and taken over."""
+"""Plans: the best in one sentence, all in a table, the chosen one explained, its commands, where the time of a step
+goes, and what it trades."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import streamlit as st
 
 from calc.hardware import find_gpu
-from calc.time import Plan, Point, cannot_keep_up, prices
+from calc.serving.engines.launch import Launch
+from calc.time import OperationTime, Plan, Point, cannot_keep_up, launch, plan_operations, prices, separate_launch
 from pages.parts import words
-from pages.parts.inputs.drawer import drawer
+from pages.parts.inputs.control import drawer
+from pages.parts.inputs.filters import several, vendor_and_form
 from pages.parts.labels import ORIGINS
-from pages.parts.outputs import charts, plot, rows, speed_charts
-from pages.parts.outputs.plan_details import details
-from pages.parts.outputs.rows import Column, Row, row_of
+from pages.parts.outputs import charts, plot, tables
+from pages.parts.outputs.charts import PLAIN, Figure, Theme, figure, small
+from pages.parts.outputs.tables import Column, identifier
 from pages.parts.state.planned import SHOWN, Planned, Ranked, weigh
 from pages.parts.state.query import WEIGH
 from pages.parts.state.url import change, lead
@@ -20,6 +23,7 @@ from pages.parts.words import say
 
 DECISIVE = 9
 """Columns of the table in sight without a click."""
+AXIS = {"type": "log", "dtick": "D2", "tickformat": ",.12~g"}
 
 
 def best(answer: Planned) -> None:
@@ -194,20 +198,18 @@ def table(answer: Planned) -> Ranked | None:
             "it. Figures are the expected ones; from–to is the range in which most of what was measured lies."
         )
     )
-    passing, known = filtered(plans.plans), columns()
+    passing = filtered(plans.plans)
     with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
-        every = rows.more_columns("plan_columns")
+        most = tables.in_sight("plan_columns", DECISIVE)
         if st.toggle(say("Only those that meet every target"), key="plan_meeting"):
             passing = [index for index in passing if plans.plans[index].meets]
-    shown = {(line := row(ranked, known)).id: (ranked, line) for ranked in map(plans.ranked, passing[:SHOWN])}
-    lines = [line for _, line in shown.values()]
-    chosen = rows.pick("plans_table", say("Plans"), known.values(), lines, most=None if every else DECISIVE)
+    shown = map(plans.ranked, passing[:SHOWN])
+    chosen = tables.pick("plans_table", say("Plans"), columns(), shown, id=named, most=most)
     if len(passing) > SHOWN:
         st.caption(say("The first {shown:,} of {n:,} plans.", shown=SHOWN, n=len(passing)))
     if plans.beyond:
         st.caption(say("Left out, for costing more than the budget or having no price: {n:,}.", n=plans.beyond))
-    for name in chosen:
-        opened, _ = shown[name]
+    for name, opened in chosen.items():
         with st.container(border=True, key=f"card_{name}"):
             st.markdown(headline(opened))
             take(answer, opened, "chosen")
@@ -215,14 +217,17 @@ def table(answer: Planned) -> Ranked | None:
     return plans.best
 
 
+def named(ranked: Ranked) -> str:
+    """Id of a plan's row: its GPU and formats."""
+    plan = ranked.plan
+    return identifier(f"{plan.gpu}_{plan.weights}_{plan.kv}")
+
+
 def filtered(plans: Sequence[Plan]) -> list[int]:
     """The numbers of the plans that pass the filters above the table."""
     gpus = {plan.gpu: find_gpu(plan.gpu) for plan in plans}
     with st.grid(4, min_column_width=150, gap="small", key="plan_filters"):
-        vendors = several(say("Vendor"), "plan_vendors", sorted({gpu.vendor for gpu in gpus.values()}), words.vendor)
-        forms = several(
-            say("Form"), "plan_forms", sorted({gpu.form for gpu in gpus.values()}), lambda form: say(words.FORMS[form])
-        )
+        passes = vendor_and_form(gpus.values(), "plan_")
         bounds = several(
             say("Limited by"),
             "plan_bounds",
@@ -235,74 +240,50 @@ def filtered(plans: Sequence[Plan]) -> list[int]:
     return [
         index
         for index, plan in enumerate(plans)
-        if (not vendors or gpus[plan.gpu].vendor in vendors)
-        and (not forms or gpus[plan.gpu].form in forms)
-        and (not bounds or plan.bound in bounds)
-        and (most is None or plan.gpus <= most)
+        if passes(gpus[plan.gpu]) and (not bounds or plan.bound in bounds) and (most is None or plan.gpus <= most)
     ]
 
 
-def several(label: str, key: str, options: list[str], called: Callable[[str], str] = str) -> list[str]:
-    """A filter that lets everything pass until something is chosen."""
-    return st.multiselect(
-        label,
-        options,
-        format_func=called,
-        key=key,
-        placeholder=say("any"),
-    )
-
-
-def row(ranked: Ranked, columns: Mapping[str, Column]) -> Row:
-    """A row a GPU and its formats."""
-    plan, spans = ranked.plan, ranked.range
-    cost = spans.usd_per_million_tokens
-    values = {
-        "gpu": ranked.gpu.name,
-        "gpus": plan.gpus,
-        "layout": words.copies(plan.layout, plan.replicas) if plan.prefill is None else both(plan),
-        "weights": plan.weights,
-        "user": plan.tokens_per_s_per_user,
-        "user_span": words.span(spans.tokens_per_s_per_user),
-        "ttft": plan.ttft_ms,
-        "hour": plan.usd_per_hour,
-        "million": plan.usd_per_million_tokens,
-        "meets": plan.meets,
-        "rate": plan.tokens_per_s,
-        "headroom": plan.headroom_gib,
-        "bound": say(words.BOUNDS[plan.bound]),
-        "kv": plan.kv,
-        "ttft_span": words.span(spans.ttft_ms),
-        "origin": say(ORIGINS[plan.origin.basis]),
-        "million_span": None if cost is None else words.span(cost),
-    }
-    return row_of(f"{plan.gpu}_{plan.weights}_{plan.kv}", columns, values)
-
-
-def columns() -> dict[str, Column]:
-    """Columns of the table of plans, `DECISIVE` of them first."""
+def columns() -> list[Column]:
+    """Columns of ranked plans, `DECISIVE` of them first."""
     ends = say("From the low to the high end of the range.")
-    return {
-        "gpu": Column(say("GPU")),
-        "gpus": Column(say("GPUs"), "whole"),
-        "layout": Column(say("Layout")),
-        "weights": Column(say("Weights")),
-        "user": Column(say("Tokens/s per user"), "one"),
-        "ttft": Column(say("TTFT, ms"), "whole"),
-        "hour": Column(say("Price per hour"), "dollars"),
-        "million": Column(say("Per M tokens"), "dollars", say("US dollars per million output tokens.")),
-        "meets": Column(say("Meets"), "mark", say("Whether it meets every target.")),
-        "user_span": Column(say("from–to"), help=ends),
-        "rate": Column(say("Tokens/s in all"), "whole"),
-        "headroom": Column(say("Headroom, GiB per GPU"), "one"),
-        "bound": Column(say("Limited by")),
-        "kv": Column(say("KV cache")),
-        "ttft_span": Column(say("TTFT from–to, ms"), help=ends),
-        "origin": Column(
-            say("Basis of times"), help=say("Fitted to runs on this GPU or of its generation, or computed.")
+
+    def layout(ranked: Ranked) -> str:
+        plan = ranked.plan
+        return words.copies(plan.layout, plan.replicas) if plan.prefill is None else both(plan)
+
+    return [
+        Column(say("GPU"), lambda ranked: ranked.gpu.name),
+        Column(say("GPUs"), lambda ranked: ranked.plan.gpus, "whole"),
+        Column(say("Layout"), layout),
+        Column(say("Weights"), lambda ranked: ranked.plan.weights),
+        Column(say("Tokens/s per user"), lambda ranked: ranked.plan.tokens_per_s_per_user, "one"),
+        Column(say("TTFT, ms"), lambda ranked: ranked.plan.ttft_ms, "whole"),
+        Column(say("Price per hour"), lambda ranked: ranked.plan.usd_per_hour, "dollars"),
+        Column(
+            say("Per M tokens"),
+            lambda ranked: ranked.plan.usd_per_million_tokens,
+            "dollars",
+            say("US dollars per million output tokens."),
         ),
-        "million_span": Column(say("Per M tokens, from–to"), help=ends),
-    }
+        Column(say("Meets"), lambda ranked: ranked.plan.meets, "mark", say("Whether it meets every target.")),
+        Column(say("from–to"), lambda ranked: words.span(ranked.range.tokens_per_s_per_user), help=ends),
+        Column(say("Tokens/s in all"), lambda ranked: ranked.plan.tokens_per_s, "whole"),
+        Column(say("Headroom, GiB per GPU"), lambda ranked: ranked.plan.headroom_gib, "one"),
+        Column(say("Limited by"), lambda ranked: say(words.BOUNDS[ranked.plan.bound])),
+        Column(say("KV cache"), lambda ranked: ranked.plan.kv),
+        Column(say("TTFT from–to, ms"), lambda ranked: words.span(ranked.range.ttft_ms), help=ends),
+        Column(
+            say("Basis of times"),
+            lambda ranked: say(ORIGINS[ranked.plan.origin.basis]),
+            help=say("Fitted to runs on this GPU or of its generation, or computed."),
+        ),
+        Column(
+            say("Per M tokens, from–to"),
+            lambda ranked: (cost := ranked.range.usd_per_million_tokens) and words.span(cost),
+            help=ends,
+        ),
+    ]
 
 
 def frontier(answer: Planned, chosen: Ranked | None) -> None:
@@ -329,14 +310,14 @@ def frontier(answer: Planned, chosen: Ranked | None) -> None:
         tokens_per_s_per_gpu=plan.tokens_per_s_per_gpu,
     )
     mine = plans.frontier_of(plan.gpu)
-    curve = speed_charts.frontier(plans.frontier, mine, here, charts.theme())
+    curve = frontier_chart(plans.frontier, mine, here, charts.theme())
     plot.draw("frontier", say("Speed per user against speed per GPU"), curve, tabled=True)
     with drawer(say("As a table"), "frontier_drawer", icon=":material/table:") as is_open:
         if is_open:
             head = [say("Plan"), say("Tokens/s per user"), say("Tokens/s per GPU")]
             lines = [
                 (
-                    speed_charts.described(point),
+                    described(point),
                     words.figure(point.tokens_per_s_per_user),
                     words.figure(point.tokens_per_s_per_gpu),
                 )
@@ -364,25 +345,120 @@ def listed_prices(answer: Planned) -> None:
     with drawer(say("List prices"), "listed_drawer", icon=":material/payments:") as is_open:
         if is_open:
             heads = [
-                Column(say("GPU")),
-                Column(say("Provider")),
-                Column(say("US dollars per GPU-hour"), "dollars"),
-                Column(say("GPUs at least"), "whole"),
-                Column(say("Read on")),
-                Column(say("Source"), "link"),
+                Column(say("GPU"), lambda price: shown[price.gpu]),
+                Column(say("Provider"), "provider"),
+                Column(say("US dollars per GPU-hour"), "usd_per_gpu_hour", "dollars"),
+                Column(say("GPUs at least"), "min_gpus", "whole"),
+                Column(say("Read on"), lambda price: price.read_on.isoformat()),
+                Column(say("Source"), "source", "link"),
             ]
-            lines = [
-                Row(
-                    f"{price.gpu}_{number}",
-                    (
-                        shown[price.gpu],
-                        price.provider,
-                        price.usd_per_gpu_hour,
-                        price.min_gpus,
-                        price.read_on.isoformat(),
-                        price.source,
-                    ),
-                )
-                for number, price in enumerate(listed)
-            ]
-            rows.draw("list_prices", say("List prices"), heads, lines)
+            tables.draw("list_prices", say("List prices"), heads, listed)
+
+
+def details(answer: Planned, ranked: Ranked, name: str) -> None:
+    """Both in drawers, computed when they are opened."""
+    with drawer(say("Launch command"), f"launch_{name}", icon=":material/terminal:") as is_open:
+        if is_open:
+            command(answer, ranked)
+    with drawer(say("Where the time goes"), f"operations_{name}", icon=":material/timer:") as is_open:
+        if is_open:
+            operations(answer, ranked)
+
+
+def command(answer: Planned, ranked: Ranked) -> None:
+    """Commands that start one copy, or a worker of each side and the router between them."""
+    separate = separate_launch(answer.plans.search, ranked.plan, answer.scenario.source.model)
+    if separate is not None and ranked.plan.prefill is not None:
+        st.caption(say("Each of {n:,} prefill workers:", n=ranked.plan.prefill.workers))
+        started(separate.prefill)
+        st.caption(say("Each of {n:,} decode workers:", n=ranked.plan.replicas))
+        started(separate.decode)
+        st.caption(say("What routes requests between them:"))
+        started(separate.router)
+        return
+    starts = launch(answer.plans.search, ranked.plan, answer.scenario.source.model)
+    if starts is None:
+        return
+    started(starts)
+    if ranked.plan.replicas > 1:
+        st.caption(say("{n:,} copies of it, behind a load balancer.", n=ranked.plan.replicas))
+
+
+def started(starts: Launch) -> None:
+    """A command, and what it can't say."""
+    st.code(starts.text, language="bash")
+    for note in starts.notes:
+        st.caption(say(note))
+
+
+def operations(answer: Planned, ranked: Ranked) -> None:
+    """A step of a full copy by its kinds of work, the longest first, and what binds each."""
+    rows = plan_operations(answer.plans.search, ranked.plan)
+    if ranked.plan.prefill is not None:
+        st.caption(say("One step of a full decode worker, which runs no prompts."))
+    else:
+        st.caption(
+            say(
+                "One step of a full copy, the prompts that are prefilled beside included. Each kind of work takes the "
+                "larger of its arithmetic and its memory traffic."
+            )
+        )
+    head = [say("Work"), say("ms"), say("Share"), say("Arithmetic, ms"), say("Memory, ms"), say("Limited by")]
+    whole = sum(operation_time.ms for operation_time in rows)
+    st.markdown(words.table(head, [operation(operation_time, whole) for operation_time in rows], numbers=4))
+
+
+def operation(row: OperationTime, whole: float) -> tuple[str, ...]:
+    name, share = say(words.WORK.get(row.what) or words.PARTS[row.what]), f"{row.ms / whole:.0%}"
+    figures = (words.milliseconds(figure) for figure in (row.compute_ms, row.memory_ms))
+    return name, words.milliseconds(row.ms), share, *figures, say(words.BOUNDS[row.bound])
+
+
+def frontier_chart(points: Sequence[Point], mine: Sequence[Point], chosen: Point, theme: Theme) -> Figure:
+    """Tokens a second of a GPU over those of one user: what all GPUs together allow, what the chosen plan's GPU allows,
+    and where the plan stands."""
+    name = find_gpu(chosen.gpu).name
+    lines = [
+        trace(say("Best of all"), points, {"color": theme.text, "width": 1.5, "dash": "dot"}, 5),
+        trace(name, mine, {"color": "#0072B2", "width": 2}, 6),
+        trace(say("This plan"), [chosen], {"color": "#D55E00"}, 14) | {"mode": "markers"},
+    ]
+    lines[-1]["marker"] |= {"symbol": "star"}
+    return figure(
+        lines,
+        theme,
+        height=380,
+        margin={"l": 8, "r": 8, "t": 40, "b": 52},
+        showlegend=True,
+        legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
+        hovermode="closest",
+        xaxis=AXIS | {"title": small(say("Tokens/s per user"))},
+        yaxis=AXIS | {"title": small(say("Tokens/s per GPU"))},
+    )
+
+
+def trace(name: str, points: Sequence[Point], look: dict[str, Any], size: int) -> dict[str, Any]:
+    return {
+        "type": "scatter",
+        "mode": "lines+markers",
+        "name": name,
+        "x": [point.tokens_per_s_per_user for point in points],
+        "y": [point.tokens_per_s_per_gpu for point in points],
+        "text": [described(point) for point in points],
+        "line": look,
+        "marker": {"size": size, "color": look["color"]},
+        "hovertemplate": say(
+            "<b>{what}</b><br>{user} tokens/s per user, {gpu} per GPU",
+            what="%{text}",
+            user="%{x:,.3~s}",
+            gpu="%{y:,.3~s}",
+        )
+        + PLAIN,
+    }
+
+
+def described(point: Point) -> str:
+    """H100 SXM 80GB, TP 4, fp8, 64 requests."""
+    gpu, layout = find_gpu(point.gpu).name, words.layout(point.layout)
+    parts = [part for part in (gpu, layout, point.weights) if part]
+    return say("{what}, {n:,} requests", what=", ".join(parts), n=point.batch)

@@ -1,5 +1,6 @@
-"""Preview of a link in a chat or a mail: the finding, as the title of the page that a program
-fetches. A browser gets its title from the page itself; over https it says what it fetches, and no program does."""
+"""Addresses as programs and old links fetch them: the finding as the title of a page that a chat or a mail previews,
+and the way from what a page shows no more. A browser gets its title from the page itself; over https it says what it
+fetches, and no program does."""
 
 from collections.abc import Callable, Mapping
 from contextvars import copy_context
@@ -9,37 +10,19 @@ from urllib.parse import parse_qsl
 
 from anyio import to_thread
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pages.parts import words
 from pages.parts.limits import ANSWERED
-from pages.parts.outputs.finding import plain
-from pages.parts.outputs.findings import ALONE, alone, title
+from pages.parts.outputs.findings import ALONE, alone, plain, title
+from pages.parts.state import query
 from pages.parts.state.compared import compared_anew
 from pages.parts.state.local import local_answer_anew
 from pages.parts.state.planned import planned_anew
 from pages.parts.state.published import published
 from pages.parts.state.quantized import quantized
-from pages.parts.state.query import (
-    ATTENTION,
-    COMPARE,
-    DERIVE,
-    DESIGN,
-    GLOSSARY,
-    MACHINE,
-    PLAN,
-    QUANTIZE,
-    STEPS,
-    TOGETHER,
-    TRAIN,
-    TRAIN_PLAN,
-    WEIGH,
-    Page,
-    decode,
-    moved,
-    page_at,
-    shareable,
-)
+from pages.parts.state.query import Page
 from pages.parts.state.scenario import Scenario, Source
 from pages.parts.state.shared import shared
 from pages.parts.state.training_planned import training_planned_anew
@@ -73,8 +56,8 @@ class Preview:
             if message.get("more_body"):
                 return
             if PLACE in body and ANSWERED.allows((scope.get("client") or (None,))[0]):
-                query = dict(parse_qsl(scope["query_string"].decode("latin-1")))
-                text = await to_thread.run_sync(partial(copy_context().run, headline, page, query))
+                params = dict(parse_qsl(scope["query_string"].decode("latin-1")))
+                text = await to_thread.run_sync(partial(copy_context().run, headline, page, params))
                 body = body.replace(PLACE, head(text).encode())
                 MutableHeaders(raw=start["headers"])["Content-Length"] = str(len(body))
             await send(start)
@@ -87,28 +70,28 @@ def addressed(scope: Scope) -> Page | None:
     """The page that is fetched; None where it is something else."""
     if scope["type"] != "http" or scope["method"] != "GET":
         return None
-    return page_at(scope["path"])
+    return query.page_at(scope["path"])
 
 
-def headline(page: Page, query: dict[str, str]) -> str:
+def headline(page: Page, params: dict[str, str]) -> str:
     """Finding of a page's address. Nothing is computed for a model that is no preset, and the Hub is not asked."""
-    words.SPOKEN.set(query.get("lang") if query.get("lang") in words.CATALOGUES else "en")
-    source = {"model": query["model"]} if "model" in query else {}
-    if "pasted" in query or not shareable(query):
+    words.SPOKEN.set(params.get("lang") if params.get("lang") in words.CATALOGUES else "en")
+    source = {"model": params["model"]} if "model" in params else {}
+    if "pasted" in params or not query.shareable(params):
         return NAME
     try:
-        if not is_known(Source.model_validate(source)) or "revision" in query:
+        if not is_known(Source.model_validate(source)) or "revision" in params:
             return NAME
     except ValueError:
         return NAME
-    page = moved(page, query) or page
-    question = {name: text for name, text in query.items() if name != "lang"}
-    scenario, _ = decode(question, page, Scenario(), lambda chosen: published(chosen).settings or {})
-    if page == COMPARE and not all(is_known(other.source) for other in scenario.comparison.others):
+    page = query.moved(page, params) or page
+    question = {name: text for name, text in params.items() if name != "lang"}
+    scenario, _ = query.decode(question, page, Scenario(), lambda chosen: published(chosen).settings or {})
+    if page == query.COMPARE and not all(is_known(other.source) for other in scenario.comparison.others):
         return NAME
-    if page == TOGETHER and not all(other.model in models() for other in scenario.sharing.share_with):
+    if page == query.TOGETHER and not all(other.model in models() for other in scenario.sharing.share_with):
         return NAME
-    if page in ALONE or page == GLOSSARY:
+    if page in ALONE or page == query.GLOSSARY:
         return f"{plain(alone(scenario, page).sentence)} · {NAME}"
     return title(ANSWERS.get(page, looked)(scenario), page)
 
@@ -119,18 +102,18 @@ def is_known(source: Source) -> bool:
 
 
 ANSWERS: Mapping[Page, Callable[[Scenario], Answer]] = {
-    WEIGH: weighed,
-    TRAIN: trained,
-    PLAN: planned_anew,
-    TRAIN_PLAN: training_planned_anew,
-    MACHINE: local_answer_anew,
-    DERIVE: weighed,
-    DESIGN: weighed,
-    ATTENTION: attended,
-    COMPARE: compared_anew,
-    STEPS: trained,
-    TOGETHER: shared,
-    QUANTIZE: quantized,
+    query.WEIGH: weighed,
+    query.TRAIN: trained,
+    query.PLAN: planned_anew,
+    query.TRAIN_PLAN: training_planned_anew,
+    query.MACHINE: local_answer_anew,
+    query.DERIVE: weighed,
+    query.DESIGN: weighed,
+    query.ATTENTION: attended,
+    query.COMPARE: compared_anew,
+    query.STEPS: trained,
+    query.TOGETHER: shared,
+    query.QUANTIZE: quantized,
 }
 """Calculation of each page; the others look at the model alone."""
 NAME = "Weighbridge"
@@ -141,3 +124,31 @@ def head(text: str) -> str:
     tags = {"og:title": text, "og:type": "website", "og:site_name": NAME}
     meta = "".join(f'<meta property="{name}" content="{escape(value)}" />' for name, value in tags.items())
     return f"<title>{escape(text)}</title>{meta}"
+
+
+class Moved:
+    """Pages whose links lead to where their numbers are now."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        there = destination(scope)
+        answer = self.app if there is None else RedirectResponse(there)
+        await answer(scope, receive, send)
+
+
+def destination(scope: Scope) -> str | None:
+    """The address, relative to the one that is fetched, for a proxy may have taken away what stands before both; None
+    where the page is still there."""
+    page = addressed(scope)
+    text = scope.get("query_string", b"").decode("latin-1")
+    there = None if page is None or is_for_programs(scope["path"]) else query.moved(page, dict(parse_qsl(text)))
+    if there is None:
+        return None
+    return f"{'../' if scope['path'].endswith('/') else ''}{there.path}?{text}"
+
+
+def is_for_programs(path: str) -> bool:
+    """Whether it lies below /api, where an answer is called as its page."""
+    return path.rstrip("/").rpartition("/")[0].endswith("/api")

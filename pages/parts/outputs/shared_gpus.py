@@ -10,24 +10,24 @@ import streamlit as st
 from calc import Workload
 from calc.formats import WEIGHT_FORMATS
 from calc.options import options
-from calc.serving.shared_gpus import MOST_MODELS, GPUShare, Neighbour, SharedGPUs
+from calc.serving.shared_gpus import MOST_MODELS, Neighbour, SharedGPUs
 from calc.units import GIB
 from pages.parts import words
+from pages.parts.inputs import others
 from pages.parts.inputs.control import choose as choose_value
 from pages.parts.inputs.control import help_of
 from pages.parts.inputs.question import CONTEXTS
-from pages.parts.outputs import rows, unknown
+from pages.parts.outputs import tables, unknown
 from pages.parts.outputs.bar import cell, key, swatch
-from pages.parts.outputs.comparison_charts import LINES
-from pages.parts.outputs.finding import on_gpus
-from pages.parts.outputs.plan_details import started
-from pages.parts.outputs.rows import Column, row_of
+from pages.parts.outputs.comparison import LINES
+from pages.parts.outputs.plans import started
+from pages.parts.outputs.tables import Column, identifier
 from pages.parts.state.query import TOGETHER
-from pages.parts.state.scenario import places
-from pages.parts.state.shared import Shared, add, remove, set_at
+from pages.parts.state.scenario import neighbour, places
+from pages.parts.state.shared import Shared
+from pages.parts.state.url import change
 from pages.parts.state.widgets import show
 from pages.parts.words import say
-from presets import models
 
 SUGGESTED = ("BAAI/bge-m3", "Qwen/Qwen3-Reranker-0.6B", "Qwen/Qwen3-Embedding-0.6B")
 """Models that chat models are often next to."""
@@ -35,44 +35,10 @@ SUGGESTED = ("BAAI/bge-m3", "Qwen/Qwen3-Reranker-0.6B", "Qwen/Qwen3-Embedding-0.
 
 def choose(answer: Shared) -> None:
     """Box that adds a model."""
-    others = answer.scenario.sharing.share_with
-    full = len(others) == MOST_MODELS - 1
-    st.selectbox(
-        say("Add a model"),
-        list(models()),
-        index=None,
-        format_func=lambda name: models()[name].name if name in models() else name,
-        placeholder=say("{n} at most", n=MOST_MODELS) if full else say("A preset, or organisation/name on the Hub"),
-        accept_new_options=True,
-        disabled=full,
-        key="add_neighbour",
-        on_change=_take_model,
-        args=(answer,),
-        width=420,
-    )
-    if (name := st.session_state.pop("not_added", None)) is not None:
-        st.warning(say("“{name}” is no model's name: organisation/name is.", name=name), icon=":material/help:")
-    if not others:
-        with st.container(horizontal=True, gap="xsmall"):
-            for model in SUGGESTED:
-                st.button(
-                    models()[model].name,
-                    icon=":material/add:",
-                    key=f"add_{model}",
-                    on_click=_take_suggestion,
-                    args=(answer, model),
-                )
-
-
-def _take_model(answer: Shared) -> None:
-    state = st.session_state
-    if state.add_neighbour and not add(answer.scenario, state.add_neighbour.strip()):
-        state.not_added = state.add_neighbour[:60]
-    state.add_neighbour = None
-
-
-def _take_suggestion(answer: Shared, model: str) -> None:
-    add(answer.scenario, model)
+    place = places(("sharing",))["share_with"]
+    full = say("{n} at most", n=MOST_MODELS) if len(place.of(answer.scenario)) == MOST_MODELS - 1 else None
+    others.add_model(place, neighbour, MOST_MODELS - 1, "add_neighbour", full)
+    others.suggest(place, neighbour, MOST_MODELS - 1, SUGGESTED)
 
 
 def neighbours(answer: Shared) -> None:
@@ -88,24 +54,17 @@ def neighbours(answer: Shared) -> None:
         with st.container(border=True, key=f"neighbour_{number}"):
             with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
                 st.markdown(say("**{n}** · {name}", n=number + 2, name=other.model))
-                st.button(
-                    say("Remove"),
-                    type="tertiary",
-                    icon=":material/close:",
-                    key=f"remove_neighbour_{number}",
-                    on_click=remove,
-                    args=(answer.scenario, number),
-                )
+                others.remove_button(places(("sharing",))["share_with"], number, f"remove_neighbour_{number}")
             with st.grid(3, min_column_width=150, gap="small"):
-                neighbour_controls(answer, number, other)
+                neighbour_controls(number, other)
 
 
-def neighbour_controls(answer: Shared, number: int, other: Neighbour) -> None:
+def neighbour_controls(number: int, other: Neighbour) -> None:
     """The controls of a neighbour."""
     batch, context, formats = options(Workload)["batch"], other.workload.context, [None, *WEIGHT_FORMATS]
 
     def bound(name: str, value: Any, **how: Any) -> dict[str, Any]:
-        return show(f"neighbour_{number}_{name}", value, _take, answer, number, name, **how)
+        return show(f"neighbour_{number}_{name}", value, _take, number, name, **how)
 
     st.number_input(
         words.field("batch"),
@@ -125,13 +84,14 @@ def neighbour_controls(answer: Shared, number: int, other: Neighbour) -> None:
     )
 
 
-def _take(value: Any, answer: Shared, number: int, name: str) -> None:
-    scenario = st.session_state.scenario
-    known = scenario.sharing.share_with
+def _take(value: Any, number: int, name: str) -> None:
+    place = places(("sharing",))["share_with"]
+    known = place.of(st.session_state.scenario)
     if number < len(known):
         other = known[number]
         workload = {} if name == "weights" else {"workload": other.workload.model_copy(update={name: value})}
-        set_at(scenario, number, other.model_copy(update=workload or {"weights": value}))
+        changed = other.model_copy(update=workload or {"weights": value})
+        change({place: (*known[:number], changed, *known[number + 1 :])})
 
 
 def one_gpu(answer: Shared) -> None:
@@ -172,7 +132,10 @@ def bar(shared: SharedGPUs) -> None:
     keys.append(key("", say("left"), shared.usable - sum(sizes)))
     parts = [f"{model}: {words.gib(size)}" for _, model, size in taken]
     usable, left = words.gib(shared.usable), words.gib(shared.usable - sum(sizes))
-    spoken = say("{parts}; of {usable} {left} are left.", parts=words.listed(parts), usable=usable, left=left)
+    if parts:
+        spoken = say("{parts}; of {usable} {left} are left.", parts=words.listed(parts), usable=usable, left=left)
+    else:  # none of them starts
+        spoken = say("{size} headroom of {usable}", size=left, usable=usable)
     st.html(
         f'<div class="weighbridge-bar" role="img" aria-label="{escape(spoken, quote=True)}">{"".join(cells)}'
         f'</div><div class="weighbridge-keys">{"".join(keys)}</div>'
@@ -189,22 +152,30 @@ def bytes_by_server(shared: SharedGPUs) -> list[int]:
 
 def servers(shared: SharedGPUs) -> None:
     """Memory of each server on a GPU."""
-    columns = {
-        "model": Column(say("Model")),
-        "starts": Column(say("Starts"), "mark"),
-        "share": Column(say("Share"), "two"),
-        "taken": Column(say("Taken, GiB"), "two"),
-        "weights": Column(say("Weights, GiB"), "two"),
-        "kv_cache": Column(say("KV cache, GiB"), "two"),
-        "other": Column(say("Else, GiB"), "two"),
-        "free": Column(say("Free before, GiB"), "two"),
-    }
-    if shared.sleep_level:
-        columns["asleep"] = Column(say("Asleep, GiB"), "two")
-    lines = [
-        row_of(f"{n} {server.model}", columns, server_values(n, server)) for n, server in enumerate(shared.servers, 1)
+    numbered = list(enumerate(shared.servers, 1))
+
+    def gib(label: str, name: str) -> Column:
+        return Column(label, lambda line: None if (size := getattr(line[1], name)) is None else size / GIB, "two")
+
+    columns = [
+        Column(say("Model"), lambda line: f"{line[0]} · {line[1].model}"),
+        Column(say("Starts"), lambda line: line[1].verdict == "fits", "mark"),
+        Column(say("Share"), lambda line: line[1].share, "two"),
+        gib(say("Taken, GiB"), "taken"),
+        gib(say("Weights, GiB"), "weights"),
+        gib(say("KV cache, GiB"), "kv_cache"),
+        gib(say("Else, GiB"), "other"),
+        gib(say("Free before, GiB"), "free"),
     ]
-    rows.draw("shared_servers", say("Servers on each GPU"), columns.values(), lines)
+    if shared.sleep_level:
+        columns.append(gib(say("Asleep, GiB"), "asleep"))
+    tables.draw(
+        "shared_servers",
+        say("Servers on each GPU"),
+        columns,
+        numbered,
+        id=lambda line: identifier(f"{line[0]} {line[1].model}"),
+    )
     st.caption(
         say(
             "Each server gets the least share with which it fits (`--gpu-memory-utilization`): it is one of the whole "
@@ -213,23 +184,14 @@ def servers(shared: SharedGPUs) -> None:
     )
 
 
-def server_values(number: int, server: GPUShare) -> dict[str, Any]:
-    sizes = {name: getattr(server, name) / GIB for name in ("taken", "weights", "kv_cache", "other", "free")}
-    starts = server.verdict == "fits"
-    asleep = None if server.asleep is None else server.asleep / GIB
-    return {"model": f"{number} · {server.model}", "starts": starts, "share": server.share, "asleep": asleep} | sizes
-
-
 def on_each(results: Sequence[SharedGPUs]) -> None:
     """Verdict of these models on each chosen GPU."""
-    columns = {
-        "gpu": Column("GPU"),
-        "fits": Column(say("All start"), "mark"),
-        "left": Column(say("Left per GPU, GiB"), "two"),
-    }
-    values = ({"gpu": on_gpus(r.gpu, r.gpus), "fits": r.fits, "left": r.left / GIB} for r in results)
-    lines = [row_of(shared.gpu, columns, value) for shared, value in zip(results, values, strict=True)]
-    rows.draw("shared_each", say("On each GPU"), columns.values(), lines)
+    columns = [
+        Column("GPU", lambda shared: words.on_gpus(shared.gpu, shared.gpus)),
+        Column(say("All start"), "fits", "mark"),
+        Column(say("Left per GPU, GiB"), lambda shared: shared.left / GIB, "two"),
+    ]
+    tables.draw("shared_each", say("On each GPU"), columns, results, id=lambda shared: identifier(shared.gpu))
 
 
 def commands(shared: SharedGPUs) -> None:

@@ -10,13 +10,15 @@ from calc import Memory
 from calc.hardware import find_gpu
 from calc.time import ComparedStep
 from pages.parts import words
-from pages.parts.outputs import charts, comparison_charts, pin, plot
+from pages.parts.inputs import others
+from pages.parts.outputs import charts, comparison, pin, plot
 from pages.parts.outputs.bar import keys
 from pages.parts.outputs.cards import BADGES, most
 from pages.parts.outputs.comparison import mark
 from pages.parts.outputs.rollout_memory import peak_of
 from pages.parts.outputs.training_answer import spelled
-from pages.parts.state.stepped import StepColumn, Stepped, remove
+from pages.parts.state.scenario import places
+from pages.parts.state.stepped import StepColumn, Stepped
 from pages.parts.words import say
 
 NO_BREAK, NOTHING = "\N{NO-BREAK SPACE}", "–"
@@ -36,18 +38,8 @@ def headings(answer: Stepped) -> None:
                     continue
                 settings = answer.scenario.comparison.steps[number - 1].split("&")
                 st.caption(" ".join(f"`{part}`" for part in settings if not part.startswith("model=")))
-                st.button(
-                    say("Remove"),
-                    type="tertiary",
-                    icon=":material/close:",
-                    key=f"remove_{letter}",
-                    on_click=remove,
-                    args=(number - 1, answer.scenario),
-                )
-    for letter, step in answer.lettered:
-        if step.error is not None:
-            why = say(step.error.message)
-            st.error(say("**{letter}**: {why}", letter=letter, why=why), icon=":material/error:")
+                others.remove_button(places(("comparison",))["steps"], number - 1, f"remove_{letter}")
+    others.refusals((letter, step.error) for letter, step in answer.lettered)
 
 
 def figures(answer: Stepped) -> None:
@@ -63,7 +55,7 @@ def figures(answer: Stepped) -> None:
     parts = charts.trained(memories)
     st.html(keys((words.color(part), words.part(part)) for part in parts))
     names = {column.letter: column.answer.model.name for column in answer.complete}
-    plot.draw("step_bars", title, comparison_charts.memory_bars(names, memories, parts, charts.theme()))
+    plot.draw("step_bars", title, comparison.memory_bars(names, memories, parts, charts.theme()))
 
 
 def at_peak(column: StepColumn, gpu: str) -> Memory:

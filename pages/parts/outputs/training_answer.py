@@ -12,7 +12,7 @@ from calc.hardware import find_gpu
 from calc.time import least_price, price_of
 from calc.training import PEAKS, RolloutReport, Together, TrainingLever, TrainingVerdict
 from pages.parts import words
-from pages.parts.inputs.drawer import drawer
+from pages.parts.inputs.control import drawer
 from pages.parts.outputs.answer import details
 from pages.parts.outputs.bar import bar
 from pages.parts.outputs.cards import BADGES, most

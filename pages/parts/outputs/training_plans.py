@@ -1,6 +1,5 @@
 """Training plans: the fastest of each GPU, and what recomputation and ZeRO stages buy."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import streamlit as st
@@ -12,8 +11,9 @@ from pages.parts import words
 from pages.parts.inputs import efficiencies
 from pages.parts.inputs.control import explain
 from pages.parts.labels import CHOICES
-from pages.parts.outputs import frame, rows, training_time
-from pages.parts.outputs.rows import Column, Row, row_of
+from pages.parts.outputs import frame, tables, training_time
+from pages.parts.outputs.tables import Column, identifier
+from pages.parts.outputs.training_answer import spelled
 from pages.parts.state.query import TRAIN
 from pages.parts.state.scenario import places
 from pages.parts.state.training_planned import TrainingPlanned, trained
@@ -25,7 +25,6 @@ DECISIVE = 7
 
 
 def draw(answer: TrainingPlanned) -> None:
-    """All of it."""
     try:
         report = answer.report
     except ConfigError as problem:
@@ -86,39 +85,17 @@ def headline(plan: TrainingPlan, answer: TrainingPlanned) -> str:
 
 def layout(plan: TrainingPlan) -> str:
     """TP 2, DP 8, ZeRO-3."""
-    ranks = {name: getattr(plan.layout, name) for name in ("tp", "pp", "vp", "dp", "ep")}
-    parts = [f"{name.upper()} {n:,}" for name, n in ranks.items() if n > 1]
-    return ", ".join([*parts, *([f"ZeRO-{plan.layout.zero}"] if plan.layout.zero else [])]) or "–"
-
-
-def row(plan: TrainingPlan, columns: Mapping[str, Column]) -> Row:
-    time, campaign = plan.time, plan.campaign
-    values = {
-        "gpu": find_gpu(plan.gpu).name,
-        "layout": layout(plan),
-        "recompute": say(CHOICES["recompute"][plan.recompute]),
-        "micro": plan.micro_batch,
-        "days": campaign.days.expected,
-        "days_span": words.span(campaign.days),
-        "mfu": time.mfu.expected,
-        "rate": time.tokens_per_s_per_gpu.expected,
-        "rate_span": words.span(time.tokens_per_s_per_gpu),
-        "tflops": time.tflops_per_gpu.expected,
-        "cost": campaign.cost and campaign.cost.expected,
-        "energy": campaign.energy_mwh and campaign.energy_mwh.expected,
-        "step": time.step_s.expected,
-        "headroom": plan.headroom_gib,
-    }
-    return row_of(f"{plan.gpu} {layout(plan)} {plan.recompute}", columns, values)
+    return spelled(plan.layout) or "–"
 
 
 def table(answer: TrainingPlanned, plans: tuple[TrainingPlan, ...], key: str, label: str) -> TrainingPlan | None:
     """A row a plan; the one that is clicked is opened, and returned."""
-    every, known = rows.more_columns(f"{key}_columns"), columns()
-    shown = {(line := row(plan, known)).id: (plan, line) for plan in plans}
-    lines = [line for _, line in shown.values()]
-    for name in rows.pick(key, label, known.values(), lines, most=None if every else DECISIVE):
-        plan, _ = shown[name]
+
+    def named(plan: TrainingPlan) -> str:
+        return identifier(f"{plan.gpu} {layout(plan)} {plan.recompute}")
+
+    most = tables.in_sight(f"{key}_columns", DECISIVE)
+    for name, plan in tables.pick(key, label, columns(), plans, id=named, most=most).items():
         with st.container(border=True, key=f"card_{name}"):
             st.markdown(headline(plan, answer))
             use(answer, plan, key)
@@ -126,24 +103,24 @@ def table(answer: TrainingPlanned, plans: tuple[TrainingPlan, ...], key: str, la
     return None
 
 
-def columns() -> dict[str, Column]:
+def columns() -> list[Column]:
     """Columns, `DECISIVE` of them first."""
-    return {
-        "gpu": Column(say("GPU")),
-        "layout": Column(say("Layout")),
-        "recompute": Column(say("Activation checkpointing")),
-        "micro": Column(say("Micro-batch"), "whole"),
-        "days": Column(say("Days"), "one"),
-        "mfu": Column(say("MFU"), "percent"),
-        "cost": Column(say("Cost"), "dollars"),
-        "days_span": Column(say("Days, from–to")),
-        "rate": Column(say("Tokens/s per GPU"), "whole"),
-        "rate_span": Column(say("Tokens/s per GPU, from–to")),
-        "tflops": Column(say("TFLOP/s per GPU"), "whole"),
-        "energy": Column(say("Energy, MWh"), "one"),
-        "step": Column(say("Step, s"), "two"),
-        "headroom": Column(say("Headroom, GiB per GPU"), "one"),
-    }
+    return [
+        Column(say("GPU"), lambda plan: find_gpu(plan.gpu).name),
+        Column(say("Layout"), layout),
+        Column(say("Activation checkpointing"), lambda plan: say(CHOICES["recompute"][plan.recompute])),
+        Column(say("Micro-batch"), "micro_batch", "whole"),
+        Column(say("Days"), lambda plan: plan.campaign.days.expected, "one"),
+        Column(say("MFU"), lambda plan: plan.time.mfu.expected, "percent"),
+        Column(say("Cost"), lambda plan: (cost := plan.campaign.cost) and cost.expected, "dollars"),
+        Column(say("Days, from–to"), lambda plan: words.span(plan.campaign.days)),
+        Column(say("Tokens/s per GPU"), lambda plan: plan.time.tokens_per_s_per_gpu.expected, "whole"),
+        Column(say("Tokens/s per GPU, from–to"), lambda plan: words.span(plan.time.tokens_per_s_per_gpu)),
+        Column(say("TFLOP/s per GPU"), lambda plan: plan.time.tflops_per_gpu.expected, "whole"),
+        Column(say("Energy, MWh"), lambda plan: (energy := plan.campaign.energy_mwh) and energy.expected, "one"),
+        Column(say("Step, s"), lambda plan: plan.time.step_s.expected, "two"),
+        Column(say("Headroom, GiB per GPU"), "headroom_gib", "one"),
+    ]
 
 
 def use(answer: TrainingPlanned, plan: TrainingPlan, name: str) -> None:

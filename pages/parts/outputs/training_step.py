@@ -10,16 +10,14 @@ from calc.hardware import find_gpu
 from calc.training import PEAKS, TrainingComponent, TrainingVerdict
 from calc.units import GIB
 from pages.parts import words
-from pages.parts.outputs import charts, plot, rows
-from pages.parts.outputs.cards import BADGES, card, limit, most
+from pages.parts.outputs import charts, plot
+from pages.parts.outputs.cards import BADGES, head, headroom, limit, most
 from pages.parts.outputs.derivations import ModelDerivations, overhead
 from pages.parts.outputs.figure import derivation, figures
-from pages.parts.outputs.gpu_rows import CARDS, MARKS
-from pages.parts.outputs.rows import Column, Row
+from pages.parts.outputs.gpu_rows import MARKS, cards_or_table, verdict_table
+from pages.parts.outputs.tables import Column
 from pages.parts.outputs.training_answer import said
 from pages.parts.outputs.training_derivations import TrainingDerivations
-from pages.parts.state.scenario import places
-from pages.parts.state.url import change
 from pages.parts.state.weighed import Trained
 from pages.parts.words import say
 
@@ -99,12 +97,8 @@ def gpus(answer: Trained) -> None:
     verdicts = answer.report.verdicts
     if len(verdicts) == 1:
         only_gpu(answer, verdicts[0])
-    elif len(verdicts) > CARDS:
-        table(answer)
-    elif verdicts:
-        with st.grid(len(verdicts), min_column_width=230, gap="small", key="gpu_cards"):
-            for verdict in verdicts:
-                gpu_card(answer, verdict)
+    else:
+        cards_or_table(verdicts, partial(gpu_card, answer), partial(table, answer))
 
 
 def gpu_card(answer: Trained, verdict: TrainingVerdict) -> None:
@@ -114,7 +108,11 @@ def gpu_card(answer: Trained, verdict: TrainingVerdict) -> None:
         fewest_sharded(answer, verdict),
     ]
     with st.container(border=True, height="stretch", gap="xsmall", key=f"card_{verdict.gpu}"):
-        card(verdict, lines)
+        head(verdict)
+        st.markdown(headroom(verdict))
+        st.markdown("  \n".join(lines))
+        st.caption(say(verdict.reason))
+        notes(verdict)
         reasons(answer, verdict)
 
 
@@ -123,6 +121,11 @@ def only_gpu(answer: Trained, verdict: TrainingVerdict) -> None:
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key=f"card_{verdict.gpu}"):
         st.markdown(fewest_sharded(answer, verdict), width="content")
         reasons(answer, verdict)
+    notes(verdict)
+
+
+def notes(verdict: TrainingVerdict) -> None:
+    """Limits of the card."""
     for sentence in verdict.notes:
         st.caption(f":material/info: {words.capitalized(say(sentence))}")
 
@@ -134,46 +137,29 @@ def reasons(answer: Trained, verdict: TrainingVerdict) -> None:
 
 
 def table(answer: Trained) -> None:
-    """A row a GPU; one that is clicked opens its card below."""
+    """A row a GPU."""
     verdicts = {verdict.gpu: verdict for verdict in answer.report.verdicts}
+    spread = {
+        gpu: None if verdict.min_gpus is not None else answer.more_gpus(verdict) for gpu, verdict in verdicts.items()
+    }
+
+    def fewest(verdict: TrainingVerdict) -> int | None:
+        return verdict.min_gpus if (way := spread[verdict.gpu]) is None else way.gpus
+
+    def changes(verdict: TrainingVerdict) -> str | None:
+        return None if (way := spread[verdict.gpu]) is None else said(way.what)
+
     columns = [
-        Column(say("GPU")),
-        Column(say("Verdict")),
-        Column(say("Headroom, GiB"), "two", say("Below zero: short by so many.")),
-        Column(say("Max micro-batch size"), "whole"),
-        Column(say("Max sequence length"), "whole"),
-        Column(say("Min. GPUs (ZeRO-3)"), "whole"),
-        Column(say("With"), help=say("What has to change for so few GPUs beside ZeRO-3.")),
-        Column(say("Usable, GiB"), "two"),
+        Column(say("GPU"), lambda verdict: find_gpu(verdict.gpu).name),
+        Column(say("Verdict"), lambda verdict: f"{MARKS[verdict.verdict]} {say(BADGES[verdict.verdict][0])}"),
+        Column(say("Headroom, GiB"), lambda verdict: verdict.spare / GIB, "two", say("Below zero: short by so many.")),
+        Column(say("Max micro-batch size"), lambda verdict: limit(verdict.max_micro_batch), "whole"),
+        Column(say("Max sequence length"), lambda verdict: limit(verdict.max_sequence), "whole"),
+        Column(say("Min. GPUs (ZeRO-3)"), fewest, "whole"),
+        Column(say("With"), changes, help=say("What has to change for so few GPUs beside ZeRO-3.")),
+        Column(say("Usable, GiB"), lambda verdict: verdict.usable / GIB, "two"),
     ]
-    lines = [row(answer, verdict) for verdict in verdicts.values()]
-    place = places(("opened",))["opened"]
-    opened = place.of(answer.scenario)
-    rows.draw(
-        "training_rows",
-        say("The verdict of each GPU"),
-        columns,
-        lines,
-        chosen=() if opened is None else (opened,),
-        turn=lambda gpus: change({place: gpus[0] if gpus else None}),
-    )
-    if opened in verdicts:
-        gpu_card(answer, verdicts[opened])
-
-
-def row(answer: Trained, verdict: TrainingVerdict) -> Row:
-    spread = None if verdict.min_gpus is not None else answer.more_gpus(verdict)
-    cells = (
-        find_gpu(verdict.gpu).name,
-        f"{MARKS[verdict.verdict]} {say(BADGES[verdict.verdict][0])}",
-        verdict.spare / GIB,
-        limit(verdict.max_micro_batch),
-        limit(verdict.max_sequence),
-        verdict.min_gpus if spread is None else spread.gpus,
-        None if spread is None else said(spread.what),
-        verdict.usable / GIB,
-    )
-    return Row(verdict.gpu, cells)
+    verdict_table(answer.scenario, "training_rows", columns, verdicts.values(), partial(gpu_card, answer))
 
 
 def fewest_sharded(answer: Trained, verdict: TrainingVerdict) -> str:

@@ -1,17 +1,21 @@
-"""Speed of a training step, and where its time goes."""
+"""Speed of a training step, and where its time goes; with a loss of TRL its phases, and the same step with others."""
 
 from collections.abc import Callable
 from functools import partial
 
 import streamlit as st
 
-from calc.errors import Message
-from calc.time import StepOperation, TrainingSpeed, step_operations
+from calc import Objective
+from calc.errors import ConfigError, Message
+from calc.hardware import find_gpu
+from calc.time import GpuDivision, ObjectiveSpeed, StepOperation, TrainingSpeed, step_operations
+from calc.training import METHODS, PHASE_NAMES, MethodName, Training, word
 from pages.parts import words
 from pages.parts.inputs import efficiencies
-from pages.parts.inputs.drawer import drawer
+from pages.parts.inputs.control import drawer
 from pages.parts.labels import ORIGINS
-from pages.parts.outputs import by_method, objective_time, paper
+from pages.parts.outputs import paper
+from pages.parts.outputs.cards import BADGES
 from pages.parts.state.weighed import Trained
 from pages.parts.words import say
 
@@ -25,14 +29,15 @@ STEP_WORK: dict[str, Message] = {
     "update": Message("Optimizer"),
 }
 """Names of a training step's work, where it is other work or has another name."""
+NO_BREAK = "\N{NO-BREAK SPACE}"
 
 
 def draw(answer: Trained) -> None:
     """Speed in one line, on the GPU that the memory answer is about; nothing where the step does not fit."""
     efficiencies.idle(answer, training=True)
     if answer.passes is not None:
-        objective_time.draw(answer.passes)
-    by_method.draw(answer)
+        loss_time(answer.passes)
+    other_losses(answer)
     speed, pace = answer.speed, answer.pace
     if speed is None or pace is None:
         return
@@ -100,3 +105,78 @@ def row(operation: StepOperation, whole: float, *, recomputes: bool) -> tuple[st
         *map(words.milliseconds, figures),
         bound,
     )
+
+
+def loss_time(speed: ObjectiveSpeed) -> None:
+    """Time in one line, and its phases in a drawer."""
+    time = speed.time(divided=False)
+    seconds = {phase.name: phase.seconds.expected for phase in time.phases}
+    share = seconds[time.longest] / time.step_s.expected
+    steps, tokens = words.figure(time.steps_per_hour.expected), words.count(round(time.tokens_per_hour.expected))
+    lines = [say("**{steps} steps** and {tokens} tokens per hour.", steps=steps, tokens=tokens)]
+    if len(seconds) > 1:
+        lines.append(say("{share} of a step's time: {phase}.", share=f"{share:.0%}", phase=PHASE_NAMES[time.longest]))
+    st.markdown(f":material/speed: {' '.join(lines)}")
+    with drawer(say("Where the time goes"), "objective_time", icon=":material/timer:") as is_open:
+        if is_open:
+            phases(speed)
+
+
+def phases(speed: ObjectiveSpeed) -> None:
+    """Each phase with its share, then other divisions of the same GPUs, then what is taken for granted."""
+    time = speed.time()
+    head = [say("Phase"), say("Time"), say("Share"), say("Range")]
+    rows = []
+    for phase in time.phases:
+        usual, span = phase.seconds.expected, words.durations(phase.seconds.scaled(1000))
+        share = f"{usual / time.step_s.expected:.0%}"
+        rows.append((say(words.ROLLOUT_PHASES[phase.name]), words.duration(1000 * usual), share, span))
+    st.markdown(words.table(head, rows, numbers=3))
+    if time.divisions:
+        st.markdown(say("**The same GPUs, divided otherwise**"))
+        head = [say("Engine"), say("GPUs that train"), say("Time"), say("Memory")]
+        st.markdown(words.table(head, [division(row) for row in time.divisions], numbers=2))
+    for sentence in time.assumptions:
+        st.caption(say(sentence))
+
+
+def division(row: GpuDivision) -> tuple[str, ...]:
+    own = row.engine_gpus
+    where = say("{n:,} GPU of its own", plural="{n:,} GPUs of its own", n=own) if own else say("on the GPUs that train")
+    fits = say("Fits") if row.fits else say("Does not fit")
+    return where, f"{row.training_gpus:,}", words.duration(1000 * row.step_s.expected), fits
+
+
+def other_losses(answer: Trained) -> None:
+    """Table in a drawer, weighed when it is opened; nothing where the loss is transformers' own or no GPU is chosen."""
+    if answer.training.objective is None or answer.focus is None:
+        return
+    with drawer(say("The same step with other losses"), "by_method", icon=":material/compare_arrows:") as is_open:
+        if is_open:
+            st.caption(
+                say("Prompt, completion, micro-batch and all else as it is; the update alone, without an engine.")
+            )
+            head = [say("Training objective"), say("Memory per GPU"), say("Time"), say("Verdict")]
+            rows = [row for name in METHODS if (row := method_row(answer, name)) is not None]
+            st.markdown(words.table(head, rows, numbers=2))
+
+
+def method_row(answer: Trained, name: MethodName) -> tuple[str, ...] | None:
+    """One loss; None where the step can't be made with it."""
+    assert answer.focus is not None
+    assert answer.training.objective is not None
+    now, gpu = answer.training, find_gpu(answer.focus.gpu)
+    own = now.objective
+    assert own is not None
+    objective = own if own.method == name else Objective(method=name, prompt=own.prompt, completion=own.completion)
+    try:
+        step = Training(now.base, now.scenario.model_copy(update={"objective": objective}))
+    except ConfigError:
+        return None
+    memory, edits = step.memory(), answer.scenario.efficiencies.edits
+    seconds = ObjectiveSpeed(step, gpu, edits=edits).step_s.expected
+    loss = words.choice("loss_method", name)
+    verdict, _, _ = BADGES[word(memory, gpu.usable_bytes)]
+    figures = words.gib(memory.total), words.duration(1000 * seconds)
+    cells = (f"**{loss}**" if own.method == name else loss, *figures, say(verdict))
+    return tuple(cell.replace(" ", NO_BREAK) for cell in cells)

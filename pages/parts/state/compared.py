@@ -8,8 +8,8 @@ import streamlit as st
 from calc import GPU, Memory, Precision, Report
 from calc.hardware import find_gpu
 from calc.time import Reply, reply
-from pages.parts.state.scenario import MOST_OTHERS, Configuration, Scenario, configuration, places
-from pages.parts.state.url import change
+from pages.parts.state.scenario import MOST_OTHERS, Configuration, Scenario, places
+from pages.parts.state.url import add
 from pages.parts.state.weighed import Weighed, weighed
 
 LETTERS = "ABCDEF"
@@ -99,21 +99,6 @@ def compared_anew(scenario: Scenario) -> Compared:
     return Compared(scenario, first.model, first.error, first.result, first.laid_out, columns)
 
 
-def put(others: tuple[Configuration, ...]) -> None:
-    """Another set; for callbacks."""
-    change({places(("comparison",))["with"]: others[:MOST_OTHERS]})
-
-
-def add(model: str) -> bool:
-    """A preset or a model of the Hub added to the others; False where the text is no model's name. For callbacks."""
-    try:
-        config = configuration(model)
-    except ValueError:  # ConfigError is one
-        return False
-    put((*_others(), config))
-    return True
-
-
 def add_current(shown: Precision) -> None:
     """The model on screen with its changes and formats, which stay as they are when the sliders move on; for
     callbacks."""
@@ -124,15 +109,4 @@ def add_current(shown: Precision) -> None:
         "weights": shown.weights,
         "kv": shown.kv,
     }
-    put((*_others(), Configuration.model_validate(current)))
-
-
-def remove(number: int) -> None:
-    """One of the others away; for callbacks."""
-    others = _others()
-    put(others[:number] + others[number + 1 :])
-
-
-def _others() -> tuple[Configuration, ...]:
-    scenario: Scenario = st.session_state.scenario
-    return scenario.comparison.others
+    add(places(("comparison",))["with"], Configuration.model_validate(current), MOST_OTHERS)

@@ -8,10 +8,9 @@ from calc import ConfigError, Layout
 from calc.errors import Message, shown
 from calc.options import checked
 from calc.serving.engines import ENGINES
-from calc.serving.shared_gpus import MOST_MODELS, Neighbour, Server, SharedGPUs, share_gpus
+from calc.serving.shared_gpus import Neighbour, Server, SharedGPUs, share_gpus
 from pages.parts.state.published import Published, published
-from pages.parts.state.scenario import Scenario, Source, neighbour, places
-from pages.parts.state.url import change
+from pages.parts.state.scenario import Scenario, Source
 from pages.parts.state.weighed import Answer, Model, answered, read
 
 
@@ -62,28 +61,3 @@ def server(other: Neighbour, engine: str, about: Callable[[Source], Published]) 
         why = Message("it can't be read") if known.error is None else known.error.message
         raise ConfigError(Message("{name}: {why}", name=shown(other.model), why=why), "share_with")
     return Server(other.model, known.config, ENGINES[engine](), other.workload, other.weights)
-
-
-def add(scenario: Scenario, model: str) -> bool:
-    """Another model behind those that are there; False where the text is no model's name. For callbacks."""
-    try:
-        put((*scenario.sharing.share_with, neighbour(model)))
-    except ValueError:  # ConfigError is one
-        return False
-    return True
-
-
-def set_at(scenario: Scenario, number: int, other: Neighbour) -> None:
-    """One of the neighbours otherwise; for callbacks."""
-    known = scenario.sharing.share_with
-    put((*known[:number], other, *known[number + 1 :]))
-
-
-def remove(scenario: Scenario, number: int) -> None:
-    """One of the neighbours away; for callbacks."""
-    known = scenario.sharing.share_with
-    put(known[:number] + known[number + 1 :])
-
-
-def put(others: tuple[Neighbour, ...]) -> None:
-    change({places(("sharing",))["share_with"]: others[: MOST_MODELS - 1]})

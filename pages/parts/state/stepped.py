@@ -11,7 +11,7 @@ from pages.parts.state.compared import LETTERS
 from pages.parts.state.published import Published, published
 from pages.parts.state.query import KEPT_STEP, decode, encode
 from pages.parts.state.scenario import LONGEST_STEP, MOST_OTHERS, Scenario, Source, places
-from pages.parts.state.url import change
+from pages.parts.state.url import add
 from pages.parts.state.weighed import Trained, changed, trained
 
 
@@ -85,14 +85,4 @@ def can_keep(scenario: Scenario) -> bool:
 
 def keep(scenario: Scenario) -> None:
     """The step as it is under the next letter; for callbacks."""
-    put((*scenario.comparison.steps, step_query(scenario)))
-
-
-def remove(number: int, scenario: Scenario) -> None:
-    """One of the others away; for callbacks."""
-    steps = scenario.comparison.steps
-    put(steps[:number] + steps[number + 1 :])
-
-
-def put(steps: tuple[str, ...]) -> None:
-    change({places(("comparison",))["steps"]: steps})
+    add(places(("comparison",))["steps"], step_query(scenario), MOST_OTHERS)

@@ -194,6 +194,11 @@ def lead(page: Page) -> None:
     st.switch_page(page.script)
 
 
+def way(scenario: Scenario, page: Page, label: str, icon: str | None = None) -> None:
+    """A link to a page with a scenario of its own."""
+    st.page_link(page.script, label=label, icon=f":material/{icon or page.icon}:", query_params=encode(scenario, page))
+
+
 def change(changes: Mapping[Place, Any] | None = None, **parts: Any) -> None:
     """Set fields of the scenario, or whole parts of it; for callbacks."""
     state = st.session_state
@@ -202,6 +207,17 @@ def change(changes: Mapping[Place, Any] | None = None, **parts: Any) -> None:
     for place, value in (changes or {}).items():
         state.scenario = place.put(state.scenario, value)
     state.address = None
+
+
+def add(place: Place, other: Any, most: int) -> None:
+    """One more in a list of the scenario that has room for it; for callbacks."""
+    change({place: (*place.of(st.session_state.scenario), other)[:most]})
+
+
+def remove(place: Place, number: int) -> None:
+    """One of a list of the scenario away; for callbacks."""
+    known = place.of(st.session_state.scenario)
+    change({place: known[:number] + known[number + 1 :]})
 
 
 def choose(model: str, revision: str | None = None, file: str | None = None) -> None:

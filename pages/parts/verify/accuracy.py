@@ -8,8 +8,9 @@ import streamlit as st
 
 from calc.units import GIB, hundredths
 from pages.parts import words
-from pages.parts.outputs import plot, records
+from pages.parts.outputs import plot, tables
 from pages.parts.outputs.charts import PLAIN, ROW, Figure, Theme, figure, small
+from pages.parts.outputs.tables import Column
 from pages.parts.verify.evidence import EXPLAINED, KINDS, Accuracy, Compared, summaries
 from pages.parts.words import say
 
@@ -75,19 +76,19 @@ def scatter(evidence: Accuracy, theme: Theme) -> None:
 def table(evidence: Accuracy) -> None:
     units = {"bytes": say("bytes"), "tokens": say("tokens")}
     st.header(say("Record by record"), anchor=False)
-    records.draw(
+    tables.draw(
         "records",
         say("Record by record"),
+        [
+            Column(say("Record"), "name", "name"),
+            Column(say("Figure"), lambda row: say(KINDS[row.kind])),
+            Column(say("Measured"), "measured", "whole"),
+            Column(say("Predicted"), "predicted", "whole"),
+            Column(say("Unit"), lambda row: units[row.unit]),
+            Column(say("Error"), lambda row: hundredths(row.error), "error"),
+            tables.source(),
+        ],
         evidence.rows,
-        {
-            "record": (records.name(say("Record")), lambda row: row.name),
-            "figure": (say("Figure"), lambda row: say(KINDS[row.kind])),
-            "measured": records.number(say("Measured"), "whole"),
-            "predicted": records.number(say("Predicted"), "whole"),
-            "unit": (say("Unit"), lambda row: units[row.unit]),
-            "error": (records.number(say("Error"), "error"), lambda row: hundredths(row.error)),
-            "source": records.source(),
-        },
     )
 
 

@@ -26,7 +26,7 @@ from calc.verify.logs import (
     weigh_as,
 )
 from pages.parts import words
-from pages.parts.inputs.pasted import preset_of
+from pages.parts.inputs.question import preset_of
 from pages.parts.outputs import calibration
 from pages.parts.state.query import TRAIN, WEIGH
 from pages.parts.state.scenario import ServingChoice

@@ -7,7 +7,8 @@ from calc.errors import Message
 from calc.units import hundredths
 from calc.verify import MeasuredRow, Measurement, closeness, read_measurement, with_predictions
 from pages.parts import words
-from pages.parts.outputs import records
+from pages.parts.outputs import tables
+from pages.parts.outputs.tables import Column
 from pages.parts.verify import example
 from pages.parts.words import choice, say
 
@@ -84,21 +85,21 @@ def about(measurement: Measurement) -> None:
 
 
 def table(rows: list[MeasuredRow]) -> None:
-    records.draw(
+    tables.draw(
         "measured_rows",
         say("Own measurement"),
+        [
+            Column(say("Figure"), lambda row: say(KINDS[row.kind])),
+            Column(say("Batch"), "batch"),
+            Column(say("Context"), "context"),
+            Column(say("Attention kernel"), lambda row: chosen("attention", row.attention), "name"),
+            Column(say("Logits"), lambda row: chosen("logits", row.logits)),
+            Column(say("Measured"), "measured", "whole"),
+            Column(say("Computed"), "predicted", "whole"),
+            Column(say("Difference"), lambda row: row.share and hundredths(row.share), "error"),
+            Column(say("Not measured because"), lambda row: row.error or "", "name"),
+        ],
         rows,
-        {
-            "figure": (say("Figure"), lambda row: say(KINDS[row.kind])),
-            "batch": say("Batch"),
-            "context": say("Context"),
-            "attention": (records.name(say("Attention kernel")), lambda row: chosen("attention", row.attention)),
-            "logits": (say("Logits"), lambda row: chosen("logits", row.logits)),
-            "measured": records.number(say("Measured"), "whole"),
-            "predicted": records.number(say("Computed"), "whole"),
-            "difference": (records.number(say("Difference"), "error"), lambda row: row.share and hundredths(row.share)),
-            "error": (records.name(say("Not measured because")), lambda row: row.error or ""),
-        },
     )
 
 

@@ -11,7 +11,8 @@ import streamlit as st
 
 from calc.hardware import find_gpu
 from pages.parts import words
-from pages.parts.outputs import records
+from pages.parts.outputs import tables
+from pages.parts.outputs.tables import Column
 from pages.parts.verify.evidence import FOLDER
 from pages.parts.words import say
 
@@ -37,19 +38,19 @@ def draw() -> None:
             largest=words.percent(max(errors)),
         )
     )
-    records.draw(
+    tables.draw(
         "offload_rows",
         say("Speed with a part on the host"),
+        [
+            Column(say("Model"), "model", "name"),
+            Column(say("Where it lies"), where, "name"),
+            Column(say("Measured"), "measured", "one"),
+            Column(say("Predicted"), "expected", "one"),
+            Column(say("from–to"), lambda row: f"{row['low']:.1f}–{row['high']:.1f}"),
+            Column(say("Error"), lambda row: words.difference(row["expected"] / row["measured"] - 1)),
+            tables.source(),
+        ],
         rows(),
-        {
-            "model": records.name(say("Model")),
-            "where": (records.name(say("Where it lies")), where),
-            "measured": records.number(say("Measured"), "one"),
-            "expected": records.number(say("Predicted"), "one"),
-            "span": (say("from–to"), lambda row: f"{row['low']:.1f}–{row['high']:.1f}"),
-            "error": (say("Error"), lambda row: words.difference(row["expected"] / row["measured"] - 1)),
-            "source": records.source(),
-        },
     )
 
 

@@ -8,7 +8,8 @@ from typing import Any
 import streamlit as st
 
 from pages.parts import words
-from pages.parts.outputs import records
+from pages.parts.outputs import tables
+from pages.parts.outputs.tables import Column
 from pages.parts.state.published import of_preset
 from pages.parts.words import say
 from presets import Preset, Published, models
@@ -22,20 +23,20 @@ def draw() -> None:
         say("Presets whose published total is met to the last parameter"),
         say("{n} of {all}", n=agreeing, all=len(rows)),
     )
-    records.draw(
+    tables.draw(
         "preset_totals",
         say("All presets"),
+        [
+            Column(say("Model"), "model", "name"),
+            Column(say("Computed"), "computed", "whole"),
+            Column(say("Also in the file"), "parts", "whole"),
+            Column(say("Published"), "published", "whole"),
+            Column(say("Difference"), "difference", "whole"),
+            tables.source(),
+            Column(say("Date"), "date"),
+            Column(say("What"), "what"),
+        ],
         rows,
-        {
-            "model": records.name(say("Model")),
-            "computed": records.number(say("Computed"), "whole"),
-            "parts": records.number(say("Also in the file"), "whole"),
-            "published": records.number(say("Published"), "whole"),
-            "difference": records.number(say("Difference"), "whole"),
-            "source": records.source(),
-            "date": say("Date"),
-            "what": say("What"),
-        },
     )
 
 

@@ -7,8 +7,9 @@ import streamlit as st
 from calc.errors import Message
 from calc.hardware import find_gpu
 from pages.parts import words
-from pages.parts.inputs.drawer import drawer
-from pages.parts.outputs import records
+from pages.parts.inputs.control import drawer
+from pages.parts.outputs import tables
+from pages.parts.outputs.tables import Column
 from pages.parts.verify.evidence import FIGURES, Figure, Served, Servers, by, said
 from pages.parts.words import say
 
@@ -83,22 +84,21 @@ def by_server(rows: list[Served]) -> None:
     with drawer(say("Server by server"), "served_drawer", icon=":material/table:") as is_open:
         if not is_open:
             return
-        number = records.number
-        records.draw(
+        tables.draw(
             "served_records",
             say("Server by server"),
+            [
+                Column(say("Model"), "model", "name"),
+                Column(say("Engine"), "engine"),
+                Column(say("Weights"), "weights"),
+                Column(say("GPUs"), lambda row: f"{row.gpus} × {find_gpu(row.gpu).name}"),
+                Column(say("Prompt and output tokens"), lambda row: f"{row.prompt:,} + {row.output:,}"),
+                Column(say("Requests in flight"), "concurrency", "whole"),
+                Column(say("TPOT measured, ms"), "tpot_ms", "four"),
+                Column(say("TPOT predicted, ms"), lambda row: row.tpot_ours[1], "four"),
+                Column(say("TTFT measured, ms"), "ttft_ms", "four"),
+                Column(say("TTFT predicted, ms"), lambda row: row.ttft_ours[1], "four"),
+                tables.source(),
+            ],
             rows,
-            {
-                "model": records.name(say("Model")),
-                "engine": say("Engine"),
-                "weights": say("Weights"),
-                "gpus": (say("GPUs"), lambda row: f"{row.gpus} × {find_gpu(row.gpu).name}"),
-                "lengths": (say("Prompt and output tokens"), lambda row: f"{row.prompt:,} + {row.output:,}"),
-                "concurrency": number(say("Requests in flight"), "whole"),
-                "tpot": (number(say("TPOT measured, ms"), "four"), lambda row: row.tpot_ms),
-                "tpot_ours": (number(say("TPOT predicted, ms"), "four"), lambda row: row.tpot_ours[1]),
-                "ttft": (number(say("TTFT measured, ms"), "four"), lambda row: row.ttft_ms),
-                "ttft_ours": (number(say("TTFT predicted, ms"), "four"), lambda row: row.ttft_ours[1]),
-                "source": records.source(),
-            },
         )

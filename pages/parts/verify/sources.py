@@ -7,8 +7,9 @@ from calc.errors import Message
 from calc.formats.stored import CheckpointSize, stored
 from calc.verify import Checkpoint, Comparison, Stored, compare, read_gguf, read_printed, read_safetensors
 from pages.parts import words
-from pages.parts.outputs import records
+from pages.parts.outputs import tables
 from pages.parts.outputs.cards import published_total
+from pages.parts.outputs.tables import Column
 from pages.parts.state.published import checkpoint as of_the_hub
 from pages.parts.state.weighed import Answer
 from pages.parts.verify import example
@@ -203,19 +204,16 @@ STATUS = {"missing": Message("missing"), "extra": Message("extra"), "other shape
 def differences(compared: Comparison) -> None:
     """Every tensor that differs; those that differ alike are one line."""
     st.header(say("Differences"), anchor=False)
-    records.draw(
+    tables.draw(
         "differences",
         say("Differences"),
+        [
+            Column(say("Tensor"), "name", "name"),
+            Column(say("Status"), lambda row: say(STATUS[row.status])),
+            Column(say("Computed"), lambda row: "" if row.ours is None else words.shape(row.ours), "name"),
+            Column(say("Checkpoint"), lambda row: "" if row.theirs is None else words.shape(row.theirs), "name"),
+            Column(say("Count"), "count", "whole"),
+            Column(say("Parameters"), "parameters", "whole"),
+        ],
         compared.differences,
-        {
-            "tensor": (records.name(say("Tensor")), lambda row: row.name),
-            "status": (say("Status"), lambda row: say(STATUS[row.status])),
-            "computed": (records.name(say("Computed")), lambda row: "" if row.ours is None else words.shape(row.ours)),
-            "checkpoint": (
-                records.name(say("Checkpoint")),
-                lambda row: "" if row.theirs is None else words.shape(row.theirs),
-            ),
-            "count": records.number(say("Count"), "whole"),
-            "parameters": records.number(say("Parameters"), "whole"),
-        },
     )

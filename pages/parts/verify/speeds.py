@@ -7,13 +7,13 @@ import streamlit as st
 from calc.errors import Message
 from calc.units import hundredths
 from pages.parts import words
-from pages.parts.inputs.drawer import drawer
-from pages.parts.outputs import charts, plot, records
+from pages.parts.inputs.control import drawer
+from pages.parts.outputs import charts, plot, tables
+from pages.parts.outputs.tables import Column
 from pages.parts.verify.accuracy import error_boxes
 from pages.parts.verify.evidence import SpeedAccuracy, SpeedSummary, by, said, side_by_side
 from pages.parts.words import say
 
-number = records.number
 CUT = 1.25
 """Errors of more are drawn at the edge."""
 KINDS = {
@@ -40,7 +40,6 @@ REASONS = {
 
 
 def draw(evidence: SpeedAccuracy) -> None:
-    """All of it."""
     st.markdown(
         say(
             "Predictions beside **{n}** speeds that people measured, each as a range: how far off the expected figure "
@@ -142,47 +141,47 @@ def grouped(title: str, key: str, groups: Mapping[str, SpeedSummary]) -> None:
     with drawer(title, key, icon=":material/table:") as is_open:
         if not is_open:
             return
-        records.draw(
+        tables.draw(
             f"{key}_table",
             title,
+            [
+                Column(say("Name"), lambda group: group[0].rpartition(": ")[2], "name"),
+                Column(say("Figure"), lambda group: say(KINDS[group[0].rpartition(": ")[0]])),
+                Column(say("Records"), lambda group: group[1].rows, "whole"),
+                Column(say("Median error"), lambda group: group[1].median_error, "percent"),
+                Column(say("Median, with its sign"), lambda group: group[1].bias, "error"),
+                Column(say("Inside the range"), lambda group: group[1].inside, "percent"),
+            ],
             groups.items(),
-            {
-                "name": (records.name(say("Name")), lambda group: group[0].rpartition(": ")[2]),
-                "figure": (say("Figure"), lambda group: say(KINDS[group[0].rpartition(": ")[0]])),
-                "rows": (number(say("Records"), "whole"), lambda group: group[1].rows),
-                "median": (number(say("Median error"), "percent"), lambda group: group[1].median_error),
-                "bias": (number(say("Median, with its sign"), "error"), lambda group: group[1].bias),
-                "inside": (number(say("Inside the range"), "percent"), lambda group: group[1].inside),
-            },
         )
 
 
 def by_record(evidence: SpeedAccuracy) -> None:
     st.header(say("Record by record"), anchor=False)
 
-    records.draw(
+    tables.draw(
         "speed_records",
         say("Record by record"),
+        [
+            Column(say("Model"), "model", "name"),
+            Column(say("GPU"), "gpu"),
+            Column(say("GPUs"), "gpus", "whole"),
+            Column(say("Figure"), lambda row: say(KINDS.get(row["kind"], KINDS["full server"]))),
+            Column(say("Measured"), "measured", "four"),
+            Column(say("Predicted"), "expected", "four"),
+            Column(say("Unit"), "unit"),
+            Column(say("Error"), lambda row: hundredths(row["error"]), "error"),
+            tables.source(),
+            Column(say("Weights"), "format"),
+            Column(say("Engine"), "engine"),
+            Column(say("Batch size"), lambda row: say("max") if row["batch"] == "max" else str(row["batch"])),
+            Column(say("Prompt tokens"), "prompt", "whole"),
+            Column(say("Output tokens"), lambda row: str(row["output"])),
+            Column(say("Low"), "low", "four"),
+            Column(say("High"), "high", "four"),
+        ],
         evidence.records(),
-        {
-            "model": records.name(say("Model")),
-            "gpu": say("GPU"),
-            "gpus": number(say("GPUs"), "whole"),
-            "figure": (say("Figure"), lambda row: say(KINDS.get(row["kind"], KINDS["full server"]))),
-            "measured": number(say("Measured"), "four"),
-            "expected": number(say("Predicted"), "four"),
-            "unit": say("Unit"),
-            "error": (number(say("Error"), "error"), lambda row: hundredths(row["error"])),
-            "source": records.source(),
-            "format": say("Weights"),
-            "engine": say("Engine"),
-            "batch": (say("Batch size"), lambda row: say("max") if row["batch"] == "max" else str(row["batch"])),
-            "prompt": number(say("Prompt tokens"), "whole"),
-            "output": (say("Output tokens"), lambda row: str(row["output"])),
-            "low": number(say("Low"), "four"),
-            "high": number(say("High"), "four"),
-        },
-        most=9,
+        most=tables.in_sight("speed_records_columns", 9),
     )
 
 

@@ -9,8 +9,9 @@ from calc.errors import Message
 from calc.hardware import find_gpu
 from calc.units import hundredths
 from pages.parts import words
-from pages.parts.outputs import records
+from pages.parts.outputs import tables
 from pages.parts.outputs.cards import BADGES
+from pages.parts.outputs.tables import Column
 from pages.parts.verify.evidence import Miss, StartedLog, Startups, by, percentile, said
 from pages.parts.words import say
 
@@ -43,7 +44,6 @@ REASONS = {
 
 
 def draw(evidence: Startups) -> None:
-    """All of it."""
     st.markdown(
         say(
             "Our budgets beside **{logs}** public start-up logs of vLLM and SGLang, and our word on "
@@ -90,18 +90,18 @@ def misses(evidence: Startups) -> None:
     if not evidence.misses:
         return
     st.subheader(say("Where we are wrong"), anchor=False)
-    records.draw(
+    tables.draw(
         "startup_misses",
         say("Where we are wrong"),
+        [
+            Column(say("Model"), "model", "name"),
+            Column(say("GPUs"), on),
+            Column(say("Engine"), "engine"),
+            Column(say("What happens"), lambda row: say("It starts") if row.starts else say("It does not start")),
+            Column(say("What we say"), lambda row: say(BADGES[row.word][0])),
+            Column(say("Source"), "source", "name"),
+        ],
         evidence.misses,
-        {
-            "model": records.name(say("Model")),
-            "gpus": (say("GPUs"), on),
-            "engine": say("Engine"),
-            "starts": (say("What happens"), lambda row: say("It starts") if row.starts else say("It does not start")),
-            "word": (say("What we say"), lambda row: say(BADGES[row.word][0])),
-            "source": records.name(say("Source")),
-        },
     )
 
 
@@ -160,27 +160,27 @@ def lengths(evidence: Startups) -> None:
 
 def by_log(evidence: Startups) -> None:
     st.header(say("Record by record"), anchor=False)
-    number = records.number
-    records.draw(
+    tables.draw(
         "startup_records",
         say("Record by record"),
-        evidence.logs,
-        {
-            "model": records.name(say("Model")),
-            "engine": (say("Engine"), lambda log: f"{log.engine} {log.version or ''}".strip()),
-            "gpus": (say("GPUs"), on),
-            "logged": (number(say("Cache in the log, GiB"), "two"), lambda log: log.cache_logged),
-            "ours": (number(say("Predicted"), "two"), lambda log: log.cache),
-            "low": (number(say("Low"), "two"), lambda log: log.cache_low),
-            "high": (number(say("High"), "two"), lambda log: log.cache_high),
-            "error": (
-                number(say("Error, share of the GPU"), "error"),
+        [
+            Column(say("Model"), "model", "name"),
+            Column(say("Engine"), lambda log: f"{log.engine} {log.version or ''}".strip()),
+            Column(say("GPUs"), on),
+            Column(say("Cache in the log, GiB"), "cache_logged", "two"),
+            Column(say("Predicted"), "cache", "two"),
+            Column(say("Low"), "cache_low", "two"),
+            Column(say("High"), "cache_high", "two"),
+            Column(
+                say("Error, share of the GPU"),
                 lambda log: None if log.error is None else hundredths(log.error),
+                "error",
             ),
-            "graphs_logged": number(say("CUDA graphs in the log, GiB"), "two"),
-            "graphs": number(say("Predicted"), "two"),
-            "source": records.source(),
-        },
+            Column(say("CUDA graphs in the log, GiB"), "graphs_logged", "two"),
+            Column(say("Predicted"), "graphs", "two"),
+            tables.source(),
+        ],
+        evidence.logs,
     )
 
 

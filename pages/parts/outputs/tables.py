@@ -1,19 +1,18 @@
 """A table that sorts by a click on a head and opens a row by a click on it: a table of HTML, which is there at once,
 which a screen reader reads, and whose rows are cards on a telephone. Streamlit's own is a picture, and brings 1.4 MB of
-script."""
+script. Tables of a few rows are Markdown (`words.table`)."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import streamlit as st
 
 from pages.parts.outputs import scripts
 from pages.parts.words import say
 
+T = TypeVar("T")
 ROWS = scripts.element("weighbridge_rows", "rows.js")
-
-
 Kind = Literal[
     "text",
     "name",
@@ -37,9 +36,17 @@ three or four that count, a multiple, a share, a share more or less, whether it 
 
 
 class Column(NamedTuple):
+    """A head, and the cell of a line: the name of its field, or what makes it."""
+
     label: str
+    cell: str | Callable[[Any], Any]
     kind: Kind = "text"
     help: str | None = None
+
+    def of(self, line: Any) -> Any:
+        """The line's cell, without digits that nobody is shown; None where there is none."""
+        cell = field(line, self.cell) if isinstance(self.cell, str) else self.cell(line)
+        return round(cell, 4) if isinstance(cell, float) else cell
 
 
 class Gauge(NamedTuple):
@@ -49,16 +56,18 @@ class Gauge(NamedTuple):
     share: float | None
 
 
-class Row(NamedTuple):
-    id: str
-    """Letters, digits, hyphens and underscores: the card of an open row has the key `card_` and this."""
-    cells: Sequence[Any]
-    """A value for each column; None where there is none."""
+def field(line: Any, name: str) -> Any:
+    return line[name] if isinstance(line, Mapping) else getattr(line, name)
 
 
-def row_of(name: str, columns: Mapping[str, Column], values: Mapping[str, Any]) -> Row:
-    """A row by the name of what it is about, and its values by the names of columns."""
-    return Row(identifier(name), [values.get(column) for column in columns])
+def source() -> Column:
+    """The column of where a line is from, by its field `source`."""
+    return Column(say("Source"), lambda line: secure(field(line, "source")), "link")
+
+
+def secure(address: str | None) -> str | None:
+    """An address that may be clicked; None for any other text."""
+    return address if address is not None and address.startswith("https://") else None
 
 
 def identifier(name: str) -> str:
@@ -66,24 +75,27 @@ def identifier(name: str) -> str:
     return re.sub(r"[^\w-]", "-", name, flags=re.ASCII)
 
 
-def more_columns(key: str) -> bool:
-    """A switch: whether a reader wants the columns too that do not decide."""
-    return st.toggle(say("More columns"), key=key, persist_state="session")
+def in_sight(key: str, decisive: int) -> int | None:
+    """Columns that are shown: those that decide, or, by a switch, all (None)."""
+    return None if st.toggle(say("More columns"), key=key, persist_state="session") else decisive
 
 
 def draw(
     key: str,
     label: str,
-    columns: Iterable[Column],
-    rows: Iterable[Row],
+    columns: Sequence[Column],
+    lines: Iterable[Any],
     *,
+    id: Callable[[Any], str] | None = None,
     most: int | None = None,
     chosen: Sequence[str] = (),
     several: bool = False,
     turn: Callable[[tuple[str, ...]], None] | None = None,
     use: Callable[[str], None] | None = None,
 ) -> None:
-    """The first `most` columns. Rows that open call `turn` with the ids of those that are to be open: one, or several.
+    """A row for each line, under the label that a screen reader says and its files have, of the first `most` columns.
+    `id` names a line by letters, digits, hyphens and underscores; else rows are numbered. Rows that open call `turn`
+    with the ids of those that are to be open: one, or several; the card of an open row has the key `card_` and its id.
     `use` is called with the id of a row whose button was clicked."""
 
     def take() -> None:
@@ -94,12 +106,16 @@ def draw(
         if turn is not None and (now := st.session_state[key].row) is not None:
             turn(tuple(now))
 
+    shown = columns[:most]
     ROWS(
         key=key,
         data={
             "label": label,
-            "columns": [column._asdict() for column in columns][:most],
-            "rows": [{"id": row.id, "cells": list(map(rounded, row.cells[:most]))} for row in rows],
+            "columns": [{"label": column.label, "kind": column.kind, "help": column.help} for column in shown],
+            "rows": [
+                {"id": id(line) if id else str(number), "cells": [column.of(line) for column in shown]}
+                for number, line in enumerate(lines)
+            ],
             "opens": turn is not None,
             "several": several,
             "chosen": list(chosen),
@@ -110,28 +126,24 @@ def draw(
     )
 
 
-def rounded(cell: Any) -> Any:
-    """Value without the digits that nobody is shown."""
-    return round(cell, 4) if isinstance(cell, float) else cell
-
-
 def pick(
     key: str,
     label: str,
-    columns: Iterable[Column],
-    rows: Iterable[Row],
+    columns: Sequence[Column],
+    lines: Iterable[T],
     *,
+    id: Callable[[T], str],
     most: int | None = None,
     several: bool = False,
-) -> tuple[str, ...]:
-    """Rows of which the open ones stand in no link. Returns their ids."""
-    shown = list(rows)
+) -> dict[str, T]:
+    """Rows of which the open ones stand in no link. Returns the lines that are open, by id."""
+    known = {id(line): line for line in lines}
 
     def turn(ids: tuple[str, ...]) -> None:
         st.session_state[f"{key}_open"] = ids
 
-    chosen = tuple(row.id for row in shown if row.id in opened(key))
-    draw(key, label, columns, shown, most=most, chosen=chosen, several=several, turn=turn)
+    chosen = {id: line for id, line in known.items() if id in opened(key)}
+    draw(key, label, columns, known.values(), id=id, most=most, chosen=list(chosen), several=several, turn=turn)
     return chosen
 
 
