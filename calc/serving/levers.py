@@ -10,7 +10,6 @@ from calc.formats import CACHE_BITS, Precision, WeightFormat
 from calc.hardware.gpu import GPU
 from calc.hardware.parallel import Layout, shapes
 from calc.serving.engines.engine import Engine
-from calc.serving.engines.launch import spelled_flags
 from calc.serving.engines.rules import Question
 from calc.serving.fewest import fewest_gpus
 from calc.serving.memory import Allocation, Serving
@@ -72,7 +71,7 @@ class Setting:
         changes = self.changes(before)
         flags = {name: value for name, value in changes.items() if name in type(self.engine.options).model_fields}
         if flags:
-            yield Message("`{flags}`", flags=" ".join(spelled_flags(flags)))
+            yield Message("`{flags}`", flags=" ".join(self.engine.flags(flags)))
         if self.layout.gpus != before.layout.gpus:
             yield Message("{n:,} GPUs", n=self.layout.gpus)
         if self.layout != before.layout:

@@ -24,7 +24,7 @@ from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture
 from calc.options import made, options
 from calc.serving.engines.engine import Engine
-from calc.serving.engines.launch import Launch, spelled_flags
+from calc.serving.engines.launch import Launch
 from calc.serving.engines.rules import Question
 from calc.serving.memory import Allocation, Serving
 from calc.serving.report import placed
@@ -233,7 +233,7 @@ def started(server: Server, allocation: Allocation, free: int, port: int) -> GPU
         model=server.name,
         verdict="fits",
         share=share,
-        flags=spelled_flags({option: share}),
+        flags=allocation.serving.engine.flags({option: share}),
         free=free,
         weights=weights,
         kv_cache=cache,

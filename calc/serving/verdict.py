@@ -12,7 +12,6 @@ from calc.hardware.overhead import HIGH, LOW, MIDDLE, left_for_overhead
 from calc.hardware.parallel import Layout
 from calc.hardware.solver import largest, largest_near
 from calc.serving.engines.engine import Engine
-from calc.serving.engines.launch import spelled_flags
 from calc.serving.engines.sizes import Limits
 from calc.serving.fewest import fewest_gpus
 from calc.serving.memory import MOST_TOKENS, Allocation, Memory, Serving
@@ -80,7 +79,7 @@ def judge(allocation: Allocation, serving: Serving, workload: Workload) -> Verdi
         gpu=gpu.id,
         gpus=serving.layout.gpus,
         verdict=word if changes is None else "fits with",
-        flags=() if changes is None else spelled_flags(changes),
+        flags=() if changes is None else serving.engine.flags(changes),
         required=allocation.memory.total,
         usable=allocation.usable,
         spare=allocation.spare,

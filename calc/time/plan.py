@@ -21,7 +21,6 @@ from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture
 from calc.serving.engines import ENGINES
 from calc.serving.engines.engine import Engine
-from calc.serving.engines.launch import spelled_flags
 from calc.serving.engines.rules import Question
 from calc.serving.memory import Allocation, Serving
 from calc.serving.verdict import MOST_BATCH, max_batch
@@ -429,7 +428,7 @@ class Search:
             layout=layout,
             weights=precision.weights,
             kv=precision.kv,
-            flags=spelled_flags(self.engine.options.model_dump(exclude_defaults=True)),
+            flags=self.engine.flags(self.engine.options.model_dump(exclude_defaults=True)),
             capacity=MOST_BATCH if capacity is None else capacity,
             headroom_gib=allocation.spare / GIB,
             tpot_ms=tpot_ms,

@@ -98,15 +98,6 @@ def cached(precision: Precision, spelling: Mapping[CacheFormat, str]) -> tuple[s
     return () if usual or precision.kv not in spelling else ("--kv-cache-dtype", spelling[precision.kv])
 
 
-def spelled_flags(changes: Mapping[str, object]) -> tuple[str, ...]:
-    """Options as a command line spells them; a switch is on, or off by its other name."""
-
-    def spelled(word: str, value: object) -> str:
-        return f"--{word} {value}" if not isinstance(value, bool) else f"--{word}" if value else f"--no-{word}"
-
-    return tuple(spelled(name.replace("_", "-"), value) for name, value in changes.items())
-
-
 def combined(options: Frozen, changes: Mapping[str, Sequence[object]]) -> Iterator[dict[str, object]]:
     """Values of those options that are not set, from mild to strong, in all combinations: one option before two, two
     before three; of each the mildest value first."""
@@ -141,6 +132,19 @@ class Launcher(StartedEngine):
     image: ClassVar[Image | None] = None
     disk_tier: ClassVar[str | None] = None
     """Program and setting that keep caches of requests on a disk."""
+    spelling: ClassVar[dict[str, tuple[str, ...]]] = {}
+    """Flags of options that have other names than these."""
+
+    def flags(self, changes: Mapping[str, object]) -> tuple[str, ...]:
+        """Options as its command line spells them; a switch is on, or off by its other name."""
+
+        def flag(name: str, value: object) -> str:
+            words = self.spelling.get(name, (f"--{name.replace('_', '-')}",))
+            if not isinstance(value, bool):
+                return " ".join((*words, str(value)))
+            return " ".join(words if value else (word.replace("--", "--no-", 1) for word in words))
+
+        return tuple(flag(name, value) for name, value in changes.items())
 
     @abstractmethod
     def remedies(self, limits: Limits, workload: Workload) -> Iterator[dict[str, object]]:

@@ -11,7 +11,6 @@ from calc.hardware.solver import largest
 from calc.model.architecture import Architecture
 from calc.serving.engines import LOGS
 from calc.serving.engines.cache import Pool
-from calc.serving.engines.launch import spelled_flags
 from calc.serving.kv_cache import growth, state_bytes
 from calc.serving.memory import Serving
 from calc.serving.report import Report
@@ -92,7 +91,7 @@ def pages(serving: Serving, ours: Report) -> Pages:
     engine, cases = serving.engine, []
     alternatives = LOGS[engine.name].alternatives(engine) if engine.name in LOGS else [engine]
     for gpu, engine in product(known or usual_gpus(), alternatives):
-        unstated = spelled_flags(dict(set(engine.options) - set(serving.engine.options)))
+        unstated = engine.flags(dict(set(engine.options) - set(serving.engine.options)))
         limits = engine.limits(workload, gpu, serving.architecture, serving.layout)
         for step in stated or {limits.step_tokens, *STEPS}:
             in_flight = limits.in_flight_tokens * step // limits.step_tokens

@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from calc import Layout, Precision
+from calc import Layout, Precision, Workload
 from calc.serving.engines import ENGINES
 from calc.serving.engines.llamacpp.options import LlamaCppOptions
 from calc.serving.engines.sglang.options import SGLangOptions
 from calc.serving.engines.vllm.options import VLLMOptions
+from presets import gpus
+from tests.structures import architectures
 
 FLAGS = json.loads(Path("tests/data/engine_flags.json").read_text(encoding="utf-8"))
 ALL_VLLM = VLLMOptions(
@@ -88,6 +90,17 @@ def test_every_flag_is_one_that_the_engine_has(engine, options):
     given = {word.partition("=")[0] for word in launch.words if word.startswith("--")}
     assert len(given) > 12
     assert {word for word in given if word not in FLAGS[engine]} <= {f"--no-{word[2:]}" for word in FLAGS[engine]}
+
+
+@pytest.mark.parametrize("engine", sorted(ENGINES.keys() & FLAGS.keys()))
+def test_every_remedy_is_spelled_as_the_engine_does(engine):
+    """vLLM's --max-num-seqs, TensorRT-LLM's --max_batch_size."""
+    engine, workload = ENGINES[engine](), Workload(batch=4)
+    limits = engine.limits(workload, gpus()["h100-sxm"], architectures()["Qwen/Qwen3-8B"], Layout())
+    remedies = list(engine.remedies(limits, workload))
+    words = {flag.split(" ")[0].split("=")[0] for changes in remedies for flag in engine.flags(changes)}
+    assert words
+    assert words <= set(FLAGS[engine.name])
 
 
 def test_defaults_say_no_more_than_the_model_and_its_length():

@@ -110,6 +110,7 @@ class SGLang(SGLangDrafts):
     step_option: ClassVar[str] = "chunked_prefill_size"
     sequences_option: ClassVar[str | None] = "max_running_requests"
     share_option: ClassVar[str | None] = "mem_fraction_static"
+    spelling: ClassVar[dict[str, tuple[str, ...]]] = SPELLING
     separation: ClassVar[Separation | None] = SEPARATION
     disk_tier: ClassVar[str | None] = "LMCache, max_local_disk_size"  # --enable-lmcache
     image: ClassVar[Image | None] = Image(
@@ -264,7 +265,7 @@ class SGLang(SGLangDrafts):
                 *("--context-length", str(length)),
                 *quantize,
                 *cached(precision, CACHE_WORDS),
-                *stated(self.options, SPELLING),
+                *stated(self.options, self.spelling),
                 *self.unnamed_head,
             ),
             notes=notes,

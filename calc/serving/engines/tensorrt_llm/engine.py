@@ -47,7 +47,10 @@ STEPS, SEQUENCES, SHARE = (4096, 2048, 1024), (512, 256, 128, 64, 32, 16), 0.95
 """Values to try when the defaults do not do."""
 IN_FILE = ("tokens_per_block", "cuda_graph_config", "disable_mm_encoder", "enable_chunked_prefill")
 """Options that are no flags, or that the length of sequences decides."""
-FLAGS = ("free_gpu_memory_fraction", "max_batch_size", "max_num_tokens")
+FLAGS: dict[str, tuple[str, ...]] = {
+    name: (f"--{name}",)
+    for name in ("free_gpu_memory_fraction", "max_batch_size", "max_num_tokens", "enable_chunked_prefill")
+}
 
 SERVED = frozenset(
     "afmoe cohere2 deepseek_v3 deepseek_v32 deepseek_v4 exaone4 exaone_moe gemma3_text gemma4_text gemma4_unified_text "
@@ -79,6 +82,7 @@ class TensorRTLLM(Engine):
     step_option: ClassVar[str] = "max_num_tokens"
     sequences_option: ClassVar[str | None] = "max_batch_size"
     share_option: ClassVar[str | None] = "free_gpu_memory_fraction"
+    spelling: ClassVar[dict[str, tuple[str, ...]]] = FLAGS
     weight_formats: ClassVar[tuple[WeightFormat, ...]] = ("fp8", "nvfp4", "int4")
     cache_formats: ClassVar[tuple[CacheFormat, ...]] = ("fp8",)
     cache_from: ClassVar[frozenset[str]] = frozenset((MODELOPT,))
@@ -227,13 +231,12 @@ class TensorRTLLM(Engine):
         if settings:
             notes.append(Message("The file config.yaml holds {settings}", settings=json.dumps(settings)))
         chunked = self.options.enable_chunked_prefill and length > (self.options.max_num_tokens or TOKENS)
-        flags = {name: (f"--{name}",) for name in FLAGS} | dict.fromkeys(IN_FILE, ())
         return Launch(
             words=(
                 *("trtllm-serve", model),
                 *degrees(sizes),
                 *("--max_seq_len", str(length)),
-                *stated(self.options, flags),
+                *stated(self.options, self.spelling | dict.fromkeys(IN_FILE, ())),
                 *(("--enable_chunked_prefill",) if chunked else ()),
                 *(("--config", "config.yaml") if settings else ()),
             ),

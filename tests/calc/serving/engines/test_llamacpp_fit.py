@@ -3,7 +3,6 @@
 import pytest
 
 from calc import Architecture, ConfigError, Layout, Overhead, Precision, Workload
-from calc.serving.engines.launch import spelled_flags
 from calc.serving.engines.llamacpp.engine import LlamaCpp
 from calc.serving.engines.llamacpp.fit import MachineRoom, Offloading
 from calc.serving.engines.llamacpp.launch import GGUFSource, lm_studio, ollama, server
@@ -93,7 +92,7 @@ def test_auto_is_what_the_verdict_proposes_and_weighs_anew(name):
     verdict = judged()
     assert verdict.verdict == "fits with"
     decided = serving(n_gpu_layers="auto").on(card, workload)
-    assert verdict.flags == spelled_flags(
+    assert verdict.flags == decided.serving.engine.flags(
         {name: value for name, value in decided.serving.engine.options if value != getattr(OPTIONS, name)}
     )
     assert decided.memory.weights < serving().on(card, workload).memory.weights

@@ -6,7 +6,6 @@ from calc import Architecture, Layout, Overhead, Precision, Workload, report
 from calc.hardware.overhead import HIGH, MIDDLE
 from calc.serving.engines import ENGINES
 from calc.serving.engines.cache import Pool
-from calc.serving.engines.launch import spelled_flags
 from calc.serving.engines.sglang.engine import SGLang
 from calc.serving.engines.sglang.options import SGLangOptions
 from calc.serving.engines.sglang.rules import unserved_family
@@ -225,7 +224,7 @@ def test_flags_that_help():
     found = allocation("01-ai/Yi-34B")
     assert not found.starts(MIDDLE)
     changes = next(iter(found.serving.engine.remedies(found.limits, found.workload)))
-    assert spelled_flags(changes) == ("--mem-fraction-static 0.9",)
+    assert found.serving.engine.flags(changes) == ("--mem-fraction-static 0.9",)
     assert found.under(found.serving.engine.with_options(**changes)).starts(HIGH)
 
 

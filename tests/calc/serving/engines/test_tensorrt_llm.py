@@ -117,7 +117,7 @@ def test_states_of_all_sequences_are_there_from_the_start():
     layer = 4 * 32 * 128 * 128 + 2 * 3 * (2 * 16 + 32) * 128
     found = allocation("Qwen/Qwen3.5-9B")
     verdict = judge(found, found.serving, found.workload)
-    assert (verdict.verdict, verdict.flags) == ("fits with", ("--max-batch-size 512",))
+    assert (verdict.verdict, verdict.flags) == ("fits with", ("--max_batch_size 512",))
     assert f"{2049 * 24 * layer / GIB:.2f} GiB aside for up to 2,048 sequences" in str(verdict.reason)
     assert found.cache.fixed_bytes(0) == 2049 * 24 * layer
     three, alone = (allocation("Qwen/Qwen3.5-9B", layout=Layout(pp=pp), max_batch_size=64) for pp in (3, 32))
@@ -184,7 +184,7 @@ def test_long_prompts_without_chunks():
     """PyExecutor: "prompt length 16384 should not exceed max_num_tokens 8192"."""
     whole = allocation("Qwen/Qwen3-8B", context=16_384, enable_chunked_prefill=False)
     verdict = judge(whole, whole.serving, whole.workload)
-    assert (verdict.verdict, verdict.flags, verdict.max_batch) == ("fits with", ("--enable-chunked-prefill",), 0)
+    assert (verdict.verdict, verdict.flags, verdict.max_batch) == ("fits with", ("--enable_chunked_prefill",), 0)
     assert "more than max_num_tokens, 8,192" in str(verdict.reason)
 
 
