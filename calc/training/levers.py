@@ -555,7 +555,7 @@ def more_gpus(gpu: GPU, training: Training) -> Together | None:
     as many."""
     if unjoined(gpu, 2) is not None:
         return None
-    return training.shared.once(("more GPUs", training, gpu.usable_bytes), lambda: fewest_gpus(gpu, training))
+    return training.shared.once(("more_gpus", training, gpu.usable_bytes), lambda: fewest_gpus(gpu, training))
 
 
 def fewest_gpus(gpu: GPU, training: Training) -> Together | None:

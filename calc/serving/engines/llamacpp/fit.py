@@ -150,7 +150,7 @@ class Offloading:
     def weight_sizes(self) -> list[tuple[int, int]]:
         """Bytes of weights without routed experts, and of these, by layer, the output last."""
         whole = self.unsplit.model
-        return whole.file.once(("weights of layers", whole.placement, whole.cuda), self._weight_sizes)
+        return whole.file.once(("layer_weights", whole.placement, whole.cuda), self._weight_sizes)
 
     def _weight_sizes(self) -> list[tuple[int, int]]:
         whole, rows = self.unsplit.model, []
