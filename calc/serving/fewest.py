@@ -185,24 +185,26 @@ class Several:
         layout, weighing = serving.layout.model_copy(update={"pp": len(stages)}), serving.weighing
         work, engine = self.workload.of_copy(layout.dp), serving.engine
         limits = engine.limits(work, self.gpu, serving.architecture, layout)
+        pool, stated, nothing = engine.cache_over(stages, serving.laid_out, self.gpu, limits), [], [0] * len(stages)
+        if pool is not None:
+            sizes = map(pool.stated_bytes, range(len(stages)))
+            stated = [nbytes for nbytes in sizes if nbytes is not None]
+            if (
+                stated and pool.concurrency(pool.blocks(stated), work.context) < work.batch
+            ):  # whatever there is room for
+                return False
         laid_out = replace(serving.laid_out, stages=(), ranges=tuple(stages), layout=layout)
         overhead = serving.overhead.sizes(engine.overhead_on(self.gpu, laid_out, limits), 0)
         weights = on_each(weighing.loaded, stages)
-        working = [0] * len(stages) if limits.share is None else weighing.working_each(engine, limits, stages)
+        working = nothing if limits.share is None else weighing.working_each(engine, limits, stages)
 
         def hold(end: int, cache: Sequence[int]) -> bool:
             outside = at_end(overhead, LOW if self.states_cache else end)
             needs = set(zip(map(add, weights, cache), working, strict=True))
             return all(need <= self.left(taken, limits, outside) for need, taken in needs)
 
-        pool = engine.cache_over(stages, serving.laid_out, self.gpu, limits)
-        if pool is None:
-            return hold(HIGH, [0] * len(stages))
-        stated = [nbytes for stage in range(len(stages)) if (nbytes := pool.stated_bytes(stage)) is not None]
-        if stated:  # whatever there is room for
-            enough = pool.concurrency(pool.blocks(stated), work.context) >= work.batch
-            lacking = any(map(self.lack, working, weights, stated))
-            return enough and not lacking and hold(HIGH, [0] * len(stages))
+        if pool is None or stated:
+            return not any(map(self.lack, working, weights, stated)) and hold(HIGH, nothing)
         least = max(pool.least_blocks(limits.sequences), pool.request_blocks(work.context))
         at_start = [pool.bytes_of(stage, least) for stage in range(len(stages))]
         return hold(HIGH, at_start) and hold(MIDDLE, pool.required_each(work.batch, work.context))
