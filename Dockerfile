@@ -1,5 +1,5 @@
-# The tag says what it is, the digest which bytes; a release looks whether both are one: .github/workflows/release.yml.
-ARG BASE=python:3.11.14-slim-bookworm@sha256:65a93d69fa75478d554f4ad27c85c1e69fa184956261b4301ebaf6dbb0a3543d
+# A release builds on its digest: .github/workflows/release.yml.
+ARG BASE=python:3.11.14-slim-bookworm
 FROM ${BASE}
 
 # A Space is shown in a frame of the Hub.
