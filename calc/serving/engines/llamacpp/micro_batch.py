@@ -9,7 +9,8 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
 from itertools import chain, islice
 from math import inf
 from types import MappingProxyType
@@ -25,23 +26,39 @@ CUDA_ALIGNMENT, HOST_ALIGNMENT = 128, 32
 TAKEN_OVER = 32
 """Rows from which a GPU computes what has its weights on the host (ggml-cuda.cu: offload_op)."""
 SizeOf = Callable[[ContextSizes], int]
-"""Bytes, or elements, by the cells of a context."""
+"""Bytes in a context."""
+
+
+class Per(IntEnum):
+    """Rows of which a tensor has as many as the pass, or as the context."""
+
+    PASS = 0  # one
+    TOKEN = 1
+    OUTPUT = 2
+    SEQUENCE = 3
+
+
+def structure(context: ContextSizes) -> ContextSizes:
+    """A context for all whose passes have one graph: other sizes, and nothing else, make another of none."""
+    tokens, outputs = (TAKEN_OVER * (rows >= TAKEN_OVER) for rows in (context.tokens, context.outputs))
+    return replace(context, cells=0, streams=1, sequences=1, ubatch=0, tokens=tokens, outputs=outputs)
 
 
 @dataclass(eq=False, slots=True)
 class PassTensor:
-    """Bytes on a device, and what they are made of. `fixed` ones lie in a buffer of their own, weights and the cache;
+    """Rows on a device, and what they are made of. `fixed` ones lie in a buffer of their own, weights and the cache;
     what is written there is a tensor without bytes."""
 
     name: str
-    nbytes: int
+    each: int  # bytes of a row
+    per: Per
     reads: Sequence["PassTensor"] = ()
     over: bool = False  # it may be written over a source of its size
     device: int | None = None  # None: where its neighbours are
     fixed: bool = False
     weight: bool = False
     stays: bool = False  # until the end of the pass
-    of_cells: SizeOf | None = None  # `nbytes`, where they depend on the cells of the context
+    of_context: SizeOf | None = None  # bytes, where they are no such rows
     scratch: SizeOf | None = None  # bytes behind it that the kernel writes
     whole: "PassTensor | None" = None  # of which it is a view
     in_graph: bool = False
@@ -51,16 +68,10 @@ class PassTensor:
     def holder(self) -> "PassTensor":
         return self.whole or self
 
-    def copied(self, device: int, copies: int, alignment: int) -> "PassTensor":
+    def copied(self, device: int, copies: int) -> "PassTensor":
         """Copies of it on a device, which stay there where there are several."""
-
-        def several(nbytes: int) -> int:
-            return nbytes if copies == 1 else copies * up_to(nbytes, alignment)
-
-        size, of_cells, stays = several(self.nbytes), self.of_cells, copies > 1
-        copy = PassTensor(self.name, size, (self.holder,), False, device, weight=self.weight, stays=stays)
-        if of_cells is not None:
-            copy.of_cells = lambda context: several(of_cells(context))
+        copy = PassTensor(self.name, self.each, self.per, (self.holder,), False, device, weight=self.weight)
+        copy.stays, copy.of_context = copies > 1, self.of_context
         return copy
 
 
@@ -84,13 +95,17 @@ class MicroBatch:
         self.blocks = {layer: block for block in self.model.all_blocks for layer in block.runs_in}
         self.deep = 0 if self.model.vision is None else self.model.vision.deepstack  # layers with features to add
         self.on_cuda = cuda and placement.devices > 0
-        self.layer, self.rows = 0, context.tokens
+        self.layer, self.per = 0, Per.TOKEN
         self.steps: list[PassTensor] = []
         self.inputs: dict[tuple[str, bool], PassTensor] = {}
 
     @property
     def cache_device(self) -> int:
         return self.placement.layers[self.layer] if self.context.offload_cache else HOST
+
+    @property
+    def rows(self) -> int:
+        return self.context.tokens if self.per is Per.TOKEN else self.context.outputs
 
     def has(self, name: str) -> bool:
         return name in self.file.layers[self.layer]
@@ -112,43 +127,54 @@ class MicroBatch:
     def weight(self, name: str) -> PassTensor:
         """A weight of this layer, or one outside the layers."""
         device, stored = self.device_of(name), self.file.outside.get(name) or self.file.layers[self.layer][name]
-        return PassTensor(name, stored.nbytes, device=device, fixed=True, weight=True, in_graph=True)
+        return PassTensor(name, stored.nbytes, Per.PASS, device=device, fixed=True, weight=True, in_graph=True)
 
-    def input(self, name: str, nbytes: int, of_cells: SizeOf | None = None, *, windowed: bool = False) -> PassTensor:
+    def input(
+        self,
+        name: str,
+        each: int = 0,
+        per: Per = Per.TOKEN,
+        *,
+        of_context: SizeOf | None = None,
+        windowed: bool = False,
+    ) -> PassTensor:
         """A tensor that the host writes before the pass, once for all layers: for those with a window once more."""
-        made = PassTensor(name, nbytes, device=HOST, in_graph=True, of_cells=of_cells)
+        made = PassTensor(name, each, per, device=HOST, in_graph=True, of_context=of_context)
         return self.inputs.setdefault((name, windowed), made)
 
-    def cached(self, name: str, nbytes: int, of_cells: SizeOf | None = None) -> PassTensor:
+    def cached(self, name: str, each: int = 0, per: Per = Per.PASS, *, of_context: SizeOf | None = None) -> PassTensor:
         """A tensor of this layer's cache."""
-        return PassTensor(name, nbytes, device=self.cache_device, fixed=True, in_graph=True, of_cells=of_cells)
+        where = self.cache_device
+        return PassTensor(name, each, per, device=where, fixed=True, in_graph=True, of_context=of_context)
 
     def add(
         self,
         name: str,
-        elements: int,
+        width: int,
         *reads: PassTensor,
         by: str | None = None,
         over: bool = False,
         on: int | None = None,
     ) -> PassTensor:
-        """So many elements, which may be written `over` a source. What is made `by` a weight is made
+        """So many elements of each row, which may be written `over` a source. What is made `by` a weight is made
         where that lies; a large operation is the first GPU's even if that is on the host."""
         if by is not None:
             on = self.device_of(by)
             if self.on_cuda and on == HOST and self.rows >= TAKEN_OVER:  # else it is read where it lies
                 on, weight = 0, self.weight(by)
                 reads = (*reads, weight) if over else (weight, *reads)
-        return PassTensor(name, 4 * elements, reads, over, on)
+        return PassTensor(name, 4 * width, self.per, reads, over, on)
 
-    def by_cells(self, name: str, nbytes: SizeOf, *reads: PassTensor) -> PassTensor:
-        """A step whose bytes depend on the cells of the context."""
-        return PassTensor(name, nbytes(self.context), reads, of_cells=nbytes)
+    def by_context(self, name: str, nbytes: SizeOf, *reads: PassTensor, on: int | None = None) -> PassTensor:
+        """A step whose bytes are no rows of the pass."""
+        return PassTensor(name, 0, Per.PASS, reads, False, on, of_context=nbytes)
 
-    def same(self, name: str, *reads: PassTensor, by: str | None = None, over: bool = True) -> PassTensor:
+    def same(
+        self, name: str, *reads: PassTensor, by: str | None = None, over: bool = True, on: int | None = None
+    ) -> PassTensor:
         """As many elements as the first source has."""
-        made = self.add(name, reads[0].nbytes // 4, *reads, by=by, over=over)
-        made.of_cells = reads[0].of_cells
+        made = self.add(name, 0, *reads, by=by, over=over, on=on)
+        made.each, made.per, made.of_context = reads[0].each, reads[0].per, reads[0].of_context
         return made
 
     def expand(self, *tensors: PassTensor) -> None:
@@ -164,15 +190,17 @@ class MicroBatch:
 
     def write(self, on: int | None, *reads: PassTensor) -> None:
         """Into what is there already."""
-        self.expand(PassTensor("", 0, reads, device=on, fixed=True))
+        self.expand(PassTensor("", 0, Per.PASS, reads, device=on, fixed=True))
 
-    def view(self, x: PassTensor, elements: int | None = None) -> PassTensor:
+    def view(self, x: PassTensor, width: int | None = None) -> PassTensor:
         """A part of a tensor, or all of it in another shape, which nothing is written over."""
-        return PassTensor(x.name, x.nbytes if elements is None else 4 * elements, (x.holder,), whole=x.holder)
+        if width is not None:
+            return PassTensor(x.name, 4 * width, self.per, (x.holder,), whole=x.holder)
+        return PassTensor(x.name, x.each, x.per, (x.holder,), whole=x.holder, of_context=x.of_context)
 
     def project(self, x: PassTensor, weight: str, name: str) -> PassTensor:
         """Through a matrix of this layer, with its bias."""
-        made = self.add(name, self.rows * self.width(f"{weight}.weight"), x, by=f"{weight}.weight")
+        made = self.add(name, self.width(f"{weight}.weight"), x, by=f"{weight}.weight")
         return self.biased(made, weight)
 
     def biased(self, x: PassTensor, weight: str) -> PassTensor:
@@ -185,24 +213,24 @@ class MicroBatch:
 
     def wanted(self, *tensors: PassTensor) -> list[PassTensor]:
         """The rows of the tokens whose logits are wanted, with which the pass goes on."""
-        before, self.rows = self.rows, self.context.outputs
-        places = self.input("places of wanted rows", 4 * self.rows)
-        return [self.add("wanted rows", x.nbytes // 4 // before * self.rows, x, places) for x in tensors]
+        self.per = Per.OUTPUT
+        places = self.input("places of wanted rows", 4, self.per)
+        return [self.add("wanted rows", x.each // 4, x, places) for x in tensors]
 
     def schedule(self, copies: int) -> "Schedule":
         """The steps in the order of the devices' runs. Where devices work on successive batches, there are several
         `copies` of what each is given, from the start on."""
         settle(self.steps)
         own = CUDA_ALIGNMENT if self.on_cuda else HOST_ALIGNMENT
-        made = Schedule((*[own] * self.placement.devices, HOST_ALIGNMENT))
+        made = Schedule((*[own] * self.placement.devices, HOST_ALIGNMENT), copies)
         there: dict[tuple[PassTensor, int], PassTensor] = {}
         for tensor in self.inputs.values():
             tensor.fixed = copies > 1
-            made.begin(tensor.copied(HOST, copies, HOST_ALIGNMENT) if copies > 1 else tensor)
+            made.begin(tensor.copied(HOST, copies) if copies > 1 else tensor)
         for copied, run in runs(self.steps):
             device = run[0].device or 0
             for source in copied:
-                there[source, device] = copy = source.copied(device, copies, made.alignments[device])
+                there[source, device] = copy = source.copied(device, copies)
                 if copies > 1:
                     made.begin(copy)
                 made.add(copy, copy.reads)
@@ -213,16 +241,21 @@ class MicroBatch:
 
 @dataclass(slots=True)
 class Schedule:
-    """The steps of a pass, whatever the cells of its context; tensors that are placed have numbers. A step is a row of
+    """The steps of a pass, whatever the sizes of its context; tensors that are placed have numbers. A step is a row of
     integers, for many are kept: its device, the tensor that is placed there or -1, how many tensors it may be written
     over and how many are read, then these."""
 
     alignments: tuple[int, ...]
     """Bytes to which each device aligns, the host last."""
+    copies: int
+    """Of what stays from the start on."""
     names: list[str] = field(default_factory=list)
-    nbytes: "array[int]" = field(default_factory=lambda: array("q"))
+    each: "array[int]" = field(default_factory=lambda: array("q"))
+    per: "array[int]" = field(default_factory=lambda: array("b"))
     readers: "array[int]" = field(default_factory=lambda: array("i"))
-    of_cells: list[tuple[int, SizeOf]] = field(default_factory=list)
+    copied: list[tuple[int, int]] = field(default_factory=list)
+    """Tensors of several copies, and their devices."""
+    of_context: list[tuple[int, SizeOf]] = field(default_factory=list)
     scratch: list[tuple[int, SizeOf]] = field(default_factory=list)
     first: "array[int]" = field(default_factory=lambda: array("i"))
     """Tensors that are there before the steps."""
@@ -231,15 +264,18 @@ class Schedule:
     def begin(self, tensor: PassTensor) -> None:
         """A tensor that is there before the steps."""
         self.first.extend((tensor.device or 0, self.number(tensor), 0, 0))
+        if self.copies > 1:
+            self.copied.append((tensor.number, tensor.device or 0))
 
     def number(self, tensor: PassTensor) -> int:
         """The number of a tensor that is to be placed."""
         tensor.number = len(self.names)
         self.names.append(tensor.name)
-        self.nbytes.append(tensor.nbytes)
+        self.each.append(tensor.each)
+        self.per.append(tensor.per)
         self.readers.append(0)
-        if tensor.of_cells is not None:
-            self.of_cells.append((tensor.number, tensor.of_cells))
+        if tensor.of_context is not None:
+            self.of_context.append((tensor.number, tensor.of_context))
         if tensor.scratch is not None:
             self.scratch.append((tensor.number, tensor.scratch))
         return tensor.number
@@ -259,9 +295,12 @@ class Schedule:
 
     def buffers(self, context: ContextSizes) -> tuple[Buffer, ...]:
         """The buffer of every device, the host's last."""
-        nbytes, readers = [*self.nbytes], [*self.readers]
-        for number, of_cells in self.of_cells:
-            nbytes[number] = of_cells(context)
+        rows, readers = (1, context.tokens, context.outputs, context.sequences), [*self.readers]
+        nbytes = [each * rows[per] for each, per in zip(self.each, self.per, strict=True)]
+        for number, of_context in self.of_context:
+            nbytes[number] = of_context(context)
+        for number, device in self.copied:
+            nbytes[number] = self.copies * up_to(nbytes[number], self.alignments[device])
         sizes = [*nbytes] if self.scratch else nbytes
         for number, scratch in self.scratch:
             sizes[number] += scratch(context)
