@@ -6,7 +6,7 @@ device reads of another is copied there before a run of its steps (ggml-backend.
 """
 
 from array import array
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -236,6 +236,7 @@ class MicroBatch:
                 made.add(copy, copy.reads)
             for step in run:
                 made.add(step, [there.get((source, device), source) for source in step.reads] if there else step.reads)
+        made.end()
         return made
 
 
@@ -243,7 +244,7 @@ class MicroBatch:
 class Schedule:
     """The steps of a pass, whatever the sizes of its context; tensors that are placed have numbers. A step is a row of
     integers, for many are kept: its device, the tensor that is placed there or -1, how many tensors it may be written
-    over and how many are read, then these."""
+    over and how many nothing reads any more, then these."""
 
     alignments: tuple[int, ...]
     """Bytes to which each device aligns, the host last."""
@@ -252,7 +253,6 @@ class Schedule:
     names: list[str] = field(default_factory=list)
     each: "array[int]" = field(default_factory=lambda: array("q"))
     per: "array[int]" = field(default_factory=lambda: array("b"))
-    readers: "array[int]" = field(default_factory=lambda: array("i"))
     copied: list[tuple[int, int]] = field(default_factory=list)
     """Tensors of several copies, and their devices."""
     of_context: list[tuple[int, SizeOf]] = field(default_factory=list)
@@ -260,6 +260,8 @@ class Schedule:
     first: "array[int]" = field(default_factory=lambda: array("i"))
     """Tensors that are there before the steps."""
     steps: "array[int]" = field(default_factory=lambda: array("i"))
+    added: list[tuple[int, int, list[int], list[int]]] = field(default_factory=list)
+    """Steps until the end, each with all tensors that it reads."""
 
     def begin(self, tensor: PassTensor) -> None:
         """A tensor that is there before the steps."""
@@ -273,7 +275,6 @@ class Schedule:
         self.names.append(tensor.name)
         self.each.append(tensor.each)
         self.per.append(tensor.per)
-        self.readers.append(0)
         if tensor.of_context is not None:
             self.of_context.append((tensor.number, tensor.of_context))
         if tensor.scratch is not None:
@@ -287,15 +288,25 @@ class Schedule:
             holder = source.whole or source
             if not (holder.fixed or holder.stays):
                 reads.append(holder.number)
-                self.readers[holder.number] += 1
                 if tensor.over and source is holder and source.device == device:
                     over.append(source.number)
         number = self.number(tensor) if tensor.number < 0 and not tensor.fixed else -1
-        self.steps.extend((device or 0, number, len(over), len(reads), *over, *reads))
+        self.added.append((device or 0, number, over, reads))
+
+    def end(self) -> None:
+        """No step follows: it is known which one reads a tensor last, and may be written over it."""
+        read, rows = set[int](), list[Sequence[int]]()
+        for device, number, over, reads in reversed(self.added):
+            last = [*dict.fromkeys(reads).keys() - read]
+            read.update(last)
+            over = [source for source in over if source in last and reads.count(source) == 1]
+            rows.append((device, number, len(over), len(last), *over, *last))
+        self.steps.extend(chain.from_iterable(reversed(rows)))
+        self.added.clear()
 
     def buffers(self, context: ContextSizes) -> tuple[Buffer, ...]:
         """The buffer of every device, the host's last."""
-        rows, readers = (1, context.tokens, context.outputs, context.sequences), [*self.readers]
+        rows = 1, context.tokens, context.outputs, context.sequences
         nbytes = [each * rows[per] for each, per in zip(self.each, self.per, strict=True)]
         for number, of_context in self.of_context:
             nbytes[number] = of_context(context)
@@ -305,24 +316,21 @@ class Schedule:
         for number, scratch in self.scratch:
             sizes[number] += scratch(context)
         memory = [DeviceMemory(alignment) for alignment in self.alignments]
-        device_of: list[DeviceMemory] = [memory[HOST]] * len(nbytes)
-        overwritten = set[int]()
+        memory_of: list[DeviceMemory] = [memory[HOST]] * len(nbytes)
         steps = chain(self.first, self.steps)
-        for device, tensor, sources, reads in zip(steps, steps, steps, steps, strict=True):
-            over = [*islice(steps, sources)] if sources else ()
+        for device, tensor, sources, last in zip(steps, steps, steps, steps, strict=True):
+            overwritten = -1
             if tensor >= 0:
-                device_of[tensor] = pool = memory[device]
-                for source in over:
-                    if sizes[source] == nbytes[tensor] and readers[source] == 1 and source not in overwritten:
-                        overwritten.add(source)
-                        pool.overwrite(source, tensor, sizes[tensor])
-                        break
-                else:
-                    pool.place(tensor, sizes[tensor])
-            for source in islice(steps, reads):
-                readers[source] -= 1
-                if not readers[source] and source not in overwritten:
-                    device_of[source].release(source)
+                memory_of[tensor] = memory[device]
+                for source in islice(steps, sources) if sources else ():
+                    if overwritten < 0 and sizes[source] == nbytes[tensor]:
+                        overwritten = source
+                        memory[device].overwrite(source, tensor)
+                if overwritten < 0:
+                    memory[device].place(tensor, sizes[tensor])
+            for source in islice(steps, last) if last else ():
+                if source != overwritten:
+                    memory_of[source].release(source)
         return tuple(pool.buffer(self.names, nbytes) for pool in memory)
 
 
@@ -332,48 +340,49 @@ class DeviceMemory:
 
     alignment: int
     size: int = 0
-    alive: list[int] = field(default_factory=list)  # by offset
-    offsets: list[int] = field(default_factory=list)  # of those that are alive
-    ends: list[int] = field(default_factory=list)  # of their room, in whole units of the device
-    offset_of: dict[int, int] = field(default_factory=dict)
-    peak: list[int] = field(default_factory=list)
+    alive: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """Where the room of each tensor starts and stops, in whole units of the device."""
+    starts: list[int] = field(default_factory=lambda: [0])  # of gaps, the last of which has no end
+    stops: list[float] = field(default_factory=lambda: [inf])
+    peak: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """Those that are alive when it is largest."""
 
     def place(self, tensor: int, nbytes: int) -> None:
         """Into the smallest gap."""
-        size, end, smallest, offset = up_to(nbytes, self.alignment), 0, inf, -1
-        for start, stop in zip(self.offsets, self.ends):  # noqa: B905 the longest loop, over as many of both
-            if size <= start - end <= smallest:
-                smallest, offset = start - end, end
-            end = stop
-        if offset < 0:
-            offset = end
-        place = bisect_right(self.offsets, offset)
-        self.offset_of[tensor] = offset
-        self.alive.insert(place, tensor)
-        self.offsets.insert(place, offset)
-        self.ends.insert(place, offset + size)
-        if offset + size > self.size:
-            self.size, self.peak = offset + size, [*self.alive]
+        size, smallest, gap = up_to(nbytes, self.alignment), inf, -1
+        for i, (start, stop) in enumerate(zip(self.starts, self.stops)):  # noqa: B905 the longest loop, over as many
+            if size <= stop - start <= smallest:
+                smallest, gap = stop - start, i
+        start = self.starts[gap]
+        self.starts[gap] = stop = start + size
+        if size == smallest:
+            del self.starts[gap], self.stops[gap]
+        self.alive[tensor] = start, stop
+        if stop > self.size:
+            self.size, self.peak = stop, self.alive.copy()
 
-    def index(self, tensor: int) -> int:
-        """Place of a tensor among those that are alive."""
-        place = bisect_left(self.offsets, self.offset_of[tensor])
-        return place if self.alive[place] == tensor else self.alive.index(tensor, place)
-
-    def overwrite(self, source: int, tensor: int, nbytes: int) -> None:
+    def overwrite(self, source: int, tensor: int) -> None:
         """A tensor over a source of its size that nothing else reads."""
-        place = self.index(source)
-        self.offset_of[tensor] = offset = self.offsets[place]
-        self.alive[place], self.ends[place] = tensor, offset + up_to(nbytes, self.alignment)
+        self.alive[tensor] = self.alive.pop(source)
 
     def release(self, tensor: int) -> None:
         """The room of one that nothing reads any more is free."""
-        place = self.index(tensor)
-        del self.alive[place], self.offsets[place], self.ends[place]
+        start, stop = self.alive.pop(tensor)
+        if start == stop:
+            return
+        gap = bisect_left(self.starts, stop)
+        if gap and self.stops[gap - 1] == start:
+            gap, start = gap - 1, self.starts[gap - 1]
+            del self.starts[gap], self.stops[gap]
+        if self.starts[gap] == stop:
+            self.starts[gap] = start
+        else:
+            self.starts.insert(gap, start)
+            self.stops.insert(gap, stop)
 
     def buffer(self, names: Sequence[str], nbytes: Sequence[int]) -> Buffer:
         sizes: Counter[str] = Counter()
-        for tensor in self.peak:
+        for tensor in sorted(self.peak, key=self.peak.__getitem__):
             sizes[names[tensor]] += nbytes[tensor]
         return Buffer(self.size, MappingProxyType(sizes))
 
