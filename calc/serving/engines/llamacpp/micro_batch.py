@@ -295,13 +295,11 @@ class Schedule:
 
     def end(self) -> None:
         """No step follows: it is known which one reads a tensor last, and may be written over it."""
-        read, rows = set[int](), list[Sequence[int]]()
-        for device, number, over, reads in reversed(self.added):
-            last = [*dict.fromkeys(reads).keys() - read]
-            read.update(last)
+        last_read = {source: step for step, (*_, reads) in enumerate(self.added) for source in reads}
+        for step, (device, number, over, reads) in enumerate(self.added):
+            last = {source for source in reads if last_read[source] == step}
             over = [source for source in over if source in last and reads.count(source) == 1]
-            rows.append((device, number, len(over), len(last), *over, *last))
-        self.steps.extend(chain.from_iterable(reversed(rows)))
+            self.steps.extend((device, number, len(over), len(last), *over, *last))
         self.added.clear()
 
     def buffers(self, context: ContextSizes) -> tuple[Buffer, ...]:
