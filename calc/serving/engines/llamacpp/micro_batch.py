@@ -7,7 +7,7 @@ device reads of another is copied there before a run of its steps (ggml-backend.
 
 from array import array
 from bisect import bisect_left
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
@@ -39,7 +39,7 @@ class Per(IntEnum):
 
 
 def structure(context: ContextSizes) -> ContextSizes:
-    """A context for all whose passes have one graph: other sizes, and nothing else, make another of none."""
+    """A context that stands for all whose passes have the same steps, whatever their sizes."""
     tokens, outputs = (TAKEN_OVER * (rows >= TAKEN_OVER) for rows in (context.tokens, context.outputs))
     return replace(context, cells=0, streams=1, sequences=1, ubatch=0, tokens=tokens, outputs=outputs)
 
@@ -223,19 +223,20 @@ class MicroBatch:
         settle(self.steps)
         own = CUDA_ALIGNMENT if self.on_cuda else HOST_ALIGNMENT
         made = Schedule((*[own] * self.placement.devices, HOST_ALIGNMENT), copies)
-        there: dict[tuple[PassTensor, int], PassTensor] = {}
+        copies_on = defaultdict[int, dict[PassTensor, PassTensor]](dict)
         for tensor in self.inputs.values():
             tensor.fixed = copies > 1
             made.begin(tensor.copied(HOST, copies) if copies > 1 else tensor)
         for copied, run in runs(self.steps):
             device = run[0].device or 0
+            there = copies_on[device]
             for source in copied:
-                there[source, device] = copy = source.copied(device, copies)
+                there[source] = copy = source.copied(device, copies)
                 if copies > 1:
                     made.begin(copy)
                 made.add(copy, copy.reads)
             for step in run:
-                made.add(step, [there.get((source, device), source) for source in step.reads] if there else step.reads)
+                made.add(step, [*map(there.get, step.reads, step.reads)] if there else step.reads)
         made.end()
         return made
 
@@ -249,7 +250,7 @@ class Schedule:
     alignments: tuple[int, ...]
     """Bytes to which each device aligns, the host last."""
     copies: int
-    """Of what stays from the start on."""
+    """Copies of each tensor that stays from the start on."""
     names: list[str] = field(default_factory=list)
     each: "array[int]" = field(default_factory=lambda: array("q"))
     per: "array[int]" = field(default_factory=lambda: array("b"))
@@ -339,11 +340,11 @@ class DeviceMemory:
     alignment: int
     size: int = 0
     alive: dict[int, tuple[int, int]] = field(default_factory=dict)
-    """Where the room of each tensor starts and stops, in whole units of the device."""
+    """Start and stop of the room of each tensor, in whole units of the device."""
     starts: list[int] = field(default_factory=lambda: [0])  # of gaps, the last of which has no end
     stops: list[float] = field(default_factory=lambda: [inf])
     peak: dict[int, tuple[int, int]] = field(default_factory=dict)
-    """Those that are alive when it is largest."""
+    """Tensors that are alive when it is largest."""
 
     def place(self, tensor: int, nbytes: int) -> None:
         """Into the smallest gap."""
