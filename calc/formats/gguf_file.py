@@ -18,8 +18,9 @@ from calc.model.architecture import Architecture
 
 BLOCKS = {kind.name.lower(): (kind.block, kind.bytes) for kind in TYPES.values()}
 """Weights and bytes of a block of each type."""
-MOST_ANSWERS = 512
-"""Answers that a file remembers: a plan asks about some dozens of layouts of a model."""
+MOST_ANSWERS = 2048
+"""Answers that a file remembers: a plan asks about some dozens of layouts of a model, a sweep about some hundreds, in
+several contexts."""
 T = TypeVar("T")
 
 

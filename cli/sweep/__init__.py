@@ -1,5 +1,6 @@
 """`weighbridge sweep GRID.toml --out rows.parquet`: models x GPUs x engines x formats x layouts x workloads as rows."""
 
+import gc
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -107,5 +108,7 @@ def connected(address: str) -> Any:
 
 
 def weigh(part: Part) -> tuple[Part, Any]:
-    """The work of one worker."""
+    """The work of one worker. The objects of its libraries stay: the garbage collector need not go through them."""
+    if not gc.get_freeze_count():
+        gc.freeze()
     return part, table(part)

@@ -14,7 +14,7 @@ from operator import add
 from calc.formats import Precision
 from calc.hardware.solver import largest, least
 from calc.model.architecture import Architecture
-from calc.serving.engines.llamacpp.context import PADDING, block_cache
+from calc.serving.engines.llamacpp.context import PADDING, ContextSizes, block_cache
 from calc.serving.engines.llamacpp.options import LlamaCppOptions
 from calc.serving.engines.llamacpp.placement import EXPERTS
 from calc.serving.engines.llamacpp.slots import SlotCache, set_up
@@ -69,7 +69,6 @@ class Offloading:
         self.unsplit = self.started(self.options)
         """With flags that put nothing on the host."""
         self.layers = len(self.unsplit.model.file.layers)
-        self.known_cache_sizes = dict[int, list[int]]()
 
     def started(self, options: LlamaCppOptions) -> SlotCache:
         return set_up(self.model, self.precision, options, len(self.room.gpus), self.draft)
@@ -136,15 +135,17 @@ class Offloading:
         return list(map(add, weights, self.cache_sizes(length)))
 
     def cache_sizes(self, length: int) -> list[int]:
-        """Bytes of the cache of each layer on a GPU, and none of the output; once for a length, of which all ask."""
-        if length not in self.known_cache_sizes:
-            (_, context), *_ = self.unsplit.contexts(self.batch, length)
-            sizes = self.known_cache_sizes[length] = [0] * (self.layers + 1)
-            for block in self.model.all_blocks if context.offload_cache else ():
-                nbytes = sum(tensor.nbytes for tensor in block_cache(self.model, block, context))
-                for layer in block.runs_in:
-                    sizes[layer] += nbytes
-        return self.known_cache_sizes[length]
+        """Bytes of the cache of each layer on a GPU, and none of the output."""
+        (whole, context), *_ = self.unsplit.contexts(self.batch, length)
+        return whole.file.once(("cache of layers", context), lambda: self._cache_sizes(context))
+
+    def _cache_sizes(self, context: ContextSizes) -> list[int]:
+        sizes = [0] * (self.layers + 1)
+        for block in self.model.all_blocks if context.offload_cache else ():
+            nbytes = sum(tensor.nbytes for tensor in block_cache(self.model, block, context))
+            for layer in block.runs_in:
+                sizes[layer] += nbytes
+        return sizes
 
     @property
     def weight_sizes(self) -> list[tuple[int, int]]:

@@ -22,7 +22,7 @@ from calc.model.mixers import AttentionMixer, Mixer
 from calc.model.mla import LatentAttention
 from calc.model.recurrent import Mamba, Mamba2, ShortConv
 from calc.serving.engines.llamacpp.context import CacheTensor, ContextSizes, cache_tensors, is_windowed, widest_value
-from calc.serving.engines.llamacpp.micro_batch import MicroBatch, PassTensor, SizeOf
+from calc.serving.engines.llamacpp.micro_batch import MicroBatch, PassTensor, Per, SizeOf
 from calc.serving.engines.llamacpp.placement import HOST
 
 REPEATS, REPEATS_OF_EQUALS = 12, 3
@@ -42,7 +42,7 @@ SINGLE_MIXERS = frozenset({"nemotron_h", "nemotron_h_moe", "mamba", "mamba2"})
 
 def forward(b: MicroBatch) -> None:
     """Embedding, the layers that stand for all, and output."""
-    whole, tokens = b.model.hidden * b.rows, b.input("tokens", 4 * b.rows)
+    whole, tokens = b.model.hidden, b.input("tokens", 4)
     b.input("embeddings given", 4 * whole * (1 + b.deep))
     state = given = b.add("embeddings", whole, tokens, on=HOST)
     if b.deep:
@@ -52,7 +52,7 @@ def forward(b: MicroBatch) -> None:
     if "token_embd_norm.weight" in b.file.outside:
         state = b.same("embeddings", b.same("norm", state, over=False), by="token_embd_norm.weight")
     if "position_embd.weight" in b.file.outside:
-        places = b.add("places", whole, b.input("positions", 4 * b.rows), on=HOST)
+        places = b.add("places", whole, b.input("positions", 4), on=HOST)
         state = b.same("embeddings", state, places)
     for layer in representative(b):
         b.layer = layer
@@ -69,7 +69,7 @@ def prediction(b: MicroBatch) -> None:
     """The layer for multi-token prediction, of a token's embedding and the model's state of it (`graph_mtp`)."""
     (module,) = b.model.prediction
     (b.layer,) = module.block.layers
-    whole, tokens = b.model.hidden * b.rows, b.input("tokens", 4 * b.rows)
+    whole, tokens = b.model.hidden, b.input("tokens", 4)
     own = b.has("nextn.embed_tokens.weight")
     place = b.placement.of_weight("nextn.embed_tokens.weight", b.layer) if own else HOST
     embedded = b.norm(b.add("embeddings", whole, tokens, on=place), "nextn.enorm")
@@ -90,7 +90,7 @@ def logits(b: MicroBatch, state: PassTensor) -> None:
         made = b.project(state, "nextn.shared_head_head", "logits")
     else:
         head = "output.weight" if "output.weight" in b.file.outside else "token_embd.weight"
-        made = b.add("logits", b.file.outside[head].ne[1] * b.rows, state, by=head)
+        made = b.add("logits", b.file.outside[head].ne[1], state, by=head)
     made.stays = True
     b.expand(made)
 
@@ -157,7 +157,7 @@ def fed(b: MicroBatch, block: Block, x: PassTensor) -> PassTensor:
 
 def dense(b: MicroBatch, mlp: MLP, x: PassTensor, suffix: str = "") -> PassTensor:
     """Gate, up, their product, down."""
-    inner = mlp.intermediate * b.rows
+    inner = mlp.intermediate
     if b.has(f"ffn_gate{suffix}.weight"):
         gate = b.project(x, f"ffn_gate{suffix}", "gate")
         made = b.add("gate times up", inner, gate, b.project(x, f"ffn_up{suffix}", "up"))
@@ -179,7 +179,7 @@ def experts(b: MicroBatch, moe: MoE, x: PassTensor) -> PassTensor:
 def routed(b: MicroBatch, moe: MoE, router_input: PassTensor, x: PassTensor) -> PassTensor:
     """Each token through its experts, whose outputs are weighted and added up."""
     order, weights, fused = chosen(b, moe, router_input)
-    used, width = moe.top_k * b.rows, x.nbytes // 4 // b.rows
+    used, width = moe.top_k, x.each // 4
     inner = used * moe.expert.intermediate
 
     def through(weight: str, name: str, elements: int, *reads: PassTensor) -> PassTensor:
@@ -195,7 +195,7 @@ def routed(b: MicroBatch, moe: MoE, router_input: PassTensor, x: PassTensor) -> 
     made = b.add("gate times up of experts", inner, *both, over=not moe.expert.gated)
     out = through("ffn_down_exps", "down of experts", used * width, made)
     weighted = b.same("weighted experts", out, weights)
-    total = b.add("experts", width * b.rows, weighted)
+    total = b.add("experts", width, weighted)
     b.write(None, total, weighted, *((out, weights) if b.on_cuda and 2 <= moe.top_k <= MOST_WEIGHTED else ()))
     return total
 
@@ -207,7 +207,7 @@ def chosen(b: MicroBatch, moe: MoE, x: PassTensor) -> tuple[PassTensor, PassTens
     if b.has("exp_probs_b.bias"):
         ranked = b.same("ranks of experts", probabilities, by="exp_probs_b.bias")
     order = b.same("order of experts", ranked, over=False)
-    weights = b.add("weights of experts", moe.top_k * b.rows, probabilities, order)
+    weights = b.add("weights of experts", moe.top_k, probabilities, order)
     if b.model.details.normed_weights:
         weights = b.same("weights of experts", weights, over=False)
     b.expand(weights)
@@ -293,19 +293,20 @@ def graph_of(mixer: Mixer) -> Callable[[MicroBatch, Any, PassTensor], PassTensor
 
 def grouped_attention(b: MicroBatch, mixer: GQA, x: PassTensor) -> PassTensor:
     """Queries, keys and values of each head, and attention to the cache; the rest projects its result."""
-    d, d_v, tokens = mixer.d_head, mixer.d_v or mixer.d_head, b.rows
+    d, d_v = mixer.d_head, mixer.d_v or mixer.d_head
     packed = b.project(x, "attn_qkv", "queries, keys and values") if b.has("attn_qkv.weight") else None
     windows = any(is_windowed(layer_mixer, b.model) for block in b.model.blocks for layer_mixer in block.mixers)
     rotated = b.kind not in UNROTATED and not (b.kind in ROTATED_IN_WINDOWS and windows and mixer.window is None)
     turned_keys, turned_values = turns(b.context.type_k, d), turns(b.context.type_v, d_v)
-    positions, projected = b.input("positions", 4 * tokens), dict[str, PassTensor]()
+    positions, projected = b.input("positions", 4), dict[str, PassTensor]()
 
     def turned(x: PassTensor, what: str, side: int) -> PassTensor:
-        return b.add("turned", x.nbytes // 4, b.input(what, 4 * side * side, windowed=is_windowed(mixer, b.model)), x)
+        windowed = is_windowed(mixer, b.model)
+        return b.add("turned", x.each // 4, b.input(what, 4 * side * side, Per.PASS, windowed=windowed), x)
 
     def of_heads(name: str) -> PassTensor:
         """Normed, rotated, and turned where they are quantized."""
-        weight, elements = name if packed or b.has(f"{name}.weight") else "attn_k", widths[name] * tokens
+        weight, elements = name if packed or b.has(f"{name}.weight") else "attn_k", widths[name]
         if weight not in projected:
             projected[weight] = packed or b.project(x, weight, NAMES[weight])
         made = b.view(projected[weight], elements if mixer.gated else None)
@@ -324,7 +325,7 @@ def grouped_attention(b: MicroBatch, mixer: GQA, x: PassTensor) -> PassTensor:
     attention = attended(b, mixer, heads["attn_q"], heads["attn_k"], heads["attn_v"])
     made = turned(attention, "turning of values", TURN) if turned_values else attention
     if mixer.gated:
-        made = b.same("gated attention", made, b.add("gate", widths["attn_q"] * tokens, projected["attn_q"]))
+        made = b.same("gated attention", made, b.add("gate", widths["attn_q"], projected["attn_q"]))
     return b.project(made, "attn_output", "attention")
 
 
@@ -335,45 +336,40 @@ def turns(kind: str, width: int) -> bool:
 
 def latent_attention(b: MicroBatch, mixer: LatentAttention, x: PassTensor) -> PassTensor:
     """Attention over the latent, with keys' and values' up-projections taken into queries and result."""
-    tokens, rank, rope, heads = b.rows, mixer.kv_rank, mixer.d_rope, mixer.n_q
-    positions, q = b.input("positions", 4 * tokens), x
+    rank, rope, heads = mixer.kv_rank, mixer.d_rope, mixer.n_q
+    positions, q = b.input("positions", 4), x
     if mixer.q_rank is not None:
         q = b.norm(b.project(q, "attn_q_a", "compressed queries"), "attn_q_a_norm")
     q = b.project(q, "attn_q_b" if mixer.q_rank is not None else "attn_q", "queries")
-    absorbed = b.add("absorbed queries", heads * rank * tokens, q, by="attn_k_b.weight")
-    q = b.add(
-        "queries", heads * (rank + rope) * tokens, absorbed, b.add("rotated", heads * rope * tokens, q, positions)
-    )
+    absorbed = b.add("absorbed queries", heads * rank, q, by="attn_k_b.weight")
+    q = b.add("queries", heads * (rank + rope), absorbed, b.add("rotated", heads * rope, q, positions))
     both = b.project(x, "attn_kv_a_mqa", "latent")
-    latent = b.norm(b.view(both, rank * tokens), "attn_kv_a_norm")
-    key = b.add("keys", (rank + rope) * tokens, latent, b.add("rotated", rope * tokens, both, positions))
+    latent = b.norm(b.view(both, rank), "attn_kv_a_norm")
+    key = b.add("keys", rank + rope, latent, b.add("rotated", rope, both, positions))
     b.expand(q, key)
-    made = b.add(
-        "values of latents", heads * mixer.d_v * tokens, attended(b, mixer, q, key, latent), by="attn_v_b.weight"
-    )
+    made = b.add("values of latents", heads * mixer.d_v, attended(b, mixer, q, key, latent), by="attn_v_b.weight")
     return b.project(b.same("attention", made, over=False), "attn_output", "attention")
 
 
 def attended(b: MicroBatch, mixer: AttentionMixer, q: PassTensor, k: PassTensor, v: PassTensor) -> PassTensor:
     """Keys and values written into the cache, and attention to all of it."""
-    context, model, tokens, windowed = b.context, b.model, b.rows, is_windowed(mixer, b.model)
+    context, model, windowed = b.context, b.model, is_windowed(mixer, b.model)
 
     def cached_in(context: ContextSizes) -> list[CacheTensor]:
         return list(cache_tensors(model, mixer, context))
 
     def for_each_cell(each: int) -> SizeOf:
-        """So many bytes for each cell of a stream."""
-        return lambda context: each * context.cells_of(mixer, model)
+        """So many bytes for each token and each cell of a stream."""
+        return lambda context: each * context.tokens * context.cells_of(mixer, model)
 
-    cached, heads = cached_in(context), mixer.n_q * mixer.attended_widths[1] * tokens
-    keys = b.cached("cached keys", cached[0].nbytes, lambda context: cached_in(context)[0].nbytes)
-    values = b.cached("cached values", cached[-1].nbytes, lambda context: cached_in(context)[-1].nbytes)
-    b.write(keys.device, k, b.input("places of keys", 8 * tokens, windowed=windowed))
+    cached, heads = cached_in(context), mixer.n_q * mixer.attended_widths[1]
+    keys = b.cached("cached keys", of_context=lambda context: cached_in(context)[0].nbytes)
+    values = b.cached("cached values", of_context=lambda context: cached_in(context)[-1].nbytes)
+    b.write(keys.device, k, b.input("places of keys", 8, windowed=windowed))
     if len(cached) > 1:
-        places = 8 * tokens * (widest_value(b.model) if context.transposed else 1)
+        places = 8 * (widest_value(b.model) if context.transposed else 1)
         b.write(keys.device, v, b.input("places of values", places, windowed=windowed))
-    of_mask = for_each_cell((2 if context.flash else 4) * tokens)
-    mask = b.input("mask", of_mask(context), of_mask, windowed=windowed)
+    mask = b.input("mask", of_context=for_each_cell(2 if context.flash else 4), windowed=windowed)
     if context.flash:
         made = b.add("attention of each head", heads, q, keys, values, mask)
         if b.on_cuda and has_flash_kernel(mixer, context):  # it reads keys and values of 16 bits
@@ -384,12 +380,12 @@ def attended(b: MicroBatch, mixer: AttentionMixer, q: PassTensor, k: PassTensor,
         if len(cached) == 1 or not context.transposed:
             block, size = BLOCKS[cached[-1].type]
             width = mixer.cached_heads * mixer.attended_widths[1]
-            values = b.by_cells(
+            values = b.by_context(
                 "transposed values",
                 lambda context: 4 * (width * context.cells_of(mixer, model) * context.streams // block * size // 4),
                 values,
             )
-        scores = b.by_cells("scores", for_each_cell(4 * mixer.n_q * tokens), keys, q)
+        scores = b.by_context("scores", for_each_cell(4 * mixer.n_q), keys, q)
         made = b.add("attention of each head", heads, values, b.same("scores", scores, mask))
         if len(cached) > 1:
             made = b.same("attention", made, over=False)
@@ -407,36 +403,41 @@ def has_flash_kernel(mixer: AttentionMixer, context: ContextSizes) -> bool:
 
 def states(b: MicroBatch, mixer: Mixer, which: int) -> PassTensor:
     """A recurrent layer's cache for all sequences: its convolution's memory, or its state."""
-    return b.cached("cached states", 4 * mixer.state_widths()[which] * b.context.sequences)
+    return b.cached("cached states", 4 * mixer.state_widths()[which], Per.SEQUENCE)
 
 
 def read_states(b: MicroBatch, mixer: Mixer, which: int) -> PassTensor:
     """States of the sequences of a pass."""
-    cached, places = states(b, mixer, which), b.input("places of states", 4 * b.context.sequences)
-    made = b.add("states", cached.nbytes // 4, cached, places, on=cached.device)
+    cached, places = states(b, mixer, which), b.input("places of states", 4, Per.SEQUENCE)
+    made = b.same("states", cached, places, over=False, on=cached.device)
     b.write(cached.device, made)
     return made
 
 
 def convolved(b: MicroBatch, memory: PassTensor, channels: int, x: PassTensor) -> PassTensor:
     """The convolution's source: its memory before the new inputs, the last of which stay in it."""
-    made = b.add("concat", memory.nbytes // 4 + channels * b.rows, memory, x)
+    made = b.by_context("concat", with_states(channels, memory), memory, x)
     b.write(b.cache_device, made)
     return made
 
 
+def with_states(width: int, states: PassTensor, snapshots: int = 1) -> SizeOf:
+    """Bytes of rows of a width for each token, and of states for each sequence, so many times."""
+    return lambda context: 4 * width * context.tokens + snapshots * states.each * context.sequences
+
+
 def convolution(b: MicroBatch, x: PassTensor, channels: int) -> PassTensor:
-    made = b.add("convolution", channels * b.rows, x, by="ssm_conv1d.weight")
+    made = b.add("convolution", channels, x, by="ssm_conv1d.weight")
     return b.same("convolution", b.biased(made, "ssm_conv1d"))
 
 
-def scan(b: MicroBatch, mixer: Mixer, elements: int, *reads: PassTensor, computed: bool) -> PassTensor:
+def scan(b: MicroBatch, mixer: Mixer, width: int, *reads: PassTensor, computed: bool) -> PassTensor:
     """The outputs of a selective state space with its last states behind them; CUDA has `computed` them or not."""
     state, decay = states(b, mixer, 1), b.weight("ssm_a")
     on = decay.device if computed or not b.on_cuda else HOST
-    made = b.add("scan", elements + state.nbytes // 4, decay, state, *reads, on=on)
+    made = b.by_context("scan", with_states(width, state), decay, state, *reads, on=on)
     b.write(b.cache_device, made)
-    return b.view(made, elements)
+    return b.view(made, width)
 
 
 def state_space_input(b: MicroBatch, mixer: Mixer, channels: int, x: PassTensor) -> tuple[PassTensor, PassTensor]:
@@ -447,10 +448,10 @@ def state_space_input(b: MicroBatch, mixer: Mixer, channels: int, x: PassTensor)
 
 
 def mamba(b: MicroBatch, mixer: Mamba, x: PassTensor) -> PassTensor:
-    inner, (both, x) = mixer.d_inner * b.rows, state_space_input(b, mixer, mixer.d_inner, x)
+    inner, (both, x) = mixer.d_inner, state_space_input(b, mixer, mixer.d_inner, x)
     made = b.project(x, "ssm_x", "dt, B and C")
-    dt = b.project(b.add("dt", mixer.dt_rank * b.rows, made), "ssm_dt", "dt")
-    keys = [b.view(made, mixer.d_state * b.rows) for _ in range(2)]
+    dt = b.project(b.add("dt", mixer.dt_rank, made), "ssm_dt", "dt")
+    keys = [b.view(made, mixer.d_state) for _ in range(2)]
     computed = mixer.d_state == 16 and mixer.d_inner % 128 == 0
     out = scan(b, mixer, inner, b.view(x), dt, *keys, computed=computed)
     gate = b.add("gate", inner, both)
@@ -459,8 +460,8 @@ def mamba(b: MicroBatch, mixer: Mamba, x: PassTensor) -> PassTensor:
 
 
 def mamba2(b: MicroBatch, mixer: Mamba2, x: PassTensor) -> PassTensor:
-    inner, (both, x) = mixer.n_heads * mixer.d_head * b.rows, state_space_input(b, mixer, mixer.channels(), x)
-    dt = b.same("dt", b.add("dt", mixer.n_heads * b.rows, both), by="ssm_dt.bias")
+    inner, (both, x) = mixer.n_heads * mixer.d_head, state_space_input(b, mixer, mixer.channels(), x)
+    dt = b.same("dt", b.add("dt", mixer.n_heads, both), by="ssm_dt.bias")
     computed = mixer.d_state in STATES and mixer.d_head % 16 == 0
     out = scan(b, mixer, inner, *(b.view(x) for _ in range(3)), dt, computed=computed)
     gate = b.add("gate", inner, both)
@@ -472,18 +473,18 @@ def mamba2(b: MicroBatch, mixer: Mamba2, x: PassTensor) -> PassTensor:
 
 
 def delta_net(b: MicroBatch, mixer: GatedDeltaNet, x: PassTensor) -> PassTensor:
-    heads, inner = mixer.n_v * b.rows, mixer.d_v * mixer.n_v * b.rows
+    heads, inner = mixer.n_v, mixer.d_v * mixer.n_v
     channels, memory = 2 * mixer.n_k * mixer.d_k + mixer.n_v * mixer.d_v, read_states(b, mixer, 0)
     out = convolved(b, memory, channels, b.project(x, "attn_qkv", "queries, keys and values"))
     state = read_states(b, mixer, 1)
     out = convolution(b, out, channels)
-    q, k = (b.add(name, mixer.d_k * mixer.n_k * b.rows, out) for name in ("queries", "keys"))
+    q, k = (b.add(name, mixer.d_k * mixer.n_k, out) for name in ("queries", "keys"))
     both = b.project(x, "ssm_ba", "beta and alpha") if b.has("ssm_ba.weight") else None
     decay = b.add("decay", heads, both or b.project(x, "ssm_alpha", "alpha"), by="ssm_dt.bias")
     decay = b.same("decay", b.same("decay", decay), by="ssm_a")
     beta = b.add("beta", heads, both or b.project(x, "ssm_beta", "beta"))
-    snapshots = (1 + b.context.rollback) * state.nbytes // 4
-    made = b.add("delta rule", inner + snapshots, q, k, out, decay, beta, state)
+    size = with_states(inner, state, 1 + b.context.rollback)
+    made = b.by_context("delta rule", size, q, k, out, decay, beta, state)
     b.write(b.cache_device, made)
     y = b.same("norm", b.add("norm", inner, made), by="ssm_norm.weight")
     gate = b.add("gate", inner, b.project(x, "attn_gate", "gate"))
@@ -491,7 +492,7 @@ def delta_net(b: MicroBatch, mixer: GatedDeltaNet, x: PassTensor) -> PassTensor:
 
 
 def short_conv(b: MicroBatch, mixer: ShortConv, x: PassTensor) -> PassTensor:
-    elements, memory = mixer.d_inner * b.rows, read_states(b, mixer, 0)
+    elements, memory = mixer.d_inner, read_states(b, mixer, 0)
     parts = b.project(x, "shortconv.in_proj", "input of the convolution")
     out = convolved(b, memory, mixer.d_inner, b.add("gated", elements, parts))
     out = b.add("convolution", elements, out, by="shortconv.conv.weight")

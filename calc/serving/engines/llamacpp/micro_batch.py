@@ -6,10 +6,11 @@ device reads of another is copied there before a run of its steps (ggml-backend.
 """
 
 from array import array
-from bisect import bisect_left, bisect_right
-from collections import Counter
+from bisect import bisect_left
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
 from itertools import chain, islice
 from math import inf
 from types import MappingProxyType
@@ -25,23 +26,39 @@ CUDA_ALIGNMENT, HOST_ALIGNMENT = 128, 32
 TAKEN_OVER = 32
 """Rows from which a GPU computes what has its weights on the host (ggml-cuda.cu: offload_op)."""
 SizeOf = Callable[[ContextSizes], int]
-"""Bytes, or elements, by the cells of a context."""
+"""Bytes in a context."""
+
+
+class Per(IntEnum):
+    """Rows of which a tensor has as many as the pass, or as the context."""
+
+    PASS = 0  # one
+    TOKEN = 1
+    OUTPUT = 2
+    SEQUENCE = 3
+
+
+def structure(context: ContextSizes) -> ContextSizes:
+    """A context that stands for all whose passes have the same steps, whatever their sizes."""
+    tokens, outputs = (TAKEN_OVER * (rows >= TAKEN_OVER) for rows in (context.tokens, context.outputs))
+    return replace(context, cells=0, streams=1, sequences=1, ubatch=0, tokens=tokens, outputs=outputs)
 
 
 @dataclass(eq=False, slots=True)
 class PassTensor:
-    """Bytes on a device, and what they are made of. `fixed` ones lie in a buffer of their own, weights and the cache;
+    """Rows on a device, and what they are made of. `fixed` ones lie in a buffer of their own, weights and the cache;
     what is written there is a tensor without bytes."""
 
     name: str
-    nbytes: int
+    each: int  # bytes of a row
+    per: Per
     reads: Sequence["PassTensor"] = ()
     over: bool = False  # it may be written over a source of its size
     device: int | None = None  # None: where its neighbours are
     fixed: bool = False
     weight: bool = False
     stays: bool = False  # until the end of the pass
-    of_cells: SizeOf | None = None  # `nbytes`, where they depend on the cells of the context
+    of_context: SizeOf | None = None  # bytes, where they are no such rows
     scratch: SizeOf | None = None  # bytes behind it that the kernel writes
     whole: "PassTensor | None" = None  # of which it is a view
     in_graph: bool = False
@@ -51,16 +68,10 @@ class PassTensor:
     def holder(self) -> "PassTensor":
         return self.whole or self
 
-    def copied(self, device: int, copies: int, alignment: int) -> "PassTensor":
+    def copied(self, device: int, copies: int) -> "PassTensor":
         """Copies of it on a device, which stay there where there are several."""
-
-        def several(nbytes: int) -> int:
-            return nbytes if copies == 1 else copies * up_to(nbytes, alignment)
-
-        size, of_cells, stays = several(self.nbytes), self.of_cells, copies > 1
-        copy = PassTensor(self.name, size, (self.holder,), False, device, weight=self.weight, stays=stays)
-        if of_cells is not None:
-            copy.of_cells = lambda context: several(of_cells(context))
+        copy = PassTensor(self.name, self.each, self.per, (self.holder,), False, device, weight=self.weight)
+        copy.stays, copy.of_context = copies > 1, self.of_context
         return copy
 
 
@@ -84,13 +95,17 @@ class MicroBatch:
         self.blocks = {layer: block for block in self.model.all_blocks for layer in block.runs_in}
         self.deep = 0 if self.model.vision is None else self.model.vision.deepstack  # layers with features to add
         self.on_cuda = cuda and placement.devices > 0
-        self.layer, self.rows = 0, context.tokens
+        self.layer, self.per = 0, Per.TOKEN
         self.steps: list[PassTensor] = []
         self.inputs: dict[tuple[str, bool], PassTensor] = {}
 
     @property
     def cache_device(self) -> int:
         return self.placement.layers[self.layer] if self.context.offload_cache else HOST
+
+    @property
+    def rows(self) -> int:
+        return self.context.tokens if self.per is Per.TOKEN else self.context.outputs
 
     def has(self, name: str) -> bool:
         return name in self.file.layers[self.layer]
@@ -112,43 +127,54 @@ class MicroBatch:
     def weight(self, name: str) -> PassTensor:
         """A weight of this layer, or one outside the layers."""
         device, stored = self.device_of(name), self.file.outside.get(name) or self.file.layers[self.layer][name]
-        return PassTensor(name, stored.nbytes, device=device, fixed=True, weight=True, in_graph=True)
+        return PassTensor(name, stored.nbytes, Per.PASS, device=device, fixed=True, weight=True, in_graph=True)
 
-    def input(self, name: str, nbytes: int, of_cells: SizeOf | None = None, *, windowed: bool = False) -> PassTensor:
+    def input(
+        self,
+        name: str,
+        each: int = 0,
+        per: Per = Per.TOKEN,
+        *,
+        of_context: SizeOf | None = None,
+        windowed: bool = False,
+    ) -> PassTensor:
         """A tensor that the host writes before the pass, once for all layers: for those with a window once more."""
-        made = PassTensor(name, nbytes, device=HOST, in_graph=True, of_cells=of_cells)
+        made = PassTensor(name, each, per, device=HOST, in_graph=True, of_context=of_context)
         return self.inputs.setdefault((name, windowed), made)
 
-    def cached(self, name: str, nbytes: int, of_cells: SizeOf | None = None) -> PassTensor:
+    def cached(self, name: str, each: int = 0, per: Per = Per.PASS, *, of_context: SizeOf | None = None) -> PassTensor:
         """A tensor of this layer's cache."""
-        return PassTensor(name, nbytes, device=self.cache_device, fixed=True, in_graph=True, of_cells=of_cells)
+        where = self.cache_device
+        return PassTensor(name, each, per, device=where, fixed=True, in_graph=True, of_context=of_context)
 
     def add(
         self,
         name: str,
-        elements: int,
+        width: int,
         *reads: PassTensor,
         by: str | None = None,
         over: bool = False,
         on: int | None = None,
     ) -> PassTensor:
-        """So many elements, which may be written `over` a source. What is made `by` a weight is made
+        """So many elements of each row, which may be written `over` a source. What is made `by` a weight is made
         where that lies; a large operation is the first GPU's even if that is on the host."""
         if by is not None:
             on = self.device_of(by)
             if self.on_cuda and on == HOST and self.rows >= TAKEN_OVER:  # else it is read where it lies
                 on, weight = 0, self.weight(by)
                 reads = (*reads, weight) if over else (weight, *reads)
-        return PassTensor(name, 4 * elements, reads, over, on)
+        return PassTensor(name, 4 * width, self.per, reads, over, on)
 
-    def by_cells(self, name: str, nbytes: SizeOf, *reads: PassTensor) -> PassTensor:
-        """A step whose bytes depend on the cells of the context."""
-        return PassTensor(name, nbytes(self.context), reads, of_cells=nbytes)
+    def by_context(self, name: str, nbytes: SizeOf, *reads: PassTensor, on: int | None = None) -> PassTensor:
+        """A step whose bytes are no rows of the pass."""
+        return PassTensor(name, 0, Per.PASS, reads, False, on, of_context=nbytes)
 
-    def same(self, name: str, *reads: PassTensor, by: str | None = None, over: bool = True) -> PassTensor:
+    def same(
+        self, name: str, *reads: PassTensor, by: str | None = None, over: bool = True, on: int | None = None
+    ) -> PassTensor:
         """As many elements as the first source has."""
-        made = self.add(name, reads[0].nbytes // 4, *reads, by=by, over=over)
-        made.of_cells = reads[0].of_cells
+        made = self.add(name, 0, *reads, by=by, over=over, on=on)
+        made.each, made.per, made.of_context = reads[0].each, reads[0].per, reads[0].of_context
         return made
 
     def expand(self, *tensors: PassTensor) -> None:
@@ -164,15 +190,17 @@ class MicroBatch:
 
     def write(self, on: int | None, *reads: PassTensor) -> None:
         """Into what is there already."""
-        self.expand(PassTensor("", 0, reads, device=on, fixed=True))
+        self.expand(PassTensor("", 0, Per.PASS, reads, device=on, fixed=True))
 
-    def view(self, x: PassTensor, elements: int | None = None) -> PassTensor:
+    def view(self, x: PassTensor, width: int | None = None) -> PassTensor:
         """A part of a tensor, or all of it in another shape, which nothing is written over."""
-        return PassTensor(x.name, x.nbytes if elements is None else 4 * elements, (x.holder,), whole=x.holder)
+        if width is not None:
+            return PassTensor(x.name, 4 * width, self.per, (x.holder,), whole=x.holder)
+        return PassTensor(x.name, x.each, x.per, (x.holder,), whole=x.holder, of_context=x.of_context)
 
     def project(self, x: PassTensor, weight: str, name: str) -> PassTensor:
         """Through a matrix of this layer, with its bias."""
-        made = self.add(name, self.rows * self.width(f"{weight}.weight"), x, by=f"{weight}.weight")
+        made = self.add(name, self.width(f"{weight}.weight"), x, by=f"{weight}.weight")
         return self.biased(made, weight)
 
     def biased(self, x: PassTensor, weight: str) -> PassTensor:
@@ -185,61 +213,71 @@ class MicroBatch:
 
     def wanted(self, *tensors: PassTensor) -> list[PassTensor]:
         """The rows of the tokens whose logits are wanted, with which the pass goes on."""
-        before, self.rows = self.rows, self.context.outputs
-        places = self.input("places of wanted rows", 4 * self.rows)
-        return [self.add("wanted rows", x.nbytes // 4 // before * self.rows, x, places) for x in tensors]
+        self.per = Per.OUTPUT
+        places = self.input("places of wanted rows", 4, self.per)
+        return [self.add("wanted rows", x.each // 4, x, places) for x in tensors]
 
     def schedule(self, copies: int) -> "Schedule":
         """The steps in the order of the devices' runs. Where devices work on successive batches, there are several
         `copies` of what each is given, from the start on."""
         settle(self.steps)
         own = CUDA_ALIGNMENT if self.on_cuda else HOST_ALIGNMENT
-        made = Schedule((*[own] * self.placement.devices, HOST_ALIGNMENT))
-        there: dict[tuple[PassTensor, int], PassTensor] = {}
+        made = Schedule((*[own] * self.placement.devices, HOST_ALIGNMENT), copies)
+        copies_on = defaultdict[int, dict[PassTensor, PassTensor]](dict)
         for tensor in self.inputs.values():
             tensor.fixed = copies > 1
-            made.begin(tensor.copied(HOST, copies, HOST_ALIGNMENT) if copies > 1 else tensor)
+            made.begin(tensor.copied(HOST, copies) if copies > 1 else tensor)
         for copied, run in runs(self.steps):
             device = run[0].device or 0
+            there = copies_on[device]
             for source in copied:
-                there[source, device] = copy = source.copied(device, copies, made.alignments[device])
+                there[source] = copy = source.copied(device, copies)
                 if copies > 1:
                     made.begin(copy)
                 made.add(copy, copy.reads)
             for step in run:
-                made.add(step, [there.get((source, device), source) for source in step.reads] if there else step.reads)
+                made.add(step, [*map(there.get, step.reads, step.reads)] if there else step.reads)
+        made.end()
         return made
 
 
 @dataclass(slots=True)
 class Schedule:
-    """The steps of a pass, whatever the cells of its context; tensors that are placed have numbers. A step is a row of
+    """The steps of a pass, whatever the sizes of its context; tensors that are placed have numbers. A step is a row of
     integers, for many are kept: its device, the tensor that is placed there or -1, how many tensors it may be written
-    over and how many are read, then these."""
+    over and how many nothing reads any more, then these."""
 
     alignments: tuple[int, ...]
     """Bytes to which each device aligns, the host last."""
+    copies: int
+    """Copies of each tensor that stays from the start on."""
     names: list[str] = field(default_factory=list)
-    nbytes: "array[int]" = field(default_factory=lambda: array("q"))
-    readers: "array[int]" = field(default_factory=lambda: array("i"))
-    of_cells: list[tuple[int, SizeOf]] = field(default_factory=list)
+    each: "array[int]" = field(default_factory=lambda: array("q"))
+    per: "array[int]" = field(default_factory=lambda: array("b"))
+    copied: list[tuple[int, int]] = field(default_factory=list)
+    """Tensors of several copies, and their devices."""
+    of_context: list[tuple[int, SizeOf]] = field(default_factory=list)
     scratch: list[tuple[int, SizeOf]] = field(default_factory=list)
     first: "array[int]" = field(default_factory=lambda: array("i"))
     """Tensors that are there before the steps."""
     steps: "array[int]" = field(default_factory=lambda: array("i"))
+    added: list[tuple[int, int, list[int], list[int]]] = field(default_factory=list)
+    """Steps until the end, each with all tensors that it reads."""
 
     def begin(self, tensor: PassTensor) -> None:
         """A tensor that is there before the steps."""
         self.first.extend((tensor.device or 0, self.number(tensor), 0, 0))
+        if self.copies > 1:
+            self.copied.append((tensor.number, tensor.device or 0))
 
     def number(self, tensor: PassTensor) -> int:
         """The number of a tensor that is to be placed."""
         tensor.number = len(self.names)
         self.names.append(tensor.name)
-        self.nbytes.append(tensor.nbytes)
-        self.readers.append(0)
-        if tensor.of_cells is not None:
-            self.of_cells.append((tensor.number, tensor.of_cells))
+        self.each.append(tensor.each)
+        self.per.append(tensor.per)
+        if tensor.of_context is not None:
+            self.of_context.append((tensor.number, tensor.of_context))
         if tensor.scratch is not None:
             self.scratch.append((tensor.number, tensor.scratch))
         return tensor.number
@@ -251,39 +289,47 @@ class Schedule:
             holder = source.whole or source
             if not (holder.fixed or holder.stays):
                 reads.append(holder.number)
-                self.readers[holder.number] += 1
                 if tensor.over and source is holder and source.device == device:
                     over.append(source.number)
         number = self.number(tensor) if tensor.number < 0 and not tensor.fixed else -1
-        self.steps.extend((device or 0, number, len(over), len(reads), *over, *reads))
+        self.added.append((device or 0, number, over, reads))
+
+    def end(self) -> None:
+        """No step follows: it is known which one reads a tensor last, and may be written over it."""
+        last_read = {source: step for step, (*_, reads) in enumerate(self.added) for source in reads}
+        for step, (device, number, over, reads) in enumerate(self.added):
+            last = {source for source in reads if last_read[source] == step}
+            over = [source for source in over if source in last and reads.count(source) == 1]
+            self.steps.extend((device, number, len(over), len(last), *over, *last))
+        self.added.clear()
 
     def buffers(self, context: ContextSizes) -> tuple[Buffer, ...]:
         """The buffer of every device, the host's last."""
-        nbytes, readers = [*self.nbytes], [*self.readers]
-        for number, of_cells in self.of_cells:
-            nbytes[number] = of_cells(context)
+        rows = 1, context.tokens, context.outputs, context.sequences
+        nbytes = [each * rows[per] for each, per in zip(self.each, self.per, strict=True)]
+        for number, of_context in self.of_context:
+            nbytes[number] = of_context(context)
+        for number, device in self.copied:
+            nbytes[number] = self.copies * up_to(nbytes[number], self.alignments[device])
         sizes = [*nbytes] if self.scratch else nbytes
         for number, scratch in self.scratch:
             sizes[number] += scratch(context)
         memory = [DeviceMemory(alignment) for alignment in self.alignments]
-        device_of: list[DeviceMemory] = [memory[HOST]] * len(nbytes)
-        overwritten = set[int]()
+        memory_of: list[DeviceMemory] = [memory[HOST]] * len(nbytes)
         steps = chain(self.first, self.steps)
-        for device, tensor, sources, reads in zip(steps, steps, steps, steps, strict=True):
-            over = [*islice(steps, sources)] if sources else ()
+        for device, tensor, sources, last in zip(steps, steps, steps, steps, strict=True):
+            overwritten = -1
             if tensor >= 0:
-                device_of[tensor] = pool = memory[device]
-                for source in over:
-                    if sizes[source] == nbytes[tensor] and readers[source] == 1 and source not in overwritten:
-                        overwritten.add(source)
-                        pool.overwrite(source, tensor, sizes[tensor])
-                        break
-                else:
-                    pool.place(tensor, sizes[tensor])
-            for source in islice(steps, reads):
-                readers[source] -= 1
-                if not readers[source] and source not in overwritten:
-                    device_of[source].release(source)
+                memory_of[tensor] = memory[device]
+                for source in islice(steps, sources) if sources else ():
+                    if overwritten < 0 and sizes[source] == nbytes[tensor]:
+                        overwritten = source
+                        memory[device].overwrite(source, tensor)
+                if overwritten < 0:
+                    memory[device].place(tensor, sizes[tensor])
+            for source in islice(steps, last) if last else ():
+                if source != overwritten:
+                    memory_of[source].release(source)
         return tuple(pool.buffer(self.names, nbytes) for pool in memory)
 
 
@@ -293,48 +339,49 @@ class DeviceMemory:
 
     alignment: int
     size: int = 0
-    alive: list[int] = field(default_factory=list)  # by offset
-    offsets: list[int] = field(default_factory=list)  # of those that are alive
-    ends: list[int] = field(default_factory=list)  # of their room, in whole units of the device
-    offset_of: dict[int, int] = field(default_factory=dict)
-    peak: list[int] = field(default_factory=list)
+    alive: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """Start and stop of the room of each tensor, in whole units of the device."""
+    starts: list[int] = field(default_factory=lambda: [0])  # of gaps, the last of which has no end
+    stops: list[float] = field(default_factory=lambda: [inf])
+    peak: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """Tensors that are alive when it is largest."""
 
     def place(self, tensor: int, nbytes: int) -> None:
         """Into the smallest gap."""
-        size, end, smallest, offset = up_to(nbytes, self.alignment), 0, inf, -1
-        for start, stop in zip(self.offsets, self.ends):  # noqa: B905 the longest loop, over as many of both
-            if size <= start - end <= smallest:
-                smallest, offset = start - end, end
-            end = stop
-        if offset < 0:
-            offset = end
-        place = bisect_right(self.offsets, offset)
-        self.offset_of[tensor] = offset
-        self.alive.insert(place, tensor)
-        self.offsets.insert(place, offset)
-        self.ends.insert(place, offset + size)
-        if offset + size > self.size:
-            self.size, self.peak = offset + size, [*self.alive]
+        size, smallest, gap = up_to(nbytes, self.alignment), inf, -1
+        for i, (start, stop) in enumerate(zip(self.starts, self.stops)):  # noqa: B905 the longest loop, over as many
+            if size <= stop - start <= smallest:
+                smallest, gap = stop - start, i
+        start = self.starts[gap]
+        self.starts[gap] = stop = start + size
+        if size == smallest:
+            del self.starts[gap], self.stops[gap]
+        self.alive[tensor] = start, stop
+        if stop > self.size:
+            self.size, self.peak = stop, self.alive.copy()
 
-    def index(self, tensor: int) -> int:
-        """Place of a tensor among those that are alive."""
-        place = bisect_left(self.offsets, self.offset_of[tensor])
-        return place if self.alive[place] == tensor else self.alive.index(tensor, place)
-
-    def overwrite(self, source: int, tensor: int, nbytes: int) -> None:
+    def overwrite(self, source: int, tensor: int) -> None:
         """A tensor over a source of its size that nothing else reads."""
-        place = self.index(source)
-        self.offset_of[tensor] = offset = self.offsets[place]
-        self.alive[place], self.ends[place] = tensor, offset + up_to(nbytes, self.alignment)
+        self.alive[tensor] = self.alive.pop(source)
 
     def release(self, tensor: int) -> None:
         """The room of one that nothing reads any more is free."""
-        place = self.index(tensor)
-        del self.alive[place], self.offsets[place], self.ends[place]
+        start, stop = self.alive.pop(tensor)
+        if start == stop:
+            return
+        gap = bisect_left(self.starts, stop)
+        if gap and self.stops[gap - 1] == start:
+            gap, start = gap - 1, self.starts[gap - 1]
+            del self.starts[gap], self.stops[gap]
+        if self.starts[gap] == stop:
+            self.starts[gap] = start
+        else:
+            self.starts.insert(gap, start)
+            self.stops.insert(gap, stop)
 
     def buffer(self, names: Sequence[str], nbytes: Sequence[int]) -> Buffer:
         sizes: Counter[str] = Counter()
-        for tensor in self.peak:
+        for tensor in sorted(self.peak, key=self.peak.__getitem__):
             sizes[names[tensor]] += nbytes[tensor]
         return Buffer(self.size, MappingProxyType(sizes))
 

@@ -21,6 +21,7 @@ from calc.serving.engines.llamacpp.micro_batch import (
     Buffer,
     MicroBatch,
     Schedule,
+    structure,
 )
 from calc.serving.engines.llamacpp.options import LlamaCppOptions
 from calc.serving.engines.llamacpp.placement import HOST, Placement
@@ -92,13 +93,15 @@ class PlacedModel:
             file = model_file(model, Precision(), predicts=len(file.layers) > model.num_layers)
         copies = COPIES if self.placement.devices > 1 and on_devices and context.offload_cache else 1
 
+        shape = structure(context)
+
         def schedule() -> Schedule:
-            batch = MicroBatch(file, self.placement, context, cuda=self.cuda)
+            batch = MicroBatch(file, self.placement, shape, cuda=self.cuda)
             (prediction if self.predicting else forward)(batch)
             return batch.schedule(copies)
 
         def buffers() -> tuple[Buffer, ...]:
-            alike = self.placement, self.cuda, self.predicting, replace(context, cells=0)
+            alike = self.placement, self.cuda, self.predicting, shape
             return file.once(("schedule", *alike), schedule).buffers(context)
 
         return file.once(("compute", self.placement, self.cuda, self.predicting, context), buffers)
@@ -140,7 +143,7 @@ class PlacedModel:
                 on_host = places[layer] == HOST
                 if taken_over if on_host else lacking:
                     return True
-                scan = next((scan for scan in scans if scan >= layer), None)
+                scan = next((scan for scan in scans if scan >= layer), None) if scans else None
                 if scan is not None and on_host != (places[scan] == HOST or not context.offload_cache):
                     return True
         return False
