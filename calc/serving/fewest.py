@@ -12,7 +12,7 @@ from calc.hardware.overhead import HIGH, LOW, MIDDLE, OverheadItem, OverheadSize
 from calc.hardware.parallel import Layout
 from calc.serving.engines.rules import Question
 from calc.serving.engines.sizes import GPUAtStart, Limits
-from calc.serving.memory import Serving
+from calc.serving.memory import Allocation, Serving
 from calc.serving.weighing import LayerBytes
 from calc.serving.workload import Workload
 
@@ -63,6 +63,7 @@ def search(
     working: dict[int, int | None] = {}  # of a layer of a shape, the least
     least: dict[int, int] = {}  # stages of a shape
     waiting: list[tuple[int, int, int, int, int]] = []  # the best before the others
+    too_large: dict[int, set[tuple[int, ...]]] = {}  # layers of a stage in the middle, by shape
 
     def wait(number: int, shape: Layout, stages: int) -> None:
         if stages <= min(most_stages, MOST_GPUS // (shape.tp * shape.dp)):
@@ -90,9 +91,12 @@ def search(
                     wait(-negative, shape, least[negative])
                     continue
                 if several.hold_cache(whole, ranges):
-                    laid_out = serving.spread(shape.model_copy(update={"pp": stages}))
-                    if laid_out.on(gpu, workload).surely_fits:
-                        return place
+                    middle, known = whole.weighing.tensors.kinds_of(ranges[1:-1]), too_large.setdefault(negative, set())
+                    if known.isdisjoint(middle):
+                        laid_out = serving.spread(shape.model_copy(update={"pp": stages})).on(gpu, workload)
+                        if laid_out.surely_fits:
+                            return place
+                        known.update(several.beyond(laid_out, middle))
         wait(-negative, shape, stages + 1)
     return NOWHERE
 
@@ -208,6 +212,15 @@ class Several:
         least = max(pool.least_blocks(limits.sequences), pool.request_blocks(work.context))
         at_start = [pool.bytes_of(stage, least) for stage in range(len(stages))]
         return hold(HIGH, at_start) and hold(MIDDLE, pool.required_each(work.batch, work.context))
+
+    def beyond(self, laid_out: Allocation, middle: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
+        """The layers of those stages in the middle that have no room on a GPU, where an engine takes memory as it goes:
+        with any number of stages beside it such a one takes as much."""
+        usable = self.gpu.usable_bytes
+        if laid_out.sets_aside or laid_out.refusal is not None or laid_out.least_memory(HIGH) > usable:
+            return []
+        stages = zip(middle, laid_out.stages[1:-1], strict=True)
+        return [layers for layers, stage in stages if stage.memory.high > usable]
 
     def lack(self, working: int, loaded: int, stated: int) -> bool:
         """Whether each lacks bytes at start for a cache of stated bytes with such weights and working memory."""

@@ -42,6 +42,12 @@ class LoadedTensors(NamedTuple):
     firsts: list[int]
     """The first layer of each kind."""
 
+    def kinds_of(self, stages: Sequence[range]) -> list[tuple[int, ...]]:
+        """Kinds of the layers of each stage, in ascending order; the last layer of all, behind which the outputs are
+        chosen, is of its own, -1."""
+        kinds = [*self.kinds[:-1], -1]
+        return [tuple(sorted(kinds[stage.start : stage.stop])) for stage in stages]
+
     def of_kinds(self) -> Iterator[tuple[list[Piece], range]]:
         """Pieces of the first layer of each kind, and that layer."""
         for first in self.firsts:

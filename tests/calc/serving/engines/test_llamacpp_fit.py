@@ -167,3 +167,15 @@ def test_ollama_can_not_keep_experts_on_the_host():
     setup = ollama(SOURCE, LlamaCppOptions(n_cpu_moe=3), 8192, 1, ("f16", "f16"), 48)
     assert "num_gpu" not in setup.modelfile
     assert setup.notes
+
+
+@pytest.mark.parametrize("model", ["MiniMaxAI/MiniMax-M2.7", "Qwen/Qwen3-Next-80B-A3B-Instruct"])
+def test_no_fewer_gpus_do(model):
+    """A stage that was too large among fewer is not laid out again among more, unless it holds the last layer."""
+    card, workload = gpus()["v100-sxm2-16gb"], Workload(context=8192)
+    architecture = Architecture.from_config(models()[model].config)
+    laid_out = Serving.of(architecture, LlamaCpp(), Precision(weights="bf16"), Layout(), Overhead())
+    fewest = judge(laid_out.on(card, workload), laid_out, workload).min_gpus
+    assert fewest > 8
+    fit = [n for n in range(2, fewest + 1) if laid_out.with_layout(Layout(pp=n)).on(card, workload).surely_fits]
+    assert fit == [fewest]
