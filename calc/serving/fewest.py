@@ -157,20 +157,20 @@ class Several:
 
     def least_stages_with_cache(self, serving: Serving) -> int:
         """Pipeline stages that must be for all weights and the cache to be held; with no number of them where a layer's
-        working memory alone has no room, which some stage needs, or flags state too few blocks."""
+        working memory alone has no room, which some stage needs, flags state too few blocks, or the engine refuses the
+        request, whose limits no number of stages changes."""
         whole, (stage,) = serving.on(self.gpu, self.workload), serving.laid_out.stages
         pool, work, cached, each = whole.requirements.pool, whole.workload, 0, 0
+        if whole.request_refusal is not None:
+            return UNBOUNDED
         if self.starts[0][0].share is None:
             peak = whole.requirements.peak(0, work)
             cached = peak.cache
             if int(peak.working.bytes) > self.room(HIGH):
                 return UNBOUNDED
         if pool is not None:
-            cached, each, stated = (
-                pool.least_bytes(0, work.batch, work.context),
-                pool.on_each_stage(),
-                pool.stated_blocks,
-            )
+            cached, each = pool.least_bytes(0, work.batch, work.context), pool.on_each_stage()
+            stated = pool.stated_blocks
             if stated is not None and pool.concurrency(stated, work.context) < work.batch:
                 return UNBOUNDED
         if (room := self.room(MIDDLE) - each) <= 0:

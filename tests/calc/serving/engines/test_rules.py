@@ -7,7 +7,7 @@ import pytest
 from calc import Architecture, ConfigError, Layout, Overhead, Precision, Workload, report
 from calc.hardware.gpus import gpus
 from calc.serving.engines import ENGINES
-from calc.serving.engines.rules import Question
+from calc.serving.engines.rules import Question, Rules
 from calc.serving.engines.sizes import Limits
 from calc.serving.memory import Serving
 from calc.time import Needs
@@ -104,3 +104,22 @@ def test_a_cache_format_of_llama_cpp_is_no_others(engine, kv):
         report(config, engine=ENGINES[engine](), precision=stated)
     with pytest.raises(ConfigError, match=sentence):
         plan_report(config, Needs(users=1), engine=ENGINES[engine](), precisions=[stated])
+
+
+REFUSING = [name for name, engine in ENGINES.items() if engine.request_refusals is not Rules.request_refusals]
+"""Engines that refuse requests by their limits."""
+
+
+@pytest.mark.parametrize("engine", REFUSING)
+@pytest.mark.parametrize(
+    "name", ["Qwen/Qwen3-8B", "google/gemma-3-27b-it", "nvidia/Nemotron-H-8B-Base-8K", "BAAI/bge-m3"]
+)
+def test_stages_change_no_limit_of_a_request(name, engine):
+    """Where one is refused on one stage, it is on several: the fewest GPUs need not be looked for."""
+    engine, model, workload = ENGINES[engine](), architecture(name), Workload(batch=300)
+    for gpu in ("rtx-4090", "h100-sxm", "b200"):
+        limits = {
+            (of.step_tokens, of.sequences, of.share)
+            for of in (engine.limits(workload, gpus()[gpu], model, Layout(pp=pp)) for pp in (1, 2, 8))
+        }
+        assert len(limits) == 1
