@@ -137,7 +137,7 @@ class Offloading:
     def cache_sizes(self, length: int) -> list[int]:
         """Bytes of the cache of each layer on a GPU, and none of the output."""
         (whole, context), *_ = self.unsplit.contexts(self.batch, length)
-        return whole.file.once(("cache of layers", context), lambda: self._cache_sizes(context))
+        return whole.file.once(("layer_caches", context), lambda: self._cache_sizes(context))
 
     def _cache_sizes(self, context: ContextSizes) -> list[int]:
         sizes = [0] * (self.layers + 1)
