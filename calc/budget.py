@@ -24,9 +24,6 @@ MEGABYTES = 1500
 BETWEEN_LOOKS = 0.1
 """Seconds between two looks at CPU and memory, and of a turn. A thread has no more CPU than time passes, and asking how
 much it had is a call to the system, of 2 to 200 us."""
-FIRST_LOOK = 0.01
-"""Seconds until the first look, from which on both count: reading a config, nine times a move of a slider, is done by
-then, and a file that is read gives Python's lock away, for up to 5 ms."""
 MEGABYTES_OF_TURNS = 100
 """MB by which the process may grow in the turns of one calculation."""
 WAIT = 5.0
@@ -39,16 +36,16 @@ class Allowance:
     """Seconds of CPU and bytes of memory at which a calculation ends."""
 
     def __init__(self, seconds: float) -> None:
-        self.seconds, self.next_look = seconds, monotonic() + FIRST_LOOK
-        self.until, self.most_bytes = 0.0, 0  # from the first look on
+        self.seconds, self.until, self.next_look = seconds, thread_time() + seconds, monotonic() + BETWEEN_LOOKS
+        self.most_bytes: int | None = None  # from the first look on: asking gives Python's lock away, for up to 5 ms
         self.turn_bytes = 0  # by which the process grew in its turns
         self.turn: list[int] | None = None  # bytes of the process at each look in the turn that it has
 
     def is_used_up(self) -> bool:
         """Whether it ends; may wait for a turn of its own."""
         size = resident()
-        if not self.until:
-            self.until, self.most_bytes = thread_time() + self.seconds, size + MEGABYTES * 10**6
+        if self.most_bytes is None:
+            self.most_bytes = size + MEGABYTES * 10**6
         if self.turn is not None:
             self.turn.append(size)
             if len(self.turn) > 1:  # all others that are beyond it have come to wait before the first

@@ -3,7 +3,7 @@
 from contextlib import suppress
 from itertools import chain, repeat
 from threading import Thread
-from time import sleep, thread_time
+from time import thread_time
 
 import pytest
 
@@ -30,18 +30,6 @@ def test_what_eats_memory_ends_in_a_sentence(monkeypatch):
         assert [b"x" * (10**6 + number) for number, _ in enumerate(spent(repeat(None)))]
 
 
-def test_memory_counts_from_a_hundredth_of_a_second_on(monkeypatch):
-    monkeypatch.setattr(limits, "MEGABYTES", 100)
-    with budget(60.0):
-        sleep(0.02)
-        spend()
-        taken = b"x" * 200 * 10**6
-        sleep(0.1)
-        with pytest.raises(ConfigError, match="or 100 MB"):
-            spend()
-    assert taken
-
-
 def test_a_part_has_the_budget_of_the_whole():
     with pytest.raises(ConfigError), budget(0.2), budget(60.0):
         for _ in spent(repeat(None)):
@@ -60,7 +48,6 @@ def test_a_budget_is_its_own_thread_s():
         spend()
 
 
-@pytest.mark.slow
 def test_who_eats_memory_stops_no_other(monkeypatch):
     """Both run in one process, whose memory was too large for both."""
     monkeypatch.setattr(limits, "MEGABYTES", 100)
@@ -104,7 +91,6 @@ def test_as_many_layers_as_are_read_end_in_time(engine):
 def test_configs_and_steps_have_a_budget(monkeypatch):
     """Each door that reads a config opens one."""
     monkeypatch.setattr(limits, "BETWEEN_LOOKS", 0.0)
-    monkeypatch.setattr(limits, "FIRST_LOOK", 0.0)
     config = models()["Qwen/Qwen3-8B"].config
     monkeypatch.setattr(limits, "resident", chain([0], repeat(10**12)).__next__)
     with pytest.raises(ConfigError, match="given up"):
