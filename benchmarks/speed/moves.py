@@ -3,11 +3,13 @@
 
 python -m benchmarks.speed.moves [MOVES]
 
-All pages take their moves in turn, each round in another order, so that what else the machine does falls on all of
-them, and so does what a page does late. Of each move: from the key press to the headline in the document, to its paint,
-to the last visible change; CPU of the server's process; what came over the websocket; changes of the document; the
-longest task of the browser's main thread, and what it spends in scripts, on styles and layout, and on all else, paint
-among it. Before, of each page's first visit: bytes over the wire and the time until nothing changes any more.
+Each slider goes on in one direction, to values not seen before: of those it has been at, the browser still knows the
+large messages. All pages take their moves in turn, each round in another order, so that what else the machine does
+falls on all of them, and so does what a page does late. Of each move: from the key press to the headline in the
+document, to its paint, to the last visible change; CPU of the server's process; what came over the websocket; changes
+of the document; the longest task of the browser's main thread, and what it spends in scripts, on styles and layout, and
+on all else, paint among it. Before, of each page's first visit: bytes over the wire and the time until nothing changes
+any more.
 """
 
 import os
@@ -181,7 +183,7 @@ def main(moves: int = 50) -> None:
         order = Random(0)
         for number in range(moves + 2):
             for name, reader in sorted(readers.items(), key=lambda _: order.random()):
-                figures = reader.move("ArrowRight")  # always to values not seen before, which nothing has kept
+                figures = reader.move("ArrowRight")
                 if number >= 2:  # the first moves warm both sides
                     found[name].append(figures)
     for name, rows in found.items():

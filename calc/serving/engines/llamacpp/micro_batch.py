@@ -243,9 +243,11 @@ class MicroBatch:
 
 @dataclass(slots=True)
 class Schedule:
-    """The steps of a pass, whatever the sizes of its context; tensors that are placed have numbers. A step is a row of
-    integers, for many are kept: its device, the tensor that is placed there or -1, how many tensors it may be written
-    over and how many nothing reads any more, then these."""
+    """The steps of a pass, whatever the sizes of its context. Tensors that are placed are numbered.
+
+    A step is a run of integers in `steps`: its device; the number of the tensor that it places there, or -1; how many
+    tensors the result may be written over; how many are read for the last time; and the numbers of these two groups.
+    Integers, since a file remembers up to two thousand schedules."""
 
     alignments: tuple[int, ...]
     """Bytes to which each device aligns, the host last."""
