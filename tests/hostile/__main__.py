@@ -1,4 +1,4 @@
-"""python -m tests.hostile [INPUTS] [--seed N] [--door NAME] [--number N]: what strangers' inputs do."""
+"""python -m tests.hostile [INPUTS] [--seed N] [--door NAME] [--number N] [--corpus]: what strangers' inputs do."""
 
 import argparse
 import faulthandler
@@ -11,6 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import monotonic, process_time
 
+from tests.hostile.corpus import CORPUS
 from tests.hostile.harm import READ, Harm, drawn, harm_of
 from tests.hostile.hub import reading_hub
 from tests.hostile.inputs import DOORS
@@ -28,6 +29,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--door", choices=tuple(DOORS), help="one door alone")
     parser.add_argument("--number", type=int, help="one input alone, which is printed")
+    parser.add_argument("--corpus", action="store_true", help="what did harm once, instead")
     parser.add_argument("--minutes", type=float, default=1e9, help="after which it ends")
     given = parser.parse_args()
     warnings.simplefilter("ignore")
@@ -39,6 +41,11 @@ def main() -> None:
             value = drawn(given.door, given.seed, given.number)
             print(repr(value)[:5000])
             print(harm_of(read[given.door], value) or "no harm")
+            return
+        if given.corpus:
+            harms_of = {name: harm_of(read[door], value) for name, (door, value) in CORPUS.items()}
+            print(*(f"{name}: {harm}" for name, harm in harms_of.items() if harm is not None), sep="\n")
+            print(f"{len(CORPUS)} inputs of the corpus were read.")
             return
         harms, start, cpu, number = list[Harm](), monotonic(), process_time(), Counter[str]()
         for door in islice(cycle(turns), given.inputs):

@@ -253,8 +253,12 @@ def forget_peak() -> None:
         file.write("5")
 
 
-def harm_of(read: Callable[[Any], None], value: Any) -> str | None:
-    """What reading an input did that none may; None where it ended in an answer or a sentence."""
+def harm_of(read: Callable[[Any], None], value: Any, *, timed: bool = True) -> str | None:
+    """What reading an input did that none may; None where it ended in an answer or a sentence.
+
+    Seconds count where they are measured (`python -m tests.hostile`), on a machine that does nothing else. A test
+    leaves them out and asks only that an input ends.
+    """
     forget_peak()
     before, start, what, allowed = megabytes("VmRSS"), process_time(), None, SECONDS
     try:
@@ -276,7 +280,7 @@ def harm_of(read: Callable[[Any], None], value: Any) -> str | None:
         where = "" if trace is None else f"{trace.tb_frame.f_code.co_filename.rpartition('/')[2]}:{trace.tb_lineno}"
         what = f"{error!r:.200} in {where}"
     seconds, grown = process_time() - start, megabytes("VmHWM") - before
-    if what is None and seconds > allowed:
+    if what is None and timed and seconds > allowed:
         what = f"{seconds:.1f} s"
     if what is None and grown > MEGABYTES:
         what = f"{grown:.0f} MB"
