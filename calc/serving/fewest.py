@@ -189,6 +189,8 @@ class Several:
         layout, weighing = serving.layout.model_copy(update={"pp": len(stages)}), serving.weighing
         work, engine = self.workload.of_copy(layout.dp), serving.engine
         limits = engine.limits(work, self.gpu, serving.architecture, layout)
+        if limits.share is not None and limits.share <= 0:  # SGLang sets more aside the more GPUs there are
+            return False
         pool, stated, nothing = engine.cache_over(stages, serving.laid_out, self.gpu, limits), [], [0] * len(stages)
         if pool is not None:
             sizes = map(pool.stated_bytes, range(len(stages)))
