@@ -61,6 +61,7 @@ def test_the_same_loss_with_other_settings():
         ("model=Qwen/Qwen2.5-7B&method=grpo&num_generations=1", "A group of one"),
         ("model=Qwen/Qwen2.5-7B&frobnicate=1", "which is left out"),
         ("model=Qwen/Qwen2.5-7B&micro_batch=x", "which is left out"),
+        ("model=Qwen/Qwen2.5-7B&gpu=h200-sxm", "on the same GPUs"),  # an IndexError once
     ],
 )
 def test_one_that_does_not_go_leaves_the_others(step, why):

@@ -6,6 +6,7 @@ from typing import NamedTuple
 from urllib.parse import parse_qsl, urlencode
 
 from calc import ConfigError
+from calc.errors import Message
 from calc.time import ComparedStep, StepComparison, compared_steps
 from pages.parts.state.compared import LETTERS
 from pages.parts.state.published import Published, published
@@ -72,6 +73,9 @@ def other_steps(scenario: Scenario, first: Trained, about: Callable[[Source], Pu
 def kept_step(text: str, scenario: Scenario, about: Callable[[Source], Published]) -> Trained:
     """A saved step; its error says what of it makes no sense."""
     own, problems = decode(dict(parse_qsl(text)), KEPT_STEP, scenario, lambda source: about(source).settings or {})
+    if own.gpu != scenario.gpu:
+        problems.append(Message("Steps side by side are on the same GPUs: leave gpu=… out of a step."))
+        own = own.model_copy(update={"gpu": scenario.gpu})
     answer = trained(own, changed(own, about(own.source)))
     if not problems or answer.error is not None:
         return answer
