@@ -9,7 +9,7 @@ import pytest
 from huggingface_hub.cli.extensions import ExtensionManifest
 
 from tests import ROOT
-from tests.browser import running
+from tests.browser import chromium, running
 from tests.pages.every_page import faults
 
 pytestmark = pytest.mark.slow
@@ -111,9 +111,10 @@ def test_the_command_is_named(installed):
 
 
 @pytest.mark.sweep
-def test_every_page_of_the_dashboard_opens(page, folder):
+def test_every_page_of_the_dashboard_opens(folder):
     """As .ci/docker-steps sees those of the image."""
-    page.set_default_timeout(60_000)
     command = [sys.executable, "bin/weighbridge", "--headless", "--port={port}"]
-    with running(command, folder, PYTHONPATH=str(folder)) as address:
+    with running(command, folder, PYTHONPATH=str(folder)) as address, chromium() as browser:
+        page = browser.new_page()
+        page.set_default_timeout(60_000)
         assert list(faults(page, address)) == []

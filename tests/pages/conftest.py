@@ -1,29 +1,9 @@
-"""The app in a process of its own, and a real Chromium to look at it."""
-
-import sys
-from contextlib import AbstractContextManager
+"""Tests of pages without a browser."""
 
 import pytest
-from playwright.sync_api import expect
 
 from pages.parts import direct
 from pages.parts.state import widgets
-from tests import ROOT
-from tests.browser import running
-
-expect.set_options(timeout=20_000)
-
-
-def running_app(**environment: str) -> AbstractContextManager[str]:
-    """The address of the app, run with these environment variables."""
-    command = [sys.executable, "-m", "streamlit", "run", "app.py", "--server.headless=true", "--server.port={port}"]
-    return running(command, ROOT, **environment)
-
-
-@pytest.fixture(scope="session")
-def address():
-    with running_app() as where:
-        yield where
 
 
 @pytest.fixture(autouse=True, scope="session")

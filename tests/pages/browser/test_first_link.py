@@ -5,7 +5,7 @@ from playwright.sync_api import expect
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 
 from pages.parts.state.query import AREAS
-from tests.pages.conftest import running_app
+from tests.pages.browser.conftest import running_app
 from tests.pages.readers import ways
 
 VIEWS = {page.path: page for area in AREAS for page in area.pages}

@@ -10,7 +10,7 @@ from calc import Architecture
 from presets import models
 from tests import EXAMPLES
 from tests.hub_server import TOKEN, Files, hub, safetensors
-from tests.pages.conftest import running_app
+from tests.pages.browser.conftest import running_app
 from tests.pages.readers import go, search
 
 

@@ -21,7 +21,7 @@ from pages.parts.headers import EMBEDDING, METRICS, Headers, policy
 from pages.parts.inputs import lists
 from pages.parts.outputs import scripts
 from pages.parts.state.query import PAGES
-from tests.pages.conftest import running_app
+from tests.pages.browser.conftest import running_app
 from tests.pages.every_page import draw
 from tests.pages.test_outside_text import DOORS
 
