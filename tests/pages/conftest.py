@@ -1,6 +1,9 @@
 """Tests of pages without a browser."""
 
+from functools import cache
+
 import pytest
+from streamlit.components.v2 import manifest_scanner
 
 from pages.parts import direct
 from pages.parts.state import widgets
@@ -12,4 +15,14 @@ def nothing_is_lost():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(widgets, "LANDS", 0)
         direct.quicken()
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def packages_are_read_once():
+    """A server reads at its start which installed packages have components; a run without a server read all of them,
+    which took longer than the page."""
+    with pytest.MonkeyPatch.context() as patch:
+        scan = cache(manifest_scanner.scan_component_manifests)
+        patch.setattr(manifest_scanner, "scan_component_manifests", scan)
         yield
