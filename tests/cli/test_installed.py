@@ -49,7 +49,9 @@ def installed(folder):
         (["bin/weighbridge", "--help"], "Without a command: the dashboard"),
         (["bin/weighbridge", "Qwen/Qwen2.5-3B"], "3,085,938,688"),
         pytest.param(["bin/weighbridge", "report", "Qwen/Qwen2.5-3B"], "3,085,938,688", marks=pytest.mark.sweep),
-        (["bin/weighbridge", "plan", "Qwen/Qwen2.5-3B", "--users", "4"], "rtx-4090"),
+        pytest.param(
+            ["bin/weighbridge", "plan", "Qwen/Qwen2.5-3B", "--users", "4"], "rtx-4090", marks=pytest.mark.sweep
+        ),
         (["-m", "weighbridge.calc", "Qwen/Qwen2.5-3B"], "3,085,938,688"),
         (["-c", "from weighbridge.calc import report; print(report.__module__)"], "weighbridge.calc.serving.report"),
     ],
