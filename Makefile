@@ -2,6 +2,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
+# Servers and workers of the tests start with what the first of them has compiled: a quarter of their start.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: run check lint image format test quick sweep bench messages
 
 # Two workers that take whole files, whose tests share a server, in the order of tests/conftest.py.

@@ -1,15 +1,14 @@
-"""How Hypothesis draws, which tests come first, and the browser of the browser tests.
+"""How Hypothesis draws, and which tests come first.
 
 It draws the same in every run, so that a change is judged by what it changed, and by night three times as much;
 `pytest --hypothesis-profile explore` draws anew, and ten times as much.
 """
 
 import gc
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
-
-from tests.browser import chromium
 
 PATIENT = settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("every run", PATIENT, derandomize=True)
@@ -17,37 +16,7 @@ settings.register_profile("nightly", PATIENT, derandomize=True, max_examples=150
 settings.register_profile("explore", PATIENT, max_examples=500)
 settings.load_profile("every run")
 
-
-FORGET = """
-try { if (!sessionStorage.getItem("known")) { localStorage.clear(); sessionStorage.setItem("known", "yes"); } } catch {}
-"""
-"""A new tab knows nothing of those before it, such as whether Streamlit's sidebar was open."""
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with chromium() as browser:
-        yield browser
-
-
-@pytest.fixture(scope="module")
-def profile(browser):
-    """A reader's who has been here before, whose browser has the app's scripts compiled, and who wants no animations:
-    a third less work for each page that is opened."""
-    context = browser.new_context(viewport={"width": 1440, "height": 1200}, reduced_motion="reduce")
-    context.set_default_timeout(20_000)
-    context.add_init_script(FORGET)
-    yield context
-    context.close()
-
-
-@pytest.fixture
-def page(profile):
-    page = profile.new_page()
-    yield page
-    page.close()
-    profile.clear_cookies()
-    profile.clear_permissions()
+BROWSER = Path(__file__).parent / "pages" / "browser"
 
 
 def pytest_collection():
@@ -69,7 +38,7 @@ def pytest_collection_modifyitems(items):
     cases after the first are further ones."""
     seen = set()
     for item in items:
-        if "browser" in item.fixturenames:
+        if item.path.parent == BROWSER:
             item.add_marker(pytest.mark.browser)
         if item.function in seen:
             item.add_marker(pytest.mark.further)

@@ -42,6 +42,7 @@ def test_a_budget_is_its_own_thread_s():
         spend()
 
 
+@pytest.mark.slow
 def test_who_eats_memory_stops_no_other(monkeypatch):
     """Both run in one process, whose memory was too large for both."""
     monkeypatch.setattr(limits, "MEGABYTES", 100)

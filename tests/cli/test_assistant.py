@@ -73,6 +73,7 @@ def test_a_bad_question_is_an_error_with_its_sentence(model, flags, words):
     assert words in answer.content[0].text
 
 
+@pytest.mark.slow
 def test_it_talks_over_standard_input_and_output():
     async def talk():
         launch = StdioServerParameters(command=sys.executable, args=["-m", "calc", "mcp"], cwd=str(ROOT))

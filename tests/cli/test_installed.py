@@ -9,7 +9,7 @@ import pytest
 from huggingface_hub.cli.extensions import ExtensionManifest
 
 from tests import ROOT
-from tests.browser import running
+from tests.browser import chromium, running
 from tests.pages.every_page import faults
 
 pytestmark = pytest.mark.slow
@@ -49,7 +49,9 @@ def installed(folder):
         (["bin/weighbridge", "--help"], "Without a command: the dashboard"),
         (["bin/weighbridge", "Qwen/Qwen2.5-3B"], "3,085,938,688"),
         pytest.param(["bin/weighbridge", "report", "Qwen/Qwen2.5-3B"], "3,085,938,688", marks=pytest.mark.sweep),
-        (["bin/weighbridge", "plan", "Qwen/Qwen2.5-3B", "--users", "4"], "rtx-4090"),
+        pytest.param(
+            ["bin/weighbridge", "plan", "Qwen/Qwen2.5-3B", "--users", "4"], "rtx-4090", marks=pytest.mark.sweep
+        ),
         (["-m", "weighbridge.calc", "Qwen/Qwen2.5-3B"], "3,085,938,688"),
         (["-c", "from weighbridge.calc import report; print(report.__module__)"], "weighbridge.calc.serving.report"),
     ],
@@ -111,9 +113,10 @@ def test_the_command_is_named(installed):
 
 
 @pytest.mark.sweep
-def test_every_page_of_the_dashboard_opens(page, folder):
+def test_every_page_of_the_dashboard_opens(folder):
     """As .ci/docker-steps sees those of the image."""
-    page.set_default_timeout(60_000)
     command = [sys.executable, "bin/weighbridge", "--headless", "--port={port}"]
-    with running(command, folder, PYTHONPATH=str(folder)) as address:
+    with running(command, folder, PYTHONPATH=str(folder)) as address, chromium() as browser:
+        page = browser.new_page()
+        page.set_default_timeout(60_000)
         assert list(faults(page, address)) == []

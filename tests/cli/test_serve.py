@@ -141,12 +141,12 @@ def pages(port, count):
 
 @pytest.mark.slow
 @pytest.mark.skipif(NGINX is None, reason="There is no nginx here.")
-def test_readers_go_on_whatever_becomes_of_replicas(server):
-    asyncio.run(watched(server))
+def test_readers_go_on_where_a_replica_dies(server):
+    asyncio.run(killed(server))
 
 
-async def watched(server):
-    first, *others = pages(server.port, 4)
+async def killed(server):
+    first = Reader(server.port)
     figures = await first.ask()
     assert len(figures) > 5
     (serving,) = [pid for pid, number in server.sessions().items() if number]
@@ -161,6 +161,19 @@ async def watched(server):
     os.kill(serving, signal.SIGKILL)
     assert await first.ask() == figures
     wait_for(lambda: serving not in server.replicas() and len(server.sessions()) == 2)
+    for reader in (first, again):
+        await reader.socket.close()
+
+
+@pytest.mark.sweep
+@pytest.mark.skipif(NGINX is None, reason="There is no nginx here.")
+def test_readers_go_on_where_all_replicas_are_replaced_and_one_more_joins(server):
+    asyncio.run(replaced(server))
+
+
+async def replaced(server):
+    first, *others = pages(server.port, 4)
+    figures = await first.ask()
 
     # all are replaced under load: each move is answered
     before = set(server.replicas())
@@ -182,7 +195,7 @@ async def watched(server):
             await asyncio.sleep(0.2)
     assert await asyncio.gather(*(reader.ask() for reader in (first, *others))) == 4 * [figures]
     assert [reader.socket for reader in (first, *others)] == open_sockets
-    for reader in (first, again, *others, *more):
+    for reader in (first, *others, *more):
         await reader.socket.close()
 
 

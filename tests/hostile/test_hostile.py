@@ -22,11 +22,14 @@ FEW = {
     "doctor": 40,
 }
 """Inputs of each door: some seconds."""
+NIGHTLY = {"as many patterns", "as many stars as are read", "as many layers as are read under sglang"}
+"""As many as are read of what others of the corpus have 500 of, and the layers that other engines are asked as well:
+seconds each."""
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # Streamlit's, of a session without a browser
-@pytest.mark.parametrize("name", CORPUS)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.sweep] * (name in NIGHTLY)) for name in CORPUS])
 def test_what_did_harm_does_no_more(name):
     door, value = CORPUS[name]
     assert harm_of(READ[door], value, timed=False) is None

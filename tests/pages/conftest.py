@@ -1,29 +1,12 @@
-"""The app in a process of its own, and a real Chromium to look at it."""
+"""Tests of pages without a browser."""
 
-import sys
-from contextlib import AbstractContextManager
+from functools import cache
 
 import pytest
-from playwright.sync_api import expect
+from streamlit.components.v2 import manifest_scanner
 
 from pages.parts import direct
 from pages.parts.state import widgets
-from tests import ROOT
-from tests.browser import running
-
-expect.set_options(timeout=20_000)
-
-
-def running_app(**environment: str) -> AbstractContextManager[str]:
-    """The address of the app, run with these environment variables."""
-    command = [sys.executable, "-m", "streamlit", "run", "app.py", "--server.headless=true", "--server.port={port}"]
-    return running(command, ROOT, **environment)
-
-
-@pytest.fixture(scope="session")
-def address():
-    with running_app() as where:
-        yield where
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -32,4 +15,14 @@ def nothing_is_lost():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(widgets, "LANDS", 0)
         direct.quicken()
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def packages_are_read_once():
+    """A server reads at its start which installed packages have components; a run without a server read all of them,
+    which took longer than the page."""
+    with pytest.MonkeyPatch.context() as patch:
+        scan = cache(manifest_scanner.scan_component_manifests)
+        patch.setattr(manifest_scanner, "scan_component_manifests", scan)
         yield

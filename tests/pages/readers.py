@@ -25,7 +25,7 @@ VIEWS = {
 """Every page, with something to show, and views that are unlike it."""
 NIGHTLY = {
     *("derive", "steps", "attention", "together", "quantize", "all models on a GPU"),
-    *("train_plan", "machine", "accuracy", "glossary"),
+    *("train_plan", "machine", "accuracy", "glossary", "plan", "gpus", "design"),
     *("a roofline", "GPUs as rows", "what does not fit", "a loss of TRL"),
 }
 """Views that are looked at every night: what they are made of is on others, which every change is tried on."""

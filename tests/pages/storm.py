@@ -5,14 +5,32 @@ from random import Random
 
 from playwright.sync_api import Page
 
-QUIET = 900
-"""Milliseconds without a change after which a page has come to rest."""
+QUIET, SILENT = 900, 10_000
+"""Milliseconds without a change after which a page has come to rest, and after which the server has no more answer to
+what the page said last."""
 WATCH = """
 (() => {
-  window.changed = performance.now();
+  window.changed = window.said = window.told = performance.now();
+  window.WebSocket = class extends WebSocket {
+    constructor(...words) {
+      super(...words);
+      this.addEventListener("message", () => { window.told = performance.now(); });
+    }
+    send(message) {
+      window.said = performance.now();
+      super.send(message);
+    }
+  };
   new MutationObserver(() => { window.changed = performance.now(); })
     .observe(document, {subtree: true, childList: true, attributes: true, characterData: true});
 })();
+"""
+RESTS = f"""
+() => {{
+  const now = performance.now(), answered = told > said || now - said > {SILENT};
+  const drawn = document.querySelector(".stApp[data-test-script-state=notRunning]");
+  return drawn && answered && now - Math.max(changed, said, told) > {QUIET};
+}}
 """
 SEEN = """
 () => {
@@ -40,8 +58,8 @@ def watch(page: Page) -> Page:
 
 
 def rest(page: Page) -> None:
-    """Waits until nothing changes any more."""
-    page.wait_for_function(f"performance.now() - window.changed > {QUIET}", timeout=60_000)
+    """Waits until the server has answered what the page said and nothing changes any more."""
+    page.wait_for_function(RESTS, timeout=60_000)
 
 
 def seen(page: Page) -> dict:

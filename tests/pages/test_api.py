@@ -87,7 +87,11 @@ DOORS = {
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "door"),
-    [pytest.param(name, door, marks=mark(name, n, len(DOORS))) for name in models() for n, door in enumerate(DOORS)],
+    [
+        pytest.param(name, door, marks=mark(name, n, 2 * len(DOORS)))
+        for name in models()
+        for n, door in enumerate(DOORS)
+    ],
 )
 def test_every_preset_has_the_command_lines_answer(model, door, capsys, monkeypatch):
     """Its bytes; where there is none, its sentence."""

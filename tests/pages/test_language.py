@@ -127,13 +127,16 @@ def test_compare(others):
     assert unsaid(page("compare", model="Qwen/Qwen3-8B", num_gpus="2", **{"with": others})) == []
 
 
+FEW = {"plan_gpus": "l4,h100-sxm"}
+"""Of the usual GPUs, where others would be said in the same sentences."""
 PLANNED = {
     "usual": {},
-    "targets": {"users": "64", "tpot_ms": "30", "ttft_ms": "500", "weight_formats": "bf16,int4", "kv_formats": "fp8"},
+    "targets": {"users": "64", "tpot_ms": "30", "ttft_ms": "500", "weight_formats": "bf16,int4", "kv_formats": "fp8"}
+    | FEW,
     "out of reach": {"users": "5000", "tpot_ms": "1", "ttft_ms": "1", "max_gpus": "2", "plan_gpus": "l4,h100-sxm"},
     "no money": {"budget": "0.01"},
     "no room": {"model": "deepseek-ai/DeepSeek-V3", "plan_gpus": "t4", "max_gpus": "1"},
-    "rate": {"requests_per_s": "3", "prefix_share": "0.5", "engine": "sglang", "price": "l4=0.5", "budget": "9"},
+    "rate": {"requests_per_s": "3", "prefix_share": "0.5", "engine": "sglang", "price": "l4=0.5", "budget": "9"} | FEW,
     "own": {"gpu": "Mine:48GiB:960GB/s:bf16=181", "plan_gpus": "Mine:48GiB:960GB/s:bf16=181", "users": "200"},
     "apart": {"users": "200", "prefill_decode": "apart", "plan_gpus": "h100-sxm,l4", "tpot_ms": "30"},
     "apart, out of reach": {"requests_per_s": "900", "prefill_decode": "apart", "ttft_ms": "1", "plan_gpus": "l4,b200"},

@@ -37,6 +37,7 @@ def test_nothing_else_is_handed_out(client, name):
     assert client.get(f"/scripts/{scripts.VERSION}/{name}").status_code == 404
 
 
+@pytest.mark.slow
 def test_asking_for_what_is_not_there_keeps_nothing(client):
     """4,000 made-up names of 60 kB held 240 MB for ever."""
     client.get(f"/scripts/{scripts.VERSION}/{FILES[0]}")

@@ -1,4 +1,4 @@
-"""Presets as a list has them. How words find them: tests/pages/test_browser_question.py."""
+"""Presets as a list has them. How words find them: tests/pages/browser/test_question.py."""
 
 from presets import models
 from presets.search import label, newest

@@ -22,6 +22,9 @@ from tests.structures import architectures, served_by
 
 FAMILIES = {row["config"]["model_type"]: row["config"] for row in load("oracle.json")}
 ARCHITECTURES = [pytest.param(Architecture.from_config(config), id=name) for name, config in FAMILIES.items()]
+NUMBERED = [pytest.param(n, *case.values, id=case.id) for n, case in enumerate(ARCHITECTURES)]
+FORMATS = [name for name in WEIGHT_FORMATS if name not in MLX_FORMATS]
+"""Those of MLX, which MLX alone reads, are in tests/calc/serving/engines/test_mlx.py."""
 PRESETS = architectures()
 
 
@@ -50,10 +53,12 @@ def test_cache_lines_sum_to_the_bytes_of_a_token(architecture):
     assert sum(step.result for step in steps) == sum(bits.values()) // 8
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_weight_lines_sum_to_the_bytes_on_a_gpu(architecture, monkeypatch):
+@pytest.mark.parametrize("part", [0, *(pytest.param(part, marks=pytest.mark.sweep) for part in (1, 2, 3))])
+@pytest.mark.parametrize(("number", "architecture"), NUMBERED)
+def test_weight_lines_sum_to_the_bytes_on_a_gpu(number, architecture, part, monkeypatch):
+    """In a quarter of the formats, another one for each family in turn, and in the others by night."""
     monkeypatch.setattr(derivation, "weight_step", cache(derivation.weight_step))  # formats share some
-    for weights in (name for name in WEIGHT_FORMATS if name not in MLX_FORMATS):  # which MLX alone reads
+    for weights in FORMATS[(number + part) % 4 :: 4]:
         serving = Serving.of(architecture, ENGINES["transformers"](), Precision(weights=weights), Layout(), Overhead())
         (stage,), (layers,) = serving.laid_out.stages, serving.laid_out.ranges
         assert total(weight_steps(serving, layers)) == stage.weights, weights

@@ -35,6 +35,7 @@ def steps():
     return list(compare(ROWS, ARCHITECTURES))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", sorted({row["method"] for row in ROWS}))
 def test_peaks_are_torchs(method):
     """The tolerances that were asked for: 0.1 % at the median, 1 % for 95 of 100, 3 % at worst."""

@@ -10,13 +10,14 @@ from calc.training.modules import Settings
 from presets import models
 
 GEMMA = models()["google/gemma-4-31B-it"].config
-SINGLE = {"hidden_size_per_layer_input": 256, "vocab_size_per_layer_input": 262_144, "num_kv_shared_layers": 20}
+SINGLE = {"hidden_size_per_layer_input": 256, "vocab_size_per_layer_input": 262_144, "num_kv_shared_layers": 6}
+NEMOTRON = models()["nvidia/Nemotron-H-8B-Base-8K"].config
 CONFIGS = {
     "Qwen3": models()["Qwen/Qwen3-8B"].config,
     "experts": models()["openai/gpt-oss-20b"].config,
     "latents": models()["deepseek-ai/DeepSeek-V3"].config,
-    "inputs of single layers": GEMMA | {"text_config": GEMMA["text_config"] | SINGLE},
-    "recurrent": models()["nvidia/Nemotron-H-8B-Base-8K"].config,
+    "inputs of single layers": GEMMA | {"text_config": GEMMA["text_config"] | SINGLE | {"num_hidden_layers": 18}},
+    "recurrent": NEMOTRON | {"num_hidden_layers": 13, "hybrid_override_pattern": "M-M-M-M*-M-M-"},
     "positions": models()["openai-community/gpt2"].config,
 }
 

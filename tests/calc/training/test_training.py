@@ -243,6 +243,7 @@ LAYOUTS = st.builds(
 )
 
 
+@pytest.mark.slow
 @given(STEPS, LAYOUTS)
 @settings(deadline=None)
 def test_parts_add_up_and_more_never_costs_less(step, layout):
@@ -266,6 +267,7 @@ def test_parts_add_up_and_more_never_costs_less(step, layout):
         assert less.total <= m.total
 
 
+@pytest.mark.slow
 @given(STEPS, LAYOUTS, st.sampled_from([("zero", 1), ("zero", 2), ("dp", 16), ("accumulation", 1)]))
 @settings(deadline=None)
 def test_what_is_meant_to_save_memory_saves_memory(step, layout, change):

@@ -360,6 +360,7 @@ TEXT = st.lists(
 ).map("".join)
 
 
+@pytest.mark.slow
 @given(TEXT)
 @settings(max_examples=300)
 def test_any_text_is_read_or_refused_with_a_sentence(text):

@@ -176,6 +176,7 @@ def test_arguments():
     assert (a.layers, a.train, a.gradient_checkpointing, a.dtype, a.out) == (4, True, False, "fp16", None)
 
 
+@pytest.mark.slow
 @given(mutated([load(file) for file in FILES]))
 @settings(max_examples=200)
 def test_a_mutated_file_is_read_or_refused(measurement):

@@ -21,17 +21,17 @@ from pages.parts.headers import EMBEDDING, METRICS, Headers, policy
 from pages.parts.inputs import lists
 from pages.parts.outputs import scripts
 from pages.parts.state.query import PAGES
-from tests.pages.conftest import running_app
+from tests.pages.browser.conftest import running_app
 from tests.pages.every_page import draw
 from tests.pages.test_outside_text import DOORS
 
 POLICY = "Content-Security-Policy"
 PLACES = ("", "train", "plan", "derive", "compare", "attention")
 CASES = [
-    pytest.param(door, path, marks=() if number < len(PLACES) else pytest.mark.sweep)
+    pytest.param(door, path, marks=() if number < 3 else pytest.mark.sweep)
     for number, (door, path) in enumerate(zip(DOORS, cycle(PLACES), strict=False))
 ]
-"""Each door on one page in turn; those after the first of each page by night."""
+"""Each door on one page in turn; those after the first three by night."""
 
 
 @pytest.mark.parametrize(("door", "path"), CASES)
@@ -132,28 +132,35 @@ PROXY = "127.0.0.1,::ffff:127.0.0.1"
 """A server on all addresses sees one of IPv4 in the second form."""
 
 
+@pytest.fixture(scope="module")
+def configured():
+    """The address of an app that its operator has set up."""
+    few = {limits.SESSIONS: "2", limits.ANSWERS: "3", "FORWARDED_ALLOW_IPS": PROXY}
+    with running_app(**few, **{METRICS: "yes", EMBEDDING: "https://example.org"}) as address:
+        yield address
+
+
 @pytest.mark.slow
-def test_sessions_and_answers_of_one_address():
+def test_sessions_and_answers_of_one_address(configured):
     """Behind a proxy that uvicorn is told to trust, each reader by the address that the proxy names."""
-    with running_app(**{limits.SESSIONS: "2", limits.ANSWERS: "3", "FORWARDED_ALLOW_IPS": PROXY}) as address:
-        stream = f"{address.replace('http', 'ws')}/_stcore/stream"
+    stream = f"{configured.replace('http', 'ws')}/_stcore/stream"
 
-        def opens(reader):
-            headers = {"X-Forwarded-For": reader}
-            try:
-                with connect(stream, subprotocols=["streamlit"], origin=address, additional_headers=headers):
-                    return 101
-            except InvalidStatus as refusal:
-                return refusal.response.status_code
+    def opens(reader):
+        headers = {"X-Forwarded-For": reader}
+        try:
+            with connect(stream, subprotocols=["streamlit"], origin=configured, additional_headers=headers):
+                return 101
+        except InvalidStatus as refusal:
+            return refusal.response.status_code
 
-        def asks(reader):
-            request = Request(f"{address}/api/hardware", headers={"X-Forwarded-For": reader})
-            return status(request)
+    def asks(reader):
+        request = Request(f"{configured}/api/hardware", headers={"X-Forwarded-For": reader})
+        return status(request)
 
-        assert [opens("8.8.8.8") for _ in range(3)] == [101, 101, 429]
-        assert opens("9.9.9.9") == 101
-        assert [asks("8.8.8.8") for _ in range(4)] == [200, 200, 200, 429]
-        assert asks("9.9.9.9") == 200
+    assert [opens("8.8.8.8") for _ in range(3)] == [101, 101, 429]
+    assert opens("9.9.9.9") == 101
+    assert [asks("8.8.8.8") for _ in range(4)] == [200, 200, 200, 429]
+    assert asks("9.9.9.9") == 200
 
 
 @pytest.mark.slow
@@ -172,12 +179,11 @@ def test_a_first_frame_of_140_mb_is_not_read(address):
 
 
 @pytest.mark.slow
-def test_metrics_are_shown_where_they_are_asked_for(address):
-    with running_app(**{METRICS: "yes", EMBEDDING: "https://example.org"}) as asked:
-        for place, wished in ((asked, True), (address, False)):
-            assert status(f"{place}/_stcore/metrics") == (200 if wished else 404)
-            with urlopen(place) as reply:
-                assert ("frame-ancestors 'self' https://example.org" in reply.headers[POLICY]) == wished
+def test_metrics_are_shown_where_they_are_asked_for(address, configured):
+    for place, wished in ((configured, True), (address, False)):
+        assert status(f"{place}/_stcore/metrics") == (200 if wished else 404)
+        with urlopen(place) as reply:
+            assert ("frame-ancestors 'self' https://example.org" in reply.headers[POLICY]) == wished
 
 
 def status(url):

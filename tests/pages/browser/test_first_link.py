@@ -5,7 +5,7 @@ from playwright.sync_api import expect
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 
 from pages.parts.state.query import AREAS
-from tests.pages.conftest import running_app
+from tests.pages.browser.conftest import running_app
 from tests.pages.readers import ways
 
 VIEWS = {page.path: page for area in AREAS for page in area.pages}
@@ -43,10 +43,7 @@ def test_first_link_of_a_fresh_process(page, path):
 
 @pytest.mark.parametrize(
     "path",
-    [
-        pytest.param(path, id=path or "weigh", marks=() if path in ("", "derive") else pytest.mark.sweep)
-        for path in VIEWS
-    ],
+    [pytest.param(path, id=path or "weigh", marks=[pytest.mark.sweep] * (path != "")) for path in VIEWS],
 )
 def test_first_link_of_a_reader(page, address, path):
     follow(page, address, path)

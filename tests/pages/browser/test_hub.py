@@ -10,7 +10,7 @@ from calc import Architecture
 from presets import models
 from tests import EXAMPLES
 from tests.hub_server import TOKEN, Files, hub, safetensors
-from tests.pages.conftest import running_app
+from tests.pages.browser.conftest import running_app
 from tests.pages.readers import go, search
 
 
@@ -76,6 +76,7 @@ def test_theory_and_checkpoint_agree(page, address):
     expect(metric(page, "Stored")).to_have_text("942.29 MiB")
 
 
+@pytest.mark.sweep
 def test_every_tensor_that_differs_is_named(page, address):
     page.goto(f"{address}/verify?model=own/changed")
     page.get_by_role("button", name="Read the headers").click()
@@ -113,6 +114,7 @@ def test_all_presets_meet_their_published_totals(page, address):
     expect(metric(page, "Presets whose published total")).to_have_text(f"{published} of {published}")
 
 
+@pytest.mark.sweep
 def test_the_choice_of_model_goes_along_from_screen_to_screen(page, address):
     page.goto(f"{address}/?model=Qwen/Qwen2.5-0.5B&num_hidden_layers=12")
     expect(number(page, "Parameters")).to_have_text("315.08 M")
@@ -163,6 +165,7 @@ def test_an_unknown_family_is_weighed_by_its_own_table(page, address):
     expect(page).to_have_url(re.compile("assume=llama"))
 
 
+@pytest.mark.sweep
 def test_a_log_is_laid_beside_ours(page, address):
     """github.com/vllm-project/vllm/issues/10517: Llama-3.1-8B on an RTX 3090, weights of 14.9888 GiB."""
     page.goto(f"{address}/verify?model=meta-llama/Llama-3.1-8B")
@@ -177,6 +180,7 @@ def test_a_log_is_laid_beside_ours(page, address):
     expect(page.get_by_text("What differs most")).to_be_visible()
 
 
+@pytest.mark.sweep
 def test_an_own_measurement_is_laid_beside_the_prediction(page, address):
     page.goto(f"{address}/verify")
     page.get_by_role("radio", name="Own measurement").click()

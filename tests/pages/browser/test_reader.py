@@ -165,3 +165,12 @@ def test_every_chart_gives_its_figures_as_files(page, address, query, name, row)
     if row:
         first = next(line for line in lines if line[0] == row[0])
         assert row[1] is None or int(first[1]) == row[1]
+
+
+def test_a_chart_is_a_picture_to_take_along(page, address):
+    page.goto(f"{address}/?model=Qwen/Qwen2.5-3B&gpu=h100-sxm")
+    page.locator(".weighbridge-chart").first.hover()
+    for ending, begins in (("PNG", b"\x89PNG"), ("SVG", b"<svg")):
+        with page.expect_download() as download:
+            page.locator(f'.weighbridge-chart .modebar-btn[data-title="{ending}"]').first.click()
+        assert Path(download.value.path()).read_bytes().startswith(begins)

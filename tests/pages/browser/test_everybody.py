@@ -120,6 +120,7 @@ def test_no_table_keeps_anybody_out(page, address):
     assert found | findings(page, CONTRAST) == set()
 
 
+@pytest.mark.sweep
 def test_no_state_keeps_anybody_out(page, address):
     page.goto(f"{address}/?model=Qwen/Qwen2.5-3B&gpu=v100-sxm2-16gb,a100-sxm-40gb,l40s,h100-sxm,h200-sxm")
     settled(page)

@@ -9,7 +9,7 @@ from playwright.sync_api import expect
 @pytest.mark.parametrize(
     ("view", "table", "row"),
     [
-        ("plan", "Plans", "L4"),
+        pytest.param("plan", "Plans", "L4", marks=pytest.mark.sweep),
         pytest.param("machine", "Which file to download", "Q6_K", marks=pytest.mark.sweep),
         ("hardware", "GPUs", "B200 SXM"),
         pytest.param("train_plan", "Plans", "H100 SXM 80GB", marks=pytest.mark.sweep),
@@ -38,7 +38,7 @@ def test_on_a_phone_every_table_is_cards(page, address, view, table, row):
 @pytest.mark.parametrize(
     ("view", "section", "table", "row"),
     [
-        ("accuracy", None, "Record by record", "Llama-3-8B, bf16"),
+        pytest.param("accuracy", None, "Record by record", "Llama-3-8B, bf16", marks=pytest.mark.sweep),
         pytest.param("accuracy", "Start-ups", "Record by record", "Qwen/Qwen3-32B", marks=pytest.mark.sweep),
         pytest.param("accuracy", "Speed", "Record by record", "meta-llama/Llama-3.1-8B", marks=pytest.mark.sweep),
         pytest.param("verify", "All presets", "All presets", "Qwen/Qwen3-8B", marks=pytest.mark.sweep),

@@ -2,6 +2,7 @@
 
 import re
 
+import pytest
 from playwright.sync_api import expect
 
 from tests.pages.readers import go, ways
@@ -76,6 +77,7 @@ def test_on_a_phone_the_places_are_at_the_foot(page, address):
     expect(page.locator(".st-key-views")).to_have_count(0)
 
 
+@pytest.mark.sweep
 def test_b_is_kept_and_seen_against_a(page, address):
     page.goto(f"{address}/design?model=Qwen/Qwen3-0.6B&num_hidden_layers=14")
     expect(page.get_by_test_id("stApp")).to_have_attribute("data-test-script-state", "notRunning")

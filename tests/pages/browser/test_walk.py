@@ -3,11 +3,13 @@ elsewhere."""
 
 import re
 
+import pytest
 from playwright.sync_api import expect
 
 from tests.pages.readers import choose, go, search
 
 
+@pytest.mark.sweep
 def test_a_reader_s_walk(browser, page, address, tmp_path):
     page.set_default_timeout(60_000)
     expect.set_options(timeout=60_000)
