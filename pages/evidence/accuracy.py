@@ -1,6 +1,7 @@
 import streamlit as st
 
 from pages.parts.outputs import charts, frame
+from pages.parts.screen import paragraph
 from pages.parts.state.query import ACCURACY
 from pages.parts.verify import accuracy as shown
 from pages.parts.verify import evidence, offload, served, speeds, startups
@@ -24,15 +25,13 @@ elif chosen == "speed":
     offload.draw()
 else:
     figures = evidence.accuracy()
-    st.markdown(
-        say(
-            "Computed figures beside **{n}** that people published from their own GPUs: start-up logs of engines, "
-            "benchmarks, training runs; and beside **{tracked}** training steps that torch itself computed, where no "
-            "setting is left to be guessed. Each is computed from the settings that its source states, with the "
-            "formulas of the other pages.",
-            n=len(figures.rows) - figures.tracked,
-            tracked=figures.tracked,
-        )
+    paragraph(
+        "Computed figures beside **{n}** that people published from their own GPUs: start-up logs of engines, "
+        "benchmarks, training runs; and beside **{tracked}** training steps that torch itself computed, where no "
+        "setting is left to be guessed. Each is computed from the settings that its source states, with the "
+        "formulas of the other pages.",
+        n=len(figures.rows) - figures.tracked,
+        tracked=figures.tracked,
     )
     shown.kinds(figures)
     shown.scatter(figures, charts.theme())

@@ -9,6 +9,7 @@ import streamlit as st
 
 from calc import ConfigError, Range
 from calc.options import Option
+from pages.parts.screen import alert, quiet_button
 from pages.parts.state.scenario import Place, Scenario, places
 from pages.parts.state.url import bind, change
 from pages.parts.state.widgets import show
@@ -114,14 +115,7 @@ def reset(group: str, places: Iterable[Place]) -> None:
     usual = Scenario(serving=Scenario().serving.with_engine(now.serving.engine))
     differing = {place: place.of(usual) for place in places if place.of(now) != place.of(usual)}
     if differing:
-        st.button(
-            say("Reset"),
-            icon=":material/undo:",
-            type="tertiary",
-            key=f"reset_group_{group}",
-            on_click=change,
-            args=(differing,),
-        )
+        quiet_button(say("Reset"), f"reset_group_{group}", "undo", change, differing)
 
 
 def help_of(option: Option) -> str | None:
@@ -150,7 +144,7 @@ def _take_range(ends: tuple[float, float], place: Place, usual: Range) -> None:
 
 def explain(error: ConfigError, take: Take, where: str = "near") -> None:
     """An error, with buttons for the nearest valid values."""
-    st.error(say(error.message), icon=":material/error:")
+    alert("error", "error", error.message)
     if error.nearest:
         with st.container(horizontal=True, gap="xsmall"):
             for near in error.nearest:

@@ -10,6 +10,7 @@ from calc.hardware import find_gpu
 from calc.serving.engines import ENGINES
 from calc.time import PLANNED, price_of
 from pages.parts.inputs.control import concerns, control, controls_in_drawer, drawer, explain, faults, help_of, within
+from pages.parts.screen import caption, paragraph
 from pages.parts.state.planned import Planned, chosen_on_weigh, own_gpus
 from pages.parts.state.scenario import Place, Scenario, places, usual_gpus
 from pages.parts.state.training_planned import TrainingPlanned
@@ -30,7 +31,7 @@ BILLION = 1e9
 def load(answer: Planned) -> None:
     """Users or requests."""
     known = places(("planning",))
-    st.markdown(say("**Load**"))
+    paragraph("**Load**")
     with st.grid(2, min_column_width=140, gap="small"):
         number(known["requests_per_s"], _take_requests)
         number(known["think_s"])
@@ -45,7 +46,7 @@ def _take_requests(chosen: float | None, place: Place) -> None:
 
 def targets(answer: Planned) -> None:
     known = places(("planning",))
-    st.markdown(say("**Targets**"))
+    paragraph("**Targets**")
     with st.grid(2, min_column_width=140, gap="small"):
         rate(known["tpot_ms"])
         number(known["ttft_ms"])
@@ -194,7 +195,7 @@ def prices(answer: Answer) -> None:
                 **limits,
                 **show(f"price_{gpu}", now, _take_price, place, gpu, given=None),
             )
-        st.caption(say("US dollars per GPU-hour. List prices are the median of a dated sample, shown below the plans."))
+        caption("US dollars per GPU-hour. List prices are the median of a dated sample, shown below the plans.")
 
 
 def usual(answer: Answer) -> Iterator[str]:
@@ -213,7 +214,7 @@ SECTIONS = (load, targets, hardware, formats, engine, prices)
 
 def training_run(answer: TrainingPlanned) -> None:
     known = places(("planning",))
-    st.markdown(say("**Training run**"))
+    paragraph("**Training run**")
     with st.grid(2, min_column_width=140, gap="small"):
         tokens(known["tokens"])
         number(known["micro_batch"])

@@ -6,6 +6,7 @@ from calc import TrainingLayout
 from calc.training import TRAINERS, usual_overhead
 from pages.parts.inputs.control import concerns, control, controls_in_drawer, drawer
 from pages.parts.inputs.serving import ranges, weight_format
+from pages.parts.screen import caption, paragraph
 from pages.parts.state.scenario import places
 from pages.parts.state.trained_as import STARTS, start_of, trained_as, trainer_of
 from pages.parts.state.url import change
@@ -45,7 +46,7 @@ def _take_start(name: str | None) -> None:
 
 def step(answer: Trained) -> None:
     known = places(("training",))
-    st.markdown(say("**Training step**"))
+    paragraph("**Training step**")
     trainer(answer)
     if not answer.scenario.training.workload.trains_base:
         adapters(answer)
@@ -66,7 +67,7 @@ def trainer(answer: Trained) -> None:
         **show("trainer", name, _take_trainer, given=None),
     )
     if name is not None:
-        st.caption(say("Read in {source}.", source=TRAINERS[name].source))
+        caption("Read in {source}.", source=TRAINERS[name].source)
 
 
 def _take_trainer(trainer: str | None) -> None:

@@ -15,6 +15,7 @@ from pages.parts import words
 from pages.parts.outputs import paper
 from pages.parts.outputs.derivations import ModelDerivations, ServingDerivations
 from pages.parts.outputs.figure import figures
+from pages.parts.screen import heading
 from pages.parts.state.weighed import Answer, Weighed
 from pages.parts.words import say
 from presets import Preset
@@ -143,7 +144,7 @@ def limit(n: int | None) -> int | str:
 
 def overtaking(answer: Weighed) -> None:
     """Context from which the cache outweighs the weights, as a heading of its chart."""
-    st.header(say("Memory vs. context length"), anchor=False)
+    heading("Memory vs. context length")
     report = answer.report
     n, first = report.scenario.workload.batch, report.overtaken_at
     if first is not None:

@@ -20,6 +20,7 @@ from pages.parts.outputs import charts, pin, plot
 from pages.parts.outputs.bar import keys
 from pages.parts.outputs.cards import BADGES, growing
 from pages.parts.outputs.charts import PLAIN, ROW, Figure, Theme, figure, row_axis, small, stacked
+from pages.parts.screen import caption, heading, paragraph
 from pages.parts.state.compared import LETTERS, Column, Compared
 from pages.parts.state.scenario import MOST_OTHERS, configuration, places
 from pages.parts.state.weighed import Weighed
@@ -54,9 +55,9 @@ def headings(answer: Compared) -> None:
     with st.grid(6, min_column_width=130, gap="xsmall"):
         for number, column in enumerate(answer.columns):
             with st.container(gap="xxsmall"):
-                st.markdown(say("**{letter}** · {name}", letter=column.letter, name=column.answer.model.name))
+                paragraph("**{letter}** · {name}", letter=column.letter, name=column.answer.model.name)
                 if column.configuration is None:
-                    st.caption(say("The model on the sliders"))
+                    caption("The model on the sliders")
                 else:
                     changes = column.configuration.changes()
                     if changes and column.configuration.source.pasted is None:
@@ -64,7 +65,7 @@ def headings(answer: Compared) -> None:
                     place = places(("comparison",))["with"]
                     others.remove_button(place, number - 1, f"remove_{column.letter}")
     if answer.scenario.comparison.others:
-        st.caption(say("On the same GPUs, for the same users and lengths: those of the question."))
+        caption("On the same GPUs, for the same users and lengths: those of the question.")
     others.refusals((column.letter, column.answer.error) for column in answer.columns)
 
 
@@ -89,11 +90,9 @@ def numbers(answer: Compared) -> None:
     st.markdown(words.table(head, [*rows, *speeds(columns)], numbers=len(columns)))
     for column in answer.complete:
         reach(column)
-    st.caption(
-        say(
-            "Times are expected values with all sequences of the batch, on the smallest of these GPUs that fits; the "
-            "price is the median of the GPU's list prices, kept busy so. Plan has their ranges."
-        )
+    caption(
+        "Times are expected values with all sequences of the batch, on the smallest of these GPUs that fits; the "
+        "price is the median of the GPU's list prices, kept busy so. Plan has their ranges."
     )
 
 
@@ -213,14 +212,14 @@ def bars(answer: Compared) -> None:
             st.html(keys((words.color(part), words.part(part)) for part in parts))
             plot.draw("memory_bars", memory_on(answer), memory_bars(names, memories, parts, theme))
         with st.container():
-            st.header(say("Parameters"), anchor=False)
+            heading("Parameters")
             st.html(keys((words.color(part), words.part(part)) for part in components(columns)))
             plot.draw("parameter_bars", say("Parameters"), parameter_bars(columns, theme))
 
 
 def growth(answer: Compared) -> None:
     """Cache of the whole batch over the context."""
-    st.header(say("KV cache vs. context length"), anchor=False)
+    heading("KV cache vs. context length")
     names = (
         (
             style(column.letter)[0],
@@ -239,13 +238,13 @@ def settings(answer: Compared) -> None:
     rows = compared_settings([column.answer.model.settings or {} for column in columns])
     differing, equal = [row for row in rows if row.differs], [row for row in rows if not row.differs]
     head = [say("Field"), *(column.letter for column in columns)]
-    st.header(say("Config fields that differ"), anchor=False)
+    heading("Config fields that differ")
     if len(columns) == 1:
-        st.caption(say("Add a configuration to see what differs."))
+        caption("Add a configuration to see what differs.")
     elif differing:
         st.markdown(words.table(head, map(line, differing), numbers=len(columns)))
     else:
-        st.caption(say("None: the same architecture."))
+        caption("None: the same architecture.")
     if equal:
         with st.expander(say("Fields that are the same")):
             st.markdown(words.table(head, map(line, equal), numbers=len(columns)))

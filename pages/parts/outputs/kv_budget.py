@@ -9,6 +9,7 @@ from calc.serving.engines import ENGINES
 from pages.parts import words
 from pages.parts.outputs import tables
 from pages.parts.outputs.tables import Column
+from pages.parts.screen import heading, paragraph
 from pages.parts.words import say
 
 TERABYTE = 10**12
@@ -16,7 +17,7 @@ TERABYTE = 10**12
 
 def draw(report: Report) -> None:
     """A table only for an engine that sets memory aside at start."""
-    st.header(say("KV cache: required and allocated"), anchor=False)
+    heading("KV cache: required and allocated")
     required_and_allocated(report)
     if report.kv_budget:
         shown_by_driver(report)
@@ -114,15 +115,13 @@ def shown_by_driver(report: Report) -> None:
     budget = next((budget for budget in report.kv_budget if budget.bytes > 0), None)
     if budget is None:
         return
-    st.markdown(
-        say(
-            "The driver's tools (nvidia-smi) will show up to about **{used}** in use on {gpu}, of which **{cache}** is "
-            "cache that {engine} sets aside at start, whether it is full or empty.",
-            used=words.gib(budget.driver_bytes),
-            gpu=find_gpu(budget.gpu).name,
-            cache=words.gib(budget.bytes),
-            engine=ENGINES[report.scenario.engine].title,
-        )
+    paragraph(
+        "The driver's tools (nvidia-smi) will show up to about **{used}** in use on {gpu}, of which **{cache}** is "
+        "cache that {engine} sets aside at start, whether it is full or empty.",
+        used=words.gib(budget.driver_bytes),
+        gpu=find_gpu(budget.gpu).name,
+        cache=words.gib(budget.bytes),
+        engine=ENGINES[report.scenario.engine].title,
     )
 
 

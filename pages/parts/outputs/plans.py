@@ -16,9 +16,10 @@ from pages.parts.labels import ORIGINS
 from pages.parts.outputs import charts, plot, tables
 from pages.parts.outputs.charts import PLAIN, Figure, Theme, figure, small
 from pages.parts.outputs.tables import Column, identifier
+from pages.parts.screen import caption, heading, leading_button, paragraph
 from pages.parts.state.planned import SHOWN, Planned, Ranked, weigh
 from pages.parts.state.query import WEIGH
-from pages.parts.state.url import change, lead
+from pages.parts.state.url import change
 from pages.parts.words import say
 
 DECISIVE = 9
@@ -33,10 +34,10 @@ def best(answer: Planned) -> None:
         st.error(nothing(answers.beyond), icon=":material/cancel:")
         return
     first = answers.best
-    st.markdown(say("**{hardware}**, weights in {weights}.", hardware=hardware(first), weights=first.plan.weights))
+    paragraph("**{hardware}**, weights in {weights}.", hardware=hardware(first), weights=first.plan.weights)
     if not first.plan.meets:
         missed = words.listed(misses(first.plan, answer))
-        st.markdown(say(":red[**It misses a target**]: {missed}.", missed=missed))
+        paragraph(":red[**It misses a target**]: {missed}.", missed=missed)
     take(answer, first, "best")
 
 
@@ -156,27 +157,25 @@ def take(answer: Planned, ranked: Ranked, name: str) -> None:
         )
     if plan.waits is not None:
         first, token = plan.waits.ttft_ms, plan.waits.tpot_ms
-        st.caption(
-            say(
-                "First token: half of the requests within {ttft}, 95% within {ttft_late}; a token: {tpot} and "
-                "{tpot_late} ms. These servers can answer {most} requests/s; {share:.0%} of that is asked.",
-                ttft=words.duration(first.p50),
-                ttft_late=words.duration(first.p95),
-                tpot=words.figure(token.p50),
-                tpot_late=words.figure(token.p95),
-                most=words.figure(plan.waits.most_requests_per_s),
-                share=plan.waits.utilization,
-            )
+        caption(
+            "First token: half of the requests within {ttft}, 95% within {ttft_late}; a token: {tpot} and "
+            "{tpot_late} ms. These servers can answer {most} requests/s; {share:.0%} of that is asked.",
+            ttft=words.duration(first.p50),
+            ttft_late=words.duration(first.p95),
+            tpot=words.figure(token.p50),
+            tpot_late=words.figure(token.p95),
+            most=words.figure(plan.waits.most_requests_per_s),
+            share=plan.waits.utilization,
         )
-    if st.button(
+    leading_button(
+        WEIGH,
         say("Use this"),
-        key=f"use_{name}",
-        icon=":material/arrow_forward:",
+        f"use_{name}",
+        use,
+        answer,
+        plan,
         help=say("Weigh one copy with everything set: GPU, layout, formats, batch and context."),
-        on_click=use,
-        args=(answer, plan),
-    ):
-        lead(WEIGH)
+    )
     details(answer, ranked, name)
 
 
@@ -191,12 +190,10 @@ def table(answer: Planned) -> Ranked | None:
     plans = answer.plans
     if not plans.plans:
         return None
-    st.header(say("Plans"), anchor=False)
-    st.caption(
-        say(
-            "The best layout of each GPU and format: those that meet every target first, by price. Click a row to open "
-            "it. Figures are the expected ones; from–to is the range in which most of what was measured lies."
-        )
+    heading("Plans")
+    caption(
+        "The best layout of each GPU and format: those that meet every target first, by price. Click a row to open "
+        "it. Figures are the expected ones; from–to is the range in which most of what was measured lies."
     )
     passing = filtered(plans.plans)
     with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
@@ -206,9 +203,9 @@ def table(answer: Planned) -> Ranked | None:
     shown = map(plans.ranked, passing[:SHOWN])
     chosen = tables.pick("plans_table", say("Plans"), columns(), shown, id=named, most=most)
     if len(passing) > SHOWN:
-        st.caption(say("The first {shown:,} of {n:,} plans.", shown=SHOWN, n=len(passing)))
+        caption("The first {shown:,} of {n:,} plans.", shown=SHOWN, n=len(passing))
     if plans.beyond:
-        st.caption(say("Left out, for costing more than the budget or having no price: {n:,}.", n=plans.beyond))
+        caption("Left out, for costing more than the budget or having no price: {n:,}.", n=plans.beyond)
     for name, opened in chosen.items():
         with st.container(border=True, key=f"card_{name}"):
             st.markdown(headline(opened))
@@ -290,16 +287,14 @@ def frontier(answer: Planned, chosen: Ranked | None) -> None:
     """Trade-off between tokens per second of a user and of a GPU."""
     if chosen is None:
         return
-    st.header(say("Speed per user against speed per GPU"), anchor=False)
-    st.caption(
-        say(
-            "More requests at once make a GPU yield more and each user wait longer. No layout, format or number of "
-            "requests that was tried is better in both than a point of the line."
-        )
+    heading("Speed per user against speed per GPU")
+    caption(
+        "More requests at once make a GPU yield more and each user wait longer. No layout, format or number of "
+        "requests that was tried is better in both than a point of the line."
     )
     plan, plans = chosen.plan, answer.plans
     if plan.prefill is not None:
-        st.caption(say("The line is of servers that prefill and decode on the same GPUs."))
+        caption("The line is of servers that prefill and decode on the same GPUs.")
     here = Point(
         gpu=plan.gpu,
         layout=plan.layout,
@@ -333,7 +328,7 @@ def sensitivity(answer: Planned) -> None:
     with drawer(say("What if"), "sensitivity_drawer", icon=":material/tune:") as is_open:
         if is_open:
             st.markdown("\n".join(f"- {say(change_.sentence)}" for change_ in answer.plans.sensitivity))
-            st.caption(say("The budget is left out of these."))
+            caption("The budget is left out of these.")
 
 
 def listed_prices(answer: Planned) -> None:
@@ -369,11 +364,11 @@ def command(answer: Planned, ranked: Ranked) -> None:
     """Commands that start one copy, or a worker of each side and the router between them."""
     separate = separate_launch(answer.plans.search, ranked.plan, answer.scenario.source.model)
     if separate is not None and ranked.plan.prefill is not None:
-        st.caption(say("Each of {n:,} prefill workers:", n=ranked.plan.prefill.workers))
+        caption("Each of {n:,} prefill workers:", n=ranked.plan.prefill.workers)
         started(separate.prefill)
-        st.caption(say("Each of {n:,} decode workers:", n=ranked.plan.replicas))
+        caption("Each of {n:,} decode workers:", n=ranked.plan.replicas)
         started(separate.decode)
-        st.caption(say("What routes requests between them:"))
+        caption("What routes requests between them:")
         started(separate.router)
         return
     starts = launch(answer.plans.search, ranked.plan, answer.scenario.source.model)
@@ -381,27 +376,25 @@ def command(answer: Planned, ranked: Ranked) -> None:
         return
     started(starts)
     if ranked.plan.replicas > 1:
-        st.caption(say("{n:,} copies of it, behind a load balancer.", n=ranked.plan.replicas))
+        caption("{n:,} copies of it, behind a load balancer.", n=ranked.plan.replicas)
 
 
 def started(starts: Launch) -> None:
     """A command, and what it can't say."""
     st.code(starts.text, language="bash")
     for note in starts.notes:
-        st.caption(say(note))
+        caption(note)
 
 
 def operations(answer: Planned, ranked: Ranked) -> None:
     """A step of a full copy by its kinds of work, the longest first, and what binds each."""
     rows = plan_operations(answer.plans.search, ranked.plan)
     if ranked.plan.prefill is not None:
-        st.caption(say("One step of a full decode worker, which runs no prompts."))
+        caption("One step of a full decode worker, which runs no prompts.")
     else:
-        st.caption(
-            say(
-                "One step of a full copy, the prompts that are prefilled beside included. Each kind of work takes the "
-                "larger of its arithmetic and its memory traffic."
-            )
+        caption(
+            "One step of a full copy, the prompts that are prefilled beside included. Each kind of work takes the "
+            "larger of its arithmetic and its memory traffic."
         )
     head = [say("Work"), say("ms"), say("Share"), say("Arithmetic, ms"), say("Memory, ms"), say("Limited by")]
     whole = sum(operation_time.ms for operation_time in rows)

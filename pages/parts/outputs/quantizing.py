@@ -7,6 +7,7 @@ from calc.quantizing import HeldPart, QuantizingPhase
 from pages.parts import words
 from pages.parts.outputs.cards import BADGES
 from pages.parts.outputs.figure import legend, table
+from pages.parts.screen import heading, paragraph
 from pages.parts.state.quantized import Quantized
 from pages.parts.words import say
 
@@ -26,22 +27,22 @@ def phases(answer: Quantized) -> None:
     """Tensors at the peak of each phase, on the GPU and in host memory."""
     report = answer.report
     for phase in report.phases:
-        st.header(say(phase.name), anchor=False)
+        heading(phase.name)
         stage(phase)
-    st.header(say("Disk"), anchor=False)
+    heading("Disk")
     parts(report.disk, report.disk_bytes)
     legend(report.legend)
 
 
 def stage(phase: QuantizingPhase) -> None:
     if phase.gpu:
-        st.markdown(say("**GPU**: {size}", size=words.gib(phase.gpu_bytes)))
+        paragraph("**GPU**: {size}", size=words.gib(phase.gpu_bytes))
         parts(phase.gpu, phase.gpu_bytes)
     if phase.ram:
-        st.markdown(say("**Host memory**: {size}", size=words.gib(phase.ram_bytes)))
+        paragraph("**Host memory**: {size}", size=words.gib(phase.ram_bytes))
         parts(phase.ram, phase.ram_bytes)
 
 
 def parts(held_parts: tuple[HeldPart, ...], total: int) -> None:
     table((part.step for part in held_parts), say("Bytes"))
-    st.markdown(say("Sum: **{total:,}**", total=total))
+    paragraph("Sum: **{total:,}**", total=total)

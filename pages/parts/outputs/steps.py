@@ -17,6 +17,7 @@ from pages.parts.outputs.cards import BADGES, most
 from pages.parts.outputs.comparison import mark
 from pages.parts.outputs.rollout_memory import peak_of
 from pages.parts.outputs.training_answer import spelled
+from pages.parts.screen import alert, caption, paragraph
 from pages.parts.state.scenario import places
 from pages.parts.state.stepped import StepColumn, Stepped
 from pages.parts.words import say
@@ -28,13 +29,13 @@ def headings(answer: Stepped) -> None:
     """The steps by letter, each with what its link says of it and a way out."""
     pin.keep(answer)
     if not answer.others:
-        st.caption(say("Keep this step, then change it: both stay side by side, whatever the loss."))
+        caption("Keep this step, then change it: both stay side by side, whatever the loss.")
     with st.grid(6, min_column_width=150, gap="xsmall"):
         for number, (letter, step) in enumerate(answer.lettered):
             with st.container(gap="xxsmall"):
-                st.markdown(say("**{letter}** · {name}", letter=letter, name=step.model.name))
+                paragraph("**{letter}** · {name}", letter=letter, name=step.model.name)
                 if not number:
-                    st.caption(say("The step on the sliders"))
+                    caption("The step on the sliders")
                     continue
                 settings = answer.scenario.comparison.steps[number - 1].split("&")
                 st.caption(" ".join(f"`{part}`" for part in settings if not part.startswith("model=")))
@@ -45,7 +46,7 @@ def headings(answer: Stepped) -> None:
 def figures(answer: Stepped) -> None:
     """The table, and the peaks as bars."""
     if answer.comparison is None:
-        st.info(say("No GPU is chosen: choose one above to see whether it fits."), icon=":material/memory:")
+        alert("info", "memory", "No GPU is chosen: choose one above to see whether it fits.")
         return
     gpu = find_gpu(answer.comparison.gpu).name
     table(answer, gpu)
@@ -98,7 +99,7 @@ def table(answer: Stepped, gpu: str) -> None:
     names = (say("{letter} · {name}", letter=letter, name=other.model.name) for letter, other, _ in columns)
     lines = [line for line in rows if any(cell != NOTHING for cell in line[1:])]
     st.markdown(words.table([say("Difference from A"), *names], lines, numbers=len(columns)))
-    st.caption(say("Phases are of the trainer alone unless an engine is named. Times are expected values."))
+    caption("Phases are of the trainer alone unless an engine is named. Times are expected values.")
 
 
 def layout(step: ComparedStep) -> str:

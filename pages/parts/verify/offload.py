@@ -7,12 +7,11 @@ from statistics import median
 from types import MappingProxyType
 from typing import Any
 
-import streamlit as st
-
 from calc.hardware import find_gpu
 from pages.parts import words
 from pages.parts.outputs import tables
 from pages.parts.outputs.tables import Column
+from pages.parts.screen import caption, heading
 from pages.parts.verify.evidence import FOLDER
 from pages.parts.words import say
 
@@ -27,16 +26,14 @@ def rows() -> tuple[Mapping[str, Any], ...]:
 def draw() -> None:
     measured = [row for row in rows() if row["n_gpu_layers"] or row["n_cpu_moe"]]
     errors = [abs(row["expected"] / row["measured"] - 1) for row in measured]
-    st.header(say("Speed with a part on the host"), anchor=False)
-    st.caption(
-        say(
-            "llama.cpp, Q4_K_M, one user: {n} public measurements with layers or experts on the host; median error "
-            "{median}, largest {largest}. The host's share of its bandwidth is from the rows without a GPU; its time a "
-            "layer was set by judgement when these were known.",
-            n=len(measured),
-            median=words.percent(median(errors)),
-            largest=words.percent(max(errors)),
-        )
+    heading("Speed with a part on the host")
+    caption(
+        "llama.cpp, Q4_K_M, one user: {n} public measurements with layers or experts on the host; median error "
+        "{median}, largest {largest}. The host's share of its bandwidth is from the rows without a GPU; its time a "
+        "layer was set by judgement when these were known.",
+        n=len(measured),
+        median=words.percent(median(errors)),
+        largest=words.percent(max(errors)),
     )
     tables.draw(
         "offload_rows",

@@ -10,6 +10,7 @@ from pages.parts import words
 from pages.parts.outputs import tables
 from pages.parts.outputs.cards import published_total
 from pages.parts.outputs.tables import Column
+from pages.parts.screen import alert, caption, heading
 from pages.parts.state.published import checkpoint as of_the_hub
 from pages.parts.state.weighed import Answer
 from pages.parts.verify import example
@@ -52,7 +53,7 @@ def draw(answer: Answer, choice: str) -> None:
     try:
         checkpoint = {"hub": _from_hub, "printed": _from_print_out, "file": _from_file}[choice](answer)
     except ConfigError as problem:
-        st.error(say(problem.message), icon=":material/error:")
+        alert("error", "error", problem.message)
         return
     if checkpoint is not None:
         comparison(answer, checkpoint)
@@ -107,32 +108,25 @@ def comparison(answer: Answer, checkpoint: Checkpoint) -> None:
     compared = compare(answer.architecture, checkpoint)
     n = sum(row.count for row in compared.differences)
     if not compared.meets:
-        st.warning(
-            say(
-                "No tensor has a name that the computed list has: this is another model, or a file that names its "
-                "tensors otherwise, as GGUF does. The sums below stand."
-            ),
-            icon=":material/help:",
+        alert(
+            "warning",
+            "help",
+            "No tensor has a name that the computed list has: this is another model, or a file that names its "
+            "tensors otherwise, as GGUF does. The sums below stand.",
         )
     elif compared.differences:
-        st.warning(
-            say(
-                "One tensor differs; {matched:,} agree.",
-                plural="{n:,} tensors differ; {matched:,} agree.",
-                n=n,
-                matched=compared.matched,
-            ),
-            icon=":material/balance:",
+        alert(
+            "warning",
+            "balance",
+            "One tensor differs; {matched:,} agree.",
+            plural="{n:,} tensors differ; {matched:,} agree.",
+            n=n,
+            matched=compared.matched,
         )
     elif checkpoint.elements:
-        st.success(
-            say("All {matched:,} tensors agree in name and shape.", matched=compared.matched),
-            icon=":material/check_circle:",
-        )
+        alert("success", "check_circle", "All {matched:,} tensors agree in name and shape.", matched=compared.matched)
     else:
-        st.success(
-            say("All {matched:,} tensors agree in name.", matched=compared.matched), icon=":material/check_circle:"
-        )
+        alert("success", "check_circle", "All {matched:,} tensors agree in name.", matched=compared.matched)
     hidden = say("not shown")
     with st.grid(5, min_column_width=180, gap="xsmall"):
         st.metric(say("Parameters, computed"), f"{compared.ours:,}")
@@ -173,7 +167,7 @@ def storage(checkpoint: Checkpoint) -> None:
     shares = checkpoint.shares_by_dtype()
     if shares:
         rows = [(dtype, f"{size:,}", words.size(size), words.percent(share)) for dtype, size, share in shares]
-        st.header(say("Storage by type"), anchor=False)
+        heading("Storage by type")
         st.markdown(words.table([say("Type"), say("Bytes"), say("Size"), say("Share")], rows, numbers=3))
 
 
@@ -186,15 +180,14 @@ def stored_bytes(answer: Answer, theirs: int, *, copies: int) -> None:
     ours = CheckpointSize.of(architecture, precision).total + heads
     values = {"computed": words.size(ours), "stored": words.size(theirs), "difference": f"{theirs / ours - 1:+.3%}"}
     if abs(theirs / ours - 1) <= CLOSE:
-        st.caption(say("In the formats that the config states it takes {computed}: {difference}.", **values))
+        caption("In the formats that the config states it takes {computed}: {difference}.", **values)
         return
-    st.warning(
-        say(
-            "In the formats that the config states it would take {computed}, and the files hold {stored} "
-            "({difference}): they are quantized otherwise, or the config of another checkpoint was given.",
-            **values,
-        ),
-        icon=":material/scale:",
+    alert(
+        "warning",
+        "scale",
+        "In the formats that the config states it would take {computed}, and the files hold {stored} "
+        "({difference}): they are quantized otherwise, or the config of another checkpoint was given.",
+        **values,
     )
 
 
@@ -203,7 +196,7 @@ STATUS = {"missing": Message("missing"), "extra": Message("extra"), "other shape
 
 def differences(compared: Comparison) -> None:
     """Every tensor that differs; those that differ alike are one line."""
-    st.header(say("Differences"), anchor=False)
+    heading("Differences")
     tables.draw(
         "differences",
         say("Differences"),

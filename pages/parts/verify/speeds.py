@@ -10,6 +10,7 @@ from pages.parts import words
 from pages.parts.inputs.control import drawer
 from pages.parts.outputs import charts, plot, tables
 from pages.parts.outputs.tables import Column
+from pages.parts.screen import caption, heading, paragraph
 from pages.parts.verify.accuracy import error_boxes
 from pages.parts.verify.evidence import SpeedAccuracy, SpeedSummary, by, said, side_by_side
 from pages.parts.words import say
@@ -40,15 +41,13 @@ REASONS = {
 
 
 def draw(evidence: SpeedAccuracy) -> None:
-    st.markdown(
-        say(
-            "Predictions beside **{n}** speeds that people measured, each as a range: how far off the expected figure "
-            "is, and how often the measured one lies inside the range.",
-            n=len(evidence.rows),
-        )
+    paragraph(
+        "Predictions beside **{n}** speeds that people measured, each as a range: how far off the expected figure "
+        "is, and how often the measured one lies inside the range.",
+        n=len(evidence.rows),
     )
     kinds(evidence)
-    st.header(say("Errors of each kind"), anchor=False)
+    heading("Errors of each kind")
     plot.draw("speed_errors", say("Errors of each kind"), errors(evidence, charts.theme()))
     compared_with_aiconfigurator()
     grouped(say("By engine"), "speed_engines", evidence.by_engine)
@@ -76,29 +75,23 @@ def kinds(evidence: SpeedAccuracy) -> None:
             )
         )
     st.markdown(words.table(head, rows, numbers=7))
-    st.caption(
-        say(
-            "Cross-validated: one factor an engine is fitted on half of the GPUs, chosen by chance, and judged on the "
-            "other half, {n} times; the median of these. The shares of the peaks themselves come from measured kernels "
-            "and from the same records. Records of further GPUs and model sizes are kept back and were not used.",
-            n=evidence.halves,
-        )
+    caption(
+        "Cross-validated: one factor an engine is fitted on half of the GPUs, chosen by chance, and judged on the "
+        "other half, {n} times; the median of these. The shares of the peaks themselves come from measured kernels "
+        "and from the same records. Records of further GPUs and model sizes are kept back and were not used.",
+        n=evidence.halves,
     )
-    st.caption(
-        say(
-            "Of {n} serving rates {above} lie above the high end of what is predicted to be possible.",
-            n=evidence.served,
-            above=len(evidence.measured_above_high),
-        )
+    caption(
+        "Of {n} serving rates {above} lie above the high end of what is predicted to be possible.",
+        n=evidence.served,
+        above=len(evidence.measured_above_high),
     )
     if "training, with experts" in evidence.by_kind:
-        st.caption(
-            say(
-                "Training with experts is least certain: which kernels sort and send the tokens, CUDA graphs and "
-                "recomputation are not stated in the records, and the range is as wide as what they change. {file} has "
-                "the errors by trainer, GPU, format and model.",
-                file="docs/training_speed.md",
-            )
+        caption(
+            "Training with experts is least certain: which kernels sort and send the tokens, CUDA graphs and "
+            "recomputation are not stated in the records, and the range is as wide as what they change. {file} has "
+            "the errors by trainer, GPU, format and model.",
+            file="docs/training_speed.md",
         )
 
 
@@ -121,12 +114,10 @@ def errors(evidence: SpeedAccuracy, theme: charts.Theme) -> charts.Figure:
 def compared_with_aiconfigurator() -> None:
     """The points that another tool answers too."""
     version, by_kind = side_by_side()
-    st.header(say("Beside aiconfigurator {version}", version=version), anchor=False)
-    st.caption(
-        say(
-            "Median error of both on the measured points of the systems that it has kernel tables of; it was asked for "
-            "the same batch, lengths, ranks and formats."
-        )
+    heading("Beside aiconfigurator {version}", version=version)
+    caption(
+        "Median error of both on the measured points of the systems that it has kernel tables of; it was asked for "
+        "the same batch, lengths, ranks and formats."
     )
     head = [say("Figure"), say("Records"), "Weighbridge", "aiconfigurator"]
     rows = [
@@ -157,7 +148,7 @@ def grouped(title: str, key: str, groups: Mapping[str, SpeedSummary]) -> None:
 
 
 def by_record(evidence: SpeedAccuracy) -> None:
-    st.header(say("Record by record"), anchor=False)
+    heading("Record by record")
 
     tables.draw(
         "speed_records",
@@ -186,6 +177,6 @@ def by_record(evidence: SpeedAccuracy) -> None:
 
 
 def left_out(evidence: SpeedAccuracy) -> None:
-    st.header(say("Left out: {n:,} figures", n=sum(row.count for row in evidence.left_out)), anchor=False)
+    heading("Left out: {n:,} figures", n=sum(row.count for row in evidence.left_out))
     rows = ((why, f"{count}") for why, count in said(evidence.left_out, REASONS))
     st.markdown(words.table([say("Why"), say("Records")], rows))

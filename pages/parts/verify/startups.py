@@ -12,6 +12,7 @@ from pages.parts import words
 from pages.parts.outputs import tables
 from pages.parts.outputs.cards import BADGES
 from pages.parts.outputs.tables import Column
+from pages.parts.screen import caption, heading, paragraph
 from pages.parts.verify.evidence import Miss, StartedLog, Startups, by, percentile, said
 from pages.parts.words import say
 
@@ -44,13 +45,11 @@ REASONS = {
 
 
 def draw(evidence: Startups) -> None:
-    st.markdown(
-        say(
-            "Our budgets beside **{logs}** public start-up logs of vLLM and SGLang, and our word on "
-            "**{configurations}** configurations that start in a real engine, or do not.",
-            logs=len(evidence.logs),
-            configurations=sum(cell.count for cell in evidence.court),
-        )
+    paragraph(
+        "Our budgets beside **{logs}** public start-up logs of vLLM and SGLang, and our word on "
+        "**{configurations}** configurations that start in a real engine, or do not.",
+        logs=len(evidence.logs),
+        configurations=sum(cell.count for cell in evidence.court),
     )
     court(evidence)
     budgets(evidence)
@@ -61,19 +60,17 @@ def draw(evidence: Startups) -> None:
 
 def court(evidence: Startups) -> None:
     """Four cells, the same by engine, and each miss."""
-    st.header(say("Does it start?"), anchor=False)
+    heading("Does it start?")
     rows = [
         (title, *(f"**{evidence.judged(starts=starts, fits=fits):,}**" for fits in (True, False)))
         for starts, title in ((True, say("It starts")), (False, say("It does not start")))
     ]
     st.markdown(words.table([say("Log"), say("We say: fits"), say("We say: does not fit")], rows, numbers=2))
     tight = sum(cell.count for cell in evidence.court if cell.word == "tight")
-    st.caption(
-        say(
-            "Each is asked with its own flags for one request of its length. “Fits” counts {tight} that are tight, "
-            "where the overhead decides; “does not fit” counts those that do not run. ATOM is asked as vLLM.",
-            tight=tight,
-        )
+    caption(
+        "Each is asked with its own flags for one request of its length. “Fits” counts {tight} that are tight, "
+        "where the overhead decides; “does not fit” counts those that do not run. ATOM is asked as vLLM.",
+        tight=tight,
     )
     head = [say("Engine"), say("Starts, fits"), say("Starts, does not fit")]
     head += [say("Does not start, fits"), say("Does not start, does not fit")]
@@ -110,17 +107,15 @@ def on(row: Miss | StartedLog) -> str:
 
 
 def budgets(evidence: Startups) -> None:
-    st.header(say("Available KV cache memory and CUDA graphs"), anchor=False)
+    heading("Available KV cache memory and CUDA graphs")
     head = [say("Logs"), say("Records"), say("Median error"), say("90% within"), say("Inside the range")]
     head += [say("CUDA graphs, median error"), say("90% within"), say("Records")]
     st.markdown(words.table(head, budget_rows(evidence), numbers=7))
-    st.caption(
-        say(
-            "Errors of the cache are shares of the GPU's memory, those of CUDA graphs are GiB. A log whose weights "
-            "differ from ours by more than 2% does not say which modules stay in 16 bits: its cache is not counted."
-        )
+    caption(
+        "Errors of the cache are shares of the GPU's memory, those of CUDA graphs are GiB. A log whose weights "
+        "differ from ours by more than 2% does not say which modules stay in 16 bits: its cache is not counted."
     )
-    st.caption(say(FITTED))
+    caption(FITTED)
 
 
 def budget_rows(evidence: Startups) -> Iterator[tuple[str, ...]]:
@@ -145,7 +140,7 @@ def of_graphs(errors: list[float]) -> tuple[str, ...]:
 
 
 def lengths(evidence: Startups) -> None:
-    st.header(say("Longest request that a refusal prints"), anchor=False)
+    heading("Longest request that a refusal prints")
     head = [say("Ours"), say("Records"), say("Median error"), say("90% within"), say("Worst")]
     rows = []
     of_bytes = [(row.of_bytes, row.printed) for row in evidence.lengths]
@@ -159,7 +154,7 @@ def lengths(evidence: Startups) -> None:
 
 
 def by_log(evidence: Startups) -> None:
-    st.header(say("Record by record"), anchor=False)
+    heading("Record by record")
     tables.draw(
         "startup_records",
         say("Record by record"),
@@ -185,6 +180,6 @@ def by_log(evidence: Startups) -> None:
 
 
 def left_out(evidence: Startups) -> None:
-    st.header(say("Left out: {n:,} logs", n=sum(row.count for row in evidence.left_out)), anchor=False)
+    heading("Left out: {n:,} logs", n=sum(row.count for row in evidence.left_out))
     rows = ((why, f"{count}") for why, count in said(evidence.left_out, REASONS))
     st.markdown(words.table([say("Why"), say("Records")], rows))
