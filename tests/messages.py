@@ -1,7 +1,7 @@
 """Brings the catalogues up to what the code says: `make messages`.
 
 A template is an argument of `say`, of `Message` or of what says a sentence on a page, and their `plural`; the
-description of an option; and what has a name in words that a page says: symbols, parts of memory, tensors of a step; and
+description of an option; what has a name in words that a page says: symbols, parts of memory, tensors of a step; and
 why evidence is left out.
 """
 

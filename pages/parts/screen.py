@@ -39,7 +39,7 @@ def button(label: str, key: str, icon: str, take: Take, *args: Any, **how: Any) 
 
 
 def quiet_button(label: str, key: str, icon: str, take: Take, *args: Any, **how: Any) -> bool:
-    """The same without a frame, for ways back and what stands in a line of text."""
+    """A button without a frame, for ways back and within a line of text."""
     return button(label, key, icon, take, *args, type="tertiary", **how)
 
 

@@ -238,8 +238,7 @@ def notes(answer: Weighed) -> None:
                 "**Sparsity**: {ratio:.1f} parameters for each active one. The law above is of dense models; here N is "
                 "the active parameters, and a mixture of experts of the same compute is better than the dense model "
                 "([routed scaling laws](https://arxiv.org/abs/2202.01169)). Smaller and more experts help further "
-                "([DeepSeekMoE](https://arxiv.org/abs/2401.06066), "
-                "[granularity](https://arxiv.org/abs/2402.07871)).",
+                "([DeepSeekMoE](https://arxiv.org/abs/2401.06066), [granularity](https://arxiv.org/abs/2402.07871)).",
                 ratio=own.sparsity,
             )
         )

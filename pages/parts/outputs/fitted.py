@@ -212,9 +212,8 @@ def roofline(answer: Answer) -> None:
         explain(problem, lambda near: None)
         return
     caption(
-        "{name} in {format} on {gpu}, {n:,} tokens of context, whether it fits or not. A pass under the slope "
-        "waits for memory, one under a ceiling for arithmetic; points lie below by what kernels, links and the "
-        "host cost.",
+        "{name} in {format} on {gpu}, {n:,} tokens of context, whether it fits or not. A pass under the slope waits "
+        "for memory, one under a ceiling for arithmetic; points lie below by what kernels, links and the host cost.",
         name=answer.model.name,
         format=precision.weights,
         gpu=gpu.name,
