@@ -34,8 +34,10 @@ SINGLE = set(
     """.split()
 )
 """Names of one word."""
-SAYING = {"say": 0, "Message": 0, "paragraph": 0, "caption": 0, "heading": 0, "alert": 2}
-"""Calls that say a sentence, and the place of its template among their arguments: `pages.parts.words` and `.screen`."""
+SAYING = {"say": (0,), "Message": (0,), "paragraph": (0,), "caption": (0,), "heading": (0,), "alert": (2,)}
+SAYING |= {"Control": (0, 4), "Switch": (0, 1)}
+"""Calls with sentences, and the places of their templates among the arguments: of `pages.parts`' words, screen and
+inputs.fields."""
 UNSAID = ("holds", "NotImplementedError", "split", "Ending")
 """Calls with words that nobody is told, and lists of names."""
 HABITS = "calc/serving/engines/vllm/options.py"
@@ -81,9 +83,8 @@ def said(tree: ast.Module) -> Iterator[Key]:
             if not isinstance(call, ast.Call):
                 continue
             keywords = {keyword.arg: keyword.value for keyword in call.keywords}
-            place = SAYING.get(callee(call))
-            if place is not None and len(call.args) > place:
-                for one in texts(call.args[place], scope, tree):
+            for place in SAYING.get(callee(call), ()):
+                for one in texts(call.args[place], scope, tree) if len(call.args) > place else ():
                     plurals = list(texts(keywords["plural"], scope, tree)) if "plural" in keywords else []
                     yield one, plurals[0] if plurals else None
             for text in texts(keywords["description"], scope, tree) if "description" in keywords else ():
