@@ -146,12 +146,7 @@ def engine(answer: Planned) -> None:
         place = known["prefix_share"]
         limits, now = within(0, 0.99, place.of(answer.scenario))
         st.number_input(
-            field(place.name),
-            step=0.05,
-            format="%g",
-            help=help_of(place.option),
-            **limits,
-            **bind(place, value=now),
+            field(place.name), step=0.05, format="%g", help=help_of(place.option), **limits, **bind(place, value=now)
         )
         faults(error, place)
         control(known["prefill_decode"], error)

@@ -221,10 +221,7 @@ def growth(answer: Compared) -> None:
     """Cache of the whole batch over the context."""
     heading("KV cache vs. context length")
     names = (
-        (
-            style(column.letter)[0],
-            say("{letter} · {name}", letter=column.letter, name=column.answer.model.name),
-        )
+        (style(column.letter)[0], say("{letter} · {name}", letter=column.letter, name=column.answer.model.name))
         for column in answer.complete
     )
     st.html(keys(names))

@@ -39,10 +39,7 @@ def page(
 
 
 def quick_page(
-    here: Page,
-    calculate: Callable[[Scenario], A],
-    draw: Callable[[A], None],
-    *sections: Callable[[A], None],
+    here: Page, calculate: Callable[[Scenario], A], draw: Callable[[A], None], *sections: Callable[[A], None]
 ) -> None:
     """A page of which a slider runs, sends and draws a part: the answer and the sliders. The
     rest of the sidebar stays in the browser as it is."""

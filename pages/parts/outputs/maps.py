@@ -17,10 +17,7 @@ BEGINNING, END = 15, 9
 """Characters of a long name of a row; the rest is in the hover text."""
 Scale = tuple[tuple[float, str], ...]
 INK = {LIGHT: "#14202B", DARK: "#F2F4F7"}  # on any of these shades
-SCALE: dict[Theme, Scale] = {
-    LIGHT: ((0.0, "#E8F1FA"), (1.0, "#74AEDB")),
-    DARK: ((0.0, "#16242F"), (1.0, "#1F6597")),
-}
+SCALE: dict[Theme, Scale] = {LIGHT: ((0.0, "#E8F1FA"), (1.0, "#74AEDB")), DARK: ((0.0, "#16242F"), (1.0, "#1F6597"))}
 MISSING: dict[Theme, Scale] = {
     LIGHT: ((0.0, "#E8943A"), (0.999, "#F9E3C6"), (1.0, "#EEF1F4")),
     DARK: ((0.0, "#9A4F0F"), (0.999, "#4A321A"), (1.0, "#23272E")),

@@ -311,11 +311,7 @@ def frontier(answer: Planned, chosen: Ranked | None) -> None:
         if is_open:
             head = [say("Plan"), say("Tokens/s per user"), say("Tokens/s per GPU")]
             lines = [
-                (
-                    described(point),
-                    words.figure(point.tokens_per_s_per_user),
-                    words.figure(point.tokens_per_s_per_gpu),
-                )
+                (described(point), words.figure(point.tokens_per_s_per_user), words.figure(point.tokens_per_s_per_gpu))
                 for point in dict.fromkeys([here, *mine, *plans.frontier])
             ]
             st.markdown(words.table(head, lines, numbers=2))
