@@ -37,7 +37,8 @@ def control(place: Place, error: ConfigError | None, usual: Any = None, label: s
         number(place, shown, usual)
     else:
         now = place.of(st.session_state.scenario) or ""
-        st.text_input(**shown, placeholder=default(usual), **show(place.name, now, _take_text, place))
+        shown |= show(place.name, now, lambda text: change({place: text.strip() or None}))
+        st.text_input(**shown, placeholder=default(usual))
     faults(error, place)
 
 
@@ -98,10 +99,6 @@ def _take_worded(text: str, place: Place) -> None:
         change({place: place.option.parse(text) if text else None})
     except ValueError:
         change({place: text})
-
-
-def _take_text(text: str, place: Place) -> None:
-    change({place: text.strip() or None})
 
 
 def default(usual: Any) -> str:

@@ -33,15 +33,11 @@ def load(answer: Planned) -> None:
     known = places(("planning",))
     paragraph("**Load**")
     with st.grid(2, min_column_width=140, gap="small"):
-        number(known["requests_per_s"], _take_requests)
+        users = {known["users"]: None}  # requests a second stand for the users of the question
+        number(known["requests_per_s"], lambda rate, place: change({place: rate} | ({} if rate is None else users)))
         number(known["think_s"])
     for name in ("users", "requests_per_s", "prompt", "output", "think_s"):
         faults(answer.error, known[name])
-
-
-def _take_requests(chosen: float | None, place: Place) -> None:
-    """Requests a second stand for the users of the question."""
-    change({place: chosen} if chosen is None else {place: chosen, places(("planning",))["users"]: None})
 
 
 def targets(answer: Planned) -> None:
@@ -67,12 +63,8 @@ def rate(place: Place) -> None:
         help=say("20 tokens/s are a time per output token (TPOT) of 50 ms."),
         value=None,
         **limits,
-        **show("min_rate", now, _take_rate, place, given=None),
+        **show("min_rate", now, lambda rate: change({place: rate and round(1000 / rate, 3)}), given=None),
     )
-
-
-def _take_rate(chosen: float | None, place: Place) -> None:
-    change({place: None if chosen is None else round(1000 / chosen, 3)})
 
 
 def number(place: Place, take: Callable[..., None] | None = None) -> None:
@@ -98,16 +90,21 @@ def unchosen(scenario: Scenario) -> str:
 def hardware(answer: Answer) -> None:
     """GPUs that may be used."""
     known = places(("planning",))
-    place = known["plan_gpus"]
+    all_of_them = [*own_gpus(answer.scenario), *gpus()]
+    several(known["plan_gpus"], all_of_them, unchosen(answer.scenario), lambda name: find_gpu(name).name)
+    control(known["node"], answer.error)
+
+
+def several(place: Place, options: Sequence[str], placeholder: str, called: Callable[[str], str] = str) -> None:
+    """Control of a field that takes several of these options."""
     st.multiselect(
         field(place.name),
-        [*own_gpus(answer.scenario), *gpus()],
-        format_func=lambda name: find_gpu(name).name,
+        options,
+        format_func=called,
         **show(place.name, list(place.of(st.session_state.scenario)), _take_list, place, given="default"),
         help=help_of(place.option),
-        placeholder=unchosen(answer.scenario),
+        placeholder=placeholder,
     )
-    control(known["node"], answer.error)
 
 
 def formats(answer: Planned) -> None:
@@ -118,14 +115,7 @@ def formats(answer: Planned) -> None:
         "kv_formats": answer.model.native_cache(answer.scenario.serving.engine),
     }
     for name, all_of_them in FORMATS.items():
-        place = known[name]
-        st.multiselect(
-            field(name),
-            all_of_them,
-            **show(name, list(place.of(st.session_state.scenario)), _take_list, place, given="default"),
-            help=help_of(place.option),
-            placeholder=say("{format} (default)", format=usual[name]),
-        )
+        several(known[name], all_of_them, say("{format} (default)", format=usual[name]))
 
 
 def _take_list(chosen: list[str], place: Place) -> None:
@@ -227,9 +217,5 @@ def tokens(place: Place) -> None:
         format="%g",
         step=10.0,
         **limits,
-        **show("billions", now, _take_tokens, place),
+        **show("billions", now, lambda billions: change({place: billions * BILLION})),
     )
-
-
-def _take_tokens(billions: float, place: Place) -> None:
-    change({place: billions * BILLION})
