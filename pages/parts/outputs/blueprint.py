@@ -7,36 +7,14 @@ from calc.model.diagram import Diagram, ModelPart, diagram
 from calc.model.paper import ANCHORS, Anchor
 from pages.parts import words
 from pages.parts.outputs import model_drawing as drawing
-from pages.parts.outputs import paper
+from pages.parts.outputs import paper, scripts
 from pages.parts.screen import caption, download, paragraph
 from pages.parts.state import url
 from pages.parts.state.query import ATTENTION, DESIGN
 from pages.parts.state.weighed import Answer
 from pages.parts.words import say
 
-SCRIPT = """
-export default function ({data, parentElement, setTriggerValue}) {
-  let place = parentElement.querySelector("#drawing");
-  if (!place) {
-    place = document.createElement("div");
-    place.id = "drawing";
-    parentElement.appendChild(place);
-  }
-  if (place.dataset.drawn !== data.svg) {
-    place.innerHTML = data.svg;
-    place.dataset.drawn = data.svg;
-  }
-  for (const part of place.querySelectorAll("[data-part]")) {
-    const take = () => setTriggerValue("part", part.dataset.part);
-    part.onclick = take;
-    part.onkeydown = (event) => {
-      if (event.key === "Enter" || event.key === " ") { event.preventDefault(); take(); }
-    };
-  }
-}
-"""
-"""Puts the drawing on the page, and says which part was clicked."""
-CLICKED = st.components.v2.component("model_drawing", js=SCRIPT)
+CLICKED = scripts.element("model_drawing", "drawing.js", isolate_styles=True)  # a style of the SVG's own
 
 
 @st.fragment

@@ -116,6 +116,12 @@ BADGES: dict[str, tuple[Message, Color, str]] = {
 }
 
 
+def badge(verdict: str, icon: str = "") -> str:
+    """The word of a verdict in its colour."""
+    word, color, _ = BADGES[verdict]
+    return f":{color}-badge[{icon}{say(word)}]"
+
+
 def head(verdict: Verdict | TrainingVerdict) -> None:
     """The GPUs of a card, and whether it fits."""
     word, color, icon = BADGES[verdict.verdict]

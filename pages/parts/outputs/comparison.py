@@ -18,7 +18,7 @@ from pages.parts import words
 from pages.parts.inputs import others
 from pages.parts.outputs import charts, pin, plot
 from pages.parts.outputs.bar import keys
-from pages.parts.outputs.cards import BADGES, growing
+from pages.parts.outputs.cards import badge, growing
 from pages.parts.outputs.charts import PLAIN, ROW, Figure, Theme, figure, row_axis, small, stacked
 from pages.parts.screen import caption, heading, paragraph
 from pages.parts.state.compared import LETTERS, Column, Compared
@@ -193,12 +193,11 @@ def verdicts(columns: Sequence[Column], number: int, gpu: str) -> list[str]:
 
 def verdict(row: Verdict) -> str:
     """Whether it fits, and by how much, on one line; Weigh names the flags that it may take."""
-    word, color, _ = BADGES[row.verdict]
     if row.flags:
-        return f":{color}-badge[{say(word)}]"
+        return badge(row.verdict)
     room = words.gib(abs(row.spare)).replace(" ", NO_BREAK)
     rounded = say("{size} headroom", size=room) if row.spare >= 0 else say("short by {size}", size=room)
-    return f":{color}-badge[{say(word)}] {rounded}"
+    return f"{badge(row.verdict)} {rounded}"
 
 
 def bars(answer: Compared) -> None:

@@ -5,7 +5,7 @@ import streamlit as st
 from calc.hardware import find_gpu
 from calc.quantizing import HeldPart, QuantizingPhase
 from pages.parts import words
-from pages.parts.outputs.cards import BADGES
+from pages.parts.outputs.cards import badge
 from pages.parts.outputs.figure import legend, table
 from pages.parts.screen import heading, paragraph
 from pages.parts.state.quantized import Quantized
@@ -14,11 +14,10 @@ from pages.parts.words import say
 
 def verdicts(answer: Quantized) -> None:
     """One GPU of each kind, and why."""
-    rows = []
-    for verdict in answer.report.verdicts:
-        word, color, _ = BADGES[verdict.verdict]
-        badge = f":{color}-badge[{say(word)}]"
-        rows.append([find_gpu(verdict.gpu).name, badge, words.gib(verdict.usable), say(verdict.reason)])
+    rows = [
+        [find_gpu(row.gpu).name, badge(row.verdict), words.gib(row.usable), say(row.reason)]
+        for row in answer.report.verdicts
+    ]
     if rows:
         st.markdown(words.table([say("One GPU"), say("Verdict"), say("Usable"), say("Reason")], rows, numbers=0))
 

@@ -2,7 +2,6 @@
 takes."""
 
 from collections.abc import Callable
-from functools import partial
 
 import streamlit as st
 
@@ -13,7 +12,7 @@ from pages.parts import words
 from pages.parts.inputs import others
 from pages.parts.outputs import charts, comparison, pin, plot
 from pages.parts.outputs.bar import keys
-from pages.parts.outputs.cards import BADGES, most
+from pages.parts.outputs.cards import badge, most
 from pages.parts.outputs.comparison import mark
 from pages.parts.outputs.rollout_memory import peak_of
 from pages.parts.outputs.training_answer import spelled
@@ -68,29 +67,30 @@ def at_peak(column: StepColumn, gpu: str) -> Memory:
 def table(answer: Stepped, gpu: str) -> None:
     """A column for each step; what differs from the first is marked."""
     columns = answer.complete
-    first = columns[0].step
+    steps, first = [column.step for column in columns], columns[0].step
 
     def row(label: str, text: Callable[[ComparedStep], str]) -> list[str]:
-        return [label, *(text(column.step) for column in columns)]
+        return [label, *map(text, steps)]
 
-    def sizes(label: str, of: Callable[[ComparedStep], int | None]) -> list[str]:
-        return row(label, lambda step: against(of(step), of(first), words.gib))
+    def sizes(label: str, per_step: list[int | None]) -> list[str]:
+        return [label, *(against(size, per_step[0]) for size in per_step)]
 
     rows = [
         row(say("Training objective"), lambda step: words.objective(step.scenario.objective)),
         row(say("Training method"), lambda step: words.choice("method", step.scenario.workload.method)),
     ]
-    if any(column.step.scenario.layout.gpus > 1 for column in columns):
+    if any(step.scenario.layout.gpus > 1 for step in steps):
         rows.append(row(say("Layout"), layout))
     rows += [
-        row(gpu, verdict),
-        sizes(say("Memory per GPU"), lambda step: step.verdict.required),
+        row(gpu, lambda step: badge(step.verdict.verdict)),
+        sizes(say("Memory per GPU"), [step.verdict.required for step in steps]),
         row(say("Peak"), peak),
-        *(sizes(say(name), partial(of_phase, name=phase)) for phase, name in words.PHASES.items()),
+        *(sizes(say(name), [step.phases.get(phase) for step in steps]) for phase, name in words.PHASES.items()),
     ]
-    if any(column.step.rollout for column in columns):
+    if any(step.rollout for step in steps):
         rows.append([say("**With the engine**"), *[""] * len(columns)])
-        rows += [sizes(say(name), partial(of_rollout, name=phase)) for phase, name in words.ROLLOUT_PHASES.items()]
+        phases = words.ROLLOUT_PHASES.items()
+        rows += [sizes(say(name), [step.rollout.get(phase) for step in steps]) for phase, name in phases]
     rows += [
         row(say("Max micro-batch size"), lambda step: most(step.verdict.max_micro_batch)),
         row(say("Longest completion"), longest),
@@ -106,24 +106,10 @@ def layout(step: ComparedStep) -> str:
     return spelled(step.scenario.layout) or say("One GPU")
 
 
-def verdict(step: ComparedStep) -> str:
-    """Whether it fits, and by how much, on one line."""
-    word, color, _ = BADGES[step.verdict.verdict]
-    return f":{color}-badge[{say(word)}]"
-
-
 def peak(step: ComparedStep) -> str:
     """The phase with the most memory."""
     names = [*words.PHASES.items(), *words.ROLLOUT_PHASES.items()]
     return say(next(message for name, message in names if name == step.peak))
-
-
-def of_phase(step: ComparedStep, *, name: str) -> int | None:
-    return next((size for phase, size in step.phases.items() if phase == name), None)
-
-
-def of_rollout(step: ComparedStep, *, name: str) -> int | None:
-    return next((size for phase, size in step.rollout.items() if phase == name), None)
 
 
 def longest(step: ComparedStep) -> str:
@@ -143,9 +129,9 @@ def seconds(step: ComparedStep, first: ComparedStep) -> str:
     return f"{text} :gray-badge[{words.times(times)}]"
 
 
-def against(size: int | None, first: int | None, written: Callable[[int], str]) -> str:
+def against(size: int | None, first: int | None) -> str:
     """A size, and how much more or less than the first's."""
     if size is None:
         return NOTHING
-    text = written(size).replace(" ", NO_BREAK)
+    text = words.gib(size).replace(" ", NO_BREAK)
     return text if first is None or size == first else f"{text} {mark(size, first)}"

@@ -1,6 +1,6 @@
 """Predicted speeds against measured ones: by kind, engine and GPU, record by record, and what is left out."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import streamlit as st
 
@@ -12,7 +12,7 @@ from pages.parts.outputs import charts, plot, tables
 from pages.parts.outputs.tables import Column
 from pages.parts.screen import caption, heading, paragraph
 from pages.parts.verify.accuracy import error_boxes
-from pages.parts.verify.evidence import SpeedAccuracy, SpeedSummary, by, said, side_by_side
+from pages.parts.verify.evidence import LeftOut, SpeedAccuracy, SpeedSummary, Uncounted, by, said, side_by_side
 from pages.parts.words import say
 
 CUT = 1.25
@@ -53,7 +53,7 @@ def draw(evidence: SpeedAccuracy) -> None:
     grouped(say("By engine"), "speed_engines", evidence.by_engine)
     grouped(say("By GPU"), "speed_gpus", evidence.by_gpu)
     by_record(evidence)
-    left_out(evidence)
+    left_out(evidence.left_out, Message("Left out: {n:,} figures"), REASONS)
 
 
 def kinds(evidence: SpeedAccuracy) -> None:
@@ -176,7 +176,8 @@ def by_record(evidence: SpeedAccuracy) -> None:
     )
 
 
-def left_out(evidence: SpeedAccuracy) -> None:
-    heading("Left out: {n:,} figures", n=sum(row.count for row in evidence.left_out))
-    rows = ((why, f"{count}") for why, count in said(evidence.left_out, REASONS))
-    st.markdown(words.table([say("Why"), say("Records")], rows))
+def left_out(rows: Sequence[LeftOut | Uncounted], title: Message, reasons: Mapping[str, Message]) -> None:
+    """How many records are left out, and why, by the beginning of the benchmark's words."""
+    heading(title, n=sum(row.count for row in rows))
+    lines = ((why, f"{count}") for why, count in said(rows, reasons))
+    st.markdown(words.table([say("Why"), say("Records")], lines))

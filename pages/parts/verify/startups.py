@@ -13,7 +13,8 @@ from pages.parts.outputs import tables
 from pages.parts.outputs.cards import BADGES
 from pages.parts.outputs.tables import Column
 from pages.parts.screen import caption, heading, paragraph
-from pages.parts.verify.evidence import Miss, StartedLog, Startups, by, percentile, said
+from pages.parts.verify.evidence import Miss, StartedLog, Startups, by, percentile
+from pages.parts.verify.speeds import left_out
 from pages.parts.words import say
 
 FITTED = Message(
@@ -55,7 +56,7 @@ def draw(evidence: Startups) -> None:
     budgets(evidence)
     lengths(evidence)
     by_log(evidence)
-    left_out(evidence)
+    left_out(evidence.left_out, Message("Left out: {n:,} logs"), REASONS)
 
 
 def court(evidence: Startups) -> None:
@@ -177,9 +178,3 @@ def by_log(evidence: Startups) -> None:
         ],
         evidence.logs,
     )
-
-
-def left_out(evidence: Startups) -> None:
-    heading("Left out: {n:,} logs", n=sum(row.count for row in evidence.left_out))
-    rows = ((why, f"{count}") for why, count in said(evidence.left_out, REASONS))
-    st.markdown(words.table([say("Why"), say("Records")], rows))
