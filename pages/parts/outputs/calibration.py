@@ -20,13 +20,12 @@ ITEMS: tuple[OverheadItem, ...] = ("cuda_graphs", "libraries", "peak_gap")
 def draw(scenario: Scenario, *, leads_to_weigh: bool = False) -> None:
     """Overhead from a log; nothing without one."""
     overhead = scenario.overhead
-    if overhead.overhead_log is None:
+    spans = {item: span for item in ITEMS if (span := getattr(overhead, item)) is not None}
+    if overhead.overhead_log is None or not spans:  # a link may name a log alone
         return
-    spans = {item: getattr(overhead, item) for item in ITEMS}
     named = [
         say("{part} {span} GiB", part=words.PARTS[item], span=f"{span.low:g}" if span.low == span.high else str(span))
         for item, span in spans.items()
-        if span is not None
     ]
     line = say("Overhead from a log of {log}: {list}.", log=Outside(overhead.overhead_log), list=words.listed(named))
     st.markdown(f":material/tune: {line}")
