@@ -1,5 +1,7 @@
 """Our list against a real checkpoint: where it comes from, and how the two compare."""
 
+from collections.abc import Iterator
+
 import streamlit as st
 
 from calc import ConfigError, Precision
@@ -146,20 +148,17 @@ def comparison(answer: Answer, checkpoint: Checkpoint) -> None:
         differences(compared)
 
 
-def remarks(compared: Comparison) -> list[str]:
+def remarks(compared: Comparison) -> Iterator[str]:
     """Sentences on tensors of the checkpoint that are no difference."""
-    notes = [say("Vision encoder and multi-token prediction (MTP) layers are compared too.")]
+    yield say("Vision encoder and multi-token prediction (MTP) layers are compared too.")
     if compared.packed:
-        notes.append(say("{n:,} weights are packed, as their format does.", n=compared.packed))
+        yield say("{n:,} weights are packed, as their format does.", n=compared.packed)
     if compared.auxiliary:
-        notes.append(
-            say("{n:,} tensors are scales, zero points and the like of a quantized format.", n=compared.auxiliary)
-        )
+        yield say("{n:,} tensors are scales, zero points and the like of a quantized format.", n=compared.auxiliary)
     if compared.derived:
-        notes.append(say("{n:,} tensors are buffers that the class computes by itself.", n=compared.derived))
+        yield say("{n:,} tensors are buffers that the class computes by itself.", n=compared.derived)
     if compared.tied:
-        notes.append(say("The output head is a copy of the embedding and counts once."))
-    return notes
+        yield say("The output head is a copy of the embedding and counts once.")
 
 
 def storage(checkpoint: Checkpoint) -> None:
