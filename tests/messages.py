@@ -35,9 +35,9 @@ SINGLE = set(
 )
 """Names of one word."""
 SAYING = {"say": (0,), "Message": (0,), "paragraph": (0,), "caption": (0,), "heading": (0,), "alert": (2,)}
-SAYING |= {"Control": (0, 4), "Switch": (0, 1), "bad_question": (0,), "concluded": (0,)}
+SAYING |= {"Control": (0, 4), "Switch": (0, 1), "bad_question": (0,), "concluded": (0,), "hover": (0,)}
 """Calls with sentences, and the places of their templates among the arguments: of `pages.parts`' words, screen,
-inputs.fields and outputs.findings, and of `cli.options`."""
+inputs.fields, outputs.findings and outputs.charts, and of `cli.options`."""
 UNSAID = ("holds", "NotImplementedError", "split", "Ending")
 """Calls with words that nobody is told, and lists of names."""
 HABITS = "calc/serving/engines/vllm/options.py"

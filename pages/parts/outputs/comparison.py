@@ -19,7 +19,7 @@ from pages.parts.inputs import others
 from pages.parts.outputs import charts, pin, plot
 from pages.parts.outputs.bar import keys
 from pages.parts.outputs.cards import badge, growing
-from pages.parts.outputs.charts import PLAIN, ROW, Figure, Theme, figure, row_axis, small, stacked
+from pages.parts.outputs.charts import ROW, Figure, Theme, figure, hover, row_axis, small, stacked
 from pages.parts.screen import caption, heading, paragraph
 from pages.parts.state.compared import LETTERS, Column, Compared
 from pages.parts.state.scenario import MOST_OTHERS, configuration, places
@@ -280,11 +280,12 @@ def parameter_bars(columns: Sequence[Column], theme: Theme) -> Figure:
     bars: list[dict[str, Any]] = [
         {
             "type": "bar",
+            "orientation": "h",
             "name": words.part(part),
             "x": [count.get(part, 0) / 10**9 for count in counts],
             "y": [column.letter for column in columns],
             "marker": {"color": words.color(part)},
-            "hovertemplate": say("{part}: {n} B", part=words.part(part), n="%{x:,.3f}") + PLAIN,
+            "hovertemplate": hover("{part}: {n} B", part=words.part(part), n="%{x:,.3f}"),
         }
         for part in components(columns)
     ]
@@ -299,8 +300,6 @@ def components(columns: Sequence[Column]) -> list[str]:
 
 def _rows(names: Mapping[str, str], bars: list[dict[str, Any]], axis: str, theme: Theme) -> Figure:
     """Stacked bars, a row a letter."""
-    for bar in bars:
-        bar["orientation"] = "h"
     return figure(
         bars,
         theme,
@@ -337,7 +336,7 @@ def growth_curves(columns: Sequence[Column], theme: Theme) -> Figure:
                 "cliponaxis": False,
                 "line": {"color": color, "dash": dash, "width": 2.5},
                 "marker": {"color": color, "symbol": symbol, "size": 7},
-                "hovertemplate": say("{letter}: {size} GiB", letter=letter, size="%{y:,.3f}") + PLAIN,
+                "hovertemplate": hover("{letter}: {size} GiB", letter=letter, size="%{y:,.3f}"),
             }
         )
     return figure(

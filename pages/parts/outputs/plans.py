@@ -14,7 +14,7 @@ from pages.parts.inputs.control import drawer
 from pages.parts.inputs.filters import several, vendor_and_form
 from pages.parts.labels import ORIGINS
 from pages.parts.outputs import charts, plot, tables
-from pages.parts.outputs.charts import PLAIN, Figure, Theme, figure, small
+from pages.parts.outputs.charts import KEY_ABOVE, Figure, Theme, figure, hover, small
 from pages.parts.outputs.tables import Column, identifier
 from pages.parts.screen import caption, heading, leading_button, paragraph
 from pages.parts.state.planned import SHOWN, Planned, Ranked, weigh
@@ -418,8 +418,7 @@ def frontier_chart(points: Sequence[Point], mine: Sequence[Point], chosen: Point
         theme,
         height=380,
         margin={"l": 8, "r": 8, "t": 40, "b": 52},
-        showlegend=True,
-        legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
+        **KEY_ABOVE,
         hovermode="closest",
         xaxis=AXIS | {"title": small(say("Tokens/s per user"))},
         yaxis=AXIS | {"title": small(say("Tokens/s per GPU"))},
@@ -436,13 +435,12 @@ def trace(name: str, points: Sequence[Point], look: dict[str, Any], size: int) -
         "text": [described(point) for point in points],
         "line": look,
         "marker": {"size": size, "color": look["color"]},
-        "hovertemplate": say(
+        "hovertemplate": hover(
             "<b>{what}</b><br>{user} tokens/s per user, {gpu} per GPU",
             what="%{text}",
             user="%{x:,.3~s}",
             gpu="%{y:,.3~s}",
-        )
-        + PLAIN,
+        ),
     }
 
 

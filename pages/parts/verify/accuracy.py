@@ -9,7 +9,7 @@ import streamlit as st
 from calc.units import GIB, hundredths
 from pages.parts import words
 from pages.parts.outputs import plot, tables
-from pages.parts.outputs.charts import PLAIN, ROW, Figure, Theme, figure, small
+from pages.parts.outputs.charts import PLAIN, ROW, Figure, Theme, figure, hover, small
 from pages.parts.outputs.tables import Column
 from pages.parts.screen import caption, heading, paragraph
 from pages.parts.verify.evidence import EXPLAINED, KINDS, Accuracy, Compared, summaries
@@ -126,14 +126,13 @@ def agreement(kinds: Mapping[str, Sequence[Compared]], theme: Theme) -> Figure:
             "y": [row.predicted / GIB for row in rows],
             "customdata": [[row.name, row.error, row.source] for row in rows],
             "marker": {"color": color, "symbol": symbol, "size": 8, "opacity": 0.75},
-            "hovertemplate": say(
+            "hovertemplate": hover(
                 "<b>{name}</b><br>measured {measured} GiB, predicted {predicted} GiB ({error})",
                 name="%{customdata[0]}",
                 measured="%{x:,.2f}",
                 predicted="%{y:,.2f}",
                 error="%{customdata[1]:+.2%}",
-            )
-            + PLAIN,
+            ),
         }
         for (kind, rows), (color, symbol) in zip(kinds.items(), cycle(MARKS))
         if kind in sizes
