@@ -23,7 +23,6 @@ from pages.parts.outputs.charts import ROW, Figure, Theme, figure, hover, row_ax
 from pages.parts.screen import caption, heading, paragraph
 from pages.parts.state.compared import LETTERS, Column, Compared
 from pages.parts.state.scenario import MOST_OTHERS, configuration, places
-from pages.parts.state.weighed import Weighed
 from pages.parts.words import say
 
 NO_BREAK = "\N{NO-BREAK SPACE}"
@@ -72,17 +71,22 @@ def headings(answer: Compared) -> None:
 def numbers(answer: Compared) -> None:
     """The headline numbers, each of the others with its difference from the first."""
     columns = answer.columns
-    names = (say("{letter} · {name}", letter=c.letter, name=c.answer.model.name) for c in columns)
-    head = [say("Difference from A"), *names]
+
+    def amount(label: str, of: Callable[[Report], int], written: Callable[[int], str]) -> list[str]:
+        return against(columns, label, of, lambda report: written(of(report)))
+
+    head = [say("Difference from A"), *map(titled, columns)]
     rows = [
         [words.field("weights"), *(cell(column, lambda r: f"`{r.scenario.precision.weights}`") for column in columns)],
         [words.field("kv"), *(cell(column, lambda r: f"`{r.scenario.precision.kv}`") for column in columns)],
-        against(columns, say("Parameters"), lambda r: r.parameters.total, words.count),
-        against(columns, say("Active parameters"), lambda r: r.parameters.active, words.count),
-        per_token(columns),
-        against(columns, say("KV cache, total"), lambda r: r.kv_cache.total, words.size),
-        against(columns, say("Weights per GPU"), lambda r: r.memory.weights, words.size),
-        against(columns, memory_on(answer), lambda r: answer.memory(r).total, words.gib),
+        amount(say("Parameters"), lambda r: r.parameters.total, words.count),
+        amount(say("Active parameters"), lambda r: r.parameters.active, words.count),
+        against(
+            columns, say("KV cache per token"), lambda r: r.kv_cache.bytes_per_token, lambda r: growing(r.kv_cache)
+        ),
+        amount(say("KV cache, total"), lambda r: r.kv_cache.total, words.size),
+        amount(say("Weights per GPU"), lambda r: r.memory.weights, words.size),
+        amount(memory_on(answer), lambda r: answer.memory(r).total, words.gib),
     ]
     if any(c.answer.report.scenario.layout.gpus > 1 for c in answer.complete):
         rows.append([say("Layout"), *(cell(column, layout) for column in columns)])
@@ -94,6 +98,10 @@ def numbers(answer: Compared) -> None:
         "Times are expected values with all sequences of the batch, on the smallest of these GPUs that fits; the "
         "price is the median of the GPU's list prices, kept busy so. Plan has their ranges."
     )
+
+
+def titled(column: Column) -> str:
+    return say("{letter} · {name}", letter=column.letter, name=column.answer.model.name)
 
 
 def memory_on(answer: Compared) -> str:
@@ -119,35 +127,21 @@ def reach(column: Column) -> None:
 
 def speeds(columns: Sequence[Column]) -> Iterator[list[str]]:
     """Smallest GPU of each, its speed there, and its price."""
-    replies = [column.reply for column in columns]
-    focuses = [None if column.reply is None else column.answer.focus for column in columns]
-    names = [None if focus is None else find_gpu(focus.gpu).name for focus in focuses]
-    yield [
-        say("Smallest GPU that fits"),
-        *(name if present and name else "–" for name, present in zip(names, replies, strict=True)),
-    ]
-    yield [
-        say("Tokens/s per user"),
-        *("–" if reply is None else words.figure(reply.tokens_per_s_per_user.expected) for reply in replies),
-    ]
-    yield [
-        say("Time to first token (TTFT)"),
-        *("–" if reply is None else words.duration(reply.ttft_ms.expected) for reply in replies),
-    ]
-    yield [
-        say("US dollars per million output tokens"),
-        *(
-            "–" if reply is None else priced(column.answer, reply)
-            for column, reply in zip(columns, replies, strict=True)
-        ),
-    ]
+
+    def row(label: str, text: Callable[[Verdict, Reply], str]) -> list[str]:
+        focuses = (None if column.reply is None else column.answer.focus for column in columns)
+        pairs = zip(focuses, (column.reply for column in columns), strict=True)
+        return [label, *("–" if focus is None or reply is None else text(focus, reply) for focus, reply in pairs)]
+
+    yield row(say("Smallest GPU that fits"), lambda focus, _: find_gpu(focus.gpu).name)
+    yield row(say("Tokens/s per user"), lambda _, reply: words.figure(reply.tokens_per_s_per_user.expected))
+    yield row(say("Time to first token (TTFT)"), lambda _, reply: words.duration(reply.ttft_ms.expected))
+    yield row(say("US dollars per million output tokens"), priced)
 
 
-def priced(answer: Weighed, reply: Reply) -> str:
-    price = None if answer.focus is None else price_of(answer.focus.gpu)
-    if price is None or answer.focus is None:
-        return "–"
-    return words.dollars(usd_per_million(reply.tokens_per_s.expected, answer.focus.gpus, price))
+def priced(focus: Verdict, reply: Reply) -> str:
+    price = price_of(focus.gpu)
+    return "–" if price is None else words.dollars(usd_per_million(reply.tokens_per_s.expected, focus.gpus, price))
 
 
 def cell(column: Column, text: Callable[[Report], str]) -> str:
@@ -155,25 +149,13 @@ def cell(column: Column, text: Callable[[Report], str]) -> str:
 
 
 def against(
-    columns: Sequence[Column], label: str, of: Callable[[Report], int], written: Callable[[int], str]
+    columns: Sequence[Column], label: str, of: Callable[[Report], int], text: Callable[[Report], str]
 ) -> list[str]:
-    """A row: the value, and how much more or less than the first's."""
-    first = of(columns[0].answer.report)
-
-    def versus_first(report: Report) -> str:
-        return f"{written(of(report))} {mark(of(report), first)}"
-
-    return [label, cell(columns[0], lambda report: written(first)), *(cell(c, versus_first) for c in columns[1:])]
-
-
-def per_token(columns: Sequence[Column]) -> list[str]:
-    """Bytes that one more token adds, which some models stop doing."""
-    first = columns[0].answer.report.kv_cache
-
-    def versus_first(report: Report) -> str:
-        return f"{growing(report.kv_cache)} {mark(report.kv_cache.bytes_per_token, first.bytes_per_token)}"
-
-    return [say("KV cache per token"), growing(first), *(cell(column, versus_first) for column in columns[1:])]
+    """A row of texts, each of the others with the multiple of the first's value that it stands for."""
+    first, *others = columns
+    value = of(first.answer.report)
+    marked = (cell(column, lambda report: f"{text(report)} {mark(of(report), value)}") for column in others)
+    return [label, cell(first, text), *marked]
 
 
 def mark(value: int, first: int) -> str:
@@ -219,11 +201,7 @@ def bars(answer: Compared) -> None:
 def growth(answer: Compared) -> None:
     """Cache of the whole batch over the context."""
     heading("KV cache vs. context length")
-    names = (
-        (style(column.letter)[0], say("{letter} · {name}", letter=column.letter, name=column.answer.model.name))
-        for column in answer.complete
-    )
-    st.html(keys(names))
+    st.html(keys((style(column.letter)[0], titled(column)) for column in answer.complete))
     curves = growth_curves(answer.complete, charts.theme())
     plot.draw("growth", say("KV cache vs. context length"), curves)
 
