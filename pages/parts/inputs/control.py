@@ -1,5 +1,5 @@
 """Controls drawn from fields: what a field of calc's models says of itself decides widget, limits and help. Drawers are
-drawn only while they are open."""
+drawn only while they are open. And filters above a table or a map, which let everything pass until one is chosen."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
@@ -7,8 +7,9 @@ from typing import Any
 
 import streamlit as st
 
-from calc import ConfigError, Range
+from calc import GPU, ConfigError, Range
 from calc.options import Option
+from pages.parts import words
 from pages.parts.screen import alert, quiet_button
 from pages.parts.state.scenario import Place, Scenario, places
 from pages.parts.state.url import bind, change
@@ -170,3 +171,17 @@ def controls_in_drawer(label: str, key: str, places: Iterable[Place], error: Con
 def concerns(error: ConfigError | None, fields: Collection[str]) -> bool:
     """Whether something is wrong with one of these fields."""
     return error is not None and error.field in fields
+
+
+def several(label: str, key: str, options: Iterable[str], called: Callable[[str], str] = str) -> list[str]:
+    return st.multiselect(label, options, format_func=called, key=key, placeholder=say("any"))
+
+
+def vendor_and_form(gpus: Iterable[GPU], key: str) -> Callable[[GPU], bool]:
+    """Filters by maker and form. Returns whether a GPU passes them."""
+    known = list(gpus)
+    vendors = several(say("Vendor"), f"{key}vendors", sorted({gpu.vendor for gpu in known}), words.vendor)
+    forms = several(
+        say("Form"), f"{key}forms", sorted({gpu.form for gpu in known}), lambda form: say(words.FORMS[form])
+    )
+    return lambda gpu: (not vendors or gpu.vendor in vendors) and (not forms or gpu.form in forms)

@@ -91,11 +91,11 @@ def hardware(answer: Answer) -> None:
     """GPUs that may be used."""
     known = places(("planning",))
     all_of_them = [*own_gpus(answer.scenario), *gpus()]
-    several(known["plan_gpus"], all_of_them, unchosen(answer.scenario), lambda name: find_gpu(name).name)
+    chosen_of(known["plan_gpus"], all_of_them, unchosen(answer.scenario), lambda name: find_gpu(name).name)
     control(known["node"], answer.error)
 
 
-def several(place: Place, options: Sequence[str], placeholder: str, called: Callable[[str], str] = str) -> None:
+def chosen_of(place: Place, options: Sequence[str], placeholder: str, called: Callable[[str], str] = str) -> None:
     """Control of a field that takes several of these options."""
     st.multiselect(
         field(place.name),
@@ -115,7 +115,7 @@ def formats(answer: Planned) -> None:
         "kv_formats": answer.model.native_cache(answer.scenario.serving.engine),
     }
     for name, all_of_them in FORMATS.items():
-        several(known[name], all_of_them, say("{format} (default)", format=usual[name]))
+        chosen_of(known[name], all_of_them, say("{format} (default)", format=usual[name]))
 
 
 def _take_list(chosen: list[str], place: Place) -> None:

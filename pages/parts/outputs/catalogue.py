@@ -7,7 +7,7 @@ from calc.serving.engines import ENGINES
 from calc.time import price_of
 from calc.units import GIB
 from pages.parts import words
-from pages.parts.inputs.filters import several, vendor_and_form
+from pages.parts.inputs.control import several, vendor_and_form
 from pages.parts.outputs import tables
 from pages.parts.outputs.tables import Column
 from pages.parts.screen import caption, leading_button

@@ -19,9 +19,8 @@ from calc.time import MAPPED, Estimate, price_of
 from calc.training import METHODS, TrainingVerdict
 from pages.parts import words
 from pages.parts.outputs.cards import BADGES, Color, compared_total
-from pages.parts.outputs.charts import served
+from pages.parts.outputs.charts import peak_of, served
 from pages.parts.outputs.design_aids import published
-from pages.parts.outputs.rollout_memory import peak_of
 from pages.parts.state import fitted, query
 from pages.parts.state.compared import Column, Compared
 from pages.parts.state.local import LocalAnswer

@@ -12,8 +12,7 @@ from calc.hardware import find_gpu, note, runs
 from calc.serving.engines import ENGINES
 from calc.time import MAPPED, Array, Fitting, OperatingPoint
 from pages.parts import words
-from pages.parts.inputs.control import drawer, explain
-from pages.parts.inputs.filters import several, vendor_and_form
+from pages.parts.inputs.control import drawer, explain, several, vendor_and_form
 from pages.parts.outputs import charts, maps, plot, tables
 from pages.parts.outputs.tables import Column, Kind, identifier
 from pages.parts.screen import alert, caption, leading_button

@@ -10,8 +10,7 @@ from calc.hardware import find_gpu
 from calc.serving.engines.launch import Launch
 from calc.time import OperationTime, Plan, Point, cannot_keep_up, launch, plan_operations, prices, separate_launch
 from pages.parts import words
-from pages.parts.inputs.control import drawer
-from pages.parts.inputs.filters import several, vendor_and_form
+from pages.parts.inputs.control import drawer, several, vendor_and_form
 from pages.parts.labels import ORIGINS
 from pages.parts.outputs import charts, plot, tables
 from pages.parts.outputs.charts import KEY_ABOVE, Figure, Theme, figure, hover, small

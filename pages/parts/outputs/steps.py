@@ -14,7 +14,6 @@ from pages.parts.outputs import charts, comparison, pin, plot
 from pages.parts.outputs.bar import keys
 from pages.parts.outputs.cards import badge, most
 from pages.parts.outputs.comparison import mark
-from pages.parts.outputs.rollout_memory import peak_of
 from pages.parts.outputs.training_answer import spelled
 from pages.parts.screen import alert, caption, paragraph
 from pages.parts.state.scenario import places
@@ -61,7 +60,7 @@ def figures(answer: Stepped) -> None:
 def at_peak(column: StepColumn, gpu: str) -> Memory:
     """Memory of one GPU at the peak; of trainer and engine where one generates."""
     rollouts = (rollout for rollout in column.answer.report.rollouts if rollout.gpu == gpu)
-    return next(map(peak_of, rollouts), column.answer.report.memory)
+    return next(map(charts.peak_of, rollouts), column.answer.report.memory)
 
 
 def table(answer: Stepped, gpu: str) -> None:

@@ -16,7 +16,7 @@ from pages.parts.inputs.control import drawer
 from pages.parts.outputs.answer import details
 from pages.parts.outputs.bar import bar
 from pages.parts.outputs.cards import BADGES, most
-from pages.parts.outputs.rollout_memory import peak_of
+from pages.parts.outputs.charts import peak_of
 from pages.parts.screen import alert, caption, paragraph, quiet_button
 from pages.parts.state.scenario import places
 from pages.parts.state.url import change

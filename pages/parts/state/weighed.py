@@ -98,7 +98,7 @@ class Answer:
 
     @property
     def download(self) -> Frozen | None:
-        """What a reader may download."""
+        """The report that a reader may download."""
         return None
 
     @property

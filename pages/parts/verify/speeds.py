@@ -1,10 +1,17 @@
-"""Predicted speeds against measured ones: by kind, engine and GPU, record by record, and what is left out."""
+"""Predicted speeds against measured ones: by kind, engine and GPU, record by record, with a part of the model
+on the host, and what is left out."""
 
+import json
 from collections.abc import Mapping, Sequence
+from functools import cache
+from statistics import median
+from types import MappingProxyType
+from typing import Any
 
 import streamlit as st
 
 from calc.errors import Message
+from calc.hardware import find_gpu
 from calc.units import hundredths
 from pages.parts import words
 from pages.parts.inputs.control import drawer
@@ -12,7 +19,16 @@ from pages.parts.outputs import charts, plot, tables
 from pages.parts.outputs.tables import Column
 from pages.parts.screen import caption, heading, paragraph
 from pages.parts.verify.accuracy import error_boxes
-from pages.parts.verify.evidence import LeftOut, SpeedAccuracy, SpeedSummary, Uncounted, by, said, side_by_side
+from pages.parts.verify.evidence import (
+    OFFLOADED,
+    LeftOut,
+    SpeedAccuracy,
+    SpeedSummary,
+    Uncounted,
+    by,
+    said,
+    side_by_side,
+)
 from pages.parts.words import say
 
 CUT = 1.25
@@ -177,7 +193,48 @@ def by_record(evidence: SpeedAccuracy) -> None:
 
 
 def left_out(rows: Sequence[LeftOut | Uncounted], title: Message, reasons: Mapping[str, Message]) -> None:
-    """How many records are left out, and why, by the beginning of the benchmark's words."""
+    """Number of records that are left out, and reasons, by the beginning of the benchmark's words."""
     heading(title, n=sum(row.count for row in rows))
     lines = ((why, f"{count}") for why, count in said(rows, reasons))
     st.markdown(words.table([say("Why"), say("Records")], lines))
+
+
+@cache
+def offloaded() -> tuple[Mapping[str, Any], ...]:
+    return tuple(map(MappingProxyType, json.loads(OFFLOADED.read_text(encoding="utf-8"))))
+
+
+def draw_offloaded() -> None:
+    """Speed with a part of the model on the host."""
+    measured = [row for row in offloaded() if row["n_gpu_layers"] or row["n_cpu_moe"]]
+    errors = [abs(row["expected"] / row["measured"] - 1) for row in measured]
+    heading("Speed with a part on the host")
+    caption(
+        "llama.cpp, Q4_K_M, one user: {n} public measurements with layers or experts on the host; median error "
+        "{median}, largest {largest}. The host's share of its bandwidth is from the rows without a GPU; its time a "
+        "layer was set by judgement when these were known.",
+        n=len(measured),
+        median=words.percent(median(errors)),
+        largest=words.percent(max(errors)),
+    )
+    tables.draw(
+        "offload_rows",
+        say("Speed with a part on the host"),
+        [
+            Column(say("Model"), "model", "name"),
+            Column(say("Where it lies"), host_and_flags, "name"),
+            Column(say("Measured"), "measured", "one"),
+            Column(say("Predicted"), "expected", "one"),
+            Column(say("from–to"), lambda row: f"{row['low']:.1f}–{row['high']:.1f}"),
+            Column(say("Error"), lambda row: words.difference(row["expected"] / row["measured"] - 1)),
+            tables.source(),
+        ],
+        offloaded(),
+    )
+
+
+def host_and_flags(row: Mapping[str, Any]) -> str:
+    """The machine, and the flags that put a part of the model on its host."""
+    flags = [f"--{name.replace('_', '-')} {row[name]}" for name in ("n_gpu_layers", "n_cpu_moe") if row[name]]
+    machine = row["host"] if row["gpu"] is None else f"{find_gpu(row['gpu']).name}, {row['host']}"
+    return " ".join([machine, *flags])
