@@ -53,9 +53,11 @@ def route() -> Route:
 
 
 def element(name: str, script: str, *, isolate_styles: bool = False) -> Any:
-    """An element of Streamlit that is drawn by `export default` of a script of the folder."""
+    """An element of Streamlit that is drawn by `export default` of a script of the folder; what scripts import is fetched
+    with it, not after it."""
     js = f"""
 const script = import(new URL("{address()}/{script}", document.baseURI));
+import(new URL("{address()}/dom.js", document.baseURI));
 export default async (given) => (await script).default(given);
 """
     return st.components.v2.component(name, js=js, isolate_styles=isolate_styles)
