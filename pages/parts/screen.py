@@ -1,11 +1,12 @@
 """Sentences, buttons and files on a page: each is said in the reader's language where it is drawn."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Literal
 
 import streamlit as st
 
 from calc.errors import Message
+from pages.parts import words
 from pages.parts.state.query import Page
 from pages.parts.state.url import lead
 from pages.parts.words import say
@@ -31,6 +32,11 @@ def heading(sentence: str | Message, /, **values: Any) -> None:
 def alert(kind: Kind, icon: str, sentence: str | Message, /, **values: Any) -> None:
     """A sentence in a box, with an icon of Material's."""
     getattr(st, kind)(say(sentence, **values), icon=f":material/{icon}:")
+
+
+def small_table(head: Iterable[str], rows: Iterable[Iterable[str]], numbers: int = 1) -> None:
+    """A table of a few rows, whose `numbers` columns after the first are aligned to the right."""
+    st.markdown(words.table(head, rows, numbers))
 
 
 def button(label: str, key: str, icon: str, take: Take, *args: Any, **how: Any) -> bool:

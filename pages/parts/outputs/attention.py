@@ -17,7 +17,7 @@ from calc.time import reply
 from pages.parts import words
 from pages.parts.outputs import attention_drawing as drawing
 from pages.parts.outputs.bar import keys
-from pages.parts.screen import caption, paragraph
+from pages.parts.screen import caption, paragraph, small_table
 from pages.parts.state.weighed import Answer
 from pages.parts.words import say
 
@@ -97,7 +97,7 @@ def shapes(answer: Answer, mixer: Mixer) -> None:
         for tensor in made(mixer, hidden, workload.batch, workload.context)
     ]
     paragraph("**Shapes in one layer, with the whole context in one pass**")
-    st.markdown(words.table([say("Tensor"), say("Shape"), say("With values")], rows, numbers=0))
+    small_table([say("Tensor"), say("Shape"), say("With values")], rows, numbers=0)
     if mixer.head_width is not None:
         st.caption(width(mixer.score_heads, mixer.head_width, hidden))
 
@@ -159,7 +159,7 @@ def variants(answer: Answer) -> None:
             ]
         )
     head = [say("Kind"), say("Saved"), say("KV cache, total"), say("KV cache per token"), say("Parameters")]
-    st.markdown(words.table([*head, say("Decode step")], rows, numbers=5))
+    small_table([*head, say("Decode step")], rows, numbers=5)
     caption(
         "Decode step: one token of each sequence on one {gpu}, weights and cache read, were the memory enough; the "
         "expected value.",

@@ -20,7 +20,7 @@ from pages.parts.outputs import charts, pin, plot
 from pages.parts.outputs.bar import keys
 from pages.parts.outputs.cards import badge, growing
 from pages.parts.outputs.charts import ROW, Figure, Theme, figure, hover, row_axis, small, stacked
-from pages.parts.screen import caption, heading, paragraph
+from pages.parts.screen import caption, heading, paragraph, small_table
 from pages.parts.state.compared import LETTERS, Column, Compared
 from pages.parts.state.scenario import MOST_OTHERS, configuration, places
 from pages.parts.words import say
@@ -91,7 +91,7 @@ def numbers(answer: Compared) -> None:
     if any(c.answer.report.scenario.layout.gpus > 1 for c in answer.complete):
         rows.append([say("Layout"), *(cell(column, layout) for column in columns)])
     rows += [verdicts(columns, number, gpu.name) for number, gpu in enumerate(answer.scenario.chosen_gpus())]
-    st.markdown(words.table(head, [*rows, *speeds(columns)], numbers=len(columns)))
+    small_table(head, [*rows, *speeds(columns)], numbers=len(columns))
     for column in answer.complete:
         reach(column)
     caption(
@@ -216,12 +216,12 @@ def settings(answer: Compared) -> None:
     if len(columns) == 1:
         caption("Add a configuration to see what differs.")
     elif differing:
-        st.markdown(words.table(head, map(line, differing), numbers=len(columns)))
+        small_table(head, map(line, differing), numbers=len(columns))
     else:
         caption("None: the same architecture.")
     if equal:
         with st.expander(say("Fields that are the same")):
-            st.markdown(words.table(head, map(line, equal), numbers=len(columns)))
+            small_table(head, map(line, equal), numbers=len(columns))
 
 
 def line(row: ComparedField) -> list[str]:

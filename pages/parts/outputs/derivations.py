@@ -14,7 +14,7 @@ from pages.parts import words
 from pages.parts.outputs import tables
 from pages.parts.outputs.figure import legend, table
 from pages.parts.outputs.tables import Column
-from pages.parts.screen import caption, paragraph
+from pages.parts.screen import caption, paragraph, small_table
 from pages.parts.state.weighed import Answer, Weighed
 from pages.parts.words import say
 
@@ -155,4 +155,4 @@ class ServingDerivations:
 def overhead(items: Mapping[OverheadItem, tuple[int, int]]) -> None:
     """The range of each part of the overhead."""
     lines = [(words.part(name), words.gib(low), words.gib(high)) for name, (low, high) in items.items()]
-    st.markdown(words.table([say("Overhead"), say("from"), say("to")], lines, numbers=2))
+    small_table([say("Overhead"), say("from"), say("to")], lines, numbers=2)

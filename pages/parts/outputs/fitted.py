@@ -15,10 +15,10 @@ from pages.parts import words
 from pages.parts.inputs.control import drawer, explain, several, vendor_and_form
 from pages.parts.outputs import charts, maps, plot, tables
 from pages.parts.outputs.tables import Column, Kind, identifier
-from pages.parts.screen import alert, caption, leading_button
+from pages.parts.screen import alert, caption, leading_button, small_table
 from pages.parts.state import fitted
 from pages.parts.state.query import MACHINE, WEIGH
-from pages.parts.state.scenario import Scenario
+from pages.parts.state.scenario import Scenario, Source
 from pages.parts.state.url import change
 from pages.parts.state.weighed import Answer
 from pages.parts.words import say
@@ -145,17 +145,17 @@ def draw(
         shown = sorted(shown, key=lambda row: (fitting.max_context[row] >= most[row]).all())
     if len(shown) > MOST and not st.toggle(say("All {n:,} rows", n=len(shown)), key=f"map_all_{key}"):
         shown = shown[:MOST]
-    figures = fitting.max_context if choice.figure == "context" else fitting.tokens_per_s
+    labels, formats, scale = [names[row] for row in shown], fitting.formats, None
     write = maps.tokens if choice.figure == "context" else words.figure
-    labels, formats = [names[row] for row in shown], fitting.formats
-    title = say("Longest context, tokens") if choice.figure == "context" else say("Tokens/s of one user")
+    title, figures = say("Tokens/s of one user"), fitting.tokens_per_s
+    if choice.figure == "context":
+        title, figures, scale = say("Longest context, tokens"), fitting.max_context, most[shown]
     st.header(title, anchor=False)
     if choice.figure == "context":
         caption(
-            "Grey: all that the model was made for. Orange: less, for want of memory. Rows that are "
-            "grey throughout come last."
+            "Grey: all that the model was made for. Orange: less, for want of memory. Rows that are grey throughout "
+            "come last."
         )
-    scale = most[shown] if choice.figure == "context" else None
     plot.draw(f"map_{key}", title, maps.heat_map(labels, formats, figures[shown], write, charts.theme(), scale))
     with drawer(say("As a table"), f"map_table_{key}", icon=":material/table:") as is_open:
         if is_open:
@@ -191,10 +191,7 @@ def taken(scenario: Scenario, fitting: Fitting, row: int, key: str) -> None:
     if key == "formats":
         change(gpu=(fitting.names[row],), serving=chosen)
     else:
-        source = scenario.source.model_copy(
-            update={"model": fitting.names[row], "revision": None, "file": None, "pasted": None, "assume": None}
-        )
-        change(gpu=(choice.card,), serving=chosen, source=source, overrides={})
+        change(gpu=(choice.card,), serving=chosen, source=Source(model=fitting.names[row]), overrides={})
 
 
 def roofline(answer: Answer) -> None:
@@ -224,7 +221,7 @@ def roofline(answer: Answer) -> None:
     with drawer(say("As a table"), "roofline_table", icon=":material/table:") as is_open:
         if is_open:
             head = [say("Pass"), say("FLOP per byte"), say("TFLOP/s"), say("Limited by")]
-            st.markdown(words.table(head, [row_of(point) for point in points], numbers=2))
+            small_table(head, [row_of(point) for point in points], numbers=2)
 
 
 def row_of(point: OperatingPoint) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ from pages.parts.inputs.control import drawer
 from pages.parts.outputs import charts, plot, tables
 from pages.parts.outputs.maps import heat_map
 from pages.parts.outputs.tables import Column, identifier
-from pages.parts.screen import alert, button, caption, heading, leading_button, paragraph
+from pages.parts.screen import alert, button, caption, heading, leading_button, paragraph, small_table
 from pages.parts.state.local import FEW, FileRow, LocalAnswer, candidates, of_preset_on
 from pages.parts.state.published import of_preset
 from pages.parts.state.query import WEIGH
@@ -207,7 +207,7 @@ def commands(answer: LocalAnswer) -> None:
             caption(note)
     with fourth:
         fields = lm_studio(options, length, count, types, layers)
-        st.markdown(words.table([say("Field"), say("Value")], [[name, words.value(it)] for name, it in fields.items()]))
+        small_table([say("Field"), say("Value")], [[name, words.value(it)] for name, it in fields.items()])
 
 
 def source_of(answer: LocalAnswer, row: FileRow) -> GGUFSource:

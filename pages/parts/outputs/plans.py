@@ -15,7 +15,7 @@ from pages.parts.labels import ORIGINS
 from pages.parts.outputs import charts, plot, tables
 from pages.parts.outputs.charts import KEY_ABOVE, Figure, Theme, figure, hover, small
 from pages.parts.outputs.tables import Column, identifier
-from pages.parts.screen import caption, heading, leading_button, paragraph
+from pages.parts.screen import caption, heading, leading_button, paragraph, small_table
 from pages.parts.state.planned import SHOWN, Planned, Ranked, weigh
 from pages.parts.state.query import WEIGH
 from pages.parts.state.url import change
@@ -313,7 +313,7 @@ def frontier(answer: Planned, chosen: Ranked | None) -> None:
                 (described(point), words.figure(point.tokens_per_s_per_user), words.figure(point.tokens_per_s_per_gpu))
                 for point in dict.fromkeys([here, *mine, *plans.frontier])
             ]
-            st.markdown(words.table(head, lines, numbers=2))
+            small_table(head, lines, numbers=2)
 
 
 def sensitivity(answer: Planned) -> None:
@@ -393,7 +393,7 @@ def operations(answer: Planned, ranked: Ranked) -> None:
         )
     head = [say("Work"), say("ms"), say("Share"), say("Arithmetic, ms"), say("Memory, ms"), say("Limited by")]
     whole = sum(operation_time.ms for operation_time in rows)
-    st.markdown(words.table(head, [operation(operation_time, whole) for operation_time in rows], numbers=4))
+    small_table(head, [operation(operation_time, whole) for operation_time in rows], numbers=4)
 
 
 def operation(row: OperationTime, whole: float) -> tuple[str, ...]:

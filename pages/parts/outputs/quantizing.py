@@ -1,13 +1,11 @@
 """Memory of a conversion: GPUs with a verdict, then each phase with its parts as formulas."""
 
-import streamlit as st
-
 from calc.hardware import find_gpu
 from calc.quantizing import HeldPart, QuantizingPhase
 from pages.parts import words
 from pages.parts.outputs.cards import badge
 from pages.parts.outputs.figure import legend, table
-from pages.parts.screen import heading, paragraph
+from pages.parts.screen import heading, paragraph, small_table
 from pages.parts.state.quantized import Quantized
 from pages.parts.words import say
 
@@ -19,7 +17,7 @@ def verdicts(answer: Quantized) -> None:
         for row in answer.report.verdicts
     ]
     if rows:
-        st.markdown(words.table([say("One GPU"), say("Verdict"), say("Usable"), say("Reason")], rows, numbers=0))
+        small_table([say("One GPU"), say("Verdict"), say("Usable"), say("Reason")], rows, numbers=0)
 
 
 def phases(answer: Quantized) -> None:

@@ -53,8 +53,8 @@ def route() -> Route:
 
 
 def element(name: str, script: str, *, isolate_styles: bool = False) -> Any:
-    """An element of Streamlit that is drawn by `export default` of a script of the folder; what scripts import is fetched
-    with it, not after it."""
+    """An element of Streamlit that is drawn by `export default` of a script of the folder. What all scripts import is
+    fetched with it, not after it."""
     js = f"""
 const script = import(new URL("{address()}/{script}", document.baseURI));
 import(new URL("{address()}/dom.js", document.baseURI));

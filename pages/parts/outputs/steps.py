@@ -15,7 +15,7 @@ from pages.parts.outputs.bar import keys
 from pages.parts.outputs.cards import badge, most
 from pages.parts.outputs.comparison import mark
 from pages.parts.outputs.training_answer import spelled
-from pages.parts.screen import alert, caption, paragraph
+from pages.parts.screen import alert, caption, paragraph, small_table
 from pages.parts.state.scenario import places
 from pages.parts.state.stepped import StepColumn, Stepped
 from pages.parts.words import say
@@ -97,7 +97,7 @@ def table(answer: Stepped, gpu: str) -> None:
     ]
     names = (say("{letter} · {name}", letter=letter, name=other.model.name) for letter, other, _ in columns)
     lines = [line for line in rows if any(cell != NOTHING for cell in line[1:])]
-    st.markdown(words.table([say("Difference from A"), *names], lines, numbers=len(columns)))
+    small_table([say("Difference from A"), *names], lines, numbers=len(columns))
     caption("Phases are of the trainer alone unless an engine is named. Times are expected values.")
 
 

@@ -17,7 +17,7 @@ from pages.parts.outputs.answer import details
 from pages.parts.outputs.bar import bar
 from pages.parts.outputs.cards import BADGES, most
 from pages.parts.outputs.charts import peak_of
-from pages.parts.screen import alert, caption, paragraph, quiet_button
+from pages.parts.screen import alert, caption, paragraph, quiet_button, small_table
 from pages.parts.state.scenario import places
 from pages.parts.state.url import change
 from pages.parts.state.weighed import Trained
@@ -184,7 +184,7 @@ def by_number(answer: Trained) -> None:
     caption(
         "Over several GPUs all that belongs to weights is sharded (ZeRO-3); a cell names the least that has to change."
     )
-    st.markdown(words.table(head, rows, numbers=0))
+    small_table(head, rows, numbers=0)
 
 
 def cell(way: Together | None) -> str:

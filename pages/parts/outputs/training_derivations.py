@@ -9,7 +9,7 @@ from calc.training import PEAKS, Phase, RolloutReport, TrainingComponent, Traini
 from pages.parts import words
 from pages.parts.outputs.derivations import overhead
 from pages.parts.outputs.figure import legend, table
-from pages.parts.screen import caption, paragraph
+from pages.parts.screen import caption, paragraph, small_table
 from pages.parts.state.weighed import Trained
 from pages.parts.words import field, say
 
@@ -59,12 +59,10 @@ class TrainingDerivations:
             (words.part("master_weights"), saved.master_weights, n),
             (words.part("optimizer"), saved.optimizer, n),
         ]
-        st.markdown(
-            words.table(
-                [say("Part"), say("Bytes"), say("Bytes per trainable parameter")],
-                [[name, f"{size:,}", f"{size / of:.4g}"] for name, size, of in rows if size],
-                numbers=2,
-            )
+        small_table(
+            [say("Part"), say("Bytes"), say("Bytes per trainable parameter")],
+            [[name, f"{size:,}", f"{size / of:.4g}"] for name, size, of in rows if size],
+            numbers=2,
         )
         paragraph("Sum: **{total:,} bytes**.", total=saved.total)
         caption("The weights alone are enough to use the model; the rest is to go on training. All GPUs together.")
@@ -137,7 +135,7 @@ class TrainingDerivations:
         phase = next(phase for phase in rollout.phases if phase.name == rollout.peak)
         st.markdown(words.rollout_phase(phase.name, rollout.peak))
         parts = [[words.capitalized(say(part.name)), f"{part.bytes:,}"] for part in phase.parts]
-        st.markdown(words.table([say("Part"), say("Bytes")], [*parts, [say("Sum"), f"{phase.total:,}"]]))
+        small_table([say("Part"), say("Bytes")], [*parts, [say("Sum"), f"{phase.total:,}"]])
 
     def largest(self, verdict: TrainingVerdict) -> None:
         """The largest that fits and one step more, each at the high end of the overhead."""
@@ -163,4 +161,4 @@ class TrainingDerivations:
             if tried > 0 and (high := needed(tried)) is not None
         ]
         head = [say("What is tried"), say("How many"), say("Need at most"), say("Fits")]
-        st.markdown(words.table(head, rows, numbers=2))
+        small_table(head, rows, numbers=2)

@@ -11,7 +11,7 @@ from pages.parts import words
 from pages.parts.outputs import plot, tables
 from pages.parts.outputs.charts import PLAIN, ROW, Figure, Theme, figure, hover, small
 from pages.parts.outputs.tables import Column
-from pages.parts.screen import caption, heading, paragraph
+from pages.parts.screen import caption, heading, paragraph, small_table
 from pages.parts.verify.evidence import EXPLAINED, KINDS, Accuracy, Compared, summaries
 from pages.parts.words import say
 
@@ -45,7 +45,7 @@ def kinds(evidence: Accuracy) -> None:
         for row in summaries(evidence)
     ]
     head = [say("Figure"), say("Records"), say("Median error"), say("95% within"), say("Worst")]
-    st.markdown(words.table(head, rows, numbers=4))
+    small_table(head, rows, numbers=4)
     st.caption("\n".join(f"- {say(EXPLAINED[kind], kind=KINDS[kind])}" for kind in EXPLAINED))
 
 
@@ -100,7 +100,7 @@ def left_out(evidence: Accuracy) -> None:
     rows = sorted(evidence.left_out, key=lambda row: -row.count)
     kinds = {"weights": words.PARTS["weights"], **KINDS}  # some reasons hold for weights in any format
     lines = [(say(kinds[row.kind]), f"{row.count}", say(row.reason)) for row in rows]
-    st.markdown(words.table([say("Figure"), say("Records"), say("Why")], lines))
+    small_table([say("Figure"), say("Records"), say("Why")], lines)
 
 
 def agreement(kinds: Mapping[str, Sequence[Compared]], theme: Theme) -> Figure:

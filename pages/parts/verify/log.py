@@ -29,7 +29,7 @@ from calc.verify.logs import (
 from pages.parts import words
 from pages.parts.inputs.question import preset_of
 from pages.parts.outputs import calibration
-from pages.parts.screen import alert, button, caption, leading_button, paragraph
+from pages.parts.screen import alert, button, caption, leading_button, paragraph, small_table
 from pages.parts.state.query import TRAIN, WEIGH
 from pages.parts.state.scenario import ServingChoice
 from pages.parts.state.url import change, choose
@@ -167,7 +167,7 @@ def verdict(rows: Sized, worst: tuple[Message, Message] | None, *, died: bool = 
 def table(rows: tuple[Difference, ...]) -> None:
     head = [say("Term"), say("In the log"), say("Computed"), say("Difference")]
     lines = [(say(TERMS[row.term]), amount(row, row.log), computed(row), share(row)) for row in rows]
-    st.markdown(words.table(head, lines, numbers=3))
+    small_table(head, lines, numbers=3)
     st.markdown("\n".join(f"- {say(row.sentence)}" for row in rows))
 
 
@@ -290,7 +290,7 @@ def of_buffers(answer: Answer, text: str) -> None:
         )
         for row in buffers.rows
     ]
-    st.markdown(words.table(head, lines, numbers=3))
+    small_table(head, lines, numbers=3)
     for row in differ:
         st.markdown(f"- {row.device}, {say(WHAT[row.what])}: {say(row.sentence)}")
     stated = [f"`{name} {value}`" for name, value in log.flags.items()]

@@ -10,7 +10,7 @@ from pages.parts import words
 from pages.parts.inputs.control import drawer
 from pages.parts.outputs import tables
 from pages.parts.outputs.tables import Column
-from pages.parts.screen import caption, heading, paragraph
+from pages.parts.screen import caption, heading, paragraph, small_table
 from pages.parts.verify.evidence import FIGURES, Figure, Served, Servers, by, said
 from pages.parts.words import say
 
@@ -44,7 +44,7 @@ def draw(servers: Servers) -> None:
     for figure, title in FIGURES.items():
         st.markdown(f"**{say(title)}**")
         lines = [(name, f"{len(group)}", *figures(group, figure)) for name, group in groups.items()]
-        st.markdown(words.table(head, lines, numbers=5))
+        small_table(head, lines, numbers=5)
         crossed = {row.column: row.median_error for row in servers.crossed if row.figure == figure}
         caption(
             "The constants are fitted on those on the same GPUs. With each model left out in turn, and one factor "

@@ -12,7 +12,7 @@ from pages.parts import words
 from pages.parts.outputs import tables
 from pages.parts.outputs.cards import published_total
 from pages.parts.outputs.tables import Column
-from pages.parts.screen import alert, caption, heading
+from pages.parts.screen import alert, caption, heading, small_table
 from pages.parts.state.published import checkpoint as of_the_hub
 from pages.parts.state.weighed import Answer
 from pages.parts.verify import example
@@ -167,7 +167,7 @@ def storage(checkpoint: Checkpoint) -> None:
     if shares:
         rows = [(dtype, f"{size:,}", words.size(size), words.percent(share)) for dtype, size, share in shares]
         heading("Storage by type")
-        st.markdown(words.table([say("Type"), say("Bytes"), say("Size"), say("Share")], rows, numbers=3))
+        small_table([say("Type"), say("Bytes"), say("Size"), say("Share")], rows, numbers=3)
 
 
 def stored_bytes(answer: Answer, theirs: int, *, copies: int) -> None:

@@ -8,8 +8,6 @@ from statistics import median
 from types import MappingProxyType
 from typing import Any
 
-import streamlit as st
-
 from calc.errors import Message
 from calc.hardware import find_gpu
 from calc.units import hundredths
@@ -17,7 +15,7 @@ from pages.parts import words
 from pages.parts.inputs.control import drawer
 from pages.parts.outputs import charts, plot, tables
 from pages.parts.outputs.tables import Column
-from pages.parts.screen import caption, heading, paragraph
+from pages.parts.screen import caption, heading, paragraph, small_table
 from pages.parts.verify.accuracy import error_boxes
 from pages.parts.verify.evidence import (
     OFFLOADED,
@@ -90,7 +88,7 @@ def kinds(evidence: SpeedAccuracy) -> None:
                 say("{share} ({n} GPUs)", share=f"{crossed.median_error:.1%}", n=crossed.gpus),
             )
         )
-    st.markdown(words.table(head, rows, numbers=7))
+    small_table(head, rows, numbers=7)
     caption(
         "Cross-validated: one factor an engine is fitted on half of the GPUs, chosen by chance, and judged on the "
         "other half, {n} times; the median of these. The shares of the peaks themselves come from measured kernels "
@@ -140,7 +138,7 @@ def compared_with_aiconfigurator() -> None:
         (say(KINDS[kind]), f"{row.points}", f"{row.weighbridge:.1%}", f"{row.aiconfigurator:.1%}")
         for kind, row in by_kind.items()
     ]
-    st.markdown(words.table(head, rows, numbers=3))
+    small_table(head, rows, numbers=3)
 
 
 def grouped(title: str, key: str, groups: Mapping[str, SpeedSummary]) -> None:
@@ -196,7 +194,7 @@ def left_out(rows: Sequence[LeftOut | Uncounted], title: Message, reasons: Mappi
     """Number of records that are left out, and reasons, by the beginning of the benchmark's words."""
     heading(title, n=sum(row.count for row in rows))
     lines = ((why, f"{count}") for why, count in said(rows, reasons))
-    st.markdown(words.table([say("Why"), say("Records")], lines))
+    small_table([say("Why"), say("Records")], lines)
 
 
 @cache

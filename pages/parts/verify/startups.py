@@ -8,11 +8,10 @@ import streamlit as st
 from calc.errors import Message
 from calc.hardware import find_gpu
 from calc.units import hundredths
-from pages.parts import words
 from pages.parts.outputs import tables
 from pages.parts.outputs.cards import BADGES
 from pages.parts.outputs.tables import Column
-from pages.parts.screen import caption, heading, paragraph
+from pages.parts.screen import caption, heading, paragraph, small_table
 from pages.parts.verify.evidence import Miss, StartedLog, Startups, by, percentile
 from pages.parts.verify.speeds import left_out
 from pages.parts.words import say
@@ -66,7 +65,7 @@ def court(evidence: Startups) -> None:
         (title, *(f"**{evidence.judged(starts=starts, fits=fits):,}**" for fits in (True, False)))
         for starts, title in ((True, say("It starts")), (False, say("It does not start")))
     ]
-    st.markdown(words.table([say("Log"), say("We say: fits"), say("We say: does not fit")], rows, numbers=2))
+    small_table([say("Log"), say("We say: fits"), say("We say: does not fit")], rows, numbers=2)
     tight = sum(cell.count for cell in evidence.court if cell.word == "tight")
     caption(
         "Each is asked with its own flags for one request of its length. “Fits” counts {tight} that are tight, "
@@ -80,7 +79,7 @@ def court(evidence: Startups) -> None:
         (engine, *(f"{evidence.judged(starts=starts, fits=fits, engine=engine):,}" for starts, fits in cells))
         for engine in sorted({cell.engine for cell in evidence.court})
     ]
-    st.markdown(words.table(head, lines, numbers=4))
+    small_table(head, lines, numbers=4)
     misses(evidence)
 
 
@@ -111,7 +110,7 @@ def budgets(evidence: Startups) -> None:
     heading("Available KV cache memory and CUDA graphs")
     head = [say("Logs"), say("Records"), say("Median error"), say("90% within"), say("Inside the range")]
     head += [say("CUDA graphs, median error"), say("90% within"), say("Records")]
-    st.markdown(words.table(head, budget_rows(evidence), numbers=7))
+    small_table(head, budget_rows(evidence), numbers=7)
     caption(
         "Errors of the cache are shares of the GPU's memory, those of CUDA graphs are GiB. A log whose weights "
         "differ from ours by more than 2% does not say which modules stay in 16 bits: its cache is not counted."
@@ -151,7 +150,7 @@ def lengths(evidence: Startups) -> None:
         if errors:
             shares = (f"{share:.2%}" for share in (percentile(errors, 50), percentile(errors, 90), errors[-1]))
             rows.append((title, f"{len(errors)}", *shares))
-    st.markdown(words.table(head, rows, numbers=4))
+    small_table(head, rows, numbers=4)
 
 
 def by_log(evidence: Startups) -> None:
