@@ -192,22 +192,26 @@ def commands(answer: LocalAnswer) -> None:
         )
     first, second, third, fourth = st.tabs(["llama-server", "llama-cli", "Ollama", "LM Studio"])
     with first:
-        st.code(server(source, options, length, count, types).text, language="bash", wrap_lines=True)
+        typed(server(source, options, length, count, types).text)
     with second:
-        st.code(cli(source, options, length, types).text, language="bash", wrap_lines=True)
+        typed(cli(source, options, length, types).text)
     with third:
         setup = ollama(source, options, length, count, types, layers)
         environment = " ".join(f"{name}={value}" for name, value in setup.environment.items())
         st.code(setup.modelfile, language="dockerfile", wrap_lines=True)
         name = answer.model.name.rpartition("/")[2].lower()
         if environment:
-            st.code(f"{environment} ollama serve", language="bash", wrap_lines=True)
-        st.code(f"ollama create {name} -f Modelfile && ollama run {name}", language="bash", wrap_lines=True)
+            typed(f"{environment} ollama serve")
+        typed(f"ollama create {name} -f Modelfile && ollama run {name}")
         for note in setup.notes:
             caption(note)
     with fourth:
         fields = lm_studio(options, length, count, types, layers)
         small_table([say("Field"), say("Value")], [[name, words.value(it)] for name, it in fields.items()])
+
+
+def typed(command: str) -> None:
+    st.code(command, language="bash", wrap_lines=True)
 
 
 def source_of(answer: LocalAnswer, row: FileRow) -> GGUFSource:
@@ -369,9 +373,9 @@ def mlx_commands(name: str, precision: Precision) -> None:
     source = repository(name, precision)
     first, second, third = st.tabs(["mlx_lm.server", "mlx_lm.generate", "mlx_lm.convert"])
     with first:
-        st.code(server.text, language="bash", wrap_lines=True)
+        typed(server.text)
     with second:
-        st.code(f"mlx_lm.generate --model {source} --prompt -", language="bash", wrap_lines=True)
+        typed(f"mlx_lm.generate --model {source} --prompt -")
     with third:
         caption("Where nobody has published it: makes a folder mlx_model of the model's own repository.")
-        st.code(convert.text, language="bash", wrap_lines=True)
+        typed(convert.text)
