@@ -7,8 +7,8 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TextIO
 
-from calc import Architecture, ConfigError, Layout, Report, TrainingReport, Workload, report
-from calc.errors import Message, shown
+from calc import Architecture, Layout, Report, TrainingReport, Workload, report
+from calc.errors import shown
 from calc.families import as_llama, knows, override
 from calc.formats import CACHE_FORMATS, HF_QUANT_CONFIG, WEIGHT_FORMATS, native, with_hf_quant_config
 from calc.hardware.custom_gpu import find_gpu
@@ -18,7 +18,7 @@ from calc.serving.engines import DEFAULT_ENGINE, ENGINES
 from calc.text import MAX_CHARACTERS, parse_config, parse_value
 from calc.time.step_comparison import StepComparison, compared_steps
 from calc.training import Together
-from cli.options import Parser, add_fields, answered, as_json, filled, flag, of_model
+from cli.options import Parser, add_fields, answered, as_json, bad_question, filled, flag, of_model, unreadable
 from cli.steps import add_other_steps, steps_of, steps_table
 from cli.tables import table, training_table
 from cli.times import Times, add_share, stated_shares, times, times_table
@@ -86,17 +86,13 @@ def load(model: str) -> dict[str, Any]:
         return with_hf_quant_config(config, from_file(config_path))
     near = ", ".join(get_close_matches(model, models(), n=5, cutoff=0.3) or list(models())[:5])
     if not is_id(model):
-        raise ConfigError(
-            Message(
-                "{name} is neither a preset nor a file. Presets are, among others, {near}.",
-                name=shown(model),
-                near=near,
-            )
+        raise bad_question(
+            "{name} is neither a preset nor a file. Presets are, among others, {near}.", name=shown(model), near=near
         )
     try:
         return fetch(model).config
     except HubError as error:
-        raise ConfigError(Message("{why} Presets are, among others, {near}.", why=error.message, near=near)) from None
+        raise bad_question("{why} Presets are, among others, {near}.", why=error.message, near=near) from None
 
 
 def from_file(name: str) -> dict[str, Any]:
@@ -105,9 +101,7 @@ def from_file(name: str) -> dict[str, Any]:
         with Path(name).open(encoding="utf-8") as file:
             return parse_config(read_text(file, f"The file {shown(name)}"))
     except OSError as error:
-        raise ConfigError(
-            Message("The file {name} can't be read: {why}.", name=shown(name), why=error.strerror)
-        ) from None
+        raise unreadable(name, error) from None
 
 
 def is_file(name: str) -> bool:
@@ -116,9 +110,7 @@ def is_file(name: str) -> bool:
         name.encode()
         return Path(name).is_file()
     except UnicodeEncodeError:
-        raise ConfigError(
-            Message("The name of the file is not text in UTF-8; give the file through - instead.")
-        ) from None
+        raise bad_question("The name of the file is not text in UTF-8; give the file through - instead.") from None
     except OSError:  # longer than names of files are
         return False
 
@@ -128,7 +120,7 @@ def read_text(file: TextIO, name: str) -> str:
     try:
         return file.read(MAX_CHARACTERS + 1)
     except UnicodeDecodeError:
-        raise ConfigError(Message("{name} is not text in UTF-8, as a config.json must be.", name=name)) from None
+        raise bad_question("{name} is not text in UTF-8, as a config.json must be.", name=name) from None
 
 
 def chosen_gpus(ids: Sequence[str] | None) -> list[GPU] | None:
@@ -144,10 +136,8 @@ def chosen_config(arguments: argparse.Namespace) -> dict[str, Any]:
     for change in arguments.set:
         field, equals, value = change.partition("=")
         if not equals:
-            raise ConfigError(
-                Message(
-                    "--set takes FIELD=VALUE, for instance num_key_value_heads=4, not {change}.", change=shown(change)
-                )
+            raise bad_question(
+                "--set takes FIELD=VALUE, for instance num_key_value_heads=4, not {change}.", change=shown(change)
             )
         changes[field] = parse_value(value)
     return override(config, changes) if changes else config
@@ -208,9 +198,7 @@ def chosen_engine(given: dict[str, Any], draft: Architecture | None) -> Any:
     foreign = {name: other for other in ENGINES.values() for name in other.options_type.model_fields if name not in own}
     for name, other in foreign.items():
         if name in given and given[name] != other.options_type.model_fields[name].default:
-            raise ConfigError(
-                Message("{flag} has no effect with {engine}.", flag=flag(name), engine=engine.title), name
-            )
+            raise bad_question("{flag} has no effect with {engine}.", name, flag=flag(name), engine=engine.title)
     if given["prefill_tokens"] is not None:
         given = {engine.step_option: given["prefill_tokens"], **given}
     return engine(filled(engine.options_type, given), draft)

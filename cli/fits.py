@@ -1,14 +1,20 @@
-"""`weighbridge fits MODEL --gpu ID ...`: a report whose answer is the exit status, for pipelines."""
+"""`weighbridge fits MODEL --gpu ID ...`: a report whose answer is the exit status, for pipelines; with `--share-with`
+of several models on the same GPUs, each with its share."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
-from calc import Report, TrainingReport
-from calc.errors import ConfigError, Message
+from calc import Layout, Report, TrainingReport, Workload
+from calc.errors import printable
+from calc.hardware.gpu import GPU
+from calc.options import made
+from calc.serving.engines import ENGINES
+from calc.serving.shared_gpus import GPUShare, Neighbour, Server, SharedGPUs, share_gpus
 from calc.serving.verdict import Verdict
 from calc.training import TrainingVerdict
-from cli import sharing
-from cli.command import chosen_gpus, parser, run_one
-from cli.options import answered, as_json
+from calc.units import GIB
+from cli.command import chosen_config, chosen_engine, chosen_gpus, draft_model, load, parser, run_one
+from cli.options import answered, as_json, bad_question, filled
 
 FITS, FITS_NOT, FITS_IF = 0, 1, 3
 STATUS = {"fits": FITS, "fits with": FITS_IF, "tight": FITS_IF, "does not fit": FITS_NOT, "does not run": FITS_NOT}
@@ -34,12 +40,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     def compute() -> tuple[str, int]:
         if not arguments.gpu:
-            raise ConfigError(Message("Say on which GPU: --gpu h100-sxm, or several."), "gpu")
+            raise bad_question("Say on which GPU: --gpu h100-sxm, or several.", "gpu")
         if arguments.other_steps:
-            raise ConfigError(Message("weighbridge fits judges one step: --with is for reports."), "with")
+            raise bad_question("weighbridge fits judges one step: --with is for reports.", "with")
         if arguments.neighbours:
-            shared = sharing.sharing(arguments, chosen_gpus(arguments.gpu) or [])
-            text = as_json(shared) if arguments.json else "\n".join(sharing.lines(shared))
+            shared = sharing(arguments, chosen_gpus(arguments.gpu) or [])
+            text = as_json(shared) if arguments.json else "\n".join(shared_lines(shared))
             return text, FITS if shared.fits else FITS_NOT
         result, _, _ = run_one(arguments)
         status = max((STATUS[verdict.verdict] for verdict in result.verdicts), key=SEVERITY.index)
@@ -56,3 +62,44 @@ def lines(result: Report | TrainingReport) -> str:
 def line(verdict: Verdict | TrainingVerdict) -> str:
     flags = verdict.flags if isinstance(verdict, Verdict) else ()
     return f"{verdict.gpus} x {verdict.gpu}: {' '.join((verdict.verdict, *flags))}. {verdict.reason}"
+
+
+def sharing(arguments: Any, gpus: list[GPU]) -> SharedGPUs:
+    """Share of each model of a command line in its GPUs. Raises ConfigError."""
+    given = vars(arguments)
+    if len(gpus) != 1:
+        raise bad_question("Several models share the GPUs of one kind: name one with --gpu.", "gpu")
+    if given["train"]:
+        raise bad_question("Only models that are served share GPUs here, not training steps.", "train")
+    engine = chosen_engine(given, draft_model(given))
+    kv = None if given["kv"] == "auto" else given["kv"]
+    first = Server(given["model"], chosen_config(arguments), engine, filled(Workload, given), given["weights"], kv)
+    others = (
+        Server(other.model, load(other.model), ENGINES[given["engine"]](), other.workload, other.weights)
+        for other in map(Neighbour.read, given["neighbours"])
+    )
+    layout = filled(Layout, given)
+    if given["num_gpus"] is not None and not Layout.model_fields.keys() & given.keys():
+        layout = made(Layout, {"tp": given["num_gpus"]})
+    return share_gpus([first, *others], gpus[0], layout, sleep_level=given.get("sleep_level", 0))
+
+
+def shared_lines(shared: SharedGPUs) -> Iterator[str]:
+    """A line for each server, and what is left."""
+    for server in shared.servers:
+        yield share_line(server)
+    left, usable = shared.left / GIB, shared.usable / GIB
+    yield f"{shared.gpus} x {shared.gpu}: {left:.2f} of {usable:.2f} GiB are left on each."
+    if shared.host:
+        yield f"Weights of those that sleep take {shared.host / GIB:.2f} GiB of host memory."
+
+
+def share_line(server: GPUShare) -> str:
+    """A server's share, and what it is made of."""
+    name = printable(server.model)
+    if server.reason is not None:
+        return f"{name}: {server.verdict}. {server.reason}"
+    parts: Mapping[str, int] = {"weights": server.weights, "KV cache": server.kv_cache, "else": server.other}
+    made_of = ", ".join(f"{size / GIB:.2f} {part}" for part, size in parts.items())
+    asleep = "" if server.asleep is None else f"; {server.asleep / GIB:.2f} asleep"
+    return f"{name}: {server.verdict} {' '.join(server.flags)}. {server.taken / GIB:.2f} GiB: {made_of}{asleep}."

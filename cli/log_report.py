@@ -5,14 +5,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from calc import Architecture
-from calc.errors import ConfigError, Frozen, Message, printable, shown
+from calc.errors import Frozen, Message, printable, shown
 from calc.serving.engines.llamacpp.startup_log import read_buffers, states_buffers
 from calc.units import GIB
 from calc.verify.logs import Log, differences, largest, read_log, remedies, shortage, weigh_as
 from calc.verify.logs.parse import MAX_CHARACTERS
 from calc.verify.logs.planned_buffers import planned_buffers_of
 from cli.command import load
-from cli.options import BAD_QUESTION, Parser, answered, as_json
+from cli.options import BAD_QUESTION, Parser, answered, as_json, bad_question, unreadable
 from presets import gpus, models, preset_id
 
 AGREES, DIED, DIFFERS = 0, 1, 3
@@ -64,27 +64,24 @@ def text_of(name: str) -> str:
         with Path(name).open(encoding="utf-8", errors="replace") as file:
             return file.read(MAX_CHARACTERS + 1)
     except UnicodeDecodeError:
-        raise ConfigError(Message("The log is not text in UTF-8.")) from None
+        raise bad_question("The log is not text in UTF-8.") from None
     except ValueError:  # open's, of a name with a zero byte
-        raise ConfigError(Message("{name} is no name of a file.", name=shown(name))) from None
+        raise bad_question("{name} is no name of a file.", name=shown(name)) from None
     except OSError as error:
-        raise ConfigError(
-            Message("The file {name} can't be read: {why}.", name=shown(name), why=error.strerror)
-        ) from None
+        raise unreadable(name, error) from None
 
 
 def named_preset(named: str | None) -> str:
     """The preset of a log's model: by its id, or the only one with its last part. Raises ConfigError."""
     if named is None:
-        raise ConfigError(Message("The log does not name its model: say which it is with --model."), "model")
+        raise bad_question("The log does not name its model: say which it is with --model.", "model")
     if (exact := preset_id(named)) in models():
         return exact
     last = named.rstrip("/").split("/")[-1].lower()
     near = [name for name in models() if name.split("/")[-1].lower() == last]
     if len(near) != 1:
-        raise ConfigError(
-            Message("The log is of {model}, which is no preset: say which it is with --model.", model=shown(named)),
-            "model",
+        raise bad_question(
+            "The log is of {model}, which is no preset: say which it is with --model.", "model", model=shown(named)
         )
     return near[0]
 
@@ -105,7 +102,7 @@ def log_report(text: str, model: str | None) -> LogReport:
     if log.refusal is not None:
         status = DIED
     elif not rows:
-        raise ConfigError(Message("The log states nothing that is computed here."))
+        raise bad_question("The log states nothing that is computed here.")
     else:
         status = AGREES if worst is None else DIFFERS
     return LogReport(
@@ -124,7 +121,7 @@ def of_buffers(text: str, model: str | None) -> LogReport:
     name = model or named_preset(None)
     buffer_rows = planned_buffers_of(read_buffers(text), Architecture.from_config(load(name)), "Q4_K_M").rows
     if not buffer_rows:
-        raise ConfigError(Message("The log states nothing that is computed here."))
+        raise bad_question("The log states nothing that is computed here.")
     rows = tuple(
         Compared(
             term=f"{row.what} on {row.device}",

@@ -11,10 +11,11 @@ from typing import Any, Literal, get_args
 
 import yaml
 
-from calc.errors import ConfigError, Frozen, Message
+from calc.errors import Frozen
 from calc.hardware.generations import Platform
 from calc.hardware.gpu import GPU
 from calc.serving.engines.launch import Image
+from cli.options import bad_question
 
 ManifestKind = Literal["kubernetes", "kserve", "compose"]
 KINDS: tuple[ManifestKind, ...] = get_args(ManifestKind)
@@ -61,24 +62,26 @@ class Server(Frozen):
     def image_name(self) -> str:
         """Raises ConfigError where the makers have none for the GPU."""
         if (name := self.image.name(self.gpu)) is None:
-            sentence = "No container image of this engine is known for {gpu}."
-            raise ConfigError(Message(sentence, gpu=self.gpu.name), "gpu")
+            raise bad_question("No container image of this engine is known for {gpu}.", "gpu", gpu=self.gpu.name)
         return name
 
     @property
     def resource(self) -> str:
         """Raises ConfigError where no device plugin is known."""
         if (name := RESOURCES.get(self.gpu.capability) or RESOURCES.get(self.gpu.platform)) is None:
-            sentence = Message("No name of a Kubernetes resource is known for {gpu}.", gpu=self.gpu.name)
-            raise ConfigError(sentence, "gpu")
+            raise bad_question("No name of a Kubernetes resource is known for {gpu}.", "gpu", gpu=self.gpu.name)
         return name if self.gpu.slice is None else f"nvidia.com/mig-{self.gpu.id.partition(':')[2]}"
 
 
 def manifest(server: Server, kind: ManifestKind, node: int = 8) -> str:
     """YAML. Raises ConfigError where a replica takes more than one node, which none of these starts."""
     if server.gpus > node:
-        sentence = "A replica takes {gpus:,} GPUs, more than the {node:,} of a node: it needs a LeaderWorkerSet or Ray."
-        raise ConfigError(Message(sentence, gpus=server.gpus, node=node), "manifest")
+        raise bad_question(
+            "A replica takes {gpus:,} GPUs, more than the {node:,} of a node: it needs a LeaderWorkerSet or Ray.",
+            "manifest",
+            gpus=server.gpus,
+            node=node,
+        )
     makers: dict[ManifestKind, Callable[[Server], list[dict[str, Any]]]] = {
         "kubernetes": lambda server: [deployment(server), service(server)],
         "kserve": lambda server: [inference_service(server)],
@@ -152,8 +155,7 @@ def inference_service(server: Server) -> dict[str, Any]:
 def compose(server: Server) -> dict[str, Any]:
     """Replicas take the GPUs of the machine in turn; the device's driver is the one that Docker knows."""
     if server.gpu.platform != "cuda":
-        sentence = Message("A compose file reserves NVIDIA's GPUs; {gpu} is none.", gpu=server.gpu.name)
-        raise ConfigError(sentence, "manifest")
+        raise bad_question("A compose file reserves NVIDIA's GPUs; {gpu} is none.", "manifest", gpu=server.gpu.name)
     servers = {}
     for n in range(server.replicas):
         devices = [str(n * server.gpus + i) for i in range(server.gpus)]

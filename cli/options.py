@@ -5,17 +5,27 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
 from pydantic import BaseModel
 
-from calc.errors import ConfigError, Frozen, printable
+from calc.errors import ConfigError, Frozen, Message, printable, shown
 from calc.options import Option, made, options
 from presets import preset_id
 
 BAD_QUESTION = 2
 """Exit status of a question that can't be answered, as argparse has it."""
+
+
+def bad_question(sentence: str, field: str | None = None, nearest: Sequence[Any] = (), **values: Any) -> ConfigError:
+    """Error of a question that can't be answered, with its sentence, and the option that it is about."""
+    return ConfigError(Message(sentence, **values), field, nearest)
+
+
+def unreadable(name: str, error: OSError) -> ConfigError:
+    return bad_question("The file {name} can't be read: {why}.", name=shown(name), why=error.strerror)
+
 
 FALSE = "--no-"
 """Prefix that turns off a switch that is on by default."""

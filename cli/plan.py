@@ -1,25 +1,31 @@
-"""python -m calc plan MODEL: which hardware, laid out how, how fast, at what price."""
+"""python -m calc plan MODEL: which hardware, laid out how, how fast, at what price; with --train of a training run."""
 
 import argparse
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, get_args
 
-from calc.errors import ConfigError, Message
 from calc.formats import CACHE_FORMATS, WEIGHT_FORMATS, native
 from calc.hardware.custom_gpu import find_gpu
+from calc.hardware.gpu import GPU
+from calc.hardware.gpus import usual_gpus
 from calc.serving.engines import ENGINES
 from calc.serving.engines.launch import Launch
+from calc.time.efficiency import Edits
+from calc.time.estimate import Estimate
 from calc.time.needs import Needs
 from calc.time.plan import Plan
 from calc.time.plan_report import PlanReport, plan_report
 from calc.time.prices import stated_price
-from calc.time.training_plan import TrainingPlanReport
+from calc.time.training_plan import TrainingNeeds, TrainingPlan, TrainingPlanReport, training_plan_report
+from calc.training import RECIPES, Optimizer, TrainingWorkload
 from cli.command import chosen_config
 from cli.manifests import KINDS, Server, manifest
-from cli.options import Parser, add_fields, answered, filled, of_model
+from cli.options import Parser, add_fields, answered, bad_question, filled, flag, of_model
 from cli.tables import described
 from cli.times import add_share, stated_shares
-from cli.training_plan import add_training_plan_options, check_plan_options, run_training_plan, training_plan_table
+
+WORK = ("sequence", "optimizer")
+OWN = (*TrainingNeeds.model_fields, *WORK, "recipe")
 
 
 def parser() -> Parser:
@@ -60,9 +66,7 @@ def run(arguments: argparse.Namespace) -> PlanReport | TrainingPlanReport:
     check_plan_options(given, (*Needs.model_fields, "weights"))
     for name, least in (("max_gpus", 1), ("node", 1), ("limit", 1)):
         if getattr(arguments, name) < least:
-            raise ConfigError(
-                Message("--{name} is at least {least}.", name=name.replace("_", "-"), least=least), name, [least]
-            )
+            raise bad_question("--{name} is at least {least}.", name, [least], name=name.replace("_", "-"), least=least)
     gpus = None if arguments.gpu is None else [find_gpu(text) for text in arguments.gpu]
     prices = dict(map(stated_price, arguments.price))
     edits = stated_shares(given)
@@ -131,11 +135,15 @@ def written_out(report: PlanReport | TrainingPlanReport, arguments: argparse.Nam
     """The first plan as a manifest. Raises ConfigError where there is none."""
     image = ENGINES[arguments.engine].image
     if isinstance(report, TrainingPlanReport) or report.launch is None or report.separate is not None:
-        sentence = "A manifest is of a plan that serves with one kind of server; the first plan is no such."
-        raise ConfigError(Message(sentence), "manifest")
+        raise bad_question(
+            "A manifest is of a plan that serves with one kind of server; the first plan is no such.", "manifest"
+        )
     if image is None:
-        sentence = "No container image of {engine} is known; vLLM and SGLang have one."
-        raise ConfigError(Message(sentence, engine=ENGINES[arguments.engine].title), "manifest")
+        raise bad_question(
+            "No container image of {engine} is known; vLLM and SGLang have one.",
+            "manifest",
+            engine=ENGINES[arguments.engine].title,
+        )
     plan = report.plans[0]
     server = Server(
         model=report.model,
@@ -156,6 +164,77 @@ def waits(plan: Plan) -> str:
         f"\n{'':22}{'TTFT p50':>12}{'p95':>12}{'TPOT p50':>12}{'p95':>12}{'most requests/s':>18}\n"
         f"{plan.gpu:22}{ttft.p50:>12,.0f}{ttft.p95:>12,.0f}{tpot.p50:>12,.1f}{tpot.p95:>12,.1f}{most:>18,.3g}"
     )
+
+
+def add_training_plan_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--train", action="store_true", help="plan a training run instead of a server")
+    group = parser.add_argument_group("training", "with --train", argument_default=argparse.SUPPRESS)
+    add_fields(group, TrainingNeeds)
+    group.add_argument("--sequence", type=int, metavar="N", help="tokens of each sequence (default 4096)")
+    group.add_argument("--optimizer", choices=get_args(Optimizer), help="default adamw")
+    group.add_argument("--recipe", choices=tuple(RECIPES), help="mixed precision (default master)")
+
+
+def check_plan_options(given: Mapping[str, Any], serving: Sequence[str]) -> None:
+    """Raise ConfigError where options are given that have no effect."""
+    foreign = serving if given["train"] else OWN
+    for name in (name for name in foreign if given.get(name) is not None):
+        if given["train"]:
+            raise bad_question("{flag} has no effect with --train.", name, flag=flag(name))
+        raise bad_question("{flag} takes effect only with --train.", name, flag=flag(name))
+
+
+def run_training_plan(
+    config: Mapping[str, Any],
+    given: Mapping[str, Any],
+    gpus: list[GPU] | None,
+    prices: Mapping[str, float],
+    edits: Edits,
+) -> TrainingPlanReport:
+    return training_plan_report(
+        config,
+        filled(TrainingNeeds, given),
+        gpus=gpus or usual_gpus(),
+        model=given["model"],
+        work=filled(TrainingWorkload, {name: given[name] for name in WORK if name in given}),
+        recipe=RECIPES[given.get("recipe", "master")],
+        node=given["node"],
+        prices=prices,
+        edits=edits,
+    )
+
+
+def training_plan_table(report: TrainingPlanReport) -> str:
+    """Text for reading."""
+    head = f"{'GPU':20}{'layout':30}{'recompute':>10}{'micro-batch':>13}{'spare GiB':>11}{'step s':>9}"
+    head += f"{'tokens/s/GPU':>14}{'MFU':>7}{'days':>10}{'from':>9}{'to':>9}{'MWh':>9}{'$':>13}"
+    lines = [report.model, "", head, *map(training_line, report.plans)]
+    if not report.plans:
+        lines.append("On none of these GPUs any layout fits.")
+    if report.savings:
+        lines += [
+            "",
+            "The first of them under every ZeRO stage and recomputation that fits",
+            *map(training_line, report.savings),
+        ]
+    return "\n".join([*lines, "", *map(str, report.assumptions)])
+
+
+def training_line(plan: TrainingPlan) -> str:
+    time, campaign = plan.time, plan.campaign
+    ranks = {name: getattr(plan.layout, name) for name in ("tp", "pp", "vp", "dp", "ep")}
+    spread = " ".join(f"{name.upper()} {n}" for name, n in ranks.items() if n > 1) or "one GPU"
+    layout = f"{spread} ZeRO {plan.layout.zero}"
+    return (
+        f"{plan.gpu:20}{layout:30}{plan.recompute:>10}{plan.micro_batch:>13,}{plan.headroom_gib:>11.1f}"
+        f"{time.step_s.expected:>9.2f}{time.tokens_per_s_per_gpu.expected:>14,.0f}{time.mfu.expected:>7.1%}"
+        f"{campaign.days.expected:>10,.1f}{campaign.days.low:>9,.1f}{campaign.days.high:>9,.1f}"
+        f"{figure(campaign.energy_mwh, ',.1f'):>9}{figure(campaign.cost, ',.0f'):>13}"
+    )
+
+
+def figure(estimate: Estimate | None, spec: str) -> str:
+    return "–" if estimate is None else format(estimate.expected, spec)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -4,9 +4,10 @@ import argparse
 import shlex
 from collections.abc import Callable, Iterator
 
-from calc.errors import ConfigError, Message, printable, shown
+from calc.errors import printable, shown
 from calc.time.step_comparison import ComparedStep, StepComparison
 from calc.units import GIB, four_digits
+from cli.options import bad_question
 
 NOTHING = "-"
 
@@ -29,17 +30,19 @@ def steps_of(
     """The requested step, then those next to it, on the same GPUs. Raises ConfigError."""
     yield arguments
     if not arguments.train:
-        raise ConfigError(Message("--with takes effect only with --train."), "with")
+        raise bad_question("--with takes effect only with --train.", "with")
     for text in arguments.other_steps:
         try:
             flags = shlex.split(text)
         except ValueError:
-            sentence = "--with takes flags of a step in quotes, not {text}."
-            raise ConfigError(Message(sentence, text=shown(text)), "with") from None
+            raise bad_question(
+                "--with takes flags of a step in quotes, not {text}.", "with", text=shown(text)
+            ) from None
         other = parser().parse_args([arguments.model, "--train", *flags])
         if other.gpu is not None or other.other_steps or other.time or other.json:
-            sentence = "--gpu, --json, --time and --with stand outside of --with: steps are compared on the same GPUs."
-            raise ConfigError(Message(sentence), "with")
+            raise bad_question(
+                "--gpu, --json, --time and --with stand outside of --with: steps are compared on the same GPUs.", "with"
+            )
         other.set = [*arguments.set, *other.set]
         other.gpu = arguments.gpu
         yield other

@@ -64,13 +64,8 @@ def described(layout: Layout | None) -> str:
 def training_table(r: TrainingReport, spread: Mapping[str, Together]) -> str:
     """The report for reading. `spread` says of GPUs on which none do as it is how many do with which changes."""
     m = r.memory
-    lines = [
-        printable(r.model),
-        "",
-        f"{'parameters':24}{r.parameters.total:>22,}",
-        f"{'trained':24}{r.trained_parameters:>22,}",
-        "",
-    ]
+    lines = [printable(r.model), "", f"{'parameters':24}{r.parameters.total:>22,}"]
+    lines += [f"{'trained':24}{r.trained_parameters:>22,}", ""]
     parts = {**{str(name): size for name, size in m.parts.items()}, "overhead": m.overhead}
     lines += [f"{name:24}{size / GIB:>22.2f} GiB" for name, size in parts.items()]
     lines += [f"{'memory of one GPU':24}{m.total / GIB:>22.2f} GiB ({m.low / GIB:.2f} to {m.high / GIB:.2f})", ""]

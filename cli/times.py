@@ -72,16 +72,8 @@ def times_table(times: Times) -> str:
         "prefill, tokens/s": times.prefill.tokens_per_s,
     }
     bounds = f"decode is limited by {times.decode.bound}, prefill by {times.prefill.bound}, on {times.gpu}"
-    return "\n".join(
-        [
-            *lines,
-            *(line(name, row) for name, row in rows.items()),
-            bounds,
-            str(times.origin.sentence),
-            "",
-            *map(str, times.assumptions),
-        ]
-    )
+    lines += [*(line(name, row) for name, row in rows.items()), bounds, str(times.origin.sentence), ""]
+    return "\n".join([*lines, *map(str, times.assumptions)])
 
 
 def objective_lines(times: ObjectiveTime) -> Iterator[str]:

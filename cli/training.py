@@ -4,7 +4,6 @@ import argparse
 from collections.abc import Mapping
 from typing import Any, get_args
 
-from calc.errors import ConfigError, Message
 from calc.formats import Precision
 from calc.hardware.custom_gpu import find_gpu
 from calc.hardware.gpu import GPU
@@ -32,7 +31,7 @@ from calc.training import (
     named,
     training_report,
 )
-from cli.options import add_fields, filled, flag
+from cli.options import add_fields, bad_question, filled, flag
 
 WORKLOAD = tuple(name for name in TrainingWorkload.model_fields if name not in ("attention", "method"))
 WEIGHTS: tuple[str, ...] = get_args(Method)
@@ -85,24 +84,22 @@ def add_training_options(parser: argparse.ArgumentParser) -> None:
 def check_options(given: Mapping[str, Any]) -> None:
     """Raise ConfigError where options are given that have no effect."""
     if given["share"] and not (given["time"] or given["other_steps"]):
-        raise ConfigError(Message("--share takes effect only with --time."), "share")
+        raise bad_question("--share takes effect only with --time.", "share")
     if given["train"]:
         serving = [*Workload.model_fields, "dcp", "prefill_tokens", "kv", "num_gpus", *engine_options()]
         for name in (name for name in serving if given.get(name) is not None and name not in WORKLOAD):
             if name in INSTEAD:
-                raise ConfigError(
-                    Message(
-                        "{flag} has no effect with --train. {other} stands for it.",
-                        flag=flag(name),
-                        other=INSTEAD[name],
-                    ),
+                raise bad_question(
+                    "{flag} has no effect with --train. {other} stands for it.",
                     name,
+                    flag=flag(name),
+                    other=INSTEAD[name],
                 )
-            raise ConfigError(Message("{flag} has no effect with --train.", flag=flag(name)), name)
+            raise bad_question("{flag} has no effect with --train.", name, flag=flag(name))
         return
     for name in (*WORKLOAD, *OBJECTIVE, *COLOCATION, *LAYOUT, *RECIPE, "methods", "rollout", "trainer"):
         if name in given:
-            raise ConfigError(Message("{flag} takes effect only with --train.", flag=flag(name)), name)
+            raise bad_question("{flag} takes effect only with --train.", name, flag=flag(name))
 
 
 def engine_options() -> set[str]:
@@ -124,12 +121,12 @@ def run_training(config: Mapping[str, Any], given: Mapping[str, Any], gpus: list
     trainer = None if name is None else TRAINERS[name].of(stated.get("method", "full"))
     workload = filled(TrainingWorkload, (trainer.workload if trainer else {}) | stated)
     if workload.trains_base and {"lora_rank", "lora_targets"} & set(stated):
-        raise ConfigError(
-            Message("LoRA options go with --method lora or qlora, not with one that trains every weight."), "method"
+        raise bad_question(
+            "LoRA options go with --method lora or qlora, not with one that trains every weight.", "method"
         )
     if workload.trains_base and given["weights"] is not None:
-        raise ConfigError(
-            Message("--weights is how LoRA's frozen weights are stored; trained ones follow --recipe."), "weights"
+        raise bad_question(
+            "--weights is how LoRA's frozen weights are stored; trained ones follow --recipe.", "weights"
         )
     weights = given["weights"] or (trainer.base if trainer else None)
     return training_report(
@@ -150,11 +147,11 @@ def colocation_of(given: Mapping[str, Any], objective: Objective | None, trainer
     options = {name: given[name] for name in COLOCATION if name in given}
     if "rollout" not in given:
         for name in options:
-            raise ConfigError(Message("{flag} takes effect only with --rollout colocated.", flag=flag(name)), name)
+            raise bad_question("{flag} takes effect only with --rollout colocated.", name, flag=flag(name))
         return None
     if objective is None or not METHODS[objective.method].generates:
         names = "|".join(name for name, method in METHODS.items() if method.generates)
-        raise ConfigError(Message("Only --method {names} generates completions.", names=names), "rollout")
+        raise bad_question("Only --method {names} generates completions.", "rollout", names=names)
     usual = trainer.engine if given["rollout"] == "colocated" else {}
     colocation: Colocation = filled(Colocation, usual | options | {"rollout": given["rollout"]})
     return colocation
@@ -174,13 +171,21 @@ def objective_of(given: Mapping[str, Any], chosen: Mapping[str, dict[str, str]],
     options = {name: given[name] for name in OBJECTIVE if name in given}
     if "loss" not in chosen:
         for name in options:
-            sentence = "{flag} takes effect only with a loss of TRL: --method {names}."
-            raise ConfigError(Message(sentence, flag=flag(name), names="|".join(METHODS)), name)
+            raise bad_question(
+                "{flag} takes effect only with a loss of TRL: --method {names}.",
+                name,
+                flag=flag(name),
+                names="|".join(METHODS),
+            )
         return None
     for name in ("sequence", "loss", "loss_chunks"):
         if name in given:
-            sentence = "{flag} has no effect with --method {name}: --prompt, --completion and --log-probs stand for it."
-            raise ConfigError(Message(sentence, flag=flag(name), name=chosen["loss"]["method"]), name)
+            raise bad_question(
+                "{flag} has no effect with --method {name}: --prompt, --completion and --log-probs stand for it.",
+                name,
+                flag=flag(name),
+                name=chosen["loss"]["method"],
+            )
     usual = trainer.objective if METHODS[named(chosen["loss"]["method"])[1] or "sft"].others else {}
     objective: Objective = filled(Objective, usual | options | chosen["loss"])
     return objective

@@ -33,7 +33,7 @@ from pages.parts.state.scenario import Scenario, Source, places
 from pages.parts.state.shared import shared_by
 from pages.parts.state.stepped import other_steps
 from pages.parts.state.training_planned import planned_training
-from pages.parts.state.weighed import Answer, AnswerT, Model, changed, trained, weighed
+from pages.parts.state.weighed import Answer, AnswerT, Model, Reported, changed, trained, weighed
 from pages.parts.verify.evidence import Accuracy, accuracy
 from presets import gpus, models
 
@@ -107,32 +107,27 @@ class NotAsked(Exception):
 def api() -> FastAPI:
     """The application below `/api`; its documentation is at `/api/docs`, from this server alone."""
     app: FastAPI = FastAPIOffline(title="Weighbridge", version=VERSION, description=__doc__, redoc_url=None)
-    route(app, query.WEIGH, served, Report, "Parameters, memory, and which GPUs a model fits when it is served.")
-    route(app, query.TRAIN, stepped, TrainingReport, "Memory of a training step, and which GPUs it fits.")
+    route(
+        app,
+        query.WEIGH,
+        reported(weighed),
+        Report,
+        "Parameters, memory, and which GPUs a model fits when it is served.",
+    )
+    route(app, query.TRAIN, reported(trained), TrainingReport, "Memory of a training step, and which GPUs it fits.")
     route(app, query.STEPS, side_by_side, StepComparison, "Training steps side by side on one of the GPUs.")
     planned = PlanReport | TrainingPlanReport
     route(app, query.PLAN, planned_for, planned, "Which GPUs, laid out how, how fast, at what price.")
-    route(
-        app, query.QUANTIZE, converted, QuantizingReport, "What quantizing a model takes of GPU, host memory and disk."
-    )
+    conversion = "What quantizing a model takes of GPU, host memory and disk."
+    route(app, query.QUANTIZE, reported(quantized), QuantizingReport, conversion)
     route(app, query.MACHINE, local_files, LocalFiles, "Files of a model on a machine: what lies where, how fast.")
     route(app, query.GPUS, fits, FitsWhere | Roofline, "What fits where, in which format, how long, how fast.")
     route(app, query.COMPARE, reports, Reports, "Models next to each other: a report each.")
     route(app, query.ACCURACY, lambda *_: accuracy(), Accuracy, "Computed figures next to those that others measured.")
-    route(
-        app,
-        query.HARDWARE,
-        lambda *_: Catalogue(gpus=tuple(gpus().values())),
-        Catalogue,
-        "The GPUs with their sources.",
-    )
-    route(
-        app,
-        query.TOGETHER,
-        sharing,
-        SharedGPUs,
-        "Several models on the same GPUs, each with its share, on one of the GPUs.",
-    )
+    everything = Catalogue(gpus=tuple(gpus().values()))
+    route(app, query.HARDWARE, lambda *_: everything, Catalogue, "The GPUs with their sources.")
+    together = "Several models on the same GPUs, each with its share, on one of the GPUs."
+    route(app, query.TOGETHER, sharing, SharedGPUs, together)
     app.add_exception_handler(NotAsked, refused)
     return app
 
@@ -177,10 +172,8 @@ def ignored(page: Page) -> set[str]:
 
 def parameter(option: Option) -> Mapping[str, Any]:
     """Parameter in OpenAPI."""
-    kind = (
-        "boolean" if option.is_switch else "integer" if option.is_whole else "number" if option.is_number else "string"
-    )
-    schema: dict[str, Any] = {"type": kind}
+    kinds = {"boolean": option.is_switch, "integer": option.is_whole, "number": option.is_number, "string": True}
+    schema: dict[str, Any] = {"type": next(kind for kind, is_so in kinds.items() if is_so)}
     if option.choices and not option.is_number:
         schema["enum"] = list(option.choices)
     return {
@@ -239,16 +232,9 @@ def sound(answer: AnswerT) -> AnswerT:
     return answer
 
 
-def served(scenario: Scenario, model: Model) -> Report:
-    return sound(weighed(scenario, model)).report
-
-
-def stepped(scenario: Scenario, model: Model) -> TrainingReport:
-    return sound(trained(scenario, model)).report
-
-
-def converted(scenario: Scenario, model: Model) -> QuantizingReport:
-    return sound(quantized(scenario, model)).report
+def reported(calculate: Callable[[Scenario, Model], Reported[Any]]) -> Callable[[Scenario, Model], BaseModel]:
+    """The report of a calculation. Raises ConfigError where there is none."""
+    return lambda scenario, model: sound(calculate(scenario, model)).report
 
 
 def side_by_side(scenario: Scenario, model: Model) -> StepComparison:

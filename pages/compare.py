@@ -3,11 +3,7 @@ from pages.parts.outputs import comparison, frame, paper
 from pages.parts.state.compared import Compared, compared
 from pages.parts.state.query import COMPARE
 
-answer: Compared = frame.page(
-    COMPARE,
-    compared,
-    *serving.SECTIONS,
-)
+answer: Compared = frame.page(COMPARE, compared, *serving.SECTIONS)
 comparison.choose(answer)
 comparison.headings(answer)
 comparison.numbers(answer)

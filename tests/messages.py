@@ -1,7 +1,8 @@
 """Brings the catalogues up to what the code says: `make messages`.
 
-A template is the first argument of `say` or `Message`, and their `plural`; the description of an option; and what has a
-name in words that a page says: symbols, parts of memory, tensors of a step; and why evidence is left out.
+A template is an argument of `say`, of `Message` or of what says a sentence on a page, and their `plural`; the
+description of an option; what has a name in words that a page says: symbols, parts of memory, tensors of a step; and
+why evidence is left out.
 """
 
 import ast
@@ -33,6 +34,10 @@ SINGLE = set(
     """.split()
 )
 """Names of one word."""
+SAYING = {"say": (0,), "Message": (0,), "paragraph": (0,), "caption": (0,), "heading": (0,), "alert": (2,)}
+SAYING |= {"Control": (0, 4), "Switch": (0, 1), "bad_question": (0,), "concluded": (0,), "hover": (0,)}
+"""Calls with sentences, and the places of their templates among the arguments: of `pages.parts`' words, screen,
+inputs.fields, outputs.findings and outputs.charts, and of `cli.options`."""
 UNSAID = ("holds", "NotImplementedError", "split", "Ending")
 """Calls with words that nobody is told, and lists of names."""
 HABITS = "calc/serving/engines/vllm/options.py"
@@ -70,7 +75,7 @@ def templates() -> dict[Key, set[str]]:
 
 
 def said(tree: ast.Module) -> Iterator[Key]:
-    """Templates of `say` and `Message`, and descriptions."""
+    """Templates that are said, and descriptions."""
     for scope in ast.walk(tree):
         if not isinstance(scope, (ast.Module, ast.FunctionDef)):
             continue
@@ -78,8 +83,8 @@ def said(tree: ast.Module) -> Iterator[Key]:
             if not isinstance(call, ast.Call):
                 continue
             keywords = {keyword.arg: keyword.value for keyword in call.keywords}
-            if callee(call) in ("say", "Message") and call.args:
-                for one in texts(call.args[0], scope, tree):
+            for place in SAYING.get(callee(call), ()):
+                for one in texts(call.args[place], scope, tree) if len(call.args) > place else ():
                     plurals = list(texts(keywords["plural"], scope, tree)) if "plural" in keywords else []
                     yield one, plurals[0] if plurals else None
             for text in texts(keywords["description"], scope, tree) if "description" in keywords else ():

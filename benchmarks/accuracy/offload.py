@@ -11,7 +11,7 @@ from calc.hardware.computer import Computer
 from calc.serving.engines.llamacpp.placement import Placement
 from calc.time.estimate import Estimate
 from calc.time.local import OffloadSpeed
-from pages.parts.verify.offload import FILE
+from pages.parts.verify.evidence import OFFLOADED
 from presets import models
 
 ROOT = Path(__file__).parents[2]
@@ -51,7 +51,7 @@ def main() -> None:
     errors = [abs(row["expected"] / row["measured"] - 1) for row in rows if row["n_gpu_layers"] or row["n_cpu_moe"]]
     print(f"partly on the host: {len(errors)} rows, median error {median(errors):.1%}, largest {max(errors):.1%}")
     lines = ",\n".join(f" {json.dumps(row)}" for row in rows)
-    FILE.write_text(f"[\n{lines}\n]\n", encoding="utf-8")
+    OFFLOADED.write_text(f"[\n{lines}\n]\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

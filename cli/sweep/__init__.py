@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from calc import ConfigError
-from calc.errors import Message
-from cli.options import Parser
+from cli.options import Parser, bad_question
 from cli.sweep.grid import Part, read_grid
 from cli.sweep.rows import table
 from cli.sweep.store import Store
@@ -90,8 +89,8 @@ def every(parts: Sequence[Part], jobs: int, dask: str | None) -> Iterator[tuple[
         try:
             yield from Parallel(return_as="generator_unordered", batch_size=1)(delayed(weigh)(part) for part in parts)
         except TerminatedWorkerError:
-            raise ConfigError(
-                Message("A worker was killed, perhaps for want of memory. The same command goes on, with fewer --jobs.")
+            raise bad_question(
+                "A worker was killed, perhaps for want of memory. The same command goes on, with fewer --jobs."
             ) from None
 
 
@@ -103,7 +102,7 @@ def connected(address: str) -> Any:
         client = Client(address, timeout=SECONDS)  # type: ignore[no-untyped-call]
         client.wait_for_workers(1, timeout=SECONDS)
     except (OSError, ValueError) as error:
-        raise ConfigError(Message("No Dask workers at {address}: {why}.", address=address, why=str(error))) from None
+        raise bad_question("No Dask workers at {address}: {why}.", address=address, why=str(error)) from None
     return client
 
 

@@ -17,6 +17,7 @@ from calc.hardware.gpus import gpus, usual_gpus
 from calc.options import OneOf, Option, made, options
 from calc.serving.engines import DEFAULT_ENGINE, ENGINES
 from cli.command import load
+from cli.options import bad_question, unreadable
 from presets import models, preset_id
 
 PART_ROWS = 1024
@@ -108,13 +109,11 @@ def read_grid(path: str) -> list[Part]:
     try:
         values = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
-        raise ConfigError(
-            Message("The file {name} can't be read: {why}.", name=shown(path), why=error.strerror)
-        ) from None
+        raise unreadable(path, error) from None
     except RecursionError:
-        raise ConfigError(Message("The file {name} has lists within lists beyond measure.", name=shown(path))) from None
+        raise bad_question("The file {name} has lists within lists beyond measure.", name=shown(path)) from None
     except ValueError as error:  # TOML's own, which says the line; or bytes that are not UTF-8
-        raise ConfigError(Message("The file {name} is not TOML: {why}.", name=shown(path), why=str(error))) from None
+        raise bad_question("The file {name} is not TOML: {why}.", name=shown(path), why=str(error)) from None
     try:
         return parts(Grid.model_validate(values))
     except ValidationError as error:
@@ -150,7 +149,7 @@ def expected(path: tuple[int | str, ...]) -> Message:
 def misplaced(path: tuple[int | str, ...], why: Message) -> ConfigError:
     """The error of a value of the grid, by its path: models, 2 is the second entry of models."""
     place = ", ".join(str(step + 1) if isinstance(step, int) else step for step in path)
-    return ConfigError(Message("In the grid, {place}: {why}", place=place, why=why), place)
+    return bad_question("In the grid, {place}: {why}", place, place=place, why=why)
 
 
 def parts(grid: Grid) -> list[Part]:

@@ -8,8 +8,8 @@ from shutil import rmtree
 from typing import TYPE_CHECKING
 
 import calc
-from calc import ConfigError
-from calc.errors import Message, shown
+from calc.errors import shown
+from cli.options import bad_question
 from cli.sweep.grid import Part
 
 if TYPE_CHECKING:
@@ -42,11 +42,9 @@ class Store:
         except (OSError, pyarrow.ArrowInvalid):
             metadata = {}
         if metadata.get(MARK) != self.fingerprint.encode():
-            raise ConfigError(
-                Message(
-                    "{name} is there already, and not from this grid and version: give another --out, or remove it.",
-                    name=shown(str(self.out)),
-                )
+            raise bad_question(
+                "{name} is there already, and not from this grid and version: give another --out, or remove it.",
+                name=shown(str(self.out)),
             )
         return True
 
@@ -58,15 +56,13 @@ class Store:
                 replace(self.mark, lambda file: file.write_text(self.fingerprint, encoding="utf-8"))
             same = self.mark.read_text(encoding="utf-8") == self.fingerprint
         except OSError as error:
-            raise ConfigError(
-                Message("{name} can't be written: {why}.", name=shown(str(self.folder)), why=error.strerror)
+            raise bad_question(
+                "{name} can't be written: {why}.", name=shown(str(self.folder)), why=error.strerror
             ) from None
         if not same:
-            raise ConfigError(
-                Message(
-                    "{name} has rows of another grid or version: give another --out, or remove it.",
-                    name=shown(str(self.folder)),
-                )
+            raise bad_question(
+                "{name} has rows of another grid or version: give another --out, or remove it.",
+                name=shown(str(self.folder)),
             )
 
     def file(self, part: Part) -> Path:

@@ -1,9 +1,10 @@
 import streamlit as st
 
 from pages.parts.outputs import charts, frame
+from pages.parts.screen import paragraph
 from pages.parts.state.query import ACCURACY
 from pages.parts.verify import accuracy as shown
-from pages.parts.verify import evidence, offload, served, speeds, startups
+from pages.parts.verify import evidence, served, speeds, startups
 from pages.parts.words import say
 
 frame.without_model(ACCURACY)
@@ -21,18 +22,16 @@ if chosen == "starts":
 elif chosen == "speed":
     speeds.draw(evidence.speeds())
     served.draw(evidence.servers())
-    offload.draw()
+    speeds.draw_offloaded()
 else:
     figures = evidence.accuracy()
-    st.markdown(
-        say(
-            "Computed figures beside **{n}** that people published from their own GPUs: start-up logs of engines, "
-            "benchmarks, training runs; and beside **{tracked}** training steps that torch itself computed, where no "
-            "setting is left to be guessed. Each is computed from the settings that its source states, with the "
-            "formulas of the other pages.",
-            n=len(figures.rows) - figures.tracked,
-            tracked=figures.tracked,
-        )
+    paragraph(
+        "Computed figures beside **{n}** that people published from their own GPUs: start-up logs of engines, "
+        "benchmarks, training runs; and beside **{tracked}** training steps that torch itself computed, where no "
+        "setting is left to be guessed. Each is computed from the settings that its source states, with the "
+        "formulas of the other pages.",
+        n=len(figures.rows) - figures.tracked,
+        tracked=figures.tracked,
     )
     shown.kinds(figures)
     shown.scatter(figures, charts.theme())

@@ -1,14 +1,12 @@
-import streamlit as st
-
 from pages.parts.outputs import frame
 from pages.parts.outputs.unknown import explain
+from pages.parts.screen import caption
 from pages.parts.state.query import VERIFY
 from pages.parts.state.weighed import looked
 from pages.parts.verify import log, measured, presets_table, sources
-from pages.parts.words import say
 
 answer = frame.page(VERIFY, looked, needs_answer=False)
-st.caption(say("Theory against measurement: what is computed beside what a checkpoint holds and what a GPU reports."))
+caption("Theory against measurement: what is computed beside what a checkpoint holds and what a GPU reports.")
 
 choice = sources.choice()
 if choice == "presets":

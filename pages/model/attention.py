@@ -3,9 +3,9 @@ import streamlit as st
 from calc.model.attention_shapes import kinds
 from pages.parts.inputs import serving
 from pages.parts.outputs import attention, frame, paper, pinned
+from pages.parts.screen import heading
 from pages.parts.state.query import ATTENTION
 from pages.parts.state.weighed import attended
-from pages.parts.words import say
 
 answer = frame.page(ATTENTION, attended, serving.cache_format)
 pinned.draw(answer)
@@ -18,6 +18,6 @@ for tab, mixer in zip(st.tabs([attention.title(mixer) for mixer in mixers]), mix
         attention.shapes(answer, mixer)
         attention.scores(answer, mixer)
 
-st.header(say("The same model with other kinds of attention"), anchor=False)
+heading("The same model with other kinds of attention")
 attention.variants(answer)
 paper.link(answer, "kv_cache_per_token")

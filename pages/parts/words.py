@@ -20,7 +20,7 @@ from calc.formats import GGUF, LABELS
 from calc.hardware import OWN, find_gpu
 from calc.model.formula import SUPERSCRIPTS
 from calc.time import Estimate
-from calc.training import Objective, RolloutPhaseName
+from calc.training import Objective, Phase, RolloutPhaseName
 from calc.units import GIB, TIB
 from calc.units import size as size
 from calc.units import unit as unit
@@ -411,7 +411,7 @@ TOPOLOGIES: dict[str, Message] = {
 }
 
 
-PHASES: dict[str, Message] = {
+PHASES: dict[Phase, Message] = {
     "after_init": Message("Before the step"),
     "reference": Message("Passes without gradients"),
     "forward": Message("Forward"),
@@ -430,7 +430,7 @@ ROLLOUT_PHASES: dict[RolloutPhaseName, Message] = {
 }
 
 
-def phase(name: str, peak: str) -> str:
+def phase(name: Phase, peak: str) -> str:
     """A phase of a training step; where it is the peak, that is said."""
     return marked(PHASES[name], is_peak=name == peak)
 

@@ -3,6 +3,7 @@
 // for a while. A figure with a tree is a pie: a click on a slice looks into it, a click on the middle
 // leaves it again.
 
+import { element, within } from "./dom.js";
 import { files } from "./files.js";
 
 const REST = 1500; // ms
@@ -11,7 +12,7 @@ const later = window.requestIdleCallback ?? ((then) => setTimeout(then, 1));
 
 function library() {
   window.weighbridgePlotly ??= new Promise((resolve, reject) => {
-    const script = Object.assign(document.createElement("script"), { src: new URL("plotly-basic-4.1.1.min.js", import.meta.url) });
+    const script = element("script", { src: new URL("plotly-basic-4.1.1.min.js", import.meta.url) });
     script.onload = () => resolve(window.Plotly);
     script.onerror = reject;
     document.head.append(script);
@@ -20,12 +21,7 @@ function library() {
 }
 
 function place(parent, height, label) {
-  let chart = parent.querySelector(".weighbridge-chart");
-  if (!chart) {
-    chart = Object.assign(document.createElement("div"), { className: "weighbridge-chart" });
-    chart.setAttribute("role", "figure");
-    parent.append(chart);
-  }
+  const chart = within(parent, "weighbridge-chart", () => element("div", { className: "weighbridge-chart", role: "figure" }));
   chart.style.height = `${height}px`;
   chart.setAttribute("aria-label", label);
   return chart;
@@ -33,10 +29,8 @@ function place(parent, height, label) {
 
 // Above the chart its name as a heading.
 function headed(chart, label) {
-  const heading = chart.previousElementSibling ?? document.createElement("h2");
-  heading.className = "weighbridge-title";
-  heading.textContent = label;
-  if (!heading.isConnected) chart.before(heading);
+  if (!chart.previousElementSibling) chart.before(element("h2", { className: "weighbridge-title" }));
+  chart.previousElementSibling.textContent = label;
 }
 
 // Under the chart its figures: as files, and by a line that puts them in its place, as a table, unless the page has one.
@@ -49,10 +43,7 @@ function tabulated(chart, summary) {
   below.call(chart.shown.label);
   let details = below.querySelector("details");
   if (!details && summary) {
-    details = document.createElement("details");
-    details.className = "weighbridge-table";
-    details.append(document.createElement("summary"), document.createElement("div"));
-    details.lastChild.tabIndex = 0;
+    details = element("details", { className: "weighbridge-table" }, element("summary"), element("div", { tabIndex: 0 }));
     details.ontoggle = () => {
       chart.style.display = details.open ? "none" : "";
       details.lastChild.style.height = chart.style.height;
@@ -75,15 +66,10 @@ function figures({ figure, tree }) {
 function table({ label, ...shown }) {
   const { head, rows } = figures(shown);
   const line = (cells, tag) => {
-    const row = document.createElement("tr");
     const written = (cell) => (typeof cell === "number" ? cell.toLocaleString("en", { maximumFractionDigits: 2 }) : cell);
-    row.append(...cells.map((cell) => Object.assign(document.createElement(tag), { textContent: written(cell) })));
-    return row;
+    return element("tr", {}, ...cells.map((cell) => element(tag, { textContent: written(cell) })));
   };
-  const made = document.createElement("table");
-  made.setAttribute("aria-label", label);
-  made.append(line(head, "th"), ...rows.map((row) => line(row, "td")));
-  return made;
+  return element("table", { ariaLabel: label }, line(head, "th"), ...rows.map((row) => line(row, "td")));
 }
 
 function slices({ root }) {

@@ -1,11 +1,10 @@
 // A button that puts a text into the clipboard.
 
-function button(parent) {
-  const made = Object.assign(document.createElement("button"), { type: "button", className: "weighbridge-copy" });
-  const icon = Object.assign(document.createElement("span"), { textContent: "link", ariaHidden: "true" });
-  made.append(icon, document.createTextNode(""));
-  parent.append(made);
-  return made;
+import { element, within } from "./dom.js";
+
+function button() {
+  const icon = element("span", { textContent: "link", ariaHidden: "true" });
+  return element("button", { type: "button", className: "weighbridge-copy" }, icon, document.createTextNode(""));
 }
 
 async function copied(text) {
@@ -13,7 +12,7 @@ async function copied(text) {
     await navigator.clipboard.writeText(text); // only over https and on this machine
     return true;
   } catch {
-    const box = Object.assign(document.createElement("textarea"), { value: text });
+    const box = element("textarea", { value: text });
     document.body.append(box);
     box.select();
     const done = document.execCommand("copy");
@@ -23,7 +22,7 @@ async function copied(text) {
 }
 
 export default function ({ data, parentElement, setTriggerValue }) {
-  const copy = parentElement.querySelector(".weighbridge-copy") ?? button(parentElement);
+  const copy = within(parentElement, "weighbridge-copy", button);
   copy.lastChild.data = data.label;
   copy.onclick = async () => setTriggerValue((await copied(data.text)) ? "copied" : "refused", true);
 }

@@ -1,21 +1,11 @@
 // Numbers beside each other, each a button that opens its derivation.
 
-function put(node, property, value) {
-  if (node[property] !== value) node[property] = value;
-}
+import { element, put, within } from "./dom.js";
 
-function card() {
-  const button = Object.assign(document.createElement("button"), { type: "button" });
-  button.append(...["span", "b", "small"].map((tag) => document.createElement(tag)));
-  return button;
-}
+const card = () => element("button", { type: "button" }, ...["span", "b", "small"].map((tag) => element(tag)));
 
 export default function ({ data, parentElement, setTriggerValue }) {
-  let grid = parentElement.querySelector(".weighbridge-figures");
-  if (!grid) {
-    grid = Object.assign(document.createElement("div"), { className: "weighbridge-figures" });
-    parentElement.append(grid);
-  }
+  const grid = within(parentElement, "weighbridge-figures");
   grid.style.setProperty("--columns", data.columns);
   while (grid.children.length > data.figures.length) grid.lastChild.remove();
   data.figures.forEach(({ id, label, value, open, color }, at) => {

@@ -1,5 +1,7 @@
 // Figures as files: a head, and rows of cells.
 
+import { element } from "./dom.js";
+
 const quoted = (cell) => (/[",\n]/.test(cell) ? `"${cell.replaceAll('"', '""')}"` : cell);
 const WRITTEN = {
   csv: ({ head, rows }) => [head, ...rows].map((row) => `${row.map((cell) => quoted(`${cell ?? ""}`)).join(",")}\n`).join(""),
@@ -8,16 +10,12 @@ const WRITTEN = {
 
 // A line of buttons that save what `figures` gives when they are clicked; `line.call` says of what.
 export function files(figures) {
-  const line = document.createElement("div");
-  line.className = "weighbridge-data";
+  const line = element("div", { className: "weighbridge-data" });
   for (const ending of Object.keys(WRITTEN).reverse()) {
-    const button = document.createElement("button");
-    button.type = "button";
-    button.textContent = `.${ending}`;
+    const button = element("button", { type: "button", textContent: `.${ending}` });
     button.onclick = () => {
-      const link = document.createElement("a");
-      link.href = URL.createObjectURL(new Blob([WRITTEN[ending](figures())]));
-      link.download = `${line.name}.${ending}`;
+      const href = URL.createObjectURL(new Blob([WRITTEN[ending](figures())]));
+      const link = element("a", { href, download: `${line.name}.${ending}` });
       link.click();
       URL.revokeObjectURL(link.href);
     };

@@ -1,6 +1,8 @@
 // The question on top of a page: a sentence whose parts are controls of the browser's own. They belong to the reader: a
 // value that anything else sets comes with an element of its own.
 
+import { element, put, within } from "./dom.js";
+
 const TUNED = new Set("instruct it chat base hf thinking sft rl preview fp8 awq gptq gguf".split(" ")); // of the same sizes
 const WORD = /(?<!\w)\d{4}-\d{2}(?!\w)|[^\s/_-]+/g;
 const DATE = /^(19|20)\d{2}(-\d{2})?$/;
@@ -19,16 +21,6 @@ export function matching(rows, text) {
   const cut = words.some((word) => SLICE.test(word));
   const rest = rows.filter((row) => (cut || !row.slice) && words.every((word) => has(row, word)));
   return [...rest.filter(named), ...rest.filter((row) => !named(row))];
-}
-
-function element(tag, properties = {}, ...children) {
-  const made = Object.assign(document.createElement(tag), properties);
-  made.append(...children);
-  return made;
-}
-
-function put(node, property, value) {
-  if (node[property] !== value) node[property] = value;
 }
 
 const named = (template, name) => template.replace("{n}", name);
@@ -284,11 +276,8 @@ function show(bar) {
 }
 
 export default function ({ data, parentElement, setStateValue, setTriggerValue }) {
-  let bar = parentElement.querySelector(".weighbridge-question");
-  if (!bar) {
-    bar = element("div", { className: "weighbridge-question", role: "group", values: { ...data.values } });
-    parentElement.append(bar);
-  }
+  const made = () => element("div", { className: "weighbridge-question", role: "group", values: { ...data.values } });
+  const bar = within(parentElement, "weighbridge-question", made);
   Object.assign(bar, { data, tell: setStateValue, ask: setTriggerValue });
   put(bar, "ariaLabel", data.text.label);
   lists(data.lists);

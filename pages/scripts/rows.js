@@ -2,6 +2,7 @@
 // cell. A long one shows its first rows, a field to search all of them, and a button for the rest. What stays as it was
 // is left alone, so that the focus stays too.
 
+import { element, put } from "./dom.js";
 import { files } from "./files.js";
 
 const PATIENCE = 5000; // milliseconds for which a card is waited for
@@ -33,16 +34,6 @@ const WRITTEN = {
   gauge: ([word, share]) => (share === null ? word : `${word} ·\u00a0${whole(100 * share)}%`),
   dollars: (value) => `$${two(value)}`,
 };
-
-function element(tag, properties = {}, ...children) {
-  const made = Object.assign(document.createElement(tag), properties);
-  made.append(...children);
-  return made;
-}
-
-function put(node, property, value) {
-  if (node[property] !== value) node[property] = value;
-}
 
 const shownAs = (value, kind) => (typeof value === "string" ? value : WRITTEN[kind](value));
 

@@ -1,6 +1,8 @@
 // A weighbridge: on the left what one GPU must hold, on the right the GPU. It tips to the heavier side, and swings there
 // only where the verdict changes; else it stands at once.
 
+import { element, put, within } from "./dom.js";
+
 const PIVOT = [160, 128]; // of the beam, in the picture's own units
 const ARM = 98; // from there to a post
 const HIGHEST = 84; // of the heavier load
@@ -19,22 +21,17 @@ const FRAME = `
 
 const SVG = "http://www.w3.org/2000/svg";
 
-// What stays as it was is left alone: each change costs the browser.
-function put(node, values) {
+function set(node, values) {
   for (const [name, value] of Object.entries(values)) {
     if (node.getAttribute(name) !== String(value)) node.setAttribute(name, value);
   }
-}
-
-function say(node, text) {
-  if (node.textContent !== text) node.textContent = text;
 }
 
 // So many pieces of a kind within a group, each with its values.
 function fill(group, tag, pieces) {
   while (group.children.length > pieces.length) group.lastChild.remove();
   while (group.children.length < pieces.length) group.append(document.createElementNS(SVG, tag));
-  pieces.forEach((values, at) => put(group.children[at], values));
+  pieces.forEach((values, at) => set(group.children[at], values));
 }
 
 const rounded = (value) => Math.round(10 * value) / 10;
@@ -57,21 +54,18 @@ function stack(parts) {
 
 function chip(box, share) {
   const height = rounded(Math.max(8, HIGHEST * share));
-  put(box.querySelector(".pins"), { d: [-32, -19, -6, 7, 20, 33].map((x) => `M${x} ${-18 - height}v-5`).join("") });
-  put(box.querySelector(".die"), { y: -18 - height, height, rx: Math.min(6, height / 2) });
+  set(box.querySelector(".pins"), { d: [-32, -19, -6, 7, 20, 33].map((x) => `M${x} ${-18 - height}v-5`).join("") });
+  set(box.querySelector(".die"), { y: -18 - height, height, rx: Math.min(6, height / 2) });
 }
 
 export default function ({ data, parentElement }) {
-  let box = parentElement.querySelector(".weighbridge-scale");
-  if (!box) {
-    box = Object.assign(document.createElement("div"), { className: "weighbridge-scale", innerHTML: FRAME });
-    parentElement.append(box);
-  }
+  const made = () => element("div", { className: "weighbridge-scale", innerHTML: FRAME });
+  const box = within(parentElement, "weighbridge-scale", made);
   const find = (name) => box.querySelector(name);
   const turned = rounded(degrees(data));
   const before = box.dataset.verdict;
-  put(box, { class: `weighbridge-scale${before && before !== data.color ? " swings" : ""}`, "data-verdict": data.color });
-  put(find("svg"), { "aria-label": data.label });
+  set(box, { class: `weighbridge-scale${before && before !== data.color ? " swings" : ""}`, "data-verdict": data.color });
+  set(find("svg"), { "aria-label": data.label });
   find(".beam").style.transform = `rotate(${turned}deg)`;
   const radians = (turned * Math.PI) / 180;
   [
@@ -81,11 +75,11 @@ export default function ({ data, parentElement }) {
     const [x, y] = [PIVOT[0] + arm * Math.cos(radians), PIVOT[1] + arm * Math.sin(radians)].map(rounded);
     find(name).style.transform = `translate(${x}px, ${y}px)`;
     const figure = find(`${name} .figure`);
-    say(figure, text);
-    put(figure, { y: rounded(-room - HIGHEST * share) });
+    put(figure, "textContent", text);
+    set(figure, { y: rounded(-room - HIGHEST * share) });
   });
   fill(find(".parts"), "rect", stack(data.parts));
   chip(box, data.gpu);
-  say(find(".name"), data.left);
-  say(find(".end"), data.right);
+  put(find(".name"), "textContent", data.left);
+  put(find(".end"), "textContent", data.right);
 }

@@ -43,9 +43,4 @@ def weigh(answer: Weighed) -> None:
     frame.assumptions(report.assumptions)
 
 
-frame.quick_page(
-    WEIGH,
-    weighed,
-    weigh,
-    *serving.SECTIONS,
-)
+frame.quick_page(WEIGH, weighed, weigh, *serving.SECTIONS)

@@ -2,7 +2,6 @@ from functools import partial
 
 from pages.parts.inputs import objective, training
 from pages.parts.outputs import carried, charts, frame, paper, plot, training_answer, training_step, training_time
-from pages.parts.outputs.rollout_memory import peak_of
 from pages.parts.state.query import TRAIN
 from pages.parts.state.scenario import Tab
 from pages.parts.state.weighed import Trained, trained
@@ -22,7 +21,7 @@ def train(answer: Trained) -> None:
     paper.link(answer, "training")
 
     def against_each_gpu() -> None:
-        memories = [peak_of(rollout) for rollout in report.rollouts] or report.memories
+        memories = [charts.peak_of(rollout) for rollout in report.rollouts] or report.memories
         bars = charts.gpu_bars(report.verdicts, memories, charts.theme(), charts.trained(memories))
         plot.draw("gpus", say("Memory vs. GPU capacity"), bars)
         if len(report.stages) > 1:

@@ -2,11 +2,12 @@ import streamlit as st
 
 from pages.parts.inputs import planning
 from pages.parts.outputs import frame, training_plans
+from pages.parts.screen import caption
 from pages.parts.state.query import TRAIN_PLAN
 from pages.parts.state.training_planned import training_planned
 from pages.parts.words import say
 
 with st.spinner(say("Trying every layout, ZeRO stage and recomputation …")):  # for the title says the fastest
     answer = frame.page(TRAIN_PLAN, training_planned, planning.training_run, planning.hardware, planning.prices)
-st.caption(say("How to train all of its weights: laid out how, in how many days, at what price."))
+caption("How to train all of its weights: laid out how, in how many days, at what price.")
 training_plans.draw(answer)

@@ -168,6 +168,11 @@ def test_a_link_carries_what_a_log_calibrated_and_its_name_is_only_a_text():
     assert r"\[a\](" in line
 
 
+def test_a_link_that_names_a_log_without_its_figures_says_nothing_of_it():
+    """It was an exception."""
+    assert not [text for text in texts(page(overhead_log="vLLM 0.25").markdown) if "Overhead from a log" in text]
+
+
 def test_an_end_that_the_reader_moves_is_not_the_logs():
     app = page("weigh", "overhead_drawer", libraries="0.07-0.07", overhead_log="vLLM 0.25")
     run(newest(app.slider, "range_libraries").set_value((0.1, 0.2)))

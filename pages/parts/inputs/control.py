@@ -1,5 +1,5 @@
 """Controls drawn from fields: what a field of calc's models says of itself decides widget, limits and help. Drawers are
-drawn only while they are open."""
+drawn only while they are open. And filters above a table or a map, which let everything pass until one is chosen."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
@@ -7,8 +7,10 @@ from typing import Any
 
 import streamlit as st
 
-from calc import ConfigError, Range
+from calc import GPU, ConfigError, Range
 from calc.options import Option
+from pages.parts import words
+from pages.parts.screen import alert, quiet_button
 from pages.parts.state.scenario import Place, Scenario, places
 from pages.parts.state.url import bind, change
 from pages.parts.state.widgets import show
@@ -36,7 +38,8 @@ def control(place: Place, error: ConfigError | None, usual: Any = None, label: s
         number(place, shown, usual)
     else:
         now = place.of(st.session_state.scenario) or ""
-        st.text_input(**shown, placeholder=default(usual), **show(place.name, now, _take_text, place))
+        shown |= show(place.name, now, lambda text: change({place: text.strip() or None}))
+        st.text_input(**shown, placeholder=default(usual))
     faults(error, place)
 
 
@@ -99,10 +102,6 @@ def _take_worded(text: str, place: Place) -> None:
         change({place: text})
 
 
-def _take_text(text: str, place: Place) -> None:
-    change({place: text.strip() or None})
-
-
 def default(usual: Any) -> str:
     """The text of an empty control."""
     return say("default") if usual is None else say("default: {value}", value=value(usual))
@@ -114,14 +113,7 @@ def reset(group: str, places: Iterable[Place]) -> None:
     usual = Scenario(serving=Scenario().serving.with_engine(now.serving.engine))
     differing = {place: place.of(usual) for place in places if place.of(now) != place.of(usual)}
     if differing:
-        st.button(
-            say("Reset"),
-            icon=":material/undo:",
-            type="tertiary",
-            key=f"reset_group_{group}",
-            on_click=change,
-            args=(differing,),
-        )
+        quiet_button(say("Reset"), f"reset_group_{group}", "undo", change, differing)
 
 
 def help_of(option: Option) -> str | None:
@@ -150,7 +142,7 @@ def _take_range(ends: tuple[float, float], place: Place, usual: Range) -> None:
 
 def explain(error: ConfigError, take: Take, where: str = "near") -> None:
     """An error, with buttons for the nearest valid values."""
-    st.error(say(error.message), icon=":material/error:")
+    alert("error", "error", error.message)
     if error.nearest:
         with st.container(horizontal=True, gap="xsmall"):
             for near in error.nearest:
@@ -179,3 +171,17 @@ def controls_in_drawer(label: str, key: str, places: Iterable[Place], error: Con
 def concerns(error: ConfigError | None, fields: Collection[str]) -> bool:
     """Whether something is wrong with one of these fields."""
     return error is not None and error.field in fields
+
+
+def several(label: str, key: str, options: Iterable[str], called: Callable[[str], str] = str) -> list[str]:
+    return st.multiselect(label, options, format_func=called, key=key, placeholder=say("any"))
+
+
+def vendor_and_form(gpus: Iterable[GPU], key: str) -> Callable[[GPU], bool]:
+    """Filters by maker and form. Returns whether a GPU passes them."""
+    known = list(gpus)
+    vendors = several(say("Vendor"), f"{key}vendors", sorted({gpu.vendor for gpu in known}), words.vendor)
+    forms = several(
+        say("Form"), f"{key}forms", sorted({gpu.form for gpu in known}), lambda form: say(words.FORMS[form])
+    )
+    return lambda gpu: (not vendors or gpu.vendor in vendors) and (not forms or gpu.form in forms)

@@ -9,6 +9,7 @@ from calc import GPU
 from calc.time import EfficiencyRow, Estimate, without_effect, written_share
 from pages.parts.inputs.control import drawer
 from pages.parts.labels import EFFICIENCIES
+from pages.parts.screen import caption, quiet_button
 from pages.parts.state.scenario import Place, places
 from pages.parts.state.url import change
 from pages.parts.state.weighed import Answer
@@ -25,12 +26,10 @@ def draw(answer: Answer, gpu: GPU, rows: Mapping[str, EfficiencyRow], *, trainin
     with drawer(say("Efficiencies"), "efficiencies_drawer", icon=":material/speed:") as is_open:
         if not is_open:
             return
-        st.caption(
-            say(
-                "What kernels reach of the printed peaks of {gpu}, and the time that host and links add. A figure that "
-                "you change holds for every GPU and travels in the link.",
-                gpu=gpu.name,
-            )
+        caption(
+            "What kernels reach of the printed peaks of {gpu}, and the time that host and links add. A figure that "
+            "you change holds for every GPU and travels in the link.",
+            gpu=gpu.name,
         )
         usual = {name: row.value for name, row in rows.items()}
         now = usual | edits
@@ -48,21 +47,14 @@ def draw(answer: Answer, gpu: GPU, rows: Mapping[str, EfficiencyRow], *, trainin
             args=(place, key, now, usual),
             column_config=columns(),
         )
-        st.button(
-            say("Reset all"),
-            key="efficiencies_reset",
-            icon=":material/undo:",
-            type="tertiary",
-            disabled=not edits,
-            on_click=lambda: change({place: ()}),
-        )
+        quiet_button(say("Reset all"), "efficiencies_reset", "undo", lambda: change({place: ()}), disabled=not edits)
 
 
 def idle(answer: Answer, *, training: bool) -> None:
     """A sentence on what the link states and the page does not use."""
     sentence = without_effect(answer.scenario.efficiencies.edits, training=training)
     if sentence is not None:
-        st.caption(say(sentence))
+        caption(sentence)
 
 
 def columns() -> dict[str, Any]:

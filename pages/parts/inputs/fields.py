@@ -12,11 +12,11 @@ from pages.parts.words import say, value
 class Control:
     """A config field on screen."""
 
-    label: Message
+    label: str
     least: int
     most: int
     step: int
-    help: Message
+    help: str
 
     def expected(self, name: str) -> Message:
         return Message(
@@ -45,8 +45,8 @@ class Control:
 class Switch:
     """A true-or-false field on screen."""
 
-    label: Message
-    help: Message
+    label: str
+    help: str
 
     def expected(self, name: str) -> Message:
         return Message("{name} is true or false", name=name)
@@ -55,45 +55,33 @@ class Switch:
         return {"true": True, "false": False}.get(text)
 
 
-HIDDEN = Control(Message("Hidden size"), 64, 65_536, 64, Message("Width of the residual stream: `hidden_size`."))
-LAYERS = Control(Message("Layers"), 1, 512, 1, Message("Decoder layers: `num_hidden_layers`."))
-HEADS = Control(Message("Query heads"), 1, 512, 1, Message("Attention heads: `num_attention_heads`."))
+HIDDEN = Control("Hidden size", 64, 65_536, 64, "Width of the residual stream: `hidden_size`.")
+LAYERS = Control("Layers", 1, 512, 1, "Decoder layers: `num_hidden_layers`.")
+HEADS = Control("Query heads", 1, 512, 1, "Attention heads: `num_attention_heads`.")
 FFN = Control(
-    Message("FFN multiplier"),
+    "FFN multiplier",
     1,
     1_048_576,
     64,
-    Message("Feed-forward width over hidden size. The config holds the product: `intermediate_size`."),
+    "Feed-forward width over hidden size. The config holds the product: `intermediate_size`.",
 )
 KV_HEADS = Control(
-    Message("KV heads"),
+    "KV heads",
     1,
     512,
     1,
-    Message("Heads that keep keys and values, each shared by a group of query heads: `num_key_value_heads`."),
+    "Heads that keep keys and values, each shared by a group of query heads: `num_key_value_heads`.",
 )
 SHARED_FFN = Control(
-    Message("Shared expert FFN size"),
-    1,
-    131_072,
-    64,
-    Message("Width of the shared expert: `shared_expert_intermediate_size`."),
+    "Shared expert FFN size", 1, 131_072, 64, "Width of the shared expert: `shared_expert_intermediate_size`."
 )
 STATE = Control(
-    Message("State size"),
-    1,
-    1024,
-    8,
-    Message("Numbers that a Mamba layer keeps for each of its channels, at any length: `state_size`."),
+    "State size", 1, 1024, 8, "Numbers that a Mamba layer keeps for each of its channels, at any length: `state_size`."
 )
 PER_TOKEN = Control(
-    Message("Experts per token"),
-    1,
-    512,
-    1,
-    Message("Routed experts that one token passes through: `num_experts_per_tok`."),
+    "Experts per token", 1, 512, 1, "Routed experts that one token passes through: `num_experts_per_tok`."
 )
-EXPERTS = Control(Message("Routed experts"), 1, 4096, 1, Message("Experts a layer among which the router chooses."))
+EXPERTS = Control("Routed experts", 1, 4096, 1, "Experts a layer among which the router chooses.")
 CONTROLS: dict[str, Control | Switch] = {
     "hidden_size": HIDDEN,
     "n_embd": HIDDEN,
@@ -107,84 +95,56 @@ CONTROLS: dict[str, Control | Switch] = {
     "num_key_value_heads": KV_HEADS,
     "num_kv_heads": KV_HEADS,
     "head_dim": Control(
-        Message("Head dimension"),
+        "Head dimension",
         8,
         1024,
         8,
-        Message("Width of a head: `head_dim`. Where the config leaves it out it is hidden size / query heads."),
+        "Width of a head: `head_dim`. Where the config leaves it out it is hidden size / query heads.",
     ),
     "q_lora_rank": Control(
-        Message("Query compression (q_lora_rank)"),
-        1,
-        16_384,
-        64,
-        Message("Width of the compressed query in MLA: `q_lora_rank`."),
+        "Query compression (q_lora_rank)", 1, 16_384, 64, "Width of the compressed query in MLA: `q_lora_rank`."
     ),
     "kv_lora_rank": Control(
-        Message("KV compression (kv_lora_rank)"),
-        1,
-        16_384,
-        64,
-        Message("Width of the latent that MLA caches: `kv_lora_rank`."),
+        "KV compression (kv_lora_rank)", 1, 16_384, 64, "Width of the latent that MLA caches: `kv_lora_rank`."
     ),
     "qk_nope_head_dim": Control(
-        Message("Non-RoPE head dim"),
-        1,
-        1024,
-        8,
-        Message("Width of a head without rotary positions, in MLA: `qk_nope_head_dim`."),
+        "Non-RoPE head dim", 1, 1024, 8, "Width of a head without rotary positions, in MLA: `qk_nope_head_dim`."
     ),
     "qk_rope_head_dim": Control(
-        Message("RoPE head dim"),
+        "RoPE head dim",
         1,
         1024,
         8,
-        Message(
-            "Width of a head with rotary positions, in MLA: `qk_rope_head_dim`. Its key is shared by all heads and "
-            "cached."
-        ),
+        "Width of a head with rotary positions, in MLA: `qk_rope_head_dim`. Its key is shared by all heads and cached.",
     ),
-    "v_head_dim": Control(
-        Message("Value head dimension"), 1, 1024, 8, Message("Width of a head's values, in MLA: `v_head_dim`.")
-    ),
+    "v_head_dim": Control("Value head dimension", 1, 1024, 8, "Width of a head's values, in MLA: `v_head_dim`."),
     "intermediate_size": FFN,
     "n_inner": FFN,
     "ffn_hidden_size": FFN,
-    "expansion_ratio": Control(
-        Message("FFN multiplier"), 1, 64, 1, Message("Feed-forward width over hidden size: `expansion_ratio`.")
-    ),
+    "expansion_ratio": Control("FFN multiplier", 1, 64, 1, "Feed-forward width over hidden size: `expansion_ratio`."),
     "state_size": STATE,
     "mamba_d_state": STATE,
-    "vocab_size": Control(Message("Vocabulary"), 64, 4_194_304, 64, Message("Rows of the embedding: `vocab_size`.")),
+    "vocab_size": Control("Vocabulary", 64, 4_194_304, 64, "Rows of the embedding: `vocab_size`."),
     "tie_word_embeddings": Switch(
-        Message("Tied embeddings"),
-        Message("The head uses the embedding's matrix, which is then counted once: `tie_word_embeddings`."),
+        "Tied embeddings", "The head uses the embedding's matrix, which is then counted once: `tie_word_embeddings`."
     ),
     "sliding_window": Control(
-        Message("Sliding window"),
-        1,
-        1_048_576,
-        128,
-        Message("Tokens that a sliding-window layer looks back on: `sliding_window`."),
+        "Sliding window", 1, 1_048_576, 128, "Tokens that a sliding-window layer looks back on: `sliding_window`."
     ),
     "num_experts": EXPERTS,
     "num_local_experts": EXPERTS,
     "n_routed_experts": EXPERTS,
     "num_experts_per_tok": PER_TOKEN,
     "n_shared_experts": Control(
-        Message("Shared experts"), 0, 64, 1, Message("Experts that every token passes through: `n_shared_experts`.")
+        "Shared experts", 0, 64, 1, "Experts that every token passes through: `n_shared_experts`."
     ),
     "shared_expert_intermediate_size": SHARED_FFN,
     "shared_intermediate_size": SHARED_FFN,
     "moe_intermediate_size": Control(
-        Message("Expert FFN size"), 1, 131_072, 64, Message("Width of one routed expert: `moe_intermediate_size`.")
+        "Expert FFN size", 1, 131_072, 64, "Width of one routed expert: `moe_intermediate_size`."
     ),
     "first_k_dense_replace": Control(
-        Message("Dense first layers"),
-        0,
-        512,
-        1,
-        Message("Layers before the first one with experts: `first_k_dense_replace`."),
+        "Dense first layers", 0, 512, 1, "Layers before the first one with experts: `first_k_dense_replace`."
     ),
 }
 MULTIPLIERS = {"intermediate_size": "hidden_size", "n_inner": "n_embd", "ffn_hidden_size": "hidden_size"}

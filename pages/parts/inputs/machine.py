@@ -4,6 +4,7 @@ import streamlit as st
 
 from calc.hardware import find_gpu
 from pages.parts.inputs.control import control, explain, faults, help_of
+from pages.parts.screen import caption, paragraph
 from pages.parts.state.local import LocalAnswer
 from pages.parts.state.scenario import Place, places
 from pages.parts.state.url import change
@@ -18,7 +19,7 @@ MOST = 4
 def machine(answer: LocalAnswer) -> None:
     """Controls of the machine's parts: GPUs, memory, CPU."""
     known, computer = places(("machine",)), answer.computer
-    st.markdown(say("**My machine**"))
+    paragraph("**My machine**")
     place = known["my_gpus"]
     own = [name for name in dict.fromkeys((*computer.my_gpus, *answer.scenario.gpu)) if name not in gpus()]
     for slot in range(min(MOST, len(computer.my_gpus) + 1)):
@@ -34,13 +35,11 @@ def machine(answer: LocalAnswer) -> None:
         )
     faults(answer.error, place)
     if computer.is_unified:
-        st.caption(
-            say(
-                "{gpu} shares one memory with the CPU: {usable:.1f} of {all:.1f} GiB are the GPU's as it is delivered.",
-                gpu=computer.gpus[0].name,
-                usable=computer.gpus[0].usable_bytes / 2**30,
-                all=computer.memory_bytes / 2**30,
-            )
+        caption(
+            "{gpu} shares one memory with the CPU: {usable:.1f} of {all:.1f} GiB are the GPU's as it is delivered.",
+            gpu=computer.gpus[0].name,
+            usable=computer.gpus[0].usable_bytes / 2**30,
+            all=computer.memory_bytes / 2**30,
         )
     with st.grid(2, min_column_width=140, gap="small"):
         for name in ("ram_gib", "ram_gb_s", "cpu_tflops", "system_gib"):

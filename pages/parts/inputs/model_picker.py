@@ -12,6 +12,7 @@ from calc.families import as_llama, knows
 from calc.formats import HF_QUANT_CONFIG, native, with_hf_quant_config
 from calc.text import MAX_CHARACTERS, parse_config
 from pages.parts.inputs.control import drawer
+from pages.parts.screen import alert, button, caption
 from pages.parts.state.published import count_look_up, token
 from pages.parts.state.scenario import Source
 from pages.parts.state.url import again, change, choose
@@ -30,11 +31,11 @@ def model_picker(answer: Answer) -> None:
             st.caption(link)
         else:
             month = f"[{released.month}]({released.source})"
-            st.caption(say("{link}, released {month}", link=link, month=month))
+            caption("{link}, released {month}", link=link, month=month)
     elif published.hub is not None:
         hub = published.hub
         link = f"[{hub.id}]({hub.source})"
-        st.caption(say("{link}, commit {commit}", link=link, commit=hub.revision[:8]))
+        caption("{link}, commit {commit}", link=link, commit=hub.revision[:8])
         several_files(answer.scenario.source, hub)
     any_hub_model(answer)
     own_config()
@@ -71,7 +72,7 @@ def own_config() -> None:
         )
         st.button(say("Weigh it"), key="own_weigh", on_click=_take_own)
         if (problem := state.get("own_problem")) is not None:
-            st.error(say(problem), icon=":material/error:")
+            alert("error", "error", problem)
         if (unknown := state.get("own_unknown")) is not None:
             as_known = as_llama(unknown)
             assume_button("own_assume", lambda: _take_config(as_known))
@@ -140,8 +141,8 @@ def _inputs(unread: ConfigError | None) -> None:
         help=say("Sent to the Hub only, kept until you close this tab, and never part of a link or a file."),
     )
     if unread is not None:
-        st.error(say(unread.message), icon=":material/error:")
-        st.button(say("Try again"), key="hub_again", icon=":material/refresh:", on_click=again)
+        alert("error", "error", unread.message)
+        button(say("Try again"), "hub_again", "refresh", again)
 
 
 @st.fragment
@@ -182,12 +183,9 @@ def _listed(text: str) -> list[str]:
     if is_id(text) and text not in models:
         models = [text, *models]
     if problem is not None:
-        st.caption(say(problem))
+        caption(problem)
     elif not models:
-        st.caption(
-            say(
-                "The Hub finds no text model for “{text}”. A full id such as Qwen/Qwen2.5-3B is read as it is.",
-                text=text,
-            )
+        caption(
+            "The Hub finds no text model for “{text}”. A full id such as Qwen/Qwen2.5-3B is read as it is.", text=text
         )
     return models[:8]

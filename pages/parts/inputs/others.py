@@ -6,6 +6,7 @@ from typing import Any
 import streamlit as st
 
 from calc import ConfigError
+from pages.parts.screen import alert, button, quiet_button
 from pages.parts.state.scenario import Place
 from pages.parts.state.url import add, remove
 from pages.parts.words import say
@@ -45,25 +46,20 @@ def _take(place: Place, read: Read, most: int, key: str) -> None:
 def suggest(place: Place, read: Read, most: int, suggested: Iterable[str]) -> None:
     """A warning of a text in the box that is no model's name, and models to begin with."""
     if (name := st.session_state.pop("not_added", None)) is not None:
-        st.warning(say("“{name}” is no model's name: organisation/name is.", name=name), icon=":material/help:")
+        alert("warning", "help", "“{name}” is no model's name: organisation/name is.", name=name)
     if not place.of(st.session_state.scenario):
         with st.container(horizontal=True, gap="xsmall"):
             for model in suggested:
-                st.button(
-                    models()[model].name,
-                    icon=":material/add:",
-                    key=f"add_{model}",
-                    on_click=lambda model=model: add(place, read(model), most),
-                )
+                button(models()[model].name, f"add_{model}", "add", lambda model=model: add(place, read(model), most))
 
 
 def remove_button(place: Place, number: int, key: str) -> None:
     """The way out of one of them."""
-    st.button(say("Remove"), type="tertiary", icon=":material/close:", key=key, on_click=remove, args=(place, number))
+    quiet_button(say("Remove"), key, "close", remove, place, number)
 
 
 def refusals(errors: Iterable[tuple[str, ConfigError | None]]) -> None:
     """Why some of them have no answer, by letter."""
     for letter, error in errors:
         if error is not None:
-            st.error(say("**{letter}**: {why}", letter=letter, why=say(error.message)), icon=":material/error:")
+            alert("error", "error", "**{letter}**: {why}", letter=letter, why=say(error.message))

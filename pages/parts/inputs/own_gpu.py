@@ -4,6 +4,7 @@ import streamlit as st
 
 from calc import ConfigError
 from calc.hardware import Dtype, custom_gpu, find_gpu
+from pages.parts.screen import alert, quiet_button
 from pages.parts.state.scenario import Scenario
 from pages.parts.state.url import change
 from pages.parts.words import say
@@ -25,19 +26,12 @@ def draw(scenario: Scenario) -> None:
         st.form_submit_button(say("Add"), key="own_add", icon=":material/add:", on_click=add)
     problem: ConfigError | None = st.session_state.pop("own_problem", None)
     if problem is not None:
-        st.error(say(problem.message), icon=":material/error:")
+        alert("error", "error", problem.message)
     for text in scenario.gpu:
         if text not in gpus():
             with st.container(horizontal=True, vertical_alignment="center", gap="small"):
                 st.markdown(f"**{find_gpu(text).name}** `{text}`")
-                st.button(
-                    say("Remove"),
-                    key=f"own_remove_{text}",
-                    type="tertiary",
-                    icon=":material/delete:",
-                    on_click=remove,
-                    args=(text,),
-                )
+                quiet_button(say("Remove"), f"own_remove_{text}", "delete", remove, text)
 
 
 def quantity(label: str, key: str, value: float | None) -> None:

@@ -10,6 +10,7 @@ from calc.hardware import find_gpu
 from calc.serving.engines import ENGINES
 from calc.time import PLANNED, price_of
 from pages.parts.inputs.control import concerns, control, controls_in_drawer, drawer, explain, faults, help_of, within
+from pages.parts.screen import caption, paragraph
 from pages.parts.state.planned import Planned, chosen_on_weigh, own_gpus
 from pages.parts.state.scenario import Place, Scenario, places, usual_gpus
 from pages.parts.state.training_planned import TrainingPlanned
@@ -30,22 +31,18 @@ BILLION = 1e9
 def load(answer: Planned) -> None:
     """Users or requests."""
     known = places(("planning",))
-    st.markdown(say("**Load**"))
+    paragraph("**Load**")
     with st.grid(2, min_column_width=140, gap="small"):
-        number(known["requests_per_s"], _take_requests)
+        users = {known["users"]: None}  # requests a second stand for the users of the question
+        number(known["requests_per_s"], lambda rate, place: change({place: rate} | ({} if rate is None else users)))
         number(known["think_s"])
     for name in ("users", "requests_per_s", "prompt", "output", "think_s"):
         faults(answer.error, known[name])
 
 
-def _take_requests(chosen: float | None, place: Place) -> None:
-    """Requests a second stand for the users of the question."""
-    change({place: chosen} if chosen is None else {place: chosen, places(("planning",))["users"]: None})
-
-
 def targets(answer: Planned) -> None:
     known = places(("planning",))
-    st.markdown(say("**Targets**"))
+    paragraph("**Targets**")
     with st.grid(2, min_column_width=140, gap="small"):
         rate(known["tpot_ms"])
         number(known["ttft_ms"])
@@ -66,12 +63,8 @@ def rate(place: Place) -> None:
         help=say("20 tokens/s are a time per output token (TPOT) of 50 ms."),
         value=None,
         **limits,
-        **show("min_rate", now, _take_rate, place, given=None),
+        **show("min_rate", now, lambda rate: change({place: rate and round(1000 / rate, 3)}), given=None),
     )
-
-
-def _take_rate(chosen: float | None, place: Place) -> None:
-    change({place: None if chosen is None else round(1000 / chosen, 3)})
 
 
 def number(place: Place, take: Callable[..., None] | None = None) -> None:
@@ -97,16 +90,21 @@ def unchosen(scenario: Scenario) -> str:
 def hardware(answer: Answer) -> None:
     """GPUs that may be used."""
     known = places(("planning",))
-    place = known["plan_gpus"]
+    all_of_them = [*own_gpus(answer.scenario), *gpus()]
+    chosen_of(known["plan_gpus"], all_of_them, unchosen(answer.scenario), lambda name: find_gpu(name).name)
+    control(known["node"], answer.error)
+
+
+def chosen_of(place: Place, options: Sequence[str], placeholder: str, called: Callable[[str], str] = str) -> None:
+    """Control of a field that takes several of these options."""
     st.multiselect(
         field(place.name),
-        [*own_gpus(answer.scenario), *gpus()],
-        format_func=lambda name: find_gpu(name).name,
+        options,
+        format_func=called,
         **show(place.name, list(place.of(st.session_state.scenario)), _take_list, place, given="default"),
         help=help_of(place.option),
-        placeholder=unchosen(answer.scenario),
+        placeholder=placeholder,
     )
-    control(known["node"], answer.error)
 
 
 def formats(answer: Planned) -> None:
@@ -117,14 +115,7 @@ def formats(answer: Planned) -> None:
         "kv_formats": answer.model.native_cache(answer.scenario.serving.engine),
     }
     for name, all_of_them in FORMATS.items():
-        place = known[name]
-        st.multiselect(
-            field(name),
-            all_of_them,
-            **show(name, list(place.of(st.session_state.scenario)), _take_list, place, given="default"),
-            help=help_of(place.option),
-            placeholder=say("{format} (default)", format=usual[name]),
-        )
+        chosen_of(known[name], all_of_them, say("{format} (default)", format=usual[name]))
 
 
 def _take_list(chosen: list[str], place: Place) -> None:
@@ -145,12 +136,7 @@ def engine(answer: Planned) -> None:
         place = known["prefix_share"]
         limits, now = within(0, 0.99, place.of(answer.scenario))
         st.number_input(
-            field(place.name),
-            step=0.05,
-            format="%g",
-            help=help_of(place.option),
-            **limits,
-            **bind(place, value=now),
+            field(place.name), step=0.05, format="%g", help=help_of(place.option), **limits, **bind(place, value=now)
         )
         faults(error, place)
         control(known["prefill_decode"], error)
@@ -194,7 +180,7 @@ def prices(answer: Answer) -> None:
                 **limits,
                 **show(f"price_{gpu}", now, _take_price, place, gpu, given=None),
             )
-        st.caption(say("US dollars per GPU-hour. List prices are the median of a dated sample, shown below the plans."))
+        caption("US dollars per GPU-hour. List prices are the median of a dated sample, shown below the plans.")
 
 
 def usual(answer: Answer) -> Iterator[str]:
@@ -213,7 +199,7 @@ SECTIONS = (load, targets, hardware, formats, engine, prices)
 
 def training_run(answer: TrainingPlanned) -> None:
     known = places(("planning",))
-    st.markdown(say("**Training run**"))
+    paragraph("**Training run**")
     with st.grid(2, min_column_width=140, gap="small"):
         tokens(known["tokens"])
         number(known["micro_batch"])
@@ -231,9 +217,5 @@ def tokens(place: Place) -> None:
         format="%g",
         step=10.0,
         **limits,
-        **show("billions", now, _take_tokens, place),
+        **show("billions", now, lambda billions: change({place: billions * BILLION})),
     )
-
-
-def _take_tokens(billions: float, place: Place) -> None:
-    change({place: billions * BILLION})

@@ -1,14 +1,12 @@
 """The controls of a conversion: tool and calibration."""
 
-import streamlit as st
-
 from calc.errors import ConfigError
 from calc.options import checked
 from calc.quantizing import RECIPES, recipe_of
 from pages.parts.inputs.control import control
+from pages.parts.screen import paragraph
 from pages.parts.state.quantized import Quantized
 from pages.parts.state.scenario import places
-from pages.parts.words import say
 
 CALIBRATION = ("calibration_samples", "calibration_tokens", "calibration_batch")
 
@@ -20,7 +18,7 @@ def conversion(answer: Quantized) -> None:
         recipes = [recipe_of(checked(chosen))]
     except ConfigError:
         recipes = list(RECIPES)
-    st.markdown(say("**Conversion**"))
+    paragraph("**Conversion**")
     control(known["tool"], answer.error)
     if any(recipe.samples for recipe in recipes):
         for name, usual in zip(CALIBRATION, (recipes[0].samples, recipes[0].tokens, None), strict=True):

@@ -65,11 +65,6 @@ def put_model(chosen: str) -> None:
     st.session_state.pop("hub_words", None)
 
 
-def put_gpus(chosen: list[str]) -> None:
-    place = places(("gpu",))["gpu"]
-    change({place: place.option.checked(chosen)})
-
-
 def context(scenario: Scenario) -> int:
     """Tokens of a sequence: the usual ones, or all that a model with learned positions has."""
     architecture, chosen = published(scenario.source).architecture, scenario.serving.workload.context
@@ -120,7 +115,7 @@ def put_loss(chosen: str) -> None:
 
 
 MODEL = Blank("search", model, put_model)
-GPUS = Blank("search", lambda scenario: list(scenario.gpu), put_gpus)
+GPUS = Blank("search", lambda scenario: list(scenario.gpu), of_place("list", "gpu", "gpu").put)
 WORKLOAD = {
     "batch": of_place("number", "serving", "batch"),
     "context": Blank("list", context, of_place("list", "serving", "context").put),

@@ -45,12 +45,16 @@ def cache_format(answer: Answer) -> None:
 def weight_format(place: Place, usual: str, key: str = "weights", label: str | None = None) -> None:
     """A format of weights; the usual one is no choice."""
     chosen: Any = place.of(st.session_state.scenario) or usual
+
+    def take(name: WeightFormat) -> None:
+        change({place: None if name == usual else name})
+
     st.selectbox(
         label or field("weights"),
         WEIGHT_FORMATS,
         format_func=lambda name: format_label(name, usual),
         help=help_of(place.option),
-        **show(key, chosen, _take_format, place, usual, limits=(format_label(chosen, usual),), options=WEIGHT_FORMATS),
+        **show(key, chosen, take, limits=(format_label(chosen, usual),), options=WEIGHT_FORMATS),
     )
 
 
@@ -60,10 +64,6 @@ def format_label(name: WeightFormat, usual: str) -> str:
     runs = "" if len(engines) == len(ENGINES) else f" · {', '.join(engines)}"
     label = f"{name} · {words.storage(name)}{runs}"
     return say("{format} (default)", format=label) if name == usual else label
-
-
-def _take_format(chosen: WeightFormat, place: Place, usual: str) -> None:
-    change({place: None if chosen == usual else chosen})
 
 
 def engine(answer: Answer) -> None:

@@ -30,6 +30,7 @@ from pages.parts.inputs.fields import (
     moved,
 )
 from pages.parts.inputs.model_picker import model_picker
+from pages.parts.screen import paragraph, quiet_button
 from pages.parts.state.query import GLOSSARY
 from pages.parts.state.scenario import Scenario, places
 from pages.parts.state.session import remembered
@@ -109,7 +110,7 @@ def outline(answer: A, sections: Iterable[Section[A]]) -> list[Room[A]]:
         with st.container(key=f"room_{number}"):
             section(answer)
     if answer.model.published.settings:
-        st.markdown(say("**Architecture**"))
+        paragraph("**Architecture**")
         rooms.append((st.container(key="room_sliders"), sliders))
     st.page_link(GLOSSARY.script, label=say("Glossary"), icon=":material/menu_book:")
     return rooms
@@ -138,12 +139,11 @@ def reset_everything(answer: Answer) -> None:
     if now == usual:
         st.empty()  # a room in which nothing was drawn at first would take nothing later
     else:
-        st.button(
+        quiet_button(
             say("Reset everything"),
-            icon=":material/restart_alt:",
-            type="tertiary",
-            key="reset_everything",
-            on_click=lambda: change(**{name: getattr(usual, name) for name in Scenario.model_fields}),
+            "reset_everything",
+            "restart_alt",
+            lambda: change(**{name: getattr(usual, name) for name in Scenario.model_fields}),
         )
 
 
@@ -177,13 +177,7 @@ def sliders(answer: Answer) -> None:
     if overrides := answer.scenario.overrides:
         for name in overrides:
             difference(answer, name, published.get(name))
-        st.button(
-            say("Reset all"),
-            icon=":material/undo:",
-            type="tertiary",
-            key="reset_all",
-            on_click=lambda: change(overrides={}),
-        )
+        quiet_button(say("Reset all"), "reset_all", "undo", lambda: change(overrides={}))
 
 
 def fault(answer: Answer, published: Mapping[str, Any], name: str) -> None:
@@ -194,13 +188,12 @@ def fault(answer: Answer, published: Mapping[str, Any], name: str) -> None:
 
 def difference(answer: Answer, name: str, original: Any) -> None:
     """Effect of a changed slider by itself, and the way back."""
-    st.button(
+    quiet_button(
         does(answer, name, original),
-        icon=":material/undo:",
-        type="tertiary",
-        key=f"reset_{name}",
+        f"reset_{name}",
+        "undo",
+        lambda: put(original, name, original),
         help=say("Back to {value}", value=value(original)),
-        on_click=lambda: put(original, name, original),
     )
 
 

@@ -6,6 +6,7 @@ from calc import TrainingLayout
 from calc.training import TRAINERS, usual_overhead
 from pages.parts.inputs.control import concerns, control, controls_in_drawer, drawer
 from pages.parts.inputs.serving import ranges, weight_format
+from pages.parts.screen import caption, paragraph
 from pages.parts.state.scenario import places
 from pages.parts.state.trained_as import STARTS, start_of, trained_as, trainer_of
 from pages.parts.state.url import change
@@ -26,26 +27,25 @@ LOSS = {"loss", "loss_chunks", "keep_outputs"}
 def starts(answer: Trained) -> None:
     """Steps to start from, at the top of Train: one click sets method, flags, layout and GPUs; model, batch and lengths
     stay."""
+
+    def take(name: str | None) -> None:
+        if name is not None:  # a click on it again changes nothing
+            start = STARTS[name]
+            change(training=start.of(st.session_state.scenario.training), gpu=start.gpus)
+
     st.pills(
         say("Start from"),
         list(STARTS),
         format_func=lambda name: say(STARTS[name].title),
         label_visibility="collapsed",
         help=say("Sets method, flags, activation checkpointing and GPUs; model, batch and lengths stay."),
-        **show("start", start_of(answer.scenario.training), _take_start, given=None),
+        **show("start", start_of(answer.scenario.training), take, given=None),
     )
-
-
-def _take_start(name: str | None) -> None:
-    """The step that is chosen; a click on it again changes nothing."""
-    if name is not None:
-        start = STARTS[name]
-        change(training=start.of(st.session_state.scenario.training), gpu=start.gpus)
 
 
 def step(answer: Trained) -> None:
     known = places(("training",))
-    st.markdown(say("**Training step**"))
+    paragraph("**Training step**")
     trainer(answer)
     if not answer.scenario.training.workload.trains_base:
         adapters(answer)
@@ -56,6 +56,10 @@ def step(answer: Trained) -> None:
 def trainer(answer: Trained) -> None:
     """All flags at once, as a trainer has them by default."""
     name = trainer_of(answer.scenario.training)
+
+    def take(chosen: str | None) -> None:
+        change(training=trained_as(st.session_state.scenario.training, chosen))
+
     st.selectbox(
         say("Flags of"),
         list(TRAINERS),
@@ -63,14 +67,10 @@ def trainer(answer: Trained) -> None:
         format_func=lambda name: TRAINERS[name].title,
         placeholder=say("your own"),
         help=say("Sets every flag below as this trainer has it by default; batch, length, adapters and GPUs stay."),
-        **show("trainer", name, _take_trainer, given=None),
+        **show("trainer", name, take, given=None),
     )
     if name is not None:
-        st.caption(say("Read in {source}.", source=TRAINERS[name].source))
-
-
-def _take_trainer(trainer: str | None) -> None:
-    change(training=trained_as(st.session_state.scenario.training, trainer))
+        caption("Read in {source}.", source=TRAINERS[name].source)
 
 
 def adapters(answer: Trained) -> None:

@@ -15,6 +15,7 @@ from pages.parts.labels import ORIGINS
 from pages.parts.outputs.bar import bar
 from pages.parts.outputs.cards import most
 from pages.parts.outputs.charts import served
+from pages.parts.screen import alert, paragraph, quiet_button
 from pages.parts.state.scenario import places
 from pages.parts.state.url import change
 from pages.parts.state.weighed import Weighed
@@ -28,7 +29,7 @@ FEW = 5
 def draw(answer: Weighed) -> None:
     focus = answer.focus
     if focus is None:
-        st.info(say("No GPU is chosen: choose one above to see whether it fits."), icon=":material/memory:")
+        alert("info", "memory", "No GPU is chosen: choose one above to see whether it fits.")
         return
     report = answer.report
     buys = room(focus, answer.architecture.max_positions) if focus.verdict == "fits" else None
@@ -61,11 +62,11 @@ def details(
     if lines:
         st.markdown(words.together(lines))
     if isinstance(focus, Verdict) and focus.verdict == "fits with":
-        st.warning(say("It fits with `{flags}`.", flags=" ".join(focus.flags)), icon=":material/tune:")
+        alert("warning", "tune", "It fits with `{flags}`.", flags=" ".join(focus.flags))
     elif focus.verdict == "tight":
-        st.warning(say("The overhead decides whether it fits."), icon=":material/balance:")
+        alert("warning", "balance", "The overhead decides whether it fits.")
     elif focus.verdict == "does not run" or (focus.verdict == "does not fit" and focus.spare >= 0):
-        st.error(say(focus.reason), icon=":material/cancel:")
+        alert("error", "cancel", focus.reason)
 
 
 def room(focus: Verdict, made_for: int | None) -> str:
@@ -94,9 +95,12 @@ def beyond(answer: Weighed) -> None:
     """A context for which the model was not made is no small print."""
     longest, context = answer.architecture.max_positions, answer.report.scenario.workload.context
     if longest is not None and context > longest:
-        st.warning(
-            say("The model was made for {most:,} tokens; {context:,} go beyond that.", most=longest, context=context),
-            icon=":material/straighten:",
+        alert(
+            "warning",
+            "straighten",
+            "The model was made for {most:,} tokens; {context:,} go beyond that.",
+            most=longest,
+            context=context,
         )
 
 
@@ -104,14 +108,13 @@ def unpacked(answer: Weighed) -> None:
     """A format in which the engine does not compute is not computed in silence."""
     weights, engine = answer.report.scenario.precision.weights, answer.serving.engine
     if not engine.keeps(weights):
-        st.warning(
-            say(
-                "{engine} does not compute in {format}: it unpacks these weights when it loads them, to 16 or 32 bits. "
-                "The figures are those of the file.",
-                engine=engine.title,
-                format=weights,
-            ),
-            icon=":material/unarchive:",
+        alert(
+            "warning",
+            "unarchive",
+            "{engine} does not compute in {format}: it unpacks these weights when it loads them, to 16 or 32 bits. "
+            "The figures are those of the file.",
+            engine=engine.title,
+            format=weights,
         )
 
 
@@ -129,12 +132,12 @@ def offers(answer: Weighed) -> None:
         why = say("No single change makes it fit, nor do 1,024 of these GPUs.")
         st.caption(why if runs else say("No other format makes it run and fit there; another engine or GPU may."))
         return
-    st.markdown(say("**What would make it fit**"))
+    paragraph("**What would make it fit**")
     for number, lever in enumerate(answer.levers[:FEW]):
         with st.container(horizontal=True, vertical_alignment="center", gap="small", key=f"offer_{number}"):
             st.button(say("Use this"), key=f"lever_{number}", on_click=use, args=(answer, lever))
             what = words.listed(say(part) for part in lever.what)
-            st.markdown(say("**{what}**: fits, {size} headroom per GPU", what=what, size=words.gib(lever.spare)))
+            paragraph("**{what}**: fits, {size} headroom per GPU", what=what, size=words.gib(lever.spare))
 
 
 def use(answer: Weighed, lever: Lever) -> None:
@@ -176,15 +179,7 @@ def finders(answer: Weighed) -> None:
             ),
         )
         for find, label, icon, help_text in kinds:
-            st.button(
-                label,
-                key=f"find_{find.__name__}",
-                icon=f":material/{icon}:",
-                type="tertiary",
-                help=help_text,
-                on_click=take,
-                args=(answer, find),
-            )
+            quiet_button(label, f"find_{find.__name__}", icon, take, answer, find, help=help_text)
 
 
 def take(answer: Weighed, find: Callable[..., Choice | None]) -> None:

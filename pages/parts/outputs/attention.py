@@ -17,6 +17,7 @@ from calc.time import reply
 from pages.parts import words
 from pages.parts.outputs import attention_drawing as drawing
 from pages.parts.outputs.bar import keys
+from pages.parts.screen import caption, paragraph, small_table
 from pages.parts.state.weighed import Answer
 from pages.parts.words import say
 
@@ -57,11 +58,11 @@ def heads(answer: Answer, mixer: Mixer) -> None:
         return
     left, right = st.columns([3, 1])
     with left:
-        st.markdown(say("**Query heads (above) and what they read (below)**"))
+        paragraph("**Query heads (above) and what they read (below)**")
         st.html(drawing.heads(mixer))
-        st.caption(say(mixer.readers()))
+        caption(mixer.readers())
     with right:
-        st.markdown(say("**Tokens that each query sees**"))
+        paragraph("**Tokens that each query sees**")
         st.html(drawing.seen(mixer, answer.scenario.serving.workload.context, sight(answer, mixer)))
         st.caption(sight(answer, mixer))
 
@@ -95,8 +96,8 @@ def shapes(answer: Answer, mixer: Mixer) -> None:
         ]
         for tensor in made(mixer, hidden, workload.batch, workload.context)
     ]
-    st.markdown(say("**Shapes in one layer, with the whole context in one pass**"))
-    st.markdown(words.table([say("Tensor"), say("Shape"), say("With values")], rows, numbers=0))
+    paragraph("**Shapes in one layer, with the whole context in one pass**")
+    small_table([say("Tensor"), say("Shape"), say("With values")], rows, numbers=0)
     if mixer.head_width is not None:
         st.caption(width(mixer.score_heads, mixer.head_width, hidden))
 
@@ -119,18 +120,16 @@ def scores(answer: Answer, mixer: Mixer) -> None:
     score_bytes = bytes_of_scores(mixer, answer.architecture.kernels, workload.batch, workload.context)
     if score_bytes is None:
         return
-    st.markdown(say("**The score matrix of one layer**"))
+    paragraph("**The score matrix of one layer**")
     with st.grid(3, min_column_width=150, gap="xsmall"):
         st.metric(say("Score matrix in 16 bits"), words.size(score_bytes.matrix))
         st.metric(say("Eager attention at its softmax"), words.size(score_bytes.eager))
         st.metric(say("FlashAttention"), words.size(score_bytes.flash))
-    st.caption(
-        say(
-            "Eager attention writes all scores out, with copies in fp32 where the model asks for it, a window or not. "
-            "FlashAttention ([arXiv:2205.14135](https://arxiv.org/abs/2205.14135)) computes them tile by tile and "
-            "keeps one fp32 number for each query and head. Both grow with the batch and the heads; the matrix with "
-            "the square of the length."
-        )
+    caption(
+        "Eager attention writes all scores out, with copies in fp32 where the model asks for it, a window or not. "
+        "FlashAttention ([arXiv:2205.14135](https://arxiv.org/abs/2205.14135)) computes them tile by tile and "
+        "keeps one fp32 number for each query and head. Both grow with the batch and the heads; the matrix with "
+        "the square of the length."
     )
 
 
@@ -138,13 +137,13 @@ def variants(answer: Answer) -> None:
     """Parameters and cache with other numbers of KV heads."""
     choice = answer.scenario.serving
     if answer.architecture.encodes:
-        st.caption(say("Each token sees the whole text: nothing is cached that heads could share."))
+        caption("Each token sees the whole text: nothing is cached that heads could share.")
         return
     alternatives = with_other_kinds(
         answer.architecture, choice.started(), answer.model.precision(choice).kv, choice.workload
     )
     if not alternatives:
-        st.caption(say("This model has no heads of keys and values that could be shared."))
+        caption("This model has no heads of keys and values that could be shared.")
         return
     rows = []
     for variant in alternatives:
@@ -160,25 +159,21 @@ def variants(answer: Answer) -> None:
             ]
         )
     head = [say("Kind"), say("Saved"), say("KV cache, total"), say("KV cache per token"), say("Parameters")]
-    st.markdown(words.table([*head, say("Decode step")], rows, numbers=5))
-    st.caption(
-        say(
-            "Decode step: one token of each sequence on one {gpu}, weights and cache read, were the memory enough; the "
-            "expected value.",
-            gpu=answer.scenario.first_gpu().name,
-        )
+    small_table([*head, say("Decode step")], rows, numbers=5)
+    caption(
+        "Decode step: one token of each sequence on one {gpu}, weights and cache read, were the memory enough; the "
+        "expected value.",
+        gpu=answer.scenario.first_gpu().name,
     )
-    st.caption(
-        say(
-            "Saved: of the cache that MHA takes. GQA-8 has 8 KV heads. Where the model has no MLA, it is in "
-            "DeepSeek-V2's proportions: a latent of four head widths and a rotary key of half of one. The cache is "
-            "that of one sequence of {context:,} tokens.",
-            plural="Saved: of the cache that MHA takes. GQA-8 has 8 KV heads. Where the model has no MLA, it is in "
-            "DeepSeek-V2's proportions: a latent of four head widths and a rotary key of half of one. The cache is "
-            "that of {n:,} sequences of {context:,} tokens.",
-            n=choice.workload.batch,
-            context=choice.workload.context,
-        )
+    caption(
+        "Saved: of the cache that MHA takes. GQA-8 has 8 KV heads. Where the model has no MLA, it is in "
+        "DeepSeek-V2's proportions: a latent of four head widths and a rotary key of half of one. The cache is "
+        "that of one sequence of {context:,} tokens.",
+        plural="Saved: of the cache that MHA takes. GQA-8 has 8 KV heads. Where the model has no MLA, it is in "
+        "DeepSeek-V2's proportions: a latent of four head widths and a rotary key of half of one. The cache is "
+        "that of {n:,} sequences of {context:,} tokens.",
+        n=choice.workload.batch,
+        context=choice.workload.context,
     )
 
 

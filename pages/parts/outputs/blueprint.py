@@ -7,35 +7,14 @@ from calc.model.diagram import Diagram, ModelPart, diagram
 from calc.model.paper import ANCHORS, Anchor
 from pages.parts import words
 from pages.parts.outputs import model_drawing as drawing
-from pages.parts.outputs import paper
+from pages.parts.outputs import paper, scripts
+from pages.parts.screen import caption, download, paragraph
 from pages.parts.state import url
 from pages.parts.state.query import ATTENTION, DESIGN
 from pages.parts.state.weighed import Answer
 from pages.parts.words import say
 
-SCRIPT = """
-export default function ({data, parentElement, setTriggerValue}) {
-  let place = parentElement.querySelector("#drawing");
-  if (!place) {
-    place = document.createElement("div");
-    place.id = "drawing";
-    parentElement.appendChild(place);
-  }
-  if (place.dataset.drawn !== data.svg) {
-    place.innerHTML = data.svg;
-    place.dataset.drawn = data.svg;
-  }
-  for (const part of place.querySelectorAll("[data-part]")) {
-    const take = () => setTriggerValue("part", part.dataset.part);
-    part.onclick = take;
-    part.onkeydown = (event) => {
-      if (event.key === "Enter" || event.key === " ") { event.preventDefault(); take(); }
-    };
-  }
-}
-"""
-"""Puts the drawing on the page, and says which part was clicked."""
-CLICKED = st.components.v2.component("model_drawing", js=SCRIPT)
+CLICKED = scripts.element("model_drawing", "drawing.js", isolate_styles=True)  # a style of the SVG's own
 
 
 @st.fragment
@@ -46,16 +25,9 @@ def draw(answer: Answer) -> None:
         answer.architecture, diagrammed, answer.scenario.serving.workload, alt_text(answer, diagrammed)
     )
     clicked = CLICKED(data={"svg": svg}, key="drawing", on_part_change=lambda: None).get("part")
-    st.caption(say("Click a part for its tensors. Matrices are [out, in]; red is cached for each token."))
-    st.download_button(
-        say("Drawing (SVG)"),
-        svg,
-        file_name=f"{answer.model.name.replace('/', '--')}.svg",
-        mime="image/svg+xml",
-        icon=":material/download:",
-        on_click="ignore",
-        key="take_drawing",
-    )
+    caption("Click a part for its tensors. Matrices are [out, in]; red is cached for each token.")
+    file = f"{answer.model.name.replace('/', '--')}.svg"
+    download(say("Drawing (SVG)"), "take_drawing", file, "image/svg+xml", svg)
     parts = parts_of(diagrammed)
     if clicked in parts:
         module = parts[clicked]
@@ -100,23 +72,19 @@ def heading(name: drawing.Part, module: ModelPart) -> str:
 def details(answer: Answer, name: drawing.Part, module: ModelPart) -> None:
     """The tensors of a part, and the way to its line on paper."""
     if module.component in WHAT:
-        st.markdown(say(WHAT[module.component]))
+        paragraph(WHAT[module.component])
     everywhere = sum(tensor.parameters for tensor in module.tensors)
     total = answer.architecture.parameters().total
     if name[:1].isdigit():
-        st.markdown(
-            say(
-                "**{per_layer:,}** parameters in one layer, **{all:,}** in all: {share} of the model.",
-                per_layer=module.parameters,
-                all=everywhere,
-                share=words.percent(everywhere / total),
-            )
+        paragraph(
+            "**{per_layer:,}** parameters in one layer, **{all:,}** in all: {share} of the model.",
+            per_layer=module.parameters,
+            all=everywhere,
+            share=words.percent(everywhere / total),
         )
     else:
-        st.markdown(
-            say(
-                "**{all:,}** parameters: {share} of the model.", all=everywhere, share=words.percent(everywhere / total)
-            )
+        paragraph(
+            "**{all:,}** parameters: {share} of the model.", all=everywhere, share=words.percent(everywhere / total)
         )
     rows = [
         [f"`{local(tensor.name)}`", f"{tensor.parameters:,}", words.shape(tensor.shape), f"{tensor.count:,}"]

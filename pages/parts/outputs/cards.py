@@ -15,6 +15,7 @@ from pages.parts import words
 from pages.parts.outputs import paper
 from pages.parts.outputs.derivations import ModelDerivations, ServingDerivations
 from pages.parts.outputs.figure import figures
+from pages.parts.screen import heading
 from pages.parts.state.weighed import Answer, Weighed
 from pages.parts.words import say
 from presets import Preset
@@ -115,6 +116,12 @@ BADGES: dict[str, tuple[Message, Color, str]] = {
 }
 
 
+def badge(verdict: str, icon: str = "") -> str:
+    """The word of a verdict in its colour."""
+    word, color, _ = BADGES[verdict]
+    return f":{color}-badge[{icon}{say(word)}]"
+
+
 def head(verdict: Verdict | TrainingVerdict) -> None:
     """The GPUs of a card, and whether it fits."""
     word, color, icon = BADGES[verdict.verdict]
@@ -143,7 +150,7 @@ def limit(n: int | None) -> int | str:
 
 def overtaking(answer: Weighed) -> None:
     """Context from which the cache outweighs the weights, as a heading of its chart."""
-    st.header(say("Memory vs. context length"), anchor=False)
+    heading("Memory vs. context length")
     report = answer.report
     n, first = report.scenario.workload.batch, report.overtaken_at
     if first is not None:

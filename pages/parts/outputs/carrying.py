@@ -12,6 +12,7 @@ from calc.serving.engines import ENGINES
 from calc.serving.engines.launch import Launch
 from calc.training import accelerate, objective_launches, torchrun
 from pages.parts import words
+from pages.parts.screen import caption, paragraph
 from pages.parts.state.query import Page
 from pages.parts.state.scenario import Scenario
 from pages.parts.state.url import link, program_link
@@ -59,7 +60,7 @@ def commands(answer: Weighed | Trained) -> None:
         st.markdown(f"**{title}**")
         st.code(" \\\n  ".join([launch.text, *flags]), language="bash")
         for note in launch.notes:
-            st.caption(say(note))
+            caption(note)
 
 
 def launches(answer: Weighed | Trained) -> list[tuple[str, Launch, tuple[str, ...]]]:
@@ -96,7 +97,7 @@ def programs(scenario: Scenario, page: Page) -> None:
     """The address of the same answer for programs."""
     program = program_link(scenario, page)
     if program is not None:
-        st.markdown(say("**For programs**, as JSON"))
+        paragraph("**For programs**, as JSON")
         st.code(f"curl '{program}'", language="bash", wrap_lines=True)
         st.link_button(say("Open it"), program, icon=":material/data_object:", type="tertiary")
 
@@ -107,9 +108,9 @@ def embedding(answer: Weighed | Trained, page: Page) -> None:
     if address is None:
         return
     framed = f"{address}{'&' if '?' in address else '?'}embed=true"
-    st.markdown(say("**In a web page**"))
+    paragraph("**In a web page**")
     st.code(f'<iframe src="{escape(framed, quote=True)}" {LOOK}></iframe>', language="html", wrap_lines=True)
-    st.markdown(say("**Badge for a README**"))
+    paragraph("**Badge for a README**")
     count, memory = answer.architecture.parameters().total, answer.report.memory.total
     rounded = f"{words.count(count)} · {words.gib(memory)}"
     picture = f"{BADGE}/{quote(shielded(answer.model.name))}-{quote(shielded(rounded))}-0072B2"

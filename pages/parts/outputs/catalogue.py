@@ -7,11 +7,12 @@ from calc.serving.engines import ENGINES
 from calc.time import price_of
 from calc.units import GIB
 from pages.parts import words
-from pages.parts.inputs.filters import several, vendor_and_form
+from pages.parts.inputs.control import several, vendor_and_form
 from pages.parts.outputs import tables
 from pages.parts.outputs.tables import Column
+from pages.parts.screen import caption, leading_button
 from pages.parts.state.query import WEIGH
-from pages.parts.state.url import change, lead
+from pages.parts.state.url import change
 from pages.parts.words import say
 from presets import gpus
 
@@ -22,11 +23,9 @@ DECISIVE = 9
 def draw() -> None:
     """The filters, how many pass them, and the table."""
     shown = chosen()
-    st.caption(
-        say(
-            "{n:,} GPUs; a figure without a source stays out. Click rows, of several GPUs too, to weigh on them.",
-            n=len(shown),
-        )
+    caption(
+        "{n:,} GPUs; a figure without a source stays out. Click rows, of several GPUs too, to weigh on them.",
+        n=len(shown),
     )
     table(shown)
 
@@ -51,14 +50,13 @@ def table(shown: list[GPU]) -> None:
     names = tuple(gpu.id for gpu in shown if gpu.id in picked)
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         most = tables.in_sight("catalogue_columns", DECISIVE)
-        if st.button(
+        leading_button(
+            WEIGH,
             say("Weigh on these {n:,} GPUs", n=len(names)) if len(names) > 1 else say("Weigh on this GPU"),
-            key="weigh_on",
-            icon=":material/arrow_forward:",
+            "weigh_on",
+            lambda: change(gpu=names),
             disabled=not names,
-            on_click=lambda: change(gpu=names),
-        ):
-            lead(WEIGH)
+        )
     tables.pick("catalogue", say("GPUs"), columns(), shown, id=lambda gpu: gpu.id, most=most, several=True)
 
 

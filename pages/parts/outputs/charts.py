@@ -13,9 +13,8 @@ import streamlit as st
 from calc import Memory, Report, TrainingReport
 from calc.hardware import find_gpu
 from calc.serving import Verdict
-from calc.training import RolloutReport, TrainingVerdict
+from calc.training import TRAINER, RolloutPhase, RolloutReport, TrainingVerdict
 from pages.parts import words
-from pages.parts.outputs.rollout_memory import rollout_memory
 from pages.parts.words import say
 
 Figure = dict[str, Any]
@@ -34,6 +33,8 @@ class Theme(NamedTuple):
     ground: str  # what lies behind the figure, for edges between its parts
 
 
+KEY_ABOVE = {"showlegend": True, "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0}}
+"""Plotly's own key, in a line above the figure."""
 LIGHT = Theme(text="#31333F", grid="rgba(49,51,63,0.14)", ground="#FFFFFF")
 DARK = Theme(text="#E8E8E8", grid="rgba(250,250,250,0.16)", ground="#14161B")
 
@@ -41,6 +42,11 @@ DARK = Theme(text="#E8E8E8", grid="rgba(250,250,250,0.16)", ground="#14161B")
 def theme() -> Theme:
     """The reader's."""
     return DARK if st.context.theme.type == "dark" else LIGHT
+
+
+def hover(sentence: str, /, **values: Any) -> str:
+    """Text at a mark, in which Plotly fills its values."""
+    return say(sentence, **values) + PLAIN
 
 
 def gpu_bars(
@@ -55,8 +61,6 @@ def gpu_bars(
     unit, base = words.unit(max([0, *(memory.high for memory in memories)]))
     usable = [verdict.usable / base for verdict in verdicts]
     bars = stacked("x", "y", rows, memories, parts)
-    for bar in bars:
-        bar["orientation"] = "h"
     capacity = [
         {
             "type": "scatter",
@@ -70,7 +74,7 @@ def gpu_bars(
         }
         for width, color, hover in (  # with an edge, to be seen on a bar of any colour
             (5, theme.ground, {"hoverinfo": "skip"}),
-            (2.5, theme.text, {"hovertemplate": say("Usable on the card: {size}", size=f"%{{x:,.2f}} {unit}") + PLAIN}),
+            (2.5, theme.text, {"hovertemplate": hover("Usable on the card: {size}", size=f"%{{x:,.2f}} {unit}")}),
         )
     ]
     return figure(
@@ -91,18 +95,9 @@ def gpu_bars(
                 for row, verdict in zip(rows, verdicts, strict=True)
             ],
         ),
-        annotations=[
-            {
-                "text": say("{unit} per GPU · hatched: overhead at its highest", unit=unit),
-                "showarrow": False,
-                "xref": "paper",
-                "yref": "paper",
-                "x": 1,
-                "y": 0,
-                "xanchor": "right",  # not an axis title: it may reach under the names where the bars are narrow
-                "yanchor": "top",
-                "yshift": -26,
-            }
+        annotations=[  # not an axis title: it may reach under the names where the bars are narrow
+            note(say("{unit} per GPU · hatched: overhead at its highest", unit=unit), 1, 0, "right", "top")
+            | {"xref": "paper", "yref": "paper", "yshift": -26}
         ],
     )
 
@@ -121,29 +116,20 @@ def context_bars(report: Report, theme: Theme) -> Figure:
         shapes.append(
             upright({"line": {"color": theme.text, "width": 1, "dash": "dot"}, "x0": over, "x1": over}, "line")
         )
-        notes.append(
-            {
-                "text": say("KV cache outweighs the weights from {tokens}", tokens=columns[over]),
-                "x": over,
-                "xanchor": "left" if over < 3 else "right" if over > len(columns) - 3 else "center",
-                "y": 1,
-                "yref": "paper",
-                "yanchor": "bottom",
-                "showarrow": False,
-            }
-        )
+        text = say("KV cache outweighs the weights from {tokens}", tokens=columns[over])
+        side = "left" if over < 3 else "right" if over > len(columns) - 3 else "center"
+        notes.append(note(text, over, 1, side, "bottom") | {"yref": "paper"})
     memories = dict(zip(columns, report.by_context.values(), strict=True))
     ends, names = capacities(report.verdicts, max(memory.high for memory in memories.values()), theme)
-    bars = _columns(
-        memories,
-        served(memories.values()),
-        say("Context length, tokens"),
-        theme,
-        shapes=shapes + ends,
-        annotations=notes + names,
-    )
+    marks = {"shapes": shapes + ends, "annotations": notes + names}
+    bars = _columns(memories, served(memories.values()), say("Context length, tokens"), theme, **marks)
     bars["layout"]["xaxis"] |= {"tickmode": "array", "tickvals": columns, "ticktext": texts}
     return bars
+
+
+def note(text: str, x: float, y: float, xanchor: str, yanchor: str) -> dict[str, Any]:
+    """A text in the figure."""
+    return {"text": text, "showarrow": False, "x": x, "y": y, "xanchor": xanchor, "yanchor": yanchor}
 
 
 def upright(shape: dict[str, Any], kind: str = "rect") -> dict[str, Any]:
@@ -169,29 +155,14 @@ def capacities(
             ends.setdefault(drawn, []).append(name)
     lines: list[dict[str, Any]] = [
         {
-            "type": "line",
-            "x0": 0,
-            "x1": 1,
-            "xref": "paper",
-            "y0": usable / base,
-            "y1": usable / base,
+            **{"type": "line", "x0": 0, "x1": 1, "xref": "paper", "y0": usable / base, "y1": usable / base},
             "line": {"color": theme.text, "width": 1.5, "dash": "dash"},
         }
         for usable in ends
     ]
     names: list[dict[str, Any]] = [
-        {
-            "text": ", ".join(gpus[:2]) + (" …" if len(gpus) > 2 else ""),
-            "x": 0,
-            "xref": "paper",
-            "xanchor": "left",
-            "y": usable / base,
-            "yanchor": "bottom",
-            "showarrow": False,
-            "bgcolor": theme.ground,
-            "opacity": 0.85,
-            "font": {"size": 12},
-        }
+        note(", ".join(gpus[:2]) + (" …" if len(gpus) > 2 else ""), 0, usable / base, "left", "bottom")
+        | {"xref": "paper", "bgcolor": theme.ground, "opacity": 0.85, "font": {"size": 12}}
         for usable, gpus in ends.items()
     ]
     return lines, names
@@ -267,28 +238,28 @@ def stacked(
         for memory in memories
     ]
     size = f"%{{{along}:,.2f}} {unit}"
+    kind: dict[str, Any] = {"type": "bar"} | ({"orientation": "h"} if along == "x" else {})
     bars = [
         {
-            "type": "bar",
+            **kind,
             "name": words.part(part),
             along: sizes,
             across: rows,
             "marker": {"color": words.COLORS[part]},
-            "hovertemplate": say("{part}: {size}", part=words.part(part), size=size) + PLAIN,
+            "hovertemplate": hover("{part}: {size}", part=words.part(part), size=size),
         }
         for part, sizes in parts.items()
     ]
     bars[-1] |= {
         "customdata": totals,
-        "hovertemplate": say(
+        "hovertemplate": hover(
             "Overhead: {size} ({low} to {high})<br>Together: <b>{total}</b> (at most {most})",
             size=size,
             **{name: f"%{{customdata[{i}]:,.2f}} {unit}" for i, name in enumerate(("low", "high", "total", "most"))},
-        )
-        + PLAIN,
+        ),
     }
     hatched = {
-        "type": "bar",
+        **kind,
         "name": say("Overhead at its highest"),
         along: rest,
         across: rows,
@@ -343,13 +314,8 @@ def small(text: str) -> dict[str, Any]:
 
 def figure(data: list[dict[str, Any]], theme: Theme, **layout: Any) -> Figure:
     """A figure with the looks that all have."""
-    axis = {
-        "gridcolor": theme.grid,
-        "zerolinecolor": theme.grid,
-        "automargin": True,
-        "fixedrange": True,
-        "showspikes": False,
-    }
+    axis = {"gridcolor": theme.grid, "zerolinecolor": theme.grid, "automargin": True}
+    axis |= {"fixedrange": True, "showspikes": False}
     for name in ("xaxis", "yaxis"):
         if name in layout:
             layout[name] = axis | layout[name]
@@ -366,3 +332,42 @@ def figure(data: list[dict[str, Any]], theme: Theme, **layout: Any) -> Figure:
         "modebar": {"bgcolor": "rgba(0,0,0,0)", "color": theme.text, "activecolor": theme.text},
     }
     return {"data": data, "layout": common | layout}
+
+
+ROLLOUT_PARTS: dict[str, str] = {
+    **{message.template: name for name, message in TRAINER.items()},
+    "weights of the engine": "engine_weights",
+    "KV cache": "kv_cache",
+    "overhead": "overhead",
+}
+"""calc's name of a part -> the chart's; all else is other memory of the engine."""
+
+
+class RolloutMemory(Memory):
+    """Bytes on one GPU of trainer and engine."""
+
+    weights: int = 0
+    kv_cache: int = 0
+    activations: int = 0
+    master_weights: int = 0
+    gradients: int = 0
+    optimizer: int = 0
+    logits: int = 0
+    temporaries: int = 0
+    engine_weights: int = 0
+    engine_rest: int = 0
+
+
+def rollout_memory(phase: RolloutPhase) -> RolloutMemory:
+    """Parts of a phase by their names, the overhead as a range."""
+    sizes: dict[str, int] = {"overhead": 0}
+    for part in phase.parts:
+        name = ROLLOUT_PARTS.get(part.name.template, "engine_rest")
+        sizes[name] = sizes.get(name, 0) + part.bytes
+    rest = phase.total - sizes["overhead"]
+    return RolloutMemory(overhead_low=phase.low - rest, overhead_high=phase.high - rest, total=phase.total, **sizes)
+
+
+def peak_of(rollout: RolloutReport) -> RolloutMemory:
+    """Bytes of each part of trainer and engine in the phase that is the peak."""
+    return rollout_memory(next(phase for phase in rollout.phases if phase.name == rollout.peak))

@@ -18,11 +18,11 @@ from pages.parts import words
 from pages.parts.inputs import others
 from pages.parts.outputs import charts, pin, plot
 from pages.parts.outputs.bar import keys
-from pages.parts.outputs.cards import BADGES, growing
-from pages.parts.outputs.charts import PLAIN, ROW, Figure, Theme, figure, row_axis, small, stacked
+from pages.parts.outputs.cards import badge, growing
+from pages.parts.outputs.charts import ROW, Figure, Theme, figure, hover, row_axis, small, stacked
+from pages.parts.screen import caption, heading, paragraph, small_table
 from pages.parts.state.compared import LETTERS, Column, Compared
 from pages.parts.state.scenario import MOST_OTHERS, configuration, places
-from pages.parts.state.weighed import Weighed
 from pages.parts.words import say
 
 NO_BREAK = "\N{NO-BREAK SPACE}"
@@ -54,9 +54,9 @@ def headings(answer: Compared) -> None:
     with st.grid(6, min_column_width=130, gap="xsmall"):
         for number, column in enumerate(answer.columns):
             with st.container(gap="xxsmall"):
-                st.markdown(say("**{letter}** · {name}", letter=column.letter, name=column.answer.model.name))
+                paragraph("**{letter}** · {name}", letter=column.letter, name=column.answer.model.name)
                 if column.configuration is None:
-                    st.caption(say("The model on the sliders"))
+                    caption("The model on the sliders")
                 else:
                     changes = column.configuration.changes()
                     if changes and column.configuration.source.pasted is None:
@@ -64,37 +64,44 @@ def headings(answer: Compared) -> None:
                     place = places(("comparison",))["with"]
                     others.remove_button(place, number - 1, f"remove_{column.letter}")
     if answer.scenario.comparison.others:
-        st.caption(say("On the same GPUs, for the same users and lengths: those of the question."))
+        caption("On the same GPUs, for the same users and lengths: those of the question.")
     others.refusals((column.letter, column.answer.error) for column in answer.columns)
 
 
 def numbers(answer: Compared) -> None:
     """The headline numbers, each of the others with its difference from the first."""
     columns = answer.columns
-    names = (say("{letter} · {name}", letter=c.letter, name=c.answer.model.name) for c in columns)
-    head = [say("Difference from A"), *names]
+
+    def amount(label: str, of: Callable[[Report], int], written: Callable[[int], str]) -> list[str]:
+        return against(columns, label, of, lambda report: written(of(report)))
+
+    head = [say("Difference from A"), *map(titled, columns)]
     rows = [
         [words.field("weights"), *(cell(column, lambda r: f"`{r.scenario.precision.weights}`") for column in columns)],
         [words.field("kv"), *(cell(column, lambda r: f"`{r.scenario.precision.kv}`") for column in columns)],
-        against(columns, say("Parameters"), lambda r: r.parameters.total, words.count),
-        against(columns, say("Active parameters"), lambda r: r.parameters.active, words.count),
-        per_token(columns),
-        against(columns, say("KV cache, total"), lambda r: r.kv_cache.total, words.size),
-        against(columns, say("Weights per GPU"), lambda r: r.memory.weights, words.size),
-        against(columns, memory_on(answer), lambda r: answer.memory(r).total, words.gib),
+        amount(say("Parameters"), lambda r: r.parameters.total, words.count),
+        amount(say("Active parameters"), lambda r: r.parameters.active, words.count),
+        against(
+            columns, say("KV cache per token"), lambda r: r.kv_cache.bytes_per_token, lambda r: growing(r.kv_cache)
+        ),
+        amount(say("KV cache, total"), lambda r: r.kv_cache.total, words.size),
+        amount(say("Weights per GPU"), lambda r: r.memory.weights, words.size),
+        amount(memory_on(answer), lambda r: answer.memory(r).total, words.gib),
     ]
     if any(c.answer.report.scenario.layout.gpus > 1 for c in answer.complete):
         rows.append([say("Layout"), *(cell(column, layout) for column in columns)])
     rows += [verdicts(columns, number, gpu.name) for number, gpu in enumerate(answer.scenario.chosen_gpus())]
-    st.markdown(words.table(head, [*rows, *speeds(columns)], numbers=len(columns)))
+    small_table(head, [*rows, *speeds(columns)], numbers=len(columns))
     for column in answer.complete:
         reach(column)
-    st.caption(
-        say(
-            "Times are expected values with all sequences of the batch, on the smallest of these GPUs that fits; the "
-            "price is the median of the GPU's list prices, kept busy so. Plan has their ranges."
-        )
+    caption(
+        "Times are expected values with all sequences of the batch, on the smallest of these GPUs that fits; the "
+        "price is the median of the GPU's list prices, kept busy so. Plan has their ranges."
     )
+
+
+def titled(column: Column) -> str:
+    return say("{letter} · {name}", letter=column.letter, name=column.answer.model.name)
 
 
 def memory_on(answer: Compared) -> str:
@@ -120,35 +127,21 @@ def reach(column: Column) -> None:
 
 def speeds(columns: Sequence[Column]) -> Iterator[list[str]]:
     """Smallest GPU of each, its speed there, and its price."""
-    replies = [column.reply for column in columns]
-    focuses = [None if column.reply is None else column.answer.focus for column in columns]
-    names = [None if focus is None else find_gpu(focus.gpu).name for focus in focuses]
-    yield [
-        say("Smallest GPU that fits"),
-        *(name if present and name else "–" for name, present in zip(names, replies, strict=True)),
-    ]
-    yield [
-        say("Tokens/s per user"),
-        *("–" if reply is None else words.figure(reply.tokens_per_s_per_user.expected) for reply in replies),
-    ]
-    yield [
-        say("Time to first token (TTFT)"),
-        *("–" if reply is None else words.duration(reply.ttft_ms.expected) for reply in replies),
-    ]
-    yield [
-        say("US dollars per million output tokens"),
-        *(
-            "–" if reply is None else priced(column.answer, reply)
-            for column, reply in zip(columns, replies, strict=True)
-        ),
-    ]
+
+    def row(label: str, text: Callable[[Verdict, Reply], str]) -> list[str]:
+        focuses = (None if column.reply is None else column.answer.focus for column in columns)
+        pairs = zip(focuses, (column.reply for column in columns), strict=True)
+        return [label, *("–" if focus is None or reply is None else text(focus, reply) for focus, reply in pairs)]
+
+    yield row(say("Smallest GPU that fits"), lambda focus, _: find_gpu(focus.gpu).name)
+    yield row(say("Tokens/s per user"), lambda _, reply: words.figure(reply.tokens_per_s_per_user.expected))
+    yield row(say("Time to first token (TTFT)"), lambda _, reply: words.duration(reply.ttft_ms.expected))
+    yield row(say("US dollars per million output tokens"), priced)
 
 
-def priced(answer: Weighed, reply: Reply) -> str:
-    price = None if answer.focus is None else price_of(answer.focus.gpu)
-    if price is None or answer.focus is None:
-        return "–"
-    return words.dollars(usd_per_million(reply.tokens_per_s.expected, answer.focus.gpus, price))
+def priced(focus: Verdict, reply: Reply) -> str:
+    price = price_of(focus.gpu)
+    return "–" if price is None else words.dollars(usd_per_million(reply.tokens_per_s.expected, focus.gpus, price))
 
 
 def cell(column: Column, text: Callable[[Report], str]) -> str:
@@ -156,25 +149,13 @@ def cell(column: Column, text: Callable[[Report], str]) -> str:
 
 
 def against(
-    columns: Sequence[Column], label: str, of: Callable[[Report], int], written: Callable[[int], str]
+    columns: Sequence[Column], label: str, of: Callable[[Report], int], text: Callable[[Report], str]
 ) -> list[str]:
-    """A row: the value, and how much more or less than the first's."""
-    first = of(columns[0].answer.report)
-
-    def versus_first(report: Report) -> str:
-        return f"{written(of(report))} {mark(of(report), first)}"
-
-    return [label, cell(columns[0], lambda report: written(first)), *(cell(c, versus_first) for c in columns[1:])]
-
-
-def per_token(columns: Sequence[Column]) -> list[str]:
-    """Bytes that one more token adds, which some models stop doing."""
-    first = columns[0].answer.report.kv_cache
-
-    def versus_first(report: Report) -> str:
-        return f"{growing(report.kv_cache)} {mark(report.kv_cache.bytes_per_token, first.bytes_per_token)}"
-
-    return [say("KV cache per token"), growing(first), *(cell(column, versus_first) for column in columns[1:])]
+    """A row of texts, each of the others with the multiple of the first's value that it stands for."""
+    first, *others = columns
+    value = of(first.answer.report)
+    marked = (cell(column, lambda report: f"{text(report)} {mark(of(report), value)}") for column in others)
+    return [label, cell(first, text), *marked]
 
 
 def mark(value: int, first: int) -> str:
@@ -194,12 +175,11 @@ def verdicts(columns: Sequence[Column], number: int, gpu: str) -> list[str]:
 
 def verdict(row: Verdict) -> str:
     """Whether it fits, and by how much, on one line; Weigh names the flags that it may take."""
-    word, color, _ = BADGES[row.verdict]
     if row.flags:
-        return f":{color}-badge[{say(word)}]"
+        return badge(row.verdict)
     room = words.gib(abs(row.spare)).replace(" ", NO_BREAK)
     rounded = say("{size} headroom", size=room) if row.spare >= 0 else say("short by {size}", size=room)
-    return f":{color}-badge[{say(word)}] {rounded}"
+    return f"{badge(row.verdict)} {rounded}"
 
 
 def bars(answer: Compared) -> None:
@@ -213,22 +193,15 @@ def bars(answer: Compared) -> None:
             st.html(keys((words.color(part), words.part(part)) for part in parts))
             plot.draw("memory_bars", memory_on(answer), memory_bars(names, memories, parts, theme))
         with st.container():
-            st.header(say("Parameters"), anchor=False)
+            heading("Parameters")
             st.html(keys((words.color(part), words.part(part)) for part in components(columns)))
             plot.draw("parameter_bars", say("Parameters"), parameter_bars(columns, theme))
 
 
 def growth(answer: Compared) -> None:
     """Cache of the whole batch over the context."""
-    st.header(say("KV cache vs. context length"), anchor=False)
-    names = (
-        (
-            style(column.letter)[0],
-            say("{letter} · {name}", letter=column.letter, name=column.answer.model.name),
-        )
-        for column in answer.complete
-    )
-    st.html(keys(names))
+    heading("KV cache vs. context length")
+    st.html(keys((style(column.letter)[0], titled(column)) for column in answer.complete))
     curves = growth_curves(answer.complete, charts.theme())
     plot.draw("growth", say("KV cache vs. context length"), curves)
 
@@ -239,16 +212,16 @@ def settings(answer: Compared) -> None:
     rows = compared_settings([column.answer.model.settings or {} for column in columns])
     differing, equal = [row for row in rows if row.differs], [row for row in rows if not row.differs]
     head = [say("Field"), *(column.letter for column in columns)]
-    st.header(say("Config fields that differ"), anchor=False)
+    heading("Config fields that differ")
     if len(columns) == 1:
-        st.caption(say("Add a configuration to see what differs."))
+        caption("Add a configuration to see what differs.")
     elif differing:
-        st.markdown(words.table(head, map(line, differing), numbers=len(columns)))
+        small_table(head, map(line, differing), numbers=len(columns))
     else:
-        st.caption(say("None: the same architecture."))
+        caption("None: the same architecture.")
     if equal:
         with st.expander(say("Fields that are the same")):
-            st.markdown(words.table(head, map(line, equal), numbers=len(columns)))
+            small_table(head, map(line, equal), numbers=len(columns))
 
 
 def line(row: ComparedField) -> list[str]:
@@ -285,11 +258,12 @@ def parameter_bars(columns: Sequence[Column], theme: Theme) -> Figure:
     bars: list[dict[str, Any]] = [
         {
             "type": "bar",
+            "orientation": "h",
             "name": words.part(part),
             "x": [count.get(part, 0) / 10**9 for count in counts],
             "y": [column.letter for column in columns],
             "marker": {"color": words.color(part)},
-            "hovertemplate": say("{part}: {n} B", part=words.part(part), n="%{x:,.3f}") + PLAIN,
+            "hovertemplate": hover("{part}: {n} B", part=words.part(part), n="%{x:,.3f}"),
         }
         for part in components(columns)
     ]
@@ -304,8 +278,6 @@ def components(columns: Sequence[Column]) -> list[str]:
 
 def _rows(names: Mapping[str, str], bars: list[dict[str, Any]], axis: str, theme: Theme) -> Figure:
     """Stacked bars, a row a letter."""
-    for bar in bars:
-        bar["orientation"] = "h"
     return figure(
         bars,
         theme,
@@ -342,7 +314,7 @@ def growth_curves(columns: Sequence[Column], theme: Theme) -> Figure:
                 "cliponaxis": False,
                 "line": {"color": color, "dash": dash, "width": 2.5},
                 "marker": {"color": color, "symbol": symbol, "size": 7},
-                "hovertemplate": say("{letter}: {size} GiB", letter=letter, size="%{y:,.3f}") + PLAIN,
+                "hovertemplate": hover("{letter}: {size} GiB", letter=letter, size="%{y:,.3f}"),
             }
         )
     return figure(

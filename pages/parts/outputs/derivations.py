@@ -14,6 +14,7 @@ from pages.parts import words
 from pages.parts.outputs import tables
 from pages.parts.outputs.figure import legend, table
 from pages.parts.outputs.tables import Column
+from pages.parts.screen import caption, paragraph, small_table
 from pages.parts.state.weighed import Answer, Weighed
 from pages.parts.words import say
 
@@ -31,23 +32,21 @@ class ModelDerivations:
 
     def parameters(self) -> None:
         table(self.derivation.parameters, say("Parameters"))
-        st.markdown(say("Sum: **{total:,}**", total=self.count.total))
+        paragraph("Sum: **{total:,}**", total=self.count.total)
         about = gated_rule(self.architecture)
         if about is not None:
-            st.caption(
-                say(
-                    "The usual rough formula {formula} gives {rough:,}, {error:+.1%}: it gives every head keys and "
-                    "values of its own, counts a tied output head twice, and omits norms and biases.",
-                    formula="`V·h·2 + L·(4 + 3·M)·h²`",
-                    rough=about.rough,
-                    error=about.error,
-                )
+            caption(
+                "The usual rough formula {formula} gives {rough:,}, {error:+.1%}: it gives every head keys and "
+                "values of its own, counts a tied output head twice, and omits norms and biases.",
+                formula="`V·h·2 + L·(4 + 3·M)·h²`",
+                rough=about.rough,
+                error=about.error,
             )
         legend(self.derivation.legend)
 
     def active(self) -> None:
         table(self.derivation.active, say("Parameters"))
-        st.markdown(say("Sum: **{active:,}**, all that one token passes through.", active=self.count.active))
+        paragraph("Sum: **{active:,}**, all that one token passes through.", active=self.count.active)
         legend(self.derivation.legend)
 
     def tensors(self) -> None:
@@ -89,17 +88,15 @@ class ServingDerivations:
         report = self.report
         table(self.lines.weights(), say("Bytes"))
         if report.scenario.layout.gpus == 1:
-            st.markdown(say("**{bytes:,} bytes** on the GPU.", bytes=self.memory_used.weights))
+            paragraph("**{bytes:,} bytes** on the GPU.", bytes=self.memory_used.weights)
         else:
-            st.markdown(
-                say(
-                    "**{bytes:,} bytes**, its share, on the GPU with the most memory in use.",
-                    bytes=self.memory_used.weights,
-                )
+            paragraph(
+                "**{bytes:,} bytes**, its share, on the GPU with the most memory in use.",
+                bytes=self.memory_used.weights,
             )
-        st.markdown(say("Once the engine has loaded them:"))
+        paragraph("Once the engine has loaded them:")
         table(self.lines.loaded(), say("Bytes"))
-        st.markdown(say("Sum: **{total:,}**", total=report.loaded.total))
+        paragraph("Sum: **{total:,}**", total=report.loaded.total)
 
     def cache_per_token(self) -> None:
         cache = self.report.kv_cache
@@ -121,7 +118,7 @@ class ServingDerivations:
         steps, meanings = total_cache_steps(self.report)
         table(steps, say("Bytes"))
         legend(meanings)
-        st.markdown(say("What one GPU holds of it, as the engine allocates it:"))
+        paragraph("What one GPU holds of it, as the engine allocates it:")
         table(self.lines.kv_cache(), say("Bytes"))
         legend(self.lines.symbols.occurring())
 
@@ -129,18 +126,16 @@ class ServingDerivations:
         """Every part of the most loaded GPU, with the tensors that are alive at the peak."""
         memory = self.memory_used
         table(self.lines.total(), say("Bytes"))
-        st.markdown(
-            say(
-                "Sum: **{total:,} bytes**, {low} to {high}.",
-                total=memory.total,
-                low=words.gib(memory.low),
-                high=words.gib(memory.high),
-            )
+        paragraph(
+            "Sum: **{total:,} bytes**, {low} to {high}.",
+            total=memory.total,
+            low=words.gib(memory.low),
+            high=words.gib(memory.high),
         )
-        st.markdown(say("Activations, at their peak:"))
+        paragraph("Activations, at their peak:")
         table(self.lines.activations(), say("Bytes"))
         legend(self.lines.symbols.occurring())
-        st.markdown(say("Overhead, the middle of its range:"))
+        paragraph("Overhead, the middle of its range:")
         table(self.lines.overhead(), say("Bytes"))
         overhead(self.lines.overhead_items)
 
@@ -149,15 +144,15 @@ class ServingDerivations:
         table(self.lines.spare(), say("Bytes"))
         budget = self.lines.kv_budget()
         if budget:
-            st.markdown(say("Set aside for the KV cache:"))
+            paragraph("Set aside for the KV cache:")
             table(budget, say("Bytes, blocks"))
-        st.markdown(say("Required:"))
+        paragraph("Required:")
         table(self.lines.total(), say("Bytes"))
-        st.markdown(say("In the host's memory:"))
+        paragraph("In the host's memory:")
         table(self.lines.host_memory(), say("Bytes"))
 
 
 def overhead(items: Mapping[OverheadItem, tuple[int, int]]) -> None:
     """The range of each part of the overhead."""
     lines = [(words.part(name), words.gib(low), words.gib(high)) for name, (low, high) in items.items()]
-    st.markdown(words.table([say("Overhead"), say("from"), say("to")], lines, numbers=2))
+    small_table([say("Overhead"), say("from"), say("to")], lines, numbers=2)

@@ -18,6 +18,7 @@ from pages.parts.inputs.fields import Control, controlled
 from pages.parts.inputs.sidebar import put
 from pages.parts.outputs import charts, plot
 from pages.parts.outputs.charts import PLAIN, Figure, Theme
+from pages.parts.screen import button, caption, heading
 from pages.parts.state.scenario import Source
 from pages.parts.state.url import change
 from pages.parts.state.weighed import Weighed
@@ -40,15 +41,15 @@ def published() -> tuple[Proportions, ...]:
 
 def lint(answer: Weighed) -> None:
     """Checks of its sizes against hardware, formats and engines."""
-    st.header(say("Checks of the design"), anchor=False)
+    heading("Checks of the design")
     layout = answer.report.scenario.layout
-    st.caption(say("For the chosen layout: TP {tp}.", tp=layout.tp))
+    caption("For the chosen layout: TP {tp}.", tp=layout.tp)
     own = proportions(answer.model.name, answer.architecture)
     for check in checks(answer.architecture, layout, published(), own):
         icon = ":green[:material/check_circle:]" if check.good else ":orange[:material/info:]"
         with st.container(gap="xxsmall"):
             st.markdown(f"{icon} {words.capitalized(say(check.what))}")
-            st.caption(say("{why} [Source]({source})", why=check.why, source=check.source))
+            caption("{why} [Source]({source})", why=check.why, source=check.source)
 
 
 def experts(answer: Weighed) -> None:
@@ -59,34 +60,25 @@ def experts(answer: Weighed) -> None:
         config = with_experts(answer.model.config or {}, EXPERTS, CHOSEN)
     except ConfigError:
         return
-    st.header(say("As a mixture of experts"), anchor=False)
+    heading("As a mixture of experts")
     if config is None:
-        st.caption(
-            say(
-                "No known family has the layers of this model with experts in the place of the feed-forward, so that "
-                "no config means it."
-            )
+        caption(
+            "No known family has the layers of this model with experts in the place of the feed-forward, so that "
+            "no config means it."
         )
         return
     count = Architecture.from_config(config).parameters()
-    st.caption(
-        say(
-            "{n} experts in each layer, of which a token passes through {chosen}, together, with a shared one where "
-            "the family has it, as wide as the feed-forward: {total} parameters, {active} of them active, where all "
-            "{before} are now. The attention stays as it is.",
-            n=EXPERTS,
-            chosen=CHOSEN,
-            total=words.count(count.total),
-            active=words.count(count.active),
-            before=words.count(answer.report.parameters.total),
-        )
+    caption(
+        "{n} experts in each layer, of which a token passes through {chosen}, together, with a shared one where "
+        "the family has it, as wide as the feed-forward: {total} parameters, {active} of them active, where all "
+        "{before} are now. The attention stays as it is.",
+        n=EXPERTS,
+        chosen=CHOSEN,
+        total=words.count(count.total),
+        active=words.count(count.active),
+        before=words.count(answer.report.parameters.total),
     )
-    st.button(
-        say("Make it experts"),
-        key="make_experts",
-        icon=":material/hub:",
-        on_click=lambda: change(source=Source(pasted=config), overrides={}),
-    )
+    button(say("Make it experts"), "make_experts", "hub", lambda: change(source=Source(pasted=config), overrides={}))
 
 
 def standing(answer: Weighed) -> None:
@@ -177,7 +169,7 @@ def scale_to(answer: Weighed) -> None:
     fields = {name: control for name, control in controlled(settings).items() if isinstance(control, Control)}
     if not fields:
         return
-    st.header(say("Scale to a budget"), anchor=False)
+    heading("Scale to a budget")
     with st.grid(3, min_column_width=130, gap="small"):
         kind = st.selectbox(say("Budget of"), list(known), format_func=lambda name: known[name][0], key="scale_kind")
         _, measure, unit = known[kind]
@@ -195,7 +187,7 @@ def scale_to(answer: Weighed) -> None:
     control = fields[name]
     values = range(-(-control.least // control.step) * control.step, control.most + 1, control.step)
     scaling = scaled(answer.model.config or {}, name, values, measure, int(budget * unit))
-    st.caption(say("All other fields stay as they are; now {value:,}.", value=settings[name]))
+    caption("All other fields stay as they are; now {value:,}.", value=settings[name])
     original = (answer.model.published.settings or {})[name]
     rows = ((scaling.below, say("within the budget")), (scaling.above, say("the next one, beyond it")))
     for design, what in rows:
@@ -209,7 +201,7 @@ def scale_to(answer: Weighed) -> None:
                 )
                 st.markdown(row(design, what, name, kind))
     if scaling.below is None:
-        st.caption(say("No smaller value makes a valid model within this budget."))
+        caption("No smaller value makes a valid model within this budget.")
 
 
 def row(design: Design, what: str, name: str, kind: str) -> str:
@@ -226,7 +218,7 @@ def row(design: Design, what: str, name: str, kind: str) -> str:
 
 def notes(answer: Weighed) -> None:
     """Training tokens and sparsity, by the papers."""
-    st.header(say("By the papers"), anchor=False)
+    heading("By the papers")
     own, count = proportions(answer.model.name, answer.architecture), answer.architecture.parameters()
     tokens = TOKENS_PER_PARAMETER * count.active
     lines = [
@@ -246,8 +238,7 @@ def notes(answer: Weighed) -> None:
                 "**Sparsity**: {ratio:.1f} parameters for each active one. The law above is of dense models; here N is "
                 "the active parameters, and a mixture of experts of the same compute is better than the dense model "
                 "([routed scaling laws](https://arxiv.org/abs/2202.01169)). Smaller and more experts help further "
-                "([DeepSeekMoE](https://arxiv.org/abs/2401.06066), "
-                "[granularity](https://arxiv.org/abs/2402.07871)).",
+                "([DeepSeekMoE](https://arxiv.org/abs/2401.06066), [granularity](https://arxiv.org/abs/2402.07871)).",
                 ratio=own.sparsity,
             )
         )

@@ -9,6 +9,7 @@ from calc.model.derivation import Legend, Step
 from calc.model.formula import Formula
 from pages.parts import words
 from pages.parts.outputs import scripts
+from pages.parts.screen import small_table
 from pages.parts.words import say
 
 COMPUTED = Message("computed")
@@ -76,7 +77,7 @@ def table(steps: Iterable[Step], result: str) -> None:
     if any(step.formula for step in steps):
         head += [say("Formula"), say("With values")]
         rows = [[*row, code(step.formula), code(step.values)] for row, step in zip(rows, steps, strict=True)]
-    st.markdown(words.table(head, rows))
+    small_table(head, rows)
 
 
 def code(formula: Formula | None) -> str:

@@ -19,9 +19,8 @@ from calc.time import MAPPED, Estimate, price_of
 from calc.training import METHODS, TrainingVerdict
 from pages.parts import words
 from pages.parts.outputs.cards import BADGES, Color, compared_total
-from pages.parts.outputs.charts import served
+from pages.parts.outputs.charts import peak_of, served
 from pages.parts.outputs.design_aids import published
-from pages.parts.outputs.rollout_memory import peak_of
 from pages.parts.state import fitted, query
 from pages.parts.state.compared import Column, Compared
 from pages.parts.state.local import LocalAnswer
@@ -123,6 +122,10 @@ class Finding(NamedTuple):
     color: Color | None = None
 
 
+def concluded(sentence: str, color: Color | None = None, /, **values: Any) -> Finding:
+    return Finding(say(sentence, **values), color)
+
+
 class Load(NamedTuple):
     """Bytes on the scale: the memory of one GPU with its parts, and the GPU's own."""
 
@@ -142,7 +145,7 @@ def title(answer: Answer, page: Page) -> str:
 def heading(answer: Answer, page: Page) -> Finding:
     """Title of a page: its finding, that it has no answer, or the model's name."""
     if answer.error is not None:
-        return Finding(say("{name}: **no answer**", name=name(answer)), "red")
+        return concluded("{name}: **no answer**", "red", name=name(answer))
     return finding(answer, page) or Finding(name(answer))
 
 
@@ -221,15 +224,15 @@ def planned(answer: Planned) -> Finding:
     else:
         what = say("{name} for one user", plural="{name} for {n:,} users", name=what, n=needs.users or 1)
     if not plans.plans:
-        return Finding(say("{what}: **no plan** on these GPUs", what=what), "red")
+        return concluded("{what}: **no plan** on these GPUs", "red", what=what)
     plan = plans.best.plan
     on = words.on_gpus(plan.gpu, plan.gpus)
     if not plan.meets:
-        return Finding(say("{what}: **no plan meets every target**, {gpus} comes closest", what=what, gpus=on), "red")
+        return concluded("{what}: **no plan meets every target**, {gpus} comes closest", "red", what=what, gpus=on)
     if plan.usd_per_hour is None:
-        return Finding(say("{what}: **{gpus}**, whose price is not known", what=what, gpus=on), "green")
+        return concluded("{what}: **{gpus}**, whose price is not known", "green", what=what, gpus=on)
     usd = words.dollars(plan.usd_per_hour)
-    return Finding(say("{what}: **{gpus}** at {usd}/h is the cheapest", what=what, gpus=on, usd=usd), "green")
+    return concluded("{what}: **{gpus}** at {usd}/h is the cheapest", "green", what=what, gpus=on, usd=usd)
 
 
 def run_planned(answer: TrainingPlanned) -> Finding | None:
@@ -239,7 +242,7 @@ def run_planned(answer: TrainingPlanned) -> Finding | None:
     except ConfigError:
         return None
     if not plans:
-        return Finding(say("{what}: **no plan** on these GPUs", what=name(answer)), "red")
+        return concluded("{what}: **no plan** on these GPUs", "red", what=name(answer))
     first = plans[0]
     values = {
         "name": name(answer),
@@ -248,22 +251,22 @@ def run_planned(answer: TrainingPlanned) -> Finding | None:
     }
     cost = first.campaign.cost
     if cost is None:
-        return Finding(say("{name} is trained **in {days} days** on {gpus}", **values))
+        return concluded("{name} is trained **in {days} days** on {gpus}", **values)
     usd = words.dollars(cost.expected)
-    return Finding(say("{name} is trained **in {days} days** on {gpus}, for {usd}", **values, usd=usd))
+    return concluded("{name} is trained **in {days} days** on {gpus}, for {usd}", **values, usd=usd)
 
 
 def machine(answer: LocalAnswer) -> Finding:
     """The file to take on the reader's machine."""
     run = answer.best
     if run.tokens_per_s is None:
-        return Finding(say("{name} **does not run** on this machine", name=name(answer)), "red")
+        return concluded("{name} **does not run** on this machine", "red", name=name(answer))
     where: Color = "green" if run.where == "gpu" else "orange"
-    return Finding(say("{name} **runs in {file}** on this machine", name=name(answer), file=run.file.weights), where)
+    return concluded("{name} **runs in {file}** on this machine", where, name=name(answer), file=run.file.weights)
 
 
 def catalogued(_: Scenario) -> Finding:
-    return Finding(say("{n:,} GPUs, each figure **with its source**", n=len(gpus())))
+    return concluded("{n:,} GPUs, each figure **with its source**", n=len(gpus()))
 
 
 def on_all_gpus(scenario: Scenario) -> Finding | None:
@@ -275,21 +278,21 @@ def on_all_gpus(scenario: Scenario) -> Finding | None:
     if choice.view == "models":
         longest = fitted.longest_on(choice.card, choice.cards, engine).max(axis=1)
         fits, number = int(np.count_nonzero(longest)), len(longest)
-        return Finding(say("{n:,} of {all:,} models **fit on** {gpus}", n=fits, all=number, gpus=on))
+        return concluded("{n:,} of {all:,} models **fit on** {gpus}", n=fits, all=number, gpus=on)
     answer = looked(scenario)
     if answer.error is not None:
         return None
     if choice.view == "formats":
         kinds, fitting = fitted.of_scenario(answer, engine)
         fits = int(np.count_nonzero(fitting.max_context.max(axis=1)))
-        return Finding(say("{name} **fits on** {n} of {all} GPUs", name=name(answer), n=fits, all=len(kinds)))
+        return concluded("{name} **fits on** {n} of {all} GPUs", name=name(answer), n=fits, all=len(kinds))
     precision = answer.model.precision(scenario.serving)
     try:
         _, points = fitted.points_on(answer.architecture, precision, choice.card, choice.cards, choice.length, engine)
     except ConfigError:
         return None
     bound = words.BOUNDS[points[0].bound]
-    return Finding(say("{name} on {gpus}: decoding is **limited by {bound}**", name=name(answer), gpus=on, bound=bound))
+    return concluded("{name} on {gpus}: decoding is **limited by {bound}**", name=name(answer), gpus=on, bound=bound)
 
 
 def compared(answer: Compared) -> Finding | None:
@@ -324,15 +327,15 @@ def more_memory(memories: Mapping[str, int], called: Callable[[str], str]) -> Fi
     ratio = memories[most] / memories[least]
     larger, smaller = called(most), called(least)
     if ratio < 1.005:
-        return Finding(say("{larger} and {smaller} need **the same memory**", larger=larger, smaller=smaller))
+        return concluded("{larger} and {smaller} need **the same memory**", larger=larger, smaller=smaller)
     if ratio < 2:
         more = f"{ratio - 1:.0%}"
-        return Finding(
-            say("{larger} needs **{more} more memory** than {smaller}", larger=larger, smaller=smaller, more=more)
+        return concluded(
+            "{larger} needs **{more} more memory** than {smaller}", larger=larger, smaller=smaller, more=more
         )
     times = words.figure(ratio)
-    return Finding(
-        say("{larger} needs **{times} × the memory** of {smaller}", larger=larger, smaller=smaller, times=times)
+    return concluded(
+        "{larger} needs **{times} × the memory** of {smaller}", larger=larger, smaller=smaller, times=times
     )
 
 
@@ -343,14 +346,14 @@ def shared_out(answer: Shared) -> Finding | None:
         return None
     gpu, number = words.on_gpus(focus.gpu, focus.gpus), len(focus.servers)
     if focus.fits and number == 1:
-        return Finding(
-            say("{name} alone **leaves** {left} of {gpu}", name=name(answer), gpu=gpu, left=left(focus)), "green"
+        return concluded(
+            "{name} alone **leaves** {left} of {gpu}", "green", name=name(answer), gpu=gpu, left=left(focus)
         )
     if focus.fits and focus.sleep_level:
-        return Finding(say("{n:,} models **fit in turn on** {gpu}", n=number, gpu=gpu), "green")
+        return concluded("{n:,} models **fit in turn on** {gpu}", "green", n=number, gpu=gpu)
     if focus.fits:
-        return Finding(say("{n:,} models **fit together on** {gpu}", n=number, gpu=gpu), "green")
-    return Finding(say("{n:,} of {all:,} models **fit on** {gpu}", n=focus.started, all=number, gpu=gpu), "red")
+        return concluded("{n:,} models **fit together on** {gpu}", "green", n=number, gpu=gpu)
+    return concluded("{n:,} of {all:,} models **fit on** {gpu}", "red", n=focus.started, all=number, gpu=gpu)
 
 
 def left(shared: SharedGPUs) -> str:
@@ -375,19 +378,19 @@ def verified(answer: Answer) -> Finding:
     preset, total, difference = compared_total(answer)
     values: dict[str, Any] = {"name": name(answer), "total": total}
     if preset is None:
-        return Finding(say("{name} has **{total:,} parameters**", **values))
+        return concluded("{name} has **{total:,} parameters**", **values)
     if difference:
         values["n"] = difference
-        return Finding(say("{name}: the published total **differs by {n:+,} parameters**", **values))
-    return Finding(say("{name} has **{total:,} parameters, as published**", **values), "green")
+        return concluded("{name}: the published total **differs by {n:+,} parameters**", **values)
+    return concluded("{name} has **{total:,} parameters, as published**", "green", **values)
 
 
 def derived(answer: Weighed) -> Finding:
     total = words.count(answer.report.parameters.total)
     memory = answer.report.memory if answer.focus is None else answer.focus.memory
     size = words.gib(memory.total)
-    return Finding(
-        say("{name} has **{total} parameters** and needs {size} per GPU", name=name(answer), total=total, size=size)
+    return concluded(
+        "{name} has **{total} parameters** and needs {size} per GPU", name=name(answer), total=total, size=size
     )
 
 
@@ -395,11 +398,11 @@ def converted(answer: Quantized) -> Finding:
     report, known = answer.report, {"method": say(answer.report.method), "name": name(answer)}
     gpu, ram = words.gib(report.gpu), words.gib(report.ram)
     if not report.gpu:
-        return Finding(say("{method} of {name} **takes** {ram} of host memory and no GPU", **known, ram=ram))
+        return concluded("{method} of {name} **takes** {ram} of host memory and no GPU", **known, ram=ram)
     if not report.ram:
-        return Finding(say("{method} of {name} **takes** {gpu} of a Mac's memory", **known, gpu=gpu))
-    return Finding(
-        say("{method} of {name} **takes** {gpu} on one GPU and {ram} of host memory", **known, gpu=gpu, ram=ram)
+        return concluded("{method} of {name} **takes** {gpu} of a Mac's memory", **known, gpu=gpu)
+    return concluded(
+        "{method} of {name} **takes** {gpu} on one GPU and {ram} of host memory", **known, gpu=gpu, ram=ram
     )
 
 
@@ -425,20 +428,18 @@ def attended(answer: Answer) -> Finding:
     kv = answer.model.precision(choice).kv
     size = bytes_per_token(growth(answer.architecture.blocks, kv))
     if answer.architecture.encodes:
-        return Finding(say("{name} sees **whole texts** and caches nothing", name=what))
+        return concluded("{name} sees **whole texts** and caches nothing", name=what)
     if not size:
-        return Finding(say("{name} caches **nothing more for a longer context**", name=what))
+        return concluded("{name} caches **nothing more for a longer context**", name=what)
     kinds = variants(answer.architecture, choice.started(), kv, choice.workload)
     saved = next((kind.saved for kind in kinds if kind.own), 0.0)
     if not saved:
-        return Finding(say("{name} caches **{size} per token**", name=what, size=words.size(size)))
-    return Finding(
-        say(
-            "{name} caches **{size} per token**, {saved} less than with multi-head attention",
-            name=what,
-            size=words.size(size),
-            saved=f"{saved:.0%}",
-        )
+        return concluded("{name} caches **{size} per token**", name=what, size=words.size(size))
+    return concluded(
+        "{name} caches **{size} per token**, {saved} less than with multi-head attention",
+        name=what,
+        size=words.size(size),
+        saved=f"{saved:.0%}",
     )
 
 
@@ -448,19 +449,15 @@ def designed(answer: Weighed) -> Finding:
     rows = checks(answer.architecture, answer.report.scenario.layout, published(), own)
     good = sum(check.good for check in rows)
     color: Color = "green" if good == len(rows) else "orange"
-    return Finding(say("{name} **passes {n} of {all} checks**", name=name(answer), n=good, all=len(rows)), color)
+    return concluded("{name} **passes {n} of {all} checks**", color, name=name(answer), n=good, all=len(rows))
 
 
 def accurate(_: Scenario) -> Finding:
     """Error of computed figures against those that others measured."""
     evidence = accuracy()
     errors = [abs(row.error) for row in evidence.rows if row.kind != COMPUTED]
-    return Finding(
-        say(
-            "Half of {n:,} measured figures are met **within {error}**",
-            n=len(errors),
-            error=words.within(median(errors)),
-        )
+    return concluded(
+        "Half of {n:,} measured figures are met **within {error}**", n=len(errors), error=words.within(median(errors))
     )
 
 

@@ -12,14 +12,14 @@ from calc.hardware import find_gpu, note, runs
 from calc.serving.engines import ENGINES
 from calc.time import MAPPED, Array, Fitting, OperatingPoint
 from pages.parts import words
-from pages.parts.inputs.control import drawer, explain
-from pages.parts.inputs.filters import several, vendor_and_form
+from pages.parts.inputs.control import drawer, explain, several, vendor_and_form
 from pages.parts.outputs import charts, maps, plot, tables
 from pages.parts.outputs.tables import Column, Kind, identifier
+from pages.parts.screen import alert, caption, leading_button, small_table
 from pages.parts.state import fitted
 from pages.parts.state.query import MACHINE, WEIGH
-from pages.parts.state.scenario import Scenario
-from pages.parts.state.url import change, lead
+from pages.parts.state.scenario import Scenario, Source
+from pages.parts.state.url import change
 from pages.parts.state.weighed import Answer
 from pages.parts.words import say
 from presets import gpus, models
@@ -40,16 +40,14 @@ def models_on_a_gpu(scenario: Scenario) -> None:
         for row, name in enumerate(fitting.names)
         if fitting.max_context[row].max() > 0 and (not makers or name.partition("/")[0] in makers)
     ]
-    st.caption(
-        say(
-            "{fit:,} of {n:,} presets fit {gpus:,} × {gpu} in some format, under the defaults of {engine} at the high "
-            "end of the overhead; the largest first.",
-            fit=sum(fitting.max_context.max(axis=1) > 0),
-            n=len(fitting.names),
-            gpus=choice.cards,
-            gpu=find_gpu(choice.card).name,
-            engine=ENGINES[engine].title,
-        )
+    caption(
+        "{fit:,} of {n:,} presets fit {gpus:,} × {gpu} in some format, under the defaults of {engine} at the high "
+        "end of the overhead; the largest first.",
+        fit=sum(fitting.max_context.max(axis=1) > 0),
+        n=len(fitting.names),
+        gpus=choice.cards,
+        gpu=find_gpu(choice.card).name,
+        engine=ENGINES[engine].title,
     )
     lengths = [fitted.architectures()[name].max_positions for name in fitting.names]
     draw(scenario, fitting, rows, [presets[name].name for name in fitting.names], "models", lengths)
@@ -78,7 +76,7 @@ def mapped_engine(scenario: Scenario) -> Any:
 def model_on_gpus(answer: Answer) -> None:
     """One model on all GPUs."""
     if answer.error is not None:
-        st.error(say(answer.error.message), icon=":material/error:")
+        alert("error", "error", answer.error.message)
         return
     choice, engine = answer.scenario.hardware, mapped_engine(answer.scenario)
     kinds, fitting = fitted.of_scenario(answer, engine)
@@ -88,16 +86,14 @@ def model_on_gpus(answer: Answer) -> None:
     rows = sorted(
         (row for row in passing if fitting.max_context[row].max() > 0), key=lambda row: -fitting.tokens_per_s[row].max()
     )
-    st.caption(
-        say(
-            "{name} fits {fit:,} of {n:,} GPUs in some format ({gpus:,} of each), under the defaults of {engine} at "
-            "the high end of the overhead; the fastest first.",
-            name=answer.model.name,
-            fit=len(rows),
-            n=len(passing),
-            gpus=choice.cards,
-            engine=ENGINES[engine].title,
-        )
+    caption(
+        "{name} fits {fit:,} of {n:,} GPUs in some format ({gpus:,} of each), under the defaults of {engine} at "
+        "the high end of the overhead; the fastest first.",
+        name=answer.model.name,
+        fit=len(rows),
+        n=len(passing),
+        gpus=choice.cards,
+        engine=ENGINES[engine].title,
     )
     without(engine)
     lengths = [answer.architecture.max_positions] * len(kinds)
@@ -125,7 +121,7 @@ def link_to_machine(engine: str) -> None:
     """A note on an engine that may leave a part of a model on the host: where that is answered."""
     if not ENGINES[engine].offloads:
         return
-    st.caption(say("Everything on the GPU. With experts or layers on the host, and the machine that you have:"))
+    caption("Everything on the GPU. With experts or layers on the host, and the machine that you have:")
     st.page_link(MACHINE.script, label=say("My machine"), icon=":material/computer:")
 
 
@@ -140,7 +136,7 @@ def draw(
     """The map of some rows, and the same as a table, from which one is weighed. `lengths` are those that the models
     were made for."""
     if not shown:
-        st.info(say("Nothing fits."), icon=":material/info:")
+        alert("info", "info", "Nothing fits.")
         return
     choice = scenario.hardware
     longest = fitting.max_context.max(axis=1)
@@ -149,19 +145,17 @@ def draw(
         shown = sorted(shown, key=lambda row: (fitting.max_context[row] >= most[row]).all())
     if len(shown) > MOST and not st.toggle(say("All {n:,} rows", n=len(shown)), key=f"map_all_{key}"):
         shown = shown[:MOST]
-    figures = fitting.max_context if choice.figure == "context" else fitting.tokens_per_s
+    labels, formats, scale = [names[row] for row in shown], fitting.formats, None
     write = maps.tokens if choice.figure == "context" else words.figure
-    labels, formats = [names[row] for row in shown], fitting.formats
-    title = say("Longest context, tokens") if choice.figure == "context" else say("Tokens/s of one user")
+    title, figures = say("Tokens/s of one user"), fitting.tokens_per_s
+    if choice.figure == "context":
+        title, figures, scale = say("Longest context, tokens"), fitting.max_context, most[shown]
     st.header(title, anchor=False)
     if choice.figure == "context":
-        st.caption(
-            say(
-                "Grey: all that the model was made for. Orange: less, for want of memory. Rows that are "
-                "grey throughout come last."
-            )
+        caption(
+            "Grey: all that the model was made for. Orange: less, for want of memory. Rows that are grey throughout "
+            "come last."
         )
-    scale = most[shown] if choice.figure == "context" else None
     plot.draw(f"map_{key}", title, maps.heat_map(labels, formats, figures[shown], write, charts.theme(), scale))
     with drawer(say("As a table"), f"map_table_{key}", icon=":material/table:") as is_open:
         if is_open:
@@ -178,14 +172,7 @@ def table(
     columns += [of_rows(say("Tokens/s, {format}", format=it), fitting.tokens_per_s[:, i], "one") for i, it in formats]
     opened = tables.pick(f"map_rows_{key}", title, columns, shown, id=lambda row: identifier(fitting.names[row]))
     for id, row in opened.items():
-        if st.button(
-            say("Weigh {name}", name=names[row]),
-            key=f"card_{id}",
-            icon=":material/arrow_forward:",
-            on_click=taken,
-            args=(scenario, fitting, row, key),
-        ):
-            lead(WEIGH)
+        leading_button(WEIGH, say("Weigh {name}", name=names[row]), f"card_{id}", taken, scenario, fitting, row, key)
 
 
 def of_rows(label: str, figures: Array, kind: Kind) -> Column:
@@ -204,16 +191,13 @@ def taken(scenario: Scenario, fitting: Fitting, row: int, key: str) -> None:
     if key == "formats":
         change(gpu=(fitting.names[row],), serving=chosen)
     else:
-        source = scenario.source.model_copy(
-            update={"model": fitting.names[row], "revision": None, "file": None, "pasted": None, "assume": None}
-        )
-        change(gpu=(choice.card,), serving=chosen, source=source, overrides={})
+        change(gpu=(choice.card,), serving=chosen, source=Source(model=fitting.names[row]), overrides={})
 
 
 def roofline(answer: Answer) -> None:
     """Roofline of a GPU, with the passes of a model under it."""
     if answer.error is not None:
-        st.error(say(answer.error.message), icon=":material/error:")
+        alert("error", "error", answer.error.message)
         return
     choice, gpu = answer.scenario.hardware, find_gpu(answer.scenario.hardware.card)
     engine = mapped_engine(answer.scenario)
@@ -223,24 +207,21 @@ def roofline(answer: Answer) -> None:
     except ConfigError as problem:
         explain(problem, lambda near: None)
         return
-    st.caption(
-        say(
-            "{name} in {format} on {gpu}, {n:,} tokens of context, whether it fits or not. A pass under the slope "
-            "waits for memory, one under a ceiling for arithmetic; points lie below by what kernels, links and the "
-            "host cost.",
-            name=answer.model.name,
-            format=precision.weights,
-            gpu=gpu.name,
-            n=choice.length,
-        )
+    caption(
+        "{name} in {format} on {gpu}, {n:,} tokens of context, whether it fits or not. A pass under the slope waits "
+        "for memory, one under a ceiling for arithmetic; points lie below by what kernels, links and the host cost.",
+        name=answer.model.name,
+        format=precision.weights,
+        gpu=gpu.name,
+        n=choice.length,
     )
     if layout.gpus > 1:
-        st.caption(say("One rank of {layout}.", layout=words.layout(layout)))
+        caption("One rank of {layout}.", layout=words.layout(layout))
     plot.draw("roofline", say("Roofline"), maps.roofline(gpu, points, charts.theme()), tabled=True)
     with drawer(say("As a table"), "roofline_table", icon=":material/table:") as is_open:
         if is_open:
             head = [say("Pass"), say("FLOP per byte"), say("TFLOP/s"), say("Limited by")]
-            st.markdown(words.table(head, [row_of(point) for point in points], numbers=2))
+            small_table(head, [row_of(point) for point in points], numbers=2)
 
 
 def row_of(point: OperatingPoint) -> tuple[str, ...]:

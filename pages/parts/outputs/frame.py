@@ -11,6 +11,7 @@ from pages.parts import words
 from pages.parts.inputs import question, sidebar
 from pages.parts.outputs import carrying, findings, pin, scripts, share, unknown
 from pages.parts.outputs.findings import draw_title, plain
+from pages.parts.screen import alert, caption
 from pages.parts.state import url
 from pages.parts.state.query import AREAS, Page
 from pages.parts.state.scenario import Place, Scenario, Tab, places
@@ -38,10 +39,7 @@ def page(
 
 
 def quick_page(
-    here: Page,
-    calculate: Callable[[Scenario], A],
-    draw: Callable[[A], None],
-    *sections: Callable[[A], None],
+    here: Page, calculate: Callable[[Scenario], A], draw: Callable[[A], None], *sections: Callable[[A], None]
 ) -> None:
     """A page of which a slider runs, sends and draws a part: the answer and the sliders. The
     rest of the sidebar stays in the browser as it is."""
@@ -106,16 +104,16 @@ def begin(answer: A, here: Page, calculate: Callable[[Scenario], A], *, needs_an
         with st.container(key="refused"):
             unknown.explain(answer, here)
             if shown is not answer:
-                st.caption(say("Below, dimmed: the last answer there was."))
+                caption("Below, dimmed: the last answer there was.")
         if shown is answer:
             st.stop()
         st.html(DIMMED)
     if shown.error is None:
         hub = shown.model.published.hub
         if hub is not None and hub.note is not None:
-            st.info(say(hub.note), icon=":material/info:")
+            alert("info", "info", hub.note)
         for sentence in shown.architecture.assumptions:
-            st.warning(say(sentence), icon=":material/help:")
+            alert("warning", "help", sentence)
     return shown
 
 

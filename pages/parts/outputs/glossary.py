@@ -10,6 +10,7 @@ from calc.model.derivation import SYMBOLS
 from calc.model.mixers import Mixer
 from pages.parts import words
 from pages.parts.inputs.fields import CONTROLS
+from pages.parts.screen import small_table
 from pages.parts.state.scenario import Uses, places
 from pages.parts.words import say
 
@@ -35,7 +36,7 @@ def draw() -> None:
             matching = [row for row in rows() if sought in " ".join(row).casefold()]
             if matching:
                 st.header(title, anchor=False)
-                st.markdown(words.table([say("Word"), say("Meaning")], matching, numbers=0))
+                small_table([say("Word"), say("Meaning")], matching, numbers=0)
 
 
 def sizes() -> Iterable[Row]:

@@ -21,6 +21,7 @@ from pages.parts.outputs.charts import served
 from pages.parts.outputs.derivations import ServingDerivations
 from pages.parts.outputs.figure import derivation
 from pages.parts.outputs.tables import Column, Gauge
+from pages.parts.screen import paragraph
 from pages.parts.state.scenario import Scenario, places
 from pages.parts.state.url import change
 from pages.parts.state.weighed import Weighed
@@ -88,7 +89,7 @@ def card(answer: Weighed, verdict: Verdict) -> None:
         if len(answer.report.verdicts) > 1:  # the answer has the bar of one
             bar(verdict.memory, verdict.usable, served([verdict.memory]), labelled=False)
         if verdict.verdict == "does not run":
-            st.markdown(say(verdict.reason))
+            paragraph(verdict.reason)
         st.markdown(headroom(verdict))
         st.markdown("  \n".join(largest(verdict, budget_of(answer, verdict), answer.architecture.max_positions)))
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
@@ -102,7 +103,7 @@ def card(answer: Weighed, verdict: Verdict) -> None:
 
 def why(answer: Weighed, verdict: Verdict, lines: Callable[[], None]) -> None:
     """Reason of the verdict, limits of the card, and the derivation."""
-    st.markdown(say(verdict.reason))
+    paragraph(verdict.reason)
     for sentence in notes(answer, verdict):
         st.caption(f":material/info: {words.capitalized(say(sentence))}")
     lines()

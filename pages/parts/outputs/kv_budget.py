@@ -1,5 +1,7 @@
 """KV cache on each GPU: required, allocated by the engine, and the requests that fit in it."""
 
+from collections.abc import Iterator
+
 import streamlit as st
 
 from calc import Report
@@ -9,6 +11,7 @@ from calc.serving.engines import ENGINES
 from pages.parts import words
 from pages.parts.outputs import tables
 from pages.parts.outputs.tables import Column
+from pages.parts.screen import heading, paragraph
 from pages.parts.words import say
 
 TERABYTE = 10**12
@@ -16,13 +19,14 @@ TERABYTE = 10**12
 
 def draw(report: Report) -> None:
     """A table only for an engine that sets memory aside at start."""
-    st.header(say("KV cache: required and allocated"), anchor=False)
+    heading("KV cache: required and allocated")
     required_and_allocated(report)
     if report.kv_budget:
         shown_by_driver(report)
         label = say("KV cache: required and allocated")
         tables.draw("kv_budget", label, columns(), report.kv_budget, id=lambda budget: budget.gpu)
-    host_memory(report)
+    if sentences := list(host_memory(report)):
+        st.markdown("\n\n".join(sentences))
 
 
 def required_and_allocated(report: Report) -> None:
@@ -58,55 +62,44 @@ def required_and_allocated(report: Report) -> None:
     st.markdown(sentence)
 
 
-def host_memory(report: Report) -> None:
-    """Memory of the host of the first GPU: files while they are read, a cache, and LoRA adapters."""
+def host_memory(report: Report) -> Iterator[str]:
+    """Sentences on the memory of the host of the first GPU: files while they are read, a cache, and LoRA adapters."""
     if not report.host:
         return
-    host, options, title = report.host[0], report.scenario.options, ENGINES[report.scenario.engine].title
-    sentences = [
-        say(
-            "While the weights are loaded, up to **{size}** of files lie in the page cache of each machine; the kernel "
-            "takes it back where memory is short.",
-            size=words.gib(host.reading),
-        )
-    ]
+    host, options, engine = report.host[0], report.scenario.options, ENGINES[report.scenario.engine]
+    context, token = report.scenario.workload.context, report.kv_cache
+    yield say(
+        "While the weights are loaded, up to **{size}** of files lie in the page cache of each machine; the kernel "
+        "takes it back where memory is short.",
+        size=words.gib(host.reading),
+    )
     if host.cache is not None:
-        sentences.append(
-            say(
-                "The host's memory keeps the cache of another **{tokens:,} tokens**, {requests:,.2f} requests of "
-                "{context:,} tokens: **{size}** pinned, {each} for each rank.",
-                tokens=host.cache.tokens,
-                requests=host.cache.concurrency,
-                context=report.scenario.workload.context,
-                size=words.gib(host.cache.bytes),
-                each=words.gib(host.cache.bytes_per_rank),
-            )
+        yield say(
+            "The host's memory keeps the cache of another **{tokens:,} tokens**, {requests:,.2f} requests of "
+            "{context:,} tokens: **{size}** pinned, {each} for each rank.",
+            tokens=host.cache.tokens,
+            requests=host.cache.concurrency,
+            context=context,
+            size=words.gib(host.cache.bytes),
+            each=words.gib(host.cache.bytes_per_rank),
         )
     elif getattr(options, "enable_hierarchical_cache", False):
-        sentences.append(say("How much of this model's cache {engine} keeps on the host is not known.", engine=title))
-    token = report.kv_cache
+        yield say("How much of this model's cache {engine} keeps on the host is not known.", engine=engine.title)
     grows_alone = token.bytes_per_token and not token.window_bytes and not token.state_bytes
-    if (tier := ENGINES[report.scenario.engine].disk_tier) and grows_alone:
-        tokens, context = TERABYTE // token.bytes_per_token, report.scenario.workload.context
-        sentences.append(
-            say(
-                "A disk of 1 TB keeps the cache of **{tokens:,} tokens** at {each} a token, {requests:,.0f} requests "
-                "of {context:,} tokens ({tier}).",
-                tokens=tokens,
-                each=words.size(token.bytes_per_token),
-                requests=tokens // context,
-                context=context,
-                tier=tier,
-            )
+    if engine.disk_tier and grows_alone:
+        tokens = TERABYTE // token.bytes_per_token
+        yield say(
+            "A disk of 1 TB keeps the cache of **{tokens:,} tokens** at {each} a token, {requests:,.0f} requests of "
+            "{context:,} tokens ({tier}).",
+            tokens=tokens,
+            each=words.size(token.bytes_per_token),
+            requests=tokens // context,
+            context=context,
+            tier=engine.disk_tier,
         )
     if host.adapters:
-        sentences.append(
-            say(
-                "LoRA adapters take **{size}** of the host's memory, each whole in every rank.",
-                size=words.gib(host.adapters),
-            )
-        )
-    st.markdown("\n\n".join(sentences))
+        size = words.gib(host.adapters)
+        yield say("LoRA adapters take **{size}** of the host's memory, each whole in every rank.", size=size)
 
 
 def shown_by_driver(report: Report) -> None:
@@ -114,15 +107,13 @@ def shown_by_driver(report: Report) -> None:
     budget = next((budget for budget in report.kv_budget if budget.bytes > 0), None)
     if budget is None:
         return
-    st.markdown(
-        say(
-            "The driver's tools (nvidia-smi) will show up to about **{used}** in use on {gpu}, of which **{cache}** is "
-            "cache that {engine} sets aside at start, whether it is full or empty.",
-            used=words.gib(budget.driver_bytes),
-            gpu=find_gpu(budget.gpu).name,
-            cache=words.gib(budget.bytes),
-            engine=ENGINES[report.scenario.engine].title,
-        )
+    paragraph(
+        "The driver's tools (nvidia-smi) will show up to about **{used}** in use on {gpu}, of which **{cache}** is "
+        "cache that {engine} sets aside at start, whether it is full or empty.",
+        used=words.gib(budget.driver_bytes),
+        gpu=find_gpu(budget.gpu).name,
+        cache=words.gib(budget.bytes),
+        engine=ENGINES[report.scenario.engine].title,
     )
 
 

@@ -19,11 +19,12 @@ from pages.parts.inputs.control import drawer
 from pages.parts.outputs import charts, plot, tables
 from pages.parts.outputs.maps import heat_map
 from pages.parts.outputs.tables import Column, identifier
+from pages.parts.screen import alert, button, caption, heading, leading_button, paragraph, small_table
 from pages.parts.state.local import FEW, FileRow, LocalAnswer, candidates, of_preset_on
 from pages.parts.state.published import of_preset
 from pages.parts.state.query import WEIGH
 from pages.parts.state.scenario import ServingChoice
-from pages.parts.state.url import change, choose, lead
+from pages.parts.state.url import change, choose
 from pages.parts.words import say
 
 HEAT_CONTEXTS = (4096, 16_384, 32_768, 131_072)
@@ -60,14 +61,16 @@ def best(answer: LocalAnswer) -> None:
         "context": context,
     }
     if run.tokens_per_s is None:
-        st.error(
-            say("**Not on this machine.** Even {file} ({size}) has no room at {context:,} tokens.", **values),
-            icon=":material/cancel:",
+        alert(
+            "error",
+            "cancel",
+            "**Not on this machine.** Even {file} ({size}) has no room at {context:,} tokens.",
+            **values,
         )
         return
-    st.markdown(say("**Take {file}**: {where}.", **values, where=place(run, answer.architecture.num_layers)))
+    paragraph("**Take {file}**: {where}.", **values, where=place(run, answer.architecture.num_layers))
     if run.origin is not None:
-        st.caption(say(run.origin.sentence))
+        caption(run.origin.sentence)
 
 
 def files(answer: LocalAnswer) -> None:
@@ -89,11 +92,9 @@ def files(answer: LocalAnswer) -> None:
     lines, id = answer.files, lambda row: identifier(row.name)
     tables.pick("local_files", say("Which file to download"), file_columns(answer), lines, id=id, most=most)
     if any(not row.is_exact for row in answer.files):
-        st.caption(
-            say(
-                "≈ A mix of the publisher's own, such as UD-Q4_K_XL, or one of llama.cpp's in name but not in size: "
-                "types, memory and speed are those of the mix of that name, else of the nearest in size."
-            )
+        caption(
+            "≈ A mix of the publisher's own, such as UD-Q4_K_XL, or one of llama.cpp's in name but not in size: "
+            "types, memory and speed are those of the mix of that name, else of the nearest in size."
         )
 
 
@@ -179,34 +180,38 @@ def commands(answer: LocalAnswer) -> None:
         horizontal_alignment="distribute",
         key=f"card_{identifier(row.name)}",
     ):
-        st.markdown(say("**What to type for {file}**", file=row.name))
-        if st.button(
+        paragraph("**What to type for {file}**", file=row.name)
+        leading_button(
+            WEIGH,
             say("Weigh it"),
-            key="local_weigh",
-            icon=":material/arrow_forward:",
+            "local_weigh",
+            weigh,
+            answer,
+            row,
             help=say("Opens Weigh with llama.cpp, this format and these flags."),
-            on_click=weigh,
-            args=(answer, row),
-        ):
-            lead(WEIGH)
+        )
     first, second, third, fourth = st.tabs(["llama-server", "llama-cli", "Ollama", "LM Studio"])
     with first:
-        st.code(server(source, options, length, count, types).text, language="bash", wrap_lines=True)
+        typed(server(source, options, length, count, types).text)
     with second:
-        st.code(cli(source, options, length, types).text, language="bash", wrap_lines=True)
+        typed(cli(source, options, length, types).text)
     with third:
         setup = ollama(source, options, length, count, types, layers)
         environment = " ".join(f"{name}={value}" for name, value in setup.environment.items())
         st.code(setup.modelfile, language="dockerfile", wrap_lines=True)
         name = answer.model.name.rpartition("/")[2].lower()
         if environment:
-            st.code(f"{environment} ollama serve", language="bash", wrap_lines=True)
-        st.code(f"ollama create {name} -f Modelfile && ollama run {name}", language="bash", wrap_lines=True)
+            typed(f"{environment} ollama serve")
+        typed(f"ollama create {name} -f Modelfile && ollama run {name}")
         for note in setup.notes:
-            st.caption(say(note))
+            caption(note)
     with fourth:
         fields = lm_studio(options, length, count, types, layers)
-        st.markdown(words.table([say("Field"), say("Value")], [[name, words.value(it)] for name, it in fields.items()]))
+        small_table([say("Field"), say("Value")], [[name, words.value(it)] for name, it in fields.items()])
+
+
+def typed(command: str) -> None:
+    st.code(command, language="bash", wrap_lines=True)
 
 
 def source_of(answer: LocalAnswer, row: FileRow) -> GGUFSource:
@@ -234,13 +239,11 @@ def presets(answer: LocalAnswer) -> None:
     """Presets on this machine, each in the best file; and over contexts."""
     computer, workload, kv = answer.computer, answer.workload, answer.kv
     names = candidates(computer, FEW)
-    st.caption(
-        say(
-            "The largest presets that there is room for and that answer fast enough to read along, at {context:,} "
-            "tokens: each in the best file that the GPU holds whole, else the best one that is fast enough. Click a "
-            "row to see its files.",
-            context=workload.context,
-        )
+    caption(
+        "The largest presets that there is room for and that answer fast enough to read along, at {context:,} "
+        "tokens: each in the best file that the GPU holds whole, else the best one that is fast enough. Click a "
+        "row to see its files.",
+        context=workload.context,
     )
     most = tables.in_sight("preset_columns", DECISIVE)
     runs = [(name, of_preset_on(name, computer, workload, kv)) for name in names]
@@ -248,13 +251,7 @@ def presets(answer: LocalAnswer) -> None:
         "local_presets", say("What runs on it"), preset_columns(), runs, id=lambda line: identifier(line[0]), most=most
     )
     for id, (name, _) in picked.items():
-        st.button(
-            say("Files of {model}", model=name),
-            key=f"card_{id}",
-            icon=":material/arrow_upward:",
-            on_click=choose,
-            args=(name,),
-        )
+        button(say("Files of {model}", model=name), f"card_{id}", "arrow_upward", choose, name)
     with drawer(say("Speed over contexts"), "local_heat_drawer", icon=":material/grid_on:") as is_open:
         if is_open:
             heat(answer, names[:HEAT])
@@ -297,7 +294,7 @@ def heat(answer: LocalAnswer, names: list[str]) -> None:
 
 
 def traps() -> None:
-    st.header(say("What is easily overlooked"), anchor=False)
+    heading("What is easily overlooked")
     sentences = (
         say(
             "llama-server plans logits for its slots, one row each, and not for every token of a pass: llama-bench, "
@@ -332,23 +329,21 @@ def folders(answer: LocalAnswer) -> None:
     runs = answer.mlx
     if not runs:
         return
-    st.header(say("With MLX"), anchor=False)
+    heading("With MLX")
     best = next((run for run in runs if run.fits), None)
     name = answer.model.name
     if best is None:
-        st.markdown(say("No format of MLX has room at {context:,} tokens.", context=answer.workload.context))
+        paragraph("No format of MLX has room at {context:,} tokens.", context=answer.workload.context)
     else:
         source = repository(name, Precision(weights=best.weights))
-        st.markdown(say("**Take {repository}** ({size}).", repository=source, size=words.gib(best.bytes)))
+        paragraph("**Take {repository}** ({size}).", repository=source, size=words.gib(best.bytes))
     most = tables.in_sight("mlx_columns", DECISIVE)
     tables.draw(
         "local_mlx", say("With MLX"), folder_columns(name), runs, id=lambda run: identifier(run.weights), most=most
     )
-    st.caption(
-        say(
-            "Speeds by the chip's bandwidth and the shares of it that llama.cpp reaches there. What a pass holds was "
-            "measured on MLX's CPU build; on Metal, where attention is one kernel, it is computed."
-        )
+    caption(
+        "Speeds by the chip's bandwidth and the shares of it that llama.cpp reaches there. What a pass holds was "
+        "measured on MLX's CPU build; on Metal, where attention is one kernel, it is computed."
     )
     if best is not None:
         mlx_commands(name, Precision(weights=best.weights))
@@ -378,9 +373,9 @@ def mlx_commands(name: str, precision: Precision) -> None:
     source = repository(name, precision)
     first, second, third = st.tabs(["mlx_lm.server", "mlx_lm.generate", "mlx_lm.convert"])
     with first:
-        st.code(server.text, language="bash", wrap_lines=True)
+        typed(server.text)
     with second:
-        st.code(f"mlx_lm.generate --model {source} --prompt -", language="bash", wrap_lines=True)
+        typed(f"mlx_lm.generate --model {source} --prompt -")
     with third:
-        st.caption(say("Where nobody has published it: makes a folder mlx_model of the model's own repository."))
-        st.code(convert.text, language="bash", wrap_lines=True)
+        caption("Where nobody has published it: makes a folder mlx_model of the model's own repository.")
+        typed(convert.text)

@@ -8,7 +8,7 @@ import numpy as np
 from calc.hardware import GPU
 from calc.time import Array, OperatingPoint
 from pages.parts import words
-from pages.parts.outputs.charts import DARK, LIGHT, PLAIN, Figure, Theme, figure, small
+from pages.parts.outputs.charts import DARK, KEY_ABOVE, LIGHT, Figure, Theme, figure, hover, small
 from pages.parts.words import say
 
 CELL = 24
@@ -17,10 +17,7 @@ BEGINNING, END = 15, 9
 """Characters of a long name of a row; the rest is in the hover text."""
 Scale = tuple[tuple[float, str], ...]
 INK = {LIGHT: "#14202B", DARK: "#F2F4F7"}  # on any of these shades
-SCALE: dict[Theme, Scale] = {
-    LIGHT: ((0.0, "#E8F1FA"), (1.0, "#74AEDB")),
-    DARK: ((0.0, "#16242F"), (1.0, "#1F6597")),
-}
+SCALE: dict[Theme, Scale] = {LIGHT: ((0.0, "#E8F1FA"), (1.0, "#74AEDB")), DARK: ((0.0, "#16242F"), (1.0, "#1F6597"))}
 MISSING: dict[Theme, Scale] = {
     LIGHT: ((0.0, "#E8943A"), (0.999, "#F9E3C6"), (1.0, "#EEF1F4")),
     DARK: ((0.0, "#9A4F0F"), (0.999, "#4A321A"), (1.0, "#23272E")),
@@ -73,8 +70,9 @@ def heat_map(
         "texttemplate": "%{text}",
         "textfont": {"size": 12, "color": INK[theme]},
         "customdata": [[name] * len(columns) for name in rows],
-        "hovertemplate": say("<b>{name}</b>, {format}: {figure}", name="%{customdata}", format="%{x}", figure="%{text}")
-        + PLAIN,
+        "hovertemplate": hover(
+            "<b>{name}</b>, {format}: {figure}", name="%{customdata}", format="%{x}", figure="%{text}"
+        ),
     }
     return figure(
         [cells],
@@ -125,13 +123,12 @@ def roofline(gpu: GPU, points: Sequence[OperatingPoint], theme: Theme) -> Figure
         "textfont": {"size": 12},
         "marker": {"size": 11, "color": theme.text, "symbol": ["circle"] * (len(points) - 1) + ["diamond"]},
         "cliponaxis": False,
-        "hovertemplate": say(
+        "hovertemplate": hover(
             "<b>{what}</b><br>{intensity} FLOP per byte, {tflops} TFLOP/s",
             what="%{text}",
             intensity="%{x:,.3~g}",
             tflops="%{y:,.3~g}",
-        )
-        + PLAIN,
+        ),
     }
     least = min(point.tflops for point in points) / 2
     return figure(
@@ -139,8 +136,7 @@ def roofline(gpu: GPU, points: Sequence[OperatingPoint], theme: Theme) -> Figure
         theme,
         height=440,
         margin={"l": 8, "r": 8, "t": 40, "b": 52},
-        showlegend=True,
-        legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
+        **KEY_ABOVE,
         hovermode="closest",
         xaxis={
             "type": "log",

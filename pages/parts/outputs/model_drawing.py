@@ -42,10 +42,24 @@ Part = str
 
 @dataclass
 class Canvas:
-    """Shapes from top to bottom."""
+    """Shapes of a model under a workload, from top to bottom."""
 
-    y: float = 0
+    architecture: Architecture
+    workload: Workload
+    y: float = 4
     shapes: list[str] = field(default_factory=list)
+
+    def shape(self, *last: tuple[str, int]) -> str:
+        """Shape of a tensor of all tokens, in symbols and in numbers."""
+        return shape_of(*self.tokens, *last)
+
+    @property
+    def tokens(self) -> Sides:
+        return ("B", self.workload.batch), ("L", self.workload.context)
+
+    @property
+    def state(self) -> str:
+        return self.shape(("h", self.architecture.hidden))
 
     def text(self, x: float, y: float, text: str, style: str = "", anchor: str = "start") -> None:
         self.shapes.append(
@@ -81,30 +95,29 @@ class Canvas:
 
 def drawing(architecture: Architecture, shown: Diagram, workload: Workload, label: str) -> str:
     """The whole model. `label` says what it shows to those who do not see it."""
-    canvas = Canvas(y=4)
-    tokens = f"[{workload.batch:,}, {workload.context:,}]"
-    state = shape_of(("B", workload.batch), ("L", workload.context), ("h", architecture.hidden))
-    center = WIDE / 2
-    outside(canvas, "embedding", say("Embedding"), shown.embedding, say("token ids [B, L] = {shape}", shape=tokens))
+    canvas, center = Canvas(architecture, workload), WIDE / 2
+    state, tokens = canvas.state, say("token ids [B, L] = {shape}", shape=numbers_of(*canvas.tokens))
+    outside(canvas, "embedding", say("Embedding"), shown.embedding, tokens)
     top = canvas.y - 22
     canvas.arrow(center, 26, state)
     for number, module in enumerate(shown.others):
         outside(canvas, f"other.{number}", words.part(module.component), module, "")
         canvas.arrow(center, 18)
-    order(canvas, architecture, shown)
+    order(canvas, shown)
     for number, kind in enumerate(shown.kinds):
-        layer(canvas, architecture, kind, number, workload, state)
+        layer(canvas, kind, number)
         canvas.arrow(center, 24, state)
     if shown.norm is not None:
         outside(canvas, "norm", say("Final norm"), shown.norm, "")
         canvas.arrow(center, 24, state)
-    logits = shape_of(("B", workload.batch), ("L", workload.context), ("V", architecture.vocab))
     if shown.head is None:
-        tied(canvas, top, architecture)
+        tied(canvas, top)
     else:
         outside(canvas, "head", say("Output head"), shown.head, "")
     canvas.arrow(center, 24)
-    canvas.text(center, canvas.y + 14, say("logits {shape}", shape=logits), "s", "middle")
+    canvas.text(
+        center, canvas.y + 14, say("logits {shape}", shape=canvas.shape(("V", architecture.vocab))), "s", "middle"
+    )
     canvas.y += 26
     for why, module in shown.aside:
         canvas.y += 6
@@ -142,22 +155,22 @@ def outside(canvas: Canvas, part: Part, title: str, module: ModelPart, note: str
     canvas.y += 42
 
 
-def tied(canvas: Canvas, top: float, architecture: Architecture) -> None:
+def tied(canvas: Canvas, top: float) -> None:
     """The embedding again, with a line to it."""
     canvas.begin("embedding", say("Output head: the embedding again, stored once"))
     canvas.box(0, canvas.y, WIDE, 42, 'class="edge frame" stroke-dasharray="5 4"')
     canvas.box(0, canvas.y, 6, 42, f'fill="{words.color("embedding")}"')
     canvas.text(16, canvas.y + 18, say("Output head"), "b")
-    canvas.text(16, canvas.y + 34, words.shape((architecture.vocab, architecture.hidden)), "m")
+    canvas.text(16, canvas.y + 34, words.shape((canvas.architecture.vocab, canvas.architecture.hidden)), "m")
     canvas.text(WIDE - 10, canvas.y + 34, say("the embedding again (tied): stored once"), "s", "end")
     canvas.end()
     canvas.path(f"M{WIDE:g} {top:g}h9V{canvas.y + 21:g}h-9", 'stroke-dasharray="5 4"')
     canvas.y += 42
 
 
-def order(canvas: Canvas, architecture: Architecture, shown: Diagram) -> None:
+def order(canvas: Canvas, shown: Diagram) -> None:
     """Kind of each layer, one cell a layer."""
-    number = architecture.num_layers
+    number = canvas.architecture.num_layers
     if len(shown.kinds) < 2 or number > MOST_CELLS:
         return
     step = WIDE / number
@@ -172,9 +185,7 @@ def order(canvas: Canvas, architecture: Architecture, shown: Diagram) -> None:
     canvas.arrow(WIDE / 2, 18)
 
 
-def layer(
-    canvas: Canvas, architecture: Architecture, kind: LayerKind, number: int, workload: Workload, state: str
-) -> None:
+def layer(canvas: Canvas, kind: LayerKind, number: int) -> None:
     """Layers that are alike: the state runs down on the left, each half reads it and is added to it."""
     where, first = len(canvas.shapes), canvas.y
     runs = kind.block.runs_in
@@ -186,36 +197,24 @@ def layer(
     spine = canvas.y
     halves = [kind.mixers, kind.feeding]
     for half in [(*kind.mixers, *kind.feeding)] if kind.parallel else [half for half in halves if half]:
-        branch(canvas, architecture, kind, number, half, workload, state)
+        branch(canvas, kind, number, half)
     bottom = canvas.y + 6
     canvas.path(f"M{SPINE:g} {spine:g}V{bottom:g}")
-    behind: list[str] = []
-    for shift in (8, 4) if len(runs) > 1 else ():
-        behind.append(
-            f'<rect x="{shift:g}" y="{first + shift:g}" width="{WIDE:g}" height="{bottom - first:g}" rx="5" '
-            'class="frame"/>'
-        )
-    frame = f'<rect x="0" y="{first:g}" width="{WIDE:g}" height="{bottom - first:g}" rx="5" class="frame"/>'
-    edge = (
-        f'<rect x="0" y="{first:g}" width="6" height="{bottom - first:g}" rx="3" fill="{KINDS[number % len(KINDS)]}"/>'
-    )
-    canvas.shapes[where:where] = [*behind, frame, edge]
+    high = f'height="{bottom - first:g}"'
+    frames = [
+        f'<rect x="{shift:g}" y="{first + shift:g}" width="{WIDE:g}" {high} rx="5" class="frame"/>'
+        for shift in ((8, 4, 0) if len(runs) > 1 else (0,))
+    ]
+    edge = f'<rect x="0" y="{first:g}" width="6" {high} rx="3" fill="{KINDS[number % len(KINDS)]}"/>'
+    canvas.shapes[where:where] = [*frames, edge]
     canvas.y = bottom + (8 if len(runs) > 1 else 0)
 
 
-def branch(
-    canvas: Canvas,
-    architecture: Architecture,
-    kind: LayerKind,
-    number: int,
-    half: Iterable[ModelPart],
-    workload: Workload,
-    state: str,
-) -> None:
+def branch(canvas: Canvas, kind: LayerKind, number: int, half: Iterable[ModelPart]) -> None:
     """Modules that read the state and add their result to it."""
     middle = (LEFT + RIGHT) / 2
     canvas.path(f"M{SPINE:g} {canvas.y:g}H{middle:g}")
-    canvas.arrow(middle, 22, state)
+    canvas.arrow(middle, 22, canvas.state)
     if kind.norms_before:
         norm(canvas, kind, number)
         canvas.arrow(middle, 14)
@@ -226,7 +225,7 @@ def branch(
         elif before is not None:
             canvas.text(middle, canvas.y + 13, "+", "b", "middle")
             canvas.y += 19
-        module(canvas, architecture, kind, drawn, f"{number}.{drawn.component}", workload)
+        module(canvas, kind, drawn, f"{number}.{drawn.component}")
         before = drawn
     if kind.norms_behind:
         canvas.arrow(middle, 14)
@@ -256,9 +255,7 @@ def norm(canvas: Canvas, kind: LayerKind, number: int) -> None:
     canvas.y += 20
 
 
-def module(
-    canvas: Canvas, architecture: Architecture, kind: LayerKind, drawn: ModelPart, part: Part, workload: Workload
-) -> None:
+def module(canvas: Canvas, kind: LayerKind, drawn: ModelPart, part: Part) -> None:
     """Matrices as the data meets them, and the tensors that flow between."""
     title = title_of(kind, drawn)
     where, first = len(canvas.shapes), canvas.y
@@ -266,16 +263,16 @@ def module(
     canvas.text(LEFT + 14, canvas.y + 18, title, "b")
     canvas.text(RIGHT - 8, canvas.y + 18, size, "", "end")
     canvas.y += 26
-    stages = drawn.stages(architecture.hidden)
+    stages = drawn.stages(canvas.architecture.hidden)
     for number, stage in enumerate(stages):
         if number == len(stages) - 1 and number:
-            made_between(canvas, architecture, kind, drawn, workload)
+            made_between(canvas, kind, drawn)
         chips(canvas, drawn, stage)
     if len(stages) < 2:
-        made_between(canvas, architecture, kind, drawn, workload)
+        made_between(canvas, kind, drawn)
     canvas.y += 4
     height = canvas.y - first
-    begun = Canvas()
+    begun = Canvas(canvas.architecture, canvas.workload)
     begun.begin(part, say("{part}: {count} parameters", part=title, count=size))
     begun.box(LEFT, first, RIGHT - LEFT, height, f'class="edge" fill="{color}" fill-opacity=".14" stroke="{color}"')
     begun.box(LEFT, first, 5, height, f'fill="{color}"')
@@ -323,24 +320,15 @@ def clipped(text: str, width: float) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
-def made_between(
-    canvas: Canvas, architecture: Architecture, kind: LayerKind, drawn: ModelPart, workload: Workload
-) -> None:
+def made_between(canvas: Canvas, kind: LayerKind, drawn: ModelPart) -> None:
     """Tensors that a module makes on the way, and which of them are cached."""
+    workload, ffn = canvas.workload, kind.block.ffn
     for mixer in kind.block.mixers:
         if mixer.component == drawn.component:
-            for tensor in made(mixer, architecture.hidden, workload.batch, workload.context)[1:-1]:
+            for tensor in made(mixer, canvas.architecture.hidden, workload.batch, workload.context)[1:-1]:
                 flowing(canvas, say(tensor.name), tensor.sides, cached=tensor.cached)
-    width = width_of(kind, drawn)
-    if width:
-        tokens = (("B", workload.batch), ("L", workload.context))
-        flowing(canvas, say("Inner activations"), (*tokens, *width), cached=False)
-
-
-def width_of(kind: LayerKind, drawn: ModelPart) -> tuple[tuple[str, int], ...]:
-    """The last sides of what a feed-forward makes inside."""
-    ffn = kind.block.ffn
-    return () if ffn is None else ffn.inner_sides(drawn.component)
+    if ffn is not None and (width := ffn.inner_sides(drawn.component)):
+        flowing(canvas, say("Inner activations"), (*canvas.tokens, *width), cached=False)
 
 
 def flowing(canvas: Canvas, name: str, sides: Sides, *, cached: bool) -> None:

@@ -15,6 +15,7 @@ from calc.serving.engines import ENGINES
 from calc.time.time_paper import objective_time_section, step_time_section, time_section
 from calc.training import training_section
 from pages.parts.outputs import written
+from pages.parts.screen import paragraph
 from pages.parts.state import url
 from pages.parts.state.query import DERIVE
 from pages.parts.state.weighed import Answer, Weighed, trained
@@ -74,7 +75,7 @@ def contents(listed: list[Section]) -> None:
     """Links to the sections."""
     links = [f"{number}. [{written.title(section)}](#{section.anchor})" for number, section in enumerate(listed, 1)]
     with st.container():
-        st.markdown(say("**Contents**"))
+        paragraph("**Contents**")
         with st.grid(3, min_column_width=240, gap="xxsmall"):
             for link in links:
                 st.markdown(link)

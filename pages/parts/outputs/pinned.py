@@ -11,7 +11,7 @@ from calc.model.architecture import Parameters
 from pages.parts import words
 from pages.parts.inputs.lists import short_name
 from pages.parts.outputs.bar import keys
-from pages.parts.outputs.cards import BADGES
+from pages.parts.outputs.cards import BADGES, badge
 from pages.parts.state.weighed import Answer, Weighed, weighed
 from pages.parts.words import say
 
@@ -49,7 +49,7 @@ def parameters(counted: Parameters) -> str:
 
 def verdicts(answer: Weighed) -> Iterator[str]:
     """A line for each verdict there is, with the GPUs that it is about."""
-    for verdict, (word, color, icon) in BADGES.items():
+    for verdict, (_, _, icon) in BADGES.items():
         names = [short_name(find_gpu(row.gpu)) for row in answer.report.verdicts if row.verdict == verdict]
         if names:
-            yield f":{color}-badge[{icon} {say(word)}] {', '.join(names)}"
+            yield f"{badge(verdict, f'{icon} ')} {', '.join(names)}"

@@ -10,15 +10,15 @@ from calc.hardware import find_gpu
 from calc.serving.engines.launch import Launch
 from calc.time import OperationTime, Plan, Point, cannot_keep_up, launch, plan_operations, prices, separate_launch
 from pages.parts import words
-from pages.parts.inputs.control import drawer
-from pages.parts.inputs.filters import several, vendor_and_form
+from pages.parts.inputs.control import drawer, several, vendor_and_form
 from pages.parts.labels import ORIGINS
 from pages.parts.outputs import charts, plot, tables
-from pages.parts.outputs.charts import PLAIN, Figure, Theme, figure, small
+from pages.parts.outputs.charts import KEY_ABOVE, Figure, Theme, figure, hover, small
 from pages.parts.outputs.tables import Column, identifier
+from pages.parts.screen import caption, heading, leading_button, paragraph, small_table
 from pages.parts.state.planned import SHOWN, Planned, Ranked, weigh
 from pages.parts.state.query import WEIGH
-from pages.parts.state.url import change, lead
+from pages.parts.state.url import change
 from pages.parts.words import say
 
 DECISIVE = 9
@@ -33,10 +33,10 @@ def best(answer: Planned) -> None:
         st.error(nothing(answers.beyond), icon=":material/cancel:")
         return
     first = answers.best
-    st.markdown(say("**{hardware}**, weights in {weights}.", hardware=hardware(first), weights=first.plan.weights))
+    paragraph("**{hardware}**, weights in {weights}.", hardware=hardware(first), weights=first.plan.weights)
     if not first.plan.meets:
         missed = words.listed(misses(first.plan, answer))
-        st.markdown(say(":red[**It misses a target**]: {missed}.", missed=missed))
+        paragraph(":red[**It misses a target**]: {missed}.", missed=missed)
     take(answer, first, "best")
 
 
@@ -156,27 +156,25 @@ def take(answer: Planned, ranked: Ranked, name: str) -> None:
         )
     if plan.waits is not None:
         first, token = plan.waits.ttft_ms, plan.waits.tpot_ms
-        st.caption(
-            say(
-                "First token: half of the requests within {ttft}, 95% within {ttft_late}; a token: {tpot} and "
-                "{tpot_late} ms. These servers can answer {most} requests/s; {share:.0%} of that is asked.",
-                ttft=words.duration(first.p50),
-                ttft_late=words.duration(first.p95),
-                tpot=words.figure(token.p50),
-                tpot_late=words.figure(token.p95),
-                most=words.figure(plan.waits.most_requests_per_s),
-                share=plan.waits.utilization,
-            )
+        caption(
+            "First token: half of the requests within {ttft}, 95% within {ttft_late}; a token: {tpot} and "
+            "{tpot_late} ms. These servers can answer {most} requests/s; {share:.0%} of that is asked.",
+            ttft=words.duration(first.p50),
+            ttft_late=words.duration(first.p95),
+            tpot=words.figure(token.p50),
+            tpot_late=words.figure(token.p95),
+            most=words.figure(plan.waits.most_requests_per_s),
+            share=plan.waits.utilization,
         )
-    if st.button(
+    leading_button(
+        WEIGH,
         say("Use this"),
-        key=f"use_{name}",
-        icon=":material/arrow_forward:",
+        f"use_{name}",
+        use,
+        answer,
+        plan,
         help=say("Weigh one copy with everything set: GPU, layout, formats, batch and context."),
-        on_click=use,
-        args=(answer, plan),
-    ):
-        lead(WEIGH)
+    )
     details(answer, ranked, name)
 
 
@@ -191,12 +189,10 @@ def table(answer: Planned) -> Ranked | None:
     plans = answer.plans
     if not plans.plans:
         return None
-    st.header(say("Plans"), anchor=False)
-    st.caption(
-        say(
-            "The best layout of each GPU and format: those that meet every target first, by price. Click a row to open "
-            "it. Figures are the expected ones; from–to is the range in which most of what was measured lies."
-        )
+    heading("Plans")
+    caption(
+        "The best layout of each GPU and format: those that meet every target first, by price. Click a row to open "
+        "it. Figures are the expected ones; from–to is the range in which most of what was measured lies."
     )
     passing = filtered(plans.plans)
     with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
@@ -206,9 +202,9 @@ def table(answer: Planned) -> Ranked | None:
     shown = map(plans.ranked, passing[:SHOWN])
     chosen = tables.pick("plans_table", say("Plans"), columns(), shown, id=named, most=most)
     if len(passing) > SHOWN:
-        st.caption(say("The first {shown:,} of {n:,} plans.", shown=SHOWN, n=len(passing)))
+        caption("The first {shown:,} of {n:,} plans.", shown=SHOWN, n=len(passing))
     if plans.beyond:
-        st.caption(say("Left out, for costing more than the budget or having no price: {n:,}.", n=plans.beyond))
+        caption("Left out, for costing more than the budget or having no price: {n:,}.", n=plans.beyond)
     for name, opened in chosen.items():
         with st.container(border=True, key=f"card_{name}"):
             st.markdown(headline(opened))
@@ -290,16 +286,14 @@ def frontier(answer: Planned, chosen: Ranked | None) -> None:
     """Trade-off between tokens per second of a user and of a GPU."""
     if chosen is None:
         return
-    st.header(say("Speed per user against speed per GPU"), anchor=False)
-    st.caption(
-        say(
-            "More requests at once make a GPU yield more and each user wait longer. No layout, format or number of "
-            "requests that was tried is better in both than a point of the line."
-        )
+    heading("Speed per user against speed per GPU")
+    caption(
+        "More requests at once make a GPU yield more and each user wait longer. No layout, format or number of "
+        "requests that was tried is better in both than a point of the line."
     )
     plan, plans = chosen.plan, answer.plans
     if plan.prefill is not None:
-        st.caption(say("The line is of servers that prefill and decode on the same GPUs."))
+        caption("The line is of servers that prefill and decode on the same GPUs.")
     here = Point(
         gpu=plan.gpu,
         layout=plan.layout,
@@ -316,14 +310,10 @@ def frontier(answer: Planned, chosen: Ranked | None) -> None:
         if is_open:
             head = [say("Plan"), say("Tokens/s per user"), say("Tokens/s per GPU")]
             lines = [
-                (
-                    described(point),
-                    words.figure(point.tokens_per_s_per_user),
-                    words.figure(point.tokens_per_s_per_gpu),
-                )
+                (described(point), words.figure(point.tokens_per_s_per_user), words.figure(point.tokens_per_s_per_gpu))
                 for point in dict.fromkeys([here, *mine, *plans.frontier])
             ]
-            st.markdown(words.table(head, lines, numbers=2))
+            small_table(head, lines, numbers=2)
 
 
 def sensitivity(answer: Planned) -> None:
@@ -333,7 +323,7 @@ def sensitivity(answer: Planned) -> None:
     with drawer(say("What if"), "sensitivity_drawer", icon=":material/tune:") as is_open:
         if is_open:
             st.markdown("\n".join(f"- {say(change_.sentence)}" for change_ in answer.plans.sensitivity))
-            st.caption(say("The budget is left out of these."))
+            caption("The budget is left out of these.")
 
 
 def listed_prices(answer: Planned) -> None:
@@ -369,11 +359,11 @@ def command(answer: Planned, ranked: Ranked) -> None:
     """Commands that start one copy, or a worker of each side and the router between them."""
     separate = separate_launch(answer.plans.search, ranked.plan, answer.scenario.source.model)
     if separate is not None and ranked.plan.prefill is not None:
-        st.caption(say("Each of {n:,} prefill workers:", n=ranked.plan.prefill.workers))
+        caption("Each of {n:,} prefill workers:", n=ranked.plan.prefill.workers)
         started(separate.prefill)
-        st.caption(say("Each of {n:,} decode workers:", n=ranked.plan.replicas))
+        caption("Each of {n:,} decode workers:", n=ranked.plan.replicas)
         started(separate.decode)
-        st.caption(say("What routes requests between them:"))
+        caption("What routes requests between them:")
         started(separate.router)
         return
     starts = launch(answer.plans.search, ranked.plan, answer.scenario.source.model)
@@ -381,31 +371,29 @@ def command(answer: Planned, ranked: Ranked) -> None:
         return
     started(starts)
     if ranked.plan.replicas > 1:
-        st.caption(say("{n:,} copies of it, behind a load balancer.", n=ranked.plan.replicas))
+        caption("{n:,} copies of it, behind a load balancer.", n=ranked.plan.replicas)
 
 
 def started(starts: Launch) -> None:
     """A command, and what it can't say."""
     st.code(starts.text, language="bash")
     for note in starts.notes:
-        st.caption(say(note))
+        caption(note)
 
 
 def operations(answer: Planned, ranked: Ranked) -> None:
     """A step of a full copy by its kinds of work, the longest first, and what binds each."""
     rows = plan_operations(answer.plans.search, ranked.plan)
     if ranked.plan.prefill is not None:
-        st.caption(say("One step of a full decode worker, which runs no prompts."))
+        caption("One step of a full decode worker, which runs no prompts.")
     else:
-        st.caption(
-            say(
-                "One step of a full copy, the prompts that are prefilled beside included. Each kind of work takes the "
-                "larger of its arithmetic and its memory traffic."
-            )
+        caption(
+            "One step of a full copy, the prompts that are prefilled beside included. Each kind of work takes the "
+            "larger of its arithmetic and its memory traffic."
         )
     head = [say("Work"), say("ms"), say("Share"), say("Arithmetic, ms"), say("Memory, ms"), say("Limited by")]
     whole = sum(operation_time.ms for operation_time in rows)
-    st.markdown(words.table(head, [operation(operation_time, whole) for operation_time in rows], numbers=4))
+    small_table(head, [operation(operation_time, whole) for operation_time in rows], numbers=4)
 
 
 def operation(row: OperationTime, whole: float) -> tuple[str, ...]:
@@ -429,8 +417,7 @@ def frontier_chart(points: Sequence[Point], mine: Sequence[Point], chosen: Point
         theme,
         height=380,
         margin={"l": 8, "r": 8, "t": 40, "b": 52},
-        showlegend=True,
-        legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
+        **KEY_ABOVE,
         hovermode="closest",
         xaxis=AXIS | {"title": small(say("Tokens/s per user"))},
         yaxis=AXIS | {"title": small(say("Tokens/s per GPU"))},
@@ -447,13 +434,12 @@ def trace(name: str, points: Sequence[Point], look: dict[str, Any], size: int) -
         "text": [described(point) for point in points],
         "line": look,
         "marker": {"size": size, "color": look["color"]},
-        "hovertemplate": say(
+        "hovertemplate": hover(
             "<b>{what}</b><br>{user} tokens/s per user, {gpu} per GPU",
             what="%{text}",
             user="%{x:,.3~s}",
             gpu="%{y:,.3~s}",
-        )
-        + PLAIN,
+        ),
     }
 
 

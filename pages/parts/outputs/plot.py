@@ -10,6 +10,7 @@ import streamlit as st
 
 from pages.parts.outputs import scripts
 from pages.parts.outputs.take_along import table as csv_table
+from pages.parts.screen import download
 from pages.parts.words import percent, say
 
 CONFIG = {"displayModeBar": False, "responsive": True}
@@ -73,15 +74,7 @@ def files(key: str, label: str, head: list[str], lines: list[list[Any]]) -> None
     }
     with st.container(horizontal=True, horizontal_alignment="right", gap="small", key=f"{key}_files"):
         for ending, (mime, text) in written.items():
-            st.download_button(
-                f".{ending}",
-                text,
-                file_name=f"{label}.{ending}",
-                mime=mime,
-                on_click="ignore",
-                type="tertiary",
-                key=f"{key}_{ending}",
-            )
+            download(f".{ending}", f"{key}_{ending}", f"{label}.{ending}", mime, text, icon=None, type="tertiary")
 
 
 def largest_slice(tree: dict[str, Any]) -> str | None:

@@ -1,47 +1,45 @@
 """Memory of a conversion: GPUs with a verdict, then each phase with its parts as formulas."""
 
-import streamlit as st
-
 from calc.hardware import find_gpu
 from calc.quantizing import HeldPart, QuantizingPhase
 from pages.parts import words
-from pages.parts.outputs.cards import BADGES
+from pages.parts.outputs.cards import badge
 from pages.parts.outputs.figure import legend, table
+from pages.parts.screen import heading, paragraph, small_table
 from pages.parts.state.quantized import Quantized
 from pages.parts.words import say
 
 
 def verdicts(answer: Quantized) -> None:
     """One GPU of each kind, and why."""
-    rows = []
-    for verdict in answer.report.verdicts:
-        word, color, _ = BADGES[verdict.verdict]
-        badge = f":{color}-badge[{say(word)}]"
-        rows.append([find_gpu(verdict.gpu).name, badge, words.gib(verdict.usable), say(verdict.reason)])
+    rows = [
+        [find_gpu(row.gpu).name, badge(row.verdict), words.gib(row.usable), say(row.reason)]
+        for row in answer.report.verdicts
+    ]
     if rows:
-        st.markdown(words.table([say("One GPU"), say("Verdict"), say("Usable"), say("Reason")], rows, numbers=0))
+        small_table([say("One GPU"), say("Verdict"), say("Usable"), say("Reason")], rows, numbers=0)
 
 
 def phases(answer: Quantized) -> None:
     """Tensors at the peak of each phase, on the GPU and in host memory."""
     report = answer.report
     for phase in report.phases:
-        st.header(say(phase.name), anchor=False)
+        heading(phase.name)
         stage(phase)
-    st.header(say("Disk"), anchor=False)
+    heading("Disk")
     parts(report.disk, report.disk_bytes)
     legend(report.legend)
 
 
 def stage(phase: QuantizingPhase) -> None:
     if phase.gpu:
-        st.markdown(say("**GPU**: {size}", size=words.gib(phase.gpu_bytes)))
+        paragraph("**GPU**: {size}", size=words.gib(phase.gpu_bytes))
         parts(phase.gpu, phase.gpu_bytes)
     if phase.ram:
-        st.markdown(say("**Host memory**: {size}", size=words.gib(phase.ram_bytes)))
+        paragraph("**Host memory**: {size}", size=words.gib(phase.ram_bytes))
         parts(phase.ram, phase.ram_bytes)
 
 
 def parts(held_parts: tuple[HeldPart, ...], total: int) -> None:
     table((part.step for part in held_parts), say("Bytes"))
-    st.markdown(say("Sum: **{total:,}**", total=total))
+    paragraph("Sum: **{total:,}**", total=total)

@@ -52,10 +52,12 @@ def route() -> Route:
     return Route(f"{folder('scripts')}/{{version}}/{{name:path}}", hand_out)
 
 
-def element(name: str, script: str) -> Any:
-    """An element of Streamlit that is drawn by `export default` of a script of the folder."""
+def element(name: str, script: str, *, isolate_styles: bool = False) -> Any:
+    """An element of Streamlit that is drawn by `export default` of a script of the folder. What all scripts import is
+    fetched with it, not after it."""
     js = f"""
 const script = import(new URL("{address()}/{script}", document.baseURI));
+import(new URL("{address()}/dom.js", document.baseURI));
 export default async (given) => (await script).default(given);
 """
-    return st.components.v2.component(name, js=js, isolate_styles=False)
+    return st.components.v2.component(name, js=js, isolate_styles=isolate_styles)

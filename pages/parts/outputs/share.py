@@ -17,6 +17,7 @@ from pages.parts.outputs import carrying, findings, pin, scripts
 from pages.parts.outputs.bar import alt_text
 from pages.parts.outputs.cards import BADGES
 from pages.parts.outputs.findings import Load
+from pages.parts.screen import caption, download, quiet_button
 from pages.parts.state.query import ATTENTION, COMPARE, DERIVE, STEPS, WEIGH, Page
 from pages.parts.state.scenario import Scenario, ServingChoice, Source
 from pages.parts.state.url import link, speak, way
@@ -63,16 +64,11 @@ def actions(answer: Answer, page: Page, with_layout: Answer) -> None:
     with st.container(horizontal=True, vertical_alignment="center", gap="medium", key="header"):
         copy_link(with_layout, page)
         if answer.download is not None:
-            st.download_button(
-                say("Report"),
+            file, text = (
+                f"{answer.model.name.replace('/', '--')}.json",
                 partial(answer.download.model_dump_json, indent=1),
-                file_name=f"{answer.model.name.replace('/', '--')}.json",
-                mime="application/json",
-                icon=":material/download:",
-                type="tertiary",
-                on_click="ignore",
-                key="download",
             )
+            download(say("Report"), "download", file, "application/json", text, type="tertiary")
         carrying.draw(answer, page)
         if page not in (COMPARE, STEPS):
             pin.draw(with_layout)
@@ -90,9 +86,7 @@ def languages() -> None:
     """The way to each other language."""
     for code, name in LANGUAGES.items():
         if code != language():
-            st.button(
-                name, icon=":material/translate:", type="tertiary", on_click=speak, args=(code,), key=f"speak_{code}"
-            )
+            quiet_button(name, f"speak_{code}", "translate", speak, code)
 
 
 def copy_link(answer: Answer, page: Page) -> None:
@@ -101,16 +95,8 @@ def copy_link(answer: Answer, page: Page) -> None:
         copy_button(say("Copy link"), address, say("Link copied. Whoever opens it sees the same numbers."))
         return
     with st.popover(say("Copy link"), icon=":material/link:", type="tertiary"):
-        st.caption(say("This config is too long for an address. Hand on the file instead."))
-        st.download_button(
-            "config.json",
-            config_file(answer.model.config or {}),
-            file_name="config.json",
-            mime="application/json",
-            icon=":material/download:",
-            on_click="ignore",
-            key="config",
-        )
+        caption("This config is too long for an address. Hand on the file instead.")
+        download("config.json", "config", "config.json", "application/json", config_file(answer.model.config or {}))
 
 
 def nothing() -> None:

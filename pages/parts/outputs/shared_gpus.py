@@ -22,6 +22,7 @@ from pages.parts.outputs.bar import cell, key, swatch
 from pages.parts.outputs.comparison import LINES
 from pages.parts.outputs.plans import started
 from pages.parts.outputs.tables import Column, identifier
+from pages.parts.screen import alert, caption, heading, paragraph
 from pages.parts.state.query import TOGETHER
 from pages.parts.state.scenario import neighbour, places
 from pages.parts.state.shared import Shared
@@ -47,13 +48,11 @@ def neighbours(answer: Shared) -> None:
     if answer.scenario.sharing.share_with:
         shown = {"label": say("Servers that are not in use"), "help": help_of(turns.option)}
         choose_value(turns, turns.option.choices, shown, None)
-    st.caption(
-        say("Each has a server of its own. They start one after another: the model of the question first, then these.")
-    )
+    caption("Each has a server of its own. They start one after another: the model of the question first, then these.")
     for number, other in enumerate(answer.scenario.sharing.share_with):
         with st.container(border=True, key=f"neighbour_{number}"):
             with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
-                st.markdown(say("**{n}** · {name}", n=number + 2, name=other.model))
+                paragraph("**{n}** · {name}", n=number + 2, name=other.model)
                 others.remove_button(places(("sharing",))["share_with"], number, f"remove_neighbour_{number}")
             with st.grid(3, min_column_width=150, gap="small"):
                 neighbour_controls(number, other)
@@ -100,13 +99,13 @@ def one_gpu(answer: Shared) -> None:
     if answer.error is not None:
         unknown.explain(answer, TOGETHER)
     elif focus is None:
-        st.info(say("No GPU is chosen: choose one above to see whether it fits."), icon=":material/memory:")
+        alert("info", "memory", "No GPU is chosen: choose one above to see whether it fits.")
     else:
         bar(focus)
         for number, server in enumerate(focus.servers, 1):
             if server.reason is not None:
                 why = say(server.reason)
-                st.error(say("**{n}** · {name}: {why}", n=number, name=server.model, why=why), icon=":material/error:")
+                alert("error", "error", "**{n}** · {name}: {why}", n=number, name=server.model, why=why)
 
 
 def figures(answer: Shared) -> None:
@@ -176,11 +175,9 @@ def servers(shared: SharedGPUs) -> None:
         numbered,
         id=lambda line: identifier(f"{line[0]} {line[1].model}"),
     )
-    st.caption(
-        say(
-            "Each server gets the least share with which it fits (`--gpu-memory-utilization`): it is one of the whole "
-            "GPU, and so much must be free when it starts. What it takes is counted at the high end of the overhead."
-        )
+    caption(
+        "Each server gets the least share with which it fits (`--gpu-memory-utilization`): it is one of the whole "
+        "GPU, and so much must be free when it starts. What it takes is counted at the high end of the overhead."
     )
 
 
@@ -199,16 +196,14 @@ def commands(shared: SharedGPUs) -> None:
     launches = [server.launch for server in shared.servers if server.launch is not None]
     if not launches:
         return
-    st.header(say("Start them in this order"), anchor=False)
+    heading("Start them in this order")
     if shared.sleep_level:
-        st.caption(
-            say(
-                "Each once the one before it sleeps. With `VLLM_SERVER_DEV_MODE=1` a server takes "
-                "`POST /sleep?level={level}` and `POST /wake_up`.",
-                level=shared.sleep_level,
-            )
+        caption(
+            "Each once the one before it sleeps. With `VLLM_SERVER_DEV_MODE=1` a server takes "
+            "`POST /sleep?level={level}` and `POST /wake_up`.",
+            level=shared.sleep_level,
         )
     else:
-        st.caption(say("Each once the one before it is ready: vLLM measures at its start what is free."))
+        caption("Each once the one before it is ready: vLLM measures at its start what is free.")
     for launch in launches:
         started(launch)

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from calc.model.tensor import Component, Tensor
 from pages.parts import words
 from pages.parts.outputs import plot
-from pages.parts.outputs.charts import LINE, PLAIN, Figure, Theme, figure, swatch
+from pages.parts.outputs.charts import LINE, Figure, Theme, figure, hover, note, swatch
 from pages.parts.words import part, percent, say
 
 DEEP = {"attention", "ssm_linear"}  # these take white letters
@@ -90,13 +90,12 @@ def pie(total: int, rows: Sequence[ShareRow], theme: Theme) -> dict[str, Any]:
         "textposition": "inside",
         "insidetextorientation": "horizontal",
         "marker": {"line": {"color": theme.ground, "width": 1}},
-        "hovertemplate": say(
+        "hovertemplate": hover(
             "<b>{name}</b><br>{n} parameters<br>{share} of all",
             name="%{customdata[0]}",
             n="%{value:,}",
             share="%{customdata[1]}",
-        )
-        + PLAIN,
+        ),
     }
     middle = {"showarrow": False, "captureevents": True, "font": {"size": 15}, "x": 0.5, "y": 0.5}
     return {"root": tree(total, rows), "trace": trace, "middle": middle, "all": say("{n}<br>parameters", n="{n}")}
@@ -113,18 +112,8 @@ def pie_frame(total: int, rows: Sequence[ShareRow], theme: Theme) -> Figure:
     ]
     half = -(-len(key) // 2)
     columns = [
-        {
-            "text": "<br>".join(lines),
-            "align": "left",
-            "showarrow": False,
-            "xref": "paper",
-            "yref": "paper",
-            "x": x,
-            "y": 0,
-            "xanchor": "left",
-            "yanchor": "top",
-            "yshift": -8,
-        }
+        note("<br>".join(lines), x, 0, "left", "top")
+        | {"align": "left", "xref": "paper", "yref": "paper", "yshift": -8}
         for x, lines in ((0, key[:half]), (0.52, key[half:]))
         if lines
     ]

@@ -2,7 +2,6 @@
 takes."""
 
 from collections.abc import Callable
-from functools import partial
 
 import streamlit as st
 
@@ -13,10 +12,10 @@ from pages.parts import words
 from pages.parts.inputs import others
 from pages.parts.outputs import charts, comparison, pin, plot
 from pages.parts.outputs.bar import keys
-from pages.parts.outputs.cards import BADGES, most
+from pages.parts.outputs.cards import badge, most
 from pages.parts.outputs.comparison import mark
-from pages.parts.outputs.rollout_memory import peak_of
 from pages.parts.outputs.training_answer import spelled
+from pages.parts.screen import alert, caption, paragraph, small_table
 from pages.parts.state.scenario import places
 from pages.parts.state.stepped import StepColumn, Stepped
 from pages.parts.words import say
@@ -28,13 +27,13 @@ def headings(answer: Stepped) -> None:
     """The steps by letter, each with what its link says of it and a way out."""
     pin.keep(answer)
     if not answer.others:
-        st.caption(say("Keep this step, then change it: both stay side by side, whatever the loss."))
+        caption("Keep this step, then change it: both stay side by side, whatever the loss.")
     with st.grid(6, min_column_width=150, gap="xsmall"):
         for number, (letter, step) in enumerate(answer.lettered):
             with st.container(gap="xxsmall"):
-                st.markdown(say("**{letter}** · {name}", letter=letter, name=step.model.name))
+                paragraph("**{letter}** · {name}", letter=letter, name=step.model.name)
                 if not number:
-                    st.caption(say("The step on the sliders"))
+                    caption("The step on the sliders")
                     continue
                 settings = answer.scenario.comparison.steps[number - 1].split("&")
                 st.caption(" ".join(f"`{part}`" for part in settings if not part.startswith("model=")))
@@ -45,7 +44,7 @@ def headings(answer: Stepped) -> None:
 def figures(answer: Stepped) -> None:
     """The table, and the peaks as bars."""
     if answer.comparison is None:
-        st.info(say("No GPU is chosen: choose one above to see whether it fits."), icon=":material/memory:")
+        alert("info", "memory", "No GPU is chosen: choose one above to see whether it fits.")
         return
     gpu = find_gpu(answer.comparison.gpu).name
     table(answer, gpu)
@@ -61,35 +60,36 @@ def figures(answer: Stepped) -> None:
 def at_peak(column: StepColumn, gpu: str) -> Memory:
     """Memory of one GPU at the peak; of trainer and engine where one generates."""
     rollouts = (rollout for rollout in column.answer.report.rollouts if rollout.gpu == gpu)
-    return next(map(peak_of, rollouts), column.answer.report.memory)
+    return next(map(charts.peak_of, rollouts), column.answer.report.memory)
 
 
 def table(answer: Stepped, gpu: str) -> None:
     """A column for each step; what differs from the first is marked."""
     columns = answer.complete
-    first = columns[0].step
+    steps, first = [column.step for column in columns], columns[0].step
 
     def row(label: str, text: Callable[[ComparedStep], str]) -> list[str]:
-        return [label, *(text(column.step) for column in columns)]
+        return [label, *map(text, steps)]
 
-    def sizes(label: str, of: Callable[[ComparedStep], int | None]) -> list[str]:
-        return row(label, lambda step: against(of(step), of(first), words.gib))
+    def sizes(label: str, per_step: list[int | None]) -> list[str]:
+        return [label, *(against(size, per_step[0]) for size in per_step)]
 
     rows = [
         row(say("Training objective"), lambda step: words.objective(step.scenario.objective)),
         row(say("Training method"), lambda step: words.choice("method", step.scenario.workload.method)),
     ]
-    if any(column.step.scenario.layout.gpus > 1 for column in columns):
+    if any(step.scenario.layout.gpus > 1 for step in steps):
         rows.append(row(say("Layout"), layout))
     rows += [
-        row(gpu, verdict),
-        sizes(say("Memory per GPU"), lambda step: step.verdict.required),
+        row(gpu, lambda step: badge(step.verdict.verdict)),
+        sizes(say("Memory per GPU"), [step.verdict.required for step in steps]),
         row(say("Peak"), peak),
-        *(sizes(say(name), partial(of_phase, name=phase)) for phase, name in words.PHASES.items()),
+        *(sizes(say(name), [step.phases.get(phase) for step in steps]) for phase, name in words.PHASES.items()),
     ]
-    if any(column.step.rollout for column in columns):
+    if any(step.rollout for step in steps):
         rows.append([say("**With the engine**"), *[""] * len(columns)])
-        rows += [sizes(say(name), partial(of_rollout, name=phase)) for phase, name in words.ROLLOUT_PHASES.items()]
+        phases = words.ROLLOUT_PHASES.items()
+        rows += [sizes(say(name), [step.rollout.get(phase) for step in steps]) for phase, name in phases]
     rows += [
         row(say("Max micro-batch size"), lambda step: most(step.verdict.max_micro_batch)),
         row(say("Longest completion"), longest),
@@ -97,32 +97,18 @@ def table(answer: Stepped, gpu: str) -> None:
     ]
     names = (say("{letter} · {name}", letter=letter, name=other.model.name) for letter, other, _ in columns)
     lines = [line for line in rows if any(cell != NOTHING for cell in line[1:])]
-    st.markdown(words.table([say("Difference from A"), *names], lines, numbers=len(columns)))
-    st.caption(say("Phases are of the trainer alone unless an engine is named. Times are expected values."))
+    small_table([say("Difference from A"), *names], lines, numbers=len(columns))
+    caption("Phases are of the trainer alone unless an engine is named. Times are expected values.")
 
 
 def layout(step: ComparedStep) -> str:
     return spelled(step.scenario.layout) or say("One GPU")
 
 
-def verdict(step: ComparedStep) -> str:
-    """Whether it fits, and by how much, on one line."""
-    word, color, _ = BADGES[step.verdict.verdict]
-    return f":{color}-badge[{say(word)}]"
-
-
 def peak(step: ComparedStep) -> str:
     """The phase with the most memory."""
     names = [*words.PHASES.items(), *words.ROLLOUT_PHASES.items()]
     return say(next(message for name, message in names if name == step.peak))
-
-
-def of_phase(step: ComparedStep, *, name: str) -> int | None:
-    return next((size for phase, size in step.phases.items() if phase == name), None)
-
-
-def of_rollout(step: ComparedStep, *, name: str) -> int | None:
-    return next((size for phase, size in step.rollout.items() if phase == name), None)
 
 
 def longest(step: ComparedStep) -> str:
@@ -142,9 +128,9 @@ def seconds(step: ComparedStep, first: ComparedStep) -> str:
     return f"{text} :gray-badge[{words.times(times)}]"
 
 
-def against(size: int | None, first: int | None, written: Callable[[int], str]) -> str:
+def against(size: int | None, first: int | None) -> str:
     """A size, and how much more or less than the first's."""
     if size is None:
         return NOTHING
-    text = written(size).replace(" ", NO_BREAK)
+    text = words.gib(size).replace(" ", NO_BREAK)
     return text if first is None or size == first else f"{text} {mark(size, first)}"

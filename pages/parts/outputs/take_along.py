@@ -12,6 +12,7 @@ from calc.model.architecture import Architecture
 from calc.model.paper import Section
 from calc.text import config_file
 from pages.parts.outputs import written
+from pages.parts.screen import download
 from pages.parts.state.weighed import Weighed
 from pages.parts.words import say
 
@@ -29,16 +30,8 @@ def buttons(answer: Weighed, lead: str, sections: Sequence[Section]) -> None:
     stem = name.replace("/", "--")
     with st.container(horizontal=True, gap="medium"):
         for label, ending, mime, text in files:
-            st.download_button(
-                label,
-                text,
-                file_name=ending if ending == "config.json" else f"{stem}.{ending}",
-                mime=mime,
-                icon=":material/download:",
-                type="tertiary",
-                on_click="ignore",
-                key=f"take_{ending}",
-            )
+            name = ending if ending == "config.json" else f"{stem}.{ending}"
+            download(label, f"take_{ending}", name, mime, text, type="tertiary")
 
 
 def as_markdown(name: str, lead: str, sections: Iterable[Section]) -> str:

@@ -16,7 +16,8 @@ from pages.parts.inputs.control import drawer
 from pages.parts.outputs.answer import details
 from pages.parts.outputs.bar import bar
 from pages.parts.outputs.cards import BADGES, most
-from pages.parts.outputs.rollout_memory import peak_of
+from pages.parts.outputs.charts import peak_of
+from pages.parts.screen import alert, caption, paragraph, quiet_button, small_table
 from pages.parts.state.scenario import places
 from pages.parts.state.url import change
 from pages.parts.state.weighed import Trained
@@ -29,7 +30,7 @@ FEW_GPUS = (1, 2, 4, 8)
 def draw(answer: Trained) -> None:
     focus, report = answer.focus, answer.report
     if focus is None:
-        st.info(say("No GPU is chosen: choose one above to see whether it fits."), icon=":material/memory:")
+        alert("info", "memory", "No GPU is chosen: choose one above to see whether it fits.")
         return
     details(report.verdicts, focus, spelled(report.scenario.layout), room(focus) if focus.verdict == "fits" else None)
     if (rollout := answer.rollout) is not None:
@@ -38,7 +39,7 @@ def draw(answer: Trained) -> None:
             offers(answer, focus)
         return
     if report.scenario.objective is not None:
-        st.markdown(say(PEAKS[report.memory.moment]))
+        paragraph(PEAKS[report.memory.moment])
     finders(answer)
     if focus.verdict != "fits":
         offers(answer, focus)
@@ -52,13 +53,11 @@ def finders(answer: Trained) -> None:
     smallest, cheapest = answer.able[0], least_price(answer.able)
     with st.container(horizontal=True, gap="small", key="finders"):
         label = say("Smallest that fits: {gpus}", gpus=several(answer, smallest))
-        st.button(label, key="smallest", icon=":material/compress:", type="tertiary", on_click=only, args=(smallest,))
+        quiet_button(label, "smallest", "compress", only, smallest)
         if cheapest is not None:
             usd = words.dollars(answer.report.scenario.layout.gpus * (price_of(cheapest.id) or 0))
             label = say("Cheapest: {gpus}, {usd} per hour", gpus=several(answer, cheapest), usd=usd)
-            st.button(
-                label, key="cheapest", icon=":material/payments:", type="tertiary", on_click=only, args=(cheapest,)
-            )
+            quiet_button(label, "cheapest", "payments", only, cheapest)
 
 
 def several(answer: Trained, gpu: GPU) -> str:
@@ -153,7 +152,7 @@ def offers(answer: Trained, focus: TrainingVerdict) -> None:
             if not way.what:
                 break  # what fits as it is, fits on more
     if least is None and not ways and answer.rollout is None:
-        st.caption(say("No change here makes it fit, nor do 1,024 of these GPUs: tensor or pipeline parallel may."))
+        caption("No change here makes it fit, nor do 1,024 of these GPUs: tensor or pipeline parallel may.")
 
 
 def offer(label: str, key: str, together: Together, what: str, kind: Any = "secondary") -> None:
@@ -182,13 +181,10 @@ def by_number(answer: Trained) -> None:
         [find_gpu(verdict.gpu).name, *(cell(answer.over_gpus(verdict.gpu, count)) for count in FEW_GPUS)]
         for verdict in answer.report.verdicts
     ]
-    st.caption(
-        say(
-            "Over several GPUs all that belongs to weights is sharded (ZeRO-3); a cell names the least that has to "
-            "change."
-        )
+    caption(
+        "Over several GPUs all that belongs to weights is sharded (ZeRO-3); a cell names the least that has to change."
     )
-    st.markdown(words.table(head, rows, numbers=0))
+    small_table(head, rows, numbers=0)
 
 
 def cell(way: Together | None) -> str:
@@ -206,7 +202,7 @@ def levers(answer: Trained) -> None:
     with drawer(say("What each technique saves"), "levers_drawer", opened=False) as is_open:
         if is_open and answer.smaller is not None:
             name = find_gpu(focus.gpu).name
-            st.caption(say("Each by itself, on {gpu}, the least change first.", gpu=name))
+            caption("Each by itself, on {gpu}, the least change first.", gpu=name)
             for lever in answer.smaller.levers:
                 row(lever)
 

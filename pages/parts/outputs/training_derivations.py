@@ -9,6 +9,7 @@ from calc.training import PEAKS, Phase, RolloutReport, TrainingComponent, Traini
 from pages.parts import words
 from pages.parts.outputs.derivations import overhead
 from pages.parts.outputs.figure import legend, table
+from pages.parts.screen import caption, paragraph, small_table
 from pages.parts.state.weighed import Trained
 from pages.parts.words import field, say
 
@@ -21,39 +22,33 @@ class TrainingDerivations:
         """Trained weights."""
         report = self.report
         if report.scenario.workload.trains_base:
-            st.markdown(say("Every weight is trained: **{n:,}**.", n=report.trained_parameters))
+            paragraph("Every weight is trained: **{n:,}**.", n=report.trained_parameters)
             return
-        st.markdown(
-            say(
-                "Adapters of rank {rank:,} beside frozen matrices, rank · (rows + columns) each: **{n:,}**.",
-                rank=report.scenario.workload.lora_rank,
-                n=report.trained_parameters,
-            )
+        paragraph(
+            "Adapters of rank {rank:,} beside frozen matrices, rank · (rows + columns) each: **{n:,}**.",
+            rank=report.scenario.workload.lora_rank,
+            n=report.trained_parameters,
         )
 
     def tokens(self) -> None:
         """Sequences of a step, and their tokens."""
         report, work = self.report, self.report.scenario.workload
-        st.markdown(
-            say(
-                "Micro-batch size × gradient accumulation steps × data parallel: {micro:,} × {times:,} × {dp:,} = "
-                "**{batch:,}** sequences (global batch size).",
-                micro=work.micro_batch,
-                times=work.accumulation,
-                dp=report.scenario.layout.dp,
-                batch=report.global_batch,
-            )
+        paragraph(
+            "Micro-batch size × gradient accumulation steps × data parallel: {micro:,} × {times:,} × {dp:,} = "
+            "**{batch:,}** sequences (global batch size).",
+            micro=work.micro_batch,
+            times=work.accumulation,
+            dp=report.scenario.layout.dp,
+            batch=report.global_batch,
         )
         rows = report.tokens // work.sequence
         if rows != report.global_batch:
-            st.markdown(say("Each is a pair, chosen and rejected: **{rows:,}** sequences.", rows=rows))
-        st.markdown(
-            say(
-                "Times the sequence length: {batch:,} × {sequence:,} = **{tokens:,}** tokens.",
-                batch=rows,
-                sequence=work.sequence,
-                tokens=report.tokens,
-            )
+            paragraph("Each is a pair, chosen and rejected: **{rows:,}** sequences.", rows=rows)
+        paragraph(
+            "Times the sequence length: {batch:,} × {sequence:,} = **{tokens:,}** tokens.",
+            batch=rows,
+            sequence=work.sequence,
+            tokens=report.tokens,
         )
 
     def on_disk(self) -> None:
@@ -64,17 +59,13 @@ class TrainingDerivations:
             (words.part("master_weights"), saved.master_weights, n),
             (words.part("optimizer"), saved.optimizer, n),
         ]
-        st.markdown(
-            words.table(
-                [say("Part"), say("Bytes"), say("Bytes per trainable parameter")],
-                [[name, f"{size:,}", f"{size / of:.4g}"] for name, size, of in rows if size],
-                numbers=2,
-            )
+        small_table(
+            [say("Part"), say("Bytes"), say("Bytes per trainable parameter")],
+            [[name, f"{size:,}", f"{size / of:.4g}"] for name, size, of in rows if size],
+            numbers=2,
         )
-        st.markdown(say("Sum: **{total:,} bytes**.", total=saved.total))
-        st.caption(
-            say("The weights alone are enough to use the model; the rest is to go on training. All GPUs together.")
-        )
+        paragraph("Sum: **{total:,} bytes**.", total=saved.total)
+        caption("The weights alone are enough to use the model; the rest is to go on training. All GPUs together.")
 
     def component(self, name: TrainingComponent) -> None:
         """A part of the memory at the peak: every tensor of it by formula, and what its name covers."""
@@ -84,59 +75,53 @@ class TrainingDerivations:
         """Everything that is alive in a phase of the step."""
         self.lines(phase)
         memory = self.report.phases[phase].memory
-        st.markdown(say("Sum without overhead: **{total:,} bytes**.", total=memory.total - memory.overhead))
+        paragraph("Sum without overhead: **{total:,} bytes**.", total=memory.total - memory.overhead)
 
     def lines(self, phase: Phase, of: TrainingComponent | None = None) -> None:
         steps, meanings = phase_steps(self.answer.architecture, self.report.scenario, phase, of)
         if not steps:
-            st.markdown(say("Nothing of it is there at that moment."))
+            paragraph("Nothing of it is there at that moment.")
             return
         table(steps, say("Bytes"))
         legend(meanings)
         if self.report.scenario.layout.gpus > 1:
-            st.caption(say("On the GPU with the most memory in use, divided as laid out."))
+            caption("On the GPU with the most memory in use, divided as laid out.")
         if self.report.scenario.layout.vp > 1:
             self.in_flight()
 
     def in_flight(self) -> None:
         """Pieces of the model that are under way on the most loaded stage."""
         layout, batches, stage = self.report.scenario.layout, self.report.scenario.workload.accumulation, self.stage
-        st.caption(
-            say(
-                "Interleaved 1F1B: stage {stage:,} of {pp:,} has min(2 · ({pp:,} − {stage:,}) + ({vp:,} − 1) · {pp:,} "
-                "+ 1, {vp:,} · {batches:,}) = **{n:,}** pieces under way, each for one micro-batch.",
-                stage=stage + 1,
-                pp=layout.pp,
-                vp=layout.vp,
-                batches=batches,
-                n=in_flight(layout.pp, layout.vp, batches, stage),
-            )
+        caption(
+            "Interleaved 1F1B: stage {stage:,} of {pp:,} has min(2 · ({pp:,} − {stage:,}) + ({vp:,} − 1) · {pp:,} "
+            "+ 1, {vp:,} · {batches:,}) = **{n:,}** pieces under way, each for one micro-batch.",
+            stage=stage + 1,
+            pp=layout.pp,
+            vp=layout.vp,
+            batches=batches,
+            n=in_flight(layout.pp, layout.vp, batches, stage),
         )
 
     def memory(self) -> None:
         """Every part at the peak, and the sum."""
         memory = self.report.memory
         self.lines(memory.moment)
-        st.markdown(
-            say(
-                "Sum with the overhead: **{total:,} bytes**, {low} to {high}.",
-                total=memory.total,
-                low=words.gib(memory.low),
-                high=words.gib(memory.high),
-            )
+        paragraph(
+            "Sum with the overhead: **{total:,} bytes**, {low} to {high}.",
+            total=memory.total,
+            low=words.gib(memory.low),
+            high=words.gib(memory.high),
         )
-        st.caption(say(PEAKS[memory.moment]))
+        caption(PEAKS[memory.moment])
         overhead(self.report.overhead_items)
 
     def verdict(self, verdict: TrainingVerdict) -> None:
         """Lines of the verdict's headroom."""
-        st.markdown(
-            say(
-                "Usable less required: {usable:,} − {required:,} = **{spare:,} bytes**.",
-                usable=verdict.usable,
-                required=verdict.required,
-                spare=verdict.spare,
-            )
+        paragraph(
+            "Usable less required: {usable:,} − {required:,} = **{spare:,} bytes**.",
+            usable=verdict.usable,
+            required=verdict.required,
+            spare=verdict.spare,
         )
         rollout = next((report for report in self.report.rollouts if report.gpu == verdict.gpu), None)
         if rollout is not None:
@@ -150,7 +135,7 @@ class TrainingDerivations:
         phase = next(phase for phase in rollout.phases if phase.name == rollout.peak)
         st.markdown(words.rollout_phase(phase.name, rollout.peak))
         parts = [[words.capitalized(say(part.name)), f"{part.bytes:,}"] for part in phase.parts]
-        st.markdown(words.table([say("Part"), say("Bytes")], [*parts, [say("Sum"), f"{phase.total:,}"]]))
+        small_table([say("Part"), say("Bytes")], [*parts, [say("Sum"), f"{phase.total:,}"]])
 
     def largest(self, verdict: TrainingVerdict) -> None:
         """The largest that fits and one step more, each at the high end of the overhead."""
@@ -176,4 +161,4 @@ class TrainingDerivations:
             if tried > 0 and (high := needed(tried)) is not None
         ]
         head = [say("What is tried"), say("How many"), say("Need at most"), say("Fits")]
-        st.markdown(words.table(head, rows, numbers=2))
+        small_table(head, rows, numbers=2)

@@ -14,10 +14,11 @@ from pages.parts.labels import CHOICES
 from pages.parts.outputs import frame, tables, training_time
 from pages.parts.outputs.tables import Column, identifier
 from pages.parts.outputs.training_answer import spelled
+from pages.parts.screen import alert, caption, heading, leading_button
 from pages.parts.state.query import TRAIN
 from pages.parts.state.scenario import places
 from pages.parts.state.training_planned import TrainingPlanned, trained
-from pages.parts.state.url import change, lead
+from pages.parts.state.url import change
 from pages.parts.words import say
 
 DECISIVE = 7
@@ -32,27 +33,21 @@ def draw(answer: TrainingPlanned) -> None:
         explain(problem, lambda near: change({place: near}) if place else None, "near_run")
         return
     if not report.plans:
-        st.error(
-            say("**On none of these GPUs any layout fits.** Allow more GPUs, or others."), icon=":material/cancel:"
-        )
+        alert("error", "cancel", "**On none of these GPUs any layout fits.** Allow more GPUs, or others.")
         frame.assumptions(report.assumptions)
         return
     first = report.plans[0]
     st.markdown(headline(first, answer))
     use(answer, first, "best")
-    st.header(say("Plans"), anchor=False)
-    st.caption(
-        say(
-            "The fastest layout, ZeRO stage and recomputation of each GPU, with the largest micro-batch that fits. "
-            "Click a row to take it over. From–to is the range in which most of what was measured lies."
-        )
+    heading("Plans")
+    caption(
+        "The fastest layout, ZeRO stage and recomputation of each GPU, with the largest micro-batch that fits. "
+        "Click a row to take it over. From–to is the range in which most of what was measured lies."
     )
     chosen = table(answer, report.plans, "training_plans_table", say("Plans"))
     savings = say("What recomputation and ZeRO stages buy")
     st.header(savings, anchor=False)
-    st.caption(
-        say("{gpu}, the same ranks under every stage and recomputation that fits.", gpu=find_gpu(first.gpu).name)
-    )
+    caption("{gpu}, the same ranks under every stage and recomputation that fits.", gpu=find_gpu(first.gpu).name)
     chosen = table(answer, report.savings, "savings_table", savings) or chosen or first
     speed = answer.speed(chosen)
     efficiencies.draw(answer, speed.gpu, speed.usual_rows(), training=True)
@@ -125,25 +120,22 @@ def columns() -> list[Column]:
 
 def use(answer: TrainingPlanned, plan: TrainingPlan, name: str) -> None:
     """The way to Train, and where the time goes."""
-    st.caption(
-        say(
-            "{layout}; micro-batches of {micro:,} sequences, {accumulation:,} in a step; {headroom} GiB headroom per "
-            "GPU.",
-            layout=layout(plan),
-            micro=plan.micro_batch,
-            accumulation=plan.accumulation,
-            headroom=words.figure(plan.headroom_gib),
-        )
+    caption(
+        "{layout}; micro-batches of {micro:,} sequences, {accumulation:,} in a step; {headroom} GiB headroom per GPU.",
+        layout=layout(plan),
+        micro=plan.micro_batch,
+        accumulation=plan.accumulation,
+        headroom=words.figure(plan.headroom_gib),
     )
-    if st.button(
+    leading_button(
+        TRAIN,
         say("Use this"),
-        key=f"use_{name}",
-        icon=":material/arrow_forward:",
+        f"use_{name}",
+        take,
+        answer,
+        plan,
         help=say("Its memory on Train, with everything set: GPU, layout, batch and recomputation."),
-        on_click=take,
-        args=(answer, plan),
-    ):
-        lead(TRAIN)
+    )
     training_time.operations(answer.speed(plan), name)
 
 

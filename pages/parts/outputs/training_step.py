@@ -18,6 +18,7 @@ from pages.parts.outputs.gpu_rows import MARKS, cards_or_table, verdict_table
 from pages.parts.outputs.tables import Column
 from pages.parts.outputs.training_answer import said
 from pages.parts.outputs.training_derivations import TrainingDerivations
+from pages.parts.screen import caption
 from pages.parts.state.weighed import Trained
 from pages.parts.words import say
 
@@ -58,7 +59,7 @@ def parts(answer: Trained) -> None:
     report, step = answer.report, TrainingDerivations(answer)
     memory = report.memory
     if answer.rollout is not None:
-        st.caption(say("The trainer alone:"))
+        caption("The trainer alone:")
     sizes = {name: size for name in words.TRAINED if (size := getattr(memory, name))}
     of: dict[str, Callable[[], None]] = {name: partial(step.component, name) for name in get_args(TrainingComponent)}
     of["overhead"] = partial(overhead, report.overhead_items)
@@ -82,10 +83,10 @@ def timeline(answer: Trained) -> None:
     if answer.rollout is not None:
         bars = charts.rollout_bars(answer.rollout, charts.theme())
         plot.draw("rollout_phases", say("Trainer and engine in each phase"), bars, titled=True)
-        st.caption(say("Below, the trainer alone."))
-    st.caption(say(PEAKS[report.memory.moment]))
+        caption("Below, the trainer alone.")
+    caption(PEAKS[report.memory.moment])
     plot.draw("phases", say("Memory vs. phase of the step"), charts.phase_bars(report, charts.theme()))
-    st.caption(say("What is alive in each phase, by formula:"))
+    caption("What is alive in each phase, by formula:")
     with st.container(horizontal=True, gap="xsmall", key="phase_derivations"):
         for phase in report.phases:
             name = words.phase(phase, report.memory.moment)
@@ -111,7 +112,7 @@ def gpu_card(answer: Trained, verdict: TrainingVerdict) -> None:
         head(verdict)
         st.markdown(headroom(verdict))
         st.markdown("  \n".join(lines))
-        st.caption(say(verdict.reason))
+        caption(verdict.reason)
         notes(verdict)
         reasons(answer, verdict)
 

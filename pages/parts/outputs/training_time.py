@@ -16,6 +16,7 @@ from pages.parts.inputs.control import drawer
 from pages.parts.labels import ORIGINS
 from pages.parts.outputs import paper
 from pages.parts.outputs.cards import BADGES
+from pages.parts.screen import caption, paragraph, small_table
 from pages.parts.state.weighed import Trained
 from pages.parts.words import say
 
@@ -63,31 +64,23 @@ def operations(speed: TrainingSpeed, name: str, on_paper: Callable[[], None] | N
         if not is_open:
             return
         rows = step_operations(speed)
-        st.caption(
-            say(
-                "One step on the stage that takes longest, in milliseconds. Each kind of work takes the larger of its "
-                "arithmetic and its memory traffic. What stages send each other, and the host, are left out."
-            )
+        caption(
+            "One step on the stage that takes longest, in milliseconds. Each kind of work takes the larger of its "
+            "arithmetic and its memory traffic. What stages send each other, and the host, are left out."
         )
         if speed.layout.vp > 1:
-            st.caption(
-                say(
-                    "Interleaved stages send {n:,} times as often; what goes beyond once is counted, as far as compute "
-                    "does not hide it.",
-                    n=speed.layout.vp,
-                )
+            caption(
+                "Interleaved stages send {n:,} times as often; what goes beyond once is counted, as far as compute "
+                "does not hide it.",
+                n=speed.layout.vp,
             )
         recomputes = any(operation_row.recomputed_ms for operation_row in rows)
         head = [say("Work"), say("ms"), say("Share"), say("Forward"), say("Backward")]
         head += [say("Recomputed")] if recomputes else []
         head += [say("Arithmetic, ms"), say("Memory, ms"), say("Limited by")]
         whole = sum(operation_row.ms for operation_row in rows)
-        st.markdown(
-            words.table(
-                head,
-                [row(operation_row, whole, recomputes=recomputes) for operation_row in rows],
-                numbers=len(head) - 2,
-            )
+        small_table(
+            head, [row(operation_row, whole, recomputes=recomputes) for operation_row in rows], numbers=len(head) - 2
         )
         if on_paper is not None:
             on_paper()
@@ -131,13 +124,13 @@ def phases(speed: ObjectiveSpeed) -> None:
         usual, span = phase.seconds.expected, words.durations(phase.seconds.scaled(1000))
         share = f"{usual / time.step_s.expected:.0%}"
         rows.append((say(words.ROLLOUT_PHASES[phase.name]), words.duration(1000 * usual), share, span))
-    st.markdown(words.table(head, rows, numbers=3))
+    small_table(head, rows, numbers=3)
     if time.divisions:
-        st.markdown(say("**The same GPUs, divided otherwise**"))
+        paragraph("**The same GPUs, divided otherwise**")
         head = [say("Engine"), say("GPUs that train"), say("Time"), say("Memory")]
-        st.markdown(words.table(head, [division(row) for row in time.divisions], numbers=2))
+        small_table(head, [division(row) for row in time.divisions], numbers=2)
     for sentence in time.assumptions:
-        st.caption(say(sentence))
+        caption(sentence)
 
 
 def division(row: GpuDivision) -> tuple[str, ...]:
@@ -153,12 +146,10 @@ def other_losses(answer: Trained) -> None:
         return
     with drawer(say("The same step with other losses"), "by_method", icon=":material/compare_arrows:") as is_open:
         if is_open:
-            st.caption(
-                say("Prompt, completion, micro-batch and all else as it is; the update alone, without an engine.")
-            )
+            caption("Prompt, completion, micro-batch and all else as it is; the update alone, without an engine.")
             head = [say("Training objective"), say("Memory per GPU"), say("Time"), say("Verdict")]
             rows = [row for name in METHODS if (row := method_row(answer, name)) is not None]
-            st.markdown(words.table(head, rows, numbers=2))
+            small_table(head, rows, numbers=2)
 
 
 def method_row(answer: Trained, name: MethodName) -> tuple[str, ...] | None:

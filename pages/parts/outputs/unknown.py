@@ -8,6 +8,7 @@ from pages.parts.inputs.control import Take
 from pages.parts.inputs.control import explain as explain_field
 from pages.parts.inputs.model_picker import assume_button
 from pages.parts.inputs.sidebar import put
+from pages.parts.screen import alert, caption, heading, paragraph
 from pages.parts.state.published import checkpoint
 from pages.parts.state.query import Page
 from pages.parts.state.scenario import places
@@ -34,7 +35,7 @@ def explain(answer: Answer, here: Page) -> None:
     elif error.nearest and take is not None:
         explain_field(error, take, where="main")
     else:
-        st.error(say("{why} Put it right above or in the sidebar.", why=sentence), icon=":material/error:")
+        alert("error", "error", "{why} Put it right above or in the sidebar.", why=sentence)
 
 
 def taker(answer: Answer, here: Page, error: ConfigError) -> Take | None:
@@ -54,30 +55,26 @@ def by_its_table(answer: Answer) -> None:
     try:
         table = checkpoint(answer.scenario.source, hub)
     except ConfigError as problem:
-        st.warning(say(problem.message), icon=":material/help:")
+        alert("warning", "help", problem.message)
         return
-    st.header(say("From the checkpoint's tensor table"), anchor=False)
+    heading("From the checkpoint's tensor table")
     stored = table.bytes or 0
     with st.grid(3, min_column_width=150, gap="xsmall"):
         st.metric(say("Stored elements"), words.count(table.elements))
         st.metric(say("Weights"), words.size(stored))
         st.metric(say("Tensors"), f"{len(table.tensors):,}")
     parts = words.listed(f"{dtype} {words.size(size)}" for dtype, size in table.bytes_by_dtype().items())
-    st.caption(
-        say(
-            "Exactly **{elements:,}** elements in **{bytes:,}** bytes: {parts}.",
-            elements=table.elements,
-            bytes=stored,
-            parts=parts,
-        )
+    caption(
+        "Exactly **{elements:,}** elements in **{bytes:,}** bytes: {parts}.",
+        elements=table.elements,
+        bytes=stored,
+        parts=parts,
     )
-    st.markdown(say("Weights alone, without KV cache and activations, which the table does not tell:"))
+    paragraph("Weights alone, without KV cache and activations, which the table does not tell:")
     for gpu in answer.scenario.chosen_gpus():
-        st.markdown(
-            say(
-                "- **{gpu}**: at least {least:,} of {usable}",
-                gpu=gpu.name,
-                least=gpu.fewest(stored),
-                usable=words.gib(gpu.usable_bytes),
-            )
+        paragraph(
+            "- **{gpu}**: at least {least:,} of {usable}",
+            gpu=gpu.name,
+            least=gpu.fewest(stored),
+            usable=words.gib(gpu.usable_bytes),
         )

@@ -36,9 +36,7 @@ EVERYTHING: tuple[Uses, ...] = get_args(Uses)
 FORMERLY = {"attention_dp": "dp", "expert_ranks": "ep"}
 """Names of fields of serving in links of the first generation."""
 GENERATION = {"v": "3"}
-FORMER: dict[str, dict[str, str]] = {
-    "2": {"gpu": "v100-sxm2-16gb,v100-sxm2-32gb,a100-sxm-40gb,a100-sxm-80gb,h100-sxm"},
-}
+FORMER: dict[str, dict[str, str]] = {"2": {"gpu": "v100-sxm2-16gb,v100-sxm2-32gb,a100-sxm-40gb,a100-sxm-80gb,h100-sxm"}}
 """Defaults of earlier generations of links, by generation."""
 GENERATIONS = (*FORMER, *GENERATION.values())
 FEW_WORDS = 300

@@ -21,7 +21,7 @@ class Shared(Answer):
     results: tuple[SharedGPUs, ...] = ()
 
     @property
-    def download(self) -> SharedGPUs | None:  # type: ignore[override]
+    def download(self) -> SharedGPUs | None:
         return self.focus
 
     @property

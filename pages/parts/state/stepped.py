@@ -33,7 +33,7 @@ class Stepped(Trained):
     """None: no GPU is chosen, or the step on screen can't be weighed."""
 
     @property
-    def download(self) -> StepComparison | None:  # type: ignore[override]
+    def download(self) -> StepComparison | None:
         return self.comparison
 
     @property

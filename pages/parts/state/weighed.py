@@ -4,11 +4,11 @@ that draws."""
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from calc import GPU, Architecture, ConfigError, Layout, Precision, Range, Report, TrainingReport
 from calc.design import Slopes
-from calc.errors import Message
+from calc.errors import Frozen, Message
 from calc.families import override, read_with_settings
 from calc.formats import CacheFormat, WeightFormat
 from calc.hardware import OverheadItem, find_gpu
@@ -97,7 +97,7 @@ class Answer:
         return self.model.architecture is not None and self.model.architecture.vision is not None
 
     @property
-    def download(self) -> Report | TrainingReport | None:
+    def download(self) -> Frozen | None:
         """The report that a reader may download."""
         return None
 
@@ -125,21 +125,30 @@ class Answer:
             return None
 
 
-@dataclass(frozen=True)
-class Weighed(Answer):
-    """The answer about serving."""
+ReportT = TypeVar("ReportT", bound=Frozen)
 
-    result: Report | None = None
-    laid_out: Serving | None = None
+
+@dataclass(frozen=True)
+class Reported(Answer, Generic[ReportT]):
+    """An answer with a report."""
+
+    result: ReportT | None = None
 
     @property
-    def report(self) -> Report:
+    def report(self) -> ReportT:
         assert self.result is not None
         return self.result
 
     @property
-    def download(self) -> Report | None:
+    def download(self) -> Frozen | None:
         return self.result
+
+
+@dataclass(frozen=True)
+class Weighed(Reported[Report]):
+    """The answer about serving."""
+
+    laid_out: Serving | None = None
 
     @property
     def layout(self) -> Layout | None:
@@ -192,20 +201,10 @@ class Weighed(Answer):
 
 
 @dataclass(frozen=True)
-class Trained(Answer):
+class Trained(Reported[TrainingReport]):
     """The answer about a training step."""
 
-    result: TrainingReport | None = None
     step: Training | None = None
-
-    @property
-    def report(self) -> TrainingReport:
-        assert self.result is not None
-        return self.result
-
-    @property
-    def download(self) -> TrainingReport | None:
-        return self.result
 
     @property
     def training(self) -> Training:

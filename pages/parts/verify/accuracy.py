@@ -9,8 +9,9 @@ import streamlit as st
 from calc.units import GIB, hundredths
 from pages.parts import words
 from pages.parts.outputs import plot, tables
-from pages.parts.outputs.charts import PLAIN, ROW, Figure, Theme, figure, small
+from pages.parts.outputs.charts import PLAIN, ROW, Figure, Theme, figure, hover, small
 from pages.parts.outputs.tables import Column
+from pages.parts.screen import caption, heading, paragraph, small_table
 from pages.parts.verify.evidence import EXPLAINED, KINDS, Accuracy, Compared, summaries
 from pages.parts.words import say
 
@@ -44,14 +45,14 @@ def kinds(evidence: Accuracy) -> None:
         for row in summaries(evidence)
     ]
     head = [say("Figure"), say("Records"), say("Median error"), say("95% within"), say("Worst")]
-    st.markdown(words.table(head, rows, numbers=4))
+    small_table(head, rows, numbers=4)
     st.caption("\n".join(f"- {say(EXPLAINED[kind], kind=KINDS[kind])}" for kind in EXPLAINED))
 
 
 def scatter(evidence: Accuracy, theme: Theme) -> None:
     """Every record as a point, drawn by Streamlit's own Plotly: it alone says which point was clicked."""
-    st.header(say("Predicted against measured"), anchor=False)
-    st.caption(say("Click a point to see its record and open its source."))
+    heading("Predicted against measured")
+    caption("Click a point to see its record and open its source.")
     labelled = {say(KINDS[kind]): rows for kind, rows in evidence.by_kind().items()}
     chosen = st.plotly_chart(
         agreement(labelled, theme),
@@ -69,13 +70,13 @@ def scatter(evidence: Accuracy, theme: Theme) -> None:
         name, error, source = point["customdata"]
         sentence = say("**{name}**: {error}. Source: {source}", name=name, error=words.difference(error), source=source)
         st.info(sentence, icon=":material/link:")
-    st.header(say("Errors of each kind"), anchor=False)
+    heading("Errors of each kind")
     plot.draw("errors", say("Errors of each kind"), errors(labelled, theme))
 
 
 def table(evidence: Accuracy) -> None:
     units = {"bytes": say("bytes"), "tokens": say("tokens")}
-    st.header(say("Record by record"), anchor=False)
+    heading("Record by record")
     tables.draw(
         "records",
         say("Record by record"),
@@ -94,12 +95,12 @@ def table(evidence: Accuracy) -> None:
 
 def left_out(evidence: Accuracy) -> None:
     n = sum(row.count for row in evidence.left_out)
-    st.header(say("Left out: {n:,} figures", n=n), anchor=False)
-    st.markdown(say("A record counts only for a figure of which it states every input."))
+    heading("Left out: {n:,} figures", n=n)
+    paragraph("A record counts only for a figure of which it states every input.")
     rows = sorted(evidence.left_out, key=lambda row: -row.count)
     kinds = {"weights": words.PARTS["weights"], **KINDS}  # some reasons hold for weights in any format
     lines = [(say(kinds[row.kind]), f"{row.count}", say(row.reason)) for row in rows]
-    st.markdown(words.table([say("Figure"), say("Records"), say("Why")], lines))
+    small_table([say("Figure"), say("Records"), say("Why")], lines)
 
 
 def agreement(kinds: Mapping[str, Sequence[Compared]], theme: Theme) -> Figure:
@@ -125,14 +126,13 @@ def agreement(kinds: Mapping[str, Sequence[Compared]], theme: Theme) -> Figure:
             "y": [row.predicted / GIB for row in rows],
             "customdata": [[row.name, row.error, row.source] for row in rows],
             "marker": {"color": color, "symbol": symbol, "size": 8, "opacity": 0.75},
-            "hovertemplate": say(
+            "hovertemplate": hover(
                 "<b>{name}</b><br>measured {measured} GiB, predicted {predicted} GiB ({error})",
                 name="%{customdata[0]}",
                 measured="%{x:,.2f}",
                 predicted="%{y:,.2f}",
                 error="%{customdata[1]:+.2%}",
-            )
-            + PLAIN,
+            ),
         }
         for (kind, rows), (color, symbol) in zip(kinds.items(), cycle(MARKS))
         if kind in sizes

@@ -21,6 +21,7 @@ FOLDER = Path(__file__).parents[2] / "evidence"
 FILE, STARTUPS, SPEEDS, SERVED, SIDE_BY_SIDE = (
     FOLDER / f"{name}.json" for name in ("accuracy", "startups", "time", "served", "aiconfigurator")
 )
+OFFLOADED = FOLDER / "offload.json"
 KINDS = {
     "weights, 16 bits": Message("Weights, 16 bits"),
     "weights, quantized": Message("Weights, quantized"),

@@ -6,6 +6,7 @@ from pathlib import Path
 import streamlit as st
 
 from calc.errors import Message
+from pages.parts.screen import caption, quiet_button
 from pages.parts.state.url import choose
 from pages.parts.words import say
 
@@ -72,14 +73,8 @@ def buttons(key: str) -> None:
     """Examples of what a widget takes, each with its model."""
     with st.container(horizontal=True, gap="small"):
         for example in EXAMPLES[key]:
-            st.button(
-                say(example.label),
-                key=f"try_{example.file}",
-                icon=":material/science:",
-                type="tertiary",
-                help=say(example.source),
-                on_click=_take,
-                args=(key, example),
+            quiet_button(
+                say(example.label), f"try_{example.file}", "science", _take, key, example, help=say(example.source)
             )
 
 
@@ -98,7 +93,7 @@ def uploaded(key: str, model: str) -> bytes | None:
     example: Example | None = st.session_state.get(f"{key}_example")
     if example is None or example.model not in (None, model):
         return None
-    st.caption(say(example.source))
+    caption(example.source)
     return example.text().encode()
 
 

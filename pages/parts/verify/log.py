@@ -1,6 +1,7 @@
 """A pasted start-up log or out-of-memory message against what is computed for the model on screen."""
 
 from collections.abc import Sized
+from functools import partial
 
 import streamlit as st
 
@@ -28,9 +29,10 @@ from calc.verify.logs import (
 from pages.parts import words
 from pages.parts.inputs.question import preset_of
 from pages.parts.outputs import calibration
+from pages.parts.screen import alert, button, caption, leading_button, paragraph, small_table
 from pages.parts.state.query import TRAIN, WEIGH
 from pages.parts.state.scenario import ServingChoice
-from pages.parts.state.url import change, choose, lead
+from pages.parts.state.url import change, choose
 from pages.parts.state.weighed import Answer
 from pages.parts.verify import example
 from pages.parts.words import say
@@ -102,17 +104,17 @@ def draw(answer: Answer) -> None:
         ours = weigh_as(log, answer.model.config or {}, gpus().values())
         rows = differences(log, answer.architecture, ours)
     except ConfigError as problem:
-        st.error(say(problem.message), icon=":material/error:")
+        alert("error", "error", problem.message)
         return
     if log.training is not None:
-        st.error(say(log.training.message), icon=":material/cancel:")
-        st.markdown(say(log.training.advice))
+        alert("error", "cancel", log.training.message)
+        paragraph(log.training.advice)
         st.page_link(TRAIN.script, label=say("Train"), icon=f":material/{TRAIN.icon}:")
         stated(log)
         return
     which_model(answer, log)
     if log.refusal is not None:
-        st.error(say(shortage(log)), icon=":material/cancel:")
+        alert("error", "cancel", shortage(log))
     changes(answer, log, ours)
     worst = largest(rows)
     verdict(rows, None if worst is None else (TERMS[worst.term], worst.sentence), died=log.refusal is not None)
@@ -125,17 +127,12 @@ def draw(answer: Answer) -> None:
 def calibrate(answer: Answer, overhead: Overhead | None) -> None:
     """The machine's own figures in place of our ranges."""
     if overhead is not None and overhead != answer.scenario.overhead:
-        st.button(
-            say("Take these figures for this session"),
-            key="calibrate",
-            icon=":material/tune:",
-            help=say(
-                "CUDA graphs, memory outside PyTorch and what the pass at start took beyond ours become the overhead "
-                "on Weigh, in place of our ranges."
-            ),
-            on_click=change,
-            kwargs={"overhead": overhead},
+        help_text = say(
+            "CUDA graphs, memory outside PyTorch and what the pass at start took beyond ours become the overhead on "
+            "Weigh, in place of our ranges."
         )
+        take = partial(change, overhead=overhead)
+        button(say("Take these figures for this session"), "calibrate", "tune", take, help=help_text)
     calibration.draw(answer.scenario, leads_to_weigh=True)
 
 
@@ -144,13 +141,12 @@ def which_model(answer: Answer, log: Log) -> None:
     named, here = log.settings.model, answer.scenario.source.model
     if named is None or named.rstrip("/").split("/")[-1].lower() == here.split("/")[-1].lower():
         return
-    st.warning(
-        say(
-            "The log is of {model}; it is weighed here as {name}. Choose its model above.",
-            model=named[:100],
-            name=answer.model.name,
-        ),
-        icon=":material/help:",
+    alert(
+        "warning",
+        "help",
+        "The log is of {model}; it is weighed here as {name}. Choose its model above.",
+        model=named[:100],
+        name=answer.model.name,
     )
     if (preset := preset_of(named)) is not None:
         st.button(say("Weigh it as {model}", model=preset), key="log_model", on_click=choose, args=(preset,))
@@ -159,22 +155,19 @@ def which_model(answer: Answer, log: Log) -> None:
 def verdict(rows: Sized, worst: tuple[Message, Message] | None, *, died: bool = False) -> None:
     """Result of a comparison: of the figure that differs most its name, and the sentence on it."""
     if not rows:
-        st.info(say("The log states nothing that is computed here."), icon=":material/info:")
+        alert("info", "info", "The log states nothing that is computed here.")
     elif worst is None and died:
-        st.info(say("Every figure that the log states agrees with ours."), icon=":material/balance:")
+        alert("info", "balance", "Every figure that the log states agrees with ours.")
     elif worst is None:
-        st.success(say("Every figure that the log states agrees."), icon=":material/check_circle:")
+        alert("success", "check_circle", "Every figure that the log states agrees.")
     else:
-        st.warning(
-            say("What differs most: **{term}**. {sentence}", term=worst[0], sentence=worst[1]),
-            icon=":material/balance:",
-        )
+        alert("warning", "balance", "What differs most: **{term}**. {sentence}", term=worst[0], sentence=worst[1])
 
 
 def table(rows: tuple[Difference, ...]) -> None:
     head = [say("Term"), say("In the log"), say("Computed"), say("Difference")]
     lines = [(say(TERMS[row.term]), amount(row, row.log), computed(row), share(row)) for row in rows]
-    st.markdown(words.table(head, lines, numbers=3))
+    small_table(head, lines, numbers=3)
     st.markdown("\n".join(f"- {say(row.sentence)}" for row in rows))
 
 
@@ -202,9 +195,9 @@ def stated(log: Log) -> None:
     figures = [*sizes(log, STATED), *(sizes(log.out_of_memory, RAN_OUT) if log.out_of_memory else ())]
     figures += [say(text, n=count) for name, text in COUNTED.items() if (count := getattr(log, name)) is not None]
     settings = [f"`{name} {value}`" for name, value in log.settings if value is not None and name != "model"]
-    st.caption(say("Read from the log: {list}.", list=words.listed([engine, *figures, *settings])))
+    caption("Read from the log: {list}.", list=words.listed([engine, *figures, *settings]))
     for note in log.notes:
-        st.caption(say(note))
+        caption(note)
 
 
 def sizes(source: Log | OutOfMemory, names: dict[str, Message]) -> list[str]:
@@ -226,7 +219,7 @@ def changes(answer: Answer, log: Log, ours: Report) -> None:
         answer.scenario.first_gpu().id: answer.scenario.first_gpu()
     }
     if least:
-        st.markdown(say("**The least change, by the log's own figures**"))
+        paragraph("**The least change, by the log's own figures**")
     if len(near) > 1:
         gpu = st.selectbox(
             say("GPU of the log"), list(near), format_func=lambda name: gpus()[name].name, key="log_gpu", width=300
@@ -234,29 +227,17 @@ def changes(answer: Answer, log: Log, ours: Report) -> None:
     else:
         (gpu,) = near
     for number, remedy in enumerate((*least, AS_IT_RAN)):
-        if st.button(
-            say("Weigh with {change}", change=remedy.what) if remedy.changes else say(remedy.what),
-            key=f"remedy_{number}",
-            icon=":material/arrow_forward:",
-            help=say("With the log's own settings: GPU, layout, formats and flags."),
-            on_click=use,
-            args=(answer, log, ours, gpu, remedy),
-        ):
-            lead(WEIGH)
+        label = say("Weigh with {change}", change=remedy.what) if remedy.changes else say(remedy.what)
+        help_text = say("With the log's own settings: GPU, layout, formats and flags.")
+        leading_button(WEIGH, label, f"remedy_{number}", use, answer, log, ours, gpu, remedy, help=help_text)
 
 
 def trainer(log: Log) -> None:
     """PyTorch's message alone names no program: what makes a training step fit on that GPU is a click away."""
     near = tuple(gpu.id for gpu in gpus_of(log, gpus().values()))
-    if st.button(
-        say("It was training: what makes it fit"),
-        key="log_train",
-        icon=":material/arrow_forward:",
-        help=say("Train with the GPU of the message, and every change that makes a step smaller."),
-        on_click=change,
-        kwargs={"gpu": near[:1]} if near else {},
-    ):
-        lead(TRAIN)
+    help_text = say("Train with the GPU of the message, and every change that makes a step smaller.")
+    take = partial(change, gpu=near[:1]) if near else change
+    leading_button(TRAIN, say("It was training: what makes it fit"), "log_train", take, help=help_text)
 
 
 def use(answer: Answer, log: Log, ours: Report, gpu: str, remedy: Remedy) -> None:
@@ -281,20 +262,19 @@ def of_buffers(answer: Answer, text: str) -> None:
     """The buffers of a log of llama.cpp or Ollama against those that are planned for the model on screen."""
     log = read_buffers(text[:MAX_CHARACTERS])
     if log.share is not None:
-        st.info(
-            say(
-                "Ollama holds {size} for it, {share} of that on GPUs.",
-                size=words.gib(log.share.bytes),
-                share=words.percent(log.share.on_gpus),
-            ),
-            icon=":material/info:",
+        alert(
+            "info",
+            "info",
+            "Ollama holds {size} for it, {share} of that on GPUs.",
+            size=words.gib(log.share.bytes),
+            share=words.percent(log.share.on_gpus),
         )
     if not log.buffers:
         return
     try:
         buffers = planned_buffers_of(log, answer.architecture, "Q4_K_M")
     except ConfigError as problem:
-        st.error(say(problem.message), icon=":material/error:")
+        alert("error", "error", problem.message)
         return
     differ = [row for row in buffers.rows if not row.agrees]
     worst = max(differ, key=lambda row: abs(row.log - row.ours), default=None)
@@ -310,11 +290,11 @@ def of_buffers(answer: Answer, text: str) -> None:
         )
         for row in buffers.rows
     ]
-    st.markdown(words.table(head, lines, numbers=3))
+    small_table(head, lines, numbers=3)
     for row in differ:
         st.markdown(f"- {row.device}, {say(WHAT[row.what])}: {say(row.sentence)}")
     stated = [f"`{name} {value}`" for name, value in log.flags.items()]
     if log.weights is None:
-        st.caption(say("The log names no type of the file: {weights} is taken for granted.", weights=buffers.weights))
+        caption("The log names no type of the file: {weights} is taken for granted.", weights=buffers.weights)
     if stated:
-        st.caption(say("Read from the log: {list}.", list=words.listed(stated)))
+        caption("Read from the log: {list}.", list=words.listed(stated))

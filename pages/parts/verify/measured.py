@@ -9,6 +9,7 @@ from calc.verify import MeasuredRow, Measurement, closeness, read_measurement, w
 from pages.parts import words
 from pages.parts.outputs import tables
 from pages.parts.outputs.tables import Column
+from pages.parts.screen import alert, caption, paragraph
 from pages.parts.verify import example
 from pages.parts.words import choice, say
 
@@ -24,12 +25,10 @@ KINDS = {
 
 
 def draw() -> None:
-    st.markdown(
-        say(
-            "{script} builds any model with random weights on your own GPU, measures it and writes a file. It needs "
-            "only torch and transformers:",
-            script="`benchmarks/measure.py`",
-        )
+    paragraph(
+        "{script} builds any model with random weights on your own GPU, measures it and writes a file. It needs "
+        "only torch and transformers:",
+        script="`benchmarks/measure.py`",
     )
     st.code("python measure.py Qwen/Qwen3-0.6B --batch 1 4 --context 512 4096 --out measured.json", language="bash")
     st.file_uploader(say("The file that it wrote"), type="json", max_upload_size=1, key="measured_file")
@@ -41,9 +40,9 @@ def draw() -> None:
         measurement = read_measurement(data.decode())
         rows = with_predictions(measurement)
     except UnicodeDecodeError:
-        st.error(say("The file is not text; the script writes JSON in UTF-8."), icon=":material/error:")
+        alert("error", "error", "The file is not text; the script writes JSON in UTF-8.")
     except ConfigError as problem:
-        st.error(say(problem.message), icon=":material/error:")
+        alert("error", "error", problem.message)
     else:
         summary(rows)
         about(measurement)
@@ -54,33 +53,30 @@ def summary(rows: list[MeasuredRow]) -> None:
     """The agreement in one line."""
     agreement = closeness(rows)
     if agreement is None:
-        st.info(say("Nothing was measured; the reasons are below."), icon=":material/info:")
+        alert("info", "info", "Nothing was measured; the reasons are below.")
         return
-    st.success(
-        say(
-            "Of {n:,} sizes, {exact:,} are computed to the byte; half lie within {half} of what was measured, all "
-            "within {most}.",
-            n=agreement.sizes,
-            exact=agreement.exact,
-            half=words.within(agreement.half),
-            most=words.within(agreement.most),
-        ),
-        icon=":material/balance:",
+    alert(
+        "success",
+        "balance",
+        "Of {n:,} sizes, {exact:,} are computed to the byte; half lie within {half} of what was measured, all "
+        "within {most}.",
+        n=agreement.sizes,
+        exact=agreement.exact,
+        half=words.within(agreement.half),
+        most=words.within(agreement.most),
     )
 
 
 def about(measurement: Measurement) -> None:
     device = measurement.device
-    st.caption(
-        say(
-            "{family} on {gpu}, {dtype}, torch {torch}, transformers {transformers}. Peaks: {peaks}.",
-            family=measurement.config.get("model_type"),
-            gpu=device.name,
-            dtype=measurement.settings.dtype,
-            torch=device.torch,
-            transformers=device.transformers,
-            peaks=measurement.settings.peaks,
-        )
+    caption(
+        "{family} on {gpu}, {dtype}, torch {torch}, transformers {transformers}. Peaks: {peaks}.",
+        family=measurement.config.get("model_type"),
+        gpu=device.name,
+        dtype=measurement.settings.dtype,
+        torch=device.torch,
+        transformers=device.transformers,
+        peaks=measurement.settings.peaks,
     )
 
 

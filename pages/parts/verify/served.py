@@ -10,6 +10,7 @@ from pages.parts import words
 from pages.parts.inputs.control import drawer
 from pages.parts.outputs import tables
 from pages.parts.outputs.tables import Column
+from pages.parts.screen import caption, heading, paragraph, small_table
 from pages.parts.verify.evidence import FIGURES, Figure, Served, Servers, by, said
 from pages.parts.words import say
 
@@ -28,13 +29,11 @@ REASONS = {
 
 def draw(servers: Servers) -> None:
     rows = list(servers.servers())
-    st.header(say("Servers under a steady load"), anchor=False)
-    st.markdown(
-        say(
-            "What each request sees of **{n}** servers that kept so many requests in flight: predicted from the model, "
-            "the GPUs and the load alone.",
-            n=len(rows),
-        )
+    heading("Servers under a steady load")
+    paragraph(
+        "What each request sees of **{n}** servers that kept so many requests in flight: predicted from the model, "
+        "the GPUs and the load alone.",
+        n=len(rows),
     )
     head = [say("Engine and GPUs"), say("Records"), say("Median error"), say("Within 25%")]
     head += [say("Inside the range"), say("Width of the range")]
@@ -45,15 +44,13 @@ def draw(servers: Servers) -> None:
     for figure, title in FIGURES.items():
         st.markdown(f"**{say(title)}**")
         lines = [(name, f"{len(group)}", *figures(group, figure)) for name, group in groups.items()]
-        st.markdown(words.table(head, lines, numbers=5))
+        small_table(head, lines, numbers=5)
         crossed = {row.column: row.median_error for row in servers.crossed if row.figure == figure}
-        st.caption(
-            say(
-                "The constants are fitted on those on the same GPUs. With each model left out in turn, and one factor "
-                "an engine fitted on the others, the median error is {model}; with each GPU left out, {gpu}.",
-                model=f"{crossed['model']:.1%}",
-                gpu=f"{crossed['gpu']:.1%}",
-            )
+        caption(
+            "The constants are fitted on those on the same GPUs. With each model left out in turn, and one factor "
+            "an engine fitted on the others, the median error is {model}; with each GPU left out, {gpu}.",
+            model=f"{crossed['model']:.1%}",
+            gpu=f"{crossed['gpu']:.1%}",
         )
     by_server(rows)
     left_out(servers)
@@ -66,7 +63,7 @@ def titled(separate: bool, engine: str, generation: str) -> str:
 
 def left_out(servers: Servers) -> None:
     named = words.listed(f"{why}: {count}" for why, count in said(servers.left_out, REASONS))
-    st.caption(say("Left out: {list}.", list=named))
+    caption("Left out: {list}.", list=named)
 
 
 def figures(rows: list[Served], figure: Figure) -> tuple[str, ...]:

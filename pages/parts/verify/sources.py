@@ -1,5 +1,7 @@
 """Our list against a real checkpoint: where it comes from, and how the two compare."""
 
+from collections.abc import Iterator
+
 import streamlit as st
 
 from calc import ConfigError, Precision
@@ -10,6 +12,7 @@ from pages.parts import words
 from pages.parts.outputs import tables
 from pages.parts.outputs.cards import published_total
 from pages.parts.outputs.tables import Column
+from pages.parts.screen import alert, caption, heading, small_table
 from pages.parts.state.published import checkpoint as of_the_hub
 from pages.parts.state.weighed import Answer
 from pages.parts.verify import example
@@ -52,7 +55,7 @@ def draw(answer: Answer, choice: str) -> None:
     try:
         checkpoint = {"hub": _from_hub, "printed": _from_print_out, "file": _from_file}[choice](answer)
     except ConfigError as problem:
-        st.error(say(problem.message), icon=":material/error:")
+        alert("error", "error", problem.message)
         return
     if checkpoint is not None:
         comparison(answer, checkpoint)
@@ -107,32 +110,25 @@ def comparison(answer: Answer, checkpoint: Checkpoint) -> None:
     compared = compare(answer.architecture, checkpoint)
     n = sum(row.count for row in compared.differences)
     if not compared.meets:
-        st.warning(
-            say(
-                "No tensor has a name that the computed list has: this is another model, or a file that names its "
-                "tensors otherwise, as GGUF does. The sums below stand."
-            ),
-            icon=":material/help:",
+        alert(
+            "warning",
+            "help",
+            "No tensor has a name that the computed list has: this is another model, or a file that names its "
+            "tensors otherwise, as GGUF does. The sums below stand.",
         )
     elif compared.differences:
-        st.warning(
-            say(
-                "One tensor differs; {matched:,} agree.",
-                plural="{n:,} tensors differ; {matched:,} agree.",
-                n=n,
-                matched=compared.matched,
-            ),
-            icon=":material/balance:",
+        alert(
+            "warning",
+            "balance",
+            "One tensor differs; {matched:,} agree.",
+            plural="{n:,} tensors differ; {matched:,} agree.",
+            n=n,
+            matched=compared.matched,
         )
     elif checkpoint.elements:
-        st.success(
-            say("All {matched:,} tensors agree in name and shape.", matched=compared.matched),
-            icon=":material/check_circle:",
-        )
+        alert("success", "check_circle", "All {matched:,} tensors agree in name and shape.", matched=compared.matched)
     else:
-        st.success(
-            say("All {matched:,} tensors agree in name.", matched=compared.matched), icon=":material/check_circle:"
-        )
+        alert("success", "check_circle", "All {matched:,} tensors agree in name.", matched=compared.matched)
     hidden = say("not shown")
     with st.grid(5, min_column_width=180, gap="xsmall"):
         st.metric(say("Parameters, computed"), f"{compared.ours:,}")
@@ -152,20 +148,17 @@ def comparison(answer: Answer, checkpoint: Checkpoint) -> None:
         differences(compared)
 
 
-def remarks(compared: Comparison) -> list[str]:
+def remarks(compared: Comparison) -> Iterator[str]:
     """Sentences on tensors of the checkpoint that are no difference."""
-    notes = [say("Vision encoder and multi-token prediction (MTP) layers are compared too.")]
+    yield say("Vision encoder and multi-token prediction (MTP) layers are compared too.")
     if compared.packed:
-        notes.append(say("{n:,} weights are packed, as their format does.", n=compared.packed))
+        yield say("{n:,} weights are packed, as their format does.", n=compared.packed)
     if compared.auxiliary:
-        notes.append(
-            say("{n:,} tensors are scales, zero points and the like of a quantized format.", n=compared.auxiliary)
-        )
+        yield say("{n:,} tensors are scales, zero points and the like of a quantized format.", n=compared.auxiliary)
     if compared.derived:
-        notes.append(say("{n:,} tensors are buffers that the class computes by itself.", n=compared.derived))
+        yield say("{n:,} tensors are buffers that the class computes by itself.", n=compared.derived)
     if compared.tied:
-        notes.append(say("The output head is a copy of the embedding and counts once."))
-    return notes
+        yield say("The output head is a copy of the embedding and counts once.")
 
 
 def storage(checkpoint: Checkpoint) -> None:
@@ -173,8 +166,8 @@ def storage(checkpoint: Checkpoint) -> None:
     shares = checkpoint.shares_by_dtype()
     if shares:
         rows = [(dtype, f"{size:,}", words.size(size), words.percent(share)) for dtype, size, share in shares]
-        st.header(say("Storage by type"), anchor=False)
-        st.markdown(words.table([say("Type"), say("Bytes"), say("Size"), say("Share")], rows, numbers=3))
+        heading("Storage by type")
+        small_table([say("Type"), say("Bytes"), say("Size"), say("Share")], rows, numbers=3)
 
 
 def stored_bytes(answer: Answer, theirs: int, *, copies: int) -> None:
@@ -186,15 +179,14 @@ def stored_bytes(answer: Answer, theirs: int, *, copies: int) -> None:
     ours = CheckpointSize.of(architecture, precision).total + heads
     values = {"computed": words.size(ours), "stored": words.size(theirs), "difference": f"{theirs / ours - 1:+.3%}"}
     if abs(theirs / ours - 1) <= CLOSE:
-        st.caption(say("In the formats that the config states it takes {computed}: {difference}.", **values))
+        caption("In the formats that the config states it takes {computed}: {difference}.", **values)
         return
-    st.warning(
-        say(
-            "In the formats that the config states it would take {computed}, and the files hold {stored} "
-            "({difference}): they are quantized otherwise, or the config of another checkpoint was given.",
-            **values,
-        ),
-        icon=":material/scale:",
+    alert(
+        "warning",
+        "scale",
+        "In the formats that the config states it would take {computed}, and the files hold {stored} "
+        "({difference}): they are quantized otherwise, or the config of another checkpoint was given.",
+        **values,
     )
 
 
@@ -203,7 +195,7 @@ STATUS = {"missing": Message("missing"), "extra": Message("extra"), "other shape
 
 def differences(compared: Comparison) -> None:
     """Every tensor that differs; those that differ alike are one line."""
-    st.header(say("Differences"), anchor=False)
+    heading("Differences")
     tables.draw(
         "differences",
         say("Differences"),

@@ -1,17 +1,32 @@
-"""Predicted speeds against measured ones: by kind, engine and GPU, record by record, and what is left out."""
+"""Predicted speeds against measured ones: by kind, engine and GPU, record by record, with a part of the model
+on the host, and what is left out."""
 
-from collections.abc import Mapping
-
-import streamlit as st
+import json
+from collections.abc import Mapping, Sequence
+from functools import cache
+from statistics import median
+from types import MappingProxyType
+from typing import Any
 
 from calc.errors import Message
+from calc.hardware import find_gpu
 from calc.units import hundredths
 from pages.parts import words
 from pages.parts.inputs.control import drawer
 from pages.parts.outputs import charts, plot, tables
 from pages.parts.outputs.tables import Column
+from pages.parts.screen import caption, heading, paragraph, small_table
 from pages.parts.verify.accuracy import error_boxes
-from pages.parts.verify.evidence import SpeedAccuracy, SpeedSummary, by, said, side_by_side
+from pages.parts.verify.evidence import (
+    OFFLOADED,
+    LeftOut,
+    SpeedAccuracy,
+    SpeedSummary,
+    Uncounted,
+    by,
+    said,
+    side_by_side,
+)
 from pages.parts.words import say
 
 CUT = 1.25
@@ -40,21 +55,19 @@ REASONS = {
 
 
 def draw(evidence: SpeedAccuracy) -> None:
-    st.markdown(
-        say(
-            "Predictions beside **{n}** speeds that people measured, each as a range: how far off the expected figure "
-            "is, and how often the measured one lies inside the range.",
-            n=len(evidence.rows),
-        )
+    paragraph(
+        "Predictions beside **{n}** speeds that people measured, each as a range: how far off the expected figure "
+        "is, and how often the measured one lies inside the range.",
+        n=len(evidence.rows),
     )
     kinds(evidence)
-    st.header(say("Errors of each kind"), anchor=False)
+    heading("Errors of each kind")
     plot.draw("speed_errors", say("Errors of each kind"), errors(evidence, charts.theme()))
     compared_with_aiconfigurator()
     grouped(say("By engine"), "speed_engines", evidence.by_engine)
     grouped(say("By GPU"), "speed_gpus", evidence.by_gpu)
     by_record(evidence)
-    left_out(evidence)
+    left_out(evidence.left_out, Message("Left out: {n:,} figures"), REASONS)
 
 
 def kinds(evidence: SpeedAccuracy) -> None:
@@ -75,30 +88,24 @@ def kinds(evidence: SpeedAccuracy) -> None:
                 say("{share} ({n} GPUs)", share=f"{crossed.median_error:.1%}", n=crossed.gpus),
             )
         )
-    st.markdown(words.table(head, rows, numbers=7))
-    st.caption(
-        say(
-            "Cross-validated: one factor an engine is fitted on half of the GPUs, chosen by chance, and judged on the "
-            "other half, {n} times; the median of these. The shares of the peaks themselves come from measured kernels "
-            "and from the same records. Records of further GPUs and model sizes are kept back and were not used.",
-            n=evidence.halves,
-        )
+    small_table(head, rows, numbers=7)
+    caption(
+        "Cross-validated: one factor an engine is fitted on half of the GPUs, chosen by chance, and judged on the "
+        "other half, {n} times; the median of these. The shares of the peaks themselves come from measured kernels "
+        "and from the same records. Records of further GPUs and model sizes are kept back and were not used.",
+        n=evidence.halves,
     )
-    st.caption(
-        say(
-            "Of {n} serving rates {above} lie above the high end of what is predicted to be possible.",
-            n=evidence.served,
-            above=len(evidence.measured_above_high),
-        )
+    caption(
+        "Of {n} serving rates {above} lie above the high end of what is predicted to be possible.",
+        n=evidence.served,
+        above=len(evidence.measured_above_high),
     )
     if "training, with experts" in evidence.by_kind:
-        st.caption(
-            say(
-                "Training with experts is least certain: which kernels sort and send the tokens, CUDA graphs and "
-                "recomputation are not stated in the records, and the range is as wide as what they change. {file} has "
-                "the errors by trainer, GPU, format and model.",
-                file="docs/training_speed.md",
-            )
+        caption(
+            "Training with experts is least certain: which kernels sort and send the tokens, CUDA graphs and "
+            "recomputation are not stated in the records, and the range is as wide as what they change. {file} has "
+            "the errors by trainer, GPU, format and model.",
+            file="docs/training_speed.md",
         )
 
 
@@ -121,19 +128,17 @@ def errors(evidence: SpeedAccuracy, theme: charts.Theme) -> charts.Figure:
 def compared_with_aiconfigurator() -> None:
     """The points that another tool answers too."""
     version, by_kind = side_by_side()
-    st.header(say("Beside aiconfigurator {version}", version=version), anchor=False)
-    st.caption(
-        say(
-            "Median error of both on the measured points of the systems that it has kernel tables of; it was asked for "
-            "the same batch, lengths, ranks and formats."
-        )
+    heading("Beside aiconfigurator {version}", version=version)
+    caption(
+        "Median error of both on the measured points of the systems that it has kernel tables of; it was asked for "
+        "the same batch, lengths, ranks and formats."
     )
     head = [say("Figure"), say("Records"), "Weighbridge", "aiconfigurator"]
     rows = [
         (say(KINDS[kind]), f"{row.points}", f"{row.weighbridge:.1%}", f"{row.aiconfigurator:.1%}")
         for kind, row in by_kind.items()
     ]
-    st.markdown(words.table(head, rows, numbers=3))
+    small_table(head, rows, numbers=3)
 
 
 def grouped(title: str, key: str, groups: Mapping[str, SpeedSummary]) -> None:
@@ -157,7 +162,7 @@ def grouped(title: str, key: str, groups: Mapping[str, SpeedSummary]) -> None:
 
 
 def by_record(evidence: SpeedAccuracy) -> None:
-    st.header(say("Record by record"), anchor=False)
+    heading("Record by record")
 
     tables.draw(
         "speed_records",
@@ -185,7 +190,49 @@ def by_record(evidence: SpeedAccuracy) -> None:
     )
 
 
-def left_out(evidence: SpeedAccuracy) -> None:
-    st.header(say("Left out: {n:,} figures", n=sum(row.count for row in evidence.left_out)), anchor=False)
-    rows = ((why, f"{count}") for why, count in said(evidence.left_out, REASONS))
-    st.markdown(words.table([say("Why"), say("Records")], rows))
+def left_out(rows: Sequence[LeftOut | Uncounted], title: Message, reasons: Mapping[str, Message]) -> None:
+    """Number of records that are left out, and reasons, by the beginning of the benchmark's words."""
+    heading(title, n=sum(row.count for row in rows))
+    lines = ((why, f"{count}") for why, count in said(rows, reasons))
+    small_table([say("Why"), say("Records")], lines)
+
+
+@cache
+def offloaded() -> tuple[Mapping[str, Any], ...]:
+    return tuple(map(MappingProxyType, json.loads(OFFLOADED.read_text(encoding="utf-8"))))
+
+
+def draw_offloaded() -> None:
+    """Speed with a part of the model on the host."""
+    measured = [row for row in offloaded() if row["n_gpu_layers"] or row["n_cpu_moe"]]
+    errors = [abs(row["expected"] / row["measured"] - 1) for row in measured]
+    heading("Speed with a part on the host")
+    caption(
+        "llama.cpp, Q4_K_M, one user: {n} public measurements with layers or experts on the host; median error "
+        "{median}, largest {largest}. The host's share of its bandwidth is from the rows without a GPU; its time a "
+        "layer was set by judgement when these were known.",
+        n=len(measured),
+        median=words.percent(median(errors)),
+        largest=words.percent(max(errors)),
+    )
+    tables.draw(
+        "offload_rows",
+        say("Speed with a part on the host"),
+        [
+            Column(say("Model"), "model", "name"),
+            Column(say("Where it lies"), host_and_flags, "name"),
+            Column(say("Measured"), "measured", "one"),
+            Column(say("Predicted"), "expected", "one"),
+            Column(say("from–to"), lambda row: f"{row['low']:.1f}–{row['high']:.1f}"),
+            Column(say("Error"), lambda row: words.difference(row["expected"] / row["measured"] - 1)),
+            tables.source(),
+        ],
+        offloaded(),
+    )
+
+
+def host_and_flags(row: Mapping[str, Any]) -> str:
+    """The machine, and the flags that put a part of the model on its host."""
+    flags = [f"--{name.replace('_', '-')} {row[name]}" for name in ("n_gpu_layers", "n_cpu_moe") if row[name]]
+    machine = row["host"] if row["gpu"] is None else f"{find_gpu(row['gpu']).name}, {row['host']}"
+    return " ".join([machine, *flags])

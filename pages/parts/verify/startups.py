@@ -8,11 +8,12 @@ import streamlit as st
 from calc.errors import Message
 from calc.hardware import find_gpu
 from calc.units import hundredths
-from pages.parts import words
 from pages.parts.outputs import tables
 from pages.parts.outputs.cards import BADGES
 from pages.parts.outputs.tables import Column
-from pages.parts.verify.evidence import Miss, StartedLog, Startups, by, percentile, said
+from pages.parts.screen import caption, heading, paragraph, small_table
+from pages.parts.verify.evidence import Miss, StartedLog, Startups, by, percentile
+from pages.parts.verify.speeds import left_out
 from pages.parts.words import say
 
 FITTED = Message(
@@ -44,36 +45,32 @@ REASONS = {
 
 
 def draw(evidence: Startups) -> None:
-    st.markdown(
-        say(
-            "Our budgets beside **{logs}** public start-up logs of vLLM and SGLang, and our word on "
-            "**{configurations}** configurations that start in a real engine, or do not.",
-            logs=len(evidence.logs),
-            configurations=sum(cell.count for cell in evidence.court),
-        )
+    paragraph(
+        "Our budgets beside **{logs}** public start-up logs of vLLM and SGLang, and our word on "
+        "**{configurations}** configurations that start in a real engine, or do not.",
+        logs=len(evidence.logs),
+        configurations=sum(cell.count for cell in evidence.court),
     )
     court(evidence)
     budgets(evidence)
     lengths(evidence)
     by_log(evidence)
-    left_out(evidence)
+    left_out(evidence.left_out, Message("Left out: {n:,} logs"), REASONS)
 
 
 def court(evidence: Startups) -> None:
     """Four cells, the same by engine, and each miss."""
-    st.header(say("Does it start?"), anchor=False)
+    heading("Does it start?")
     rows = [
         (title, *(f"**{evidence.judged(starts=starts, fits=fits):,}**" for fits in (True, False)))
         for starts, title in ((True, say("It starts")), (False, say("It does not start")))
     ]
-    st.markdown(words.table([say("Log"), say("We say: fits"), say("We say: does not fit")], rows, numbers=2))
+    small_table([say("Log"), say("We say: fits"), say("We say: does not fit")], rows, numbers=2)
     tight = sum(cell.count for cell in evidence.court if cell.word == "tight")
-    st.caption(
-        say(
-            "Each is asked with its own flags for one request of its length. “Fits” counts {tight} that are tight, "
-            "where the overhead decides; “does not fit” counts those that do not run. ATOM is asked as vLLM.",
-            tight=tight,
-        )
+    caption(
+        "Each is asked with its own flags for one request of its length. “Fits” counts {tight} that are tight, "
+        "where the overhead decides; “does not fit” counts those that do not run. ATOM is asked as vLLM.",
+        tight=tight,
     )
     head = [say("Engine"), say("Starts, fits"), say("Starts, does not fit")]
     head += [say("Does not start, fits"), say("Does not start, does not fit")]
@@ -82,7 +79,7 @@ def court(evidence: Startups) -> None:
         (engine, *(f"{evidence.judged(starts=starts, fits=fits, engine=engine):,}" for starts, fits in cells))
         for engine in sorted({cell.engine for cell in evidence.court})
     ]
-    st.markdown(words.table(head, lines, numbers=4))
+    small_table(head, lines, numbers=4)
     misses(evidence)
 
 
@@ -110,17 +107,15 @@ def on(row: Miss | StartedLog) -> str:
 
 
 def budgets(evidence: Startups) -> None:
-    st.header(say("Available KV cache memory and CUDA graphs"), anchor=False)
+    heading("Available KV cache memory and CUDA graphs")
     head = [say("Logs"), say("Records"), say("Median error"), say("90% within"), say("Inside the range")]
     head += [say("CUDA graphs, median error"), say("90% within"), say("Records")]
-    st.markdown(words.table(head, budget_rows(evidence), numbers=7))
-    st.caption(
-        say(
-            "Errors of the cache are shares of the GPU's memory, those of CUDA graphs are GiB. A log whose weights "
-            "differ from ours by more than 2% does not say which modules stay in 16 bits: its cache is not counted."
-        )
+    small_table(head, budget_rows(evidence), numbers=7)
+    caption(
+        "Errors of the cache are shares of the GPU's memory, those of CUDA graphs are GiB. A log whose weights "
+        "differ from ours by more than 2% does not say which modules stay in 16 bits: its cache is not counted."
     )
-    st.caption(say(FITTED))
+    caption(FITTED)
 
 
 def budget_rows(evidence: Startups) -> Iterator[tuple[str, ...]]:
@@ -145,7 +140,7 @@ def of_graphs(errors: list[float]) -> tuple[str, ...]:
 
 
 def lengths(evidence: Startups) -> None:
-    st.header(say("Longest request that a refusal prints"), anchor=False)
+    heading("Longest request that a refusal prints")
     head = [say("Ours"), say("Records"), say("Median error"), say("90% within"), say("Worst")]
     rows = []
     of_bytes = [(row.of_bytes, row.printed) for row in evidence.lengths]
@@ -155,11 +150,11 @@ def lengths(evidence: Startups) -> None:
         if errors:
             shares = (f"{share:.2%}" for share in (percentile(errors, 50), percentile(errors, 90), errors[-1]))
             rows.append((title, f"{len(errors)}", *shares))
-    st.markdown(words.table(head, rows, numbers=4))
+    small_table(head, rows, numbers=4)
 
 
 def by_log(evidence: Startups) -> None:
-    st.header(say("Record by record"), anchor=False)
+    heading("Record by record")
     tables.draw(
         "startup_records",
         say("Record by record"),
@@ -182,9 +177,3 @@ def by_log(evidence: Startups) -> None:
         ],
         evidence.logs,
     )
-
-
-def left_out(evidence: Startups) -> None:
-    st.header(say("Left out: {n:,} logs", n=sum(row.count for row in evidence.left_out)), anchor=False)
-    rows = ((why, f"{count}") for why, count in said(evidence.left_out, REASONS))
-    st.markdown(words.table([say("Why"), say("Records")], rows))

@@ -9,7 +9,7 @@ from calc.serving.engines.llamacpp.options import LlamaCppOptions
 from calc.serving.engines.llamacpp.placement import Placement
 from calc.time.local import OffloadSpeed, best_file, file_of, run
 from calc.units import GIB
-from pages.parts.verify.offload import rows as shown
+from pages.parts.verify.speeds import offloaded as shown
 from presets import gpus, models
 from tests import load
 

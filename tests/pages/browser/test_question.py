@@ -1,6 +1,7 @@
 """The question on top: its search, its controls by keyboard and by thumb, in a real Chromium."""
 
 import re
+from urllib.parse import quote
 
 import pytest
 from playwright.sync_api import expect
@@ -10,7 +11,8 @@ from tests import EXAMPLES, ROOT
 from tests.calc.verify.test_logs import LOGS
 from tests.pages.readers import paste, search
 
-SCRIPT = (ROOT / "pages" / "scripts" / "question.js").read_text("utf-8")
+SCRIPT, NODES = ((ROOT / "pages" / "scripts" / name).read_text("utf-8") for name in ("question.js", "dom.js"))
+SCRIPT = SCRIPT.replace("./dom.js", f"data:text/javascript,{quote(NODES)}")
 MATCHING = """async ([script, rows, text]) => {
     const { matching } = await import(`data:text/javascript,${encodeURIComponent(script)}`);
     return matching(rows, text).map((row) => row.id);
