@@ -216,7 +216,6 @@ def _norm(name: str, kind: str, width: int) -> Shapes:
 
 
 def _norms(block: Block) -> list[str]:
-    """Names of a layer's norms."""
     known = next((size for size in (4, 2) if block.norms[:size] in NORMS), 0)
     first = NORMS[block.norms[:known]] if known else ("attn_norm", "ffn_norm")[: len(block.norms)]
     return [*first, *(FURTHER_NORMS.get(name, name) for name in block.norms[len(first) :])]
@@ -243,7 +242,6 @@ def _block(model: Architecture, block: Block, excluded_as: Excluded | None = Non
 
 
 def _mixer(mixer: Mixer, model: Architecture, *, packed: bool) -> Shapes:
-    """A mixer's weights by their names in the file."""
     shapes = mixer.gguf_shapes(model.hidden, model.gguf)
     if packed:
         shapes = joined(shapes, QKV, "attn_qkv")

@@ -33,7 +33,6 @@ macOS the one observed for the size, 1/4 kept back where only the older was. `io
 
 
 def generations() -> Mapping[str, Generation]:
-    """All generations by name."""
     return MappingProxyType({name: Generation(**row) for name, row in _read("generations").items()})
 
 

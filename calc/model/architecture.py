@@ -108,7 +108,6 @@ class Architecture(Frozen):
 
     @cached_property
     def listed(self) -> tuple[Tensor, ...]:
-        """Every weight of the checkpoint."""
         types = self.names.types
         if not types:
             return tuple(spent(self._all_tensors()))
@@ -116,7 +115,6 @@ class Architecture(Frozen):
         return tuple(tensor if kind is None else replace(tensor, dtype=kind) for tensor, kind in kinds)
 
     def tensors_of(self, block: Block) -> tuple[Tensor, ...]:
-        """The weights of some equal layers."""
         return tuple(spent(self._block(block)))
 
     def parameters(self) -> Parameters:
@@ -124,7 +122,6 @@ class Architecture(Frozen):
 
     @cached_property
     def counted(self) -> Parameters:
-        """The parameters, counted once."""
         components: dict[Component, int] = {}
         excluded: dict[Excluded, int] = {"persistent_buffers": 0, "multi_token_prediction": 0, "vision": 0}
         active = 0
@@ -227,8 +224,12 @@ class Architecture(Frozen):
 
     def _experts(self, moe: MoE, layers: tuple[int, ...], excluded_as: Excluded | None) -> Iterator[Tensor]:
         names, hidden, local_experts = self.names, self.hidden, moe.local_experts or moe.n_experts
-        for name, shape in moe.router_shapes(hidden).items():
-            yield Tensor(names.within(names.router, name), shape, "router", layers, excluded_as=excluded_as)
+
+        def module(path: str, shapes: Shapes, component: Component) -> Iterator[Tensor]:
+            for name, shape in shapes.items():
+                yield Tensor(names.within(path, name), shape, component, layers, excluded_as=excluded_as)
+
+        yield from module(names.router, moe.router_shapes(hidden), "router")
         if moe.router_correction != "none":
             why = excluded_as or ("persistent_buffers" if moe.router_correction == "buffer" else None)
             where = names.within(names.correction)
@@ -245,17 +246,10 @@ class Architecture(Frozen):
             for name, shape in names.stored_expert(moe.image_expert.shapes(hidden)).items():
                 where = names.within(names.expert, name)
                 yield Tensor(where, shape, "experts_routed", layers, local_experts, 0, excluded_as, first=moe.n_experts)
-        for name, shape in names.stored(moe.latent_shapes(hidden)).items():
-            where = names.within(names.latent or names.mlp, name)
-            yield Tensor(where, shape, "other", layers, excluded_as=excluded_as)
+        yield from module(names.latent or names.mlp, names.stored(moe.latent_shapes(hidden)), "other")
         if moe.shared is not None:
-            for name, shape in names.stored(moe.shared.shapes(hidden)).items():
-                yield Tensor(
-                    names.within(names.shared_expert, name), shape, "experts_shared", layers, excluded_as=excluded_as
-                )
+            yield from module(names.shared_expert, names.stored(moe.shared.shapes(hidden)), "experts_shared")
         if moe.shared_gate:
-            where = names.within(f"{names.shared_expert_gate}.weight")
-            yield Tensor(where, (1, hidden), "router", layers, excluded_as=excluded_as)
+            yield from module(names.shared_expert_gate, {"weight": (1, hidden)}, "router")
         if moe.parallel_mlp is not None:
-            for name, shape in names.stored(moe.parallel_mlp.shapes(hidden)).items():
-                yield Tensor(names.within(names.mlp, name), shape, "mlp", layers, excluded_as=excluded_as)
+            yield from module(names.mlp, names.stored(moe.parallel_mlp.shapes(hidden)), "mlp")

@@ -69,17 +69,14 @@ class Tensor:
 
     @property
     def count(self) -> int:
-        """Times that it occurs."""
         return max(1, len(self.layers)) * (self.experts if "{expert}" in self.name else 1)
 
     @property
     def numel(self) -> int:
-        """Elements of one occurrence."""
         return prod(self.shape)
 
     @property
     def parameters(self) -> int:
-        """Elements of all occurrences."""
         return self.numel * self.count
 
     @property

@@ -117,7 +117,6 @@ class Modules(Operations):
         return any(set(parts) <= set(packed) for packed in self.names.packed.values())
 
     def parts(self, x: TrackedTensor, *columns: int) -> list[TrackedTensor]:
-        """Views of what one matrix made."""
         if self.kernels.slices:
             return [self.slice(x, count) for count in columns]
         return self.split(x, *columns)

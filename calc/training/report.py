@@ -22,7 +22,8 @@ from calc.training.colocated import Colocated, RolloutReport
 from calc.training.course import Part, Phase, TrainingComponent
 from calc.training.launch import objective_launches
 from calc.training.layout import TrainingLayout, TrainingScenario, usual_base
-from calc.training.methods import METHODS, said_of
+from calc.training.losses import METHODS
+from calc.training.methods import said_of
 from calc.training.states import adapts_experts, plain_experts, state_bytes, trained_of, widths
 from calc.training.step import Training, TrainingMemory, TrainingVerdict, judge_training, usual_overhead
 from calc.training.workload import RECIPES, Colocation, Objective, Recipe, TrainingWorkload
@@ -115,7 +116,6 @@ class TrainingReport(Frozen):
 
     @property
     def trained_share(self) -> float:
-        """Share of the parameters that are trained."""
         return self.trained_parameters / self.parameters.total
 
 

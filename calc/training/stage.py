@@ -111,7 +111,6 @@ class TrainingStage:
         return [*tensors, self.rotary()]
 
     def rotary(self) -> Tensors:
-        """Cosines and sines of a pass."""
         columns = sum(columns for _, columns in self.rank.rotary)
         fp32 = self.rank.kernels.rotation in ("fp32", "fp32_spread")
         width = 4 if fp32 else self.course.passes.settings.rest
@@ -160,7 +159,6 @@ class TrainingStage:
         return self.during.plus([*self.course.persisting(), gradient, self.updating(), self.course.stream])
 
     def without_gradients(self) -> list[StepMoment]:
-        """The moments of the passes without gradients."""
         points: list[StepMoment] = []
         for course, when, gathered, ahead in self.quiet:
             resident = Alive().plus([*self.constant(), self.rotary()]) if when == "generation" else self.during
@@ -174,7 +172,6 @@ class TrainingStage:
         return undominated(points)
 
     def peak_bytes(self, units: Bytes) -> int:
-        """Bytes at the peak, for a batch and a length."""
         if self.value is not None:
             return max(dot(moment.bytes, units) for points in self.step_moments.values() for moment in points)
         alive = [moment.bytes for moment in (*self.steps, *self.without_gradients())]
@@ -202,7 +199,6 @@ class TrainingStage:
 
     @cached_property
     def step_moments(self) -> dict[Phase, list[StepMoment]]:
-        """The moments of each phase that are the peak for some batch and length."""
         phases = {moment.phase: [moment] for moment in self.steps}
         if self.quiet:
             phases["reference"] = self.without_gradients()
@@ -236,5 +232,4 @@ class TrainingStage:
 
     @cached_property
     def peaks(self) -> list[StepMoment]:
-        """The moments at which the step peaks for some batch and length."""
         return undominated(chain.from_iterable(self.step_moments.values()))

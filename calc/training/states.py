@@ -114,14 +114,12 @@ class StageWeights:
         return sizes
 
     def gathered(self, recipe: Recipe) -> int:
-        """Bytes of all weights as they are multiplied."""
         return WIDTH[recipe.compute] * sum(unit.gathered for unit in self.units().values())
 
 
 def stage_weights(
     rank: Architecture, pieces: tuple[range, ...], layout: TrainingLayout, frozen: Precision, work: TrainingWorkload
 ) -> StageWeights:
-    """All that a stage holds, and what of it is trained."""
     weights = list(weights_of(rank, pieces, layout, frozen, plain=plain_experts(work, frozen)))
     trained = [
         weight if tensor is weight.tensor else replace(weight, tensor=tensor)
@@ -137,22 +135,22 @@ def states_of(stage: StageWeights, work: Update, recipe: Recipe, layout: Trainin
     width, gradient, state = widths(work, recipe)
     elements = [(weight, weight.copies * weight.numel) for weight in trained]
     kernel = work.optimizer_kernel or ("fused" if recipe.fused else "foreach")
-    by_fsdp = layout.gathered_by_fsdp(recipe)
+    replicas, expert_replicas, padded = layout.replicas, layout.expert_replicas, layout.gathered_by_fsdp(recipe)
 
-    replicas, expert_replicas = layout.replicas, layout.expert_replicas
-
-    def divided(sizes: Iterable[tuple[RankWeight, int]], zero: int) -> list[int]:
-        """Each size on one rank: over those that share its experts, and from this stage of ZeRO on over all that hold
-        the same."""
+    def divided(sizes: Iterable[tuple[RankWeight, int]], zero: int, width: int = 1) -> list[int]:
+        """Bytes on one rank of sizes that are each so wide: over ranks that share its experts, and from this stage of
+        ZeRO on over all that hold the same."""
         if layout.zero < zero:
-            return [-(-size // weight.ep) for weight, size in sizes]
-        ranks = [(weight, size, replicas if weight.ep == 1 else expert_replicas) for weight, size in sizes]
-        if by_fsdp:
-            ranks = [(weight, weight.padded(size, copies), copies) for weight, size, copies in ranks]
-        return [-(-size // (weight.ep * copies)) for weight, size, copies in ranks]
+            return [-(-width * size // weight.ep) for weight, size in sizes]
+        parts = []
+        for weight, size in sizes:
+            copies = replicas if weight.ep == 1 else expert_replicas
+            whole = weight.padded(width * size, copies) if padded else width * size
+            parts.append(-(-whole // (weight.ep * copies)))
+        return parts
 
     def total(width: int, zero: int) -> int:
-        return sum(divided([(weight, width * size) for weight, size in elements], zero))
+        return sum(divided(elements, zero, width))
 
     def base(weight: RankWeight) -> int:
         quantized = weight.nbytes < WIDTH[recipe.compute] * weight.numel

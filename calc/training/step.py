@@ -30,8 +30,8 @@ from calc.training.course import Course, Part, Phase, StepMoment, Tensors, Train
 from calc.training.decoder import LossHead, Passes, Shared, check_modelled, quiet, settings_of
 from calc.training.ends import head
 from calc.training.layout import TrainingLayout, TrainingScenario, check_schedule
-from calc.training.losses import VALUE, TrainingMethod
-from calc.training.methods import METHODS, check_teacher, resolved, scored_units
+from calc.training.losses import METHODS, VALUE, TrainingMethod
+from calc.training.methods import check_teacher, resolved, scored_units
 from calc.training.modules import Settings
 from calc.training.stage import QuietCourse, TrainingStage
 from calc.training.states import OUTSIDE, StageWeights, States, plain_experts, stage_weights, states_of, trained_of
@@ -70,7 +70,6 @@ class TrainingMemory(Memory):
 
     @property
     def parts(self) -> dict[Message, int]:
-        """Bytes by the name of the part."""
         return {part: getattr(self, component) for component, part in PARTS.items()}
 
 
@@ -183,7 +182,6 @@ class Training:
     # What a method adds
 
     def _quiet_courses(self, weights: StageWeights, index: int, *, single: bool) -> Iterator[QuietCourse]:
-        """The passes without gradients."""
         objective = self.objective
         if objective is None or self.method is None:
             return
@@ -318,7 +316,6 @@ class Training:
 
     @cached_property
     def by_stage(self) -> tuple[TrainingMemory, ...]:
-        """Bytes on a GPU of each pipeline stage."""
         size = self.work.micro_batch, self.work.sequence
         return tuple(self._memory(index, *size) for index in range(self.layout.pp))
 
@@ -339,7 +336,6 @@ class Training:
 
     @cached_property
     def peak_moments(self) -> dict[Phase, StepMoment]:
-        """The peak of each phase on the most loaded GPU."""
         return self._peaks_of_phases(self.size)
 
     def _peaks_of_phases(self, size: Bytes) -> dict[Phase, StepMoment]:
@@ -349,7 +345,6 @@ class Training:
         }
 
     def _memory(self, index: int, micro_batch: int, sequence: int) -> TrainingMemory:
-        """The peak of one stage."""
         size = self.units(micro_batch, sequence)
         points = self.stage(index, single=self.is_single(micro_batch)).peaks
         return self._weighed(max(points, key=lambda moment: dot(moment.bytes, size)), size)
@@ -403,7 +398,6 @@ class Training:
 
     @cached_property
     def peak_bytes(self) -> int:
-        """Bytes on the most loaded GPU without overhead."""
         return max(stage.peak_bytes(self.size) for stage in self.unlike_stages)
 
     @property
@@ -515,7 +509,6 @@ def judge_training(gpu: GPU, training: Training) -> TrainingVerdict:
 
 
 def word(memory: TrainingMemory | Required, usable: int) -> Word:
-    """The verdict in a word."""
     return "fits" if memory.high <= usable else "tight" if memory.low <= usable else "does not fit"
 
 

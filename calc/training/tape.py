@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import wraps
 from operator import ge
-from typing import Concatenate, NamedTuple, ParamSpec, Protocol, TypeVar
+from typing import Any, Concatenate, NamedTuple, ParamSpec, Protocol, TypeVar
 
 from calc.budget import spend
 
@@ -59,7 +59,6 @@ class TrackedTensor:
 
     @property
     def size(self) -> tuple[int, int, CountedBy]:
-        """Columns, width and unit."""
         return self.columns, self.width, self.unit
 
     def view(
@@ -230,7 +229,6 @@ class Tape:
             raise AllSavedError
 
     def unpack(self, node: Node, part: Checkpointed) -> None:
-        """Give a node of a checkpointed part what it saved. Its inputs are in memory until the last of them has it."""
         self.use(*part.inputs)
         if part.saved is None:
             part.saved = []
@@ -368,15 +366,10 @@ class Profile:
     width: int  # bytes of an element of what it gives
     keeps_input: bool  # whether what it reads waits for its backward pass
     waiting: frozenset[int]  # the storages that do
-    named: dict[int, dict[tuple[Name, bool], Bytes]] = field(default_factory=dict)  # what is alive after an event
+    contents: dict[int, Any] = field(default_factory=dict)  # after an event, once it was asked for
 
     def names(self, event: int) -> dict[tuple[Name, bool], Bytes]:
         """Bytes of what is alive after so many events, by name and by whether it waits for the backward pass."""
-        if event not in self.named:
-            self.named[event] = self._names(event)
-        return self.named[event]
-
-    def _names(self, event: int) -> dict[tuple[Name, bool], Bytes]:
         names: dict[tuple[Name, bool], list[int]] = {}
         for number in alive(self.events, event):
             name, unit, size = self.sizes[number]

@@ -222,7 +222,6 @@ class Objective(Frozen):
 
     @property
     def sequence(self) -> int:
-        """Tokens of a sequence."""
         return self.prompt + self.completion
 
 
@@ -278,7 +277,6 @@ class Colocation(Frozen):
 
     @property
     def engine_gpus(self) -> int:
-        """GPUs of the engines."""
         return self.rollout_tp * self.rollout_dp
 
     @property
