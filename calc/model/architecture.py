@@ -11,7 +11,7 @@ from calc.model.feedforward import MoE
 from calc.model.gguf_rules import GGUFRules
 from calc.model.kernels import Kernels
 from calc.model.names import Names
-from calc.model.tensor import Component, Excluded, Norm, Shape, Shapes, Tensor
+from calc.model.tensor import Component, Excluded, Norm, Shape, Shapes, Tensor, norm_shapes
 from calc.model.towers.listed import ListedTower
 
 
@@ -164,7 +164,7 @@ class Architecture(Frozen):
             yield Tensor(f"{names.positions}.weight", (self.positions, self.d_positions or hidden), "embedding")
         for block in self.all_blocks:
             yield from self._block(block)
-        for name, shape in self._norm(names.final_norm, self.final_norm).items():
+        for name, shape in norm_shapes(names.final_norm, self.final_norm, hidden).items():
             yield Tensor(name, shape, "norms")
         for extra in self.extras:
             yield Tensor(extra.name, extra.shape, extra.component, excluded_as=extra.excluded_as)
@@ -191,12 +191,6 @@ class Architecture(Frozen):
             for name, shape, copies in self.vision.buffers():
                 yield Tensor(name, shape, "vision", tuple(range(copies)), excluded_as="persistent_buffers")
 
-    def _norm(self, name: str, kind: Norm) -> Shapes:
-        if kind == "none":
-            return {}
-        weights: Shapes = {f"{name}.weight": (self.hidden,)}
-        return weights | {f"{name}.bias": (self.hidden,)} if kind == "layer" else weights
-
     def _block(self, block: Block, excluded_as: Excluded | None = None) -> Iterator[Tensor]:
         names, hidden, layers = self.names, self.hidden, block.layers
         if block.stack:
@@ -205,7 +199,7 @@ class Architecture(Frozen):
             yield from (replace(tensor, begins=block.begins) for tensor in within._block(alone, excluded_as))
             return
         for name in block.norms:
-            for key, shape in self._norm(name, block.norm).items():
+            for key, shape in norm_shapes(name, block.norm, hidden).items():
                 yield Tensor(names.within(block.path, key), shape, "norms", layers, excluded_as=excluded_as)
         for i, mixer in enumerate(block.mixers):
             path = mixer.path(names, i)

@@ -33,6 +33,14 @@ FixedDtype = Literal["fp32", "int64"]
 """Types that a checkpoint keeps some tensors in, whatever the format of the others."""
 
 
+def norm_shapes(name: str, kind: Norm, width: int) -> Shapes:
+    """Weights of a norm of a kind."""
+    if kind == "none":
+        return {}
+    weights: Shapes = {f"{name}.weight": (width,)}
+    return weights | {f"{name}.bias": (width,)} if kind == "layer" else weights
+
+
 def joined(shapes: Shapes, parts: tuple[str, ...], whole: str) -> Shapes:
     """The shapes with several matrices over the same input as one."""
     left = dict(shapes)

@@ -39,7 +39,7 @@ class Operations(Tape):
         self, of: TrackedTensor | TensorSize, *read: TrackedTensor | None, by_heads: bool = False
     ) -> TrackedTensor:
         """A gradient as large as a tensor, and what is read to make it."""
-        columns, width, unit = of.size if isinstance(of, TrackedTensor) else of
+        columns, width, unit = (of.columns, of.width, of.unit) if isinstance(of, TrackedTensor) else of
         name = WEIGHT_GRADIENTS if unit == CountedBy.ONCE else self.gradient_names.get(columns, ACTIVATION_GRADIENTS)
         return self.new(name, columns, width, unit, *read, by_heads=by_heads)
 

@@ -75,9 +75,15 @@ class TrainingStage:
 
     # What is there all the time
 
-    def constant(self, *, gradients: bool = True) -> list[Tensors]:
+    def constant(self) -> list[Tensors]:
         """Weights and what belongs to them, between steps; with gradients that are held all the time."""
-        states, recipe = self.states, self.recipe
+        gradients = [Tensors(once(self.states.gradients), "gradients", "gradients")] if self.recipe.buffers else []
+        return [*self.standing, *gradients]
+
+    @cached_property
+    def standing(self) -> list[Tensors]:
+        """Weights and what belongs to them, between steps, but for gradients."""
+        states = self.states
         tensors = [
             Tensors(once(states.frozen), "frozen weights", "weights"),
             Tensors(once(states.weights), "trained weights", "weights"),
@@ -88,8 +94,6 @@ class TrainingStage:
         if self.layout.fully_sharded and not (self.course.by_fsdp or self.by_deepspeed):
             largest = Tensors(once(2 * self.course.largest_unit), "gathered weights of two layers", "weights")
             tensors.append(largest)
-        if gradients and recipe.buffers:
-            tensors.append(Tensors(once(states.gradients), "gradients", "gradients"))
         return tensors
 
     def running(self) -> list[Tensors]:
@@ -138,12 +142,9 @@ class TrainingStage:
     @property
     def steps(self) -> list[StepMoment]:
         """Points before and after the step, and the optimizer's update."""
-        tensors, states = self.constant(gradients=False), self.states
-        if not self.work.optimizer_in_backward:
-            size = states.casts or states.gradients
-            tensors.append(Tensors(once(size), "gradients", "gradients"))
+        size = 0 if self.work.optimizer_in_backward else self.states.casts or self.states.gradients
         between = Alive().plus(self.constant())
-        updated = Alive().plus([*tensors, self.updating()])
+        updated = Alive().plus([*self.standing, Tensors(once(size), "gradients", "gradients"), self.updating()])
         return [
             StepMoment("after_init", *between),
             StepMoment("optimizer", *updated),

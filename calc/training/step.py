@@ -108,7 +108,10 @@ class Training:
         self.overhead, self.frozen, self.objective = scenario.overhead, scenario.frozen, objective
         self.scenario = scenario.model_copy(update={"objective": objective, "colocation": None})
         self.value, self.teacher = self._value(), self._teacher() if role == "policy" else None
-        self.shared = shared or Shared()
+        if shared is None:
+            shared = Shared()
+            shared.once(("step", self.scenario), lambda: self)
+        self.shared = shared
         cut = layout.tp, layout.slices
         self.rank = self.shared.once(("rank", *cut), lambda: architecture.rank(*cut))
         self.chunk = self.shared.once(("chunk", *cut), lambda: self.rank.chunk)
@@ -124,7 +127,6 @@ class Training:
         self.overhead_ranges = self.overhead.ranges(usual_overhead(layout.gpus))
         self.fixed_overhead = bounds(sizes(self.overhead_ranges, 0))[1]
         """Bytes of overhead at the high end of its range, whatever is allocated."""
-        self.shared.once(("step", self.scenario), lambda: self)
 
     def _value(self) -> "Training | None":
         """The value model's own step, where one is trained with the policy."""
@@ -144,8 +146,10 @@ class Training:
     # The stages of the pipeline
 
     def _alike_pieces(self) -> list[int]:
-        tensors = (piece.tensor for piece in stored(self.rank, self.frozen))
-        return alike_pieces(self.rank, self.layout.pieces(self.rank.num_layers), tensors)
+        pieces = self.layout.pieces(self.rank.num_layers)
+        if len(pieces) == 1:
+            return [0]
+        return alike_pieces(self.rank, pieces, (piece.tensor for piece in stored(self.rank, self.frozen)))
 
     @property
     def laid_out_alike(self) -> bool:
@@ -229,15 +233,18 @@ class Training:
         plain = plain_experts(work, self.frozen)
         stage = layout.tp, layout.slices, layout.pp, layout.vp, index, layout.ep
         key = *stage, layout.separate_embedding, self.frozen, plain, adapters
-        pieces = layout.stages(self.rank.num_layers)[index]
-        return self.shared.once(("weights", *key), lambda: stage_weights(self.rank, pieces, layout, self.frozen, work))
+        return self.shared.once(
+            ("weights", *key),
+            lambda: stage_weights(self.rank, layout.stages(self.rank.num_layers)[index], layout, self.frozen, work),
+        )
 
     def _states(self, weights: StageWeights) -> States:
         """Bytes that belong to the weights of a stage, equal for steps that differ in their passes alone. The weights
         are those of ranks that are laid out so within a replica."""
-        update, recipe, layout = self.work.update, self.recipe, self.layout
-        key = "states", weights, update, recipe, layout.zero, layout.replicas
-        return self.shared.once(key, lambda: states_of(weights, update, recipe, layout))
+        work, recipe, layout = self.work, self.recipe, self.layout
+        update = work.trains_base, work.fp32_rest, work.fp32_adapters, work.optimizer, work.optimizer_kernel
+        key = "states", weights, *update, recipe, layout.zero, layout.replicas
+        return self.shared.once(key, lambda: states_of(weights, work, recipe, layout))
 
     def _settings(self, *, single: bool) -> Settings:
         settings = settings_of(self.rank, self.work, self.recipe, self.layout, self.frozen, single=single)

@@ -118,8 +118,7 @@ class Tape:
 
     def __init__(self) -> None:
         self.sizes: list[tuple[Name, CountedBy, int]] = []  # name, unit and bytes of each storage
-        self.uses: list[int] = []  # numbers of storages, as they are made and read
-        self.made: list[int] = []  # uses before each storage
+        self.uses: list[int] = []  # numbers of storages, as they are made and then read
         self.nodes: list[Node] = []
         self.weights: list[Accumulator] = []  # those that have a gradient
         self.leaves: list[Node] = []  # of what the part reads, whose gradients it hands on
@@ -145,7 +144,6 @@ class Tape:
         """A tensor in memory of its own, and what is read to make it."""
         number = len(self.sizes)
         self.sizes.append((name, unit, columns * width))
-        self.made.append(len(self.uses))
         self.uses.append(number)
         if read:
             self.use(*read)
@@ -295,9 +293,10 @@ class Tape:
 
     def timeline(self, outside: Container[int | None] = ()) -> "Timeline":
         """Times at which each storage comes and goes, but for those that are counted outside."""
-        last = dict(zip(self.uses, range(len(self.uses)), strict=True))
         events: dict[int, int] = {}  # by twice its use, and one more where it goes
-        for number, made in enumerate(self.made):
+        last = dict(zip(self.uses, range(len(self.uses)), strict=True))
+        first = dict(zip(reversed(self.uses), range(len(self.uses) - 1, -1, -1), strict=True))
+        for number, made in first.items():
             if number not in outside:
                 events[2 * made], events[2 * last[number] + 1] = number, -1 - number
         places = sorted(events)
