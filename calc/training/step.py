@@ -93,7 +93,8 @@ class Training:
         *,
         role: Literal["policy", "value", "teacher"] = "policy",
     ) -> None:
-        check_modelled(architecture)
+        if shared is None:  # whose steps are all of one model
+            check_modelled(architecture)
         self.base, objective = architecture, scenario.objective
         self.method: TrainingMethod | None = None
         work, recipe, layout = scenario.workload, scenario.recipe, scenario.layout
@@ -449,13 +450,15 @@ class Training:
     def over(self, dp: int) -> "Training | None":
         """The step with all that belongs to the weights divided over so many replicas (ZeRO-3); None where the experts
         are spread over more."""
-        return self.shared.once(("over", self, dp), lambda: self._over(dp))
 
-    def _over(self, dp: int) -> "Training | None":
-        try:
-            return self.changed(layout=self.layout.model_copy(update={"dp": dp, "zero": 3}))
-        except ConfigError:
-            return None
+        def laid_out() -> Training | None:
+            layout = self.layout.model_copy(update={"dp": dp, "zero": 3})
+            try:
+                return Training(self.base, self.scenario.model_copy(update={"layout": layout}), self.shared)
+            except ConfigError:
+                return None
+
+        return self.shared.once(("over", self, dp), laid_out)
 
 
 def most_that_fit(peaks: Sequence[Bytes], units: Callable[[int], Bytes], room: int, most: int) -> int:
