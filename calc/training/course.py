@@ -152,10 +152,10 @@ AnyLabel = TypeVar("AnyLabel")
 
 
 def summed(sizes: Iterable[tuple[AnyLabel, Bytes]]) -> dict[AnyLabel, Bytes]:
-    sums: dict[AnyLabel, Bytes] = {}
+    rows: dict[AnyLabel, list[Bytes]] = {}
     for key, nbytes in sizes:
-        sums[key] = tuple(map(add, sums[key], nbytes)) if key in sums else nbytes
-    return sums
+        rows.setdefault(key, []).append(nbytes)
+    return {key: tuple(map(sum, zip(*several, strict=True))) for key, several in rows.items()}
 
 
 def by(unit: CountedBy, nbytes: int) -> Bytes:

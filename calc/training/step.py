@@ -1,6 +1,6 @@
 """Memory of a training step, on one GPU: weights and what belongs to them, activations, logits, overhead."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
@@ -23,6 +23,7 @@ from calc.hardware.overhead import (
 from calc.hardware.shards import alike_pieces, alike_stages
 from calc.hardware.solver import largest_near, least
 from calc.model.architecture import Architecture
+from calc.model.tensor import Tensor
 from calc.serving.fewest import MOST_GPUS
 from calc.serving.memory import Memory
 from calc.serving.verdict import Word
@@ -281,15 +282,23 @@ class Training:
             return Training(self.base, scenario)
         return self.shared.once(("step", scenario), lambda: Training(self.base, scenario, self.shared))
 
-    def trained_parameters(self) -> int:
-        """Weights that the step updates, on however many GPUs; those of a value model too."""
-        return self._trained() + (0 if self.value is None else self.value.trained_parameters())
+    @cached_property
+    def trained(self) -> list[Tensor]:
+        """Tensors that the step updates, on however many GPUs."""
+        model, work = self.architecture, self.work
+        tensors = [tensor for tensor in model.tensors() if tensor.excluded_as is None]
+        return tensors if work.trains_base else [part for each in tensors for part in trained_of(model, each, work)]
 
-    def _trained(self) -> int:
+    @cached_property
+    def parameters(self) -> int:
+        """Elements of those, each once."""
         if self.work.trains_base:
             return self.architecture.parameters().total
-        tensors = [tensor for tensor in self.architecture.tensors() if tensor.excluded_as is None]
-        return sum(part.parameters for tensor in tensors for part in trained_of(self.architecture, tensor, self.work))
+        return sum(tensor.parameters for tensor in self.trained)
+
+    def trained_parameters(self) -> int:
+        """Weights that the step updates; those of a value model too."""
+        return self.parameters + (0 if self.value is None else self.value.parameters)
 
     def units(self, micro_batch: int, sequence: int) -> Bytes:
         """Numbers of what sizes are counted by."""
@@ -390,19 +399,33 @@ class Training:
     def most_sequences(self, usable: int, most: int) -> int:
         """The largest micro-batch of this length, up to `most`, that fits even at the high end of the overhead."""
         room, sequence = self.room(usable), self.work.sequence
-        several = most_that_fit(self.peaks(single=False), lambda n: self.units(n, sequence), room, most)
-        if several == most:
-            return most
-        alone = self.units(1, sequence)
-        return max(1, several) if all(dot(peak, alone) <= room for peak in self.peaks(single=self.is_single(1))) else 0
+        several = self._most(most, room, lambda n: self.units(n, sequence), single=False)
+        if several == most or self.heaviest(self.units(1, sequence), single=self.is_single(1))[0] <= room:
+            return max(1, several)
+        return 0
 
     def most_tokens(self, usable: int, most: int) -> int:
         """The longest sequence at this micro-batch, up to `most` tokens, that fits even at the high end of the
         overhead."""
         batch = self.work.micro_batch
-        return most_that_fit(
-            self.peaks(single=self.is_single(batch)), lambda n: self.units(batch, n), self.room(usable), most
-        )
+        return self._most(most, self.room(usable), lambda n: self.units(batch, n), single=self.is_single(batch))
+
+    def heaviest(self, units: Bytes, *, single: bool) -> tuple[int, Bytes]:
+        """Bytes at the peak of a batch and a length, and the same by units."""
+        key = "heaviest", self, units, single
+        return self.shared.once(key, lambda: max((dot(peak, units), peak) for peak in self.peaks(single=single)))
+
+    def _most(self, most: int, room: int, units: Callable[[int], Bytes], *, single: bool) -> int:
+        """The largest size, up to `most`, at which no peak takes more than there is room for. None takes less at a
+        larger size, so the peak at a size that is too large says which is the largest for itself, and so on."""
+        while most:
+            nbytes, peak = self.heaviest(units(most), single=single)
+            if nbytes <= room:
+                break
+            once = peak[CountedBy.ONCE]
+            near = max(1, (room - once) * most // max(1, nbytes - once))  # as though all else grew with the size
+            most = largest_near(lambda size, peak=peak: dot(peak, units(size)) <= room, most - 1, near)  # type: ignore[misc]
+        return most
 
     @cached_property
     def peak_bytes(self) -> int:
@@ -459,20 +482,6 @@ class Training:
                 return None
 
         return self.shared.once(("over", self, dp), laid_out)
-
-
-def most_that_fit(peaks: Sequence[Bytes], units: Callable[[int], Bytes], room: int, most: int) -> int:
-    """The largest size, up to `most`, at which no peak takes more than there is room for. None takes less at a larger
-    size, so the peak at a size that is too large says which is the largest for itself, and so on."""
-    while most:
-        there = units(most)
-        nbytes, peak = max((dot(peak, there), peak) for peak in peaks)
-        if nbytes <= room:
-            break
-        once = peak[CountedBy.ONCE]
-        near = max(1, (room - once) * most // max(1, nbytes - once))  # as though all else grew with the size
-        most = largest_near(lambda size, peak=peak: dot(peak, units(size)) <= room, most - 1, near)  # type: ignore[misc]
-    return most
 
 
 # One GPU type against one training step: does it fit, what still would, and how many GPUs would do.

@@ -293,14 +293,13 @@ class Tape:
 
     def timeline(self, outside: Container[int | None] = ()) -> "Timeline":
         """Times at which each storage comes and goes, but for those that are counted outside."""
-        events: dict[int, int] = {}  # by twice its use, and one more where it goes
-        last = dict(zip(self.uses, range(len(self.uses)), strict=True))
-        first = dict(zip(reversed(self.uses), range(len(self.uses) - 1, -1, -1), strict=True))
-        for number, made in first.items():
-            if number not in outside:
-                events[2 * made], events[2 * last[number] + 1] = number, -1 - number
-        places = sorted(events)
-        return Timeline([events[place] for place in places], places)
+        uses = self.uses
+        last = dict(zip(uses, range(len(uses)), strict=True))  # in the order in which they come
+        first = dict(zip(reversed(uses), range(len(uses) - 1, -1, -1), strict=True))  # the last that goes before others
+        come = [2 * first[number] for number in last if number not in outside]
+        go = [2 * last[number] + 1 for number in reversed(first) if number not in outside]
+        places = sorted(come + go)
+        return Timeline([-1 - uses[place // 2] if place % 2 else uses[place // 2] for place in places], places)
 
 
 class Timeline(NamedTuple):
@@ -451,7 +450,8 @@ class Meter:
     """Reads the events of a tape one after the other: what is alive by units."""
 
     def __init__(self, tape: Tape, events: list[int]) -> None:
-        self.sizes = [(unit, int(nbytes)) for _, unit, nbytes in tape.sizes]  # plain, also where they are traced
+        _, units, sizes = zip(*tape.sizes, strict=True)
+        self.sizes = [*zip(units, map(int, sizes), strict=True)]  # plain, also where they are traced
         self.events = events
         self.alive, self.event = list(NOTHING), 0
 
