@@ -125,7 +125,6 @@ def _layers(family: Family, c: Fields) -> int:
 
 
 def _layer(family: Family, c: Fields, i: int) -> LayerParts:
-    """Parts of layer i."""
     mixers = family.mixer(c, i)
     return (
         mixers if isinstance(mixers, tuple) else () if mixers is None else (mixers,),

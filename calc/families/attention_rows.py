@@ -192,7 +192,6 @@ class Attention:
         )
 
     def biases(self, c: Fields) -> frozenset[Projection]:
-        """The projections that have one."""
         qkv, out = (self.bias if part is None else part for part in (self.qkv_bias, self.out_bias))
         flags = ((QKV, qkv), (OUT, out), (GATE, self.gate_bias))
         return NONE.union(*(projections for projections, flag in flags if true(c, flag)))

@@ -103,7 +103,6 @@ def v4_attention(c: Fields, what: str) -> CompressedAttention:
 
 
 def v4_kind(c: Fields, what: str) -> CompressedAttention:
-    """Attention of one kind of layer."""
     n_q, groups = c.size("num_attention_heads"), c.size("o_groups")
     if n_q % groups:
         sentence = "o_groups is {groups:,}, which does not divide num_attention_heads {n_q:,}."

@@ -74,7 +74,6 @@ class Weights:
         return c.once(self, lambda: self.read(c)) if true(c, self.when) and self.layers(c, layer) else ()
 
     def read(self, c: Fields) -> tuple[Extra, ...]:
-        """Weights of any layer that has them."""
         sized = {name: tuple(number(c, side) for side in shape) for name, shape in self.shapes.items()}
         shapes = {f"{path}{name}": shape for path in self.at for name, shape in sized.items()}
         return extras(self.component, shapes, excluded_as=self.excluded_as)
@@ -107,7 +106,6 @@ def extras(
     top_k: int = 1,
     excluded_as: Excluded | None = None,
 ) -> tuple[Extra, ...]:
-    """Weights of a component by name and shape."""
     return tuple(
         Extra(name=name, shape=shape, component=component, experts=experts, top_k=top_k, excluded_as=excluded_as)
         for name, shape in shapes.items()

@@ -77,7 +77,6 @@ class Experts:
         return self.experts(c) if self.is_sparse(c, layer) else self.dense(c, layer)
 
     def is_sparse(self, c: Fields, layer: int) -> bool:
-        """Whether layer i has experts."""
         if self.sparse is not None:
             return self.sparse(c, layer)
         mark = None if self.marks is None else c.mark(self.marks, layer)
@@ -86,7 +85,6 @@ class Experts:
         return self.first_dense is None or is_sparse(c, layer, self.first_dense)
 
     def experts(self, c: Fields) -> MoE:
-        """Experts of a layer."""
         return c.once(self, lambda: self.read(c))
 
     def read(self, c: Fields) -> MoE:

@@ -42,11 +42,9 @@ class Fields:
         return self.aliases.get(name, name) in self.stated
 
     def with_stated(self, name: str, value: Any) -> "Fields":
-        """The config with one field changed."""
         return self.with_all_stated({name: value})
 
     def with_all_stated(self, values: Mapping[str, Any]) -> "Fields":
-        """The config with some fields changed."""
         other = Fields({**self.stated, **values}, self.defaults, self.aliases)
         other.used = self.used
         return other
@@ -61,7 +59,6 @@ class Fields:
         return self.once(PER_LAYER_CONFIG, self._single_layers)
 
     def _single_layers(self) -> Mapping[int, Mapping[str, Any]]:
-        """Read and checked."""
         listed = self.get(PER_LAYER_CONFIG) or {}
         if not isinstance(listed, Mapping) or not all(isinstance(own, Mapping) for own in listed.values()):
             sentence = "{name} is {value}; it must be an object with the fields of some layers, by layer number."
@@ -108,7 +105,6 @@ class Fields:
         return value
 
     def sizes(self, *names: str) -> tuple[int, ...]:
-        """Whole numbers that must be there."""
         return tuple(map(self.size, names))
 
     def flag(self, name: str) -> bool:
@@ -188,7 +184,6 @@ ShapeOf = tuple[Size, ...]
 
 
 def true(c: Fields, flag: Flag) -> bool:
-    """Value of a flag in a config."""
     if isinstance(flag, bool):
         return flag
     return c.flag(flag) if isinstance(flag, str) else flag(c)

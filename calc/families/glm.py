@@ -5,7 +5,6 @@ from dataclasses import replace
 from calc.families.attention_rows import MLA, Attention, Every, Hybrid
 from calc.families.deepseek import DEEPSEEK_EXPERTS, HYPER_CONNECTIONS, owns_indexer
 from calc.families.family import GATE_UP, MTP, PACKED_QKV, TWO_NORMS, Family, Weights
-from calc.families.fields import Fields
 from calc.families.moonshot import KIMI_DELTA
 from calc.families.rotary import WHOLE_HEAD, Rotary
 from calc.model.gguf_rules import GGUFRules
@@ -26,15 +25,10 @@ GLM5_MIXER = Hybrid(
 )
 
 
-def pools_keys(c: Fields, layer: int) -> bool:
-    """Whether an indexer makes one key of several."""
-    return GLM5_MIXER.is_attention(c, layer) and owns_indexer(c, layer)
-
-
 GLM5_POOLS = Weights(
     "attention",
     {"ape": ("index_kpool", "index_head_dim"), "gate": ("index_head_dim", "hidden_size")},
-    layers=pools_keys,
+    layers=lambda c, layer: GLM5_MIXER.is_attention(c, layer) and owns_indexer(c, layer),
     at=("self_attn.indexer.index_kpool_compress_",),
 )
 

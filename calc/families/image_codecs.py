@@ -82,7 +82,6 @@ def emu3(c: Fields, whole: Fields) -> Iterator[NamedShape]:
 
 
 def emu3_statistics(c: Fields, whole: Fields) -> Iterator[NamedShape]:
-    """Running statistics of its batch norms."""
     latent, n = c.size("latent_channels"), c.size("num_res_blocks")
     code = 2 * latent if c.flag("double_latent") else latent
     for coder, width in (("encoder", code), ("decoder", latent)):

@@ -93,7 +93,6 @@ def gemma3(c: Fields, whole: Fields) -> Iterator[NamedShape]:
 
 
 def paligemma(c: Fields, whole: Fields) -> Iterator[NamedShape]:
-    """One matrix, whose width is stated apart."""
     out = whole.maybe("projection_dim") or 2048
     yield from placed(PROJECTOR, with_biases({"linear": (out, c.size("hidden_size"))}))
 
@@ -112,7 +111,6 @@ def patch_merger(c: Fields, whole: Fields) -> Shapes:
 
 
 def internvl(c: Fields, whole: Fields) -> Iterator[NamedShape]:
-    """Several patches at once."""
     ratio = whole.get("downsample_ratio")
     if isinstance(ratio, bool) or not isinstance(ratio, int | float) or not 0 < ratio <= 1:
         message = Message("downsample_ratio is {ratio}; it must be a number such as 0.5.", ratio=shown(ratio))
@@ -214,7 +212,6 @@ def rate(whole: Fields) -> tuple[int, int]:
 
 
 def hyperclovax(c: Fields, whole: Fields) -> Iterator[NamedShape]:
-    """One matrix."""
     yield from placed("model", with_biases({"vision_projector": (TEXT, c.size("out_hidden_size"))}))
 
 

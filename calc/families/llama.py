@@ -39,7 +39,6 @@ MLLAMA_IMAGE = Attention(head_dim=None, qk_norm="head")
 
 
 def mllama_crosses(c: Fields, layer: int) -> bool:
-    """Whether a layer attends to the image."""
     listed = c.get("cross_attention_layers") is not None
     return layer in (c.indices("cross_attention_layers") if listed else MLLAMA_CROSS)
 
@@ -139,11 +138,6 @@ def byte_width(c: Fields) -> int:
     return encoder
 
 
-def more_words(c: Fields) -> int:
-    """Rows of the embedding beyond those of the head."""
-    return blt_section(c, "encoder_config").size("vocab_size") - c.size("vocab_size")
-
-
 BLT_FFN = Dense(lambda c: c.maybe("intermediate_size") or 8 * c.size("hidden_size") // 3, False)
 
 
@@ -168,7 +162,6 @@ def byte_stack(c: Fields, path: str) -> tuple[Extra, ...]:
 
 
 def byte_models(c: Fields) -> tuple[Extra, ...]:
-    """All that reads bytes."""
     encoder, decoder, patcher = (blt_section(c, name) for name in BLT_SECTIONS)
     width, joined = byte_width(c), byte_width(c) * c.size("cross_attn_k")
     groups = c.get(GROUPS) or range(3, 9)
@@ -300,7 +293,7 @@ LLAMA: dict[str, Family] = {
         ffn=BLT_FFN,
         names=Names(embedding="model.local_encoder.embed_tokens", layer="model.global_transformer.layers.{layer}"),
         d_embedding=byte_width,
-        extra_rows=more_words,
+        extra_rows=lambda c: blt_section(c, "encoder_config").size("vocab_size") - c.size("vocab_size"),
         final_norm="none",
         extras=(byte_models,),
         own={"hidden_size": 2048, "num_attention_heads": 16, "num_key_value_heads": None}

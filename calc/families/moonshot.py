@@ -39,12 +39,7 @@ def has_residuals(c: Fields) -> bool:
     return c.maybe("attn_res_block_size") is not None
 
 
-def norms_latent(c: Fields) -> bool:
-    return c.maybe("routed_expert_hidden_size") is not None and c.flag("latent_moe_use_norm")
-
-
 def residuals(*paths: str) -> tuple[Weights, ...]:
-    """Weights of the outputs of earlier blocks of layers: a norm and a projection each."""
     return tuple(
         weights
         for path in paths
@@ -63,7 +58,6 @@ KIMI_DELTA = KimiDelta(
 KIMI_EXPERTS = Experts(
     "num_local_experts", shared="n_shared_experts", correction="buffer", first_dense="first_k_dense_replace"
 )
-LATENT_NORM = {"block_sparse_moe.routed_expert_norm.weight": ("routed_expert_hidden_size",)}
 KIMI: dict[str, Family] = {
     "kimi_k2": Family(
         mixer=MLA(), ffn=DEEPSEEK_EXPERTS, defaults="deepseek_v3", prediction=DEEPSEEK_MTP, gguf=GGUFRules("deepseek2")
@@ -80,7 +74,12 @@ KIMI: dict[str, Family] = {
         extras=residuals("model.output_attn_res"),
         layer_extras=(
             *residuals("self_attention_res", "mlp_res"),
-            Weights("norms", LATENT_NORM, norms_latent, KIMI_EXPERTS.is_sparse),
+            Weights(
+                "norms",
+                {"block_sparse_moe.routed_expert_norm.weight": ("routed_expert_hidden_size",)},
+                lambda c: c.maybe("routed_expert_hidden_size") is not None and c.flag("latent_moe_use_norm"),
+                KIMI_EXPERTS.is_sparse,
+            ),
         ),
         ties=False,
         wrappers=("kimi_k3",),

@@ -31,12 +31,9 @@ def olmo_delta_net(c: Fields, layer: int = 0) -> GatedDeltaNet:
     )
 
 
-def fourth_or_last(c: Fields) -> int:
-    """Every fourth layer attends, and the last one of a model that has no fourth."""
-    return min(4, c.size("num_hidden_layers"))
-
-
-OLMO_HYBRID = Hybrid(OLMO2_ATTENTION, olmo_delta_net, Every(fourth_or_last))
+OLMO_HYBRID = Hybrid(  # every fourth layer attends, and the last one of a model that has no fourth
+    OLMO2_ATTENTION, olmo_delta_net, Every(lambda c: min(4, c.size("num_hidden_layers")))
+)
 
 
 def hybrid_norms(c: Fields, layer: int) -> tuple[str, ...]:

@@ -442,9 +442,7 @@ OTHER_MAKERS: dict[str, Family] = {
         ffn=Experts(
             "num_experts",
             "intermediate_size",
-            sparse=lambda c, layer: (
-                c.size("num_experts") > 1 and Every("expert_layer_period", "expert_layer_offset")(c, layer)
-            ),
+            sparse=jamba_sparse,
         ),
         norms=FF_NORMS,
         names=Names(

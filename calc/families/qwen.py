@@ -105,7 +105,6 @@ def streams(c: Fields) -> int:
 
 
 def mixing(path: str) -> dict[str, ShapeOf]:
-    """Weights that mix the residual streams."""
     return {
         f"{path}.input_mix_weight_down.weight": ("hc_lowrank", streams),
         f"{path}.input_mix_weight_up.weight": (streams, "hc_lowrank"),

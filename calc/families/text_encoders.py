@@ -28,12 +28,10 @@ NO_POOLER: frozenset[Task] = frozenset()
 
 
 def linear(name: str, out: int, inputs: int, *, bias: bool = True) -> Shapes:
-    """A matrix [out, in], with a bias."""
     return {f"{name}.weight": (out, inputs)} | ({f"{name}.bias": (out,)} if bias else {})
 
 
 def layer_norm(name: str, width: int, *, bias: bool = True) -> Shapes:
-    """Weights and biases of a LayerNorm."""
     shapes: Shapes = {f"{name}.weight": (width,)}
     return shapes | ({f"{name}.bias": (width,)} if bias else {})
 
@@ -374,14 +372,15 @@ def modernbert_norms(c: Fields, layer: int) -> tuple[str, ...]:
     return ("attn_norm", "mlp_norm") if layer else ("mlp_norm",)
 
 
-def half_window(c: Fields) -> int:
-    """Window that saved configs state, or half of published ones'."""
-    return c.maybe("sliding_window") or c.size("local_attention") // 2
-
-
 MODERNBERT_DECODER = Family(  # Ettin, arXiv:2507.11412
     maker="Johns Hopkins University",
-    mixer=Attention(head_dim=None, bias="attention_bias", window=replace(MODERNBERT_WINDOW, size=half_window)),
+    mixer=Attention(
+        head_dim=None,
+        bias="attention_bias",
+        window=replace(  # of published configs half of what they state
+            MODERNBERT_WINDOW, size=lambda c: c.maybe("sliding_window") or c.size("local_attention") // 2
+        ),
+    ),
     norms=modernbert_norms,
     norm=MODERNBERT_NORM,
     names=Names(

@@ -111,7 +111,6 @@ def merged(convolutions: Shapes) -> Shapes:
 
 
 def fastvit_statistics(path: str) -> Iterator[NamedShape]:
-    """Running statistics of its batch norms."""
     for stage, (width, blocks, _) in enumerate(FASTVIT_STAGES):
         yield from batch_statistics(f"{path}.stages.{stage}.blocks.{{layer}}.mlp.conv.bn", width, blocks)
 

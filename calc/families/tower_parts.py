@@ -114,7 +114,6 @@ def numbers(c: Fields, name: str, least: int = 1) -> list[int]:
 
 
 def patches(c: Fields) -> int:
-    """Patches of a square image."""
     return (c.size("image_size") // c.size("patch_size")) ** 2
 
 

@@ -42,7 +42,6 @@ def read_vision(config: Mapping[str, Any]) -> ListedTower | None:
 
 
 def tower_of(config: Mapping[str, Any]) -> Tower | None:
-    """Reader of a model's encoders, where known."""
     whole = config.get("model_type")
     return TOWERS.get(whole) if isinstance(whole, str) else None
 

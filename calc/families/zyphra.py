@@ -44,7 +44,6 @@ def zamba_attention(c: Fields) -> GQA:
 
 
 def zamba_width(c: Fields) -> int:
-    """Attention's input width."""
     return c.maybe("attention_hidden_size") or 2 * c.size("hidden_size")
 
 

@@ -12,7 +12,7 @@ from calc.model.architecture import Architecture
 from calc.model.block import Block, Extra
 from calc.model.feedforward import MLP, MoE
 from calc.model.mixers import Mixer
-from calc.model.tensor import Component, Excluded, Shape, Shapes, Tensor, joined
+from calc.model.tensor import Component, Excluded, Shape, Shapes, Tensor, joined, norm_shapes
 
 MODULES = {
     "q_proj": "attn_q",
@@ -171,7 +171,7 @@ def _tensors(model: Architecture) -> Iterator[Tensor]:
             module_name, _, leaf = name.rpartition(".")
             where = f"blk.{{layer}}.nextn.{NEXTN.get(module_name, module_name.replace('.', '_'))}.{leaf}"
             yield Tensor(where, shape, "other", module.block.layers, excluded_as="multi_token_prediction")
-    for name, shape in _norm("output_norm", model.final_norm, model.hidden).items():
+    for name, shape in norm_shapes("output_norm", model.final_norm, model.hidden).items():
         yield Tensor(name, shape, "norms")
     yield from _extras(model, vocab)
     yield from _rope_factors(model)
@@ -208,15 +208,7 @@ def _rope_factors(model: Architecture) -> Iterator[Tensor]:
             yield Tensor(f"rope_factors_{length}.weight", (model.details.rope_factors,), "other")
 
 
-def _norm(name: str, kind: str, width: int) -> Shapes:
-    if kind == "none":
-        return {}
-    weights: Shapes = {f"{name}.weight": (width,)}
-    return weights | {f"{name}.bias": (width,)} if kind == "layer" else weights
-
-
 def _norms(block: Block) -> list[str]:
-    """Names of a layer's norms."""
     known = next((size for size in (4, 2) if block.norms[:size] in NORMS), 0)
     first = NORMS[block.norms[:known]] if known else ("attn_norm", "ffn_norm")[: len(block.norms)]
     return [*first, *(FURTHER_NORMS.get(name, name) for name in block.norms[len(first) :])]
@@ -227,7 +219,7 @@ def _block(model: Architecture, block: Block, excluded_as: Excluded | None = Non
         return Tensor(f"blk.{{layer}}.{name}", shape, component, block.layers, experts, top_k, excluded_as)
 
     for name in _norms(block):
-        for key, shape in _norm(name, block.norm, model.hidden).items():
+        for key, shape in norm_shapes(name, block.norm, model.hidden).items():
             yield tensor(key, shape, "norms")
     packed = [parts for parts in model.names.packed.values() if parts == QKV and not model.gguf.splits_qkv]
     for mixer in block.mixers:
@@ -243,7 +235,6 @@ def _block(model: Architecture, block: Block, excluded_as: Excluded | None = Non
 
 
 def _mixer(mixer: Mixer, model: Architecture, *, packed: bool) -> Shapes:
-    """A mixer's weights by their names in the file."""
     shapes = mixer.gguf_shapes(model.hidden, model.gguf)
     if packed:
         shapes = joined(shapes, QKV, "attn_qkv")

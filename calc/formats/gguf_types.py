@@ -77,7 +77,6 @@ class GGUFTypes:
         return [places[layer, tensor.name] for layer in layers]
 
     def format(self, tensor: Tensor, layer: int) -> Format:
-        """The type of a tensor in a layer."""
         weights, sizes = self.weights, self.counted.sizes
         if tensor.component == "experts_routed" and self.counted.native and is_weight(tensor):
             return MIX_TYPES["MXFP4"]
@@ -106,7 +105,6 @@ class Counted:
     native: bool  # routed experts stay in MXFP4
 
     def is_mixed(self, tensor: Tensor) -> bool:
-        """Whether a mix chooses its type."""
         native = self.native and tensor.component == "experts_routed" and is_weight(tensor)
         return tensor.name in self.roles and tensor.excluded_as != "vision" and not native
 

@@ -34,7 +34,6 @@ NARROW = {"Q2_K": "Q4_0", "Q3_K": "Q4_0", "Q4_K": "Q5_0", "Q5_K": "Q5_1", "Q6_K"
 
 
 def early(share: int) -> Where:
-    """The first n // share layers."""
     return lambda i, n: i < n // share
 
 
@@ -178,7 +177,6 @@ COUNTED: tuple[Role, ...] = ("v", "down", "up", "gate")
 
 
 def role_of(name: str) -> Role:
-    """Role of a tensor by its name in a file."""
     if name in ENDS:
         return ENDS[name]
     return next((role for part, role in ROLES.items() if part in name), "other")

@@ -48,7 +48,6 @@ def whole(stated: Mapping[str, Any], key: str, default: int | None = None) -> in
 
 
 def width(bits: Any) -> int:
-    """Bits of a weight."""
     if bits not in (2, 3, 4, 8) or isinstance(bits, float):
         raise Unread(Message("weights of {bits} bits are not known; those of 2, 3, 4 and 8 are.", bits=shown(bits)))
     return int(bits)

@@ -109,7 +109,6 @@ class Scheme(Frozen):
         return {}
 
     def form(self, tensor: Tensor, layer: int) -> Format:
-        """The format of a tensor in one layer."""
         if not self.names_modules:
             form = self.of_components.get(tensor.component)
             return form if form is not None and is_matrix(tensor) else FORMATS["bf16"]
@@ -153,7 +152,6 @@ def is_matrix(tensor: Tensor) -> bool:
 
 
 def matrices(tensor: Tensor) -> int:
-    """Matrices in one occurrence."""
     return tensor.experts if tensor.experts > 1 and "{expert}" not in tensor.name else 1
 
 

@@ -30,7 +30,6 @@ class Piece(NamedTuple):
 
     @classmethod
     def of(cls, tensor: Tensor, form: Format) -> Self:
-        """A tensor as a format stores it."""
         each = tensor.experts if "{expert}" in tensor.name else 1
         scales = form.scale_nbytes(tensor.shape, tensor.experts // each) if form.has_scales else 0
         return cls(tensor, form, each, -(-tensor.numel * form.bits // 8) + scales, scales)
@@ -50,7 +49,6 @@ class CheckpointSize(Frozen):
 
     @classmethod
     def of(cls, architecture: Architecture, precision: Precision) -> Self:
-        """A model in these formats."""
         parts, formats = Counter[str](), Counter[str]()
         for read in stored(architecture, precision):
             piece = Piece.of(read.tensor, read.form.in_file)

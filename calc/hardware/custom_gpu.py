@@ -88,7 +88,6 @@ def gpu_text(gpu: GPU) -> str:
 
 
 def custom_gpu_of(text: str) -> GPU:
-    """The GPU that a text describes."""
     name, *fields = (part.strip() for part in text.split(":"))
     if len(fields) not in (2, 3):
         raise _unreadable(text)

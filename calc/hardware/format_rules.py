@@ -7,7 +7,6 @@ from calc.hardware.generations import Platform
 from calc.hardware.gpu import GPU
 
 CUDA: frozenset[Platform] = frozenset({"cuda"})
-WITH_INTEL: frozenset[Platform] = frozenset({"cuda", "xpu"})
 ANSWERS: frozenset[Platform] = frozenset({"cuda", "rocm", "xpu", "cann"})
 """Platforms of which it is known; plugins bring the others, with lists of their own."""
 

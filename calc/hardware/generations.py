@@ -45,7 +45,6 @@ class Generation(Frozen):
 
     @property
     def native(self) -> tuple[Dtype, ...]:
-        """Formats that it has units for."""
         return self.formats or tuple(self.flop_per_clock)
 
     def peaks(self, clock: Clock) -> dict[Dtype, float]:

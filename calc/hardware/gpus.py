@@ -33,7 +33,6 @@ macOS the one observed for the size, 1/4 kept back where only the older was. `io
 
 
 def generations() -> Mapping[str, Generation]:
-    """All generations by name."""
     return MappingProxyType({name: Generation(**row) for name, row in _read("generations").items()})
 
 
@@ -45,9 +44,10 @@ def gpus() -> Mapping[str, GPU]:
     return MappingProxyType({gpu.id: gpu for name, row in rows for gpu in _variants(name, row, by_name)})
 
 
-def usual_gpus() -> list[GPU]:
+@cache
+def usual_gpus() -> tuple[GPU, ...]:
     """GPUs that are shown first."""
-    return [gpu for gpu in gpus().values() if gpu.default]
+    return tuple(gpu for gpu in gpus().values() if gpu.default)
 
 
 def _read(file: str) -> dict[str, dict[str, Any]]:

@@ -56,7 +56,6 @@ def slices() -> Mapping[str, GPU]:
 
 
 def cut_of(whole: GPU, name: str) -> GPU:
-    """The slice of a GPU with a profile that it has."""
     table = partitionings()[whole.id]
     profile = table.profiles[name]
     part = profile.memory_slices / table.memory_slices

@@ -30,7 +30,6 @@ class Degrees(Frozen):
 
     @property
     def slices(self) -> int:
-        """Parts that each routed expert is cut into."""
         return max(1, self.tp * self.dp // self.ep)
 
     def of_degree(self, tp: int) -> Self:
@@ -106,7 +105,6 @@ def shapes(architecture: Architecture, node: int = 8) -> Iterator[Layout]:
 
 
 def candidates(node: int, *, sparse: bool) -> Iterator[Layout]:
-    """Layouts of any model, with routed experts or without."""
     yield from (Layout(tp=tp) for tp in range(1, node + 1))
     if sparse:
         yield from (Layout(tp=tp, ep=tp) for tp in range(2, node + 1))

@@ -11,7 +11,7 @@ from calc.model.feedforward import MoE
 from calc.model.gguf_rules import GGUFRules
 from calc.model.kernels import Kernels
 from calc.model.names import Names
-from calc.model.tensor import Component, Excluded, Norm, Shape, Shapes, Tensor
+from calc.model.tensor import Component, Excluded, Norm, Shape, Shapes, Tensor, norm_shapes
 from calc.model.towers.listed import ListedTower
 
 
@@ -108,7 +108,6 @@ class Architecture(Frozen):
 
     @cached_property
     def listed(self) -> tuple[Tensor, ...]:
-        """Every weight of the checkpoint."""
         types = self.names.types
         if not types:
             return tuple(spent(self._all_tensors()))
@@ -116,7 +115,6 @@ class Architecture(Frozen):
         return tuple(tensor if kind is None else replace(tensor, dtype=kind) for tensor, kind in kinds)
 
     def tensors_of(self, block: Block) -> tuple[Tensor, ...]:
-        """The weights of some equal layers."""
         return tuple(spent(self._block(block)))
 
     def parameters(self) -> Parameters:
@@ -124,7 +122,6 @@ class Architecture(Frozen):
 
     @cached_property
     def counted(self) -> Parameters:
-        """The parameters, counted once."""
         components: dict[Component, int] = {}
         excluded: dict[Excluded, int] = {"persistent_buffers": 0, "multi_token_prediction": 0, "vision": 0}
         active = 0
@@ -167,7 +164,7 @@ class Architecture(Frozen):
             yield Tensor(f"{names.positions}.weight", (self.positions, self.d_positions or hidden), "embedding")
         for block in self.all_blocks:
             yield from self._block(block)
-        for name, shape in self._norm(names.final_norm, self.final_norm).items():
+        for name, shape in norm_shapes(names.final_norm, self.final_norm, hidden).items():
             yield Tensor(name, shape, "norms")
         for extra in self.extras:
             yield Tensor(extra.name, extra.shape, extra.component, excluded_as=extra.excluded_as)
@@ -194,12 +191,6 @@ class Architecture(Frozen):
             for name, shape, copies in self.vision.buffers():
                 yield Tensor(name, shape, "vision", tuple(range(copies)), excluded_as="persistent_buffers")
 
-    def _norm(self, name: str, kind: Norm) -> Shapes:
-        if kind == "none":
-            return {}
-        weights: Shapes = {f"{name}.weight": (self.hidden,)}
-        return weights | {f"{name}.bias": (self.hidden,)} if kind == "layer" else weights
-
     def _block(self, block: Block, excluded_as: Excluded | None = None) -> Iterator[Tensor]:
         names, hidden, layers = self.names, self.hidden, block.layers
         if block.stack:
@@ -208,7 +199,7 @@ class Architecture(Frozen):
             yield from (replace(tensor, begins=block.begins) for tensor in within._block(alone, excluded_as))
             return
         for name in block.norms:
-            for key, shape in self._norm(name, block.norm).items():
+            for key, shape in norm_shapes(name, block.norm, hidden).items():
                 yield Tensor(names.within(block.path, key), shape, "norms", layers, excluded_as=excluded_as)
         for i, mixer in enumerate(block.mixers):
             path = mixer.path(names, i)
@@ -227,8 +218,12 @@ class Architecture(Frozen):
 
     def _experts(self, moe: MoE, layers: tuple[int, ...], excluded_as: Excluded | None) -> Iterator[Tensor]:
         names, hidden, local_experts = self.names, self.hidden, moe.local_experts or moe.n_experts
-        for name, shape in moe.router_shapes(hidden).items():
-            yield Tensor(names.within(names.router, name), shape, "router", layers, excluded_as=excluded_as)
+
+        def module(path: str, shapes: Shapes, component: Component) -> Iterator[Tensor]:
+            for name, shape in shapes.items():
+                yield Tensor(names.within(path, name), shape, component, layers, excluded_as=excluded_as)
+
+        yield from module(names.router, moe.router_shapes(hidden), "router")
         if moe.router_correction != "none":
             why = excluded_as or ("persistent_buffers" if moe.router_correction == "buffer" else None)
             where = names.within(names.correction)
@@ -245,17 +240,10 @@ class Architecture(Frozen):
             for name, shape in names.stored_expert(moe.image_expert.shapes(hidden)).items():
                 where = names.within(names.expert, name)
                 yield Tensor(where, shape, "experts_routed", layers, local_experts, 0, excluded_as, first=moe.n_experts)
-        for name, shape in names.stored(moe.latent_shapes(hidden)).items():
-            where = names.within(names.latent or names.mlp, name)
-            yield Tensor(where, shape, "other", layers, excluded_as=excluded_as)
+        yield from module(names.latent or names.mlp, names.stored(moe.latent_shapes(hidden)), "other")
         if moe.shared is not None:
-            for name, shape in names.stored(moe.shared.shapes(hidden)).items():
-                yield Tensor(
-                    names.within(names.shared_expert, name), shape, "experts_shared", layers, excluded_as=excluded_as
-                )
+            yield from module(names.shared_expert, names.stored(moe.shared.shapes(hidden)), "experts_shared")
         if moe.shared_gate:
-            where = names.within(f"{names.shared_expert_gate}.weight")
-            yield Tensor(where, (1, hidden), "router", layers, excluded_as=excluded_as)
+            yield from module(names.shared_expert_gate, {"weight": (1, hidden)}, "router")
         if moe.parallel_mlp is not None:
-            for name, shape in names.stored(moe.parallel_mlp.shapes(hidden)).items():
-                yield Tensor(names.within(names.mlp, name), shape, "mlp", layers, excluded_as=excluded_as)
+            yield from module(names.mlp, names.stored(moe.parallel_mlp.shapes(hidden)), "mlp")

@@ -1,5 +1,5 @@
 from collections.abc import Iterator
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal
 
 from calc.errors import Frozen, Message
 from calc.model.kernels import Kernels
@@ -80,6 +80,8 @@ class GQA(Attention):
     """Grouped-query attention, arXiv:2305.13245; multi-head when n_kv == n_q, multi-query when n_kv == 1."""
 
     kind: Literal["gqa"] = "gqa"
+    divided: ClassVar[tuple[str, ...]] = ("n_q",)
+    replicated: ClassVar[tuple[str, ...]] = ("n_kv",)
     component: Component = "attention"
     n_q: int
     n_kv: int
@@ -103,7 +105,6 @@ class GQA(Attention):
     indexer: "BlockIndexer | None" = None
 
     def shapes(self, hidden: int) -> Shapes:
-        """Weights by local checkpoint name, matrices as [out, in]."""
         width = self.d_in or hidden
         d_v = self.d_v or self.d_head
         q, k, v = self.n_q * self.d_head, self.n_kv * self.d_head, self.n_kv * d_v
@@ -173,57 +174,40 @@ class GQA(Attention):
         return self.own_keys and not self.cross and not self.both_ways
 
     def cached_vectors(self) -> tuple[int, ...]:
-        """Widths of all keys and of all values that a token leaves in the cache."""
         if not self.caches:
             return ()
         return self.n_kv * self.d_head, self.n_kv * self.value_width
 
     @property
     def sees_ahead(self) -> bool:
-        """Whether attention is both ways."""
         return self.both_ways
 
     @property
     def score_heads(self) -> int:
-        """Query heads."""
         return self.n_q
 
     @property
     def value_width(self) -> int:
-        """Elements of one head's output."""
         return self.d_v or self.d_head
 
     @property
     def attended_widths(self) -> tuple[int, int]:
-        """Elements of a key and of a value of one head."""
         return self.d_head, self.value_width
 
     @property
     def cached_heads(self) -> int:
-        """KV heads."""
         return self.n_kv
 
     @property
     def head_width(self) -> int | None:
-        """Elements of a key."""
         return self.d_head
 
     def rule_heads(self) -> tuple[int, int]:
-        """KV heads and the width of a key."""
         return self.n_kv, self.d_head
 
     @property
     def picks_tokens(self) -> bool:
-        """Whether it chooses the tokens that it attends to."""
         return self.indexer is not None
-
-    def rank(self, tp: int) -> Self:
-        """The part that one of tp tensor-parallel ranks holds: KV heads are replicated once ranks outnumber them."""
-        return self.model_copy(update={"n_q": self.n_q // tp, "n_kv": max(1, self.n_kv // tp)})
-
-    def divides(self, tp: int) -> bool:
-        """Whether tp ranks can share it evenly."""
-        return self.n_q % tp == 0 and (self.n_kv % tp == 0 or tp % self.n_kv == 0)
 
     def path(self, names: Names, number: int) -> str:
         """Module that the weights lie in: one of its own where keys are those of an image."""
@@ -234,7 +218,6 @@ class GQA(Attention):
         return None if self.cross else self
 
     def made(self, batch: tuple[str, int], length: tuple[str, int]) -> Iterator[Made]:
-        """Queries, keys, values, scores, and what the heads put out."""
         heads, kv, d = ("n_q", self.n_q), ("n_kv", self.n_kv), ("d_head", self.d_head)
         d_v = d if self.d_v is None else ("d_v", self.d_v)
         yield Made(name=Q, sides=(batch, heads, length, d))
@@ -248,7 +231,6 @@ class GQA(Attention):
 
     @classmethod
     def terms(cls) -> tuple[Message, ...]:
-        """Its cases."""
         return (MHA, MQA, SINKS, CROSS, BOTH_WAYS, SHARED)
 
     def title(self) -> Message:
@@ -292,7 +274,6 @@ class GQA(Attention):
         yield from limits(self.window, None if self.indexer is None else self.indexer.top_tokens)
 
     def readers(self) -> Message:
-        """Query heads that read each KV head."""
         shared = self.n_q // self.n_kv
         if self.n_kv == 1:
             return Message("All {n_q:,} query heads read the one KV head.", n_q=self.n_q)
@@ -308,7 +289,6 @@ class GQA(Attention):
         )
 
     def why_not_square(self, hidden: int) -> Message:
-        """Heads are fewer or of another width."""
         return Message(
             "{n_q} query heads and {n_kv} KV heads of {width} beside a hidden width of {hidden:,}; biases and norms.",
             n_q=self.n_q,
@@ -320,7 +300,6 @@ class GQA(Attention):
     # What is alive while it is computed
 
     def repeated_elements(self) -> Any:
-        """Elements of a token's keys and values, repeated where query heads share them."""
         return 0 if self.n_q == self.n_kv else 2 * self.n_q * self.d_head
 
     def softmax_bytes(self, width: int, kernels: Kernels) -> int:
@@ -373,7 +352,6 @@ class GQA(Attention):
         )
 
     def fused_elements(self, hidden: Any) -> Elements:
-        """Queries, keys, values and output."""
         return {"queries and output": 2 * self.n_q * self.d_head, "keys and values": 2 * self.n_kv * self.d_head}
 
 

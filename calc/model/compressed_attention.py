@@ -1,5 +1,5 @@
 from collections.abc import Iterator
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal
 
 from calc.errors import Message
 from calc.model.attention import OUTPUT, SCORES, Attention, Q, limits
@@ -18,6 +18,7 @@ class CompressedAttention(Attention):
     each `rate` tokens (transformers `modeling_deepseek_v4.py`)."""
 
     kind: Literal["compressed"] = "compressed"
+    divided: ClassVar[tuple[str, ...]] = ("o_groups",)
     component: Component = "attention"
     o_groups: int
     group_heads: int  # query heads of one output group
@@ -32,7 +33,6 @@ class CompressedAttention(Attention):
     top_entries: int = 512  # how many of them it picks
 
     def shapes(self, hidden: int) -> Shapes:
-        """Weights by local checkpoint name, matrices as [out, in]."""
         weights: Shapes = {
             "attn_sink": (self.o_groups * self.group_heads,),
             "wq_a.weight": (self.q_rank, hidden),
@@ -102,51 +102,36 @@ class CompressedAttention(Attention):
 
     @property
     def score_heads(self) -> int:
-        """Query heads."""
         return self.n_q
 
     @property
     def value_width(self) -> int:
-        """Elements of one head's output."""
         return self.d_head
 
     @property
     def attended_widths(self) -> tuple[int, int]:
-        """Elements of a key, which is the value too."""
         return self.d_head, self.d_head
 
     @property
     def shared_parts(self) -> tuple[int, ...]:
-        """Width of the key."""
         return (self.d_head,)
 
     def cached_vectors(self) -> tuple[int, ...]:
-        """Width of the key."""
         return (self.d_head,)
 
     @property
     def picks_tokens(self) -> bool:
-        """Whether it chooses the tokens that it attends to."""
         return self.n_index is not None
 
     @property
     def n_q(self) -> int:
         return self.o_groups * self.group_heads
 
-    def rank(self, tp: int) -> Self:
-        """The part that one of tp ranks holds: output groups with their heads are divided, the cache is not."""
-        return self.model_copy(update={"o_groups": self.o_groups // tp})
-
-    def divides(self, tp: int) -> bool:
-        """Whether tp ranks can share it evenly."""
-        return self.o_groups % tp == 0
-
     def as_grouped(self) -> None:
         """None: its key is the value, and entries stand for several tokens."""
         return None
 
     def made(self, batch: tuple[str, int], length: tuple[str, int]) -> Iterator[Made]:
-        """Queries, the key of each token and of each entry, scores, and what the heads put out."""
         tokens, heads, d = (batch, length), ("n_q", self.n_q), ("d_head", self.d_head)
         yield Made(name=Message("Compressed queries"), sides=(*tokens, ("r_q", self.q_rank)))
         yield Made(name=Q, sides=(batch, heads, length, d))
@@ -163,22 +148,18 @@ class CompressedAttention(Attention):
 
     @classmethod
     def terms(cls) -> tuple[Message, ...]:
-        """Its cases."""
         return (COMPRESSED,)
 
     def title(self) -> Message:
-        """Window, and tokens that an entry stands for."""
         if self.rate is None:
             return Message("Window of {n:,}", n=self.window)
         return Message("Window of {n:,}, compressed by {rate:,}", n=self.window, rate=self.rate)
 
     def about(self) -> Iterator[Message]:
-        """Sentences on compressed entries, and on the window."""
         yield COMPRESSED
         yield from limits(self.window, None)
 
     def readers(self) -> Message:
-        """All heads read one vector."""
         return Message(
             "All {n_q:,} query heads read one vector of {width:,} channels, key and value at once.",
             n_q=self.n_q,
@@ -190,9 +171,7 @@ class CompressedAttention(Attention):
     def module_peaks(
         self, hidden: int, kernels: Kernels, rotated: int, *, eager: bool, cached: bool
     ) -> Iterator[tuple[Message, Elements]]:
-        """Queries before and after they are rotated, and output."""
         yield Message("compressed attention"), {"queries, rotated, and output": 3 * self.n_q * self.d_head}
 
     def fused_elements(self, hidden: Any) -> Elements:
-        """Queries and output."""
         return {"queries and output": 2 * self.n_q * self.d_head}

@@ -1,6 +1,6 @@
 """The parameters of a model on paper: every module with its tensors, every kind of layer, their sums."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from math import prod
 from typing import Any
 
@@ -71,15 +71,13 @@ class Counting:
             yield tuple(sorted(indices)), members
 
     def shape(self, formula: Tensor) -> Formula:
-        """A shape in symbols."""
         return sides(*(self.symbols.written(side)[0] for side in formula.shape))
 
     def sections(self) -> list[Section]:
-        """All of it, the symbols first."""
         counted = [
-            self.section("embedding", Message("Embedding"), self.outside_of("embedding")),
+            Section(anchor="embedding", title=Message("Embedding"), items=tuple(self.outside_of("embedding"))),
             Section(anchor="layers", title=Message("Layers"), items=tuple(self.all_layers())),
-            self.section("output", Message("Final norm and output head"), self.output()),
+            Section(anchor="output", title=Message("Final norm and output head"), items=tuple(self.output())),
             Section(anchor="parameters", title=Message("Parameters in all"), items=tuple(self.total())),
             Section(anchor="active", title=Message("Active parameters"), items=tuple(self.active())),
         ]
@@ -87,11 +85,7 @@ class Counting:
         about = Message("Every size below is a field of the model's config; sums and products follow the tensors.")
         return [Section(anchor="symbols", title=Message("Symbols"), items=(about, meanings)), *counted]
 
-    def section(self, anchor: Anchor, title: Message, items: Iterable[Item]) -> Section:
-        return Section(anchor=anchor, title=title, items=tuple(items))
-
     def outside_of(self, *components: Component) -> Iterator[Item]:
-        """Modules outside of the layers."""
         for component in components:
             members = [pair for pair in self.outside if pair[0].component == component]
             if members:
@@ -188,7 +182,6 @@ class Counting:
             yield rows_of(rows, Message("Parameters"))
 
     def active(self) -> Iterator[Item]:
-        """Parameters that one token passes through."""
         count = self.architecture.parameters()
         if count.active == count.total:
             yield Message("There are no routed experts: one token passes through every weight.")

@@ -27,7 +27,6 @@ class ModelPart:
 
     @property
     def parameters(self) -> int:
-        """Elements in one layer."""
         return sum(tensor.parameters // max(1, len(tensor.layers)) for tensor in self.tensors)
 
     def stages(self, hidden: int) -> tuple[tuple[Tensor, ...], ...]:

@@ -57,7 +57,6 @@ class MLP(Frozen):
         return self.model_copy(update={"intermediate": self.intermediate // tp})
 
     def divides(self, tp: int) -> bool:
-        """Whether tp ranks can share it evenly."""
         return self.intermediate % tp == 0
 
 
@@ -96,12 +95,10 @@ class MoE(Frozen):
         return weights | {"bias": (rows,)} if self.router_bias else weights
 
     def correction_shape(self) -> Shape:
-        """The bias that balances load."""
         rows = self.n_experts + self.n_zero
         return (1, rows) if self.router_correction == "row" else (rows,)
 
     def expert_shapes(self, hidden: int) -> Shapes:
-        """One routed expert."""
         return self.expert.shapes(self.latent or hidden)
 
     def latent_shapes(self, hidden: int) -> Shapes:
@@ -118,7 +115,6 @@ class MoE(Frozen):
 
     @property
     def gated(self) -> bool:
-        """Whether each expert is."""
         return self.expert.gated
 
     @property

@@ -69,7 +69,6 @@ def number(value: int | str) -> Formula:
 
 
 def operand(part: Operand) -> Formula:
-    """The formula of a number or of the name of a symbol."""
     if isinstance(part, Formula):
         return part
     if isinstance(part, Fraction) and part.denominator > 1:
@@ -78,7 +77,6 @@ def operand(part: Operand) -> Formula:
 
 
 def total(*terms: Operand) -> Formula:
-    """The sum of one term or more."""
     return Formula("sum", tuple(map(operand, terms))) if len(terms) > 1 else operand(terms[0])
 
 
@@ -146,12 +144,10 @@ def bare(formula: Formula) -> Formula:
 
 
 def names(formula: Formula) -> set[str]:
-    """Names of the symbols that occur in it."""
     return {formula.text} if formula.kind == "name" else set().union(*map(names, formula.parts))
 
 
 def written(formula: Formula, notation: int) -> str:
-    """The formula in a notation."""
     parts = [bare(part) for part in formula.parts] if formula.kind == "quotient" and notation else formula.parts
     inner = [written(part, notation) for part in parts]
     match formula.kind:
@@ -237,7 +233,6 @@ def latex_lines(formula: Formula, width: int = 36) -> list[str]:
 
 
 def length(formula: Formula) -> int:
-    """Width, in about as many characters."""
     if formula.kind == "name":
         return len(formula.text.replace("_", ""))
     if formula.kind == "quotient":

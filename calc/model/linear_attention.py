@@ -1,6 +1,6 @@
 """Attention without a softmax: a matrix of keys times values is the whole memory of a sequence."""
 
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Literal
 
 from calc.errors import Message
 from calc.model.gguf_rules import GGUFRules
@@ -17,6 +17,7 @@ class GatedDeltaNet(Recurrent):
         "the token's key ([arXiv:2412.06464](https://arxiv.org/abs/2412.06464))."
     )
     kind: Literal["gated_delta"] = "gated_delta"
+    divided: ClassVar[tuple[str, ...]] = ("n_k", "n_v")
     element_flops: ClassVar[int] = 7  # a decay (1), an update of the delta rule, which first reads (4), a read (2)
     chunk: int = 64
     n_k: int
@@ -29,7 +30,6 @@ class GatedDeltaNet(Recurrent):
     ngram_tokens: int = 0  # whose ids the next n-gram starts with
 
     def shapes(self, hidden: int) -> Shapes:
-        """Weights by local checkpoint name, matrices as [out, in]."""
         k, v = self.n_k * self.d_k, self.n_v * self.d_v
         return {
             "in_q.weight": (k, hidden),
@@ -54,25 +54,15 @@ class GatedDeltaNet(Recurrent):
         return joined(shapes, ("in_b", "in_a"), "in_ba") if rules.packs_beta_alpha else shapes
 
     def state_elements(self) -> int:
-        """Elements of the recurrent state a sequence and layer."""
         return self.n_v * self.d_k * self.d_v
 
     def conv_elements(self) -> int:
-        """Elements of the convolution's memory a sequence and layer."""
         return (2 * self.n_k * self.d_k + self.n_v * self.d_v) * self.d_conv
 
     def memory_bytes(self) -> int:
         """Bytes a sequence and layer, with those of n-grams (`Qwen4ExpTextPLELayer`, ids in int64)."""
         ngrams = self.conv_width * self.ngram_channels * self.ngram_columns + 8 * self.ngram_tokens
         return super().memory_bytes() + ngrams
-
-    def rank(self, tp: int) -> Self:
-        """The part that one of tp ranks holds."""
-        return self.model_copy(update={"n_k": self.n_k // tp, "n_v": self.n_v // tp})
-
-    def divides(self, tp: int) -> bool:
-        """Whether tp ranks can share it evenly."""
-        return self.n_k % tp == 0 and self.n_v % tp == 0
 
 
 class KimiDelta(Recurrent):
@@ -85,6 +75,7 @@ class KimiDelta(Recurrent):
         "([arXiv:2510.26692](https://arxiv.org/abs/2510.26692))."
     )
     kind: Literal["kimi_delta"] = "kimi_delta"
+    divided: ClassVar[tuple[str, ...]] = ("n_heads",)
     output: ClassVar[str] = "o_proj"
     element_flops: ClassVar[int] = 7  # a decay (1), an update of the delta rule, which first reads (4), a read (2)
     fp32_state: bool = True
@@ -96,7 +87,6 @@ class KimiDelta(Recurrent):
     """Shape of a checkpoint's `A_log`, one number a head: flat, with sides of one around, or padded to `d_head`."""
 
     def shapes(self, hidden: int) -> Shapes:
-        """Weights by local checkpoint name, matrices as [out, in]."""
         wide = self.n_heads * self.d_head
         weights: Shapes = {f"{name}_proj.weight": (wide, hidden) for name in ("q", "k", "v")}
         weights |= {f"{name}_conv1d.weight": (wide, 1, self.d_conv) for name in ("q", "k", "v")}
@@ -118,20 +108,10 @@ class KimiDelta(Recurrent):
         }
 
     def state_elements(self) -> int:
-        """Elements of the recurrent state a sequence and layer."""
         return self.n_heads * self.d_head * self.d_head
 
     def conv_elements(self) -> int:
-        """Elements of the convolution's memory a sequence and layer."""
         return 3 * self.n_heads * self.d_head * self.d_conv
-
-    def rank(self, tp: int) -> Self:
-        """The part that one of tp ranks holds."""
-        return self.model_copy(update={"n_heads": self.n_heads // tp})
-
-    def divides(self, tp: int) -> bool:
-        """Whether tp ranks can share it evenly."""
-        return self.n_heads % tp == 0
 
 
 class LightningAttention(Recurrent):
@@ -143,13 +123,13 @@ class LightningAttention(Recurrent):
         "([arXiv:2401.04658](https://arxiv.org/abs/2401.04658))."
     )
     kind: Literal["lightning"] = "lightning"
+    divided: ClassVar[tuple[str, ...]] = ("n_heads",)
     element_flops: ClassVar[int] = 5  # a decay (1), an update (2) and a read (2)
     state_width: ClassVar[int] = 2  # `MiniMaxLightningAttention` multiplies keys and values in their own type
     n_heads: int
     d_head: int
 
     def shapes(self, hidden: int) -> Shapes:
-        """Weights by local checkpoint name, matrices as [out, in]."""
         wide = self.n_heads * self.d_head
         return {
             "qkv_proj.weight": (3 * wide, hidden),
@@ -159,20 +139,7 @@ class LightningAttention(Recurrent):
         }
 
     def state_elements(self) -> int:
-        """Elements of the recurrent state a sequence and layer."""
         return self.n_heads * self.d_head * self.d_head
-
-    def conv_elements(self) -> int:
-        """0: no convolution."""
-        return 0
-
-    def rank(self, tp: int) -> Self:
-        """The part that one of tp ranks holds."""
-        return self.model_copy(update={"n_heads": self.n_heads // tp})
-
-    def divides(self, tp: int) -> bool:
-        """Whether tp ranks can share it evenly."""
-        return self.n_heads % tp == 0
 
 
 class MLSTM(Recurrent):
@@ -184,6 +151,7 @@ class MLSTM(Recurrent):
         "([arXiv:2503.13427](https://arxiv.org/abs/2503.13427))."
     )
     kind: Literal["mlstm"] = "mlstm"
+    divided: ClassVar[tuple[str, ...]] = ("n_heads",)
     state_width: ClassVar[int] = 2  # `xLSTMCache` is made in the type of the hidden states
     fp32_state: bool = True
     n_heads: int
@@ -192,7 +160,6 @@ class MLSTM(Recurrent):
     bias: bool = False
 
     def shapes(self, hidden: int) -> Shapes:
-        """Weights by local checkpoint name, matrices as [out, in]."""
         k, v = self.n_heads * self.d_k, self.n_heads * self.d_v
         matrices: Shapes = {"q": (k, hidden), "k": (k, hidden), "v": (v, hidden), "ogate_preact": (v, hidden)}
         weights: Shapes = {f"{name}.weight": shape for name, shape in matrices.items()}
@@ -207,15 +174,3 @@ class MLSTM(Recurrent):
     def state_elements(self) -> int:
         """Elements of the state: for each head a matrix of keys times values, its normaliser and its stabiliser."""
         return self.n_heads * (self.d_k * self.d_v + self.d_k + 1)
-
-    def conv_elements(self) -> int:
-        """0: no convolution."""
-        return 0
-
-    def rank(self, tp: int) -> Self:
-        """The part that one of tp ranks holds."""
-        return self.model_copy(update={"n_heads": self.n_heads // tp})
-
-    def divides(self, tp: int) -> bool:
-        """Whether tp ranks can share it evenly."""
-        return self.n_heads % tp == 0

@@ -29,6 +29,10 @@ class Made(Frozen):
 class MixerKind(Frozen):
     """Base of all mixers. What raises here each kind answers; what does not holds for most."""
 
+    divided: ClassVar[tuple[str, ...]]
+    """Fields that tensor-parallel ranks divide: heads, or channels."""
+    replicated: ClassVar[tuple[str, ...]] = ()
+    """Fields of which each rank has one at least, once ranks outnumber them: KV heads."""
     absorbs: ClassVar[bool] = False
     """Whether decode attends to latents, the up-projections of which are taken into queries and outputs."""
 
@@ -38,11 +42,15 @@ class MixerKind(Frozen):
 
     def rank(self, tp: int) -> Self:
         """The part that one of tp tensor-parallel ranks holds."""
-        raise NotImplementedError
+        parts = {name: getattr(self, name) // tp for name in self.divided}
+        return self.model_copy(update=parts | {name: max(1, getattr(self, name) // tp) for name in self.replicated})
 
     def divides(self, tp: int) -> bool:
         """Whether tp ranks can share it evenly."""
-        raise NotImplementedError
+        replicated = [getattr(self, name) for name in self.replicated]
+        return not any(getattr(self, name) % tp for name in self.divided) and all(
+            count % tp == 0 or tp % count == 0 for count in replicated
+        )
 
     def gguf_shapes(self, hidden: int, rules: GGUFRules) -> Shapes:
         """Weights by local checkpoint name, divided and joined as a GGUF file has them."""

@@ -1,5 +1,5 @@
 from collections.abc import Iterator
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal
 
 from calc.errors import Frozen, Message
 from calc.model.attention import GQA, OUTPUT, SCORES, Attention, K, Q, V, limits
@@ -19,6 +19,7 @@ class LatentAttention(Attention):
     """Multi-head latent attention, DeepSeek-V2 section 2.1, arXiv:2405.04434."""
 
     kind: Literal["mla"] = "mla"
+    divided: ClassVar[tuple[str, ...]] = ("n_q",)
     component: Component = "attention"
     n_q: int
     q_rank: int | None  # d_c'; None: queries are not compressed (V2-Lite)
@@ -36,7 +37,6 @@ class LatentAttention(Attention):
     window: int | None = None  # tokens a sliding-window layer looks back on; None: all
 
     def shapes(self, hidden: int) -> Shapes:
-        """Weights by local checkpoint name, matrices as [out, in]."""
         q = self.n_q * (self.d_nope + self.d_rope)
         weights: Shapes
         if self.q_rank is None:
@@ -108,42 +108,29 @@ class LatentAttention(Attention):
 
     @property
     def score_heads(self) -> int:
-        """Query heads."""
         return self.n_q
 
     @property
     def value_width(self) -> int:
-        """Elements of one head's output."""
         return self.d_v
 
     absorbs: ClassVar[bool] = True
 
     @property
     def attended_widths(self) -> tuple[int, int]:
-        """Elements of a latent with its rotary key, and of the latent, which is the value."""
         return self.kv_rank + self.d_rope, self.kv_rank
 
     @property
     def shared_parts(self) -> tuple[int, ...]:
-        """Widths of the latent and of the rotary key."""
         return (self.kv_rank, self.d_rope) if self.d_rope else (self.kv_rank,)
 
     def cached_vectors(self) -> tuple[int, ...]:
-        """Width of a latent with its rotary key."""
         return (self.kv_rank + self.d_rope,)
 
     @property
     def picks_tokens(self) -> bool:
         """Whether it chooses the tokens that it attends to, and does not take over another layer's choice."""
         return self.indexer is not None and self.indexer.owned
-
-    def rank(self, tp: int) -> Self:
-        """The part that one of tp ranks holds: heads are divided, the down-projections and the latent are not."""
-        return self.model_copy(update={"n_q": self.n_q // tp})
-
-    def divides(self, tp: int) -> bool:
-        """Whether tp ranks can share it evenly."""
-        return self.n_q % tp == 0
 
     def as_grouped(self) -> GQA:
         """Grouped attention with its heads' keys and values as computed."""
@@ -159,7 +146,6 @@ class LatentAttention(Attention):
         return shapes
 
     def made(self, batch: tuple[str, int], length: tuple[str, int]) -> Iterator[Made]:
-        """Queries, the latent with its rotary key, keys and values made of them, scores, and what the heads put out."""
         tokens, heads = (batch, length), ("n_q", self.n_q)
         d_v, d = ("d_v", self.d_v), ("d_nope + d_rope", self.d_nope + self.d_rope)
         if self.q_rank is not None:
@@ -179,21 +165,17 @@ class LatentAttention(Attention):
 
     @classmethod
     def terms(cls) -> tuple[Message, ...]:
-        """Its cases."""
         return (LATENT,)
 
     def title(self) -> Message:
-        """MLA, and its window."""
         kind = Message("MLA")
         return kind if self.window is None else Message("{kind}, window of {n:,}", kind=kind, n=self.window)
 
     def about(self) -> Iterator[Message]:
-        """Latents, and what is special."""
         yield LATENT
         yield from limits(self.window, None if self.indexer is None else self.indexer.top_tokens)
 
     def readers(self) -> Message:
-        """All heads read one latent."""
         return Message(
             "All {n_q:,} query heads read one latent of {latent:,} channels and one rotary key of {rope:,}; each makes "
             "its own keys and values of the latent.",
@@ -203,7 +185,6 @@ class LatentAttention(Attention):
         )
 
     def why_not_square(self, hidden: int) -> Message:
-        """Why: its ranks are low."""
         return Message("Queries, keys and values pass through low ranks, as five matrices, not four square ones.")
 
     def rule_heads(self) -> tuple[int, int]:
@@ -211,7 +192,6 @@ class LatentAttention(Attention):
         return self.n_q, self.d_v
 
     def why_not_cached(self) -> Message:
-        """A latent is cached."""
         return Message(
             "One latent of {rank} and one rotary key of {rope} are cached, however many heads there are.",
             rank=self.kv_rank,
@@ -235,7 +215,6 @@ class LatentAttention(Attention):
         )
 
     def fused_elements(self, hidden: Any) -> Elements:
-        """Queries, keys and values of every head, and output."""
         key = self.d_nope + self.d_rope
         return {
             "queries": self.n_q * key,

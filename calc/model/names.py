@@ -3,7 +3,7 @@ from typing import Any, Self
 
 from calc.errors import Frozen
 from calc.model.feedforward import Stacked
-from calc.model.tensor import FixedDtype, Shapes
+from calc.model.tensor import FixedDtype, Shapes, joined
 
 
 class Names(Frozen):
@@ -37,7 +37,6 @@ class Names(Frozen):
     types: Mapping[str, FixedDtype] = {}  # last part of a name -> the type that it is always stored in
 
     def but(self, **names: Any) -> Self:
-        """These names, with some of them changed."""
         return self.model_copy(update=names)
 
     def within(self, *path: str) -> str:
@@ -50,11 +49,9 @@ class Names(Frozen):
         return {name: shape[::-1] for name, shape in plain.items()} if self.transposed else plain
 
     def stored_expert(self, shapes: Shapes) -> Shapes:
-        """The weights of one routed expert."""
         return _written(shapes, self.expert_packed, self.expert_renamed)
 
     def stored_stack(self, shapes: Shapes, experts: int, how: Stacked) -> Shapes:
-        """The weights of all experts in one tensor."""
         stack: Shapes = {}
         for name, shape in self.stored_expert(shapes).items():
             module, _, leaf = name.rpartition(".")
@@ -65,12 +62,8 @@ class Names(Frozen):
 
 
 def _written(shapes: Shapes, packed: Mapping[str, tuple[str, ...]], renamed: Mapping[str, str]) -> Shapes:
-    shapes = dict(shapes)
     for whole, parts in packed.items():
-        for suffix in ("weight", "bias"):
-            shapes_joined = [shapes.pop(f"{part}.{suffix}") for part in parts if f"{part}.{suffix}" in shapes]
-            if shapes_joined:
-                shapes[f"{whole}.{suffix}"] = (sum(shape[0] for shape in shapes_joined), *shapes_joined[0][1:])
+        shapes = joined(shapes, parts, whole)
     written: Shapes = {}
     for name, shape in shapes.items():
         module, _, leaf = name.rpartition(".")

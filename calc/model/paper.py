@@ -97,7 +97,6 @@ def lines(steps: Iterable[Step], result: Message, what: Message | None = None) -
 
 
 def legend(meanings: Iterable[tuple[str, tuple[str, int | float]]]) -> PaperTable:
-    """Meanings of symbols."""
     return PaperTable(
         head=(Message("Symbol"), Message("Meaning"), Message("Value")),
         rows=tuple(
@@ -112,7 +111,6 @@ def legend(meanings: Iterable[tuple[str, tuple[str, int | float]]]) -> PaperTabl
 
 
 def legend_of(steps: Iterable[Step], meanings: Legend) -> Iterator[PaperTable]:
-    """The symbols of some lines."""
     used = {name for step in steps if step.formula for name in names(step.formula)}
     rows = [(name, row) for name, row in meanings.items() if name in used]
     if rows:

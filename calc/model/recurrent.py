@@ -1,7 +1,7 @@
 """Mixers that keep a state of fixed size instead of a cache: it does not grow with the context."""
 
 from collections.abc import Iterator
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal
 
 from calc.errors import Message
 from calc.model.gguf_rules import GGUFRules
@@ -27,10 +27,12 @@ class Recurrent(MixerKind):
     output: ClassVar[str] = "out_proj"  # the projection back to the model's width
 
     def state_elements(self) -> int:
-        raise NotImplementedError
+        """Elements of the state of a sequence and layer."""
+        return 0
 
     def conv_elements(self) -> int:
-        raise NotImplementedError
+        """Elements that convolutions remember of a sequence, a layer."""
+        return 0
 
     def past_elements(self) -> int:
         """Elements of the columns that the convolution looks back on, where it has a kernel one fewer than that."""
@@ -38,7 +40,6 @@ class Recurrent(MixerKind):
         return self.conv_elements() if columns is None else self.conv_elements() // columns * (columns - 1)
 
     def state_widths(self) -> tuple[int, int]:
-        """Elements of what the convolution looks back on, and of the state."""
         return self.past_elements(), self.state_elements()
 
     def view_elements(self) -> int:
@@ -61,7 +62,6 @@ class Recurrent(MixerKind):
     def module_peaks(
         self, hidden: int, kernels: Kernels, rotated: int, *, eager: bool, cached: bool
     ) -> Iterator[tuple[Message, Elements]]:
-        """Outputs of the projections, and as much again."""
         yield Message("a recurrent layer"), self.fused_elements(hidden)
 
     def fused_elements(self, hidden: Any) -> Elements:
@@ -70,37 +70,29 @@ class Recurrent(MixerKind):
         return {"projections and what becomes of them": 2 * self.projected(hidden)}
 
     def path(self, names: Names, number: int) -> str:
-        """Module of a layer that the weights lie in."""
         return names.recurrent
 
     def made(self, batch: tuple[str, int], length: tuple[str, int]) -> Iterator[Made]:
-        """The state alone."""
         yield Made(name=Message("State, of any length"), sides=(batch, ("state", self.state_elements())), cached=True)
 
     def as_grouped(self) -> None:
-        """None: no keys and values."""
         return None
 
     def title(self) -> Message:
-        """Name in papers."""
         return self.word
 
     @classmethod
     def terms(cls) -> tuple[Message, ...]:
-        """Its summary."""
         return (cls.summary,)
 
     def about(self) -> Iterator[Message]:
-        """Its summary."""
         yield self.summary
         yield Message("Nothing of it grows with the context, and there are no scores.")
 
     def readers(self) -> Message:
-        """No head reads anything."""
         return Message("No heads of keys and values: the layer keeps a state of fixed size.")
 
     def why_not_square(self, hidden: int) -> Message:
-        """Why: no attention."""
         return Message("Some layers have a recurrent mixer with matrices of its own.")
 
 
@@ -113,6 +105,7 @@ class Mamba(Recurrent):
         "([arXiv:2312.00752](https://arxiv.org/abs/2312.00752))."
     )
     kind: Literal["mamba"] = "mamba"
+    divided: ClassVar[tuple[str, ...]] = ("d_inner",)
     element_flops: ClassVar[int] = 5  # a decay (1), an update (2) and a read (2)
     d_inner: int
     d_state: int
@@ -124,7 +117,6 @@ class Mamba(Recurrent):
     n_heads: int | None = None  # heads that share nothing but the projections in and out: Zamba
 
     def shapes(self, hidden: int) -> Shapes:
-        """Weights by local checkpoint name, matrices as [out, in]."""
         weights: Shapes = {
             "in_proj.weight": (2 * self.d_inner, hidden),
             "conv1d.weight": (self.d_inner, 1, self.d_conv),
@@ -160,20 +152,10 @@ class Mamba(Recurrent):
         return weights
 
     def state_elements(self) -> int:
-        """Elements of the recurrent state a sequence and layer."""
         return self.d_inner * self.d_state
 
     def conv_elements(self) -> int:
-        """Elements of the convolution's memory a sequence and layer."""
         return self.d_inner * self.d_conv
-
-    def rank(self, tp: int) -> Self:
-        """The part that one of tp ranks holds."""
-        return self.model_copy(update={"d_inner": self.d_inner // tp})
-
-    def divides(self, tp: int) -> bool:
-        """Whether tp ranks can share it evenly."""
-        return self.d_inner % tp == 0
 
 
 class Mamba2(Recurrent):
@@ -185,6 +167,8 @@ class Mamba2(Recurrent):
         "attention without a softmax ([arXiv:2405.21060](https://arxiv.org/abs/2405.21060))."
     )
     kind: Literal["mamba2"] = "mamba2"
+    divided: ClassVar[tuple[str, ...]] = ("n_heads",)
+    replicated: ClassVar[tuple[str, ...]] = ("n_groups",)
     element_flops: ClassVar[int] = 5  # a decay (1), an update (2) and a read (2)
     n_heads: int
     d_head: int
@@ -197,7 +181,6 @@ class Mamba2(Recurrent):
     norm: bool = True
 
     def shapes(self, hidden: int) -> Shapes:
-        """Weights by local checkpoint name, matrices as [out, in]."""
         inner, channels = self.n_heads * self.d_head, self.channels()
         weights: Shapes = {
             "in_proj.weight": (inner + channels + self.n_heads, hidden),
@@ -229,20 +212,10 @@ class Mamba2(Recurrent):
         return self.n_heads * self.d_head + 2 * self.n_groups * self.d_state
 
     def state_elements(self) -> int:
-        """Elements of the recurrent state a sequence and layer."""
         return self.n_heads * self.d_head * self.d_state
 
     def conv_elements(self) -> int:
-        """Elements of the convolution's memory a sequence and layer."""
         return self.channels() * self.d_conv
-
-    def rank(self, tp: int) -> Self:
-        """The part that one of tp ranks holds; groups are replicated once ranks outnumber them."""
-        return self.model_copy(update={"n_heads": self.n_heads // tp, "n_groups": max(1, self.n_groups // tp)})
-
-    def divides(self, tp: int) -> bool:
-        """Whether tp ranks can share it evenly."""
-        return self.n_heads % tp == 0 and (self.n_groups % tp == 0 or tp % self.n_groups == 0)
 
 
 class ShortConv(Recurrent):
@@ -253,12 +226,12 @@ class ShortConv(Recurrent):
         "([arXiv:2511.23404](https://arxiv.org/abs/2511.23404))."
     )
     kind: Literal["short_conv"] = "short_conv"
+    divided: ClassVar[tuple[str, ...]] = ("d_inner",)
     d_inner: int
     d_conv: int
     bias: bool = False
 
     def shapes(self, hidden: int) -> Shapes:
-        """Weights by local checkpoint name, matrices as [out, in]."""
         weights: Shapes = {
             "in_proj.weight": (3 * self.d_inner, hidden),
             "conv.weight": (self.d_inner, 1, self.d_conv),
@@ -268,21 +241,8 @@ class ShortConv(Recurrent):
             weights |= {"in_proj.bias": (3 * self.d_inner,), "conv.bias": (self.d_inner,), "out_proj.bias": (hidden,)}
         return weights
 
-    def state_elements(self) -> int:
-        """0: no state besides the convolution's memory."""
-        return 0
-
     def conv_elements(self) -> int:
-        """Elements of the convolution's memory a sequence and layer."""
         return self.d_inner * self.d_conv
-
-    def rank(self, tp: int) -> Self:
-        """The part that one of tp ranks holds."""
-        return self.model_copy(update={"d_inner": self.d_inner // tp})
-
-    def divides(self, tp: int) -> bool:
-        """Whether tp ranks can share it evenly."""
-        return self.d_inner % tp == 0
 
 
 class SideConvs(Recurrent):
@@ -290,6 +250,7 @@ class SideConvs(Recurrent):
     `modeling_inkling.py`, which has them and their memory in fp32: `_keep_in_fp32_modules_strict`)."""
 
     kind: Literal["side_convs"] = "side_convs"
+    divided: ClassVar[tuple[str, ...]] = ("kv",)
     conv_width: ClassVar[int] = 4
     hidden: int
     kv: int  # width of the keys, and of the values
@@ -297,7 +258,6 @@ class SideConvs(Recurrent):
     dynamic: int | None = None  # heads whose kernels follow from the token, besides fixed ones: Inkling 2
 
     def shapes(self, hidden: int) -> Shapes:
-        """Weights by local checkpoint name: a kernel for each channel."""
         widths = {"attn_sconv": hidden, "mlp_sconv": hidden}
         weights: Shapes = {}
         for name in ("self_attn.k_sconv", "self_attn.v_sconv"):
@@ -308,21 +268,8 @@ class SideConvs(Recurrent):
                 weights |= {f"{name}.weight_proj": (self.dynamic * self.d_conv, hidden)}
         return weights | {f"{name}.conv1d.weight": (width, 1, self.d_conv) for name, width in widths.items()}
 
-    def state_elements(self) -> int:
-        """0: no state besides their memory."""
-        return 0
-
     def conv_elements(self) -> int:
-        """Elements of the convolutions' memory a sequence and layer."""
         return 2 * (self.kv + self.hidden) * self.d_conv
-
-    def rank(self, tp: int) -> Self:
-        """The part that one of tp ranks holds: keys and values are divided, the outputs are not."""
-        return self.model_copy(update={"kv": self.kv // tp})
-
-    def divides(self, tp: int) -> bool:
-        """Whether tp ranks can share it evenly."""
-        return self.kv % tp == 0
 
 
 class QKConvs(Recurrent):
@@ -335,6 +282,8 @@ class QKConvs(Recurrent):
         "([arXiv:2510.04476](https://arxiv.org/abs/2510.04476))."
     )
     kind: Literal["qk_convs"] = "qk_convs"
+    divided: ClassVar[tuple[str, ...]] = ("n_q",)
+    replicated: ClassVar[tuple[str, ...]] = ("n_kv",)
     state_width: ClassVar[int] = 2  # `ZayaAttention` keeps the half value as it was projected
     n_q: int
     n_kv: int
@@ -343,7 +292,6 @@ class QKConvs(Recurrent):
     d_grouped: int  # kernel over the channels of each head
 
     def shapes(self, hidden: int) -> Shapes:
-        """Weights by local checkpoint name: two kernels, and a temperature for each KV head."""
         channels = (self.n_q + self.n_kv) * self.d_head
         return {
             "qkv_proj.conv_qk_depthwise.weight": (channels, 1, self.d_channel),
@@ -358,16 +306,7 @@ class QKConvs(Recurrent):
         return self.n_kv * self.d_head // 2
 
     def conv_elements(self) -> int:
-        """Elements of the convolutions' memory a sequence and layer."""
         return (self.n_q + self.n_kv) * self.d_head * (self.d_channel + self.d_grouped - 2)
-
-    def rank(self, tp: int) -> Self:
-        """The part that one of tp ranks holds."""
-        return self.model_copy(update={"n_q": self.n_q // tp, "n_kv": max(1, self.n_kv // tp)})
-
-    def divides(self, tp: int) -> bool:
-        """Whether tp ranks can share it evenly."""
-        return self.n_q % tp == 0 and (self.n_kv % tp == 0 or tp % self.n_kv == 0)
 
 
 class RWKV(Recurrent):
@@ -379,13 +318,13 @@ class RWKV(Recurrent):
         "([arXiv:2305.13048](https://arxiv.org/abs/2305.13048))."
     )
     kind: Literal["rwkv"] = "rwkv"
+    divided: ClassVar[tuple[str, ...]] = ("d_inner",)
     output: ClassVar[str] = "output"
     fp32_state: bool = True
     hidden: int
     d_inner: int
 
     def shapes(self, hidden: int) -> Shapes:
-        """Weights by local checkpoint name, matrices as [out, in]."""
         mixes: Shapes = {f"time_mix_{name}": (1, 1, hidden) for name in ("key", "value", "receptance")}
         return {
             "time_decay": (self.d_inner,),
@@ -403,14 +342,6 @@ class RWKV(Recurrent):
         """The token before, for this and for the feed-forward, which mixes it in, too."""
         return 2 * self.hidden
 
-    def rank(self, tp: int) -> Self:
-        """The part that one of tp ranks holds."""
-        return self.model_copy(update={"d_inner": self.d_inner // tp})
-
-    def divides(self, tp: int) -> bool:
-        """Whether tp ranks can share it evenly."""
-        return self.d_inner % tp == 0
-
 
 class GatedLRU(Recurrent):
     """Real-gated linear recurrent unit of Griffin, arXiv:2402.19427, as in RecurrentGemma."""
@@ -421,13 +352,13 @@ class GatedLRU(Recurrent):
         "([arXiv:2402.19427](https://arxiv.org/abs/2402.19427))."
     )
     kind: Literal["rg_lru"] = "rg_lru"
+    divided: ClassVar[tuple[str, ...]] = ("n_blocks",)
     output: ClassVar[str] = "linear_out"
     n_blocks: int  # the gates are block-diagonal
     d_block: int
     d_conv: int
 
     def shapes(self, hidden: int) -> Shapes:
-        """Weights by local checkpoint name, matrices as [out, in]."""
         wide, side = self.n_blocks * self.d_block, self.d_block
         weights: Shapes = {}
         for name, shape in {
@@ -445,21 +376,11 @@ class GatedLRU(Recurrent):
         return weights | {"rg_lru.recurrent_param": (wide,)}
 
     def state_elements(self) -> int:
-        """Elements of the recurrent state a sequence and layer."""
         return self.n_blocks * self.d_block
 
     def conv_elements(self) -> int:
-        """Elements of the convolution's memory a sequence and layer."""
         return self.n_blocks * self.d_block * (self.d_conv - 1)
 
     def view_elements(self) -> int:
         """The column that has left the memory, a view on what was joined (`RecurrentGemmaRecurrentBlock`)."""
         return self.n_blocks * self.d_block
-
-    def rank(self, tp: int) -> Self:
-        """The part that one of tp ranks holds: whole blocks of the gates."""
-        return self.model_copy(update={"n_blocks": self.n_blocks // tp})
-
-    def divides(self, tp: int) -> bool:
-        """Whether tp ranks can share it evenly."""
-        return self.n_blocks % tp == 0

@@ -11,6 +11,7 @@ from calc.model.tensor import Component
 
 MIXERS: tuple[Component, ...] = ("attention", "ssm_linear")
 FEED_FORWARD: tuple[Component, ...] = ("mlp", "experts_routed", "experts_shared", "router")
+LEFT_OUT = Message("The rule leaves it out.")
 
 
 class RuleTerm(Frozen):
@@ -21,6 +22,11 @@ class RuleTerm(Frozen):
     exact: int
     why: Message | None = None
     """Why the two differ."""
+
+
+def term(what: str | Message, rough: int, exact: int, why: Message) -> RuleTerm:
+    """A part, and why the figures differ where they do."""
+    return RuleTerm(what=what, rough=rough, exact=exact, why=None if exact == rough else why)
 
 
 class RuleOfThumb(Frozen):
@@ -119,63 +125,46 @@ def gated_terms(architecture: Architecture, width: int) -> Iterator[RuleTerm]:
         "o_proj.weight": (Message("Attention output"), heads),
     }
     for name, (what, why) in names.items():
-        yield RuleTerm(
-            what=what, rough=square, exact=projections[name], why=why if projections[name] != square else None
-        )
+        yield term(what, square, projections[name], why)
     rest = exact["attention"] - sum(projections.values())
     if rest:
         left_out = Message("Biases, norms of heads and the like are left out.")
-        yield RuleTerm(what=Message("Rest of attention"), rough=0, exact=rest, why=left_out)
+        yield term(Message("Rest of attention"), 0, rest, left_out)
     feed = sum(exact.get(name, 0) for name in FEED_FORWARD)
-    biases = Message("Biases are left out.")
-    rough = 3 * layers * width * hidden
-    yield RuleTerm(what="mlp", rough=rough, exact=feed, why=biases if feed != rough else None)
+    yield term("mlp", 3 * layers * width * hidden, feed, Message("Biases are left out."))
     yield from left_over(architecture)
 
 
 def square_terms(architecture: Architecture) -> Iterator[RuleTerm]:
-    """12·L·h²."""
     hidden, layers = architecture.hidden, architecture.num_layers
     exact = architecture.parameters().components
     square = layers * hidden * hidden
     yield from ends(architecture, 0, 0)
     mixing = sum(exact.get(name, 0) for name in MIXERS)
-    yield RuleTerm(
-        what="attention",
-        rough=4 * square,
-        exact=mixing,
-        why=mixer_reason(architecture) if mixing != 4 * square else None,
-    )
+    yield term("attention", 4 * square, mixing, mixer_reason(architecture))
     feed = sum(exact.get(name, 0) for name in FEED_FORWARD)
-    yield RuleTerm(
-        what="mlp", rough=8 * square, exact=feed, why=feed_forward_reason(architecture) if feed != 8 * square else None
-    )
+    yield term("mlp", 8 * square, feed, feed_forward_reason(architecture))
     yield from left_over(architecture)
 
 
 def ends(architecture: Architecture, embedding: int, head: int) -> Iterator[RuleTerm]:
-    """Embedding and output head."""
     exact = architecture.parameters().components
-    both = {"embedding": embedding, "lm_head": head}
-    for name, rough in both.items():
-        stored = exact.get("embedding", 0) if name == "embedding" else exact.get("lm_head", 0)
-        why = None
-        if stored != rough:
-            why = Message("The rule leaves it out.")
-            if name == "lm_head" and rough:
-                why = Message("The head is the embedding again (tied): nothing more is stored.")
-            elif rough:
-                why = Message("The table has other rows or another width than the vocabulary and the hidden state.")
+    tied = Message("The head is the embedding again (tied): nothing more is stored.")
+    other = Message("The table has other rows or another width than the vocabulary and the hidden state.")
+    for name, rough, stored, why in (
+        ("embedding", embedding, exact.get("embedding", 0), other),
+        ("lm_head", head, exact.get("lm_head", 0), tied),
+    ):
         if stored or rough:
-            yield RuleTerm(what=name, rough=rough, exact=stored, why=why)
+            yield term(name, rough, stored, why if rough else LEFT_OUT)
 
 
 def left_over(architecture: Architecture) -> Iterator[RuleTerm]:
     """Parts that no rule has a term for."""
     exact = architecture.parameters().components
     for name in ("norms", "other"):
-        if exact.get(name, 0):
-            yield RuleTerm(what=name, rough=0, exact=exact.get(name, 0), why=Message("The rule leaves it out."))
+        if exact.get(name):
+            yield term(name, 0, exact[name], LEFT_OUT)
 
 
 def mixer_reason(architecture: Architecture) -> Message:

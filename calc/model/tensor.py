@@ -33,6 +33,14 @@ FixedDtype = Literal["fp32", "int64"]
 """Types that a checkpoint keeps some tensors in, whatever the format of the others."""
 
 
+def norm_shapes(name: str, kind: Norm, width: int) -> Shapes:
+    """Weights of a norm of a kind."""
+    if kind == "none":
+        return {}
+    weights: Shapes = {f"{name}.weight": (width,)}
+    return weights | {f"{name}.bias": (width,)} if kind == "layer" else weights
+
+
 def joined(shapes: Shapes, parts: tuple[str, ...], whole: str) -> Shapes:
     """The shapes with several matrices over the same input as one."""
     left = dict(shapes)
@@ -69,17 +77,14 @@ class Tensor:
 
     @property
     def count(self) -> int:
-        """Times that it occurs."""
         return max(1, len(self.layers)) * (self.experts if "{expert}" in self.name else 1)
 
     @property
     def numel(self) -> int:
-        """Elements of one occurrence."""
         return prod(self.shape)
 
     @property
     def parameters(self) -> int:
-        """Elements of all occurrences."""
         return self.numel * self.count
 
     @property

@@ -49,7 +49,6 @@ class QuantizingRecipe(NamedTuple):
 
     @property
     def reads_files(self) -> bool:
-        """Whether it reads whole files of the checkpoint."""
         return self.phases is model_free
 
 
@@ -228,7 +227,6 @@ def judged(gpu: GPU, required: int, low: int, high: int, recipe: QuantizingRecip
 
 
 def assumptions(architecture: Architecture, recipe: QuantizingRecipe) -> Iterator[Message]:
-    """Assumptions of the figures."""
     yield from architecture.assumptions
     if recipe.samples:
         yield Message("Every calibration text has all of its tokens; shorter ones take less.")

@@ -80,6 +80,5 @@ def mlx(task: Conversion) -> Iterator[Draft]:
 
 
 def mlx_bytes(model: Architecture, precision: Precision) -> int:
-    """Bytes of what mlx-lm writes."""
     pieces = mlx_file(model, precision)
     return sum(piece.nbytes * piece.a_layer * max(1, len(piece.tensor.layers)) for piece in pieces)

@@ -100,7 +100,6 @@ class Conversion:
 
     @cached_property
     def checkpoint(self) -> Traced:
-        """Bytes of the checkpoint in 16 bits."""
         numel = sum(tensor.parameters for tensor in self.model.tensors() if tensor.excluded_as != "persistent_buffers")
         return 2 * self.named("W", numel, Message("parameters of the checkpoint"))
 
@@ -119,7 +118,6 @@ class Conversion:
         return 2 * self.named("O", numel, Message("parameters outside the blocks"))
 
     def block(self, block: Block) -> Traced:
-        """Bytes of a block in 16 bits."""
         layers = max(1, len(block.layers))
         numel = sum(tensor.parameters for tensor in self.model.tensors_of(block)) // layers
         return 2 * self.named(f"P_{block.layers[0] if block.layers else 0}", numel, Message("parameters of a block"))

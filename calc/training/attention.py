@@ -142,7 +142,6 @@ def attend(
 def step_by_step(
     t: Modules, q: TrackedTensor, k: TrackedTensor, v: TrackedTensor, n_q: int, n_kv: int, columns: int, *, sinks: bool
 ) -> TrackedTensor:
-    """softmax(q·kᵀ)·v: eager attention."""
     if n_kv == 1 < n_q and t.settings.single:
         k, v = t.expanded(k, n_q), t.expanded(v, n_q)
     else:
@@ -153,7 +152,6 @@ def step_by_step(
 
 @scoped
 def repeated(t: Modules, k: TrackedTensor, v: TrackedTensor, times: int) -> tuple[TrackedTensor, TrackedTensor]:
-    """Keys and values for every query head."""
     return t.repeat(k, times, "keys for every query head"), t.repeat(v, times, "values for every query head")
 
 

@@ -157,7 +157,6 @@ class Colocated:
 
     @property
     def engine_weights(self) -> int:
-        """Bytes of the engine's weights on one GPU."""
         return max(stage.loaded.total for stage in self.plan.serving.laid_out.stages)
 
     # Phases
@@ -201,7 +200,6 @@ class Colocated:
         outside: tuple[int, int],
         away: Mapping[str, bool],
     ) -> RolloutPhase:
-        """Memory of trainer and engine together."""
         trainer = {part: 0 if away.get(part) else int(getattr(memory, part)) for part in TRAINER}
         if self.colocation.shared_weights:
             trainer["weights"] -= min(trainer["weights"], self.engine_weights)
@@ -234,7 +232,6 @@ class Colocated:
 
     @property
     def word(self) -> Word:
-        """The verdict in a word."""
         if self.refusal is not None:
             return "does not run"
         if not self.starts or max(phase.low for phase in self.phases) > self.usable:
@@ -301,7 +298,6 @@ class Colocated:
     # The answer
 
     def reason(self) -> Message:
-        """Reason of the verdict."""
         if self.refusal is not None:
             return self.refusal
         peak, share = self.peak, self.colocation.share
@@ -348,7 +344,6 @@ class Colocated:
                 return
 
     def report(self) -> RolloutReport:
-        """All of it on this GPU."""
         host = self.offloaded
         if self.colocation.sleep_level == 1 and not self.colocation.shared_weights:
             host += self.engine_weights
@@ -370,7 +365,6 @@ class Colocated:
         )
 
     def verdict(self) -> TrainingVerdict:
-        """The verdict on this GPU, of the phase that is the peak."""
         completion = self.most_tokens()
         return TrainingVerdict(
             gpu=self.gpu.id,

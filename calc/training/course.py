@@ -44,6 +44,19 @@ class Tensors(NamedTuple):
     event: int = 0
     times: int = 1
 
+    def lines(self) -> Iterable[tuple["Label", Bytes]]:
+        """Bytes by name; of a part of the model those of each tensor that it holds."""
+        if self.profile is None:
+            return (((self.name, self.component, self.name == UPDATE), self.bytes),)
+        labels = contents(self.profile, self.event).labels
+        return ((label, times(self.times, nbytes)) for label, nbytes in labels.items())
+
+    def by_component(self) -> Iterable[tuple[TrainingComponent, Bytes]]:
+        if self.profile is None:
+            return ((self.component, self.bytes),)
+        components = contents(self.profile, self.event).components
+        return ((component, times(self.times, nbytes)) for component, nbytes in components.items())
+
 
 @dataclass(frozen=True, eq=False)
 class StepMoment:
@@ -55,13 +68,11 @@ class StepMoment:
 
     @cached_property
     def lines(self) -> dict["Label", Bytes]:
-        """Tensors in memory, by name."""
-        return summed(chain.from_iterable(map(labelled, self.tensors)))
+        return summed(chain.from_iterable(tensors.lines() for tensors in self.tensors))
 
     @cached_property
     def components(self) -> dict[TrainingComponent, Bytes]:
-        """Tensors in memory, by component."""
-        return summed((component, nbytes) for (_, component, _), nbytes in self.lines.items())
+        return summed(chain.from_iterable(tensors.by_component() for tensors in self.tensors))
 
 
 class Alive(NamedTuple):
@@ -71,12 +82,16 @@ class Alive(NamedTuple):
     tensors: tuple[Tensors, ...] = ()
 
     def plus(self, more: Sequence[Tensors]) -> "Alive":
-        there = [tensors for tensors in more if any(tensors.bytes)]
-        return Alive(plus(self.bytes, *[tensors.bytes for tensors in there]), (*self.tensors, *there))
+        nbytes, there = self.bytes, []
+        for tensors in more:
+            if any(tensors.bytes):
+                nbytes = tuple(map(add, nbytes, tensors.bytes))
+                there.append(tensors)
+        return Alive(nbytes, (*self.tensors, *there))
 
     def merged_with(self, moment: StepMoment) -> StepMoment:
         """A moment at which all of this is there too."""
-        return StepMoment(moment.phase, plus(self.bytes, moment.bytes), (*self.tensors, *moment.tensors))
+        return StepMoment(moment.phase, tuple(map(add, self.bytes, moment.bytes)), (*self.tensors, *moment.tensors))
 
 
 IDLE = Top(NOTHING, 0)
@@ -133,21 +148,14 @@ class Run:
         return [whole, Tensors(times(count, self.alternate_outputs), "outputs kept of every other matrix")]
 
 
-def plus(first: Bytes, *others: Bytes) -> Bytes:
-    for other in others:
-        first = tuple(map(add, first, other))
-    return first
-
-
 AnyLabel = TypeVar("AnyLabel")
 
 
 def summed(sizes: Iterable[tuple[AnyLabel, Bytes]]) -> dict[AnyLabel, Bytes]:
-    """Sum of the bytes under each key."""
-    sums: dict[AnyLabel, Bytes] = {}
+    rows: dict[AnyLabel, list[Bytes]] = {}
     for key, nbytes in sizes:
-        sums[key] = tuple(map(add, sums[key], nbytes)) if key in sums else nbytes
-    return sums
+        rows.setdefault(key, []).append(nbytes)
+    return {key: tuple(map(sum, zip(*several, strict=True))) for key, several in rows.items()}
 
 
 def by(unit: CountedBy, nbytes: int) -> Bytes:
@@ -216,15 +224,24 @@ Label = tuple[Name, TrainingComponent, bool]
 """A name, its component, and whether it is temporary."""
 
 
-def labelled(tensors: Tensors) -> Iterator[tuple[Label, Bytes]]:
-    """Tensors by name; of a part of the model each that it holds."""
-    profile = tensors.profile
-    if profile is None:
-        yield (tensors.name, tensors.component, tensors.name == UPDATE), tensors.bytes
-        return
-    for (name, waits), nbytes in profile.names(tensors.event).items():
-        component = component_of(name, keeps_gradients=profile.keeps_gradients)
-        yield (name, component, not waits), times(tensors.times, nbytes)
+class Contents(NamedTuple):
+    """Bytes of what a part of the model holds."""
+
+    labels: dict[Label, Bytes]
+    components: dict[TrainingComponent, Bytes]
+
+
+def contents(profile: Profile, event: int) -> Contents:
+    known: Contents | None = profile.contents.get(event)
+    if known is None:
+        keeps = profile.keeps_gradients
+        labels = {
+            (name, component_of(name, keeps_gradients=keeps), not waits): nbytes
+            for (name, waits), nbytes in profile.names(event).items()
+        }
+        components = summed((component, nbytes) for (_, component, _), nbytes in labels.items())
+        known = profile.contents[event] = Contents(labels, components)
+    return known
 
 
 def component_of(name: Name, *, keeps_gradients: bool) -> TrainingComponent:
@@ -281,12 +298,11 @@ class Sharded:
 
     @property
     def separate_embedding(self) -> bool:
-        """Whether the embedding is a unit of its own."""
         return self.embedding > 0
 
     def ends(self, index: int) -> bool:
-        """Whether the last norm is one of the unit of the head, whose backward ends with it."""
-        return self.separate_embedding and index == self.layers[-1] + 1
+        """Whether the last norm, where it stands here, is one of the unit of the head, whose backward ends with it."""
+        return self.separate_embedding and self.layers[-1] + 1 == index < len(self.runs)
 
     def before(self, index: int, layers: int) -> int:
         """Bytes of the unit in front of a layer that has so many of its run before it; the root is in front of all, or
@@ -328,7 +344,6 @@ class Sharded:
         return [weights(self.unsharded(len(self.runs), 0)), buffer(buffers)]
 
     def after_layers(self) -> list[Tensors]:
-        """Tensors at the head."""
         last = self.root if self.separate_embedding else self.runs[self.layers[-1]].gathered
         return [weights(self.unsharded(len(self.runs), 0)), buffer(last)]
 
@@ -401,7 +416,6 @@ def alternate_bytes(block: Block, hidden: int, w: int, *, compiled: bool) -> int
 
 
 def matrices(part: Mixer | MLP, hidden: int) -> list[Shape]:
-    """Shapes of the matrices of a part of a layer, in their order."""
     return [shape for shape in part.shapes(hidden).values() if len(shape) == 2]
 
 
@@ -591,16 +605,15 @@ class Course:
         stay = self.by_fsdp or self.passes.settings.keeps_gradients
         component: TrainingComponent = "gradients" if stay else "temporaries"
         for index in reversed(range(len(self.runs))):
-            run, outputs = self.runs[index], self.runs[-1].profile.outputs
-            before = waiting[index]
-            if index < len(self.runs) - 1:
-                before = before.plus([Tensors(outputs, "logits that the training loop holds", "logits")])
+            run, outputs = self.runs[index], self.runs[-1].profile.outputs if index < len(self.runs) - 1 else NOTHING
             for layers in self.turning(run):
                 gradients = once(behind + (run.layers - 1 - layers) * run.gradients)
-                here = before.plus([*run.waiting(layers), Tensors(gradients, "gradients", component)])
+                more = [Tensors(outputs, "logits that the training loop holds", "logits"), *run.waiting(layers)]
+                more.append(Tensors(gradients, "gradients", component))
                 if 0 <= run.first + layers < self.rank.num_layers - 1:
-                    here = here.plus([self.per_layer_gradients, self.shared_gradients(run.first + layers)])
-                here = here.plus([Tensors(run.alternate_outputs, "outputs kept of every other matrix")])
+                    more += [self.per_layer_gradients, self.shared_gradients(run.first + layers)]
+                more.append(Tensors(run.alternate_outputs, "outputs kept of every other matrix"))
+                here = waiting[index].plus(more)
                 if self.sharded is not None:
                     yield from self.sharded_backward(self.sharded, index, run, layers, here)
                 else:

@@ -326,7 +326,6 @@ class Passes:
         return next((columns for columns in widths if columns in heads), widths[0] if widths else 0)
 
     def tables(self, t: Modules, channels: int) -> list[TrackedTensor]:
-        """Cosines and sines."""
         fp32 = self.rank.kernels.rotation in ("fp32", "fp32_spread")
         width = 4 if fp32 else self.settings.rest
         return [t.new("rotary tables", channels, width, CountedBy.POSITION) for _ in range(2)] if channels else []

@@ -54,7 +54,6 @@ def look_up(
 
 @scoped
 def final_norm(t: Modules, model: Architecture, x: TrackedTensor) -> TrackedTensor:
-    """States after the last norm."""
     if model.final_norm == "none" != model.blocks[0].norm:
         return x  # there is none: OPT-350m
     return t.norm(x, t.kernels.norm_kind(model.final_norm), "states that the head reads")
@@ -443,7 +442,6 @@ def entropies_with_gradient(t: Modules, logits: TrackedTensor) -> TrackedTensor:
 
 
 def loss_of(t: Modules, *parts: TrackedTensor) -> TrackedTensor:
-    """The loss: a number."""
     return t.record(scalar(t), parts, lambda gradient: [gradient for _ in parts])
 
 

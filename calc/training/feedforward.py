@@ -25,7 +25,6 @@ def mlp(t: Modules, ffn: MLP, x: TrackedTensor) -> TrackedTensor:
 
 @scoped
 def activated(t: Modules, x: TrackedTensor, label: Name = "activated") -> TrackedTensor:
-    """act(x)."""
     if t.kernels.activation == "written_out" and not t.settings.fused:
         return written_out_gelu(t, x, label)
     if t.kernels.activation == "squared":

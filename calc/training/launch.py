@@ -7,7 +7,7 @@ from typing import NamedTuple
 from calc.errors import Message
 from calc.serving.engines.launch import Launch, degrees
 from calc.training.layout import TrainingLayout, TrainingScenario
-from calc.training.methods import METHODS
+from calc.training.losses import METHODS
 from calc.training.workload import Colocation, MethodName, Objective, Recipe, TrainingWorkload
 
 NODE = 8
@@ -54,7 +54,6 @@ def accelerate(workload: TrainingWorkload, recipe: Recipe, layout: TrainingLayou
 
 
 def machines(gpus: int, node: int) -> tuple[int, int]:
-    """Nodes, and processes on each."""
     nodes = -(-gpus // node)
     return nodes, -(-gpus // nodes)
 
@@ -148,12 +147,10 @@ class Started(NamedTuple):
 
     @property
     def sequences(self) -> int:
-        """Sequences of a step on all GPUs."""
         return self.work.micro_batch * self.work.accumulation * self.scenario.layout.dp
 
     @property
     def weight(self) -> float:
-        """Weight of the reference in the loss."""
         method = METHODS[self.objective.method]
         if self.objective.reference == "none":
             return 0.0
@@ -200,7 +197,6 @@ def trl(step: Started) -> Launch:
 
 
 def own_script(method: MethodName) -> Message:
-    """Note on the script that parses the flags."""
     if METHODS[method].values:
         sentence = (
             "TRL has PPO until 1.12, without a command: train.py parses {config} of trl.experimental.ppo from these "
@@ -246,7 +242,6 @@ def trl_flags(step: Started) -> TrainerFlags:
 
 
 def trl_objective(objective: Objective, step: Started) -> TrainerFlags:
-    """The loss."""
     method = METHODS[objective.method]
     flags: TrainerFlags = {}
     if method.values:  # TRL 1.12, experimental/ppo/ppo_config.py
@@ -442,5 +437,4 @@ def unsloth(step: Started) -> Launch:
 
 
 def python(arguments: TrainerFlags) -> str:
-    """Keyword arguments."""
     return ", ".join(f"{name}={value!r}" for name, value in arguments.items())

@@ -100,7 +100,6 @@ class TrainingLayout(Degrees):
         return self.tp * self.replicas // (self.slices * self.ep)
 
     def of_degree(self, tp: int) -> Self:
-        """This layout with another number of tensor-parallel ranks."""
         return self.model_copy(update={"tp": tp})
 
     @property

@@ -12,7 +12,7 @@ from calc.serving.fewest import MOST_GPUS
 from calc.serving.verdict import Word
 from calc.training.colocated import Colocated
 from calc.training.layout import TrainingScenario
-from calc.training.methods import METHODS
+from calc.training.losses import METHODS
 from calc.training.step import MOST, Training, fewest_replicas, limit, word
 from calc.training.workload import RECIPES, Colocation, TrainingWorkload
 
@@ -133,7 +133,6 @@ def shorter(smaller: "Smaller", now: TrainingScenario) -> TrainingScenario:
 
 
 def has_teacher(now: TrainingScenario) -> bool:
-    """Whether a teacher's distribution is learned."""
     return now.objective is not None and METHODS[now.objective.method].teacher
 
 
@@ -445,7 +444,6 @@ class Smaller:
         return fit
 
     def needs(self, scenario: TrainingScenario) -> int:
-        """Bytes on the most loaded GPU."""
         return self.fit(scenario).total
 
     def fits(self, scenario: TrainingScenario) -> bool:
@@ -472,7 +470,6 @@ class Smaller:
 
     @property
     def levers(self) -> tuple[TrainingLever, ...]:
-        """Each change that saves something by itself."""
         alone = ((change, change.on(self, self.now)) for change in self.changes)
         return tuple(self.lever(change, after) for change, after in alone if self.needs(after) < self.before)
 

@@ -33,7 +33,7 @@ from calc.training.ends import (
 from calc.training.modules import Modules
 from calc.training.states import SCORE
 from calc.training.tape import CountedBy, TrackedTensor, scoped
-from calc.training.workload import Float, LogProbs, Objective, Release
+from calc.training.workload import Float, LogProbs, MethodName, Objective, Release
 
 
 class QuietPass(NamedTuple):
@@ -72,7 +72,6 @@ class TrainingMethod:
 
     @property
     def newest(self) -> Release:
-        """The newest release that is known."""
         return next(iter(self.ways))
 
 
@@ -96,8 +95,12 @@ def fused_or(whole: Head) -> Head:
 
 
 def runs_reference(objective: Objective) -> bool:
-    """Whether a reference runs in the step."""
     return objective.reference in ("model", "adapter-off")
+
+
+def with_reference(quiet: QuietPass, *always: QuietPass) -> Callable[[Objective], tuple[QuietPass, ...]]:
+    """Passes that a method always has, and that of the reference where one runs."""
+    return lambda objective: (*always, quiet) if runs_reference(objective) else always
 
 
 # Supervised fine-tuning, as TRL's SFTTrainer computes it
@@ -169,13 +172,6 @@ def chunked_nll(t: Modules, model: Architecture, x: TrackedTensor) -> TrackedTen
     return t.record(scalar(t), [ordered, table], backward, [ordered.storage])
 
 
-SFT = TrainingMethod(
-    title=Message("Supervised fine-tuning (SFT)"),
-    head=fused_or(sft_head),
-    ways={"1.16": ("fused",), "1.12": ("chunked", "whole")},
-)
-
-
 # Direct preference optimization, arXiv:2305.18290: a policy against its reference, whose log-probabilities TRL makes
 # after the policy's forward pass, while that waits for its own backward
 
@@ -237,20 +233,6 @@ def use_means(t: Modules, logits: TrackedTensor, objective: Objective) -> None:
     t.use(t.new("copy of the logits", part, logits.width, CountedBy.LOGITS), logits)
 
 
-def dpo_passes(objective: Objective) -> tuple[QuietPass, ...]:
-    return (QuietPass(by_policy=False, when="after"),) if runs_reference(objective) else ()
-
-
-DPO = TrainingMethod(
-    title=Message("Direct preference optimization (DPO)"),
-    sequences=2,
-    head=fused_or(dpo_head),
-    ways={"1.16": ("fused",), "1.12": ("whole",), "0.24": ("whole",)},
-    passes=dpo_passes,
-    reference=True,
-)
-
-
 # KTO, arXiv:2402.01306: single completions, wanted or not, against a reference; and a KL term by mismatched ones
 
 
@@ -288,22 +270,6 @@ def kto_loss(t: Modules, model: Architecture, logits: TrackedTensor, objective: 
     return loss_of(t, scored)
 
 
-def kto_passes(objective: Objective) -> tuple[QuietPass, ...]:
-    """Mismatched pairs of prompt and completion, for the KL term: by the policy before all; by the reference before its
-    own pass."""
-    of_reference = dpo_passes(objective)
-    return (QuietPass(by_policy=True, when="before"), *(quiet._replace(times=2) for quiet in of_reference))
-
-
-KTO = TrainingMethod(
-    title=Message("Kahneman-Tversky optimization (KTO)"),
-    head=fused_or(kto_head),
-    ways={"1.16": ("fused",), "1.12": ("whole",)},
-    passes=kto_passes,
-    reference=True,
-)
-
-
 # ORPO, arXiv:2403.07691; SimPO, arXiv:2405.14734, and CPO, arXiv:2401.08417: preference without a reference, on whole
 # logits (TRL, trl/experimental)
 
@@ -333,27 +299,6 @@ def chosen_likelihood(t: Modules, logits: TrackedTensor) -> TrackedTensor:
     return cross_entropy(t, copy, upcast=False)
 
 
-WAYS: dict[Release, tuple[LogProbs, ...]] = {"1.16": ("whole",), "1.12": ("whole",)}
-ORPO = TrainingMethod(
-    title=Message("Odds ratio preference optimization (ORPO)"),
-    sequences=2,
-    head=partial(head, likelihood=True),
-    ways=WAYS,
-)
-CPO = TrainingMethod(
-    title=Message("Contrastive preference optimization (CPO)"),
-    sequences=2,
-    head=partial(head, likelihood=True),
-    ways=WAYS,
-)
-SIMPO = TrainingMethod(
-    title=Message("Simple preference optimization (SimPO)"),
-    sequences=2,
-    head=partial(head, likelihood=False),
-    ways=WAYS,
-)
-
-
 # A reward model on pairs, arXiv:2203.02155 section 3.5: one score for each sequence, and no logits
 
 
@@ -377,16 +322,6 @@ def reward_model(model: Architecture) -> Architecture:
     `AutoModelForSequenceClassification`, num_labels 1)."""
     score = Extra(name=SCORE, shape=(1, model.hidden), component="lm_head")
     return model.model_copy(update={"tied": True, "extras": (*model.extras, score)})
-
-
-REWARD = TrainingMethod(
-    title=Message("Reward model"),
-    sequences=2,
-    head=score_head,
-    model=reward_model,
-    reads_table=False,
-    ways={"1.16": ("none",), "1.12": ("none",)},
-)
 
 
 # GRPO, arXiv:2402.03300, and RLOO, arXiv:2402.14740: completions in groups, scored against each other.
@@ -419,35 +354,6 @@ def grpo_passes(objective: Objective) -> tuple[QuietPass, ...]:
     return (*old, QuietPass(by_policy=False, when="generation")) if runs_reference(objective) else old
 
 
-def rloo_passes(objective: Objective) -> tuple[QuietPass, ...]:
-    """Old log-probabilities always."""
-    old = QuietPass(by_policy=True, when="generation")
-    return (old, QuietPass(by_policy=False, when="generation")) if runs_reference(objective) else (old,)
-
-
-OTHERS: tuple[LogProbs, ...] = ("in-place", "in-fp32")
-NO_LOGITS: dict[Release, tuple[LogProbs, ...]] = {"1.16": ("fused",), "1.12": ("whole",)}
-GRPO = TrainingMethod(
-    beta=0.0,
-    title=Message("Group relative policy optimization (GRPO)"),
-    head=fused_or(grpo_head),
-    ways=NO_LOGITS,
-    others=OTHERS,
-    passes=grpo_passes,
-    reference=True,
-    generates=True,
-)
-RLOO = TrainingMethod(
-    title=Message("REINFORCE leave-one-out (RLOO)"),
-    head=fused_or(grpo_head),
-    ways=NO_LOGITS,
-    others=OTHERS,
-    passes=rloo_passes,
-    reference=True,
-    generates=True,
-)
-
-
 # PPO, arXiv:1707.06347, as TRL's experimental trainer has it (1.12, trl/experimental/ppo/ppo_trainer.py): a value
 # model as large as the policy is trained with it, and a reward model stands next to both
 
@@ -461,28 +367,6 @@ def ppo_head(t: Modules, model: Architecture, x: TrackedTensor, objective: Objec
     else:
         t.outputs += outputs
     return loss_of(t, scored)
-
-
-PPO = TrainingMethod(
-    title=Message("Proximal policy optimization (PPO)"),
-    head=fused_or(ppo_head),
-    ways={"1.12": ("whole",)},
-    others=OTHERS,
-    passes=rloo_passes,
-    reference=True,
-    generates=True,
-    groups=False,
-    values=True,
-    verified=False,
-)
-VALUE = TrainingMethod(
-    title=Message("Value model"),
-    head=score_head,
-    ways={"1.12": ("none",)},
-    model=reward_model,
-    reads_table=False,
-)
-"""The model that is trained with the policy."""
 
 
 # Distillation from a teacher's distribution over the whole vocabulary, arXiv:2306.13649: GKD as TRL's experimental
@@ -602,29 +486,103 @@ def tiled_divergence(t: Modules, model: Architecture, x: TrackedTensor, teacher:
     return t.record(each, [chosen, table], backward, [chosen.storage, other.storage, saved.storage])
 
 
-def teacher_pass(objective: Objective) -> tuple[QuietPass, ...]:
-    """The teacher's, when the policy's forward pass is over."""
-    return (QuietPass(by_policy=False, when="after"),)
-
-
-GKD = TrainingMethod(
-    title=Message("Generalized knowledge distillation (GKD)"),
-    head=gkd_head,
-    ways={"1.16": ("whole",)},
-    passes=teacher_pass,
-    reference=True,
-    teacher=True,
-    teacher_type="bf16",  # from_pretrained takes the checkpoint's own
-    beta=0.5,
-)
-DISTILLATION = TrainingMethod(
-    title=Message("On-policy distillation"),
-    head=distillation_head,
-    ways={"1.16": ("fused",)},
-    passes=teacher_pass,
-    reference=True,
-    teacher=True,
-    beta=1.0,
-    generates=True,
-    groups=False,
-)
+NO_LOGITS: dict[Release, tuple[LogProbs, ...]] = {"1.16": ("fused",), "1.12": ("whole",)}
+WHOLE: dict[Release, tuple[LogProbs, ...]] = {"1.16": ("whole",), "1.12": ("whole",)}
+OTHERS: tuple[LogProbs, ...] = ("in-place", "in-fp32")
+RENEWED = with_reference(QuietPass(by_policy=False, when="generation"), QuietPass(by_policy=True, when="generation"))
+"""Old log-probabilities always, and those of the reference."""
+VALUE = TrainingMethod(Message("Value model"), score_head, {"1.12": ("none",)}, model=reward_model, reads_table=False)
+"""The model that is trained with a policy."""
+METHODS: dict[MethodName, TrainingMethod] = {
+    "sft": TrainingMethod(
+        Message("Supervised fine-tuning (SFT)"), fused_or(sft_head), {"1.16": ("fused",), "1.12": ("chunked", "whole")}
+    ),
+    "dpo": TrainingMethod(
+        Message("Direct preference optimization (DPO)"),
+        fused_or(dpo_head),
+        NO_LOGITS | {"0.24": ("whole",)},
+        sequences=2,
+        passes=with_reference(QuietPass(by_policy=False, when="after")),
+        reference=True,
+    ),
+    "kto": TrainingMethod(
+        Message("Kahneman-Tversky optimization (KTO)"),
+        fused_or(kto_head),
+        NO_LOGITS,
+        # mismatched pairs of prompt and completion, for the KL term: by the policy before all; by the reference before
+        # its own pass
+        passes=with_reference(
+            QuietPass(by_policy=False, when="after", times=2), QuietPass(by_policy=True, when="before")
+        ),
+        reference=True,
+    ),
+    "orpo": TrainingMethod(
+        Message("Odds ratio preference optimization (ORPO)"), partial(head, likelihood=True), WHOLE, sequences=2
+    ),
+    "simpo": TrainingMethod(
+        Message("Simple preference optimization (SimPO)"), partial(head, likelihood=False), WHOLE, sequences=2
+    ),
+    "cpo": TrainingMethod(
+        Message("Contrastive preference optimization (CPO)"), partial(head, likelihood=True), WHOLE, sequences=2
+    ),
+    "reward": TrainingMethod(
+        Message("Reward model"),
+        score_head,
+        {"1.16": ("none",), "1.12": ("none",)},
+        sequences=2,
+        model=reward_model,
+        reads_table=False,
+    ),
+    "grpo": TrainingMethod(
+        Message("Group relative policy optimization (GRPO)"),
+        fused_or(grpo_head),
+        NO_LOGITS,
+        others=OTHERS,
+        passes=grpo_passes,
+        reference=True,
+        beta=0.0,
+        generates=True,
+    ),
+    "rloo": TrainingMethod(
+        Message("REINFORCE leave-one-out (RLOO)"),
+        fused_or(grpo_head),
+        NO_LOGITS,
+        others=OTHERS,
+        passes=RENEWED,
+        reference=True,
+        generates=True,
+    ),
+    "ppo": TrainingMethod(
+        Message("Proximal policy optimization (PPO)"),
+        fused_or(ppo_head),
+        {"1.12": ("whole",)},
+        others=OTHERS,
+        passes=RENEWED,
+        reference=True,
+        generates=True,
+        groups=False,
+        values=True,
+        verified=False,
+    ),
+    "gkd": TrainingMethod(
+        Message("Generalized knowledge distillation (GKD)"),
+        gkd_head,
+        {"1.16": ("whole",)},
+        passes=lambda objective: (QuietPass(by_policy=False, when="after"),),  # the teacher's
+        reference=True,
+        beta=0.5,
+        teacher=True,
+        teacher_type="bf16",  # from_pretrained takes the checkpoint's own
+    ),
+    "distillation": TrainingMethod(
+        Message("On-policy distillation"),
+        distillation_head,
+        {"1.16": ("fused",)},
+        passes=lambda objective: (QuietPass(by_policy=False, when="after"),),
+        reference=True,
+        beta=1.0,
+        teacher=True,
+        generates=True,
+        groups=False,
+    ),
+}

@@ -1,4 +1,4 @@
-"""Losses by name; what of a question about one is refused, and what it leaves open."""
+"""Refusals of a question about a loss, what it leaves open, and what is assumed about it."""
 
 from collections.abc import Iterator
 from typing import get_args
@@ -7,37 +7,8 @@ from calc.errors import ConfigError, Message, Refusal
 from calc.model.architecture import Architecture
 from calc.training.ends import TILE
 from calc.training.layout import TrainingLayout
-from calc.training.losses import (
-    CPO,
-    DISTILLATION,
-    DPO,
-    GKD,
-    GRPO,
-    KTO,
-    ORPO,
-    PPO,
-    REWARD,
-    RLOO,
-    SFT,
-    SIMPO,
-    TrainingMethod,
-)
+from calc.training.losses import METHODS, TrainingMethod
 from calc.training.workload import LogProbs, Method, MethodName, Objective, Reference, Release, TrainingWorkload
-
-METHODS: dict[MethodName, TrainingMethod] = {
-    "sft": SFT,
-    "dpo": DPO,
-    "kto": KTO,
-    "orpo": ORPO,
-    "simpo": SIMPO,
-    "cpo": CPO,
-    "reward": REWARD,
-    "grpo": GRPO,
-    "rloo": RLOO,
-    "ppo": PPO,
-    "gkd": GKD,
-    "distillation": DISTILLATION,
-}
 
 
 def named(text: str) -> tuple[Method | None, MethodName | None]:
@@ -77,7 +48,6 @@ def usual_reference(method: TrainingMethod, beta: float | None, work: TrainingWo
 
 
 def refusals(objective: Objective, work: TrainingWorkload, layout: TrainingLayout) -> Iterator[Refusal]:
-    """Why a question makes no sense."""
     method, reference = METHODS[objective.method], objective.reference
     release: Release = objective.trl or method.newest
     if release not in method.ways:
@@ -197,7 +167,6 @@ REFERENCES: dict[Reference, Message] = {
 
 
 def said_of(objective: Objective) -> Iterator[Message]:
-    """Assumptions about the loss."""
     method = METHODS[objective.method]
     if objective.log_probs in method.others:
         yield OTHERS[objective.log_probs]

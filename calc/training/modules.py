@@ -2,6 +2,7 @@
 norms; and sequence parallelism between them."""
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from calc.model.kernels import Kernels, NormKind
 from calc.model.names import Names
@@ -65,7 +66,7 @@ class Settings:
     # What a part of the model reads of them, all else as in any step: where steps differ in nothing of it, they share
     # what was traced of that part
 
-    @property
+    @cached_property
     def of_layers(self) -> "Settings":
         """Settings of a layer, which knows nothing of the loss."""
         return replace(
@@ -78,7 +79,7 @@ class Settings:
             reads_table=True,
         )
 
-    @property
+    @cached_property
     def of_head(self) -> "Settings":
         """Settings of the head, which knows nothing of attention and experts."""
         return replace(
@@ -93,12 +94,12 @@ class Settings:
             expert_spread=1,
         )
 
-    @property
+    @cached_property
     def of_norm(self) -> "Settings":
         """Settings of the last norm, which knows nothing of either."""
         return replace(self.of_head.of_layers, checkpoints=False)
 
-    @property
+    @cached_property
     def of_embedding(self) -> "Settings":
         """Settings of the embedding, which may share the head's table, and whose output may need a gradient."""
         return replace(self.of_norm, reads_table=self.reads_table, inputs_need_gradients=self.inputs_need_gradients)
@@ -117,7 +118,6 @@ class Modules(Operations):
         return any(set(parts) <= set(packed) for packed in self.names.packed.values())
 
     def parts(self, x: TrackedTensor, *columns: int) -> list[TrackedTensor]:
-        """Views of what one matrix made."""
         if self.kernels.slices:
             return [self.slice(x, count) for count in columns]
         return self.split(x, *columns)

@@ -39,12 +39,11 @@ class Operations(Tape):
         self, of: TrackedTensor | TensorSize, *read: TrackedTensor | None, by_heads: bool = False
     ) -> TrackedTensor:
         """A gradient as large as a tensor, and what is read to make it."""
-        columns, width, unit = of.size if isinstance(of, TrackedTensor) else of
+        columns, width, unit = (of.columns, of.width, of.unit) if isinstance(of, TrackedTensor) else of
         name = WEIGHT_GRADIENTS if unit == CountedBy.ONCE else self.gradient_names.get(columns, ACTIVATION_GRADIENTS)
         return self.new(name, columns, width, unit, *read, by_heads=by_heads)
 
     def required_gradient(self, of: TrackedTensor, *, by_heads: bool = False) -> TrackedTensor | None:
-        """The gradient of a tensor; None where it requires none."""
         return None if of.node is None else self.gradient(of, by_heads=by_heads)
 
     def to_each(self, *inputs: TrackedTensor) -> Backward:
@@ -146,11 +145,9 @@ class Operations(Tape):
         return out
 
     def add_in_place(self, a: TrackedTensor, b: TrackedTensor) -> TrackedTensor:
-        """a.add_(b)."""
         return self.record(a.view(), [a, b], lambda gradient: [gradient, gradient])
 
     def scaled_in_place(self, x: TrackedTensor) -> TrackedTensor:
-        """x times a number, in place."""
         return self.record(x.view(), [x], self.multiplied)
 
     def in_type(self, gradient: TrackedTensor, width: int) -> TrackedTensor:
@@ -266,7 +263,6 @@ class Operations(Tape):
         return self.record(out, [x], self.multiplied, [mask.storage])
 
     def name_of(self, x: TrackedTensor) -> str:
-        """The words of a tensor's name."""
         name = "weights" if x.storage is None else self.sizes[x.storage][0]
         return name if isinstance(name, str) else name[1]
 
@@ -478,7 +474,6 @@ class Operations(Tape):
         return self.record(out, [x], lambda gradient: self.into_zeros(x), [indices.storage])
 
     def into_zeros(self, x: TrackedTensor) -> list[TrackedTensor | None]:
-        """A gradient that is put into zeros."""
         return [self.gradient(x, self.gradient(x))]
 
     def largest(self, scores: TrackedTensor, k: int) -> tuple[TrackedTensor, TrackedTensor]:

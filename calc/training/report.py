@@ -22,8 +22,9 @@ from calc.training.colocated import Colocated, RolloutReport
 from calc.training.course import Part, Phase, TrainingComponent
 from calc.training.launch import objective_launches
 from calc.training.layout import TrainingLayout, TrainingScenario, usual_base
-from calc.training.methods import METHODS, said_of
-from calc.training.states import adapts_experts, plain_experts, state_bytes, trained_of, widths
+from calc.training.losses import METHODS
+from calc.training.methods import said_of
+from calc.training.states import adapts_experts, plain_experts, state_bytes, widths
 from calc.training.step import Training, TrainingMemory, TrainingVerdict, judge_training, usual_overhead
 from calc.training.workload import RECIPES, Colocation, Objective, Recipe, TrainingWorkload
 from calc.units import GIB
@@ -44,15 +45,14 @@ class SavedBytes(Frozen):
         return self.weights + self.master_weights + self.optimizer
 
 
-def on_disk(architecture: Architecture, work: TrainingWorkload, recipe: Recipe) -> SavedBytes:
+def on_disk(training: Training) -> SavedBytes:
     """Each weight once, in the type in which it is trained."""
-    tensors = [tensor for tensor in architecture.tensors() if tensor.excluded_as is None]
-    trained = [part for tensor in tensors for part in trained_of(architecture, tensor, work)]
-    parameters, (width, _, state) = sum(part.parameters for part in trained), widths(work, recipe)
+    work, recipe, parameters = training.work, training.recipe, training.parameters
+    width, _, state = widths(work, recipe)
     return SavedBytes(
         weights=parameters * width,
         master_weights=4 * parameters if recipe.master else 0,
-        optimizer=sum(part.count * state_bytes(work.optimizer, part, state) for part in trained),
+        optimizer=sum(part.count * state_bytes(work.optimizer, part, state) for part in training.trained),
     )
 
 
@@ -115,7 +115,6 @@ class TrainingReport(Frozen):
 
     @property
     def trained_share(self) -> float:
-        """Share of the parameters that are trained."""
         return self.trained_parameters / self.parameters.total
 
 
@@ -184,7 +183,7 @@ def laid_out_step(
         parameters=architecture.parameters(),
         trained_parameters=training.trained_parameters(),
         global_batch=workload.micro_batch * workload.accumulation * layout.dp,
-        on_disk=on_disk(architecture, workload, scenario.recipe),
+        on_disk=on_disk(training),
         memory=memory,
         overhead_items=scenario.overhead.sizes(usual_overhead(layout.gpus), memory.total - memory.overhead),
         stages=training.by_stage,

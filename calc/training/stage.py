@@ -75,9 +75,15 @@ class TrainingStage:
 
     # What is there all the time
 
-    def constant(self, *, gradients: bool = True) -> list[Tensors]:
+    def constant(self) -> list[Tensors]:
         """Weights and what belongs to them, between steps; with gradients that are held all the time."""
-        states, recipe = self.states, self.recipe
+        gradients = [Tensors(once(self.states.gradients), "gradients", "gradients")] if self.recipe.buffers else []
+        return [*self.standing, *gradients]
+
+    @cached_property
+    def standing(self) -> list[Tensors]:
+        """Weights and what belongs to them, between steps, but for gradients."""
+        states = self.states
         tensors = [
             Tensors(once(states.frozen), "frozen weights", "weights"),
             Tensors(once(states.weights), "trained weights", "weights"),
@@ -88,8 +94,6 @@ class TrainingStage:
         if self.layout.fully_sharded and not (self.course.by_fsdp or self.by_deepspeed):
             largest = Tensors(once(2 * self.course.largest_unit), "gathered weights of two layers", "weights")
             tensors.append(largest)
-        if gradients and recipe.buffers:
-            tensors.append(Tensors(once(states.gradients), "gradients", "gradients"))
         return tensors
 
     def running(self) -> list[Tensors]:
@@ -111,7 +115,6 @@ class TrainingStage:
         return [*tensors, self.rotary()]
 
     def rotary(self) -> Tensors:
-        """Cosines and sines of a pass."""
         columns = sum(columns for _, columns in self.rank.rotary)
         fp32 = self.rank.kernels.rotation in ("fp32", "fp32_spread")
         width = 4 if fp32 else self.course.passes.settings.rest
@@ -139,12 +142,9 @@ class TrainingStage:
     @property
     def steps(self) -> list[StepMoment]:
         """Points before and after the step, and the optimizer's update."""
-        tensors, states = self.constant(gradients=False), self.states
-        if not self.work.optimizer_in_backward:
-            size = states.casts or states.gradients
-            tensors.append(Tensors(once(size), "gradients", "gradients"))
+        size = 0 if self.work.optimizer_in_backward else self.states.casts or self.states.gradients
         between = Alive().plus(self.constant())
-        updated = Alive().plus([*tensors, self.updating()])
+        updated = Alive().plus([*self.standing, Tensors(once(size), "gradients", "gradients"), self.updating()])
         return [
             StepMoment("after_init", *between),
             StepMoment("optimizer", *updated),
@@ -160,7 +160,6 @@ class TrainingStage:
         return self.during.plus([*self.course.persisting(), gradient, self.updating(), self.course.stream])
 
     def without_gradients(self) -> list[StepMoment]:
-        """The moments of the passes without gradients."""
         points: list[StepMoment] = []
         for course, when, gathered, ahead in self.quiet:
             resident = Alive().plus([*self.constant(), self.rotary()]) if when == "generation" else self.during
@@ -174,7 +173,6 @@ class TrainingStage:
         return undominated(points)
 
     def peak_bytes(self, units: Bytes) -> int:
-        """Bytes at the peak, for a batch and a length."""
         if self.value is not None:
             return max(dot(moment.bytes, units) for points in self.step_moments.values() for moment in points)
         alive = [moment.bytes for moment in (*self.steps, *self.without_gradients())]
@@ -202,7 +200,6 @@ class TrainingStage:
 
     @cached_property
     def step_moments(self) -> dict[Phase, list[StepMoment]]:
-        """The moments of each phase that are the peak for some batch and length."""
         phases = {moment.phase: [moment] for moment in self.steps}
         if self.quiet:
             phases["reference"] = self.without_gradients()
@@ -236,5 +233,4 @@ class TrainingStage:
 
     @cached_property
     def peaks(self) -> list[StepMoment]:
-        """The moments at which the step peaks for some batch and length."""
         return undominated(chain.from_iterable(self.step_moments.values()))

@@ -3,6 +3,7 @@ adapters, and what optimizers remember of each."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import prod
 from typing import NamedTuple
 
@@ -12,7 +13,7 @@ from calc.hardware.shards import copies_within, layers_within
 from calc.model.architecture import Architecture
 from calc.model.tensor import Component, Tensor
 from calc.training.layout import TrainingLayout
-from calc.training.workload import WIDTH, LoraTargets, Optimizer, OptimizerKernel, Recipe, TrainingWorkload, Update
+from calc.training.workload import WIDTH, LoraTargets, Optimizer, OptimizerKernel, Recipe, TrainingWorkload
 
 OUTSIDE, EMBEDDING = -1, -2
 """Places that are no layer: what stands outside of them all, and an embedding that is gathered by itself."""
@@ -87,16 +88,26 @@ class StageWeights:
     trained: list[RankWeight]
     separate_embedding: bool
 
+    @cached_property
+    def trained_elements(self) -> list[tuple[RankWeight, int]]:
+        return [(weight, weight.copies * weight.numel) for weight in self.trained]
+
+    @cached_property
+    def trained_parameters(self) -> list[tuple[RankWeight, int]]:
+        """Elements of what is trained as one."""
+        return list(parameters_of(self.trained))
+
     def units(self, replicas: int = 1) -> dict[int, GatheredUnit]:
         """Elements of each layer, of what stands outside of them, and of an embedding that is a unit of its own, as so
         many replicas gather them."""
         units: dict[int, GatheredUnit] = {}
-        for field, weights, ranks in (
-            ("gathered", self.weights, replicas),
-            ("trained", self.trained, 1),
-            ("filled", self.trained, replicas),
+        trained = self.elements(self.trained, 1)
+        for field, elements in (
+            ("gathered", self.elements(self.weights, replicas)),
+            ("trained", trained),
+            ("filled", trained if replicas == 1 else self.elements(self.trained, replicas)),
         ):
-            for places, size in self.elements(weights, ranks).items():
+            for places, size in elements.items():
                 for place in places:
                     unit = units.setdefault(place, GatheredUnit())
                     setattr(unit, field, getattr(unit, field) + size)
@@ -114,14 +125,12 @@ class StageWeights:
         return sizes
 
     def gathered(self, recipe: Recipe) -> int:
-        """Bytes of all weights as they are multiplied."""
         return WIDTH[recipe.compute] * sum(unit.gathered for unit in self.units().values())
 
 
 def stage_weights(
     rank: Architecture, pieces: tuple[range, ...], layout: TrainingLayout, frozen: Precision, work: TrainingWorkload
 ) -> StageWeights:
-    """All that a stage holds, and what of it is trained."""
     weights = list(weights_of(rank, pieces, layout, frozen, plain=plain_experts(work, frozen)))
     trained = [
         weight if tensor is weight.tensor else replace(weight, tensor=tensor)
@@ -131,34 +140,32 @@ def stage_weights(
     return StageWeights(pieces, weights, trained, layout.separate_embedding and not rank.tied)
 
 
-def states_of(stage: StageWeights, work: Update, recipe: Recipe, layout: TrainingLayout) -> States:
+def states_of(stage: StageWeights, work: TrainingWorkload, recipe: Recipe, layout: TrainingLayout) -> States:
     """Each part divided over as many ranks as the stage of ZeRO says (arXiv:1910.02054 section 5)."""
-    trained = stage.trained
+    trained, elements = stage.trained, stage.trained_elements
     width, gradient, state = widths(work, recipe)
-    elements = [(weight, weight.copies * weight.numel) for weight in trained]
     kernel = work.optimizer_kernel or ("fused" if recipe.fused else "foreach")
+    # ranks over which a weight is divided in any case, by those that share its experts; and from a stage of ZeRO on
+    apart = {ep: ep for ep in (1, layout.ep)}
+    together = {ep: ep * (layout.replicas if ep == 1 else layout.expert_replicas) for ep in apart}
     by_fsdp = layout.gathered_by_fsdp(recipe)
 
-    replicas, expert_replicas = layout.replicas, layout.expert_replicas
-
-    def divided(sizes: Iterable[tuple[RankWeight, int]], zero: int) -> list[int]:
-        """Each size on one rank: over those that share its experts, and from this stage of ZeRO on over all that hold
-        the same."""
-        if layout.zero < zero:
-            return [-(-size // weight.ep) for weight, size in sizes]
-        ranks = [(weight, size, replicas if weight.ep == 1 else expert_replicas) for weight, size in sizes]
-        if by_fsdp:
-            ranks = [(weight, weight.padded(size, copies), copies) for weight, size, copies in ranks]
-        return [-(-size // (weight.ep * copies)) for weight, size, copies in ranks]
+    def divided(sizes: Iterable[tuple[RankWeight, int]], zero: int, width: int = 1) -> list[int]:
+        """Bytes on one rank of sizes that are each so wide."""
+        ranks = together if layout.zero >= zero else apart
+        if by_fsdp and layout.zero >= zero:
+            sizes = [(weight, weight.padded(width * size, ranks[weight.ep] // weight.ep)) for weight, size in sizes]
+            width = 1
+        return [-(-width * size // ranks[weight.ep]) for weight, size in sizes]
 
     def total(width: int, zero: int) -> int:
-        return sum(divided([(weight, width * size) for weight, size in elements], zero))
+        return sum(divided(elements, zero, width))
 
     def base(weight: RankWeight) -> int:
         quantized = weight.nbytes < WIDTH[recipe.compute] * weight.numel
         return 4 * weight.numel if work.fp32_rest and not quantized else weight.nbytes
 
-    largest = max(divided(parameters_of(trained), 2), default=0)
+    largest = max(divided(stage.trained_parameters, 2), default=0)
     frozen = [] if work.trains_base else [(weight, weight.copies * base(weight)) for weight in stage.weights]
     optimizer = [(weight, weight.copies * state_bytes(work.optimizer, weight.tensor, state)) for weight in trained]
     return States(
@@ -168,7 +175,7 @@ def states_of(stage: StageWeights, work: Update, recipe: Recipe, layout: Trainin
         gradients=total(gradient, 2),
         optimizer=sum(divided(optimizer, 1)),
         update=update_bytes(work.optimizer, kernel, total(1, 1), largest, width, state),
-        casts=casts_of(divided(elements, 2), last_matrix(trained), gradient, recipe, zero_3=layout.zero == 3),
+        casts=casts_of(divided(elements, 2), trained, gradient, recipe, zero_3=layout.zero == 3),
         largest_gradient=gradient * largest,
     )
 
@@ -196,7 +203,7 @@ class Widths(NamedTuple):
     state: int
 
 
-def widths(work: TrainingWorkload | Update, recipe: Recipe) -> Widths:
+def widths(work: TrainingWorkload, recipe: Recipe) -> Widths:
     """Widths by the recipe; adapters may be in fp32 next to 16-bit weights, with all that belongs to them."""
     weight, gradient, state = WIDTH[recipe.weights], WIDTH[recipe.gradients], WIDTH[recipe.states]
     if not work.fp32_adapters:
@@ -205,7 +212,7 @@ def widths(work: TrainingWorkload | Update, recipe: Recipe) -> Widths:
     return Widths(weight, max(gradient, weight), max(state, weight))
 
 
-def casts_of(sizes: list[int], last: int, gradient: int, recipe: Recipe, *, zero_3: bool) -> int:
+def casts_of(sizes: list[int], trained: list[RankWeight], gradient: int, recipe: Recipe, *, zero_3: bool) -> int:
     """Bytes of gradients while the optimizer casts them to fp32: one after the other, of which each is let go of, until
     the last matrix, or kept; or flattened, all or so many elements at once, and that cast."""
     if recipe.flattened:
@@ -215,7 +222,7 @@ def casts_of(sizes: list[int], last: int, gradient: int, recipe: Recipe, *, zero
         return 0
     if recipe.casts == "all":
         return sum(sizes) * (gradient + 4)
-    return 4 * sum(sizes) + gradient * last
+    return 4 * sum(sizes) + gradient * last_matrix(trained)
 
 
 def last_matrix(trained: list[RankWeight]) -> int:

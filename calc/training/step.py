@@ -1,6 +1,6 @@
 """Memory of a training step, on one GPU: weights and what belongs to them, activations, logits, overhead."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
@@ -23,6 +23,7 @@ from calc.hardware.overhead import (
 from calc.hardware.shards import alike_pieces, alike_stages
 from calc.hardware.solver import largest_near, least
 from calc.model.architecture import Architecture
+from calc.model.tensor import Tensor
 from calc.serving.fewest import MOST_GPUS
 from calc.serving.memory import Memory
 from calc.serving.verdict import Word
@@ -30,8 +31,8 @@ from calc.training.course import Course, Part, Phase, StepMoment, Tensors, Train
 from calc.training.decoder import LossHead, Passes, Shared, check_modelled, quiet, settings_of
 from calc.training.ends import head
 from calc.training.layout import TrainingLayout, TrainingScenario, check_schedule
-from calc.training.losses import VALUE, TrainingMethod
-from calc.training.methods import METHODS, check_teacher, resolved, scored_units
+from calc.training.losses import METHODS, VALUE, TrainingMethod
+from calc.training.methods import check_teacher, resolved, scored_units
 from calc.training.modules import Settings
 from calc.training.stage import QuietCourse, TrainingStage
 from calc.training.states import OUTSIDE, StageWeights, States, plain_experts, stage_weights, states_of, trained_of
@@ -70,7 +71,6 @@ class TrainingMemory(Memory):
 
     @property
     def parts(self) -> dict[Message, int]:
-        """Bytes by the name of the part."""
         return {part: getattr(self, component) for component, part in PARTS.items()}
 
 
@@ -94,7 +94,8 @@ class Training:
         *,
         role: Literal["policy", "value", "teacher"] = "policy",
     ) -> None:
-        check_modelled(architecture)
+        if shared is None:  # whose steps are all of one model
+            check_modelled(architecture)
         self.base, objective = architecture, scenario.objective
         self.method: TrainingMethod | None = None
         work, recipe, layout = scenario.workload, scenario.recipe, scenario.layout
@@ -109,7 +110,10 @@ class Training:
         self.overhead, self.frozen, self.objective = scenario.overhead, scenario.frozen, objective
         self.scenario = scenario.model_copy(update={"objective": objective, "colocation": None})
         self.value, self.teacher = self._value(), self._teacher() if role == "policy" else None
-        self.shared = shared or Shared()
+        if shared is None:
+            shared = Shared()
+            shared.once(("step", self.scenario), lambda: self)
+        self.shared = shared
         cut = layout.tp, layout.slices
         self.rank = self.shared.once(("rank", *cut), lambda: architecture.rank(*cut))
         self.chunk = self.shared.once(("chunk", *cut), lambda: self.rank.chunk)
@@ -125,7 +129,6 @@ class Training:
         self.overhead_ranges = self.overhead.ranges(usual_overhead(layout.gpus))
         self.fixed_overhead = bounds(sizes(self.overhead_ranges, 0))[1]
         """Bytes of overhead at the high end of its range, whatever is allocated."""
-        self.shared.once(("step", self.scenario), lambda: self)
 
     def _value(self) -> "Training | None":
         """The value model's own step, where one is trained with the policy."""
@@ -145,8 +148,10 @@ class Training:
     # The stages of the pipeline
 
     def _alike_pieces(self) -> list[int]:
-        tensors = (piece.tensor for piece in stored(self.rank, self.frozen))
-        return alike_pieces(self.rank, self.layout.pieces(self.rank.num_layers), tensors)
+        pieces = self.layout.pieces(self.rank.num_layers)
+        if len(pieces) == 1:
+            return [0]
+        return alike_pieces(self.rank, pieces, (piece.tensor for piece in stored(self.rank, self.frozen)))
 
     @property
     def laid_out_alike(self) -> bool:
@@ -183,7 +188,6 @@ class Training:
     # What a method adds
 
     def _quiet_courses(self, weights: StageWeights, index: int, *, single: bool) -> Iterator[QuietCourse]:
-        """The passes without gradients."""
         objective = self.objective
         if objective is None or self.method is None:
             return
@@ -231,15 +235,18 @@ class Training:
         plain = plain_experts(work, self.frozen)
         stage = layout.tp, layout.slices, layout.pp, layout.vp, index, layout.ep
         key = *stage, layout.separate_embedding, self.frozen, plain, adapters
-        pieces = layout.stages(self.rank.num_layers)[index]
-        return self.shared.once(("weights", *key), lambda: stage_weights(self.rank, pieces, layout, self.frozen, work))
+        return self.shared.once(
+            ("weights", *key),
+            lambda: stage_weights(self.rank, layout.stages(self.rank.num_layers)[index], layout, self.frozen, work),
+        )
 
     def _states(self, weights: StageWeights) -> States:
         """Bytes that belong to the weights of a stage, equal for steps that differ in their passes alone. The weights
         are those of ranks that are laid out so within a replica."""
-        update, recipe, layout = self.work.update, self.recipe, self.layout
-        key = "states", weights, update, recipe, layout.zero, layout.replicas
-        return self.shared.once(key, lambda: states_of(weights, update, recipe, layout))
+        work, recipe, layout = self.work, self.recipe, self.layout
+        update = work.trains_base, work.fp32_rest, work.fp32_adapters, work.optimizer, work.optimizer_kernel
+        key = "states", weights, *update, recipe, layout.zero, layout.replicas
+        return self.shared.once(key, lambda: states_of(weights, work, recipe, layout))
 
     def _settings(self, *, single: bool) -> Settings:
         settings = settings_of(self.rank, self.work, self.recipe, self.layout, self.frozen, single=single)
@@ -275,15 +282,23 @@ class Training:
             return Training(self.base, scenario)
         return self.shared.once(("step", scenario), lambda: Training(self.base, scenario, self.shared))
 
-    def trained_parameters(self) -> int:
-        """Weights that the step updates, on however many GPUs; those of a value model too."""
-        return self._trained() + (0 if self.value is None else self.value.trained_parameters())
+    @cached_property
+    def trained(self) -> list[Tensor]:
+        """Tensors that the step updates, on however many GPUs."""
+        model, work = self.architecture, self.work
+        tensors = [tensor for tensor in model.tensors() if tensor.excluded_as is None]
+        return tensors if work.trains_base else [part for each in tensors for part in trained_of(model, each, work)]
 
-    def _trained(self) -> int:
+    @cached_property
+    def parameters(self) -> int:
+        """Elements of those, each once."""
         if self.work.trains_base:
             return self.architecture.parameters().total
-        tensors = [tensor for tensor in self.architecture.tensors() if tensor.excluded_as is None]
-        return sum(part.parameters for tensor in tensors for part in trained_of(self.architecture, tensor, self.work))
+        return sum(tensor.parameters for tensor in self.trained)
+
+    def trained_parameters(self) -> int:
+        """Weights that the step updates; those of a value model too."""
+        return self.parameters + (0 if self.value is None else self.value.parameters)
 
     def units(self, micro_batch: int, sequence: int) -> Bytes:
         """Numbers of what sizes are counted by."""
@@ -318,7 +333,6 @@ class Training:
 
     @cached_property
     def by_stage(self) -> tuple[TrainingMemory, ...]:
-        """Bytes on a GPU of each pipeline stage."""
         size = self.work.micro_batch, self.work.sequence
         return tuple(self._memory(index, *size) for index in range(self.layout.pp))
 
@@ -339,7 +353,6 @@ class Training:
 
     @cached_property
     def peak_moments(self) -> dict[Phase, StepMoment]:
-        """The peak of each phase on the most loaded GPU."""
         return self._peaks_of_phases(self.size)
 
     def _peaks_of_phases(self, size: Bytes) -> dict[Phase, StepMoment]:
@@ -349,7 +362,6 @@ class Training:
         }
 
     def _memory(self, index: int, micro_batch: int, sequence: int) -> TrainingMemory:
-        """The peak of one stage."""
         size = self.units(micro_batch, sequence)
         points = self.stage(index, single=self.is_single(micro_batch)).peaks
         return self._weighed(max(points, key=lambda moment: dot(moment.bytes, size)), size)
@@ -387,23 +399,36 @@ class Training:
     def most_sequences(self, usable: int, most: int) -> int:
         """The largest micro-batch of this length, up to `most`, that fits even at the high end of the overhead."""
         room, sequence = self.room(usable), self.work.sequence
-        several = most_that_fit(self.peaks(single=False), lambda n: self.units(n, sequence), room, most)
-        if several == most:
-            return most
-        alone = self.units(1, sequence)
-        return max(1, several) if all(dot(peak, alone) <= room for peak in self.peaks(single=self.is_single(1))) else 0
+        several = self._most(most, room, lambda n: self.units(n, sequence), single=False)
+        if several == most or self.heaviest(self.units(1, sequence), single=self.is_single(1))[0] <= room:
+            return max(1, several)
+        return 0
 
     def most_tokens(self, usable: int, most: int) -> int:
         """The longest sequence at this micro-batch, up to `most` tokens, that fits even at the high end of the
         overhead."""
         batch = self.work.micro_batch
-        return most_that_fit(
-            self.peaks(single=self.is_single(batch)), lambda n: self.units(batch, n), self.room(usable), most
-        )
+        return self._most(most, self.room(usable), lambda n: self.units(batch, n), single=self.is_single(batch))
+
+    def heaviest(self, units: Bytes, *, single: bool) -> tuple[int, Bytes]:
+        """Bytes at the peak of a batch and a length, and the same by units."""
+        key = "heaviest", self, units, single
+        return self.shared.once(key, lambda: max((dot(peak, units), peak) for peak in self.peaks(single=single)))
+
+    def _most(self, most: int, room: int, units: Callable[[int], Bytes], *, single: bool) -> int:
+        """The largest size, up to `most`, at which no peak takes more than there is room for. None takes less at a
+        larger size, so the peak at a size that is too large says which is the largest for itself, and so on."""
+        while most:
+            nbytes, peak = self.heaviest(units(most), single=single)
+            if nbytes <= room:
+                break
+            once = peak[CountedBy.ONCE]
+            near = max(1, (room - once) * most // max(1, nbytes - once))  # as though all else grew with the size
+            most = largest_near(lambda size, peak=peak: dot(peak, units(size)) <= room, most - 1, near)  # type: ignore[misc]
+        return most
 
     @cached_property
     def peak_bytes(self) -> int:
-        """Bytes on the most loaded GPU without overhead."""
         return max(stage.peak_bytes(self.size) for stage in self.unlike_stages)
 
     @property
@@ -448,27 +473,15 @@ class Training:
     def over(self, dp: int) -> "Training | None":
         """The step with all that belongs to the weights divided over so many replicas (ZeRO-3); None where the experts
         are spread over more."""
-        return self.shared.once(("over", self, dp), lambda: self._over(dp))
 
-    def _over(self, dp: int) -> "Training | None":
-        try:
-            return self.changed(layout=self.layout.model_copy(update={"dp": dp, "zero": 3}))
-        except ConfigError:
-            return None
+        def laid_out() -> Training | None:
+            layout = self.layout.model_copy(update={"dp": dp, "zero": 3})
+            try:
+                return Training(self.base, self.scenario.model_copy(update={"layout": layout}), self.shared)
+            except ConfigError:
+                return None
 
-
-def most_that_fit(peaks: Sequence[Bytes], units: Callable[[int], Bytes], room: int, most: int) -> int:
-    """The largest size, up to `most`, at which no peak takes more than there is room for. None takes less at a larger
-    size, so the peak at a size that is too large says which is the largest for itself, and so on."""
-    while most:
-        there = units(most)
-        nbytes, peak = max((dot(peak, there), peak) for peak in peaks)
-        if nbytes <= room:
-            break
-        once = peak[CountedBy.ONCE]
-        near = max(1, (room - once) * most // max(1, nbytes - once))  # as though all else grew with the size
-        most = largest_near(lambda size, peak=peak: dot(peak, units(size)) <= room, most - 1, near)  # type: ignore[misc]
-    return most
+        return self.shared.once(("over", self, dp), laid_out)
 
 
 # One GPU type against one training step: does it fit, what still would, and how many GPUs would do.
@@ -515,7 +528,6 @@ def judge_training(gpu: GPU, training: Training) -> TrainingVerdict:
 
 
 def word(memory: TrainingMemory | Required, usable: int) -> Word:
-    """The verdict in a word."""
     return "fits" if memory.high <= usable else "tight" if memory.low <= usable else "does not fit"
 
 

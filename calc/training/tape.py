@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import wraps
 from operator import ge
-from typing import Concatenate, NamedTuple, ParamSpec, Protocol, TypeVar
+from typing import Any, Concatenate, NamedTuple, ParamSpec, Protocol, TypeVar
 
 from calc.budget import spend
 
@@ -59,7 +59,6 @@ class TrackedTensor:
 
     @property
     def size(self) -> tuple[int, int, CountedBy]:
-        """Columns, width and unit."""
         return self.columns, self.width, self.unit
 
     def view(
@@ -119,8 +118,7 @@ class Tape:
 
     def __init__(self) -> None:
         self.sizes: list[tuple[Name, CountedBy, int]] = []  # name, unit and bytes of each storage
-        self.uses: list[int] = []  # numbers of storages, as they are made and read
-        self.made: list[int] = []  # uses before each storage
+        self.uses: list[int] = []  # numbers of storages, as they are made and then read
         self.nodes: list[Node] = []
         self.weights: list[Accumulator] = []  # those that have a gradient
         self.leaves: list[Node] = []  # of what the part reads, whose gradients it hands on
@@ -146,7 +144,6 @@ class Tape:
         """A tensor in memory of its own, and what is read to make it."""
         number = len(self.sizes)
         self.sizes.append((name, unit, columns * width))
-        self.made.append(len(self.uses))
         self.uses.append(number)
         if read:
             self.use(*read)
@@ -230,7 +227,6 @@ class Tape:
             raise AllSavedError
 
     def unpack(self, node: Node, part: Checkpointed) -> None:
-        """Give a node of a checkpointed part what it saved. Its inputs are in memory until the last of them has it."""
         self.use(*part.inputs)
         if part.saved is None:
             part.saved = []
@@ -297,13 +293,13 @@ class Tape:
 
     def timeline(self, outside: Container[int | None] = ()) -> "Timeline":
         """Times at which each storage comes and goes, but for those that are counted outside."""
-        last = dict(zip(self.uses, range(len(self.uses)), strict=True))
-        events: dict[int, int] = {}  # by twice its use, and one more where it goes
-        for number, made in enumerate(self.made):
-            if number not in outside:
-                events[2 * made], events[2 * last[number] + 1] = number, -1 - number
-        places = sorted(events)
-        return Timeline([events[place] for place in places], places)
+        uses = self.uses
+        last = dict(zip(uses, range(len(uses)), strict=True))  # in the order in which they come
+        first = dict(zip(reversed(uses), range(len(uses) - 1, -1, -1), strict=True))  # the last that goes before others
+        come = [2 * first[number] for number in last if number not in outside]
+        go = [2 * last[number] + 1 for number in reversed(first) if number not in outside]
+        places = sorted(come + go)
+        return Timeline([-1 - uses[place // 2] if place % 2 else uses[place // 2] for place in places], places)
 
 
 class Timeline(NamedTuple):
@@ -368,15 +364,10 @@ class Profile:
     width: int  # bytes of an element of what it gives
     keeps_input: bool  # whether what it reads waits for its backward pass
     waiting: frozenset[int]  # the storages that do
-    named: dict[int, dict[tuple[Name, bool], Bytes]] = field(default_factory=dict)  # what is alive after an event
+    contents: dict[int, Any] = field(default_factory=dict)  # after an event, once it was asked for
 
     def names(self, event: int) -> dict[tuple[Name, bool], Bytes]:
         """Bytes of what is alive after so many events, by name and by whether it waits for the backward pass."""
-        if event not in self.named:
-            self.named[event] = self._names(event)
-        return self.named[event]
-
-    def _names(self, event: int) -> dict[tuple[Name, bool], Bytes]:
         names: dict[tuple[Name, bool], list[int]] = {}
         for number in alive(self.events, event):
             name, unit, size = self.sizes[number]
@@ -459,7 +450,8 @@ class Meter:
     """Reads the events of a tape one after the other: what is alive by units."""
 
     def __init__(self, tape: Tape, events: list[int]) -> None:
-        self.sizes = [(unit, int(nbytes)) for _, unit, nbytes in tape.sizes]  # plain, also where they are traced
+        _, units, sizes = zip(*tape.sizes, strict=True)
+        self.sizes = [*zip(units, map(int, sizes), strict=True)]  # plain, also where they are traced
         self.events = events
         self.alive, self.event = list(NOTHING), 0
 

@@ -1,7 +1,7 @@
 """The question that a step answers: its workload, the loss of a preference or reinforcement method with the engine that
 generates for it, mixed precision, and the defaults of trainers."""
 
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from pydantic import Field, field_serializer, model_validator
 
@@ -118,21 +118,6 @@ class TrainingWorkload(Frozen):
         """Whether the model's own weights are trained."""
         return self.method in ("full", "pretrain")
 
-    @property
-    def update(self) -> "Update":
-        """The part of the workload that decides what belongs to a weight."""
-        return Update(self.trains_base, self.fp32_rest, self.fp32_adapters, self.optimizer, self.optimizer_kernel)
-
-
-class Update(NamedTuple):
-    """All of a workload that gradients, copies and optimizer states of weights depend on."""
-
-    trains_base: bool
-    fp32_rest: bool
-    fp32_adapters: bool
-    optimizer: Optimizer
-    optimizer_kernel: OptimizerKernel | None
-
 
 # What a step's loss is: the method, its lengths, its reference, and how the trainer makes log-probabilities; and the
 # engine that generates what it is computed on.
@@ -222,7 +207,6 @@ class Objective(Frozen):
 
     @property
     def sequence(self) -> int:
-        """Tokens of a sequence."""
         return self.prompt + self.completion
 
 
@@ -278,7 +262,6 @@ class Colocation(Frozen):
 
     @property
     def engine_gpus(self) -> int:
-        """GPUs of the engines."""
         return self.rollout_tp * self.rollout_dp
 
     @property

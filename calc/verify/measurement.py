@@ -153,7 +153,6 @@ class MeasuredRow(Frozen):
 
     @property
     def share(self) -> float | None:
-        """The difference as a share of what was measured."""
         return None if self.difference is None or not self.measured else self.difference / self.measured
 
 

@@ -68,7 +68,6 @@ class Module:
 
     @property
     def count(self) -> int:
-        """Times that it occurs."""
         return times(self.repeats)
 
     @property
@@ -85,7 +84,6 @@ class Module:
 
 
 def times(repeats: Repeats) -> int:
-    """Number of indices in all."""
     return prod(last - first + 1 for first, last in repeats)
 
 
@@ -146,7 +144,6 @@ def module_tree(text: str) -> tuple[Module, str]:
 
 
 def printed_parts(text: str) -> Iterator[re.Match[str]]:
-    """Lines that show a part of a module."""
     return PART.finditer(text)
 
 

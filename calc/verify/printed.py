@@ -59,12 +59,10 @@ class PrintedTensor:
 
     @property
     def count(self) -> int:
-        """Times that it occurs."""
         return times(self.repeats)
 
     @property
     def parameters(self) -> int:
-        """Elements of all occurrences."""
         return prod(self.shape) * self.count
 
     def names(self) -> Iterator[str]:
@@ -85,7 +83,6 @@ class Printed(Frozen):
 
     @property
     def parameters(self) -> int:
-        """Elements of all tensors shown."""
         return sum(tensor.parameters for tensor in self.tensors)
 
     def shapes(self) -> Shapes:

@@ -68,7 +68,6 @@ class Pages(NamedTuple):
         return case.pool.tokens_of(nbytes, self.length)
 
     def request(self, case: Case) -> int:
-        """Bytes of a request of the whole context on the most loaded stage."""
         stages = range(len(self.serving.laid_out.stages))
         return max(case.pool.required_bytes(stage, 1, self.length) for stage in stages)
 
@@ -103,7 +102,6 @@ def pages(serving: Serving, ours: Report) -> Pages:
 
 
 def cache_rows(log: Log, cache: Pages, ours: Report) -> Iterator[Difference]:
-    """Rows of what the cache holds."""
     if log.kv_bytes and log.kv_bytes > 0 and log.kv_tokens:
         if cache.whole:
             yield from _per_token(log, log.kv_bytes, log.kv_tokens, cache, ours)

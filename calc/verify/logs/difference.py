@@ -40,7 +40,6 @@ class Difference(Frozen):
 
     @property
     def share(self) -> float:
-        """The difference as a share of our figure."""
         return self.difference / max(self.ours, 1)
 
 

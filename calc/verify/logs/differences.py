@@ -82,7 +82,6 @@ def _weights(log: Log, weights: int, known: StartupLog, architecture: Architectu
 
 
 def _added_bytes(candidate: LoadedWeights) -> int:
-    """Bytes that an engine adds to the tensors."""
     return candidate.rotary + candidate.padding + candidate.rounding
 
 

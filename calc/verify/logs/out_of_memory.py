@@ -52,7 +52,6 @@ def size(match: re.Match[str], name: str = "a") -> int:
 
 
 def ran_out(line: str) -> bool:
-    """Whether PyTorch's message begins in the line."""
     return OOM_WORDS in line or RETRY_WORDS in line
 
 

@@ -36,7 +36,6 @@ class Start:
 
     @property
     def is_read(self) -> bool:
-        """Whether a figure is read, or the end."""
         return bool(self.figures or self.refusals or self.out_of_memory)
 
     @property

@@ -138,5 +138,4 @@ TRAINERS = re.compile(
 
 
 def of_trainer(frames: list[tuple[str, str]]) -> bool:
-    """Whether a trainer is among what was called."""
     return any(TRAINERS.search(path) for path, _ in frames)

@@ -65,6 +65,17 @@ def test_equal_stages_weigh_the_same(recipe, layout):
     assert step.by_stage[1] == step.by_stage[2]
 
 
+@pytest.mark.parametrize("model", ["Qwen/Qwen3-8B", "EleutherAI/pythia-1b", "deepseek-ai/DeepSeek-V4-Flash"])
+@pytest.mark.parametrize("recompute", ["none", "full"])
+def test_an_embedding_gathered_for_itself_in_front_of_other_stages(model, recompute):
+    """torchtitan's first stage, behind whose layers there is no head: such an embedding makes no peak higher."""
+    layout = TrainingLayout(pp=2, dp=2, zero=3, reduce="fp32")
+    alone = layout.model_copy(update={"separate_embedding": True})
+    rooted, apart = (training(model, "autocast", layout=each, recompute=recompute) for each in (layout, alone))
+    assert 0 < apart.by_stage[0].high <= rooted.by_stage[0].high
+    assert apart.by_stage[1] == rooted.by_stage[1]
+
+
 @pytest.mark.parametrize(
     ("model", "gpu", "usable_by"),
     [
