@@ -50,9 +50,7 @@ class Storages(TorchDispatchMode):
         return out
 
 
-def peak(
-    preset: str, attention: str, tokens: int, *, cached: bool = False, decode: bool = False, fp8: bool = False
-) -> int:
+def peak(preset: str, attention: str, tokens: int, *modes: str) -> int:
     ALL_ATTENTION_FUNCTIONS.register("tracked", flash)
     ALL_MASK_ATTENTION_FUNCTIONS.register("tracked", lambda *args, **kwargs: None)
     attention = "tracked" if attention == "flash" else attention
