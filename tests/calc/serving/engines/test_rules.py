@@ -123,3 +123,25 @@ def test_stages_change_no_limit_of_a_request(name, engine):
             for of in (engine.limits(workload, gpus()[gpu], model, Layout(pp=pp)) for pp in (1, 2, 8))
         }
         assert len(limits) == 1
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+@pytest.mark.parametrize(
+    ("model", "weights", "tp", "why"),
+    [
+        pytest.param("Qwen/Qwen2.5-72B", "int4", 4, "29,568 columns over 4 GPUs are 7392 each", id="57.75 groups"),
+        pytest.param("Qwen/Qwen2.5-72B", "int4-gptq", 2, "are 14784 each, not whole groups of 128", id="115.5 groups"),
+        pytest.param("Qwen/Qwen2.5-72B", "int8-gptq", 8, "are 3696 each", id="8 bits"),
+        pytest.param("Qwen/Qwen2.5-72B", "bf16", 4, None, id="16 bits have no groups"),
+        pytest.param("meta-llama/Llama-3.1-70B", "int4", 8, None, id="28,672 columns: 28 groups"),
+        pytest.param("Qwen/Qwen3-32B", "int4", 8, None, id="25,600 columns: 25 groups"),
+        pytest.param("Qwen/Qwen3-30B-A3B", "int4", 8, None, id="experts have smaller groups"),
+    ],
+)
+def test_groups_of_inputs_stay_whole(engine, model, weights, tp, why):
+    """vLLM 0.33 `kernels/linear/mixed_precision/marlin.py`: a group that straddles ranks cannot be fixed by padding;
+    SGLang 0.5.23 `marlin_utils.py`, `verify_marlin_supports_shape`. Qwen's documentation pads its own 72B files."""
+    question = Question(architecture(model), Precision(weights=weights), Layout(tp=tp))
+    refused = [str(refusal.message) for refusal in ENGINES[engine]().refusals(question) if refusal.field == "tp"]
+    assert bool(refused) == (why is not None)
+    assert why is None or why in refused[0]
