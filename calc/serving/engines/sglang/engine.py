@@ -7,7 +7,7 @@ pools), `distributed/utils.py` (pipeline stages), `layers/vocab_parallel_embeddi
 from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar
 
-from calc.errors import Refusal
+from calc.errors import Message, Refusal
 from calc.formats import MODELOPT, CacheFormat, Precision, WeightFormat
 from calc.hardware.engine_rules import EngineSupport
 from calc.hardware.gpu import GPU
