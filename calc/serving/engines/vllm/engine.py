@@ -45,7 +45,13 @@ from calc.serving.engines.vllm.kernels import Capability, capability
 from calc.serving.engines.vllm.layers import state_bytes
 from calc.serving.engines.vllm.loading import FUSED, expert_padding, runs_triton
 from calc.serving.engines.vllm.options import VLLMOptions, holds
-from calc.serving.engines.vllm.rules import missing_kernels, unfit_flags, unserved_family, unshared_tokens
+from calc.serving.engines.vllm.rules import (
+    missing_kernels,
+    unfit_flags,
+    unserved_family,
+    unshared_tokens,
+    without_adapters,
+)
 from calc.serving.engines.vllm.working_memory import (
     ANY_GRAPHS,
     ANY_LINK,
@@ -156,6 +162,7 @@ class VLLM(VLLMDrafts):
         yield from without_cache(model)
         yield from without_foreign_cache(precision.kv, self.title)
         yield from unfit_flags(model, self.options)
+        yield from without_adapters(model, self.options)
         yield from self.draft_refusals(model)
         yield from super().model_refusals(model, precision)
 

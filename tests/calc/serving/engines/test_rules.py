@@ -145,3 +145,24 @@ def test_groups_of_inputs_stay_whole(engine, model, weights, tp, why):
     refused = [str(refusal.message) for refusal in ENGINES[engine]().refusals(question) if refusal.field == "tp"]
     assert bool(refused) == (why is not None)
     assert why is None or why in refused[0]
+
+
+@pytest.mark.parametrize(
+    ("model", "serves"),
+    [
+        pytest.param("tiiuae/falcon-40b", False, id="FalconForCausalLM(nn.Module, SupportsPP)"),
+        pytest.param("tiiuae/falcon-mamba-7b", False, id="MambaForCausalLM"),
+        pytest.param("stabilityai/stablelm-2-1_6b", False, id="StablelmForCausalLM"),
+        pytest.param("moonshotai/Kimi-K2.5", False, id="KimiK25ForConditionalGeneration"),
+        pytest.param("Qwen/Qwen3-8B", True, id="Qwen3ForCausalLM"),
+        pytest.param("openai/gpt-oss-20b", True, id="GptOssForCausalLM"),
+        pytest.param("google/gemma-3-27b-it", True, id="Gemma3ForConditionalGeneration"),
+        pytest.param("deepseek-ai/DeepSeek-V3", True, id="DeepseekV3ForCausalLM"),
+    ],
+)
+def test_families_without_adapters(model, serves):
+    """vLLM 0.33 `v1/worker/lora_model_runner_mixin.py`: a class that is no SupportsLoRA "does not support LoRA yet"."""
+    question = Question(architecture(model), Precision())
+    fields = [field for _, field in said("vllm", question, enable_lora=True)]
+    assert ("enable_lora" in fields) != serves
+    assert "enable_lora" not in [field for _, field in said("vllm", question)]
