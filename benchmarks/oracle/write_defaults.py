@@ -103,10 +103,8 @@ def refreshed(section: type | None, fields: Mapping[str, Any]) -> dict[str, Any]
 
 def encoder_defaults(known: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Defaults of encoders by model_type, and of wrappers by model_type and section."""
-    encoders = {
-        name: refreshed(CONFIG_MAPPING[name] if name in CONFIG_MAPPING else None, fields)
-        for name, fields in known["encoders"].items()
-    }
+    ours, theirs = known["encoders"], {*known["encoders"]} & {*CONFIG_MAPPING}
+    encoders = ours | {name: refreshed(CONFIG_MAPPING[name], fields) for name, fields in ours.items() if name in theirs}
     wrappers = {}
     for name, rows in known["wrappers"].items():
         whole = CONFIG_MAPPING[name]() if name in CONFIG_MAPPING else None

@@ -51,9 +51,7 @@ class Transformers(Engine):
         yield from super().model_refusals(model, precision)
         yield from without_foreign_cache(precision.kv, self.title)
         if precision.kv in ("int8", "int4"):
-            sentence = (
-                "{engine} keeps a cache in {kv} by HQQ or quanto. What these take is not known here; of fp8 it is."
-            )
+            sentence = "{engine} keeps a cache in {kv} by HQQ or quanto. What these take is not known here; fp8's is."
             yield Refusal(Message(sentence, engine=self.title, kv=precision.kv), "kv", ["fp8"])
         if precision.kv == "fp8":
             yield from self.fp8_refusals(model)
