@@ -77,9 +77,9 @@ STORED = {
 (sostrowsk/dgx-spark-local-llm, handouts 03 and 05, commit 4b54864); which modules have it follows from the size of the
 files that the logs print: 16.01 GiB (with the dense feed-forward in 16 bits), 18.12 GiB (with linear attention
 quantized) and 21.81 GiB."""
-FORKS = {"stored public file 59690061800": "a fork for MI50, which vLLM does not run on"}
-"""Sources of logs of other code than vLLM's own, and why they say nothing about it: the text of that file names
-vllm-gfx906-mobydick on two MI50 of 34,342,961,152 bytes, and a checkpoint whose head is quantized too."""
+FORKS = frozenset({"stored public file 59690061800"})
+"""Sources of logs of other code than vLLM's own: the text of that file names vllm-gfx906-mobydick on two MI50 of
+34,342,961,152 bytes, which vLLM does not run on, and a checkpoint whose head is quantized too."""
 
 
 class Start(NamedTuple):
@@ -142,13 +142,11 @@ def unusable(row: Mapping[str, Any]) -> str | None:
     """Why a log says too little about the bytes of its start."""
     if row["grade"] == "c":
         return "partial"
-    if row["url"] in FORKS:
-        return FORKS[row["url"]]
     if row["refused"] is not None:
         return "it did not start"
     if "flags may differ" in (row.get("note") or ""):
         return "no line of the flags that it was started with"
-    if row["gpu"] not in gpus() or gpus()[row["gpu"]].platform not in ("cuda", "rocm", "cann"):
+    if row["url"] in FORKS or row["gpu"] not in gpus() or gpus()[row["gpu"]].platform not in ("cuda", "rocm", "cann"):
         return "not the engine's own code for this device"
     if row.get("speculative") not in DRAFTS:
         return "a draft model that the row does not name"
