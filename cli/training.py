@@ -4,6 +4,7 @@ import argparse
 from collections.abc import Mapping
 from typing import Any, get_args
 
+from calc.errors import ConfigError
 from calc.formats import Precision
 from calc.hardware.custom_gpu import find_gpu
 from calc.hardware.gpu import GPU
@@ -30,6 +31,8 @@ from calc.training import (
     more_gpus,
     named,
     training_report,
+    without_effect,
+    workload_set_by,
 )
 from cli.options import add_fields, bad_question, filled, flag
 
@@ -112,22 +115,18 @@ def run_training(config: Mapping[str, Any], given: Mapping[str, Any], gpus: list
     """The report on what the command line asks for."""
     chosen = given.get("methods", {})
     stated = {name: given[name] for name in WORKLOAD if name in given} | chosen.get("weights", {})
-    weights_method: Method = chosen.get("weights", {}).get("method", "full")
-    rl = TRAINERS[given.get("trainer", "trl")].of(weights_method)
-    objective = objective_of(given, chosen, rl)
     if "lora_rank" in stated or "lora_targets" in stated:
         stated.setdefault("method", "lora")
+    method: Method = stated.get("method", "full")
+    loss = chosen.get("loss", {}).get("method")
+    for refusal in without_effect([name for name, value in given.items() if value is not None], method, loss, flag):
+        raise ConfigError(*refusal)
+    rl = TRAINERS[given.get("trainer", "trl")].of(method)
+    objective = objective_of(given, chosen, rl)
     name = given.get("trainer", None if objective is None else "trl")
-    trainer = None if name is None else TRAINERS[name].of(stated.get("method", "full"))
-    workload = filled(TrainingWorkload, (trainer.workload if trainer else {}) | stated)
-    if workload.trains_base and {"lora_rank", "lora_targets"} & set(stated):
-        raise bad_question(
-            "LoRA options go with --method lora or qlora, not with one that trains every weight.", "method"
-        )
-    if workload.trains_base and given["weights"] is not None:
-        raise bad_question(
-            "--weights is how LoRA's frozen weights are stored; trained ones follow --recipe.", "weights"
-        )
+    trainer = None if name is None else TRAINERS[name].of(method)
+    usual = {} if trainer is None else workload_set_by(trainer, method, loss)
+    workload = filled(TrainingWorkload, usual | stated)
     weights = given["weights"] or (trainer.base if trainer else None)
     return training_report(
         config,
@@ -138,22 +137,17 @@ def run_training(config: Mapping[str, Any], given: Mapping[str, Any], gpus: list
         layout=filled(TrainingLayout, {**(trainer.layout if trainer else {}), **given}),
         gpus=gpus,
         objective=objective,
-        colocation=colocation_of(given, objective, rl),
+        colocation=colocation_of(given, rl),
     )
 
 
-def colocation_of(given: Mapping[str, Any], objective: Objective | None, trainer: Trainer) -> Colocation | None:
+def colocation_of(given: Mapping[str, Any], trainer: Trainer) -> Colocation | None:
     """The engine that generates; None: none is asked for. Raises ConfigError."""
-    options = {name: given[name] for name in COLOCATION if name in given}
     if "rollout" not in given:
-        for name in options:
-            raise bad_question("{flag} takes effect only with --rollout colocated.", name, flag=flag(name))
         return None
-    if objective is None or not METHODS[objective.method].generates:
-        names = "|".join(name for name, method in METHODS.items() if method.generates)
-        raise bad_question("Only --method {names} generates completions.", "rollout", names=names)
+    options = {name: given[name] for name in ("rollout", *COLOCATION) if name in given}
     usual = trainer.engine if given["rollout"] == "colocated" else {}
-    colocation: Colocation = filled(Colocation, usual | options | {"rollout": given["rollout"]})
+    colocation: Colocation = filled(Colocation, usual | options)
     return colocation
 
 
@@ -168,24 +162,9 @@ def methods(text: str) -> dict[str, dict[str, str]]:
 
 def objective_of(given: Mapping[str, Any], chosen: Mapping[str, dict[str, str]], trainer: Trainer) -> Objective | None:
     """The loss that is asked for; None: that of transformers. Raises ConfigError."""
-    options = {name: given[name] for name in OBJECTIVE if name in given}
     if "loss" not in chosen:
-        for name in options:
-            raise bad_question(
-                "{flag} takes effect only with a loss of TRL: --method {names}.",
-                name,
-                flag=flag(name),
-                names="|".join(METHODS),
-            )
         return None
-    for name in ("sequence", "loss", "loss_chunks"):
-        if name in given:
-            raise bad_question(
-                "{flag} has no effect with --method {name}: --prompt, --completion and --log-probs stand for it.",
-                name,
-                flag=flag(name),
-                name=chosen["loss"]["method"],
-            )
+    options = {name: given[name] for name in OBJECTIVE if name in given}
     usual = trainer.objective if METHODS[named(chosen["loss"]["method"])[1] or "sft"].others else {}
     objective: Objective = filled(Objective, usual | options | chosen["loss"])
     return objective

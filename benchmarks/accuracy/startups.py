@@ -49,6 +49,39 @@ MOSTLY_FREE = 0.9
 """Of a GPU, before weights are loaded: else others use it too."""
 
 
+def packed(*groups: Mapping[str, Any], skip: Sequence[str] = ()) -> Mapping[str, Any]:
+    """A quantization_config as compressed-tensors writes it, with what it leaves in 16 bits."""
+    always = ("lm_head", "re:.*visual.*", "re:.*vision.*", "re:.*embed.*", "re:^mtp.*", "re:.*in_proj_[ab]$")
+    named = {f"group_{number}": group for number, group in enumerate(groups)}
+    return {"quant_method": "compressed-tensors", "config_groups": named, "ignore": [*always, *skip]}
+
+
+def group_of(targets: Sequence[str], bits: int, kind: str, strategy: str, size: int | None = None) -> Mapping[str, Any]:
+    """A group of `config_groups`."""
+    weights = {"num_bits": bits, "type": kind, "strategy": strategy, "group_size": size, "symmetric": True}
+    return {"targets": list(targets), "weights": weights}
+
+
+STORED = {
+    "gemma-4-26B-A4B-it-qat-AWQ-INT4": packed(
+        group_of(("Linear",), 4, "int", "group", 32), skip=("re:.*router.*", r"re:.*layers\.\d+\.mlp\..*")
+    ),
+    "Qwen3.8-27B-INT4": packed(group_of(("Linear",), 4, "int", "group", 128)),
+    "Qwen3.8-27B-NVFP4": packed(
+        group_of(("re:.*self_attn.*", "re:.*linear_attn.*"), 8, "float", "channel"),
+        group_of(("re:.*mlp.*",), 4, "float", "tensor_group", 16),
+    )
+    | {"kv_cache_scheme": {"num_bits": 8, "type": "float", "strategy": "tensor"}},
+}
+"""quantization_config of checkpoints whose logs do not print it, by model. The scheme is told where the logs are from
+(sostrowsk/dgx-spark-local-llm, handouts 03 and 05, commit 4b54864); which modules have it follows from the size of the
+files that the logs print: 16.01 GiB (with the dense feed-forward in 16 bits), 18.12 GiB (with linear attention
+quantized) and 21.81 GiB."""
+FORKS = frozenset({"stored public file 59690061800"})
+"""Sources of logs of other code than vLLM's own: the text of that file names vllm-gfx906-mobydick on two MI50 of
+34,342,961,152 bytes, which vLLM does not run on, and a checkpoint whose head is quantized too."""
+
+
 class Start(NamedTuple):
     """A start-up log and our figures of it at the low end of the overhead, in its middle and at the high end."""
 
@@ -94,7 +127,9 @@ def name_of(row: Mapping[str, Any]) -> str:
 
 def config_of(row: Mapping[str, Any], configs: Mapping[str, Any]) -> Mapping[str, Any] | None:
     if row.get("preset"):
-        return models()[row["preset"]].config if row["preset"] in models() else None
+        known = models().get(str(row["preset"]))
+        stored_as = STORED.get(row.get("model", ""))
+        return known and known.config | ({} if stored_as is None else {"quantization_config": stored_as})
     stored = configs.get(row.get("config"))
     if stored is None or "config" not in stored:
         return stored
@@ -111,7 +146,7 @@ def unusable(row: Mapping[str, Any]) -> str | None:
         return "it did not start"
     if "flags may differ" in (row.get("note") or ""):
         return "no line of the flags that it was started with"
-    if row["gpu"] not in gpus() or gpus()[row["gpu"]].platform not in ("cuda", "rocm", "cann"):
+    if row["url"] in FORKS or row["gpu"] not in gpus() or gpus()[row["gpu"]].platform not in ("cuda", "rocm", "cann"):
         return "not the engine's own code for this device"
     if row.get("speculative") not in DRAFTS:
         return "a draft model that the row does not name"

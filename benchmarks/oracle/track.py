@@ -1,7 +1,7 @@
 """Peak of one pass above the weights, in bytes.
 
-python -m benchmarks.oracle.track PRESET flash|eager TOKENS [cached|decode]: of the prompt, without a cache or with the
-one that it leaves; or of the next token after it, above that cache.
+python -m benchmarks.oracle.track PRESET flash|eager TOKENS [cached|decode] [fp8]: of the prompt, without a cache or
+with the one that it leaves; or of the next token after it, above that cache. The cache may be one in fp8.
 python -m benchmarks.oracle.track logits VOCABULARY BATCH: of the choice of one token a sequence, in a narrow model.
 
 Every storage is tracked while the class of transformers runs on fake tensors. Needs torch and transformers.
@@ -15,7 +15,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
-from transformers import AutoConfig, AutoModelForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM, QuantizedCache
 from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
@@ -50,7 +50,7 @@ class Storages(TorchDispatchMode):
         return out
 
 
-def peak(preset: str, attention: str, tokens: int, *, cached: bool = False, decode: bool = False) -> int:
+def peak(preset: str, attention: str, tokens: int, *modes: str) -> int:
     ALL_ATTENTION_FUNCTIONS.register("tracked", flash)
     ALL_MASK_ATTENTION_FUNCTIONS.register("tracked", lambda *args, **kwargs: None)
     attention = "tracked" if attention == "flash" else attention
@@ -62,11 +62,13 @@ def peak(preset: str, attention: str, tokens: int, *, cached: bool = False, deco
         held = (*model.parameters(), *model.buffers(), prompt)
         storages = Storages({tensor.untyped_storage()._cdata for tensor in held})
         with torch.no_grad(), storages:
-            cache = model(input_ids=prompt, use_cache=cached or decode, logits_to_keep=1).past_key_values
-            if decode:
+            empty = QuantizedCache("fp8", text) if "fp8" in modes else None
+            cached = "cached" in modes or "decode" in modes
+            cache = model(input_ids=prompt, use_cache=cached, past_key_values=empty, logits_to_keep=1).past_key_values
+            if "decode" in modes:
                 storages.peak = 0
                 model(input_ids=prompt[:, :1], past_key_values=cache, logits_to_keep=1)
-    return storages.peak - (sum(storages.alive.values()) if decode else 0)
+    return storages.peak - (sum(storages.alive.values()) if "decode" in modes else 0)
 
 
 def choice_peak(vocab: int, batch: int) -> int:
@@ -84,9 +86,9 @@ def choice_peak(vocab: int, batch: int) -> int:
 
 
 if __name__ == "__main__":
-    first, second, third, *mode = sys.argv[1:]
+    first, second, third, *modes = sys.argv[1:]
     if first == "logits":
         found = choice_peak(int(second), int(third))
     else:
-        found = peak(first, second, int(third), cached="cached" in mode, decode="decode" in mode)
+        found = peak(first, second, int(third), *modes)
     print(f"{found:,}")

@@ -1,7 +1,10 @@
 """python -m benchmarks.oracle.write_defaults: what each class of transformers takes for a field that is left out.
 
 Run it in an environment with Hugging Face transformers 5.23; it writes calc/families/defaults.json and, of wrappers
-that take something else for their language model than its own class does, calc/families/sections.json.
+that take something else for their language model than its own class does, calc/families/sections.json. In
+calc/families/encoder_defaults.json, whose fields are those that a reader of towers asks for, it writes what the classes
+take for them; a field that is new there may stand with any value. What no class has, because the model's code is its
+own or the reader's name for a thing is, stays.
 """
 
 import dataclasses
@@ -83,6 +86,49 @@ def sections() -> dict[str, dict[str, dict[str, Any]]]:
     return found
 
 
+def refreshed(section: type | None, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields with what the class of a section takes for each that is left out, where it has them. A field that is
+    null may stay so, for a reader that makes it of others, or be what the class fills in."""
+    if section is None:
+        return dict(fields)
+    known, made = {field.name: field.default for field in dataclasses.fields(section)}, section().to_dict()
+    found = dict(fields)
+    for name, stated in fields.items():
+        own = name if name in known else section.attribute_map.get(name)
+        if own in known:
+            filled = known[own] is dataclasses.MISSING or (known[own] is None and made[own] is not None and stated)
+            found[name] = made[own] if filled else known[own] if known[own] is not None else stated
+    return found
+
+
+def encoder_defaults(known: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Defaults of encoders by model_type, and of wrappers by model_type and section."""
+    ours, theirs = known["encoders"], {*known["encoders"]} & {*CONFIG_MAPPING}
+    encoders = ours | {name: refreshed(CONFIG_MAPPING[name], fields) for name, fields in ours.items() if name in theirs}
+    wrappers = {}
+    for name, rows in known["wrappers"].items():
+        whole = CONFIG_MAPPING[name]() if name in CONFIG_MAPPING else None
+        wrappers[name] = {path: refreshed(class_within(whole, path), fields) for path, fields in rows.items()}
+    return {"encoders": encoders, "wrappers": wrappers}
+
+
+def class_within(config: Any, path: str) -> type | None:
+    """The class of a section by its path; None where there is none."""
+    for name in filter(None, path.split(".")):
+        config = getattr(config, name, None)
+    return None if config is None else type(config)
+
+
+def write_encoders(path: Path) -> None:
+    """One line for each name of a table."""
+    known = json.loads(path.read_text(encoding="utf-8"))
+    tables = (
+        f"{json.dumps(kind)}: {{\n" + ",\n".join(f"{json.dumps(name)}: {json.dumps(row)}" for name, row in rows.items())
+        for kind, rows in encoder_defaults(known).items()
+    )
+    path.write_text("{\n" + "\n},\n".join(tables) + "\n}\n}\n", encoding="utf-8")
+
+
 def write(path: Path, table: Mapping[str, object]) -> None:
     """One line for each name."""
     rows = (f"{json.dumps(name)}: {json.dumps(row, sort_keys=True)}" for name, row in table.items())
@@ -97,6 +143,7 @@ def main() -> None:
     }
     write(TARGET, table)
     write(TARGET.with_name("sections.json"), sections())
+    write_encoders(TARGET.with_name("encoder_defaults.json"))
 
 
 if __name__ == "__main__":

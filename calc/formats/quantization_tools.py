@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from calc.errors import Message, shown
 from calc.formats.format_names import MatrixFormat, MLXFormat
 from calc.formats.scheme import EVERY_MODULE, EXPERTS, LINEARS, ModuleNames, Rule, Scheme
-from calc.formats.table import FORMATS, Format, affine, grouped
+from calc.formats.table import FORMATS, Format, affine, gptq_integers, grouped
 from calc.model.tensor import Component
 
 MODELOPT, COMPRESSED_TENSORS, MLX = "modelopt", "compressed-tensors", "mlx"
@@ -119,9 +119,8 @@ def gptq(stated: Mapping[str, Any]) -> Reading:
 def gptq_form(stated: Mapping[str, Any]) -> tuple[MatrixFormat, Format]:
     bits, group = width(stated.get("bits", 4)), whole(stated, "group_size", 128)
     zeros, index = stated.get("sym") is False, stated.get("desc_act") is True
-    form = grouped(bits, None if group < 1 else group, zeros=zeros, index=index, source="GPTQ, arXiv:2210.17323")
     has_index = stated.get("quant_method") != "auto-round"
-    form = replace(form, unread=(0 if zeros else bits, 32 if has_index and not index else 0))
+    form = gptq_integers(bits, None if group < 1 else group, zeros=zeros, index=index, has_index=has_index)
     return ("int8-gptq" if bits == 8 else "int4-gptq"), form
 
 

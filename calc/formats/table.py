@@ -62,6 +62,15 @@ def grouped(bits: int, group: int | None, *, zeros: bool, index: bool = False, s
     return Format(name=f"int{bits}", bits=bits, block=(1, group), scale_bits=scale, column_bits=column, source=source)
 
 
+def gptq_integers(
+    bits: int, group: int | None = 128, *, zeros: bool = False, index: bool = False, has_index: bool = True
+) -> Format:
+    """GPTQ's integers, by GPTQModel's defaults symmetric and in the order of the inputs: its files hold zero points and
+    the index of groups always, AutoRound's no index, and kernels read them only where they say something."""
+    form = grouped(bits, group, zeros=zeros, index=index, source="GPTQ, arXiv:2210.17323")
+    return replace(form, unread=(0 if zeros else bits, 32 if has_index and not index else 0))
+
+
 def affine(bits: int, group: int = 64) -> Format:
     """MLX's integers (`mx.quantize`): a scale and a bias of 16 bits for each group of a row."""
     return Format(name=f"affine {bits} bits", bits=bits, block=(1, group), scale_bits=32, source="MLX, `mx.quantize`")
@@ -76,9 +85,9 @@ FORMATS: dict[WeightFormat, Format] = {
     "fp8-tensor": Format(bits=8, matrix_bits=32, source="vLLM `--quantization fp8`: one scale a matrix"),
     "int8": Format(bits=8, scale_bits=16, source="compressed-tensors W8A8: a scale an output channel"),
     "int8-bnb": Format(bits=8, scale_bits=32, source="LLM.int8() section 3, arXiv:2208.07339: one scale a row"),
-    "int8-gptq": grouped(8, 128, zeros=True, index=True, source="GPTQ, arXiv:2210.17323, groups of 128, as its files"),
+    "int8-gptq": gptq_integers(8),
     "int4": grouped(4, 128, zeros=True, source="AWQ, arXiv:2306.00978, groups of 128: fp16 scale, 4-bit zero"),
-    "int4-gptq": grouped(4, 128, zeros=True, index=True, source="GPTQ, arXiv:2210.17323, groups of 128, as its files"),
+    "int4-gptq": gptq_integers(4),
     "int4-w4a16": grouped(4, 128, zeros=False, source="compressed-tensors W4A16: symmetric groups of 128"),
     "nf4": Format(bits=4, block=(1, 64), scale_bits=32, source="QLoRA section 3, arXiv:2305.14314"),
     "nf4-dq": Format(bits=4, block=(1, 64), scale_bits=8, outer=256, source="QLoRA section 3, arXiv:2305.14314"),

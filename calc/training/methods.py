@@ -1,14 +1,24 @@
 """Refusals of a question about a loss, what it leaves open, and what is assumed about it."""
 
-from collections.abc import Iterator
-from typing import get_args
+from collections.abc import Callable, Collection, Iterator
+from typing import Any, get_args
 
 from calc.errors import ConfigError, Message, Refusal
 from calc.model.architecture import Architecture
 from calc.training.ends import TILE
 from calc.training.layout import TrainingLayout
 from calc.training.losses import METHODS, TrainingMethod
-from calc.training.workload import LogProbs, Method, MethodName, Objective, Reference, Release, TrainingWorkload
+from calc.training.workload import (
+    Colocation,
+    LogProbs,
+    Method,
+    MethodName,
+    Objective,
+    Reference,
+    Release,
+    Trainer,
+    TrainingWorkload,
+)
 
 
 def named(text: str) -> tuple[Method | None, MethodName | None]:
@@ -19,6 +29,50 @@ def named(text: str) -> tuple[Method | None, MethodName | None]:
     if len(weights) > 1 or len(losses) > 1 or len(weights) + len(losses) != len(names):
         raise ValueError(text)
     return next(iter(weights), None), next(iter(losses), None)
+
+
+OF_A_LOSS = frozenset(Objective.model_fields) - {"method"}
+OF_AN_ENGINE = frozenset(Colocation.model_fields) - {"rollout"}
+OF_ADAPTERS = frozenset({"lora_rank", "lora_targets", "lora_dropout", "fp32_adapters"})
+OF_TRANSFORMERS_LOSS = frozenset({"sequence", "loss", "loss_chunks"})
+
+
+def without_effect(
+    stated: Collection[str], weights: Method, loss: MethodName | None, spelled: Callable[[str], str] = str
+) -> Iterator[Refusal]:
+    """Refusals of stated fields that change no number of a step with such a method and loss, each with its field.
+    `spelled` is a field's name as the question has it."""
+    generates = loss is not None and METHODS[loss].generates
+    for name in stated:
+        option = spelled(name)
+        if loss is None and name in OF_A_LOSS:
+            sentence = "{option} takes effect only with a loss of TRL: {method} {names}."
+            why = Message(sentence, option=option, method=spelled("method"), names="|".join(METHODS))
+        elif loss is not None and name in OF_TRANSFORMERS_LOSS:
+            lengths = {field: spelled(field) for field in ("prompt", "completion", "log_probs")}
+            sentence = "{option} has no effect with {name}: {prompt}, {completion} and {log_probs} stand for it."
+            why = Message(sentence, option=option, name=loss, **lengths)
+        elif name == "rollout" and not generates:
+            names = "|".join(name for name, method in METHODS.items() if method.generates)
+            why = Message("Only {method} {names} generates completions.", method=spelled("method"), names=names)
+        elif name in OF_AN_ENGINE and "rollout" not in stated:
+            sentence = "{option} takes effect only with {rollout} colocated or server."
+            why = Message(sentence, option=option, rollout=spelled("rollout"))
+        elif name in OF_ADAPTERS and weights in ("full", "pretrain"):
+            sentence = "{option} is of adapters: it goes with {method} lora or qlora."
+            why = Message(sentence, option=option, method=spelled("method"))
+        elif name == "weights" and weights in ("full", "pretrain"):
+            sentence = "{option} is how LoRA's frozen weights are stored; trained ones follow {recipe}."
+            why = Message(sentence, option=option, recipe=spelled("recipe"))
+        else:
+            continue
+        yield Refusal(why, name)
+
+
+def workload_set_by(trainer: Trainer, weights: Method, loss: MethodName | None) -> dict[str, Any]:
+    """Fields of the workload as a trainer has them by default for a method and loss, those that take effect."""
+    unused = {refusal.field for refusal in without_effect(trainer.workload, weights, loss)}
+    return {name: value for name, value in trainer.workload.items() if name not in unused}
 
 
 def resolved(objective: Objective, work: TrainingWorkload, layout: TrainingLayout) -> Objective:

@@ -6,7 +6,7 @@ from typing import Any
 from pydantic import Field
 
 from calc.budget import budget
-from calc.errors import Frozen, Message
+from calc.errors import ConfigError, Frozen, Message
 from calc.families.vision_fields import uncounted
 from calc.formats import Precision
 from calc.hardware.gpu import GPU
@@ -23,7 +23,7 @@ from calc.training.course import Part, Phase, TrainingComponent
 from calc.training.launch import objective_launches
 from calc.training.layout import TrainingLayout, TrainingScenario, usual_base
 from calc.training.losses import METHODS
-from calc.training.methods import said_of
+from calc.training.methods import said_of, without_effect
 from calc.training.states import adapts_experts, plain_experts, state_bytes, widths
 from calc.training.step import Training, TrainingMemory, TrainingVerdict, judge_training, usual_overhead
 from calc.training.workload import RECIPES, Colocation, Objective, Recipe, TrainingWorkload
@@ -165,6 +165,9 @@ def laid_out_step(
     """A report, and the step that it is read off: what else is asked about it need not be weighed again."""
     architecture = architecture or Architecture.from_config(config)
     objective, colocation = scenario.objective, scenario.colocation
+    loss = None if objective is None else objective.method
+    for refusal in without_effect(() if colocation is None else ("rollout",), scenario.workload.method, loss):
+        raise ConfigError(*refusal)
     if objective is not None and colocation is not None:
         objective = objective.model_copy(update={"engine_generates": True})
     if objective is not None:

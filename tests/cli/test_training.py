@@ -79,7 +79,7 @@ def test_table(capsys):
         (["--micro-batch", "2"], "--micro-batch takes effect only with --train."),
         (["--train", "--batch", "2"], "--batch has no effect with --train. --micro-batch stands for it."),
         (["--train", "--weights", "fp8"], "--weights is how LoRA's frozen weights are stored"),
-        (["--train", "--lora-rank", "8", "--method", "full"], "LoRA options go with --method lora or qlora"),
+        (["--train", "--lora-rank", "8", "--method", "full"], "--lora-rank is of adapters: it goes with --method lora"),
         (["--train", "--micro-batch", "0"], "0 can't be taken: micro_batch is a whole number from 1 to 16,777,216."),
         (["--train", "--optimizer", "magic"], "invalid choice"),
         (["--train", "--tp", "3"], "tp is 3"),

@@ -160,6 +160,24 @@ def test_the_answer_of_every_preset(model, capsys):
             "The query says method=“magic”: method is one of full, lora, qlora, pretrain, one of sft, dpo, kto, orpo, "
             "simpo, cpo, reward, grpo, rloo, ppo, gkd, distillation, or both with a comma.",
         ),
+        (
+            "train?method=dpo&sequence=2048",
+            "The query says sequence=“2048”: sequence has no effect with dpo: prompt, completion and log_probs stand "
+            "for it.",
+        ),
+        (
+            "train?method=dpo&rollout=colocated",
+            "The query says rollout=“colocated”: Only method grpo|rloo|ppo|distillation generates completions.",
+        ),
+        (
+            "train?method=grpo&engine_share=0.4",
+            "The query says engine_share=“0.4”: engine_share takes effect only with rollout colocated or server.",
+        ),
+        (
+            "steps?gpu=h100-sxm&steps=method%3Ddpo%26sequence%3D2048",
+            "The link says sequence=“2048”, which is left out. sequence has no effect with dpo: prompt, completion and "
+            "log_probs stand for it.",
+        ),
     ],
 )
 def test_a_bad_question_gets_a_sentence(query, sentence):

@@ -5,11 +5,12 @@ import tomllib
 from abc import abstractmethod
 from collections.abc import Iterator
 from pathlib import Path
-from typing import ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 from calc.errors import ConfigError, Message, Refusal
 from calc.formats import CacheFormat, Native, Precision, WeightFormat
 from calc.formats.format_names import MLX_FORMATS
+from calc.formats.table import KERNELS
 from calc.hardware.division import nearest, widths
 from calc.hardware.engine_rules import EngineSupport, note, runs
 from calc.hardware.format_rules import missing_kernel
@@ -108,6 +109,27 @@ def broken_tiles(architecture: Architecture, precision: Precision, layout: Layou
                 tile=TILE,
             )
             yield Refusal(sentence, "tp")
+
+
+def broken_groups(architecture: Architecture, precision: Precision, layout: Layout) -> Iterator[Refusal]:
+    """Refusals of integers with a scale for each group of inputs: where the second matrix of a feed-forward is cut
+    along them, each rank holds whole groups (vLLM `kernels/linear/mixed_precision/marlin.py`; SGLang `marlin_utils.py`,
+    `awq_linear.py`). Qwen2.5-72B's 29,568 columns fail at tp 4, and are padded to 29,696 in Qwen's own AWQ and GPTQ
+    files. Of routed experts a kernel makes smaller groups (`moe_wna16.py` of both)."""
+    if layout.tp == 1 or KERNELS.get(precision.weights) not in ("awq", "gptq"):
+        return
+    scheme = precision.scheme(experts=bool(architecture.experts))
+    wide = {columns for columns, ranks in widths(architecture, layout.tp, layout.slices) if ranks == layout.tp}
+    for tensor in architecture.tensors():
+        inputs = tensor.shape[-1]
+        if tensor.component not in ("mlp", "experts_shared") or inputs not in wide or inputs == architecture.hidden:
+            continue
+        _, group = scheme.form(tensor, tensor.layers[0] if tensor.layers else 0).block
+        if group is not None and inputs % (layout.tp * group):
+            sentence = "{n:,} columns over {ranks:,} GPUs are {each:g} each, not whole groups of {group:,} of {format}."
+            values: dict[str, Any] = {"n": inputs, "ranks": layout.tp, "each": inputs / layout.tp, "group": group}
+            yield Refusal(Message(sentence, **values, format=precision.weights), "tp")
+            return
 
 
 class Rules(StartedEngine):

@@ -15,7 +15,7 @@ A link that is copied says the generation of the defaults that its numbers depen
 opens a new generation, and notes in `FORMER` what held before: a link shows what it showed when it was copied.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any, Literal, get_args
@@ -23,9 +23,9 @@ from typing import Any, Literal, get_args
 from pydantic import ValidationError
 
 from calc import ConfigError
-from calc.errors import Message, Outside, shown
+from calc.errors import Message, Outside, Refusal, shown
 from calc.serving.engines import ENGINES
-from calc.training import METHODS, TrainingWorkload, named
+from calc.training import METHODS, TrainingWorkload, named, without_effect
 from pages.parts.inputs.fields import CONTROLS
 from pages.parts.state.scenario import DEFAULT_ENGINE, Place, Scenario, Source, TrainingChoice, Uses, places
 from pages.parts.state.trained_as import usual
@@ -212,6 +212,7 @@ def decode(
         scenario = scenario.model_copy(update={"training": training})
         del params["method"]
     overrides: dict[str, str] = {}
+    read: list[str] = []
     for name, text in params.items():
         place = place_of(name, page, params, scenario.serving.engine)
         if name in GENERATION and text in GENERATIONS:
@@ -224,6 +225,7 @@ def decode(
         except ValueError as error:  # pydantic's ValidationError and ConfigError are ones
             problems.append(left_out(name, text, expected(place), stated_cause(error)))
             continue
+        read.append(name)
         if name in LAYOUT and page == WEIGH and page.reads_training(params):
             problems.append(
                 Message(
@@ -233,6 +235,11 @@ def decode(
                     value=shown(text),
                 )
             )
+    for refusal in unused(read, page, scenario.training):
+        unused_place = places(page.uses)[refusal.field or ""]
+        scenario = unused_place.put(scenario, unused_place.of(Scenario()))
+        name, why = unused_place.name, refusal.message
+        problems.append(left_out(name, params[name], why, why))
     base = published(scenario.source)
     changed: dict[str, int | bool] = {}
     for name, text in overrides.items():
@@ -255,6 +262,13 @@ def with_loss(text: str) -> TrainingChoice | None:
     if loss is None:
         return None
     return usual(TrainingChoice(loss_method=loss, workload=TrainingWorkload(method=weights or "full")))
+
+
+def unused(names: Collection[str], page: Page, training: TrainingChoice) -> list[Refusal]:
+    """Refusals of fields of a training step that a page's link states and that change none of its numbers."""
+    if "training" not in page.uses:
+        return []
+    return list(without_effect(names, training.workload.method, training.loss_method))
 
 
 def expected(place: Place) -> Message:
@@ -309,6 +323,8 @@ def encode(scenario: Scenario, page: Page) -> dict[str, str]:
     known = places(page.uses, scenario.serving.engine)
     differing = {name: place for name, place in known.items() if place.of(scenario) != place.of(default)}
     params = {name: place.written(place.of(scenario)) for name, place in differing.items()}
+    for refusal in unused(params.keys(), page, training):
+        del params[refusal.field or ""]
     if "training" in page.uses and training.loss_method is not None:
         weights = training.workload.method
         params = {"method": training.loss_method if weights == "full" else f"{training.loss_method},{weights}"} | params

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from calc import Objective, TrainingLayout, TrainingWorkload
 from calc.errors import Message
 from calc.hardware import usual_gpus
-from calc.training import METHODS, TRAINERS, Colocation, Method, MethodName, Trainer
+from calc.training import METHODS, TRAINERS, Colocation, Method, MethodName, Trainer, workload_set_by
 from pages.parts.state.scenario import TrainingChoice
 
 READERS = ("micro_batch", "sequence", "accumulation", "attention", "lora_rank", "lora_targets", "lora_dropout")
@@ -32,11 +32,12 @@ def trained_as(choice: TrainingChoice, name: str | None) -> TrainingChoice:
         return bare
     trainer = TRAINERS[name].of(method)
     objective, colocation = by_trainer(choice, trainer)
+    workload = workload_set_by(trainer, method, choice.loss_method)
     return bare.model_copy(
         update={
             "objective": objective,
             "colocation": colocation,
-            "workload": bare.workload.model_copy(update=trainer.workload | adapter),
+            "workload": bare.workload.model_copy(update=workload | adapter),
             "recipe": trainer.recipe,
             "weights": trainer.base,
             "layout": bare.layout.model_copy(update=trainer.layout),

@@ -90,7 +90,19 @@ def test_gpt_oss_20b_as_its_files():
     ],
 )
 def test_bytes_of_a_matrix(name, shape, nbytes):
-    assert FORMATS[name].nbytes(shape) == nbytes
+    """As files hold it."""
+    assert FORMATS[name].in_file.nbytes(shape) == nbytes
+
+
+@pytest.mark.parametrize("bits", [4, 8])
+def test_gptq_chosen_is_what_its_own_tool_writes(bits):
+    """GPTQModel 7.7.0, `GPTQConfig`: sym, no desc_act, groups of 128 (`quantization/config.py`); kernels then read
+    neither zero points nor the index of groups."""
+    stated = {"quant_method": "gptq", "bits": bits, "group_size": 128, "desc_act": False, "sym": True}
+    name, shape = f"int{bits}-gptq", (4096, 14336)
+    read = native({"quantization_config": stated}).scheme.rules[0].form
+    assert FORMATS[name].nbytes(shape) == read.nbytes(shape) == 4096 * (14336 * bits // 8 + 112 * 2)
+    assert FORMATS[name].in_file.nbytes(shape) == read.in_file.nbytes(shape)
 
 
 def test_bytes_of_stacked_matrices():

@@ -34,8 +34,19 @@ from presets import gpus, models
         ("sglang", "h100-sxm", "mxfp8", "from compute capability 10.0 on"),
         # int8_gemm_kernel.cu: "No implemented int8_scaled_mm for current compute capability"
         ("sglang", "b200", "int8", "below compute capability 10.0"),
-        # docs.sglang.io, Quantization: GGUF with CUDA alone
-        ("sglang", "mi300x", "Q4_K_M", "does not list Q4_K_M"),
+        # model_config.py, rocm_supported_quantization: neither gguf, gptq nor bitsandbytes, but awq, fp8 and mxfp4
+        ("sglang", "mi300x", "Q4_K_M", "no kernels for Q4_K_M"),
+        ("sglang", "mi300x", "int4-gptq", "no kernels for int4-gptq"),
+        ("sglang", "mi355x", "nf4", "no kernels for nf4"),
+        ("sglang", "mi355x", "int8", "no kernels for int8"),
+        ("sglang", "mi355x", "nvfp4", "does not list nvfp4"),
+        ("sglang", "mi300x", "int4", None),
+        ("sglang", "mi355x", "fp8", None),
+        ("sglang", "mi355x", "mxfp4", None),
+        ("sglang", "h100-sxm", "int4-gptq", None),
+        ("sglang", "h100-sxm", "nf4", None),
+        # docs/features/quantization/bnb.md of 0.33: out of tree
+        ("vllm", "h100-sxm", "nf4", "with vllm-bnb-plugin"),
         ("sglang", "h100-sxm", "Q4_K_M", None),
         ("vllm", "tpu-v5e", "fp8", None),  # its plugin has a list of its own
         # vllm_ascend/platform.py: ModelSlim's formats and compressed-tensors
@@ -48,6 +59,21 @@ def test_what_the_documentation_says(engine, gpu, weights, words):
     asked = gpus()[gpu], ENGINES[engine].support, weights
     note = missing_kernel(*asked) or format_note(*asked)
     assert words in str(note) if words else note is None
+
+
+@pytest.mark.parametrize(
+    ("model", "gpu", "verdict"),
+    [
+        pytest.param("Qwen/Qwen3-8B", "h100-sxm", "does not run", id="no method for a linear layer"),
+        pytest.param("Qwen/Qwen3-8B", "mi355x", "fits", id="Quark's, of linear layers"),
+        pytest.param("openai/gpt-oss-20b", "h100-sxm", "fits", id="routed experts"),
+    ],
+)
+def test_sglang_reads_mxfp4_in_routed_experts(model, gpu, verdict):
+    """SGLang 0.5.23 `mxfp4.py`, `Mxfp4Config.get_quant_method`; of compressed-tensors' schemes none is MXFP4's."""
+    precision = Precision.of(models()[model].config, "mxfp4")
+    found = report(models()[model].config, engine=ENGINES["sglang"](), precision=precision, gpus=[gpus()[gpu]])
+    assert [row.verdict for row in found.verdicts] == [verdict]
 
 
 def test_every_format_has_its_way_and_every_rule_its_source():

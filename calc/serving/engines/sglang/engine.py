@@ -7,7 +7,7 @@ pools), `distributed/utils.py` (pipeline stages), `layers/vocab_parallel_embeddi
 from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar
 
-from calc.errors import Refusal
+from calc.errors import Message, Refusal
 from calc.formats import MODELOPT, CacheFormat, Precision, WeightFormat
 from calc.hardware.engine_rules import EngineSupport
 from calc.hardware.gpu import GPU
@@ -33,6 +33,7 @@ from calc.serving.engines.loading import TensorLoader, rotary_tables, up_to
 from calc.serving.engines.rules import (
     SUPPORT,
     VOCABULARY,
+    broken_groups,
     broken_tiles,
     even_stages,
     without_cache,
@@ -124,6 +125,7 @@ class SGLang(SGLangDrafts):
 
     def layout_refusals(self, model: Architecture, precision: Precision, layout: Layout) -> Iterator[Refusal]:
         yield from broken_tiles(model, precision, layout)
+        yield from broken_groups(model, precision, layout)
         yield from self.unspread_draft(layout)
         yield from self.undivided_draft(model, layout)
         yield from super().layout_refusals(model, precision, layout)
@@ -138,6 +140,11 @@ class SGLang(SGLangDrafts):
     def gpu_refusals(self, gpu: GPU, laid_out: LaidOut) -> Iterator[Refusal]:
         yield from super().gpu_refusals(gpu, laid_out)
         yield from unserved_family(laid_out.whole)
+        precision = laid_out.precision
+        if gpu.platform == "cuda" and precision.weights == "mxfp4" and not laid_out.whole.experts:
+            sentence = "{engine} reads {format} as that of routed experts, which this model does not have."
+            message = Message(sentence, engine=self.title, format=precision.weights)
+            yield Refusal(message, "weights", ["nvfp4"])  # `Mxfp4Config.get_quant_method`: no method for a linear layer
 
     def stages(self, layers: int, pp: int) -> Iterator[range]:
         """Layers of each stage; the remainder goes one each to the last stages (`get_pp_indices`)."""

@@ -71,6 +71,8 @@ CACHES: tuple[CacheFormat, ...] = ("bf16", "fp16", "fp8")
 """Formats of the cache (`KvCacheConfig.dtype`), without nvfp4, which takes scales of a calibration."""
 UNTIL_HOPPER = frozenset({"awq", "gptq"})
 """Ways of storing weights for which the documentation's table of hardware has no Blackwell."""
+FROM_BLACKWELL = frozenset({"deepseek_v4"})
+"""Families that it serves on Blackwell alone (footnote 11 of supported-models.html)."""
 BLACKWELL = (10, 0)
 
 
@@ -125,6 +127,10 @@ class TensorRTLLM(Engine):
         if KERNELS.get(weights) in UNTIL_HOPPER and capability is not None and version(capability) >= BLACKWELL:
             sentence = "{engine}'s documentation does not list {format} for {gpu}"
             yield Refusal(Message(sentence, engine=self.title, format=weights, gpu=gpu.name), "weights")
+        family = laid_out.whole.model_type
+        if family in FROM_BLACKWELL and capability is not None and version(capability) < BLACKWELL:
+            sentence = "{engine} serves models of the family {family} on Blackwell GPUs only; {gpu} is none."
+            yield Refusal(Message(sentence, engine=self.title, family=family, gpu=gpu.name), "gpu")
 
     def request_refusals(self, workload: Workload, limits: Limits) -> Iterator[Refusal]:
         """Prompts that a pass does not take and that are not cut (`PyExecutor._validate_request`)."""

@@ -57,6 +57,15 @@ def indexers(blocks: Sequence[Block]) -> list[tuple[Block, int | None, Indexer]]
     return [(block, window, indexer) for block, window, indexer in indexed if indexer is not None]
 
 
+def keeps_every_token(blocks: Sequence[Block]) -> bool:
+    """Whether every layer is one of full attention with a cache of its own (`get_layer_types_and_kwargs`)."""
+    attentions = [mixer for block in blocks for mixer in block.attentions]
+    plain = all(mixer.window is None and mixer.cached_elements() for mixer in attentions)
+    return plain and not any(
+        [*indexers(blocks), *compressions(blocks, "bf16"), *(mixer for block in blocks for mixer in block.recurrences)]
+    )
+
+
 def unpooled_growth(blocks: Sequence[Block], kv: CacheFormat) -> dict[int | None, int]:
     """Bits cached per token of all layers, by their window, with index keys as they are before tokens share one."""
     bits = growth(blocks, kv)

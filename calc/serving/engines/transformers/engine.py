@@ -15,9 +15,9 @@ from calc.model.derivation import NUMBERS, Numbers
 from calc.model.named import Peak
 from calc.serving.engines.cache import Setup
 from calc.serving.engines.engine import Engine
-from calc.serving.engines.rules import SUPPORT
+from calc.serving.engines.rules import SUPPORT, without_foreign_cache
 from calc.serving.engines.sizes import LaidOut, Limits, Stage, StagePeak
-from calc.serving.engines.transformers.cache import DynamicCache
+from calc.serving.engines.transformers.cache import DynamicCache, keeps_every_token
 from calc.serving.engines.transformers.options import TransformersOptions
 from calc.serving.engines.transformers.working_memory import Pass, decode_peaks, prefill_peaks
 from calc.serving.workload import Workload
@@ -49,9 +49,25 @@ class Transformers(Engine):
 
     def model_refusals(self, model: Architecture, precision: Precision) -> Iterator[Refusal]:
         yield from super().model_refusals(model, precision)
+        yield from without_foreign_cache(precision.kv, self.title)
+        if precision.kv in ("int8", "int4"):
+            sentence = "{engine} keeps a cache in {kv} by HQQ or quanto. What these take is not known here; fp8's is."
+            yield Refusal(Message(sentence, engine=self.title, kv=precision.kv), "kv", ["fp8"])
+        if precision.kv == "fp8":
+            yield from self.fp8_refusals(model)
         if model.model_type in WRITTEN_OUT:
             sentence = "What attention with relative positions takes in transformers ({family}) is not known here."
             yield Refusal(Message(sentence, family=model.model_type), "engine")
+
+    def fp8_refusals(self, model: Architecture) -> Iterator[Refusal]:
+        """Why it has no cache in fp8 (`QuantizedCache` of `cache_utils.py`, whose backend fp8 5.19 does not have)."""
+        if self.options.older(5, 23):
+            sentence = "{engine} is known to keep a cache in fp8 since {least}; it is {version} here."
+            values = {"engine": self.title, "least": self.versions, "version": self.options.version}
+            yield Refusal(Message(sentence, **values), "kv", ["bf16"])
+        elif not keeps_every_token(model.all_blocks):
+            sentence = "{engine} quantizes the cache only where every layer is one of full attention."
+            yield Refusal(Message(sentence, engine=self.title), "kv", ["bf16"])
 
     def vocabulary(self, rows: int, tp: int) -> int:
         """PyTorch's DTensor gives the first ranks one row more where they do not divide."""

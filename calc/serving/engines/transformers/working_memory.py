@@ -49,15 +49,25 @@ def decode_peaks(
 ) -> Iterator[Peak]:
     """The moments of a pass over one token a sequence, `step.length` of which lie in the cache: a layer's old keys live
     on while they are copied next to the new one, half of its cache; eager attention also repeats keys and values for
-    every query head. Or a latent is expanded."""
+    every query head. Or a latent is expanded. A cache in fp8 is read back whole, by way of fp32, and lies next to what
+    it was before the token (`Fp8QuantizedLayer`)."""
     tokens = step.sequences * step.length
     made: dict[str, Any] = dict(logits_peak(model, step).tensors) if logits else {}
     yield Peak(Message("the logits of a token"), made)
     for mixer in (mixer for block in blocks for mixer in block.mixers):
         if expanded := mixer.expanded_bytes(step.width, model.kernels, eager=step.eager):
-            yield Peak(Message("a cached latent, expanded"), {name: tokens * size for name, size in expanded.items()})
+            latent = {"cached latent, read back": mixer.cached_elements() * step.width} if kv == "fp8" else {}
+            tensors = {name: tokens * size for name, size in (latent | expanded).items()}
+            yield Peak(Message("a cached latent, expanded"), tensors)
             continue
-        copies = {"old keys beside the new ones": tokens * (mixer.cached_elements() * CACHE_BITS[kv] // 16)}
+        elements = mixer.cached_elements()
+        copies = {"old keys beside the new ones": tokens * (elements * CACHE_BITS[kv] // 16)}
+        if kv == "fp8":
+            keys = {"keys, read back": tokens * (elements // 2 * step.width)}
+            values = {"values in fp32 and scaled": tokens * (elements // 2 * 8)}
+            old = {"old keys and values beside the new ones": tokens * elements}
+            yield Peak(Message("a layer's cache as it is read back"), keys | values | old | made)
+            copies = {"keys and values, read back": tokens * (elements * step.width)}
         if step.eager and (repeated := mixer.repeated_elements()):
             copies["keys and values, repeated for every query head"] = tokens * repeated * step.width
         yield Peak(Message("a layer's cache as it grows"), copies | made)

@@ -31,6 +31,7 @@ from calc.serving.engines.loading import TensorLoader, rotary_tables, up_to
 from calc.serving.engines.rules import (
     SUPPORT,
     VOCABULARY,
+    broken_groups,
     broken_tiles,
     even_stages,
     without_cache,
@@ -44,7 +45,13 @@ from calc.serving.engines.vllm.kernels import Capability, capability
 from calc.serving.engines.vllm.layers import state_bytes
 from calc.serving.engines.vllm.loading import FUSED, expert_padding, runs_triton
 from calc.serving.engines.vllm.options import VLLMOptions, holds
-from calc.serving.engines.vllm.rules import missing_kernels, unfit_flags, unserved_family, unshared_tokens
+from calc.serving.engines.vllm.rules import (
+    missing_kernels,
+    unfit_flags,
+    unserved_family,
+    unshared_tokens,
+    without_adapters,
+)
 from calc.serving.engines.vllm.working_memory import (
     ANY_GRAPHS,
     ANY_LINK,
@@ -141,6 +148,7 @@ class VLLM(VLLMDrafts):
 
     def layout_refusals(self, model: Architecture, precision: Precision, layout: Layout) -> Iterator[Refusal]:
         yield from broken_tiles(model, precision, layout)
+        yield from broken_groups(model, precision, layout)
         if (padded := up_to(model.vocab, VOCABULARY)) % layout.tp:
             sentence = "The vocabulary, padded to {n:,} rows, does not divide by tp {tp:,}."
             yield Refusal(Message(sentence, n=padded, tp=layout.tp), "tp")
@@ -154,6 +162,7 @@ class VLLM(VLLMDrafts):
         yield from without_cache(model)
         yield from without_foreign_cache(precision.kv, self.title)
         yield from unfit_flags(model, self.options)
+        yield from without_adapters(model, self.options)
         yield from self.draft_refusals(model)
         yield from super().model_refusals(model, precision)
 

@@ -52,6 +52,22 @@ def unserved_family(architecture: Architecture, options: VLLMOptions) -> Iterato
         yield Refusal(Message(sentence, family=family, version=spelled(last)), "version")
 
 
+WITHOUT_LORA = frozenset(
+    "aria bailing_hybrid bloom cohere2_moe cohere2_vision dbrx deepseek_vl_v2 falcon falcon_mamba gemma3n gemma3n_text "
+    "gptj hrm_text kimi_k25 kimi_vl llava_onevision mamba mamba2 mimo_v2_flash orion paddleocr_vl qwen2_audio stablelm "
+    "step3p5 step3p7 zamba2".split()
+)
+"""Families and wrappers whose class is no SupportsLoRA (vLLM 0.33, `model_executor/models`)."""
+
+
+def without_adapters(model: Architecture, options: VLLMOptions) -> Iterator[Refusal]:
+    """Why it does not start with LoRA adapters (`lora_model_runner_mixin.py`)."""
+    names = {model.model_type} if model.vision is None else {model.vision.wrapper or model.model_type}
+    for family in names & WITHOUT_LORA if options.enable_lora else ():
+        sentence = "vLLM's class of {family} does not support LoRA."
+        yield Refusal(Message(sentence, family=family), "enable_lora")
+
+
 def unfit_flags(architecture: Architecture, options: VLLMOptions) -> Iterator[Refusal]:
     """Flags that go with this model on no GPU."""
     split = options.disable_hybrid_kv_cache_manager

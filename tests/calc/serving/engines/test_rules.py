@@ -123,3 +123,46 @@ def test_stages_change_no_limit_of_a_request(name, engine):
             for of in (engine.limits(workload, gpus()[gpu], model, Layout(pp=pp)) for pp in (1, 2, 8))
         }
         assert len(limits) == 1
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+@pytest.mark.parametrize(
+    ("model", "weights", "tp", "why"),
+    [
+        pytest.param("Qwen/Qwen2.5-72B", "int4", 4, "29,568 columns over 4 GPUs are 7392 each", id="57.75 groups"),
+        pytest.param("Qwen/Qwen2.5-72B", "int4-gptq", 2, "are 14784 each, not whole groups of 128", id="115.5 groups"),
+        pytest.param("Qwen/Qwen2.5-72B", "int8-gptq", 8, "are 3696 each", id="8 bits"),
+        pytest.param("Qwen/Qwen2.5-72B", "bf16", 4, None, id="16 bits have no groups"),
+        pytest.param("meta-llama/Llama-3.1-70B", "int4", 8, None, id="28,672 columns: 28 groups"),
+        pytest.param("Qwen/Qwen3-32B", "int4", 8, None, id="25,600 columns: 25 groups"),
+        pytest.param("Qwen/Qwen3-30B-A3B", "int4", 8, None, id="experts have smaller groups"),
+    ],
+)
+def test_groups_of_inputs_stay_whole(engine, model, weights, tp, why):
+    """vLLM 0.33 `kernels/linear/mixed_precision/marlin.py`: a group that straddles ranks cannot be fixed by padding;
+    SGLang 0.5.23 `marlin_utils.py`, `verify_marlin_supports_shape`. Qwen's documentation pads its own 72B files."""
+    question = Question(architecture(model), Precision(weights=weights), Layout(tp=tp))
+    refused = [str(refusal.message) for refusal in ENGINES[engine]().refusals(question) if refusal.field == "tp"]
+    assert bool(refused) == (why is not None)
+    assert why is None or why in refused[0]
+
+
+@pytest.mark.parametrize(
+    ("model", "serves"),
+    [
+        pytest.param("tiiuae/falcon-40b", False, id="FalconForCausalLM(nn.Module, SupportsPP)"),
+        pytest.param("tiiuae/falcon-mamba-7b", False, id="MambaForCausalLM"),
+        pytest.param("stabilityai/stablelm-2-1_6b", False, id="StablelmForCausalLM"),
+        pytest.param("moonshotai/Kimi-K2.5", False, id="KimiK25ForConditionalGeneration"),
+        pytest.param("Qwen/Qwen3-8B", True, id="Qwen3ForCausalLM"),
+        pytest.param("openai/gpt-oss-20b", True, id="GptOssForCausalLM"),
+        pytest.param("google/gemma-3-27b-it", True, id="Gemma3ForConditionalGeneration"),
+        pytest.param("deepseek-ai/DeepSeek-V3", True, id="DeepseekV3ForCausalLM"),
+    ],
+)
+def test_families_without_adapters(model, serves):
+    """vLLM 0.33 `v1/worker/lora_model_runner_mixin.py`: a class that is no SupportsLoRA "does not support LoRA yet"."""
+    question = Question(architecture(model), Precision())
+    fields = [field for _, field in said("vllm", question, enable_lora=True)]
+    assert ("enable_lora" in fields) != serves
+    assert "enable_lora" not in [field for _, field in said("vllm", question)]

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from calc import Architecture, ConfigError, Layout, Overhead, Precision, Workload
+from calc import Architecture, ConfigError, Layout, Overhead, Precision, Workload, report
 from calc.formats import native
 from calc.hardware.overhead import MIDDLE
 from calc.serving.engines.cache import Pool
@@ -218,3 +218,12 @@ def test_a_target_that_is_no_compute_capability_is_not_compared(gpu):
     whole = serving.on(gpus()[gpu], Workload(context=1024)).serving.laid_out
     assert "does not run on" in str(next(iter(engine.gpu_refusals(gpus()[gpu], whole))).message)
     assert list(engine.gpu_refusals(gpus()[gpu], whole))
+
+
+@pytest.mark.parametrize(("gpu", "verdict"), [("h200-sxm", "does not run"), ("b200", "fits")])
+def test_deepseek_v4_runs_on_blackwell_alone(gpu, verdict):
+    """docs/source/models/supported-models.md of 1.3, footnote 11: only supported on Blackwell GPUs (SM100+)."""
+    config, layout = models()["deepseek-ai/DeepSeek-V4-Flash"].config, Layout(tp=8, ep=8)
+    precision = Precision.of(config)
+    found = report(config, engine=TensorRTLLM(), precision=precision, layout=layout, gpus=[gpus()[gpu]])
+    assert [row.verdict for row in found.verdicts] == [verdict]

@@ -2,14 +2,14 @@
 
 import pytest
 
-from calc import Layout, Overhead, Precision, Workload
+from calc import ConfigError, Layout, Overhead, Precision, Workload, report
 from calc.model.named import largest
 from calc.serving.engines.transformers.engine import Transformers
 from calc.serving.engines.transformers.options import TransformersOptions
 from calc.serving.engines.transformers.working_memory import Pass, prefill_peaks
 from calc.serving.memory import Serving
 from calc.units import GIB
-from presets import gpus
+from presets import gpus, models
 from tests import load
 from tests.structures import architectures
 
@@ -17,9 +17,9 @@ ARCHITECTURES = architectures()
 PREFILL = load("prefill.json")
 
 
-def allocation(model, workload, weights="bf16", layout=None, **options):
-    engine = Transformers(TransformersOptions(**options))
-    serving = Serving.of(ARCHITECTURES[model], engine, Precision(weights=weights), layout or Layout(), Overhead())
+def allocation(model, workload, weights="bf16", layout=None, kv="bf16", **options):
+    engine, precision = Transformers(TransformersOptions(**options)), Precision(weights=weights, kv=kv)
+    serving = Serving.of(ARCHITECTURES[model], engine, precision, layout or Layout(), Overhead())
     return serving.on(gpus()["h100-sxm"], workload)
 
 
@@ -225,6 +225,49 @@ def test_decode_expands_latents(model, attention, peak):
     """Beside keys and values of every head lie a few states of one token."""
     peaks = next_token(model, context=2049, attention=attention)
     assert largest(peak.working for peak in peaks).bytes == pytest.approx(peak, rel=0.002)
+
+
+@pytest.mark.parametrize(
+    ("model", "attention", "past", "peak"),
+    [  # python -m benchmarks.oracle.track MODEL ATTENTION PAST decode fp8, by transformers 5.23
+        ("Qwen/Qwen3-8B", "flash", 2048, 25_215_496),
+        ("Qwen/Qwen3-8B", "flash", 8192, 100_712_968),
+        ("meta-llama/Llama-2-7b-hf", "flash", 2048, 100_762_120),
+        ("deepseek-ai/DeepSeek-V2-Lite", "flash", 2048, 44_362_248),
+        pytest.param("Qwen/Qwen3-8B", "eager", 2048, 42_656_586, id="and scores of one token, 0.7 MB"),
+    ],
+)
+def test_a_cache_in_fp8_is_read_back_whole(model, attention, past, peak):
+    """`Fp8QuantizedLayer.update` of transformers 5.23: a byte an element, read back for each token by way of fp32; the
+    tracked pass makes no choice of a token."""
+    peaks = next_token(model, context=past + 1, attention=attention, kv="fp8")
+    layers = [peak.working.tensors for peak in peaks if str(peak.working.what) != "the logits of a token"]
+    without_choice = [sum(size for name, size in tensors.items() if "logits" not in name) for tensors in layers]
+    assert max(without_choice) == pytest.approx(peak, rel=0.002, abs=7e5 if attention == "eager" else 0)
+
+
+@pytest.mark.parametrize(
+    ("model", "kv", "sentence"),
+    [
+        pytest.param("Qwen/Qwen3-8B", "q8_0", "q8_0 is a cache format of llama.cpp", id="llama.cpp's"),
+        pytest.param("Qwen/Qwen3-8B", "q4_0", "q4_0 is a cache format of llama.cpp", id="llama.cpp's, of 4 bits"),
+        pytest.param("Qwen/Qwen3-8B", "int4", "by HQQ or quanto", id="quanto's"),
+        pytest.param("Qwen/Qwen3-8B", "int8", "by HQQ or quanto", id="HQQ's"),
+        pytest.param("google/gemma-3-27b-it", "fp8", "full attention", id="windows"),
+        pytest.param("Qwen/Qwen3-Next-80B-A3B-Instruct", "fp8", "full attention", id="states"),
+    ],
+)
+def test_caches_that_it_does_not_keep(model, kv, sentence):
+    """`QuantizedCache` of transformers 5.23: backends quanto, hqq and fp8, for layers of full attention alone."""
+    with pytest.raises(ConfigError, match=sentence):
+        report(models()[model].config, engine=Transformers(), precision=Precision(kv=kv), gpus=[])
+
+
+def test_a_cache_in_fp8_is_known_since_a_version():
+    """5.19 has no class for it."""
+    engine = Transformers(TransformersOptions(version="5.19"))
+    with pytest.raises(ConfigError, match=r"since 5\.23"):
+        report(models()["Qwen/Qwen3-8B"].config, engine=engine, precision=Precision(kv="fp8"), gpus=[])
 
 
 @pytest.mark.parametrize(
