@@ -6,7 +6,7 @@ more GPUs than another layout is not timed.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cache, cached_property, partial
 from typing import Any, get_args
 
@@ -102,6 +102,16 @@ class Candidates:
     @property
     def gpus(self) -> Array:
         return self.replicas * self.rows.gpus
+
+    def renewed(self, kept: Flags, others: Sequence["Candidates"]) -> "Candidates":
+        """Those that are kept, and others of the same layouts, in the order of rows."""
+        rows = self.rows.some(kept).joined([other.rows for other in others])
+        order, figures = np.argsort(rows.number), [figure.name for figure in fields(self)[1:]]
+        joined = {
+            name: np.concatenate([getattr(self, name)[kept], *(getattr(other, name) for other in others)])[order]
+            for name in figures
+        }
+        return Candidates(rows.some(order), **joined)
 
 
 def check_engine(engine: Engine) -> None:
@@ -353,10 +363,11 @@ class Search:
     def plans(self, limit: int = 100, *, best_of_each: bool = True) -> list[Plan]:
         """Best first: those that meet the targets, by cost where prices are known, then by GPUs and speed. Of each GPU
         and format the best layout, or all. Where one holds fewer sequences than its row says, the row is corrected, and
-        all are ordered anew."""
+        all of its GPU and format are looked at anew."""
         rows, known = self.rows, dict[tuple[int, float], Plan]()
-        while rows.shard.size:
-            candidates = (self.contenders if best_of_each else self.of)(rows)
+        look = self.contenders if best_of_each else self.of
+        candidates = look(rows) if rows.shard.size else None
+        while candidates is not None:
             keys = self.order(self.price[candidates.rows.kind], candidates.gpus, candidates.tpot, candidates.meets)
             order = np.lexsort(keys[::-1])
             if best_of_each:
@@ -371,7 +382,10 @@ class Search:
             if not fewer:
                 waits = (self.waits(candidates, row) for row in order[:limit].tolist())
                 return [p.model_copy(update={"waits": waited}) for p, waited in zip(plans, waits, strict=True)]
-            rows = rows.holding(fewer)
+            pairs, rows = self.pairs(rows.some(np.isin(rows.number, list(fewer)))), rows.holding(fewer)
+            again = rows.some(np.isin(self.pairs(rows), pairs))
+            kept = ~np.isin(self.pairs(candidates.rows), pairs)
+            candidates = candidates.renewed(kept, [look(again)] if again.shard.size else [])
         return []
 
     def allocation(self, rows: FittingRows, row: int, batch: int) -> Allocation:
