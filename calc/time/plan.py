@@ -6,8 +6,9 @@ more GPUs than another layout is not timed.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import KW_ONLY, dataclass, fields, replace
 from functools import cache, cached_property, partial
+from types import MappingProxyType
 from typing import Any, get_args
 
 import numpy as np
@@ -163,63 +164,46 @@ def settled(needs: Needs, step: Callable[[Array], Array], most: Array, replicas:
     return running, per_s
 
 
+@dataclass
 class Search:
     """A model, what a server of it must do, and what may be used."""
 
-    def __init__(
-        self,
-        architecture: Architecture,
-        engine: Engine,
-        needs: Needs,
-        gpus: Sequence[GPU],
-        precisions: Sequence[Precision],
-        *,
-        most: int = 64,
-        node: int = 8,
-        prices: Mapping[str, float] | None = None,
-        edited: Edits | None = None,
-        weighed: Shards | None = None,
-    ) -> None:
+    architecture: Architecture
+    requested_engine: Engine
+    needs: Needs
+    gpus: Sequence[GPU]
+    precisions: Sequence[Precision]
+    _: KW_ONLY
+    most: int = 64
+    node: int = 8
+    prices: Mapping[str, float | None] = MappingProxyType({})
+    """USD an hour, where they are not those of the list."""
+    edited: Edits = MappingProxyType({})
+    weighed: Shards | None = None
+
+    def __post_init__(self) -> None:
+        architecture, engine, gpus = self.architecture, self.requested_engine, self.gpus
         check_engine(engine)
-        self.needs = needs = needs.placed(architecture)
+        self.needs = needs = self.needs.placed(architecture)
         check_lengths(engine, architecture, needs)
-        self.architecture, self.requested_engine = architecture, engine
         self.engine = engine = engine.sized_for(needs.at_once or USUAL_SEQUENCES, architecture)
         self.gpus = [gpu for gpu in gpus if gpu.bandwidth_gb_s and runs(gpu, engine.support)]
         if gpus and not self.gpus:
             names = ", ".join(gpu.name for gpu in gpus[:MOST_NAMED])
             sentence = Message("{engine} runs on none of these: {names}.", engine=engine.title, names=names)
             raise ConfigError(sentence, "gpu")
-        self.precisions = accepted_formats(architecture, engine, precisions)
-        self.most, self.node = most, node
-        self.prices = {gpu.id: (prices or {}).get(gpu.id, price_of(gpu.id)) for gpu in self.gpus}
+        self.precisions = accepted_formats(architecture, engine, self.precisions)
+        self.prices = {gpu.id: self.prices.get(gpu.id, price_of(gpu.id)) for gpu in self.gpus}
         self.price = np.array([np.nan if (usd := self.prices[gpu.id]) is None else usd for gpu in self.gpus])
         self.servings = dict[tuple[Layout, int], Serving]()
-        self.shards = weighed or Shards(architecture, engine, self.precisions)
-        self.edited = dict(edited or {})
-        self.cards = Cards(self.gpus, [p.weights for p in self.precisions], engine.name, node, self.edited)
+        self.shards = self.weighed or Shards(architecture, engine, self.precisions)
+        self.cards = Cards(self.gpus, [p.weights for p in self.precisions], engine.name, self.node, self.edited)
         self.room = Room(engine, architecture, self.gpus, needs.context)
         self.limits = self.room.limits(Layout())
 
-    def varied(
-        self,
-        needs: Needs | None = None,
-        precisions: Sequence[Precision] | None = None,
-        gpus: Sequence[GPU] | None = None,
-    ) -> "Search":
-        """A search for another need, in other formats, or on other GPUs."""
-        return Search(
-            self.architecture,
-            self.requested_engine,
-            needs or self.needs,
-            self.gpus if gpus is None else gpus,
-            precisions or self.precisions,
-            most=self.most,
-            node=self.node,
-            prices={gpu: price for gpu, price in self.prices.items() if price is not None},
-            edited=self.edited,
-            weighed=None if precisions else self.shards,
-        )
+    def varied(self, **changes: Any) -> "Search":
+        """A search for other needs, in other formats, or on other GPUs."""
+        return replace(self, weighed=None if "precisions" in changes else self.shards, **changes)
 
     @cached_property
     def rows(self) -> FittingRows:
