@@ -1,13 +1,16 @@
 """SGLang: a share of the free memory is for weights and cache, the rest for what a pass takes.
 
 Read in SGLang 0.5.23: `arg_groups/memory_hook.py` (defaults), `mem_cache/kv_cache_configurator.py` (the memory for the
-pools), `distributed/utils.py` (pipeline stages), `layers/vocab_parallel_embedding.py`.
+pools), `distributed/utils.py` (pipeline stages), `layers/vocab_parallel_embedding.py`. Families that it does not serve:
+the classes of `models/`; `model_loader/utils.py: resolve_transformers_arch` (a family without one runs by the code of
+transformers, here 5.19, where that is written for others' attention: `is_backend_compatible`); `models/transformers.py`
+(`use_cache=False`); `configs/hybrid_arch.py: mambaish_config` (which get a pool of states).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar
 
-from calc.errors import Refusal
+from calc.errors import Message, Refusal
 from calc.formats import MODELOPT, CacheFormat, Precision, WeightFormat
 from calc.hardware.engine_rules import EngineSupport
 from calc.hardware.gpu import GPU
@@ -42,7 +45,6 @@ from calc.serving.engines.rules import (
 from calc.serving.engines.sglang.cache import COMPRESSED_REQUESTS, TokenPool, compressing, slot_bytes
 from calc.serving.engines.sglang.drafts import GUESSING_REQUESTS, SGLangDrafts
 from calc.serving.engines.sglang.options import SGLangOptions
-from calc.serving.engines.sglang.rules import unserved_family
 from calc.serving.engines.sglang.working_memory import (
     STREAMED_BATCH,
     decode_graphs,
@@ -55,6 +57,7 @@ from calc.serving.engines.sglang.working_memory import (
 )
 from calc.serving.engines.sizes import Budget, GPUAtStart, HostCache, LaidOut, Limits, LoadedWeights
 from calc.serving.engines.vllm.loading import FUSED
+from calc.serving.engines.vllm.rules import SUPPORTED_UNTIL
 from calc.serving.engines.vllm.working_memory import profile_peaks
 from calc.serving.workload import Workload
 from calc.units import GIB, MIB
@@ -91,6 +94,16 @@ SPELLING = {
 """Flags that have other names since 0.5.23."""
 
 
+UNSERVED = frozenset(
+    "RefinedWeb RefinedWebModel Yi aquila bamba biogpt bloom blt codegen cpmant falcon flint gpt_neo gpt_neox_japanese "
+    "granite_docling_text inkling2_text internlm jamba kolibri1 lfm3 minimax_m1 minimax_text_01 molmo2_text mpt "
+    "olmo_hybrid openai-gpt openelm rwkv skywork stablelm_epoch telechat xglm xlstm zamba zamba2".split()
+)
+"""Families without a class whose code in transformers is not written for that, or that have none there."""
+FORGETFUL = frozenset({"minimax", "recurrent_gemma"})
+"""Families that run by the code of transformers and have recurrent layers, whose states nothing keeps there."""
+
+
 def tier(memory: int) -> tuple[int, int, int]:
     """The row of `TIERS` of a GPU with so many bytes, without the limit."""
     return next((row[1:] for row in TIERS if memory < row[0] * GIB), LARGEST)
@@ -100,6 +113,21 @@ def request_table(requests: int, context: int) -> int:
     """Bytes of the table that says where the tokens of each request lie (`ReqToTokenPool`): 32 bits each, one request
     for padding, four tokens more."""
     return 4 * (requests + 1) * (context + 4)
+
+
+def unserved_family(architecture: Architecture) -> Iterator[Refusal]:
+    """Families that it does not run, with the nearest engine that does."""
+    family = architecture.model_type
+    nearest = SUPPORT["transformers" if family in SUPPORTED_UNTIL else "vllm"].title
+    if family in UNSERVED:
+        sentence = "SGLang does not serve models of the family {family}; {nearest} does."
+        yield Refusal(Message(sentence, family=family, nearest=nearest), "engine")
+    elif family in FORGETFUL:
+        sentence = (
+            "SGLang runs models of the family {family} by the code of transformers, without keeping their recurrent "
+            "states from step to step; {nearest} keeps them."
+        )
+        yield Refusal(Message(sentence, family=family, nearest=nearest), "engine")
 
 
 class SGLang(SGLangDrafts):
