@@ -6,9 +6,8 @@ more GPUs than another layout is not timed.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, fields, replace
+from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from functools import cache, cached_property, partial
-from types import MappingProxyType
 from typing import Any, get_args
 
 import numpy as np
@@ -176,9 +175,9 @@ class Search:
     _: KW_ONLY
     most: int = 64
     node: int = 8
-    prices: Mapping[str, float | None] = MappingProxyType({})
+    prices: Mapping[str, float | None] = field(default_factory=dict)
     """USD an hour, where they are not those of the list."""
-    edited: Edits = MappingProxyType({})
+    edited: Edits = field(default_factory=dict)
     weighed: Shards | None = None
 
     def __post_init__(self) -> None:

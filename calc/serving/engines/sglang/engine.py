@@ -26,6 +26,7 @@ from calc.serving.engines.launch import (
     Launch,
     Separation,
     ServerRole,
+    Spelling,
     cached,
     combined,
     degrees,
@@ -138,7 +139,7 @@ class SGLang(SGLangDrafts):
     step_option: ClassVar[str] = "chunked_prefill_size"
     sequences_option: ClassVar[str | None] = "max_running_requests"
     share_option: ClassVar[str | None] = "mem_fraction_static"
-    spelling: ClassVar[dict[str, tuple[str, ...]]] = SPELLING
+    spelling: ClassVar[Spelling] = SPELLING
     separation: ClassVar[Separation | None] = SEPARATION
     disk_tier: ClassVar[str | None] = "LMCache, max_local_disk_size"  # --enable-lmcache
     image: ClassVar[Image | None] = Image(

@@ -29,7 +29,7 @@ from calc.model.derivation import NUMBERS, Numbers
 from calc.model.named import Peak
 from calc.serving.engines.cache import Pool
 from calc.serving.engines.engine import Engine
-from calc.serving.engines.launch import Launch, combined, degrees, stated
+from calc.serving.engines.launch import Launch, Spelling, combined, degrees, stated
 from calc.serving.engines.loading import ExpertPadding, TensorLoader, quantized, rotary_tables
 from calc.serving.engines.rules import SUPPORT, broken_tiles, even_stages, without_cache, without_pooling
 from calc.serving.engines.sglang.cache import bits_with_index, slot_bytes
@@ -53,7 +53,7 @@ STEPS, SEQUENCES, SHARE = (4096, 2048, 1024), (512, 256, 128, 64, 32, 16), 0.95
 """Values to try when the defaults do not do."""
 IN_FILE = ("tokens_per_block", "cuda_graph_config", "disable_mm_encoder", "enable_chunked_prefill")
 """Options that are no flags, or that the length of sequences decides."""
-FLAGS: dict[str, tuple[str, ...]] = {
+FLAGS = {
     name: (f"--{name}",)
     for name in ("free_gpu_memory_fraction", "max_batch_size", "max_num_tokens", "enable_chunked_prefill")
 }
@@ -144,7 +144,7 @@ class TensorRTLLM(Engine):
     step_option: ClassVar[str] = "max_num_tokens"
     sequences_option: ClassVar[str | None] = "max_batch_size"
     share_option: ClassVar[str | None] = "free_gpu_memory_fraction"
-    spelling: ClassVar[dict[str, tuple[str, ...]]] = FLAGS
+    spelling: ClassVar[Spelling] = FLAGS
     weight_formats: ClassVar[tuple[WeightFormat, ...]] = ("fp8", "nvfp4", "int4")
     cache_formats: ClassVar[tuple[CacheFormat, ...]] = ("fp8",)
     cache_from: ClassVar[frozenset[str]] = frozenset((MODELOPT,))
@@ -298,7 +298,7 @@ class TensorRTLLM(Engine):
                 *("trtllm-serve", model),
                 *degrees(sizes),
                 *("--max_seq_len", str(length)),
-                *stated(self.options, self.spelling | dict.fromkeys(IN_FILE, ())),
+                *stated(self.options, {**self.spelling, **dict.fromkeys(IN_FILE, ())}),
                 *(("--enable_chunked_prefill",) if chunked else ()),
                 *(("--config", "config.yaml") if settings else ()),
             ),
