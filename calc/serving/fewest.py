@@ -60,7 +60,7 @@ def search(
 ) -> tuple[float, ...]:
     """The place of the first layout that fits, from a place on: its GPUs, copies, ranks and stages."""
     several = Several(gpu, alone, workload)
-    shapes = [Shape(several, serving, layout, stored) for layout, stored in alone.least_stored]
+    shapes = [StagedShape(several, serving, layout, stored) for layout, stored in alone.least_stored]
     most_stages = serving.architecture.num_layers if alone.accepts(TWO[1]) else 1  # a draft may not go with stages
     waiting: list[tuple[int, int, int, int, int]] = []  # the best before the others
 
@@ -79,7 +79,7 @@ def search(
     return NOWHERE
 
 
-class Shape:
+class StagedShape:
     """A way to share every layer over ranks, and what is found of it as its stages are tried, few before many."""
 
     def __init__(self, several: "Several", serving: Serving, layout: Layout, stored: LayerBytes) -> None:
