@@ -103,12 +103,12 @@ class Candidates:
     def gpus(self) -> Array:
         return self.replicas * self.rows.gpus
 
-    def renewed(self, kept: Flags, others: Sequence["Candidates"]) -> "Candidates":
-        """Those that are kept, and others of the same layouts, in the order of rows."""
-        rows = self.rows.some(kept).joined([other.rows for other in others])
+    def renewed(self, valid: Flags, others: Sequence["Candidates"]) -> "Candidates":
+        """Candidates of which the valid ones stay, with others of the same layouts, in the order of rows."""
+        rows = self.rows.some(valid).joined([other.rows for other in others])
         order, figures = np.argsort(rows.number), [figure.name for figure in fields(self)[1:]]
         joined = {
-            name: np.concatenate([getattr(self, name)[kept], *(getattr(other, name) for other in others)])[order]
+            name: np.concatenate([getattr(self, name)[valid], *(getattr(other, name) for other in others)])[order]
             for name in figures
         }
         return Candidates(rows.some(order), **joined)
@@ -367,8 +367,8 @@ class Search:
                 return [p.model_copy(update={"waits": waited}) for p, waited in zip(plans, waits, strict=True)]
             pairs, rows = self.pairs(rows.some(np.isin(rows.number, list(fewer)))), rows.holding(fewer)
             again = rows.some(np.isin(self.pairs(rows), pairs))
-            kept = ~np.isin(self.pairs(candidates.rows), pairs)
-            candidates = candidates.renewed(kept, [look(again)] if again.shard.size else [])
+            valid = ~np.isin(self.pairs(candidates.rows), pairs)
+            candidates = candidates.renewed(valid, [look(again)] if again.shard.size else [])
         return []
 
     def allocation(self, rows: FittingRows, row: int, batch: int) -> Allocation:

@@ -251,7 +251,7 @@ class FittingRows:
         return FittingRows(self.shards, *places, self.capacity[which], self.demands)
 
     def joined(self, others: Sequence["FittingRows"]) -> "FittingRows":
-        """These rows, and others of the same layouts behind them."""
+        """Rows, with others of the same layouts behind them."""
         each = [(rows.shard, rows.form, rows.kind, rows.number, rows.capacity) for rows in (self, *others)]
         shard, form, kind, number, capacity = map(np.concatenate, zip(*each, strict=True))
         return FittingRows(self.shards, shard, form, kind, number, capacity, self.demands)
