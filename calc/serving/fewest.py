@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from heapq import heappop, heappush
 from math import inf
 from operator import add, sub
@@ -58,47 +59,64 @@ def search(
     gpu: GPU, serving: Serving, alone: Serving, workload: Workload, first: tuple[float, ...]
 ) -> tuple[float, ...]:
     """The place of the first layout that fits, from a place on: its GPUs, copies, ranks and stages."""
-    several, layers, shapes = Several(gpu, alone, workload), serving.architecture.num_layers, alone.least_stored
-    most_stages = layers if alone.accepts(TWO[1]) else 1  # what guesses tokens may not go with stages
-    working: dict[int, int | None] = {}  # of a layer of a shape, the least
-    least: dict[int, int] = {}  # stages of a shape
+    several = Several(gpu, alone, workload)
+    shapes = [StagedShape(several, serving, layout, stored) for layout, stored in alone.least_stored]
+    most_stages = serving.architecture.num_layers if alone.accepts(TWO[1]) else 1  # a draft may not go with stages
     waiting: list[tuple[int, int, int, int, int]] = []  # the best before the others
-    too_large: dict[int, set[tuple[int, ...]]] = {}  # layers of a stage in the middle, by shape
 
-    def wait(number: int, shape: Layout, stages: int) -> None:
-        if stages <= min(most_stages, MOST_GPUS // (shape.tp * shape.dp)):
-            heappush(waiting, (shape.tp * shape.dp * stages, shape.dp, -shape.tp, -number, stages))
+    def wait(number: int, stages: int) -> None:
+        layout = shapes[number].layout
+        if stages <= min(most_stages, MOST_GPUS // layout.gpus):
+            heappush(waiting, (layout.gpus * stages, layout.dp, -layout.tp, -number, stages))
 
-    for number, (shape, stored) in enumerate(shapes):
-        wait(number, shape, several.least_stages(stored))
+    for number, shape in enumerate(shapes):
+        wait(number, several.least_stages(shape.stored))
     while waiting:
         *_, negative, stages = place = heappop(waiting)
-        shape, stored = shapes[-negative]
-        if place < first:
-            wait(-negative, shape, stages + 1)
-            continue
-        ranges = serving.ranks.ranges_of(stages)
-        if several.hold(stored, ranges):
-            if negative not in working:
-                working[negative] = several.working(shape)
-            if (taken := working[negative]) is None:
-                continue
-            if several.hold(stored, ranges, taken) and several.hold(alone.ranks.of(shape).loaded, ranges, taken):
-                whole = serving.spread(shape)
-                if negative not in least:
-                    least[negative] = several.least_stages_with_cache(whole)
-                if least[negative] > stages:
-                    wait(-negative, shape, least[negative])
-                    continue
-                if several.hold_cache(whole, ranges):
-                    middle, known = whole.weighing.tensors.kinds_of(ranges[1:-1]), too_large.setdefault(negative, set())
-                    if known.isdisjoint(middle):
-                        laid_out = serving.spread(shape.model_copy(update={"pp": stages})).on(gpu, workload)
-                        if laid_out.surely_fits:
-                            return place
-                        known.update(several.beyond(laid_out, middle))
-        wait(-negative, shape, stages + 1)
+        if place >= first and shapes[-negative].fits(stages):
+            return place
+        wait(-negative, max(stages + 1, shapes[-negative].least))
     return NOWHERE
+
+
+class StagedShape:
+    """A way to share every layer over ranks, and what is found of it as its stages are tried, few before many."""
+
+    def __init__(self, several: "Several", serving: Serving, layout: Layout, stored: LayerBytes) -> None:
+        self.several, self.serving, self.layout, self.stored = several, serving, layout, stored
+        self.least = 1  # stages below which it is known not to fit
+        self.too_large = set[tuple[int, ...]]()  # layers of a stage in the middle
+
+    @cached_property
+    def working(self) -> int | None:
+        return self.several.working(self.layout)
+
+    @cached_property
+    def least_stages(self) -> int:
+        return self.several.least_stages_with_cache(self.serving.spread(self.layout))
+
+    def fits(self, stages: int) -> bool:
+        """Whether it fits on so many pipeline stages: what costs least to know is looked at first."""
+        several, ranges = self.several, self.serving.ranks.ranges_of(stages)
+        if not several.hold(self.stored, ranges):
+            return False
+        if (taken := self.working) is None:
+            self.least = UNBOUNDED
+            return False
+        weighing = several.alone.ranks.of(self.layout)
+        if not (several.hold(self.stored, ranges, taken) and several.hold(weighing.loaded, ranges, taken)):
+            return False
+        self.least, whole = self.least_stages, self.serving.spread(self.layout)
+        if self.least > stages or not several.hold_cache(whole, ranges):
+            return False
+        middle = whole.weighing.tensors.kinds_of(ranges[1:-1])
+        if not self.too_large.isdisjoint(middle):
+            return False
+        laid_out = self.serving.spread(self.layout.model_copy(update={"pp": stages})).on(several.gpu, several.workload)
+        if laid_out.surely_fits:
+            return True
+        self.too_large.update(several.beyond(laid_out, middle))
+        return False
 
 
 class Several:

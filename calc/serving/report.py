@@ -16,6 +16,7 @@ from calc.hardware.gpus import usual_gpus
 from calc.hardware.overhead import Overhead, OverheadItem
 from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture, Parameters
+from calc.options import made
 from calc.serving.engines import DEFAULT_ENGINE, ENGINES
 from calc.serving.engines.engine import Engine
 from calc.serving.engines.rules import Question
@@ -248,10 +249,11 @@ def said_of_pooling(architecture: Architecture, engine: Engine, limits: Limits) 
 
 
 def placed(workload: Workload, architecture: Architecture) -> Workload:
-    """A workload whose context, where nobody asked for it, is within the model's learned positions."""
+    """A workload whose context, where nobody asked for it, is within the model's learned positions. Raises ConfigError
+    where its output leaves no prompt of these."""
     most, usual = architecture.learned_positions, Workload.model_fields["context"].default
     if most is not None and most < workload.context == usual:
-        return Workload.model_validate(workload.model_dump() | {"context": most})
+        return made(Workload, workload.model_dump() | {"context": most})
     return workload
 
 

@@ -67,10 +67,9 @@ def judge(allocation: Allocation, serving: Serving, workload: Workload) -> Verdi
     gpu = allocation.gpu
     word = verdict_word(allocation)
     changes = remedy(allocation) if word != "fits" else None
-    alone = word == "fits" and serving.layout.gpus == 1
-    fewest = serving.layout if alone else fewest_gpus(gpu, serving, workload)
+    fewest = None if word == "fits" and serving.layout.gpus == 1 else fewest_gpus(gpu, serving, workload)
     if word == "fits" and (fewest is None or fewest.gpus > serving.layout.gpus):
-        fewest = serving.layout  # more copies than the search lays out, which share sequences for stated blocks
+        fewest = serving.layout  # one, or more copies than the search lays out, which share sequences for stated blocks
     by_memory, engine = max_context(allocation), allocation.serving.engine
     engine = engine if changes is None else engine.with_options(**changes)
     on_host = engine.leaves_on_host(serving.architecture, serving.layout.gpus)

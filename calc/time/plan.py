@@ -6,7 +6,7 @@ more GPUs than another layout is not timed.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from functools import cache, cached_property, partial
 from typing import Any, get_args
 
@@ -103,6 +103,16 @@ class Candidates:
     def gpus(self) -> Array:
         return self.replicas * self.rows.gpus
 
+    def renewed(self, valid: Flags, others: Sequence["Candidates"]) -> "Candidates":
+        """Candidates of which the valid ones stay, with others of the same layouts, in the order of rows."""
+        rows = self.rows.some(valid).joined([other.rows for other in others])
+        order, figures = np.argsort(rows.number), [figure.name for figure in fields(self)[1:]]
+        joined = {
+            name: np.concatenate([getattr(self, name)[valid], *(getattr(other, name) for other in others)])[order]
+            for name in figures
+        }
+        return Candidates(rows.some(order), **joined)
+
 
 def check_engine(engine: Engine) -> None:
     """Raise ConfigError where no search knows an engine."""
@@ -153,63 +163,46 @@ def settled(needs: Needs, step: Callable[[Array], Array], most: Array, replicas:
     return running, per_s
 
 
+@dataclass
 class Search:
     """A model, what a server of it must do, and what may be used."""
 
-    def __init__(
-        self,
-        architecture: Architecture,
-        engine: Engine,
-        needs: Needs,
-        gpus: Sequence[GPU],
-        precisions: Sequence[Precision],
-        *,
-        most: int = 64,
-        node: int = 8,
-        prices: Mapping[str, float] | None = None,
-        edited: Edits | None = None,
-        weighed: Shards | None = None,
-    ) -> None:
+    architecture: Architecture
+    requested_engine: Engine
+    needs: Needs
+    gpus: Sequence[GPU]
+    precisions: Sequence[Precision]
+    _: KW_ONLY
+    most: int = 64
+    node: int = 8
+    prices: Mapping[str, float | None] = field(default_factory=dict)
+    """USD an hour, where they are not those of the list."""
+    edited: Edits = field(default_factory=dict)
+    weighed: Shards | None = None
+
+    def __post_init__(self) -> None:
+        architecture, engine, gpus = self.architecture, self.requested_engine, self.gpus
         check_engine(engine)
-        self.needs = needs = needs.placed(architecture)
+        self.needs = needs = self.needs.placed(architecture)
         check_lengths(engine, architecture, needs)
-        self.architecture, self.requested_engine = architecture, engine
         self.engine = engine = engine.sized_for(needs.at_once or USUAL_SEQUENCES, architecture)
         self.gpus = [gpu for gpu in gpus if gpu.bandwidth_gb_s and runs(gpu, engine.support)]
         if gpus and not self.gpus:
             names = ", ".join(gpu.name for gpu in gpus[:MOST_NAMED])
             sentence = Message("{engine} runs on none of these: {names}.", engine=engine.title, names=names)
             raise ConfigError(sentence, "gpu")
-        self.precisions = accepted_formats(architecture, engine, precisions)
-        self.most, self.node = most, node
-        self.prices = {gpu.id: (prices or {}).get(gpu.id, price_of(gpu.id)) for gpu in self.gpus}
+        self.precisions = accepted_formats(architecture, engine, self.precisions)
+        self.prices = {gpu.id: self.prices.get(gpu.id, price_of(gpu.id)) for gpu in self.gpus}
         self.price = np.array([np.nan if (usd := self.prices[gpu.id]) is None else usd for gpu in self.gpus])
         self.servings = dict[tuple[Layout, int], Serving]()
-        self.shards = weighed or Shards(architecture, engine, self.precisions)
-        self.edited = dict(edited or {})
-        self.cards = Cards(self.gpus, [p.weights for p in self.precisions], engine.name, node, self.edited)
+        self.shards = self.weighed or Shards(architecture, engine, self.precisions)
+        self.cards = Cards(self.gpus, [p.weights for p in self.precisions], engine.name, self.node, self.edited)
         self.room = Room(engine, architecture, self.gpus, needs.context)
         self.limits = self.room.limits(Layout())
 
-    def varied(
-        self,
-        needs: Needs | None = None,
-        precisions: Sequence[Precision] | None = None,
-        gpus: Sequence[GPU] | None = None,
-    ) -> "Search":
-        """A search for another need, in other formats, or on other GPUs."""
-        return Search(
-            self.architecture,
-            self.requested_engine,
-            needs or self.needs,
-            self.gpus if gpus is None else gpus,
-            precisions or self.precisions,
-            most=self.most,
-            node=self.node,
-            prices={gpu: price for gpu, price in self.prices.items() if price is not None},
-            edited=self.edited,
-            weighed=None if precisions else self.shards,
-        )
+    def varied(self, **changes: Any) -> "Search":
+        """A search for other needs, in other formats, or on other GPUs."""
+        return replace(self, weighed=None if "precisions" in changes else self.shards, **changes)
 
     @cached_property
     def rows(self) -> FittingRows:
@@ -353,10 +346,11 @@ class Search:
     def plans(self, limit: int = 100, *, best_of_each: bool = True) -> list[Plan]:
         """Best first: those that meet the targets, by cost where prices are known, then by GPUs and speed. Of each GPU
         and format the best layout, or all. Where one holds fewer sequences than its row says, the row is corrected, and
-        all are ordered anew."""
+        all of its GPU and format are looked at anew."""
         rows, known = self.rows, dict[tuple[int, float], Plan]()
-        while rows.shard.size:
-            candidates = (self.contenders if best_of_each else self.of)(rows)
+        look = self.contenders if best_of_each else self.of
+        candidates = look(rows) if rows.shard.size else None
+        while candidates is not None:
             keys = self.order(self.price[candidates.rows.kind], candidates.gpus, candidates.tpot, candidates.meets)
             order = np.lexsort(keys[::-1])
             if best_of_each:
@@ -371,7 +365,10 @@ class Search:
             if not fewer:
                 waits = (self.waits(candidates, row) for row in order[:limit].tolist())
                 return [p.model_copy(update={"waits": waited}) for p, waited in zip(plans, waits, strict=True)]
-            rows = rows.holding(fewer)
+            pairs, rows = self.pairs(rows.some(np.isin(rows.number, list(fewer)))), rows.holding(fewer)
+            again = rows.some(np.isin(self.pairs(rows), pairs))
+            valid = ~np.isin(self.pairs(candidates.rows), pairs)
+            candidates = candidates.renewed(valid, [look(again)] if again.shard.size else [])
         return []
 
     def allocation(self, rows: FittingRows, row: int, batch: int) -> Allocation:

@@ -77,8 +77,8 @@ def plan_report(
         precisions or [engine.precision(native(config))],
         most=most,
         node=node,
-        prices=prices_stated,
-        edited=edits,
+        prices=prices_stated or {},
+        edited=edits or {},
     )
     return report_of(search, ranked_plans(search, limit), model or architecture.model_type, prices_stated or {})
 
@@ -198,7 +198,7 @@ def others(search: Search) -> Iterator[tuple[Message, Search | None]]:
     most = search.architecture.learned_positions or inf
     for what, change in changes(search):
         needs = search.needs.model_copy(update=change)
-        yield what, None if needs.context > most else search.varied(needs)
+        yield what, None if needs.context > most else search.varied(needs=needs)
     for what, precision in formats(search):
         yield what, search.varied(precisions=[*search.precisions, precision])
 

@@ -69,17 +69,23 @@ def degrees(sizes: Mapping[str, int]) -> Iterator[str]:
             yield from (flag, str(size))
 
 
-def stated(options: Frozen, spelling: Mapping[str, tuple[str, ...]]) -> Iterator[str]:
-    """Flags of the options that are not at their defaults, under their own names unless `spelling` has others; none
-    for those that are no flags."""
+Spelling = Mapping[str, tuple[str, ...]]
+"""Words of options that are spelled otherwise than by their own names; none for those that are no flags."""
+
+
+def spelled(name: str, value: object, spelling: Spelling) -> tuple[str, ...]:
+    """Words of an option that has a value; a switch is on, or off by its other name."""
+    words = spelling.get(name, (f"--{name.replace('_', '-')}",))
+    if isinstance(value, bool):
+        return words if value else tuple(word.replace("--", "--no-", 1) for word in words)
+    return (*words, str(value)) if words else ()
+
+
+def stated(options: Frozen, spelling: Spelling) -> Iterator[str]:
+    """Flags of the options that are not at their defaults."""
     for name, value in options:
-        if value == type(options).model_fields[name].default:
-            continue
-        words = spelling.get(name, (f"--{name.replace('_', '-')}",))
-        if isinstance(value, bool):
-            yield from words if value else (word.replace("--", "--no-", 1) for word in words)
-        elif words:
-            yield from (*words, str(value))
+        if value != type(options).model_fields[name].default:
+            yield from spelled(name, value, spelling)
 
 
 def quantized(precision: Precision) -> tuple[tuple[str, ...], tuple[Message, ...]]:
@@ -132,19 +138,11 @@ class Launcher(StartedEngine):
     image: ClassVar[Image | None] = None
     disk_tier: ClassVar[str | None] = None
     """Program and setting that keep caches of requests on a disk."""
-    spelling: ClassVar[dict[str, tuple[str, ...]]] = {}
-    """Flags of options that have other names than these."""
+    spelling: ClassVar[Spelling] = {}
 
     def flags(self, changes: Mapping[str, object]) -> tuple[str, ...]:
-        """Options as its command line spells them; a switch is on, or off by its other name."""
-
-        def flag(name: str, value: object) -> str:
-            words = self.spelling.get(name, (f"--{name.replace('_', '-')}",))
-            if not isinstance(value, bool):
-                return " ".join((*words, str(value)))
-            return " ".join(words if value else (word.replace("--", "--no-", 1) for word in words))
-
-        return tuple(flag(name, value) for name, value in changes.items())
+        """Options as its command line spells them."""
+        return tuple(" ".join(spelled(name, value, self.spelling)) for name, value in changes.items())
 
     @abstractmethod
     def remedies(self, limits: Limits, workload: Workload) -> Iterator[dict[str, object]]:

@@ -114,7 +114,7 @@ def broken_tiles(architecture: Architecture, precision: Precision, layout: Layou
 def broken_groups(architecture: Architecture, precision: Precision, layout: Layout) -> Iterator[Refusal]:
     """Refusals of integers with a scale for each group of inputs: where the second matrix of a feed-forward is cut
     along them, each rank holds whole groups (vLLM `kernels/linear/mixed_precision/marlin.py`; SGLang `marlin_utils.py`,
-    `awq_linear.py`). Qwen2.5-72B's 29,568 columns fail at tp 4, and are padded to 29,696 in Qwen's own AWQ and GPTQ
+    `awq_linear.py`). Qwen2.5-72B's 29,568 columns are 231 groups, and are padded to 29,696 in Qwen's own AWQ and GPTQ
     files. Of routed experts a kernel makes smaller groups (`moe_wna16.py` of both)."""
     if layout.tp == 1 or KERNELS.get(precision.weights) not in ("awq", "gptq"):
         return
@@ -126,7 +126,10 @@ def broken_groups(architecture: Architecture, precision: Precision, layout: Layo
             continue
         _, group = scheme.form(tensor, tensor.layers[0] if tensor.layers else 0).block
         if group is not None and inputs % (layout.tp * group):
-            sentence = "{n:,} columns over {ranks:,} GPUs are {each:g} each, not whole groups of {group:,} of {format}."
+            sentence = (
+                "{n:,} columns over {ranks:,} GPUs are {each:g} each, not whole groups of {group:,} of {format}: use "
+                "pipeline stages, or files whose columns are padded."
+            )
             values: dict[str, Any] = {"n": inputs, "ranks": layout.tp, "each": inputs / layout.tp, "group": group}
             yield Refusal(Message(sentence, **values, format=precision.weights), "tp")
             return

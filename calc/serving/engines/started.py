@@ -1,9 +1,10 @@
 """An engine with its flags: what all its parts read."""
 
 from abc import ABC
+from collections.abc import Iterable
 from typing import Any, ClassVar, Self
 
-from calc.errors import Frozen
+from calc.errors import ConfigError, Frozen, Message
 from calc.model.architecture import Architecture
 
 
@@ -31,3 +32,11 @@ class StartedEngine(ABC):
 
     def with_options(self, **changes: object) -> Self:
         return type(self)(self.options_type.model_validate(self.options.model_dump() | changes), self.draft_model)
+
+
+def check_effect(options: Frozen, missing: str, names: Iterable[str]) -> None:
+    """Raise ConfigError for the first option that is set and has no effect while another is missing."""
+    for name in names:
+        if getattr(options, name) != type(options).model_fields[name].default:
+            sentence = Message("{name} has no effect without {missing}.", name=name, missing=missing)
+            raise ConfigError(sentence, missing)

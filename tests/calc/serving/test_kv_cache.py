@@ -8,7 +8,7 @@ from calc import Architecture, Layout, Overhead, Precision, Workload
 from calc.formats import CACHE_FORMATS
 from calc.serving.engines import ENGINES
 from calc.serving.engines.rules import Question
-from calc.serving.engines.transformers.cache import DynamicCache
+from calc.serving.engines.transformers.engine import DynamicCache
 from calc.serving.kv_cache import (
     bytes_per_token,
     cache_bytes,

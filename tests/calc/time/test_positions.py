@@ -88,3 +88,10 @@ def test_weigh_says_the_same():
     for name, most in POSITIONS.items():
         with pytest.raises(ConfigError, match=f"learned positions for {most:,} tokens and none beyond"):
             report(models()[name].config, workload=Workload(context=most + 1))
+
+
+def test_output_that_leaves_no_prompt_is_a_sentence():
+    """GPT-2 has learned positions for 1,024 tokens (`n_positions` of its config.json)."""
+    config = models()["openai-community/gpt2-large"].config
+    with pytest.raises(ConfigError, match="leaves no prompt"):
+        report(config, workload=Workload(generated=1024))

@@ -1,7 +1,10 @@
 """SGLang: a share of the free memory is for weights and cache, the rest for what a pass takes.
 
 Read in SGLang 0.5.23: `arg_groups/memory_hook.py` (defaults), `mem_cache/kv_cache_configurator.py` (the memory for the
-pools), `distributed/utils.py` (pipeline stages), `layers/vocab_parallel_embedding.py`.
+pools), `distributed/utils.py` (pipeline stages), `layers/vocab_parallel_embedding.py`. Families that it does not serve:
+the classes of `models/`; `model_loader/utils.py: resolve_transformers_arch` (a family without one runs by the code of
+transformers, here 5.19, where that is written for others' attention: `is_backend_compatible`); `models/transformers.py`
+(`use_cache=False`); `configs/hybrid_arch.py: mambaish_config` (which get a pool of states).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,6 +26,7 @@ from calc.serving.engines.launch import (
     Launch,
     Separation,
     ServerRole,
+    Spelling,
     cached,
     combined,
     degrees,
@@ -43,7 +47,6 @@ from calc.serving.engines.rules import (
 from calc.serving.engines.sglang.cache import COMPRESSED_REQUESTS, TokenPool, compressing, slot_bytes
 from calc.serving.engines.sglang.drafts import GUESSING_REQUESTS, SGLangDrafts
 from calc.serving.engines.sglang.options import SGLangOptions
-from calc.serving.engines.sglang.rules import unserved_family
 from calc.serving.engines.sglang.working_memory import (
     STREAMED_BATCH,
     decode_graphs,
@@ -56,6 +59,7 @@ from calc.serving.engines.sglang.working_memory import (
 )
 from calc.serving.engines.sizes import Budget, GPUAtStart, HostCache, LaidOut, Limits, LoadedWeights
 from calc.serving.engines.vllm.loading import FUSED
+from calc.serving.engines.vllm.rules import SUPPORTED_UNTIL
 from calc.serving.engines.vllm.working_memory import profile_peaks
 from calc.serving.workload import Workload
 from calc.units import GIB, MIB
@@ -92,6 +96,16 @@ SPELLING = {
 """Flags that have other names since 0.5.23."""
 
 
+UNSERVED = frozenset(
+    "RefinedWeb RefinedWebModel Yi aquila bamba biogpt bloom blt codegen cpmant falcon flint gpt_neo gpt_neox_japanese "
+    "granite_docling_text inkling2_text internlm jamba kolibri1 lfm3 minimax_m1 minimax_text_01 molmo2_text mpt "
+    "olmo_hybrid openai-gpt openelm rwkv skywork stablelm_epoch telechat xglm xlstm zamba zamba2".split()
+)
+"""Families without a class whose code in transformers is not written for that, or that have none there."""
+FORGETFUL = frozenset({"minimax", "recurrent_gemma"})
+"""Families that run by the code of transformers and have recurrent layers, whose states nothing keeps there."""
+
+
 def tier(memory: int) -> tuple[int, int, int]:
     """The row of `TIERS` of a GPU with so many bytes, without the limit."""
     return next((row[1:] for row in TIERS if memory < row[0] * GIB), LARGEST)
@@ -103,6 +117,21 @@ def request_table(requests: int, context: int) -> int:
     return 4 * (requests + 1) * (context + 4)
 
 
+def unserved_family(architecture: Architecture) -> Iterator[Refusal]:
+    """Families that it does not run, with the nearest engine that does."""
+    family = architecture.model_type
+    nearest = SUPPORT["transformers" if family in SUPPORTED_UNTIL else "vllm"].title
+    if family in UNSERVED:
+        sentence = "SGLang does not serve models of the family {family}; {nearest} does."
+        yield Refusal(Message(sentence, family=family, nearest=nearest), "engine")
+    elif family in FORGETFUL:
+        sentence = (
+            "SGLang runs models of the family {family} by the code of transformers, without keeping their recurrent "
+            "states from step to step; {nearest} keeps them."
+        )
+        yield Refusal(Message(sentence, family=family, nearest=nearest), "engine")
+
+
 class SGLang(SGLangDrafts):
     name: ClassVar[str] = "sglang"
     support: ClassVar[EngineSupport] = SUPPORT["sglang"]
@@ -111,7 +140,7 @@ class SGLang(SGLangDrafts):
     step_option: ClassVar[str] = "chunked_prefill_size"
     sequences_option: ClassVar[str | None] = "max_running_requests"
     share_option: ClassVar[str | None] = "mem_fraction_static"
-    spelling: ClassVar[dict[str, tuple[str, ...]]] = SPELLING
+    spelling: ClassVar[Spelling] = SPELLING
     separation: ClassVar[Separation | None] = SEPARATION
     disk_tier: ClassVar[str | None] = "LMCache, max_local_disk_size"  # --enable-lmcache
     image: ClassVar[Image | None] = Image(

@@ -5,6 +5,7 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from calc.errors import ConfigError, Frozen, Message
+from calc.serving.engines.started import check_effect
 
 SpeculativeAlgorithm = Literal["NEXTN", "EAGLE", "EAGLE3", "STANDALONE", "NGRAM"]
 SPECULATION: tuple[str, ...] = (
@@ -79,22 +80,13 @@ class SGLangOptions(Frozen):
     @model_validator(mode="after")
     def _steps_come_first(self) -> Self:
         if self.speculative_algorithm is None:
-            names = SPECULATION
+            check_effect(self, "speculative_algorithm", SPECULATION)
         elif self.speculative_algorithm != "NGRAM" and self.speculative_num_steps is None:
-            names = ("speculative_eagle_topk", "speculative_num_draft_tokens")
-        else:
-            names = ()
-        for name in names:
-            if getattr(self, name) is not None:
-                missing = "speculative_num_steps" if self.speculative_algorithm else "speculative_algorithm"
-                sentence = Message("{name} has no effect without {missing}.", name=name, missing=missing)
-                raise ConfigError(sentence, missing)
-        hierarchical = "enable_hierarchical_cache"
-        if self.enable_hierarchical_cache and self.disable_radix_cache:
-            why = Message("{name} extends the prefix cache, which disable_radix_cache turns off.", name=hierarchical)
+            check_effect(self, "speculative_num_steps", ("speculative_eagle_topk", "speculative_num_draft_tokens"))
+        if not self.enable_hierarchical_cache:
+            check_effect(self, "enable_hierarchical_cache", ("hicache_ratio", "hicache_size"))
+        elif self.disable_radix_cache:
+            sentence = "{name} extends the prefix cache, which disable_radix_cache turns off."
+            why = Message(sentence, name="enable_hierarchical_cache")
             raise ConfigError(why, "disable_radix_cache", ["false"])
-        for name in ("hicache_ratio", "hicache_size"):
-            if not self.enable_hierarchical_cache and getattr(self, name) != type(self).model_fields[name].default:
-                why = Message("{name} has no effect without {missing}.", name=name, missing=hierarchical)
-                raise ConfigError(why, hierarchical)
         return self

@@ -11,6 +11,7 @@ from pydantic import Field, model_validator
 
 from calc.errors import ConfigError, Frozen, Message
 from calc.formats import WeightFormat
+from calc.serving.engines.started import check_effect
 
 Version = tuple[int, ...]
 Speculative = Literal["none", "mtp", "eagle", "eagle3", "draft_model", "ngram"]
@@ -94,15 +95,12 @@ class VLLMOptions(Frozen):
         if self.kv_cache_memory_bytes is not None and self.num_gpu_blocks_override is not None:
             sentence = "kv_cache_memory_bytes and num_gpu_blocks_override both set the size of the KV cache."
             raise ConfigError(Message(sentence), "num_gpu_blocks_override")
-        for name in ("num_speculative_tokens", "model_draft", "weights_draft"):
-            if self.speculative == "none" and getattr(self, name) is not None:
-                raise ConfigError(Message("{name} has no effect without speculative.", name=name), "speculative")
-        for name in ("max_loras", "max_cpu_loras", "max_lora_rank"):
-            if not self.enable_lora and getattr(self, name) != type(self).model_fields[name].default:
-                raise ConfigError(Message("{name} has no effect without enable_lora.", name=name), "enable_lora")
-        if self.kv_offloading_size is None and self.kv_offloading_backend != "native":
-            sentence = "kv_offloading_backend has no effect without kv_offloading_size."
-            raise ConfigError(Message(sentence), "kv_offloading_size")
+        if self.speculative == "none":
+            check_effect(self, "speculative", ("num_speculative_tokens", "model_draft", "weights_draft"))
+        if not self.enable_lora:
+            check_effect(self, "enable_lora", ("max_loras", "max_cpu_loras", "max_lora_rank"))
+        if self.kv_offloading_size is None:
+            check_effect(self, "kv_offloading_size", ("kv_offloading_backend",))
         if self.max_cpu_loras is not None and self.max_cpu_loras < self.max_loras:
             raise ConfigError(
                 Message(
