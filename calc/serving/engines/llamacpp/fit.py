@@ -14,7 +14,7 @@ from operator import add
 from calc.formats import Precision
 from calc.hardware.solver import largest, least
 from calc.model.architecture import Architecture
-from calc.serving.engines.llamacpp.context import PADDING, ContextSizes, block_cache
+from calc.serving.engines.llamacpp.context import PADDING, ContextSizes, layer_cache
 from calc.serving.engines.llamacpp.options import LlamaCppOptions
 from calc.serving.engines.llamacpp.placement import EXPERTS
 from calc.serving.engines.llamacpp.slots import SlotCache, set_up
@@ -142,7 +142,7 @@ class Offloading:
     def _cache_sizes(self, context: ContextSizes) -> list[int]:
         sizes = [0] * (self.layers + 1)
         for block in self.model.all_blocks if context.offload_cache else ():
-            nbytes = sum(tensor.nbytes for tensor in block_cache(self.model, block, context))
+            nbytes = sum(nbytes for _, nbytes in layer_cache(self.model, block.mixers, context))
             for layer in block.runs_in:
                 sizes[layer] += nbytes
         return sizes

@@ -12,16 +12,14 @@ from calc.model.block import Block
 from calc.model.mixers import Mixer
 from calc.model.recurrent import Mamba, Mamba2, ShortConv
 from calc.serving.engines.cache import Cache
-from calc.serving.engines.llamacpp.context import ContextSizes, cache_tensors
+from calc.serving.engines.llamacpp.context import TAKEN_OVER, ContextSizes, layer_cache
 from calc.serving.engines.llamacpp.graph import forward, has_flash_kernel, prediction
 from calc.serving.engines.llamacpp.micro_batch import (
     CUDA_ALIGNMENT,
     HOST_ALIGNMENT,
-    TAKEN_OVER,
     Buffer,
     MicroBatch,
     Schedule,
-    structure,
 )
 from calc.serving.engines.llamacpp.options import LlamaCppOptions
 from calc.serving.engines.llamacpp.placement import HOST, Placement
@@ -72,10 +70,7 @@ class PlacedModel:
         """Bytes of the cache by device, the host's too."""
         sizes: Counter[int] = Counter()
         for mixers, layers in self.mixers.items():
-            for tensor in (
-                tensor for mixer in mixers for tensor in cache_tensors(self.file.architecture, mixer, context)
-            ):
-                nbytes = tensor.nbytes
+            for tensor, nbytes in layer_cache(self.file.architecture, mixers, context):
                 on_host, on_device = (self.stored(place, tensor.type, tensor.width, nbytes) for place in (HOST, 0))
                 for device, count in layers.items():
                     if device == HOST or not context.offload_cache:
@@ -93,7 +88,7 @@ class PlacedModel:
             file = model_file(model, Precision(), predicts=len(file.layers) > model.num_layers)
         copies = COPIES if self.placement.devices > 1 and on_devices and context.offload_cache else 1
 
-        shape = structure(context)
+        shape = context.structure
 
         def schedule() -> Schedule:
             batch = MicroBatch(file, self.placement, shape, cuda=self.cuda)
