@@ -11,7 +11,7 @@ from typing import ClassVar, Literal
 
 from calc.errors import Message, Refusal, shown
 from calc.formats import MIXES, CacheFormat, Precision, WeightFormat
-from calc.formats.gguf_file import BLOCKS, layers_of
+from calc.formats.gguf_file import BLOCKS, layers_of, model_file
 from calc.formats.gguf_types import IN_FILES
 from calc.formats.stored import Piece, stored_gguf
 from calc.hardware.engine_rules import EngineSupport
@@ -86,10 +86,12 @@ class LlamaCpp(Engine):
         high = bounds(overhead.sizes(self.overhead(laid_out.layout.gpus), 0))[1]
         room = MachineRoom((gpu.usable_bytes - high,) * laid_out.layout.pp)
         model, precision, batch, context = laid_out.whole, laid_out.precision, workload.batch, workload.context
-        offloading = Offloading(model, precision, self.options, room, batch, self.draft_model)
+
+        def sought() -> tuple[LlamaCppOptions | None]:
+            return (Offloading(model, precision, self.options, room, batch, self.draft_model).most_on_gpus(context),)
 
         question = "offload", self.options, room, batch, context, self.draft_model
-        (options,) = offloading.unsplit.model.file.once(question, lambda: (offloading.most_on_gpus(context),))
+        (options,) = model_file(model, precision, predicts=self.options.predicts).once(question, sought)
         if options is None:
             return None
         return {name: value for name, value in options if value != getattr(self.options, name)}
@@ -308,10 +310,10 @@ class LlamaCpp(Engine):
         assert isinstance(cache, SlotCache)
         if stage >= cache.model.placement.devices:
             return [StagePeak(0, Peak(WHAT, {}))]
-        (model, context), *others = cache.contexts(work.batch, work.context)
-        guessing = sum(other.compute(smaller)[stage].size for other, smaller in others)
+        model, *others = cache.contexts(work.batch, work.context)
+        guessing = sum(other.passes[stage].size for other in others)
         cached = cache.required_bytes(stage, work.batch, work.context)
-        return [StagePeak(cached, largest_pass(model.compute(context)[stage], guessing, write))]
+        return [StagePeak(cached, largest_pass(model.passes[stage], guessing, write))]
 
     def overhead(self, gpus: int) -> Mapping[OverheadItem, Range]:
         return {"cuda_context": CUDA_CONTEXT}
