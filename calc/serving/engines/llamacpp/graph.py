@@ -13,7 +13,7 @@ from typing import Any
 
 from calc.budget import spend
 from calc.errors import ConfigError, Message
-from calc.formats.gguf_file import BLOCKS
+from calc.formats.gguf_file import BLOCKS, ModelFile
 from calc.model.architecture import Architecture
 from calc.model.attention import GQA
 from calc.model.block import Block
@@ -23,8 +23,8 @@ from calc.model.mixers import AttentionMixer, Mixer
 from calc.model.mla import LatentAttention
 from calc.model.recurrent import Mamba, Mamba2, ShortConv
 from calc.serving.engines.llamacpp.context import ContextSizes, Per, cache_tensors, widest_value, window_of
-from calc.serving.engines.llamacpp.micro_batch import MicroBatch, PassTensor
-from calc.serving.engines.llamacpp.placement import HOST
+from calc.serving.engines.llamacpp.micro_batch import MicroBatch, PassTensor, deep
+from calc.serving.engines.llamacpp.placement import HOST, Placement
 
 REPEATS, REPEATS_OF_EQUALS = 12, 3
 """Layers of a kind on a device after which its buffer grows no more, where kinds alternate and where all are equal."""
@@ -55,7 +55,7 @@ def forward(b: MicroBatch) -> None:
     if "position_embd.weight" in b.file.outside:
         places = b.add("places", whole, b.input("positions", 4), on=HOST)
         state = b.same("embeddings", state, places)
-    for layer in representative(b):
+    for layer in representative(b.file, b.placement):
         b.layer = layer
         state = layer_of(b, b.blocks[layer], state, last=layer == b.model.num_layers - 1)
         if layer < b.deep:
@@ -227,23 +227,24 @@ def unknown_mixers(model: Architecture) -> str | None:
     return None
 
 
-def representative(b: MicroBatch) -> list[int]:
-    """Layers of the graph, which stand for all: the first of each kind on every device, and the last."""
-    placement, names = b.placement, () if b.placement.all_on_devices else b.file.layers
+def representative(file: ModelFile, placement: Placement) -> dict[int, Hashable]:
+    """Layers of the graph, which stand for all: the first of each kind on every device, and the last. Each with what
+    tells its steps from those of others."""
+    model, weights = file.architecture, () if placement.all_on_devices else file.layers
+    blocks = {layer: number for number, block in enumerate(model.all_blocks) for layer in block.runs_in}
 
     def kind(layer: int) -> Hashable:
-        weights = names[layer].items() if names else ()
-        on_host = tuple((name, w.type) for name, w in weights if placement.of_weight(name, layer) == HOST)
-        return b.blocks[layer], layer < b.deep, on_host
+        held = weights[layer].items() if weights else ()
+        on_host = tuple((name, w.type) for name, w in held if placement.of_weight(name, layer) == HOST)
+        return blocks[layer], layer < deep(model), on_host
 
-    *others, last = range(b.model.num_layers)
-    kinds, seen, chosen = {layer: kind(layer) for layer in others}, Counter[Hashable](), list[int]()
-    most = REPEATS if len(set(kinds.values())) > 1 else REPEATS_OF_EQUALS
-    for layer in others:
-        seen[placement.layers[layer], kinds[layer]] += 1
-        if seen[placement.layers[layer], kinds[layer]] <= most:
-            chosen.append(layer)
-    return [*chosen, last]
+    kinds, seen, chosen = [kind(layer) for layer in range(model.num_layers)], Counter[Hashable](), dict[int, Hashable]()
+    most = REPEATS if len(set(kinds[:-1])) > 1 else REPEATS_OF_EQUALS
+    for layer, there in enumerate(zip(placement.layers, kinds, strict=False)):
+        seen[there] += 1
+        if seen[there] <= most or layer == model.num_layers - 1:
+            chosen[layer] = there
+    return chosen
 
 
 # mixers

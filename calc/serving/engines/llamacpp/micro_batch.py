@@ -16,6 +16,7 @@ from types import MappingProxyType
 
 from calc.errors import ConfigError, Message
 from calc.formats.gguf_file import ModelFile
+from calc.model.architecture import Architecture
 from calc.serving.engines.llamacpp.context import TAKEN_OVER, ContextSizes, Per
 from calc.serving.engines.llamacpp.placement import HOST, Placement
 
@@ -58,6 +59,11 @@ class Buffer:
     peak: Mapping[str, int]
 
 
+def deep(model: Architecture) -> int:
+    """Layers to whose states features of images are added."""
+    return 0 if model.vision is None else model.vision.deepstack
+
+
 class MicroBatch:
     """The steps so far, in the order of llama.cpp's graph: it has what a tensor is made of before it, and no tensor
     before something needs it."""
@@ -68,7 +74,7 @@ class MicroBatch:
         rules = self.model.gguf
         self.kind = (rules.with_experts if self.model.experts else None) or rules.architecture or "llama"
         self.blocks = {layer: block for block in self.model.all_blocks for layer in block.runs_in}
-        self.deep = 0 if self.model.vision is None else self.model.vision.deepstack  # layers with features to add
+        self.deep = deep(self.model)
         self.on_cuda = cuda and placement.devices > 0
         self.layer, self.per = 0, Per.TOKEN
         self.steps: list[PassTensor] = []

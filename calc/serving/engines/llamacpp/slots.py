@@ -1,7 +1,7 @@
 """Memory that llama.cpp sets up at start on every device and on the host: weights, cache, compute buffers."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -13,7 +13,7 @@ from calc.model.mixers import Mixer
 from calc.model.recurrent import Mamba, Mamba2, ShortConv
 from calc.serving.engines.cache import Cache
 from calc.serving.engines.llamacpp.context import TAKEN_OVER, ContextSizes, layer_cache
-from calc.serving.engines.llamacpp.graph import forward, has_flash_kernel, prediction
+from calc.serving.engines.llamacpp.graph import forward, has_flash_kernel, prediction, representative
 from calc.serving.engines.llamacpp.micro_batch import CUDA_ALIGNMENT, HOST_ALIGNMENT, Buffer, MicroBatch, Schedule
 from calc.serving.engines.llamacpp.options import LlamaCppOptions
 from calc.serving.engines.llamacpp.placement import HOST, Placement
@@ -60,6 +60,15 @@ class PlacedModel:
         for block in self.blocks:
             layers.setdefault(tuple(block.mixers), Counter()).update(self.placement.layers[i] for i in block.runs_in)
         return layers
+
+    @cached_property
+    def alike(self) -> Hashable:
+        """All of it that the steps of a pass depend on."""
+        where = self.placement
+        if self.predicting:
+            return self.cuda, where
+        layers = self.file.once(("layers", where), lambda: (*representative(self.file, where).values(),))
+        return self.cuda, where.output, where.devices, where.all_on_devices, layers
 
     def stored(self, device: int, kind: str, width: int, nbytes: int) -> int:
         """Bytes that a tensor of weights or cache takes on a device."""
@@ -122,7 +131,7 @@ class PlacedContext:
         placement, on_devices, shape = placed.placement, placed.placement.all_on_devices, sizes.structure
         if on_devices:
             file = model_file(file.architecture, Precision(), predicts=len(file.layers) > file.architecture.num_layers)
-        alike = placement, placed.cuda, placed.predicting
+        alike = placed.alike
 
         def schedule() -> Schedule:
             batch = MicroBatch(file, placement, shape, cuda=placed.cuda)
@@ -130,9 +139,9 @@ class PlacedContext:
             return batch.schedule(COPIES if placement.devices > 1 and on_devices and sizes.offload_cache else 1)
 
         def buffers() -> tuple[Buffer, ...]:
-            return file.once(("schedule", *alike, shape), schedule).buffers(sizes)
+            return file.once(("schedule", alike, shape), schedule).buffers(sizes)
 
-        return file.once(("passes", *alike, sizes), buffers)
+        return file.once(("passes", alike, sizes), buffers)
 
     @property
     def buffers(self) -> list[DeviceBuffers]:
