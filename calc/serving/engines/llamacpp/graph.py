@@ -23,7 +23,7 @@ from calc.model.mixers import AttentionMixer, Mixer
 from calc.model.mla import LatentAttention
 from calc.model.recurrent import Mamba, Mamba2, ShortConv
 from calc.serving.engines.llamacpp.context import ContextSizes, Per, cache_tensors, widest_value, window_of
-from calc.serving.engines.llamacpp.micro_batch import MicroBatch, PassTensor, deep
+from calc.serving.engines.llamacpp.micro_batch import MicroBatch, PassTensor, Rows, deep
 from calc.serving.engines.llamacpp.placement import HOST, Placement
 
 REPEATS, REPEATS_OF_EQUALS = 12, 3
@@ -180,7 +180,7 @@ def experts(b: MicroBatch, moe: MoE, x: PassTensor) -> PassTensor:
 def routed(b: MicroBatch, moe: MoE, router_input: PassTensor, x: PassTensor) -> PassTensor:
     """Each token through its experts, whose outputs are weighted and added up."""
     order, weights, fused = chosen(b, moe, router_input)
-    used, width = moe.top_k, x.each // 4
+    used, width = moe.top_k, x.width
     inner = used * moe.expert.intermediate
 
     def through(weight: str, name: str, elements: int, *reads: PassTensor) -> PassTensor:
@@ -303,7 +303,7 @@ def grouped_attention(b: MicroBatch, mixer: GQA, x: PassTensor) -> PassTensor:
     positions, projected = b.input("positions", 4), dict[str, PassTensor]()
 
     def turned(x: PassTensor, what: str, side: int) -> PassTensor:
-        return b.add("turned", x.each // 4, b.input(what, 4 * side * side, Per.PASS, window_of(mixer, b.model)), x)
+        return b.add("turned", x.width, b.input(what, 4 * side * side, Per.PASS, window_of(mixer, b.model)), x)
 
     def of_heads(name: str) -> PassTensor:
         """Normed, rotated, and turned where they are quantized."""
@@ -366,14 +366,15 @@ def attended(b: MicroBatch, mixer: AttentionMixer, q: PassTensor, k: PassTensor,
     if context.flash:
         made = b.add("attention of each head", mixer.n_q * width, q, keys, values, mask)
         if b.on_cuda and has_flash_kernel(mixer, context):  # it reads keys and values of 16 bits
-            made.scratch, made.window = sum(2 * tensor.width for tensor in stored if tensor.type != "f16"), window
+            scratch = sum(2 * tensor.width for tensor in stored if tensor.type != "f16")
+            made.rows = made.rows._replace(window=window, scratch=scratch)
         elif b.on_cuda:
             made.device = HOST
     else:
         if len(stored) == 1 or not context.transposed:
             each = replace(stored[-1], width=mixer.cached_heads * width).each
-            values = PassTensor("transposed values", each, Per.CELL, (values,), window=window)
-        scores = PassTensor("scores", 4 * mixer.n_q, Per.TOKEN_AND_CELL, (keys, q), window=window)
+            values = PassTensor(Rows("transposed values", each, Per.CELL, window), (values,))
+        scores = PassTensor(Rows("scores", 4 * mixer.n_q, Per.TOKEN_AND_CELL, window), (keys, q))
         made = b.add("attention of each head", mixer.n_q * width, values, b.same("scores", scores, mask))
         if len(stored) > 1:
             made = b.same("attention", made, over=False)
@@ -404,7 +405,7 @@ def read_states(b: MicroBatch, mixer: Mixer, which: int) -> PassTensor:
 
 def convolved(b: MicroBatch, memory: PassTensor, channels: int, x: PassTensor) -> PassTensor:
     """The convolution's source: its memory before the new inputs, the last of which stay in it."""
-    made = b.add("concat", channels, memory, x, states=memory.each)
+    made = b.add("concat", channels, memory, x, states=memory.rows.each)
     b.write(b.cache_device, made)
     return made
 
@@ -418,7 +419,7 @@ def scan(b: MicroBatch, mixer: Mixer, width: int, *reads: PassTensor, computed: 
     """The outputs of a selective state space with its last states behind them; CUDA has `computed` them or not."""
     state, decay = states(b, mixer, 1), b.weight("ssm_a")
     on = decay.device if computed or not b.on_cuda else HOST
-    made = b.add("scan", width, decay, state, *reads, on=on, states=state.each)
+    made = b.add("scan", width, decay, state, *reads, on=on, states=state.rows.each)
     b.write(b.cache_device, made)
     return b.view(made, width)
 
@@ -466,7 +467,7 @@ def delta_net(b: MicroBatch, mixer: GatedDeltaNet, x: PassTensor) -> PassTensor:
     decay = b.add("decay", heads, both or b.project(x, "ssm_alpha", "alpha"), by="ssm_dt.bias")
     decay = b.same("decay", b.same("decay", decay), by="ssm_a")
     beta = b.add("beta", heads, both or b.project(x, "ssm_beta", "beta"))
-    kept = state.each * (1 + b.context.rollback)
+    kept = state.rows.each * (1 + b.context.rollback)
     made = b.add("delta rule", inner, q, k, out, decay, beta, state, states=kept)
     b.write(b.cache_device, made)
     y = b.same("norm", b.add("norm", inner, made), by="ssm_norm.weight")

@@ -13,15 +13,34 @@ from dataclasses import dataclass, field
 from itertools import chain, islice
 from math import inf
 from types import MappingProxyType
+from typing import NamedTuple
 
 from calc.errors import ConfigError, Message
 from calc.formats.gguf_file import ModelFile
 from calc.model.architecture import Architecture
 from calc.serving.engines.llamacpp.context import TAKEN_OVER, ContextSizes, Per
 from calc.serving.engines.llamacpp.placement import HOST, Placement
+from calc.serving.engines.loading import up_to
 
 CUDA_ALIGNMENT, HOST_ALIGNMENT = 128, 32
 """Bytes to which tensors are aligned."""
+
+
+class Rows(NamedTuple):
+    """The bytes of a tensor in any context."""
+
+    name: str
+    each: int  # bytes of a row
+    per: Per
+    window: int | None = None  # of the layer whose cells its rows are
+    states: int = 0  # bytes for each sequence, behind the rows
+    scratch: int = 0  # bytes for each cell behind it that the kernel writes
+    copies: int = 1
+    aligned: int = 1  # to which each copy is
+
+    def nbytes(self, context: ContextSizes) -> int:
+        one = self.each * context.count(self.per, self.window) + self.states * context.sequences
+        return self.copies * up_to(one, self.aligned)
 
 
 @dataclass(eq=False, slots=True)
@@ -29,15 +48,10 @@ class PassTensor:
     """Rows on a device, and what they are made of. `fixed` ones lie in a buffer of their own, weights and the cache;
     what is written there is a tensor without bytes."""
 
-    name: str
-    each: int  # bytes of a row
-    per: Per
+    rows: Rows
     reads: Sequence["PassTensor"] = ()
     over: bool = False  # it may be written over a source of its size
     device: int | None = None  # None: where its neighbours are
-    window: int | None = None  # of the layer whose cells its rows are
-    states: int = 0  # bytes for each sequence, behind the rows
-    scratch: int = 0  # bytes for each cell behind it that the kernel writes
     fixed: bool = False
     weight: bool = False
     stays: bool = False  # until the end of the pass
@@ -45,10 +59,10 @@ class PassTensor:
     in_graph: bool = False
     number: int = -1  # among those that are placed
 
-    def copied(self, device: int, copies: int) -> "PassTensor":
-        """Copies of it on a device, which stay there where there are several."""
-        reads, stays = (self.whole or self,), copies > 1
-        return PassTensor(self.name, self.each, self.per, reads, False, device, self.window, self.states, stays=stays)
+    @property
+    def width(self) -> int:
+        """Elements of a row."""
+        return self.rows.each // 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,16 +118,17 @@ class MicroBatch:
     def weight(self, name: str) -> PassTensor:
         """A weight of this layer, or one outside the layers."""
         device, stored = self.device_of(name), self.file.outside.get(name) or self.file.layers[self.layer][name]
-        return PassTensor(name, stored.nbytes, Per.PASS, device=device, fixed=True, weight=True, in_graph=True)
+        return PassTensor(Rows(name, stored.nbytes, Per.PASS), (), False, device, True, True, in_graph=True)
 
     def input(self, name: str, each: int, per: Per = Per.TOKEN, window: int | None = None) -> PassTensor:
         """A tensor that the host writes before the pass, once for all layers: for those with a window once more."""
-        made = PassTensor(name, each, per, device=HOST, window=window, in_graph=True)
+        made = PassTensor(Rows(name, each, per, window), device=HOST, in_graph=True)
         return self.inputs.setdefault((name, window), made)
 
     def cached(self, name: str, each: int, per: Per, window: int | None = None) -> PassTensor:
         """A tensor of this layer's cache."""
-        return PassTensor(name, each, per, device=self.cache_device, window=window, fixed=True, in_graph=True)
+        rows = Rows(name, each, per, window)
+        return PassTensor(rows, device=self.cache_device, fixed=True, in_graph=True)
 
     def add(
         self,
@@ -133,14 +148,14 @@ class MicroBatch:
             if self.on_cuda and on == HOST and self.context.count(self.per) >= TAKEN_OVER:  # else read where it lies
                 on, weight = 0, self.weight(by)
                 reads = (*reads, weight) if over else (weight, *reads)
-        return PassTensor(name, 4 * width, self.per, reads, over, on, states=states)
+        return PassTensor(Rows(name, 4 * width, self.per, states=states), reads, over, on)
 
     def same(
         self, name: str, *reads: PassTensor, by: str | None = None, over: bool = True, on: int | None = None
     ) -> PassTensor:
         """As many elements as the first source has."""
-        made, first = self.add(name, 0, *reads, by=by, over=over, on=on), reads[0]
-        made.each, made.per, made.window, made.states = first.each, first.per, first.window, first.states
+        made = self.add(name, 0, *reads, by=by, over=over, on=on)
+        made.rows = reads[0].rows._replace(name=name, scratch=0)
         return made
 
     def expand(self, *tensors: PassTensor) -> None:
@@ -154,14 +169,13 @@ class MicroBatch:
 
     def write(self, on: int | None, *reads: PassTensor) -> None:
         """Into what is there already."""
-        self.expand(PassTensor("", 0, Per.PASS, reads, device=on, fixed=True))
+        self.expand(PassTensor(Rows("", 0, Per.PASS), reads, device=on, fixed=True))
 
     def view(self, x: PassTensor, width: int | None = None) -> PassTensor:
         """A part of a tensor, or all of it in another shape, which nothing is written over."""
         whole = x.whole or x
-        made = self.add(x.name, width, whole) if width is not None else self.same(x.name, x)
-        made.reads, made.whole, made.over = (whole,), whole, False
-        return made
+        rows = x.rows if width is None else Rows(x.rows.name, 4 * width, self.per)
+        return PassTensor(rows, (whole,), whole=whole)
 
     def project(self, x: PassTensor, weight: str, name: str) -> PassTensor:
         """Through a matrix of this layer, with its bias."""
@@ -169,7 +183,7 @@ class MicroBatch:
         return self.biased(made, weight)
 
     def biased(self, x: PassTensor, weight: str) -> PassTensor:
-        return self.same(x.name, x, by=f"{weight}.bias") if self.has(f"{weight}.bias") else x
+        return self.same(x.rows.name, x, by=f"{weight}.bias") if self.has(f"{weight}.bias") else x
 
     def norm(self, x: PassTensor, weight: str) -> PassTensor:
         made = self.same("norm", x)
@@ -180,27 +194,34 @@ class MicroBatch:
         """The rows of the tokens whose logits are wanted, with which the pass goes on."""
         self.per = Per.OUTPUT
         places = self.input("places of wanted rows", 4, self.per)
-        return [self.add("wanted rows", x.each // 4, x, places) for x in tensors]
+        return [self.add("wanted rows", x.width, x, places) for x in tensors]
 
     def schedule(self, copies: int) -> "Schedule":
         """The steps in the order of the devices' runs. Where devices work on successive batches, there are several
         `copies` of what each is given, from the start on."""
         settle(self.steps)
+        own = CUDA_ALIGNMENT if self.on_cuda else HOST_ALIGNMENT
+        alignments = *[own] * self.placement.devices, HOST_ALIGNMENT
+
+        def copied(source: PassTensor, device: int) -> PassTensor:
+            aligned = alignments[device] if copies > 1 else 1
+            rows = source.rows._replace(scratch=0, copies=copies, aligned=aligned)
+            return PassTensor(rows, (source.whole or source,), device=device, stays=copies > 1)
+
         first, order = [*self.inputs.values()], list[tuple[PassTensor, Sequence[PassTensor]]]()
         if copies > 1:
-            first = [tensor.copied(HOST, copies) for tensor in first]
+            first = [copied(tensor, HOST) for tensor in first]
             for tensor in self.inputs.values():
                 tensor.fixed = True
         copies_on = defaultdict[int | None, dict[PassTensor, PassTensor]](dict)
-        for copied, run in runs(self.steps):
+        for sources, run in runs(self.steps):
             there = copies_on[run[0].device]
-            made = [source.copied(run[0].device or 0, copies) for source in copied]
-            there.update(zip(copied, made, strict=True))
+            made = [copied(source, run[0].device or 0) for source in sources]
+            there.update(zip(sources, made, strict=True))
             first += made if copies > 1 else ()
             order += [(copy, copy.reads) for copy in made]
             order += [(step, [*map(there.get, step.reads, step.reads)] if there else step.reads) for step in run]
-        own = CUDA_ALIGNMENT if self.on_cuda else HOST_ALIGNMENT
-        return Schedule.of(first, order, (*[own] * self.placement.devices, HOST_ALIGNMENT), copies)
+        return Schedule.of(first, order, alignments)
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,17 +234,9 @@ class Schedule:
 
     alignments: tuple[int, ...]
     """Bytes to which each device aligns, the host last."""
-    names: list[str]
-    each: "array[int]"
-    kinds: "array[int]"
-    """What each tensor has a row of, by its place in `rows`."""
-    rows: list[tuple[Per, int | None]]
-    states: list[tuple[int, int]]
-    """Tensors with states behind them, and bytes of one sequence."""
-    scratch: list[tuple[int, int, int | None]]
-    """Tensors with bytes behind them that a kernel writes, these of a cell, and the layer's window."""
-    copies: list[tuple[int, int, int]]
-    """Tensors of several copies, how many, and their device."""
+    kinds: tuple[Rows, ...]
+    tensors: "array[int]"
+    """The kind of each tensor."""
     steps: "array[int]"
 
     @classmethod
@@ -232,15 +245,13 @@ class Schedule:
         first: Sequence[PassTensor],
         order: Sequence[tuple[PassTensor, Sequence[PassTensor]]],
         alignments: tuple[int, ...],
-        copies: int,
     ) -> "Schedule":
         """`first` are there before the steps, each of which stands in `order` with what it reads."""
-        for number, tensor in enumerate(tensors := [*first]):
-            tensor.number = number
-        for step, _ in order:
-            if step.number < 0 and not step.fixed:
-                step.number = len(tensors)
-                tensors.append(step)
+        kinds, tensors = dict[Rows, int](), array("h")
+        for tensor in chain(first, (step for step, _ in order)):
+            if tensor.number < 0 and not tensor.fixed:
+                tensor.number = len(tensors)
+                tensors.append(kinds.setdefault(tensor.rows, len(kinds)))
         steps, seen = list[tuple[int, ...]](), set[PassTensor]()
         for step, sources in reversed(order):
             read = [whole for x in sources if not ((whole := x.whole or x).fixed or whole.stays)]
@@ -254,30 +265,17 @@ class Schedule:
             placed = step.number if step.number >= len(first) else -1
             steps.append((step.device or 0, placed, len(over), len(last), *over, *last))
         steps += ((tensor.device or 0, tensor.number, 0, 0) for tensor in reversed(first))
-        kinds = {rows: kind for kind, rows in enumerate(dict.fromkeys((x.per, x.window) for x in tensors))}
-        return cls(
-            alignments,
-            [x.name for x in tensors],
-            array("q", [x.each for x in tensors]),
-            array("b", [kinds[x.per, x.window] for x in tensors]),
-            [*kinds],
-            [(x.number, x.states) for x in tensors if x.states],
-            [(x.number, x.scratch, x.window) for x in tensors if x.scratch],
-            [(x.number, copies, x.device or 0) for x in first] if copies > 1 else [],
-            array("i", chain.from_iterable(reversed(steps))),
-        )
+        return cls(alignments, tuple(kinds), tensors, array("i", chain.from_iterable(reversed(steps))))
 
     def buffers(self, context: ContextSizes) -> tuple[Buffer, ...]:
         """The buffer of every device, the host's last."""
-        rows = [context.count(*of) for of in self.rows]
-        nbytes = [each * rows[kind] for each, kind in zip(self.each, self.kinds, strict=True)]
-        for number, each in self.states:
-            nbytes[number] += each * context.sequences
-        for number, copies, device in self.copies:
-            nbytes[number] = copies * -(-nbytes[number] // self.alignments[device]) * self.alignments[device]
-        sizes = nbytes.copy()
-        for number, each, window in self.scratch:
-            sizes[number] += each * context.count(Per.CELL, window)
+        of_kind = [kind.nbytes(context) for kind in self.kinds]
+        nbytes = [of_kind[kind] for kind in self.tensors]
+        with_scratch = [
+            size + kind.scratch * context.count(Per.CELL, kind.window)
+            for size, kind in zip(of_kind, self.kinds, strict=True)
+        ]
+        sizes = [with_scratch[kind] for kind in self.tensors]
         memory = [DeviceMemory(alignment) for alignment in self.alignments]
         memory_of = [memory[HOST]] * len(nbytes)
         steps = iter(self.steps)
@@ -294,7 +292,8 @@ class Schedule:
             for source in islice(steps, last) if last else ():
                 if source != overwritten:
                     memory_of[source].release(source)
-        return tuple(pool.buffer(self.names, nbytes) for pool in memory)
+        names = [self.kinds[kind].name for kind in self.tensors]
+        return tuple(pool.buffer(names, nbytes) for pool in memory)
 
 
 @dataclass(slots=True)
