@@ -8,7 +8,7 @@ import numpy as np
 import streamlit as st
 
 from calc import Precision
-from calc.serving.engines.llamacpp.launch import GGUFSource, cli, lm_studio, ollama, server
+from calc.serving.engines.llamacpp.launch import GGUFSource, Start
 from calc.serving.engines.mlx.launch import command, conversion, repository
 from calc.serving.engines.mlx.options import MLXOptions
 from calc.time import Estimate
@@ -172,7 +172,7 @@ def commands(answer: LocalAnswer) -> None:
         return
     options, layers, length = row.run.options, answer.architecture.num_layers, answer.workload.context
     types, count = options.cache_types(answer.kv), options.slots(answer.workload.batch)
-    source = source_of(answer, row)
+    start = Start(source_of(answer, row), options, length, count, types)
     with st.container(
         horizontal=True,
         vertical_alignment="center",
@@ -191,11 +191,11 @@ def commands(answer: LocalAnswer) -> None:
             lead(WEIGH)
     first, second, third, fourth = st.tabs(["llama-server", "llama-cli", "Ollama", "LM Studio"])
     with first:
-        st.code(server(source, options, length, count, types).text, language="bash", wrap_lines=True)
+        st.code(start.server().text, language="bash", wrap_lines=True)
     with second:
-        st.code(cli(source, options, length, types).text, language="bash", wrap_lines=True)
+        st.code(start.cli().text, language="bash", wrap_lines=True)
     with third:
-        setup = ollama(source, options, length, count, types, layers)
+        setup = start.ollama(layers)
         environment = " ".join(f"{name}={value}" for name, value in setup.environment.items())
         st.code(setup.modelfile, language="dockerfile", wrap_lines=True)
         name = answer.model.name.rpartition("/")[2].lower()
@@ -205,7 +205,7 @@ def commands(answer: LocalAnswer) -> None:
         for note in setup.notes:
             st.caption(say(note))
     with fourth:
-        fields = lm_studio(options, length, count, types, layers)
+        fields = start.lm_studio(layers)
         st.markdown(words.table([say("Field"), say("Value")], [[name, words.value(it)] for name, it in fields.items()]))
 
 
