@@ -6,7 +6,6 @@ llama-memory-recurrent.cpp, llama-hparams.cpp (n_embd_r, n_embd_s); llama.cpp 0c
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from enum import IntEnum
 
 from calc.formats.gguf_file import BLOCKS
 from calc.model.architecture import Architecture
@@ -24,15 +23,8 @@ WINDOWED = frozenset(
 """Families whose windows llama.cpp knows; in all others such layers keep the whole context."""
 
 
-class Per(IntEnum):
-    """Rows of which a tensor has as many as a pass, or as the context."""
-
-    PASS = 0  # one
-    TOKEN = 1
-    OUTPUT = 2
-    SEQUENCE = 3
-    CELL = 4  # of all streams
-    TOKEN_AND_CELL = 5  # of a stream
+PASS, TOKEN, OUTPUT, SEQUENCE, CELL, TOKEN_AND_CELL = range(6)
+"""What a tensor has a row of: the pass, or each token, output, sequence, cell of all streams, token and cell of one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +94,7 @@ class ContextSizes:
         live = window * (self.sequences if self.streams == 1 else 1) + self.ubatch
         return up_to(min(self.cells, live), PADDING)
 
-    def count(self, per: Per, window: int | None = None) -> int:
+    def count(self, per: int, window: int | None = None) -> int:
         """Rows of a tensor of a layer with such a window."""
         cells = self.cells_of(window)
         return (1, self.tokens, self.outputs, self.sequences, cells * self.streams, self.tokens * cells)[per]
@@ -113,7 +105,7 @@ class CacheTensor:
     """One tensor of the cache of a layer: rows of a type."""
 
     width: int
-    per: Per
+    per: int
     copies: int
     type: str
 
@@ -135,9 +127,9 @@ def cache_tensors(model: Architecture, mixer: Mixer, context: ContextSizes) -> I
     if context.transposed and len(widths) > 1:
         widths[1] = max(widths[1], widest_value(model))
     for width, kind in zip(widths, (context.type_k, context.type_v), strict=False):
-        yield CacheTensor(width, Per.CELL, 1, kind)
+        yield CacheTensor(width, CELL, 1, kind)
     for width in filter(None, mixer.state_widths()):
-        yield CacheTensor(width, Per.SEQUENCE, 1 + context.rollback, "f32")
+        yield CacheTensor(width, SEQUENCE, 1 + context.rollback, "f32")
 
 
 def layer_cache(

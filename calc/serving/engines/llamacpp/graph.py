@@ -13,7 +13,7 @@ from typing import Any
 
 from calc.budget import spend
 from calc.errors import ConfigError, Message
-from calc.formats.gguf_file import BLOCKS, ModelFile
+from calc.formats.gguf_file import BLOCKS
 from calc.model.architecture import Architecture
 from calc.model.attention import GQA
 from calc.model.block import Block
@@ -22,9 +22,18 @@ from calc.model.linear_attention import GatedDeltaNet
 from calc.model.mixers import AttentionMixer, Mixer
 from calc.model.mla import LatentAttention
 from calc.model.recurrent import Mamba, Mamba2, ShortConv
-from calc.serving.engines.llamacpp.context import ContextSizes, Per, cache_tensors, widest_value, window_of
-from calc.serving.engines.llamacpp.micro_batch import MicroBatch, PassTensor, Rows, deep
-from calc.serving.engines.llamacpp.placement import HOST, Placement
+from calc.serving.engines.llamacpp.context import (
+    CELL,
+    PASS,
+    SEQUENCE,
+    TOKEN_AND_CELL,
+    ContextSizes,
+    cache_tensors,
+    widest_value,
+    window_of,
+)
+from calc.serving.engines.llamacpp.micro_batch import MicroBatch, PassTensor, Rows
+from calc.serving.engines.llamacpp.placement import HOST
 
 REPEATS, REPEATS_OF_EQUALS = 12, 3
 """Layers of a kind on a device after which its buffer grows no more, where kinds alternate and where all are equal."""
@@ -55,7 +64,7 @@ def forward(b: MicroBatch) -> None:
     if "position_embd.weight" in b.file.outside:
         places = b.add("places", whole, b.input("positions", 4), on=HOST)
         state = b.same("embeddings", state, places)
-    for layer in representative(b.file, b.placement):
+    for layer in representative(b):
         b.layer = layer
         state = layer_of(b, b.blocks[layer], state, last=layer == b.model.num_layers - 1)
         if layer < b.deep:
@@ -227,24 +236,23 @@ def unknown_mixers(model: Architecture) -> str | None:
     return None
 
 
-def representative(file: ModelFile, placement: Placement) -> dict[int, Hashable]:
-    """Layers of the graph, which stand for all: the first of each kind on every device, and the last. Each with what
-    tells its steps from those of others."""
-    model, weights = file.architecture, () if placement.all_on_devices else file.layers
-    blocks = {layer: number for number, block in enumerate(model.all_blocks) for layer in block.runs_in}
+def representative(b: MicroBatch) -> list[int]:
+    """Layers of the graph, which stand for all: the first of each kind on every device, and the last."""
+    placement, weights = b.placement, () if b.placement.all_on_devices else b.file.layers
 
     def kind(layer: int) -> Hashable:
         held = weights[layer].items() if weights else ()
         on_host = tuple((name, w.type) for name, w in held if placement.of_weight(name, layer) == HOST)
-        return blocks[layer], layer < deep(model), on_host
+        return id(b.blocks[layer]), layer < b.deep, on_host
 
-    kinds, seen, chosen = [kind(layer) for layer in range(model.num_layers)], Counter[Hashable](), dict[int, Hashable]()
-    most = REPEATS if len(set(kinds[:-1])) > 1 else REPEATS_OF_EQUALS
+    *others, last = range(b.model.num_layers)
+    kinds, seen = [kind(layer) for layer in others], Counter[Hashable]()
+    most, chosen = REPEATS if len(set(kinds)) > 1 else REPEATS_OF_EQUALS, list[int]()
     for layer, there in enumerate(zip(placement.layers, kinds, strict=False)):
         seen[there] += 1
-        if seen[there] <= most or layer == model.num_layers - 1:
-            chosen[layer] = there
-    return chosen
+        if seen[there] <= most:
+            chosen.append(layer)
+    return [*chosen, last]
 
 
 # mixers
@@ -303,7 +311,7 @@ def grouped_attention(b: MicroBatch, mixer: GQA, x: PassTensor) -> PassTensor:
     positions, projected = b.input("positions", 4), dict[str, PassTensor]()
 
     def turned(x: PassTensor, what: str, side: int) -> PassTensor:
-        return b.add("turned", x.width, b.input(what, 4 * side * side, Per.PASS, window_of(mixer, b.model)), x)
+        return b.add("turned", x.width, b.input(what, 4 * side * side, PASS, window_of(mixer, b.model)), x)
 
     def of_heads(name: str) -> PassTensor:
         """Normed, rotated, and turned where they are quantized."""
@@ -356,13 +364,13 @@ def attended(b: MicroBatch, mixer: AttentionMixer, q: PassTensor, k: PassTensor,
     """Keys and values written into the cache, and attention to all of it."""
     context, window, width = b.context, window_of(mixer, b.model), mixer.attended_widths[1]
     stored = list(cache_tensors(b.model, mixer, context))
-    keys = b.cached("cached keys", stored[0].each, Per.CELL, window)
-    values = b.cached("cached values", stored[-1].each, Per.CELL, window)
+    keys = b.cached("cached keys", stored[0].each, CELL, window)
+    values = b.cached("cached values", stored[-1].each, CELL, window)
     b.write(keys.device, k, b.input("places of keys", 8, window=window))
     if len(stored) > 1:
         places = 8 * (widest_value(b.model) if context.transposed else 1)
         b.write(keys.device, v, b.input("places of values", places, window=window))
-    mask = b.input("mask", 2 if context.flash else 4, Per.TOKEN_AND_CELL, window)
+    mask = b.input("mask", 2 if context.flash else 4, TOKEN_AND_CELL, window)
     if context.flash:
         made = b.add("attention of each head", mixer.n_q * width, q, keys, values, mask)
         if b.on_cuda and has_flash_kernel(mixer, context):  # it reads keys and values of 16 bits
@@ -373,8 +381,8 @@ def attended(b: MicroBatch, mixer: AttentionMixer, q: PassTensor, k: PassTensor,
     else:
         if len(stored) == 1 or not context.transposed:
             each = replace(stored[-1], width=mixer.cached_heads * width).each
-            values = PassTensor(Rows("transposed values", each, Per.CELL, window), (values,))
-        scores = PassTensor(Rows("scores", 4 * mixer.n_q, Per.TOKEN_AND_CELL, window), (keys, q))
+            values = PassTensor(Rows("transposed values", each, CELL, window), (values,))
+        scores = PassTensor(Rows("scores", 4 * mixer.n_q, TOKEN_AND_CELL, window), (keys, q))
         made = b.add("attention of each head", mixer.n_q * width, values, b.same("scores", scores, mask))
         if len(stored) > 1:
             made = b.same("attention", made, over=False)
@@ -392,12 +400,12 @@ def has_flash_kernel(mixer: AttentionMixer, context: ContextSizes) -> bool:
 
 def states(b: MicroBatch, mixer: Mixer, which: int) -> PassTensor:
     """A recurrent layer's cache for all sequences: its convolution's memory, or its state."""
-    return b.cached("cached states", 4 * mixer.state_widths()[which], Per.SEQUENCE)
+    return b.cached("cached states", 4 * mixer.state_widths()[which], SEQUENCE)
 
 
 def read_states(b: MicroBatch, mixer: Mixer, which: int) -> PassTensor:
     """States of the sequences of a pass."""
-    cached, places = states(b, mixer, which), b.input("places of states", 4, Per.SEQUENCE)
+    cached, places = states(b, mixer, which), b.input("places of states", 4, SEQUENCE)
     made = b.same("states", cached, places, over=False, on=cached.device)
     b.write(cached.device, made)
     return made

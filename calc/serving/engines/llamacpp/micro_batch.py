@@ -17,8 +17,7 @@ from typing import NamedTuple
 
 from calc.errors import ConfigError, Message
 from calc.formats.gguf_file import ModelFile
-from calc.model.architecture import Architecture
-from calc.serving.engines.llamacpp.context import TAKEN_OVER, ContextSizes, Per
+from calc.serving.engines.llamacpp.context import CELL, OUTPUT, PASS, TAKEN_OVER, TOKEN, ContextSizes
 from calc.serving.engines.llamacpp.placement import HOST, Placement
 from calc.serving.engines.loading import up_to
 
@@ -31,7 +30,7 @@ class Rows(NamedTuple):
 
     name: str
     each: int  # bytes of a row
-    per: Per
+    per: int
     window: int | None = None  # of the layer whose cells its rows are
     states: int = 0  # bytes for each sequence, behind the rows
     scratch: int = 0  # bytes for each cell behind it that the kernel writes
@@ -58,6 +57,7 @@ class PassTensor:
     whole: "PassTensor | None" = None  # of which it is a view
     in_graph: bool = False
     number: int = -1  # among those that are placed
+    last_read: "PassTensor | None" = None  # the step that reads it last
 
     @property
     def width(self) -> int:
@@ -73,11 +73,6 @@ class Buffer:
     peak: Mapping[str, int]
 
 
-def deep(model: Architecture) -> int:
-    """Layers to whose states features of images are added."""
-    return 0 if model.vision is None else model.vision.deepstack
-
-
 class MicroBatch:
     """The steps so far, in the order of llama.cpp's graph: it has what a tensor is made of before it, and no tensor
     before something needs it."""
@@ -88,9 +83,9 @@ class MicroBatch:
         rules = self.model.gguf
         self.kind = (rules.with_experts if self.model.experts else None) or rules.architecture or "llama"
         self.blocks = {layer: block for block in self.model.all_blocks for layer in block.runs_in}
-        self.deep = deep(self.model)
+        self.deep = 0 if self.model.vision is None else self.model.vision.deepstack  # layers with features to add
         self.on_cuda = cuda and placement.devices > 0
-        self.layer, self.per = 0, Per.TOKEN
+        self.layer, self.per = 0, TOKEN
         self.steps: list[PassTensor] = []
         self.inputs: dict[tuple[str, int | None], PassTensor] = {}
 
@@ -118,14 +113,14 @@ class MicroBatch:
     def weight(self, name: str) -> PassTensor:
         """A weight of this layer, or one outside the layers."""
         device, stored = self.device_of(name), self.file.outside.get(name) or self.file.layers[self.layer][name]
-        return PassTensor(Rows(name, stored.nbytes, Per.PASS), (), False, device, True, True, in_graph=True)
+        return PassTensor(Rows(name, stored.nbytes, PASS), (), False, device, True, True, in_graph=True)
 
-    def input(self, name: str, each: int, per: Per = Per.TOKEN, window: int | None = None) -> PassTensor:
+    def input(self, name: str, each: int, per: int = TOKEN, window: int | None = None) -> PassTensor:
         """A tensor that the host writes before the pass, once for all layers: for those with a window once more."""
         made = PassTensor(Rows(name, each, per, window), device=HOST, in_graph=True)
         return self.inputs.setdefault((name, window), made)
 
-    def cached(self, name: str, each: int, per: Per, window: int | None = None) -> PassTensor:
+    def cached(self, name: str, each: int, per: int, window: int | None = None) -> PassTensor:
         """A tensor of this layer's cache."""
         rows = Rows(name, each, per, window)
         return PassTensor(rows, device=self.cache_device, fixed=True, in_graph=True)
@@ -155,7 +150,8 @@ class MicroBatch:
     ) -> PassTensor:
         """As many elements as the first source has."""
         made = self.add(name, 0, *reads, by=by, over=over, on=on)
-        made.rows = reads[0].rows._replace(name=name, scratch=0)
+        _, each, per, window, states, *_ = reads[0].rows
+        made.rows = Rows(name, each, per, window, states)
         return made
 
     def expand(self, *tensors: PassTensor) -> None:
@@ -169,7 +165,7 @@ class MicroBatch:
 
     def write(self, on: int | None, *reads: PassTensor) -> None:
         """Into what is there already."""
-        self.expand(PassTensor(Rows("", 0, Per.PASS), reads, device=on, fixed=True))
+        self.expand(PassTensor(Rows("", 0, PASS), reads, device=on, fixed=True))
 
     def view(self, x: PassTensor, width: int | None = None) -> PassTensor:
         """A part of a tensor, or all of it in another shape, which nothing is written over."""
@@ -192,7 +188,7 @@ class MicroBatch:
 
     def wanted(self, *tensors: PassTensor) -> list[PassTensor]:
         """The rows of the tokens whose logits are wanted, with which the pass goes on."""
-        self.per = Per.OUTPUT
+        self.per = OUTPUT
         places = self.input("places of wanted rows", 4, self.per)
         return [self.add("wanted rows", x.width, x, places) for x in tensors]
 
@@ -208,7 +204,7 @@ class MicroBatch:
             rows = source.rows._replace(scratch=0, copies=copies, aligned=aligned)
             return PassTensor(rows, (source.whole or source,), device=device, stays=copies > 1)
 
-        first, order = [*self.inputs.values()], list[tuple[PassTensor, Sequence[PassTensor]]]()
+        first, order = [*self.inputs.values()], list[PassTensor]()
         if copies > 1:
             first = [copied(tensor, HOST) for tensor in first]
             for tensor in self.inputs.values():
@@ -219,8 +215,9 @@ class MicroBatch:
             made = [copied(source, run[0].device or 0) for source in sources]
             there.update(zip(sources, made, strict=True))
             first += made if copies > 1 else ()
-            order += [(copy, copy.reads) for copy in made]
-            order += [(step, [*map(there.get, step.reads, step.reads)] if there else step.reads) for step in run]
+            for step in run if there else ():
+                step.reads = [*map(there.get, step.reads, step.reads)]
+            order += made + run
         return Schedule.of(first, order, alignments)
 
 
@@ -240,39 +237,33 @@ class Schedule:
     steps: "array[int]"
 
     @classmethod
-    def of(
-        cls,
-        first: Sequence[PassTensor],
-        order: Sequence[tuple[PassTensor, Sequence[PassTensor]]],
-        alignments: tuple[int, ...],
-    ) -> "Schedule":
-        """`first` are there before the steps, each of which stands in `order` with what it reads."""
-        kinds, tensors = dict[Rows, int](), array("h")
-        for tensor in chain(first, (step for step, _ in order)):
+    def of(cls, first: Sequence[PassTensor], order: Sequence[PassTensor], alignments: tuple[int, ...]) -> "Schedule":
+        """`first` are there before the steps in `order`."""
+        kinds, tensors, steps = dict[Rows, int](), array("h"), array("i")
+        for tensor in chain(first, order):
             if tensor.number < 0 and not tensor.fixed:
                 tensor.number = len(tensors)
                 tensors.append(kinds.setdefault(tensor.rows, len(kinds)))
-        steps, seen = list[tuple[int, ...]](), set[PassTensor]()
-        for step, sources in reversed(order):
-            read = [whole for x in sources if not ((whole := x.whole or x).fixed or whole.stays)]
-            last = {x.number for x in read if x not in seen}
-            over = [
-                x.number
-                for x in (sources if step.over else ())
-                if x.number in last and x.device == step.device and read.count(x) == 1
-            ]
-            seen.update(read)
+        for tensor in first:
+            steps.extend((tensor.device or 0, tensor.number, 0, 0))
+        for step in order:
+            for source in step.reads:
+                (source.whole or source).last_read = step
+        for step in order:
+            read = [whole for x in step.reads if not ((whole := x.whole or x).fixed or whole.stays)]
+            last = {x.number for x in read if x.last_read is step}
+            sources = [x for x in step.reads if x.number in last and x.device == step.device] if step.over else ()
+            over = [x.number for x in sources if read.count(x) == 1] if sources else ()
             placed = step.number if step.number >= len(first) else -1
-            steps.append((step.device or 0, placed, len(over), len(last), *over, *last))
-        steps += ((tensor.device or 0, tensor.number, 0, 0) for tensor in reversed(first))
-        return cls(alignments, tuple(kinds), tensors, array("i", chain.from_iterable(reversed(steps))))
+            steps.extend((step.device or 0, placed, len(over), len(last), *over, *last))
+        return cls(alignments, tuple(kinds), tensors, steps)
 
     def buffers(self, context: ContextSizes) -> tuple[Buffer, ...]:
         """The buffer of every device, the host's last."""
         of_kind = [kind.nbytes(context) for kind in self.kinds]
         nbytes = [of_kind[kind] for kind in self.tensors]
         with_scratch = [
-            size + kind.scratch * context.count(Per.CELL, kind.window)
+            size + kind.scratch * context.count(CELL, kind.window)
             for size, kind in zip(of_kind, self.kinds, strict=True)
         ]
         sizes = [with_scratch[kind] for kind in self.tensors]

@@ -1,7 +1,7 @@
 """Memory that llama.cpp sets up at start on every device and on the host: weights, cache, compute buffers."""
 
 from collections import Counter
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -13,7 +13,7 @@ from calc.model.mixers import Mixer
 from calc.model.recurrent import Mamba, Mamba2, ShortConv
 from calc.serving.engines.cache import Cache
 from calc.serving.engines.llamacpp.context import TAKEN_OVER, ContextSizes, layer_cache
-from calc.serving.engines.llamacpp.graph import forward, has_flash_kernel, prediction, representative
+from calc.serving.engines.llamacpp.graph import forward, has_flash_kernel, prediction
 from calc.serving.engines.llamacpp.micro_batch import CUDA_ALIGNMENT, HOST_ALIGNMENT, Buffer, MicroBatch, Schedule
 from calc.serving.engines.llamacpp.options import LlamaCppOptions
 from calc.serving.engines.llamacpp.placement import HOST, Placement
@@ -60,15 +60,6 @@ class PlacedModel:
         for block in self.blocks:
             layers.setdefault(tuple(block.mixers), Counter()).update(self.placement.layers[i] for i in block.runs_in)
         return layers
-
-    @cached_property
-    def alike(self) -> Hashable:
-        """All of it that the steps of a pass depend on."""
-        where = self.placement
-        if self.predicting:
-            return self.cuda, where
-        layers = self.file.once(("layers", where), lambda: (*representative(self.file, where).values(),))
-        return self.cuda, where.output, where.devices, where.all_on_devices, layers
 
     def stored(self, device: int, kind: str, width: int, nbytes: int) -> int:
         """Bytes that a tensor of weights or cache takes on a device."""
@@ -131,7 +122,7 @@ class PlacedContext:
         placement, on_devices, shape = placed.placement, placed.placement.all_on_devices, sizes.structure
         if on_devices:
             file = model_file(file.architecture, Precision(), predicts=len(file.layers) > file.architecture.num_layers)
-        alike = placed.alike
+        alike = placement, placed.cuda, placed.predicting
 
         def schedule() -> Schedule:
             batch = MicroBatch(file, placement, shape, cuda=placed.cuda)
@@ -139,9 +130,21 @@ class PlacedContext:
             return batch.schedule(COPIES if placement.devices > 1 and on_devices and sizes.offload_cache else 1)
 
         def buffers() -> tuple[Buffer, ...]:
-            return file.once(("schedule", alike, shape), schedule).buffers(sizes)
+            return file.once(("schedule", *alike, shape), schedule).buffers(sizes)
 
-        return file.once(("passes", alike, sizes), buffers)
+        return file.once(("passes", *alike, sizes), buffers)
+
+    @property
+    def taken_over(self) -> int:
+        """Bytes of the largest matrix of a feed-forward that the first GPU takes over from the host, of layers before
+        the last: the buffer of a pass holds it at least."""
+        file, where = self.model.file, self.model.placement
+        if not self.model.cuda or not where.devices or self.sizes.tokens < TAKEN_OVER or self.model.predicting:
+            return 0
+        layers = range(file.architecture.num_layers - 1)
+        downs = ((x, n, name) for n in layers for name, x in file.layers[n].items() if name.startswith("ffn_down"))
+        sizes = (weight.nbytes for weight, layer, name in downs if where.of_weight(name, layer) == HOST)
+        return file.once(("taken over", where), lambda: max(sizes, default=0))
 
     @property
     def buffers(self) -> list[DeviceBuffers]:
@@ -195,11 +198,13 @@ class SlotCache(Cache):
         return [buffer for context in self.contexts(batch, length)[1:] for buffer in context.buffers]
 
     def totals(self, batch: int, length: int, *, passes: bool) -> list[int]:
-        """Bytes of weights, caches and `passes` or not, on each GPU and, last, on the host."""
+        """Bytes of weights, caches and `passes` on each GPU and, last, on the host; without these at least as many."""
         contexts = self.contexts(batch, length)
-        fixed = [sum(x.model.weights[i] + x.cache[i] for x in contexts) for i in self.model.placement.places]
-        planned = zip(*(context.passes for context in contexts), strict=True) if passes else [()] * len(fixed)
-        return [size + sum(buffer.size for buffer in buffers) for size, buffers in zip(fixed, planned, strict=True)]
+        sizes = [sum(x.model.weights[i] + x.cache[i] for x in contexts) for i in self.model.placement.places]
+        if not passes:
+            return [sizes[0] + contexts[0].taken_over, *sizes[1:]]
+        planned = zip(*(context.passes for context in contexts), strict=True)
+        return [size + sum(buffer.size for buffer in buffers) for size, buffers in zip(sizes, planned, strict=True)]
 
 
 def set_up(
