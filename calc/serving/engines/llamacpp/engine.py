@@ -42,8 +42,8 @@ from calc.serving.workload import Workload
 CUDA_CONTEXT = Range(low=0.29, high=0.73)
 """GiB that llama.cpp's memory breakdown calls unaccounted: the CUDA context and cuBLAS's workspace, 300 to 750 MiB."""
 PLACES = ("n_gpu_layers", "cpu_moe", "n_cpu_moe", "override_tensor", "tensor_split", "device")
-"""Flags that say where weights lie."""
 LOADS = (*PLACES, "spec_type", "model_draft", "weights_draft", "n_gpu_layers_draft", "mmproj")
+"""Flags that say where weights lie, and which are loaded."""
 PREDICTING = frozenset({"glm4_moe", "glm4v_moe_text", "glm4_moe_lite", "qwen3_5_text", "qwen3_5_moe_text"})
 """Families whose layer for multi-token prediction is converted and run (`graph_mtp` in src/models), of those whose
 graph is built here."""
@@ -255,11 +255,16 @@ class LlamaCpp(Engine):
     def loaded(self, rank: Architecture, pieces: Sequence[Piece], stage: range, layout: Layout) -> LoadedWeights:
         """Bytes as they are stored; what the end of a row lacks of 512 elements is in the buffers. A projector lies on
         the first GPU."""
-        projector = [piece for piece in pieces if piece.tensor.excluded_as == "vision" and stage.start == 0]
-        vision = LoadedWeights(vision=sum(piece.nbytes * piece.tensor.count for piece in projector))
-        own = [piece for piece in pieces if piece.tensor.excluded_as != "vision"]
-        weights = [(copies_within(rank, piece.tensor, stage), loaded_piece(piece)) for piece in own]
-        return LoadedWeights.sum([*weights, (1, vision)])
+        weights = [(1, LoadedWeights())]
+        for piece in pieces:
+            tensor, nbytes, scales = piece.tensor, piece.nbytes * piece.a_layer, piece.scales * piece.a_layer
+            copies, loaded = copies_within(rank, tensor, stage), LoadedWeights(weights=nbytes - scales, scales=scales)
+            if tensor.excluded_as == "vision":
+                copies, loaded = int(stage.start == 0), LoadedWeights(vision=piece.nbytes * tensor.count)
+            elif tensor.excluded_as == "multi_token_prediction":
+                loaded = LoadedWeights(draft=nbytes)
+            weights.append((copies, loaded))
+        return LoadedWeights.sum(weights)
 
     def draft(self, precision: Precision) -> tuple[Architecture, Precision, int] | None:
         if self.draft_model is None:
@@ -327,14 +332,6 @@ class LlamaCpp(Engine):
         for size in (256, 128):
             if size < limits.step_tokens:
                 yield {"ubatch_size": size}
-
-
-def loaded_piece(piece: Piece) -> LoadedWeights:
-    """Bytes of one occurrence of a tensor on a GPU."""
-    scales = piece.scales * piece.a_layer
-    if piece.tensor.excluded_as == "multi_token_prediction":
-        return LoadedWeights(draft=piece.nbytes * piece.a_layer)
-    return LoadedWeights(weights=piece.nbytes * piece.a_layer - scales, scales=scales)
 
 
 def on_devices(pieces: Sequence[Piece], placement: Placement, *, tied: bool, predicts: bool) -> Iterator[Piece]:

@@ -12,7 +12,6 @@ from dataclasses import replace
 from typing import Any
 
 from calc.budget import spend
-from calc.errors import ConfigError, Message
 from calc.formats.gguf_file import BLOCKS
 from calc.model.architecture import Architecture
 from calc.model.attention import GQA
@@ -167,14 +166,11 @@ def fed(b: MicroBatch, block: Block, x: PassTensor) -> PassTensor:
 
 def dense(b: MicroBatch, mlp: MLP, x: PassTensor, suffix: str = "") -> PassTensor:
     """Gate, up, their product, down."""
-    inner = mlp.intermediate
-    if b.has(f"ffn_gate{suffix}.weight"):
-        gate = b.project(x, f"ffn_gate{suffix}", "gate")
-        made = b.add("gate times up", inner, gate, b.project(x, f"ffn_up{suffix}", "up"))
-    elif mlp.gated:  # both in one tensor
-        made = b.add("gate times up", inner, b.project(x, f"ffn_up{suffix}", "up"))
-    else:
-        made = b.same("activated", b.project(x, f"ffn_up{suffix}", "up"))
+    gate = (
+        [b.project(x, f"ffn_gate{suffix}", "gate")] if b.has(f"ffn_gate{suffix}.weight") else []
+    )  # else in one with up
+    up = b.project(x, f"ffn_up{suffix}", "up")
+    made = b.add("gate times up", mlp.intermediate, *gate, up) if gate or mlp.gated else b.same("activated", up)
     return b.project(made, f"ffn_down{suffix}", "down")
 
 
@@ -274,11 +270,9 @@ NAMES = {"attn_q": "queries", "attn_k": "keys", "attn_v": "values"}
 
 
 def mixed(b: MicroBatch, mixer: Mixer, x: PassTensor) -> PassTensor:
-    """The output of a mixer over the normed state. Raises ConfigError for one whose steps are not known here."""
+    """The output of a mixer over the normed state."""
     graph = graph_of(mixer)
-    if graph is None:
-        sentence = "What llama.cpp plans for {mixer} in {kind} is not known here."
-        raise ConfigError(Message(sentence, mixer=mixer.kind, kind=b.kind), "engine")
+    assert graph is not None, "the engine refuses others"
     return graph(b, mixer, x)
 
 
