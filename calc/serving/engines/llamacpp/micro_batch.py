@@ -57,7 +57,6 @@ class PassTensor:
     whole: "PassTensor | None" = None  # of which it is a view
     in_graph: bool = False
     number: int = -1  # among those that are placed
-    last_read: "PassTensor | None" = None  # the step that reads it last
 
     @property
     def width(self) -> int:
@@ -246,12 +245,10 @@ class Schedule:
                 tensors.append(kinds.setdefault(tensor.rows, len(kinds)))
         for tensor in first:
             steps.extend((tensor.device or 0, tensor.number, 0, 0))
-        for step in order:
-            for source in step.reads:
-                (source.whole or source).last_read = step
+        last_read = {source.whole or source: step for step in order for source in step.reads}
         for step in order:
             read = [whole for x in step.reads if not ((whole := x.whole or x).fixed or whole.stays)]
-            last = {x.number for x in read if x.last_read is step}
+            last = {x.number for x in read if last_read[x] is step}
             sources = [x for x in step.reads if x.number in last and x.device == step.device] if step.over else ()
             over = [x.number for x in sources if read.count(x) == 1] if sources else ()
             placed = step.number if step.number >= len(first) else -1
