@@ -135,6 +135,17 @@ def test_what_cuda_has_no_kernel_for_is_computed_on_the_host(name, change, optio
     assert hosts[1] > 1.5 * hosts[0]
 
 
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [(EXPERTS, {"n_cpu_moe": 7}), (EXPERTS, {"cpu_moe": True}), (LLAMA, {"n_gpu_layers": 12})],
+)
+def test_what_the_gpu_takes_over_is_in_its_buffer(name, options):
+    """ggml-cuda.cu: offload_op. A pass of few tokens copies nothing."""
+    (many,), (few,) = (allocation(name, **options, ubatch_size=n).cache.contexts(1, 4096) for n in (512, 16))
+    assert 0 < many.taken_over <= many.passes[0].size
+    assert few.taken_over == 0
+
+
 def test_a_weight_that_a_file_lacks_is_named():
     """Gemma 3's layers have a norm behind the feed-forward, Llama's have none."""
     file = model_file(ARCHITECTURES[LLAMA], Precision(weights="Q8_0"))
