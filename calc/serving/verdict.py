@@ -183,8 +183,8 @@ def once(allocation: Allocation, question: Hashable, answer: Callable[[], T]) ->
     known, key = allocation.serving.known_answers, (allocation.serving.engine.reads_of(allocation.gpu), question)
     if key not in known:
         known[key] = answer()
-    found: T = known[key]
-    return found
+    answered: T = known[key]
+    return answered
 
 
 def estimate(allocation: Allocation, axis: Literal["context", "batch"], most: int) -> int:

@@ -8,7 +8,7 @@ import numpy as np
 import streamlit as st
 
 from calc import Precision
-from calc.serving.engines.llamacpp.launch import GGUFSource, Start
+from calc.serving.engines.llamacpp.launch import GGUFSource, ModelStart
 from calc.serving.engines.mlx.launch import command, conversion, repository
 from calc.serving.engines.mlx.options import MLXOptions
 from calc.time import Estimate
@@ -172,7 +172,7 @@ def commands(answer: LocalAnswer) -> None:
         return
     options, layers, length = row.run.options, answer.architecture.num_layers, answer.workload.context
     types, count = options.cache_types(answer.kv), options.slots(answer.workload.batch)
-    start = Start(source_of(answer, row), options, length, count, types)
+    start = ModelStart(source_of(answer, row), options, length, count, types)
     with st.container(
         horizontal=True,
         vertical_alignment="center",

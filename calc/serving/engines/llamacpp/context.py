@@ -24,7 +24,7 @@ WINDOWED = frozenset(
 
 
 PASS, TOKEN, OUTPUT, SEQUENCE, CELL, TOKEN_AND_CELL = range(6)
-"""What a tensor has a row of: the pass, or each token, output, sequence, cell of all streams, token and cell of one."""
+"""Rows of a tensor: one, or as many as tokens, outputs, sequences, cells of all streams, or pairs of token and cell."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ from calc.serving.engines.launch import Launch
 from calc.serving.engines.llamacpp.context import PADDING
 from calc.serving.engines.llamacpp.fit import MachineRoom, Offloading
 from calc.serving.engines.llamacpp.graph import unknown_mixers
-from calc.serving.engines.llamacpp.launch import GGUFSource, Start
+from calc.serving.engines.llamacpp.launch import GGUFSource, ModelStart
 from calc.serving.engines.llamacpp.micro_batch import Buffer
 from calc.serving.engines.llamacpp.options import CACHE_TYPES, CacheType, LlamaCppOptions
 from calc.serving.engines.llamacpp.placement import HOST, ON_HOST, Placement
@@ -326,7 +326,7 @@ class LlamaCpp(Engine):
     def launch(self, model: str, precision: Precision, layout: Layout, length: int) -> Launch:
         file = f"{model.rpartition('/')[2]}-{precision.weights.upper()}.gguf"
         types = self.options.cache_types(precision.kv)
-        return Start(GGUFSource(file=file), self.options, length, self.options.slots(1), types).server()
+        return ModelStart(GGUFSource(file=file), self.options, length, self.options.slots(1), types).server()
 
     def remedies(self, limits: Limits, workload: Workload) -> Iterator[dict[str, object]]:
         for size in (256, 128):

@@ -237,8 +237,8 @@ def representative(b: MicroBatch) -> list[int]:
     placement, weights = b.placement, () if b.placement.all_on_devices else b.file.layers
 
     def kind(layer: int) -> Hashable:
-        held = weights[layer].items() if weights else ()
-        on_host = tuple((name, w.type) for name, w in held if placement.of_weight(name, layer) == HOST)
+        stored = weights[layer].items() if weights else ()
+        on_host = tuple((name, w.type) for name, w in stored if placement.of_weight(name, layer) == HOST)
         return id(b.blocks[layer]), layer < b.deep, on_host
 
     *others, last = range(b.model.num_layers)
@@ -469,8 +469,8 @@ def delta_net(b: MicroBatch, mixer: GatedDeltaNet, x: PassTensor) -> PassTensor:
     decay = b.add("decay", heads, both or b.project(x, "ssm_alpha", "alpha"), by="ssm_dt.bias")
     decay = b.same("decay", b.same("decay", decay), by="ssm_a")
     beta = b.add("beta", heads, both or b.project(x, "ssm_beta", "beta"))
-    kept = state.rows.each * (1 + b.context.rollback)
-    made = b.add("delta rule", inner, q, k, out, decay, beta, state, states=kept)
+    snapshots = state.rows.each * (1 + b.context.rollback)
+    made = b.add("delta rule", inner, q, k, out, decay, beta, state, states=snapshots)
     b.write(b.cache_device, made)
     y = b.same("norm", b.add("norm", inner, made), by="ssm_norm.weight")
     gate = b.add("gate", inner, b.project(x, "attn_gate", "gate"))

@@ -39,7 +39,7 @@ class OllamaSetup(Frozen):
     notes: tuple[Message, ...] = ()
 
 
-class Start(NamedTuple):
+class ModelStart(NamedTuple):
     """A model that is started with so many slots of so many tokens, and types of keys and of values."""
 
     source: GGUFSource

@@ -38,8 +38,8 @@ class Rows(NamedTuple):
     aligned: int = 1  # to which each copy is
 
     def nbytes(self, context: ContextSizes) -> int:
-        one = self.each * context.count(self.per, self.window) + self.states * context.sequences
-        return self.copies * up_to(one, self.aligned)
+        nbytes = self.each * context.count(self.per, self.window) + self.states * context.sequences
+        return self.copies * up_to(nbytes, self.aligned)
 
 
 @dataclass(eq=False, slots=True)

@@ -5,7 +5,7 @@ import pytest
 from calc import Architecture, ConfigError, Layout, Overhead, Precision, Workload
 from calc.serving.engines.llamacpp.engine import LlamaCpp
 from calc.serving.engines.llamacpp.fit import MachineRoom, Offloading
-from calc.serving.engines.llamacpp.launch import GGUFSource, Start
+from calc.serving.engines.llamacpp.launch import GGUFSource, ModelStart
 from calc.serving.engines.llamacpp.options import LlamaCppOptions
 from calc.serving.levers import levers
 from calc.serving.memory import Serving
@@ -142,7 +142,7 @@ SOURCE = GGUFSource(repository="Qwen/Qwen3-8B-GGUF", tag="Q4_K_M")
 
 def test_what_to_type():
     options = LlamaCppOptions(n_gpu_layers=20, ubatch_size=256)
-    start = Start(SOURCE, options, 8192, 2, ("q8_0", "q8_0"))
+    start = ModelStart(SOURCE, options, 8192, 2, ("q8_0", "q8_0"))
     assert start.server().text.split(" \\\n  ") == [
         "llama-server -hf Qwen/Qwen3-8B-GGUF:Q4_K_M",
         "--ctx-size 16384",
@@ -164,7 +164,7 @@ def test_what_to_type():
 
 
 def test_ollama_can_not_keep_experts_on_the_host():
-    setup = Start(SOURCE, LlamaCppOptions(n_cpu_moe=3), 8192, 1, ("f16", "f16")).ollama(48)
+    setup = ModelStart(SOURCE, LlamaCppOptions(n_cpu_moe=3), 8192, 1, ("f16", "f16")).ollama(48)
     assert "num_gpu" not in setup.modelfile
     assert setup.notes
 
