@@ -8,7 +8,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import inf
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pydantic import Field
 
@@ -265,8 +265,9 @@ class Serving:
         self.weighing, self.laid_out = ranks.of(layout), ranks.laid_out(layout)
         self.layouts = {} if others is None else others
         self.known_requirements = dict[tuple[Hashable, ...], Requirements]()
-        self.known_largest = dict[tuple[tuple[Hashable, ...], Workload], int]()
-        """The largest context or batch, whatever is asked of it, that a GPU holds, by what the engine reads of it."""
+        self.known_answers = dict[tuple[tuple[Hashable, ...], Hashable], Any]()
+        """The largest context or batch that a GPU holds, whatever is asked of it, and the least change with which it
+        holds a workload, by what the engine reads of it."""
         self.known_fewest = dict[tuple[Hashable, ...], dict[Workload, tuple[float, ...]]]()
         """Place of the layout on the fewest GPUs that hold a workload among all layouts, by what is read of a GPU."""
 

@@ -1,7 +1,7 @@
 """One kind of GPU against one scenario: does it fit, what else would, and on how few GPUs."""
 
-from collections.abc import Callable, Iterator
-from typing import Literal
+from collections.abc import Callable, Hashable, Iterator
+from typing import Literal, TypeVar
 
 from pydantic import Field
 
@@ -20,6 +20,7 @@ from calc.units import GIB, size
 
 Word = Literal["fits", "fits with", "tight", "does not fit", "does not run"]
 MOST_BATCH = 2**24
+T = TypeVar("T")
 ON_HOST = Message(
     "Part of the model lies in the host's memory: how fast it is depends on the host, which My machine asks about."
 )
@@ -104,6 +105,10 @@ def verdict_word(allocation: Allocation) -> Word:
 
 def remedy(allocation: Allocation) -> dict[str, object] | None:
     """The least change of options with which it fits; None where no change does."""
+    return once(allocation, ("remedy", allocation.workload), lambda: least_change(allocation))
+
+
+def least_change(allocation: Allocation) -> dict[str, object] | None:
     if allocation.refusal is not None:
         return None
     memory, serving, workload = allocation.memory, allocation.serving, allocation.workload
@@ -153,7 +158,7 @@ def max_context(allocation: Allocation, most: int = MOST_TOKENS) -> int | None:
             return most
         return largest(fits, most, max(first, estimate(allocation, "context", most)), step=1)
 
-    longest = once(allocation, "context", most, search)
+    longest = once(allocation, allocation.workload.model_copy(update={"context": most}), search)
     return None if longest == most else 0 if longest < first else longest
 
 
@@ -168,17 +173,17 @@ def max_batch(allocation: Allocation, copies: int) -> int | None:
             near = estimate(allocation, "batch", MOST_BATCH)
             return largest(lambda batch: allocation.at(batch=batch).surely_fits, MOST_BATCH, near, step=1)
 
-        largest_batch = once(allocation, "batch", MOST_BATCH, search)
+        largest_batch = once(allocation, allocation.workload.model_copy(update={"batch": MOST_BATCH}), search)
     return None if largest_batch == MOST_BATCH else largest_batch * copies
 
 
-def once(allocation: Allocation, axis: Literal["context", "batch"], most: int, search: Callable[[], int]) -> int:
-    """The largest amount up to `most`, searched once for all workloads that differ in it alone."""
-    known, of_gpu = allocation.serving.known_largest, allocation.serving.engine.reads_of(allocation.gpu)
-    key = of_gpu, allocation.workload.model_copy(update={axis: most})
+def once(allocation: Allocation, question: Hashable, answer: Callable[[], T]) -> T:
+    """An answer about what a GPU holds, sought once for all GPUs of which the engine reads the same."""
+    known, key = allocation.serving.known_answers, (allocation.serving.engine.reads_of(allocation.gpu), question)
     if key not in known:
-        known[key] = search()
-    return known[key]
+        known[key] = answer()
+    answered: T = known[key]
+    return answered
 
 
 def estimate(allocation: Allocation, axis: Literal["context", "batch"], most: int) -> int:

@@ -8,7 +8,7 @@ import numpy as np
 import streamlit as st
 
 from calc import Precision
-from calc.serving.engines.llamacpp.launch import GGUFSource, cli, lm_studio, ollama, server
+from calc.serving.engines.llamacpp.launch import GGUFSource, ModelStart
 from calc.serving.engines.mlx.launch import command, conversion, repository
 from calc.serving.engines.mlx.options import MLXOptions
 from calc.time import Estimate
@@ -173,7 +173,7 @@ def commands(answer: LocalAnswer) -> None:
         return
     options, layers, length = row.run.options, answer.architecture.num_layers, answer.workload.context
     types, count = options.cache_types(answer.kv), options.slots(answer.workload.batch)
-    source = source_of(answer, row)
+    start = ModelStart(source_of(answer, row), options, length, count, types)
     with st.container(
         horizontal=True,
         vertical_alignment="center",
@@ -192,11 +192,11 @@ def commands(answer: LocalAnswer) -> None:
         )
     first, second, third, fourth = st.tabs(["llama-server", "llama-cli", "Ollama", "LM Studio"])
     with first:
-        typed(server(source, options, length, count, types).text)
+        typed(start.server().text)
     with second:
-        typed(cli(source, options, length, types).text)
+        typed(start.cli().text)
     with third:
-        setup = ollama(source, options, length, count, types, layers)
+        setup = start.ollama(layers)
         environment = " ".join(f"{name}={value}" for name, value in setup.environment.items())
         st.code(setup.modelfile, language="dockerfile", wrap_lines=True)
         name = answer.model.name.rpartition("/")[2].lower()
@@ -206,7 +206,7 @@ def commands(answer: LocalAnswer) -> None:
         for note in setup.notes:
             caption(note)
     with fourth:
-        fields = lm_studio(options, length, count, types, layers)
+        fields = start.lm_studio(layers)
         small_table([say("Field"), say("Value")], [[name, words.value(it)] for name, it in fields.items()])
 
 

@@ -4,27 +4,27 @@ Source: llama-context.cpp (llama_context::llama_context), llama-kv-cache.cpp, ll
 llama-memory-recurrent.cpp, llama-hparams.cpp (n_embd_r, n_embd_s); llama.cpp 0c1e57098.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from calc.formats.gguf_file import BLOCKS
 from calc.model.architecture import Architecture
-from calc.model.block import Block
 from calc.model.mixers import Mixer
 from calc.serving.engines.llamacpp.options import CacheType, LlamaCppOptions
 from calc.serving.engines.loading import up_to
 
 PADDING = 256
 """Cells come in multiples of it."""
+TAKEN_OVER = 32
+"""Rows from which a GPU computes what has its weights on the host (ggml-cuda.cu: offload_op)."""
 WINDOWED = frozenset(
     "cohere2 exaone4 gemma2 gemma3_text gemma3n_text gemma4_text gemma4_unified_text gpt_oss llama4_text olmo3".split()
 )
 """Families whose windows llama.cpp knows; in all others such layers keep the whole context."""
 
 
-def is_windowed(mixer: Mixer, model: Architecture) -> bool:
-    """Whether a layer keeps a window of the context alone."""
-    return mixer.window is not None and model.model_type in WINDOWED
+PASS, TOKEN, OUTPUT, SEQUENCE, CELL, TOKEN_AND_CELL = range(6)
+"""Rows of a tensor: one, or as many as tokens, outputs, sequences, cells of all streams, or pairs of token and cell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +81,23 @@ class ContextSizes:
             rollback=rollback,
         )
 
-    def cells_of(self, mixer: Mixer, model: Architecture) -> int:
+    @property
+    def structure(self) -> "ContextSizes":
+        """A context that stands for all whose passes have the same steps, whatever their sizes."""
+        tokens, outputs = (TAKEN_OVER * (rows >= TAKEN_OVER) for rows in (self.tokens, self.outputs))
+        return replace(self, cells=0, streams=1, sequences=1, ubatch=0, tokens=tokens, outputs=outputs)
+
+    def cells_of(self, window: int | None) -> int:
         """Cells of one stream in a layer: those that a window passes over are used again."""
-        if not is_windowed(mixer, model) or self.whole_windows:
+        if window is None or self.whole_windows:
             return self.cells
-        live = (mixer.window or 0) * (self.sequences if self.streams == 1 else 1) + self.ubatch
+        live = window * (self.sequences if self.streams == 1 else 1) + self.ubatch
         return up_to(min(self.cells, live), PADDING)
+
+    def count(self, per: int, window: int | None = None) -> int:
+        """Rows of a tensor of a layer with such a window."""
+        cells = self.cells_of(window)
+        return (1, self.tokens, self.outputs, self.sequences, cells * self.streams, self.tokens * cells)[per]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,30 +105,40 @@ class CacheTensor:
     """One tensor of the cache of a layer: rows of a type."""
 
     width: int
-    rows: int
+    per: int
+    copies: int
     type: str
 
     @property
-    def nbytes(self) -> int:
+    def each(self) -> int:
+        """Bytes of a row."""
         block, size = BLOCKS[self.type]
-        return self.width * self.rows // block * size
+        return self.copies * self.width // block * size
+
+
+def window_of(mixer: Mixer, model: Architecture) -> int | None:
+    """Tokens of the context that a layer keeps; None: all."""
+    return mixer.window if model.model_type in WINDOWED else None
 
 
 def cache_tensors(model: Architecture, mixer: Mixer, context: ContextSizes) -> Iterator[CacheTensor]:
     """Tensors of a layer's cache: of the tokens, and of each sequence."""
-    rows = context.cells_of(mixer, model) * context.streams
     widths = list(mixer.cached_vectors())
     if context.transposed and len(widths) > 1:
         widths[1] = max(widths[1], widest_value(model))
     for width, kind in zip(widths, (context.type_k, context.type_v), strict=False):
-        yield CacheTensor(width, rows, kind)
+        yield CacheTensor(width, CELL, 1, kind)
     for width in filter(None, mixer.state_widths()):
-        yield CacheTensor(width, context.sequences * (1 + context.rollback), "f32")
+        yield CacheTensor(width, SEQUENCE, 1 + context.rollback, "f32")
 
 
-def block_cache(model: Architecture, block: Block, context: ContextSizes) -> Iterator[CacheTensor]:
-    """Tensors of the cache of each layer of a block."""
-    return (tensor for mixer in block.mixers for tensor in cache_tensors(model, mixer, context))
+def layer_cache(
+    model: Architecture, mixers: Sequence[Mixer], context: ContextSizes
+) -> Iterator[tuple[CacheTensor, int]]:
+    """Tensors of the cache of a layer with such mixers, and their bytes."""
+    for mixer in mixers:
+        for tensor in cache_tensors(model, mixer, context):
+            yield tensor, tensor.each * context.count(tensor.per, window_of(mixer, model))
 
 
 def widest_value(model: Architecture) -> int:

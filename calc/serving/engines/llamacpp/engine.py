@@ -11,7 +11,7 @@ from typing import ClassVar, Literal
 
 from calc.errors import Message, Refusal, shown
 from calc.formats import MIXES, CacheFormat, Precision, WeightFormat
-from calc.formats.gguf_file import BLOCKS, layers_of
+from calc.formats.gguf_file import BLOCKS, layers_of, model_file
 from calc.formats.gguf_types import IN_FILES
 from calc.formats.stored import Piece, stored_gguf
 from calc.hardware.engine_rules import EngineSupport
@@ -29,7 +29,7 @@ from calc.serving.engines.launch import Launch
 from calc.serving.engines.llamacpp.context import PADDING
 from calc.serving.engines.llamacpp.fit import MachineRoom, Offloading
 from calc.serving.engines.llamacpp.graph import unknown_mixers
-from calc.serving.engines.llamacpp.launch import GGUFSource, server
+from calc.serving.engines.llamacpp.launch import GGUFSource, ModelStart
 from calc.serving.engines.llamacpp.micro_batch import Buffer
 from calc.serving.engines.llamacpp.options import CACHE_TYPES, CacheType, LlamaCppOptions
 from calc.serving.engines.llamacpp.placement import HOST, ON_HOST, Placement
@@ -42,8 +42,8 @@ from calc.serving.workload import Workload
 CUDA_CONTEXT = Range(low=0.29, high=0.73)
 """GiB that llama.cpp's memory breakdown calls unaccounted: the CUDA context and cuBLAS's workspace, 300 to 750 MiB."""
 PLACES = ("n_gpu_layers", "cpu_moe", "n_cpu_moe", "override_tensor", "tensor_split", "device")
-"""Flags that say where weights lie."""
 LOADS = (*PLACES, "spec_type", "model_draft", "weights_draft", "n_gpu_layers_draft", "mmproj")
+"""Flags that say where weights lie, and which are loaded."""
 PREDICTING = frozenset({"glm4_moe", "glm4v_moe_text", "glm4_moe_lite", "qwen3_5_text", "qwen3_5_moe_text"})
 """Families whose layer for multi-token prediction is converted and run (`graph_mtp` in src/models), of those whose
 graph is built here."""
@@ -86,10 +86,12 @@ class LlamaCpp(Engine):
         high = bounds(overhead.sizes(self.overhead(laid_out.layout.gpus), 0))[1]
         room = MachineRoom((gpu.usable_bytes - high,) * laid_out.layout.pp)
         model, precision, batch, context = laid_out.whole, laid_out.precision, workload.batch, workload.context
-        offloading = Offloading(model, precision, self.options, room, batch, self.draft_model)
+
+        def sought() -> tuple[LlamaCppOptions | None]:
+            return (Offloading(model, precision, self.options, room, batch, self.draft_model).most_on_gpus(context),)
 
         question = "offload", self.options, room, batch, context, self.draft_model
-        (options,) = offloading.unsplit.model.file.once(question, lambda: (offloading.most_on_gpus(context),))
+        (options,) = model_file(model, precision, predicts=self.options.predicts).once(question, sought)
         if options is None:
             return None
         return {name: value for name, value in options if value != getattr(self.options, name)}
@@ -253,11 +255,16 @@ class LlamaCpp(Engine):
     def loaded(self, rank: Architecture, pieces: Sequence[Piece], stage: range, layout: Layout) -> LoadedWeights:
         """Bytes as they are stored; what the end of a row lacks of 512 elements is in the buffers. A projector lies on
         the first GPU."""
-        projector = [piece for piece in pieces if piece.tensor.excluded_as == "vision" and stage.start == 0]
-        vision = LoadedWeights(vision=sum(piece.nbytes * piece.tensor.count for piece in projector))
-        own = [piece for piece in pieces if piece.tensor.excluded_as != "vision"]
-        weights = [(copies_within(rank, piece.tensor, stage), loaded_piece(piece)) for piece in own]
-        return LoadedWeights.sum([*weights, (1, vision)])
+        weights = [(1, LoadedWeights())]
+        for piece in pieces:
+            tensor, nbytes, scales = piece.tensor, piece.nbytes * piece.a_layer, piece.scales * piece.a_layer
+            copies, loaded = copies_within(rank, tensor, stage), LoadedWeights(weights=nbytes - scales, scales=scales)
+            if tensor.excluded_as == "vision":
+                copies, loaded = int(stage.start == 0), LoadedWeights(vision=piece.nbytes * tensor.count)
+            elif tensor.excluded_as == "multi_token_prediction":
+                loaded = LoadedWeights(draft=nbytes)
+            weights.append((copies, loaded))
+        return LoadedWeights.sum(weights)
 
     def draft(self, precision: Precision) -> tuple[Architecture, Precision, int] | None:
         if self.draft_model is None:
@@ -308,10 +315,10 @@ class LlamaCpp(Engine):
         assert isinstance(cache, SlotCache)
         if stage >= cache.model.placement.devices:
             return [StagePeak(0, Peak(WHAT, {}))]
-        (model, context), *others = cache.contexts(work.batch, work.context)
-        guessing = sum(other.compute(smaller)[stage].size for other, smaller in others)
+        model, *others = cache.contexts(work.batch, work.context)
+        guessing = sum(other.passes[stage].size for other in others)
         cached = cache.required_bytes(stage, work.batch, work.context)
-        return [StagePeak(cached, largest_pass(model.compute(context)[stage], guessing, write))]
+        return [StagePeak(cached, largest_pass(model.passes[stage], guessing, write))]
 
     def overhead(self, gpus: int) -> Mapping[OverheadItem, Range]:
         return {"cuda_context": CUDA_CONTEXT}
@@ -319,20 +326,12 @@ class LlamaCpp(Engine):
     def launch(self, model: str, precision: Precision, layout: Layout, length: int) -> Launch:
         file = f"{model.rpartition('/')[2]}-{precision.weights.upper()}.gguf"
         types = self.options.cache_types(precision.kv)
-        return server(GGUFSource(file=file), self.options, length, self.options.slots(1), types)
+        return ModelStart(GGUFSource(file=file), self.options, length, self.options.slots(1), types).server()
 
     def remedies(self, limits: Limits, workload: Workload) -> Iterator[dict[str, object]]:
         for size in (256, 128):
             if size < limits.step_tokens:
                 yield {"ubatch_size": size}
-
-
-def loaded_piece(piece: Piece) -> LoadedWeights:
-    """Bytes of one occurrence of a tensor on a GPU."""
-    scales = piece.scales * piece.a_layer
-    if piece.tensor.excluded_as == "multi_token_prediction":
-        return LoadedWeights(draft=piece.nbytes * piece.a_layer)
-    return LoadedWeights(weights=piece.nbytes * piece.a_layer - scales, scales=scales)
 
 
 def on_devices(pieces: Sequence[Piece], placement: Placement, *, tied: bool, predicts: bool) -> Iterator[Piece]:

@@ -9,12 +9,11 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
-from operator import add
 
 from calc.formats import Precision
 from calc.hardware.solver import largest, least
 from calc.model.architecture import Architecture
-from calc.serving.engines.llamacpp.context import PADDING, ContextSizes, block_cache
+from calc.serving.engines.llamacpp.context import PADDING, layer_cache
 from calc.serving.engines.llamacpp.options import LlamaCppOptions
 from calc.serving.engines.llamacpp.placement import EXPERTS
 from calc.serving.engines.llamacpp.slots import SlotCache, set_up
@@ -76,8 +75,7 @@ class Offloading:
     def has_room(self, options: LlamaCppOptions, length: int) -> bool:
         """Whether everything has, each buffer where it lies; what needs no graph is asked first."""
         cache = self.started(options)
-        fixed = cache.fixed_bytes(self.batch, length)
-        return self.room.holds(fixed) and self.room.holds(cache.totals(self.batch, length))
+        return all(self.room.holds(cache.totals(self.batch, length, passes=passes)) for passes in (False, True))
 
     def fit(self, length: int) -> Fitted | None:
         """The most on the GPUs for sequences of so many tokens; None where even the host has no room for the rest."""
@@ -89,13 +87,13 @@ class Offloading:
 
     def most_on_gpus(self, length: int) -> LlamaCppOptions | None:
         """Flags that put least on the host: experts of ever more layers, then ever more whole layers."""
-        whole = self.layers + 1
+        whole, rooms = self.layers + 1, self.rooms(length)
         counts = [(whole, n) for n in range(whole if self.model.experts else 1)]
         counts += [(n, counts[-1][1]) for n in range(self.layers, 0, -1)]
-        first = least(lambda i: self.split(*counts[i], length) is not None, len(counts) - 1, 0)
+        first = least(lambda i: filled(self.ends(*counts[i], length), rooms) is not None, len(counts) - 1, 0)
         for count, experts in counts[first:] if self.room.gpus and first is not None else ():
-            options = self.offloaded(count, experts, length) or self.options
-            *_, on_host = self.started(options).fixed_bytes(self.batch, length)
+            options = self.offloaded(count, experts, length, rooms)
+            *_, on_host = self.started(options).totals(self.batch, length, passes=False)
             if self.room.host is not None and on_host > self.room.host:
                 break
             if self.has_room(options, length):
@@ -103,12 +101,15 @@ class Offloading:
         nothing = self.options.model_copy(update={"n_gpu_layers": 0} if self.room.gpus else {})
         return nothing if self.has_room(nothing, length) else None
 
-    def offloaded(self, count: int, experts: int, length: int) -> LlamaCppOptions | None:
-        """Flags for the last so many layers on GPUs, the output among them, with the experts of the first of all layers
-        on the host; None where they have no room."""
-        split = self.split(count, experts, length)
+    def offloaded(self, count: int, experts: int, length: int, rooms: Sequence[int]) -> LlamaCppOptions:
+        """Flags for the last so many layers on GPUs, the output among them, each GPU filled to the same share of its
+        room as far as layers go, with the experts of the first of all layers on the host; those that put nothing there
+        where these have no room."""
+        ends = self.ends(count, experts, length)
+        share = least(lambda n: filled(ends, rooms, n / SHARES) is not None, SHARES)
+        split = None if share is None else filled(ends, rooms, share / SHARES)
         if split is None:
-            return None
+            return self.options
         return self.options.model_copy(
             update={
                 "n_gpu_layers": None if count > self.layers else count,
@@ -117,49 +118,40 @@ class Offloading:
             }
         )
 
-    def split(self, count: int, experts: int, length: int) -> list[int] | None:
-        """Layers of each GPU, each filled to the same share of its room as far as layers go; None: there is none."""
-        ends = [0, *accumulate(self.sizes(experts, length)[self.layers + 1 - count :])]
+    def rooms(self, length: int) -> list[int]:
+        """Bytes of each GPU for weights and cache of layers."""
         rooms = list(self.room.gpus)
         for i, buffer in enumerate(self.unsplit.draft_buffers(self.batch, length)[:-1]):
             rooms[i] -= buffer.total
         if len(rooms) > 1:  # of the pass, as much as on the GPU where it takes most if all layers are on GPUs
             *on_gpus, _ = self.unsplit.buffers(self.batch, length)
             rooms = [room - max(buffer.compute for buffer in on_gpus) for room in rooms]
-        share = least(lambda n: filled(ends, rooms, n / SHARES) is not None, SHARES)
-        return None if share is None else filled(ends, rooms, share / SHARES)
+        return rooms
 
-    def sizes(self, experts: int, length: int) -> list[int]:
-        """Bytes of weights and cache of each layer on a GPU, and of the output, as the file and the cache have them."""
-        weights = (rest + (routed if layer >= experts else 0) for layer, (rest, routed) in enumerate(self.weight_sizes))
-        return list(map(add, weights, self.cache_sizes(length)))
+    def ends(self, count: int, experts: int, length: int) -> list[int]:
+        """Bytes of the last layers, of which the output is one, up to each, as the file and the cache have them."""
+        first, sizes = self.layers + 1 - count, self.layer_sizes(length)
+        each = (rest + (routed if i >= experts else 0) for i, (rest, routed) in enumerate(sizes[first:], first))
+        return [*accumulate(each, initial=0)]
 
-    def cache_sizes(self, length: int) -> list[int]:
-        """Bytes of the cache of each layer on a GPU, and none of the output."""
-        (whole, context), *_ = self.unsplit.contexts(self.batch, length)
-        return whole.file.once(("layer_caches", context), lambda: self._cache_sizes(context))
+    def layer_sizes(self, length: int) -> list[tuple[int, int]]:
+        """Bytes of weights without routed experts and of cache, and of these experts, by layer, the output last."""
+        placed = self.unsplit.contexts(self.batch, length)[0]
+        file, sizes = placed.model.file, placed.sizes
 
-    def _cache_sizes(self, context: ContextSizes) -> list[int]:
-        sizes = [0] * (self.layers + 1)
-        for block in self.model.all_blocks if context.offload_cache else ():
-            nbytes = sum(tensor.nbytes for tensor in block_cache(self.model, block, context))
-            for layer in block.runs_in:
-                sizes[layer] += nbytes
-        return sizes
+        def sized() -> list[tuple[int, int]]:
+            total = sum(placed.model.weights[i] for i in range(len(self.room.gpus)))
+            weights = [[(EXPERTS.match(name), weight.nbytes) for name, weight in x.items()] for x in file.layers]
+            routed = [sum(nbytes for is_routed, nbytes in layer if is_routed) for layer in weights]
+            rest = [sum(nbytes for is_routed, nbytes in layer if not is_routed) for layer in weights]
+            rest.append(total - sum(routed) - sum(rest))
+            for block in self.model.all_blocks if sizes.offload_cache else ():
+                nbytes = sum(nbytes for _, nbytes in layer_cache(self.model, block.mixers, sizes))
+                for layer in block.runs_in:
+                    rest[layer] += nbytes
+            return list(zip(rest, [*routed, 0], strict=True))
 
-    @property
-    def weight_sizes(self) -> list[tuple[int, int]]:
-        """Bytes of weights without routed experts, and of these, by layer, the output last."""
-        whole = self.unsplit.model
-        return whole.file.once(("layer_weights", whole.placement, whole.cuda), self._weight_sizes)
-
-    def _weight_sizes(self) -> list[tuple[int, int]]:
-        whole, rows = self.unsplit.model, []
-        for weights in whole.file.layers:
-            routed = sum(weight.nbytes for name, weight in weights.items() if EXPERTS.match(name))
-            rows.append((sum(weight.nbytes for weight in weights.values()) - routed, routed))
-        total = sum(whole.weights[i] for i in range(len(self.room.gpus)))
-        return [*rows, (total - sum(map(sum, rows)), 0)]
+        return file.once(("layers", placed.model.placement, placed.model.cuda, sizes), sized)
 
     def longest(self, options: LlamaCppOptions, most: int, near: int = PADDING) -> int:
         """Tokens of the longest sequences that the machine holds with these flags, in whole blocks of 256; looked for
@@ -168,7 +160,7 @@ class Offloading:
         return PADDING * largest(lambda n: self.has_room(options, PADDING * n), blocks, max(1, near // PADDING))
 
 
-def filled(ends: Sequence[int], rooms: Sequence[int], share: float) -> list[int] | None:
+def filled(ends: Sequence[int], rooms: Sequence[int], share: float = 1) -> list[int] | None:
     """Numbers of layers, one after the other, of each GPU that may be filled to a share; None: some are left over."""
     starts = [0]
     for room in rooms:

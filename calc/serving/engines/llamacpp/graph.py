@@ -8,10 +8,10 @@ ggml_cuda_match_moe_weighted_reduction) and fattn.cu (ggml_cuda_flash_attn_ext_g
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from calc.budget import spend
-from calc.errors import ConfigError, Message
 from calc.formats.gguf_file import BLOCKS
 from calc.model.architecture import Architecture
 from calc.model.attention import GQA
@@ -21,8 +21,17 @@ from calc.model.linear_attention import GatedDeltaNet
 from calc.model.mixers import AttentionMixer, Mixer
 from calc.model.mla import LatentAttention
 from calc.model.recurrent import Mamba, Mamba2, ShortConv
-from calc.serving.engines.llamacpp.context import CacheTensor, ContextSizes, cache_tensors, is_windowed, widest_value
-from calc.serving.engines.llamacpp.micro_batch import MicroBatch, PassTensor, Per, SizeOf
+from calc.serving.engines.llamacpp.context import (
+    CELL,
+    PASS,
+    SEQUENCE,
+    TOKEN_AND_CELL,
+    ContextSizes,
+    cache_tensors,
+    widest_value,
+    window_of,
+)
+from calc.serving.engines.llamacpp.micro_batch import MicroBatch, PassTensor, Rows
 from calc.serving.engines.llamacpp.placement import HOST
 
 REPEATS, REPEATS_OF_EQUALS = 12, 3
@@ -157,14 +166,11 @@ def fed(b: MicroBatch, block: Block, x: PassTensor) -> PassTensor:
 
 def dense(b: MicroBatch, mlp: MLP, x: PassTensor, suffix: str = "") -> PassTensor:
     """Gate, up, their product, down."""
-    inner = mlp.intermediate
-    if b.has(f"ffn_gate{suffix}.weight"):
-        gate = b.project(x, f"ffn_gate{suffix}", "gate")
-        made = b.add("gate times up", inner, gate, b.project(x, f"ffn_up{suffix}", "up"))
-    elif mlp.gated:  # both in one tensor
-        made = b.add("gate times up", inner, b.project(x, f"ffn_up{suffix}", "up"))
-    else:
-        made = b.same("activated", b.project(x, f"ffn_up{suffix}", "up"))
+    gate = (
+        [b.project(x, f"ffn_gate{suffix}", "gate")] if b.has(f"ffn_gate{suffix}.weight") else []
+    )  # else in one with up
+    up = b.project(x, f"ffn_up{suffix}", "up")
+    made = b.add("gate times up", mlp.intermediate, *gate, up) if gate or mlp.gated else b.same("activated", up)
     return b.project(made, f"ffn_down{suffix}", "down")
 
 
@@ -179,7 +185,7 @@ def experts(b: MicroBatch, moe: MoE, x: PassTensor) -> PassTensor:
 def routed(b: MicroBatch, moe: MoE, router_input: PassTensor, x: PassTensor) -> PassTensor:
     """Each token through its experts, whose outputs are weighted and added up."""
     order, weights, fused = chosen(b, moe, router_input)
-    used, width = moe.top_k, x.each // 4
+    used, width = moe.top_k, x.width
     inner = used * moe.expert.intermediate
 
     def through(weight: str, name: str, elements: int, *reads: PassTensor) -> PassTensor:
@@ -228,19 +234,19 @@ def unknown_mixers(model: Architecture) -> str | None:
 
 def representative(b: MicroBatch) -> list[int]:
     """Layers of the graph, which stand for all: the first of each kind on every device, and the last."""
-    placement, names = b.placement, () if b.placement.all_on_devices else b.file.layers
+    placement, weights = b.placement, () if b.placement.all_on_devices else b.file.layers
 
     def kind(layer: int) -> Hashable:
-        weights = names[layer].items() if names else ()
-        on_host = tuple((name, w.type) for name, w in weights if placement.of_weight(name, layer) == HOST)
-        return b.blocks[layer], layer < b.deep, on_host
+        stored = weights[layer].items() if weights else ()
+        on_host = tuple((name, w.type) for name, w in stored if placement.of_weight(name, layer) == HOST)
+        return id(b.blocks[layer]), layer < b.deep, on_host
 
     *others, last = range(b.model.num_layers)
-    kinds, seen, chosen = {layer: kind(layer) for layer in others}, Counter[Hashable](), list[int]()
-    most = REPEATS if len(set(kinds.values())) > 1 else REPEATS_OF_EQUALS
-    for layer in others:
-        seen[placement.layers[layer], kinds[layer]] += 1
-        if seen[placement.layers[layer], kinds[layer]] <= most:
+    kinds, seen = [kind(layer) for layer in others], Counter[Hashable]()
+    most, chosen = REPEATS if len(set(kinds)) > 1 else REPEATS_OF_EQUALS, list[int]()
+    for layer, there in enumerate(zip(placement.layers, kinds, strict=False)):
+        seen[there] += 1
+        if seen[there] <= most:
             chosen.append(layer)
     return [*chosen, last]
 
@@ -264,11 +270,9 @@ NAMES = {"attn_q": "queries", "attn_k": "keys", "attn_v": "values"}
 
 
 def mixed(b: MicroBatch, mixer: Mixer, x: PassTensor) -> PassTensor:
-    """The output of a mixer over the normed state. Raises ConfigError for one whose steps are not known here."""
+    """The output of a mixer over the normed state."""
     graph = graph_of(mixer)
-    if graph is None:
-        sentence = "What llama.cpp plans for {mixer} in {kind} is not known here."
-        raise ConfigError(Message(sentence, mixer=mixer.kind, kind=b.kind), "engine")
+    assert graph is not None, "the engine refuses others"
     return graph(b, mixer, x)
 
 
@@ -295,14 +299,13 @@ def grouped_attention(b: MicroBatch, mixer: GQA, x: PassTensor) -> PassTensor:
     """Queries, keys and values of each head, and attention to the cache; the rest projects its result."""
     d, d_v = mixer.d_head, mixer.d_v or mixer.d_head
     packed = b.project(x, "attn_qkv", "queries, keys and values") if b.has("attn_qkv.weight") else None
-    windows = any(is_windowed(layer_mixer, b.model) for block in b.model.blocks for layer_mixer in block.mixers)
+    windows = any(window_of(other, b.model) is not None for block in b.model.blocks for other in block.mixers)
     rotated = b.kind not in UNROTATED and not (b.kind in ROTATED_IN_WINDOWS and windows and mixer.window is None)
     turned_keys, turned_values = turns(b.context.type_k, d), turns(b.context.type_v, d_v)
     positions, projected = b.input("positions", 4), dict[str, PassTensor]()
 
     def turned(x: PassTensor, what: str, side: int) -> PassTensor:
-        windowed = is_windowed(mixer, b.model)
-        return b.add("turned", x.each // 4, b.input(what, 4 * side * side, Per.PASS, windowed=windowed), x)
+        return b.add("turned", x.width, b.input(what, 4 * side * side, PASS, window_of(mixer, b.model)), x)
 
     def of_heads(name: str) -> PassTensor:
         """Normed, rotated, and turned where they are quantized."""
@@ -353,41 +356,29 @@ def latent_attention(b: MicroBatch, mixer: LatentAttention, x: PassTensor) -> Pa
 
 def attended(b: MicroBatch, mixer: AttentionMixer, q: PassTensor, k: PassTensor, v: PassTensor) -> PassTensor:
     """Keys and values written into the cache, and attention to all of it."""
-    context, model, windowed = b.context, b.model, is_windowed(mixer, b.model)
-
-    def cached_in(context: ContextSizes) -> list[CacheTensor]:
-        return list(cache_tensors(model, mixer, context))
-
-    def for_each_cell(each: int) -> SizeOf:
-        """So many bytes for each token and each cell of a stream."""
-        return lambda context: each * context.tokens * context.cells_of(mixer, model)
-
-    cached, heads = cached_in(context), mixer.n_q * mixer.attended_widths[1]
-    keys = b.cached("cached keys", of_context=lambda context: cached_in(context)[0].nbytes)
-    values = b.cached("cached values", of_context=lambda context: cached_in(context)[-1].nbytes)
-    b.write(keys.device, k, b.input("places of keys", 8, windowed=windowed))
-    if len(cached) > 1:
+    context, window, width = b.context, window_of(mixer, b.model), mixer.attended_widths[1]
+    stored = list(cache_tensors(b.model, mixer, context))
+    keys = b.cached("cached keys", stored[0].each, CELL, window)
+    values = b.cached("cached values", stored[-1].each, CELL, window)
+    b.write(keys.device, k, b.input("places of keys", 8, window=window))
+    if len(stored) > 1:
         places = 8 * (widest_value(b.model) if context.transposed else 1)
-        b.write(keys.device, v, b.input("places of values", places, windowed=windowed))
-    mask = b.input("mask", of_context=for_each_cell(2 if context.flash else 4), windowed=windowed)
+        b.write(keys.device, v, b.input("places of values", places, window=window))
+    mask = b.input("mask", 2 if context.flash else 4, TOKEN_AND_CELL, window)
     if context.flash:
-        made = b.add("attention of each head", heads, q, keys, values, mask)
+        made = b.add("attention of each head", mixer.n_q * width, q, keys, values, mask)
         if b.on_cuda and has_flash_kernel(mixer, context):  # it reads keys and values of 16 bits
-            made.scratch = lambda context: sum(2 * x.width * x.rows for x in cached_in(context) if x.type != "f16")
+            scratch = sum(2 * tensor.width for tensor in stored if tensor.type != "f16")
+            made.rows = made.rows._replace(window=window, scratch=scratch)
         elif b.on_cuda:
             made.device = HOST
     else:
-        if len(cached) == 1 or not context.transposed:
-            block, size = BLOCKS[cached[-1].type]
-            width = mixer.cached_heads * mixer.attended_widths[1]
-            values = b.by_context(
-                "transposed values",
-                lambda context: 4 * (width * context.cells_of(mixer, model) * context.streams // block * size // 4),
-                values,
-            )
-        scores = b.by_context("scores", for_each_cell(4 * mixer.n_q), keys, q)
-        made = b.add("attention of each head", heads, values, b.same("scores", scores, mask))
-        if len(cached) > 1:
+        if len(stored) == 1 or not context.transposed:
+            each = replace(stored[-1], width=mixer.cached_heads * width).each
+            values = PassTensor(Rows("transposed values", each, CELL, window), (values,))
+        scores = PassTensor(Rows("scores", 4 * mixer.n_q, TOKEN_AND_CELL, window), (keys, q))
+        made = b.add("attention of each head", mixer.n_q * width, values, b.same("scores", scores, mask))
+        if len(stored) > 1:
             made = b.same("attention", made, over=False)
     b.expand(made)
     return made
@@ -403,12 +394,12 @@ def has_flash_kernel(mixer: AttentionMixer, context: ContextSizes) -> bool:
 
 def states(b: MicroBatch, mixer: Mixer, which: int) -> PassTensor:
     """A recurrent layer's cache for all sequences: its convolution's memory, or its state."""
-    return b.cached("cached states", 4 * mixer.state_widths()[which], Per.SEQUENCE)
+    return b.cached("cached states", 4 * mixer.state_widths()[which], SEQUENCE)
 
 
 def read_states(b: MicroBatch, mixer: Mixer, which: int) -> PassTensor:
     """States of the sequences of a pass."""
-    cached, places = states(b, mixer, which), b.input("places of states", 4, Per.SEQUENCE)
+    cached, places = states(b, mixer, which), b.input("places of states", 4, SEQUENCE)
     made = b.same("states", cached, places, over=False, on=cached.device)
     b.write(cached.device, made)
     return made
@@ -416,14 +407,9 @@ def read_states(b: MicroBatch, mixer: Mixer, which: int) -> PassTensor:
 
 def convolved(b: MicroBatch, memory: PassTensor, channels: int, x: PassTensor) -> PassTensor:
     """The convolution's source: its memory before the new inputs, the last of which stay in it."""
-    made = b.by_context("concat", with_states(channels, memory), memory, x)
+    made = b.add("concat", channels, memory, x, states=memory.rows.each)
     b.write(b.cache_device, made)
     return made
-
-
-def with_states(width: int, states: PassTensor, snapshots: int = 1) -> SizeOf:
-    """Bytes of rows of a width for each token, and of states for each sequence, so many times."""
-    return lambda context: 4 * width * context.tokens + snapshots * states.each * context.sequences
 
 
 def convolution(b: MicroBatch, x: PassTensor, channels: int) -> PassTensor:
@@ -435,7 +421,7 @@ def scan(b: MicroBatch, mixer: Mixer, width: int, *reads: PassTensor, computed: 
     """The outputs of a selective state space with its last states behind them; CUDA has `computed` them or not."""
     state, decay = states(b, mixer, 1), b.weight("ssm_a")
     on = decay.device if computed or not b.on_cuda else HOST
-    made = b.by_context("scan", with_states(width, state), decay, state, *reads, on=on)
+    made = b.add("scan", width, decay, state, *reads, on=on, states=state.rows.each)
     b.write(b.cache_device, made)
     return b.view(made, width)
 
@@ -483,8 +469,8 @@ def delta_net(b: MicroBatch, mixer: GatedDeltaNet, x: PassTensor) -> PassTensor:
     decay = b.add("decay", heads, both or b.project(x, "ssm_alpha", "alpha"), by="ssm_dt.bias")
     decay = b.same("decay", b.same("decay", decay), by="ssm_a")
     beta = b.add("beta", heads, both or b.project(x, "ssm_beta", "beta"))
-    size = with_states(inner, state, 1 + b.context.rollback)
-    made = b.by_context("delta rule", size, q, k, out, decay, beta, state)
+    snapshots = state.rows.each * (1 + b.context.rollback)
+    made = b.add("delta rule", inner, q, k, out, decay, beta, state, states=snapshots)
     b.write(b.cache_device, made)
     y = b.same("norm", b.add("norm", inner, made), by="ssm_norm.weight")
     gate = b.add("gate", inner, b.project(x, "attn_gate", "gate"))

@@ -22,14 +22,8 @@ CACHE_TYPES: dict[CacheFormat, CacheType] = {
 """Keys and values of 16 bits are f16 unless a flag says otherwise."""
 MOST_SLOTS = 256
 """LLAMA_MAX_SEQ."""
-GUESSED: dict[Guess, int] = {
-    "none": 0,
-    "ngram-simple": 48,
-    "ngram-map-k": 48,
-    "ngram-map-k4v": 48,
-    "ngram-mod": 64,
-    "ngram-cache": 8,
-}
+GUESSED: dict[Guess, int] = {"none": 0, "ngram-mod": 64, "ngram-cache": 8}
+GUESSED |= dict.fromkeys(("ngram-simple", "ngram-map-k", "ngram-map-k4v"), 48)
 """Tokens that are guessed at once unless a flag says otherwise (common/speculative.cpp: common_speculative_n_max)."""
 
 

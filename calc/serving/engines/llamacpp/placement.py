@@ -52,9 +52,8 @@ class Placement:
             return cls((HOST,) * layers, HOST, len(split), host_experts, host_pattern)
         total = sum(split)
         ends = [end / total for end in accumulate(split)]
-        first = whole - count
-        where = [HOST if i < first else bisect_right(ends, (i - first) / count) for i in range(whole)]
-        return cls(tuple(where[:-1]), where[-1], len(split), host_experts, host_pattern)
+        *layers_on, output = [HOST] * (whole - count) + [bisect_right(ends, i / count) for i in range(count)]
+        return cls(tuple(layers_on), output, len(split), host_experts, host_pattern)
 
     @property
     def all_on_devices(self) -> bool:
@@ -81,13 +80,9 @@ class Placement:
         tied = "output.weight" not in file.outside
         rotated = layers_that_rotate(file.architecture)
         for name, weight in file.outside.items():
-            if name in ON_HOST:
-                yield HOST, weight
-            elif name in COPIED:
-                for device in dict.fromkeys(self.layers[layer] for layer in rotated):
-                    yield device, weight
-            else:
-                yield self.output, weight
+            copies = dict.fromkeys(self.layers[layer] for layer in rotated) if name in COPIED else (self.output,)
+            for device in (HOST,) if name in ON_HOST else copies:
+                yield device, weight
         if tied and (self.output != HOST or file.architecture.model_type in OUTPUT_FIRST):
             yield self.output, file.outside["token_embd.weight"]
         for layer, weights in enumerate(file.layers):

@@ -12,17 +12,9 @@ from calc.model.block import Block
 from calc.model.mixers import Mixer
 from calc.model.recurrent import Mamba, Mamba2, ShortConv
 from calc.serving.engines.cache import Cache
-from calc.serving.engines.llamacpp.context import ContextSizes, cache_tensors
+from calc.serving.engines.llamacpp.context import TAKEN_OVER, ContextSizes, layer_cache
 from calc.serving.engines.llamacpp.graph import forward, has_flash_kernel, prediction
-from calc.serving.engines.llamacpp.micro_batch import (
-    CUDA_ALIGNMENT,
-    HOST_ALIGNMENT,
-    TAKEN_OVER,
-    Buffer,
-    MicroBatch,
-    Schedule,
-    structure,
-)
+from calc.serving.engines.llamacpp.micro_batch import CUDA_ALIGNMENT, HOST_ALIGNMENT, Buffer, MicroBatch, Schedule
 from calc.serving.engines.llamacpp.options import LlamaCppOptions
 from calc.serving.engines.llamacpp.placement import HOST, Placement
 from calc.serving.engines.loading import up_to
@@ -52,13 +44,14 @@ class PlacedModel:
     @property
     def weights(self) -> Mapping[int, int]:
         """Bytes of weights by device, the host's too."""
-        return self.file.once(self, self._weights)
 
-    def _weights(self) -> Mapping[int, int]:
-        sizes: Counter[int] = Counter()
-        for device, weight in () if self.predicting else self.placement.weights(self.file):
-            sizes[device] += self.stored(device, weight.type, (*weight.ne, 1)[0], weight.nbytes)
-        return sizes
+        def weighed() -> Mapping[int, int]:
+            sizes: Counter[int] = Counter()
+            for device, weight in () if self.predicting else self.placement.weights(self.file):
+                sizes[device] += self.stored(device, weight.type, (*weight.ne, 1)[0], weight.nbytes)
+            return sizes
+
+        return self.file.once(self, weighed)
 
     @cached_property
     def mixers(self) -> Mapping[tuple[Mixer, ...], Mapping[int, int]]:
@@ -68,54 +61,6 @@ class PlacedModel:
             layers.setdefault(tuple(block.mixers), Counter()).update(self.placement.layers[i] for i in block.runs_in)
         return layers
 
-    def cache(self, context: ContextSizes) -> Mapping[int, int]:
-        """Bytes of the cache by device, the host's too."""
-        sizes: Counter[int] = Counter()
-        for mixers, layers in self.mixers.items():
-            for tensor in (
-                tensor for mixer in mixers for tensor in cache_tensors(self.file.architecture, mixer, context)
-            ):
-                nbytes = tensor.nbytes
-                on_host, on_device = (self.stored(place, tensor.type, tensor.width, nbytes) for place in (HOST, 0))
-                for device, count in layers.items():
-                    if device == HOST or not context.offload_cache:
-                        sizes[HOST] += count * on_host
-                    else:
-                        sizes[device] += count * on_device
-        return sizes
-
-    def compute(self, context: ContextSizes) -> tuple[Buffer, ...]:
-        """The buffer of the largest pass on each device, the host's last. Where all weights are on devices, their types
-        change nothing of what is computed where: a device multiplies with weights of any."""
-        file, on_devices = self.file, self.placement.all_on_devices
-        if on_devices:
-            model = file.architecture
-            file = model_file(model, Precision(), predicts=len(file.layers) > model.num_layers)
-        copies = COPIES if self.placement.devices > 1 and on_devices and context.offload_cache else 1
-
-        shape = structure(context)
-
-        def schedule() -> Schedule:
-            batch = MicroBatch(file, self.placement, shape, cuda=self.cuda)
-            (prediction if self.predicting else forward)(batch)
-            return batch.schedule(copies)
-
-        def buffers() -> tuple[Buffer, ...]:
-            alike = self.placement, self.cuda, self.predicting, shape
-            return file.once(("schedule", *alike), schedule).buffers(context)
-
-        return file.once(("compute", self.placement, self.cuda, self.predicting, context), buffers)
-
-    def allocated(self, context: ContextSizes) -> list[DeviceBuffers]:
-        """Buffers on each GPU and on the host."""
-        weights, cache, compute = self.weights, self.cache(context), self.compute(context)
-        return [
-            DeviceBuffers(
-                device="host" if i == HOST else f"gpu{i}", model=weights[i], context=cache[i], compute=compute[i].size
-            )
-            for i in self.placement.places
-        ]
-
     def stored(self, device: int, kind: str, width: int, nbytes: int) -> int:
         """Bytes that a tensor of weights or cache takes on a device."""
         if device == HOST or not self.cuda:
@@ -123,11 +68,13 @@ class PlacedModel:
         block, size = BLOCKS[kind]
         return up_to(nbytes + (-width % ROW // block * size if block > 1 else 0), CUDA_ALIGNMENT)
 
-    def settled(self, context: ContextSizes, options: LlamaCppOptions) -> ContextSizes:
-        """A context without flash attention where a layer's device would not compute it, unless it is asked for or
-        values are quantized, which need it."""
+    def with_context(self, context: ContextSizes, options: LlamaCppOptions) -> "PlacedContext":
+        """A context of it, without flash attention where a layer's device would not compute it, unless it is asked for
+        or values are quantized, which need it."""
         automatic = options.flash_attn == "auto" and BLOCKS[context.type_v][0] == 1
-        return replace(context, flash=False) if automatic and self.lacks_flash(context) else context
+        return PlacedContext(
+            self, replace(context, flash=False) if automatic and self.lacks_flash(context) else context
+        )
 
     def lacks_flash(self, context: ContextSizes) -> bool:
         """Whether a layer attends elsewhere than on its device: for want of a kernel, because the first GPU takes over
@@ -149,6 +96,68 @@ class PlacedModel:
         return False
 
 
+@dataclass(frozen=True)
+class PlacedContext:
+    """A placed model with a context."""
+
+    model: PlacedModel
+    sizes: ContextSizes
+
+    @cached_property
+    def cache(self) -> Mapping[int, int]:
+        """Bytes of the cache by device, the host's too."""
+        model, sizes = self.model, Counter[int]()
+        for mixers, layers in model.mixers.items():
+            for tensor, nbytes in layer_cache(model.file.architecture, mixers, self.sizes):
+                for place, count in layers.items():
+                    device = place if self.sizes.offload_cache else HOST
+                    sizes[device] += count * model.stored(device, tensor.type, tensor.width, nbytes)
+        return sizes
+
+    @property
+    def passes(self) -> tuple[Buffer, ...]:
+        """The buffer of the largest pass on each device, the host's last. Where all weights are on devices, their types
+        change nothing of what is computed where: a device multiplies with weights of any."""
+        placed, file, sizes = self.model, self.model.file, self.sizes
+        placement, on_devices, shape = placed.placement, placed.placement.all_on_devices, sizes.structure
+        if on_devices:
+            file = model_file(file.architecture, Precision(), predicts=len(file.layers) > file.architecture.num_layers)
+        alike = placement, placed.cuda, placed.predicting
+
+        def schedule() -> Schedule:
+            batch = MicroBatch(file, placement, shape, cuda=placed.cuda)
+            (prediction if placed.predicting else forward)(batch)
+            return batch.schedule(COPIES if placement.devices > 1 and on_devices and sizes.offload_cache else 1)
+
+        def buffers() -> tuple[Buffer, ...]:
+            return file.once(("schedule", *alike, shape), schedule).buffers(sizes)
+
+        return file.once(("passes", *alike, sizes), buffers)
+
+    @property
+    def taken_over(self) -> int:
+        """Bytes of the largest matrix of a feed-forward that the first GPU takes over from the host, of layers before
+        the last: the buffer of a pass holds it at least."""
+        file, where = self.model.file, self.model.placement
+        if not self.model.cuda or not where.devices or self.sizes.tokens < TAKEN_OVER or self.model.predicting:
+            return 0
+        layers = range(file.architecture.num_layers - 1)
+        downs = ((x, n, name) for n in layers for name, x in file.layers[n].items() if name.startswith("ffn_down"))
+        sizes = (weight.nbytes for weight, layer, name in downs if where.of_weight(name, layer) == HOST)
+        return file.once(("taken over", where), lambda: max(sizes, default=0))
+
+    @property
+    def buffers(self) -> list[DeviceBuffers]:
+        """Buffers on each GPU and on the host."""
+        weights, cache = self.model.weights, self.cache
+        return [
+            DeviceBuffers(
+                device="host" if i == HOST else f"gpu{i}", model=weights[i], context=cache[i], compute=buffer.size
+            )
+            for i, buffer in zip(self.model.placement.places, self.passes, strict=True)
+        ]
+
+
 class SlotCache(Cache):
     """The cache of all slots, set up at start, and what else is allocated with it."""
 
@@ -158,60 +167,44 @@ class SlotCache(Cache):
         """`draft` is what guesses tokens in a context of its own: a draft model, or the model's layers for it."""
         self.model, self.options, self.draft = model, options, draft
         self.types = options.cache_types(kv)
-        self.known = dict[tuple[int, int], list[tuple[PlacedModel, ContextSizes]]]()
-        self.known_sizes = dict[tuple[int, int], list[Mapping[int, int]]]()
+        self.known = dict[tuple[int, int], list[PlacedContext]]()
 
-    def contexts(self, batch: int, length: int) -> list[tuple[PlacedModel, ContextSizes]]:
-        """As `set_up_for`, once: every figure of a start asks for them."""
-        if (batch, length) not in self.known:
-            self.known[batch, length] = self.set_up_for(batch, length)
-        return self.known[batch, length]
-
-    def set_up_for(self, batch: int, length: int) -> list[tuple[PlacedModel, ContextSizes]]:
+    def contexts(self, batch: int, length: int) -> list[PlacedContext]:
         """The model's for so many sequences of so many tokens, and that of what guesses tokens: as many tokens and
         slots, with a row of logits for each slot (common/speculative.cpp: common_base_params_to_speculative)."""
+        if (batch, length) in self.known:
+            return self.known[batch, length]
         options, sequences = self.options, self.options.slots(batch)
         size, rows = options.ctx_size or sequences * length, options.outputs(sequences)
         rollback = options.spec_draft_n_max if options.predicts else 0  # need_n_rs_seq
         context = ContextSizes.of(options, size, sequences, rows, self.types, rollback)
-        contexts = [(self.model, self.model.settled(context, options))]
+        contexts = self.known[batch, length] = [self.model.with_context(context, options)]
         if self.draft is not None:
             types, size = (options.cache_type_k_draft, options.cache_type_v_draft), context.cells * context.streams
             drafting = ContextSizes.of(options, size, sequences, sequences, types)
-            contexts.append((self.draft, self.draft.settled(drafting, options)))
+            contexts.append(self.draft.with_context(drafting, options))
         return contexts
 
-    def sizes(self, batch: int, length: int) -> list[Mapping[int, int]]:
-        """Bytes of the cache by device: of the model, and of what guesses tokens; once, for all stages ask."""
-        if (batch, length) not in self.known_sizes:
-            contexts = self.contexts(batch, length)
-            self.known_sizes[batch, length] = [model.cache(context) for model, context in contexts]
-        return self.known_sizes[batch, length]
-
     def required_bytes(self, stage: int, batch: int, length: int) -> int:
-        return sum(sizes[stage] for sizes in self.sizes(batch, length))
+        return sum(context.cache[stage] for context in self.contexts(batch, length))
 
     least_bytes = required_bytes  # all of it is there from the start on
 
     def buffers(self, batch: int, length: int) -> list[DeviceBuffers]:
-        model, context = self.contexts(batch, length)[0]
-        return model.allocated(context)
+        return self.contexts(batch, length)[0].buffers
 
     def draft_buffers(self, batch: int, length: int) -> list[DeviceBuffers]:
         """Layers of the model that guess tokens are among its weights."""
-        return [buffer for model, context in self.contexts(batch, length)[1:] for buffer in model.allocated(context)]
+        return [buffer for context in self.contexts(batch, length)[1:] for buffer in context.buffers]
 
-    def fixed_bytes(self, batch: int, length: int) -> list[int]:
-        """Bytes of weights and caches on each GPU and, last, on the host."""
-        weights = [model.weights for model, _ in self.contexts(batch, length)]
-        known = [*weights, *self.sizes(batch, length)]
-        return [sum(sizes[place] for sizes in known) for place in self.model.placement.places]
-
-    def totals(self, batch: int, length: int) -> list[int]:
-        """Bytes of all buffers on each GPU and, last, on the host."""
-        computed = [model.compute(context) for model, context in self.contexts(batch, length)]
-        fixed = self.fixed_bytes(batch, length)
-        return [size + sum(buffer.size for buffer in buffers) for size, *buffers in zip(fixed, *computed, strict=True)]
+    def totals(self, batch: int, length: int, *, passes: bool) -> list[int]:
+        """Bytes of weights, caches and `passes` on each GPU and, last, on the host; without these at least as many."""
+        contexts = self.contexts(batch, length)
+        sizes = [sum(x.model.weights[i] + x.cache[i] for x in contexts) for i in self.model.placement.places]
+        if not passes:
+            return [sizes[0] + contexts[0].taken_over, *sizes[1:]]
+        planned = zip(*(context.passes for context in contexts), strict=True)
+        return [size + sum(buffer.size for buffer in buffers) for size, buffers in zip(sizes, planned, strict=True)]
 
 
 def set_up(

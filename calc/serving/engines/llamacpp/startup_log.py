@@ -64,7 +64,6 @@ class BufferLog(Frozen):
 
 
 def states_buffers(text: str) -> bool:
-    """Whether a text is such a log."""
     return any(pattern.search(text) for pattern in BUFFERS.values()) or PS.search(text) is not None
 
 
@@ -72,9 +71,8 @@ def read_buffers(text: str) -> BufferLog:
     """The last start in a text: of a model and of what is loaded beside it, the first one."""
     starts = [match.start() for match in re.finditer(r"load_tensors: loading model tensors", text)]
     last = text[starts[-1] :] if starts else text
-    return BufferLog(
-        buffers=tuple(devices(last)), flags=flags(last), weights=weights_of(text), share=share_of_gpus(text)
-    )
+    weights, share = weights_of(text), share_of_gpus(text)
+    return BufferLog(buffers=tuple(devices(last)), flags=flags(last), weights=weights, share=share)
 
 
 def devices(text: str) -> list[DeviceBuffers]:

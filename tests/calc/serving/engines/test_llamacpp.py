@@ -103,8 +103,8 @@ def test_what_is_certain_before_a_pass_is_planned(name, gpus):
 )
 def test_flash_attention_is_off_where_a_layer_does_not_attend_on_its_device(name, options, in_place):
     one = allocation(name, batch=options.get("parallel", 1), **options)
-    ((_, context),) = one.cache.contexts(options.get("parallel", 1), 32_768)
-    assert context.flash == in_place
+    (context,) = one.cache.contexts(options.get("parallel", 1), 32_768)
+    assert context.sizes.flash == in_place
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_flash_attention_is_off_where_a_layer_does_not_attend_on_its_device(name
 def test_flash_attention_next_to_states(layers, offload, flash):
     """llama.cpp 0c1e57098 with LFM2-1.2B: "layer 8 is assigned to CPU but Flash Attention to CUDA0"."""
     one = allocation("LiquidAI/LFM2-1.2B", n_gpu_layers=layers, kv_offload=offload)
-    assert one.cache.contexts(1, 32_768)[0][1].flash == flash
+    assert one.cache.contexts(1, 32_768)[0].sizes.flash == flash
 
 
 @pytest.mark.parametrize(
@@ -135,10 +135,22 @@ def test_what_cuda_has_no_kernel_for_is_computed_on_the_host(name, change, optio
     assert hosts[1] > 1.5 * hosts[0]
 
 
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [(EXPERTS, {"n_cpu_moe": 7}), (EXPERTS, {"cpu_moe": True}), (LLAMA, {"n_gpu_layers": 12})],
+)
+def test_what_the_gpu_takes_over_is_in_its_buffer(name, options):
+    """ggml-cuda.cu: offload_op. A pass of few tokens copies nothing."""
+    (many,), (few,) = (allocation(name, **options, ubatch_size=n).cache.contexts(1, 4096) for n in (512, 16))
+    assert 0 < many.taken_over <= many.passes[0].size
+    assert few.taken_over == 0
+
+
 def test_a_weight_that_a_file_lacks_is_named():
     """Gemma 3's layers have a norm behind the feed-forward, Llama's have none."""
     file = model_file(ARCHITECTURES[LLAMA], Precision(weights="Q8_0"))
-    batch = MicroBatch(file, Placement.of(32, None, [1.0]), allocation(LLAMA).cache.contexts(1, 4096)[0][1], cuda=True)
+    sizes = allocation(LLAMA).cache.contexts(1, 4096)[0].sizes
+    batch = MicroBatch(file, Placement.of(32, None, [1.0]), sizes, cuda=True)
     with pytest.raises(ConfigError, match=r"post_ffw_norm\.weight, which a file of this model does not have"):
         batch.weight("post_ffw_norm.weight")
 

@@ -5,7 +5,7 @@ import pytest
 from calc import Architecture, ConfigError, Layout, Overhead, Precision, Workload
 from calc.serving.engines.llamacpp.engine import LlamaCpp
 from calc.serving.engines.llamacpp.fit import MachineRoom, Offloading
-from calc.serving.engines.llamacpp.launch import GGUFSource, lm_studio, ollama, server
+from calc.serving.engines.llamacpp.launch import GGUFSource, ModelStart
 from calc.serving.engines.llamacpp.options import LlamaCppOptions
 from calc.serving.levers import levers
 from calc.serving.memory import Serving
@@ -142,8 +142,8 @@ SOURCE = GGUFSource(repository="Qwen/Qwen3-8B-GGUF", tag="Q4_K_M")
 
 def test_what_to_type():
     options = LlamaCppOptions(n_gpu_layers=20, ubatch_size=256)
-    types = ("q8_0", "q8_0")
-    assert server(SOURCE, options, 8192, 2, types).text.split(" \\\n  ") == [
+    start = ModelStart(SOURCE, options, 8192, 2, ("q8_0", "q8_0"))
+    assert start.server().text.split(" \\\n  ") == [
         "llama-server -hf Qwen/Qwen3-8B-GGUF:Q4_K_M",
         "--ctx-size 16384",
         "--cache-type-k q8_0",
@@ -152,7 +152,7 @@ def test_what_to_type():
         "--n-gpu-layers 20",
         "--parallel 2",
     ]
-    setup = ollama(SOURCE, options, 8192, 2, types, 36)
+    setup = start.ollama(36)
     assert setup.modelfile.splitlines() == [
         "FROM hf.co/Qwen/Qwen3-8B-GGUF:Q4_K_M",
         "PARAMETER num_ctx 8192",
@@ -160,11 +160,11 @@ def test_what_to_type():
         "PARAMETER num_batch 256",
     ]
     assert setup.environment["OLLAMA_KV_CACHE_TYPE"] == "q8_0"
-    assert lm_studio(options, 8192, 2, types, 36)["GPU Offload"] == 20
+    assert start.lm_studio(36)["GPU Offload"] == 20
 
 
 def test_ollama_can_not_keep_experts_on_the_host():
-    setup = ollama(SOURCE, LlamaCppOptions(n_cpu_moe=3), 8192, 1, ("f16", "f16"), 48)
+    setup = ModelStart(SOURCE, LlamaCppOptions(n_cpu_moe=3), 8192, 1, ("f16", "f16")).ollama(48)
     assert "num_gpu" not in setup.modelfile
     assert setup.notes
 
