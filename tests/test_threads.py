@@ -101,7 +101,7 @@ class Doors:
     def llamacpp(self):
         options = LlamaCppOptions()
         for model in self.sizes * 20:
-            yield set_up(model, Precision(weights="Q8_0"), options, 1).totals(1, 512)
+            yield set_up(model, Precision(weights="Q8_0"), options, 1).totals(1, 512, passes=True)
 
     def derivations(self):
         serving = Serving.of(self.models[0], ENGINES["vllm"](), Precision(), Layout(), Overhead())

@@ -87,7 +87,10 @@ def of_court(truth: Mapping[str, Any], stored: Mapping[str, Any]) -> dict[str, A
     }
 
 
-READ = ("engine", "grade", "note", "refused", "speculative", "offload", "lora", "gpu", "measured", "kv_cache_dtype")
+READ = (
+    *("engine", "grade", "note", "url", "refused", "speculative", "offload", "lora", "gpu", "measured"),
+    "kv_cache_dtype",
+)
 """What is read of a log of which no figure is compared."""
 
 

@@ -22,6 +22,8 @@ from presets import models, preset_id
 
 PART_ROWS = 1024
 """Rows of a part, about: what is lost where a sweep is cut."""
+LONGEST_NAME = 40
+"""Of a field, in signs."""
 ALL = "all"
 AS_CHECKPOINT = "auto"
 EXAMPLES = {"layouts": "{ tp = 2 }", "options": "{ vllm = { max_num_seqs = 64 } }"}
@@ -148,8 +150,13 @@ def expected(path: tuple[int | str, ...]) -> Message:
 
 def misplaced(path: tuple[int | str, ...], why: Message) -> ConfigError:
     """The error of a value of the grid, by its path: models, 2 is the second entry of models."""
-    place = ", ".join(str(step + 1) if isinstance(step, int) else step for step in path)
+    place = ", ".join(str(step + 1 if isinstance(step, int) else known_or_shown(step)) for step in path)
     return bad_question("In the grid, {place}: {why}", place, place=place, why=why)
+
+
+def known_or_shown(name: str) -> str | Message:
+    """A field as it is written; what may be anything is cut short."""
+    return name if name.isprintable() and len(name) <= LONGEST_NAME else shown(name)
 
 
 def parts(grid: Grid) -> list[Part]:

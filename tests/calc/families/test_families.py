@@ -10,7 +10,7 @@ from calc import Architecture, ConfigError, Precision
 from calc.families import override, with_experts
 from calc.families.family_table import FAMILIES
 from calc.families.vision_fields import uncounted
-from calc.formats.stored import stored
+from calc.formats.stored import CheckpointSize
 from calc.model.mixers import Recurrent
 from calc.serving.kv_cache import growth
 from presets import models
@@ -160,8 +160,8 @@ def test_published_totals(row):
 @pytest.mark.parametrize("row", [pytest.param(row, id=row["id"]) for row in PUBLISHED if "files" in row])
 def test_sizes_of_published_files(row):
     """In GB; each file was rounded to the last digit that the model's page shows of it."""
-    pieces = stored(Architecture.from_config(row["config"]), Precision(weights=row.get("weights", "bf16")))
-    ours = sum(piece.nbytes * piece.tensor.count for piece in pieces)
+    precision = Precision(weights=row.get("weights", "bf16"))
+    ours = CheckpointSize.of(Architecture.from_config(row["config"]), precision).total
     sizes = [Decimal(size) for size in row["files"]]
     rounding = sum(Decimal(5).scaleb(size.as_tuple().exponent - 1) for size in sizes)
     assert abs(Decimal(ours).scaleb(-9) - sum(sizes)) <= rounding

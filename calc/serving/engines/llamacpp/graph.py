@@ -272,7 +272,7 @@ NAMES = {"attn_q": "queries", "attn_k": "keys", "attn_v": "values"}
 def mixed(b: MicroBatch, mixer: Mixer, x: PassTensor) -> PassTensor:
     """The output of a mixer over the normed state."""
     graph = graph_of(mixer)
-    assert graph is not None, "the engine refuses others"
+    assert graph is not None  # the engine refuses others
     return graph(b, mixer, x)
 
 

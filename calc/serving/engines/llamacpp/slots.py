@@ -144,7 +144,7 @@ class PlacedContext:
         layers = range(file.architecture.num_layers - 1)
         downs = ((x, n, name) for n in layers for name, x in file.layers[n].items() if name.startswith("ffn_down"))
         sizes = (weight.nbytes for weight, layer, name in downs if where.of_weight(name, layer) == HOST)
-        return file.once(("taken over", where), lambda: max(sizes, default=0))
+        return file.once(("taken_over", where), lambda: max(sizes, default=0))
 
     @property
     def buffers(self) -> list[DeviceBuffers]:
