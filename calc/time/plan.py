@@ -178,14 +178,18 @@ class Search:
     prices: Mapping[str, float | None] = field(default_factory=dict)
     """USD an hour, where they are not those of the list."""
     edited: Edits = field(default_factory=dict)
-    weighed: Shards | None = None
+    like: "Search | None" = None
+    """A search for other needs or in other formats, of which what is the same is taken."""
 
     def __post_init__(self) -> None:
         architecture, engine, gpus = self.architecture, self.requested_engine, self.gpus
         check_engine(engine)
         self.needs = needs = self.needs.placed(architecture)
         check_lengths(engine, architecture, needs)
-        self.engine = engine = engine.sized_for(needs.at_once or USUAL_SEQUENCES, architecture)
+        like, engine = self.like, engine.sized_for(needs.at_once or USUAL_SEQUENCES, architecture)
+        sized_alike = like is not None and like.engine.options == engine.options
+        self.engine: Engine = like.engine if like and sized_alike else engine
+        engine = self.engine
         self.gpus = [gpu for gpu in gpus if gpu.bandwidth_gb_s and runs(gpu, engine.support)]
         if gpus and not self.gpus:
             names = ", ".join(gpu.name for gpu in gpus[:MOST_NAMED])
@@ -195,18 +199,24 @@ class Search:
         self.prices = {gpu.id: self.prices.get(gpu.id, price_of(gpu.id)) for gpu in self.gpus}
         self.price = np.array([np.nan if (usd := self.prices[gpu.id]) is None else usd for gpu in self.gpus])
         self.servings = dict[tuple[Layout, int], Serving]()
-        self.shards = self.weighed or Shards(architecture, engine, self.precisions)
+        same_formats = like is not None and like.precisions == self.precisions
+        self.shards: Shards = like.shards if like and same_formats else Shards(architecture, engine, self.precisions)
         self.cards = Cards(self.gpus, [p.weights for p in self.precisions], engine.name, self.node, self.edited)
-        self.room = Room(engine, architecture, self.gpus, needs.context)
+        room: Room | None = like.room if like and sized_alike else None
+        same_length = room is not None and room.workload.context == needs.context
+        self.room: Room = room if room and same_length else Room(engine, architecture, self.gpus, needs.context, room)
         self.limits = self.room.limits(Layout())
 
     def varied(self, **changes: Any) -> "Search":
-        """A search for other needs, in other formats, or on other GPUs."""
-        return replace(self, weighed=None if "precisions" in changes else self.shards, **changes)
+        """A search for other needs or in other formats."""
+        return replace(self, like=self, **changes)
 
     @cached_property
     def rows(self) -> FittingRows:
         """Every layout that the engine accepts, with the formats and GPUs that it fits with."""
+        like = self.like
+        if like and (self.shards, self.room, self.most, self.node) == (like.shards, like.room, like.most, like.node):
+            return like.rows
         accepted = layouts_by_format(self.architecture, self.engine, self.precisions, self.most, self.node)
         return self.fitting(accepted)
 

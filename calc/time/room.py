@@ -300,21 +300,25 @@ class StartedGPUs:
         self.totals = [gpus[gpu].usable_bytes for gpu in self.sizes.tolist()]
         self.overheads = dict[tuple[int, tuple[int, int]], list[dict[OverheadItem, int]]]()
         self.budgets = dict[tuple[int, int, tuple[int, int]], tuple[float, ...]]()
-        self.sequences = dict[tuple[int, int, tuple[range, ...], CacheFormat], Array]()
-        self.kernels = dict[tuple[int, int, CacheFormat], tuple[Indices, Indices]]()
+        self.free = dict[tuple[Layout, tuple[Precision, ...]], Array]()
 
 
 class Room:
     """Room for the cache of GPUs under an engine that serves a model in sequences of one length."""
 
-    def __init__(self, engine: Engine, architecture: Architecture, gpus: Sequence[GPU], length: int) -> None:
+    def __init__(
+        self, engine: Engine, architecture: Architecture, gpus: Sequence[GPU], length: int, like: "Room | None" = None
+    ) -> None:
+        """`like` is the same for sequences of another length."""
         self.engine, self.architecture, self.gpus = engine, architecture, gpus
         self.workload = Workload(batch=1, context=length)
         self.by_kernels = first_alike((gpu.platform, gpu.capability, gpu.slice is None) for gpu in gpus)
         self.largest = max((gpu.usable_bytes for gpu in gpus), default=0)
-        self.runs = dict[tuple[int, int, Precision], Flags]()
-        self.started = dict[tuple[Limits, ...], StartedGPUs]()
+        self.runs: dict[tuple[int, int, Precision], Flags] = {} if like is None else like.runs
+        self.started: dict[tuple[Limits, ...], StartedGPUs] = {} if like is None else like.started
         self.by_degrees = dict[tuple[int, ...], StartedGPUs]()
+        self.sequences = dict[tuple[StartedGPUs, int, int, tuple[range, ...], CacheFormat], Array]()
+        self.kernels = dict[tuple[StartedGPUs, int, int, CacheFormat], tuple[Indices, Indices]]()
 
     def limits(self, layout: Layout) -> tuple[Limits, ...]:
         return tuple(self.engine.limits(self.workload, gpu, self.architecture, layout) for gpu in self.gpus)
@@ -358,6 +362,8 @@ class Room:
         """Bytes for the cache on each stage, in the middle and at the high end of the overhead, [2, stages, formats,
         GPUs]: the engine's budget less what weights take of it. What loading adds to weights (padding, tables) is left
         out."""
+        if (known := on.free.get((shard.layout, shard.precisions))) is not None:
+            return known
         depth = shard.layout.gpus, max(map(len, shard.ranges))
         works = {first: shard.working_bytes(self.engine, on.limits[first]) for first in set(on.by_limits)}
         budgets = np.array(
@@ -370,7 +376,9 @@ class Room:
             ]
         )
         ends = np.moveaxis(budgets[:, on.by_size], 2, 0)
-        return np.asarray(ends[:, :, None] - self.engine.cache_share * shard.stage_bytes[:, :, None])
+        free = np.asarray(ends[:, :, None] - self.engine.cache_share * shard.stage_bytes[:, :, None])
+        on.free[shard.layout, shard.precisions] = free
+        return free
 
     def budget(
         self, on: StartedGPUs, gpu: int, working: int, depth: tuple[int, int], shard: Shard
@@ -398,23 +406,23 @@ class Room:
     def sequence(self, on: StartedGPUs, shard: Shard, kv: CacheFormat) -> Array:
         """Bytes of cache of all sequences together and of each, as an engine keeps it by a GPU's kernels: [2, stages,
         GPUs]."""
-        key = shard.layout.tp, shard.layout.dcp, shard.ranges, kv
-        if key not in on.sequences:
+        key = on, shard.layout.tp, shard.layout.dcp, shard.ranges, kv
+        if key not in self.sequences:
             laid_out = replace(shard.laid_out, precision=Precision(kv=kv))
             unlike, which = self.unlike(on, shard, kv)
             sizes = [self.sequence_bytes(on, laid_out, gpu) for gpu in unlike.tolist()]
-            on.sequences[key] = np.array(sizes, dtype=np.float64).T[..., which]
-        return on.sequences[key]
+            self.sequences[key] = np.array(sizes, dtype=np.float64).T[..., which]
+        return self.sequences[key]
 
     def unlike(self, on: StartedGPUs, shard: Shard, kv: CacheFormat) -> tuple[Indices, Indices]:
         """The first of the GPUs that keep as many bytes, all layers on one stage, and which of these each is like."""
-        key = shard.layout.tp, shard.layout.dcp, kv
-        if key not in on.kernels:
+        key = on, shard.layout.tp, shard.layout.dcp, kv
+        if key not in self.kernels:
             whole = replace(shard.cut((range(shard.ranges[-1].stop),)), precision=Precision(kv=kv))
             sizes = {first: tuple(self.sequence_bytes(on, whole, first)) for first in set(on.by_kernels)}
             alike = first_alike(sizes[first] for first in on.by_kernels)
-            on.kernels[key] = np.unique(alike, return_inverse=True)
-        return on.kernels[key]
+            self.kernels[key] = np.unique(alike, return_inverse=True)
+        return self.kernels[key]
 
     def sequence_bytes(self, on: StartedGPUs, laid_out: LaidOut, gpu: int) -> list[tuple[int, int]]:
         """Bytes of cache on each stage of all sequences together, and of each, as the engine keeps windows and states
