@@ -179,7 +179,7 @@ class Search:
     """USD an hour, where they are not those of the list."""
     edited: Edits = field(default_factory=dict)
     like: "Search | None" = None
-    """A search for other needs or in other formats, of which what is the same is taken."""
+    """A search for other needs, in other formats or on other GPUs, of which what is the same is taken."""
 
     def __post_init__(self) -> None:
         architecture, engine, gpus = self.architecture, self.requested_engine, self.gpus
@@ -202,13 +202,13 @@ class Search:
         same_formats = like is not None and like.precisions == self.precisions
         self.shards: Shards = like.shards if like and same_formats else Shards(architecture, engine, self.precisions)
         self.cards = Cards(self.gpus, [p.weights for p in self.precisions], engine.name, self.node, self.edited)
-        room: Room | None = like.room if like and sized_alike else None
+        room: Room | None = like.room if like and sized_alike and like.gpus == self.gpus else None
         same_length = room is not None and room.workload.context == needs.context
         self.room: Room = room if room and same_length else Room(engine, architecture, self.gpus, needs.context, room)
         self.limits = self.room.limits(Layout())
 
     def varied(self, **changes: Any) -> "Search":
-        """A search for other needs or in other formats."""
+        """A search for other needs, in other formats, or on other GPUs."""
         return replace(self, like=self, **changes)
 
     @cached_property

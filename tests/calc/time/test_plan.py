@@ -328,6 +328,29 @@ def test_a_shared_prefix_is_not_computed_again():
     assert shared.tpot_ms < plain.tpot_ms
 
 
+OTHER = {
+    "a GPU": {"gpus": [gpus()["l4"]]},
+    "more users": {"needs": Needs(users=700, prompt=2000, output=200)},
+    "longer prompts": {"needs": Needs(users=16, prompt=4000, output=200)},
+    "a format": {"precisions": [Precision(weights="fp8"), Precision(weights="fp8", kv="fp8")]},
+    "a node": {"node": 4},
+}
+
+
+@pytest.mark.parametrize("what", OTHER)
+@pytest.mark.parametrize("model", ["meta-llama/Llama-3.1-8B", "Qwen/Qwen3-Next-80B-A3B-Instruct"])
+def test_a_varied_search_finds_what_it_finds_by_itself(model, what):
+    """Rows, rooms and budgets that it takes from the search before change nothing."""
+    before = search(model)
+    before.plans()
+    varied = before.varied(**OTHER[what])
+    alone = Search(
+        varied.architecture, before.requested_engine, varied.needs, varied.gpus, varied.precisions, node=varied.node
+    )
+    assert varied.plans() == alone.plans()
+    assert frontier(varied) == frontier(alone)
+
+
 def test_sensitivity_says_what_less_would_take():
     found = search(needs=Needs(users=64, prompt=8000, output=200, tpot_ms=40), formats=("bf16",))
     rows = {str(row.what): row for row in sensitivity(found)}
