@@ -23,7 +23,7 @@ from presets import models, preset_id
 PART_ROWS = 1024
 """Rows of a part, about: what is lost where a sweep is cut."""
 LONGEST_NAME = 40
-"""Of a field, in signs."""
+"""Signs of a name that is written out."""
 ALL = "all"
 AS_CHECKPOINT = "auto"
 EXAMPLES = {"layouts": "{ tp = 2 }", "options": "{ vllm = { max_num_seqs = 64 } }"}
@@ -155,7 +155,7 @@ def misplaced(path: tuple[int | str, ...], why: Message) -> ConfigError:
 
 
 def known_or_shown(name: str) -> str | Message:
-    """A field as it is written; what may be anything is cut short."""
+    """Name of a field as it is written; one that may be anything is cut short."""
     return name if name.isprintable() and len(name) <= LONGEST_NAME else shown(name)
 
 
