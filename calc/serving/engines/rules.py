@@ -121,8 +121,10 @@ def broken_groups(architecture: Architecture, precision: Precision, layout: Layo
     scheme = precision.scheme(experts=bool(architecture.experts))
     wide = {columns for columns, ranks in widths(architecture, layout.tp, layout.slices) if ranks == layout.tp}
     for tensor in architecture.tensors():
+        if tensor.component not in ("mlp", "experts_shared") or len(tensor.shape) < 2:
+            continue
         inputs = tensor.shape[-1]
-        if tensor.component not in ("mlp", "experts_shared") or inputs not in wide or inputs == architecture.hidden:
+        if inputs not in wide or inputs == architecture.hidden:
             continue
         _, group = scheme.form(tensor, tensor.layers[0] if tensor.layers else 0).block
         if group is not None and inputs % (layout.tp * group):

@@ -147,6 +147,13 @@ def test_groups_of_inputs_stay_whole(engine, model, weights, tp, why):
     assert why is None or why in refused[0]
 
 
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+def test_scalars_have_no_groups(engine):
+    """Those of xIELU in Apertus (arXiv:2411.13010), beside its matrices."""
+    question = Question(Architecture.from_config({"model_type": "apertus"}), Precision(weights="int4"), Layout(tp=2))
+    assert not any(ENGINES[engine]().refusals(question))
+
+
 @pytest.mark.parametrize(
     ("model", "serves"),
     [
