@@ -48,6 +48,7 @@ sweep: $(VENV)/dev.stamp
 bench: $(VENV)/dev.stamp
 	$(BIN)/python -m benchmarks.accuracy
 	$(BIN)/python -m benchmarks.speed.doors
+	$(BIN)/python -m tests.hostile --corpus
 	$(BIN)/python -m benchmarks.speed.reports
 	$(BIN)/python -m benchmarks.speed.solvers 12
 	CHROMIUM="$$(.ci/chromium)" $(BIN)/python -m benchmarks.speed.load

@@ -66,7 +66,7 @@ class Recurrent(MixerKind):
 
     def fused_elements(self, hidden: Any) -> Elements:
         """Outputs of the projections, and as much again: LFM2's gates, their products and the output (vLLM
-        `mamba/short_conv.py`, profile run), Mamba-2's output and its copy of x, B and C (`mamba_mixer2.py`)."""
+        `mamba/short_conv.py`, profiling), Mamba-2's output and its copy of x, B and C (`mamba_mixer2.py`)."""
         return {"projections and what becomes of them": 2 * self.projected(hidden)}
 
     def path(self, names: Names, number: int) -> str:

@@ -98,6 +98,10 @@ class StagedShape:
     def fits(self, stages: int) -> bool:
         """Whether it fits on so many pipeline stages: what costs least to know is looked at first."""
         several, ranges = self.several, self.serving.ranks.ranges_of(stages)
+        share = several.limits(self.layout.model_copy(update={"pp": stages})).share
+        if share is not None and share <= 0:  # SGLang sets more aside for each GPU of a pipeline
+            self.least = UNBOUNDED if stages > 1 else 2
+            return False
         if not several.hold(self.stored, ranges):
             return False
         if (taken := self.working) is None:
@@ -141,6 +145,11 @@ class Several:
         pool = alone.on(gpu, workload).requirements.pool
         self.states_cache = pool is not None and pool.stated_bytes(0) is not None
         """Whether flags say how large the cache is, whatever the GPU has left."""
+
+    def limits(self, layout: Layout) -> Limits:
+        """Limits of the engine on each GPU of a layout."""
+        alone = self.alone
+        return alone.engine.limits(self.workload.of_copy(layout.dp), self.gpu, alone.architecture, layout)
 
     def room(self, end: int, working: int = 0) -> int:
         """Bytes for weights and cache at most, given so much working memory and this end of the overhead."""
@@ -205,10 +214,7 @@ class Several:
         """Whether they also have room for each stage's working memory and its share of the cache, where it is known
         before the stages are laid out and set aside out of what is left."""
         layout, weighing = serving.layout.model_copy(update={"pp": len(stages)}), serving.weighing
-        work, engine = self.workload.of_copy(layout.dp), serving.engine
-        limits = engine.limits(work, self.gpu, serving.architecture, layout)
-        if limits.share is not None and limits.share <= 0:  # SGLang sets more aside the more GPUs there are
-            return False
+        work, engine, limits = self.workload.of_copy(layout.dp), serving.engine, self.limits(layout)
         pool, stated, nothing = engine.cache_over(stages, serving.laid_out, self.gpu, limits), [], [0] * len(stages)
         if pool is not None:
             sizes = map(pool.stated_bytes, range(len(stages)))

@@ -5,7 +5,7 @@ import tomllib
 from abc import abstractmethod
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import ClassVar, NamedTuple, Self
 
 from calc.errors import ConfigError, Message, Refusal
 from calc.formats import CacheFormat, Native, Precision, WeightFormat
@@ -128,12 +128,16 @@ def broken_groups(architecture: Architecture, precision: Precision, layout: Layo
             continue
         _, group = scheme.form(tensor, tensor.layers[0] if tensor.layers else 0).block
         if group is not None and inputs % (layout.tp * group):
-            sentence = (
+            sentence = Message(
                 "{n:,} columns over {ranks:,} GPUs are {each:g} each, not whole groups of {group:,} of {format}: use "
-                "pipeline stages, or files whose columns are padded."
+                "pipeline stages, or files whose columns are padded.",
+                n=inputs,
+                ranks=layout.tp,
+                each=inputs / layout.tp,
+                group=group,
+                format=precision.weights,
             )
-            values: dict[str, Any] = {"n": inputs, "ranks": layout.tp, "each": inputs / layout.tp, "group": group}
-            yield Refusal(Message(sentence, **values, format=precision.weights), "tp")
+            yield Refusal(sentence, "tp")
             return
 
 

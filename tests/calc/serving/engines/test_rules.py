@@ -125,6 +125,18 @@ def test_stages_change_no_limit_of_a_request(name, engine):
         assert len(limits) == 1
 
 
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "tensorrt-llm"])
+@pytest.mark.parametrize("name", ["Qwen/Qwen3-8B", "deepseek-ai/DeepSeek-V3", "google/gemma-3-27b-it"])
+@pytest.mark.parametrize("shape", [Layout(), Layout(tp=8), Layout(tp=2, dp=4)])
+def test_more_stages_of_a_pipeline_have_no_larger_share(name, engine, shape):
+    """SGLang sets 128 MiB more aside for each GPU (`server_args.py`); one stage may have graphs of prompts, which a
+    pipeline goes without."""
+    for gpu in ("rtx-4090", "h100-sxm", "b200"):
+        layouts = [shape.model_copy(update={"pp": pp}) for pp in (2, 16, 61, 128)]
+        shares = [ENGINES[engine]().limits(Workload(), gpus()[gpu], architecture(name), each).share for each in layouts]
+        assert shares == sorted(shares, reverse=True)
+
+
 @pytest.mark.parametrize("engine", ["vllm", "sglang"])
 @pytest.mark.parametrize(
     ("model", "weights", "tp", "why"),
