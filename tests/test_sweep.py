@@ -17,6 +17,7 @@ from calc.serving.derivation import Derivations, cache_steps
 from calc.serving.engines import ENGINES
 from calc.serving.memory import Serving
 from calc.training import RECIPES, Method, Recompute, TrainingLayout, TrainingWorkload
+from tests.cases import in_one_test
 
 pytestmark = pytest.mark.slow
 
@@ -109,7 +110,7 @@ def test_every_family(number, model_type, part):
         derived(SMALL_OF[model_type][0])
 
 
-@pytest.mark.parametrize("model_type", WRAPPED)
+@in_one_test("model_type", WRAPPED)
 def test_every_wrapper(model_type):
     answers(lambda: report({"model_type": model_type, "text_config": {"num_hidden_layers": 2}}, gpus=[]))
 

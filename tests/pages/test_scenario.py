@@ -32,6 +32,7 @@ from pages.parts.state.scenario import (
     places,
 )
 from presets import gpus, models
+from tests.cases import in_one_test
 
 VLLM = ENGINES["vllm"].options_type
 
@@ -251,7 +252,7 @@ def test_a_field_of_calc_is_all_that_an_option_needs():
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.path)
-@pytest.mark.parametrize("engine", ENGINES)
+@in_one_test("engine", ENGINES)
 def test_a_name_means_one_thing_on_a_page(page, engine):
     parts = [place.name for part in page.uses for place in places((part,), engine).values()]
     assert [name for name, times in Counter([*parts, *CONTROLS, *FORMERLY, "prefill", "v"]).items() if times > 1] == []

@@ -12,6 +12,7 @@ from calc.families import override
 from calc.text import parse_config, parse_value, unpack
 from presets import models
 from tests import load
+from tests.cases import in_one_test
 from tests.mutation import JUNK, mutated
 
 LLAMA = models()["meta-llama/Llama-3.1-8B"].config
@@ -194,7 +195,7 @@ def test_a_misspelt_field_is_named():
     assert Architecture.from_config({**stated, "num_key_value_heads": 8}).assumptions == ()
 
 
-@pytest.mark.parametrize("row", load("oracle.json"), ids=lambda row: row["id"])
+@in_one_test("row", load("oracle.json"), ids=lambda row: row["id"])
 def test_no_published_config_is_taken_for_misspelt(row):
     said = Architecture.from_config(row["config"]).assumptions
     assert not [sentence for sentence in said if "misspelt" in str(sentence)]

@@ -15,6 +15,7 @@ from calc.serving.engines.vllm.options import VLLMOptions
 from calc.serving.memory import Serving
 from presets import gpus, models
 from tests import CHECKPOINT_ENGINES
+from tests.cases import in_one_test
 from tests.structures import architectures, generating, served_by
 
 ARCHITECTURES = architectures()
@@ -138,7 +139,7 @@ def test_transformers_flags_that_never_cost_more(model, batch, context, chunk):
     assert max(total(logits="last"), total(logits="all")) <= total(logits="all_fp32")
 
 
-@pytest.mark.parametrize(("model", "engine"), served_by(CHECKPOINT_ENGINES))
+@in_one_test(("model", "engine"), served_by(CHECKPOINT_ENGINES))
 def test_tensor_parallel_never_makes_a_rank_heavier(model, engine):
     ways = [tp for tp in (1, 2, 4, 8) if divides(ARCHITECTURES[model], tp)]
     weights = [serving(model, engine, tp=tp).weights for tp in ways]

@@ -8,6 +8,7 @@ from calc.training import RECIPES, Shared, Smaller, Training, TrainingLayout, Tr
 from calc.training.decoder import Passes
 from calc.training.modules import Settings
 from presets import models
+from tests.cases import in_one_test
 
 GEMMA = models()["google/gemma-4-31B-it"].config
 SINGLE = {"hidden_size_per_layer_input": 256, "vocab_size_per_layer_input": 262_144, "num_kv_shared_layers": 6}
@@ -80,7 +81,7 @@ def test_a_part_reads_no_setting_that_it_is_traced_without(model, monkeypatch):
 
 
 @pytest.mark.parametrize("model", CONFIGS)
-@pytest.mark.parametrize("name", STEPS)
+@in_one_test("name", STEPS)
 def test_what_a_step_requires_are_the_totals_of_its_memory(model, name):
     try:
         training = Training(architecture(model), STEPS[name])

@@ -9,6 +9,7 @@ from calc import Architecture, Overhead, Precision, TrainingLayout, TrainingWork
 from calc.training import PHASES, RECIPES, TRAINERS, phase_steps
 from calc.training.course import alternate_bytes
 from presets import models
+from tests.cases import in_one_test
 
 MODELS = {name: Architecture.from_config(config) for name, config in configs().items()}
 ROWS = load("train_steps.json")
@@ -22,7 +23,7 @@ def way_of(row):
     return "-".join(told)
 
 
-@pytest.mark.parametrize("row", [pytest.param(row, id=name_of(row)) for row in ROWS])
+@in_one_test("row", [pytest.param(row, id=name_of(row)) for row in ROWS])
 def test_every_phase_of_a_tracked_step(row):
     """torch rounds each storage up to 512 bytes, and clipping takes some 100 kB; nothing else is left out."""
     step = training(row, MODELS[row["model"]])

@@ -10,6 +10,7 @@ from calc import Architecture, ConfigError
 from calc.verify.measurement import read_measurement, with_predictions
 from presets import models
 from tests import DATA, EXAMPLES, load
+from tests.cases import in_one_test
 from tests.mutation import mutated
 
 # Each was written by the script, with torch and transformers, from the config that it holds.
@@ -150,7 +151,7 @@ def test_all_but_these_name_a_class_of_their_own():
     assert [name for name, config in ALONE.items() if "model_type" not in config] == UNNAMED
 
 
-@pytest.mark.parametrize("model", sorted(ALONE.keys() - UNNAMED))
+@in_one_test("model", sorted(ALONE.keys() - UNNAMED))
 def test_every_preset_can_be_cut(model):
     assert Architecture.from_config(cut_layers(ALONE[model], 2)).num_layers == 2
 
