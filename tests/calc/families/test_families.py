@@ -119,7 +119,7 @@ def test_rates_of_compression(rates, total):
     assert Architecture.from_config(config | rates).parameters().total == total
 
 
-@pytest.mark.parametrize("row", FLIPS)
+@in_one_test("row", FLIPS)
 def test_every_field(row):
     """A class's default config with one field changed, of fields that were once read otherwise than by the class: its
     count, or, where fields of the config contradict each other, a sentence that names one."""

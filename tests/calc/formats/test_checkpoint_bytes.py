@@ -43,7 +43,7 @@ STORED = {row["id"]: row["tensors"] for row in load("stored_tensors.json")}
 BITS = {"bf16": 16, "fp32": 32, "mxfp4": Fraction(17, 4)}
 
 
-@pytest.mark.parametrize("preset", OTHERS, ids=lambda preset: preset.id)
+@in_one_test("preset", OTHERS, ids=lambda preset: preset.id)
 def test_bytes_of_the_other_presets(preset):
     """Two for each element of a checkpoint in 16 bits, four for a bias that balances load."""
     ours = report(preset.config, gpus=[]).checkpoint

@@ -155,7 +155,7 @@ def test_what_does_not_divide_is_refused_with_what_does(tp, nearest):
     assert (error.value.field, error.value.nearest) == ("tp", nearest)
 
 
-@pytest.mark.parametrize("weights", [name for name in WEIGHT_FORMATS if name not in MLX_FORMATS])
+@in_one_test("weights", [name for name in WEIGHT_FORMATS if name not in MLX_FORMATS])
 def test_16_bits_are_the_most_but_fp32(weights):
     nbytes, plain = (serving("Qwen/Qwen2.5-3B", weights=name).weights for name in (weights, "bf16"))
     assert plain == 2 * ARCHITECTURES["Qwen/Qwen2.5-3B"].parameters().total

@@ -269,7 +269,8 @@ def test_what_torchtitan_keeps_of_a_layer(compiled, columns):
     assert alternate_bytes(block, 4096, 2, compiled=compiled) == 2 * columns + 4 * 32
 
 
-@pytest.mark.parametrize(
+@pytest.mark.slow
+@in_one_test(
     ("config", "row"),
     [
         pytest.param(family["config"], row, id=f"{family['config']['model_type']}-{way_of(row)}")
