@@ -106,7 +106,7 @@ def test_every_family(number, model_type, part):
         for j, engine in enumerate(SERVERS):
             serve(config, engine, *(choice[(3 * number + 5 * i + j) % len(choice)] for choice in CHOICES))
         train(config, *(choice[(3 * number + i) % len(choice)] for choice in TRAINING_CHOICES))
-    if SMALL_OF[model_type]:
+    if SMALL_OF[model_type] and (number % 4 == 0) == (part == "one"):  # symbols are of kinds, not of families
         derived(SMALL_OF[model_type][0])
 
 
