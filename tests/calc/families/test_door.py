@@ -223,8 +223,8 @@ OTHERS = [LLAMA | {"quantization_config": found} for found in QUANTIZATION_CONFI
 
 
 @pytest.mark.slow
+@pytest.mark.drawn
 @given(mutated(CONFIGS))
-@settings(max_examples=250)
 @example({"model_type": "zamba", "hidden_size": 1})
 @example(models()["deepseek-ai/DeepSeek-V4-Flash"].config | {"compress_ratios": [{}]})
 def test_mutated_configs(config):

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from benchmarks.measure import FORMAT, cut_layers, language_model, parser
 from calc import Architecture, ConfigError
@@ -178,8 +178,8 @@ def test_arguments():
 
 
 @pytest.mark.slow
+@pytest.mark.drawn
 @given(mutated([load(file) for file in FILES]))
-@settings(max_examples=200)
 def test_a_mutated_file_is_read_or_refused(measurement):
     try:
         assert with_predictions(read_measurement(json.dumps(measurement)))
