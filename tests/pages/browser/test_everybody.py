@@ -24,6 +24,7 @@ PHONE = {"width": 390, "height": 844}
 SIZES = ((320, 900), (390, 844), (768, 900), (1024, 900), (1440, 900), (2560, 900))
 USUAL = ((390, 844), (1440, 900))
 """Of a phone, and of a desk: what a page has found is seen there without a move."""
+IN_EVERY_RUN = (SIZES[0], *USUAL, SIZES[-1])
 FITS = """width => {
   const main = document.querySelector("[data-testid=stMain]");
   return document.documentElement.scrollWidth <= width && main.scrollWidth <= main.clientWidth;
@@ -77,7 +78,7 @@ def test_nothing_keeps_anybody_out(page, address, view, language):
     settled(page)
     found = findings(page)
     desk = page.viewport_size
-    for width, height in SIZES:
+    for width, height in SIZES if language == "zh" else IN_EVERY_RUN:
         page.set_viewport_size({"width": width, "height": height})
         page.wait_for_function(FITS, arg=width)  # a chart follows its container
         assert page.evaluate(BEYOND, width) == []
