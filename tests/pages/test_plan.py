@@ -25,6 +25,8 @@ ASKED = {
     ),
     "latents": ("deepseek-ai/DeepSeek-V3", {"requests_per_s": "2"}, {"requests_per_s": 2}, [None]),
 }
+FEW = ("h100-sxm", "h200-sxm", "l40s", "mi300x", "b200")
+"""GPUs of all searches but the first, which is on all."""
 
 
 @cache
@@ -34,13 +36,15 @@ def searched(name):
     config = models()[model].config
     precisions = [Precision.of(config, form) for form in formats]
     whole = Architecture.from_config(config)
-    return Search(whole, ENGINES["vllm"](), Needs(**needs), list(gpus().values()), precisions)
+    kinds = list(gpus().values()) if name == "one user" else [gpus()[kind] for kind in FEW]
+    return Search(whole, ENGINES["vllm"](), Needs(**needs), kinds, precisions)
 
 
 @pytest.mark.parametrize("name", ASKED)
 def test_the_table_is_the_search(name):
     model, query, _, formats = ASKED[name]
     more = {"weight_formats": ",".join(formats)} if None not in formats else {}
+    more |= {"plan_gpus": ",".join(FEW)} if name != "one user" else {}
     app = page("plan", "plan_columns", model=model, **query, **more)
     plans = searched(name).plans(40)
     shown = rows(app, "plans_table")
