@@ -90,6 +90,11 @@ class StagedShape:
         self.too_large = set[tuple[int, ...]]()  # layers of a stage
 
     @cached_property
+    def workload(self) -> Workload:
+        """Requests of one of its copies."""
+        return self.several.workload.of_copy(self.layout.dp)
+
+    @cached_property
     def working(self) -> int | None:
         return self.several.working(self.layout)
 
@@ -98,9 +103,9 @@ class StagedShape:
         return self.several.least_stages_with_cache(self.serving.spread(self.layout))
 
     def kinds_of(self, stages: int) -> list[tuple[int, ...]]:
-        """Kinds of the layers of each stage, which the ranks of all shapes with as many tensor-parallel ones share."""
-        ranks = self.serving.ranks
-        return ranks.of(self.layout).kinds_of(ranks.ranges_of(stages))
+        """Kinds of the layers of each stage: layers that weigh the same on one GPU do on a rank of any shape."""
+        alone = self.several.alone
+        return alone.weighing.kinds_of(alone.ranks.ranges_of(stages))
 
     def is_known_not_to_fit(self, stages: int) -> bool:
         """Whether fewer stages had one that is too large and is there again."""
@@ -116,11 +121,11 @@ class StagedShape:
         return True
 
     def crowded(self, stages: int, ranges: Sequence[range]) -> Iterator[Sequence[int] | None]:
-        """Those of so many pipeline stages that have no room, whatever number of others is beside them: none of them
+        """Pipeline stages, of so many, that have no room, whatever number of others is beside them: none of them
         where all together do not fit, None where they do. What costs least to know is looked at first."""
-        several = self.several
-        share = several.limits(self.layout.model_copy(update={"pp": stages})).share
-        if share is not None and share <= 0:  # SGLang sets more aside for each GPU of a pipeline
+        several, layout = self.several, self.layout.model_copy(update={"pp": stages})
+        limits = self.serving.engine.limits(self.workload, several.gpu, self.serving.architecture, layout)
+        if limits.share is not None and limits.share <= 0:  # SGLang sets more aside for each GPU of a pipeline
             self.least = UNBOUNDED if stages > 1 else 2
             yield ()
         yield several.crowded(self.stored, ranges)
@@ -133,9 +138,9 @@ class StagedShape:
         self.least, whole = self.least_stages, self.serving.spread(self.layout)
         if self.least > stages:
             yield ()
-        if share is not None:
-            yield several.crowded_with_cache(whole, ranges)
-        laid_out = self.serving.spread(self.layout.model_copy(update={"pp": stages})).on(several.gpu, several.workload)
+        if limits.share is not None:
+            yield several.crowded_with_cache(whole, self.workload, layout, limits, ranges)
+        laid_out = self.serving.spread(layout).on(several.gpu, several.workload)
         yield several.crowded_at_peak(laid_out, heaviest_only=True)
         yield None if laid_out.surely_fits else several.crowded_at_peak(laid_out) or ()
 
@@ -162,11 +167,6 @@ class Several:
         pool = alone.on(gpu, workload).requirements.pool
         self.states_cache = pool is not None and pool.stated_bytes(0) is not None
         """Whether flags say how large the cache is, whatever the GPU has left."""
-
-    def limits(self, layout: Layout) -> Limits:
-        """Limits of the engine on each GPU of a layout."""
-        alone = self.alone
-        return alone.engine.limits(self.workload.of_copy(layout.dp), self.gpu, alone.architecture, layout)
 
     def room(self, end: int, working: int = 0) -> int:
         """Bytes for weights and cache at most, given so much working memory and this end of the overhead."""
@@ -231,12 +231,14 @@ class Several:
         needs = enumerate(zip(on_each(layer_bytes, stages), rooms, strict=True))
         return [stage for stage, (need, room) in needs if need > room] or None
 
-    def crowded_with_cache(self, serving: Serving, stages: Sequence[range]) -> list[int] | None:
+    def crowded_with_cache(
+        self, serving: Serving, work: Workload, layout: Layout, limits: Limits, stages: Sequence[range]
+    ) -> list[int] | None:
         """Stages whose weights, working memory and share of the cache have no room, where that is known before the
         stages are laid out and set aside out of what is left; None where all have. Only of the longest it is known
-        that they have none beside more others: an engine may take more on each GPU, the more layers are on one."""
-        layout, weighing = serving.layout.model_copy(update={"pp": len(stages)}), serving.weighing
-        work, engine, limits = self.workload.of_copy(layout.dp), serving.engine, self.limits(layout)
+        that they have none beside more others: an engine may take more on each GPU, the more layers are on one.
+        `serving` has all layers of a copy on one stage, `work` is what the copy is asked."""
+        weighing, engine = serving.weighing, serving.engine
         pool, stated, nothing = engine.cache_over(stages, serving.laid_out, self.gpu, limits), [], [0] * len(stages)
         if pool is not None:
             sizes = map(pool.stated_bytes, range(len(stages)))
@@ -278,8 +280,8 @@ class Several:
             return None
         if heaviest_only:
             stage = max(middle, key=lambda stage: weighed[stage].weights)
-            held = laid_out.requirements.stage(stage, laid_out.workload)
-            return [stage] if held.memory.high > usable else None
+            at_peak = laid_out.requirements.stage(stage, laid_out.workload)
+            return [stage] if at_peak.memory.high > usable else None
         return [stage for stage in middle if laid_out.stages[stage].memory.high > usable] or None
 
     def lack(self, working: int, loaded: int, stated: int) -> bool:

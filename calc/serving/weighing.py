@@ -45,8 +45,10 @@ class LoadedTensors(NamedTuple):
     def kinds_of(self, stages: Sequence[range]) -> list[tuple[int, ...]]:
         """Kinds of the layers of each stage, in ascending order. The last layer of all, behind which the outputs are
         chosen, is of its own, -1; the first stage is told by a -2, the last by a -3."""
-        kinds = [*self.kinds[:-1], -1]
-        each = [tuple(sorted(kinds[stage.start : stage.stop])) for stage in stages]
+        kinds = *self.kinds[:-1], -1
+        in_order = [kinds[stage.start : stage.stop] for stage in stages]
+        ascending = {layers: tuple(sorted(layers)) for layers in set(in_order)}
+        each = [ascending[layers] for layers in in_order]
         each[0] = -2, *each[0]
         each[-1] = -3, *each[-1]
         return each
