@@ -33,7 +33,7 @@ DEPARTURES = {
             "keys have 2,880 channels and values 5,760"
         ),
         source=(
-            "transformers 5.3.0, modeling_olmo_hybrid.py, OlmoHybridGatedDeltaNet: three convolutions of key_dim, key_dim "
+            "transformers 5.3.0, modeling_olmo_hybrid.py, OlmoHybridGatedDeltaNet: convolutions of key_dim, key_dim "
             "and value_dim, with which the checkpoint came out; vLLM 0.33 olmo_hybrid.py loads them so"
         ),
         lines={

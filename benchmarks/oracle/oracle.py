@@ -2,9 +2,10 @@
 
 Each class is built on the meta device and its weights are named as it would save them, so both lists are in the
 checkpoint's own words and are compared by name and shape. MODEL is a preset id or the path of a config.json; without
-any, all presets, of which `departures.py` accounts for those whose class is not the checkpoint's. --defaults compares what each class makes of a config that says nothing but its model_type, and
---random N compares N small models of each family with every flag drawn at random; --missing lists the classes that we
-do not know. Exits with 1 on any difference.
+any, all presets, of which `departures.py` accounts for those whose class is not the checkpoint's. --defaults compares
+what each class makes of a config that says nothing but its model_type, and --random N compares N small models of each
+family with every flag drawn at random; --missing lists the classes that we do not know. Exits with 1 on any other
+difference.
 
 Needs transformers 5.23 and torch beside this project's own requirements.
 """

@@ -10,7 +10,7 @@ from calc.formats.mixes import MIXES
 from calc.formats.quantization_config import Native, native
 from calc.formats.quantization_tools import TOOLS
 from calc.formats.scheme import EVERY_MODULE, EXPERTS, LINEARS, Rule, Scheme
-from calc.formats.table import FORMATS
+from calc.formats.table import FORMATS, Format
 from calc.model.tensor import Component
 
 CALIBRATED: tuple[WeightFormat, ...] = ("int4", "int4-gptq", "int4-w4a16", "nvfp4")
@@ -68,6 +68,11 @@ class Precision(Frozen):
     @property
     def activation_bytes(self) -> int:
         return 4 if self.weights == "fp32" else 2
+
+    @property
+    def stored_forms(self) -> tuple[Format, ...]:
+        """Formats that the checkpoint's config states, of any of its matrices."""
+        return () if self.checkpoint is None else tuple(rule.form for rule in self.checkpoint.rules)
 
     def scheme(self, *, experts: bool) -> Scheme:
         """Storage scheme of a model with routed experts or without; no GGUF mix.

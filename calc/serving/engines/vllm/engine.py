@@ -31,6 +31,7 @@ from calc.serving.engines.loading import TensorLoader, rotary_tables, up_to
 from calc.serving.engines.rules import (
     SUPPORT,
     VOCABULARY,
+    broken_expert_groups,
     broken_groups,
     broken_tiles,
     even_stages,
@@ -47,7 +48,9 @@ from calc.serving.engines.vllm.loading import FUSED, expert_padding, runs_triton
 from calc.serving.engines.vllm.options import VLLMOptions, holds
 from calc.serving.engines.vllm.rules import (
     missing_kernels,
+    smallest_group,
     unfit_flags,
+    unread_gptq,
     unserved_family,
     unshared_tokens,
     without_adapters,
@@ -149,6 +152,7 @@ class VLLM(VLLMDrafts):
     def layout_refusals(self, model: Architecture, precision: Precision, layout: Layout) -> Iterator[Refusal]:
         yield from broken_tiles(model, precision, layout)
         yield from broken_groups(model, precision, layout)
+        yield from broken_expert_groups(model, precision, layout, smallest_group)
         if (padded := up_to(model.vocab, VOCABULARY)) % layout.tp:
             sentence = "The vocabulary, padded to {n:,} rows, does not divide by tp {tp:,}."
             yield Refusal(Message(sentence, n=padded, tp=layout.tp), "tp")
@@ -162,6 +166,7 @@ class VLLM(VLLMDrafts):
         yield from without_cache(model)
         yield from without_foreign_cache(precision.kv, self.title)
         yield from unfit_flags(model, self.options)
+        yield from unread_gptq(precision, self.options)
         yield from without_adapters(model, self.options)
         yield from self.draft_refusals(model)
         yield from super().model_refusals(model, precision)
