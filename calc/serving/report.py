@@ -275,7 +275,8 @@ def assumptions(
     parameters = architecture.parameters()
     yield from architecture.assumptions
     excluded = parameters.not_in_total
-    yield from precision.assumptions(experts="experts_routed" in parameters.components)
+    kinds = parameters.components
+    yield from precision.assumptions(experts="experts_routed" in kinds, recurrent="ssm_linear" in kinds)
     if precision.checkpoint is not None:
         sizes: list[str | Message] = [f"{size(nbytes)} {name}" for name, nbytes in checkpoint.formats.items()]
         yield Message(
