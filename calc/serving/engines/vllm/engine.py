@@ -157,6 +157,9 @@ class VLLM(VLLMDrafts):
             sentence = "The vocabulary, padded to {n:,} rows, does not divide by tp {tp:,}."
             yield Refusal(Message(sentence, n=padded, tp=layout.tp), "tp")
         yield from layout.unspread(model)
+        if layout.ep not in (1, ranks := layout.tp * layout.dp):  # `FusedMoEParallelConfig.make`
+            sentence = "vLLM spreads experts over all {n:,} ranks or none, not over {ep:,}."
+            yield Refusal(Message(sentence, n=ranks, ep=layout.ep), "ep", [1, ranks])
         yield from self.unstaged(model, layout)
         yield from self.undivided_draft(model, layout)
         if layout.dcp > 1:
@@ -338,10 +341,6 @@ class VLLM(VLLMDrafts):
             "--decode-context-parallel-size": layout.dcp,
         }
         quantize, notes = quantized(precision)
-        ranks = layout.tp * layout.dp
-        if layout.ep not in (1, ranks):
-            sentence = "vLLM spreads experts over all {n:,} ranks or none, not over {ep:,}."
-            notes = (*notes, Message(sentence, n=ranks, ep=layout.ep))
         return Launch(
             words=(
                 *("vllm", "serve", model),

@@ -184,6 +184,21 @@ def test_groups_of_experts_stay_whole(engine, weights, layout, why):
     assert why is None or why in refused[0]
 
 
+@pytest.mark.parametrize(
+    ("engine", "layout", "runs"),
+    [
+        pytest.param("vllm", Layout(tp=2, dp=4, ep=4), False, id="four of eight ranks"),
+        pytest.param("vllm", Layout(tp=2, dp=4, ep=8), True, id="all"),
+        pytest.param("vllm", Layout(tp=2, dp=4), True, id="none"),
+        pytest.param("sglang", Layout(tp=2, dp=4, ep=4), True, id="SGLang has --ep-size"),
+    ],
+)
+def test_ranks_that_experts_are_spread_over(engine, layout, runs):
+    """vLLM 0.33 `FusedMoEParallelConfig.make`: with --enable-expert-parallel ep_size is tp_size * dp_size."""
+    found = said(engine, Question(architecture("deepseek-ai/DeepSeek-V3"), Precision(weights="fp8"), layout))
+    assert [field for _, field in found] == ([] if runs else ["ep"])
+
+
 GPTQ = {"quant_method": "gptq", "bits": 4, "group_size": 128, "desc_act": False, "sym": True}
 PACKED = {"num_bits": 4, "type": "int", "strategy": "group", "group_size": 128, "symmetric": True}
 COMPRESSED = {
