@@ -48,7 +48,7 @@ DEPARTURES = {
         ),
         source=(
             "https://huggingface.co/jinaai/jina-embeddings-v3 states 572,310,396 parameters; vLLM 0.33 "
-            "bert_with_rope.py, JinaRobertaModel, reads these names"
+            "bert_with_rope.py, JinaRobertaModel, maps these modules and adds their adapters"
         ),
         lines={
             r"missing +(embeddings\.LayerNorm\.(weight|bias)|embeddings\.position_embeddings\.weight) ": 3,

@@ -132,24 +132,24 @@ def cut_inputs(architecture: Architecture, layout: Layout) -> Iterator[tuple[Ten
 def broken_groups(
     architecture: Architecture, precision: Precision, layout: Layout, *, repeats: bool = False
 ) -> Iterator[Refusal]:
-    """Refusals of integers with a scale for each group of inputs: of a matrix that is cut along them, each rank holds
-    whole groups (vLLM `kernels/linear/mixed_precision/marlin.py` and `auto_awq.py`, `BaseAWQLinearMethod`; SGLang
-    `marlin_utils.py`, `awq_linear.py`). Qwen2.5-72B's 29,568 columns are 231 groups, and are padded to 29,696 in Qwen's
-    own AWQ and GPTQ files. `repeats`: ranks hold the scales of all groups where inputs have an order of their own
-    (SGLang `marlin_repeat_scales_on_all_ranks`)."""
-    if layout.tp == 1 or KERNELS.get(precision.weights) not in INTEGERS:
+    """Refusals of weights with a scale for each group of inputs: of a matrix that is cut along them, each rank holds
+    whole groups (integers: vLLM `kernels/linear/mixed_precision/marlin.py`, `auto_awq.py`; SGLang `marlin_utils.py`,
+    `awq_linear.py`; NVFP4: `modelopt.py` and `modelopt_quant.py`). Qwen2.5-72B's 29,568 columns are 231 groups, and are
+    padded to 29,696 in Qwen's own AWQ and GPTQ files. `repeats`: ranks hold the scales of all groups where inputs have
+    an order of their own (SGLang `marlin_repeat_scales_on_all_ranks`)."""
+    if layout.tp == 1 or KERNELS.get(precision.weights) not in (*INTEGERS, "nvfp4"):
         return
     scheme = precision.scheme(experts=bool(architecture.experts))
-    for tensor, inputs, held in cut_inputs(architecture, layout):
+    for tensor, inputs, share in cut_inputs(architecture, layout):
         form = scheme.form(tensor, tensor.layers[0] if tensor.layers else 0)
         group = form.block[1]
-        if group is not None and group < inputs and held % group and not (form.ordered and repeats):
+        if group is not None and group < inputs and share % group and not (form.ordered and repeats):
             sentence = Message(
                 "{n:,} columns over {ranks:,} GPUs are {each:g} each, not whole groups of {group:,} of {format}: use "
                 "pipeline stages, or files whose columns are padded.",
                 n=inputs,
                 ranks=layout.tp,
-                each=held,
+                each=share,
                 group=group,
                 format=precision.weights,
             )

@@ -152,11 +152,16 @@ def test_more_stages_of_a_pipeline_have_no_larger_share(name, engine, shape):
         pytest.param("google/gemma-4-26B-A4B", "int4", 2, "2,112 columns over 2 GPUs are 1056", id="shared experts"),
         pytest.param("microsoft/Phi-3.5-MoE-instruct", "int4", 8, None, id="experts of 800 columns: 25 groups of 32"),
         pytest.param("openai-community/gpt2", "int4", 2, None, id="[in, out]: 3 groups of outputs are cut"),
+        pytest.param(
+            "google/gemma-4-26B-A4B", "nvfp4", 8, "264 each, not whole groups of 16", id="16.5 groups of NVFP4"
+        ),
+        pytest.param("google/gemma-4-26B-A4B", "nvfp4", 4, None, id="NVFP4: 33 groups"),
     ],
 )
 def test_groups_of_inputs_stay_whole(engine, model, weights, tp, why):
     """vLLM 0.33 `kernels/linear/mixed_precision/marlin.py`: a group that straddles ranks cannot be fixed by padding;
-    SGLang 0.5.23 `marlin_utils.py`, `verify_marlin_supports_shape`. Qwen's documentation pads its own 72B files."""
+    SGLang 0.5.23 `marlin_utils.py`, `verify_marlin_supports_shape`. NVFP4: "Unsupported model when in features size is
+    not multiple of 16" (vLLM `modelopt.py`, SGLang `modelopt_quant.py`). Qwen's documentation pads its 72B files."""
     question = Question(architecture(model), Precision(weights=weights), Layout(tp=tp))
     refused = [str(refusal.message) for refusal in ENGINES[engine]().refusals(question) if refusal.field == "tp"]
     assert bool(refused) == (why is not None)
