@@ -13,7 +13,8 @@ from calc.formats.scheme import EVERY_MODULE, EXPERTS, LINEARS, Rule, Scheme
 from calc.formats.table import FORMATS, Format
 from calc.model.tensor import Component
 
-FLOATS_OF_FOUR_BITS: tuple[WeightFormat, ...] = ("mxfp4", "nvfp4")
+WITHOUT_LINEAR_ATTENTION: tuple[WeightFormat, ...] = ("mxfp4", "nvfp4")
+"""Formats in which tools leave the modules `linear_attn`."""
 WITHOUT_PREDICTION: tuple[WeightFormat, ...] = (
     *("int4", "int4-gptq", "int4-w4a16", "int8", "int8-gptq", "mxfp4", "nvfp4"),
 )
@@ -30,7 +31,8 @@ def native_weights(config: Mapping[str, Any]) -> WeightFormat:
 def scheme_of_components(weights: WeightFormat, components: frozenset[Component]) -> Scheme:
     """One format for all matrices of some components."""
     rules = (Rule(form=FORMATS[weights], components=components),)
-    return Scheme(rules=rules, plain_prediction=weights in WITHOUT_PREDICTION)
+    plain = frozenset({"linear_attn"}) if weights in WITHOUT_LINEAR_ATTENTION else frozenset[str]()
+    return Scheme(rules=rules, plain=plain, plain_prediction=weights in WITHOUT_PREDICTION)
 
 
 class Precision(Frozen):
@@ -83,15 +85,16 @@ class Precision(Frozen):
         """Storage scheme of a model with routed experts or without; no GGUF mix.
 
         A quantized format holds the matrices of attention and feed-forward; embeddings, head, norms, router and biases
-        stay in 16 bits. Published MXFP4 checkpoints of models with experts hold nothing but these. Recurrent mixers of
-        hybrid models stay in 16 bits in NVFP4 and MXFP4 (llm-compressor's examples of Qwen3.5 ignore `linear_attn`, as
-        nvidia/Qwen3.5-122B-A10B-NVFP4 does); in integers they are quantized, but for their small matrices (GPTQModel
-        7.7.0 `definitions/qwen3_5_text.py`; llm-compressor `examples/awq/qwen3_next_example.py` and
-        `examples/quantization_w4a16/qwen3_8_gptq_awq_example.py`). Qwen's own GPTQ of Qwen3.5 leaves all attention.
+        stay in 16 bits. Published MXFP4 checkpoints of models with experts hold nothing but these.
+
+        Of recurrent mixers, the small matrices stay in 16 bits too (GPTQModel 7.7.0 `definitions/qwen3_5_text.py`,
+        `nemotron_h.py`; llm-compressor `examples/quantization_w4a16/qwen3_8_gptq_awq_example.py`), and in NVFP4 and
+        MXFP4 linear attention does (llm-compressor's examples of Qwen3.5, nvidia/Qwen3.5-122B-A10B-NVFP4), but not
+        Mamba (nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-NVFP4). Qwen's own GPTQ of Qwen3.5 leaves all attention.
         """
         if self.checkpoint is not None:
             return self.checkpoint
-        components = LINEARS - {"ssm_linear"} if self.weights in FLOATS_OF_FOUR_BITS else LINEARS
+        components = LINEARS
         if self.weights == "mxfp4" and experts:
             components = EXPERTS
         elif self.weights in MLX_FORMATS:
@@ -100,7 +103,7 @@ class Precision(Frozen):
 
     def assumptions(self, *, experts: bool, recurrent: bool) -> Iterator[Message]:
         """Assumptions behind the bytes of weights and cache, in sentences, of a model with routed experts or without,
-        with recurrent mixers or without."""
+        whose recurrent mixers are quantized or not."""
         if self.note is not None:
             yield self.note
         if self.cache_stated == self.kv:
@@ -129,7 +132,7 @@ class Precision(Frozen):
                 "In {format} the routed experts are quantized, with their scales; everything else stays in 16 bits.",
                 format=self.weights,
             )
-        elif recurrent and self.weights not in FLOATS_OF_FOUR_BITS:
+        elif recurrent:
             yield Message(
                 "In {format} the matrices of attention, recurrent mixers and feed-forward are quantized, with their "
                 "scales; everything else stays in 16 bits.",

@@ -135,8 +135,21 @@ def test_recurrent_mixers_in_formats_chosen_by_hand(weights, quantized):
         for tensor in architecture.tensors()
         if tensor.component == "ssm_linear" and tensor.name.endswith(".weight")
     }
-    plain = {name for name, form in forms.items() if form == FORMATS["bf16"]}
+    plain = {name for name, form in forms.items() if form.bits == 16}
     assert plain == ({"in_proj_a", "in_proj_b", "conv1d", "norm"} if quantized else set(forms))
+
+
+def test_mamba_in_four_bits():
+    """nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-NVFP4 excludes conv1d, and in_proj and out_proj of the layers before
+    attention alone."""
+    architecture = Architecture.from_config(models()["nvidia/NVIDIA-Nemotron-Nano-9B-v2"].config)
+    scheme = Precision(weights="nvfp4").scheme(experts=False)
+    forms = {
+        tensor.name.split(".")[-2]: scheme.form(tensor, 0).bits
+        for tensor in architecture.tensors()
+        if tensor.component == "ssm_linear" and tensor.name.endswith(".weight")
+    }
+    assert forms == {"in_proj": 4, "out_proj": 4, "conv1d": 16, "norm": 16}
 
 
 def test_bytes_of_stacked_matrices():
