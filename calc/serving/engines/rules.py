@@ -184,9 +184,10 @@ def broken_expert_groups(
 
 
 def halved(form: Format) -> int | None:
-    """Inputs of the smallest groups that a kernel makes of AWQ's and GPTQ's (`moe_wna16.py` of both); None: all."""
+    """Inputs of the smallest groups of routed experts that a kernel makes of AWQ's and GPTQ's (`moe_wna16.py` of both);
+    None: of other formats none."""
     group = form.block[1]
-    return None if group is None else min(group, HALVED)
+    return min(group, HALVED) if group is not None and form.source.startswith(("AWQ", "GPTQ")) else None
 
 
 def without_asymmetry(precision: Precision, engine: str) -> Iterator[Refusal]:

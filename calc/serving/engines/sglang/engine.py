@@ -124,7 +124,7 @@ def request_table(requests: int, context: int) -> int:
 def smallest_group(form: Format) -> int | None:
     """Inputs of the smallest group of routed experts in AWQ (`awq.py`: without Marlin's shape, `MoeWNA16Config`); None:
     of what is not AWQ no check is made."""
-    return halved(form) if form.has_zeros and not form.has_index else None
+    return halved(form) if form.source.startswith("AWQ") else None
 
 
 def unserved_family(architecture: Architecture) -> Iterator[Refusal]:
@@ -203,7 +203,7 @@ class SGLang(SGLangDrafts):
 
     @property
     def loader(self) -> TensorLoader:
-        return TensorLoader(fused=FUSED, vocabulary=VOCABULARY, absorbs_latents=True)
+        return TensorLoader(fused=FUSED, vocabulary=VOCABULARY, absorbs_latents=True, least_group=smallest_group)
 
     def tables(self, rank: Architecture) -> LoadedWeights:
         return rotary_tables(rank)

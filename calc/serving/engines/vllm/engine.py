@@ -199,6 +199,7 @@ class VLLM(VLLMDrafts):
             undoes_double_quantization=True,
             absorbs_latents=True,
             experts=expert_padding(self.options),
+            least_group=smallest_group,
             adapter_rows=self.options.max_loras * self.options.max_lora_rank if self.options.enable_lora else 0,
         )
 

@@ -190,6 +190,31 @@ def test_groups_of_experts_stay_whole(engine, weights, layout, why):
 
 
 @pytest.mark.parametrize(
+    ("engine", "weights", "layout", "group"),
+    [
+        pytest.param("vllm", "int4", Layout(tp=2), 128, id="384 columns"),
+        pytest.param("vllm", "int4", Layout(tp=4), 64, id="192"),
+        pytest.param("vllm", "int4", Layout(tp=8), 32, id="96"),
+        pytest.param("vllm", "int4", Layout(tp=8, ep=8), 128, id="whole experts"),
+        pytest.param("vllm", "int4-gptq", Layout(tp=8), 32, id="GPTQ"),
+        pytest.param("sglang", "int4", Layout(tp=8), 32, id="SGLang: AWQ"),
+        pytest.param("sglang", "int4-gptq", Layout(tp=8), 128, id="SGLang: GPTQ has Marlin alone"),
+    ],
+)
+def test_scales_of_experts_in_smaller_groups(engine, weights, layout, group):
+    """Qwen3-30B-A3B's experts, [768, 2048] and [2048, 768]: `moe_wna16.py` of both makes w13_scales and w2_scales of
+    the halved groups, with zero points of 4 bits (`has_zp`), and repeats those of the file."""
+    layers, hidden, columns = 48, 2048, 768 // layout.slices
+    model = architecture("Qwen/Qwen3-30B-A3B")
+    found = Serving.of(model, ENGINES[engine](), Precision(weights=weights), layout, Overhead())
+    bits = 20 if weights == "int4" else 16
+    experts = layers * 128 // layout.ep * (2 * columns * (hidden // group) + hidden * -(-columns // group))
+    q, kv = 32 * 128 // layout.tp, max(1, 4 // layout.tp) * 128
+    attention = layers * ((q + 2 * kv) * hidden + hidden * q) // 128
+    assert found.laid_out.stages[0].loaded.scales == (experts + attention) * bits // 8
+
+
+@pytest.mark.parametrize(
     ("engine", "layout", "runs"),
     [
         pytest.param("vllm", Layout(tp=2, dp=4, ep=4), False, id="four of eight ranks"),
