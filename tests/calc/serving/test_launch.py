@@ -125,7 +125,6 @@ def test_a_layout_in_the_engine_s_own_terms(engine, layout, said):
 
 
 def test_what_a_command_can_not_say_is_said_beside_it():
-    assert "over all 8 ranks or none" in str(words("vllm", layout=Layout(tp=2, dp=4, ep=4)).notes[0])
     assert "int4" in str(words("vllm", weights="int4").notes[0])
     assert not words("vllm", weights="fp8").notes
 

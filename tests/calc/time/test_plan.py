@@ -165,7 +165,7 @@ def test_copies_of_the_attention_share_every_expert(model, experts, layout, rank
     (docs.vllm.ai/en/latest/serving/data_parallel_deployment/); `FusedMoEParallelConfig.make` of vLLM's
     `fused_moe/config.py`, and `moe_tp_size` of SGLang's `distributed/parallel_state.py`."""
     needs, precision = Needs(prompt=7000, output=1000), Precision()
-    found = Search(architecture(model), ENGINES["vllm"](), needs, [gpus()["h200-sxm"]], [precision])
+    found = Search(architecture(model), ENGINES["sglang"](), needs, [gpus()["h200-sxm"]], [precision])
     shard = found.shards(layout, (0,))
     assert shard.demand.weights["experts_routed"] == experts / ranks
     # a row of an expert passes one slice of its three matrices, on each copy's ranks as often as there are slices
