@@ -55,7 +55,7 @@ class ModelFile:
     outside: Mapping[str, FileTensor]
     """Weights outside the layers, by name."""
     layers: tuple[Mapping[str, FileTensor], ...]
-    """Weights of each layer, by their name within it."""
+    """Weights of each layer, by their name within it; layers with the same ones share the mapping."""
     answers: dict[Hashable, Any] = field(default_factory=dict, repr=False)
     """Answers of `once`, by question; they die with the file."""
     changing: Lock = field(default_factory=Lock, repr=False)
@@ -81,7 +81,7 @@ def model_file(architecture: Architecture, precision: Precision, *, predicts: bo
     """The file of a model; one model is asked about many times. `predicts`: with the layers for multi-token prediction,
     which stand behind the last."""
     outside: dict[str, FileTensor] = {}
-    within: list[dict[str, FileTensor]] = [{} for _ in range(layers_of(architecture, predicts=predicts))]
+    within: list[list[FileTensor]] = [[] for _ in range(layers_of(architecture, predicts=predicts))]
     for tensor, form, *_ in stored_gguf(architecture, precision):
         if tensor.excluded_as == "vision" or (tensor.excluded_as == "multi_token_prediction" and not predicts):
             continue
@@ -89,5 +89,9 @@ def model_file(architecture: Architecture, precision: Precision, *, predicts: bo
         if not tensor.layers:
             outside[tensor.name] = stored
         for layer in tensor.layers:
-            within[layer][stored.name] = stored
-    return ModelFile(architecture, MappingProxyType(outside), tuple(map(MappingProxyType, within)))
+            within[layer].append(stored)
+    shared = dict[tuple[int, ...], Mapping[str, FileTensor]]()
+    for weights in within:
+        shared.setdefault(tuple(map(id, weights)), MappingProxyType({weight.name: weight for weight in weights}))
+    layers = tuple(shared[tuple(map(id, weights))] for weights in within)
+    return ModelFile(architecture, MappingProxyType(outside), layers)

@@ -13,7 +13,7 @@ from calc.model.mixers import Mixer
 from calc.model.recurrent import Mamba, Mamba2, ShortConv
 from calc.serving.engines.cache import Cache
 from calc.serving.engines.llamacpp.context import TAKEN_OVER, ContextSizes, layer_cache
-from calc.serving.engines.llamacpp.graph import forward, has_flash_kernel, prediction
+from calc.serving.engines.llamacpp.graph import Representative, forward, has_flash_kernel, prediction
 from calc.serving.engines.llamacpp.micro_batch import CUDA_ALIGNMENT, HOST_ALIGNMENT, Buffer, MicroBatch, Schedule
 from calc.serving.engines.llamacpp.options import LlamaCppOptions
 from calc.serving.engines.llamacpp.placement import HOST, Placement
@@ -47,8 +47,8 @@ class PlacedModel:
 
         def weighed() -> Mapping[int, int]:
             sizes: Counter[int] = Counter()
-            for device, weight in () if self.predicting else self.placement.weights(self.file):
-                sizes[device] += self.stored(device, weight.type, (*weight.ne, 1)[0], weight.nbytes)
+            for device, weight, count in () if self.predicting else self.placement.weights(self.file):
+                sizes[device] += count * self.stored(device, weight.type, (*weight.ne, 1)[0], weight.nbytes)
             return sizes
 
         return self.file.once(self, weighed)
@@ -67,6 +67,13 @@ class PlacedModel:
             return up_to(nbytes, HOST_ALIGNMENT)
         block, size = BLOCKS[kind]
         return up_to(nbytes + (-width % ROW // block * size if block > 1 else 0), CUDA_ALIGNMENT)
+
+    def representative(self, file: ModelFile) -> Representative:
+        """Layers whose pass stands for that of all."""
+        if not self.predicting:
+            return Representative.of(file, self.placement)
+        layers = tuple(layer for block in self.blocks for layer in block.layers)
+        return Representative(layers, self.placement, self.placement.places, self.placement)
 
     def with_context(self, context: ContextSizes, options: LlamaCppOptions) -> "PlacedContext":
         """A context of it, without flash attention where a layer's device would not compute it, unless it is asked for
@@ -114,7 +121,7 @@ class PlacedContext:
                     sizes[device] += count * model.stored(device, tensor.type, tensor.width, nbytes)
         return sizes
 
-    @property
+    @cached_property
     def passes(self) -> tuple[Buffer, ...]:
         """The buffer of the largest pass on each device, the host's last. Where all weights are on devices, their types
         change nothing of what is computed where: a device multiplies with weights of any."""
@@ -122,17 +129,20 @@ class PlacedContext:
         placement, on_devices, shape = placed.placement, placed.placement.all_on_devices, sizes.structure
         if on_devices:
             file = model_file(file.architecture, Precision(), predicts=len(file.layers) > file.architecture.num_layers)
-        alike = placement, placed.cuda, placed.predicting
+        copies = COPIES if placement.devices > 1 and on_devices and sizes.offload_cache else 1
+        part = file.once(("part", placement, placed.predicting), lambda: placed.representative(file))
+        alike = part.steps, placed.predicting, placed.cuda, copies
 
         def schedule() -> Schedule:
-            batch = MicroBatch(file, placement, shape, cuda=placed.cuda)
-            (prediction if placed.predicting else forward)(batch)
-            return batch.schedule(COPIES if placement.devices > 1 and on_devices and sizes.offload_cache else 1)
+            batch = MicroBatch(file, part.placement, shape, cuda=placed.cuda)
+            (prediction if placed.predicting else forward)(batch, part.layers)
+            return batch.schedule(copies)
 
         def buffers() -> tuple[Buffer, ...]:
-            return file.once(("schedule", *alike, shape), schedule).buffers(sizes)
+            return file.once(("schedule", alike, shape), schedule).buffers(sizes)
 
-        return file.once(("passes", *alike, sizes), buffers)
+        planned = file.once(("passes", alike, sizes), buffers)
+        return tuple(planned[device] for device in part.devices)
 
     @property
     def taken_over(self) -> int:
@@ -141,10 +151,13 @@ class PlacedContext:
         file, where = self.model.file, self.model.placement
         if not self.model.cuda or not where.devices or self.sizes.tokens < TAKEN_OVER or self.model.predicting:
             return 0
-        layers = range(file.architecture.num_layers - 1)
-        downs = ((x, n, name) for n in layers for name, x in file.layers[n].items() if name.startswith("ffn_down"))
-        sizes = (weight.nbytes for weight, layer, name in downs if where.of_weight(name, layer) == HOST)
-        return file.once(("taken_over", where), lambda: max(sizes, default=0))
+
+        def largest() -> int:
+            layers = set(where.alike(file)[: file.architecture.num_layers - 1])
+            downs = ((x, n, name) for n in layers for name, x in file.layers[n].items() if name.startswith("ffn_down"))
+            return max((x.nbytes for x, layer, name in downs if where.of_weight(name, layer) == HOST), default=0)
+
+        return file.once(("taken_over", where), largest)
 
     @property
     def buffers(self) -> list[DeviceBuffers]:
