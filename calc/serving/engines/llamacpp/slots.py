@@ -41,17 +41,13 @@ class PlacedModel:
         model = self.file.architecture
         return tuple(module.block for module in model.prediction) if self.predicting else model.all_blocks
 
-    @property
+    @cached_property
     def weights(self) -> Mapping[int, int]:
         """Bytes of weights by device, the host's too."""
-
-        def weighed() -> Mapping[int, int]:
-            sizes: Counter[int] = Counter()
-            for device, weight, count in () if self.predicting else self.placement.weights(self.file):
-                sizes[device] += count * self.stored(device, weight.type, (*weight.ne, 1)[0], weight.nbytes)
-            return sizes
-
-        return self.file.once(self, weighed)
+        sizes: Counter[int] = Counter()
+        for device, weight, count in () if self.predicting else self.placement.weights(self.file):
+            sizes[device] += count * self.stored(device, weight.type, (*weight.ne, 1)[0], weight.nbytes)
+        return sizes
 
     @cached_property
     def mixers(self) -> Mapping[tuple[Mixer, ...], Mapping[int, int]]:
@@ -180,18 +176,18 @@ class SlotCache(Cache):
         """`draft` is what guesses tokens in a context of its own: a draft model, or the model's layers for it."""
         self.model, self.options, self.draft = model, options, draft
         self.types = options.cache_types(kv)
-        self.known = dict[tuple[int, int], list[PlacedContext]]()
 
     def contexts(self, batch: int, length: int) -> list[PlacedContext]:
         """The model's for so many sequences of so many tokens, and that of what guesses tokens: as many tokens and
         slots, with a row of logits for each slot (common/speculative.cpp: common_base_params_to_speculative)."""
-        if (batch, length) in self.known:
-            return self.known[batch, length]
+        return self.model.file.once((self, batch, length), lambda: self.new_contexts(batch, length))
+
+    def new_contexts(self, batch: int, length: int) -> list[PlacedContext]:
         options, sequences = self.options, self.options.slots(batch)
         size, rows = options.ctx_size or sequences * length, options.outputs(sequences)
         rollback = options.spec_draft_n_max if options.predicts else 0  # need_n_rs_seq
         context = ContextSizes.of(options, size, sequences, rows, self.types, rollback)
-        contexts = self.known[batch, length] = [self.model.with_context(context, options)]
+        contexts = [self.model.with_context(context, options)]
         if self.draft is not None:
             types, size = (options.cache_type_k_draft, options.cache_type_v_draft), context.cells * context.streams
             drafting = ContextSizes.of(options, size, sequences, sequences, types)
@@ -229,13 +225,17 @@ def set_up(
 ) -> SlotCache:
     """A model that is placed on so many GPUs, and the draft model next to it."""
     file = model_file(architecture, precision, predicts=options.predicts)
-    model = PlacedModel(file, placed(options, len(file.layers), gpus), cuda=options.rpc is None)
-    drafting = replace(model, predicting=True) if options.predicts else None
-    if draft is not None and drafting is None:
-        split = options.shares(gpus) if options.device is None else []
-        where = Placement.of(draft.num_layers, options.n_gpu_layers_draft, split)
-        drafting = PlacedModel(model_file(draft, options.draft_precision(precision)), where, model.cuda)
-    return SlotCache(model, options, precision.kv, drafting)
+
+    def started() -> SlotCache:
+        model = PlacedModel(file, placed(options, len(file.layers), gpus), cuda=options.rpc is None)
+        drafting = replace(model, predicting=True) if options.predicts else None
+        if draft is not None and drafting is None:
+            split = options.shares(gpus) if options.device is None else []
+            where = Placement.of(draft.num_layers, options.n_gpu_layers_draft, split)
+            drafting = PlacedModel(model_file(draft, options.draft_precision(precision)), where, model.cuda)
+        return SlotCache(model, options, precision.kv, drafting)
+
+    return file.once(("start", options, gpus, draft), started)
 
 
 def placed(options: LlamaCppOptions, layers: int, gpus: int) -> Placement:
