@@ -243,7 +243,9 @@ class LlamaCpp(Engine):
         )
 
     def file(self, architecture: Architecture, precision: Precision, rank: Architecture) -> list[Piece]:
-        return stored_gguf(architecture, precision, rank)
+        if rank is not architecture:
+            return stored_gguf(architecture, precision, rank)
+        return model_file(architecture, precision, predicts=self.options.predicts).pieces
 
     def on_gpus(self, architecture: Architecture, file: list[Piece]) -> list[Piece]:
         """Neither tables of tokens nor what stays on the host; a tied head is a copy."""
@@ -344,7 +346,7 @@ def on_devices(pieces: Sequence[Piece], placement: Placement, *, tied: bool, pre
             yield Piece.of(replace(tensor, component="lm_head"), piece.form)
         elif tensor.name in ON_HOST or (not tensor.layers and placement.output == HOST):
             continue
-        elif not tensor.layers:
+        elif not tensor.layers or placement.all_on_devices:
             yield piece
         else:
             name = tensor.name.removeprefix("blk.{layer}.")
