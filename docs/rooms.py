@@ -51,9 +51,15 @@ def modules() -> dict[str, Path]:
     return {".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path for path in paths}
 
 
+@cache
+def parsed(path: Path) -> ast.Module:
+    """The syntax tree of a file."""
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
 def imported(path: Path) -> Iterator[tuple[str, bool]]:
     """Modules of ours that a file imports, and whether it does so at its top."""
-    tree, known = ast.parse(path.read_text(encoding="utf-8")), modules()
+    tree, known = parsed(path), modules()
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module:
             names = [f"{node.module}.{name.name}" for name in node.names]

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
-from typing import Any, NoReturn, cast
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import huggingface_hub
 from httpx2 import (
@@ -26,7 +26,7 @@ from httpx2 import (
     TimeoutException,
     TooManyRedirects,
 )
-from huggingface_hub import HfApi, constants
+from huggingface_hub import constants
 from huggingface_hub.errors import (
     EntryNotFoundError,
     GatedRepoError,
@@ -50,6 +50,9 @@ from calc.verify.checkpoint import MAX_ENTRIES, MAX_HEADER_BYTES, Checkpoint, St
 from calc.verify.gguf import GGUF, Short, read_gguf
 from presets.once import Lately, Once
 from presets.replies import shared
+
+if TYPE_CHECKING:
+    from huggingface_hub import HfApi  # a third of the start of the command line, which asks the Hub seldom
 
 huggingface_hub.utils.disable_progress_bars()
 constants.HF_HUB_DISABLE_XET = True  # or hf_xet would load files past the client whose answers have bounds
@@ -297,11 +300,11 @@ def _safetensors_header(model: HubModel, name: str, token: str | None) -> Checkp
     return read_safetensors(data)
 
 
-def _api(token: str | None) -> HfApi:
-    return HfApi(endpoint=constants.ENDPOINT, token=token or False, library_name=LIBRARY)
+def _api(token: str | None) -> "HfApi":
+    return huggingface_hub.HfApi(endpoint=constants.ENDPOINT, token=token or False, library_name=LIBRARY)
 
 
-def _json_file(api: HfApi, model: HubModel, name: str, revision: str | None, token: str | None) -> dict[str, Any]:
+def _json_file(api: "HfApi", model: HubModel, name: str, revision: str | None, token: str | None) -> dict[str, Any]:
     """A JSON file of a model, by the name of the revision, under which the cache then has it too."""
     size = model.files[name]
     if size is not None and size > MAX_CHARACTERS:
@@ -317,7 +320,7 @@ def _json_file(api: HfApi, model: HubModel, name: str, revision: str | None, tok
     return parse_config(_content(api, model, name, revision, token))
 
 
-def _content(api: HfApi, model: HubModel, name: str, revision: str | None, token: str | None) -> str:
+def _content(api: "HfApi", model: HubModel, name: str, revision: str | None, token: str | None) -> str:
     """The text of a file of a model."""
     if token is None:
         return _text(api.hf_hub_download(model.id, name, revision=revision, etag_timeout=SECONDS))

@@ -6,7 +6,6 @@ import subprocess
 import sys
 import tomllib
 from collections import Counter, defaultdict
-from functools import cache
 from graphlib import CycleError
 from typing import get_args
 
@@ -16,18 +15,13 @@ from calc.families.family_table import FAMILIES, TOWERS, WRAPPED
 from calc.model.feedforward import FeedForward
 from calc.model.mixers import Mixer
 from calc.serving.engines import ENGINES as KNOWN_ENGINES
-from docs.rooms import PACKAGES, PAGE, ROOMS, ROOT, drawing, edges, imported, modules, ordered, room, uses
+from docs.rooms import PACKAGES, PAGE, ROOMS, ROOT, drawing, edges, imported, modules, ordered, parsed, room, uses
 
 MODULES = modules()
 MADE = {"Attention", "KimiDelta", "Mamba", "Mamba2", "Rotary", "Tower"}
 """A row of the families' table is called like what it makes."""
 ENGINES = "calc.serving.engines."
 NAMES = tuple(KNOWN_ENGINES)
-
-
-@cache
-def parsed(path):
-    return ast.parse(path.read_text(encoding="utf-8"))
 
 
 def test_no_room_uses_one_above_it():

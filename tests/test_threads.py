@@ -158,7 +158,7 @@ def impatient():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number_of_threads", [6, pytest.param(16, marks=pytest.mark.sweep)])
+@pytest.mark.parametrize("number_of_threads", [4, pytest.param(16, marks=pytest.mark.sweep)])
 def test_threads_are_told_what_one_is(impatient, number_of_threads):
     forget()
     doors, together = Doors(), Barrier(number_of_threads)

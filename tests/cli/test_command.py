@@ -5,7 +5,7 @@ import json
 from contextlib import redirect_stderr, redirect_stdout
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cli.command import main, parser
@@ -223,8 +223,8 @@ OPTION = st.sampled_from(OPTIONS).flatmap(
 
 
 @pytest.mark.slow
+@pytest.mark.drawn
 @given(st.sampled_from(list(models())), st.lists(OPTION, max_size=4))
-@settings(max_examples=200)
 def test_any_options_are_a_report_or_one_sentence(model, options):
     out, err = io.StringIO(), io.StringIO()
     with redirect_stdout(out), redirect_stderr(err):

@@ -59,7 +59,7 @@ def watch(page: Page) -> Page:
 
 def rest(page: Page) -> None:
     """Waits until the server has answered what the page said and nothing changes any more."""
-    page.wait_for_function(RESTS, timeout=60_000)
+    page.wait_for_function(RESTS, polling=50, timeout=60_000)
 
 
 def seen(page: Page) -> dict:

@@ -11,6 +11,7 @@ from calc.model.tensor import Component, Tensor
 from pages.parts import words
 from pages.parts.outputs import charts, shares
 from presets import gpus, models
+from tests.cases import in_one_test
 
 GIB = 2**30
 LIGHT = charts.LIGHT
@@ -35,7 +36,7 @@ def bars(figure):
     return [trace for trace in figure.data if trace.type == "bar"]
 
 
-@pytest.mark.parametrize("model", models())
+@in_one_test("model", models())
 def test_slices_are_every_tensor_of_the_total_once(model):
     architecture = Architecture.from_config(models()[model].config)
     rows = shares.share_rows(architecture.tensors())

@@ -1,6 +1,7 @@
 """The page of plans draws what calc's search finds, and takes a plan over to Weigh."""
 
 import re
+from functools import cache
 
 import pytest
 
@@ -26,20 +27,22 @@ ASKED = {
 }
 
 
-def searched(model, needs, formats):
-    """The same search without a page."""
+@cache
+def searched(name):
+    """The search without a page."""
+    model, _, needs, formats = ASKED[name]
     config = models()[model].config
     precisions = [Precision.of(config, form) for form in formats]
     whole = Architecture.from_config(config)
     return Search(whole, ENGINES["vllm"](), Needs(**needs), list(gpus().values()), precisions)
 
 
-@pytest.mark.parametrize(("model", "query", "needs", "formats"), ASKED.values(), ids=ASKED)
-def test_the_table_is_the_search(model, query, needs, formats):
+@pytest.mark.parametrize("name", ASKED)
+def test_the_table_is_the_search(name):
+    model, query, _, formats = ASKED[name]
     more = {"weight_formats": ",".join(formats)} if None not in formats else {}
     app = page("plan", "plan_columns", model=model, **query, **more)
-    search = searched(model, needs, formats)
-    plans = search.plans(40)
+    plans = searched(name).plans(40)
     shown = rows(app, "plans_table")
     assert len(shown) == len(plans)
     for row, plan in zip(shown, plans, strict=True):
@@ -51,9 +54,9 @@ def test_the_table_is_the_search(model, query, needs, formats):
     assert gpus()[plans[0].gpu].name in finding(app)
 
 
-@pytest.mark.parametrize(("model", "query", "needs", "formats"), ASKED.values(), ids=ASKED)
-def test_the_range_is_round_the_plan(model, query, needs, formats):
-    search = searched(model, needs, formats)
+@pytest.mark.parametrize("name", ASKED)
+def test_the_range_is_round_the_plan(name):
+    search = searched(name)
     for plan in search.plans(20):
         span = plan_range(search, plan)
         assert span.tpot_ms.expected == pytest.approx(plan.tpot_ms)
@@ -112,13 +115,13 @@ def pieces(app):
 
 @pytest.mark.slow
 def test_a_link_is_the_same_page():
-    app = page("plan", model="Qwen/Qwen3-8B")
+    app = page("plan", model="Qwen/Qwen3-8B", plan_gpus="h100-sxm,l4")
     ask(app, users=24)
     run(app.number_input(key="min_rate").set_value(30.0))
     run(app.multiselect(key="weight_formats").set_value(["fp8", "int4"]))
     app.query_params.pop("page", None)
     link = {name: value[0] if isinstance(value, list) else value for name, value in app.query_params.items()}
-    assert link == {"users": "24", "tpot_ms": "33.333", "weight_formats": "fp8,int4"}
+    assert link == {"users": "24", "tpot_ms": "33.333", "weight_formats": "fp8,int4", "plan_gpus": "h100-sxm,l4"}
     again = page("plan", **link)
     assert rows(again, "plans_table") == rows(app, "plans_table")
     assert again.number_input(key="min_rate").value == 30.0
@@ -223,7 +226,7 @@ def test_efficiencies_that_are_edited_count_on_plan_and_on_weigh():
 )
 def test_what_a_link_says_wrong_is_said(name, query):
     (field,) = query
-    assert any(f"The link says {field}=" in text for text in texts(page(name, **query).warning))
+    assert any(f"The link says {field}=" in text for text in texts(page(name, plan_gpus="l4", **query).warning))
 
 
 def test_efficiencies_of_training_that_are_edited_count_on_plan_and_on_train():
@@ -243,8 +246,12 @@ def test_efficiencies_of_training_that_are_edited_count_on_plan_and_on_train():
 @pytest.mark.slow
 def test_shares_that_a_page_does_not_use_are_named():
     told = [
-        texts(page(where, model="Qwen/Qwen3-0.6B", share=f"{name}=0.1/0.2/0.3").caption)
-        for where, name in (("plan", "training_matmul"), ("weigh", "training_matmul"), ("train", "bandwidth"))
+        texts(page(where, model="Qwen/Qwen3-0.6B", share=f"{name}=0.1/0.2/0.3", **more).caption)
+        for where, name, more in (
+            ("plan", "training_matmul", {"plan_gpus": "l4"}),
+            ("weigh", "training_matmul", {}),
+            ("train", "bandwidth", {}),
+        )
     ]
     assert all(any("have no effect on" in text for text in captions) for captions in told)
 
@@ -280,7 +287,7 @@ def test_an_own_gpu_is_among_the_plans():
     ],
 )
 def test_what_does_not_go_is_a_sentence(query, sentence, button):
-    app = page("plan", **query)
+    app = page("plan", **({"plan_gpus": "h100-sxm"} | query))
     assert any(sentence in text for text in texts([*app.title, *app.error]))
     if button:
         run(app.button(key=button).click())
@@ -309,7 +316,7 @@ def test_a_plan_takes_what_was_chosen_on_weigh_and_says_so():
 
 @pytest.mark.slow
 def test_the_load_of_weigh_is_one_click_away():
-    app = page("plan", model="Qwen/Qwen3-8B", batch="16", context="4096")
+    app = page("plan", model="Qwen/Qwen3-8B", batch="16", context="4096", plan_gpus="l4")
     assert any("Weigh asks about 16 sequences of 4,096 tokens." in text for text in texts(app.caption))
     run(app.button(key="load_of_weigh").click())
     assert app.query_params["users"] == "16"

@@ -5,7 +5,7 @@ import json
 from collections import Counter
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from calc import Layout, Overhead, Range, TrainingLayout, TrainingWorkload, Workload
@@ -32,6 +32,7 @@ from pages.parts.state.scenario import (
     places,
 )
 from presets import gpus, models
+from tests.cases import in_one_test
 
 VLLM = ENGINES["vllm"].options_type
 
@@ -251,7 +252,7 @@ def test_a_field_of_calc_is_all_that_an_option_needs():
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.path)
-@pytest.mark.parametrize("engine", ENGINES)
+@in_one_test("engine", ENGINES)
 def test_a_name_means_one_thing_on_a_page(page, engine):
     parts = [place.name for part in page.uses for place in places((part,), engine).values()]
     assert [name for name, times in Counter([*parts, *CONTROLS, *FORMERLY, "prefill", "v"]).items() if times > 1] == []
@@ -291,11 +292,11 @@ NAMES = [
 
 
 @pytest.mark.slow
+@pytest.mark.drawn
 @given(
     st.sampled_from(PAGES),
     st.dictionaries(st.sampled_from(sorted(set(NAMES))), st.sampled_from(WORDS) | st.text(), max_size=6),
 )
-@settings(max_examples=300)
 def test_any_query_gives_a_scenario(page, params):
     scenario, problems = decode(params, page)
     again, none = decode(encode(scenario, page), page, scenario)
@@ -386,8 +387,8 @@ def scenarios(draw, page):
 
 
 @pytest.mark.slow
+@pytest.mark.drawn
 @given(st.sampled_from(PAGES).flatmap(lambda page: st.tuples(st.just(page), scenarios(page))))
-@settings(max_examples=300)
 @example((WEIGH, Scenario(serving=ServingChoice(options=VLLM(gpu_memory_utilization=1e-07)))))
 @example((TRAIN, Scenario(training=TrainingChoice(workload=TrainingWorkload(method="qlora", fp32_rest=True)))))
 def test_what_is_written_is_read(case):

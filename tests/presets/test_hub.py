@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
 from time import sleep
 
+import huggingface_hub
 import numpy as np
 import pytest
 from gguf import GGMLQuantizationType, GGUFWriter, LlamaFileType
@@ -143,7 +144,7 @@ def test_what_modelopt_wrote_is_read_with_the_config(server: Hub, monkeypatch):
 
 def test_the_hub_is_asked_once_for_all_who_ask_at_once(server: Hub, monkeypatch):
     asked, come = [], Barrier(8)
-    info = hub.HfApi.model_info
+    info = huggingface_hub.HfApi.model_info
 
     def slowly(*args, **options):
         asked.append(args)
@@ -157,7 +158,7 @@ def test_the_hub_is_asked_once_for_all_who_ask_at_once(server: Hub, monkeypatch)
         except ConfigError as problem:
             return str(problem)
 
-    monkeypatch.setattr(hub.HfApi, "model_info", slowly)
+    monkeypatch.setattr(huggingface_hub.HfApi, "model_info", slowly)
     with ThreadPoolExecutor(8) as readers:
         found = list(readers.map(reader, ["org/model", "org/missing"] * 4))
     assert found == [json.loads(QWEN3), found[1]] * 4

@@ -12,6 +12,7 @@ from calc import Architecture
 from calc.families import settings
 from presets import HERE, Release, models
 from tests import load
+from tests.cases import in_one_test
 
 EACH = [pytest.param(preset, id=name) for name, preset in models().items()]
 STORED = {row["id"]: row["tensors"] for row in load("stored_tensors.json")}
@@ -31,7 +32,7 @@ CLASSES = {row["id"]: row for name in ("oracle.json", "components.json") for row
 CLASSES |= {name: counted(tensors) for name, tensors in STORED.items()}
 
 
-@pytest.mark.parametrize("preset", EACH)
+@in_one_test("preset", EACH)
 def test_every_component_and_the_published_total(preset):
     """Components as the class of transformers 5.23 has them on the meta device, or as the files do; the total as the
     Hub's page has it."""
@@ -58,7 +59,7 @@ def test_every_tensor_of_the_files(name):
     assert ours == theirs
 
 
-@pytest.mark.parametrize("preset", EACH)
+@in_one_test("preset", EACH)
 def test_file_and_source(preset):
     assert (HERE / "models" / f"{preset.id.replace('/', '--')}.json").is_file()
     assert preset.source.startswith("https://")

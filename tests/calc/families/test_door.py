@@ -12,6 +12,7 @@ from calc.families import override
 from calc.text import parse_config, parse_value, unpack
 from presets import models
 from tests import load
+from tests.cases import in_one_test
 from tests.mutation import JUNK, mutated
 
 LLAMA = models()["meta-llama/Llama-3.1-8B"].config
@@ -194,7 +195,7 @@ def test_a_misspelt_field_is_named():
     assert Architecture.from_config({**stated, "num_key_value_heads": 8}).assumptions == ()
 
 
-@pytest.mark.parametrize("row", load("oracle.json"), ids=lambda row: row["id"])
+@in_one_test("row", load("oracle.json"), ids=lambda row: row["id"])
 def test_no_published_config_is_taken_for_misspelt(row):
     said = Architecture.from_config(row["config"]).assumptions
     assert not [sentence for sentence in said if "misspelt" in str(sentence)]
@@ -222,8 +223,8 @@ OTHERS = [LLAMA | {"quantization_config": found} for found in QUANTIZATION_CONFI
 
 
 @pytest.mark.slow
+@pytest.mark.drawn
 @given(mutated(CONFIGS))
-@settings(max_examples=250)
 @example({"model_type": "zamba", "hidden_size": 1})
 @example(models()["deepseek-ai/DeepSeek-V4-Flash"].config | {"compress_ratios": [{}]})
 def test_mutated_configs(config):

@@ -15,6 +15,7 @@ from calc.model.mixers import Recurrent
 from calc.serving.kv_cache import growth
 from presets import models
 from tests import load
+from tests.cases import in_one_test
 
 NOT_AS_THE_ORACLE = {  # what we count more of
     # counted there through a class with a router bias for each of 64 experts in 27 layers, which the checkpoint lacks
@@ -31,7 +32,7 @@ FLIPS = [pytest.param(row, id=row["id"]) for row in load("flips.json")]
 SMALL = [pytest.param(row, id=f"{row['config']['model_type']}-{i}") for i, row in enumerate(load("small.json"))]
 
 
-@pytest.mark.parametrize("row", [pytest.param(row, id=row["id"]) for row in ORACLE])
+@in_one_test("row", [pytest.param(row, id=row["id"]) for row in ORACLE])
 def test_exact(row):
     architecture = Architecture.from_config(row["config"])
     parameters = architecture.parameters()
@@ -86,7 +87,7 @@ def test_a_family_without_such_a_mixture_has_none(name):
     assert with_experts(models()[name].config, 8, 2) is None
 
 
-@pytest.mark.parametrize("row", [pytest.param(row, id=row["id"]) for row in ORACLE])
+@in_one_test("row", [pytest.param(row, id=row["id"]) for row in ORACLE])
 def test_cache(row):
     architecture = Architecture.from_config(row["config"])
     blocks = (*architecture.blocks, *architecture.shared)
@@ -118,7 +119,7 @@ def test_rates_of_compression(rates, total):
     assert Architecture.from_config(config | rates).parameters().total == total
 
 
-@pytest.mark.parametrize("row", FLIPS)
+@in_one_test("row", FLIPS)
 def test_every_field(row):
     """A class's default config with one field changed, of fields that were once read otherwise than by the class: its
     count, or, where fields of the config contradict each other, a sentence that names one."""
@@ -199,7 +200,7 @@ def test_the_language_model_is_found_wherever_it_lies(config):
     assert Architecture.from_config(wrapped).parameters() == Architecture.from_config(alone).parameters()
 
 
-@pytest.mark.parametrize("row", SMALL)
+@in_one_test("row", SMALL)
 def test_every_flag(row):
     """Small configs of every family, with its flags drawn at random, as the classes of transformers 5.23 count them."""
     parameters = Architecture.from_config(row["config"]).parameters()

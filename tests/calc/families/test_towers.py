@@ -9,11 +9,12 @@ from calc import Architecture, ConfigError
 from calc.families.omni_towers import scales
 from calc.families.vision_fields import uncounted
 from tests import load
+from tests.cases import in_one_test
 
 TOWERS = load("towers.json")
 
 
-@pytest.mark.parametrize("row", [pytest.param(row, id=row["config"]["model_type"]) for row in TOWERS])
+@in_one_test("row", [pytest.param(row, id=row["config"]["model_type"]) for row in TOWERS])
 def test_image_towers(row):
     assert Architecture.from_config(row["config"]).parameters().not_in_total["vision"] == row["vision"]
 

@@ -15,6 +15,7 @@ from calc.units import GIB
 from cli.command import main
 from presets import models
 from tests import load
+from tests.cases import in_one_test
 
 ROWS = sample()
 CONFIGS = {row["id"]: row for row in ROWS if "id" in row}
@@ -23,7 +24,7 @@ WITHOUT_TOWER = {"MiniMaxAI/MiniMax-M3-MXFP8"}
 """Configs of the language model alone whose checkpoint holds an encoder for images, 0.4 % of it."""
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.get("id") or row["preset"])
+@in_one_test("row", ROWS, ids=lambda row: row.get("id") or row["preset"])
 def test_bytes_of_a_stored_checkpoint(row):
     """To 0.001 %: the truth has the biases that balance load in 16 bits in some families and in 32 in most."""
     weighed = weigh(row)
@@ -42,7 +43,7 @@ STORED = {row["id"]: row["tensors"] for row in load("stored_tensors.json")}
 BITS = {"bf16": 16, "fp32": 32, "mxfp4": Fraction(17, 4)}
 
 
-@pytest.mark.parametrize("preset", OTHERS, ids=lambda preset: preset.id)
+@in_one_test("preset", OTHERS, ids=lambda preset: preset.id)
 def test_bytes_of_the_other_presets(preset):
     """Two for each element of a checkpoint in 16 bits, four for a bias that balances load."""
     ours = report(preset.config, gpus=[]).checkpoint

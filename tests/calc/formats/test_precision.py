@@ -13,6 +13,7 @@ from calc.formats.stored import CheckpointSize, stored
 from calc.model.tensor import Tensor
 from calc.serving.engines import ENGINES
 from presets import models
+from tests.cases import in_one_test
 
 QUANTISED = [name for name in FORMATS if name not in FLOATS]
 
@@ -474,7 +475,8 @@ ADDED = {"google/gemma-4-26B-A4B": 256, "google/gemma-4-31B-it": 256}
 """Factors of the rotary frequencies that it adds."""
 
 
-@pytest.mark.parametrize("model", models())
+@pytest.mark.slow
+@in_one_test("model", models())
 def test_every_mix_weighs_every_model(model):
     architecture = Architecture.from_config(models()[model].config)
     parameters = architecture.parameters()

@@ -6,6 +6,7 @@ from calc.hardware.custom_gpu import custom_gpu
 from calc.hardware.engine_rules import note, runs
 from calc.hardware.gpus import gpus
 from calc.serving.engines import ENGINES
+from tests.cases import in_one_test
 
 SUPPORTED = {name: engine.support for name, engine in ENGINES.items()}
 
@@ -70,7 +71,7 @@ def test_why_not(gpu, engine, sentence):
     assert (None if found is None else str(found)) == sentence
 
 
-@pytest.mark.parametrize("gpu", [pytest.param(gpu, id=name) for name, gpu in gpus().items()])
+@in_one_test("gpu", [pytest.param(gpu, id=name) for name, gpu in gpus().items()])
 def test_every_gpu_runs_something_and_a_refusal_has_a_reason(gpu):
     assert any(runs(gpu, engine) for engine in SUPPORTED.values()) or gpu.software is not None
     assert all(runs(gpu, engine) or note(gpu, engine) for engine in SUPPORTED.values())

@@ -8,6 +8,7 @@ import pytest
 
 from calc.hardware.gpus import generations, gpus
 from docs.gpu_table import page
+from tests.cases import in_one_test
 
 EACH = [pytest.param(gpu, id=name) for name, gpu in gpus().items()]
 DEDICATED = [pytest.param(gpu, id=name) for name, gpu in gpus().items() if gpu.memory == "dedicated"]
@@ -25,7 +26,7 @@ IN_LINKS = """
 """
 
 
-@pytest.mark.parametrize("gpu", EACH)
+@in_one_test("gpu", EACH)
 def test_gpu_is_physical(gpu):
     assert 4 <= gpu.memory_gb <= 512
     assert 60 < gpu.bandwidth_gb_s <= 8000
@@ -36,7 +37,7 @@ def test_gpu_is_physical(gpu):
     assert gpu.year in range(2016, 2027)
 
 
-@pytest.mark.parametrize("gpu", DEDICATED)
+@in_one_test("gpu", DEDICATED)
 def test_a_driver_reports_the_label_or_somewhat_less(gpu):
     """ECC takes 1/16 of GDDR6 (T4, L4, A10); 288 GB of B300 are decimal, 0.933 of 288 GiB. Ascend's runtime keeps 2.7
     of 64 GiB, the driver of a 310P 3 of 24 and 4.8 of 48."""
@@ -46,14 +47,14 @@ def test_a_driver_reports_the_label_or_somewhat_less(gpu):
     assert gpu.usable_bytes % 2**20 == 0
 
 
-@pytest.mark.parametrize("gpu", EACH)
+@in_one_test("gpu", EACH)
 def test_unified_memory_is_shared(gpu):
     assert gpu.usable_share is None or gpu.memory == "unified"
     assert (gpu.memory == "unified") == (gpu.form in ("soc", "module"))
     assert 0.45 < gpu.usable_bytes / gpu.memory_bytes <= 1
 
 
-@pytest.mark.parametrize("gpu", EACH)
+@in_one_test("gpu", EACH)
 def test_eight_bits_run_twice_as_fast_as_sixteen(gpu):
     """As NVIDIA, AMD and Google make them; Gaudi 3 runs both at one rate, Trainium 2 at 1,299 and 667."""
     if "fp8" in gpu.tflops and "bf16" in gpu.tflops and gpu.id not in ("gaudi3", "trainium2"):
@@ -90,7 +91,7 @@ def test_a_capability_has_its_units(capability, formats):
     assert all(each == formats for each in found)
 
 
-@pytest.mark.parametrize("gpu", EACH)
+@in_one_test("gpu", EACH)
 def test_every_figure_has_an_address(gpu):
     addresses = {fact: source for fact, source in gpu.sources.items() if source.startswith("https://")}
     assert "specification" in addresses
@@ -103,7 +104,7 @@ def test_every_figure_has_an_address(gpu):
         assert same.memory_gb == gpu.memory_gb
 
 
-@pytest.mark.parametrize("gpu", EACH)
+@in_one_test("gpu", EACH)
 def test_links_and_slots_are_well_formed(gpu):
     assert re.fullmatch(r"[a-z0-9]+(?:[.-][a-z0-9]+)*", gpu.id)
     assert quote(gpu.id) == gpu.id

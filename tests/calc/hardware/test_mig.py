@@ -11,6 +11,7 @@ from calc.time.prices import price_of
 from calc.training import TrainingLayout, training_report
 from cli.manifests import Server
 from presets import models
+from tests.cases import in_one_test
 
 QWEN = models()["Qwen/Qwen3-8B"].config
 
@@ -85,7 +86,7 @@ COMPUTE_SLICES = {4: 4, 8: 7}
 whole TPCs, and gives 3g.40gb 60 of 132, 1g.20gb 26."""
 
 
-@pytest.mark.parametrize("gpu", [pytest.param(gpu, id=name) for name, gpu in slices().items()])
+@in_one_test("gpu", [pytest.param(gpu, id=name) for name, gpu in slices().items()])
 def test_a_slice_is_a_part_of_its_gpu(gpu):
     cut, whole, name = gpu.slice, gpus()[gpu.slice.gpu], gpu.id.partition(":")[2]
     assert find_gpu(gpu.id) == gpu

@@ -13,6 +13,7 @@ from calc.model.feedforward import MLP
 from calc.model.mla import LatentAttention, LightningIndexer
 from presets import models
 from tests import load
+from tests.cases import in_one_test
 
 BORROWED = LightningIndexer(n_index=2, d_index=4, owned=False)
 ORACLE = load("oracle.json")
@@ -36,14 +37,14 @@ def value(text, symbols=None):
     return eval(text, {"floor": floor}, symbols or {})
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@in_one_test("architecture", ARCHITECTURES)
 def test_every_line_comes_to_its_result(architecture):
     derivation = derive(architecture)
     for step in (*derivation.tensors, *derivation.parameters, *derivation.active, *derivation.cache):
         assert value(str(step.values)) == step.result, step
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@in_one_test("architecture", ARCHITECTURES)
 def test_formulas_give_the_same_as_their_values(architecture):
     derivation = derive(architecture)
     numbers = {name: number for name, (_, number) in derivation.legend.items()}
@@ -51,7 +52,7 @@ def test_formulas_give_the_same_as_their_values(architecture):
         assert value(str(step.formula), numbers) == step.result, step
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@in_one_test("architecture", ARCHITECTURES)
 def test_symbols_stand_for_the_sizes(architecture):
     numbers = {name: number for name, (_, number) in derive(architecture).legend.items()}
     formulas = Symbols().apply(architecture).tensors()
@@ -65,7 +66,7 @@ def test_a_symbol_of_a_part_is_that_of_a_field():
     assert {name.partition(".")[0] for name in SYMBOLS if "." in name} <= fields
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@in_one_test("architecture", ARCHITECTURES)
 def test_the_legend_names_what_occurs(architecture):
     derivation = derive(architecture)
     written = " ".join(str(step.formula) for step in (*derivation.tensors, *derivation.active, *derivation.cache))
@@ -73,7 +74,7 @@ def test_the_legend_names_what_occurs(architecture):
     assert set(derivation.legend) == {word for word in words if not word.isdigit()} - {"layer", "layers"}
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@in_one_test("architecture", ARCHITECTURES)
 def test_the_lines_sum_to_the_totals(architecture):
     counts = architecture.parameters()
     assert sum(step.result for step in derive(architecture).parameters) == counts.total

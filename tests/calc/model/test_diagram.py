@@ -5,13 +5,14 @@ import pytest
 from calc import Architecture
 from calc.model.diagram import diagram
 from presets import models
+from tests.cases import in_one_test
 
 
 def parts(name):
     return diagram(Architecture.from_config(models()[name].config))
 
 
-@pytest.mark.parametrize("name", models())
+@in_one_test("name", models())
 def test_every_tensor_stands_in_one_place(name):
     architecture = Architecture.from_config(models()[name].config)
     found = diagram(architecture)

@@ -24,6 +24,7 @@ from calc.model.formula import (
 )
 from calc.model.formula import floor as rounded_down
 from tests import load
+from tests.cases import in_one_test
 
 FAMILIES = {row["config"]["model_type"]: row["config"] for row in load("oracle.json")}
 ARCHITECTURES = [pytest.param(Architecture.from_config(config), id=name) for name, config in FAMILIES.items()]
@@ -49,7 +50,7 @@ def value(node: Formula, numbers):
     }[node.kind]()
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@in_one_test("architecture", ARCHITECTURES)
 def test_every_line_comes_to_its_result(architecture):
     derivation = derive(architecture)
     numbers = {name: number for name, (_, number) in derivation.legend.items()}

@@ -7,6 +7,7 @@ import pytest
 from calc import report
 from calc.model.rough import cache_rule, gated_rule, square_rule
 from presets import models
+from tests.cases import in_one_test
 from tests.structures import architectures
 
 PRESETS = architectures()
@@ -17,7 +18,7 @@ def value(text):
     return eval(text.replace("·", "*").replace("²", "**2"))
 
 
-@pytest.mark.parametrize("name", PRESETS)
+@in_one_test("name", PRESETS)
 def test_terms_sum_to_the_rule_and_to_the_exact_figure(name):
     architecture = PRESETS[name]
     for rule in (gated_rule(architecture), square_rule(architecture)):
@@ -27,7 +28,7 @@ def test_terms_sum_to_the_rule_and_to_the_exact_figure(name):
             assert all((term.why is None) == (term.rough == term.exact) for term in rule.terms)
 
 
-@pytest.mark.parametrize("name", PRESETS)
+@in_one_test("name", PRESETS)
 def test_the_rule_for_the_cache(name):
     rule = cache_rule(PRESETS[name], 16)
     if rule is None:

@@ -16,6 +16,7 @@ from calc.serving.memory import Serving
 from calc.serving.verdict import verdict_word
 from presets import models
 from tests import CHECKPOINT_ENGINES, SAMPLED
+from tests.cases import in_one_test
 from tests.structures import POOLED_BY, architectures, generating, mark, served_by, swept
 
 pytestmark = pytest.mark.slow
@@ -98,7 +99,7 @@ def test_cards_and_bars_agree_where_nothing_is_set_aside(model):
         assert (verdict.verdict == "fits") == (verdict.max_batch is None or verdict.max_batch >= 1)
 
 
-@pytest.mark.parametrize(("model", "engine"), CASES)
+@in_one_test(("model", "engine"), CASES)
 def test_the_longest_context_fits_and_one_more_token_does_not(model, engine):
     one = serving(model, engine)
     for gpu, verdict in zip(KINDS[engine], weighed(model, engine).verdicts, strict=True):

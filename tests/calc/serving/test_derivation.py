@@ -18,6 +18,7 @@ from calc.serving.memory import Serving
 from calc.serving.report import laid_out_report
 from presets import gpus, models
 from tests import CHECKPOINT_ENGINES, SAMPLED, load
+from tests.cases import in_one_test
 from tests.structures import architectures, served_by
 
 FAMILIES = {row["config"]["model_type"]: row["config"] for row in load("oracle.json")}
@@ -44,7 +45,7 @@ def total(lines, figure=None):
     return sum(line.result for line in lines if figure in (None, line.what))
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@in_one_test("architecture", ARCHITECTURES)
 def test_cache_lines_sum_to_the_bytes_of_a_token(architecture):
     steps = cache_steps(architecture, "fp8")
     assert [value(str(step.values).replace(" layers", "")) for step in steps] == [step.result for step in steps]
@@ -78,7 +79,8 @@ def test_known_totals(model, cache, weights):
     assert total(weight_steps(serving, serving.laid_out.ranges[0])) == weights
 
 
-@pytest.mark.parametrize(("model", "engine"), [*served_by(CHECKPOINT_ENGINES), *product(SAMPLED, ["tensorrt-llm"])])
+@pytest.mark.slow
+@in_one_test(("model", "engine"), [*served_by(CHECKPOINT_ENGINES), *product(SAMPLED, ["tensorrt-llm"])])
 def test_the_lines_of_every_figure_come_to_it(model, engine):
     architecture = PRESETS[model]
     precision = Precision.of(models()[model].config)

@@ -19,6 +19,7 @@ from calc.serving.kv_cache import (
 from calc.serving.memory import Serving
 from presets import gpus, models
 from tests import CHECKPOINT_ENGINES, load
+from tests.cases import in_one_test
 from tests.structures import architectures, generating
 
 GIB = 2**30
@@ -96,7 +97,7 @@ POOLED = ("glm5_next_text", "qwen4_exp_text")
 """Families of which transformers caches index keys before tokens share one."""
 
 
-@pytest.mark.parametrize(("config", "held"), CACHES)
+@in_one_test(("config", "held"), CACHES)
 def test_caches_of_transformers(config, held):
     """To the byte after a prompt, after a token more, and after five."""
     cache = DynamicCache([Architecture.from_config(config).all_blocks], Precision())
@@ -105,7 +106,7 @@ def test_caches_of_transformers(config, held):
     ]
 
 
-@pytest.mark.parametrize(("config", "held"), CACHES)
+@in_one_test(("config", "held"), CACHES)
 def test_what_sequences_need_is_what_transformers_holds_of_them(config, held):
     """Between passes of a token; but for what it keeps without need: keys that are to be pooled, and the column that a
     convolution of RecurrentGemma has left behind."""
@@ -153,7 +154,7 @@ SERVED = [
 ]
 
 
-@pytest.mark.parametrize(("name", "engine"), SERVED)
+@in_one_test(("name", "engine"), SERVED)
 def test_states_are_needed_as_the_engine_holds_them(name, engine):
     """mamba-2.8b needed 23.6 MB for each sequence of which vLLM allocated 12.5."""
     architecture, started = READ[name], ENGINES[engine]()

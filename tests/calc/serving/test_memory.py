@@ -15,6 +15,7 @@ from calc.serving.engines.vllm.options import VLLMOptions
 from calc.serving.memory import Serving
 from presets import gpus, models
 from tests import CHECKPOINT_ENGINES
+from tests.cases import in_one_test
 from tests.structures import architectures, generating, served_by
 
 ARCHITECTURES = architectures()
@@ -138,7 +139,7 @@ def test_transformers_flags_that_never_cost_more(model, batch, context, chunk):
     assert max(total(logits="last"), total(logits="all")) <= total(logits="all_fp32")
 
 
-@pytest.mark.parametrize(("model", "engine"), served_by(CHECKPOINT_ENGINES))
+@in_one_test(("model", "engine"), served_by(CHECKPOINT_ENGINES))
 def test_tensor_parallel_never_makes_a_rank_heavier(model, engine):
     ways = [tp for tp in (1, 2, 4, 8) if divides(ARCHITECTURES[model], tp)]
     weights = [serving(model, engine, tp=tp).weights for tp in ways]
@@ -154,7 +155,7 @@ def test_what_does_not_divide_is_refused_with_what_does(tp, nearest):
     assert (error.value.field, error.value.nearest) == ("tp", nearest)
 
 
-@pytest.mark.parametrize("weights", [name for name in WEIGHT_FORMATS if name not in MLX_FORMATS])
+@in_one_test("weights", [name for name in WEIGHT_FORMATS if name not in MLX_FORMATS])
 def test_16_bits_are_the_most_but_fp32(weights):
     nbytes, plain = (serving("Qwen/Qwen2.5-3B", weights=name).weights for name in (weights, "bf16"))
     assert plain == 2 * ARCHITECTURES["Qwen/Qwen2.5-3B"].parameters().total

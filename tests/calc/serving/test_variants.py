@@ -9,6 +9,7 @@ from calc.model.kernels import Kernels
 from calc.serving.comparison import scores, variants
 from calc.serving.engines.vllm.engine import VLLM
 from presets import models
+from tests.cases import in_one_test
 
 GIB = 2**30
 
@@ -70,7 +71,7 @@ def test_states_of_recurrent_layers_are_not_saved():
     assert 0 < found["MQA"].saved < 1 - 1 / 16
 
 
-@pytest.mark.parametrize("model", models())
+@in_one_test("model", models())
 def test_every_preset_has_shapes(model):
     architecture = read(model)
     layers = kinds(architecture.all_blocks)

@@ -393,10 +393,15 @@ def test_prices_are_dated_rows_of_gpus_that_are_known():
 @pytest.mark.parametrize(
     ("engine", "name"),
     [pytest.param("vllm", name, marks=mark(name)) for name in generating()]
-    + [(engine, name) for engine in ("sglang", "tensorrt-llm", "llamacpp") for name in SOME],
+    + [
+        pytest.param(engine, name, marks=[pytest.mark.sweep] * ((number - turn) % 3 != 0))
+        for turn, engine in enumerate(("sglang", "tensorrt-llm", "llamacpp"))
+        for number, name in enumerate(SOME)
+    ],
 )
 def test_a_cell_of_the_map_says_what_weigh_says(engine, name):
-    """The reports' own verdicts and times, in two formats on three GPUs, one of them of 16 GB."""
+    """The reports' own verdicts and times, in two formats on three GPUs, one of them of 16 GB. In every run each model
+    has vLLM and one other engine in turn."""
     kinds = [gpus()[kind] for kind in ("v100-sxm2-16gb", "rtx-4090", "h100-sxm")]
     precisions = [Precision(weights=form) for form in (("Q4_K_M",) if engine == "llamacpp" else ("bf16", "fp8"))]
     formats = in_formats(architecture(name), ENGINES[engine](), precisions)

@@ -95,23 +95,30 @@ def test_a_reference_adds_its_weights():
         assert added == parameters * (4 if recipe == "autocast" else 2)
 
 
+EXPLAINED = {
+    "dpo": ({"method": "dpo"}, {}),
+    "dpo, whole logits": ({"method": "dpo", "trl": "1.12"}, {"recompute": "full"}),
+    "dpo, hidden states": ({"method": "dpo", "trl": "0.24"}, {}),
+    "grpo": ({"method": "grpo", "trl": "1.12", "iterations": 2}, {"method": "lora"}),
+    "orpo": ({"method": "orpo"}, {}),
+    "reward": ({"method": "reward"}, {}),
+    "ppo": ({"method": "ppo"}, {"recompute": "full"}),
+    "gkd": ({"method": "gkd"}, {"recompute": "full"}),
+    "distillation": ({"method": "distillation"}, {}),
+}
+
+
 @pytest.mark.parametrize(
-    ("method", "work"),
-    [
-        pytest.param({"method": "dpo"}, {}, id="dpo"),
-        pytest.param({"method": "dpo", "trl": "1.12"}, {"recompute": "full"}, id="dpo, whole logits"),
-        pytest.param({"method": "dpo", "trl": "0.24"}, {}, id="dpo, hidden states"),
-        pytest.param({"method": "grpo", "trl": "1.12", "iterations": 2}, {"method": "lora"}, id="grpo"),
-        pytest.param({"method": "orpo"}, {}, id="orpo"),
-        pytest.param({"method": "reward"}, {}, id="reward"),
-        pytest.param({"method": "ppo"}, {"recompute": "full"}, id="ppo"),
-        pytest.param({"method": "gkd"}, {"recompute": "full"}, id="gkd"),
-        pytest.param({"method": "distillation"}, {}, id="distillation"),
+    ("name", "recipe"),
+    [  # each with one of two recipes in turn, and with the other by night
+        pytest.param(name, recipe, marks=[pytest.mark.sweep] * ((number + turn) % 2))
+        for number, name in enumerate(EXPLAINED)
+        for turn, recipe in enumerate(("bf16", "autocast"))
     ],
 )
-@pytest.mark.parametrize("recipe", ["bf16", "autocast"])
-def test_each_part_is_its_formula(method, work, recipe):
+def test_each_part_is_its_formula(name, recipe):
     """The values that stand in a formula give the bytes, in every phase."""
+    method, work = EXPLAINED[name]
     report = training_report(
         QWEN, workload=TrainingWorkload(**work), recipe=RECIPES[recipe], gpus=[], objective=Objective(**method)
     )

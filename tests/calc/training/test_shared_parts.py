@@ -8,6 +8,7 @@ from calc.training import RECIPES, Shared, Smaller, Training, TrainingLayout, Tr
 from calc.training.decoder import Passes
 from calc.training.modules import Settings
 from presets import models
+from tests.cases import in_one_test
 
 GEMMA = models()["google/gemma-4-31B-it"].config
 SINGLE = {"hidden_size_per_layer_input": 256, "vocab_size_per_layer_input": 262_144, "num_kv_shared_layers": 6}
@@ -80,7 +81,7 @@ def test_a_part_reads_no_setting_that_it_is_traced_without(model, monkeypatch):
 
 
 @pytest.mark.parametrize("model", CONFIGS)
-@pytest.mark.parametrize("name", STEPS)
+@in_one_test("name", STEPS)
 def test_what_a_step_requires_are_the_totals_of_its_memory(model, name):
     try:
         training = Training(architecture(model), STEPS[name])
@@ -90,11 +91,17 @@ def test_what_a_step_requires_are_the_totals_of_its_memory(model, name):
     assert (required.low, required.total, required.high) == (memory.low, memory.total, memory.high)
 
 
-@pytest.mark.parametrize("model", CONFIGS)
-def test_a_lever_is_weighed_as_its_step_is_by_itself(model):
-    for name in ("plain", "sharded", "alternate"):
-        training = Training(architecture(model), STEPS[name])
-        smaller = Smaller(find_gpu("rtx-4090"), training)
-        for change in smaller.changes:
-            after = change.on(smaller, smaller.now)
-            assert smaller.needs(after) == Training(training.base, after).memory().total
+@pytest.mark.parametrize(
+    ("model", "name"),
+    [  # each model from one step in turn, and from the others by night
+        pytest.param(model, name, marks=[pytest.mark.sweep] * ((number - turn) % 3 != 0))
+        for number, model in enumerate(CONFIGS)
+        for turn, name in enumerate(("plain", "sharded", "alternate"))
+    ],
+)
+def test_a_lever_is_weighed_as_its_step_is_by_itself(model, name):
+    training = Training(architecture(model), STEPS[name])
+    smaller = Smaller(find_gpu("rtx-4090"), training)
+    for change in smaller.changes:
+        after = change.on(smaller, smaller.now)
+        assert smaller.needs(after) == Training(training.base, after).memory().total

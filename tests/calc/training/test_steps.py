@@ -9,6 +9,7 @@ from calc import Architecture, Overhead, Precision, TrainingLayout, TrainingWork
 from calc.training import PHASES, RECIPES, TRAINERS, phase_steps
 from calc.training.course import alternate_bytes
 from presets import models
+from tests.cases import in_one_test
 
 MODELS = {name: Architecture.from_config(config) for name, config in configs().items()}
 ROWS = load("train_steps.json")
@@ -22,7 +23,7 @@ def way_of(row):
     return "-".join(told)
 
 
-@pytest.mark.parametrize("row", [pytest.param(row, id=name_of(row)) for row in ROWS])
+@in_one_test("row", [pytest.param(row, id=name_of(row)) for row in ROWS])
 def test_every_phase_of_a_tracked_step(row):
     """torch rounds each storage up to 512 bytes, and clipping takes some 100 kB; nothing else is left out."""
     step = training(row, MODELS[row["model"]])
@@ -268,7 +269,8 @@ def test_what_torchtitan_keeps_of_a_layer(compiled, columns):
     assert alternate_bytes(block, 4096, 2, compiled=compiled) == 2 * columns + 4 * 32
 
 
-@pytest.mark.parametrize(
+@pytest.mark.slow
+@in_one_test(
     ("config", "row"),
     [
         pytest.param(family["config"], row, id=f"{family['config']['model_type']}-{way_of(row)}")

@@ -25,6 +25,7 @@ from calc.training.states import state_bytes
 from presets import models
 from tests import load
 from tests.calc.training import ARCHITECTURES, training
+from tests.cases import in_one_test
 
 SAVED, SMALL = (load(f"{name}.json") for name in ("saved", "saved_small"))
 
@@ -39,7 +40,7 @@ def kept(architecture, work, layout=None, recipe="bf16"):
     return dot(saved.bytes, step.units(work.micro_batch, work.sequence))
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "row",
     [
         pytest.param(row, id="{model}-{attention}-{micro_batch}x{sequence}-{recompute}-{fused}".format(**row))

@@ -1,7 +1,7 @@
 """Figures of public logs beside ours."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.accuracy.cases import gpu_of
@@ -361,8 +361,8 @@ TEXT = st.lists(
 
 
 @pytest.mark.slow
+@pytest.mark.drawn
 @given(TEXT)
-@settings(max_examples=300)
 def test_any_text_is_read_or_refused_with_a_sentence(text):
     try:
         log = read_log(text)

@@ -3,13 +3,14 @@
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from benchmarks.measure import FORMAT, cut_layers, language_model, parser
 from calc import Architecture, ConfigError
 from calc.verify.measurement import read_measurement, with_predictions
 from presets import models
 from tests import DATA, EXAMPLES, load
+from tests.cases import in_one_test
 from tests.mutation import mutated
 
 # Each was written by the script, with torch and transformers, from the config that it holds.
@@ -150,7 +151,7 @@ def test_all_but_these_name_a_class_of_their_own():
     assert [name for name, config in ALONE.items() if "model_type" not in config] == UNNAMED
 
 
-@pytest.mark.parametrize("model", sorted(ALONE.keys() - UNNAMED))
+@in_one_test("model", sorted(ALONE.keys() - UNNAMED))
 def test_every_preset_can_be_cut(model):
     assert Architecture.from_config(cut_layers(ALONE[model], 2)).num_layers == 2
 
@@ -177,8 +178,8 @@ def test_arguments():
 
 
 @pytest.mark.slow
+@pytest.mark.drawn
 @given(mutated([load(file) for file in FILES]))
-@settings(max_examples=200)
 def test_a_mutated_file_is_read_or_refused(measurement):
     try:
         assert with_predictions(read_measurement(json.dumps(measurement)))

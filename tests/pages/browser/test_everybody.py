@@ -15,6 +15,7 @@ ROWS = (ROOT / "docs" / "accessibility.md").read_text(encoding="utf-8")
 LISTED = set(re.findall(r"^\| [^|]+ \| `([a-z-]+)` \([a-z]+\) \| `([^|]+)` \|", ROWS, re.MULTILINE))
 CONTRAST = {"runOnly": {"type": "rule", "values": ["color-contrast"]}}
 STRUCTURE = {"rules": {"color-contrast": {"enabled": False}}}
+AXE = Axe(f"if (!window.axe) {{{Axe().axe_script}}}")  # compiled once in a document
 WITHOUT_FORMULAS = {"exclude": [[".katex"]]}
 """KaTeX's own: thousands of pieces of a page that has the colour of its text."""
 EMPTY_FORMULAS = "document.querySelectorAll('.katex').forEach(formula => formula.replaceChildren())"
@@ -23,6 +24,7 @@ PHONE = {"width": 390, "height": 844}
 SIZES = ((320, 900), (390, 844), (768, 900), (1024, 900), (1440, 900), (2560, 900))
 USUAL = ((390, 844), (1440, 900))
 """Of a phone, and of a desk: what a page has found is seen there without a move."""
+IN_EVERY_RUN = (SIZES[0], *USUAL, SIZES[-1])
 FITS = """width => {
   const main = document.querySelector("[data-testid=stMain]");
   return document.documentElement.scrollWidth <= width && main.scrollWidth <= main.clientWidth;
@@ -45,7 +47,7 @@ def findings(page, options=None):
     page.mouse.move(0, 0)
     for _ in range(6):
         asked = {"resultTypes": ["violations"], **(options or {})}
-        violations = Axe().run(page, context=WITHOUT_FORMULAS, options=asked).response["violations"]
+        violations = AXE.run(page, context=WITHOUT_FORMULAS, options=asked).response["violations"]
         nodes = [(rule["id"], node["html"]) for rule in violations for node in rule["nodes"]]
         found = {
             next(((rule, mark) for rule, mark in LISTED if rule == name and mark in html), (name, html))
@@ -76,7 +78,7 @@ def test_nothing_keeps_anybody_out(page, address, view, language):
     settled(page)
     found = findings(page)
     desk = page.viewport_size
-    for width, height in SIZES:
+    for width, height in SIZES if language == "zh" else IN_EVERY_RUN:
         page.set_viewport_size({"width": width, "height": height})
         page.wait_for_function(FITS, arg=width)  # a chart follows its container
         assert page.evaluate(BEYOND, width) == []

@@ -1,12 +1,17 @@
-"""The first link that a fresh process is asked for, and a reader's first: the right page with the right navigation."""
+"""The first link that a fresh process is asked for, and a reader's first: the right page with the right navigation.
+
+By night, but for one of a fresh process that is in test_hub.py; test_language.py has the ways on a reader's first page.
+"""
 
 import pytest
 from playwright.sync_api import expect
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 
 from pages.parts.state.query import AREAS
-from tests.pages.browser.conftest import running_app
+from tests.pages.browser.conftest import DESK, running_app
 from tests.pages.readers import ways
+
+pytestmark = pytest.mark.sweep
 
 VIEWS = {page.path: page for area in AREAS for page in area.pages}
 
@@ -14,7 +19,7 @@ VIEWS = {page.path: page for area in AREAS for page in area.pages}
 @pytest.fixture
 def page(browser):
     """Of a reader who was never here."""
-    context = browser.new_context(viewport={"width": 1440, "height": 1200})
+    context = browser.new_context(viewport=DESK)
     yield context.new_page()
     context.close()
 
@@ -34,16 +39,12 @@ def follow(page, address, path):
     assert "page_not_found" not in kinds
 
 
-@pytest.mark.parametrize("path", [pytest.param("", marks=pytest.mark.sweep), "derive"])
-def test_first_link_of_a_fresh_process(page, path):
-    """Of the first page and of another: Streamlit knows no more of a page than whether it is the first."""
+def test_first_link_of_a_fresh_process(page):
+    """Of the first page; of another in test_hub.py: Streamlit knows no more of a page than whether it is the first."""
     with running_app() as address:
-        follow(page, address, path)
+        follow(page, address, "")
 
 
-@pytest.mark.parametrize(
-    "path",
-    [pytest.param(path, id=path or "weigh", marks=[pytest.mark.sweep] * (path != "")) for path in VIEWS],
-)
+@pytest.mark.parametrize("path", [pytest.param(path, id=path or "weigh") for path in VIEWS])
 def test_first_link_of_a_reader(page, address, path):
     follow(page, address, path)

@@ -10,7 +10,8 @@ from calc import Architecture
 from presets import models
 from tests import EXAMPLES
 from tests.hub_server import TOKEN, Files, hub, safetensors
-from tests.pages.browser.conftest import running_app
+from tests.pages.browser.conftest import DESK, running_app
+from tests.pages.browser.test_first_link import follow
 from tests.pages.readers import go, search
 
 
@@ -54,6 +55,13 @@ def number(page, label):
 def metric(page, label):
     card = page.get_by_test_id("stMetric").filter(has_text=re.compile(f"^{re.escape(label)}"))
     return card.get_by_test_id("stMetricValue")
+
+
+def test_first_link_of_a_fresh_process(browser, address):
+    """Before any other test here has asked the process for a page."""
+    context = browser.new_context(viewport=DESK)
+    follow(context.new_page(), address, "derive")
+    context.close()
 
 
 def test_a_model_is_found_as_one_types_and_its_link_shows_the_same(page, address):

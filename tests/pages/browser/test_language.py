@@ -5,16 +5,25 @@ import re
 import pytest
 from playwright.sync_api import expect
 
+from tests.pages.browser.conftest import DESK, FORGET
 from tests.pages.readers import go, ways
 
 
-@pytest.fixture
-def page(browser):
-    """Of a reader whose browser is in Chinese."""
-    context = browser.new_context(viewport={"width": 1440, "height": 1200}, locale="zh-CN")
+@pytest.fixture(scope="module")
+def chinese(browser):
+    """A reader whose browser is in Chinese."""
+    context = browser.new_context(viewport=DESK, locale="zh-CN")
     context.set_default_timeout(60_000)
-    yield context.new_page()
+    context.add_init_script(FORGET)
+    yield context
     context.close()
+
+
+@pytest.fixture
+def page(chinese):
+    page = chinese.new_page()
+    yield page
+    page.close()
 
 
 def test_the_language_goes_along(page, address):

@@ -140,9 +140,15 @@ def test_no_line_begins_with_a_comma(page, address, language):
         assert max(heights) < 50
 
 
-def test_with_a_thumb(browser, address):
+@pytest.fixture(scope="module")
+def phone(browser):
     context = browser.new_context(viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
-    page = context.new_page()
+    yield context
+    context.close()
+
+
+def test_with_a_thumb(phone, address):
+    page = phone.new_page()
     page.goto(f"{address}/?model=deepseek-ai/DeepSeek-V3&gpu=h200-sxm&num_gpus=8&batch=64&context=32768")
     bar = page.get_by_role("group", name="The question")
     expect(bar.get_by_role("combobox", name="Context length")).to_have_value("32768")
@@ -157,7 +163,7 @@ def test_with_a_thumb(browser, address):
     panel.get_by_role("searchbox").fill("b200")
     panel.get_by_role("button", name=re.compile("^B200 SXM")).tap()
     expect(page).to_have_url(re.compile("gpu=b200&"))
-    context.close()
+    page.close()
 
 
 @pytest.mark.parametrize(
@@ -196,9 +202,8 @@ def test_an_error_is_pasted_from_any_page(page, address, query, text, said):
     expect(page.get_by_role("dialog", name="Paste an error")).to_be_hidden()
 
 
-def test_an_error_is_typed_on_a_phone(browser, address):
-    context = browser.new_context(viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
-    page = context.new_page()
+def test_an_error_is_typed_on_a_phone(phone, address):
+    page = phone.new_page()
     page.goto(f"{address}/?model=openai/gpt-oss-120b")
     page.get_by_role("button", name="Paste an error").tap()
     panel = page.get_by_role("dialog", name="Paste an error")
@@ -209,4 +214,4 @@ def test_an_error_is_typed_on_a_phone(browser, address):
     expect(page.get_by_text("short by 0.63 GiB")).to_be_visible()
     page.get_by_role("button", name="It was training: what makes it fit").tap()
     expect(page).to_have_url(re.compile("/train\\?model=openai(/|%2F)gpt-oss-120b&gpu=h100"))
-    context.close()
+    page.close()

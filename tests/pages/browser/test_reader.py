@@ -7,7 +7,6 @@ from io import StringIO
 from pathlib import Path
 from urllib.parse import unquote
 
-import pytest
 from playwright.sync_api import expect
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 
@@ -97,13 +96,6 @@ def test_nonsense_leaves_a_page_that_works(page, address):
     expect(number(page, "KV cache per token")).to_have_text("72.00 KiB")
 
 
-def test_fits_a_phone(page, address):
-    page.set_viewport_size({"width": 390, "height": 844})
-    page.goto(f"{address}/?model=openai/gpt-oss-20b")
-    expect(number(page, "Parameters")).to_have_text("20.91 B")
-    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
-
-
 def test_a_training_step_is_weighed_and_shared(page, address):
     page.goto(f"{address}/?model=Qwen/Qwen2.5-0.5B")
     expect(number(page, "Parameters")).to_have_text("494.03 M")
@@ -138,39 +130,36 @@ def test_a_slider_sends_what_moves_with_it(page, address):
     expect(page.get_by_role("spinbutton", name="How many of each")).to_have_value("1")
 
 
-@pytest.mark.parametrize(
-    ("query", "name", "row"),
-    [
-        # 151,936 rows of 2,048, and 11.5 % of the 3,085,938,688: huggingface.co/Qwen/Qwen2.5-3B, config.json
-        pytest.param("?model=Qwen/Qwen2.5-3B", "Parameter breakdown", ["Embedding", 311_164_928], id="a pie"),
-        pytest.param(
-            "?model=Qwen/Qwen2.5-3B&gpu=h100-sxm", "Memory vs. GPU capacity", ["H100 SXM 80GB", None], id="bars"
-        ),
-        pytest.param("hardware?view=formats&model=Qwen/Qwen2.5-3B", "A model on all GPUs", None, id="a map"),
-    ],
-)
-def test_every_chart_gives_its_figures_as_files(page, address, query, name, row):
-    """The same rows as CSV and as JSON, with a head that names them."""
-    page.goto(f"{address}/{query}")
-    files = []
+def files(page, name):
+    """The rows of a chart as it gives them, as CSV and as JSON."""
     for ending in (".csv", ".json"):
-        button = page.get_by_role("button", name=f"{name} {ending}" if row else ending, exact=True)
         with page.expect_download() as download:
-            button.first.click()
-        files.append(Path(download.value.path()).read_text("utf-8"))
-    head, *lines = csv.reader(StringIO(files[0]))
-    rows = json.loads(files[1])
-    assert [list(map(str, line.values())) for line in rows] == lines
+            page.get_by_role("button", name=f"{name}{ending}", exact=True).first.click()
+        yield Path(download.value.path()).read_text("utf-8")
+
+
+def agree(page, name):
+    """Those rows, which are the same in both, with a head that names them."""
+    table, rows = files(page, name)
+    (head, *lines), rows = csv.reader(StringIO(table)), json.loads(rows)
+    assert [list(map(str, row.values())) for row in rows] == lines
     assert list(rows[0]) == head
-    if row:
-        first = next(line for line in lines if line[0] == row[0])
-        assert row[1] is None or int(first[1]) == row[1]
+    return {line[0]: line for line in lines}
 
 
-def test_a_chart_is_a_picture_to_take_along(page, address):
+def test_charts_are_taken_along(page, address):
+    """Their figures as files, and a picture."""
     page.goto(f"{address}/?model=Qwen/Qwen2.5-3B&gpu=h100-sxm")
+    # 151,936 rows of 2,048, and 11.5 % of the 3,085,938,688: huggingface.co/Qwen/Qwen2.5-3B, config.json
+    assert int(agree(page, "Parameter breakdown ")["Embedding"][1]) == 311_164_928
+    assert "H100 SXM 80GB" in agree(page, "Memory vs. GPU capacity ")
     page.locator(".weighbridge-chart").first.hover()
     for ending, begins in (("PNG", b"\x89PNG"), ("SVG", b"<svg")):
         with page.expect_download() as download:
             page.locator(f'.weighbridge-chart .modebar-btn[data-title="{ending}"]').first.click()
         assert Path(download.value.path()).read_bytes().startswith(begins)
+
+
+def test_a_map_gives_its_figures_as_files(page, address):
+    page.goto(f"{address}/hardware?view=formats&model=Qwen/Qwen2.5-3B")
+    agree(page, "")

@@ -16,14 +16,12 @@ NOW = {LAYERS: ("num_hidden_layers", 40, 1), HIDDEN: ("hidden_size", 5120, 64)}
 
 
 @pytest.fixture(scope="module")
-def readers(browser):
+def readers(profile):
     """One who moves sliders, and one who opens the same address afresh."""
-    contexts = [browser.new_context(viewport={"width": 1440, "height": 1200}) for _ in range(2)]
-    for context in contexts:
-        context.set_default_timeout(60_000)
-    yield [watch(context.new_page()) for context in contexts]
-    for context in contexts:
-        context.close()
+    tabs = [watch(profile.new_page()) for _ in range(2)]
+    yield tabs
+    for tab in tabs:
+        tab.close()
 
 
 MORE = [

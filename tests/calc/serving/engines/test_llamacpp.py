@@ -19,6 +19,7 @@ from calc.units import MIB
 from cli.command import parser, run
 from presets import architecture_of, gpus, models, started
 from tests import load
+from tests.cases import in_one_test
 
 CONFIGS, *ROWS = load("llamacpp.json")
 PREDICTING, *PREDICTED = load("llamacpp_mtp.json")
@@ -41,7 +42,7 @@ def off(ours, theirs):
 SIZES = ("model", "context", "compute")
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row['kind']}: {row['model']} {row['weights']} {row['flags']}")
+@in_one_test("row", ROWS, ids=lambda row: f"{row['kind']}: {row['model']} {row['weights']} {row['flags']}")
 def test_every_buffer_is_that_of_the_dry_run(row):
     """Weights and cache to the byte on every device and on the host; the buffers of a pass closely."""
     for mine, dry in zip(buffers_of(row, ARCHITECTURES[row["model"]]), row["buffers"], strict=True):
@@ -59,7 +60,8 @@ def test_the_buffers_of_passes_are_close_on_nearly_all_devices():
     assert shares[len(shares) // 2] == 0, "to the byte"
 
 
-@pytest.mark.parametrize("row", FAMILIES, ids=lambda row: f"{row['model']} {row['weights']} {row['flags']}")
+@pytest.mark.slow
+@in_one_test("row", FAMILIES, ids=lambda row: f"{row['model']} {row['weights']} {row['flags']}")
 def test_a_preset_of_every_family_on_a_cpu(row):
     """llama.cpp 0c1e57098, built for a CPU, plans files of the presets' tensors without data (`no_alloc`)."""
     options = LlamaCppOptions(device="none", **row["flags"])

@@ -13,6 +13,7 @@ from calc.serving.memory import Serving
 from calc.time import Needs
 from calc.time.plan_report import plan_report
 from presets import models
+from tests.cases import in_one_test
 
 
 def architecture(name):
@@ -74,7 +75,7 @@ def test_requests_are_refused_by_what_is_set_up():
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("name", list(models())[::12])
+@in_one_test("name", list(models())[::12])
 def test_what_is_not_refused_is_laid_out(name, engine):
     """The nearest degrees of a refused one are taken."""
     model, started = architecture(name), ENGINES[engine]()

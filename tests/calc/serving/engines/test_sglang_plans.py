@@ -10,6 +10,7 @@ from calc.serving.engines.sglang.working_memory import batches, streams_images
 from calc.serving.memory import Serving
 from presets import gpus, started
 from tests import load
+from tests.cases import in_one_test
 
 DATA, GUESSES = load("sglang_plans.json"), load("sglang_guesses.json")
 CONFIGS = {row["id"]: row["config"] for row in load("oracle.json")}
@@ -45,7 +46,7 @@ def named(row):
     return f"{row['model']} on {row['gpu']}, {flags or 'defaults'}"
 
 
-@pytest.mark.parametrize("row", [*DATA["rows"], *GUESSES["rows"]], ids=named)
+@in_one_test("row", [*DATA["rows"], *GUESSES["rows"]], ids=named)
 def test_as_sglang_plans(row):
     engine, layout, gpu = engine_of(row), layout_of(row), gpus()[row["gpu"]]
     kind, draft = engine.options.speculative_algorithm, engine.options.speculative_draft_model_path

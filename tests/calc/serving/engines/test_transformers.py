@@ -11,6 +11,7 @@ from calc.serving.memory import Serving
 from calc.units import GIB
 from presets import gpus, models
 from tests import load
+from tests.cases import in_one_test
 from tests.structures import architectures
 
 ARCHITECTURES = architectures()
@@ -74,13 +75,13 @@ EXACT = {
 }
 
 
-@pytest.mark.parametrize("row", rows(exact=True))
+@in_one_test("row", rows(exact=True))
 def test_prefill_peak(row):
     """transformers 5.23, every storage of the full-size pass tracked."""
     assert ours(row) == row["peak"]
 
 
-@pytest.mark.parametrize("row", rows(exact=False))
+@in_one_test("row", rows(exact=False))
 def test_prefill_peak_with_experts(row):
     assert ours(row) == pytest.approx(row["peak"], rel=0.001)
 

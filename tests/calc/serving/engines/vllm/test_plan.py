@@ -13,6 +13,7 @@ from calc.serving.engines.vllm.cache import divide, limits
 from calc.serving.engines.vllm.engine import VLLM
 from calc.serving.engines.vllm.options import VLLMOptions
 from presets import models
+from tests.cases import in_one_test
 
 GIB = 2**30
 CONFIGS, PLANS = sample()
@@ -27,7 +28,7 @@ def named(row):
     )
 
 
-@pytest.mark.parametrize("row", PLANS, ids=named)
+@in_one_test("row", PLANS, ids=named)
 def test_as_vllm_plans(row):
     assert differing(computed(CONFIGS[row["model"]], row), row) == []
 
