@@ -13,7 +13,7 @@ from calc.families import override, read_with_settings
 from calc.formats import CacheFormat, WeightFormat
 from calc.hardware import OverheadItem, find_gpu
 from calc.options import checked
-from calc.serving import Lever, Serving, Verdict, laid_out_report, levers
+from calc.serving import WORDS, Lever, Serving, Verdict, laid_out_report, levers
 from calc.serving.derivation import Derivations
 from calc.serving.engines import ENGINES
 from calc.time import (
@@ -272,11 +272,11 @@ Judged = TypeVar("Judged", Verdict, TrainingVerdict)
 
 
 def in_focus(verdicts: Sequence[Judged]) -> Judged | None:
-    """The only one; of several the smallest GPU that fits, else the nearest to it."""
+    """The only one; of several the smallest GPU that fits, else the nearest to it: by its verdict, then by headroom."""
     fits = [verdict for verdict in verdicts if verdict.verdict == "fits"]
     if fits:
         return min(fits, key=lambda verdict: verdict.usable)
-    return max(verdicts, key=lambda verdict: verdict.spare, default=None)
+    return max(verdicts, key=lambda verdict: (-WORDS.index(verdict.verdict), verdict.spare), default=None)
 
 
 def read(scenario: Scenario) -> Model:
