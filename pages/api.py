@@ -60,7 +60,8 @@ class Fit(BaseModel):
 
     max_context: int
     """Tokens of one sequence."""
-    tokens_per_s: float
+    tokens_per_s: float | None
+    """None where the model makes no tokens."""
 
 
 class FitsWhere(BaseModel):
@@ -301,7 +302,7 @@ def fits(scenario: Scenario, model: Model) -> FitsWhere | Roofline:
         _, fitting = of_scenario(answer, name)
     rows = {
         row: {
-            form: Fit(max_context=int(longest), tokens_per_s=float(rate))
+            form: Fit(max_context=int(longest), tokens_per_s=float(rate) or None)
             for form, longest, rate in zip(fitting.formats, lengths, rates, strict=True)
             if longest > 0
         }
