@@ -277,7 +277,7 @@ def planned_for(scenario: Scenario, model: Model) -> PlanReport | TrainingPlanRe
         return planned_training(scenario, model)
     search = search_of(scenario, model)
     plans = [plan for plan in ranked_plans(search, PLANS) if is_affordable(plan, planning.budget)]
-    return report_of(search, plans, model.identifier(scenario), planning.prices)
+    return report_of(search, plans, model.identifier(scenario), model.served(scenario), planning.prices)
 
 
 def local_files(scenario: Scenario, model: Model) -> LocalFiles:

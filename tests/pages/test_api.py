@@ -46,6 +46,10 @@ QUESTIONS = {
         "--share-with Qwen/Qwen3-0.6B,batch=2",
     ],
     "plan": ["model=Qwen/Qwen3-8B&users=4&plan_gpus=h100-sxm,l4", "Qwen/Qwen3-8B --users 4 --gpu h100-sxm l4"],
+    "plan, changed": [
+        "model=Qwen/Qwen3-8B&num_key_value_heads=4&users=4&plan_gpus=l4",
+        "Qwen/Qwen3-8B --set num_key_value_heads=4 --users 4 --gpu l4",
+    ],
     "plan, of MIG slices": [
         "model=Qwen/Qwen3-8B&users=4&plan_gpus=h100-sxm:3g.40gb,l4",
         "Qwen/Qwen3-8B --users 4 --gpu h100-sxm:3g.40gb l4",

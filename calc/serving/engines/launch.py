@@ -15,6 +15,8 @@ from calc.serving.engines.sizes import Limits
 from calc.serving.engines.started import StartedEngine
 from calc.serving.workload import Workload
 
+LOCAL = "./model"
+"""Folder of a model that is no checkpoint of the Hub, in a command."""
 ServerRole = Literal["prefill", "decode"]
 """Role of a server where the two run on separate GPUs."""
 FP8 = ("fp8", "fp8-channel", "fp8-tensor")
