@@ -182,6 +182,19 @@ def test_a_model_that_makes_no_tokens_has_lengths_on_the_map_and_no_speed():
     assert any("no output tokens" in text for text in texts(page("gpus", figure="speed", **link).info))
 
 
+def test_the_link_of_a_roofline_has_the_formats_that_its_points_depend_on():
+    link = {"view": "roofline", "weights": "fp8", "kv": "fp8"}
+    scenario, _ = query.decode(link, query.GPUS, Scenario(), lambda _: {})
+    assert query.encode(scenario, query.GPUS) == link
+
+
+def test_a_map_says_what_it_leaves_on_weigh():
+    link = {"num_gpus": "2", "enforce_eager": "true", "kv": "fp8", "share": "bandwidth=0.5/0.6/0.7"}
+    left = "Left on Weigh, without effect here: `enforce_eager=true`; 2 GPUs; KV cache in fp8; efficiencies."
+    assert left in texts(page("gpus", **link).caption)
+    assert not any("Left on Weigh" in text for text in texts(page("gpus").caption))
+
+
 def test_points_lie_under_the_roof():
     gpu, whole = gpus()["h100-sxm"], Architecture.from_config(models()["Qwen/Qwen3-8B"].config)
     points = operating_points(whole, ENGINES["vllm"](), Precision(), gpu, Layout(), 4096)

@@ -327,6 +327,18 @@ def test_a_plan_takes_what_was_chosen_on_weigh_and_says_so():
     assert not any("From Weigh" in text for text in texts(app.caption))
 
 
+def test_a_plan_says_what_it_leaves_on_weigh_and_is_weighed_without():
+    link = {"gpu": "l4", "tp": "2", "version": "0.30", "max_num_seqs": "8", "cuda_context": "3-4"}
+    app = page("plan", users="4", **link)
+    left = "Left on Weigh, without effect here: `max_num_seqs=8`; `version=0.30`; TP 2; overhead."
+    assert left in texts(app.caption)
+    row = rows(app, "plans_table")[0]
+    run(app.button(key="use_best").click())
+    assert app.query_params.keys().isdisjoint({"cuda_context", "version", "tp"})
+    spare = float(facts(app)["headroom per GPU"].split()[0])
+    assert spare == pytest.approx(row["Headroom, GiB per GPU"], abs=0.006)
+
+
 @pytest.mark.slow
 def test_the_load_of_weigh_is_one_click_away():
     app = page("plan", model="Qwen/Qwen3-8B", batch="16", context="4096")

@@ -180,7 +180,7 @@ def take(answer: Planned, ranked: Ranked, name: str) -> None:
 
 def use(answer: Planned, plan: Plan) -> None:
     taken = weigh(answer, plan)
-    change(gpu=taken.gpu, serving=taken.serving)
+    change(gpu=taken.gpu, serving=taken.serving, overhead=taken.overhead)
 
 
 def table(answer: Planned) -> Ranked | None:
