@@ -329,7 +329,7 @@ def test_a_plan_takes_what_was_chosen_on_weigh_and_says_so():
 
 def test_a_plan_says_what_it_leaves_on_weigh_and_is_weighed_without():
     link = {"gpu": "l4", "tp": "2", "version": "0.30", "max_num_seqs": "8", "cuda_context": "3-4"}
-    app = page("plan", users="4", **link)
+    app = page("plan", "plan_columns", users="4", **link)
     left = "Left on Weigh, without effect here: `max_num_seqs=8`; `version=0.30`; TP 2; overhead."
     assert left in texts(app.caption)
     row = rows(app, "plans_table")[0]
