@@ -55,31 +55,32 @@ def opened(label: str) -> Iterator[bool]:
 
 def commands(answer: Weighed | Trained) -> None:
     """Command lines with this layout."""
-    for title, launch, flags in launches(answer):
+    for title, launch in launches(answer):
         st.markdown(f"**{title}**")
-        st.code(" \\\n  ".join([launch.text, *flags]), language="bash")
+        st.code(launch.text, language="bash")
         for note in launch.notes:
             caption(note)
 
 
-def launches(answer: Weighed | Trained) -> list[tuple[str, Launch, tuple[str, ...]]]:
+def launches(answer: Weighed | Trained) -> list[tuple[str, Launch]]:
     """Commands by the name of their tool, with the flags with which it fits."""
     if isinstance(answer, Trained):
         step = answer.report.scenario
         started = objective_launches(model(answer), step, answer.scenario.training.teacher)
-        return [(title, launch, ()) for title, launch in started.items()] or [
-            ("accelerate", accelerate(step.workload, step.recipe, step.layout), ()),
-            ("torchrun", torchrun(step.layout), ()),
+        return list(started.items()) or [
+            ("accelerate", accelerate(step.workload, step.recipe, step.layout)),
+            ("torchrun", torchrun(step.layout)),
         ]
     scenario, focus = answer.report.scenario, answer.focus
     engine = answer.scenario.serving.started()
-    launch = engine.launch(model(answer), scenario.precision, scenario.layout, scenario.workload.context)
+    work = scenario.workload
+    launch = engine.launch(model(answer), scenario.precision, scenario.layout, work.context, work.batch)
     title = ENGINES[scenario.engine].title
     if launch is None:
         python = f'model = AutoModelForCausalLM.from_pretrained("{model(answer)}", dtype="auto", device_map="auto")'
-        return [(title, Launch(words=("python", "-c", f"from transformers import AutoModelForCausalLM; {python}")), ())]
+        return [(title, Launch(words=("python", "-c", f"from transformers import AutoModelForCausalLM; {python}")))]
     launch = of_changed(answer, launch)
-    return [(title, launch, focus.flags if focus is not None and focus.verdict == "fits with" else ())]
+    return [(title, launch.with_flags(focus.flags if focus is not None else ()))]
 
 
 def of_changed(answer: Answer, launch: Launch) -> Launch:
