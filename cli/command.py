@@ -15,6 +15,7 @@ from calc.hardware.custom_gpu import find_gpu
 from calc.hardware.gpu import GPU
 from calc.hardware.gpus import usual_gpus
 from calc.serving.engines import DEFAULT_ENGINE, ENGINES
+from calc.serving.engines.launch import LOCAL
 from calc.text import MAX_CHARACTERS, parse_config, parse_value
 from calc.time.step_comparison import StepComparison, compared_steps
 from calc.training import Together
@@ -141,6 +142,16 @@ def chosen_config(arguments: argparse.Namespace) -> dict[str, Any]:
             )
         changes[field] = parse_value(value)
     return override(config, changes) if changes else config
+
+
+def served(arguments: argparse.Namespace) -> str:
+    """Name in a command that starts the model: its id, the folder of its checkpoint, or one of the reader's own."""
+    model: str = arguments.model
+    if arguments.set or model == "-":
+        return LOCAL
+    if model in models() or not is_file(model):
+        return model
+    return str(Path(model).parent) if Path(model).name == CONFIG else LOCAL
 
 
 def run(

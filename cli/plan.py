@@ -18,7 +18,7 @@ from calc.time.plan_report import PlanReport, plan_report
 from calc.time.prices import stated_price
 from calc.time.training_plan import TrainingNeeds, TrainingPlan, TrainingPlanReport, training_plan_report
 from calc.training import RECIPES, Optimizer, TrainingWorkload
-from cli.command import chosen_config
+from cli.command import chosen_config, served
 from cli.manifests import KINDS, Server, manifest
 from cli.options import Parser, add_fields, answered, bad_question, filled, flag, of_model
 from cli.tables import described
@@ -79,6 +79,7 @@ def run(arguments: argparse.Namespace) -> PlanReport | TrainingPlanReport:
         config,
         filled(Needs, given),
         model=arguments.model,
+        served=served(arguments),
         engine=engine,
         gpus=gpus,
         precisions=[engine.precision(native(config), form, kv) for form in weights for kv in caches],

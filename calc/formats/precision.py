@@ -43,6 +43,8 @@ class Precision(Frozen):
     imatrix: bool = Field(default=False, description="Whether GGUF mixes were made with an importance matrix.")
     checkpoint: Scheme | None = Field(default=None, exclude=True)
     """Details of the checkpoint's config; None: the usual ones of the format."""
+    replaces: WeightFormat | None = Field(default=None, exclude=True)
+    """Quantized format of the checkpoint's weights, where another one is chosen."""
     cache_stated: CacheFormat | None = Field(default=None, exclude=True)
     """KV cache format that the checkpoint's config states."""
     note: Message | None = Field(default=None, exclude=True)
@@ -70,7 +72,8 @@ class Precision(Frozen):
             return cls(
                 weights=stored.name, kv=cache, checkpoint=stored.scheme, cache_stated=cache_format, note=stored.note
             )
-        return cls(weights=weights, kv=cache, cache_stated=cache_format)
+        replaces = None if stored.name in FLOATS else stored.name
+        return cls(weights=weights, kv=cache, cache_stated=cache_format, replaces=replaces)
 
     @property
     def activation_bytes(self) -> int:

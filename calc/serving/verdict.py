@@ -1,7 +1,7 @@
 """One kind of GPU against one scenario: does it fit, what else would, and on how few GPUs."""
 
 from collections.abc import Callable, Hashable, Iterator
-from typing import Literal, TypeVar
+from typing import Literal, TypeVar, get_args
 
 from pydantic import Field
 
@@ -19,6 +19,8 @@ from calc.serving.workload import Workload
 from calc.units import GIB, size
 
 Word = Literal["fits", "fits with", "tight", "does not fit", "does not run"]
+WORDS: tuple[Word, ...] = get_args(Word)
+"""Words of a verdict, the best first."""
 MOST_BATCH = 2**24
 T = TypeVar("T")
 ON_HOST = Message(

@@ -3,7 +3,7 @@
 
 import tomllib
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from itertools import product
 from pathlib import Path
 from typing import ClassVar, NamedTuple, Self
@@ -78,6 +78,15 @@ def without_foreign_cache(kv: CacheFormat, engine: str) -> Iterator[Refusal]:
     if kv in ("q8_0", "q4_0"):
         sentence = "{kv} is a cache format of llama.cpp, which {engine} does not have; fp8 is one of its own."
         yield Refusal(Message(sentence, kv=kv, engine=engine), "engine")
+
+
+def without_cache_in(formats: Collection[CacheFormat], precision: Precision, engine: str) -> Iterator[Refusal]:
+    """Why an engine has no cache in some formats, for which its `--kv-cache-dtype` has no word; it is in 32 bits only
+    where the model is (`auto`)."""
+    kv = precision.kv
+    if kv in formats or (kv == "fp32" and precision.weights != "fp32"):
+        sentence = "{engine} has no cache in {kv}; fp8 is one of its own."
+        yield Refusal(Message(sentence, kv=kv, engine=engine), "kv", ["fp8"])
 
 
 TILE = 128

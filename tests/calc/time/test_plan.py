@@ -410,7 +410,7 @@ def test_a_cell_of_the_map_says_what_weigh_says(engine, name):
         if formats[precision.weights] is None:
             assert not found.max_context[:, column].any()
             continue
-        asked = {"engine": ENGINES[engine](), "precision": precision, "layout": found.layouts[0]}
+        asked = {"engine": ENGINES[engine](), "precision": precision, "layout": found.layouts[0][column]}
         told = report(models()[name].config, workload=Workload(), gpus=kinds, **asked)
         most = architecture(name).max_positions or MOST_TOKENS
         for row, verdict in enumerate(told.verdicts):
@@ -420,14 +420,16 @@ def test_a_cell_of_the_map_says_what_weigh_says(engine, name):
                 assert rate == 0
             elif name in SOME:
                 seen = min(4096, verdict.max_context or 4096)
-                serving = Serving.of(architecture(name), ENGINES[engine](), precision, found.layouts[0], Overhead())
+                serving = Serving.of(
+                    architecture(name), ENGINES[engine](), precision, found.layouts[0][column], Overhead()
+                )
                 assert rate == reply(serving, kinds[row], Workload(context=seen)).tokens_per_s_per_user.expected
 
 
 def test_what_llamacpp_does_not_read_is_on_no_map():
     formats = in_formats(architecture("google/recurrentgemma-2b"), ENGINES["llamacpp"](), [Precision()])
     found = fitting([("rtx-4090", formats, gpus()["rtx-4090"])])
-    assert found.layouts == (None,)
+    assert found.layouts == ((None,),)
     assert found.max_context[0, 0] == 0
 
 

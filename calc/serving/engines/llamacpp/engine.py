@@ -325,10 +325,10 @@ class LlamaCpp(Engine):
     def overhead(self, gpus: int) -> Mapping[OverheadItem, Range]:
         return {"cuda_context": CUDA_CONTEXT}
 
-    def launch(self, model: str, precision: Precision, layout: Layout, length: int) -> Launch:
+    def launch(self, model: str, precision: Precision, layout: Layout, length: int, sequences: int = 1) -> Launch:
         file = f"{model.rpartition('/')[2]}-{precision.weights.upper()}.gguf"
         types = self.options.cache_types(precision.kv)
-        return ModelStart(GGUFSource(file=file), self.options, length, self.options.slots(1), types).server()
+        return ModelStart(GGUFSource(file=file), self.options, length, self.options.slots(sequences), types).server()
 
     def remedies(self, limits: Limits, workload: Workload) -> Iterator[dict[str, object]]:
         for size in (256, 128):

@@ -45,6 +45,7 @@ from calc.serving.engines.rules import (
     halved,
     without_asymmetry,
     without_cache,
+    without_cache_in,
     without_foreign_cache,
     without_pooling,
 )
@@ -174,6 +175,7 @@ class SGLang(SGLangDrafts):
         yield from without_pooling(model, self.title)
         yield from without_cache(model)
         yield from without_foreign_cache(precision.kv, self.title)
+        yield from without_cache_in(("int8", "int4"), precision, self.title)
         yield from self.draft_refusals(model)
         yield from super().model_refusals(model, precision)
 
@@ -297,7 +299,7 @@ class SGLang(SGLangDrafts):
         shortage = max(0, requested + limits.tables + gpu.working + gpu.overhead["cuda_graphs"] - free)
         return Budget(requested, {"weights": gpu.loaded}, sum(gpu.overhead.values()), shortage)
 
-    def launch(self, model: str, precision: Precision, layout: Layout, length: int) -> Launch:
+    def launch(self, model: str, precision: Precision, layout: Layout, length: int, sequences: int = 1) -> Launch:
         """`sglang.launch_server`. Its tensor-parallel ranks are all that share a layer, of which attention makes
         groups."""
         sizes = {

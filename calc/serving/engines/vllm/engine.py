@@ -36,6 +36,7 @@ from calc.serving.engines.rules import (
     broken_tiles,
     even_stages,
     without_cache,
+    without_cache_in,
     without_foreign_cache,
 )
 from calc.serving.engines.sizes import Budget, GPUAtStart, HostCache, LaidOut, Limits, LoadedWeights
@@ -87,8 +88,10 @@ CACHE_WORDS: dict[CacheFormat, str] = {
     "fp8_ds_mla": "fp8_ds_mla",
     "bf16": "bfloat16",
     "fp16": "float16",
+    "int8": "int8_per_token_head",
+    "int4": "int4_per_token_head",
 }
-"""Names in `--kv-cache-dtype`."""
+"""Names in `--kv-cache-dtype` (`config/cache.py`, `CacheDType`)."""
 ROLES: dict[ServerRole, str] = {"prefill": "kv_producer", "decode": "kv_consumer"}
 SEPARATION = Separation(
     flags={
@@ -168,6 +171,7 @@ class VLLM(VLLMDrafts):
     def model_refusals(self, model: Architecture, precision: Precision) -> Iterator[Refusal]:
         yield from without_cache(model)
         yield from without_foreign_cache(precision.kv, self.title)
+        yield from without_cache_in((), precision, self.title)
         yield from unfit_flags(model, self.options)
         yield from unread_gptq(precision, self.options)
         yield from without_adapters(model, self.options)
@@ -333,7 +337,7 @@ class VLLM(VLLMDrafts):
             message = Message(sentence, context=workload.context, most=limits.step_tokens)
             yield Refusal(message, "max_num_batched_tokens", [workload.context])
 
-    def launch(self, model: str, precision: Precision, layout: Layout, length: int) -> Launch:
+    def launch(self, model: str, precision: Precision, layout: Layout, length: int, sequences: int = 1) -> Launch:
         """`vllm serve`. Experts are spread over all ranks or none (`--enable-expert-parallel`)."""
         sizes = {
             "--tensor-parallel-size": layout.tp,

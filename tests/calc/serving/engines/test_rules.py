@@ -107,6 +107,19 @@ def test_a_cache_format_of_llama_cpp_is_no_others(engine, kv):
         plan_report(config, Needs(users=1), engine=ENGINES[engine](), precisions=[stated])
 
 
+@pytest.mark.parametrize(
+    ("engine", "kv", "weights"),
+    [("sglang", "int8", "bf16"), ("sglang", "int4", "bf16"), ("sglang", "fp32", "bf16"), ("vllm", "fp32", "fp16")],
+)
+def test_a_cache_that_no_flag_asks_for_is_refused(engine, kv, weights):
+    """`--kv-cache-dtype` of SGLang is auto, fp8_e5m2, fp8_e4m3, bf16 or fp4_e2m1 (docs/advanced_features/
+    server_arguments.md), vLLM's has no fp32 (`config/cache.py`); `auto` is the model's type."""
+    config = models()["Qwen/Qwen3-8B"].config
+    with pytest.raises(ConfigError, match=f"has no cache in {kv}"):
+        report(config, engine=ENGINES[engine](), precision=Precision(weights=weights, kv=kv))
+    report(config, engine=ENGINES[engine](), precision=Precision(weights="fp32", kv="fp32"), gpus=[])
+
+
 REFUSING = [name for name, engine in ENGINES.items() if engine.request_refusals is not Rules.request_refusals]
 """Engines that refuse requests by their limits."""
 
