@@ -20,9 +20,8 @@ from calc.time.training_plan import TrainingNeeds, TrainingPlan, TrainingPlanRep
 from calc.training import RECIPES, Optimizer, TrainingWorkload
 from cli.command import chosen_config
 from cli.manifests import KINDS, Server, manifest
-from cli.options import Parser, add_fields, answered, bad_question, filled, flag, of_model
+from cli.options import Parser, add_fields, add_share, answered, bad_question, filled, flag, of_model, stated_shares
 from cli.tables import described
-from cli.times import add_share, stated_shares
 
 WORK = ("sequence", "optimizer")
 OWN = (*TrainingNeeds.model_fields, *WORK, "recipe")

@@ -192,10 +192,10 @@ def link_of(search: Search, plan: Plan, end: End) -> Any:
 # The plans
 
 
-def ranked_plans(search: Search, limit: int = 100, *, best_of_each: bool = True) -> list[Plan]:
+def ranked_plans(search: Search, limit: int = 100) -> list[Plan]:
     """Best first, with prefill and decode together, apart, or whichever is better, as the needs say."""
     wanted = search.needs.prefill_decode
-    together = [] if wanted == "apart" else search.plans(limit, best_of_each=best_of_each)
+    together = [] if wanted == "apart" else search.plans(limit)
     if wanted == "together":
         return together
     check_separation(search)
