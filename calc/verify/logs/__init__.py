@@ -7,20 +7,3 @@ from calc.verify.logs.log_weighing import calibrated, engine_for, gpus_of, weigh
 from calc.verify.logs.out_of_memory import OutOfMemory
 from calc.verify.logs.parse import read_log
 from calc.verify.logs.shortage import Remedy, remedies, shortage
-
-__all__ = [
-    "Difference",
-    "Log",
-    "LogSettings",
-    "OutOfMemory",
-    "Remedy",
-    "calibrated",
-    "differences",
-    "engine_for",
-    "gpus_of",
-    "largest",
-    "read_log",
-    "remedies",
-    "shortage",
-    "weigh_as",
-]
