@@ -241,7 +241,6 @@ def times(
 
 
 def written(result: Report | TrainingReport | StepComparison, others: dict[str, Together]) -> str:
-    """Text for reading."""
     if isinstance(result, StepComparison):
         return steps_table(result)
     return training_table(result, others) if isinstance(result, TrainingReport) else table(result)

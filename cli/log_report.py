@@ -115,7 +115,6 @@ def of_buffers(text: str, model: str | None) -> LogReport:
 
 
 def table(report: LogReport) -> str:
-    """The report for reading."""
     lines = [printable(report.model), ""] if report.model else []
     if report.reason is not None:
         lines += [str(report.reason), ""]

@@ -18,7 +18,6 @@ Times = TimeReport | TrainingTimeReport | ObjectiveTime
 
 
 def table(r: Report) -> str:
-    """The report for reading."""
     p, m, kv = r.parameters, r.memory, r.kv_cache
     lines = [printable(r.model), "", f"{'parameters':24}{p.total:>22,}", f"{'  active':24}{p.active:>22,}"]
     lines += [f"  {name:22}{count:>22,}{count / p.total:>8.1%}" for name, count in p.components.items()]
@@ -150,7 +149,6 @@ def most(size: int | None) -> str:
 
 
 def times_table(times: Times) -> str:
-    """Text for reading."""
     lines = ["", f"{'':24}{'expected':>12}{'from':>12}{'to':>12}"]
     rows: dict[str, Estimate] = {}
     if isinstance(times, ObjectiveTime):

@@ -20,8 +20,7 @@ from calc.time.arrays import Array, number
 from calc.time.arrivals import UTILIZATION, Percentiles, Waits
 from calc.time.estimate import ENDS, End, Estimate
 from calc.time.forward import PassPart
-from calc.time.needs import Needs
-from calc.time.plan import Plan, PrefillWorkers, Search, last_in_time, settled
+from calc.time.plan import Needs, Plan, PrefillWorkers, Search, last_in_time, settled
 from calc.time.roofline import Timed, binds
 from calc.time.room import FittingRows
 from calc.time.serving_time import FullServer, Speed

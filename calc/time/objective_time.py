@@ -283,7 +283,6 @@ class ObjectiveSpeed:
             return None
 
     def assumptions(self) -> Iterable[Message]:
-        """Assumptions of the figures."""
         if self.engine is not None:
             yield Message(
                 "Trainer and engine wait for each other: nothing of a step runs while another part of it does."

@@ -210,7 +210,6 @@ def drafted(speed: Speed, serving: Serving, gpu: GPU, workload: Workload, edits:
 
 
 def assumptions(gpu: GPU, serving: Serving) -> Iterable[Message]:
-    """Assumptions of the figures."""
     yield Message(
         "Times are the larger of arithmetic and memory traffic of each operation, at shares of the printed peaks that "
         "kernels were measured at, and the time of links and host; low and high are both ends of these ranges."

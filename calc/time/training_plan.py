@@ -280,7 +280,6 @@ def savings(search: TrainingSearch, best: TrainingSpeed) -> Iterator[TrainingPla
 
 
 def assumptions(search: TrainingSearch) -> Iterable[Message]:
-    """Assumptions of the plans."""
     yield Message(
         "A plan fits even at the high end of the overhead, with the largest micro-batch that divides a replica's share "
         "of the {n:,} sequences of a step.",

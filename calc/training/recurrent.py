@@ -1,7 +1,5 @@
 """Recurrent mixers in training, as transformers' own code computes them."""
 
-from typing import NamedTuple
-
 from calc.model.linear_attention import GatedDeltaNet, LightningAttention
 from calc.model.recurrent import Mamba, Mamba2, ShortConv
 from calc.training.modules import Modules
@@ -114,14 +112,9 @@ def einsum(
 # `Qwen3_5GatedDeltaNet` and `torch_chunk_gated_delta_rule`; Qwen3-Next's and OLMo Hybrid's are the same).
 
 
-class Projected(NamedTuple):
-    """Outputs of the projections."""
-
-    mixed: TrackedTensor  # queries, keys and values side by side
-    gate: TrackedTensor | None  # None: it is made after the scan
-    strength: TrackedTensor
-    decay: TrackedTensor
-    retained: TrackedTensor | None = None  # what the layer holds on to without a need
+Projected = tuple[TrackedTensor, TrackedTensor | None, TrackedTensor, TrackedTensor, TrackedTensor | None]
+"""Queries, keys and values side by side, the gate (None: it is made after the scan), what strengths and decays are made
+of, and what the layer holds on to without a need."""
 
 
 @scoped
@@ -150,14 +143,16 @@ def projections(t: Modules, mixer: GatedDeltaNet, x: TrackedTensor) -> Projected
         rates = t.split(t.local(t.matrix(x, "in_b", 2 * mixer.n_v, "strengths and decays")), mixer.n_v, mixer.n_v)
         parts = [t.copied_view(part, label) for part in t.split(both, k, k, v, v)]
         b, a = (t.copied_view(part, "strengths and decays") for part in rates)
-        return Projected(t.concatenate(parts[:3], label), parts[3], b, a, both)
+        return t.concatenate(parts[:3], label), parts[3], b, a, both
     if t.packs("in_q", "in_k", "in_v"):
         mixed = t.matrix(x, "in_q", 2 * k + v, label)
         z = t.matrix(x, "in_z", v, "gate of the recurrent block")
-        return Projected(mixed, z, *(t.matrix(x, name, mixer.n_v, "strengths and decays") for name in ("in_b", "in_a")))
+        b, a = (t.matrix(x, name, mixer.n_v, "strengths and decays") for name in ("in_b", "in_a"))
+        return mixed, z, b, a, None
     parts = [t.matrix(x, f"in_{name}", columns, label) for name, columns in (("q", k), ("k", k), ("v", v))]
     mixed = t.concatenate(parts, label)
-    return Projected(mixed, None, *(t.matrix(x, name, mixer.n_v, "strengths and decays") for name in ("in_b", "in_a")))
+    b, a = (t.matrix(x, name, mixer.n_v, "strengths and decays") for name in ("in_b", "in_a"))
+    return mixed, None, b, a, None
 
 
 @scoped

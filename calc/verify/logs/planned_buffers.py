@@ -19,7 +19,7 @@ from calc.units import MIB
 from calc.verify.logs.log import Difference
 
 BufferName = Literal["model", "context", "compute"]
-Plan = Callable[[Mapping[str, object]], dict[str, DeviceBuffers]]
+BufferPlan = Callable[[Mapping[str, object]], dict[str, DeviceBuffers]]
 """Buffers by device, with other settings."""
 ROUNDING = MIB // 100
 """Sizes have two decimals, and a few of them are added up."""
@@ -75,7 +75,7 @@ def split_of(log: BufferLog, layers: int) -> str | None:
     return ",".join(map(str, (*counts[:-1], layers + 1 - sum(counts[:-1]))))
 
 
-def rows_of(log: DeviceBuffers, ours: DeviceBuffers, plan: Plan) -> Iterator[BufferRow]:
+def rows_of(log: DeviceBuffers, ours: DeviceBuffers, plan: BufferPlan) -> Iterator[BufferRow]:
     """The buffers of a device that the log states."""
     for what in get_args(BufferName):
         stated, known = getattr(log, what), getattr(ours, what)
@@ -109,7 +109,7 @@ WHY: dict[BufferName, Message] = {
 }
 
 
-def other_plan(log: DeviceBuffers, plan: Plan) -> Message:
+def other_plan(log: DeviceBuffers, plan: BufferPlan) -> Message:
     """Setting that would make the buffer of a pass what the log states."""
     for changes, sentence in OTHER_PLANS:
         with suppress(ConfigError):

@@ -11,8 +11,7 @@ from calc.serving.engines.rules import Question
 from calc.serving.memory import MOST_TOKENS, Serving
 from calc.time.arrivals import Arrivals
 from calc.time.fitting import fitting, in_formats
-from calc.time.needs import Needs
-from calc.time.plan import BATCHES, Search
+from calc.time.plan import BATCHES, Needs, Search
 from calc.time.plan_range import cannot_keep_up, frontier
 from calc.time.plan_report import plan_report, sensitivity
 from calc.time.prices import price_of, prices

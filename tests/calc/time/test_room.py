@@ -12,8 +12,7 @@ from calc.hardware.parallel import shapes
 from calc.serving.engines import ENGINES
 from calc.serving.memory import Serving
 from calc.serving.verdict import MOST_BATCH, max_batch
-from calc.time.needs import Needs
-from calc.time.plan import Search
+from calc.time.plan import Needs, Search
 from calc.time.room import layouts_by_format
 from presets import gpus, models
 from tests.structures import generating
