@@ -18,8 +18,7 @@ from calc.serving.engines.launch import Launch, Separate, ServerRole
 from calc.time.arrivals import UTILIZATION
 from calc.time.disaggregated import ranked_plans
 from calc.time.efficiency import Edits
-from calc.time.needs import Needs
-from calc.time.plan import Plan, Search
+from calc.time.plan import Needs, Plan, Search
 from calc.time.plan_range import Point, cannot_keep_up, first_token_p95, frontier
 from calc.time.prices import Price, prices
 
@@ -122,7 +121,6 @@ def separate_launch(search: Search, plan: Plan, model: str) -> Separate | None:
 
 
 def assumptions(search: Search) -> Iterable[Message]:
-    """Assumptions of the plans."""
     needs = search.needs
     yield Message(
         "A server is always full: sequences are on average half way through their {n:,} output tokens, and where one "

@@ -10,8 +10,7 @@ from starlette.testclient import TestClient
 from calc import Architecture, Precision
 from calc.serving.engines import ENGINES
 from calc.text import pack
-from calc.time.needs import Needs
-from calc.time.plan import Search
+from calc.time.plan import Needs, Search
 from calc.time.plan_range import plan_range
 from calc.time.training_plan import TrainingNeeds, training_plan_report
 from pages.api import api
