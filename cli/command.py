@@ -2,7 +2,7 @@
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TextIO
@@ -15,14 +15,28 @@ from calc.hardware.custom_gpu import find_gpu
 from calc.hardware.gpu import GPU
 from calc.hardware.gpus import usual_gpus
 from calc.serving.engines import DEFAULT_ENGINE, ENGINES
+from calc.serving.engines.launch import LOCAL
 from calc.text import MAX_CHARACTERS, parse_config, parse_value
+from calc.time.efficiency import Edits
+from calc.time.objective_time import objective_speed_of
 from calc.time.step_comparison import StepComparison, compared_steps
+from calc.time.time_report import time_of, training_time_of
 from calc.training import Together
-from cli.options import Parser, add_fields, answered, as_json, bad_question, filled, flag, of_model, unreadable
-from cli.steps import add_other_steps, steps_of, steps_table
-from cli.tables import table, training_table
-from cli.times import Times, add_share, stated_shares, times, times_table
-from cli.training import add_training_options, check_options, run_training, spread
+from cli.options import (
+    Parser,
+    add_fields,
+    add_share,
+    answered,
+    as_json,
+    bad_question,
+    filled,
+    flag,
+    of_model,
+    stated_shares,
+    unreadable,
+)
+from cli.tables import Times, steps_table, table, times_table, training_table
+from cli.training import add_other_steps, add_training_options, check_options, run_training, spread, steps_of
 from presets import models
 from presets.hub import CONFIG, HubError, fetch, is_id
 
@@ -143,6 +157,16 @@ def chosen_config(arguments: argparse.Namespace) -> dict[str, Any]:
     return override(config, changes) if changes else config
 
 
+def served(arguments: argparse.Namespace) -> str:
+    """Name in a command that starts the model: its id, the folder of its checkpoint, or one of the reader's own."""
+    model: str = arguments.model
+    if arguments.set or model == "-":
+        return LOCAL
+    if model in models() or not is_file(model):
+        return model
+    return str(Path(model).parent) if Path(model).name == CONFIG else LOCAL
+
+
 def run(
     arguments: argparse.Namespace,
 ) -> tuple[Report | TrainingReport | StepComparison, Times | None, dict[str, Together]]:
@@ -211,8 +235,23 @@ def draft_model(given: dict[str, Any]) -> Architecture | None:
     return None if name is None else Architecture.from_config(load(name))
 
 
+def times(
+    config: Mapping[str, Any],
+    report: Report | TrainingReport,
+    gpus: Sequence[GPU] | None,
+    edits: Edits,
+    draft_model: Architecture | None,
+) -> Times:
+    """Times on the first GPU that is asked about."""
+    gpu = (gpus or usual_gpus())[0]
+    if isinstance(report, TrainingReport) and report.scenario.objective is not None:
+        return objective_speed_of(Architecture.from_config(config), report, gpu, edits=edits).time()
+    if isinstance(report, TrainingReport):
+        return training_time_of(config, report, gpu, edits=edits)
+    return time_of(config, report, gpu, draft_model=draft_model, edits=edits)
+
+
 def written(result: Report | TrainingReport | StepComparison, others: dict[str, Together]) -> str:
-    """Text for reading."""
     if isinstance(result, StepComparison):
         return steps_table(result)
     return training_table(result, others) if isinstance(result, TrainingReport) else table(result)

@@ -6,9 +6,20 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from runpy import run_module
 
-from cli import COMMANDS
 from cli import main as answer
 from cli.serve import APP, NOT_INSTALLED
+
+HELP = {
+    "report": "one report, as with MODEL alone; see weighbridge report --help",
+    "plan": "which hardware, how fast, at what price; as above",
+    "fits": "a verdict as exit status: 0 fits, 3 with flags or tight, 1 not",
+    "quantize": "what quantizing a model takes: GPU, host memory, disk",
+    "log": "a start-up log beside our figures; what was short, what mends it",
+    "sweep": "every combination of a grid as rows of a Parquet file",
+    "serve": "the dashboard as several processes behind nginx",
+    "mcp": "the answers as tools for assistants (Model Context Protocol)",
+}
+"""Commands in a few words."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -21,14 +32,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="weighbridge", description="Weigh a language model before you load it. Without a command: the dashboard."
     )
-    commands = parser.add_subparsers(dest="command", title="commands", metavar="MODEL | " + " | ".join(COMMANDS))
-    commands.add_parser("report", help="one report, as with MODEL alone; see weighbridge report --help", add_help=False)
-    commands.add_parser("plan", help="which hardware, how fast, at what price; as above", add_help=False)
-    commands.add_parser("fits", help="a verdict as exit status: 0 fits, 3 with flags or tight, 1 not", add_help=False)
-    commands.add_parser("quantize", help="what quantizing a model takes: GPU, host memory, disk", add_help=False)
-    commands.add_parser("log", help="a start-up log beside our figures; what was short, what mends it", add_help=False)
-    commands.add_parser("sweep", help="every combination of a grid as rows of a Parquet file", add_help=False)
-    commands.add_parser("serve", help="the dashboard as several processes behind nginx", add_help=False)
+    commands = parser.add_subparsers(dest="command", title="commands", metavar="MODEL | " + " | ".join(HELP))
+    for name, help_text in HELP.items():
+        commands.add_parser(name, help=help_text, add_help=False)
     parser.add_argument("--port", type=int, default=8501, help="where the dashboard listens (default 8501)")
     parser.add_argument("--headless", action="store_true", help="do not open a browser")
     arguments = parser.parse_args(words)

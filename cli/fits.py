@@ -13,7 +13,7 @@ from calc.serving.shared_gpus import GPUShare, Neighbour, Server, SharedGPUs, sh
 from calc.serving.verdict import Verdict
 from calc.training import TrainingVerdict
 from calc.units import GIB
-from cli.command import chosen_config, chosen_engine, chosen_gpus, draft_model, load, parser, run_one
+from cli.command import chosen_config, chosen_engine, chosen_gpus, draft_model, load, parser, run_one, served
 from cli.options import answered, as_json, bad_question, filled
 
 FITS, FITS_NOT, FITS_IF = 0, 1, 3
@@ -73,7 +73,8 @@ def sharing(arguments: Any, gpus: list[GPU]) -> SharedGPUs:
         raise bad_question("Only models that are served share GPUs here, not training steps.", "train")
     engine = chosen_engine(given, draft_model(given))
     kv = None if given["kv"] == "auto" else given["kv"]
-    first = Server(given["model"], chosen_config(arguments), engine, filled(Workload, given), given["weights"], kv)
+    workload, formats = filled(Workload, given), (given["weights"], kv)
+    first = Server(given["model"], chosen_config(arguments), engine, workload, *formats, served=served(arguments))
     others = (
         Server(other.model, load(other.model), ENGINES[given["engine"]](), other.workload, other.weights)
         for other in map(Neighbour.read, given["neighbours"])

@@ -8,7 +8,7 @@ from calc import Architecture
 from calc.errors import Frozen, Message, printable, shown
 from calc.serving.engines.llamacpp.startup_log import read_buffers, states_buffers
 from calc.units import GIB
-from calc.verify.logs import Log, differences, largest, read_log, remedies, shortage, weigh_as
+from calc.verify.logs import Difference, Log, differences, largest, read_log, remedies, shortage, weigh_as
 from calc.verify.logs.parse import MAX_CHARACTERS
 from calc.verify.logs.planned_buffers import planned_buffers_of
 from cli.command import load
@@ -16,19 +16,6 @@ from cli.options import BAD_QUESTION, Parser, answered, as_json, bad_question, u
 from presets import gpus, models, preset_id
 
 AGREES, DIED, DIFFERS = 0, 1, 3
-
-
-class Compared(Frozen):
-    """A figure of the log and ours."""
-
-    term: str
-    unit: str
-    log: int
-    ours: int  # the middle, where ours is a range
-    low: int | None = None
-    high: int | None = None
-    agrees: bool
-    sentence: Message
 
 
 class LogReport(Frozen):
@@ -39,7 +26,7 @@ class LogReport(Frozen):
     log: Log | None = None  # None: of llama.cpp, whose buffers are the rows
     reason: Message | None = None  # why the server did not start
     changes: tuple[str, ...] = ()  # the least ones with which it would have started, each the flag that makes it
-    rows: tuple[Compared, ...] = ()
+    rows: tuple[Difference, ...] = ()
     differs_most: str | None = None  # a term
 
 
@@ -111,7 +98,7 @@ def log_report(text: str, model: str | None) -> LogReport:
         log=log,
         reason=None if log.refusal is None else shortage(log),
         changes=tuple(str(remedy.what).strip("`") for remedy in least),
-        rows=tuple(Compared(**{field: getattr(row, field) for field in Compared.model_fields}) for row in rows),
+        rows=rows,
         differs_most=None if worst is None else worst.term,
     )
 
@@ -119,27 +106,15 @@ def log_report(text: str, model: str | None) -> LogReport:
 def of_buffers(text: str, model: str | None) -> LogReport:
     """Buffers of llama.cpp by device, in the log and as we plan them; Q4_K_M where the log names no format."""
     name = model or named_preset(None)
-    buffer_rows = planned_buffers_of(read_buffers(text), Architecture.from_config(load(name)), "Q4_K_M").rows
-    if not buffer_rows:
+    rows = planned_buffers_of(read_buffers(text), Architecture.from_config(load(name)), "Q4_K_M").rows
+    if not rows:
         raise bad_question("The log states nothing that is computed here.")
-    rows = tuple(
-        Compared(
-            term=f"{row.what} on {row.device}",
-            unit="bytes",
-            log=row.log,
-            ours=row.ours,
-            agrees=row.agrees,
-            sentence=row.sentence,
-        )
-        for row in buffer_rows
-    )
     worst = max((row for row in rows if not row.agrees), key=lambda row: abs(row.log - row.ours), default=None)
     status = AGREES if worst is None else DIFFERS
     return LogReport(model=name, status=status, rows=rows, differs_most=None if worst is None else worst.term)
 
 
 def table(report: LogReport) -> str:
-    """The report for reading."""
     lines = [printable(report.model), ""] if report.model else []
     if report.reason is not None:
         lines += [str(report.reason), ""]
@@ -160,20 +135,20 @@ def table(report: LogReport) -> str:
     return "\n".join(lines)
 
 
-def amount(row: Compared, value: int) -> str:
+def amount(row: Difference, value: int) -> str:
     if row.unit != "bytes":
         return f"{value:,}"
     return f"{value / GIB:.2f} GiB" if value >= GIB // 100 else f"{value:,} bytes"
 
 
-def computed(row: Compared) -> str:
+def computed(row: Difference) -> str:
     if row.low is None or row.high is None:
         return amount(row, row.ours)
     low, high = amount(row, row.low), amount(row, row.high)
     return low if low == high else f"{low} to {high}"
 
 
-def difference(row: Compared) -> str:
+def difference(row: Difference) -> str:
     """The difference as a share of ours; where that is a range, whether the log's lies within."""
     if row.low is None:
         return f"{row.log / max(1, row.ours) - 1:+.2%}"

@@ -12,6 +12,7 @@ from pydantic import BaseModel
 
 from calc.errors import ConfigError, Frozen, Message, printable, shown
 from calc.options import Option, made, options
+from calc.time.efficiency import Edits, stated_share, without_effect
 from presets import preset_id
 
 BAD_QUESTION = 2
@@ -127,3 +128,22 @@ def read(option: Option) -> Callable[[str], Any]:
 def filled(model: type[Frozen], given: Mapping[str, Any]) -> Any:
     """The model with what the command line says of its fields. Raises ConfigError."""
     return made(model, {name: given[name] for name in model.model_fields if name in given})
+
+
+def add_share(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--share",
+        action="append",
+        metavar="NAME=LOW/EXPECTED/HIGH",
+        help="your share of a printed peak, instead of the usual one: bandwidth=0.7/0.8/0.9, or with --train "
+        "training_matmul=0.5/0.6/0.7",
+    )
+
+
+def stated_shares(given: Mapping[str, Any]) -> Edits:
+    """Raises ConfigError, also for those without effect."""
+    edits = dict(map(stated_share, given["share"] or ()))
+    idle = without_effect(edits, training=given["train"])
+    if idle is not None:
+        raise ConfigError(idle, "share")
+    return edits

@@ -2,7 +2,7 @@
 
 import argparse
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, get_args
+from typing import Any
 
 from calc.formats import CACHE_FORMATS, WEIGHT_FORMATS, native
 from calc.hardware.custom_gpu import find_gpu
@@ -12,19 +12,18 @@ from calc.serving.engines import ENGINES
 from calc.serving.engines.launch import Launch
 from calc.time.efficiency import Edits
 from calc.time.estimate import Estimate
-from calc.time.needs import Needs
-from calc.time.plan import Plan
+from calc.time.plan import Needs, Plan
 from calc.time.plan_report import PlanReport, plan_report
 from calc.time.prices import stated_price
 from calc.time.training_plan import TrainingNeeds, TrainingPlan, TrainingPlanReport, training_plan_report
-from calc.training import RECIPES, Optimizer, TrainingWorkload
-from cli.command import chosen_config
+from calc.training import RECIPES, TrainingWorkload
+from cli.command import chosen_config, served
 from cli.manifests import KINDS, Server, manifest
-from cli.options import Parser, add_fields, answered, bad_question, filled, flag, of_model
+from cli.options import Parser, add_fields, add_share, answered, bad_question, filled, flag, of_model, stated_shares
 from cli.tables import described
-from cli.times import add_share, stated_shares
 
 WORK = ("sequence", "optimizer")
+SERVING = (*Needs.model_fields, "weights")
 OWN = (*TrainingNeeds.model_fields, *WORK, "recipe")
 
 
@@ -63,10 +62,10 @@ def parser() -> Parser:
 
 def run(arguments: argparse.Namespace) -> PlanReport | TrainingPlanReport:
     given, config = vars(arguments), chosen_config(arguments)
-    check_plan_options(given, (*Needs.model_fields, "weights"))
-    for name, least in (("max_gpus", 1), ("node", 1), ("limit", 1)):
-        if getattr(arguments, name) < least:
-            raise bad_question("--{name} is at least {least}.", name, [least], name=name.replace("_", "-"), least=least)
+    check_plan_options(given)
+    for name in ("max_gpus", "node", "limit"):
+        if given[name] < 1:
+            raise bad_question("--{name} is at least {least}.", name, [1], name=name.replace("_", "-"), least=1)
     gpus = None if arguments.gpu is None else [find_gpu(text) for text in arguments.gpu]
     prices = dict(map(stated_price, arguments.price))
     edits = stated_shares(given)
@@ -79,6 +78,7 @@ def run(arguments: argparse.Namespace) -> PlanReport | TrainingPlanReport:
         config,
         filled(Needs, given),
         model=arguments.model,
+        served=served(arguments),
         engine=engine,
         gpus=gpus,
         precisions=[engine.precision(native(config), form, kv) for form in weights for kv in caches],
@@ -91,7 +91,6 @@ def run(arguments: argparse.Namespace) -> PlanReport | TrainingPlanReport:
 
 
 def table(report: PlanReport) -> str:
-    """Text for reading."""
     wide = max([24, *(len(laid_out(plan)) + 2 for plan in report.plans)])
     head = f"{'GPU':22}{'GPUs':>6}  {'replicas x layout':{wide}}{'weights':12}{'KV':9}{'batch':>7}{'TTFT ms':>10}"
     lines = [report.model, "", f"{head}{'TPOT ms':>9}{'tokens/s':>10}{'$/h':>9}{'$/M':>8}  limited by"]
@@ -170,14 +169,13 @@ def add_training_plan_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--train", action="store_true", help="plan a training run instead of a server")
     group = parser.add_argument_group("training", "with --train", argument_default=argparse.SUPPRESS)
     add_fields(group, TrainingNeeds)
-    group.add_argument("--sequence", type=int, metavar="N", help="tokens of each sequence (default 4096)")
-    group.add_argument("--optimizer", choices=get_args(Optimizer), help="default adamw")
+    add_fields(group, TrainingWorkload, WORK)
     group.add_argument("--recipe", choices=tuple(RECIPES), help="mixed precision (default master)")
 
 
-def check_plan_options(given: Mapping[str, Any], serving: Sequence[str]) -> None:
+def check_plan_options(given: Mapping[str, Any]) -> None:
     """Raise ConfigError where options are given that have no effect."""
-    foreign = serving if given["train"] else OWN
+    foreign = SERVING if given["train"] else OWN
     for name in (name for name in foreign if given.get(name) is not None):
         if given["train"]:
             raise bad_question("{flag} has no effect with --train.", name, flag=flag(name))
@@ -205,7 +203,6 @@ def run_training_plan(
 
 
 def training_plan_table(report: TrainingPlanReport) -> str:
-    """Text for reading."""
     head = f"{'GPU':20}{'layout':30}{'recompute':>10}{'micro-batch':>13}{'spare GiB':>11}{'step s':>9}"
     head += f"{'tokens/s/GPU':>14}{'MFU':>7}{'days':>10}{'from':>9}{'to':>9}{'MWh':>9}{'$':>13}"
     lines = [report.model, "", head, *map(training_line, report.plans)]

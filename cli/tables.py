@@ -6,12 +6,18 @@ from dataclasses import asdict
 from calc import Layout, Report, TrainingReport
 from calc.errors import printable
 from calc.serving.levers import spelled
-from calc.training import RolloutReport, Together
-from calc.units import GIB
+from calc.time.estimate import Estimate
+from calc.time.objective_time import ObjectiveTime
+from calc.time.step_comparison import ComparedStep, StepComparison
+from calc.time.time_report import TimeReport, TrainingTimeReport
+from calc.training import PHASE_NAMES, RolloutReport, Together
+from calc.units import GIB, four_digits
+
+NOTHING = "-"
+Times = TimeReport | TrainingTimeReport | ObjectiveTime
 
 
 def table(r: Report) -> str:
-    """The report for reading."""
     p, m, kv = r.parameters, r.memory, r.kv_cache
     lines = [printable(r.model), "", f"{'parameters':24}{p.total:>22,}", f"{'  active':24}{p.active:>22,}"]
     lines += [f"  {name:22}{count:>22,}{count / p.total:>8.1%}" for name, count in p.components.items()]
@@ -32,10 +38,9 @@ def table(r: Report) -> str:
     lines += [f"{'memory per GPU':24}{m.total / GIB:>22.2f} GiB ({m.low / GIB:.2f} to {m.high / GIB:.2f})", ""]
     lines += [f"{'GPU':20}{'verdict':14}{'spare GiB':>10}{'context':>14}{'batch':>8}{'min GPUs':>10}  {'laid out':16}"]
     for v in r.verdicts:
-        context = "unlimited" if v.max_context is None else f"{v.max_context:,}"
-        batch = "unlimited" if v.max_batch is None else f"{v.max_batch:,}"
         lines.append(
-            f"{v.gpu:20}{v.verdict:14}{v.spare / GIB:>10.2f}{context:>14}{batch:>8}{v.min_gpus or 'none':>10}"
+            f"{v.gpu:20}{v.verdict:14}{v.spare / GIB:>10.2f}{most(v.max_context):>14}{most(v.max_batch):>8}"
+            f"{v.min_gpus or 'none':>10}"
             + f"  {described(v.layout):16}"
             + "".join(f"  {note}" for note in (*v.flags, *v.notes))
         )
@@ -74,8 +79,7 @@ def training_table(r: TrainingReport, spread: Mapping[str, Together]) -> str:
         lines.append(f"{name.replace('_', ' '):24}{phase.memory.total / GIB:>22.2f} GiB{mark}")
     lines += ["", f"{'GPU':20}{'verdict':14}{'spare GiB':>10}{'micro-batch':>13}{'sequence':>12}{'min GPUs':>10}"]
     for v in r.verdicts:
-        batch = "unlimited" if v.max_micro_batch is None else f"{v.max_micro_batch:,}"
-        sequence = "unlimited" if v.max_sequence is None else f"{v.max_sequence:,}"
+        batch, sequence = most(v.max_micro_batch), most(v.max_sequence)
         other = spread.get(v.gpu)
         gpus, notes = v.min_gpus or "none", list(map(str, v.notes))
         if other is not None:
@@ -99,5 +103,91 @@ def rollout_lines(r: RolloutReport) -> Iterator[str]:
     shares = {"to start": r.share_low, f"for {together}": r.share_all, "at most": r.share_high}
     texts = (f"{name} {'none' if share is None else format(share, '.2f')}" for name, share in shares.items())
     yield f"{'share of the GPU':24}{', '.join(texts)}"
-    longest = "unlimited" if r.max_completion is None else f"{r.max_completion:,}"
-    yield f"{'longest completion':24}{longest:>22}"
+    yield f"{'longest completion':24}{most(r.max_completion):>22}"
+
+
+def steps_table(comparison: StepComparison) -> str:
+    """Text for reading: a column for each step."""
+    steps = comparison.steps
+    names = [printable(method_of(step)) for step in steps]
+
+    def line(label: str, cells: Iterator[str]) -> str:
+        return f"{label:28}" + "".join(f"{cell:>16}" for cell in cells)
+
+    def sizes(label: str, per_step: list[int | None]) -> str:
+        return line(label, (NOTHING if size is None else f"{size / GIB:.2f} GiB" for size in per_step))
+
+    lines = [line(comparison.gpu, iter(names)), line("verdict", (step.verdict.verdict for step in steps))]
+    lines.append(sizes("memory of one GPU", [step.verdict.required for step in steps]))
+    lines.append(line("peak", (step.peak.replace("_", " ") for step in steps)))
+    phases = dict.fromkeys(name for step in steps for name in step.phases)
+    lines += [sizes(f"  {name.replace('_', ' ')}", [step.phases.get(name) for step in steps]) for name in phases]
+    rollout = dict.fromkeys(name for step in steps for name in step.rollout)
+    lines += [
+        sizes(f"  with engine: {name.replace('_', ' ')}", [step.rollout.get(name) for step in steps])
+        for name in rollout
+    ]
+    lines.append(line("largest micro-batch", (most(step.verdict.max_micro_batch) for step in steps)))
+    lines.append(line("longest completion", map(longest, steps)))
+    seconds = (NOTHING if step.step_s is None else f"{four_digits(step.step_s.expected)} s" for step in steps)
+    return "\n".join([*lines, line("step", seconds)])
+
+
+def method_of(step: ComparedStep) -> str:
+    """Value of --method."""
+    objective, weights = step.scenario.objective, step.scenario.workload.method
+    return weights if objective is None else ",".join([objective.method, weights][: 2 if weights != "full" else 1])
+
+
+def longest(step: ComparedStep) -> str:
+    return NOTHING if step.scenario.objective is None else most(step.max_completion)
+
+
+def most(size: int | None) -> str:
+    """The largest size; None: memory sets no limit."""
+    return "unlimited" if size is None else f"{size:,}"
+
+
+def times_table(times: Times) -> str:
+    lines = ["", f"{'':24}{'expected':>12}{'from':>12}{'to':>12}"]
+    rows: dict[str, Estimate] = {}
+    if isinstance(times, ObjectiveTime):
+        return "\n".join([*lines, *objective_lines(times)])
+    if isinstance(times, TrainingTimeReport):
+        rows = {"step, s": times.step_s, "tokens/s per GPU": times.tokens_per_s_per_gpu}
+        rows |= {"TFLOP/s per GPU": times.tflops_per_gpu, "MFU": times.mfu}
+        longest = times.operations[0]
+        bound = f"the longest part of the step is {longest.what}, limited by {longest.bound or 'other stages'}"
+        return "\n".join([*lines, *(line(name, row) for name, row in rows.items()), f"{bound}, on {times.gpu}"])
+    rows = {
+        "decode step, ms": times.decode.step_ms,
+        "decode, tokens/s": times.decode.tokens_per_s,
+        "TTFT of the batch, ms": times.prefill.ttft_ms,
+        "prefill, tokens/s": times.prefill.tokens_per_s,
+    }
+    bounds = f"decode is limited by {times.decode.bound}, prefill by {times.prefill.bound}, on {times.gpu}"
+    lines += [*(line(name, row) for name, row in rows.items()), bounds, str(times.origin.sentence), ""]
+    return "\n".join([*lines, *map(str, times.assumptions)])
+
+
+def objective_lines(times: ObjectiveTime) -> Iterator[str]:
+    """A step with its phases, and other divisions of the same GPUs."""
+    yield line("step, s", times.step_s)
+    for phase in times.phases:
+        yield line(f"  {phase.name.replace('_', ' ')}", phase.seconds)
+    yield line("tokens/s per GPU", times.tokens_per_s_per_gpu)
+    if times.generated_tokens_per_s is not None:
+        yield line("generated, tokens/s", times.generated_tokens_per_s)
+    yield line("steps an hour", times.steps_per_hour)
+    yield line("tokens an hour", times.tokens_per_hour)
+    yield f"most of the step is {PHASE_NAMES[times.longest]}, on {times.gpu}"
+    for division in times.divisions:
+        where = f"{division.engine_gpus} for the engine alone" if division.engine_gpus else "engine on all"
+        note = "" if division.fits else "  does not fit"
+        yield f"{where:24}{four_digits(division.step_s.expected):>12} s{note}"
+    yield ""
+    yield from map(str, times.assumptions)
+
+
+def line(name: str, row: Estimate) -> str:
+    return f"{name:24}" + "".join(f"{four_digits(value):>12}" for value in (row.expected, row.low, row.high))

@@ -1,10 +1,11 @@
 """The part of the command line that weighs a training step: python -m calc MODEL --train."""
 
 import argparse
-from collections.abc import Mapping
+import shlex
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, get_args
 
-from calc.errors import ConfigError
+from calc.errors import ConfigError, shown
 from calc.formats import Precision
 from calc.hardware.custom_gpu import find_gpu
 from calc.hardware.gpu import GPU
@@ -19,6 +20,7 @@ from calc.training import (
     WIDTH,
     Colocation,
     Method,
+    MethodName,
     Objective,
     Recipe,
     RecipeName,
@@ -113,16 +115,17 @@ def engine_options() -> set[str]:
 
 def run_training(config: Mapping[str, Any], given: Mapping[str, Any], gpus: list[GPU] | None) -> TrainingReport:
     """The report on what the command line asks for."""
-    chosen = given.get("methods", {})
-    stated = {name: given[name] for name in WORKLOAD if name in given} | chosen.get("weights", {})
-    if "lora_rank" in stated or "lora_targets" in stated:
-        stated.setdefault("method", "lora")
-    method: Method = stated.get("method", "full")
-    loss = chosen.get("loss", {}).get("method")
+    trains, loss = given.get("methods", (None, None))
+    stated = {name: given[name] for name in WORKLOAD if name in given}
+    if trains is None and not stated.keys().isdisjoint(("lora_rank", "lora_targets")):
+        trains = "lora"
+    if trains is not None:
+        stated["method"] = trains
+    method: Method = trains or "full"
     for refusal in without_effect([name for name, value in given.items() if value is not None], method, loss, flag):
         raise ConfigError(*refusal)
     rl = TRAINERS[given.get("trainer", "trl")].of(method)
-    objective = objective_of(given, chosen, rl)
+    objective = objective_of(given, loss, rl)
     name = given.get("trainer", None if objective is None else "trl")
     trainer = None if name is None else TRAINERS[name].of(method)
     usual = {} if trainer is None else workload_set_by(trainer, method, loss)
@@ -151,22 +154,21 @@ def colocation_of(given: Mapping[str, Any], trainer: Trainer) -> Colocation | No
     return colocation
 
 
-def methods(text: str) -> dict[str, dict[str, str]]:
+def methods(text: str) -> tuple[Method | None, MethodName | None]:
     """Choice of weights and of loss, from their names."""
     try:
-        weights, loss = named(text)
+        return named(text)
     except ValueError:
         raise argparse.ArgumentTypeError(f"one of {', '.join((*WEIGHTS, *METHODS))}, not {text}") from None
-    return {kind: {"method": name} for kind, name in (("weights", weights), ("loss", loss)) if name is not None}
 
 
-def objective_of(given: Mapping[str, Any], chosen: Mapping[str, dict[str, str]], trainer: Trainer) -> Objective | None:
+def objective_of(given: Mapping[str, Any], loss: MethodName | None, trainer: Trainer) -> Objective | None:
     """The loss that is asked for; None: that of transformers. Raises ConfigError."""
-    if "loss" not in chosen:
+    if loss is None:
         return None
     options = {name: given[name] for name in OBJECTIVE if name in given}
-    usual = trainer.objective if METHODS[named(chosen["loss"]["method"])[1] or "sft"].others else {}
-    objective: Objective = filled(Objective, usual | options | chosen["loss"])
+    usual = trainer.objective if METHODS[loss].others else {}
+    objective: Objective = filled(Objective, usual | options | {"method": loss})
     return objective
 
 
@@ -190,3 +192,42 @@ def chosen_recipe(given: Mapping[str, Any], default: RecipeName) -> Recipe:
     if "states" in given:
         changes["states"] = given["states"]
     return recipe.model_copy(update=changes)
+
+
+# Other steps, side by side with the requested one.
+
+
+def add_other_steps(parser: argparse._ActionsContainer) -> None:
+    parser.add_argument(
+        "--with",
+        dest="other_steps",
+        action="append",
+        default=[],
+        metavar="FLAGS",
+        help="with --train, another step of the model side by side with this one, by flags of its own: "
+        "--with '--method dpo --micro-batch 2'",
+    )
+
+
+def steps_of(
+    arguments: argparse.Namespace, parser: Callable[[], argparse.ArgumentParser]
+) -> Iterator[argparse.Namespace]:
+    """The requested step, then those next to it, on the same GPUs. Raises ConfigError."""
+    yield arguments
+    if not arguments.train:
+        raise bad_question("--with takes effect only with --train.", "with")
+    for text in arguments.other_steps:
+        try:
+            flags = shlex.split(text)
+        except ValueError:
+            raise bad_question(
+                "--with takes flags of a step in quotes, not {text}.", "with", text=shown(text)
+            ) from None
+        other = parser().parse_args([arguments.model, "--train", *flags])
+        if other.gpu is not None or other.other_steps or other.time or other.json:
+            raise bad_question(
+                "--gpu, --json, --time and --with stand outside of --with: steps are compared on the same GPUs.", "with"
+            )
+        other.set = [*arguments.set, *other.set]
+        other.gpu = arguments.gpu
+        yield other

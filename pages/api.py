@@ -28,7 +28,7 @@ from pages.parts.state.local import local_answer_anew
 from pages.parts.state.planned import is_affordable, search_of
 from pages.parts.state.published import Published, fetched, is_preset
 from pages.parts.state.quantized import quantized
-from pages.parts.state.query import Page, decode
+from pages.parts.state.query import Page, decode, place_of
 from pages.parts.state.scenario import Scenario, Source, places
 from pages.parts.state.shared import shared_by
 from pages.parts.state.stepped import other_steps
@@ -60,7 +60,8 @@ class Fit(BaseModel):
 
     max_context: int
     """Tokens of one sequence."""
-    tokens_per_s: float
+    tokens_per_s: float | None
+    """None where the model makes no tokens."""
 
 
 class FitsWhere(BaseModel):
@@ -162,7 +163,8 @@ def route(app: FastAPI, page: Page, answer: Callable[[Scenario, Model], BaseMode
 
 def parameters(page: Page) -> list[Option]:
     """Query names that the page's link may have; flags of an engine are those of the default one."""
-    return [place.option for name, place in places(page.uses).items() if name not in ignored(page)]
+    known = places(page.uses).items()
+    return [place.option for name, place in known if name not in ignored(page) and page.reads(place)]
 
 
 def ignored(page: Page) -> set[str]:
@@ -205,7 +207,17 @@ def question(page: Page, request: Request) -> tuple[Scenario, Model]:
         raise NotAsked(str(model.error), field=model.error.field)
     if problems:
         raise NotAsked(*map(wrong, problems))
+    for name in asked_for:
+        if not is_of(page, name, scenario):
+            sentence = f"The query says {name}={shown(params[name])}: it changes nothing of this answer."
+            raise NotAsked(sentence, field=name)
     return scenario, model
+
+
+def is_of(page: Page, name: str, scenario: Scenario) -> bool:
+    """Whether a name of a query is one of the page's link, and not of another page's."""
+    place = place_of(name, page, {}, scenario.serving.engine)
+    return place is None or place.path[0] in page.uses or (name == "engine" and page.has_engine)
 
 
 def address(request: Request) -> str | None:
@@ -276,7 +288,7 @@ def planned_for(scenario: Scenario, model: Model) -> PlanReport | TrainingPlanRe
         return planned_training(scenario, model)
     search = search_of(scenario, model)
     plans = [plan for plan in ranked_plans(search, PLANS) if is_affordable(plan, planning.budget)]
-    return report_of(search, plans, model.identifier(scenario), planning.prices)
+    return report_of(search, plans, model.identifier(scenario), model.served(scenario), planning.prices)
 
 
 def local_files(scenario: Scenario, model: Model) -> LocalFiles:
@@ -301,7 +313,7 @@ def fits(scenario: Scenario, model: Model) -> FitsWhere | Roofline:
         _, fitting = of_scenario(answer, name)
     rows = {
         row: {
-            form: Fit(max_context=int(longest), tokens_per_s=float(rate))
+            form: Fit(max_context=int(longest), tokens_per_s=float(rate) or None)
             for form, longest, rate in zip(fitting.formats, lengths, rates, strict=True)
             if longest > 0
         }

@@ -14,6 +14,7 @@ import presets
 from calc import Architecture, Precision, Workload
 from calc.errors import Message
 from calc.formats.gguf_file import model_file
+from calc.formats.gguf_types import counted
 from calc.formats.scheme import ModuleNames
 from calc.hardware.computer import Computer
 from calc.serving.engines.vllm.options import changes
@@ -64,6 +65,7 @@ ASKED = {
     teachers: lambda n: teachers(151_936 + n),
     of_preset_on: lambda n: of_preset_on("Qwen/Qwen3-8B", computer(n), Workload(), "fp16"),
     model_file: lambda n: model_file(Architecture.from_config(unlike(n)), Precision(weights="Q4_K_M")),
+    counted: lambda n: counted(Architecture.from_config(unlike(n))),
     longest_on: lambda n: longest_on(card(n), 1, "vllm"),
     models_on: lambda n: models_on(card(0), 1, 4096 + n, "vllm"),
 }

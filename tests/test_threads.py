@@ -25,7 +25,7 @@ from calc.serving.engines.vllm.engine import VLLM
 from calc.serving.memory import Serving
 from calc.time.fitting import fitting, in_formats
 from calc.time.local import best_file
-from calc.time.needs import Needs
+from calc.time.plan import Needs
 from calc.time.plan_report import plan_report
 from calc.time.time_report import time_of
 from calc.time.training_plan import TrainingNeeds, training_plan_report

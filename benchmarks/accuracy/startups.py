@@ -397,6 +397,18 @@ def vllm_version(row: Mapping[str, Any]) -> str | None:
     return version[1] if version and version[1].startswith("0.") else None
 
 
+STATED: dict[str, dict[str, float]] = {
+    "ix:dsr1-fp8-b200-sglang:8192-1024:tp4pp1ep1": {
+        "mem_fraction_static": 0.95,
+        "chunked_prefill_size": 8192,
+        "max_running_requests": 32,
+        "cuda_graph_max_bs": 32,
+    }
+}
+"""Flags that a script states only for some GPUs, so that the row calls them ambiguous, where they decide: InferenceX's
+dsr1_fp8_b200.sh at 432945d has these for four. Without them SGLang takes 85 % of a B200, which the weights exceed."""
+
+
 def verdict_of(row: Mapping[str, Any], configs: Mapping[str, Any]) -> tuple[Word, str]:
     """Our word on a start with its own flags, and why."""
     engine: VLLM | SGLang | TensorRTLLM
@@ -405,6 +417,7 @@ def verdict_of(row: Mapping[str, Any], configs: Mapping[str, Any]) -> tuple[Word
     if config is None:
         raise ConfigError(f"No config of {row['model']}.")
     options = {name: value for name, value in row.get("options", {}).items() if value is not None}
+    options |= STATED.get(row["id"], {})
     cache = options.pop("kv_cache_dtype", None)
     architecture = Architecture.from_config(config)
     drafts, own = row.get("speculative") == "mtp", bool(architecture.prediction)  # else EAGLE-3's head (MiniMax-M3)

@@ -20,7 +20,7 @@ from calc.verify.logs import read_log
 from calc.verify.logs.parse import MAX_CHARACTERS as MAX_LOG
 from calc.verify.measurement import MAX_BYTES as MAX_MEASUREMENT
 from calc.verify.measurement import read_measurement
-from calc.verify.module_tree import MAX_CHARACTERS as MAX_PRINTED
+from calc.verify.printed import MAX_CHARACTERS as MAX_PRINTED
 from calc.verify.printed import read_printed
 from pages.parts.state.query import EVERYTHING, WEIGH, decode
 from pages.parts.state.scenario import Scenario, places

@@ -12,8 +12,7 @@ from calc.formats import WeightFormat
 from calc.serving.engines import ENGINES
 from calc.serving.engines.engine import Engine
 from calc.time.fitting import fitting, in_formats
-from calc.time.needs import Needs
-from calc.time.plan import Search
+from calc.time.plan import Needs, Search
 from calc.time.training_plan import TrainingNeeds, training_plan_report
 from presets import gpus, models
 

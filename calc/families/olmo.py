@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from calc.families.attention_rows import Attention, Every, Hybrid, Sliding
-from calc.families.family import PACKED_QKV, POST_NORMS, Family, Weights
+from calc.families.family import PACKED_QKV, POST_NORMS, TWO_NORMS, Family, Weights
 from calc.families.feedforward_rows import Dense, Experts
 from calc.families.fields import Fields
 from calc.families.rotary import Rotary
@@ -38,7 +38,7 @@ OLMO_HYBRID = Hybrid(  # every fourth layer attends, and the last one of a model
 
 def hybrid_norms(c: Fields, layer: int) -> tuple[str, ...]:
     attends = OLMO_HYBRID.is_attention(c, layer)
-    return POST_NORMS if attends else ("attention_layer_norm", "feedforward_layer_norm")
+    return POST_NORMS if attends else TWO_NORMS
 
 
 MOLMO_HEAD = Attention(qkv_bias="attention_bias", qk_norm="head")

@@ -209,12 +209,14 @@ def adapter_rank(c: Fields) -> tuple[int, int]:
 
 
 def adapted(c: Fields, shapes: Shapes) -> tuple[Extra, ...]:
-    """The adapters of some matrices, for all tasks at once."""
+    """The adapters of some matrices, for all tasks at once; those of a table lie turned, since a token picks its row
+    (`LoRAParametrization` of the same, and vLLM's `JinaRobertaModel.jina_merge_lora_weights`)."""
     n, rank = adapter_rank(c)
     adapters: Shapes = {}
     for name, (out, inputs) in shapes.items() if n else ():
+        a, b = ((inputs, rank), (rank, out)) if "embeddings." in name else ((rank, inputs), (out, rank))
         where = f"{name}.parametrizations.weight.0"
-        adapters |= {f"{where}.lora_A": (n, rank, inputs), f"{where}.lora_B": (n, out, rank)}
+        adapters |= {f"{where}.lora_A": (n, *a), f"{where}.lora_B": (n, *b)}
     return extras("other", adapters)
 
 

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from calc.formats.ggml import TYPES
 from calc.formats.precision import Precision
-from calc.formats.stored import stored_gguf
+from calc.formats.stored import Piece, stored_gguf
 from calc.model.architecture import Architecture
 
 BLOCKS = {kind.name.lower(): (kind.block, kind.bytes) for kind in TYPES.values()}
@@ -52,10 +52,12 @@ class ModelFile:
     """The weights of a model by name; a vision encoder has a file of its own."""
 
     architecture: Architecture
+    pieces: list[Piece]
+    """All tensors that are stored, with their formats."""
     outside: Mapping[str, FileTensor]
     """Weights outside the layers, by name."""
     layers: tuple[Mapping[str, FileTensor], ...]
-    """Weights of each layer, by their name within it."""
+    """Weights of each layer, by their name within it; layers with the same ones share the mapping."""
     answers: dict[Hashable, Any] = field(default_factory=dict, repr=False)
     """Answers of `once`, by question; they die with the file."""
     changing: Lock = field(default_factory=Lock, repr=False)
@@ -81,13 +83,18 @@ def model_file(architecture: Architecture, precision: Precision, *, predicts: bo
     """The file of a model; one model is asked about many times. `predicts`: with the layers for multi-token prediction,
     which stand behind the last."""
     outside: dict[str, FileTensor] = {}
-    within: list[dict[str, FileTensor]] = [{} for _ in range(layers_of(architecture, predicts=predicts))]
-    for tensor, form, *_ in stored_gguf(architecture, precision):
+    within: list[list[FileTensor]] = [[] for _ in range(layers_of(architecture, predicts=predicts))]
+    pieces = stored_gguf(architecture, precision)
+    for tensor, form, *_ in pieces:
         if tensor.excluded_as == "vision" or (tensor.excluded_as == "multi_token_prediction" and not predicts):
             continue
         stored = FileTensor(tensor.name.removeprefix("blk.{layer}."), tensor.shape[::-1], form.name.lower())
         if not tensor.layers:
             outside[tensor.name] = stored
         for layer in tensor.layers:
-            within[layer][stored.name] = stored
-    return ModelFile(architecture, MappingProxyType(outside), tuple(map(MappingProxyType, within)))
+            within[layer].append(stored)
+    shared = dict[tuple[int, ...], Mapping[str, FileTensor]]()
+    for weights in within:
+        shared.setdefault(tuple(map(id, weights)), MappingProxyType({weight.name: weight for weight in weights}))
+    layers = tuple(shared[tuple(map(id, weights))] for weights in within)
+    return ModelFile(architecture, pieces, MappingProxyType(outside), layers)

@@ -2,10 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from calc.errors import ConfigError, Message
 from calc.formats.format_names import FloatFormat, WeightFormat
-from calc.formats.gguf_tensors import in_f32, is_quantized, is_weight
+from calc.formats.gguf_tensors import gguf_tensors, in_f32, is_quantized, is_weight
 from calc.formats.mixes import (
     COUNTED,
     MIX_TYPES,
@@ -32,8 +33,8 @@ IN_FILES: tuple[WeightFormat, ...] = (*FLOAT_TYPES, "mxfp4")
 class GGUFTypes:
     """The types of a model's tensors in files of one format. Raises ConfigError for a format that no file has."""
 
-    def __init__(self, counted: "Counted", precision: Precision) -> None:
-        self.counted, self.weights, self.imatrix = counted, precision.weights, precision.imatrix
+    def __init__(self, model: Architecture, precision: Precision) -> None:
+        self.counted, self.weights, self.imatrix = counted(model), precision.weights, precision.imatrix
         if self.weights not in MIXES and self.weights not in IN_FILES:
             raise ConfigError(
                 Message("GGUF files do not store weights in {format}.", format=self.weights),
@@ -96,8 +97,9 @@ class GGUFTypes:
 
 @dataclass(frozen=True)
 class Counted:
-    """Properties of a model's tensors that the rules of every mix use."""
+    """A model's tensors in a file, and properties of them that the rules of every mix use."""
 
+    tensors: tuple[Tensor, ...]
     roles: dict[str, Role]  # of the tensors that a mix chooses a type for
     places: dict[Role, dict[tuple[int, str], int]]  # of roles whose type depends on the place, in the order of the file
     sizes: ModelSizes
@@ -108,16 +110,19 @@ class Counted:
         native = self.native and tensor.component == "experts_routed" and is_weight(tensor)
         return tensor.name in self.roles and tensor.excluded_as != "vision" and not native
 
-    @classmethod
-    def of(cls, model: Architecture, tensors: Sequence[Tensor]) -> "Counted":
-        quantized = [tensor for tensor in tensors if is_quantized(tensor)]
-        roles = {tensor.name: role_of(tensor.name) for tensor in quantized}
-        where: dict[Role, list[tuple[int, str]]] = {role: [] for role in COUNTED}
-        for tensor in quantized:
-            if roles[tensor.name] in COUNTED and tensor.excluded_as is None:
-                where[roles[tensor.name]] += [(layer, tensor.name) for layer in tensor.layers]
-        places = {role: {name: place for place, name in enumerate(sorted(names))} for role, names in where.items()}
-        return cls(roles, places, sizes_of(model, len(places["v"])), model.tied, model.gguf.native_mxfp4)
+
+@lru_cache(maxsize=8)
+def counted(model: Architecture) -> Counted:
+    """Tensors of a model's files, whatever their format; one model is asked about in many."""
+    tensors = gguf_tensors(model)
+    quantized = [tensor for tensor in tensors if is_quantized(tensor)]
+    roles = {tensor.name: role_of(tensor.name) for tensor in quantized}
+    where: dict[Role, list[tuple[int, str]]] = {role: [] for role in COUNTED}
+    for tensor in quantized:
+        if roles[tensor.name] in COUNTED and tensor.excluded_as is None:
+            where[roles[tensor.name]] += [(layer, tensor.name) for layer in tensor.layers]
+    places = {role: {name: place for place, name in enumerate(sorted(names))} for role, names in where.items()}
+    return Counted(tensors, roles, places, sizes_of(model, len(places["v"])), model.tied, model.gguf.native_mxfp4)
 
 
 def sizes_of(model: Architecture, values: int) -> ModelSizes:

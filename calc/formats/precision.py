@@ -10,10 +10,15 @@ from calc.formats.mixes import MIXES
 from calc.formats.quantization_config import Native, native
 from calc.formats.quantization_tools import TOOLS
 from calc.formats.scheme import EVERY_MODULE, EXPERTS, LINEARS, Rule, Scheme
-from calc.formats.table import FORMATS
+from calc.formats.table import FORMATS, Format
 from calc.model.tensor import Component
 
-CALIBRATED: tuple[WeightFormat, ...] = ("int4", "int4-gptq", "int4-w4a16", "nvfp4")
+WITHOUT_LINEAR_ATTENTION: tuple[WeightFormat, ...] = ("mxfp4", "nvfp4")
+"""Formats in which tools leave the modules `linear_attn`."""
+WITHOUT_PREDICTION: tuple[WeightFormat, ...] = (
+    *("int4", "int4-gptq", "int4-w4a16", "int8", "int8-gptq", "mxfp4", "nvfp4"),
+)
+"""Formats of tools that load a model by its class in transformers, which has no layers of multi-token prediction."""
 ANY_TOOL = frozenset(TOOLS)
 
 
@@ -25,7 +30,9 @@ def native_weights(config: Mapping[str, Any]) -> WeightFormat:
 @lru_cache(maxsize=128)
 def scheme_of_components(weights: WeightFormat, components: frozenset[Component]) -> Scheme:
     """One format for all matrices of some components."""
-    return Scheme(rules=(Rule(form=FORMATS[weights], components=components),))
+    rules = (Rule(form=FORMATS[weights], components=components),)
+    plain = frozenset({"linear_attn"}) if weights in WITHOUT_LINEAR_ATTENTION else frozenset[str]()
+    return Scheme(rules=rules, plain=plain, plain_prediction=weights in WITHOUT_PREDICTION)
 
 
 class Precision(Frozen):
@@ -36,6 +43,8 @@ class Precision(Frozen):
     imatrix: bool = Field(default=False, description="Whether GGUF mixes were made with an importance matrix.")
     checkpoint: Scheme | None = Field(default=None, exclude=True)
     """Details of the checkpoint's config; None: the usual ones of the format."""
+    replaces: WeightFormat | None = Field(default=None, exclude=True)
+    """Quantized format of the checkpoint's weights, where another one is chosen."""
     cache_stated: CacheFormat | None = Field(default=None, exclude=True)
     """KV cache format that the checkpoint's config states."""
     note: Message | None = Field(default=None, exclude=True)
@@ -63,30 +72,41 @@ class Precision(Frozen):
             return cls(
                 weights=stored.name, kv=cache, checkpoint=stored.scheme, cache_stated=cache_format, note=stored.note
             )
-        return cls(weights=weights, kv=cache, cache_stated=cache_format)
+        replaces = None if stored.name in FLOATS else stored.name
+        return cls(weights=weights, kv=cache, cache_stated=cache_format, replaces=replaces)
 
     @property
     def activation_bytes(self) -> int:
         return 4 if self.weights == "fp32" else 2
 
+    @property
+    def stored_forms(self) -> tuple[Format, ...]:
+        """Formats that the checkpoint's config states, of any of its matrices."""
+        return () if self.checkpoint is None else tuple(rule.form for rule in self.checkpoint.rules)
+
     def scheme(self, *, experts: bool) -> Scheme:
         """Storage scheme of a model with routed experts or without; no GGUF mix.
 
         A quantized format holds the matrices of attention and feed-forward; embeddings, head, norms, router and biases
-        stay in 16 bits. Published MXFP4 checkpoints of models with experts hold nothing but these, and the 4-bit ones
-        of hybrid models (Qwen3-Next in NVFP4) leave the recurrent mixers.
+        stay in 16 bits. Published MXFP4 checkpoints of models with experts hold nothing but these.
+
+        Of recurrent mixers, the small matrices stay in 16 bits too (GPTQModel 7.7.0 `definitions/qwen3_5_text.py`,
+        `nemotron_h.py`; llm-compressor `examples/quantization_w4a16/qwen3_8_gptq_awq_example.py`), and in NVFP4 and
+        MXFP4 linear attention does (llm-compressor's examples of Qwen3.5, nvidia/Qwen3.5-122B-A10B-NVFP4), but not
+        Mamba (nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-NVFP4). Qwen's own GPTQ of Qwen3.5 leaves all attention.
         """
         if self.checkpoint is not None:
             return self.checkpoint
-        components = LINEARS - {"ssm_linear"} if self.weights in CALIBRATED else LINEARS
+        components = LINEARS
         if self.weights == "mxfp4" and experts:
             components = EXPERTS
         elif self.weights in MLX_FORMATS:
             components = EVERY_MODULE
         return scheme_of_components(self.weights, components)
 
-    def assumptions(self, *, experts: bool) -> Iterator[Message]:
-        """Assumptions behind the bytes of weights and cache, in sentences."""
+    def assumptions(self, *, experts: bool, recurrent: bool) -> Iterator[Message]:
+        """Assumptions behind the bytes of weights and cache, in sentences, of a model with routed experts or without,
+        whose recurrent mixers are quantized or not."""
         if self.note is not None:
             yield self.note
         if self.cache_stated == self.kv:
@@ -113,6 +133,12 @@ class Precision(Frozen):
         elif self.weights == "mxfp4" and experts:
             yield Message(
                 "In {format} the routed experts are quantized, with their scales; everything else stays in 16 bits.",
+                format=self.weights,
+            )
+        elif recurrent:
+            yield Message(
+                "In {format} the matrices of attention, recurrent mixers and feed-forward are quantized, with their "
+                "scales; everything else stays in 16 bits.",
                 format=self.weights,
             )
         else:

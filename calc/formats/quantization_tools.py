@@ -188,7 +188,8 @@ def compressed_form(weights: Mapping[str, Any], inputs: Any) -> tuple[MatrixForm
     if kind == "int" and bits == 8 and strategy in ("channel", "tensor"):
         return "int8", FORMATS["int8"]
     if kind == "int":
-        form = grouped(bits, across, zeros=zeros, source="compressed-tensors pack-quantized")
+        index = weights.get("actorder") in ("group", "dynamic", True)  # the others order before they make groups
+        form = grouped(bits, across, zeros=zeros, index=index, source="compressed-tensors pack-quantized")
         form = replace(form, matrix_bits=2 * 32)  # weight_shape
         return ("int8-gptq" if bits == 8 else "int4"), form
     raise Unread(Message("weights of {bits} bits of type {kind} are not known.", bits=bits, kind=shown(kind)))

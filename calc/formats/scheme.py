@@ -102,6 +102,8 @@ class Scheme(Frozen):
 
     rules: tuple[Rule, ...]
     skip: ModuleNames = ModuleNames()  # in 16 bits whatever the rules say
+    plain: frozenset[str] = frozenset()  # words of a path whose modules are in 16 bits, too
+    plain_prediction: bool = False  # whether layers of multi-token prediction are
 
     @cached_property
     def known(self) -> dict[tuple[str, Component, int], Format]:
@@ -109,6 +111,10 @@ class Scheme(Frozen):
         return {}
 
     def form(self, tensor: Tensor, layer: int) -> Format:
+        if self.plain_prediction and tensor.excluded_as == "multi_token_prediction":
+            return FORMATS["bf16"]
+        if self.plain and not self.plain.isdisjoint(tensor.name.split(".")):
+            return FORMATS["bf16"]
         if not self.names_modules:
             form = self.of_components.get(tensor.component)
             return form if form is not None and is_matrix(tensor) else FORMATS["bf16"]

@@ -8,7 +8,7 @@ from typing import NamedTuple, Self
 from calc.errors import Frozen
 from calc.formats.format_names import FLOATS
 from calc.formats.gguf_tensors import gguf_tensors
-from calc.formats.gguf_types import Counted, GGUFTypes
+from calc.formats.gguf_types import GGUFTypes
 from calc.formats.mixes import MIXES
 from calc.formats.precision import Precision
 from calc.formats.table import FIXED, FORMATS, Format
@@ -87,9 +87,9 @@ def stored(architecture: Architecture, precision: Precision, rank: Architecture 
 
 def stored_gguf(architecture: Architecture, precision: Precision, rank: Architecture | None = None) -> list[Piece]:
     """The tensors of a GGUF file, each with its format; norms are in 32 bits in any mix."""
-    tensors = gguf_tensors(architecture)
-    types = GGUFTypes(Counted.of(architecture, tensors), precision)
-    shares = tensors if rank is None else gguf_tensors(rank)
+    types = GGUFTypes(architecture, precision)
+    tensors = types.counted.tensors
+    shares = tensors if rank is None or rank is architecture else gguf_tensors(rank)
     return [
         piece
         for tensor, share in zip(tensors, shares, strict=True)

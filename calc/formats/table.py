@@ -8,6 +8,9 @@ from calc.errors import Message
 from calc.formats.format_names import MLX_FORMATS, MixFormat, WeightFormat
 from calc.model.tensor import FixedDtype, Shape
 
+INDEX_BITS = 32
+"""Bits of GPTQ's index of the group that an input belongs to."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Format:
@@ -27,6 +30,21 @@ class Format:
     def has_scales(self) -> bool:
         """Whether anything is stored besides the weights."""
         return bool(self.scale_bits or self.column_bits or self.matrix_bits or self.outer)
+
+    @property
+    def has_zeros(self) -> bool:
+        """Whether integers have a zero point beside their 16-bit scale."""
+        return self.scale_bits == 16 + self.bits
+
+    @property
+    def has_index(self) -> bool:
+        """Whether its files hold GPTQ's index of groups, read or not."""
+        return INDEX_BITS in (self.unread[1], self.column_bits)
+
+    @property
+    def ordered(self) -> bool:
+        """Whether activations decide which inputs share a scale, so that kernels read an index (GPTQ's `desc_act`)."""
+        return self.column_bits == INDEX_BITS and self.block[1] is not None
 
     @property
     def in_file(self) -> "Format":
@@ -58,7 +76,7 @@ class Format:
 def grouped(bits: int, group: int | None, *, zeros: bool, index: bool = False, source: str) -> Format:
     """Integers with a 16-bit scale for each group of inputs (None: one a row), a zero point of the same width as the
     weights unless symmetric, and GPTQ's 32-bit index of each input's group where activations decide the order."""
-    scale, column = 16 + (bits if zeros else 0), 32 if index else 0
+    scale, column = 16 + (bits if zeros else 0), INDEX_BITS if index else 0
     return Format(name=f"int{bits}", bits=bits, block=(1, group), scale_bits=scale, column_bits=column, source=source)
 
 
@@ -68,7 +86,7 @@ def gptq_integers(
     """GPTQ's integers, by GPTQModel's defaults symmetric and in the order of the inputs: its files hold zero points and
     the index of groups always, AutoRound's no index, and kernels read them only where they say something."""
     form = grouped(bits, group, zeros=zeros, index=index, source="GPTQ, arXiv:2210.17323")
-    return replace(form, unread=(0 if zeros else bits, 32 if has_index and not index else 0))
+    return replace(form, unread=(0 if zeros else bits, INDEX_BITS if has_index and not index else 0))
 
 
 def affine(bits: int, group: int = 64) -> Format:

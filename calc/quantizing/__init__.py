@@ -2,5 +2,3 @@
 
 from calc.quantizing.conversion import RECIPES, Quantizing, QuantizingReport, quantizing_report, recipe_of
 from calc.quantizing.task import HeldPart, QuantizingPhase
-
-__all__ = ["RECIPES", "HeldPart", "Quantizing", "QuantizingPhase", "QuantizingReport", "quantizing_report", "recipe_of"]

@@ -1,6 +1,6 @@
 """The fewest equal GPUs on which a model fits, and its layout there."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from heapq import heappop, heappush
@@ -65,8 +65,10 @@ def search(
     waiting: list[tuple[int, int, int, int, int]] = []  # the best before the others
 
     def wait(number: int, stages: int) -> None:
-        layout = shapes[number].layout
-        if stages <= min(most_stages, MOST_GPUS // layout.gpus):
+        layout, most = shapes[number].layout, min(most_stages, MOST_GPUS // shapes[number].layout.gpus)
+        while stages <= most and shapes[number].is_known_not_to_fit(stages):
+            stages += 1
+        if stages <= most:
             heappush(waiting, (layout.gpus * stages, layout.dp, -layout.tp, -number, stages))
 
     for number, shape in enumerate(shapes):
@@ -85,7 +87,12 @@ class StagedShape:
     def __init__(self, several: "Several", serving: Serving, layout: Layout, stored: LayerBytes) -> None:
         self.several, self.serving, self.layout, self.stored = several, serving, layout, stored
         self.least = 1  # stages below which it is known not to fit
-        self.too_large = set[tuple[int, ...]]()  # layers of a stage in the middle
+        self.too_large = set[tuple[int, ...]]()  # layers of a stage
+
+    @cached_property
+    def workload(self) -> Workload:
+        """Requests of one of its copies."""
+        return self.several.workload.of_copy(self.layout.dp)
 
     @cached_property
     def working(self) -> int | None:
@@ -95,32 +102,47 @@ class StagedShape:
     def least_stages(self) -> int:
         return self.several.least_stages_with_cache(self.serving.spread(self.layout))
 
+    def kinds_of(self, stages: int) -> list[tuple[int, ...]]:
+        """Kinds of the layers of each stage: layers that weigh the same on one GPU do on a rank of any shape."""
+        alone = self.several.alone
+        return alone.weighing.kinds_of(alone.ranks.ranges_of(stages))
+
+    def is_known_not_to_fit(self, stages: int) -> bool:
+        """Whether fewer stages had one that is too large and is there again."""
+        return bool(self.too_large) and not self.too_large.isdisjoint(self.kinds_of(stages))
+
     def fits(self, stages: int) -> bool:
-        """Whether it fits on so many pipeline stages: what costs least to know is looked at first."""
-        several, ranges = self.several, self.serving.ranks.ranges_of(stages)
-        share = several.limits(self.layout.model_copy(update={"pp": stages})).share
-        if share is not None and share <= 0:  # SGLang sets more aside for each GPU of a pipeline
+        """Whether it fits on so many pipeline stages."""
+        for crowded in self.crowded(stages, self.serving.ranks.ranges_of(stages)):
+            if crowded is not None:
+                kinds = self.kinds_of(stages)
+                self.too_large.update(kinds[stage] for stage in crowded)
+                return False
+        return True
+
+    def crowded(self, stages: int, ranges: Sequence[range]) -> Iterator[Sequence[int] | None]:
+        """Pipeline stages, of so many, that have no room, whatever number of others is beside them: none of them
+        where all together do not fit, None where they do. What costs least to know is looked at first."""
+        several, layout = self.several, self.layout.model_copy(update={"pp": stages})
+        limits = self.serving.engine.limits(self.workload, several.gpu, self.serving.architecture, layout)
+        if limits.share is not None and limits.share <= 0:  # SGLang sets more aside for each GPU of a pipeline
             self.least = UNBOUNDED if stages > 1 else 2
-            return False
-        if not several.hold(self.stored, ranges):
-            return False
+            yield ()
+        yield several.crowded(self.stored, ranges)
         if (taken := self.working) is None:
             self.least = UNBOUNDED
-            return False
-        weighing = several.alone.ranks.of(self.layout)
-        if not (several.hold(self.stored, ranges, taken) and several.hold(weighing.loaded, ranges, taken)):
-            return False
+            yield ()
+            return
+        yield several.crowded(self.stored, ranges, taken)
+        yield several.crowded(several.alone.ranks.of(self.layout).loaded, ranges, taken)
         self.least, whole = self.least_stages, self.serving.spread(self.layout)
-        if self.least > stages or not several.hold_cache(whole, ranges):
-            return False
-        middle = whole.weighing.tensors.kinds_of(ranges[1:-1])
-        if not self.too_large.isdisjoint(middle):
-            return False
-        laid_out = self.serving.spread(self.layout.model_copy(update={"pp": stages})).on(several.gpu, several.workload)
-        if laid_out.surely_fits:
-            return True
-        self.too_large.update(several.beyond(laid_out, middle))
-        return False
+        if self.least > stages:
+            yield ()
+        if limits.share is not None:
+            yield several.crowded_with_cache(whole, self.workload, layout, limits, ranges)
+        laid_out = self.serving.spread(layout).on(several.gpu, several.workload)
+        yield several.crowded_at_peak(laid_out, heaviest_only=True)
+        yield None if laid_out.surely_fits else several.crowded_at_peak(laid_out) or ()
 
 
 class Several:
@@ -146,28 +168,26 @@ class Several:
         self.states_cache = pool is not None and pool.stated_bytes(0) is not None
         """Whether flags say how large the cache is, whatever the GPU has left."""
 
-    def limits(self, layout: Layout) -> Limits:
-        """Limits of the engine on each GPU of a layout."""
-        alone = self.alone
-        return alone.engine.limits(self.workload.of_copy(layout.dp), self.gpu, alone.architecture, layout)
-
     def room(self, end: int, working: int = 0) -> int:
         """Bytes for weights and cache at most, given so much working memory and this end of the overhead."""
         if (end, working) not in self.rooms:
             self.rooms[end, working] = max(
-                self.left(working, limits, at_end(overhead, end if limits.share is None else LOW))
+                self.left(working, limits, at_end(overhead, end if limits.share is None else LOW))[0]
                 for limits, overhead in self.starts  # each layout has a range of its own
             )
         return self.rooms[end, working]
 
-    def left(self, working: int, limits: Limits, overhead: Mapping[OverheadItem, int]) -> int:
+    def left(self, working: int, limits: Limits, overhead: Mapping[OverheadItem, int]) -> tuple[int, bool]:
+        """Bytes for weights and cache at most, whether the share of the GPU is this or a smaller one, and whether the
+        engine starts with this one: what it lacks a smaller share leaves, and SGLang takes a smaller one the more GPUs
+        there are."""
         usable, engine = self.gpu.usable_bytes, self.alone.engine
         if limits.share is None:
-            return usable - sum(overhead.values())
+            return usable - sum(overhead.values()), True
         if self.states_cache:
-            return usable - working - sum(overhead.values())
+            return usable - working - sum(overhead.values()), True
         budget = engine.budget(limits, GPUAtStart(usable, 0, working, None, overhead))
-        return -1 if budget.shortage else int(budget.cache / engine.cache_share)
+        return int((budget.cache - budget.shortage) / engine.cache_share), not budget.shortage
 
     def least_stages(self, stored: LayerBytes) -> int:
         """Pipeline stages that must be for all layers to be held."""
@@ -191,9 +211,9 @@ class Several:
         if whole.request_refusal is not None:
             return UNBOUNDED
         if self.starts[0][0].share is None:
-            peak = whole.requirements.peak(0, work)
-            cached = peak.cache
-            if int(peak.working.bytes) > self.room(HIGH):
+            peak = whole.requirements.stage(0, work).memory
+            cached = peak.kv_cache
+            if peak.activations > self.room(HIGH):
                 return UNBOUNDED
         if pool is not None:
             cached, each = pool.least_bytes(0, work.batch, work.context), pool.on_each_stage()
@@ -204,17 +224,21 @@ class Several:
             return UNBOUNDED
         return max(1, -(-(stage.weights + stage.vision + cached - each) // room))
 
-    def hold(self, layer_bytes: LayerBytes, stages: Sequence[range], working: int = 0) -> bool:
-        """Whether they have room for the weights of so many pipeline stages and so much working memory on each."""
-        last = max(working, self.sampling)
-        *others, end = on_each(layer_bytes, stages)
-        return max(others, default=0) <= self.room(HIGH, working) and end <= self.room(HIGH, last)
+    def crowded(self, layer_bytes: LayerBytes, stages: Sequence[range], working: int = 0) -> list[int] | None:
+        """Stages whose weights, and so much working memory on each, have no room; None where all have."""
+        last = self.room(HIGH, max(working, self.sampling))
+        rooms = [*[self.room(HIGH, working)] * (len(stages) - 1), last]
+        needs = enumerate(zip(on_each(layer_bytes, stages), rooms, strict=True))
+        return [stage for stage, (need, room) in needs if need > room] or None
 
-    def hold_cache(self, serving: Serving, stages: Sequence[range]) -> bool:
-        """Whether they also have room for each stage's working memory and its share of the cache, where it is known
-        before the stages are laid out and set aside out of what is left."""
-        layout, weighing = serving.layout.model_copy(update={"pp": len(stages)}), serving.weighing
-        work, engine, limits = self.workload.of_copy(layout.dp), serving.engine, self.limits(layout)
+    def crowded_with_cache(
+        self, serving: Serving, work: Workload, layout: Layout, limits: Limits, stages: Sequence[range]
+    ) -> list[int] | None:
+        """Stages whose weights, working memory and share of the cache have no room, where that is known before the
+        stages are laid out and set aside out of what is left; None where all have. Only of the longest it is known
+        that they have none beside more others: an engine may take more on each GPU, the more layers are on one.
+        `serving` has all layers of a copy on one stage, `work` is what the copy is asked."""
+        weighing, engine = serving.weighing, serving.engine
         pool, stated, nothing = engine.cache_over(stages, serving.laid_out, self.gpu, limits), [], [0] * len(stages)
         if pool is not None:
             sizes = map(pool.stated_bytes, range(len(stages)))
@@ -222,31 +246,43 @@ class Several:
             if (
                 stated and pool.concurrency(pool.blocks(stated), work.context) < work.batch
             ):  # whatever there is room for
-                return False
+                return []
         laid_out = replace(serving.laid_out, stages=(), ranges=tuple(stages), layout=layout)
         overhead = serving.overhead.sizes(engine.overhead_on(self.gpu, laid_out, limits), 0)
         weights = on_each(weighing.loaded, stages)
-        working = nothing if limits.share is None else weighing.working_each(engine, limits, stages)
+        working = weighing.working_each(engine, limits, stages)
+        longest = max(map(len, stages))
 
-        def hold(end: int, cache: Sequence[int]) -> bool:
+        def crowded(end: int, cache: Sequence[int]) -> list[int] | None:
             outside = at_end(overhead, LOW if self.states_cache else end)
-            needs = set(zip(map(add, weights, cache), working, strict=True))
-            return all(need <= self.left(taken, limits, outside) for need, taken in needs)
+            needs = [*zip(map(add, weights, cache), working, strict=True)]
+            left = {taken: self.left(taken, limits, outside) for taken in set(working)}
+            lacking = {need for need in set(needs) if need[0] > left[need[1]][0]}
+            if not lacking:
+                return None if all(starts for _, starts in left.values()) else []
+            alike = pool is None or pool.adds_up
+            return [i for i, need in enumerate(needs) if need in lacking and alike and len(stages[i]) == longest]
 
         if pool is None or stated:
-            return not any(map(self.lack, working, weights, stated)) and hold(HIGH, nothing)
+            return [] if any(map(self.lack, working, weights, stated)) else crowded(HIGH, nothing)
         least = max(pool.least_blocks(limits.sequences), pool.request_blocks(work.context))
-        at_start = [pool.bytes_of(stage, least) for stage in range(len(stages))]
-        return hold(HIGH, at_start) and hold(MIDDLE, pool.required_each(work.batch, work.context))
+        at_start = crowded(HIGH, [pool.bytes_of(stage, least) for stage in range(len(stages))])
+        if at_start is not None:
+            return at_start
+        return crowded(MIDDLE, pool.required_each(work.batch, work.context))
 
-    def beyond(self, laid_out: Allocation, middle: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
-        """The layers of those stages in the middle that have no room on a GPU, where an engine takes memory as it goes:
-        with any number of stages beside it such a one takes as much."""
-        usable = self.gpu.usable_bytes
-        if laid_out.sets_aside or laid_out.refusal is not None or laid_out.least_memory(HIGH) > usable:
-            return []
-        stages = zip(middle, laid_out.stages[1:-1], strict=True)
-        return [layers for layers, stage in stages if stage.memory.high > usable]
+    def crowded_at_peak(self, laid_out: Allocation, *, heaviest_only: bool = False) -> list[int] | None:
+        """Stages in the middle, or the heaviest of them, that have no room on a GPU, where an engine takes memory as it
+        goes: with any number of stages beside it such a one takes as much. None where none is known."""
+        usable, weighed = self.gpu.usable_bytes, laid_out.serving.laid_out.stages
+        middle = range(1, len(weighed) - 1)
+        if not middle or laid_out.sets_aside or laid_out.refusal is not None or laid_out.least_memory(HIGH) > usable:
+            return None
+        if heaviest_only:
+            stage = max(middle, key=lambda stage: weighed[stage].weights)
+            at_peak = laid_out.requirements.stage(stage, laid_out.workload)
+            return [stage] if at_peak.memory.high > usable else None
+        return [stage for stage in middle if laid_out.stages[stage].memory.high > usable] or None
 
     def lack(self, working: int, loaded: int, stated: int) -> bool:
         """Whether each lacks bytes at start for a cache of stated bytes with such weights and working memory."""

@@ -13,10 +13,9 @@ from calc.serving.engines.engine import Engine
 from calc.serving.engines.rules import Question
 from calc.serving.fewest import fewest_gpus
 from calc.serving.memory import Allocation, Serving
-from calc.serving.verdict import Word, max_batch, max_context, remedy, verdict_word
+from calc.serving.verdict import WORDS, Word, max_batch, max_context, remedy, verdict_word
 from calc.serving.workload import Workload
 
-WORDS: tuple[Word, ...] = ("fits", "tight", "does not fit", "does not run")
 WORK = Workload.model_fields.keys()
 ANYWHERE: tuple[WeightFormat, ...] = ("bf16", "int8-gptq", "int4-gptq")
 """Formats that have kernels on GPUs on which others have none."""

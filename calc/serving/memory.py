@@ -270,6 +270,8 @@ class Serving:
         holds a workload, by what the engine reads of it."""
         self.known_fewest = dict[tuple[Hashable, ...], dict[Workload, tuple[float, ...]]]()
         """Place of the layout on the fewest GPUs that hold a workload among all layouts, by what is read of a GPU."""
+        self.known_demands: tuple[Any, ...] | None = None
+        """Work of each stage's ranks, on any GPU, once its time was asked for."""
 
     @classmethod
     def of(

@@ -9,7 +9,7 @@ from pydantic import Field, SerializeAsAny
 from calc.budget import budget
 from calc.errors import Frozen, Message
 from calc.families.vision_fields import uncounted
-from calc.formats import Precision, native
+from calc.formats import FLOATS, MIXES, Precision, native
 from calc.formats.stored import CheckpointSize
 from calc.hardware.gpu import GPU
 from calc.hardware.gpus import usual_gpus
@@ -266,6 +266,15 @@ def contexts(workload: Workload, architecture: Architecture) -> list[int]:
     return sorted(tokens for tokens in points if tokens > workload.generated)
 
 
+def quantizes_recurrences(architecture: Architecture, precision: Precision) -> bool:
+    """Whether a format, no GGUF mix, holds matrices of recurrent mixers."""
+    if precision.weights in (*FLOATS, *MIXES):
+        return False
+    scheme = precision.scheme(experts=bool(architecture.experts))
+    mixers = (tensor for tensor in architecture.tensors() if tensor.component == "ssm_linear")
+    return any(scheme.form(tensor, tensor.layers[0]).bits < 16 for tensor in mixers)
+
+
 def assumptions(
     serving: Serving, allocation: Allocation, checkpoint: CheckpointSize, tower: str | None
 ) -> Iterable[Message]:
@@ -275,7 +284,9 @@ def assumptions(
     parameters = architecture.parameters()
     yield from architecture.assumptions
     excluded = parameters.not_in_total
-    yield from precision.assumptions(experts="experts_routed" in parameters.components)
+    yield from precision.assumptions(
+        experts="experts_routed" in parameters.components, recurrent=quantizes_recurrences(architecture, precision)
+    )
     if precision.checkpoint is not None:
         sizes: list[str | Message] = [f"{size(nbytes)} {name}" for name, nbytes in checkpoint.formats.items()]
         yield Message(

@@ -93,6 +93,7 @@ class Server(NamedTuple):
     workload: Workload
     weights: WeightFormat | None = None
     kv: CacheFormat | None = None
+    served: str | None = None  # in its command; None: its name
 
 
 class GPUShare(Frozen):
@@ -239,7 +240,7 @@ def started(server: Server, allocation: Allocation, free: int, port: int) -> GPU
         kv_cache=cache,
         other=taken - weights - cache,
         taken=taken,
-        launch=launch(server.name, chosen, port),
+        launch=launch(server.served or server.name, chosen, port),
     )
 
 

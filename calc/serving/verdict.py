@@ -1,7 +1,7 @@
 """One kind of GPU against one scenario: does it fit, what else would, and on how few GPUs."""
 
 from collections.abc import Callable, Hashable, Iterator
-from typing import Literal, TypeVar
+from typing import Literal, TypeVar, get_args
 
 from pydantic import Field
 
@@ -19,6 +19,8 @@ from calc.serving.workload import Workload
 from calc.units import GIB, size
 
 Word = Literal["fits", "fits with", "tight", "does not fit", "does not run"]
+WORDS: tuple[Word, ...] = get_args(Word)
+"""Words of a verdict, the best first."""
 MOST_BATCH = 2**24
 T = TypeVar("T")
 ON_HOST = Message(
@@ -156,10 +158,17 @@ def max_context(allocation: Allocation, most: int = MOST_TOKENS) -> int | None:
             return largest_near(fits, most, min(most, max(first, allocation.max_cached_context())))
         if fits(most):
             return most
+        if lacks(allocation.at(context=first)):
+            return 0
         return largest(fits, most, max(first, estimate(allocation, "context", most)), step=1)
 
     longest = once(allocation, allocation.workload.model_copy(update={"context": most}), search)
     return None if longest == most else 0 if longest < first else longest
+
+
+def lacks(allocation: Allocation) -> bool:
+    """Whether a GPU has no room for weights and cache alone."""
+    return allocation.least_memory(HIGH) > allocation.gpu.usable_bytes
 
 
 def max_batch(allocation: Allocation, copies: int) -> int | None:
@@ -170,6 +179,8 @@ def max_batch(allocation: Allocation, copies: int) -> int | None:
     else:
 
         def search() -> int:
+            if lacks(allocation.at(batch=1)):
+                return 0
             near = estimate(allocation, "batch", MOST_BATCH)
             return largest(lambda batch: allocation.at(batch=batch).surely_fits, MOST_BATCH, near, step=1)
 

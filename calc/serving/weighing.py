@@ -43,10 +43,15 @@ class LoadedTensors(NamedTuple):
     """The first layer of each kind."""
 
     def kinds_of(self, stages: Sequence[range]) -> list[tuple[int, ...]]:
-        """Kinds of the layers of each stage, in ascending order; the last layer of all, behind which the outputs are
-        chosen, is of its own, -1."""
-        kinds = [*self.kinds[:-1], -1]
-        return [tuple(sorted(kinds[stage.start : stage.stop])) for stage in stages]
+        """Kinds of the layers of each stage, in ascending order. The last layer of all, behind which the outputs are
+        chosen, is of its own, -1; the first stage is told by a -2, the last by a -3."""
+        kinds = *self.kinds[:-1], -1
+        in_order = [kinds[stage.start : stage.stop] for stage in stages]
+        ascending = {layers: tuple(sorted(layers)) for layers in set(in_order)}
+        each = [ascending[layers] for layers in in_order]
+        each[0] = -2, *each[0]
+        each[-1] = -3, *each[-1]
+        return each
 
     def of_kinds(self) -> Iterator[tuple[list[Piece], range]]:
         """Pieces of the first layer of each kind, and that layer."""
@@ -81,6 +86,7 @@ class Weighing:
         self.rank: Architecture = layout.rank(whole, vocab) if like is None else like.rank
         self.at_ends = dict[tuple[bool, bool], tuple[int, LoadedWeights]]()
         self.peaks = dict[StepSize, BlockPeaks]()
+        self.cuts = dict[int, list[tuple[int, ...]]]()
         if like is not None and like.precision.activation_bytes == precision.activation_bytes:
             self.peaks = like.peaks
 
@@ -111,6 +117,12 @@ class Weighing:
         numbers = {kind: number for number, kind in enumerate(dict.fromkeys(kinds))}
         firsts = [kinds.index(kind) for kind in numbers]
         return LoadedTensors(layers, ends, [numbers[kind] for kind in kinds], firsts)
+
+    def kinds_of(self, stages: Sequence[range]) -> list[tuple[int, ...]]:
+        """Kinds of the layers of each of the engine's so many stages (`LoadedTensors.kinds_of`)."""
+        if len(stages) not in self.cuts:
+            self.cuts[len(stages)] = self.tensors.kinds_of(stages)
+        return self.cuts[len(stages)]
 
     @cached_property
     def each(self) -> list[tuple[int, LoadedWeights]]:

@@ -7,10 +7,9 @@ from calc.time.disaggregated import ranked_plans
 from calc.time.efficiency import EfficiencyRow, stated_share, without_effect, written_share
 from calc.time.estimate import Estimate
 from calc.time.fitting import MAPPED, Fitting, Formats, fitting, in_formats, layout_on, longest_context
-from calc.time.needs import Needs
 from calc.time.objective_time import GpuDivision, ObjectiveSpeed
 from calc.time.origin import Basis
-from calc.time.plan import PLANNED, Plan, Search
+from calc.time.plan import PLANNED, Needs, Plan, Search
 from calc.time.plan_range import (
     PlanRange,
     Point,

@@ -28,8 +28,6 @@ LONGEST = 20_000
 """Requests in line that are looked at, at most."""
 LEAST_LIKELY = 1e-16
 """Next to the likeliest, what is less likely is not looked at: no percentile knows of it."""
-SLICES = 256
-"""Slices of time in which requests are counted; only that of a percentile is sorted."""
 UNFELT = 1e-9
 """Next to the likeliest time, what is less likely moves no percentile, of tens of thousands together."""
 
@@ -225,19 +223,6 @@ def prompts_of_a_step(per_s: float, decode: float, prompt: float) -> tuple[Array
 
 def percentiles(seconds: Array, weights: Array) -> Percentiles:
     """Milliseconds that half, and 95 of 100, do not exceed."""
-    flat, chances = np.ravel(seconds), np.ravel(np.broadcast_to(weights, seconds.shape))
-    likely = chances > UNFELT * chances.max()
-    flat, chances = flat[likely], chances[likely]
-    least, most = flat.min(), flat.max()
-    bins = ((flat - least) * ((SLICES - 1) / max(most - least, 1e-300))).astype(int)
-    below = np.append(0.0, np.cumsum(np.bincount(bins, chances, SLICES)))
-
-    def percentile(share: float) -> float:
-        reached = share * below[-1]
-        place = int(np.searchsorted(below[1:-1], reached))
-        few = np.flatnonzero(bins == place)
-        few = few[np.argsort(flat[few], kind="stable")]
-        number = np.searchsorted(below[place] + np.cumsum(chances[few]), reached)
-        return 1000 * float(flat[few[min(number, len(few) - 1)]])
-
-    return Percentiles(p50=percentile(0.5), p95=percentile(0.95))
+    likely = weights > UNFELT * weights.max()
+    reached = np.quantile(seconds[likely], (0.5, 0.95), weights=weights[likely], method="inverted_cdf")
+    return Percentiles(p50=1000 * float(reached[0]), p95=1000 * float(reached[1]))

@@ -20,8 +20,7 @@ from calc.time.arrays import Array, number
 from calc.time.arrivals import UTILIZATION, Percentiles, Waits
 from calc.time.estimate import ENDS, End, Estimate
 from calc.time.forward import PassPart
-from calc.time.needs import Needs
-from calc.time.plan import Plan, PrefillWorkers, Search, last_in_time, settled
+from calc.time.plan import Needs, Plan, PrefillWorkers, Search, last_in_time, settled
 from calc.time.roofline import Timed, binds
 from calc.time.room import FittingRows
 from calc.time.serving_time import FullServer, Speed
@@ -192,10 +191,10 @@ def link_of(search: Search, plan: Plan, end: End) -> Any:
 # The plans
 
 
-def ranked_plans(search: Search, limit: int = 100, *, best_of_each: bool = True) -> list[Plan]:
+def ranked_plans(search: Search, limit: int = 100) -> list[Plan]:
     """Best first, with prefill and decode together, apart, or whichever is better, as the needs say."""
     wanted = search.needs.prefill_decode
-    together = [] if wanted == "apart" else search.plans(limit, best_of_each=best_of_each)
+    together = [] if wanted == "apart" else search.plans(limit)
     if wanted == "together":
         return together
     check_separation(search)

@@ -32,9 +32,9 @@ class Fitting:
 
     names: tuple[str, ...]
     formats: tuple[WeightFormat, ...]
-    layouts: tuple[Layout | None, ...]  # on that many GPUs; None: the engine accepts none
+    layouts: tuple[tuple[Layout | None, ...], ...]  # on that many GPUs; None: the engine accepts none
     max_context: Array  # tokens of one sequence that memory and the model allow; 0: it does not fit
-    tokens_per_s: Array  # of one sequence at the context asked about, or the longest that fits; 0: it does not fit
+    tokens_per_s: Array  # of one sequence at the context asked about, or the longest that fits; 0: none are made
 
 
 def in_formats(
@@ -66,12 +66,13 @@ def fitting(
 ) -> Fitting:
     """Models in the same formats, each on GPUs of a kind, by the engine's defaults: what Weigh says of each. A row is
     let go before the next is laid out. `longest` are the longest contexts of each, where they are known."""
-    names, layouts, lengths, rates, formats = [], [], [], [], tuple[WeightFormat, ...]()
+    names, lengths, rates, formats = [], [], [], tuple[WeightFormat, ...]()
+    layouts = list[tuple[Layout | None, ...]]()
     for place, (name, row, gpu) in enumerate(rows):
         most_of_row = [longest_context(serving, gpu) for serving in row.values()] if longest is None else longest[place]
         names.append(name)
         formats = tuple(row)
-        layouts.append(next((serving.layout for serving in row.values() if serving is not None), None))
+        layouts.append(tuple(None if serving is None else serving.layout for serving in row.values()))
         lengths.append(most_of_row)
         rates.append(rates_of(row, gpu, most_of_row, context))
     return Fitting(
@@ -80,11 +81,11 @@ def fitting(
 
 
 def rates_of(row: Formats, gpu: GPU, longest: Sequence[int], context: int) -> list[float]:
-    """Tokens a second of one sequence of a model in each format."""
+    """Tokens a second of one sequence of a model in each format; 0 where it does not fit, or makes none."""
     rates, speeds = list[float](), dict[Layout, Speed]()
     for serving, most in zip(row.values(), longest, strict=True):
         rate, tokens = 0.0, min(context, most)
-        if serving is not None and tokens:
+        if serving is not None and tokens and not serving.architecture.pooled:
             speed = speeds[serving.layout] = speed_on(gpu, serving, like=speeds.get(serving.layout))
             rate = 1 / float(speed.step(1, max(2, tokens), "expected"))
         rates.append(rate)

@@ -2,7 +2,7 @@
 passes without gradients, and the update; and of another division of the same GPUs."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -12,10 +12,9 @@ from calc.hardware.overhead import HIGH
 from calc.model.architecture import Architecture
 from calc.time.efficiency import Edits
 from calc.time.estimate import ENDS, End, Estimate
-from calc.time.forward import Forward
-from calc.time.roofline import Work, bus_gb_s, path, path_gb_s
+from calc.time.roofline import bus_gb_s, path, path_gb_s
 from calc.time.serving_time import Speed, speed_on
-from calc.time.training_time import StepOperation, StepPasses, TrainingSpeed, step_operations, training_speed
+from calc.time.training_time import StepOperation, TrainingSpeed, step_operations, training_speed
 from calc.training import Colocated, Colocation, CountedBy, RolloutPhaseName, Training, TrainingReport
 
 HOUR = 3600
@@ -53,47 +52,16 @@ class ObjectiveTime(Frozen):
     assumptions: tuple[Message, ...]
 
 
-@dataclass(frozen=True)
-class PassSpeed(TrainingSpeed):
-    """A step whose head reads so many tokens of a micro-batch, by tiles that are made again going back; or its forward
-    passes alone."""
-
-    logits: int = 0
-    tiled: bool = False
-    quiet: bool = False
-
-    def forward(self) -> Forward:
-        return replace(super().forward(), logits=self.logits)
-
-    def passes(self, what: Work) -> StepPasses:
-        if self.quiet:
-            return StepPasses(1, 0, 0)
-        usual = super().passes(what)
-        return usual._replace(recomputed=usual.recomputed + 1) if self.tiled and what == "lm_head" else usual
-
-    def without_gradients(self) -> "PassSpeed":
-        """The forward passes of the same micro-batches."""
-        work = self.work.model_copy(update={"method": "lora", "recompute": "none"})  # nothing of the model is trained
-        return replace(self, quiet=True, trained=0.0, work=work)
-
-
-def pass_speed(
-    architecture: Architecture, training: Training, gpu: GPU, *, edits: Edits | None, node: int
-) -> PassSpeed:
+def pass_speed(architecture: Architecture, training: Training, gpu: GPU, edits: Edits | None) -> TrainingSpeed:
     """The passes of a model over the micro-batches of a training step."""
-    method, work = training.method, training.work
+    method, work, objective = training.method, training.work, training.objective
     sequences = 1 if method is None else method.sequences
     work = work.model_copy(update={"micro_batch": work.micro_batch * sequences})
     trained = training.trained_parameters() / architecture.parameters().total
-    speed = training_speed(
-        architecture, work, training.recipe, training.layout, gpu, edits=edits, node=node, trained=trained
-    )
-    objective = training.objective
+    speed = training_speed(architecture, work, training.recipe, training.layout, gpu, edits=edits, trained=trained)
     whole = objective is None or objective.log_probs == "whole"
-    logits, scored = training.size[CountedBy.LOGITS], training.size[CountedBy.SCORED]
-    parts = {field.name: getattr(speed, field.name) for field in fields(TrainingSpeed)}
-    fused = objective is not None and objective.log_probs == "fused"
-    return PassSpeed(**parts, logits=logits if whole else scored, tiled=fused)
+    logits = training.size[CountedBy.LOGITS if whole else CountedBy.SCORED]
+    return replace(speed, logits=logits, tiled=objective is not None and objective.log_probs == "fused")
 
 
 def mean_lengths(training: Training) -> Training:
@@ -106,11 +74,11 @@ def mean_lengths(training: Training) -> Training:
 
 
 def objective_speed_of(
-    architecture: Architecture, report: TrainingReport, gpu: GPU, *, edits: Edits | None = None, node: int = 8
+    architecture: Architecture, report: TrainingReport, gpu: GPU, *, edits: Edits | None = None
 ) -> "ObjectiveSpeed":
     """The step that a report weighs, on a GPU."""
     scenario = report.scenario
-    return ObjectiveSpeed(Training(architecture, scenario), gpu, scenario.colocation, edits=edits, node=node)
+    return ObjectiveSpeed(Training(architecture, scenario), gpu, scenario.colocation, edits=edits)
 
 
 class Wave(NamedTuple):
@@ -131,21 +99,15 @@ class ObjectiveSpeed:
     """A step of one of TRL's losses on GPUs of one kind, ready to be timed, with its engine or without."""
 
     def __init__(
-        self,
-        training: Training,
-        gpu: GPU,
-        colocation: Colocation | None = None,
-        *,
-        edits: Edits | None = None,
-        node: int = 8,
+        self, training: Training, gpu: GPU, colocation: Colocation | None = None, *, edits: Edits | None = None
     ) -> None:
         assert training.objective is not None
         assert training.method is not None
-        self.training, self.gpu, self.edits, self.node = training, gpu, edits, node
+        self.training, self.gpu, self.edits = training, gpu, edits
         self.objective, self.method = training.objective, training.method
         self.engine = None if colocation is None else Colocated(training, colocation, gpu)
         self.mean = mean_lengths(training)
-        self.update = pass_speed(training.base, self.mean, gpu, edits=edits, node=node)
+        self.update = pass_speed(training.base, self.mean, gpu, edits)
 
     # The trainer
 
@@ -162,16 +124,16 @@ class ObjectiveSpeed:
         return self.sequences / batch / self.objective.iterations
 
     @cached_property
-    def policy_pass(self) -> PassSpeed:
+    def policy_pass(self) -> TrainingSpeed:
         return self.update.without_gradients()
 
     @cached_property
-    def reference_pass(self) -> PassSpeed:
+    def reference_pass(self) -> TrainingSpeed:
         """Speed of the reference, or of a teacher."""
         other = self.mean.teacher
         if other is None or other.base == self.training.base:
             return self.policy_pass
-        return pass_speed(other.base, other, self.gpu, edits=self.edits, node=self.node).without_gradients()
+        return pass_speed(other.base, other, self.gpu, self.edits).without_gradients()
 
     def reference_s(self, end: End) -> float:
         """Seconds of a step's passes without gradients; of a value model and a reward model too."""
@@ -186,10 +148,7 @@ class ObjectiveSpeed:
 
     @cached_property
     def serving(self) -> Speed | None:
-        engine = self.engine
-        if engine is None:
-            return None
-        return speed_on(self.gpu, engine.serving, edits=self.edits, node=self.node)
+        return None if self.engine is None else speed_on(self.gpu, self.engine.serving, edits=self.edits)
 
     def generated_s(self, end: End) -> float:
         """Seconds in which one engine generates its completions."""
@@ -229,7 +188,7 @@ class ObjectiveSpeed:
         if engine.colocated:
             seconds += 2 * own / (gpu.bandwidth_gb_s * 1e9 * update.shares.bandwidth.share(end))
         else:
-            route = path(gpu, layout.gpus + colocation.engine_gpus, self.node)
+            route = path(gpu, layout.gpus + colocation.engine_gpus, update.node)
             seconds += whole / (path_gb_s(gpu, route, update.shares, end) * 1e9)
         if colocation.sleep_level == 1 and not colocation.shared_weights:
             seconds += 2 * own / bus
@@ -256,9 +215,6 @@ class ObjectiveSpeed:
     def step_s(self) -> Estimate:
         return Estimate.over(lambda end: sum(self.by_end[end].values()))
 
-    def phase_s(self, name: RolloutPhaseName) -> Estimate:
-        return Estimate.over(lambda end: self.by_end[end][name])
-
     @property
     def gpus(self) -> int:
         """All that a step occupies."""
@@ -269,15 +225,18 @@ class ObjectiveSpeed:
         """All of it; `divided`: with other divisions of the same GPUs."""
         tokens = self.sequences * self.method.sequences * self.mean.work.sequence
         step, usual = self.step_s, self.by_end["expected"]
-        engine = self.engine
-        generated = None
+        engine, generated = self.engine, None
+
+        def seconds_of(phase: RolloutPhaseName) -> Estimate:
+            return Estimate.over(lambda end: self.by_end[end][phase])
+
         if engine is not None:
             completions = engine.sequences * (self.mean.work.sequence - self.objective.prompt)
             generated = Estimate.over(lambda end: completions / self.generated_s(end))
         return ObjectiveTime(
             gpu=self.gpu.id,
             step_s=step,
-            phases=tuple(PhaseTime(name=name, seconds=self.phase_s(name)) for name in usual),
+            phases=tuple(PhaseTime(name=name, seconds=seconds_of(name)) for name in usual),
             longest=max(usual, key=usual.__getitem__),
             tokens_per_s_per_gpu=Estimate.over(lambda end: tokens / self.gpus / sum(self.by_end[end].values())),
             generated_tokens_per_s=generated,
@@ -319,12 +278,11 @@ class ObjectiveSpeed:
                 layout=self.training.layout.model_copy(update={"dp": dp}),
             )
             colocation = before.model_copy(update=changes)
-            return ObjectiveSpeed(training, self.gpu, colocation, edits=self.edits, node=self.node)
+            return ObjectiveSpeed(training, self.gpu, colocation, edits=self.edits)
         except ConfigError:
             return None
 
     def assumptions(self) -> Iterable[Message]:
-        """Assumptions of the figures."""
         if self.engine is not None:
             yield Message(
                 "Trainer and engine wait for each other: nothing of a step runs while another part of it does."

@@ -18,8 +18,7 @@ from calc.serving.engines.launch import Launch, Separate, ServerRole
 from calc.time.arrivals import UTILIZATION
 from calc.time.disaggregated import ranked_plans
 from calc.time.efficiency import Edits
-from calc.time.needs import Needs
-from calc.time.plan import Plan, Search
+from calc.time.plan import Needs, Plan, Search
 from calc.time.plan_range import Point, cannot_keep_up, first_token_p95, frontier
 from calc.time.prices import Price, prices
 
@@ -55,6 +54,7 @@ def plan_report(
     needs: Needs,
     *,
     model: str | None = None,
+    served: str | None = None,
     engine: Engine | None = None,
     gpus: Sequence[GPU] | None = None,
     precisions: Sequence[Precision] | None = None,
@@ -64,8 +64,8 @@ def plan_report(
     edits: Edits | None = None,
     limit: int = 50,
 ) -> PlanReport:
-    """Plans for a config: all GPUs of the catalogue, the checkpoint's own format and vLLM unless said otherwise. Raises
-    ConfigError with a sentence for people."""
+    """Plans for a config: all GPUs of the catalogue, the checkpoint's own format and vLLM unless said otherwise;
+    `served` is the model in the command. Raises ConfigError with a sentence for people."""
     architecture = Architecture.from_config(config)
     engine = engine or ENGINES["vllm"]()
     kinds = list(all_gpus().values()) if gpus is None else list(gpus)
@@ -80,11 +80,14 @@ def plan_report(
         prices=prices_stated or {},
         edited=edits or {},
     )
-    return report_of(search, ranked_plans(search, limit), model or architecture.model_type, prices_stated or {})
+    model = model or architecture.model_type
+    return report_of(search, ranked_plans(search, limit), model, served or model, prices_stated or {})
 
 
-def report_of(search: Search, plans: Sequence[Plan], model: str, prices_stated: Mapping[str, float]) -> PlanReport:
-    """Plans of a search, best first, and what goes with the first of them; `model` is what its command names."""
+def report_of(
+    search: Search, plans: Sequence[Plan], model: str, served: str, prices_stated: Mapping[str, float]
+) -> PlanReport:
+    """Plans of a search, best first, and what goes with the first of them; `served` is what its command names."""
     named = {plan.gpu for plan in plans} - prices_stated.keys()
     return PlanReport(
         model=model,
@@ -92,9 +95,9 @@ def report_of(search: Search, plans: Sequence[Plan], model: str, prices_stated: 
         plans=tuple(plans),
         frontier=tuple(frontier(search)),
         sensitivity=tuple(sensitivity(search)),
-        launch=launch(search, plans[0], model) if plans else None,
+        launch=launch(search, plans[0], served) if plans else None,
         ttft_p95_ms=first_token_p95(search, plans[0]) if plans else None,
-        separate=separate_launch(search, plans[0], model) if plans else None,
+        separate=separate_launch(search, plans[0], served) if plans else None,
         prices=tuple(price for price in prices() if price.gpu in named),
         assumptions=(*filter(None, (cannot_keep_up(search, plan) for plan in plans[:1])), *assumptions(search)),
     )
@@ -118,7 +121,6 @@ def separate_launch(search: Search, plan: Plan, model: str) -> Separate | None:
 
 
 def assumptions(search: Search) -> Iterable[Message]:
-    """Assumptions of the plans."""
     needs = search.needs
     yield Message(
         "A server is always full: sequences are on average half way through their {n:,} output tokens, and where one "

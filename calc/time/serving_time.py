@@ -230,6 +230,24 @@ def share_of(batch: Any, parts: Any) -> Any:
     return batch if parts == 1 else -(-batch // parts)
 
 
+def demands_of(
+    architecture: Architecture,
+    rank: Architecture,
+    stages: tuple[range, ...],
+    precision: Precision,
+    layout: Layout,
+    *,
+    file: StoredAs = stored,
+    states: StateBytes = state_bytes,
+    like: Speed | None = None,
+) -> tuple[Demand, ...]:
+    """Work of one of the ranks that hold `rank`, by stage, of an engine's files; `like` is the speed of the same ranks
+    in other formats."""
+    formatted = partial(demand, architecture, rank, precision, layout, file=file, states=states)
+    others = [None] * len(stages) if like is None else like.demands
+    return tuple(formatted(stage, like=other) for stage, other in zip(stages, others, strict=True))
+
+
 def speed_of(
     architecture: Architecture,
     rank: Architecture,
@@ -240,16 +258,24 @@ def speed_of(
     engine: str,
     *,
     edited: Efficiency | None = None,
-    node: int = 8,
     file: StoredAs = stored,
-    states: StateBytes = state_bytes,
-    like: Speed | None = None,
 ) -> Speed:
     """A model whose ranks hold `rank`, under an engine by its name and of its files; `edited` shares instead of the
-    usual ones; `like` is that of the same ranks in other formats."""
-    formatted = partial(demand, architecture, rank, precision, layout, file=file, states=states)
-    others = [None] * len(stages) if like is None else like.demands
-    demands = tuple(formatted(stage, like=other) for stage, other in zip(stages, others, strict=True))
+    usual ones."""
+    demands = demands_of(architecture, rank, stages, precision, layout, file=file)
+    return timed_on(demands, precision, layout, gpu, engine, edited)
+
+
+def timed_on(
+    demands: tuple[Demand, ...],
+    precision: Precision,
+    layout: Layout,
+    gpu: GPU,
+    engine: str,
+    edited: Efficiency | None,
+    node: int = 8,
+) -> Speed:
+    """The speed of ranks with this work, by stage."""
     ranks = sharing(layout, experts=demands[0].routing is not None)
     machines = cache(lambda end: machine(gpu, engine, precision.weights, ranks, end, edited, node))
     return Speed(demands, layout, machines)
@@ -266,17 +292,17 @@ def speed_on(
     kernels: str | None = None,
 ) -> Speed:
     """The speed of a model that is laid out for its memory; `edits` are some of the shares, `kernels` the name under
-    which they are measured, if not its engine's."""
+    which they are measured, if not its engine's. Its work is computed once for all GPUs."""
     laid_out, engine = serving.laid_out, serving.engine
     kernels = kernels or engine.kernels
     if edits:
         ranks = sharing(laid_out.layout, experts=routing(laid_out.whole, laid_out.layout) is not None)
         edited = efficiency(*kind_of(gpu, kernels, laid_out.precision.weights, ranks, node)).edited(edits)
-    model = laid_out.whole, laid_out.rank, laid_out.ranges, laid_out.precision, laid_out.layout
-    states = partial(engine.state_bytes, laid_out.whole)
-    return speed_of(
-        *model, gpu, kernels, edited=edited, node=node, file=serving.weighing.read, states=states, like=like
-    )
+    if serving.known_demands is None:
+        model = laid_out.whole, laid_out.rank, laid_out.ranges, laid_out.precision, laid_out.layout
+        states = partial(engine.state_bytes, laid_out.whole)
+        serving.known_demands = demands_of(*model, file=serving.weighing.read, states=states, like=like)
+    return timed_on(serving.known_demands, laid_out.precision, laid_out.layout, gpu, kernels, edited, node)
 
 
 def halfway(workload: Workload) -> int:

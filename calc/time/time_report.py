@@ -135,15 +135,15 @@ def time_of(
 
 
 def training_time_of(
-    config: Mapping[str, Any], report: TrainingReport, gpu: GPU, *, edits: Edits | None = None, node: int = 8
+    config: Mapping[str, Any], report: TrainingReport, gpu: GPU, *, edits: Edits | None = None
 ) -> TrainingTimeReport:
     """Time of a report's training step."""
-    speed = training_speed_of(Architecture.from_config(config), report, gpu, edits=edits, node=node)
+    speed = training_speed_of(Architecture.from_config(config), report, gpu, edits=edits)
     return TrainingTimeReport(**dict(speed.time()), gpu=gpu.id, operations=step_operations(speed))
 
 
 def training_speed_of(
-    architecture: Architecture, report: TrainingReport, gpu: GPU, *, edits: Edits | None = None, node: int = 8
+    architecture: Architecture, report: TrainingReport, gpu: GPU, *, edits: Edits | None = None
 ) -> TrainingSpeed:
     """The step that a report weighs, on a GPU. Raises ConfigError where shards wait in CPU memory."""
     scenario = report.scenario
@@ -156,7 +156,6 @@ def training_speed_of(
         scenario.layout,
         gpu,
         edits=edits,
-        node=node,
         trained=report.trained_parameters / report.parameters.total,
     )
 
@@ -211,7 +210,6 @@ def drafted(speed: Speed, serving: Serving, gpu: GPU, workload: Workload, edits:
 
 
 def assumptions(gpu: GPU, serving: Serving) -> Iterable[Message]:
-    """Assumptions of the figures."""
     yield Message(
         "Times are the larger of arithmetic and memory traffic of each operation, at shares of the printed peaks that "
         "kernels were measured at, and the time of links and host; low and high are both ends of these ranges."

@@ -87,12 +87,7 @@ class TrainingSearch:
     node: int = 8
     prices: Mapping[str, float] | None = None
     edits: Edits | None = None
-    demands: dict[tuple[int, int, int], RankDemands] = field(default_factory=dict)
-    trainings: dict[tuple[TrainingLayout, Recompute, int], Training] = field(default_factory=dict)
-    speeds: dict[tuple[str, int, int, int], TrainingSpeed] = field(default_factory=dict)
-    arithmetic: dict[tuple[str, int, int, Recompute], list[float]] = field(default_factory=dict)
-    pieces: dict[TrainingLayout, list[TrainingLayout]] = field(default_factory=dict)
-    shared: Shared = field(default_factory=Shared)
+    shared: Shared = field(default_factory=Shared)  # what its steps have in common, memory and time
 
     def layouts(self) -> Iterator[TrainingLayout]:
         """Tensor parallelism inside a node, pipeline stages, experts over replicas; the rest are replicas, of which
@@ -113,21 +108,25 @@ class TrainingSearch:
 
     def interleaved(self, layout: TrainingLayout) -> list[TrainingLayout]:
         """Layouts with several pieces on each stage, the most first."""
-        if layout not in self.pieces:
+
+        def cut() -> list[TrainingLayout]:
             whole = layout.pp > 1 and self.share(layout) % layout.pp == 0 and interleaves(self.recipe)
             several = (layout.model_copy(update={"vp": vp}) for vp in PIECES if whole)
-            self.pieces[layout] = [other for other in several if accepted(other, self.architecture)]
-        return self.pieces[layout]
+            return [other for other in several if accepted(other, self.architecture)]
+
+        return self.shared.once(("interleaved", layout), cut)
 
     def training(self, layout: TrainingLayout, recompute: Recompute, accumulation: int) -> Training:
         """The memory of a step at any micro-batch; more micro-batches than a pipeline has in flight change nothing."""
         most = max(2, layout.pp) if layout.vp == 1 else ROUNDS * layout.pp
-        key = layout, recompute, min(accumulation, most)
-        if key not in self.trainings:
-            work = self.work.model_copy(update={"micro_batch": 1, "accumulation": key[2], "recompute": recompute})
+        counted = min(accumulation, most)
+
+        def step() -> Training:
+            work = self.work.model_copy(update={"micro_batch": 1, "accumulation": counted, "recompute": recompute})
             scenario = TrainingScenario(workload=work, recipe=self.recipe, layout=layout)
-            self.trainings[key] = Training(self.architecture, scenario, self.shared)
-        return self.trainings[key]
+            return Training(self.architecture, scenario, self.shared)
+
+        return self.shared.once(("training", layout, recompute, counted), step)
 
     def share(self, layout: TrainingLayout) -> int:
         """Sequences of a step that one replica sees."""
@@ -181,24 +180,23 @@ class TrainingSearch:
     def least(self, gpu: GPU, layout: TrainingLayout, recompute: Recompute) -> float:
         """Seconds of a step that no micro-batch goes below: as if stages had the most pieces that are tried, and these
         sent nothing."""
-        key, speed = (gpu.id, layout.tp, layout.pp, recompute), self.speed(gpu, layout, recompute, 1)
-        if key not in self.arithmetic:
-            self.arithmetic[key] = speed.arithmetic("expected")
+        key, speed = ("arithmetic", gpu.id, layout.tp, layout.pp, recompute), self.speed(gpu, layout, recompute, 1)
+        arithmetic = self.shared.once(key, lambda: speed.arithmetic("expected"))
         most = next(iter(self.interleaved(layout)), layout)
-        return replace(speed, layout=most).least(self.arithmetic[key], "expected")
+        return replace(speed, layout=most).least(arithmetic, "expected")
 
     def speed(self, gpu: GPU, layout: TrainingLayout, recompute: Recompute, n: int) -> TrainingSpeed:
         ranks = layout.tp, layout.pp, layout.vp
-        if ranks not in self.demands:
-            self.demands[ranks] = RankDemands.of(self.architecture, layout)
         changes = {"micro_batch": n, "accumulation": self.share(layout) // n, "recompute": recompute}
         work = self.work.model_copy(update=changes)
-        if (gpu.id, *ranks) not in self.speeds:
-            model, demands = (self.architecture, work, self.recipe), self.demands[ranks]
-            self.speeds[gpu.id, *ranks] = training_speed(
-                *model, layout, gpu, edits=self.edits, node=self.node, demands=demands
-            )
-        return replace(self.speeds[gpu.id, *ranks], work=work, layout=layout)
+
+        def first() -> TrainingSpeed:
+            """Speed of the first step of such ranks, of which others differ in workload and layout alone."""
+            demands = self.shared.once(("demands", *ranks), lambda: RankDemands.of(self.architecture, layout))
+            model = self.architecture, work, self.recipe
+            return training_speed(*model, layout, gpu, edits=self.edits, node=self.node, demands=demands)
+
+        return replace(self.shared.once(("speed", gpu.id, *ranks), first), work=work, layout=layout)
 
     def plan(self, speed: TrainingSpeed) -> TrainingPlan:
         """Plan with its ranges, and what stays free."""
@@ -282,7 +280,6 @@ def savings(search: TrainingSearch, best: TrainingSpeed) -> Iterator[TrainingPla
 
 
 def assumptions(search: TrainingSearch) -> Iterable[Message]:
-    """Assumptions of the plans."""
     yield Message(
         "A plan fits even at the high end of the overhead, with the largest micro-batch that divides a replica's share "
         "of the {n:,} sequences of a step.",

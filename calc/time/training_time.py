@@ -2,7 +2,7 @@
 optimizer; and what that makes in tokens, MFU, days, energy and money."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -125,6 +125,9 @@ class TrainingSpeed(RankDemands):
     rows: Mapping[str, EfficiencyRow]  # that decide, by the fields of the shares
     shares: TrainingEfficiency
     node: int
+    logits: int | None = None  # tokens of a micro-batch that the head reads; None: all
+    tiled: bool = False  # the head works by tiles that are made again going back
+    quiet: bool = False  # forward passes alone
 
     def usual_rows(self) -> dict[str, EfficiencyRow]:
         """The usual efficiencies of such GPUs, each with its source, by the names under which others are stated."""
@@ -133,7 +136,13 @@ class TrainingSpeed(RankDemands):
     def forward(self) -> Forward:
         """The tokens of a micro-batch on one rank; context parallelism divides those of each sequence."""
         share = -(-self.work.sequence // self.layout.cp)
-        return Forward((PassPart(self.work.micro_batch, share),), logits=self.work.micro_batch * share)
+        logits = self.work.micro_batch * share if self.logits is None else self.logits
+        return Forward((PassPart(self.work.micro_batch, share),), logits=logits)
+
+    def without_gradients(self) -> "TrainingSpeed":
+        """The forward passes of the same micro-batches."""
+        work = self.work.model_copy(update={"method": "lora", "recompute": "none"})  # nothing of the model is trained
+        return replace(self, quiet=True, trained=0.0, work=work)
 
     def peak(self, dtype: Dtype) -> float:
         return self.gpu.tflops.get(dtype, UNKNOWN) * 1e12
@@ -142,11 +151,14 @@ class TrainingSpeed(RankDemands):
         """Backward computes two products for each, one where weights are not trained; collectives within layers are
         those of the forward pass once more (arXiv:1909.08053 section 3)."""
         products, attention = RECOMPUTED[self.work.recompute]
+        if self.quiet:
+            return StepPasses(1, 0, 0)
         if what == "scores":
             return StepPasses(1, BACKWARD_ATTENTION, attention)
         if what == "communication":
             return StepPasses(1, 1, products)
-        return StepPasses(1, 2 if self.work.trains_base else 1, products)
+        again = 1 if self.tiled and what == "lm_head" else 0
+        return StepPasses(1, 2 if self.work.trains_base else 1, products + again)
 
     def parts(self, demand: Demand, end: End) -> Iterator[Timed]:
         """One micro-batch on a stage, forward, backward and recomputed."""

@@ -202,7 +202,7 @@ def latent_attention(t: Modules, mixer: LatentAttention, x: TrackedTensor, rotar
     k_plain, v = t.split(expanded, n * mixer.d_nope, n * mixer.d_v)
     key = t.local(t.filled(k_plain, k_turned, n * d_key, "keys, rotated"))
     if t.settings.flash and mixer.d_v != d_key:
-        v = t.local(t.padded(v, n * d_key, "values, padded"))
+        v = t.local(t.resized(v, n * d_key, "values, padded", by_heads=True))
     out = attend(t, query, key, v, n, n, v.columns, sinks=mixer.sinks)
     if out.columns != n * mixer.d_v:
         out = t.slice(out, n * mixer.d_v)

@@ -4,9 +4,9 @@ and by name: the parts whose sum is the number."""
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from itertools import accumulate, chain, groupby
+from itertools import accumulate, groupby
 from operator import add, mul
-from typing import Literal, NamedTuple, TypeVar
+from typing import Literal, NamedTuple
 
 from calc.errors import Message
 from calc.hardware.shards import blocks_within
@@ -48,14 +48,8 @@ class Tensors(NamedTuple):
         """Bytes by name; of a part of the model those of each tensor that it holds."""
         if self.profile is None:
             return (((self.name, self.component, self.name == UPDATE), self.bytes),)
-        labels = contents(self.profile, self.event).labels
+        labels = contents(self.profile, self.event)
         return ((label, times(self.times, nbytes)) for label, nbytes in labels.items())
-
-    def by_component(self) -> Iterable[tuple[TrainingComponent, Bytes]]:
-        if self.profile is None:
-            return ((self.component, self.bytes),)
-        components = contents(self.profile, self.event).components
-        return ((component, times(self.times, nbytes)) for component, nbytes in components.items())
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,11 +62,12 @@ class StepMoment:
 
     @cached_property
     def lines(self) -> dict["Label", Bytes]:
-        return summed(chain.from_iterable(tensors.lines() for tensors in self.tensors))
-
-    @cached_property
-    def components(self) -> dict[TrainingComponent, Bytes]:
-        return summed(chain.from_iterable(tensors.by_component() for tensors in self.tensors))
+        """Bytes by label, those of equal labels together."""
+        lines: dict[Label, Bytes] = {}
+        for tensors in self.tensors:
+            for label, nbytes in tensors.lines():
+                lines[label] = tuple(map(add, lines[label], nbytes)) if label in lines else nbytes
+        return lines
 
 
 class Alive(NamedTuple):
@@ -148,16 +143,6 @@ class Run:
         return [whole, Tensors(times(count, self.alternate_outputs), "outputs kept of every other matrix")]
 
 
-AnyLabel = TypeVar("AnyLabel")
-
-
-def summed(sizes: Iterable[tuple[AnyLabel, Bytes]]) -> dict[AnyLabel, Bytes]:
-    rows: dict[AnyLabel, list[Bytes]] = {}
-    for key, nbytes in sizes:
-        rows.setdefault(key, []).append(nbytes)
-    return {key: tuple(map(sum, zip(*several, strict=True))) for key, several in rows.items()}
-
-
 def by(unit: CountedBy, nbytes: int) -> Bytes:
     """Bytes of each of a unit."""
     return (*NOTHING[:unit], nbytes, *NOTHING[unit + 1 :])
@@ -224,23 +209,15 @@ Label = tuple[Name, TrainingComponent, bool]
 """A name, its component, and whether it is temporary."""
 
 
-class Contents(NamedTuple):
-    """Bytes of what a part of the model holds."""
-
-    labels: dict[Label, Bytes]
-    components: dict[TrainingComponent, Bytes]
-
-
-def contents(profile: Profile, event: int) -> Contents:
-    known: Contents | None = profile.contents.get(event)
+def contents(profile: Profile, event: int) -> dict[Label, Bytes]:
+    """Bytes of what a part of the model holds after an event."""
+    known: dict[Label, Bytes] | None = profile.contents.get(event)
     if known is None:
         keeps = profile.keeps_gradients
-        labels = {
+        known = profile.contents[event] = {
             (name, component_of(name, keeps_gradients=keeps), not waits): nbytes
             for (name, waits), nbytes in profile.names(event).items()
         }
-        components = summed((component, nbytes) for (_, component, _), nbytes in labels.items())
-        known = profile.contents[event] = Contents(labels, components)
     return known
 
 

@@ -361,8 +361,7 @@ def whole_logits(t: Modules, model: Architecture, x: TrackedTensor, *, last: boo
     table = output_table(t, model)
     t.mark_loss()
     if last:
-        whole, copy = x, t.new("states of scored tokens", x.columns, x.width, CountedBy.LOGITS)
-        x = t.local(t.record(copy, [x], lambda gradient: [t.gradient(whole)]))
+        x = t.local(t.resized(x, x.columns, "states of scored tokens", unit=CountedBy.LOGITS))
     return finished_logits(t, t.linear(x, table, model.vocab, "logits", CountedBy.LOGITS))
 
 

@@ -140,8 +140,8 @@ def every_expert(t: Modules, moe: MoE, x: TrackedTensor) -> TrackedTensor:
     y = gated_copies(t, *t.split(y, wide, wide))
     y = t.local(t.linear(y, expert_matrices(t, wide * columns, None), n * columns, "outputs of experts"))
     if moe.shared is None:
-        return t.total(y, columns, "output of experts")
-    return t.add_in_place(mlp(t, moe.shared, x), t.total(y, columns, "output of experts"))
+        return t.resized(y, columns, "output of experts")
+    return t.add_in_place(mlp(t, moe.shared, x), t.resized(y, columns, "output of experts"))
 
 
 @scoped
@@ -208,7 +208,7 @@ def experts(t: Modules, moe: MoE, x: TrackedTensor, weights: TrackedTensor, indi
     weighted = t.multiply(t.local(y), weights, "weighted outputs of experts")
     weighted = t.local(t.gather(weighted, t.new(sort, k, 8), k * columns, "weighted outputs in order"))
     t.free(numbers, counts)
-    return t.cast(t.total(weighted, columns, "output of experts"), x.width, "output of experts")
+    return t.cast(t.resized(weighted, columns, "output of experts"), x.width, "output of experts")
 
 
 def adapters(

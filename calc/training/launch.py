@@ -15,9 +15,9 @@ NODE = 8
 SCRIPT = "train.py"
 
 
-def torchrun(layout: TrainingLayout, node: int = NODE) -> Launch:
+def torchrun(layout: TrainingLayout) -> Launch:
     """One process a GPU; the script itself lays them out."""
-    nodes, each = machines(layout.gpus, node)
+    nodes, each = machines(layout.gpus)
     several = ("--nnodes", str(nodes), "--rdzv-backend", "c10d", "--rdzv-endpoint", "HOST:29500")
     where = several if nodes > 1 else ("--standalone",)
     words = ("torchrun", *where, "--nproc-per-node", str(each), SCRIPT)
@@ -36,10 +36,10 @@ def interleaved(layout: TrainingLayout) -> Iterator[Message]:
         )
 
 
-def accelerate(workload: TrainingWorkload, recipe: Recipe, layout: TrainingLayout, node: int = NODE) -> Launch:
+def accelerate(workload: TrainingWorkload, recipe: Recipe, layout: TrainingLayout) -> Launch:
     """FSDP2 where the weights are sharded, DeepSpeed for ZeRO 1 and 2; tensor and context parallel ranks by its
     parallelism config."""
-    nodes, _ = machines(layout.gpus, node)
+    nodes, _ = machines(layout.gpus)
     return Launch(
         words=(
             *("accelerate", "launch", "--num_processes", str(layout.gpus), "--num_machines", str(nodes)),
@@ -53,8 +53,9 @@ def accelerate(workload: TrainingWorkload, recipe: Recipe, layout: TrainingLayou
     )
 
 
-def machines(gpus: int, node: int) -> tuple[int, int]:
-    nodes = -(-gpus // node)
+def machines(gpus: int) -> tuple[int, int]:
+    """Nodes, and the GPUs of each."""
+    nodes = -(-gpus // NODE)
     return nodes, -(-gpus // nodes)
 
 
@@ -312,7 +313,7 @@ def verl_flags(step: Started) -> TrainerFlags:
     group = objective.num_generations if METHODS[objective.method].groups else 1
     actor, rollout, micro = "actor_rollout_ref.actor", "actor_rollout_ref.rollout", "micro_batch_size_per_gpu"
     prompts = max(1, (objective.generation_batch or step.sequences) // group)
-    nodes = -(-layout.gpus // 8)
+    nodes, each = machines(layout.gpus)
     flags: TrainerFlags = {
         "algorithm.adv_estimator": ESTIMATORS[objective.method],
         "data.train_files": DATA,
@@ -328,7 +329,7 @@ def verl_flags(step: Started) -> TrainerFlags:
         f"{rollout}.n": group,
         f"{rollout}.log_prob_{micro}": work.micro_batch,
         f"actor_rollout_ref.ref.log_prob_{micro}": work.micro_batch,
-        "trainer.n_gpus_per_node": -(-layout.gpus // nodes),
+        "trainer.n_gpus_per_node": each,
         "trainer.nnodes": nodes,
     }
     if step.weight > 0:

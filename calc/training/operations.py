@@ -440,10 +440,21 @@ class Operations(Tape):
         out = self.new(name, x.columns, width, x.unit)
         return self.record(out, [x], lambda gradient: [self.in_type(gradient, x.width)])
 
-    def unchunked(self, x: TrackedTensor, columns: int, width: int, name: Name) -> TrackedTensor:
-        """The tokens of all chunks, without those that fill up the last, in another order and type: a copy."""
-        out = self.new(name, columns, width, CountedBy.TOKEN)
-        return self.record(out, [x], lambda gradient: [self.gradient(x)])
+    def resized(
+        self,
+        x: TrackedTensor,
+        columns: int,
+        name: Name,
+        *,
+        width: int | None = None,
+        unit: CountedBy | None = None,
+        by_heads: bool = False,
+    ) -> TrackedTensor:
+        """A tensor that repeats x, pads it, sums its parts or cuts it, in memory of its own; its gradient is as large
+        as x. By default it has the type and the unit of x."""
+        unit = x.unit if unit is None else unit
+        out = self.new(name, columns, width or x.width, unit, by_heads=by_heads)
+        return self.record(out, [x], lambda gradient: [self.gradient(x, by_heads=by_heads)])
 
     def add_weight(self, x: TrackedTensor, weight: TrackedTensor, name: Name) -> TrackedTensor:
         """x + b for all rows, in the wider type: saves nothing."""
@@ -481,10 +492,6 @@ class Operations(Tape):
         indices = self.new("numbers of experts", k, 8, scores.unit)
         return self.gather(scores, indices, k, "weights of experts"), indices
 
-    def total(self, x: TrackedTensor, columns: int, name: Name) -> TrackedTensor:
-        """The sum of the parts of each row; its gradient is repeated for them."""
-        return self.record(self.new(name, columns, x.width, x.unit), [x], lambda gradient: [self.gradient(x)])
-
     def divided(self, x: TrackedTensor, name: Name) -> TrackedTensor:
         """x /= its sum, in place: what it was is kept for its gradient."""
         total = self.new(name, 1, x.width, x.unit)
@@ -518,17 +525,9 @@ class Operations(Tape):
 
         return self.record(out, [own, shared], backward)
 
-    def padded(self, x: TrackedTensor, columns: int, name: Name) -> TrackedTensor:
-        """Zeros behind the columns of each head."""
-        out = self.new(name, columns, x.width, x.unit, by_heads=True)
-        return self.record(out, [x], lambda gradient: [self.gradient(x, by_heads=True)])
-
     def repeat(self, x: TrackedTensor, times: int, name: Name) -> TrackedTensor:
         """Keys or values for every query head."""
-        if times == 1:
-            return x
-        out = self.new(name, times * x.columns, x.width, x.unit, by_heads=True)
-        return self.record(out, [x], lambda gradient: [self.gradient(x, by_heads=True)])
+        return x if times == 1 else self.resized(x, times * x.columns, name, by_heads=True)
 
     def expanded(self, x: TrackedTensor, times: int) -> TrackedTensor:
         """A single head for every query head: a view."""

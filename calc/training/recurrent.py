@@ -1,7 +1,5 @@
 """Recurrent mixers in training, as transformers' own code computes them."""
 
-from typing import NamedTuple
-
 from calc.model.linear_attention import GatedDeltaNet, LightningAttention
 from calc.model.recurrent import Mamba, Mamba2, ShortConv
 from calc.training.modules import Modules
@@ -34,11 +32,9 @@ def mixed_by_convolution(t: Modules, x: TrackedTensor) -> TrackedTensor:
     return t.activation(t.slice(out, out.columns), "states behind the convolution")
 
 
-@scoped
 def chunked(t: Modules, x: TrackedTensor, chunk: int, name: Name) -> TrackedTensor:
     """F.pad to whole chunks: a copy."""
-    out = t.new(name, chunk * x.columns, x.width, CountedBy.CHUNK)
-    return t.record(out, [x], lambda gradient: [t.gradient(x)])
+    return t.resized(x, chunk * x.columns, name, unit=CountedBy.CHUNK)
 
 
 @scoped
@@ -101,12 +97,6 @@ def saved_by_chunks(t: Modules, parts: tuple[TrackedTensor, ...], values: int, s
 
 
 @scoped
-def spread(t: Modules, x: TrackedTensor, columns: int, name: Name) -> TrackedTensor:
-    """x.repeat_interleave(...): what groups share, for each of their heads; a copy even where each has one."""
-    return t.record(t.new(name, columns, x.width, x.unit), [x], lambda gradient: [t.gradient(x)])
-
-
-@scoped
 def einsum(
     t: Modules, a: TrackedTensor, b: TrackedTensor, columns: int, name: Name, copies: tuple[bool, bool] = (True, True)
 ) -> TrackedTensor:
@@ -122,14 +112,9 @@ def einsum(
 # `Qwen3_5GatedDeltaNet` and `torch_chunk_gated_delta_rule`; Qwen3-Next's and OLMo Hybrid's are the same).
 
 
-class Projected(NamedTuple):
-    """Outputs of the projections."""
-
-    mixed: TrackedTensor  # queries, keys and values side by side
-    gate: TrackedTensor | None  # None: it is made after the scan
-    strength: TrackedTensor
-    decay: TrackedTensor
-    retained: TrackedTensor | None = None  # what the layer holds on to without a need
+Projected = tuple[TrackedTensor, TrackedTensor | None, TrackedTensor, TrackedTensor, TrackedTensor | None]
+"""Queries, keys and values side by side, the gate (None: it is made after the scan), what strengths and decays are made
+of, and what the layer holds on to without a need."""
 
 
 @scoped
@@ -146,7 +131,7 @@ def gated_delta(t: Modules, mixer: GatedDeltaNet, x: TrackedTensor) -> TrackedTe
     y = gated_norm(t, y, z, mixer.n_v, mixer.d_v)
     if extra is not None:
         t.free(extra)
-    return t.matrix(t.local(y), "out_proj", x.columns, "output of the recurrent block", unit=CountedBy.STREAM)
+    return t.matrix(t.local(y), "out_proj", x.columns, OUTPUT, unit=CountedBy.STREAM)
 
 
 @scoped
@@ -158,14 +143,16 @@ def projections(t: Modules, mixer: GatedDeltaNet, x: TrackedTensor) -> Projected
         rates = t.split(t.local(t.matrix(x, "in_b", 2 * mixer.n_v, "strengths and decays")), mixer.n_v, mixer.n_v)
         parts = [t.copied_view(part, label) for part in t.split(both, k, k, v, v)]
         b, a = (t.copied_view(part, "strengths and decays") for part in rates)
-        return Projected(t.concatenate(parts[:3], label), parts[3], b, a, both)
+        return t.concatenate(parts[:3], label), parts[3], b, a, both
     if t.packs("in_q", "in_k", "in_v"):
         mixed = t.matrix(x, "in_q", 2 * k + v, label)
         z = t.matrix(x, "in_z", v, "gate of the recurrent block")
-        return Projected(mixed, z, *(t.matrix(x, name, mixer.n_v, "strengths and decays") for name in ("in_b", "in_a")))
+        b, a = (t.matrix(x, name, mixer.n_v, "strengths and decays") for name in ("in_b", "in_a"))
+        return mixed, z, b, a, None
     parts = [t.matrix(x, f"in_{name}", columns, label) for name, columns in (("q", k), ("k", k), ("v", v))]
     mixed = t.concatenate(parts, label)
-    return Projected(mixed, None, *(t.matrix(x, name, mixer.n_v, "strengths and decays") for name in ("in_b", "in_a")))
+    b, a = (t.matrix(x, name, mixer.n_v, "strengths and decays") for name in ("in_b", "in_a"))
+    return mixed, None, b, a, None
 
 
 @scoped
@@ -222,7 +209,9 @@ def delta_rule(
     inputs = (corrections, query, within, key)
     t.local(t.new("values of chunks", 2 * n * c * d_v, 4, CountedBy.SEQUENCE))  # what the loop leaves under its names
     out = scan_over_chunks(t, out, new_values, inputs, values=n * c * d_v, state=n * d_k * d_v)
-    return t.unchunked(t.copied_view(out, "output of the scan in 32 bits"), n * d_v, before, "output of the scan")
+    out = t.copied_view(out, "output of the scan in 32 bits")
+    # without the tokens that fill up the last chunk
+    return t.resized(out, n * d_v, "output of the scan", width=before, unit=CountedBy.TOKEN)
 
 
 # Lightning attention as transformers computes it (`modeling_minimax.py`, class `MiniMaxLightningAttention`): blocks of
@@ -240,7 +229,7 @@ def lightning(t: Modules, mixer: LightningAttention, x: TrackedTensor) -> Tracke
     label = "gate of the recurrent block"
     gate = t.local(t.result_saved(t.matrix(x, "output_gate", wide, label), label))
     out = t.multiply(gate, out, "gated output of the scan")
-    return t.matrix(t.local(out), "out_proj", x.columns, "output of the recurrent block", unit=CountedBy.STREAM)
+    return t.matrix(t.local(out), "out_proj", x.columns, OUTPUT, unit=CountedBy.STREAM)
 
 
 @scoped
@@ -301,7 +290,7 @@ def state_space(t: Modules, mixer: Mamba2, x: TrackedTensor) -> TrackedTensor:
     y = gated_output(t, mixer, y, gate)
     y = t.cast(y, before, "gated output of the scan")
     bias = mixer.bias if mixer.out_bias is None else mixer.out_bias
-    return t.matrix(t.local(y), "out_proj", hidden, "output of the recurrent block", bias=bias, unit=CountedBy.STREAM)
+    return t.matrix(t.local(y), "out_proj", hidden, OUTPUT, bias=bias, unit=CountedBy.STREAM)
 
 
 @scoped
@@ -334,7 +323,8 @@ def chunk_scan(
         step = t.activation(t.cast(step, 4, DECAYS) if t.autocast else step, DECAYS)
     step = t.local(t.activation(step, DECAYS))
     values = t.cast(values, 4, WIDE)
-    keys, queries = (spread(t, t.cast(part, 4, WIDE), wide, WIDE) for part in (keys, queries))
+    # x.repeat_interleave(...): what groups share, for each of their heads; a copy even where each has one
+    keys, queries = (t.resized(t.cast(part, 4, WIDE), wide, WIDE) for part in (keys, queries))
     residual = t.local(t.multiply(t.weight(n, t.settings.rest, trained=trained), chunked(t, values, c, WIDE), WITHIN))
     values = t.multiply(values, t.cast(step, 4, DECAYS), WIDE)
     decay = t.multiply(t.weight(n, 4, trained=trained), t.cast(step, 4, DECAYS), DECAYS)
@@ -426,9 +416,7 @@ def selective_scan(t: Modules, mixer: Mamba, x: TrackedTensor) -> TrackedTensor:
     y = t.multiply(y, t.activation(gate, "gate of the recurrent block"), "gated output of the scan")
     y = t.cast(y, before, "gated output of the scan")
     y = y if t.settings.single else t.copied_view(y, "gated output of the scan")
-    return t.matrix(
-        t.local(y), "out_proj", x.columns, "output of the recurrent block", bias=mixer.bias, unit=CountedBy.STREAM
-    )
+    return t.matrix(t.local(y), "out_proj", x.columns, OUTPUT, bias=mixer.bias, unit=CountedBy.STREAM)
 
 
 @scoped

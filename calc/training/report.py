@@ -113,10 +113,6 @@ class TrainingReport(Frozen):
         )
         return page(self.model, tables, self.assumptions)
 
-    @property
-    def trained_share(self) -> float:
-        return self.trained_parameters / self.parameters.total
-
 
 def training_report(
     config: Mapping[str, Any],

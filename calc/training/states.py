@@ -3,7 +3,6 @@ adapters, and what optimizers remember of each."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
 from math import prod
 from typing import NamedTuple
 
@@ -50,13 +49,12 @@ class RankWeight:
         return elements * -(-self.rows // replicas) * replicas // self.rows
 
 
-@dataclass
-class GatheredUnit:
+class GatheredUnit(NamedTuple):
     """Elements of what FSDP gathers at once, a layer or all that stands outside of them, on one rank."""
 
-    gathered: int = 0
-    trained: int = 0
-    filled: int = 0  # the trained ones with what fills up the shards
+    gathered: int
+    trained: int
+    filled: int  # the trained ones with what fills up the shards
 
 
 @dataclass(frozen=True)
@@ -88,40 +86,29 @@ class StageWeights:
     trained: list[RankWeight]
     separate_embedding: bool
 
-    @cached_property
-    def trained_elements(self) -> list[tuple[RankWeight, int]]:
-        return [(weight, weight.copies * weight.numel) for weight in self.trained]
-
-    @cached_property
-    def trained_parameters(self) -> list[tuple[RankWeight, int]]:
-        """Elements of what is trained as one."""
-        return list(parameters_of(self.trained))
-
     def units(self, replicas: int = 1) -> dict[int, GatheredUnit]:
         """Elements of each layer, of what stands outside of them, and of an embedding that is a unit of its own, as so
         many replicas gather them."""
-        units: dict[int, GatheredUnit] = {}
-        trained = self.elements(self.trained, 1)
-        for field, elements in (
-            ("gathered", self.elements(self.weights, replicas)),
-            ("trained", trained),
-            ("filled", trained if replicas == 1 else self.elements(self.trained, replicas)),
-        ):
-            for places, size in elements.items():
-                for place in places:
-                    unit = units.setdefault(place, GatheredUnit())
-                    setattr(unit, field, getattr(unit, field) + size)
-        return units
+        gathered, trained = self.elements(self.weights, replicas), self.elements(self.trained, 1)
+        filled = trained if replicas == 1 else self.elements(self.trained, replicas)
+        return {
+            place: GatheredUnit(gathered.get(place, 0), trained.get(place, 0), filled.get(place, 0))
+            for place in gathered | trained
+        }
 
-    def elements(self, weights: list[RankWeight], replicas: int) -> dict[tuple[int, ...], int]:
-        """Elements in each of the places that hold the same, with what fills up the shards of so many replicas."""
-        sizes: dict[tuple[int, ...], int] = {}
+    def elements(self, weights: list[RankWeight], replicas: int) -> dict[int, int]:
+        """Elements by place, with what fills up the shards of so many replicas."""
+        alike: dict[tuple[int, ...], int] = {}  # of places that hold the same
         for weight in weights:
             alone = self.separate_embedding and weight.tensor.component == "embedding"
             places = (EMBEDDING,) if alone else weight.places
             each = weight.copies * weight.numel // len(places) // weight.ep
             filled = each if replicas == 1 else weight.padded(each, replicas // weight.ep or 1)
-            sizes[places] = sizes.get(places, 0) + filled
+            alike[places] = alike.get(places, 0) + filled
+        sizes: dict[int, int] = {}
+        for places, size in alike.items():
+            for place in places:
+                sizes[place] = sizes.get(place, 0) + size
         return sizes
 
     def gathered(self, recipe: Recipe) -> int:
@@ -142,7 +129,7 @@ def stage_weights(
 
 def states_of(stage: StageWeights, work: TrainingWorkload, recipe: Recipe, layout: TrainingLayout) -> States:
     """Each part divided over as many ranks as the stage of ZeRO says (arXiv:1910.02054 section 5)."""
-    trained, elements = stage.trained, stage.trained_elements
+    trained, elements = stage.trained, [(weight, weight.copies * weight.numel) for weight in stage.trained]
     width, gradient, state = widths(work, recipe)
     kernel = work.optimizer_kernel or ("fused" if recipe.fused else "foreach")
     # ranks over which a weight is divided in any case, by those that share its experts; and from a stage of ZeRO on
@@ -165,7 +152,7 @@ def states_of(stage: StageWeights, work: TrainingWorkload, recipe: Recipe, layou
         quantized = weight.nbytes < WIDTH[recipe.compute] * weight.numel
         return 4 * weight.numel if work.fp32_rest and not quantized else weight.nbytes
 
-    largest = max(divided(stage.trained_parameters, 2), default=0)
+    largest = max(divided(parameters_of(trained), 2), default=0)
     frozen = [] if work.trains_base else [(weight, weight.copies * base(weight)) for weight in stage.weights]
     optimizer = [(weight, weight.copies * state_bytes(work.optimizer, weight.tensor, state)) for weight in trained]
     return States(

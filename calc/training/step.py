@@ -369,10 +369,12 @@ class Training:
     def _weighed(self, moment: StepMoment, size: Bytes) -> TrainingMemory:
         """Bytes at a moment by component, with the overhead."""
         allocated = dot(moment.bytes, size)
-        components = {component: dot(nbytes, size) for component, nbytes in moment.components.items()}
+        components: dict[str, int] = dict.fromkeys(PARTS, 0)
+        for (_, component, _), nbytes in moment.lines.items():
+            components[component] += dot(nbytes, size)
         low, high = bounds(sizes(self.overhead_ranges, allocated))
         return TrainingMemory(
-            **{component: components.get(component, 0) for component in PARTS},
+            **components,
             overhead=(low + high) // 2,
             overhead_low=low,
             overhead_high=high,

@@ -49,7 +49,7 @@ def metrics(app):
 def components(app, name):
     """What components of the page's own are given, by their keys."""
     drawn = [one.proto for one in app.get("bidi_component") if one.proto.component_name == name]
-    return {one.id.rpartition("-")[2]: json.loads(one.json) for one in drawn}
+    return {one.id.rpartition("-")[2]: json.loads(one.json)[0] for one in drawn}
 
 
 QUESTION = "weighbridge_question"

@@ -46,6 +46,10 @@ QUESTIONS = {
         "--share-with Qwen/Qwen3-0.6B,batch=2",
     ],
     "plan": ["model=Qwen/Qwen3-8B&users=4&plan_gpus=h100-sxm,l4", "Qwen/Qwen3-8B --users 4 --gpu h100-sxm l4"],
+    "plan, changed": [
+        "model=Qwen/Qwen3-8B&num_key_value_heads=4&users=4&plan_gpus=l4",
+        "Qwen/Qwen3-8B --set num_key_value_heads=4 --users 4 --gpu l4",
+    ],
     "plan, of MIG slices": [
         "model=Qwen/Qwen3-8B&users=4&plan_gpus=h100-sxm:3g.40gb,l4",
         "Qwen/Qwen3-8B --users 4 --gpu h100-sxm:3g.40gb l4",
@@ -160,6 +164,9 @@ def test_the_answer_of_every_preset(model, capsys):
             "The query says method=“magic”: method is one of full, lora, qlora, pretrain, one of sft, dpo, kto, orpo, "
             "simpo, cpo, reward, grpo, rloo, ppo, gkd, distillation, or both with a comma.",
         ),
+        ("report?users=4", "The query says users=“4”: it changes nothing of this answer."),
+        ("train?num_gpus=2", "The query says num_gpus=“2”: it changes nothing of this answer."),
+        ("machine?gpu=l4", "The query says gpu=“l4”: it changes nothing of this answer."),
         (
             "train?method=dpo&sequence=2048",
             "The query says sequence=“2048”: sequence has no effect with dpo: prompt, completion and log_probs stand "

@@ -59,3 +59,10 @@ def test_each_kind_of_layer_has_a_tab(model, tabs):
 
 def test_a_workload_that_makes_no_sense_is_said():
     assert page("attention", model="Qwen/Qwen3-8B", context="1024", generated="4096").error
+
+
+def test_flags_that_exclude_each_other_are_said():
+    """SGLang's `enable_hierarchical_cache` extends the prefix cache that `disable_radix_cache` turns off."""
+    link = {"engine": "sglang", "enable_hierarchical_cache": "true", "disable_radix_cache": "true"}
+    app = page("attention", **link)
+    assert any("disable_radix_cache turns off" in text for text in texts(app.error))

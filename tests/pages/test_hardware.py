@@ -11,7 +11,11 @@ from calc.hardware.engine_rules import runs
 from calc.serving.engines import ENGINES
 from calc.time.time_report import operating_points
 from pages.parts.outputs import charts, maps
-from pages.parts.state import fitted
+from pages.parts.outputs import fitted as map_of_rows
+from pages.parts.state import fitted, query
+from pages.parts.state.published import fetched
+from pages.parts.state.scenario import Scenario
+from pages.parts.state.weighed import Answer, changed, weighed
 from presets import gpus, models
 from tests.pages.app import charts as drawn
 from tests.pages.app import finding, opened, page, rows, run, texts
@@ -136,6 +140,59 @@ def test_a_map_of_lengths_colours_what_memory_takes_away():
     grey = [all(cell == cells["zmax"] for cell in row) for row in cells["z"]]
     assert grey == sorted(grey)
     assert grey.count(False) > 20
+
+
+LEFT_ON_WEIGH = {
+    "sizes and layout": {"batch": "64", "context": "1024", "generated": "512", "num_gpus": "4"},
+    "flags": {"gpu_memory_utilization": "0.5", "enforce_eager": "true"},
+    "cache": {"kv": "fp8", "cuda_context": "3-4"},
+}
+"""Settings of Weigh that a map does not read."""
+
+
+@pytest.mark.parametrize("left", [pytest.param(left, id=name) for name, left in LEFT_ON_WEIGH.items()])
+@pytest.mark.parametrize(
+    ("model", "gpu", "cards", "length"),
+    [
+        pytest.param("meta-llama/Llama-3.3-70B-Instruct", "gaudi2", "1", "131072", id="the first format holds less"),
+        pytest.param("Qwen/Qwen3-30B-A3B", "rtx-4090", "8", "2048", id="another layout in fp8"),
+    ],
+)
+def test_a_row_of_the_map_is_weighed_as_the_map_has_it(model, gpu, cards, length, left, monkeypatch):
+    link = {"model": model, "view": "formats", "cards": cards, "length": length}
+    on_weigh, _ = query.decode({"model": model, **left}, query.WEIGH, Scenario(), lambda _: {})
+    scenario, _ = query.decode(link, query.GPUS, on_weigh, lambda _: {})
+    chosen = changed(scenario, fetched(scenario.source, None, None))
+    _, found = fitted.of_scenario(Answer(scenario, chosen), "vllm")
+    row, clicked = found.names.index(gpu), {}
+    monkeypatch.setattr(map_of_rows, "change", clicked.update)
+    map_of_rows.taken(scenario, found, row, "formats")
+    opened_link = query.encode(scenario.model_copy(update=clicked), query.WEIGH)
+    after, problems = query.decode(opened_link, query.WEIGH, Scenario(), lambda _: {})
+    answer = weighed(after, chosen)
+    (verdict,) = answer.report.verdicts
+    form = found.formats.index(answer.report.scenario.precision.weights)
+    assert (problems, verdict.verdict, verdict.max_context) == ([], "fits", found.max_context[row, form])
+    assert answer.user_rate(verdict) == pytest.approx(found.tokens_per_s[row, form], rel=1e-12)
+
+
+def test_a_model_that_makes_no_tokens_has_lengths_on_the_map_and_no_speed():
+    link = {"model": "BAAI/bge-m3"}
+    assert not any("no output tokens" in text for text in texts(page("gpus", **link).info))
+    assert any("no output tokens" in text for text in texts(page("gpus", figure="speed", **link).info))
+
+
+def test_the_link_of_a_roofline_has_the_formats_that_its_points_depend_on():
+    link = {"view": "roofline", "weights": "fp8", "kv": "fp8"}
+    scenario, _ = query.decode(link, query.GPUS, Scenario(), lambda _: {})
+    assert query.encode(scenario, query.GPUS) == link
+
+
+def test_a_map_says_what_it_leaves_on_weigh():
+    link = {"num_gpus": "2", "enforce_eager": "true", "kv": "fp8", "share": "bandwidth=0.5/0.6/0.7"}
+    left = "Left on Weigh, without effect here: `enforce_eager=true`; 2 GPUs; KV cache in fp8; efficiencies."
+    assert left in texts(page("gpus", **link).caption)
+    assert not any("Left on Weigh" in text for text in texts(page("gpus").caption))
 
 
 def test_points_lie_under_the_roof():

@@ -108,3 +108,14 @@ def test_on_a_mac_mlx_is_offered_too(monkeypatch):
     assert "mlx_lm.server \\\n  --model mlx-community/Qwen3-8B-8bit" in texts(mac.code)
     other = run(page("machine", model="Qwen/Qwen3-8B", my_gpus="rtx-4090"))
     assert not any("mlx" in text for text in texts(other.code))
+
+
+def test_learned_positions_are_all_that_a_sequence_has():
+    """GPT-2 has a row for each of 1,024 tokens (its config.json, n_positions): as on Weigh they are the length where
+    nobody asked for one, and no more can be asked for."""
+    link = {"model": "openai-community/gpt2", "my_gpus": "rtx-4090"}
+    usual, asked = page("machine", **link), page("machine", context="1024", **link)
+    assert any("at 1,024 tokens of context" in text for text in texts(usual.caption))
+    assert rows(usual, "local_files") == rows(asked, "local_files")
+    refused = page("machine", context="2048", **link)
+    assert any("learned positions for 1,024 tokens" in text for text in texts(refused.error))

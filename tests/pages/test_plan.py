@@ -2,15 +2,18 @@
 
 import re
 from functools import cache
+from urllib.parse import urlencode
 
 import pytest
+from starlette.testclient import TestClient
 
 from calc import Architecture, Precision
 from calc.serving.engines import ENGINES
-from calc.time.needs import Needs
-from calc.time.plan import Search
+from calc.text import pack
+from calc.time.plan import Needs, Search
 from calc.time.plan_range import plan_range
 from calc.time.training_plan import TrainingNeeds, training_plan_report
+from pages.api import api
 from presets import gpus, models
 from tests.pages.app import QUESTION, ask, components, facts, finding, metrics, newest, opened, page, rows, run, texts
 from tests.pages.app import charts as drawn
@@ -161,6 +164,22 @@ def test_a_plan_says_how_it_is_started_and_where_its_time_goes():
     assert "8 instead of 16 concurrent users" in shown
     assert "fp8, 16 requests" in shown
     assert drawn(app).keys() == {"frontier"}
+
+
+@pytest.mark.parametrize(
+    "changed", [{"num_key_value_heads": "4"}, {"pasted": pack(models()["Qwen/Qwen3-0.6B"].config)}]
+)
+def test_a_plan_of_a_model_of_ones_own_starts_no_published_one(changed):
+    """On the page, for programs, and for several models on the same GPUs."""
+    link = {"model": "Qwen/Qwen3-8B", "users": "4", "plan_gpus": "h100-sxm", "gpu": "h100-sxm"} | changed
+    plan, both = opened(page("plan", **link), "launch_best"), page("together", share_with="BAAI/bge-m3", **link)
+    (launch,) = (text for text in texts(plan.code) if text.startswith("vllm serve"))
+    own, other = (text for text in texts(both.code) if text.startswith("vllm serve"))
+    answer = TestClient(api()).get(f"/plan?{urlencode(link)}").json()
+    assert answer["launch"]["words"][2] == "./model"
+    for command in (launch, own):
+        assert command.startswith("vllm serve ./model ")
+    assert other.startswith("vllm serve BAAI/bge-m3 ")
 
 
 def test_a_plan_in_two_parts_says_how_each_is_started():
@@ -316,6 +335,18 @@ def test_a_plan_takes_what_was_chosen_on_weigh_and_says_so():
     run(app.button(key="without_weigh").click())
     assert len({row["GPU"] for row in rows(app, "plans_table")}) > 5
     assert not any("From Weigh" in text for text in texts(app.caption))
+
+
+def test_a_plan_says_what_it_leaves_on_weigh_and_is_weighed_without():
+    link = {"gpu": "l4", "tp": "2", "version": "0.30", "max_num_seqs": "8", "cuda_context": "3-4"}
+    app = page("plan", "plan_columns", users="4", **link)
+    left = "Left on Weigh, without effect here: `max_num_seqs=8`; `version=0.30`; TP 2; overhead."
+    assert left in texts(app.caption)
+    row = rows(app, "plans_table")[0]
+    run(app.button(key="use_best").click())
+    assert app.query_params.keys().isdisjoint({"cuda_context", "version", "tp"})
+    spare = float(facts(app)["headroom per GPU"].split()[0])
+    assert spare == pytest.approx(row["Headroom, GiB per GPU"], abs=0.006)
 
 
 @pytest.mark.slow

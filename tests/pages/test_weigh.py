@@ -1,5 +1,7 @@
 """Weigh without a browser: what it shows."""
 
+import re
+
 import pytest
 from streamlit.proto.WidgetStates_pb2 import WidgetStates
 from streamlit.testing.v1 import AppTest
@@ -413,6 +415,44 @@ def test_eight_h200_for_64_users_at_32k():
     run(app.button(key="lever_0").click())
     assert finding(app) == "DeepSeek-V3 fits on 8 × H200 SXM 141GB"
     assert any("With DP 8, EP 8." in text for text in texts(app.markdown))
+
+
+@pytest.mark.parametrize(
+    "link",
+    [
+        pytest.param(
+            {"model": "meta-llama/Llama-3.3-70B-Instruct", "gpu": "a100-sxm-40gb", "batch": "4", "num_gpus": "3"},
+            id="more GPUs",
+        ),
+        pytest.param(
+            {"model": "Qwen/Qwen2-57B-A14B", "gpu": "rtx-4080", "batch": "64", "context": "4096", "num_gpus": "8"},
+            id="more GPUs in another layout",
+        ),
+        pytest.param(
+            {"model": "Qwen/Qwen3-30B-A3B", "gpu": "rx-7900-gre", "batch": "4", "context": "1", "num_gpus": "4"},
+            id="other formats",
+        ),
+    ],
+)
+def test_levers_of_a_number_of_gpus_lead_to_what_they_promise(link):
+    """The layout is found for the number; a click keeps it where the search would find another one, and its other
+    degrees where a lever changes some."""
+    app = page(engine="transformers", **link)
+    offered = [text for text in texts(app.markdown) if text.endswith("headroom per GPU")]
+    assert offered
+    for number, text in enumerate(offered):
+        after = page(engine="transformers", **link)
+        run(after.button(key=f"lever_{number}").click())
+        assert " fits on " in finding(after)
+        assert facts(after)["headroom per GPU"] == re.search("fits, (.*) headroom per GPU", text)[1]
+
+
+def test_a_gpu_on_which_the_engine_does_not_run_is_not_the_nearest():
+    """SGLang loads no GGUF on AMD's GPUs, however much memory they have."""
+    link = {"model": "allenai/OLMo-2-1124-7B", "engine": "sglang", "weights": "Q4_0", "context": "131072"}
+    app = page(gpu="mi355x,mtt-s5000", **link)
+    assert finding(app) == "OLMo-2-1124-7B fits, with flags, on MTT S5000"
+    assert "does not run" not in " ".join(texts(app.error))
 
 
 def test_a_format_in_which_the_engine_does_not_compute_is_said():

@@ -46,6 +46,11 @@ class Pool(Cache):
     """Bytes of a block on each stage; 0 where its layers keep nothing."""
 
     @property
+    def adds_up(self) -> bool:
+        """Whether a block takes on a stage the sum of what its layers take, wherever these stand."""
+        return True
+
+    @property
     def stated_blocks(self) -> int | None:
         """Its blocks where flags say how many, on however many stages; None: what it has room for."""
         return None

@@ -7,22 +7,34 @@ from shlex import join
 from typing import ClassVar, Literal
 
 from calc.errors import Frozen, Message
-from calc.formats import CacheFormat, Precision
-from calc.formats.format_names import FLOATS
+from calc.formats import CacheFormat, Precision, WeightFormat
 from calc.hardware.gpu import GPU
 from calc.hardware.parallel import Layout
 from calc.serving.engines.sizes import Limits
 from calc.serving.engines.started import StartedEngine
 from calc.serving.workload import Workload
 
+LOCAL = "./model"
+"""Folder of a model that is no checkpoint of the Hub, in a command."""
 ServerRole = Literal["prefill", "decode"]
 """Role of a server where the two run on separate GPUs."""
 FP8 = ("fp8", "fp8-channel", "fp8-tensor")
+DTYPES: Mapping[WeightFormat, str] = {"fp32": "float32", "fp16": "float16"}
+"""Types that vLLM and SGLang load a checkpoint in, by their words for `--dtype`."""
 
 
 class Launch(Frozen):
     words: tuple[str, ...]
     notes: tuple[Message, ...] = ()  # what the command can't say
+
+    def with_flags(self, flags: Sequence[str]) -> "Launch":
+        """The command with flags that stand for those of the same names in it."""
+        changed = {flag.partition(" ")[0] for flag in flags}
+        words, stays = list[str](), True
+        for word in self.words:
+            stays = word not in changed if word.startswith("--") else stays
+            words += [word] if stays else []
+        return self.model_copy(update={"words": (*words, *chain.from_iterable(flag.split(" ") for flag in flags))})
 
     @property
     def text(self) -> str:
@@ -89,18 +101,21 @@ def stated(options: Frozen, spelling: Spelling) -> Iterator[str]:
 
 
 def quantized(precision: Precision) -> tuple[tuple[str, ...], tuple[Message, ...]]:
-    """The flag with which 16-bit weights are stored in fp8 as they are loaded, and what other formats ask for."""
-    if precision.checkpoint is not None or precision.weights in FLOATS:
+    """The flag with which 16-bit weights are loaded in fp8 or another type, and what other formats ask for."""
+    weights = precision.weights
+    if precision.checkpoint is not None or (weights == "bf16" and precision.replaces is None):
         return (), ()
-    if precision.weights in FP8:
+    if weights in FP8 and precision.replaces is None:
         return ("--quantization", "fp8"), ()
+    if weights in DTYPES and precision.replaces is None:
+        return ("--dtype", DTYPES[weights]), ()
     return (), (Message("Name a checkpoint whose weights are stored in {format}.", format=precision.weights),)
 
 
 def cached(precision: Precision, spelling: Mapping[CacheFormat, str]) -> tuple[str, ...]:
     """The flag of the cache's format by an engine's words for it: of one that is quantized, and of 16 bits where the
-    checkpoint asks for another."""
-    usual = precision.kv in ("bf16", "fp16") and precision.cache_stated is None
+    checkpoint asks for another, or the model computes in 32."""
+    usual = precision.kv in ("bf16", "fp16") and precision.cache_stated is None and precision.weights != "fp32"
     return () if usual or precision.kv not in spelling else ("--kv-cache-dtype", spelling[precision.kv])
 
 
@@ -148,6 +163,8 @@ class Launcher(StartedEngine):
     def remedies(self, limits: Limits, workload: Workload) -> Iterator[dict[str, object]]:
         """Options that are not set and may make a model fit; the least change first, the greatest last."""
 
-    def launch(self, model: str, precision: Precision, layout: Layout, length: int) -> Launch | None:
-        """Command of a server that takes sequences of so many tokens; None: it is none."""
+    def launch(
+        self, model: str, precision: Precision, layout: Layout, length: int, sequences: int = 1
+    ) -> Launch | None:
+        """Command of a server that takes so many sequences of so many tokens; None: it is none."""
         return None

@@ -1,18 +1,20 @@
 """Weights as an engine holds them: fused, padded, rounded, with its tables."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, NamedTuple, Self
 
 from calc.errors import Message
 from calc.formats import FORMATS, Precision
 from calc.formats.scheme import is_matrix, matrices
 from calc.formats.stored import Piece, stored
+from calc.formats.table import Format
 from calc.hardware.gpu import GPU
 from calc.hardware.parallel import Layout
 from calc.hardware.shards import copies_within_piece
 from calc.model.architecture import Architecture
+from calc.model.feedforward import MoE
 from calc.model.tensor import Tensor
 from calc.serving.engines.sizes import LoadedWeights, Stage
 from calc.serving.engines.started import StartedEngine
@@ -49,6 +51,9 @@ class TensorLoader:
     """Keeps latent attention's up-projection once more in 16 bits where it is quantized."""
     experts: ExpertPadding | None = None
     """Padding of experts in MXFP4."""
+    least_group: Callable[[Format], int | None] | None = None
+    """Inputs of the smallest groups that a kernel makes of a format's, where a rank's experts are not whole groups;
+    None: none makes any."""
     adapter_rows: int = 0
     """Ranks of all slots for LoRA adapters together: each matrix [out, in] gets so many rows of A [in] and columns of B
     [out]."""
@@ -61,7 +66,7 @@ class TensorLoader:
             if not (copies := copies_within_piece(rank, read.tensor, stage)):
                 continue
             doubled = read.form.outer is not None and self.undoes_double_quantization and read.form == FORMATS["nf4-dq"]
-            piece = Piece.of(read.tensor, FORMATS["nf4"]) if doubled else read
+            piece = Piece.of(read.tensor, FORMATS["nf4"]) if doubled else self.regrouped(read, rank)
             tensor, _, a_layer, nbytes, scales = piece
             component, excluded_as, name = tensor.component, tensor.excluded_as, tensor.name
             if excluded_as == "vision":
@@ -87,6 +92,19 @@ class TensorLoader:
         for weights, scales, copies in allocations.values():
             rounding += copies * (rounded(weights) - weights + (rounded(scales) - scales if scales else 0))
         return LoadedWeights(weights=in_weights, scales=in_scales, padding=padded, rounding=rounding, **parts)
+
+    def regrouped(self, piece: Piece, rank: Architecture) -> Piece:
+        """A matrix of routed experts with the groups in which a kernel reads them: they are halved while they divide
+        neither side of a rank's experts (`moe_wna16.py` of vLLM and SGLang)."""
+        group, least = piece.form.block[1], None
+        if piece.tensor.component == "experts_routed" and self.least_group is not None:
+            least = self.least_group(piece.form)
+        if group is None or least is None or not is_matrix(piece.tensor):
+            return piece
+        moe = moe_of(piece.tensor, rank)
+        while group > least and (moe.expert.intermediate % group or (moe.latent or rank.hidden) % group):
+            group //= 2
+        return Piece.of(piece.tensor, replace(piece.form, block=(1, group))) if group != piece.form.block[1] else piece
 
     def allocation(self, name: str) -> str:
         """The tensor that a tensor of the checkpoint goes into; all experts of a layer share one."""
@@ -135,11 +153,16 @@ def rounded(nbytes: int) -> int:
     return segment if segment - nbytes <= MIB else nbytes
 
 
+def moe_of(tensor: Tensor, rank: Architecture) -> MoE:
+    """The feed-forward that a tensor of routed experts belongs to."""
+    blocks = (*rank.blocks, *(module.block for module in rank.prediction))
+    return next(block.moe for block in blocks if block.moe is not None and tensor.layers[0] in block.layers)
+
+
 def padded_experts(piece: Piece, rank: Architecture, padding: ExpertPadding) -> int:
     """Bytes that a kernel adds to an occurrence of a rank's experts."""
     tensor = piece.tensor
-    blocks = (*rank.blocks, *(module.block for module in rank.prediction))
-    moe = next(block.moe for block in blocks if block.moe is not None and tensor.layers[0] in block.layers)
+    moe = moe_of(tensor, rank)
     hidden, inner = moe.latent or rank.hidden, moe.expert.intermediate
     experts = matrices(tensor)
     width, depth = up_to(hidden, padding.hidden), up_to(inner, padding.inner)

@@ -3,14 +3,16 @@
 
 import tomllib
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
+from itertools import product
 from pathlib import Path
 from typing import ClassVar, NamedTuple, Self
 
 from calc.errors import ConfigError, Message, Refusal
 from calc.formats import CacheFormat, Native, Precision, WeightFormat
 from calc.formats.format_names import MLX_FORMATS
-from calc.formats.table import KERNELS
+from calc.formats.scheme import EXPERTS, LINEARS
+from calc.formats.table import KERNELS, Format
 from calc.hardware.division import nearest, widths
 from calc.hardware.engine_rules import EngineSupport, note, runs
 from calc.hardware.format_rules import missing_kernel
@@ -18,6 +20,7 @@ from calc.hardware.gpu import GPU
 from calc.hardware.mig import unjoined
 from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture
+from calc.model.tensor import Tensor
 from calc.serving.engines.sizes import LaidOut, Limits
 from calc.serving.engines.started import StartedEngine
 from calc.serving.kv_cache import growth, state_bytes
@@ -77,8 +80,23 @@ def without_foreign_cache(kv: CacheFormat, engine: str) -> Iterator[Refusal]:
         yield Refusal(Message(sentence, kv=kv, engine=engine), "engine")
 
 
+def without_cache_in(formats: Collection[CacheFormat], precision: Precision, engine: str) -> Iterator[Refusal]:
+    """Why an engine has no cache in some formats, for which its `--kv-cache-dtype` has no word; it is in 32 bits only
+    where the model is (`auto`)."""
+    kv = precision.kv
+    if kv in formats or (kv == "fp32" and precision.weights != "fp32"):
+        sentence = "{engine} has no cache in {kv}; fp8 is one of its own."
+        yield Refusal(Message(sentence, kv=kv, engine=engine), "kv", ["fp8"])
+
+
 TILE = 128
 """Columns that one scale of block fp8 stands for; a rank's share of a feed-forward must be whole tiles."""
+INTEGERS = ("awq", "gptq")
+"""Kernels of integers with a scale for each group of inputs."""
+GROUPS = (None, 32, 64, 128)
+"""Inputs of a group for which Marlin's kernels are written, None: a row (`marlin_utils.py` of both)."""
+HALVED = 32
+"""Inputs of the smallest group of routed experts that a kernel makes by halving."""
 VOCABULARY = 64
 """Rows of embedding and head come in multiples of it (`vocab_parallel_embedding.py` of both)."""
 
@@ -111,33 +129,88 @@ def broken_tiles(architecture: Architecture, precision: Precision, layout: Layou
             yield Refusal(sentence, "tp")
 
 
-def broken_groups(architecture: Architecture, precision: Precision, layout: Layout) -> Iterator[Refusal]:
-    """Refusals of integers with a scale for each group of inputs: where the second matrix of a feed-forward is cut
-    along them, each rank holds whole groups (vLLM `kernels/linear/mixed_precision/marlin.py`; SGLang `marlin_utils.py`,
-    `awq_linear.py`). Qwen2.5-72B's 29,568 columns are 231 groups, and are padded to 29,696 in Qwen's own AWQ and GPTQ
-    files. Of routed experts a kernel makes smaller groups (`moe_wna16.py` of both)."""
-    if layout.tp == 1 or KERNELS.get(precision.weights) not in ("awq", "gptq"):
+def cut_inputs(architecture: Architecture, layout: Layout) -> Iterator[tuple[Tensor, int, int]]:
+    """Each matrix outside of routed experts that ranks cut along its inputs, the inputs, and how many of them a rank
+    holds."""
+    side = 0 if architecture.names.transposed else -1
+    for whole, part in zip(architecture.tensors(), layout.rank(architecture).tensors(), strict=True):
+        if whole.component in LINEARS - EXPERTS and len(whole.shape) == 2 and whole.shape[side] != part.shape[side]:
+            yield whole, whole.shape[side], part.shape[side]
+
+
+def broken_groups(
+    architecture: Architecture, precision: Precision, layout: Layout, *, repeats: bool = False
+) -> Iterator[Refusal]:
+    """Refusals of weights with a scale for each group of inputs: of a matrix that is cut along them, each rank holds
+    whole groups (integers: vLLM `kernels/linear/mixed_precision/marlin.py`, `auto_awq.py`; SGLang `marlin_utils.py`,
+    `awq_linear.py`; NVFP4: `modelopt.py` and `modelopt_quant.py`). Qwen2.5-72B's 29,568 columns are 231 groups, and are
+    padded to 29,696 in Qwen's own AWQ and GPTQ files. `repeats`: ranks hold the scales of all groups where inputs have
+    an order of their own (SGLang `marlin_repeat_scales_on_all_ranks`)."""
+    if layout.tp == 1 or KERNELS.get(precision.weights) not in (*INTEGERS, "nvfp4"):
         return
     scheme = precision.scheme(experts=bool(architecture.experts))
-    wide = {columns for columns, ranks in widths(architecture, layout.tp, layout.slices) if ranks == layout.tp}
-    for tensor in architecture.tensors():
-        if tensor.component not in ("mlp", "experts_shared") or len(tensor.shape) < 2:
-            continue
-        inputs = tensor.shape[-1]
-        if inputs not in wide or inputs == architecture.hidden:
-            continue
-        _, group = scheme.form(tensor, tensor.layers[0] if tensor.layers else 0).block
-        if group is not None and inputs % (layout.tp * group):
+    for tensor, inputs, share in cut_inputs(architecture, layout):
+        form = scheme.form(tensor, tensor.layers[0] if tensor.layers else 0)
+        group = form.block[1]
+        if group is not None and group < inputs and share % group and not (form.ordered and repeats):
             sentence = Message(
                 "{n:,} columns over {ranks:,} GPUs are {each:g} each, not whole groups of {group:,} of {format}: use "
                 "pipeline stages, or files whose columns are padded.",
                 n=inputs,
                 ranks=layout.tp,
-                each=inputs / layout.tp,
+                each=share,
                 group=group,
                 format=precision.weights,
             )
             yield Refusal(sentence, "tp")
+            return
+
+
+def broken_expert_groups(
+    architecture: Architecture, precision: Precision, layout: Layout, least: Callable[[Format], int | None]
+) -> Iterator[Refusal]:
+    """Refusals of routed experts in such integers that are cut along their inputs. `least`: inputs of the smallest
+    groups that a kernel makes of a format's; None: any."""
+    if layout.slices == 1 or KERNELS.get(precision.weights) not in INTEGERS:
+        return
+    scheme = precision.scheme(experts=True)
+    experts = (tensor for tensor in architecture.tensors() if tensor.component == "experts_routed")
+    forms = {scheme.form(tensor, tensor.layers[0]) for tensor in experts if tensor.layers}
+    groups = {least(form) for form in forms if form.block[1] is not None}
+    for inputs, group in product({moe.expert.intermediate for moe in architecture.experts}, groups - {None}):
+        if group is not None and inputs % (layout.slices * group):
+            sentence = Message(
+                "The experts' {n:,} columns over {ranks:,} GPUs are {each:g} each, not whole groups of {group:,} of "
+                "{format}: spread experts (ep) or use pipeline stages.",
+                n=inputs,
+                ranks=layout.slices,
+                each=inputs / layout.slices,
+                group=group,
+                format=precision.weights,
+            )
+            yield Refusal(sentence, "tp")
+            return
+
+
+def halved(form: Format) -> int | None:
+    """Inputs of the smallest groups of routed experts that a kernel makes of AWQ's and GPTQ's (`moe_wna16.py` of both);
+    None: of other formats none."""
+    group = form.block[1]
+    return min(group, HALVED) if group is not None and form.source.startswith(("AWQ", "GPTQ")) else None
+
+
+def without_asymmetry(precision: Precision, engine: str) -> Iterator[Refusal]:
+    """Refusals of GPTQ's files for which no kernel is left: those that are take symmetric integers of 4 or 8 bits, with
+    a scale for each row or for groups that Marlin knows (vLLM `auto_gptq.py`, `AutoGPTQConfig.TYPE_MAP`, and
+    `marlin_utils.py`; SGLang `gptq.py`, `is_gptq_marlin_compatible`, without which CUDA has no method)."""
+    for form in precision.stored_forms if KERNELS.get(precision.weights) == "gptq" else ():
+        if form.has_index and (form.bits not in (4, 8) or form.has_zeros or form.block[1] not in GROUPS):
+            sentence = Message(
+                "{engine} reads GPTQ that is symmetric, of 4 or 8 bits, with a scale for a row or for 32, 64 or 128 "
+                "inputs: this is not.",
+                engine=engine,
+            )
+            yield Refusal(sentence, "weights", ["int4"])
             return
 
 

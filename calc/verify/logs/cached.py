@@ -1,6 +1,6 @@
-"""The cache of a log against ours, in the engine's own pages."""
+"""The cache of a log against ours, in the engine's own pages; also that of an engine which refused to start."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import product
 from typing import Any, NamedTuple
@@ -15,8 +15,7 @@ from calc.serving.kv_cache import growth, state_bytes
 from calc.serving.memory import Serving
 from calc.serving.report import Report
 from calc.units import GIB
-from calc.verify.logs.difference import Difference, span
-from calc.verify.logs.log import ROUNDING, Log
+from calc.verify.logs.log import ROUNDING, Difference, Log, compared, span
 
 STEPS = (2048, 8192)
 """Tokens of a step of vLLM by default, on small GPUs and on large ones."""
@@ -106,7 +105,7 @@ def cache_rows(log: Log, cache: Pages, ours: Report) -> Iterator[Difference]:
         if cache.whole:
             yield from _per_token(log, log.kv_bytes, log.kv_tokens, cache, ours)
         elif log.engine in LOGS:
-            yield _tokens(log.kv_bytes, log.kv_tokens, rounding_of(log), cache)
+            yield _tokens(log, log.kv_tokens, cache)
     if log.states and log.state_bytes:
         yield from _states(log, log.states, log.state_bytes, cache)
     if log.kv_needed and log.settings.max_model_len == cache.length:
@@ -130,24 +129,19 @@ def _per_token(log: Log, kv_bytes: int, tokens: int, cache: Pages, ours: Report)
     size, block = cache.token, block_size(log, cache)
     rounding = rounding_of(log)
     low, high = (kv_bytes - rounding) / (tokens + block) / size, (kv_bytes + rounding) / tokens / size
-    agrees, stated = low <= 1 <= high, round(kv_bytes / tokens)
-    if agrees:
-        sentence = Message("The cache takes {bytes:,} bytes a token and rank in both.", bytes=size)
-    else:
-        sentence = Message(
-            "Bytes per token and rank: {stated:,} in the log, {computed:,} ours: {why}.",
-            stated=stated,
-            computed=size,
-            why=_why_per_token(low, high, cache, ours),
-        )
-    yield Difference(term="bytes per token", unit="bytes", log=stated, ours=size, agrees=agrees, sentence=sentence)
-    hold = kv_bytes // size // block * block
-    sentence = Message(
-        "At our bytes per token the log's {size:.2f} GiB of cache hold {tokens:,} tokens.",
-        size=kv_bytes / GIB,
-        tokens=hold,
+    stated, hold = round(kv_bytes / tokens), kv_bytes // size // block * block
+    yield compared(
+        "bytes per token",
+        stated,
+        size,
+        "The cache takes {bytes:,} bytes a token and rank in both.",
+        "Bytes per token and rank: {stated:,} in the log, {computed:,} ours: {why}.",
+        {"bytes": size, "computed": size, "stated": stated, "why": _why_per_token(low, high, cache, ours)},
+        agrees=low <= 1 <= high,
     )
-    yield Difference(term="tokens", unit="tokens", log=tokens, ours=hold, agrees=agrees, sentence=sentence)
+    sentence = "At our bytes per token the log's {size:.2f} GiB of cache hold {tokens:,} tokens."
+    values = {"size": kv_bytes / GIB, "tokens": hold}
+    yield compared("tokens", tokens, hold, sentence, sentence, values, agrees=low <= 1 <= high)
 
 
 def _why_per_token(low: float, high: float, cache: Pages, ours: Report) -> Message:
@@ -172,49 +166,22 @@ def _why_per_token(low: float, high: float, cache: Pages, ours: Report) -> Messa
     return Message("another cache format, layout or model than ours")
 
 
-def _tokens(kv_bytes: int, tokens: int, rounding: int, cache: Pages) -> Difference:
-    """The tokens that an engine prints where layers differ in what they keep: of one kind of layer, or, of vLLM since
-    0.21, the requests times their length; in the case that is nearest."""
-    case = min(cache.cases, key=lambda case: abs(cache.tokens(case, kv_bytes) - tokens))
-    low, high = cache.tokens(case, kv_bytes - rounding), cache.tokens(case, kv_bytes + rounding)
-    agrees = low <= tokens <= high
-    known: dict[str, Any] = {"pages": pages_of(case, cache.serving.engine.title), "size": kv_bytes / GIB}
-    known |= {"span": span(low, high), "tokens": tokens}
-    if agrees:
-        sentence = Message(
-            "{pages} the log's {size:.2f} GiB of cache hold {span} tokens; its {tokens:,} are within the range.",
-            **known,
-        )
-    else:
-        sentence = Message(
-            "{pages} the log's {size:.2f} GiB of cache hold {span} tokens, but it has {tokens:,}: another "
-            "step, version, cache format or model than ours.",
-            **known,
-        )
-    ours = cache.tokens(case, kv_bytes)
-    return Difference(
-        term="tokens", unit="tokens", log=tokens, ours=ours, low=low, high=high, agrees=agrees, sentence=sentence
-    )
-
-
 def _states(log: Log, states: int, nbytes: int, cache: Pages) -> Iterator[Difference]:
     """The pool of recurrent states: what the convolutions look back on, and the states proper."""
     stages = range(len(cache.serving.laid_out.stages))
     ours = max((cache.cases[0].pool.states_bytes(stage, states) or 0 for stage in stages), default=0)
     if not ours:
         return
-    agrees = abs(nbytes - ours) <= rounding_of(log)
-    if agrees:
-        sentence = Message("{states:,} recurrent states, and one for padding, take as much in both.", states=states)
-    else:
-        sentence = Message(
-            "{states:,} recurrent states, and one for padding, take {stated:.2f} GiB in the log and {computed:.2f} GiB "
-            "in ours: states in other bits, those of speculation, or another model.",
-            states=states,
-            stated=nbytes / GIB,
-            computed=ours / GIB,
-        )
-    yield Difference(term="states", unit="bytes", log=nbytes, ours=ours, agrees=agrees, sentence=sentence)
+    yield compared(
+        "states",
+        nbytes,
+        ours,
+        "{states:,} recurrent states, and one for padding, take as much in both.",
+        "{states:,} recurrent states, and one for padding, take {stated:.2f} GiB in the log and {computed:.2f} GiB in "
+        "ours: states in other bits, those of speculation, or another model.",
+        {"states": states, "stated": nbytes / GIB, "computed": ours / GIB},
+        agrees=abs(nbytes - ours) <= rounding_of(log),
+    )
 
 
 def pages_of(case: Case, engine: str) -> Message:
@@ -227,19 +194,22 @@ def pages_of(case: Case, engine: str) -> Message:
 def _single_request(needed: int, cache: Pages) -> Difference:
     """Bytes that vLLM needs for a request of the whole context, when it refuses to start."""
     case = min(cache.cases, key=lambda case: abs(cache.request(case) - needed))
-    per_request, tokens = cache.request(case), cache.length
-    agrees = abs(per_request - needed) <= ROUNDING
-    if agrees:
-        sentence = Message("A request of {tokens:,} tokens takes as much cache in the log as in ours.", tokens=tokens)
-    elif cache.whole:
-        sentence = Message("The cache of a request differs: another cache format, layout or model than ours.")
-    else:
-        sentence = Message(
-            "The cache of a request differs: windows hold the tokens of a step too, {step:,} in ours, and the "
-            "log's step, version, cache format or model may be another.",
-            step=case.step,
+    per_request = cache.request(case)
+    differ = "The cache of a request differs: another cache format, layout or model than ours."
+    if not cache.whole:
+        differ = (
+            "The cache of a request differs: windows hold the tokens of a step too, {step:,} in ours, and the log's "
+            "step, version, cache format or model may be another."
         )
-    return Difference(term="one request", unit="bytes", log=needed, ours=per_request, agrees=agrees, sentence=sentence)
+    return compared(
+        "one request",
+        needed,
+        per_request,
+        "A request of {tokens:,} tokens takes as much cache in the log as in ours.",
+        differ,
+        {"tokens": cache.length, "step": case.step},
+        agrees=abs(per_request - needed) <= ROUNDING,
+    )
 
 
 def _concurrency(concurrency: float, tokens: int, block: int, cache: Pages) -> Difference:
@@ -252,25 +222,120 @@ def _concurrency(concurrency: float, tokens: int, block: int, cache: Pages) -> D
     ours = round(high * length)
     if cache.whole:  # blocks of other sizes; early versions divide tokens by tokens
         low, high = low * length / (length + block), high * (length + cache.cases[0].pool.block_size(length)) / length
-    agrees = low - 0.005 <= concurrency <= high + 0.005
-    if agrees:
-        sentence = Message(
+    differ = (
+        "The log's {tokens:,} tokens of cache are {requests:,.2f} requests of {length:,} tokens in {engine}'s pages, "
+        "but {stated:,.2f} in the log: another step, version or cache format than ours."
+    )
+    if cache.whole:
+        differ = (
             "The log's {tokens:,} tokens of cache are {requests:,.2f} requests of {length:,} tokens in {engine}'s "
-            "pages; the log's {stated:,.2f} agree.",
-            **known,
+            "pages, but {stated:,.2f} in the log: these lines are not of one rank and start."
         )
-    elif cache.whole:
-        sentence = Message(
-            "The log's {tokens:,} tokens of cache are {requests:,.2f} requests of {length:,} tokens in {engine}'s "
-            "pages, but {stated:,.2f} in the log: these lines are not of one rank and start.",
-            **known,
-        )
-    else:
-        sentence = Message(
-            "The log's {tokens:,} tokens of cache are {requests:,.2f} requests of {length:,} tokens in {engine}'s "
-            "pages, but {stated:,.2f} in the log: another step, version or cache format than ours.",
-            **known,
-        )
-    return Difference(
-        term="concurrency", unit="tokens", log=round(concurrency * length), ours=ours, agrees=agrees, sentence=sentence
+    return compared(
+        "concurrency",
+        round(concurrency * length),
+        ours,
+        "The log's {tokens:,} tokens of cache are {requests:,.2f} requests of {length:,} tokens in {engine}'s pages; "
+        "the log's {stated:,.2f} agree.",
+        differ,
+        known,
+        agrees=low - 0.005 <= concurrency <= high + 0.005,
+    )
+
+
+# What bytes of cache hold in the engine's pages: the tokens that it prints, and of an engine that refused to start the
+# longest request and the blocks for recurrent states.
+
+
+def held_in_pages(
+    term: str, stated: int, log: Log, cache: Pages, count: Callable[[Case, int], int], agree: str, differ: str
+) -> Difference:
+    """The log's figure and that of its bytes of cache, which `count` gives, in the case that is nearest."""
+    nbytes, rounding = log.kv_bytes or 0, rounding_of(log)
+    case = min(cache.cases, key=lambda case: abs(count(case, nbytes) - stated))
+    low, high = count(case, nbytes - rounding), count(case, nbytes + rounding)
+    values: dict[str, Any] = {"pages": pages_of(case, cache.serving.engine.title), "size": nbytes / GIB}
+    values |= {"span": span(low, high), "tokens": stated, "stated": stated}
+    agrees = low <= stated <= high
+    return compared(term, stated, count(case, nbytes), agree, differ, values, agrees=agrees, low=low, high=high)
+
+
+def _tokens(log: Log, tokens: int, cache: Pages) -> Difference:
+    """The tokens that an engine prints where layers differ in what they keep: of one kind of layer, or, of vLLM since
+    0.21, the requests times their length."""
+    return held_in_pages(
+        "tokens",
+        tokens,
+        log,
+        cache,
+        cache.tokens,
+        "{pages} the log's {size:.2f} GiB of cache hold {span} tokens; its {tokens:,} are within the range.",
+        "{pages} the log's {size:.2f} GiB of cache hold {span} tokens, but it has {tokens:,}: another step, version, "
+        "cache format or model than ours.",
+    )
+
+
+def refused_rows(log: Log, cache: Pages) -> Iterator[Difference]:
+    """The longest request, the blocks for recurrent states, and the tokens of a block of attention."""
+    if log.kv_bytes is not None and log.kv_bytes > 0:
+        if log.estimated_max_model_len is not None:
+            yield _max_length(log, log.estimated_max_model_len, cache)
+        if log.state_blocks is not None:
+            yield _state_blocks(log, log.state_blocks, cache)
+    if log.attention_block is not None:
+        yield _attention_block(log.attention_block, cache)
+
+
+def blocks_of(case: Case, nbytes: int) -> int:
+    """Blocks of so many bytes on every stage."""
+    return case.pool.blocks([nbytes] * len(case.pool.block_bytes))
+
+
+def _max_length(log: Log, stated: int, cache: Pages) -> Difference:
+    """Early versions count on every block: both count where the log does not state its version."""
+
+    def length(case: Case, nbytes: int) -> int:
+        blocks = blocks_of(case, nbytes)
+        whole = log.version is None and case.pool.cached_length(blocks, cache.length) == stated
+        return case.pool.cached_length(blocks if whole else case.pool.usable_blocks(blocks), cache.length)
+
+    return held_in_pages(
+        "max length",
+        stated,
+        log,
+        cache,
+        length,
+        "{pages} the log's {size:.2f} GiB of cache hold a request of {span} tokens; its {stated:,} are within the "
+        "range.",
+        "{pages} the log's {size:.2f} GiB of cache hold a request of {span} tokens, but it says {stated:,}: another "
+        "step, version, cache format or model than ours.",
+    )
+
+
+def _state_blocks(log: Log, stated: int, cache: Pages) -> Difference:
+    return held_in_pages(
+        "state blocks",
+        stated,
+        log,
+        cache,
+        blocks_of,
+        "{pages} the log's {size:.2f} GiB of cache are {span} blocks; its {stated:,} are within the range.",
+        "{pages} the log's {size:.2f} GiB of cache are {span} blocks, but it has {stated:,}: another version, cache "
+        "format, layout or model than ours.",
+    )
+
+
+def _attention_block(stated: int, cache: Pages) -> Difference:
+    """The tokens whose keys and values take as much as a recurrent state."""
+    sizes = [case.pool.block_size(cache.length) for case in cache.cases]
+    ours = min(sizes, key=lambda size: abs(size - stated))
+    return compared(
+        "attention block",
+        stated,
+        ours,
+        "A block of attention has {tokens:,} tokens in both.",
+        "A block of attention has {stated:,} tokens in the log and {ours:,} in ours: another cache format, layout, "
+        "draft or model than ours.",
+        {"tokens": stated, "stated": stated, "ours": ours},
+        agrees=ours == stated,
     )

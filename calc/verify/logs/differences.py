@@ -1,7 +1,7 @@
 """A log's figures against ours."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal
+from typing import Any
 
 from calc.errors import Message
 from calc.formats import FLOATS
@@ -12,13 +12,10 @@ from calc.serving.engines.sizes import LoadedWeights
 from calc.serving.memory import KVBudget, Serving
 from calc.serving.report import Report
 from calc.units import GIB, hundredths
-from calc.verify.logs.cached import cache_rows, pages
-from calc.verify.logs.difference import Difference
-from calc.verify.logs.log import CLOSE, ROUNDING, Log
+from calc.verify.logs.cached import cache_rows, pages, refused_rows
+from calc.verify.logs.log import CLOSE, ROUNDING, Difference, Log, compared
 from calc.verify.logs.log_weighing import engine_for
 from calc.verify.logs.out_of_memory import OutOfMemory
-from calc.verify.logs.refused import refused_rows
-from calc.verify.logs.share import graph_rows, shared_rows
 
 PROFILE = 0.06
 """Share within which peak activation memory agrees: its formula was fitted to ten logs, at most 5.4 % off."""
@@ -66,23 +63,18 @@ def _weights(log: Log, weights: int, known: StartupLog, architecture: Architectu
     candidate = candidates[what]
     off = weights - candidate.total
     close = CLOSE * candidate.total + ROUNDING
-    agrees = -close <= off <= close + known.loading_libraries
-    if agrees:
-        sentence = Message(
-            "{what} agree (difference {share:.2%}); of ours {more:.2f} GiB are rotary tables, padding and what the "
-            "allocator rounds up.",
-            what=what,
-            share=hundredths(off / candidate.total),
-            more=_added_bytes(candidate) / GIB,
-        )
-    else:
-        why = _why_weights(log, known, off, ours)
-        sentence = Message("{what} differ by {off:+.2f} GiB: {why}.", what=what, off=off / GIB, why=why)
-    return Difference(term="weights", unit="bytes", log=weights, ours=candidate.total, agrees=agrees, sentence=sentence)
-
-
-def _added_bytes(candidate: LoadedWeights) -> int:
-    return candidate.rotary + candidate.padding + candidate.rounding
+    added = candidate.rotary + candidate.padding + candidate.rounding
+    values: dict[str, Any] = {"what": what, "share": hundredths(off / candidate.total), "more": added / GIB}
+    return compared(
+        "weights",
+        weights,
+        candidate.total,
+        "{what} agree (difference {share:.2%}); of ours {more:.2f} GiB are rotary tables, padding and what the "
+        "allocator rounds up.",
+        "{what} differ by {off:+.2f} GiB: {why}.",
+        values | {"off": off / GIB, "why": _why_weights(log, known, off, ours)},
+        agrees=-close <= off <= close + known.loading_libraries,
+    )
 
 
 def _candidates(
@@ -121,47 +113,49 @@ def _start(log: Log, ours: Report) -> Iterator[Difference]:
     if log.activations is not None and ours.kv_budget:
         yield _activations(log, log.activations, ours)
     if log.cuda_graphs is not None:
-        yield _ranged("cuda_graphs", log.cuda_graphs, ours)
+        yield _of_overhead(
+            "cuda_graphs",
+            log.cuda_graphs,
+            ours.overhead_items["cuda_graphs"],
+            "CUDA graphs take {size:.2f} GiB, within the range of {low:.2f} to {high:.2f} GiB that we count.",
+            "CUDA graphs take {size:.2f} GiB, outside the range of {low:.2f} to {high:.2f} GiB that we count.",
+        )
     if log.non_torch is not None:
-        yield _ranged("libraries", log.non_torch, ours)
+        yield _of_overhead(
+            "libraries",
+            log.non_torch,
+            ours.overhead_items["libraries"],
+            "Libraries outside PyTorch take {size:.2f} GiB, within the range of {low:.2f} to {high:.2f} GiB that we "
+            "count.",
+            "Libraries outside PyTorch take {size:.2f} GiB, outside the range of {low:.2f} to {high:.2f} GiB that we "
+            "count.",
+        )
     if log.kv_bytes is not None and ours.kv_budget:
         yield _budget(log, log.kv_bytes, ours)
 
 
 def nearest(log: Log, known: StartupLog, architecture: Architecture, ours: Report) -> LoadedWeights:
     """The possible size of loaded weights that is nearest to the log's; the first where the log states none."""
-    weights_of_candidates, weights = (
-        [candidate for _, candidate in _candidates(log, known, architecture, ours)],
-        log.weights,
-    )
-    return (
-        weights_of_candidates[0]
-        if weights is None
-        else min(weights_of_candidates, key=lambda candidate: abs(candidate.total - weights))
-    )
+    sizes = [candidate for _, candidate in _candidates(log, known, architecture, ours)]
+    if (weights := log.weights) is None:
+        return sizes[0]
+    return min(sizes, key=lambda candidate: abs(candidate.total - weights))
 
 
 def _activations(log: Log, figure: int, ours: Report) -> Difference:
     """Peak activation memory on the GPU that is nearest."""
     budget = min(ours.kv_budget, key=lambda budget: abs(budget.profile - figure))
-    agrees = abs(figure - budget.profile) <= PROFILE * budget.profile + ROUNDING
     run: dict[str, Any] = {"tokens": budget.max_num_batched_tokens, "sequences": budget.max_num_seqs}
-    if agrees:
-        sentence = Message(
-            "Peak activation memory (profiling), of {tokens:,} tokens and sampling for {sequences:,} sequences, "
-            "agrees within the {share:.0%} that are usual.",
-            **run,
-            share=PROFILE,
-        )
-    else:
-        sentence = Message(
-            "Peak activation memory (profiling) differs from ours, which is of {tokens:,} tokens and sampling for "
-            "{sequences:,} sequences: {why}.",
-            **run,
-            why=_why_profile(log, ours),
-        )
-    return Difference(
-        term="activations", unit="bytes", log=figure, ours=budget.profile, agrees=agrees, sentence=sentence
+    return compared(
+        "activations",
+        figure,
+        budget.profile,
+        "Peak activation memory (profiling), of {tokens:,} tokens and sampling for {sequences:,} sequences, agrees "
+        "within the {share:.0%} that are usual.",
+        "Peak activation memory (profiling) differs from ours, which is of {tokens:,} tokens and sampling for "
+        "{sequences:,} sequences: {why}.",
+        run | {"share": PROFILE, "why": _why_profile(log, ours)},
+        agrees=abs(figure - budget.profile) <= PROFILE * budget.profile + ROUNDING,
     )
 
 
@@ -181,34 +175,12 @@ def _why_profile(log: Log, ours: Report) -> Message:
     return Message("another kernel, version or model than ours")
 
 
-def _ranged(item: Literal["cuda_graphs", "libraries"], figure: int, ours: Report) -> Difference:
+def _of_overhead(term: str, figure: int, counted: tuple[int, int], agree: str, differ: str) -> Difference:
     """A part of the overhead, which has no closed form."""
-    low, high = ours.overhead_items[item]
+    low, high = counted
+    values = {"size": figure / GIB, "low": low / GIB, "high": high / GIB}
     agrees = low - ROUNDING <= figure <= high + ROUNDING
-    known: dict[str, Any] = {"size": figure / GIB, "low": low / GIB, "high": high / GIB}
-    if item == "cuda_graphs" and agrees:
-        remark = Message(
-            "CUDA graphs take {size:.2f} GiB, within the range of {low:.2f} to {high:.2f} GiB that we count.", **known
-        )
-    elif item == "cuda_graphs":
-        remark = Message(
-            "CUDA graphs take {size:.2f} GiB, outside the range of {low:.2f} to {high:.2f} GiB that we count.", **known
-        )
-    elif agrees:
-        remark = Message(
-            "Libraries outside PyTorch take {size:.2f} GiB, within the range of {low:.2f} to {high:.2f} GiB that we "
-            "count.",
-            **known,
-        )
-    else:
-        remark = Message(
-            "Libraries outside PyTorch take {size:.2f} GiB, outside the range of {low:.2f} to {high:.2f} GiB that we "
-            "count.",
-            **known,
-        )
-    return Difference(
-        term=item, unit="bytes", log=figure, ours=(low + high) // 2, low=low, high=high, agrees=agrees, sentence=remark
-    )
+    return compared(term, figure, (low + high) // 2, agree, differ, values, agrees=agrees, low=low, high=high)
 
 
 def _budget(log: Log, figure: int, ours: Report) -> Difference:
@@ -217,30 +189,18 @@ def _budget(log: Log, figure: int, ours: Report) -> Difference:
     budget = min(ours.kv_budget, key=lambda budget: abs(budget.bytes - figure))
     error = round(PROFILE * budget.profile)
     low, high = budget.bytes_low - error, budget.bytes_high + error
-    agrees = low - ROUNDING <= figure <= high + ROUNDING
     known: dict[str, Any] = {"low": low / GIB, "high": high / GIB, "size": figure / GIB}
-    if agrees:
-        sentence = Message(
-            "By its settings vLLM leaves {low:.2f} to {high:.2f} GiB for the cache; the log's {size:.2f} GiB are "
-            "within the range.",
-            **known,
-        )
-    else:
-        sentence = Message(
-            "By its settings vLLM leaves {low:.2f} to {high:.2f} GiB for the cache, but {size:.2f} GiB in the log: "
-            "{why}.",
-            **known,
-            why=_why_budget(log, budget, ours),
-        )
-    return Difference(
-        term="KV budget",
-        unit="bytes",
-        log=figure,
-        ours=budget.bytes,
+    return compared(
+        "KV budget",
+        figure,
+        budget.bytes,
+        "By its settings vLLM leaves {low:.2f} to {high:.2f} GiB for the cache; the log's {size:.2f} GiB are within "
+        "the range.",
+        "By its settings vLLM leaves {low:.2f} to {high:.2f} GiB for the cache, but {size:.2f} GiB in the log: {why}.",
+        known | {"why": _why_budget(log, budget, ours)},
+        agrees=low - ROUNDING <= figure <= high + ROUNDING,
         low=low,
         high=high,
-        agrees=agrees,
-        sentence=sentence,
     )
 
 
@@ -263,26 +223,77 @@ def _memory(failure: OutOfMemory, ours: Report) -> Iterator[Difference]:
     wanted, memory = in_use + failure.tried, ours.memory
     known: dict[str, Any] = {"low": memory.low / GIB, "high": memory.high / GIB}
     known |= {"who": who, "held": in_use / GIB, "tried": failure.tried / GIB}
-    if failure.free is None:
-        sentence = Message(
-            "{who} held {held:.2f} GiB and asked for {tried:.2f} GiB more; we compute {low:.2f} to {high:.2f} GiB for "
-            "this workload.",
-            **known,
-        )
-    else:
-        sentence = Message(
+    sentence = (
+        "{who} held {held:.2f} GiB and asked for {tried:.2f} GiB more; we compute {low:.2f} to {high:.2f} GiB for this "
+        "workload."
+    )
+    if failure.free is not None:
+        known["free"] = failure.free / GIB
+        sentence = (
             "{who} held {held:.2f} GiB and asked for {tried:.2f} GiB more with {free:.2f} GiB free; we compute "
-            "{low:.2f} to {high:.2f} GiB for this workload.",
-            **known,
-            free=failure.free / GIB,
+            "{low:.2f} to {high:.2f} GiB for this workload."
         )
-    yield Difference(
-        term="memory",
-        unit="bytes",
-        log=wanted,
-        ours=memory.total,
-        low=memory.low,
-        high=memory.high,
-        agrees=memory.low <= wanted <= memory.high,
-        sentence=sentence,
+    agrees, (low, high) = memory.low <= wanted <= memory.high, (memory.low, memory.high)
+    yield compared("memory", wanted, memory.total, sentence, sentence, known, agrees=agrees, low=low, high=high)
+
+
+# Memory that an engine with a share of the free memory leaves for its cache and outside it, and its CUDA graphs.
+
+
+def shared_rows(log: Log, known: StartupLog, weights: int, ours: Report) -> Iterator[Difference]:
+    """Bytes that the share leaves for the pools next to our weights, and bytes that are free then. Libraries take a
+    part while weights are loaded."""
+    share = log.settings.mem_fraction_static
+    if log.free is None or log.kv_bytes is None or share is None:
+        return
+    close = round(CLOSE * weights) + ROUNDING
+    values: dict[str, Any] = {"share": share, "free": log.free / GIB}
+
+    def left_over(term: str, stated: int, left: int, agree: str, differ: str) -> Difference:
+        low, high = left - known.loading_libraries - close, left + close
+        sizes = {"low": low / GIB, "high": high / GIB, "size": stated / GIB}
+        agrees = low <= stated <= high
+        return compared(term, stated, left, agree, differ, values | sizes, agrees=agrees, low=low, high=high)
+
+    yield left_over(
+        "KV budget",
+        log.kv_bytes + (log.state_bytes or 0),
+        int(log.free * share) - weights,
+        "Its share of {share:g} of {free:.2f} GiB leaves {low:.2f} to {high:.2f} GiB beside our weights; the log's "
+        "{size:.2f} GiB of cache are within the range.",
+        "Its share of {share:g} of {free:.2f} GiB leaves {low:.2f} to {high:.2f} GiB beside our weights, but the log's "
+        "cache takes {size:.2f} GiB: its weights differ, a draft model has a part, or flags limit the tokens.",
+    )
+    if log.left is not None:
+        tables = known.tables(log.settings, ours.scenario.workload.context)
+        values["table"] = tables / GIB
+        yield left_over(
+            "left",
+            log.left,
+            int(log.free * (1 - share)) - tables,
+            "Outside of its share and of a table of requests of {table:.2f} GiB, {low:.2f} to {high:.2f} GiB stay free "
+            "for a pass and CUDA graphs; the log's {size:.2f} GiB are within the range.",
+            "Outside of its share and of a table of requests of {table:.2f} GiB, {low:.2f} to {high:.2f} GiB stay free "
+            "for a pass and CUDA graphs, but {size:.2f} GiB in the log: another program uses this GPU, or flags limit "
+            "the tokens.",
+        )
+
+
+def graph_rows(log: Log, known: StartupLog, ours: Report) -> Iterator[Difference]:
+    """The largest batch that a CUDA graph is captured for, by the rule of the version that ours were read in."""
+    if log.graph_batch is None or log.free is None:
+        return
+    batches = known.graph_batches(log.settings, log.free, ours.scenario.layout.tp)
+    if not batches:
+        return
+    values: dict[str, Any] = {"n": len(batches), "most": batches[-1], "engine": known.engine.title}
+    yield compared(
+        "graph batch",
+        log.graph_batch,
+        batches[-1],
+        "CUDA graphs are captured for {n:,} batches, up to {most:,} sequences.",
+        "CUDA graphs are captured for batches up to {stated:,} sequences; {engine} {version} captures {n:,}, up to "
+        "{most:,}, on such a GPU: another version, a flag, or fewer requests at once.",
+        values | {"version": known.engine.versions, "stated": log.graph_batch},
+        agrees=log.graph_batch == batches[-1],
     )

@@ -1,3 +1,7 @@
+"""Figures of a start-up log, and what each is compared with."""
+
+from typing import Any, Literal
+
 from calc.errors import Frozen, Message
 from calc.serving.engines.startup_log import LogSettings, RefusalKind
 from calc.units import GIB
@@ -50,3 +54,67 @@ ROUNDING = GIB // 200
 CLOSE = 0.003
 """Share of the weights by which ours miss what vLLM logs: of 34 public records, 31 are closer. The others are an NVFP4
 checkpoint that leaves more in 16 bits, a model tuned for another length, and a draft model."""
+
+
+Unit = Literal["bytes", "tokens", "sequences"]
+UNITS: dict[str, Unit] = {
+    "tokens": "tokens",
+    "max length": "tokens",
+    "attention block": "tokens",
+    "concurrency": "tokens",
+    "state blocks": "sequences",
+    "graph batch": "sequences",
+}
+"""Units of terms that are no bytes."""
+
+
+class Difference(Frozen):
+    """A term in the log and ours; the sentence says whether they agree, and if not, why that is so."""
+
+    term: str
+    unit: Unit
+    log: int
+    ours: int  # the middle, where ours is a range
+    low: int | None = None
+    high: int | None = None
+    agrees: bool
+    sentence: Message
+
+    @property
+    def difference(self) -> int:
+        return self.log - self.ours
+
+    @property
+    def share(self) -> float:
+        return self.difference / max(self.ours, 1)
+
+
+def compared(
+    term: str,
+    log: int,
+    ours: int,
+    agree: str,
+    differ: str,
+    values: dict[str, Any],
+    *,
+    agrees: bool,
+    low: int | None = None,
+    high: int | None = None,
+) -> Difference:
+    """A term with the sentence that holds of it, the one where both agree or the one where they differ."""
+    sentence = Message(agree if agrees else differ, **values)
+    return Difference(
+        term=term,
+        unit=UNITS.get(term, "bytes"),
+        log=log,
+        ours=ours,
+        low=low,
+        high=high,
+        agrees=agrees,
+        sentence=sentence,
+    )
+
+
+def span(low: int, high: int) -> Message | str:
+    """A range of counts in a sentence; one count where both ends are the same."""
+    return f"{low:,}" if low == high else Message("{low} to {high}", low=f"{low:,}", high=f"{high:,}")

@@ -173,14 +173,14 @@ def finished(start: Start, starts: int) -> Log:
     if "graphs_estimated" in figures_read and "activations" in figures_read and "graphs_charged" not in figures_read:
         figures_read["activations"] = max(0, figures_read["activations"] - figures_read["graphs_estimated"])
     ranks = max((len(start.figures[term]) for term in OF_RANKS if term in start.figures), default=1)
-    notes = {
-        Message("The log has {starts:,} starts; these are the figures of the last.", starts=starts): starts > 1,
-        Message("{ranks:,} ranks report: of each size the largest is taken, and the least cache.", ranks=ranks): ranks
-        > 1,
-        Message("A second model was loaded, a draft model; its weights and its cache are not counted."): bool(
-            start.drafts
-        ),
-    }
+    notes: list[Message] = []
+    if starts > 1:
+        notes.append(Message("The log has {starts:,} starts; these are the figures of the last.", starts=starts))
+    if ranks > 1:
+        sentence = "{ranks:,} ranks report: of each size the largest is taken, and the least cache."
+        notes.append(Message(sentence, ranks=ranks))
+    if start.drafts:
+        notes.append(Message("A second model was loaded, a draft model; its weights and its cache are not counted."))
     return Log(
         engine=start.log.engine.name if start.log else "torch",
         version=start.version,
@@ -190,7 +190,7 @@ def finished(start: Start, starts: int) -> Log:
         starts=starts,
         refusal=start.refusal,
         out_of_memory=start.out_of_memory,
-        notes=tuple(note for note, holds in notes.items() if holds),
+        notes=tuple(notes),
     )
 
 

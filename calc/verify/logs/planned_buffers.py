@@ -1,7 +1,8 @@
 """Buffers that llama.cpp's log states against those that it would plan for the model on screen, and why they differ."""
 
-from collections.abc import Iterator
-from typing import Literal
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from typing import Literal, get_args
 
 from calc.errors import ConfigError, Frozen, Message
 from calc.formats import Precision, WeightFormat
@@ -15,23 +16,22 @@ from calc.serving.engines.llamacpp.startup_log import BufferLog
 from calc.serving.engines.rules import Question
 from calc.serving.engines.sizes import DeviceBuffers
 from calc.units import MIB
+from calc.verify.logs.log import Difference
 
 BufferName = Literal["model", "context", "compute"]
+BufferPlan = Callable[[Mapping[str, object]], dict[str, DeviceBuffers]]
+"""Buffers by device, with other settings."""
 ROUNDING = MIB // 100
 """Sizes have two decimals, and a few of them are added up."""
 CLOSE = 0.01
 """Share within which the buffer of a pass agrees: it depends on the version."""
 
 
-class BufferRow(Frozen):
+class BufferRow(Difference):
     """A buffer in the log and ours."""
 
     device: str
     what: BufferName
-    log: int
-    ours: int
-    agrees: bool
-    sentence: Message
 
 
 class PlannedAs(Frozen):
@@ -52,13 +52,18 @@ def planned_buffers_of(log: BufferLog, architecture: Architecture, weights: Weig
     if gpus > 1 and options.tensor_split is None:
         options = options.model_copy(update={"tensor_split": split_of(log, architecture.num_layers)})
     LlamaCpp(options).check(Question(architecture, Precision(weights=weights), Layout(pp=max(1, gpus))))
-    ours = {buffer.device: buffer for buffer in planned(architecture, weights, options, gpus)}
-    rows = [
-        row
-        for buffer in log.buffers
-        for row in rows_of(buffer, ours.get(buffer.device), architecture, weights, options, gpus)
-    ]
-    return PlannedAs(weights=weights, options=options, rows=tuple(rows))
+
+    def plan(changes: Mapping[str, object]) -> dict[str, DeviceBuffers]:
+        """Buffers by device with other settings."""
+        changed = options.model_copy(update=changes)
+        cache = set_up(architecture, Precision(weights=weights), changed, gpus)
+        length = changed.ctx_size or architecture.max_positions or 4096
+        return {buffers.device: buffers for buffers in cache.buffers(changed.parallel or 1, length)}
+
+    ours = plan({})
+    pairs = ((buffers, ours[buffers.device]) for buffers in log.buffers if buffers.device in ours)
+    rows = tuple(row for stated, known in pairs for row in rows_of(stated, known, plan))
+    return PlannedAs(weights=weights, options=options, rows=rows)
 
 
 def split_of(log: BufferLog, layers: int) -> str | None:
@@ -70,36 +75,30 @@ def split_of(log: BufferLog, layers: int) -> str | None:
     return ",".join(map(str, (*counts[:-1], layers + 1 - sum(counts[:-1]))))
 
 
-def planned(
-    architecture: Architecture, weights: WeightFormat, options: LlamaCppOptions, gpus: int
-) -> list[DeviceBuffers]:
-    cache = set_up(architecture, Precision(weights=weights), options, gpus)
-    return cache.buffers(options.parallel or 1, options.ctx_size or architecture.max_positions or 4096)
-
-
-def rows_of(
-    log: DeviceBuffers,
-    ours: DeviceBuffers | None,
-    architecture: Architecture,
-    weights: WeightFormat,
-    options: LlamaCppOptions,
-    gpus: int,
-) -> Iterator[BufferRow]:
-    if ours is None:
-        return
-    names: tuple[BufferName, ...] = ("model", "context", "compute")
-    for what in names:
+def rows_of(log: DeviceBuffers, ours: DeviceBuffers, plan: BufferPlan) -> Iterator[BufferRow]:
+    """The buffers of a device that the log states."""
+    for what in get_args(BufferName):
         stated, known = getattr(log, what), getattr(ours, what)
         if not stated:
             continue
-        room = max(ROUNDING, CLOSE * known) if what == "compute" else ROUNDING
-        agrees = abs(stated - known) <= room
+        agrees = agree(what, stated, known)
         why = Message("They agree.")
-        if not agrees and what == "compute":
-            why = other_plan(log, architecture, weights, options, gpus)
-        elif not agrees:
-            why = WHY[what]
-        yield BufferRow(device=log.device, what=what, log=stated, ours=known, agrees=agrees, sentence=why)
+        if not agrees:
+            why = other_plan(log, plan) if what == "compute" else WHY[what]
+        yield BufferRow(
+            term=f"{what} on {log.device}",
+            unit="bytes",
+            device=log.device,
+            what=what,
+            log=stated,
+            ours=known,
+            agrees=agrees,
+            sentence=why,
+        )
+
+
+def agree(what: BufferName, stated: int, known: int) -> bool:
+    return abs(stated - known) <= (max(ROUNDING, CLOSE * known) if what == "compute" else ROUNDING)
 
 
 WHY: dict[BufferName, Message] = {
@@ -110,18 +109,13 @@ WHY: dict[BufferName, Message] = {
 }
 
 
-def other_plan(
-    log: DeviceBuffers, architecture: Architecture, weights: WeightFormat, options: LlamaCppOptions, gpus: int
-) -> Message:
+def other_plan(log: DeviceBuffers, plan: BufferPlan) -> Message:
     """Setting that would make the buffer of a pass what the log states."""
     for changes, sentence in OTHER_PLANS:
-        try:
-            plan = planned(architecture, weights, options.model_copy(update=changes), gpus)
-        except ConfigError:
-            continue
-        same = next((buffer for buffer in plan if buffer.device == log.device), None)
-        if same is not None and abs(same.compute - log.compute) <= max(ROUNDING, CLOSE * same.compute):
-            return sentence
+        with suppress(ConfigError):
+            same = plan(changes).get(log.device)
+            if same is not None and agree("compute", log.compute, same.compute):
+                return sentence
     return Message("Another version plans its passes otherwise.")
 
 

@@ -3,7 +3,7 @@ DeepSpeed and the engine within them."""
 
 import re
 from collections.abc import Iterator
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from calc.errors import Frozen, Message
 from calc.verify.logs.out_of_memory import OutOfMemory
@@ -11,81 +11,69 @@ from calc.verify.logs.out_of_memory import OutOfMemory
 FailedPhase = Literal["loading", "engine", "rollout", "weight_sync", "reference", "forward", "backward", "optimizer"]
 FRAME = re.compile(r'File "([^"\n]{1,500})", line [0-9]{1,7}, in ([^\s()]{1,200})', re.ASCII)
 ENDS = ("out of memory", "OutOfMemoryError")
-FUNCTIONS: dict[FailedPhase, tuple[str, ...]] = {
-    "loading": ("from_pretrained", "create_model_from_path", "init_model", "_build_model_optimizer", "prepare_model"),
-    "engine": (
-        "determine_available_memory",
-        "profile_run",
-        "initialize_from_config",
-        "initialize_kv_cache",
-        "_initialize_kv_caches",
-        "capture_model",
-        "compile_or_warm_up_model",
-        "load_model",
-    ),
-    "rollout": ("generate", "_generate", "_generate_single_turn", "generate_sequences", "execute_model"),
-    "weight_sync": (
-        "sync_weights",
-        "_move_model_to_vllm",
-        "update_weights",
-        "update_weight",
-        "load_weights",
-        "wake_up",
-        "merge_adapter",
-        "rollout_mode",
-        "broadcast_to_vllm",
-    ),
-    "reference": (
-        "_generate_and_score_completions",
-        "compute_ref_log_prob",
-        "compute_ref_log_probs",
-        "compute_log_prob",
-        "compute_old_log_prob",
-        "_compute_ref_log_probs",
-        "_compute_reference_log_probs",
-        "compute_reference_log_probs",
-        "null_ref_context",
-        "_compute_kl_logps",
-    ),
-    "forward": (
-        "compute_loss",
-        "_compute_loss",
-        "get_batch_loss_metrics",
-        "update_policy",
-        "update_actor",
-        "forward_step",
-        "forward_backward_batch",
-        "training_step",
-    ),
-    "backward": ("backward", "_engine_run_backward", "run_backward"),
-}
-"""Names of functions that say the phase. Of several frames the innermost decides."""
 UPDATE = re.compile(r"[/\\](optim|optimizer|bitsandbytes)[/\\.]|[/\\]deepspeed[/\\]runtime[/\\].*(zero|bf16_optimizer)")
 """Paths of what updates weights, in frames that are called `step` or by a name of Adam's."""
-PHASES = {name: phase for phase, names in FUNCTIONS.items() for name in names}
-SAID: dict[FailedPhase, Message] = {
-    "loading": Message("while the model was loaded"),
-    "engine": Message("while the engine started"),
-    "rollout": Message("while completions were generated"),
-    "weight_sync": Message("while weights were handed to the engine, or it woke up"),
-    "reference": Message("in a pass without gradients: of the reference, or of the policy before the update"),
-    "forward": Message("in the forward pass or the loss of the update"),
-    "backward": Message("in the backward pass of the update"),
-    "optimizer": Message("at the optimizer's step"),
-}
-ADVICE: dict[FailedPhase, Message] = {
-    "loading": Message("Weights in 16 bits, sharding (ZeRO-3, FSDP) or a quantized base make it smaller."),
-    "engine": Message("Less of the GPU for the engine leaves more to the trainer; too little does not start it."),
-    "rollout": Message("Less of the GPU for the engine, or trained weights and states offloaded while it generates."),
-    "weight_sync": Message(
-        "The engine's cache comes back while the trainer's memory is still taken: less of the GPU for the engine, or "
-        "states offloaded."
+
+
+class FailurePoint(NamedTuple):
+    """A phase in words, what makes it smaller, and names of functions that say the phase: of several frames the
+    innermost decides."""
+
+    said: Message
+    advice: Message
+    functions: str = ""
+
+
+POINTS: dict[FailedPhase, FailurePoint] = {
+    "loading": FailurePoint(
+        Message("while the model was loaded"),
+        Message("Weights in 16 bits, sharding (ZeRO-3, FSDP) or a quantized base make it smaller."),
+        "from_pretrained create_model_from_path init_model _build_model_optimizer prepare_model",
     ),
-    "reference": Message("A smaller micro-batch of log-probabilities, or a trainer that builds no logits."),
-    "forward": Message("A smaller micro-batch, shorter completions, or log-probabilities without logits."),
-    "backward": Message("Activation checkpointing, a smaller micro-batch, or log-probabilities without logits."),
-    "optimizer": Message("8-bit states, sharding, or an engine that sleeps while the model is trained."),
+    "engine": FailurePoint(
+        Message("while the engine started"),
+        Message("Less of the GPU for the engine leaves more to the trainer; too little does not start it."),
+        "determine_available_memory profile_run initialize_from_config initialize_kv_cache _initialize_kv_caches "
+        "capture_model compile_or_warm_up_model load_model",
+    ),
+    "rollout": FailurePoint(
+        Message("while completions were generated"),
+        Message("Less of the GPU for the engine, or trained weights and states offloaded while it generates."),
+        "generate _generate _generate_single_turn generate_sequences execute_model",
+    ),
+    "weight_sync": FailurePoint(
+        Message("while weights were handed to the engine, or it woke up"),
+        Message(
+            "The engine's cache comes back while the trainer's memory is still taken: less of the GPU for the engine, "
+            "or states offloaded."
+        ),
+        "sync_weights _move_model_to_vllm update_weights update_weight load_weights wake_up merge_adapter rollout_mode "
+        "broadcast_to_vllm",
+    ),
+    "reference": FailurePoint(
+        Message("in a pass without gradients: of the reference, or of the policy before the update"),
+        Message("A smaller micro-batch of log-probabilities, or a trainer that builds no logits."),
+        "_generate_and_score_completions compute_ref_log_prob compute_ref_log_probs compute_log_prob "
+        "compute_old_log_prob _compute_ref_log_probs _compute_reference_log_probs compute_reference_log_probs "
+        "null_ref_context _compute_kl_logps",
+    ),
+    "forward": FailurePoint(
+        Message("in the forward pass or the loss of the update"),
+        Message("A smaller micro-batch, shorter completions, or log-probabilities without logits."),
+        "compute_loss _compute_loss get_batch_loss_metrics update_policy update_actor forward_step "
+        "forward_backward_batch training_step",
+    ),
+    "backward": FailurePoint(
+        Message("in the backward pass of the update"),
+        Message("Activation checkpointing, a smaller micro-batch, or log-probabilities without logits."),
+        "backward _engine_run_backward run_backward",
+    ),
+    "optimizer": FailurePoint(
+        Message("at the optimizer's step"),
+        Message("8-bit states, sharding, or an engine that sleeps while the model is trained."),
+    ),
 }
+PHASES = {name: phase for phase, point in POINTS.items() for name in point.functions.split()}
 
 
 class TrainingFailure(Frozen):
@@ -103,7 +91,7 @@ def training_failure(text: str, failure: OutOfMemory | None) -> TrainingFailure 
     if not phases or not of_trainer(frames):
         return None
     phase = phases[-1]
-    phrase = SAID[phase]
+    phrase, advice, _ = POINTS[phase]
     if failure is None:
         message = Message("The trainer ran out of memory {when}.", when=phrase)
     elif failure.free is None:
@@ -112,7 +100,7 @@ def training_failure(text: str, failure: OutOfMemory | None) -> TrainingFailure 
     else:
         sentence = "The trainer ran out of memory {when}: PyTorch asked for {tried:.2f} GiB, {free:.2f} GiB were free."
         message = Message(sentence, when=phrase, tried=failure.tried / 2**30, free=failure.free / 2**30)
-    return TrainingFailure(phase=phase, message=message, advice=ADVICE[phase])
+    return TrainingFailure(phase=phase, message=message, advice=advice)
 
 
 def traceback_of(text: str) -> str:

@@ -141,15 +141,14 @@ def offers(answer: Weighed) -> None:
 
 
 def use(answer: Weighed, lever: Lever) -> None:
+    """The lever's changes, in the layout that it was computed in: a number of GPUs alone might find another one now."""
     known = places(("serving",), answer.scenario.serving.engine)
-    choice = answer.scenario.serving
-    layout = answer.report.scenario.layout.model_copy(
-        update={name: value for name, value in lever.changes.items() if name in Layout.model_fields}
-    )
-    changes = {known[name]: value for name, value in lever.changes.items()}
-    if choice.num_gpus is not None and layout.gpus != choice.num_gpus:
-        changes[known["num_gpus"]] = None
-    change(changes)
+    changes = dict(lever.changes)
+    if (count := answer.scenario.serving.num_gpus) is not None:
+        changes = dict(answer.report.scenario.layout) | changes
+        gpus = Layout(**{name: changes[name] for name in Layout.model_fields}).gpus
+        changes["num_gpus"] = count if gpus == count else None
+    change({known[name]: value for name, value in changes.items()})
 
 
 def use_layout(answer: Weighed, gpu: str, layout: Layout) -> None:

@@ -1,31 +1,63 @@
 """A line on settings that a page takes from another one, or leaves there: nothing chosen is dropped in silence."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
 import streamlit as st
 
-from calc import Workload
+from calc import Overhead, Workload
 from calc.hardware import find_gpu
 from pages.parts import words
 from pages.parts.state.planned import Planned, chosen_on_weigh
-from pages.parts.state.scenario import PlanChoice, Scenario, ServingChoice
+from pages.parts.state.scenario import PlanChoice, Scenario, ServingChoice, places
 from pages.parts.state.url import change
 from pages.parts.state.weighed import Answer
 from pages.parts.words import say
 
 
 def on_plan(answer: Planned) -> None:
-    """Settings that a plan takes from Weigh, and the load there where it differs."""
+    """Settings that a plan takes from Weigh, those that it leaves there, and the load there where it differs."""
     scenario = answer.scenario
     taken, work = list(taken_from_weigh(scenario)), scenario.serving.workload
     if taken:
         text = say("From Weigh: {what}.", what=words.listed(taken))
         offer(text, say("Without these"), "without_weigh", partial(leave, scenario))
+    left_on_weigh(settings_of_a_server(scenario))
     if scenario.planning.needs == PlanChoice().needs and work != Workload():
         asks = say("Weigh asks about {n:,} sequences of {context:,} tokens.", n=work.batch, context=work.context)
         offer(asks, say("Plan for that"), "load_of_weigh", partial(take_load, scenario))
+
+
+def on_gpus(scenario: Scenario) -> None:
+    """Settings of Weigh that a map leaves there."""
+    choice, left = scenario.serving, []
+    if choice.num_gpus is not None:
+        left.append(say("{n:,} GPUs", n=choice.num_gpus))
+    if scenario.hardware.view != "roofline" and choice.kv is not None:
+        left.append(say("KV cache in {kv}", kv=choice.kv))
+    if scenario.efficiencies.share:
+        left.append(say("efficiencies"))
+    left_on_weigh([*settings_of_a_server(scenario), *left])
+
+
+def left_on_weigh(what: Sequence[str]) -> None:
+    """A line on settings that change nothing here."""
+    if what:
+        st.caption(say("Left on Weigh, without effect here: {what}.", what=words.listed(what)))
+
+
+def settings_of_a_server(scenario: Scenario) -> list[str]:
+    """Flags, layout and overhead that are stated for one server; flags as a link has them."""
+    choice = scenario.serving
+    flags = (place for place in places(("serving",), choice.engine).values() if "options" in place.path)
+    stated = ((place, value) for place in flags if (value := place.of(scenario)) != place.option.default)
+    settings = [f"`{place.name}={place.written(value)}`" for place, value in stated]
+    if choice.layout.gpus > 1:
+        settings.append(words.layout(choice.layout))
+    if scenario.overhead != Overhead():
+        settings.append(say("overhead"))
+    return settings
 
 
 def offer(text: str, label: str, key: str, take: Callable[[], None]) -> None:

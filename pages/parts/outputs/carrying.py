@@ -9,7 +9,7 @@ import streamlit as st
 
 from calc.errors import Message
 from calc.serving.engines import ENGINES
-from calc.serving.engines.launch import Launch
+from calc.serving.engines.launch import LOCAL, Launch
 from calc.training import accelerate, objective_launches, torchrun
 from pages.parts import words
 from pages.parts.screen import caption, paragraph
@@ -19,7 +19,6 @@ from pages.parts.state.url import link, program_link
 from pages.parts.state.weighed import Answer, Trained, Weighed
 from pages.parts.words import say
 
-LOCAL = "./model"
 BADGE = "https://img.shields.io/badge"
 LOOK = 'width="100%" height="900" style="border:0" loading="lazy"'
 
@@ -56,41 +55,45 @@ def opened(label: str) -> Iterator[bool]:
 
 def commands(answer: Weighed | Trained) -> None:
     """Command lines with this layout."""
-    for title, launch, flags in launches(answer):
+    for title, launch in launches(answer):
         st.markdown(f"**{title}**")
-        st.code(" \\\n  ".join([launch.text, *flags]), language="bash")
+        st.code(launch.text, language="bash")
         for note in launch.notes:
             caption(note)
 
 
-def launches(answer: Weighed | Trained) -> list[tuple[str, Launch, tuple[str, ...]]]:
+def launches(answer: Weighed | Trained) -> list[tuple[str, Launch]]:
     """Commands by the name of their tool, with the flags with which it fits."""
     if isinstance(answer, Trained):
         step = answer.report.scenario
         started = objective_launches(model(answer), step, answer.scenario.training.teacher)
-        return [(title, launch, ()) for title, launch in started.items()] or [
-            ("accelerate", accelerate(step.workload, step.recipe, step.layout), ()),
-            ("torchrun", torchrun(step.layout), ()),
+        return list(started.items()) or [
+            ("accelerate", accelerate(step.workload, step.recipe, step.layout)),
+            ("torchrun", torchrun(step.layout)),
         ]
     scenario, focus = answer.report.scenario, answer.focus
     engine = answer.scenario.serving.started()
-    launch = engine.launch(model(answer), scenario.precision, scenario.layout, scenario.workload.context)
+    work = scenario.workload
+    launch = engine.launch(model(answer), scenario.precision, scenario.layout, work.context, work.batch)
     title = ENGINES[scenario.engine].title
     if launch is None:
         python = f'model = AutoModelForCausalLM.from_pretrained("{model(answer)}", dtype="auto", device_map="auto")'
-        return [(title, Launch(words=("python", "-c", f"from transformers import AutoModelForCausalLM; {python}")), ())]
-    if answer.scenario.overrides:
-        note = Message(
-            "The sliders have changed the model: this starts one of your own, saved in {place}.", place=LOCAL
-        )
-        launch = launch.model_copy(update={"notes": (note, *launch.notes)})
-    return [(title, launch, focus.flags if focus is not None and focus.verdict == "fits with" else ())]
+        return [(title, Launch(words=("python", "-c", f"from transformers import AutoModelForCausalLM; {python}")))]
+    launch = of_changed(answer, launch)
+    return [(title, launch.with_flags(focus.flags if focus is not None else ()))]
+
+
+def of_changed(answer: Answer, launch: Launch) -> Launch:
+    """A command, with a note where the sliders have changed its model."""
+    if not answer.scenario.overrides:
+        return launch
+    note = Message("The sliders have changed the model: this starts one of your own, saved in {place}.", place=LOCAL)
+    return launch.model_copy(update={"notes": (note, *launch.notes)})
 
 
 def model(answer: Answer) -> str:
-    """Model in the command: its name on the Hub, or a folder of the reader's."""
-    source = answer.scenario.source
-    return LOCAL if source.pasted is not None or answer.scenario.overrides else source.model
+    """Model in the command."""
+    return answer.model.served(answer.scenario)
 
 
 def programs(scenario: Scenario, page: Page) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import streamlit as st
 
-from calc import ConfigError
+from calc import ConfigError, Layout, Overhead, Workload
 from calc.errors import Message
 from calc.hardware import find_gpu, note, runs
 from calc.serving.engines import ENGINES
@@ -18,7 +18,7 @@ from pages.parts.outputs.tables import Column, Kind, identifier
 from pages.parts.screen import alert, caption, leading_button, small_table
 from pages.parts.state import fitted
 from pages.parts.state.query import MACHINE, WEIGH
-from pages.parts.state.scenario import Scenario, Source
+from pages.parts.state.scenario import Scenario, ServingChoice, Source
 from pages.parts.state.url import change
 from pages.parts.state.weighed import Answer
 from pages.parts.words import say
@@ -150,6 +150,9 @@ def draw(
     title, figures = say("Tokens/s of one user"), fitting.tokens_per_s
     if choice.figure == "context":
         title, figures, scale = say("Longest context, tokens"), fitting.max_context, most[shown]
+    elif not figures.any():
+        alert("info", "info", "The model makes a vector or scores of each text, and no output tokens.")
+        return
     st.header(title, anchor=False)
     if choice.figure == "context":
         caption(
@@ -181,17 +184,24 @@ def of_rows(label: str, figures: Array, kind: Kind) -> Column:
 
 
 def taken(scenario: Scenario, fitting: Fitting, row: int, key: str) -> None:
-    """A model of the map, or a GPU, with the layout and the first format that fits."""
-    choice, serving = scenario.hardware, scenario.serving
-    form = fitting.formats[int(np.argmax(fitting.max_context[row] > 0))]
-    length = int(min(choice.length, fitting.max_context[row].max()))
-    work = serving.workload.model_copy(update={"batch": 1, "context": length})
-    layout = fitting.layouts[row] or serving.layout
-    chosen = serving.model_copy(update={"workload": work, "weights": form, "layout": layout})
+    """A model of the map, or a GPU, in the first format that fits and as the map has it: in its layout, under the
+    engine's defaults."""
+    choice, engine = scenario.hardware, scenario.serving.engine
+    form = int(np.argmax(fitting.max_context[row] > 0))
+    length = min(choice.length, int(fitting.max_context[row, form]))
+    chosen = {
+        "workload": Workload(context=length),
+        "weights": fitting.formats[form],
+        "layout": fitting.layouts[row][form] or Layout(),
+    }
+    changes: dict[str, Any] = {
+        "serving": ServingChoice().with_engine(engine).model_copy(update=chosen),
+        "overhead": Overhead(),
+    }
     if key == "formats":
-        change(gpu=(fitting.names[row],), serving=chosen)
+        change(gpu=(fitting.names[row],), **changes)
     else:
-        change(gpu=(choice.card,), serving=chosen, source=Source(model=fitting.names[row]), overrides={})
+        change(gpu=(choice.card,), source=Source(model=fitting.names[row]), overrides={}, **changes)
 
 
 def roofline(answer: Answer) -> None:

@@ -49,7 +49,7 @@ def totals(answer: Trained) -> None:
             "Exactly **{trained:,}** of **{total:,}** parameters are trainable ({share}).",
             trained=report.trained_parameters,
             total=report.parameters.total,
-            share=words.percent(report.trained_share),
+            share=words.percent(report.trained_parameters / report.parameters.total),
         )
     st.caption(text)
 

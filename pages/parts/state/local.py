@@ -10,6 +10,7 @@ from calc import ConfigError, Precision, Workload
 from calc.formats import MIXES, CacheFormat, WeightFormat
 from calc.hardware import Computer
 from calc.options import checked
+from calc.serving import placed
 from calc.serving.engines.llamacpp.engine import LlamaCpp
 from calc.serving.engines.llamacpp.options import LlamaCppOptions
 from calc.serving.engines.rules import Question
@@ -52,9 +53,9 @@ class LocalAnswer(Answer):
     def computer(self) -> Computer:
         return self.scenario.machine
 
-    @property
+    @cached_property
     def workload(self) -> Workload:
-        return self.scenario.serving.workload
+        return placed(self.scenario.serving.workload, self.architecture)
 
     @property
     def kv(self) -> CacheFormat:
@@ -148,8 +149,9 @@ def local_answer_anew(scenario: Scenario, model: Model | None = None) -> LocalAn
 
     def compute() -> Mapping[str, Any]:
         assert model.architecture is not None
-        checked(serving.workload)
+        work = placed(checked(serving.workload), model.architecture)
         checked(scenario.machine)
+        LlamaCpp().check(Question(model.architecture, workload=work))
         question = Question(model.architecture, Precision(weights="Q4_K_M", kv=serving.kv or "bf16"))
         for refusal in LlamaCpp().refusals(question):
             raise ConfigError(refusal.message, "kv" if reads(model.architecture) else "model", ["q8_0"])

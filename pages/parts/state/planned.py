@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import product
 
-from calc import ConfigError, Precision, Workload
+from calc import ConfigError, Overhead, Precision, Workload
 from calc.budget import SECONDS_OF_PLANS, budget
 from calc.errors import Message
 from calc.formats import CacheFormat, WeightFormat
@@ -201,4 +201,4 @@ def weigh(answer: Planned, plan: Plan) -> Scenario:
         engine=engine.name,
         options=engine.options,
     )
-    return scenario.model_copy(update={"gpu": (plan.gpu,), "serving": serving})
+    return scenario.model_copy(update={"gpu": (plan.gpu,), "serving": serving, "overhead": Overhead()})

@@ -27,7 +27,7 @@ from calc.errors import Message, Outside, Refusal, shown
 from calc.serving.engines import ENGINES
 from calc.training import METHODS, TrainingWorkload, named, without_effect
 from pages.parts.inputs.fields import CONTROLS
-from pages.parts.state.scenario import DEFAULT_ENGINE, Place, Scenario, Source, TrainingChoice, Uses, places
+from pages.parts.state.scenario import DEFAULT_ENGINE, Path, Place, Scenario, Source, TrainingChoice, Uses, places
 from pages.parts.state.trained_as import usual
 
 Published = Callable[[Source], Mapping[str, Any]]
@@ -61,6 +61,12 @@ class Page:
     """The purpose of its plans; None where it has none."""
     answers_at: str | None = None
     """Name below /api under which programs get what it shows."""
+    unread: tuple[Path, ...] = ()
+    """Fields of what it uses that change none of its figures: its link has them for other pages."""
+
+    def reads(self, place: Place) -> bool:
+        """Whether a figure may depend on a field of what it uses."""
+        return not any(place.path[: len(path)] == path for path in self.unread)
 
     @property
     def path(self) -> str:
@@ -78,6 +84,8 @@ class Page:
         return self.old and "training" not in self.uses and params.get("v") not in GENERATIONS
 
 
+OF_A_SERVER: tuple[Path, ...] = tuple(("serving", part) for part in ("workload", "options", "layout"))
+"""Sequences, flags and layout of one server, which plans and maps choose by themselves."""
 WEIGH = Page(
     "serve/weigh.py",
     Message("Weigh"),
@@ -93,9 +101,15 @@ PLAN = Page(
     ("source", "gpu", "serving", "planning", "efficiencies", "comparison"),
     purpose="serve",
     answers_at="plan",
+    unread=OF_A_SERVER,
 )
 GPUS = Page(
-    "serve/gpus.py", Message("On all GPUs"), "grid_on", ("source", "gpu", "hardware", "comparison"), answers_at="gpus"
+    "serve/gpus.py",
+    Message("On all GPUs"),
+    "grid_on",
+    ("source", "gpu", "serving", "hardware", "comparison"),
+    answers_at="gpus",
+    unread=(*OF_A_SERVER, ("serving", "num_gpus")),
 )
 TOGETHER = Page(
     "serve/together.py",

@@ -45,7 +45,8 @@ def shared_by(scenario: Scenario, model: Model, about: Callable[[Source], Publis
 
     def compute() -> Mapping[str, Any]:
         engine, workload = choice.started(), checked(choice.workload)
-        first = Server(model.identifier(scenario), model.config or {}, engine, workload, choice.weights, choice.kv)
+        formats, named = (choice.weights, choice.kv), (model.identifier(scenario), model.config or {})
+        first = Server(*named, engine, workload, *formats, served=model.served(scenario))
         servers = [first, *(server(other, choice.engine, about) for other in scenario.sharing.share_with)]
         layout = choice.by_hand or Layout(tp=choice.num_gpus or 1)
         how = layout, scenario.overhead, scenario.sharing.sleep_level

@@ -13,9 +13,10 @@ from calc.families import override, read_with_settings
 from calc.formats import CacheFormat, WeightFormat
 from calc.hardware import OverheadItem, find_gpu
 from calc.options import checked
-from calc.serving import Lever, Serving, Verdict, laid_out_report, levers
+from calc.serving import WORDS, Lever, Serving, Verdict, laid_out_report, levers
 from calc.serving.derivation import Derivations
 from calc.serving.engines import ENGINES
+from calc.serving.engines.launch import LOCAL
 from calc.time import (
     ObjectiveSpeed,
     Reply,
@@ -63,6 +64,11 @@ class Model:
     def identifier(self, scenario: Scenario) -> str:
         """Name in reports: its id, or in English that it was pasted."""
         return scenario.source.model if scenario.source.pasted is None else str(self.published.name)
+
+    def served(self, scenario: Scenario) -> str:
+        """Name in a command that starts it: its id, or a folder of the reader's where no checkpoint is like it."""
+        own = scenario.source.pasted is not None or scenario.overrides
+        return LOCAL if own else scenario.source.model
 
     @property
     def native(self) -> WeightFormat:
@@ -272,11 +278,11 @@ Judged = TypeVar("Judged", Verdict, TrainingVerdict)
 
 
 def in_focus(verdicts: Sequence[Judged]) -> Judged | None:
-    """The only one; of several the smallest GPU that fits, else the nearest to it."""
+    """The only one; of several the smallest GPU that fits, else the nearest to it: by its verdict, then by headroom."""
     fits = [verdict for verdict in verdicts if verdict.verdict == "fits"]
     if fits:
         return min(fits, key=lambda verdict: verdict.usable)
-    return max(verdicts, key=lambda verdict: verdict.spare, default=None)
+    return max(verdicts, key=lambda verdict: (-WORDS.index(verdict.verdict), verdict.spare), default=None)
 
 
 def read(scenario: Scenario) -> Model:
@@ -317,10 +323,11 @@ def answered(
 
 
 def attended(scenario: Scenario) -> Answer:
-    """The model alone, under a workload."""
+    """The model alone, under a workload and an engine's flags."""
 
     def compute() -> Mapping[str, Any]:
         checked(scenario.serving.workload)
+        scenario.serving.started()
         return {}
 
     return answered(Answer, scenario, read(scenario), compute)

@@ -9,8 +9,9 @@ from calc.formats import FLOATS, FORMATS, MIXES, WEIGHT_FORMATS, native_weights
 from calc.formats.mixes import MIX_TYPES
 from calc.formats.quantization_config import native
 from calc.formats.scheme import ModuleNames, readable
-from calc.formats.stored import stored
+from calc.formats.stored import CheckpointSize, stored
 from calc.model.tensor import Tensor
+from calc.serving.engines import ENGINES
 from presets import models
 from tests.cases import in_one_test
 
@@ -104,6 +105,52 @@ def test_gptq_chosen_is_what_its_own_tool_writes(bits):
     read = native({"quantization_config": stated}).scheme.rules[0].form
     assert FORMATS[name].nbytes(shape) == read.nbytes(shape) == 4096 * (14336 * bits // 8 + 112 * 2)
     assert FORMATS[name].in_file.nbytes(shape) == read.in_file.nbytes(shape)
+
+
+def test_four_bits_of_a_hybrid_are_what_tools_write():
+    """Qwen3.8-27B, whose sizes are those of 3.6, by llm-compressor in W4A16: vLLM's log says a checkpoint of 18.12 GiB
+    (github.com/sostrowsk/dgx-spark-local-llm, qwen38-int4.log). `examples/quantization_w4a16/
+    qwen3_8_gptq_awq_example.py` ignores the encoder, lm_head, embed_tokens, in_proj_a and in_proj_b; layers of
+    multi-token prediction are not in the class that it loads."""
+    config = models()["Qwen/Qwen3.6-27B"].config
+    found = CheckpointSize.of(Architecture.from_config(config), Precision(weights="int4-w4a16"))
+    assert round(found.total / 2**30, 2) == 18.12
+    assert found.multi_token_prediction == 849_398_784  # in 16 bits, as in Qwen/Qwen3.6-27B
+
+
+@pytest.mark.parametrize(
+    ("weights", "quantized"),
+    [  # llm-compressor's examples of Qwen3.5 in NVFP4 and MXFP4: ignore "re:.*linear_attn.*"; of W4A16, as above
+        pytest.param("nvfp4", False, id="nvfp4"),
+        pytest.param("mxfp4", False, id="mxfp4"),
+        pytest.param("int4", True, id="int4"),
+        pytest.param("int4-gptq", True, id="int4-gptq: GPTQModel, definitions/qwen3_5_text.py"),
+        pytest.param("fp8", True, id="fp8: Qwen's own"),
+    ],
+)
+def test_recurrent_mixers_in_formats_chosen_by_hand(weights, quantized):
+    architecture = Architecture.from_config(models()["Qwen/Qwen3.6-27B"].config)
+    scheme = Precision(weights=weights).scheme(experts=False)
+    forms = {
+        tensor.name.split(".")[-2]: scheme.form(tensor, 0)
+        for tensor in architecture.tensors()
+        if tensor.component == "ssm_linear" and tensor.name.endswith(".weight")
+    }
+    plain = {name for name, form in forms.items() if form.bits == 16}
+    assert plain == ({"in_proj_a", "in_proj_b", "conv1d", "norm"} if quantized else set(forms))
+
+
+def test_mamba_in_four_bits():
+    """nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-NVFP4 excludes conv1d, and in_proj and out_proj of the layers before
+    attention alone."""
+    architecture = Architecture.from_config(models()["nvidia/NVIDIA-Nemotron-Nano-9B-v2"].config)
+    scheme = Precision(weights="nvfp4").scheme(experts=False)
+    forms = {
+        tensor.name.split(".")[-2]: scheme.form(tensor, 0).bits
+        for tensor in architecture.tensors()
+        if tensor.component == "ssm_linear" and tensor.name.endswith(".weight")
+    }
+    assert forms == {"in_proj": 4, "out_proj": 4, "conv1d": 16, "norm": 16}
 
 
 def test_bytes_of_stacked_matrices():
@@ -268,7 +315,8 @@ def test_what_a_config_says(quantization, name, mlp, attention):
 def test_files_hold_zero_points_and_indices_that_no_kernel_reads(tool, index, kept):
     """Of Qwen2.5-7B-Instruct-GPTQ-Int4 the files lacked 30 MB."""
     config = models()["Qwen/Qwen2.5-7B"].config
-    found = report(config | {"quantization_config": tool}, gpus=[])
+    before = ENGINES["vllm"]().with_options(version="0.21")  # the last with kernels for zero points
+    found = report(config | {"quantization_config": tool}, engine=before, gpus=[])
     matrices = [(3584, 3584)] * 2 + [(512, 3584)] * 2 + [(18_944, 3584)] * 2 + [(3584, 18_944)]
     zeros = sum(rows * columns // 128 // 2 for rows, columns in matrices)
     indices = sum(index * columns for _, columns in matrices)

@@ -11,7 +11,7 @@ from calc.serving.engines import ENGINES
 from calc.serving.engines.llamacpp.options import LlamaCppOptions
 from calc.serving.engines.sglang.options import SGLangOptions
 from calc.serving.engines.vllm.options import VLLMOptions
-from presets import gpus
+from presets import gpus, models
 from tests.structures import architectures
 
 FLAGS = json.loads(Path("tests/data/engine_flags.json").read_text(encoding="utf-8"))
@@ -125,9 +125,44 @@ def test_a_layout_in_the_engine_s_own_terms(engine, layout, said):
 
 
 def test_what_a_command_can_not_say_is_said_beside_it():
-    assert "over all 8 ranks or none" in str(words("vllm", layout=Layout(tp=2, dp=4, ep=4)).notes[0])
     assert "int4" in str(words("vllm", weights="int4").notes[0])
     assert not words("vllm", weights="fp8").notes
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+def test_weights_in_another_type_are_loaded_so(engine):
+    """`--dtype`: `config/model.py` of vLLM; docs/advanced_features/server_arguments.md of SGLang. A cache in 16 bits is
+    stated where `auto` would be the model's 32."""
+    assert "--dtype float16" in " ".join(words(engine, weights="fp16").words)
+    wide = " ".join(words(engine, weights="fp32").words)
+    assert "--dtype float32" in wide
+    assert "--kv-cache-dtype b" in wide
+    assert "--kv-cache-dtype" not in words(engine, weights="fp32", kv="fp32").words
+
+
+@pytest.mark.parametrize("weights", ["bf16", "fp16", "fp8"])
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "tensorrt-llm"])
+def test_no_flag_makes_other_weights_of_a_quantized_checkpoint(engine, weights):
+    """gpt-oss's files are in MXFP4 (its quantization_config)."""
+    chosen = Precision.of(models()["openai/gpt-oss-20b"].config, weights)
+    launch = ENGINES[engine]().launch("openai/gpt-oss-20b", chosen, Layout(), 8192)
+    assert [str(note) for note in launch.notes] == [f"Name a checkpoint whose weights are stored in {weights}."]
+    assert {"--dtype", "--quantization"}.isdisjoint(launch.words)
+
+
+def test_a_command_of_llamacpp_has_a_slot_for_each_sequence():
+    launch = ENGINES["llamacpp"]().launch("org/model", Precision(weights="Q8_0"), Layout(), 4096, 8)
+    assert " ".join(launch.words).endswith("--ctx-size 32768 --parallel 8")
+
+
+def test_flags_with_which_it_fits_stand_for_those_of_the_same_names():
+    options = LlamaCppOptions(n_gpu_layers=99, kv_offload=False)
+    started = ENGINES["llamacpp"](options).launch("org/model", Precision(weights="Q8_0"), Layout(), 4096)
+    changed = started.with_flags(["--n-gpu-layers 24", "--tensor-split 8,8,8"]).words
+    assert changed[-4:] == ("--n-gpu-layers", "24", "--tensor-split", "8,8,8")
+    assert changed.count("--n-gpu-layers") == 1
+    assert "99" not in changed
+    assert "--no-kv-offload" in changed
 
 
 @pytest.mark.parametrize(

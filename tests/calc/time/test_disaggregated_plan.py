@@ -10,8 +10,7 @@ from calc.serving.memory import Serving
 from calc.serving.verdict import max_batch
 from calc.serving.workload import Workload
 from calc.time.disaggregated import disaggregated, ranked_plans
-from calc.time.needs import Needs
-from calc.time.plan import PLANNED, Plan, Search
+from calc.time.plan import PLANNED, Needs, Plan, Search
 from calc.time.plan_range import plan_range
 from calc.time.plan_report import plan_report
 from presets import models

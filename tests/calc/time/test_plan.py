@@ -11,8 +11,7 @@ from calc.serving.engines.rules import Question
 from calc.serving.memory import MOST_TOKENS, Serving
 from calc.time.arrivals import Arrivals
 from calc.time.fitting import fitting, in_formats
-from calc.time.needs import Needs
-from calc.time.plan import BATCHES, Search
+from calc.time.plan import BATCHES, Needs, Search
 from calc.time.plan_range import cannot_keep_up, frontier
 from calc.time.plan_report import plan_report, sensitivity
 from calc.time.prices import price_of, prices
@@ -132,7 +131,7 @@ def test_memory_as_arrays_is_that_of_the_report(model, gpu, weights, kv, layout)
     found = Search(architecture(model), ENGINES["vllm"](), Needs(prompt=7000, output=1000), [gpus()[gpu]], [precision])
     serving = Serving.of(architecture(model), found.engine, precision, layout, Overhead())
     allocation = serving.on(gpus()[gpu], Workload(context=context))
-    shard = found.shards(layout, (0,))
+    shard = found.shards.of(layout, (0,))
     stages = [stage.weights + stage.vision for stage in serving.laid_out.stages]
     assert shard.stage_bytes[:, 0] == pytest.approx(stages, abs=1)
     room, started = found.room, found.room.on(layout)
@@ -165,8 +164,8 @@ def test_copies_of_the_attention_share_every_expert(model, experts, layout, rank
     (docs.vllm.ai/en/latest/serving/data_parallel_deployment/); `FusedMoEParallelConfig.make` of vLLM's
     `fused_moe/config.py`, and `moe_tp_size` of SGLang's `distributed/parallel_state.py`."""
     needs, precision = Needs(prompt=7000, output=1000), Precision()
-    found = Search(architecture(model), ENGINES["vllm"](), needs, [gpus()["h200-sxm"]], [precision])
-    shard = found.shards(layout, (0,))
+    found = Search(architecture(model), ENGINES["sglang"](), needs, [gpus()["h200-sxm"]], [precision])
+    shard = found.shards.of(layout, (0,))
     assert shard.demand.weights["experts_routed"] == experts / ranks
     # a row of an expert passes one slice of its three matrices, on each copy's ranks as often as there are slices
     routed = shard.demand.routing
@@ -410,7 +409,7 @@ def test_a_cell_of_the_map_says_what_weigh_says(engine, name):
         if formats[precision.weights] is None:
             assert not found.max_context[:, column].any()
             continue
-        asked = {"engine": ENGINES[engine](), "precision": precision, "layout": found.layouts[0]}
+        asked = {"engine": ENGINES[engine](), "precision": precision, "layout": found.layouts[0][column]}
         told = report(models()[name].config, workload=Workload(), gpus=kinds, **asked)
         most = architecture(name).max_positions or MOST_TOKENS
         for row, verdict in enumerate(told.verdicts):
@@ -420,14 +419,16 @@ def test_a_cell_of_the_map_says_what_weigh_says(engine, name):
                 assert rate == 0
             elif name in SOME:
                 seen = min(4096, verdict.max_context or 4096)
-                serving = Serving.of(architecture(name), ENGINES[engine](), precision, found.layouts[0], Overhead())
+                serving = Serving.of(
+                    architecture(name), ENGINES[engine](), precision, found.layouts[0][column], Overhead()
+                )
                 assert rate == reply(serving, kinds[row], Workload(context=seen)).tokens_per_s_per_user.expected
 
 
 def test_what_llamacpp_does_not_read_is_on_no_map():
     formats = in_formats(architecture("google/recurrentgemma-2b"), ENGINES["llamacpp"](), [Precision()])
     found = fitting([("rtx-4090", formats, gpus()["rtx-4090"])])
-    assert found.layouts == (None,)
+    assert found.layouts == ((None,),)
     assert found.max_context[0, 0] == 0
 
 

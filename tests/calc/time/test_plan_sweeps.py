@@ -12,8 +12,7 @@ from calc.serving.engines import ENGINES
 from calc.serving.memory import MOST_TOKENS, Serving
 from calc.serving.verdict import max_batch
 from calc.time.fitting import MAPPED, fitting, in_formats
-from calc.time.needs import Needs
-from calc.time.plan import Search
+from calc.time.plan import Needs, Search
 from calc.time.time_report import reply
 from presets import models
 from tests import SAMPLED

@@ -9,8 +9,7 @@ from calc.serving.engines import ENGINES
 from calc.serving.levers import levers
 from calc.serving.memory import Serving
 from calc.time.fitting import fitting, in_formats
-from calc.time.needs import Needs
-from calc.time.plan import Search
+from calc.time.plan import Needs, Search
 from calc.time.plan_report import plan_report
 from calc.time.time_report import operating_points
 from presets import models

@@ -5,7 +5,7 @@ import pytest
 
 from calc.errors import ConfigError
 from calc.verify.logs import read_log
-from calc.verify.logs.training_failure import ADVICE, SAID, training_failure
+from calc.verify.logs.training_failure import POINTS, training_failure
 
 OOM = (
     "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.42 GiB. GPU 4 has a total capacity of 39.56 GiB "
@@ -106,9 +106,9 @@ def traceback(frames, end=OOM, prefix=""):
 def test_the_innermost_frame_says_the_phase(phase, frames, prefix):
     log = read_log(traceback(frames, prefix=prefix))
     assert log.training.phase == phase
-    assert str(SAID[phase]) in str(log.training.message)
+    assert str(POINTS[phase].said) in str(log.training.message)
     assert "1.42 GiB" in str(log.training.message)
-    assert log.training.advice == ADVICE[phase]
+    assert log.training.advice == POINTS[phase].advice
 
 
 def test_an_allocator_that_says_no_sizes():

@@ -243,7 +243,9 @@ class LlamaCpp(Engine):
         )
 
     def file(self, architecture: Architecture, precision: Precision, rank: Architecture) -> list[Piece]:
-        return stored_gguf(architecture, precision, rank)
+        if rank is not architecture:
+            return stored_gguf(architecture, precision, rank)
+        return model_file(architecture, precision, predicts=self.options.predicts).pieces
 
     def on_gpus(self, architecture: Architecture, file: list[Piece]) -> list[Piece]:
         """Neither tables of tokens nor what stays on the host; a tied head is a copy."""
@@ -323,10 +325,10 @@ class LlamaCpp(Engine):
     def overhead(self, gpus: int) -> Mapping[OverheadItem, Range]:
         return {"cuda_context": CUDA_CONTEXT}
 
-    def launch(self, model: str, precision: Precision, layout: Layout, length: int) -> Launch:
+    def launch(self, model: str, precision: Precision, layout: Layout, length: int, sequences: int = 1) -> Launch:
         file = f"{model.rpartition('/')[2]}-{precision.weights.upper()}.gguf"
         types = self.options.cache_types(precision.kv)
-        return ModelStart(GGUFSource(file=file), self.options, length, self.options.slots(1), types).server()
+        return ModelStart(GGUFSource(file=file), self.options, length, self.options.slots(sequences), types).server()
 
     def remedies(self, limits: Limits, workload: Workload) -> Iterator[dict[str, object]]:
         for size in (256, 128):
@@ -344,7 +346,7 @@ def on_devices(pieces: Sequence[Piece], placement: Placement, *, tied: bool, pre
             yield Piece.of(replace(tensor, component="lm_head"), piece.form)
         elif tensor.name in ON_HOST or (not tensor.layers and placement.output == HOST):
             continue
-        elif not tensor.layers:
+        elif not tensor.layers or placement.all_on_devices:
             yield piece
         else:
             name = tensor.name.removeprefix("blk.{layer}.")

@@ -6,13 +6,14 @@ src/models/*.cpp, and for what CUDA computes as one ggml-cuda.cu (ggml_cuda_topk
 ggml_cuda_match_moe_weighted_reduction) and fattn.cu (ggml_cuda_flash_attn_ext_get_alloc_size); llama.cpp 0c1e57098.
 """
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from calc.budget import spend
-from calc.formats.gguf_file import BLOCKS
+from calc.formats.gguf_file import BLOCKS, ModelFile
 from calc.model.architecture import Architecture
 from calc.model.attention import GQA
 from calc.model.block import Block
@@ -31,8 +32,8 @@ from calc.serving.engines.llamacpp.context import (
     widest_value,
     window_of,
 )
-from calc.serving.engines.llamacpp.micro_batch import MicroBatch, PassTensor, Rows
-from calc.serving.engines.llamacpp.placement import HOST
+from calc.serving.engines.llamacpp.micro_batch import MicroBatch, PassTensor, Rows, deep
+from calc.serving.engines.llamacpp.placement import HOST, Placement
 
 REPEATS, REPEATS_OF_EQUALS = 12, 3
 """Layers of a kind on a device after which its buffer grows no more, where kinds alternate and where all are equal."""
@@ -49,8 +50,8 @@ SINGLE_MIXERS = frozenset({"nemotron_h", "nemotron_h_moe", "mamba", "mamba2"})
 """Layers of a norm and one thing that it reads."""
 
 
-def forward(b: MicroBatch) -> None:
-    """Embedding, the layers that stand for all, and output."""
+def forward(b: MicroBatch, layers: Sequence[int]) -> None:
+    """Embedding, some layers, and output."""
     whole, tokens = b.model.hidden, b.input("tokens", 4)
     b.input("embeddings given", 4 * whole * (1 + b.deep))
     state = given = b.add("embeddings", whole, tokens, on=HOST)
@@ -63,7 +64,7 @@ def forward(b: MicroBatch) -> None:
     if "position_embd.weight" in b.file.outside:
         places = b.add("places", whole, b.input("positions", 4), on=HOST)
         state = b.same("embeddings", state, places)
-    for layer in representative(b):
+    for layer in layers:
         b.layer = layer
         state = layer_of(b, b.blocks[layer], state, last=layer == b.model.num_layers - 1)
         if layer < b.deep:
@@ -74,10 +75,9 @@ def forward(b: MicroBatch) -> None:
     logits(b, state)
 
 
-def prediction(b: MicroBatch) -> None:
+def prediction(b: MicroBatch, layers: Sequence[int]) -> None:
     """The layer for multi-token prediction, of a token's embedding and the model's state of it (`graph_mtp`)."""
-    (module,) = b.model.prediction
-    (b.layer,) = module.block.layers
+    (module,), (b.layer,) = b.model.prediction, layers
     whole, tokens = b.model.hidden, b.input("tokens", 4)
     own = b.has("nextn.embed_tokens.weight")
     place = b.placement.of_weight("nextn.embed_tokens.weight", b.layer) if own else HOST
@@ -232,23 +232,47 @@ def unknown_mixers(model: Architecture) -> str | None:
     return None
 
 
-def representative(b: MicroBatch) -> list[int]:
-    """Layers of the graph, which stand for all: the first of each kind on every device, and the last."""
-    placement, weights = b.placement, () if b.placement.all_on_devices else b.file.layers
+class Representative(NamedTuple):
+    """Layers of a model on devices whose pass stands for that of all."""
 
-    def kind(layer: int) -> Hashable:
-        stored = weights[layer].items() if weights else ()
-        on_host = tuple((name, w.type) for name, w in stored if placement.of_weight(name, layer) == HOST)
-        return id(b.blocks[layer]), layer < b.deep, on_host
+    layers: tuple[int, ...]
+    placement: Placement
+    """Their places, on as many devices as compute something else."""
+    devices: tuple[int, ...]
+    """The device among these that stands for each device."""
+    steps: Hashable
+    """All that the steps depend on, but for the sizes of the context."""
 
-    *others, last = range(b.model.num_layers)
-    kinds, seen = [kind(layer) for layer in others], Counter[Hashable]()
-    most, chosen = REPEATS if len(set(kinds)) > 1 else REPEATS_OF_EQUALS, list[int]()
-    for layer, there in enumerate(zip(placement.layers, kinds, strict=False)):
-        seen[there] += 1
-        if seen[there] <= most:
-            chosen.append(layer)
-    return [*chosen, last]
+    @classmethod
+    def of(cls, file: ModelFile, placement: Placement) -> "Representative":
+        """The first layers of each kind on every device, and the last layer. Of devices between others that compute the
+        same, the first one, unless layers read states, which they do before the layers before them are through."""
+        model, on_host, count = file.architecture, dict[int, Hashable](), file.architecture.num_layers
+        alike = [0] * count if placement.all_on_devices else placement.alike(file)[:count]
+        for layer in () if placement.all_on_devices else set(alike):
+            weights = file.layers[layer].items()
+            on_host[layer] = tuple((name, w.type) for name, w in weights if placement.of_weight(name, layer) == HOST)
+        blocks = {layer: number for number, block in enumerate(model.all_blocks) for layer in block.runs_in}
+        kinds = [(blocks[i], i < deep(model), on_host.get(first)) for i, first in enumerate(alike)]
+        most = REPEATS if len(set(kinds[:-1])) > 1 else REPEATS_OF_EQUALS
+        seen, chosen = Counter[Hashable](), {device: dict[int, Hashable]() for device in placement.places}
+        for layer, (device, kind) in enumerate(zip(placement.layers, kinds, strict=False)):
+            seen[device, kind] += 1
+            if layer == count - 1 or seen[device, kind] <= most:
+                chosen[device][layer] = kind, layer == count - 1
+        standing, stands, layers = dict[Hashable, int](), {HOST: HOST}, [*chosen[HOST]]
+        for device in range(placement.devices):
+            start = bisect_left(placement.layers, device, hi=count)
+            between = device not in (0, placement.output) and start > 0 and placement.layers[start - 1] != HOST
+            computed = tuple(chosen[device].values()) if between and not model.recurrent else device
+            if computed not in standing:
+                standing[computed] = len(standing)
+                layers += chosen[device]
+            stands[device] = standing[computed]
+        where, output = tuple(map(stands.__getitem__, placement.layers)), stands[placement.output]
+        steps = output, len(standing), tuple((where[layer], kinds[layer]) for layer in layers)
+        reduced = replace(placement, layers=where, output=output, devices=len(standing))
+        return cls(tuple(layers), reduced, tuple(map(stands.__getitem__, placement.places)), steps)
 
 
 # mixers

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from calc.errors import ConfigError, Message
 from calc.formats.gguf_file import ModelFile
+from calc.model.architecture import Architecture
 from calc.serving.engines.llamacpp.context import CELL, OUTPUT, PASS, TAKEN_OVER, TOKEN, ContextSizes
 from calc.serving.engines.llamacpp.placement import HOST, Placement
 from calc.serving.engines.loading import up_to
@@ -72,6 +73,11 @@ class Buffer:
     peak: Mapping[str, int]
 
 
+def deep(model: Architecture) -> int:
+    """Layers to whose states features of images are added."""
+    return 0 if model.vision is None else model.vision.deepstack
+
+
 class MicroBatch:
     """The steps so far, in the order of llama.cpp's graph: it has what a tensor is made of before it, and no tensor
     before something needs it."""
@@ -82,7 +88,7 @@ class MicroBatch:
         rules = self.model.gguf
         self.kind = (rules.with_experts if self.model.experts else None) or rules.architecture or "llama"
         self.blocks = {layer: block for block in self.model.all_blocks for layer in block.runs_in}
-        self.deep = 0 if self.model.vision is None else self.model.vision.deepstack  # layers with features to add
+        self.deep = deep(self.model)
         self.on_cuda = cuda and placement.devices > 0
         self.layer, self.per = 0, TOKEN
         self.steps: list[PassTensor] = []

@@ -5,7 +5,8 @@ Source: llama-model.cpp (llama_model_base::load_tensors), llama.cpp 0c1e57098.
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -75,19 +76,26 @@ class Placement:
                 return HOST
         return self.layers[layer]
 
-    def weights(self, file: ModelFile) -> Iterator[tuple[int, FileTensor]]:
-        """Every tensor that is held, with its device; some are held twice."""
+    def alike(self, file: ModelFile) -> list[int]:
+        """The first layer with the same weights in the same places, of each layer."""
+        layers = range(len(self.layers))
+        marks = layers if self.host_pattern is not None else [layer < self.host_experts for layer in layers]
+        kinds, firsts = zip(map(id, file.layers), self.layers, marks, strict=True), dict[Hashable, int]()
+        return [firsts.setdefault(kind, layer) for layer, kind in enumerate(kinds)]
+
+    def weights(self, file: ModelFile) -> Iterator[tuple[int, FileTensor, int]]:
+        """Every tensor that is held, with its device and its number of layers; some are held twice."""
         tied = "output.weight" not in file.outside
         rotated = layers_that_rotate(file.architecture)
         for name, weight in file.outside.items():
             copies = dict.fromkeys(self.layers[layer] for layer in rotated) if name in COPIED else (self.output,)
             for device in (HOST,) if name in ON_HOST else copies:
-                yield device, weight
+                yield device, weight, 1
         if tied and (self.output != HOST or file.architecture.model_type in OUTPUT_FIRST):
-            yield self.output, file.outside["token_embd.weight"]
-        for layer, weights in enumerate(file.layers):
-            for name, weight in weights.items():
-                yield self.of_weight(name, layer), weight
+            yield self.output, file.outside["token_embd.weight"], 1
+        for layer, count in Counter(self.alike(file)).items():
+            for name, weight in file.layers[layer].items():
+                yield self.of_weight(name, layer), weight, count
 
 
 def layers_that_rotate(model: Architecture) -> list[int]:

@@ -13,7 +13,7 @@ from calc.model.mixers import Mixer
 from calc.model.recurrent import Mamba, Mamba2, ShortConv
 from calc.serving.engines.cache import Cache
 from calc.serving.engines.llamacpp.context import TAKEN_OVER, ContextSizes, layer_cache
-from calc.serving.engines.llamacpp.graph import forward, has_flash_kernel, prediction
+from calc.serving.engines.llamacpp.graph import Representative, forward, has_flash_kernel, prediction
 from calc.serving.engines.llamacpp.micro_batch import CUDA_ALIGNMENT, HOST_ALIGNMENT, Buffer, MicroBatch, Schedule
 from calc.serving.engines.llamacpp.options import LlamaCppOptions
 from calc.serving.engines.llamacpp.placement import HOST, Placement
@@ -41,17 +41,13 @@ class PlacedModel:
         model = self.file.architecture
         return tuple(module.block for module in model.prediction) if self.predicting else model.all_blocks
 
-    @property
+    @cached_property
     def weights(self) -> Mapping[int, int]:
         """Bytes of weights by device, the host's too."""
-
-        def weighed() -> Mapping[int, int]:
-            sizes: Counter[int] = Counter()
-            for device, weight in () if self.predicting else self.placement.weights(self.file):
-                sizes[device] += self.stored(device, weight.type, (*weight.ne, 1)[0], weight.nbytes)
-            return sizes
-
-        return self.file.once(self, weighed)
+        sizes: Counter[int] = Counter()
+        for device, weight, count in () if self.predicting else self.placement.weights(self.file):
+            sizes[device] += count * self.stored(device, weight.type, (*weight.ne, 1)[0], weight.nbytes)
+        return sizes
 
     @cached_property
     def mixers(self) -> Mapping[tuple[Mixer, ...], Mapping[int, int]]:
@@ -67,6 +63,13 @@ class PlacedModel:
             return up_to(nbytes, HOST_ALIGNMENT)
         block, size = BLOCKS[kind]
         return up_to(nbytes + (-width % ROW // block * size if block > 1 else 0), CUDA_ALIGNMENT)
+
+    def representative(self, file: ModelFile) -> Representative:
+        """Layers whose pass stands for that of all."""
+        if not self.predicting:
+            return Representative.of(file, self.placement)
+        layers = tuple(layer for block in self.blocks for layer in block.layers)
+        return Representative(layers, self.placement, self.placement.places, self.placement)
 
     def with_context(self, context: ContextSizes, options: LlamaCppOptions) -> "PlacedContext":
         """A context of it, without flash attention where a layer's device would not compute it, unless it is asked for
@@ -114,7 +117,7 @@ class PlacedContext:
                     sizes[device] += count * model.stored(device, tensor.type, tensor.width, nbytes)
         return sizes
 
-    @property
+    @cached_property
     def passes(self) -> tuple[Buffer, ...]:
         """The buffer of the largest pass on each device, the host's last. Where all weights are on devices, their types
         change nothing of what is computed where: a device multiplies with weights of any."""
@@ -122,17 +125,20 @@ class PlacedContext:
         placement, on_devices, shape = placed.placement, placed.placement.all_on_devices, sizes.structure
         if on_devices:
             file = model_file(file.architecture, Precision(), predicts=len(file.layers) > file.architecture.num_layers)
-        alike = placement, placed.cuda, placed.predicting
+        copies = COPIES if placement.devices > 1 and on_devices and sizes.offload_cache else 1
+        part = file.once(("part", placement, placed.predicting), lambda: placed.representative(file))
+        alike = part.steps, placed.predicting, placed.cuda, copies
 
         def schedule() -> Schedule:
-            batch = MicroBatch(file, placement, shape, cuda=placed.cuda)
-            (prediction if placed.predicting else forward)(batch)
-            return batch.schedule(COPIES if placement.devices > 1 and on_devices and sizes.offload_cache else 1)
+            batch = MicroBatch(file, part.placement, shape, cuda=placed.cuda)
+            (prediction if placed.predicting else forward)(batch, part.layers)
+            return batch.schedule(copies)
 
         def buffers() -> tuple[Buffer, ...]:
-            return file.once(("schedule", *alike, shape), schedule).buffers(sizes)
+            return file.once(("schedule", alike, shape), schedule).buffers(sizes)
 
-        return file.once(("passes", *alike, sizes), buffers)
+        planned = file.once(("passes", alike, sizes), buffers)
+        return tuple(planned[device] for device in part.devices)
 
     @property
     def taken_over(self) -> int:
@@ -141,10 +147,13 @@ class PlacedContext:
         file, where = self.model.file, self.model.placement
         if not self.model.cuda or not where.devices or self.sizes.tokens < TAKEN_OVER or self.model.predicting:
             return 0
-        layers = range(file.architecture.num_layers - 1)
-        downs = ((x, n, name) for n in layers for name, x in file.layers[n].items() if name.startswith("ffn_down"))
-        sizes = (weight.nbytes for weight, layer, name in downs if where.of_weight(name, layer) == HOST)
-        return file.once(("taken_over", where), lambda: max(sizes, default=0))
+
+        def largest() -> int:
+            layers = set(where.alike(file)[: file.architecture.num_layers - 1])
+            downs = ((x, n, name) for n in layers for name, x in file.layers[n].items() if name.startswith("ffn_down"))
+            return max((x.nbytes for x, layer, name in downs if where.of_weight(name, layer) == HOST), default=0)
+
+        return file.once(("taken_over", where), largest)
 
     @property
     def buffers(self) -> list[DeviceBuffers]:
@@ -167,18 +176,18 @@ class SlotCache(Cache):
         """`draft` is what guesses tokens in a context of its own: a draft model, or the model's layers for it."""
         self.model, self.options, self.draft = model, options, draft
         self.types = options.cache_types(kv)
-        self.known = dict[tuple[int, int], list[PlacedContext]]()
 
     def contexts(self, batch: int, length: int) -> list[PlacedContext]:
         """The model's for so many sequences of so many tokens, and that of what guesses tokens: as many tokens and
         slots, with a row of logits for each slot (common/speculative.cpp: common_base_params_to_speculative)."""
-        if (batch, length) in self.known:
-            return self.known[batch, length]
+        return self.model.file.once((self, batch, length), lambda: self.new_contexts(batch, length))
+
+    def new_contexts(self, batch: int, length: int) -> list[PlacedContext]:
         options, sequences = self.options, self.options.slots(batch)
         size, rows = options.ctx_size or sequences * length, options.outputs(sequences)
         rollback = options.spec_draft_n_max if options.predicts else 0  # need_n_rs_seq
         context = ContextSizes.of(options, size, sequences, rows, self.types, rollback)
-        contexts = self.known[batch, length] = [self.model.with_context(context, options)]
+        contexts = [self.model.with_context(context, options)]
         if self.draft is not None:
             types, size = (options.cache_type_k_draft, options.cache_type_v_draft), context.cells * context.streams
             drafting = ContextSizes.of(options, size, sequences, sequences, types)
@@ -216,13 +225,17 @@ def set_up(
 ) -> SlotCache:
     """A model that is placed on so many GPUs, and the draft model next to it."""
     file = model_file(architecture, precision, predicts=options.predicts)
-    model = PlacedModel(file, placed(options, len(file.layers), gpus), cuda=options.rpc is None)
-    drafting = replace(model, predicting=True) if options.predicts else None
-    if draft is not None and drafting is None:
-        split = options.shares(gpus) if options.device is None else []
-        where = Placement.of(draft.num_layers, options.n_gpu_layers_draft, split)
-        drafting = PlacedModel(model_file(draft, options.draft_precision(precision)), where, model.cuda)
-    return SlotCache(model, options, precision.kv, drafting)
+
+    def started() -> SlotCache:
+        model = PlacedModel(file, placed(options, len(file.layers), gpus), cuda=options.rpc is None)
+        drafting = replace(model, predicting=True) if options.predicts else None
+        if draft is not None and drafting is None:
+            split = options.shares(gpus) if options.device is None else []
+            where = Placement.of(draft.num_layers, options.n_gpu_layers_draft, split)
+            drafting = PlacedModel(model_file(draft, options.draft_precision(precision)), where, model.cuda)
+        return SlotCache(model, options, precision.kv, drafting)
+
+    return file.once(("start", options, gpus, draft), started)
 
 
 def placed(options: LlamaCppOptions, layers: int, gpus: int) -> Placement:

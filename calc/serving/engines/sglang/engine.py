@@ -12,6 +12,7 @@ from typing import ClassVar
 
 from calc.errors import Message, Refusal
 from calc.formats import MODELOPT, CacheFormat, Precision, WeightFormat
+from calc.formats.table import Format
 from calc.hardware.engine_rules import EngineSupport
 from calc.hardware.gpu import GPU
 from calc.hardware.overhead import CUDA_CONTEXT, NONE, OverheadItem, Range, libraries
@@ -37,10 +38,14 @@ from calc.serving.engines.loading import TensorLoader, rotary_tables, up_to
 from calc.serving.engines.rules import (
     SUPPORT,
     VOCABULARY,
+    broken_expert_groups,
     broken_groups,
     broken_tiles,
     even_stages,
+    halved,
+    without_asymmetry,
     without_cache,
+    without_cache_in,
     without_foreign_cache,
     without_pooling,
 )
@@ -117,6 +122,12 @@ def request_table(requests: int, context: int) -> int:
     return 4 * (requests + 1) * (context + 4)
 
 
+def smallest_group(form: Format) -> int | None:
+    """Inputs of the smallest group of routed experts in AWQ (`awq.py`: without Marlin's shape, `MoeWNA16Config`); None:
+    of what is not AWQ no check is made."""
+    return halved(form) if form.source.startswith("AWQ") else None
+
+
 def unserved_family(architecture: Architecture) -> Iterator[Refusal]:
     """Families that it does not run, with the nearest engine that does."""
     family = architecture.model_type
@@ -154,7 +165,8 @@ class SGLang(SGLangDrafts):
 
     def layout_refusals(self, model: Architecture, precision: Precision, layout: Layout) -> Iterator[Refusal]:
         yield from broken_tiles(model, precision, layout)
-        yield from broken_groups(model, precision, layout)
+        yield from broken_groups(model, precision, layout, repeats=True)
+        yield from broken_expert_groups(model, precision, layout, smallest_group)
         yield from self.unspread_draft(layout)
         yield from self.undivided_draft(model, layout)
         yield from super().layout_refusals(model, precision, layout)
@@ -163,6 +175,7 @@ class SGLang(SGLangDrafts):
         yield from without_pooling(model, self.title)
         yield from without_cache(model)
         yield from without_foreign_cache(precision.kv, self.title)
+        yield from without_cache_in(("int8", "int4"), precision, self.title)
         yield from self.draft_refusals(model)
         yield from super().model_refusals(model, precision)
 
@@ -170,6 +183,8 @@ class SGLang(SGLangDrafts):
         yield from super().gpu_refusals(gpu, laid_out)
         yield from unserved_family(laid_out.whole)
         precision = laid_out.precision
+        if gpu.platform == "cuda":
+            yield from without_asymmetry(precision, self.title)
         if gpu.platform == "cuda" and precision.weights == "mxfp4" and not laid_out.whole.experts:
             sentence = "{engine} reads {format} as that of routed experts, which this model does not have."
             message = Message(sentence, engine=self.title, format=precision.weights)
@@ -190,7 +205,7 @@ class SGLang(SGLangDrafts):
 
     @property
     def loader(self) -> TensorLoader:
-        return TensorLoader(fused=FUSED, vocabulary=VOCABULARY, absorbs_latents=True)
+        return TensorLoader(fused=FUSED, vocabulary=VOCABULARY, absorbs_latents=True, least_group=smallest_group)
 
     def tables(self, rank: Architecture) -> LoadedWeights:
         return rotary_tables(rank)
@@ -284,7 +299,7 @@ class SGLang(SGLangDrafts):
         shortage = max(0, requested + limits.tables + gpu.working + gpu.overhead["cuda_graphs"] - free)
         return Budget(requested, {"weights": gpu.loaded}, sum(gpu.overhead.values()), shortage)
 
-    def launch(self, model: str, precision: Precision, layout: Layout, length: int) -> Launch:
+    def launch(self, model: str, precision: Precision, layout: Layout, length: int, sequences: int = 1) -> Launch:
         """`sglang.launch_server`. Its tensor-parallel ranks are all that share a layer, of which attention makes
         groups."""
         sizes = {

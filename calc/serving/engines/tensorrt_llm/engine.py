@@ -290,11 +290,11 @@ class TensorRTLLM(Engine):
         cache = int(free * self.cache_share) if free > 0 else free
         return Budget(gpu.loaded + gpu.working + cache, own, outside, max(0, -free))
 
-    def launch(self, model: str, precision: Precision, layout: Layout, length: int) -> Launch:
+    def launch(self, model: str, precision: Precision, layout: Layout, length: int, sequences: int = 1) -> Launch:
         """`trtllm-serve`. Its tensor-parallel ranks are all that share a layer, of which attention makes copies."""
         sizes = {"--tp_size": layout.tp * layout.dp, "--pp_size": layout.pp, "--ep_size": layout.ep}
         settings, notes = self.settings(precision, layout), []
-        if precision.checkpoint is None and precision.weights not in FLOATS:
+        if precision.checkpoint is None and (precision.weights != "bf16" or precision.replaces is not None):
             notes.append(Message("Name a checkpoint whose weights are stored in {format}.", format=precision.weights))
         if settings:
             notes.append(Message("The file config.yaml holds {settings}", settings=json.dumps(settings)))

@@ -3,7 +3,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from calc.errors import Message, Refusal
 from calc.formats import CACHE_BITS, MIXES, CacheFormat, Precision, WeightFormat
@@ -23,7 +23,7 @@ from calc.serving.engines.rules import SUPPORT, without_foreign_cache
 from calc.serving.engines.sizes import LaidOut, Limits, Stage, StagePeak
 from calc.serving.engines.transformers.options import TransformersOptions
 from calc.serving.engines.transformers.working_memory import Pass, decode_peaks, prefill_peaks
-from calc.serving.kv_cache import compressions, growth, state_bytes
+from calc.serving.kv_cache import Compression, compressions, growth, state_bytes
 from calc.serving.workload import Workload
 
 WRITTEN_OUT = frozenset({"deberta-v2", "mpnet"})
@@ -33,16 +33,36 @@ WRITTEN_OUT = frozenset({"deberta-v2", "mpnet"})
 Indexer = BlockIndexer | LightningIndexer
 
 
+class StageCache(NamedTuple):
+    """Cache of the layers of a stage."""
+
+    growth: dict[int | None, int]
+    """Bits of a token of all layers, by their window."""
+    compressions: list[Compression]
+    state: int
+    """Bytes of a sequence's recurrent states."""
+    views: int
+    """Bytes of a sequence that convolutions' memories are views on while tokens are generated."""
+    axes: int
+    """Positions of a token, as index keys have them."""
+
+    @classmethod
+    def of(cls, blocks: Sequence[Block], kv: CacheFormat) -> "StageCache":
+        axes = max((getattr(indexer, "position_axes", 0) for *_, indexer in indexers(blocks)), default=0)
+        compressed = list(compressions(blocks, kv))
+        return cls(unpooled_growth(blocks, kv), compressed, state_bytes(blocks), view_bytes(blocks), axes)
+
+
 class DynamicCache(Cache):
     """A tensor a layer, which grows token by token; layers with a window keep what was passed last whole, until the
     next pass (`DynamicSlidingWindowLayer`)."""
 
     def __init__(self, stages: Sequence[Sequence[Block]], precision: Precision) -> None:
-        self.growth = [unpooled_growth(blocks, precision.kv) for blocks in stages]
-        self.compressions = [list(compressions(blocks, precision.kv)) for blocks in stages]
-        self.state = [state_bytes(blocks) for blocks in stages]
-        self.views = [view_bytes(blocks) for blocks in stages]
-        axes = [max((getattr(i, "position_axes", 0) for _, _, i in indexers(blocks)), default=0) for blocks in stages]
+        """Stages whose layers are one object are alike."""
+        different = {id(blocks): blocks for blocks in stages}
+        alike = {number: StageCache.of(blocks, precision.kv) for number, blocks in different.items()}
+        self.stages = [alike[id(blocks)] for blocks in stages]
+        axes = [stage.axes for stage in self.stages]
         self.axes = [n if n and not any(axes[:stage]) else 0 for stage, n in enumerate(axes)]
         """Positions of each token that are cached with index keys, in the first indexed layer."""
 
@@ -52,16 +72,16 @@ class DynamicCache(Cache):
 
     def allocated_bytes(self, stage: int, batch: int, length: int, tokens: int) -> int:
         """While so many tokens pass."""
-        bits, passed = 0, max(1, tokens // batch)
-        for window, of_a_token in self.growth[stage].items():
+        of_stage, bits, passed = self.stages[stage], 0, max(1, tokens // batch)
+        for window, of_a_token in of_stage.growth.items():
             positions = batch * length
             if window is not None:
                 positions = min(positions, batch * (window - 1) + tokens)
             bits += positions * of_a_token
-        bits += batch * sum(compression.bits(length, passed) for compression in self.compressions[stage])
-        nbytes = bits // 8 + batch * self.state[stage]
+        bits += batch * sum(compression.bits(length, passed) for compression in of_stage.compressions)
+        nbytes = bits // 8 + batch * of_stage.state
         if passed == 1:
-            nbytes += batch * self.views[stage]
+            nbytes += batch * of_stage.views
         return nbytes + self.position_bytes(stage, batch, length, passed)
 
     def position_bytes(self, stage: int, batch: int, length: int, passed: int) -> int:

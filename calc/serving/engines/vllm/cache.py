@@ -358,6 +358,10 @@ class CachePlan(Pool):
     def profiled_bytes(self, stage: int) -> int:
         return self.states[stage]
 
+    @property
+    def adds_up(self) -> bool:
+        return len(self.groups) == 1
+
     def block_size(self, length: int) -> int:
         return min(length if group.block is None else group.block for group in self.groups)
 

@@ -31,10 +31,12 @@ from calc.serving.engines.loading import TensorLoader, rotary_tables, up_to
 from calc.serving.engines.rules import (
     SUPPORT,
     VOCABULARY,
+    broken_expert_groups,
     broken_groups,
     broken_tiles,
     even_stages,
     without_cache,
+    without_cache_in,
     without_foreign_cache,
 )
 from calc.serving.engines.sizes import Budget, GPUAtStart, HostCache, LaidOut, Limits, LoadedWeights
@@ -47,7 +49,9 @@ from calc.serving.engines.vllm.loading import FUSED, expert_padding, runs_triton
 from calc.serving.engines.vllm.options import VLLMOptions, holds
 from calc.serving.engines.vllm.rules import (
     missing_kernels,
+    smallest_group,
     unfit_flags,
+    unread_gptq,
     unserved_family,
     unshared_tokens,
     without_adapters,
@@ -84,8 +88,10 @@ CACHE_WORDS: dict[CacheFormat, str] = {
     "fp8_ds_mla": "fp8_ds_mla",
     "bf16": "bfloat16",
     "fp16": "float16",
+    "int8": "int8_per_token_head",
+    "int4": "int4_per_token_head",
 }
-"""Names in `--kv-cache-dtype`."""
+"""Names in `--kv-cache-dtype` (`config/cache.py`, `CacheDType`)."""
 ROLES: dict[ServerRole, str] = {"prefill": "kv_producer", "decode": "kv_consumer"}
 SEPARATION = Separation(
     flags={
@@ -149,10 +155,14 @@ class VLLM(VLLMDrafts):
     def layout_refusals(self, model: Architecture, precision: Precision, layout: Layout) -> Iterator[Refusal]:
         yield from broken_tiles(model, precision, layout)
         yield from broken_groups(model, precision, layout)
+        yield from broken_expert_groups(model, precision, layout, smallest_group)
         if (padded := up_to(model.vocab, VOCABULARY)) % layout.tp:
             sentence = "The vocabulary, padded to {n:,} rows, does not divide by tp {tp:,}."
             yield Refusal(Message(sentence, n=padded, tp=layout.tp), "tp")
         yield from layout.unspread(model)
+        if layout.ep not in (1, ranks := layout.tp * layout.dp):  # `FusedMoEParallelConfig.make`
+            sentence = "vLLM spreads experts over all {n:,} ranks or none, not over {ep:,}."
+            yield Refusal(Message(sentence, n=ranks, ep=layout.ep), "ep", [1, ranks])
         yield from self.unstaged(model, layout)
         yield from self.undivided_draft(model, layout)
         if layout.dcp > 1:
@@ -161,7 +171,9 @@ class VLLM(VLLMDrafts):
     def model_refusals(self, model: Architecture, precision: Precision) -> Iterator[Refusal]:
         yield from without_cache(model)
         yield from without_foreign_cache(precision.kv, self.title)
+        yield from without_cache_in((), precision, self.title)
         yield from unfit_flags(model, self.options)
+        yield from unread_gptq(precision, self.options)
         yield from without_adapters(model, self.options)
         yield from self.draft_refusals(model)
         yield from super().model_refusals(model, precision)
@@ -191,6 +203,7 @@ class VLLM(VLLMDrafts):
             undoes_double_quantization=True,
             absorbs_latents=True,
             experts=expert_padding(self.options),
+            least_group=smallest_group,
             adapter_rows=self.options.max_loras * self.options.max_lora_rank if self.options.enable_lora else 0,
         )
 
@@ -324,7 +337,7 @@ class VLLM(VLLMDrafts):
             message = Message(sentence, context=workload.context, most=limits.step_tokens)
             yield Refusal(message, "max_num_batched_tokens", [workload.context])
 
-    def launch(self, model: str, precision: Precision, layout: Layout, length: int) -> Launch:
+    def launch(self, model: str, precision: Precision, layout: Layout, length: int, sequences: int = 1) -> Launch:
         """`vllm serve`. Experts are spread over all ranks or none (`--enable-expert-parallel`)."""
         sizes = {
             "--tensor-parallel-size": layout.tp,
@@ -333,10 +346,6 @@ class VLLM(VLLMDrafts):
             "--decode-context-parallel-size": layout.dcp,
         }
         quantize, notes = quantized(precision)
-        ranks = layout.tp * layout.dp
-        if layout.ep not in (1, ranks):
-            sentence = "vLLM spreads experts over all {n:,} ranks or none, not over {ep:,}."
-            notes = (*notes, Message(sentence, n=ranks, ep=layout.ep))
         return Launch(
             words=(
                 *("vllm", "serve", model),

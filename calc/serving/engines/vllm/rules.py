@@ -3,13 +3,16 @@
 from collections.abc import Iterator
 
 from calc.errors import Message, Refusal
+from calc.formats import Precision
+from calc.formats.table import Format
 from calc.hardware.gpu import GPU
 from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture
+from calc.serving.engines.rules import halved, without_asymmetry
 from calc.serving.engines.vllm.cache import BLOCK, Division
 from calc.serving.engines.vllm.kernels import INDEXER, SHARING
 from calc.serving.engines.vllm.layers import Cached, Layers, LayerSetting, cached_layers, compressed, habits
-from calc.serving.engines.vllm.options import Version, VLLMOptions
+from calc.serving.engines.vllm.options import Version, VLLMOptions, holds
 
 SUPPORTED_UNTIL: dict[str, Version | None] = {
     "phi3small": (0, 9),
@@ -66,6 +69,21 @@ def without_adapters(model: Architecture, options: VLLMOptions) -> Iterator[Refu
     for family in names & WITHOUT_LORA if options.enable_lora else ():
         sentence = "vLLM's class of {family} does not support LoRA."
         yield Refusal(Message(sentence, family=family), "enable_lora")
+
+
+def unread_gptq(precision: Precision, options: VLLMOptions) -> Iterator[Refusal]:
+    """Files of GPTQ that it does not read, or not any more (`gptq_utils.py`, `compressed_tensors.py`)."""
+    if holds("GPTQ is symmetric", options):
+        yield from without_asymmetry(precision, "vLLM")
+    if holds("GPTQ has no order", options) and any(form.ordered for form in precision.stored_forms):
+        sentence = "vLLM reads GPTQ whose groups follow the order of activations (desc_act) up to version {version}."
+        yield Refusal(Message(sentence, version="0.29"), "version", ["0.29"])
+
+
+def smallest_group(form: Format) -> int | None:
+    """Inputs of the smallest group of routed experts: compressed-tensors' stay as they are
+    (`compressed_tensors_moe_wna16.py`)."""
+    return form.block[1] if form.source.startswith("compressed-tensors") else halved(form)
 
 
 def unfit_flags(architecture: Architecture, options: VLLMOptions) -> Iterator[Refusal]:

@@ -107,6 +107,19 @@ def test_a_cache_format_of_llama_cpp_is_no_others(engine, kv):
         plan_report(config, Needs(users=1), engine=ENGINES[engine](), precisions=[stated])
 
 
+@pytest.mark.parametrize(
+    ("engine", "kv", "weights"),
+    [("sglang", "int8", "bf16"), ("sglang", "int4", "bf16"), ("sglang", "fp32", "bf16"), ("vllm", "fp32", "fp16")],
+)
+def test_a_cache_that_no_flag_asks_for_is_refused(engine, kv, weights):
+    """`--kv-cache-dtype` of SGLang is auto, fp8_e5m2, fp8_e4m3, bf16 or fp4_e2m1 (docs/advanced_features/
+    server_arguments.md), vLLM's has no fp32 (`config/cache.py`); `auto` is the model's type."""
+    config = models()["Qwen/Qwen3-8B"].config
+    with pytest.raises(ConfigError, match=f"has no cache in {kv}"):
+        report(config, engine=ENGINES[engine](), precision=Precision(weights=weights, kv=kv))
+    report(config, engine=ENGINES[engine](), precision=Precision(weights="fp32", kv="fp32"), gpus=[])
+
+
 REFUSING = [name for name, engine in ENGINES.items() if engine.request_refusals is not Rules.request_refusals]
 """Engines that refuse requests by their limits."""
 
@@ -149,15 +162,135 @@ def test_more_stages_of_a_pipeline_have_no_larger_share(name, engine, shape):
         pytest.param("meta-llama/Llama-3.1-70B", "int4", 8, None, id="28,672 columns: 28 groups"),
         pytest.param("Qwen/Qwen3-32B", "int4", 8, None, id="25,600 columns: 25 groups"),
         pytest.param("Qwen/Qwen3-30B-A3B", "int4", 8, None, id="experts have smaller groups"),
+        pytest.param("Qwen/Qwen2.5-0.5B", "int4", 2, "896 columns over 2 GPUs are 448 each", id="heads of attention"),
+        pytest.param("google/gemma-4-26B-A4B", "int4", 2, "2,112 columns over 2 GPUs are 1056", id="shared experts"),
+        pytest.param("microsoft/Phi-3.5-MoE-instruct", "int4", 8, None, id="experts of 800 columns: 25 groups of 32"),
+        pytest.param("openai-community/gpt2", "int4", 2, None, id="[in, out]: 3 groups of outputs are cut"),
+        pytest.param(
+            "google/gemma-4-26B-A4B", "nvfp4", 8, "264 each, not whole groups of 16", id="16.5 groups of NVFP4"
+        ),
+        pytest.param("google/gemma-4-26B-A4B", "nvfp4", 4, None, id="NVFP4: 33 groups"),
     ],
 )
 def test_groups_of_inputs_stay_whole(engine, model, weights, tp, why):
     """vLLM 0.33 `kernels/linear/mixed_precision/marlin.py`: a group that straddles ranks cannot be fixed by padding;
-    SGLang 0.5.23 `marlin_utils.py`, `verify_marlin_supports_shape`. Qwen's documentation pads its own 72B files."""
+    SGLang 0.5.23 `marlin_utils.py`, `verify_marlin_supports_shape`. NVFP4: "Unsupported model when in features size is
+    not multiple of 16" (vLLM `modelopt.py`, SGLang `modelopt_quant.py`). Qwen's documentation pads its 72B files."""
     question = Question(architecture(model), Precision(weights=weights), Layout(tp=tp))
     refused = [str(refusal.message) for refusal in ENGINES[engine]().refusals(question) if refusal.field == "tp"]
     assert bool(refused) == (why is not None)
     assert why is None or why in refused[0]
+
+
+@pytest.mark.parametrize(
+    ("engine", "weights", "layout", "why"),
+    [
+        pytest.param("vllm", "int4", Layout(tp=8), None, id="AWQ: 96 columns are 3 groups of 32"),
+        pytest.param("vllm", "int4", Layout(tp=16, pp=1), "48 each, not whole groups of 32", id="AWQ: 48 are not"),
+        pytest.param("vllm", "int4-w4a16", Layout(tp=4), "192 each, not whole groups of 128", id="compressed-tensors"),
+        pytest.param("vllm", "int4-w4a16", Layout(tp=4, ep=4), None, id="whole experts"),
+        pytest.param("sglang", "int4", Layout(tp=16), "48 each, not whole groups of 32", id="SGLang: AWQ the same"),
+        pytest.param("sglang", "int4-w4a16", Layout(tp=4), None, id="SGLang: compressed-tensors unchecked"),
+    ],
+)
+def test_groups_of_experts_stay_whole(engine, weights, layout, why):
+    """Qwen3-30B-A3B's experts have 768 columns. vLLM 0.33 `moe_wna16.py`: groups are halved while they do not divide,
+    `assert group_size >= 32`; `compressed_tensors_moe_wna16.py`: "Scale groups would otherwise cross TP shard
+    boundaries". SGLang 0.5.23 has the first alone, of AWQ."""
+    question = Question(architecture("Qwen/Qwen3-30B-A3B"), Precision(weights=weights), layout)
+    refused = [sentence for sentence, field in said(engine, question) if "experts'" in sentence and field == "tp"]
+    assert bool(refused) == (why is not None)
+    assert why is None or why in refused[0]
+
+
+@pytest.mark.parametrize(
+    ("engine", "weights", "layout", "group"),
+    [
+        pytest.param("vllm", "int4", Layout(tp=2), 128, id="384 columns"),
+        pytest.param("vllm", "int4", Layout(tp=4), 64, id="192"),
+        pytest.param("vllm", "int4", Layout(tp=8), 32, id="96"),
+        pytest.param("vllm", "int4", Layout(tp=8, ep=8), 128, id="whole experts"),
+        pytest.param("vllm", "int4-gptq", Layout(tp=8), 32, id="GPTQ"),
+        pytest.param("sglang", "int4", Layout(tp=8), 32, id="SGLang: AWQ"),
+        pytest.param("sglang", "int4-gptq", Layout(tp=8), 128, id="SGLang: GPTQ has Marlin alone"),
+    ],
+)
+def test_scales_of_experts_in_smaller_groups(engine, weights, layout, group):
+    """Qwen3-30B-A3B's experts, [768, 2048] and [2048, 768]: `moe_wna16.py` of both makes w13_scales and w2_scales of
+    the halved groups, with zero points of 4 bits (`has_zp`), and repeats those of the file."""
+    layers, hidden, columns = 48, 2048, 768 // layout.slices
+    model = architecture("Qwen/Qwen3-30B-A3B")
+    found = Serving.of(model, ENGINES[engine](), Precision(weights=weights), layout, Overhead())
+    bits = 20 if weights == "int4" else 16
+    experts = layers * 128 // layout.ep * (2 * columns * (hidden // group) + hidden * -(-columns // group))
+    q, kv = 32 * 128 // layout.tp, max(1, 4 // layout.tp) * 128
+    attention = layers * ((q + 2 * kv) * hidden + hidden * q) // 128
+    assert found.laid_out.stages[0].loaded.scales == (experts + attention) * bits // 8
+
+
+@pytest.mark.parametrize(
+    ("engine", "layout", "runs"),
+    [
+        pytest.param("vllm", Layout(tp=2, dp=4, ep=4), False, id="four of eight ranks"),
+        pytest.param("vllm", Layout(tp=2, dp=4, ep=8), True, id="all"),
+        pytest.param("vllm", Layout(tp=2, dp=4), True, id="none"),
+        pytest.param("sglang", Layout(tp=2, dp=4, ep=4), True, id="SGLang has --ep-size"),
+    ],
+)
+def test_ranks_that_experts_are_spread_over(engine, layout, runs):
+    """vLLM 0.33 `FusedMoEParallelConfig.make`: with --enable-expert-parallel ep_size is tp_size * dp_size."""
+    found = said(engine, Question(architecture("deepseek-ai/DeepSeek-V3"), Precision(weights="fp8"), layout))
+    assert [field for _, field in found] == ([] if runs else ["ep"])
+
+
+GPTQ = {"quant_method": "gptq", "bits": 4, "group_size": 128, "desc_act": False, "sym": True}
+PACKED = {"num_bits": 4, "type": "int", "strategy": "group", "group_size": 128, "symmetric": True}
+COMPRESSED = {
+    "quant_method": "compressed-tensors",
+    "config_groups": {"group_0": {"targets": ["Linear"], "weights": PACKED | {"actorder": "group"}}},
+}
+
+
+@pytest.mark.parametrize(
+    ("engine", "version", "stated", "why"),
+    [  # AutoGPTQConfig.TYPE_MAP of vLLM has (4, True) and (8, True) since 0.22, MARLIN_SUPPORTED_GROUP_SIZES -1, 32, 64
+        # and 128; since 0.30 `normalize_and_validate_gptq_desc_act` refuses an order. SGLang has gptq_marlin on CUDA.
+        pytest.param("vllm", None, GPTQ, None, id="as GPTQModel writes"),
+        pytest.param("vllm", None, GPTQ | {"bits": 8, "group_size": -1}, None, id="8 bits, a scale a row"),
+        pytest.param("vllm", None, GPTQ | {"sym": False}, "symmetric", id="asymmetric"),
+        pytest.param("vllm", None, GPTQ | {"bits": 3}, "4 or 8 bits", id="3 bits"),
+        pytest.param("vllm", None, GPTQ | {"group_size": 1024}, "32, 64 or 128 inputs", id="groups of 1,024"),
+        pytest.param("vllm", None, GPTQ | {"dynamic": {"+:.*mlp.*": {"bits": 2}}}, "4 or 8 bits", id="some of 2 bits"),
+        pytest.param("vllm", "0.21", GPTQ | {"sym": False, "bits": 3}, None, id="other kernels, until 0.21"),
+        pytest.param("vllm", None, GPTQ | {"desc_act": True}, "up to version 0.29", id="in an order"),
+        pytest.param("vllm", None, GPTQ | {"desc_act": True, "group_size": -1}, None, id="one group has no order"),
+        pytest.param("vllm", "0.29", GPTQ | {"desc_act": True}, None, id="in an order, until 0.29"),
+        pytest.param("vllm", None, COMPRESSED, "up to version 0.29", id="in an order, by llm-compressor"),
+        pytest.param("vllm", None, {**GPTQ, "quant_method": "auto-round", "sym": False}, None, id="AutoRound's own"),
+        pytest.param("sglang", None, GPTQ | {"desc_act": True}, None, id="SGLang: in an order"),
+        pytest.param("sglang", None, GPTQ | {"sym": False}, "symmetric", id="SGLang: asymmetric"),
+    ],
+)
+def test_files_of_gptq_that_kernels_read(engine, version, stated, why):
+    config = {**models()["Qwen/Qwen3-8B"].config, "quantization_config": stated}
+    started = ENGINES[engine]()
+    started = started.with_options(version=version) if version else started
+    model, precision = Architecture.from_config(config), Precision.of(config)
+    laid_out = Serving.of(model, ENGINES["transformers"](), precision, Layout(), Overhead()).laid_out
+    found = [str(refusal.message) for refusal in started.refusals(Question(model, precision))]
+    found += [str(refusal.message) for refusal in started.gpu_refusals(gpus()["h100-sxm"], laid_out)]
+    assert bool(found) == (why is not None)
+    assert why is None or why in found[0]
+
+
+@pytest.mark.parametrize(("engine", "runs"), [("vllm", False), ("sglang", True)])
+def test_scales_of_an_order_stand_on_every_rank(engine, runs):
+    """SGLang 0.5.23 `marlin_repeat_scales_on_all_ranks`: act_order. vLLM's kernels up to 0.29 want whole groups too."""
+    config = {**models()["Qwen/Qwen2.5-72B"].config, "quantization_config": GPTQ | {"desc_act": True}}
+    question = Question(Architecture.from_config(config), Precision.of(config), Layout(tp=4))
+    started = ENGINES[engine]()
+    started = started.with_options(version="0.29") if engine == "vllm" else started
+    assert (not any(started.refusals(question))) == runs
 
 
 @pytest.mark.parametrize("engine", ["vllm", "sglang"])

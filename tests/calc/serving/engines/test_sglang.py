@@ -3,7 +3,7 @@
 import pytest
 
 from calc import Architecture, Layout, Overhead, Precision, Workload, report
-from calc.hardware.overhead import HIGH, MIDDLE
+from calc.hardware.overhead import HIGH, LOW, MIDDLE
 from calc.serving.engines import ENGINES
 from calc.serving.engines.cache import Pool
 from calc.serving.engines.sglang.engine import SGLang, unserved_family
@@ -225,6 +225,18 @@ def test_flags_that_help():
     changes = next(iter(found.serving.engine.remedies(found.limits, found.workload)))
     assert found.serving.engine.flags(changes) == ("--mem-fraction-static 0.9",)
     assert found.under(found.serving.engine.with_options(**changes)).starts(HIGH)
+
+
+def test_weights_above_the_default_share():
+    """DeepSeek-R1's 641.29 GiB in fp8 on four B200, which InferenceX's dsr1_fp8_b200.sh starts with a share of 0.95;
+    by memory_hook.py SGLang takes 183,359 - (512 + 24,576 + 512 + 1,024 + 1,536) of 183,359 by itself, 150 GiB."""
+    script = {"chunked_prefill_size": 8192, "max_running_requests": 32, "cuda_graph_max_bs": 32}
+    four = {"gpu": "b200", "layout": Layout(tp=4), "weights": "fp8", "context": 8192 + 1024 + 256}
+    by_itself = allocation("deepseek-ai/DeepSeek-R1", **four)
+    assert by_itself.limits.share == round((183_359 - 28_160) / 183_359, 3) == 0.846
+    assert by_itself.kv_budget.weights > by_itself.kv_budget.requested
+    assert not by_itself.starts(LOW)
+    assert allocation("deepseek-ai/DeepSeek-R1", **four, **script, mem_fraction_static=0.95).starts(HIGH)
 
 
 @pytest.mark.parametrize(

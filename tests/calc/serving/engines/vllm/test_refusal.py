@@ -80,6 +80,7 @@ def test_ranks_share_the_query_heads_of_a_kv_head():
         pytest.param("zai-org/GLM-5.1", {"block_size": 64}, id="blocks that sparse kernels read"),
         pytest.param("zai-org/GLM-5.1", {"block_size": 128, "kv": "fp8_ds_mla"}, id="latents in fp8_ds_mla"),
         pytest.param("Qwen/Qwen3-8B", {"kv": "int8", "gpu": "rtx-3090"}, id="int8 by Triton"),
+        pytest.param("Qwen/Qwen3-8B", {"kv": "int4", "gpu": "rtx-3090"}, id="int4 by Triton"),
         pytest.param("google/gemma-3-27b-it", {"disable_hybrid_kv_cache_manager": True}, id="windows"),
         pytest.param("state-spaces/mamba-2.8b-hf", {"block_size": 24}, id="states have no kernel of attention"),
         pytest.param("deepseek-ai/DeepSeek-V3", {"tp": 8, "dcp": 8}, id="8 copies, vLLM's docs"),
