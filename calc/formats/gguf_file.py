@@ -82,19 +82,23 @@ class ModelFile:
 def model_file(architecture: Architecture, precision: Precision, *, predicts: bool = False) -> ModelFile:
     """The file of a model; one model is asked about many times. `predicts`: with the layers for multi-token prediction,
     which stand behind the last."""
-    outside: dict[str, FileTensor] = {}
-    within: list[list[FileTensor]] = [[] for _ in range(layers_of(architecture, predicts=predicts))]
+    outside, within = dict[str, FileTensor](), dict[tuple[int, ...], list[FileTensor]]()
     pieces = stored_gguf(architecture, precision)
     for tensor, form, *_ in pieces:
         if tensor.excluded_as == "vision" or (tensor.excluded_as == "multi_token_prediction" and not predicts):
             continue
         stored = FileTensor(tensor.name.removeprefix("blk.{layer}."), tensor.shape[::-1], form.name.lower())
-        if not tensor.layers:
+        if tensor.layers:
+            within.setdefault(tensor.layers, []).append(stored)
+        else:
             outside[tensor.name] = stored
-        for layer in tensor.layers:
-            within[layer].append(stored)
-    shared = dict[tuple[int, ...], Mapping[str, FileTensor]]()
-    for weights in within:
-        shared.setdefault(tuple(map(id, weights)), MappingProxyType({weight.name: weight for weight in weights}))
-    layers = tuple(shared[tuple(map(id, weights))] for weights in within)
-    return ModelFile(architecture, pieces, MappingProxyType(outside), layers)
+    kinds: list[tuple[int, ...]] = [()] * layers_of(architecture, predicts=predicts)
+    for number, layers in enumerate(within):
+        for layer in layers:
+            kinds[layer] += (number,)
+    parts = list(within.values())
+    shared = {
+        kind: MappingProxyType({weight.name: weight for number in kind for weight in parts[number]})
+        for kind in set(kinds)
+    }
+    return ModelFile(architecture, pieces, MappingProxyType(outside), tuple(map(shared.__getitem__, kinds)))

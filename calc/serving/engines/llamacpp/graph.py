@@ -244,25 +244,28 @@ class Representative(NamedTuple):
     """All that the steps depend on, but for the sizes of the context."""
 
     @classmethod
-    def of(cls, file: ModelFile, placement: Placement) -> "Representative":
-        """The first layers of each kind on every device, and the last layer. Of devices between others that compute the
-        same, the first one, unless layers read states, which they do before the layers before them are through."""
-        model, on_host, count = file.architecture, dict[int, Hashable](), file.architecture.num_layers
-        alike = [0] * count if placement.all_on_devices else placement.alike(file)[:count]
+    def of(cls, file: ModelFile, placement: Placement, blocks: Sequence[Block]) -> "Representative":
+        """The first layers of each kind on every device, and the last layer, of those of some blocks. Of devices
+        between others that compute the same, the first one, unless layers read states, which they do before the layers
+        before them are through."""
+        model, on_host = file.architecture, dict[int, Hashable]()
+        alike = [0] * len(placement.layers) if placement.all_on_devices else placement.alike(file)
         for layer in () if placement.all_on_devices else set(alike):
             weights = file.layers[layer].items()
             on_host[layer] = tuple((name, w.type) for name, w in weights if placement.of_weight(name, layer) == HOST)
-        blocks = {layer: number for number, block in enumerate(model.all_blocks) for layer in block.runs_in}
-        kinds = [(blocks[i], i < deep(model), on_host.get(first)) for i, first in enumerate(alike)]
-        most = REPEATS if len(set(kinds[:-1])) > 1 else REPEATS_OF_EQUALS
+        numbers = {layer: number for number, block in enumerate(blocks) for layer in block.runs_in}
+        kinds = {i: (numbers[i], i < deep(model), on_host.get(alike[i])) for i in sorted(numbers)}
+        *others, last = kinds
+        most = REPEATS if len({kinds[layer] for layer in others}) > 1 else REPEATS_OF_EQUALS
         seen, chosen = Counter[Hashable](), {device: dict[int, Hashable]() for device in placement.places}
-        for layer, (device, kind) in enumerate(zip(placement.layers, kinds, strict=False)):
+        for layer, kind in kinds.items():
+            device = placement.layers[layer]
             seen[device, kind] += 1
-            if layer == count - 1 or seen[device, kind] <= most:
-                chosen[device][layer] = kind, layer == count - 1
+            if layer == last or seen[device, kind] <= most:
+                chosen[device][layer] = kind, layer == last
         standing, stands, layers = dict[Hashable, int](), {HOST: HOST}, [*chosen[HOST]]
         for device in range(placement.devices):
-            start = bisect_left(placement.layers, device, hi=count)
+            start = bisect_left(placement.layers, device)
             between = device not in (0, placement.output) and start > 0 and placement.layers[start - 1] != HOST
             computed = tuple(chosen[device].values()) if between and not model.recurrent else device
             if computed not in standing:

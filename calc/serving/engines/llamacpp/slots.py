@@ -50,6 +50,21 @@ class PlacedModel:
         return sizes
 
     @cached_property
+    def largest_down(self) -> int:
+        """Bytes of the largest matrix that ends a feed-forward and lies on the host, in layers before the last."""
+        file, where = self.file, self.placement
+        if not self.cuda or not where.devices or self.predicting:
+            return 0
+        layers = set(where.alike(file)[: file.architecture.num_layers - 1])
+        downs = ((x, n, name) for n in layers for name, x in file.layers[n].items() if name.startswith("ffn_down"))
+        return max((x.nbytes for x, layer, name in downs if where.of_weight(name, layer) == HOST), default=0)
+
+    @cached_property
+    def part(self) -> Representative:
+        """Layers whose pass stands for that of all."""
+        return Representative.of(self.file, self.placement, self.blocks)
+
+    @cached_property
     def mixers(self) -> Mapping[tuple[Mixer, ...], Mapping[int, int]]:
         """Layers on each device, by the mixers that they have."""
         layers: dict[tuple[Mixer, ...], Counter[int]] = {}
@@ -63,13 +78,6 @@ class PlacedModel:
             return up_to(nbytes, HOST_ALIGNMENT)
         block, size = BLOCKS[kind]
         return up_to(nbytes + (-width % ROW // block * size if block > 1 else 0), CUDA_ALIGNMENT)
-
-    def representative(self, file: ModelFile) -> Representative:
-        """Layers whose pass stands for that of all."""
-        if not self.predicting:
-            return Representative.of(file, self.placement)
-        layers = tuple(layer for block in self.blocks for layer in block.layers)
-        return Representative(layers, self.placement, self.placement.places, self.placement)
 
     def with_context(self, context: ContextSizes, options: LlamaCppOptions) -> "PlacedContext":
         """A context of it, without flash attention where a layer's device would not compute it, unless it is asked for
@@ -126,8 +134,7 @@ class PlacedContext:
         if on_devices:
             file = model_file(file.architecture, Precision(), predicts=len(file.layers) > file.architecture.num_layers)
         copies = COPIES if placement.devices > 1 and on_devices and sizes.offload_cache else 1
-        part = file.once(("part", placement, placed.predicting), lambda: placed.representative(file))
-        alike = part.steps, placed.predicting, placed.cuda, copies
+        part, alike = placed.part, (placed.part.steps, placed.predicting, placed.cuda, copies)
 
         def schedule() -> Schedule:
             batch = MicroBatch(file, part.placement, shape, cuda=placed.cuda)
@@ -142,18 +149,9 @@ class PlacedContext:
 
     @property
     def taken_over(self) -> int:
-        """Bytes of the largest matrix of a feed-forward that the first GPU takes over from the host, of layers before
-        the last: the buffer of a pass holds it at least."""
-        file, where = self.model.file, self.model.placement
-        if not self.model.cuda or not where.devices or self.sizes.tokens < TAKEN_OVER or self.model.predicting:
-            return 0
-
-        def largest() -> int:
-            layers = set(where.alike(file)[: file.architecture.num_layers - 1])
-            downs = ((x, n, name) for n in layers for name, x in file.layers[n].items() if name.startswith("ffn_down"))
-            return max((x.nbytes for x, layer, name in downs if where.of_weight(name, layer) == HOST), default=0)
-
-        return file.once(("taken_over", where), largest)
+        """Bytes of the largest matrix that the first GPU takes over from the host: the buffer of a pass holds it at
+        least."""
+        return 0 if self.sizes.tokens < TAKEN_OVER else self.model.largest_down
 
     @property
     def buffers(self) -> list[DeviceBuffers]:

@@ -9,9 +9,11 @@ from calc import Architecture, ConfigError, Layout, Overhead, Precision, Workloa
 from calc.formats.gguf_file import model_file
 from calc.serving.derivation import Derivations
 from calc.serving.engines.llamacpp.engine import LlamaCpp
+from calc.serving.engines.llamacpp.graph import forward
 from calc.serving.engines.llamacpp.micro_batch import MicroBatch
 from calc.serving.engines.llamacpp.options import LlamaCppOptions
 from calc.serving.engines.llamacpp.placement import Placement
+from calc.serving.engines.llamacpp.slots import COPIES
 from calc.serving.memory import Serving
 from calc.time import cheapest, smallest
 from calc.time.time_report import time_of
@@ -146,6 +148,18 @@ def test_what_the_gpu_takes_over_is_in_its_buffer(name, options):
     (many,), (few,) = (allocation(name, **options, ubatch_size=n).cache.contexts(1, 4096) for n in (512, 16))
     assert 0 < many.taken_over <= many.passes[0].size
     assert few.taken_over == 0
+
+
+@pytest.mark.parametrize("name", [LLAMA, EXPERTS, "google/gemma-3-12b-it", "Qwen/Qwen3.5-9B"])
+@pytest.mark.parametrize("gpus", [1, 4, 7])
+def test_layers_that_stand_for_all_take_as_much_as_all_of_them(name, gpus):
+    """A pass through every layer on every GPU, placed step by step."""
+    (context,) = allocation(name, layout=Layout(pp=gpus)).cache.contexts(1, 32_768)
+    placed, count = context.model, ARCHITECTURES[name].num_layers
+    batch = MicroBatch(placed.file, placed.placement, context.sizes, cuda=True)
+    forward(batch, range(count))
+    every = batch.schedule(COPIES if gpus > 1 else 1).buffers(context.sizes)
+    assert [buffer.size for buffer in context.passes] == [buffer.size for buffer in every]
 
 
 def test_a_weight_that_a_file_lacks_is_named():
