@@ -450,8 +450,8 @@ class Operations(Tape):
         unit: CountedBy | None = None,
         by_heads: bool = False,
     ) -> TrackedTensor:
-        """A tensor that repeats x, pads it, sums its parts or cuts it, in memory of its own; its gradient is as large as
-        x. By default it has the type and the unit of x."""
+        """A tensor that repeats x, pads it, sums its parts or cuts it, in memory of its own; its gradient is as large
+        as x. By default it has the type and the unit of x."""
         unit = x.unit if unit is None else unit
         out = self.new(name, columns, width or x.width, unit, by_heads=by_heads)
         return self.record(out, [x], lambda gradient: [self.gradient(x, by_heads=by_heads)])
