@@ -55,7 +55,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def line(verdict: Verdict | TrainingVerdict) -> str:
-    """How many of a GPU, the verdict's word, the flags that it needs, and why."""
+    """A verdict in a line: GPUs, its word, the flags that it needs, and why."""
     flags = verdict.flags if isinstance(verdict, Verdict) else ()
     return f"{verdict.gpus} x {verdict.gpu}: {' '.join((verdict.verdict, *flags))}. {verdict.reason}"
 

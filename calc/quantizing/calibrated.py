@@ -113,8 +113,8 @@ def awq_sequential(task: Conversion) -> Iterator[Draft]:
     for block, _ in quantized(task):
         scaled = list(smoothed(task.model, block))
         for place, (_, linears) in enumerate(scaled):
-            kept = sum(2 * tokens * task.width(width) for width, _ in scaled[place:])
-            inputs: Holdings = {Message("kept inputs of all samples"): kept}
+            saved = sum(2 * tokens * task.width(width) for width, _ in scaled[place:])
+            inputs: Holdings = {Message("kept inputs of all samples"): saved}
             widest = task.width(max(max(m.rows, m.columns) for m in linears))
             gpu: Holdings = {BLOCK: task.block(block), **task.head, **({} if task.offload else inputs)}
             gpu |= {
