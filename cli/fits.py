@@ -4,7 +4,7 @@ of several models on the same GPUs, each with its share."""
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from calc import Layout, Report, TrainingReport, Workload
+from calc import Layout, Workload
 from calc.errors import printable
 from calc.hardware.gpu import GPU
 from calc.options import made
@@ -49,17 +49,13 @@ def main(argv: Sequence[str] | None = None) -> int:
             return text, FITS if shared.fits else FITS_NOT
         result, _, _ = run_one(arguments)
         status = max((STATUS[verdict.verdict] for verdict in result.verdicts), key=SEVERITY.index)
-        return as_json(result) if arguments.json else lines(result), status
+        return as_json(result) if arguments.json else "\n".join(map(line, result.verdicts)), status
 
     return answered(compute)
 
 
-def lines(result: Report | TrainingReport) -> str:
-    """A line for each GPU: how many, the verdict's word, the flags that it needs, and why."""
-    return "\n".join(map(line, result.verdicts))
-
-
 def line(verdict: Verdict | TrainingVerdict) -> str:
+    """A verdict in a line: GPUs, its word, the flags that it needs, and why."""
     flags = verdict.flags if isinstance(verdict, Verdict) else ()
     return f"{verdict.gpus} x {verdict.gpu}: {' '.join((verdict.verdict, *flags))}. {verdict.reason}"
 

@@ -105,9 +105,6 @@ class Replica:
             time.sleep(0.1)
         return False
 
-    def end(self) -> None:
-        self.process.terminate()
-
     def wait(self) -> None:
         try:
             self.process.wait(timeout=float(self.environment[DRAIN]) + 10)
@@ -142,7 +139,7 @@ class Servers:
             if proxy is not None and proxy.poll() is None:
                 proxy.send_signal(signal.SIGTERM)
             for replica in self.replicas:
-                replica.end()
+                replica.process.terminate()
             for replica in self.replicas:
                 replica.wait()
             if proxy is not None:
@@ -179,7 +176,7 @@ class Servers:
     def replace(self) -> None:
         """Starts each process anew while the others serve."""
         for replica in self.replicas:
-            replica.end()
+            replica.process.terminate()
             replica.wait()
             replica.start()
             replica.wait_until_ready()

@@ -91,8 +91,10 @@ def check_options(given: Mapping[str, Any]) -> None:
     if given["share"] and not (given["time"] or given["other_steps"]):
         raise bad_question("--share takes effect only with --time.", "share")
     if given["train"]:
-        serving = [*Workload.model_fields, "dcp", "prefill_tokens", "kv", "num_gpus", *engine_options()]
-        for name in (name for name in serving if given.get(name) is not None and name not in WORKLOAD):
+        of_engines = {name for engine in ENGINES.values() for name in engine.options_type.model_fields}
+        serving = [*Workload.model_fields, "dcp", "prefill_tokens", "kv", "num_gpus", *sorted(of_engines)]
+        own = TrainingWorkload.model_fields
+        for name in (name for name in serving if given.get(name) is not None and name not in own):
             if name in INSTEAD:
                 raise bad_question(
                     "{flag} has no effect with --train. {other} stands for it.",
@@ -105,12 +107,6 @@ def check_options(given: Mapping[str, Any]) -> None:
     for name in (*WORKLOAD, *OBJECTIVE, *COLOCATION, *LAYOUT, *RECIPE, "methods", "rollout", "trainer"):
         if name in given:
             raise bad_question("{flag} takes effect only with --train.", name, flag=flag(name))
-
-
-def engine_options() -> set[str]:
-    """Options of serving engines that a training step does not have."""
-    names = {name for engine in ENGINES.values() for name in engine.options_type.model_fields}
-    return names - set(TrainingWorkload.model_fields)
 
 
 def run_training(config: Mapping[str, Any], given: Mapping[str, Any], gpus: list[GPU] | None) -> TrainingReport:

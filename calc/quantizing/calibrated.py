@@ -13,7 +13,7 @@ from calc.model.traced import Traced
 from calc.quantizing.matrices import Matrix, matrices, smoothed
 from calc.quantizing.task import Conversion, Draft, peak_of
 
-Holdings = dict[Message, Traced]
+Holdings = dict[Message, int]
 BLOCK = Message("weights of the block")
 CHECKPOINT = Message("checkpoint in 16 bits")
 STATES = Message("hidden states of all samples")
@@ -24,18 +24,14 @@ ONE_AFTER_ANOTHER = (("o_proj", "out_proj"), ("gate_proj", "up_proj"), ("down_pr
 """Matrices for which GPTQModel runs a block anew (`module_tree` of `models/definitions`); the others come first."""
 
 
-def total(task: Conversion, sizes: Iterable[Traced]) -> Traced:
-    return sum(sizes, 0 * task.hidden)
-
-
 def hessian(task: Conversion, matrix: Matrix) -> Traced:
     """Bytes of one: fp32 of [in, in] (`make_empty_hessian`, `create_H`)."""
     width = task.width(matrix.columns)
     return 4 * width * width
 
 
-def hessians(task: Conversion, linears: Iterable[Matrix]) -> Traced:
-    return total(task, (matrix.several * hessian(task, matrix) for matrix in linears))
+def hessians(task: Conversion, linears: Iterable[Matrix]) -> int:
+    return sum(matrix.several * hessian(task, matrix) for matrix in linears)
 
 
 def calibration(task: Conversion, resident: Holdings, linears: Sequence[Matrix], ram: Holdings) -> Draft:
@@ -67,10 +63,10 @@ def inversion(task: Conversion, resident: Holdings, linears: Sequence[Matrix], r
 
 def gptq_sequential(task: Conversion) -> Iterator[Draft]:
     """llm-compressor's GPTQModifier in its sequential pipeline: all Hessians of a block at once."""
-    ram = {CHECKPOINT: task.checkpoint, STATES: 2 * task.all_samples * task.sample * task.hidden}
+    ram: Holdings = {CHECKPOINT: task.checkpoint, STATES: 2 * task.all_samples * task.sample * task.hidden}
     for phase in (calibration, inversion):
         yield peak_of(
-            phase(task, {BLOCK: task.block(block)} | task.head, linears, ram) for block, linears in quantized(task)
+            phase(task, {BLOCK: task.block(block), **task.head}, linears, ram) for block, linears in quantized(task)
         )
 
 
@@ -79,7 +75,7 @@ def gptqmodel(task: Conversion) -> Iterator[Draft]:
     (`offload_to_disk`)."""
     states = 2 * task.all_samples * task.sample * task.hidden
     largest = max((task.block(block) for block, _ in quantized(task)), key=int)
-    ram = {
+    ram: Holdings = {
         Message("a block that comes, and one that is done"): 2 * largest,
         Message("embedding and output head"): task.outside,
         Message("hidden states of all samples before and after a block"): 2 * states,
@@ -112,27 +108,23 @@ def awq_sequential(task: Conversion) -> Iterator[Draft]:
     of a model with experts, in host memory; a module's outputs of every sample stand twice, as they are and quantized
     (`_apply_smoothing`, `_run_samples`)."""
     tokens = task.all_samples * task.sample
-    ram = {CHECKPOINT: task.checkpoint, STATES: 2 * tokens * task.hidden}
+    ram: Holdings = {CHECKPOINT: task.checkpoint, STATES: 2 * tokens * task.hidden}
     drafts = []
     for block, _ in quantized(task):
         scaled = list(smoothed(task.model, block))
         for place, (_, linears) in enumerate(scaled):
-            saved_inputs = {
-                Message("kept inputs of all samples"): total(
-                    task, (2 * tokens * task.width(width) for width, _ in scaled[place:])
-                )
-            }
-            gpu = {BLOCK: task.block(block)} | task.head | ({} if task.offload else saved_inputs)
+            saved = sum(2 * tokens * task.width(width) for width, _ in scaled[place:])
+            inputs: Holdings = {Message("kept inputs of all samples"): saved}
+            widest = task.width(max(max(m.rows, m.columns) for m in linears))
+            gpu: Holdings = {BLOCK: task.block(block), **task.head, **({} if task.offload else inputs)}
             gpu |= {
                 Message("outputs of all samples, twice"): 4 * tokens * task.hidden,
-                Message("the scaled matrices as they were"): total(
-                    task, (2 * m.several * task.width(m.rows) * task.width(m.columns) for m in linears)
+                Message("the scaled matrices as they were"): sum(
+                    2 * m.several * task.width(m.rows) * task.width(m.columns) for m in linears
                 ),
-                Message("inside the module, one pass"): 6
-                * task.step
-                * task.width(max(max(m.rows, m.columns) for m in linears)),
+                Message("inside the module, one pass"): 6 * task.step * widest,
             }
-            drafts.append(Draft(Message("Search for scales"), gpu, ram | (saved_inputs if task.offload else {})))
+            drafts.append(Draft(Message("Search for scales"), gpu, ram | (inputs if task.offload else {})))
     yield peak_of(drafts)
 
 
@@ -144,22 +136,16 @@ def autoawq(task: Conversion) -> Iterator[Draft]:
         inner = task.width(max(max(matrix.rows, matrix.columns) for matrix in linears))
         share = tokens
         if (moe := block.moe) is not None:
-            share = (
-                tokens
-                * task.named("K", moe.top_k, Message("experts of a token"))
-                // task.named("E", moe.n_experts, Message("experts"))
-            )
+            chosen = task.named("K", moe.top_k, Message("experts of a token"))
+            share = tokens * chosen // task.named("E", moe.n_experts, Message("experts"))
         gpu = {
             BLOCK: task.block(block),
             Message("state, residual, input and output of all samples"): 8 * tokens * task.hidden,
             Message("gate, up and their product of all samples"): 6 * share * inner,
         }
-        inputs = total(
-            task,
-            (
-                2 * (share * matrix.several if matrix.several > 1 else tokens) * task.width(matrix.columns)
-                for matrix in linears
-            ),
+        inputs = sum(
+            2 * (share * matrix.several if matrix.several > 1 else tokens) * task.width(matrix.columns)
+            for matrix in linears
         )
         ram = {CHECKPOINT: task.checkpoint, Message("inputs of every matrix of a block"): inputs}
         drafts.append(Draft(Message("A block with all samples"), gpu, ram))

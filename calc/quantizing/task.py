@@ -40,8 +40,8 @@ class Draft:
     """A phase before its formulas are written down."""
 
     name: Message
-    gpu: Mapping[Message, Traced]
-    ram: Mapping[Message, Traced]
+    gpu: Mapping[Message, int]  # numbers that remember their formula
+    ram: Mapping[Message, int]
 
     @property
     def gpu_bytes(self) -> int:
@@ -122,7 +122,7 @@ class Conversion:
         numel = sum(tensor.parameters for tensor in self.model.tensors_of(block)) // layers
         return 2 * self.named(f"P_{block.layers[0] if block.layers else 0}", numel, Message("parameters of a block"))
 
-    def part(self, what: Message, size: Traced) -> HeldPart:
+    def part(self, what: Message, size: int) -> HeldPart:
         step = self.symbols.step(what, size)
         return HeldPart(what=what, bytes=step.result, formula=str(step.formula), values=str(step.values), step=step)
 

@@ -1,7 +1,7 @@
 """An engine that generates where the model is trained: what is in memory while it generates, while it is handed new
 weights, while passes without gradients run, and at the update; and the share of the GPU to give it."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import cached_property
 from typing import Literal
 
@@ -164,24 +164,24 @@ class Colocated:
     @cached_property
     def phases(self) -> tuple[RolloutPhase, ...]:
         """One GPU in each phase, in their order."""
-        by_phase = self.training.by_phase()
+        by_phase, colocation = self.training.by_phase(), self.colocation
         remaining, uncertain = self.asleep()
-        standing = by_phase["after_init"]
-        away = {"weights": self.colocation.offload_weights, "optimizer": self.colocation.offload_optimizer}
-        asleep_cache = self.colocation.sleep_level and self.colocated
-        loaded = [(Message("weights of the engine"), self.engine_weights)] if asleep_cache else self.awake()
+        standing, awake, outside = by_phase["after_init"], self.awake(), self.outside()
+        states: set[TrainingComponent] = {"optimizer"} if colocation.offload_optimizer else set()
+        weights: set[TrainingComponent] = {"weights"} if colocation.offload_weights else set()
+        loaded, syncing = awake, outside
+        if colocation.sleep_level and self.colocated:  # the cache is still away
+            loaded, syncing = [(Message("weights of the engine"), self.engine_weights)], uncertain
         loaded = [*loaded, *self.handed_over()] if self.colocated else self.handed_over()
-        syncing = uncertain if asleep_cache else self.outside()
         phases = [
-            self.phase("rollout", standing, self.awake(), self.outside(), away),
-            self.phase("weight_sync", standing, loaded, syncing, {"optimizer": self.colocation.offload_optimizer}),
+            self.phase("rollout", standing, awake, outside, states | weights),
+            self.phase("weight_sync", standing, loaded, syncing, states),
         ]
         if "reference" in by_phase:
-            without = {"optimizer": self.colocation.offload_optimizer}
-            phases.append(self.phase("reference", by_phase["reference"], remaining, uncertain, without))
+            phases.append(self.phase("reference", by_phase["reference"], remaining, uncertain, states))
         updates: tuple[Phase, ...] = ("forward", "loss", "backward", "optimizer")
         update = max((by_phase[name] for name in updates), key=lambda memory: memory.total)
-        return (*phases, self.phase("update", update, remaining, uncertain, {}))
+        return (*phases, self.phase("update", update, remaining, uncertain, set()))
 
     def handed_over(self) -> list[tuple[Message, int]]:
         """A buffer of weights on their way: one gathered parameter, or a bucket of them."""
@@ -198,18 +198,19 @@ class Colocated:
         memory: TrainingMemory,
         engine: list[tuple[Message, int]],
         outside: tuple[int, int],
-        away: Mapping[str, bool],
+        away: Collection[TrainingComponent],
     ) -> RolloutPhase:
-        trainer = {part: 0 if away.get(part) else int(getattr(memory, part)) for part in TRAINER}
+        """One GPU in a phase; `outside` is a CUDA context of the engine's own, `away` waits in host memory."""
+        trainer = {part: 0 if part in away else int(getattr(memory, part)) for part in TRAINER}
         if self.colocation.shared_weights:
             trainer["weights"] -= min(trainer["weights"], self.engine_weights)
         low, high = bounds(sizes(self.training.overhead_ranges, sum(trainer.values())))
         low, high = low + outside[0], high + outside[1]
         parts = [RolloutPart(name=TRAINER[part], owner="trainer", bytes=size) for part, size in trainer.items() if size]
         parts += [RolloutPart(name=part, owner="engine", bytes=size) for part, size in engine if size]
-        parts.append(RolloutPart(name=Message("overhead"), owner="trainer", bytes=(low + high) // 2))
-        total = sum(part.bytes for part in parts)
         middle = (low + high) // 2
+        parts.append(RolloutPart(name=Message("overhead"), owner="trainer", bytes=middle))
+        total = sum(part.bytes for part in parts)
         return RolloutPhase(
             name=name, parts=tuple(parts), low=total - middle + low, total=total, high=total - middle + high
         )

@@ -435,8 +435,6 @@ class Course:
         """Gradients of the inputs of single layers, which are one tensor for all of them."""
         self.stream = Tensors(by(CountedBy.STREAM, self.rank.hidden * rest), "residual stream")
         """Output of a layer on its way to the next, or its gradient."""
-        self.depths = self._depths()
-        """Every part of the model at work in each phase, at every depth at which it stands."""
 
     @property
     def recomputed(self) -> bool:
@@ -635,7 +633,9 @@ class Course:
 
     # Sums
 
-    def _depths(self) -> list[list[Surroundings]]:
+    @cached_property
+    def depths(self) -> list[list[Surroundings]]:
+        """Every part of the model at work in each phase, at every depth at which it stands."""
         parts: dict[tuple[object, ...], list[Surroundings]] = {}
         for here in (*self.forward(), *self.backward()):
             if here.tops:

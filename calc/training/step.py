@@ -28,15 +28,15 @@ from calc.serving.fewest import MOST_GPUS
 from calc.serving.memory import Memory
 from calc.serving.verdict import Word
 from calc.training.course import Course, Part, Phase, StepMoment, Tensors, TrainingComponent, dot, once, parts_of
-from calc.training.decoder import LossHead, Passes, Shared, check_modelled, quiet, settings_of
+from calc.training.decoder import Passes, Shared, check_modelled, quiet, settings_of
 from calc.training.ends import head
 from calc.training.layout import TrainingLayout, TrainingScenario, check_schedule
 from calc.training.losses import METHODS, VALUE, TrainingMethod
 from calc.training.methods import check_teacher, resolved, scored_units
-from calc.training.modules import Settings
+from calc.training.modules import Modules, Settings
 from calc.training.stage import QuietCourse, TrainingStage
 from calc.training.states import OUTSIDE, StageWeights, States, plain_experts, stage_weights, states_of, trained_of
-from calc.training.tape import Bytes, CountedBy
+from calc.training.tape import Bytes, CountedBy, TrackedTensor
 from calc.training.workload import WIDTH, TrainingWorkload
 from calc.units import GIB
 
@@ -109,7 +109,10 @@ class Training:
         self.architecture, self.work, self.recipe, self.layout = architecture, work, recipe, layout
         self.overhead, self.frozen, self.objective = scenario.overhead, scenario.frozen, objective
         self.scenario = scenario.model_copy(update={"objective": objective, "colocation": None})
-        self.value, self.teacher = self._value(), self._teacher() if role == "policy" else None
+        trains_value = self.method is not None and self.method.values
+        self.value = Training(self.base, self.scenario, role="value") if trains_value else None
+        """The value model's own step, where one is trained with the policy."""
+        self.teacher = self._teacher() if role == "policy" else None
         if shared is None:
             shared = Shared()
             shared.once(("step", self.scenario), lambda: self)
@@ -129,11 +132,6 @@ class Training:
         self.overhead_ranges = self.overhead.ranges(usual_overhead(layout.gpus))
         self.fixed_overhead = bounds(sizes(self.overhead_ranges, 0))[1]
         """Bytes of overhead at the high end of its range, whatever is allocated."""
-
-    def _value(self) -> "Training | None":
-        """The value model's own step, where one is trained with the policy."""
-        trained = self.method is not None and self.method.values
-        return Training(self.base, self.scenario, role="value") if trained else None
 
     def _teacher(self) -> "Training | None":
         """A step of the model whose distribution is learned, of which the passes without gradients run."""
@@ -204,15 +202,12 @@ class Training:
                 )
                 yield QuietCourse(course, when)
             else:
-                by_deepspeed = frozen and self.layout.fully_sharded and self.recipe.reuse
-                ahead = self._gathered_head() if by_deepspeed else 0
+                ahead = 0
+                if frozen and self.layout.fully_sharded and self.recipe.reuse:
+                    # DeepSpeed's ZeRO-3 of a model that only runs forward: nothing of it is needed twice
+                    columns = self.rank.d_embedding or self.rank.hidden
+                    ahead = WIDTH[self.recipe.compute] * (self.rank.vocab * columns + self.recipe.prefetch)
                 yield QuietCourse(self._course(weights, weights.pieces[0], passes), when, ahead=ahead)
-
-    def _gathered_head(self) -> int:
-        """Bytes of the head and of weights that come ahead, as DeepSpeed's ZeRO-3 gathers them for a model that only
-        runs forward: nothing of it is needed twice."""
-        head = self.rank.vocab * (self.rank.d_embedding or self.rank.hidden)
-        return WIDTH[self.recipe.compute] * (head + self.recipe.prefetch)
 
     def _reference(self, weights: StageWeights) -> list[Tensors]:
         """A frozen copy of the model in the type of the policy's weights, sharded as those are. FSDP2 leaves the root
@@ -253,17 +248,15 @@ class Training:
         reads_table = self.method is None or self.method.reads_table
         return settings if reads_table else replace(settings, reads_table=False)
 
-    def _loss(self) -> LossHead:
-        method, objective = self.method, self.objective
-        if method is None or objective is None:
-            return head
-        return lambda t, model, x: method.head(t, model, x, objective)
-
     def _passes(self, settings: Settings) -> Passes:
-        cut, objective, shared = (self.layout.tp, self.layout.slices), self.objective, self.shared
-        return shared.once(
+        cut, method, objective = (self.layout.tp, self.layout.slices), self.method, self.objective
+
+        def loss(t: Modules, model: Architecture, x: TrackedTensor) -> TrackedTensor:
+            return head(t, model, x) if method is None or objective is None else method.head(t, model, x, objective)
+
+        return self.shared.once(
             ("passes", cut, settings, objective),
-            lambda: Passes(self.rank, settings, self._loss(), shared=shared, cut=cut, objective=objective),
+            lambda: Passes(self.rank, settings, loss, shared=self.shared, cut=cut, objective=objective),
         )
 
     def _course(self, weights: StageWeights, piece: range, passes: Passes) -> Course:

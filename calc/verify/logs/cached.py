@@ -184,13 +184,6 @@ def _states(log: Log, states: int, nbytes: int, cache: Pages) -> Iterator[Differ
     )
 
 
-def pages_of(case: Case, engine: str) -> Message:
-    """Owner of the tokens' pages."""
-    if case.flags:
-        return Message("In {engine}'s pages with {flags}", engine=engine, flags=" ".join(case.flags))
-    return Message("In {engine}'s pages", engine=engine)
-
-
 def _single_request(needed: int, cache: Pages) -> Difference:
     """Bytes that vLLM needs for a request of the whole context, when it refuses to start."""
     case = min(cache.cases, key=lambda case: abs(cache.request(case) - needed))
@@ -254,8 +247,11 @@ def held_in_pages(
     nbytes, rounding = log.kv_bytes or 0, rounding_of(log)
     case = min(cache.cases, key=lambda case: abs(count(case, nbytes) - stated))
     low, high = count(case, nbytes - rounding), count(case, nbytes + rounding)
-    values: dict[str, Any] = {"pages": pages_of(case, cache.serving.engine.title), "size": nbytes / GIB}
-    values |= {"span": span(low, high), "tokens": stated, "stated": stated}
+    pages = Message("In {engine}'s pages", engine=cache.serving.engine.title)
+    if case.flags:
+        flags = " ".join(case.flags)
+        pages = Message("In {engine}'s pages with {flags}", engine=cache.serving.engine.title, flags=flags)
+    values = {"pages": pages, "size": nbytes / GIB, "span": span(low, high), "tokens": stated, "stated": stated}
     agrees = low <= stated <= high
     return compared(term, stated, count(case, nbytes), agree, differ, values, agrees=agrees, low=low, high=high)
 

@@ -142,7 +142,7 @@ def _remedies(log: Log, weights: int, request: int) -> Iterator[Remedy]:
             what=Message("`--max-num-seqs {n}`", n=log.state_blocks), changes={"max_num_seqs": log.state_blocks}
         )
     elif log.refusal == "length":
-        if (share := enough_share(log)) is not None:
+        if log.kv_needed is not None and (share := share_with_cache(log, log.kv_needed)) is not None:
             yield _share(share)
         longest = log.estimated_max_model_len or log.kv_tokens
         if longest:
@@ -166,12 +166,6 @@ def free_share(log: Log) -> float | None:
     if log.free is None or not log.total:
         return None
     return floor(100 * log.free / log.total) / 100
-
-
-def enough_share(log: Log) -> float | None:
-    """The least share, in whole per cents, that leaves enough cache for a request; None where less is free, or the log
-    does not state what it takes."""
-    return None if log.kv_needed is None else share_with_cache(log, log.kv_needed)
 
 
 def share_with_cache(log: Log, cache: int) -> float | None:

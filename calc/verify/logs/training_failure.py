@@ -14,6 +14,10 @@ ENDS = ("out of memory", "OutOfMemoryError")
 UPDATE = re.compile(r"[/\\](optim|optimizer|bitsandbytes)[/\\.]|[/\\]deepspeed[/\\]runtime[/\\].*(zero|bf16_optimizer)")
 """Paths of what updates weights, in frames that are called `step` or by a name of Adam's."""
 
+TRAINERS = re.compile(
+    r"[/\\](trl|verl|openrlhf|unsloth|swift|llamafactory|axolotl)[/\\]|transformers[/\\]trainer", re.I
+)
+
 
 class FailurePoint(NamedTuple):
     """A phase in words, what makes it smaller, and names of functions that say the phase: of several frames the
@@ -88,7 +92,7 @@ def training_failure(text: str, failure: OutOfMemory | None) -> TrainingFailure 
     """The phase of a training step in which a traceback ran out of memory; None where it is no trainer's."""
     frames = list(FRAME.findall(traceback_of(text)))
     phases = list(phases_of(frames))
-    if not phases or not of_trainer(frames):
+    if not phases or not any(TRAINERS.search(path) for path, _ in frames):
         return None
     phase = phases[-1]
     phrase, advice, _ = POINTS[phase]
@@ -118,12 +122,3 @@ def phases_of(frames: list[tuple[str, str]]) -> Iterator[FailedPhase]:
             yield "optimizer"
         elif name in PHASES:
             yield PHASES[name]
-
-
-TRAINERS = re.compile(
-    r"[/\\](trl|verl|openrlhf|unsloth|swift|llamafactory|axolotl)[/\\]|transformers[/\\]trainer", re.I
-)
-
-
-def of_trainer(frames: list[tuple[str, str]]) -> bool:
-    return any(TRAINERS.search(path) for path, _ in frames)
