@@ -1,5 +1,5 @@
-"""Turns of runs of the script, first come, first served. Python computes one thing at a time: runs that share it all end
-when the last one does."""
+"""Turns of runs of the script, first come, first served. Python computes one thing at a time: runs that share it all
+end when the last one does."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
