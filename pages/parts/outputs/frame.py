@@ -18,6 +18,7 @@ from pages.parts.state.scenario import Place, Scenario, Tab, places
 from pages.parts.state.url import change
 from pages.parts.state.weighed import Answer, looked
 from pages.parts.state.widgets import show
+from pages.parts.turns import TURNS
 from pages.parts.words import say
 
 A = TypeVar("A", bound=Answer)
@@ -66,18 +67,30 @@ def quick(
     first: list[A],
 ) -> None:
     """Fragment that a slider reruns: the answer, then the inputs. A change that the rest of the page depends on reruns
-    it. `first` is the answer of the run of the whole page, which this part is not to calculate again."""
-    state = st.session_state
+    it. `first` is the answer of the run of the whole page, in whose turn it is, and which this part is not to calculate
+    again."""
     if first:
-        answer = first.pop()
-    else:
+        quick_part(here, calculate, draw, rooms, first.pop())
+        return
+    with TURNS.take():
         words.begin()
         answer = calculate(url.current(here))
-        if sidebar.dependencies(answer) != state.dependencies:
+        if sidebar.dependencies(answer) != st.session_state.dependencies:
             st.rerun()
-        if findings.title(answer, here) != state.tab_title:
+        if findings.title(answer, here) != st.session_state.tab_title:
             titled(answer, here)
-    state.dependencies = sidebar.dependencies(answer)
+        quick_part(here, calculate, draw, rooms, answer)
+
+
+def quick_part(
+    here: Page,
+    calculate: Callable[[Scenario], A],
+    draw: Callable[[A], None],
+    rooms: Iterable[sidebar.Room[A]],
+    answer: A,
+) -> None:
+    """The answer and the inputs that a slider may change."""
+    st.session_state.dependencies = sidebar.dependencies(answer)
     if answer.error is None:
         draw(begin(answer, here, calculate))
         sidebar.fill(rooms, answer)
