@@ -29,6 +29,7 @@ from calc.training import (
     TrainingLayout,
     TrainingScenario,
     TrainingWorkload,
+    check_modelled,
     dot,
     interleaves,
 )
@@ -93,6 +94,10 @@ class TrainingSearch:
     arithmetic: dict[tuple[str, int, int, Recompute], list[float]] = field(default_factory=dict)
     pieces: dict[TrainingLayout, list[TrainingLayout]] = field(default_factory=dict)
     shared: Shared = field(default_factory=Shared)
+
+    def __post_init__(self) -> None:
+        """Raises ConfigError for a model whose step is not computed."""
+        check_modelled(self.architecture)
 
     def layouts(self) -> Iterator[TrainingLayout]:
         """Tensor parallelism inside a node, pipeline stages, experts over replicas; the rest are replicas, of which
