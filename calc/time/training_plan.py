@@ -29,6 +29,7 @@ from calc.training import (
     TrainingLayout,
     TrainingScenario,
     TrainingWorkload,
+    check_modelled,
     dot,
     interleaves,
 )
@@ -88,6 +89,10 @@ class TrainingSearch:
     prices: Mapping[str, float] | None = None
     edits: Edits | None = None
     shared: Shared = field(default_factory=Shared)  # what its steps have in common, memory and time
+
+    def __post_init__(self) -> None:
+        """Raises ConfigError for a model whose step is not computed."""
+        check_modelled(self.architecture)
 
     def layouts(self) -> Iterator[TrainingLayout]:
         """Tensor parallelism inside a node, pipeline stages, experts over replicas; the rest are replicas, of which

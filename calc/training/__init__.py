@@ -7,7 +7,7 @@ rank, `stage` all that the rank holds, and `step` the whole, with its verdict. `
 
 from calc.training.colocated import PHASE_NAMES, TRAINER, Colocated, RolloutPhase, RolloutPhaseName, RolloutReport
 from calc.training.course import Phase, TrainingComponent, dot
-from calc.training.decoder import Shared, unmodelled
+from calc.training.decoder import Shared, check_modelled, unmodelled
 from calc.training.launch import accelerate, objective_launches, torchrun
 from calc.training.layout import (
     ROUNDS,

@@ -35,6 +35,10 @@ QUESTIONS = {
         "model=deepseek-ai/DeepSeek-V3&num_gpus=8&gpu=h200-sxm&weights=fp8",
         "deepseek-ai/DeepSeek-V3 --num-gpus 8 --gpu h200-sxm --weights fp8",
     ],
+    "report, of copies": [
+        "model=Qwen/Qwen3-30B-A3B&gpu=h100-sxm&tp=2&dp=2&ep=4&v=3",
+        "Qwen/Qwen3-30B-A3B --gpu h100-sxm --tp 2 --dp 2 --ep 4",
+    ],
     "train": ["model=Qwen/Qwen3-8B&method=lora", "Qwen/Qwen3-8B --train --method lora"],
     "steps": [
         "model=Qwen/Qwen3-8B&method=lora&gpu=h100-sxm&steps=model%3DQwen/Qwen3-8B%26method%3Dlora%26lora_rank%3D64",

@@ -3,7 +3,7 @@
 
 import tomllib
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from itertools import product
 from pathlib import Path
 from typing import ClassVar, NamedTuple, Self
@@ -80,9 +80,8 @@ def without_foreign_cache(kv: CacheFormat, engine: str) -> Iterator[Refusal]:
         yield Refusal(Message(sentence, kv=kv, engine=engine), "engine")
 
 
-def without_cache_in(formats: Collection[CacheFormat], precision: Precision, engine: str) -> Iterator[Refusal]:
-    """Why an engine has no cache in some formats, for which its `--kv-cache-dtype` has no word; it is in 32 bits only
-    where the model is (`auto`)."""
+def without_cache_in(precision: Precision, engine: str, *formats: CacheFormat) -> Iterator[Refusal]:
+    """Why an engine has no cache in formats that it has no word for; in 32 bits it is only where the model is."""
     kv = precision.kv
     if kv in formats or (kv == "fp32" and precision.weights != "fp32"):
         sentence = "{engine} has no cache in {kv}; fp8 is one of its own."

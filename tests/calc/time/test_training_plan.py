@@ -97,6 +97,17 @@ def test_gpus_that_no_layout_divides_are_an_error():
         training_plan_report(LLAMA, NEEDS.model_copy(update={"gpus": 7}), gpus=KINDS)
 
 
+@pytest.mark.parametrize("name", ["google/recurrentgemma-2b", "BAAI/bge-m3"])
+def test_a_model_whose_step_is_not_computed_has_no_plan(name):
+    """The sentence of its step: an assertion failed for layers that no pass computes."""
+    config = models()[name].config
+    with pytest.raises(ConfigError) as step:
+        training_report(config, workload=TrainingWorkload())
+    with pytest.raises(ConfigError) as plan:
+        training_plan_report(config, NEEDS, gpus=KINDS)
+    assert str(plan.value) == str(step.value)
+
+
 def test_the_command_line_plans_a_training_run(capsys):
     assert main(["Qwen/Qwen3-8B", "--train", "--gpus", "8", "--tokens", "1e10", "--gpu", "h200-sxm"]) == 0
     out = capsys.readouterr().out

@@ -175,7 +175,7 @@ class SGLang(SGLangDrafts):
         yield from without_pooling(model, self.title)
         yield from without_cache(model)
         yield from without_foreign_cache(precision.kv, self.title)
-        yield from without_cache_in(("int8", "int4"), precision, self.title)
+        yield from without_cache_in(precision, self.title, "int8", "int4", "fp8_ds_mla")
         yield from self.draft_refusals(model)
         yield from super().model_refusals(model, precision)
 

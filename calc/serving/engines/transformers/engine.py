@@ -19,7 +19,7 @@ from calc.model.mla import LightningIndexer
 from calc.model.named import Peak
 from calc.serving.engines.cache import Cache, Setup
 from calc.serving.engines.engine import Engine
-from calc.serving.engines.rules import SUPPORT, without_foreign_cache
+from calc.serving.engines.rules import SUPPORT, without_cache_in, without_foreign_cache
 from calc.serving.engines.sizes import LaidOut, Limits, Stage, StagePeak
 from calc.serving.engines.transformers.options import TransformersOptions
 from calc.serving.engines.transformers.working_memory import Pass, decode_peaks, prefill_peaks
@@ -146,6 +146,7 @@ class Transformers(Engine):
     def model_refusals(self, model: Architecture, precision: Precision) -> Iterator[Refusal]:
         yield from super().model_refusals(model, precision)
         yield from without_foreign_cache(precision.kv, self.title)
+        yield from without_cache_in(precision, self.title, "fp8_ds_mla")
         if precision.kv in ("int8", "int4"):
             sentence = "{engine} keeps a cache in {kv} by HQQ or quanto. What these take is not known here; fp8's is."
             yield Refusal(Message(sentence, engine=self.title, kv=precision.kv), "kv", ["fp8"])

@@ -171,7 +171,7 @@ class VLLM(VLLMDrafts):
     def model_refusals(self, model: Architecture, precision: Precision) -> Iterator[Refusal]:
         yield from without_cache(model)
         yield from without_foreign_cache(precision.kv, self.title)
-        yield from without_cache_in((), precision, self.title)
+        yield from without_cache_in(precision, self.title)
         yield from unfit_flags(model, self.options)
         yield from unread_gptq(precision, self.options)
         yield from without_adapters(model, self.options)

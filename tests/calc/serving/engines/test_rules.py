@@ -109,7 +109,13 @@ def test_a_cache_format_of_llama_cpp_is_no_others(engine, kv):
 
 @pytest.mark.parametrize(
     ("engine", "kv", "weights"),
-    [("sglang", "int8", "bf16"), ("sglang", "int4", "bf16"), ("sglang", "fp32", "bf16"), ("vllm", "fp32", "fp16")],
+    [
+        ("sglang", "int8", "bf16"),
+        ("sglang", "int4", "bf16"),
+        ("sglang", "fp32", "bf16"),
+        ("vllm", "fp32", "fp16"),
+        ("transformers", "fp32", "bf16"),
+    ],
 )
 def test_a_cache_that_no_flag_asks_for_is_refused(engine, kv, weights):
     """`--kv-cache-dtype` of SGLang is auto, fp8_e5m2, fp8_e4m3, bf16 or fp4_e2m1 (docs/advanced_features/
@@ -118,6 +124,14 @@ def test_a_cache_that_no_flag_asks_for_is_refused(engine, kv, weights):
     with pytest.raises(ConfigError, match=f"has no cache in {kv}"):
         report(config, engine=ENGINES[engine](), precision=Precision(weights=weights, kv=kv))
     report(config, engine=ENGINES[engine](), precision=Precision(weights="fp32", kv="fp32"), gpus=[])
+
+
+@pytest.mark.parametrize("engine", ["sglang", "transformers"])
+def test_latents_in_656_bytes_are_vllms_alone(engine):
+    """`fp8_ds_mla` of vLLM's `config/cache.py`."""
+    config, stated = models()["deepseek-ai/DeepSeek-V2-Lite"].config, Precision(kv="fp8_ds_mla")
+    with pytest.raises(ConfigError, match="has no cache in fp8_ds_mla"):
+        report(config, engine=ENGINES[engine](), precision=stated)
 
 
 REFUSING = [name for name, engine in ENGINES.items() if engine.request_refusals is not Rules.request_refusals]
