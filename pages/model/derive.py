@@ -1,17 +1,17 @@
 import streamlit as st
 
 from pages.parts.inputs import serving
-from pages.parts.outputs import frame, paper, pinned, take_along
+from pages.parts.outputs import downloads, frame, model_summary, paper
 from pages.parts.screen import caption
 from pages.parts.state.query import DERIVE
 from pages.parts.state.weighed import weighed
 
 answer = frame.page(DERIVE, weighed, *serving.SECTIONS)
-pinned.draw(answer)
+model_summary.draw(answer)
 caption("Every figure as a calculation: formula, values filled in, result. It follows every setting.")
 st.markdown(paper.lead(answer))
 derived = paper.sections(answer)
-take_along.buttons(answer, paper.lead(answer), derived)
+downloads.buttons(answer, paper.lead(answer), derived)
 paper.contents(derived)
 paper.draw(derived, answer.scenario.derive)
 frame.assumptions(answer.report.assumptions)

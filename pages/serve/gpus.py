@@ -1,11 +1,11 @@
-from pages.parts.inputs import trying
-from pages.parts.outputs import carried, fitted, frame
+from pages.parts.inputs import fitting
+from pages.parts.outputs import fitted, frame, from_other_pages
 from pages.parts.state.query import GPUS
 from pages.parts.state.weighed import looked
 
 scenario = frame.without_model(GPUS)
-trying.controls(scenario)
-carried.on_gpus(scenario)
+fitting.controls(scenario)
+from_other_pages.on_gpus(scenario)
 match scenario.hardware.view:
     case "models":
         fitted.models_on_a_gpu(scenario)

@@ -1,10 +1,10 @@
 from pages.parts.inputs import efficiencies, planning
-from pages.parts.outputs import carried, frame, paper, plans
+from pages.parts.outputs import frame, from_other_pages, paper, plans
 from pages.parts.state.planned import planned
 from pages.parts.state.query import PLAN
 
 answer = frame.page(PLAN, planned, *planning.SECTIONS)
-carried.on_plan(answer)
+from_other_pages.on_plan(answer)
 plans.best(answer)
 chosen = plans.table(answer)
 plans.frontier(answer, chosen)

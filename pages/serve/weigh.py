@@ -2,7 +2,17 @@ import streamlit as st
 
 from pages.parts.inputs import serving
 from pages.parts.outputs import answer as answers
-from pages.parts.outputs import blueprint, calibration, cards, charts, frame, gpu_rows, kv_budget, plot, shares
+from pages.parts.outputs import (
+    blueprint,
+    calibration,
+    cards,
+    charts,
+    frame,
+    gpu_rows,
+    kv_budget,
+    parameter_shares,
+    plot,
+)
 from pages.parts.outputs.derivations import ModelDerivations
 from pages.parts.state.query import WEIGH
 from pages.parts.state.weighed import Weighed, weighed
@@ -20,7 +30,7 @@ def weigh(answer: Weighed) -> None:
 
     def shares_and_gpus() -> None:
         with st.grid(2, min_column_width=360, key="shares_and_gpus"):
-            shares.draw(report.parameters.total, answer.architecture.tensors(), charts.theme())
+            parameter_shares.draw(report.parameters.total, answer.architecture.tensors(), charts.theme())
             bars = charts.gpu_bars(report.verdicts, report.memories, charts.theme())
             plot.draw("gpus", say("Memory vs. GPU capacity"), bars, titled=True)
         blueprint.way(answer)

@@ -1,7 +1,16 @@
 from functools import partial
 
 from pages.parts.inputs import objective, training
-from pages.parts.outputs import carried, charts, frame, paper, plot, training_answer, training_step, training_time
+from pages.parts.outputs import (
+    charts,
+    frame,
+    from_other_pages,
+    paper,
+    plot,
+    training_answer,
+    training_step,
+    training_time,
+)
 from pages.parts.state.query import TRAIN
 from pages.parts.state.scenario import Tab
 from pages.parts.state.weighed import Trained, trained
@@ -11,7 +20,7 @@ from pages.parts.words import say
 def train(answer: Trained) -> None:
     report = answer.report
     training.starts(answer)
-    carried.on_train(answer)
+    from_other_pages.on_train(answer)
     training_answer.draw(answer)
     training_step.parts(answer)
     training_step.gpus(answer)

@@ -22,7 +22,7 @@ from calc.training import RECIPES, TRAINERS
 from calc.verify.checkpoint import BITS
 from pages.parts.inputs.fields import CONTROLS
 from pages.parts.inputs.lists import short_name
-from pages.parts.outputs.shares import share_rows
+from pages.parts.outputs.parameter_shares import share_rows
 from pages.parts.state.query import EVERYTHING
 from pages.parts.state.scenario import places
 from pages.parts.verify.evidence import accuracy, servers, speeds, startups, why

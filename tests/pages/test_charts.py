@@ -9,7 +9,7 @@ from plotly.graph_objects import Figure
 from calc import Architecture, Workload, report, training_report
 from calc.model.tensor import Component, Tensor
 from pages.parts import words
-from pages.parts.outputs import charts, shares
+from pages.parts.outputs import charts, parameter_shares
 from presets import gpus, models
 from tests.cases import in_one_test
 
@@ -39,20 +39,22 @@ def bars(figure):
 @in_one_test("model", models())
 def test_slices_are_every_tensor_of_the_total_once(model):
     architecture = Architecture.from_config(models()[model].config)
-    rows = shares.share_rows(architecture.tensors())
+    rows = parameter_shares.share_rows(architecture.tensors())
     assert sum(row.parameters for row in rows) == architecture.parameters().total
     assert len({row[:3] for row in rows}) == len(rows)
     assert {row.component for row in rows} <= words.PARTS.keys()
 
 
 def test_what_is_listed_apart_is_in_no_slice():
-    rows = shares.share_rows([Tensor("a.weight", (2, 3), "mlp"), Tensor("b", (5,), "router", excluded_as="vision")])
+    rows = parameter_shares.share_rows(
+        [Tensor("a.weight", (2, 3), "mlp"), Tensor("b", (5,), "router", excluded_as="vision")]
+    )
     assert rows == [("mlp", "", "a", 6)]
 
 
 def test_slices_are_named_after_layers_and_tensors():
     tensors = Architecture.from_config(models()["deepseek-ai/DeepSeek-V3"].config).tensors()
-    rows = {row[:3]: row.parameters for row in shares.share_rows(tensors)}
+    rows = {row[:3]: row.parameters for row in parameter_shares.share_rows(tensors)}
     assert rows["attention", "layers 3 to 60", "q_a_proj"] == 58 * 7168 * 1536
     assert rows["experts_routed", "layers 3 to 60", "down_proj"] == 58 * 256 * 7168 * 2048
     assert rows["embedding", "", "embed_tokens"] == 129280 * 7168
@@ -62,7 +64,7 @@ def test_slices_are_named_after_layers_and_tensors():
 def test_children_add_up_to_their_parents(model):
     architecture = Architecture.from_config(models()[model].config)
     parameters = architecture.parameters()
-    root = shares.tree(parameters.total, shares.share_rows(architecture.tensors()))
+    root = parameter_shares.tree(parameters.total, parameter_shares.share_rows(architecture.tensors()))
     assert root[1] == parameters.total
 
     def whole(node):
@@ -145,7 +147,7 @@ def test_figures_are_small_and_bring_their_own_looks(theme):
     step = training_report(models()["deepseek-ai/DeepSeek-V3"].config)
     tensors = Architecture.from_config(models()["deepseek-ai/DeepSeek-V3"].config).tensors()
     for figure in (
-        shares.pie_frame(result.parameters.total, shares.share_rows(tensors), theme),
+        parameter_shares.pie_frame(result.parameters.total, parameter_shares.share_rows(tensors), theme),
         charts.gpu_bars(result.verdicts, result.memories, theme),
         charts.context_bars(result, theme),
         charts.gpu_bars(step.verdicts, step.memories, theme, words.TRAINED),

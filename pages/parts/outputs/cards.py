@@ -14,7 +14,7 @@ from calc.training import TrainingVerdict
 from pages.parts import words
 from pages.parts.outputs import paper
 from pages.parts.outputs.derivations import ModelDerivations, ServingDerivations
-from pages.parts.outputs.figure import figures
+from pages.parts.outputs.explained_figures import figures
 from pages.parts.screen import heading
 from pages.parts.state.weighed import Answer, Weighed
 from pages.parts.words import say

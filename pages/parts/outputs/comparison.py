@@ -15,8 +15,8 @@ from calc.serving.comparison import settings as compared_settings
 from calc.time import Reply, price_of, usd_per_million
 from calc.units import GIB
 from pages.parts import words
-from pages.parts.inputs import others
-from pages.parts.outputs import charts, pin, plot
+from pages.parts.inputs import added_models
+from pages.parts.outputs import charts, kept, plot
 from pages.parts.outputs.bar import keys
 from pages.parts.outputs.cards import badge, growing
 from pages.parts.outputs.charts import ROW, Figure, Theme, figure, hover, row_axis, small, stacked
@@ -43,10 +43,10 @@ def choose(answer: Compared) -> None:
     place = places(("comparison",))["with"]
     full = say("Six at most") if len(answer.columns) > MOST_OTHERS else None
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
-        others.add_model(place, configuration, MOST_OTHERS, "add_model", full)
-        pin.keep(answer)
+        added_models.add_model(place, configuration, MOST_OTHERS, "add_model", full)
+        kept.keep(answer)
     suggested = [model for model in SUGGESTED if model != answer.scenario.source.model]
-    others.suggest(place, configuration, MOST_OTHERS, suggested)
+    added_models.suggest(place, configuration, MOST_OTHERS, suggested)
 
 
 def headings(answer: Compared) -> None:
@@ -62,10 +62,10 @@ def headings(answer: Compared) -> None:
                     if changes and column.configuration.source.pasted is None:
                         st.caption(" ".join(f"`{name}={value}`" for name, value in changes.items()))
                     place = places(("comparison",))["with"]
-                    others.remove_button(place, number - 1, f"remove_{column.letter}")
+                    added_models.remove_button(place, number - 1, f"remove_{column.letter}")
     if answer.scenario.comparison.others:
         caption("On the same GPUs, for the same users and lengths: those of the question.")
-    others.refusals((column.letter, column.answer.error) for column in answer.columns)
+    added_models.refusals((column.letter, column.answer.error) for column in answer.columns)
 
 
 def numbers(answer: Compared) -> None:

@@ -12,7 +12,7 @@ from calc.model.rough import gated_rule
 from calc.serving.derivation import Derivations, cache_steps, total_cache_steps
 from pages.parts import words
 from pages.parts.outputs import tables
-from pages.parts.outputs.figure import legend, table
+from pages.parts.outputs.explained_figures import legend, table
 from pages.parts.outputs.tables import Column
 from pages.parts.screen import caption, paragraph, small_table
 from pages.parts.state.weighed import Answer, Weighed

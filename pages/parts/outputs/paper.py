@@ -14,7 +14,7 @@ from calc.serving.derivation import ServingPaper, rules
 from calc.serving.engines import ENGINES
 from calc.time.time_paper import objective_time_section, step_time_section, time_section
 from calc.training import training_section
-from pages.parts.outputs import written
+from pages.parts.outputs import paper_formats
 from pages.parts.screen import paragraph
 from pages.parts.state import url
 from pages.parts.state.query import DERIVE
@@ -73,7 +73,9 @@ def lead(answer: Weighed) -> str:
 
 def contents(listed: list[Section]) -> None:
     """Links to the sections."""
-    links = [f"{number}. [{written.title(section)}](#{section.anchor})" for number, section in enumerate(listed, 1)]
+    links = [
+        f"{number}. [{paper_formats.title(section)}](#{section.anchor})" for number, section in enumerate(listed, 1)
+    ]
     with st.container():
         paragraph("**Contents**")
         with st.grid(3, min_column_width=240, gap="xxsmall"):
@@ -84,15 +86,15 @@ def contents(listed: list[Section]) -> None:
 def draw(listed: list[Section], opened: Anchor | None) -> None:
     """The sections, and the one that the link means in sight."""
     for section in listed:
-        st.header(written.title(section), anchor=section.anchor)
+        st.header(paper_formats.title(section), anchor=section.anchor)
         for item in section.items:
             if isinstance(item, Heading) and item.anchor is not None:
-                st.subheader(written.title(item), anchor=item.anchor)
+                st.subheader(paper_formats.title(item), anchor=item.anchor)
             elif isinstance(item, PaperTable):
                 frame = SIDEWAYS if any(isinstance(cell, Message) for row in item.rows for cell in row) else UNBROKEN
-                st.markdown(frame.format(table=written.markdown_item(item)), unsafe_allow_html=True)
+                st.markdown(frame.format(table=paper_formats.markdown_item(item)), unsafe_allow_html=True)
             else:
-                st.markdown(written.markdown_item(item))
+                st.markdown(paper_formats.markdown_item(item))
     if opened is not None:
         st.html(SCROLL % json.dumps(opened), unsafe_allow_javascript=True)
 

@@ -9,7 +9,7 @@ from typing import Any
 import streamlit as st
 
 from pages.parts.outputs import scripts
-from pages.parts.outputs.take_along import table as csv_table
+from pages.parts.outputs.downloads import table as csv_table
 from pages.parts.screen import download
 from pages.parts.words import percent, say
 

@@ -13,7 +13,7 @@ from calc.text import config_file
 from pages.parts import words
 from pages.parts.inputs.fields import moved
 from pages.parts.inputs.lists import short_name
-from pages.parts.outputs import carrying, findings, pin, scripts
+from pages.parts.outputs import findings, kept, launch_and_embed, scripts
 from pages.parts.outputs.bar import alt_text
 from pages.parts.outputs.cards import BADGES
 from pages.parts.outputs.findings import Load
@@ -69,9 +69,9 @@ def actions(answer: Answer, page: Page, with_layout: Answer) -> None:
                 partial(answer.download.model_dump_json, indent=1),
             )
             download(say("Report"), "download", file, "application/json", text, type="tertiary")
-        carrying.draw(answer, page)
+        launch_and_embed.draw(answer, page)
         if page not in (COMPARE, STEPS):
-            pin.draw(with_layout)
+            kept.draw(with_layout)
         languages()
 
 

@@ -13,7 +13,7 @@ from calc.options import options
 from calc.serving.shared_gpus import MOST_MODELS, Neighbour, SharedGPUs
 from calc.units import GIB
 from pages.parts import words
-from pages.parts.inputs import others
+from pages.parts.inputs import added_models
 from pages.parts.inputs.control import choose as choose_value
 from pages.parts.inputs.control import help_of
 from pages.parts.inputs.question import CONTEXTS
@@ -38,8 +38,8 @@ def choose(answer: Shared) -> None:
     """Box that adds a model."""
     place = places(("sharing",))["share_with"]
     full = say("{n} at most", n=MOST_MODELS) if len(place.of(answer.scenario)) == MOST_MODELS - 1 else None
-    others.add_model(place, neighbour, MOST_MODELS - 1, "add_neighbour", full)
-    others.suggest(place, neighbour, MOST_MODELS - 1, SUGGESTED)
+    added_models.add_model(place, neighbour, MOST_MODELS - 1, "add_neighbour", full)
+    added_models.suggest(place, neighbour, MOST_MODELS - 1, SUGGESTED)
 
 
 def neighbours(answer: Shared) -> None:
@@ -53,7 +53,7 @@ def neighbours(answer: Shared) -> None:
         with st.container(border=True, key=f"neighbour_{number}"):
             with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
                 paragraph("**{n}** · {name}", n=number + 2, name=other.model)
-                others.remove_button(places(("sharing",))["share_with"], number, f"remove_neighbour_{number}")
+                added_models.remove_button(places(("sharing",))["share_with"], number, f"remove_neighbour_{number}")
             with st.grid(3, min_column_width=150, gap="small"):
                 neighbour_controls(number, other)
 

@@ -9,8 +9,8 @@ from calc import Memory
 from calc.hardware import find_gpu
 from calc.time import ComparedStep
 from pages.parts import words
-from pages.parts.inputs import others
-from pages.parts.outputs import charts, comparison, pin, plot
+from pages.parts.inputs import added_models
+from pages.parts.outputs import charts, comparison, kept, plot
 from pages.parts.outputs.bar import keys
 from pages.parts.outputs.cards import badge, most
 from pages.parts.outputs.comparison import mark
@@ -25,7 +25,7 @@ NO_BREAK, NOTHING = "\N{NO-BREAK SPACE}", "–"
 
 def headings(answer: Stepped) -> None:
     """The steps by letter, each with what its link says of it and a way out."""
-    pin.keep(answer)
+    kept.keep(answer)
     if not answer.others:
         caption("Keep this step, then change it: both stay side by side, whatever the loss.")
     with st.grid(6, min_column_width=150, gap="xsmall"):
@@ -37,8 +37,8 @@ def headings(answer: Stepped) -> None:
                     continue
                 settings = answer.scenario.comparison.steps[number - 1].split("&")
                 st.caption(" ".join(f"`{part}`" for part in settings if not part.startswith("model=")))
-                others.remove_button(places(("comparison",))["steps"], number - 1, f"remove_{letter}")
-    others.refusals((letter, step.error) for letter, step in answer.lettered)
+                added_models.remove_button(places(("comparison",))["steps"], number - 1, f"remove_{letter}")
+    added_models.refusals((letter, step.error) for letter, step in answer.lettered)
 
 
 def figures(answer: Stepped) -> None:

@@ -8,7 +8,7 @@ from calc.errors import ConfigError
 from calc.training import PEAKS, Phase, RolloutReport, TrainingComponent, TrainingVerdict, in_flight, phase_steps
 from pages.parts import words
 from pages.parts.outputs.derivations import overhead
-from pages.parts.outputs.figure import legend, table
+from pages.parts.outputs.explained_figures import legend, table
 from pages.parts.screen import caption, paragraph, small_table
 from pages.parts.state.weighed import Trained
 from pages.parts.words import field, say

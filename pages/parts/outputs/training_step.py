@@ -13,7 +13,7 @@ from pages.parts import words
 from pages.parts.outputs import charts, plot
 from pages.parts.outputs.cards import BADGES, head, headroom, limit, most
 from pages.parts.outputs.derivations import ModelDerivations, overhead
-from pages.parts.outputs.figure import derivation, figures
+from pages.parts.outputs.explained_figures import derivation, figures
 from pages.parts.outputs.gpu_rows import MARKS, cards_or_table, verdict_table
 from pages.parts.outputs.tables import Column
 from pages.parts.outputs.training_answer import said

@@ -14,7 +14,7 @@ from calc.families import override
 from calc.model.counting import Counting
 from calc.serving.derivation import rules
 from calc.text import config_file
-from pages.parts.outputs import take_along
+from pages.parts.outputs import downloads
 from presets import models
 from presets.hand import hand_section
 from presets.studies import STUDIES
@@ -50,7 +50,7 @@ class Reader(HTMLParser):
 
 @pytest.mark.parametrize("name", STUDIES)
 def test_the_html_file_needs_nothing_else(name):
-    text = take_along.as_html("a & b", "first", sections(name))
+    text = downloads.as_html("a & b", "first", sections(name))
     reader = Reader()
     reader.feed(text.removeprefix("<!DOCTYPE html>"))
     assert reader.open == []
@@ -64,7 +64,7 @@ def test_the_html_file_needs_nothing_else(name):
 
 @pytest.mark.parametrize("name", STUDIES)
 def test_the_markdown_file(name):
-    text = take_along.as_markdown("Name", "first", sections(name))
+    text = downloads.as_markdown("Name", "first", sections(name))
     assert text.count("$$") % 2 == 0
     assert text.startswith("# Name\n\nfirst\n\n## Symbols\n")
     assert f"{STUDIES[name].hand_total:,}" in text
@@ -72,14 +72,14 @@ def test_the_markdown_file(name):
 
 def test_tensors():
     architecture = Architecture.from_config(models()["deepseek-ai/DeepSeek-V3"].config)
-    rows = list(csv.DictReader(StringIO(take_along.tensors(architecture))))
+    rows = list(csv.DictReader(StringIO(downloads.tensors(architecture))))
     assert sum(int(row["parameters"]) for row in rows if not row["not_in_total"]) == 671_026_404_352
     assert sum(int(row["parameters"]) for row in rows) == 684_489_845_504
 
 
 def test_verdicts():
     answer = report(models()["Qwen/Qwen2.5-3B"].config)
-    rows = list(csv.DictReader(StringIO(take_along.verdicts(answer))))
+    rows = list(csv.DictReader(StringIO(downloads.verdicts(answer))))
     assert [row["gpu"] for row in rows] == [verdict.gpu for verdict in answer.verdicts]
     assert [int(row["spare"]) for row in rows] == [verdict.spare for verdict in answer.verdicts]
 
