@@ -206,7 +206,8 @@ def texts(app):
             if kind == "Code":
                 continue
             if kind == "BidiComponent":
-                yield from ((f"chart {path}", text) for path, text in plotted(translated(json.loads(message.json))))
+                (data,) = json.loads(message.json)
+                yield from ((f"chart {path}", text) for path, text in plotted(translated(data)))
             elif kind == "PlotlyChart":
                 yield from ((f"chart {path}", text) for path, text in plotted(json.loads(message.spec)))
             elif kind in ("Arrow", "Dataframe"):

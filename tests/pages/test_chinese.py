@@ -119,7 +119,9 @@ def test_a_language_that_is_none():
 def test_copied_links_say_the_language():
     app = page(model="Qwen/Qwen2.5-3B", lang="zh")
     protos = [getattr(node, "proto", None) for node in nodes(app._tree)]
-    parts = [json.loads(proto.json) for proto in protos if getattr(proto, "component_name", "") == "weighbridge_copy"]
+    parts = [
+        json.loads(proto.json)[0] for proto in protos if getattr(proto, "component_name", "") == "weighbridge_copy"
+    ]
     (address,) = [part["text"] for part in parts]
     assert dict(parse_qsl(urlsplit(address).query)) == {"model": "Qwen/Qwen2.5-3B", "v": "3", "lang": "zh"}
 
