@@ -281,7 +281,7 @@ class Search:
 
     def fitting(self, layouts: Iterable[tuple[Layout, tuple[int, ...]]]) -> FittingRows:
         """Layouts in some formats each, with the GPUs that they fit with."""
-        shards = [self.shards.of(layout, formats) for layout, formats in layouts]
+        shards = [self.shards(layout, formats) for layout, formats in layouts]
         return FittingRows.of(shards, self.room, len(self.precisions))
 
     def row_of(self, plan: Plan, layout: Layout) -> FittingRows:

@@ -3,7 +3,6 @@ and the host add theirs."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from itertools import product
 from typing import Annotated, Any, Literal, NamedTuple, get_args
 
@@ -226,7 +225,7 @@ class Cards:
         peaks = [[gpu.tflops.get(dtype, UNKNOWN) for dtype in types] for (_, gpu), types in cells]
         self.plain, self.quantized = np.array(peaks).T.reshape(2, *self.shape) * 1e12
         self.bandwidth = np.array([gpu.bandwidth_gb_s * 1e9 for gpu in gpus])
-        self.figures = cache(self.rates)
+        self.known: dict[tuple[int, End], Any] = {}
 
     def of(self, ranks: Any, formats: Indices, kinds: Indices, end: End = "expected") -> Machine:
         """Rows of a format and a GPU each, of which `ranks` share a layer, one number or [rows], as one machine of
@@ -235,17 +234,19 @@ class Cards:
         known = np.stack([self.figures(int(count), end) for count in unlike], axis=1)
         return Machine(*known[:, which, formats, kinds, None])
 
-    def rates(self, ranks: int, end: End) -> Any:
+    def figures(self, ranks: int, end: End) -> Any:
         """Fields of each GPU's `machine`: [figures, formats, GPUs]."""
-        over = [path(gpu, ranks, self.node) for gpu in self.gpus]
-        alike = first_alike(zip(self.alike, over * self.shape[0], strict=True))
-        unlike, which = np.unique(alike, return_inverse=True)
-        shares = np.array([self.shares(cell, ranks, end) for cell in unlike.tolist()])[which]
-        share = dict(zip(SERVING_SHARES, shares.T.reshape(-1, *self.shape), strict=True))
-        bus = np.array([bus_gb_s(gpu, to) for gpu, to in zip(self.gpus, over, strict=True)])
-        network = np.array([to == "network" for to in over])
-        on = reached(share.__getitem__, self.plain, self.quantized, self.bandwidth, bus, network)
-        return np.stack([getattr(on, name) for name in MACHINE])
+        if (ranks, end) not in self.known:
+            over = [path(gpu, ranks, self.node) for gpu in self.gpus]
+            alike = first_alike(zip(self.alike, over * self.shape[0], strict=True))
+            unlike, which = np.unique(alike, return_inverse=True)
+            shares = np.array([self.shares(cell, ranks, end) for cell in unlike.tolist()])[which]
+            share = dict(zip(SERVING_SHARES, shares.T.reshape(-1, *self.shape), strict=True))
+            bus = np.array([bus_gb_s(gpu, to) for gpu, to in zip(self.gpus, over, strict=True)])
+            network = np.array([to == "network" for to in over])
+            on = reached(share.__getitem__, self.plain, self.quantized, self.bandwidth, bus, network)
+            self.known[ranks, end] = np.stack([getattr(on, name) for name in MACHINE])
+        return self.known[ranks, end]
 
     def shares(self, cell: int, ranks: int, end: End) -> list[float]:
         """Shares of a GPU with weights in a format."""

@@ -3,7 +3,7 @@ cache that they have on many GPUs at once: what an engine sets aside there, and 
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import cache, cached_property, partial
+from functools import cached_property, partial
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -127,11 +127,18 @@ class Shards:
         for precision in precisions:
             like = self.weights[0] if self.weights else None
             self.weights.append(RankWeights(architecture, engine, precision, like))
-        self.weighed, self.of = cache(self.weigh), cache(self.shard)
+        self.by_slices = dict[Layout, Weighed]()
+        self.known = dict[tuple[Layout, tuple[int, ...]], Shard]()
+
+    def __call__(self, layout: Layout, formats: tuple[int, ...]) -> Shard:
+        """The shard of a layout in some of the formats."""
+        if (layout, formats) not in self.known:
+            self.known[layout, formats] = self.shard(layout, formats)
+        return self.known[layout, formats]
 
     def shard(self, layout: Layout, formats: tuple[int, ...]) -> Shard:
-        """A rank in some of the formats, with its share of the attention, and of the slices of routed experts: without
-        expert parallelism the copies of the attention cut each into one for every rank of theirs (vLLM `docs/serving/
+        """A rank with its share of the attention, and of the slices of routed experts: without expert parallelism the
+        copies of the attention cut each into one for every rank of theirs (vLLM `docs/serving/
         data_parallel_deployment.md`; SGLang `distributed/parallel_state.py`, `moe_tp_size`)."""
         first, chosen, own = self.weights[0], list(formats), self.weighed(Layout(tp=layout.tp))
         experts = own if layout.slices == layout.tp else self.weighed(Layout(dp=layout.slices))
@@ -158,8 +165,13 @@ class Shards:
             ranges=ranges,
         )
 
-    def weigh(self, layout: Layout) -> Weighed:
+    def weighed(self, layout: Layout) -> Weighed:
         """A rank with a slice of every expert; a draft layer and a vision encoder count where the engine loads them."""
+        if layout not in self.by_slices:
+            self.by_slices[layout] = self.weigh(layout)
+        return self.by_slices[layout]
+
+    def weigh(self, layout: Layout) -> Weighed:
         weighings = [ranks.of(layout) for ranks in self.weights]
         whole, rank, layers = weighings[0].whole, weighings[0].rank, range(weighings[0].rank.num_layers)
         sizes = [[weighing.parts[kind] for kind in (*weighing.tensors.kinds, -2, -1)] for weighing in weighings]

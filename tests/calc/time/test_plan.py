@@ -131,7 +131,7 @@ def test_memory_as_arrays_is_that_of_the_report(model, gpu, weights, kv, layout)
     found = Search(architecture(model), ENGINES["vllm"](), Needs(prompt=7000, output=1000), [gpus()[gpu]], [precision])
     serving = Serving.of(architecture(model), found.engine, precision, layout, Overhead())
     allocation = serving.on(gpus()[gpu], Workload(context=context))
-    shard = found.shards.of(layout, (0,))
+    shard = found.shards(layout, (0,))
     stages = [stage.weights + stage.vision for stage in serving.laid_out.stages]
     assert shard.stage_bytes[:, 0] == pytest.approx(stages, abs=1)
     room, started = found.room, found.room.on(layout)
@@ -165,7 +165,7 @@ def test_copies_of_the_attention_share_every_expert(model, experts, layout, rank
     `fused_moe/config.py`, and `moe_tp_size` of SGLang's `distributed/parallel_state.py`."""
     needs, precision = Needs(prompt=7000, output=1000), Precision()
     found = Search(architecture(model), ENGINES["sglang"](), needs, [gpus()["h200-sxm"]], [precision])
-    shard = found.shards.of(layout, (0,))
+    shard = found.shards(layout, (0,))
     assert shard.demand.weights["experts_routed"] == experts / ranks
     # a row of an expert passes one slice of its three matrices, on each copy's ranks as often as there are slices
     routed = shard.demand.routing
