@@ -8,7 +8,7 @@ from calc.formats import CACHE_FORMATS, WEIGHT_FORMATS, native
 from calc.hardware.custom_gpu import find_gpu
 from calc.hardware.gpu import GPU
 from calc.hardware.gpus import usual_gpus
-from calc.serving.engines import ENGINES
+from calc.serving.engines import DEFAULT_ENGINE, ENGINES
 from calc.serving.engines.launch import Launch
 from calc.time.efficiency import Edits
 from calc.time.estimate import Estimate
@@ -23,8 +23,10 @@ from cli.options import Parser, add_fields, add_share, answered, bad_question, f
 from cli.tables import described
 
 WORK = ("sequence", "optimizer")
-SERVING = (*Needs.model_fields, "weights")
+SERVING = (*Needs.model_fields, "weights", "kv", "engine", "max_gpus", "limit")
 OWN = (*TrainingNeeds.model_fields, *WORK, "recipe")
+MOST_GPUS, LISTED = 64, 20
+"""GPUs in all and plans, where nothing is said."""
 
 
 def parser() -> Parser:
@@ -32,7 +34,7 @@ def parser() -> Parser:
     p = of_model("python -m calc plan", about)
     add_fields(p, Needs)
     p.add_argument("--gpu", nargs="+", action="extend", metavar="ID", help="GPUs that may be used (default: all)")
-    p.add_argument("--max-gpus", type=int, default=64, metavar="N", help="at most so many in all (default 64)")
+    p.add_argument("--max-gpus", type=int, metavar="N", help=f"at most so many in all (default {MOST_GPUS})")
     p.add_argument("--node", type=int, default=8, metavar="N", help="GPUs of a node (default 8)")
     p.add_argument(
         "--weights",
@@ -43,7 +45,7 @@ def parser() -> Parser:
     p.add_argument(
         "--kv", nargs="+", choices=CACHE_FORMATS, help="acceptable storage of the KV cache (default: as the checkpoint)"
     )
-    p.add_argument("--engine", choices=tuple(ENGINES), default="vllm")
+    p.add_argument("--engine", choices=tuple(ENGINES), help=f"(default {DEFAULT_ENGINE})")
     p.add_argument(
         "--price",
         action="append",
@@ -55,7 +57,7 @@ def parser() -> Parser:
     p.add_argument(
         "--manifest", choices=KINDS, help="print the first plan as something that a cluster runs, and nothing else"
     )
-    p.add_argument("--limit", type=int, default=20, metavar="N", help="plans to print (default 20)")
+    p.add_argument("--limit", type=int, metavar="N", help=f"plans to print (default {LISTED})")
     add_training_plan_options(p)
     return p
 
@@ -64,7 +66,7 @@ def run(arguments: argparse.Namespace) -> PlanReport | TrainingPlanReport:
     given, config = vars(arguments), chosen_config(arguments)
     check_plan_options(given)
     for name in ("max_gpus", "node", "limit"):
-        if given[name] < 1:
+        if given[name] is not None and given[name] < 1:
             raise bad_question("--{name} is at least {least}.", name, [1], name=name.replace("_", "-"), least=1)
     gpus = None if arguments.gpu is None else [find_gpu(text) for text in arguments.gpu]
     prices = dict(map(stated_price, arguments.price))
@@ -73,7 +75,7 @@ def run(arguments: argparse.Namespace) -> PlanReport | TrainingPlanReport:
         return run_training_plan(config, given, gpus, prices, edits)
     weights: list[Any] = arguments.weights or [None]
     caches: list[Any] = arguments.kv or [None]
-    engine = ENGINES[arguments.engine]()
+    engine = ENGINES[arguments.engine or DEFAULT_ENGINE]()
     return plan_report(
         config,
         filled(Needs, given),
@@ -82,11 +84,11 @@ def run(arguments: argparse.Namespace) -> PlanReport | TrainingPlanReport:
         engine=engine,
         gpus=gpus,
         precisions=[engine.precision(native(config), form, kv) for form in weights for kv in caches],
-        most=arguments.max_gpus,
+        most=arguments.max_gpus or MOST_GPUS,
         node=arguments.node,
         prices_stated=prices,
         edits=edits,
-        limit=arguments.limit,
+        limit=arguments.limit or LISTED,
     )
 
 
@@ -132,7 +134,8 @@ def started_by(report: PlanReport) -> Iterator[Launch]:
 
 def written_out(report: PlanReport | TrainingPlanReport, arguments: argparse.Namespace) -> str:
     """The first plan as a manifest. Raises ConfigError where there is none."""
-    image = ENGINES[arguments.engine].image
+    engine = ENGINES[arguments.engine or DEFAULT_ENGINE]
+    image = engine.image
     if isinstance(report, TrainingPlanReport) or report.launch is None or report.separate is not None:
         raise bad_question(
             "A manifest is of a plan that serves with one kind of server; the first plan is no such.", "manifest"
@@ -141,7 +144,7 @@ def written_out(report: PlanReport | TrainingPlanReport, arguments: argparse.Nam
         raise bad_question(
             "No container image of {engine} is known; vLLM and SGLang have one.",
             "manifest",
-            engine=ENGINES[arguments.engine].title,
+            engine=engine.title,
         )
     plan = report.plans[0]
     server = Server(

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from cli import main as command_line
 from cli.command import main
 
 PARTS = ("weights", "master_weights", "gradients", "optimizer", "activations", "logits", "temporaries", "overhead")
@@ -92,6 +93,16 @@ def test_errors_are_a_sentence(capsys, options, text):
     assert (status, out) == (2, "")
     assert text in err
     assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    "option",
+    [("--kv", "fp8"), ("--engine", "sglang"), ("--max-gpus", "4"), ("--limit", "3"), ("--users", "4")],
+    ids=lambda option: option[0],
+)
+def test_what_is_of_a_server_has_no_part_in_a_training_plan(capsys, option):
+    assert command_line(["plan", "Qwen/Qwen2.5-3B", "--train", "--gpus", "8", *option]) == 2
+    assert f"{option[0]} has no effect with --train." in capsys.readouterr().err
 
 
 def test_a_loss_of_trl_and_its_engine(capsys):
