@@ -67,12 +67,13 @@ def fitting(
     """Models in the same formats, each on GPUs of a kind, by the engine's defaults: what Weigh says of each. A row is
     let go before the next is laid out. `longest` are the longest contexts of each, where they are known."""
     names, lengths, rates, formats = [], [], [], tuple[WeightFormat, ...]()
-    layouts = list[tuple[Layout | None, ...]]()
+    layouts, alike = list[tuple[Layout | None, ...]](), dict[Layout, Layout]()
     for place, (name, row, gpu) in enumerate(rows):
         most_of_row = [longest_context(serving, gpu) for serving in row.values()] if longest is None else longest[place]
         names.append(name)
         formats = tuple(row)
-        layouts.append(tuple(None if serving is None else serving.layout for serving in row.values()))
+        each = (None if serving is None else serving.layout for serving in row.values())
+        layouts.append(tuple(layout and alike.setdefault(layout, layout) for layout in each))
         lengths.append(most_of_row)
         rates.append(rates_of(row, gpu, most_of_row, context))
     return Fitting(

@@ -249,7 +249,7 @@ async def released(port, old, new, script):
     assert await asyncio.gather(*(reader.ask() for reader in readers)) == 8 * [figures]
     assert has_script(old, scripts.VERSION)
     assert not has_script(new, scripts.VERSION)
-    old.end()
+    old.process.terminate()
     old.wait()
     assert await asyncio.gather(*(reader.ask() for reader in readers)) == 8 * [figures]
     for reader in readers:
