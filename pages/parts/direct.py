@@ -192,7 +192,8 @@ class Asking:
       it is taken to list none.
     - Whoever goes to another page, or back, says nothing of widgets, of which a move may wait for its answer, and is
       dropped: what was said of them last is said again.
-    - A move that comes from the page before would bring that back: it is asked of the new one."""
+    - A move that comes from the page before would bring that back: it is asked of the new one. What comes next says
+      nothing of it, and of messages that wait Streamlit takes what the last one says: it is said again."""
 
     def __init__(self, receive: Receive) -> None:
         self.receive = receive
@@ -205,6 +206,8 @@ class Asking:
         self.is_drawn = False
         """Whether it is being drawn."""
         self.said: list[WidgetState] = []
+        self.late: list[WidgetState] = []
+        """What a move said that came from the page before."""
         self.refused: int | None = None
         """Why the connection ends with what it sent last, by RFC 6455 section 7.4."""
 
@@ -238,10 +241,15 @@ class Asking:
             self.page = page
         elif not said:
             said.extend(self.said)
+            self.late = []
             self.page, self.query, self.is_there, self.is_drawn = page, state.query_string, False, False
         elif not self.is_there or page != self.page:
             state.page_script_hash, state.query_string = self.page, self.query
             state.ClearField("fragment_id")
+            self.late = [widget for widget in said if not is_click(widget)]
+        else:
+            known = {widget.id for widget in said}
+            said.extend([widget for widget in self.late if widget.id not in known])
         self.said = [widget for widget in said if not is_click(widget)]
 
     def answered(self, sent: ForwardMsg) -> None:

@@ -99,6 +99,9 @@ def test_a_page_is_what_a_fresh_one_at_its_address_is(acts):
 )  # of the page left
 @example([("visit", "train"), ASK, ("visit", ""), ("run",), ("move", LAYERS, 1)])  # and of the one that is back again
 @example(
+    [("visit", "train"), ("move", LAYERS, 1), ASK, ("run",), ("flush",), GET, ("move", "field_hidden_size", 1)]
+)  # a move of the page left comes late, and the next one with it
+@example(
     [("visit", "train"), ASK, ("run",), ("flush",), GET, ("visit", ""), ASK, ("run",), ("move", "accumulation", 2)]
 )
 def test_what_was_moved_is_where_it_was_moved_to(acts):
