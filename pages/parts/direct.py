@@ -183,6 +183,10 @@ class Together:
             await self.app(scope, receive, send)
 
 
+MOST_LATE = 100
+"""Widgets of pages that were left, whose last values are said again."""
+
+
 class Asking:
     """Messages of one browser, with those that Streamlit would lose:
 
@@ -206,8 +210,8 @@ class Asking:
         self.is_drawn = False
         """Whether it is being drawn."""
         self.said: list[WidgetState] = []
-        self.late: list[WidgetState] = []
-        """What a move said that came from the page before."""
+        self.late: dict[str, WidgetState] = {}
+        """What moves said that came from a page before, the newest last, by widget."""
         self.refused: int | None = None
         """Why the connection ends with what it sent last, by RFC 6455 section 7.4."""
 
@@ -241,15 +245,20 @@ class Asking:
             self.page = page
         elif not said:
             said.extend(self.said)
-            self.late = []
             self.page, self.query, self.is_there, self.is_drawn = page, state.query_string, False, False
         elif not self.is_there or page != self.page:
             state.page_script_hash, state.query_string = self.page, self.query
             state.ClearField("fragment_id")
-            self.late = [widget for widget in said if not is_click(widget)]
-        else:
-            known = {widget.id for widget in said}
-            said.extend([widget for widget in self.late if widget.id not in known])
+            for widget in said:
+                if not is_click(widget):
+                    self.late.pop(widget.id, None)
+                    self.late[widget.id] = widget
+            self.late = dict([*self.late.items()][-MOST_LATE:])
+        if self.late:
+            newer = {widget.id: widget for widget in said}  # moved after it, and heard after it
+            del said[:]
+            said.extend(widget for name, widget in self.late.items() if name not in newer)
+            said.extend(newer.values())
         self.said = [widget for widget in said if not is_click(widget)]
 
     def answered(self, sent: ForwardMsg) -> None:

@@ -101,6 +101,9 @@ def test_a_page_is_what_a_fresh_one_at_its_address_is(acts):
 @example(
     [("visit", "train"), ("move", LAYERS, 1), ASK, ("run",), ("flush",), GET, ("move", "field_hidden_size", 1)]
 )  # a move of the page left comes late, and the next one with it
+@example([("visit", "train"), ("move", LAYERS, -1), ASK, ("run",), ("flush",), GET, ("move", LAYERS, 2)])
+@example([("visit", "train"), ("move", LAYERS, 1), ASK, ("run",), ("flush",), GET, ("visit", ""), ("move", LAYERS, 2)])
+@example([("visit", "train"), ("move", LAYERS, 1), ASK, ("run",), ("flush",), GET, ("visit", ""), ("move", "batch", 2)])
 @example(
     [("visit", "train"), ASK, ("run",), ("flush",), GET, ("visit", ""), ASK, ("run",), ("move", "accumulation", 2)]
 )
