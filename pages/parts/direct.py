@@ -211,7 +211,7 @@ class Asking:
         """Whether it is being drawn."""
         self.said: list[WidgetState] = []
         self.late: dict[str, WidgetState] = {}
-        """What moves said that came from a page before, the newest last, by widget."""
+        """States of widgets that came late from a page before, the newest last, by id."""
         self.refused: int | None = None
         """Why the connection ends with what it sent last, by RFC 6455 section 7.4."""
 
