@@ -60,6 +60,8 @@ def search(
 ) -> tuple[float, ...]:
     """The place of the first layout that fits, from a place on: its GPUs, copies, ranks and stages."""
     several = Several(gpu, alone, workload)
+    if several.never_start:
+        return NOWHERE
     shapes = [StagedShape(several, serving, layout, stored) for layout, stored in alone.least_stored]
     most_stages = serving.architecture.num_layers if alone.accepts(TWO[1]) else 1  # a draft may not go with stages
     waiting: list[tuple[int, int, int, int, int]] = []  # the best before the others
@@ -167,6 +169,21 @@ class Several:
         pool = alone.on(gpu, workload).requirements.pool
         self.states_cache = pool is not None and pool.stated_bytes(0) is not None
         """Whether flags say how large the cache is, whatever the GPU has left."""
+
+    @property
+    def never_start(self) -> bool:
+        """Whether the engine starts on no number of GPUs, with nothing on them and no CUDA graphs: it lacks something
+        beside a share of each that is as large whatever their number."""
+        limits = [limits for limits, _ in self.starts]
+        engine, alone = self.alone.engine, self.alone
+        more = engine.limits(self.workload, self.gpu, alone.architecture, Layout(pp=3))
+        if more.share is None or self.states_cache or any(more.share != each.share for each in limits):
+            return False
+        bare = [replace(each, tables=0) for each in limits]
+        ends = [{**at_end(overhead, HIGH), "cuda_graphs": 0} for _, overhead in self.starts]
+        usable = self.gpu.usable_bytes
+        starts = zip(bare, ends, strict=True)
+        return all(engine.budget(least, GPUAtStart(usable, 0, 0, None, end)).shortage for least, end in starts)
 
     def room(self, end: int, working: int = 0) -> int:
         """Bytes for weights and cache at most, given so much working memory and this end of the overhead."""
