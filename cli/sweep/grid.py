@@ -16,6 +16,7 @@ from calc.hardware.custom_gpu import find_gpu
 from calc.hardware.gpus import gpus, usual_gpus
 from calc.options import OneOf, Option, made, options
 from calc.serving.engines import DEFAULT_ENGINE, ENGINES
+from calc.text import check_length
 from cli.command import load
 from cli.options import bad_question, unreadable
 from presets import models, preset_id
@@ -106,10 +107,19 @@ class Part(Frozen):
         return len(self.workloads) * len(self.gpus)
 
 
+MOST_CHARACTERS = 1_000_000
+"""Those of a grid with tens of thousands of names."""
+
+
 def read_grid(path: str) -> list[Part]:
     """The parts of a grid, in its order. Raises ConfigError, which says where."""
     try:
-        values = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        with Path(path).open(encoding="utf-8") as file:
+            text = file.read(MOST_CHARACTERS + 1)
+        check_length(text, MOST_CHARACTERS)
+        values = tomllib.loads(text)
+    except ConfigError:
+        raise
     except OSError as error:
         raise unreadable(path, error) from None
     except RecursionError:

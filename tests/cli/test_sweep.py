@@ -210,6 +210,7 @@ def test_a_cluster_loses_a_worker_and_no_row(grid, tmp_path, whole):
         pytest.param("models = 'all'\n[options.vlm]\nx = 1", "options, vlm: No such engine", id="options"),
         pytest.param("models = 'all'\n[options.vllm]\nx = 1", "options, vllm: ", id="option"),
         pytest.param("models = [", "is not TOML: ", id="toml"),
+        pytest.param("#" * 1_000_001, "1,000,000 is the most that we read.", id="long"),
         pytest.param("models = " + "[" * 3000, "lists within lists", id="deep"),
     ],
 )
