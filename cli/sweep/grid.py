@@ -108,7 +108,7 @@ class Part(Frozen):
 
 
 MOST_CHARACTERS = 1_000_000
-"""Those of a grid with tens of thousands of names."""
+"""Length of a grid with tens of thousands of names."""
 
 
 def read_grid(path: str) -> list[Part]:
