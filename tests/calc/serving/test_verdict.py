@@ -328,6 +328,7 @@ def test_sequences_that_wait_are_noted(batch, options, notes):
         pytest.param("nvidia/Nemotron-H-8B-Base-8K", "l40s", "sglang", 64, 4096, id="fewer states on two stages"),
         pytest.param("Qwen/Qwen3-Next-80B-A3B-Instruct", "h100-sxm", "sglang", 64, 4096, id="states of three stages"),
         pytest.param("tiiuae/Falcon-H1-7B-Base", "rtx-4090", "sglang", 64, 4096, id="states of halved stages"),
+        pytest.param("ibm-granite/granite-4.0-h-tiny", "rtx-2080-ti", "sglang", 8, 4096, id="a smaller share starts"),
         pytest.param("Qwen/Qwen3-14B", "v100-sxm2-16gb", "transformers", 3, 9000, id="transformers"),
     ],
 )
