@@ -23,6 +23,8 @@ WATCH = """
   };
   new MutationObserver(() => { window.changed = performance.now(); })
     .observe(document, {subtree: true, childList: true, attributes: true, characterData: true});
+  for (const move of ["keydown", "input"])
+    addEventListener(move, () => { window.changed = performance.now(); }, true);
 })();
 """
 RESTS = f"""
