@@ -94,13 +94,11 @@ def prediction(b: MicroBatch, layers: Sequence[int]) -> None:
 
 def logits(b: MicroBatch, state: PassTensor) -> None:
     """The head, of those tokens whose logits are wanted."""
-    state.stays = True
     if b.has("nextn.shared_head_head.weight"):
         made = b.project(state, "nextn.shared_head_head", "logits")
     else:
         head = "output.weight" if "output.weight" in b.file.outside else "token_embd.weight"
         made = b.add("logits", b.file.outside[head].ne[1], state, by=head)
-    made.stays = True
     b.expand(made)
 
 

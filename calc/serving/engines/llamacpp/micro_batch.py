@@ -34,13 +34,11 @@ class Rows(NamedTuple):
     per: int
     window: int | None = None  # of the layer whose cells its rows are
     states: int = 0  # bytes for each sequence, behind the rows
-    scratch: int = 0  # bytes for each cell behind it that the kernel writes
-    copies: int = 1
-    aligned: int = 1  # to which each copy is
+    scratch: int = 0  # bytes for each cell, behind the rows too
 
     def nbytes(self, context: ContextSizes) -> int:
         nbytes = self.each * context.count(self.per, self.window) + self.states * context.sequences
-        return self.copies * up_to(nbytes, self.aligned)
+        return nbytes + self.scratch * context.count(CELL, self.window)
 
 
 @dataclass(eq=False, slots=True)
@@ -54,7 +52,6 @@ class PassTensor:
     device: int | None = None  # None: where its neighbours are
     fixed: bool = False
     weight: bool = False
-    stays: bool = False  # until the end of the pass
     whole: "PassTensor | None" = None  # of which it is a view
     in_graph: bool = False
     number: int = -1  # among those that are placed
@@ -63,6 +60,11 @@ class PassTensor:
     def width(self) -> int:
         """Elements of a row."""
         return self.rows.each // 4
+
+    @property
+    def stored(self) -> "PassTensor":
+        """The tensor whose bytes it is."""
+        return self.whole or self
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +176,7 @@ class MicroBatch:
 
     def view(self, x: PassTensor, width: int | None = None) -> PassTensor:
         """A part of a tensor, or all of it in another shape, which nothing is written over."""
-        whole = x.whole or x
+        whole = x.stored
         rows = x.rows if width is None else Rows(x.rows.name, 4 * width, self.per)
         return PassTensor(rows, (whole,), whole=whole)
 
@@ -201,29 +203,26 @@ class MicroBatch:
         """The steps in the order of the devices' runs. Where devices work on successive batches, there are several
         `copies` of what each is given, from the start on."""
         settle(self.steps)
-        own = CUDA_ALIGNMENT if self.on_cuda else HOST_ALIGNMENT
-        alignments = *[own] * self.placement.devices, HOST_ALIGNMENT
-
-        def copied(source: PassTensor, device: int) -> PassTensor:
-            aligned = alignments[device] if copies > 1 else 1
-            rows = source.rows._replace(scratch=0, copies=copies, aligned=aligned)
-            return PassTensor(rows, (source.whole or source,), device=device, stays=copies > 1)
-
         first, order = [*self.inputs.values()], list[PassTensor]()
         if copies > 1:
-            first = [copied(tensor, HOST) for tensor in first]
-            for tensor in self.inputs.values():
+            given = [PassTensor(x.rows, device=HOST, fixed=True) for x in first for _ in range(copies)]
+            for tensor in first:
                 tensor.fixed = True
+            first = given
         copies_on = defaultdict[int | None, dict[PassTensor, PassTensor]](dict)
         for sources, run in runs(self.steps):
-            there = copies_on[run[0].device]
-            made = [copied(source, run[0].device or 0) for source in sources]
-            there.update(zip(sources, made, strict=True))
-            first += made if copies > 1 else ()
+            device, there = run[0].device, copies_on[run[0].device]
+            for x in sources:
+                rows = x.rows._replace(scratch=0)
+                copied = [PassTensor(rows, (x.stored,), device=device, fixed=copies > 1) for _ in range(copies)]
+                there[x] = copied[0]
+                order.append(copied[0])
+                first += copied if copies > 1 else ()
             for step in run if there else ():
                 step.reads = [*map(there.get, step.reads, step.reads)]
-            order += made + run
-        return Schedule.of(first, order, alignments)
+            order += run
+        own = CUDA_ALIGNMENT if self.on_cuda else HOST_ALIGNMENT
+        return Schedule.of(first, order, (*[own] * self.placement.devices, HOST_ALIGNMENT))
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,102 +235,82 @@ class Schedule:
 
     alignments: tuple[int, ...]
     """Bytes to which each device aligns, the host last."""
-    kinds: tuple[Rows, ...]
-    tensors: "array[int]"
-    """The kind of each tensor."""
+    tensors: tuple[Rows, ...]
     steps: "array[int]"
 
     @classmethod
     def of(cls, first: Sequence[PassTensor], order: Sequence[PassTensor], alignments: tuple[int, ...]) -> "Schedule":
-        """`first` are there before the steps in `order`."""
-        kinds, tensors, steps = dict[Rows, int](), array("h"), array("i")
-        for tensor in chain(first, order):
-            if tensor.number < 0 and not tensor.fixed:
-                tensor.number = len(tensors)
-                tensors.append(kinds.setdefault(tensor.rows, len(kinds)))
-        for tensor in first:
-            steps.extend((tensor.device or 0, tensor.number, 0, 0))
-        last_read = {source.whole or source: step for step in order for source in step.reads}
+        """`first` are there before the steps in `order`, to the end those that are `fixed`."""
+        placed = [*first, *(step for step in order if not step.fixed)]
+        for number, tensor in enumerate(placed):
+            tensor.number = number
+        steps = array("i", chain.from_iterable((x.device or 0, x.number, 0, 0) for x in first))
+        last_read = {source.stored: step for step in order for source in step.reads}
         for step in order:
-            read = [whole for x in step.reads if not ((whole := x.whole or x).fixed or whole.stays)]
+            read = [x.stored for x in step.reads if not x.stored.fixed]
             last = {x.number for x in read if last_read[x] is step}
             sources = [x for x in step.reads if x.number in last and x.device == step.device] if step.over else ()
             over = [x.number for x in sources if read.count(x) == 1] if sources else ()
-            placed = step.number if step.number >= len(first) else -1
-            steps.extend((step.device or 0, placed, len(over), len(last), *over, *last))
-        return cls(alignments, tuple(kinds), tensors, steps)
+            number = step.number if step.number >= len(first) else -1
+            steps.extend((step.device or 0, number, len(over), len(last), *over, *last))
+        kinds = dict[Rows, Rows]()
+        return cls(alignments, tuple(kinds.setdefault(x.rows, x.rows) for x in placed), steps)
 
     def buffers(self, context: ContextSizes) -> tuple[Buffer, ...]:
         """The buffer of every device, the host's last."""
-        of_kind = [kind.nbytes(context) for kind in self.kinds]
-        nbytes = [of_kind[kind] for kind in self.tensors]
-        with_scratch = [
-            size + kind.scratch * context.count(CELL, kind.window)
-            for size, kind in zip(of_kind, self.kinds, strict=True)
-        ]
-        sizes = [with_scratch[kind] for kind in self.tensors]
+        of_kind = {kind: kind.nbytes(context) for kind in set(self.tensors)}
+        sizes = [of_kind[kind] for kind in self.tensors]
         memory = [DeviceMemory(alignment) for alignment in self.alignments]
-        memory_of = [memory[HOST]] * len(nbytes)
+        memory_of = [memory[HOST]] * len(sizes)
         steps = iter(self.steps)
         for device, tensor, sources, last in zip(steps, steps, steps, steps, strict=True):
             overwritten = -1
             if tensor >= 0:
                 memory_of[tensor] = pool = memory[device]
-                for source in islice(steps, sources) if sources else ():
-                    if overwritten < 0 and sizes[source] == nbytes[tensor]:
-                        overwritten = source
-                        pool.alive[tensor] = pool.alive.pop(source)
-                if overwritten < 0:
+                equal = [source for source in islice(steps, sources) if sizes[source] == sizes[tensor]]
+                if equal:
+                    overwritten = equal[0]
+                    pool.alive[tensor] = pool.alive.pop(overwritten)
+                else:
                     pool.place(tensor, sizes[tensor])
-            for source in islice(steps, last) if last else ():
+            for source in islice(steps, last):
                 if source != overwritten:
                     memory_of[source].release(source)
-        names = [self.kinds[kind].name for kind in self.tensors]
-        return tuple(pool.buffer(names, nbytes) for pool in memory)
+        names = [kind.name for kind in self.tensors]
+        return tuple(pool.buffer(names, sizes) for pool in memory)
 
 
 @dataclass(slots=True)
 class DeviceMemory:
-    """The buffer of one device while tensors are placed in it, by their numbers."""
+    """The buffer of one device while tensors are placed in it, by their numbers (ggml-alloc.c: ggml_dyn_tallocr)."""
 
     alignment: int
     size: int = 0
     alive: dict[int, tuple[int, int]] = field(default_factory=dict)
     """Start and stop of the room of each tensor, in whole units of the device."""
-    starts: list[int] = field(default_factory=lambda: [0])  # of gaps, the last of which has no end
-    stops: list[float] = field(default_factory=lambda: [inf])
+    gaps: dict[int, float] = field(default_factory=lambda: {0: inf})
+    """Stop of each gap by its start; the last has none."""
     peak: dict[int, tuple[int, int]] = field(default_factory=dict)
     """Tensors that are alive when it is largest."""
 
     def place(self, tensor: int, nbytes: int) -> None:
-        """Into the smallest gap."""
-        starts, stops = self.starts, self.stops
-        size, smallest, gap = -(-nbytes // self.alignment) * self.alignment, inf, -1
-        for i, start in enumerate(starts):
-            if size <= (free := stops[i] - start) <= smallest:
-                smallest, gap = free, i
-        start = starts[gap]
-        starts[gap] = stop = start + size
-        if size == smallest:
-            del starts[gap], stops[gap]
-        self.alive[tensor] = start, stop
-        if stop > self.size:
-            self.size, self.peak = stop, self.alive.copy()
+        """Into the smallest gap, of equal ones the last."""
+        size = up_to(nbytes, self.alignment)
+        _, start = min((stop - start, -start) for start, stop in self.gaps.items() if size <= stop - start)
+        start, stop = -start, self.gaps.pop(-start)
+        if start + size < stop:
+            self.gaps[start + size] = stop
+        self.alive[tensor] = start, start + size
+        if start + size > self.size:
+            self.size, self.peak = start + size, self.alive.copy()
 
     def release(self, tensor: int) -> None:
-        """The room of one that nothing reads any more is free."""
+        """The room of one that nothing reads any more is free, together with that on both sides."""
         start, stop = self.alive.pop(tensor)
         if start == stop:
             return
-        gap = bisect_left(self.starts, stop)
-        if gap and self.stops[gap - 1] == start:
-            gap, start = gap - 1, self.starts[gap - 1]
-            del self.starts[gap], self.stops[gap]
-        if self.starts[gap] == stop:
-            self.starts[gap] = start
-        else:
-            self.starts.insert(gap, start)
-            self.stops.insert(gap, stop)
+        start = next((gap for gap, end in self.gaps.items() if end == start), start)
+        self.gaps[start] = self.gaps.pop(stop, stop)
 
     def buffer(self, names: Sequence[str], nbytes: Sequence[int]) -> Buffer:
         sizes: Counter[str] = Counter()
@@ -358,7 +337,7 @@ def runs(steps: Sequence[PassTensor]) -> Iterator[tuple[list[PassTensor], list[P
     copied, run = list[PassTensor](), list[PassTensor]()
     known = set[tuple[PassTensor, int | None]]()
     for step in steps:
-        foreign = [source for source in step.reads if (source.whole or source).device != step.device]
+        foreign = [source for source in step.reads if source.stored.device != step.device]
         if run and (run[0].device != step.device or (copied and any(source.weight for source in foreign))):
             yield copied, run
             copied, run = [], []
