@@ -13,7 +13,7 @@ from typing import Literal
 
 from calc.errors import Frozen
 from calc.formats import Precision, WeightFormat
-from calc.formats.gguf_file import layers_of, model_file
+from calc.formats.gguf_file import model_file
 from calc.formats.stored import stored_gguf
 from calc.hardware.computer import Computer
 from calc.hardware.engine_rules import runs as runs_on
@@ -25,7 +25,6 @@ from calc.serving.engines.llamacpp.engine import CUDA_CONTEXT, LlamaCpp
 from calc.serving.engines.llamacpp.fit import MachineRoom, Offloading
 from calc.serving.engines.llamacpp.options import LlamaCppOptions
 from calc.serving.engines.llamacpp.placement import HOST, Placement
-from calc.serving.engines.llamacpp.slots import placed
 from calc.serving.engines.mlx.engine import MLX
 from calc.serving.engines.rules import Question
 from calc.serving.engines.sizes import DeviceBuffers
@@ -176,22 +175,22 @@ def run(
     if file.bytes > sum(rooms.gpus) + computer.host_bytes:
         return LocalRun(file=file, where="nowhere")
     offloading = Offloading(architecture, precision, options, rooms, workload.batch)
-    fitted = offloading.fit(workload.context)
-    if fitted is None:
+    flags = offloading.fit(workload.context)
+    if flags is None:
         return LocalRun(file=file, where="nowhere")
-    placement = placed(fitted.options, layers_of(architecture, predicts=options.predicts), len(gpus))
+    cache, lengths = offloading.started(flags), (workload.batch, workload.context)
     most = architecture.max_positions or MOST_CONTEXT
-    kernels = LlamaCpp(fitted.options).kernels
-    speed = OffloadSpeed(architecture, precision, placement, gpus, computer.host, kernels)
-    place = where(fitted.options, bool(gpus))
+    kernels = LlamaCpp(flags).kernels
+    speed = OffloadSpeed(architecture, precision, cache.model.placement, gpus, computer.host, kernels)
+    place = where(flags, bool(gpus))
     return LocalRun(
         file=file,
         where=place,
-        options=fitted.options,
-        buffers=(*fitted.buffers, *fitted.draft_buffers),
+        options=flags,
+        buffers=(*cache.buffers(*lengths), *cache.draft_buffers(*lengths)),
         tokens_per_s=speed.tokens_per_s(halfway(workload), workload.batch),
         prompt_tokens_per_s=speed.prompt_tokens_per_s(min(workload.prompt, PROMPT)),
-        longest=offloading.longest(fitted.options, most, workload.context) if longest else 0,
+        longest=offloading.longest(flags, most, workload.context) if longest else 0,
         origin=origin(architecture, gpus[0], ENGINE) if place == "gpu" else COMPUTED,
     )
 

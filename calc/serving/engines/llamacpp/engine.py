@@ -88,7 +88,7 @@ class LlamaCpp(Engine):
         model, precision, batch, context = laid_out.whole, laid_out.precision, workload.batch, workload.context
 
         def sought() -> tuple[LlamaCppOptions | None]:
-            return (Offloading(model, precision, self.options, room, batch, self.draft_model).most_on_gpus(context),)
+            return (Offloading(model, precision, self.options, room, batch, self.draft_model).fit(context),)
 
         question = "offload", self.options, room, batch, context, self.draft_model
         (options,) = model_file(model, precision, predicts=self.options.predicts).once(question, sought)

@@ -17,7 +17,6 @@ from calc.serving.engines.llamacpp.context import PADDING, layer_cache
 from calc.serving.engines.llamacpp.options import LlamaCppOptions
 from calc.serving.engines.llamacpp.placement import EXPERTS
 from calc.serving.engines.llamacpp.slots import SlotCache, set_up
-from calc.serving.engines.sizes import DeviceBuffers
 
 SHARES = 4096
 """Parts of a GPU in which its share is counted: finer than a layer of any model."""
@@ -39,15 +38,6 @@ class MachineRoom:
             and (self.host is None or on_host <= self.host)
             and (self.whole is None or sum(sizes) <= self.whole)
         )
-
-
-@dataclass(frozen=True)
-class Fitted:
-    """A way to start with which everything has room."""
-
-    options: LlamaCppOptions
-    buffers: tuple[DeviceBuffers, ...]
-    draft_buffers: tuple[DeviceBuffers, ...] = ()
 
 
 class Offloading:
@@ -77,16 +67,9 @@ class Offloading:
         cache = self.started(options)
         return all(self.room.holds(cache.totals(self.batch, length, passes=passes)) for passes in (False, True))
 
-    def fit(self, length: int) -> Fitted | None:
-        """The most on the GPUs for sequences of so many tokens; None where even the host has no room for the rest."""
-        options = self.most_on_gpus(length)
-        if options is None:
-            return None
-        cache = self.started(options)
-        return Fitted(options, tuple(cache.buffers(self.batch, length)), tuple(cache.draft_buffers(self.batch, length)))
-
-    def most_on_gpus(self, length: int) -> LlamaCppOptions | None:
-        """Flags that put least on the host: experts of ever more layers, then ever more whole layers."""
+    def fit(self, length: int) -> LlamaCppOptions | None:
+        """Flags that put least on the host for sequences of so many tokens: experts of ever more layers, then ever more
+        whole layers; None: even the host has no room for the rest."""
         whole, rooms = self.layers + 1, self.rooms(length)
         counts = [(whole, n) for n in range(whole if self.model.experts else 1)]
         counts += [(n, counts[-1][1]) for n in range(self.layers, 0, -1)]

@@ -6,14 +6,12 @@ src/models/*.cpp, and for what CUDA computes as one ggml-cuda.cu (ggml_cuda_topk
 ggml_cuda_match_moe_weighted_reduction) and fattn.cu (ggml_cuda_flash_attn_ext_get_alloc_size); llama.cpp 0c1e57098.
 """
 
-from bisect import bisect_left
-from collections import Counter
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from calc.budget import spend
-from calc.formats.gguf_file import BLOCKS, ModelFile
+from calc.formats.gguf_file import BLOCKS
 from calc.model.architecture import Architecture
 from calc.model.attention import GQA
 from calc.model.block import Block
@@ -32,11 +30,9 @@ from calc.serving.engines.llamacpp.context import (
     widest_value,
     window_of,
 )
-from calc.serving.engines.llamacpp.micro_batch import MicroBatch, PassTensor, Rows, deep
-from calc.serving.engines.llamacpp.placement import HOST, Placement
+from calc.serving.engines.llamacpp.micro_batch import MicroBatch, PassTensor, Rows
+from calc.serving.engines.llamacpp.placement import HOST
 
-REPEATS, REPEATS_OF_EQUALS = 12, 3
-"""Layers of a kind on a device after which its buffer grows no more, where kinds alternate and where all are equal."""
 MOST_WEIGHTED = 15
 """Experts of a token whose outputs one kernel of CUDA adds up."""
 # What the graph of a family does that its tensors do not tell, by `general.architecture`
@@ -228,52 +224,6 @@ def unknown_mixers(model: Architecture) -> str | None:
             if graph_of(mixer) is None:
                 return mixer.kind
     return None
-
-
-class Representative(NamedTuple):
-    """Layers of a model on devices whose pass stands for that of all."""
-
-    layers: tuple[int, ...]
-    placement: Placement
-    """Their places, on as many devices as compute something else."""
-    devices: tuple[int, ...]
-    """The device among these that stands for each device."""
-    steps: Hashable
-    """All that the steps depend on, but for the sizes of the context."""
-
-    @classmethod
-    def of(cls, file: ModelFile, placement: Placement, blocks: Sequence[Block]) -> "Representative":
-        """The first layers of each kind on every device, and the last layer, of those of some blocks. Of devices
-        between others that compute the same, the first one, unless layers read states, which they do before the layers
-        before them are through."""
-        model, on_host = file.architecture, dict[int, Hashable]()
-        alike = [0] * len(placement.layers) if placement.all_on_devices else placement.alike(file)
-        for layer in () if placement.all_on_devices else set(alike):
-            weights = file.layers[layer].items()
-            on_host[layer] = tuple((name, w.type) for name, w in weights if placement.of_weight(name, layer) == HOST)
-        numbers = {layer: number for number, block in enumerate(blocks) for layer in block.runs_in}
-        kinds = {i: (numbers[i], i < deep(model), on_host.get(alike[i])) for i in sorted(numbers)}
-        *others, last = kinds
-        most = REPEATS if len({kinds[layer] for layer in others}) > 1 else REPEATS_OF_EQUALS
-        seen, chosen = Counter[Hashable](), {device: dict[int, Hashable]() for device in placement.places}
-        for layer, kind in kinds.items():
-            device = placement.layers[layer]
-            seen[device, kind] += 1
-            if layer == last or seen[device, kind] <= most:
-                chosen[device][layer] = kind, layer == last
-        standing, stands, layers = dict[Hashable, int](), {HOST: HOST}, [*chosen[HOST]]
-        for device in range(placement.devices):
-            start = bisect_left(placement.layers, device)
-            between = device not in (0, placement.output) and start > 0 and placement.layers[start - 1] != HOST
-            computed = tuple(chosen[device].values()) if between and not model.recurrent else device
-            if computed not in standing:
-                standing[computed] = len(standing)
-                layers += chosen[device]
-            stands[device] = standing[computed]
-        where, output = tuple(map(stands.__getitem__, placement.layers)), stands[placement.output]
-        steps = output, len(standing), tuple((where[layer], kinds[layer]) for layer in layers)
-        reduced = replace(placement, layers=where, output=output, devices=len(standing))
-        return cls(tuple(layers), reduced, tuple(map(stands.__getitem__, placement.places)), steps)
 
 
 # mixers

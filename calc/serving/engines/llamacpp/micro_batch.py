@@ -6,9 +6,8 @@ device reads of another is copied there before a run of its steps (ggml-backend.
 """
 
 from array import array
-from bisect import bisect_left
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from math import inf
@@ -54,7 +53,6 @@ class PassTensor:
     weight: bool = False
     whole: "PassTensor | None" = None  # of which it is a view
     in_graph: bool = False
-    number: int = -1  # among those that are placed
 
     @property
     def width(self) -> int:
@@ -92,6 +90,8 @@ class MicroBatch:
         self.blocks = {layer: block for block in self.model.all_blocks for layer in block.runs_in}
         self.deep = deep(self.model)
         self.on_cuda = cuda and placement.devices > 0
+        own = CUDA_ALIGNMENT if self.on_cuda else HOST_ALIGNMENT
+        self.alignments = *[own] * placement.devices, HOST_ALIGNMENT
         self.layer, self.per = 0, TOKEN
         self.steps: list[PassTensor] = []
         self.inputs: dict[tuple[str, int | None], PassTensor] = {}
@@ -157,8 +157,7 @@ class MicroBatch:
     ) -> PassTensor:
         """As many elements as the first source has."""
         made = self.add(name, 0, *reads, by=by, over=over, on=on)
-        _, each, per, window, states, *_ = reads[0].rows
-        made.rows = Rows(name, each, per, window, states)
+        made.rows = reads[0].rows._replace(name=name, scratch=0)
         return made
 
     def expand(self, *tensors: PassTensor) -> None:
@@ -200,29 +199,31 @@ class MicroBatch:
         return [self.add("wanted rows", x.width, x, places) for x in tensors]
 
     def schedule(self, copies: int) -> "Schedule":
-        """The steps in the order of the devices' runs. Where devices work on successive batches, there are several
-        `copies` of what each is given, from the start on."""
+        """The steps in the order of the devices' runs, each run behind what is copied to its device before it; weights
+        that are copied for a run make room for those of the next. Where devices work on successive batches, there are
+        several `copies` of what each is given, from the start on."""
         settle(self.steps)
-        first, order = [*self.inputs.values()], list[PassTensor]()
-        if copies > 1:
-            given = [PassTensor(x.rows, device=HOST, fixed=True) for x in first for _ in range(copies)]
-            for tensor in first:
-                tensor.fixed = True
-            first = given
-        copies_on = defaultdict[int | None, dict[PassTensor, PassTensor]](dict)
-        for sources, run in runs(self.steps):
-            device, there = run[0].device, copies_on[run[0].device]
-            for x in sources:
-                rows = x.rows._replace(scratch=0)
-                copied = [PassTensor(rows, (x.stored,), device=device, fixed=copies > 1) for _ in range(copies)]
-                there[x] = copied[0]
-                order.append(copied[0])
-                first += copied if copies > 1 else ()
-            for step in run if there else ():
-                step.reads = [*map(there.get, step.reads, step.reads)]
-            order += run
-        own = CUDA_ALIGNMENT if self.on_cuda else HOST_ALIGNMENT
-        return Schedule.of(first, order, (*[own] * self.placement.devices, HOST_ALIGNMENT))
+        copied, order, pipelined = dict[tuple[PassTensor, int], list[PassTensor]](), list[PassTensor](), copies > 1
+        run = behind = 0  # where the run starts, and its steps behind the copies
+        for step in self.steps:
+            device = step.device or 0
+            foreign = [x for x in step.reads if x.stored.device != device]
+            if order and (order[-1].device != device or (behind > run and any(x.weight for x in foreign))):
+                run = behind = len(order)
+            for x in foreign:
+                if (x, device) not in copied:
+                    rows, sources = x.rows._replace(scratch=0), (x.stored,)
+                    there = [PassTensor(rows, sources, device=device, fixed=pipelined) for _ in range(copies)]
+                    copied[x, device] = there
+                    order.insert(behind, there[0])
+                    behind += 1
+            step.reads = [copied[x, device][0] if x in foreign else x for x in step.reads]
+            order.append(step)
+        inputs = [*self.inputs.values()]
+        for tensor in inputs if pipelined else ():
+            tensor.fixed = True
+        given = [PassTensor(x.rows, device=HOST) for x in inputs for _ in range(copies)] if pipelined else inputs
+        return Schedule.of(chain(given, *copied.values()) if pipelined else given, order, self.alignments)
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,22 +240,23 @@ class Schedule:
     steps: "array[int]"
 
     @classmethod
-    def of(cls, first: Sequence[PassTensor], order: Sequence[PassTensor], alignments: tuple[int, ...]) -> "Schedule":
-        """`first` are there before the steps in `order`, to the end those that are `fixed`."""
-        placed = [*first, *(step for step in order if not step.fixed)]
-        for number, tensor in enumerate(placed):
-            tensor.number = number
-        steps = array("i", chain.from_iterable((x.device or 0, x.number, 0, 0) for x in first))
+    def of(cls, given: Iterable[PassTensor], order: Sequence[PassTensor], alignments: tuple[int, ...]) -> "Schedule":
+        """What is `given` is there before the steps in `order`, and to the end what of it is `fixed`."""
+        steps, numbers, kinds = array("i"), dict[PassTensor, int](), dict[Rows, Rows]()
+        for tensor in given:
+            steps.extend((tensor.device or 0, numbers.setdefault(tensor, len(numbers)), 0, 0))
         last_read = {source.stored: step for step in order for source in step.reads}
         for step in order:
             read = [x.stored for x in step.reads if not x.stored.fixed]
-            last = {x.number for x in read if last_read[x] is step}
-            sources = [x for x in step.reads if x.number in last and x.device == step.device] if step.over else ()
-            over = [x.number for x in sources if read.count(x) == 1] if sources else ()
-            number = step.number if step.number >= len(first) else -1
-            steps.extend((step.device or 0, number, len(over), len(last), *over, *last))
-        kinds = dict[Rows, Rows]()
-        return cls(alignments, tuple(kinds.setdefault(x.rows, x.rows) for x in placed), steps)
+            last = {numbers[x] for x in read if last_read[x] is step}
+            over = [
+                numbers[x]
+                for x in step.reads
+                if step.over and read.count(x) == 1 and last_read[x] is step and x.device == step.device
+            ]
+            placed = -1 if step.fixed else numbers.setdefault(step, len(numbers))
+            steps.extend((step.device or 0, placed, len(over), len(last), *over, *last))
+        return cls(alignments, tuple(kinds.setdefault(x.rows, x.rows) for x in numbers), steps)
 
     def buffers(self, context: ContextSizes) -> tuple[Buffer, ...]:
         """The buffer of every device, the host's last."""
@@ -329,21 +331,3 @@ def settle(steps: Sequence[PassTensor]) -> None:
                     step.device = current
                 else:
                     current = None if step.device == skipped else step.device
-
-
-def runs(steps: Sequence[PassTensor]) -> Iterator[tuple[list[PassTensor], list[PassTensor]]]:
-    """Steps that follow one another on a device, after what is copied there before them; weights that are copied for
-    one run make room for those of the next."""
-    copied, run = list[PassTensor](), list[PassTensor]()
-    known = set[tuple[PassTensor, int | None]]()
-    for step in steps:
-        foreign = [source for source in step.reads if source.stored.device != step.device]
-        if run and (run[0].device != step.device or (copied and any(source.weight for source in foreign))):
-            yield copied, run
-            copied, run = [], []
-        for source in foreign:
-            if (source, step.device) not in known:
-                known.add((source, step.device))
-                copied.append(source)
-        run.append(step)
-    yield copied, run

@@ -1,7 +1,7 @@
 """Memory that llama.cpp sets up at start on every device and on the host: weights, cache, compute buffers."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -9,12 +9,18 @@ from calc.formats import CacheFormat, Precision
 from calc.formats.gguf_file import BLOCKS, ModelFile, model_file
 from calc.model.architecture import Architecture
 from calc.model.block import Block
-from calc.model.mixers import Mixer
 from calc.model.recurrent import Mamba, Mamba2, ShortConv
 from calc.serving.engines.cache import Cache
 from calc.serving.engines.llamacpp.context import TAKEN_OVER, ContextSizes, layer_cache
-from calc.serving.engines.llamacpp.graph import Representative, forward, has_flash_kernel, prediction
-from calc.serving.engines.llamacpp.micro_batch import CUDA_ALIGNMENT, HOST_ALIGNMENT, Buffer, MicroBatch, Schedule
+from calc.serving.engines.llamacpp.graph import forward, has_flash_kernel, prediction
+from calc.serving.engines.llamacpp.micro_batch import (
+    CUDA_ALIGNMENT,
+    HOST_ALIGNMENT,
+    Buffer,
+    MicroBatch,
+    Schedule,
+    deep,
+)
 from calc.serving.engines.llamacpp.options import LlamaCppOptions
 from calc.serving.engines.llamacpp.placement import HOST, Placement
 from calc.serving.engines.loading import up_to
@@ -22,6 +28,8 @@ from calc.serving.engines.sizes import DeviceBuffers
 
 COPIES = 4
 """Copies of every input of a device, where several work on successive batches (GGML_SCHED_MAX_COPIES)."""
+REPEATS, REPEATS_OF_EQUALS = 12, 3
+"""Layers of a kind on a device after which its buffer grows no more, where kinds alternate and where all are equal."""
 ROW = 512
 """Elements to which CUDA pads the last row of a quantized tensor."""
 
@@ -50,27 +58,28 @@ class PlacedModel:
         return sizes
 
     @cached_property
-    def largest_down(self) -> int:
-        """Bytes of the largest matrix that ends a feed-forward and lies on the host, in layers before the last."""
+    def representatives(self) -> tuple[tuple[int, ...], Hashable]:
+        """Layers whose pass stands for that of all, the first of each kind on every device and the last one, and all
+        that their steps depend on but for the sizes of the context."""
         file, where = self.file, self.placement
-        if not self.cuda or not where.devices or self.predicting:
-            return 0
-        layers = set(where.alike(file)[: file.architecture.num_layers - 1])
-        downs = ((x, n, name) for n in layers for name, x in file.layers[n].items() if name.startswith("ffn_down"))
-        return max((x.nbytes for x, layer, name in downs if where.of_weight(name, layer) == HOST), default=0)
-
-    @cached_property
-    def part(self) -> Representative:
-        """Layers whose pass stands for that of all."""
-        return Representative.of(self.file, self.placement, self.blocks)
-
-    @cached_property
-    def mixers(self) -> Mapping[tuple[Mixer, ...], Mapping[int, int]]:
-        """Layers on each device, by the mixers that they have."""
-        layers: dict[tuple[Mixer, ...], Counter[int]] = {}
-        for block in self.blocks:
-            layers.setdefault(tuple(block.mixers), Counter()).update(self.placement.layers[i] for i in block.runs_in)
-        return layers
+        alike = where.alike(file)
+        on_host = {
+            layer: tuple(
+                (name, x.type) for name, x in file.layers[layer].items() if where.of_weight(name, layer) == HOST
+            )
+            for layer in set(alike)
+        }
+        numbers = {layer: number for number, block in enumerate(self.blocks) for layer in block.runs_in}
+        featured = deep(file.architecture)
+        kinds = {i: (where.layers[i], numbers[i], i < featured, on_host[alike[i]]) for i in sorted(numbers)}
+        *others, last = kinds
+        most = REPEATS if len({kinds[layer][1:] for layer in others}) > 1 else REPEATS_OF_EQUALS
+        seen, layers = Counter[Hashable](), list[int]()
+        for layer, kind in kinds.items():
+            seen[kind] += 1
+            if layer == last or seen[kind] <= most:
+                layers.append(layer)
+        return tuple(layers), (where.output, where.devices, tuple(map(kinds.__getitem__, layers)))
 
     def stored(self, device: int, kind: str, width: int, nbytes: int) -> int:
         """Bytes that a tensor of weights or cache takes on a device."""
@@ -118,9 +127,10 @@ class PlacedContext:
     def cache(self) -> Mapping[int, int]:
         """Bytes of the cache by device, the host's too."""
         model, sizes = self.model, Counter[int]()
-        for mixers, layers in model.mixers.items():
-            for tensor, nbytes in layer_cache(model.file.architecture, mixers, self.sizes):
-                for place, count in layers.items():
+        for block in model.blocks:
+            places = Counter(model.placement.layers[layer] for layer in block.runs_in)
+            for tensor, nbytes in layer_cache(model.file.architecture, block.mixers, self.sizes):
+                for place, count in places.items():
                     device = place if self.sizes.offload_cache else HOST
                     sizes[device] += count * model.stored(device, tensor.type, tensor.width, nbytes)
         return sizes
@@ -134,24 +144,18 @@ class PlacedContext:
         if on_devices:
             file = model_file(file.architecture, Precision(), predicts=len(file.layers) > file.architecture.num_layers)
         copies = COPIES if placement.devices > 1 and on_devices and sizes.offload_cache else 1
-        part, alike = placed.part, (placed.part.steps, placed.predicting, placed.cuda, copies)
+        layers, steps = placed.representatives
+        alike = steps, placed.predicting, placed.cuda, copies
 
         def schedule() -> Schedule:
-            batch = MicroBatch(file, part.placement, shape, cuda=placed.cuda)
-            (prediction if placed.predicting else forward)(batch, part.layers)
+            batch = MicroBatch(file, placement, shape, cuda=placed.cuda)
+            (prediction if placed.predicting else forward)(batch, layers)
             return batch.schedule(copies)
 
         def buffers() -> tuple[Buffer, ...]:
             return file.once(("schedule", alike, shape), schedule).buffers(sizes)
 
-        planned = file.once(("passes", alike, sizes), buffers)
-        return tuple(planned[device] for device in part.devices)
-
-    @property
-    def taken_over(self) -> int:
-        """Bytes of the largest matrix that the first GPU takes over from the host: the buffer of a pass holds it at
-        least."""
-        return 0 if self.sizes.tokens < TAKEN_OVER else self.model.largest_down
+        return file.once(("passes", alike, sizes), buffers)
 
     @property
     def buffers(self) -> list[DeviceBuffers]:
@@ -209,7 +213,7 @@ class SlotCache(Cache):
         contexts = self.contexts(batch, length)
         sizes = [sum(x.model.weights[i] + x.cache[i] for x in contexts) for i in self.model.placement.places]
         if not passes:
-            return [sizes[0] + contexts[0].taken_over, *sizes[1:]]
+            return sizes
         planned = zip(*(context.passes for context in contexts), strict=True)
         return [size + sum(buffer.size for buffer in buffers) for size, buffers in zip(sizes, planned, strict=True)]
 

@@ -46,20 +46,20 @@ def more(options, layers):
 def test_what_fits_has_room_and_one_step_more_has_none(name, rooms, context):
     one = fitting(name, *rooms)
     found = one.fit(context)
-    totals = [buffer.model + buffer.context + buffer.compute for buffer in found.buffers]
+    totals = [buffer.total for buffer in one.started(found).buffers(1, context)]
     assert all(total <= size * GIB for total, size in zip(totals, (*rooms, 64), strict=True))
-    offloads = found.options.n_cpu_moe or found.options.n_gpu_layers is not None
+    offloads = found.n_cpu_moe or found.n_gpu_layers is not None
     if offloads and len(rooms) == 1:
-        assert not one.has_room(more(found.options, one.layers), context)
+        assert not one.has_room(more(found, one.layers), context)
 
 
 def test_unequal_gpus_are_filled_to_like_shares():
     one = fitting(LARGE, 22, 11)
     found = one.fit(8192)
-    first, second, _ = found.buffers
+    first, second, _ = one.started(found).buffers(1, 8192)
     assert 0.85 < (first.model + first.context) / (22 * GIB) <= 1
     assert 0.85 < (second.model + second.context) / (11 * GIB) <= 1
-    assert sum(map(int, found.options.tensor_split.split(","))) == found.options.n_gpu_layers
+    assert sum(map(int, found.tensor_split.split(","))) == found.n_gpu_layers
 
 
 def test_a_machine_without_room_holds_nothing():
@@ -69,7 +69,7 @@ def test_a_machine_without_room_holds_nothing():
 
 def test_the_longest_context_fits_and_the_next_block_does_not():
     one = fitting(EXPERTS, 11)
-    options = one.fit(8192).options
+    options = one.fit(8192)
     longest = one.longest(options, 2**20)
     assert longest >= 8192
     assert one.has_room(options, longest)
