@@ -65,10 +65,7 @@ def forward(b: MicroBatch, layers: Sequence[int]) -> None:
         state = layer_of(b, b.blocks[layer], state, last=layer == b.model.num_layers - 1)
         if layer < b.deep:
             state = b.same("state", state, b.view(given, whole))
-    state = b.same("last norm", state, over=b.model.final_norm != "layer" and b.kind not in PARALLEL)
-    if "output_norm.weight" in b.file.outside:
-        state = b.same("last norm", state, by="output_norm.weight")
-    logits(b, state)
+    logits(b, b.same("last norm", state, over=b.model.final_norm != "layer" and b.kind not in PARALLEL))
 
 
 def prediction(b: MicroBatch, layers: Sequence[int]) -> None:
@@ -101,8 +98,6 @@ def logits(b: MicroBatch, state: PassTensor) -> None:
 def layer_of(b: MicroBatch, block: Block, state: PassTensor, *, last: bool) -> PassTensor:
     """One layer; the last goes on with those tokens alone whose logits are wanted."""
     spend()
-    if b.kind in PARALLEL:
-        return parallel(b, block, state, last=last)
     after = b.has("post_ffw_norm.weight")  # what attention and feed-forward make is normed before it is added
     normed = state if after and not b.has("attn_norm.weight") else b.norm(state, "attn_norm")
     if b.kind.startswith("qwen35"):
@@ -113,6 +108,11 @@ def layer_of(b: MicroBatch, block: Block, state: PassTensor, *, last: bool) -> P
         made = b.same("attention and state space", made, mixed(b, recurrent, b.norm(state, "attn_norm")))
     else:
         made = mixed(b, block.mixers[0], normed) if block.mixers else fed(b, block, normed)
+    if b.kind in PARALLEL:
+        normed = b.norm(state, "ffn_norm") if b.has("ffn_norm.weight") else normed
+        if last:
+            made, state, normed = b.wanted(made, state, normed)
+        return b.same("state", b.same("state", fed(b, block, normed), made), state)
     if last:
         made, state = b.wanted(made, state)
     if after:
@@ -123,20 +123,7 @@ def layer_of(b: MicroBatch, block: Block, state: PassTensor, *, last: bool) -> P
     out = fed_after_norm(b, block, state)
     if after:
         out = b.norm(out, "post_ffw_norm")
-    state = b.same("state", *((state, out) if b.kind in STATE_BEFORE_FED else (out, state)))
-    return b.same("state", state, by="layer_output_scale.weight") if b.has("layer_output_scale.weight") else state
-
-
-def parallel(b: MicroBatch, block: Block, state: PassTensor, *, last: bool) -> PassTensor:
-    """A layer whose attention and feed-forward read the same state; most project attention's result last."""
-    normed = b.norm(state, "attn_norm")
-    attention = mixed(b, block.mixers[0], normed)
-    if b.has("ffn_norm.weight"):
-        normed = b.norm(state, "ffn_norm")
-    if last:
-        attention, state, normed = b.wanted(attention, state, normed)
-    out = fed(b, block, normed)
-    return b.same("state", b.same("state", out, attention), state)
+    return b.same("state", *((state, out) if b.kind in STATE_BEFORE_FED else (out, state)))
 
 
 def fed_after_norm(b: MicroBatch, block: Block, state: PassTensor) -> PassTensor:
@@ -235,8 +222,6 @@ HEADS = frozenset({40, 64, 72, 80, 96, 112, 128, 256})
 GROUPED_HEADS = {(192, 128): 8, (320, 256): 32, (512, 512): 1, (576, 512): 1}
 """Widths of keys and values that it computes only where query heads share keys, a multiple of so many at a time."""
 FLASH_TYPES = frozenset({"f32", "f16", "bf16", "q4_0", "q4_1", "q5_0", "q5_1", "q8_0"})
-STATES = (96, 128, 256)
-"""Sizes of Mamba-2's state that CUDA's kernel scans (ggml_backend_cuda_device_supports_op)."""
 UNROTATED = frozenset({"bloom", "gpt2", "jamba", "mpt", "nemotron_h", "nemotron_h_moe", "starcoder"})
 """Attention without rotary positions."""
 ROTATED_IN_WINDOWS = frozenset({"cohere2", "exaone4"})
@@ -392,11 +377,10 @@ def convolution(b: MicroBatch, x: PassTensor, channels: int) -> PassTensor:
     return b.same("convolution", b.biased(made, "ssm_conv1d"))
 
 
-def scan(b: MicroBatch, mixer: Mixer, width: int, *reads: PassTensor, computed: bool) -> PassTensor:
-    """The outputs of a selective state space with its last states behind them; CUDA has `computed` them or not."""
+def scan(b: MicroBatch, mixer: Mixer, width: int, *reads: PassTensor) -> PassTensor:
+    """The outputs of a selective state space with its last states behind them (ggml_ssm_scan)."""
     state, decay = states(b, mixer, 1), b.weight("ssm_a")
-    on = decay.device if computed or not b.on_cuda else HOST
-    made = b.add("scan", width, decay, state, *reads, on=on, states=state.rows.each)
+    made = b.add("scan", width, decay, state, *reads, on=decay.device, states=state.rows.each)
     b.write(b.cache_device, made)
     return b.view(made, width)
 
@@ -413,8 +397,7 @@ def mamba(b: MicroBatch, mixer: Mamba, x: PassTensor) -> PassTensor:
     made = b.project(x, "ssm_x", "dt, B and C")
     dt = b.project(b.add("dt", mixer.dt_rank, made), "ssm_dt", "dt")
     keys = [b.view(made, mixer.d_state) for _ in range(2)]
-    computed = mixer.d_state == 16 and mixer.d_inner % 128 == 0
-    out = scan(b, mixer, inner, b.view(x), dt, *keys, computed=computed)
+    out = scan(b, mixer, inner, b.view(x), dt, *keys)
     gate = b.add("gate", inner, both)
     out = b.same("scan", b.same("product", x, by="ssm_d"), out)
     return b.view(b.project(b.add("gated", inner, gate, out), "ssm_out", "recurrent layer"))
@@ -423,8 +406,7 @@ def mamba(b: MicroBatch, mixer: Mamba, x: PassTensor) -> PassTensor:
 def mamba2(b: MicroBatch, mixer: Mamba2, x: PassTensor) -> PassTensor:
     inner, (both, x) = mixer.n_heads * mixer.d_head, state_space_input(b, mixer, mixer.channels(), x)
     dt = b.same("dt", b.add("dt", mixer.n_heads, both), by="ssm_dt.bias")
-    computed = mixer.d_state in STATES and mixer.d_head % 16 == 0
-    out = scan(b, mixer, inner, *(b.view(x) for _ in range(3)), dt, computed=computed)
+    out = scan(b, mixer, inner, *(b.view(x) for _ in range(3)), dt)
     gate = b.add("gate", inner, both)
     skipped = b.add("product", inner, b.view(x), by="ssm_d")
     made = b.add("gated", inner, gate, b.same("scan", skipped, out))

@@ -148,8 +148,7 @@ class MicroBatch:
         if by is not None:
             on = self.device_of(by)
             if self.on_cuda and on == HOST and self.context.count(self.per) >= TAKEN_OVER:  # else read where it lies
-                on, weight = 0, self.weight(by)
-                reads = (*reads, weight) if over else (weight, *reads)
+                on, reads = 0, (self.weight(by), *reads)
         return PassTensor(Rows(name, 4 * width, self.per, states=states), reads, over, on)
 
     def same(
