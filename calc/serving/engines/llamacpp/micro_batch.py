@@ -6,6 +6,7 @@ device reads of another is copied there before a run of its steps (ggml-backend.
 """
 
 from array import array
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +20,6 @@ from calc.formats.gguf_file import ModelFile
 from calc.model.architecture import Architecture
 from calc.serving.engines.llamacpp.context import CELL, OUTPUT, PASS, TAKEN_OVER, TOKEN, ContextSizes
 from calc.serving.engines.llamacpp.placement import HOST, Placement
-from calc.serving.engines.loading import up_to
 
 CUDA_ALIGNMENT, HOST_ALIGNMENT = 128, 32
 """Bytes to which tensors are aligned."""
@@ -58,11 +58,6 @@ class PassTensor:
     def width(self) -> int:
         """Elements of a row."""
         return self.rows.each // 4
-
-    @property
-    def stored(self) -> "PassTensor":
-        """The tensor whose bytes it is."""
-        return self.whole or self
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +169,7 @@ class MicroBatch:
 
     def view(self, x: PassTensor, width: int | None = None) -> PassTensor:
         """A part of a tensor, or all of it in another shape, which nothing is written over."""
-        whole = x.stored
+        whole = x.whole or x
         rows = x.rows if width is None else Rows(x.rows.name, 4 * width, self.per)
         return PassTensor(rows, (whole,), whole=whole)
 
@@ -206,17 +201,18 @@ class MicroBatch:
         run = behind = 0  # where the run starts, and its steps behind the copies
         for step in self.steps:
             device = step.device or 0
-            foreign = [x for x in step.reads if x.stored.device != device]
+            foreign = [x for x in step.reads if (x.whole or x).device != device]
             if order and (order[-1].device != device or (behind > run and any(x.weight for x in foreign))):
                 run = behind = len(order)
             for x in foreign:
                 if (x, device) not in copied:
-                    rows, sources = x.rows._replace(scratch=0), (x.stored,)
+                    rows, sources = x.rows._replace(scratch=0), (x.whole or x,)
                     there = [PassTensor(rows, sources, device=device, fixed=pipelined) for _ in range(copies)]
                     copied[x, device] = there
                     order.insert(behind, there[0])
                     behind += 1
-            step.reads = [copied[x, device][0] if x in foreign else x for x in step.reads]
+            if foreign:
+                step.reads = [copied[x, device][0] if x in foreign else x for x in step.reads]
             order.append(step)
         inputs = [*self.inputs.values()]
         for tensor in inputs if pipelined else ():
@@ -235,31 +231,31 @@ class Schedule:
 
     alignments: tuple[int, ...]
     """Bytes to which each device aligns, the host last."""
-    tensors: tuple[Rows, ...]
+    kinds: tuple[Rows, ...]
+    tensors: "array[int]"
+    """The kind of each tensor."""
     steps: "array[int]"
 
     @classmethod
     def of(cls, given: Iterable[PassTensor], order: Sequence[PassTensor], alignments: tuple[int, ...]) -> "Schedule":
         """What is `given` is there before the steps in `order`, and to the end what of it is `fixed`."""
-        steps, numbers, kinds = array("i"), dict[PassTensor, int](), dict[Rows, Rows]()
+        steps, numbers, kinds = array("i"), dict[PassTensor, int](), dict[Rows, int]()
         for tensor in given:
             steps.extend((tensor.device or 0, numbers.setdefault(tensor, len(numbers)), 0, 0))
-        last_read = {source.stored: step for step in order for source in step.reads}
+        last_read = {source.whole or source: step for step in order for source in step.reads}
         for step in order:
-            read = [x.stored for x in step.reads if not x.stored.fixed]
+            read = [whole for x in step.reads if not (whole := x.whole or x).fixed]
             last = {numbers[x] for x in read if last_read[x] is step}
-            over = [
-                numbers[x]
-                for x in step.reads
-                if step.over and read.count(x) == 1 and last_read[x] is step and x.device == step.device
-            ]
+            sources = [x for x in step.reads if x.device == step.device and read.count(x) == 1] if step.over else ()
+            over = [numbers[x] for x in sources if last_read[x] is step]
             placed = -1 if step.fixed else numbers.setdefault(step, len(numbers))
             steps.extend((step.device or 0, placed, len(over), len(last), *over, *last))
-        return cls(alignments, tuple(kinds.setdefault(x.rows, x.rows) for x in numbers), steps)
+        tensors = array("h", (kinds.setdefault(tensor.rows, len(kinds)) for tensor in numbers))
+        return cls(alignments, tuple(kinds), tensors, steps)
 
     def buffers(self, context: ContextSizes) -> tuple[Buffer, ...]:
         """The buffer of every device, the host's last."""
-        of_kind = {kind: kind.nbytes(context) for kind in set(self.tensors)}
+        of_kind = [kind.nbytes(context) for kind in self.kinds]
         sizes = [of_kind[kind] for kind in self.tensors]
         memory = [DeviceMemory(alignment) for alignment in self.alignments]
         memory_of = [memory[HOST]] * len(sizes)
@@ -268,16 +264,16 @@ class Schedule:
             overwritten = -1
             if tensor >= 0:
                 memory_of[tensor] = pool = memory[device]
-                equal = [source for source in islice(steps, sources) if sizes[source] == sizes[tensor]]
-                if equal:
-                    overwritten = equal[0]
-                    pool.alive[tensor] = pool.alive.pop(overwritten)
-                else:
+                for source in islice(steps, sources) if sources else ():
+                    if overwritten < 0 and sizes[source] == sizes[tensor]:
+                        overwritten = source
+                        pool.alive[tensor] = pool.alive.pop(source)
+                if overwritten < 0:
                     pool.place(tensor, sizes[tensor])
-            for source in islice(steps, last):
+            for source in islice(steps, last) if last else ():
                 if source != overwritten:
                     memory_of[source].release(source)
-        names = [kind.name for kind in self.tensors]
+        names = [self.kinds[kind].name for kind in self.tensors]
         return tuple(pool.buffer(names, sizes) for pool in memory)
 
 
@@ -289,29 +285,40 @@ class DeviceMemory:
     size: int = 0
     alive: dict[int, tuple[int, int]] = field(default_factory=dict)
     """Start and stop of the room of each tensor, in whole units of the device."""
-    gaps: dict[int, float] = field(default_factory=lambda: {0: inf})
-    """Stop of each gap by its start; the last has none."""
+    starts: list[int] = field(default_factory=lambda: [0])  # of gaps, the last of which has no end
+    stops: list[float] = field(default_factory=lambda: [inf])
     peak: dict[int, tuple[int, int]] = field(default_factory=dict)
     """Tensors that are alive when it is largest."""
 
     def place(self, tensor: int, nbytes: int) -> None:
         """Into the smallest gap, of equal ones the last."""
-        size = up_to(nbytes, self.alignment)
-        _, start = min((stop - start, -start) for start, stop in self.gaps.items() if size <= stop - start)
-        start, stop = -start, self.gaps.pop(-start)
-        if start + size < stop:
-            self.gaps[start + size] = stop
-        self.alive[tensor] = start, start + size
-        if start + size > self.size:
-            self.size, self.peak = start + size, self.alive.copy()
+        starts, stops = self.starts, self.stops
+        size, smallest, gap = -(-nbytes // self.alignment) * self.alignment, inf, -1
+        for i, start in enumerate(starts):
+            if size <= (free := stops[i] - start) <= smallest:
+                smallest, gap = free, i
+        start = starts[gap]
+        starts[gap] = stop = start + size
+        if size == smallest:
+            del starts[gap], stops[gap]
+        self.alive[tensor] = start, stop
+        if stop > self.size:
+            self.size, self.peak = stop, self.alive.copy()
 
     def release(self, tensor: int) -> None:
-        """The room of one that nothing reads any more is free, together with that on both sides."""
+        """The room of one that nothing reads any more is free."""
         start, stop = self.alive.pop(tensor)
         if start == stop:
             return
-        start = next((gap for gap, end in self.gaps.items() if end == start), start)
-        self.gaps[start] = self.gaps.pop(stop, stop)
+        gap = bisect_left(self.starts, stop)
+        if gap and self.stops[gap - 1] == start:
+            gap, start = gap - 1, self.starts[gap - 1]
+            del self.starts[gap], self.stops[gap]
+        if self.starts[gap] == stop:
+            self.starts[gap] = start
+        else:
+            self.starts.insert(gap, start)
+            self.stops.insert(gap, stop)
 
     def buffer(self, names: Sequence[str], nbytes: Sequence[int]) -> Buffer:
         sizes: Counter[str] = Counter()
