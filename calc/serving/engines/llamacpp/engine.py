@@ -361,7 +361,7 @@ def largest_pass(buffer: Buffer, guessing: int, write: Numbers) -> Peak:
     sizes = {name: size for name, size in buffer.peak.items() if size}
     left = buffer.size - sum(sizes.values())
     if left:
-        sizes["gaps, padding and 16-bit copies of a quantized cache"] = left
+        sizes["gaps and padding"] = left
     if guessing:
         sizes["the largest pass of what guesses tokens"] = guessing
     if isinstance(write, Symbols):

@@ -1,9 +1,20 @@
-"""A micro-batch through the layers: embeddings, mixers over the cache and their states, feed-forwards and experts,
-logits.
+"""The steps of a micro-batch, and in them its peaks. Each lists what is alive, and where llama.cpp 0c1e57098 has it.
 
-Source: llama-graph.cpp (build_inp_embd, build_attn, build_attn_mha, build_rs, build_ffn, build_moe_ffn),
-src/models/*.cpp, and for what CUDA computes as one ggml-cuda.cu (ggml_cuda_topk_moe_fusion,
-ggml_cuda_match_moe_weighted_reduction) and fattn.cu (ggml_cuda_flash_attn_ext_get_alloc_size); llama.cpp 0c1e57098.
+Attention (`attended`): mask, state, queries and result; without flash attention the scores of all heads; a quantized
+    cache's keys and values of one layer in 16 bits. llama-graph.cpp: build_attn_mha; fattn.cu:
+    ggml_cuda_flash_attn_ext_get_alloc_size.
+Feed-forward (`dense`): mask, state, gate, up and their product. llama-graph.cpp: build_ffn.
+Experts (`routed`, `chosen`): gate, up and outputs of the experts of each token; what CUDA computes as one keeps them
+    longer. llama-graph.cpp: build_moe_ffn; ggml-cuda.cu: ggml_cuda_topk_moe_fusion,
+    ggml_cuda_match_moe_weighted_reduction.
+Recurrent states (`convolved`, `scan`, `delta_net`, `short_conv`): inputs of a convolution behind its memory, and
+    outputs with the last states behind them. llama-graph.cpp: build_rs; src/models/*.cpp.
+Logits (`logits`): of the rows that are wanted. llama-context.cpp: graph_reserve.
+Copies (`MicroBatch.add`, `MicroBatch.schedule`): weights and cache of the host that the first GPU computes with, and
+    what a device is given, four times where several take turns. ggml-cuda.cu: offload_op; ggml-backend.cpp:
+    ggml_backend_sched_split_graph.
+
+How layers join them is in src/models/*.cpp.
 """
 
 from collections.abc import Callable, Sequence
@@ -329,7 +340,8 @@ def attended(b: MicroBatch, mixer: AttentionMixer, q: PassTensor, k: PassTensor,
         made = b.add("attention of each head", mixer.n_q * width, q, keys, values, mask)
         if b.on_cuda and has_flash_kernel(mixer, context):  # it reads keys and values of 16 bits
             scratch = sum(2 * tensor.width for tensor in stored if tensor.type != "f16")
-            made.rows = made.rows._replace(window=window, scratch=scratch)
+            name = "attention of each head and 16-bit copies of keys and values" if scratch else made.rows.name
+            made.rows = made.rows._replace(name=name, window=window, scratch=scratch)
         elif b.on_cuda:
             made.device = HOST
     else:

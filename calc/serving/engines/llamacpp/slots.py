@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
 from calc.formats import CacheFormat, Precision
 from calc.formats.gguf_file import BLOCKS, ModelFile, model_file
@@ -34,6 +35,16 @@ ROW = 512
 """Elements to which CUDA pads the last row of a quantized tensor."""
 
 
+class Part(NamedTuple):
+    """Layers of a model on devices whose pass stands for that of all."""
+
+    layers: tuple[int, ...]
+    placement: Placement  # theirs, on as many devices as compute something else
+    devices: tuple[int, ...]  # the one among these that stands for each device
+    steps: Hashable
+    """All that the steps depend on, but for the sizes of the context."""
+
+
 @dataclass(frozen=True)
 class PlacedModel:
     """A model's file on a machine, or its layers for multi-token prediction: a context of their own on its weights."""
@@ -58,28 +69,37 @@ class PlacedModel:
         return sizes
 
     @cached_property
-    def representatives(self) -> tuple[tuple[int, ...], Hashable]:
-        """Layers whose pass stands for that of all, the first of each kind on every device and the last one, and all
-        that their steps depend on but for the sizes of the context."""
+    def part(self) -> "Part":
+        """Layers whose pass stands for that of all: the first of each kind on every device, and the last one. Of
+        devices between others that compute the same, the first one, unless layers read states, which they do before
+        the layers before them are through."""
         file, where = self.file, self.placement
-        alike = where.alike(file)
+        alike, featured = where.alike(file), deep(file.architecture)
         on_host = {
-            layer: tuple(
-                (name, x.type) for name, x in file.layers[layer].items() if where.of_weight(name, layer) == HOST
-            )
-            for layer in set(alike)
+            first: tuple((x, w.type) for x, w in file.layers[first].items() if where.of_weight(x, first) == HOST)
+            for first in set(alike)
         }
         numbers = {layer: number for number, block in enumerate(self.blocks) for layer in block.runs_in}
-        featured = deep(file.architecture)
-        kinds = {i: (where.layers[i], numbers[i], i < featured, on_host[alike[i]]) for i in sorted(numbers)}
+        kinds = {i: (numbers[i], i < featured, on_host[alike[i]]) for i in sorted(numbers)}
         *others, last = kinds
-        most = REPEATS if len({kinds[layer][1:] for layer in others}) > 1 else REPEATS_OF_EQUALS
-        seen, layers = Counter[Hashable](), list[int]()
+        most = REPEATS if len({kinds[layer] for layer in others}) > 1 else REPEATS_OF_EQUALS
+        seen, on_device = Counter[Hashable](), {device: list[int]() for device in where.places}
         for layer, kind in kinds.items():
-            seen[kind] += 1
-            if layer == last or seen[kind] <= most:
-                layers.append(layer)
-        return tuple(layers), (where.output, where.devices, tuple(map(kinds.__getitem__, layers)))
+            device = where.layers[layer]
+            seen[device, kind] += 1
+            if layer == last or seen[device, kind] <= most:
+                on_device[device].append(layer)
+        layers, stands, computed = on_device[HOST], {HOST: HOST}, dict[Hashable, int]()
+        for device in range(where.devices):
+            own = on_device[device]
+            ends = device == where.output or not own or HOST in where.layers[max(0, own[0] - 1) : own[0]] or own[0] == 0
+            what = device if ends or file.architecture.recurrent else tuple(map(kinds.__getitem__, own))
+            layers += () if what in computed else own
+            stands[device] = computed.setdefault(what, len(computed))
+        output, places = stands[where.output], tuple(map(stands.__getitem__, where.layers))
+        steps = output, len(computed), tuple((places[layer], kinds[layer]) for layer in layers)
+        reduced = replace(where, layers=places, output=output, devices=len(computed))
+        return Part(tuple(layers), reduced, tuple(map(stands.__getitem__, where.places)), steps)
 
     def stored(self, device: int, kind: str, width: int, nbytes: int) -> int:
         """Bytes that a tensor of weights or cache takes on a device."""
@@ -140,22 +160,22 @@ class PlacedContext:
         """The buffer of the largest pass on each device, the host's last. Where all weights are on devices, their types
         change nothing of what is computed where: a device multiplies with weights of any."""
         placed, file, sizes = self.model, self.model.file, self.sizes
-        placement, on_devices, shape = placed.placement, placed.placement.all_on_devices, sizes.structure
+        part, on_devices, shape = placed.part, placed.placement.all_on_devices, sizes.structure
         if on_devices:
             file = model_file(file.architecture, Precision(), predicts=len(file.layers) > file.architecture.num_layers)
-        copies = COPIES if placement.devices > 1 and on_devices and sizes.offload_cache else 1
-        layers, steps = placed.representatives
-        alike = steps, placed.predicting, placed.cuda, copies
+        copies = COPIES if placed.placement.devices > 1 and on_devices and sizes.offload_cache else 1
+        alike = part.steps, placed.predicting, placed.cuda, copies
 
         def schedule() -> Schedule:
-            batch = MicroBatch(file, placement, shape, cuda=placed.cuda)
-            (prediction if placed.predicting else forward)(batch, layers)
+            batch = MicroBatch(file, part.placement, shape, cuda=placed.cuda)
+            (prediction if placed.predicting else forward)(batch, part.layers)
             return batch.schedule(copies)
 
         def buffers() -> tuple[Buffer, ...]:
             return file.once(("schedule", alike, shape), schedule).buffers(sizes)
 
-        return file.once(("passes", alike, sizes), buffers)
+        planned = file.once(("passes", alike, sizes), buffers)
+        return tuple(planned[device] for device in part.devices)
 
     @property
     def buffers(self) -> list[DeviceBuffers]:
