@@ -61,7 +61,7 @@ ACTIVATIONS = """## Activations
 
 The largest moment of a forward pass, written as the tensors that are alive in it, in each layer, in the vision encoder
 and at the logits (`peaks` of each engine: `vllm/working_memory.py`, `sglang`, `transformers/working_memory.py`,
-`llamacpp`, `mlx/working_memory.py`). vLLM finds it at start with a full step of `max_num_batched_tokens`,
+`llamacpp/graph.py`, `mlx/working_memory.py`). vLLM finds it at start with a full step of `max_num_batched_tokens`,
 `max_num_seqs` of them sampled. MLX's were measured on its CPU build, where scores of attention are in memory; on Metal,
 where it is one kernel for most widths of heads, they are computed. What operations hold that the CPU has handed to the
 GPU and that have not run yet is in the range of the overhead.

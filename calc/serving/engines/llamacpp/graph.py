@@ -76,7 +76,10 @@ def forward(b: MicroBatch, layers: Sequence[int]) -> None:
         state = layer_of(b, b.blocks[layer], state, last=layer == b.model.num_layers - 1)
         if layer < b.deep:
             state = b.same("state", state, b.view(given, whole))
-    logits(b, b.same("last norm", state, over=b.model.final_norm != "layer" and b.kind not in PARALLEL))
+    state = b.same("last norm", state, over=b.model.final_norm != "layer" and b.kind not in PARALLEL)
+    if "output_norm.weight" in b.file.outside:
+        state = b.same("last norm", state, by="output_norm.weight")
+    logits(b, state)
 
 
 def prediction(b: MicroBatch, layers: Sequence[int]) -> None:
@@ -134,7 +137,8 @@ def layer_of(b: MicroBatch, block: Block, state: PassTensor, *, last: bool) -> P
     out = fed_after_norm(b, block, state)
     if after:
         out = b.norm(out, "post_ffw_norm")
-    return b.same("state", *((state, out) if b.kind in STATE_BEFORE_FED else (out, state)))
+    state = b.same("state", *((state, out) if b.kind in STATE_BEFORE_FED else (out, state)))
+    return b.same("state", state, by="layer_output_scale.weight") if b.has("layer_output_scale.weight") else state
 
 
 def fed_after_norm(b: MicroBatch, block: Block, state: PassTensor) -> PassTensor:

@@ -238,7 +238,7 @@ class Schedule:
 
     @classmethod
     def of(cls, given: Iterable[PassTensor], order: Sequence[PassTensor], alignments: tuple[int, ...]) -> "Schedule":
-        """What is `given` is there before the steps in `order`, and to the end what of it is `fixed`."""
+        """A schedule of the steps in `order`. `given` tensors are there before them, `fixed` ones to the end."""
         steps, numbers, kinds = array("i"), dict[PassTensor, int](), dict[Rows, int]()
         for tensor in given:
             steps.extend((tensor.device or 0, numbers.setdefault(tensor, len(numbers)), 0, 0))

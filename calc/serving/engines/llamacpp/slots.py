@@ -35,7 +35,7 @@ ROW = 512
 """Elements to which CUDA pads the last row of a quantized tensor."""
 
 
-class Part(NamedTuple):
+class Representative(NamedTuple):
     """Layers of a model on devices whose pass stands for that of all."""
 
     layers: tuple[int, ...]
@@ -69,7 +69,7 @@ class PlacedModel:
         return sizes
 
     @cached_property
-    def part(self) -> "Part":
+    def representative(self) -> "Representative":
         """Layers whose pass stands for that of all: the first of each kind on every device, and the last one. Of
         devices between others that compute the same, the first one, unless layers read states, which they do before
         the layers before them are through."""
@@ -99,7 +99,7 @@ class PlacedModel:
         output, places = stands[where.output], tuple(map(stands.__getitem__, where.layers))
         steps = output, len(computed), tuple((places[layer], kinds[layer]) for layer in layers)
         reduced = replace(where, layers=places, output=output, devices=len(computed))
-        return Part(tuple(layers), reduced, tuple(map(stands.__getitem__, where.places)), steps)
+        return Representative(tuple(layers), reduced, tuple(map(stands.__getitem__, where.places)), steps)
 
     def stored(self, device: int, kind: str, width: int, nbytes: int) -> int:
         """Bytes that a tensor of weights or cache takes on a device."""
@@ -160,22 +160,22 @@ class PlacedContext:
         """The buffer of the largest pass on each device, the host's last. Where all weights are on devices, their types
         change nothing of what is computed where: a device multiplies with weights of any."""
         placed, file, sizes = self.model, self.model.file, self.sizes
-        part, on_devices, shape = placed.part, placed.placement.all_on_devices, sizes.structure
+        representative, on_devices, shape = placed.representative, placed.placement.all_on_devices, sizes.structure
         if on_devices:
             file = model_file(file.architecture, Precision(), predicts=len(file.layers) > file.architecture.num_layers)
         copies = COPIES if placed.placement.devices > 1 and on_devices and sizes.offload_cache else 1
-        alike = part.steps, placed.predicting, placed.cuda, copies
+        alike = representative.steps, placed.predicting, placed.cuda, copies
 
         def schedule() -> Schedule:
-            batch = MicroBatch(file, part.placement, shape, cuda=placed.cuda)
-            (prediction if placed.predicting else forward)(batch, part.layers)
+            batch = MicroBatch(file, representative.placement, shape, cuda=placed.cuda)
+            (prediction if placed.predicting else forward)(batch, representative.layers)
             return batch.schedule(copies)
 
         def buffers() -> tuple[Buffer, ...]:
             return file.once(("schedule", alike, shape), schedule).buffers(sizes)
 
         planned = file.once(("passes", alike, sizes), buffers)
-        return tuple(planned[device] for device in part.devices)
+        return tuple(planned[device] for device in representative.devices)
 
     @property
     def buffers(self) -> list[DeviceBuffers]:
