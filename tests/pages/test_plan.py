@@ -1,5 +1,6 @@
 """The page of plans draws what calc's search finds, and takes a plan over to Weigh."""
 
+import json
 import re
 from functools import cache
 from urllib.parse import urlencode
@@ -13,7 +14,16 @@ from calc.text import pack
 from calc.time.plan import Needs, Search
 from calc.time.plan_range import plan_range
 from calc.time.training_plan import TrainingNeeds, training_plan_report
+from cli.command import main
 from pages.api import api
+from pages.parts.state import query as query_of
+from pages.parts.state.compared import compared_anew
+from pages.parts.state.planned import planned_anew, weigh
+from pages.parts.state.query import decode, encode
+from pages.parts.state.scenario import Scenario
+from pages.parts.state.training_planned import trained as trained_as_planned
+from pages.parts.state.training_planned import training_planned_anew
+from pages.parts.state.weighed import trained, weighed
 from presets import gpus, models
 from tests.pages.app import QUESTION, ask, components, facts, finding, metrics, newest, opened, page, rows, run, texts
 from tests.pages.app import charts as drawn
@@ -364,3 +374,48 @@ def test_train_says_that_weigh_has_several_gpus():
     run(app.button(key="gpus_of_weigh").click())
     assert app.query_params["dp"] == "4"
     assert not any("Weigh has 4" in text for text in texts(app.caption))
+
+
+def asked_on(page, **query):
+    scenario, problems = decode({name: str(value) for name, value in query.items()}, page, Scenario(), lambda _: {})
+    assert not problems
+    return scenario
+
+
+def test_a_plan_opens_with_its_nodes():
+    """Eight L40S have PCIe within a node, and a network between nodes of two: Weigh says the plan's speed."""
+    query = {"model": "Qwen/Qwen2.5-72B", "plan_gpus": "l40s", "users": 1, "prompt": 16000, "output": 512}
+    rates = []
+    for node in (2, 8):
+        found = planned_anew(asked_on(query_of.PLAN, **query, node=node))
+        (best, *_) = found.plans.plans
+        there = weigh(found, best)
+        opened_on_weigh = weighed(asked_on(query_of.WEIGH, **encode(there, query_of.WEIGH)))
+        assert opened_on_weigh.scenario.efficiencies.node == node
+        rates.append(opened_on_weigh.speed.tokens_per_s_per_user.expected)
+        assert rates[-1] == pytest.approx(best.tokens_per_s_per_user, rel=1e-6)
+        assert compared_anew(there).speed == opened_on_weigh.speed
+    assert rates[0] < 0.6 * rates[1]
+
+
+def test_a_training_plan_opens_with_its_nodes():
+    query = {"model": "Qwen/Qwen3-0.6B", "plan_gpus": "l40s", "gpus": 8, "global_batch": 32}
+    rates = []
+    for node in (2, 8):
+        found = training_planned_anew(asked_on(query_of.TRAIN_PLAN, **query, purpose="train", node=node))
+        best = found.report.plans[0]
+        there = asked_on(query_of.TRAIN, **encode(trained_as_planned(found.scenario, best), query_of.TRAIN))
+        rates.append(trained(there).pace.step_s)
+        assert rates[-1] == best.time.step_s
+    assert rates[0] != rates[1]
+
+
+def test_the_command_line_has_nodes_too(capsys):
+    flags = ["--tp", "4", "--gpu", "l40s", "--time", "--json"]
+    steps = []
+    for node in ("2", "8"):
+        assert main(["Qwen/Qwen2.5-72B", *flags, "--node", node]) == 0
+        steps.append(json.loads(capsys.readouterr().out)["time"]["decode"]["step_ms"]["expected"])
+    assert steps[0] > steps[1]
+    assert main(["Qwen/Qwen2.5-72B", "--node", "4"]) == 2
+    assert capsys.readouterr().err == "--node takes effect only with --time.\n"

@@ -38,6 +38,8 @@ def on_gpus(scenario: Scenario) -> None:
         left.append(say("KV cache in {kv}", kv=choice.kv))
     if scenario.efficiencies.share:
         left.append(say("efficiencies"))
+    if scenario.efficiencies.node != Scenario().efficiencies.node:
+        left.append(say("nodes of {n:,} GPUs", n=scenario.efficiencies.node))
     left_on_weigh([*settings_of_a_server(scenario), *left])
 
 

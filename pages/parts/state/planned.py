@@ -154,7 +154,7 @@ def search_of(scenario: Scenario, model: Model) -> Search:
         candidates(scenario),
         precisions(model, choice, scenario.serving),
         most=min(choice.max_gpus, scenario.serving.num_gpus or choice.max_gpus),
-        node=choice.node,
+        node=scenario.efficiencies.node,
         prices=choice.prices,
         edited=scenario.efficiencies.edits,
     )

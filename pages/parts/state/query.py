@@ -150,7 +150,7 @@ DESIGN = Page(
     ("source", "gpu", "serving", "overhead", "comparison"),
     answers_at="report",
 )
-ATTENTION = Page("model/attention.py", Message("Attention"), "hub", DESIGN.uses, answers_at="report")
+ATTENTION = Page("model/attention.py", Message("Attention"), "hub", (*DESIGN.uses, "efficiencies"), answers_at="report")
 QUANTIZE = Page(
     "model/quantize.py",
     Message("Quantize"),
@@ -162,7 +162,7 @@ DERIVE = Page(
     "model/derive.py",
     Message("Derive"),
     "function",
-    ("source", "gpu", "serving", "overhead", "derive", "comparison"),
+    ("source", "gpu", "serving", "overhead", "efficiencies", "derive", "comparison"),
     answers_at="report",
 )
 VERIFY = Page(
@@ -174,7 +174,7 @@ HARDWARE = Page(
 )
 KEPT_STEP = Page("", Message("Training step"), "model_training", ("source", "training"))
 """Query names of a training step: its model and how it is trained, as in a link of Train."""
-COMPARE = Page("compare.py", Message("Compare"), "compare_arrows", DESIGN.uses, answers_at="compare")
+COMPARE = Page("compare.py", Message("Compare"), "compare_arrows", ATTENTION.uses, answers_at="compare")
 GLOSSARY = Page("glossary.py", Message("Glossary"), "menu_book", VERIFY.uses)
 
 
