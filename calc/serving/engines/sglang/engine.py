@@ -125,7 +125,7 @@ def request_table(requests: int, context: int) -> int:
 def smallest_group(form: Format) -> int | None:
     """Inputs of the smallest group of routed experts in AWQ (`awq.py`: without Marlin's shape, `MoeWNA16Config`); None:
     of what is not AWQ no check is made."""
-    return halved(form) if form.source.startswith("AWQ") else None
+    return halved(form) if form.tool == "awq" else None
 
 
 def unserved_family(architecture: Architecture) -> Iterator[Refusal]:
