@@ -17,6 +17,7 @@ from calc.errors import Message, shown
 from calc.hardware import GPU
 from calc.options import Option
 from calc.quantizing import QuantizingReport
+from calc.serving import MOST_TOKENS
 from calc.serving.shared_gpus import SharedGPUs
 from calc.time import MAPPED, OperatingPoint, PlanReport, StepComparison, TrainingPlanReport, ranked_plans, report_of
 from calc.time.local import LocalRun
@@ -58,8 +59,8 @@ class LocalFiles(BaseModel):
 class Fit(BaseModel):
     """A model on a GPU in one format."""
 
-    max_context: int
-    """Tokens of one sequence."""
+    max_context: int | None
+    """Tokens of one sequence; None where memory sets no limit, nor does the model."""
     tokens_per_s: float | None
     """None where the model makes no tokens."""
 
@@ -313,7 +314,7 @@ def fits(scenario: Scenario, model: Model) -> FitsWhere | Roofline:
         _, fitting = of_scenario(answer, name)
     rows = {
         row: {
-            form: Fit(max_context=int(longest), tokens_per_s=float(rate) or None)
+            form: Fit(max_context=int(longest) if longest < MOST_TOKENS else None, tokens_per_s=float(rate) or None)
             for form, longest, rate in zip(fitting.formats, lengths, rates, strict=True)
             if longest > 0
         }

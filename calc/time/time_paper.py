@@ -19,7 +19,7 @@ from calc.time.figures import Figure, Figures, Meaning, Symbol, TimeStep, symbol
 from calc.time.forward import Forward, PassPart
 from calc.time.objective_time import ObjectiveSpeed
 from calc.time.roofline import MACHINE, Timed, kind_of, sharing
-from calc.time.serving_time import Speed, chunked, halfway, share_of, speed_on
+from calc.time.serving_time import chunked, halfway, share_of, speed_on
 from calc.time.time_operations import (
     Demand,
     attending_mixers,
@@ -169,7 +169,7 @@ class ServingDerivations:
         plain = self.speed.decoding(work.batch, halfway(work))
         batch = figures.figure("B", plain.parts[0].sequences, "sequences of a rank in this pass")
         length = figures.figure("S", halfway(work), "tokens of a sequence, the new one included")
-        pace = float(self.speed.pace(work.batch))
+        pace = float(self.speed.pace(work.batch)) if self.speed.splits_batch else 1.0
 
         def sums(step: Figure) -> Iterator[TimeStep]:
             if pace > 1:
@@ -224,7 +224,7 @@ class ServingDerivations:
         edited = traced_shares(figures, shares)
         reached = speed_on(gpu, self.serving, edited=edited, node=self.node).machines("expected")
         on, layout = traced(figures, reached, MACHINE), traced(figures, laid_out.layout, LAYOUT)
-        speed = Speed((demand,), layout, lambda end: on)
+        speed = replace(self.speed, demands=(demand,), layout=layout, machines=lambda end: on)
         operations, seconds = operation_steps(
             figures, speed.parts(forward, "expected", decodes=decodes), demand, forward
         )

@@ -257,5 +257,14 @@ def test_every_page_but_the_glossary_has_a_route():
     assert {f"/{place.answers_at}" for place in PAGES if place != GLOSSARY} == set(document["paths"])
 
 
+def test_what_memory_sets_no_limit_to_is_no_number():
+    """Mamba has states alone, as long as a sequence may be: a report's `max_context` is null too."""
+    found = CLIENT.get("/gpus?model=state-spaces/mamba-2.8b-hf").json()["fits"]
+    assert found["h100-sxm"]["bf16"]["max_context"] is None
+    (verdict,) = CLIENT.get("/report?model=state-spaces/mamba-2.8b-hf&gpu=h100-sxm").json()["verdicts"]
+    assert verdict["max_context"] is None
+    assert CLIENT.get("/machine?model=state-spaces/mamba-2.8b-hf").json()["best"]["longest"] is None
+
+
 if __name__ == "__main__":
     print(json.dumps(sorted(set(fields())), indent=0))

@@ -61,6 +61,7 @@ class LlamaCpp(Engine):
     weight_formats: ClassVar[tuple[WeightFormat, ...]] = ("Q8_0", "Q4_K_M")
     cache_formats: ClassVar[tuple[CacheFormat, ...]] = ("q8_0", "q4_0")
     offloads: ClassVar[bool] = True
+    splits_batch: ClassVar[bool] = False  # what is longer than n_ubatch alone (github.com/ggml-org/llama.cpp/pull/6017)
     draft_option: ClassVar[str | None] = "model_draft"
     vocabulary_gap: ClassVar[int] = CLOSE_VOCABULARY
     weight_options: ClassVar[tuple[str, ...]] = LOADS
