@@ -81,12 +81,16 @@ def parser(prog: str = "python -m calc") -> Parser:
     )
     p.add_argument("--engine", choices=tuple(ENGINES), default=DEFAULT_ENGINE)
     p.add_argument("--prefill-tokens", type=int, metavar="N", help="tokens of one forward pass, whatever the engine")
-    for engine in ENGINES.values():
-        group = p.add_argument_group(f"{engine.title} {engine.versions}", f"with --engine {engine.name}")
-        add_fields(group, engine.options_type, aliases=ENGINE_ALIASES)
+    add_engine_flags(p)
     add_training_options(p)
     add_other_steps(p)
     return p
+
+
+def add_engine_flags(p: Parser) -> None:
+    for engine in ENGINES.values():
+        group = p.add_argument_group(f"{engine.title} {engine.versions}", f"with --engine {engine.name}")
+        add_fields(group, engine.options_type, aliases=ENGINE_ALIASES)
 
 
 def load(model: str) -> dict[str, Any]:
@@ -227,14 +231,14 @@ def chosen_engine(given: dict[str, Any], draft: Architecture | None) -> Any:
     for name, other in foreign.items():
         if name in given and given[name] != other.options_type.model_fields[name].default:
             raise bad_question("{flag} has no effect with {engine}.", name, flag=flag(name), engine=engine.title)
-    if given["prefill_tokens"] is not None:
+    if given.get("prefill_tokens") is not None:
         given = {engine.step_option: given["prefill_tokens"], **given}
     return engine(filled(engine.options_type, given), draft)
 
 
 def draft_model(given: dict[str, Any]) -> Architecture | None:
     """The model that guesses tokens, where one is named. Raises ConfigError."""
-    option = ENGINES[given["engine"]].draft_option
+    option = ENGINES[given["engine"] or DEFAULT_ENGINE].draft_option
     name = None if option is None else given.get(option)
     return None if name is None else Architecture.from_config(load(name))
 

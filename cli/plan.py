@@ -17,7 +17,7 @@ from calc.time.plan_report import PlanReport, plan_report
 from calc.time.prices import stated_price
 from calc.time.training_plan import TrainingNeeds, TrainingPlan, TrainingPlanReport, training_plan_report
 from calc.training import RECIPES, TrainingWorkload
-from cli.command import chosen_config, served
+from cli.command import add_engine_flags, chosen_config, chosen_engine, draft_model, served
 from cli.manifests import KINDS, Server, manifest
 from cli.options import (
     Parser,
@@ -35,7 +35,8 @@ from cli.options import (
 from cli.tables import described
 
 WORK = ("sequence", "optimizer")
-SERVING = (*Needs.model_fields, "weights", "kv", "engine", "max_gpus", "limit")
+OF_ENGINES = sorted({name for engine in ENGINES.values() for name in engine.options_type.model_fields})
+SERVING = (*Needs.model_fields, "weights", "kv", "engine", "max_gpus", "limit", *OF_ENGINES)
 OWN = (*TrainingNeeds.model_fields, *WORK, "recipe")
 MOST_GPUS, LISTED = 64, 20
 """GPUs in all and plans, where nothing is said."""
@@ -66,6 +67,7 @@ def parser() -> Parser:
         help="your price of a GPU-hour, instead of the list's",
     )
     add_share(p)
+    add_engine_flags(p)
     p.add_argument(
         "--manifest", choices=KINDS, help="print the first plan as something that a cluster runs, and nothing else"
     )
@@ -87,7 +89,7 @@ def run(arguments: argparse.Namespace) -> PlanReport | TrainingPlanReport:
         return run_training_plan(config, given, gpus, prices, edits, node)
     weights: list[Any] = arguments.weights or [None]
     caches: list[Any] = arguments.kv or [None]
-    engine = ENGINES[arguments.engine or DEFAULT_ENGINE]()
+    engine = chosen_engine(given | {"engine": arguments.engine or DEFAULT_ENGINE}, draft_model(given))
     return plan_report(
         config,
         filled(Needs, given),

@@ -209,16 +209,18 @@ def question(page: Page, request: Request) -> tuple[Scenario, Model]:
     if problems:
         raise NotAsked(*map(wrong, problems))
     for name in asked_for:
-        if not is_of(page, name, asked_for, scenario.serving.engine):
+        if not is_of(page, name, asked_for, scenario):
             sentence = f"The query says {name}={shown(params[name])}: it changes nothing of this answer."
             raise NotAsked(sentence, field=name)
     return scenario, model
 
 
-def is_of(page: Page, name: str, params: Mapping[str, str], engine: str) -> bool:
-    """Whether a name of a query is one of the page's link, and not of another page's."""
-    place = place_of(name, page, params, engine)
-    return place is None or place.path[0] in page.uses or (name == "engine" and page.has_engine)
+def is_of(page: Page, name: str, params: Mapping[str, str], scenario: Scenario) -> bool:
+    """Whether a name of a query is one that the page's figures depend on, and not another page's."""
+    place = place_of(name, page, params, scenario.serving.engine)
+    if place is None or (name == "engine" and page.has_engine):
+        return True
+    return place.path[0] in page.uses and page.reads(place, scenario)
 
 
 def address(request: Request) -> str | None:

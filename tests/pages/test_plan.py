@@ -350,11 +350,12 @@ def test_a_plan_takes_what_was_chosen_on_weigh_and_says_so():
 def test_a_plan_says_what_it_leaves_on_weigh_and_is_weighed_without():
     link = {"gpu": "l4", "tp": "2", "version": "0.30", "max_num_seqs": "8", "cuda_context": "3-4"}
     app = page("plan", "plan_columns", users="4", **link)
-    left = "Left on Weigh, without effect here: `max_num_seqs=8`; `version=0.30`; TP 2; overhead."
-    assert left in texts(app.caption)
+    assert "From Weigh: L4; `max_num_seqs=8`; `version=0.30`." in texts(app.caption)
+    assert "Left on Weigh, without effect here: TP 2; overhead." in texts(app.caption)
     row = rows(app, "plans_table")[0]
     run(app.button(key="use_best").click())
-    assert app.query_params.keys().isdisjoint({"cuda_context", "version", "tp"})
+    assert app.query_params.keys().isdisjoint({"cuda_context", "tp"})
+    assert app.query_params["version"] in ("0.30", ["0.30"])
     spare = float(facts(app)["headroom per GPU"].split()[0])
     assert spare == pytest.approx(row["Headroom, GiB per GPU"], abs=0.006)
 
@@ -419,3 +420,42 @@ def test_the_command_line_has_nodes_too(capsys):
     assert steps[0] > steps[1]
     assert main(["Qwen/Qwen2.5-72B", "--node", "4"]) == 2
     assert capsys.readouterr().err == "--node takes effect only with --time.\n"
+
+
+@pytest.mark.parametrize(
+    ("engine", "flags"),
+    [
+        ("vllm", {"gpu_memory_utilization": "0.8", "enforce_eager": "true", "max_num_batched_tokens": "2048"}),
+        ("vllm", {"version": "0.11", "block_size": "64"}),
+        ("vllm", {"speculative": "draft_model", "model_draft": "Qwen/Qwen3-0.6B"}),
+        ("sglang", {"mem_fraction_static": "0.7", "chunked_prefill_size": "1024"}),
+        ("sglang", {"speculative_algorithm": "NGRAM"}),
+        ("tensorrt-llm", {"max_num_tokens": "2048"}),
+    ],
+)
+def test_a_plan_has_the_flags_of_weigh(engine, flags):
+    """They are in its memory and its command, and Weigh says the same of it."""
+    query = {"model": "Qwen/Qwen3-32B", "plan_gpus": "h100-sxm,l40s", "users": 32, "prompt": 4000, "output": 200}
+    found = planned_anew(asked_on(query_of.PLAN, **query, engine=engine, **flags))
+    assert len(found.plans.plans) == 2
+    for plan in found.plans.plans:
+        there = weighed(asked_on(query_of.WEIGH, **encode(weigh(found, plan), query_of.WEIGH)))
+        (verdict,) = there.report.verdicts
+        assert (verdict.verdict, verdict.max_batch) == ("fits", plan.capacity)
+        assert verdict.spare / 2**30 == pytest.approx(plan.headroom_gib, abs=1e-9)
+        assert {name: str(getattr(there.serving.engine.options, name)).lower() for name in flags} == {
+            name: value.lower() for name, value in flags.items()
+        }
+        assert not any(flag.startswith("--version") for flag in plan.flags)
+
+
+def test_a_query_for_programs_has_what_figures_depend_on():
+    """What the page's own link keeps for other pages is refused there."""
+    scenario = asked_on(query_of.WEIGH, batch=4, tp=2, kv="fp8", enforce_eager="true", context=4096)
+    assert encode(scenario, query_of.PLAN, read=True) == {"kv": "fp8", "enforce_eager": "true"}
+    assert encode(scenario, query_of.GPUS, read=True) == {}
+    roofline = scenario.model_copy(update={"hardware": scenario.hardware.model_copy(update={"view": "roofline"})})
+    assert encode(roofline, query_of.GPUS, read=True) == {"kv": "fp8", "view": "roofline"}
+    for page_of, of in ((query_of.PLAN, scenario), (query_of.GPUS, scenario), (query_of.GPUS, roofline)):
+        params = encode(of, page_of, read=True) | ({"plan_gpus": "h100-sxm"} if page_of == query_of.PLAN else {})
+        assert TestClient(api()).get(f"/{page_of.answers_at}", params=params).status_code == 200

@@ -156,8 +156,9 @@ class Launcher(StartedEngine):
     spelling: ClassVar[Spelling] = {}
 
     def flags(self, changes: Mapping[str, object]) -> tuple[str, ...]:
-        """Options as its command line spells them."""
-        return tuple(" ".join(spelled(name, value, self.spelling)) for name, value in changes.items())
+        """Options as its command line spells them, without those that are no flags."""
+        words = (spelled(name, value, self.spelling) for name, value in changes.items())
+        return tuple(" ".join(flag) for flag in words if flag)
 
     @abstractmethod
     def remedies(self, limits: Limits, workload: Workload) -> Iterator[dict[str, object]]:

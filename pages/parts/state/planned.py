@@ -140,7 +140,7 @@ def plans_of(scenario: Scenario, model: Model) -> Plans:
 def search_of(scenario: Scenario, model: Model) -> Search:
     """The search for plans of a scenario. Raises ConfigError."""
     choice = scenario.planning
-    engine, needs = ENGINES[scenario.serving.engine](), choice.needs
+    engine, needs = scenario.serving.started(), choice.needs
     if needs.users is not None and needs.requests_per_s is not None:
         sentence = Message("users and requests_per_s are two ways to say the same: give one of them.")
         raise ConfigError(sentence, "users")

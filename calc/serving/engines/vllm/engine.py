@@ -21,6 +21,7 @@ from calc.serving.engines.launch import (
     Launch,
     Separation,
     ServerRole,
+    Spelling,
     cached,
     combined,
     degrees,
@@ -131,6 +132,7 @@ class VLLM(VLLMDrafts):
     cache_from: ClassVar[frozenset[str]] = frozenset((MODELOPT, COMPRESSED_TENSORS))  # utils/torch_utils.py
 
     options_type: ClassVar[type[VLLMOptions]] = VLLMOptions
+    spelling: ClassVar[Spelling] = NO_FLAGS
     weight_options: ClassVar[tuple[str, ...]] = LOADS
 
     def __init__(self, options: VLLMOptions | None = None, draft_model: Architecture | None = None) -> None:
@@ -355,7 +357,7 @@ class VLLM(VLLMDrafts):
                 *quantize,
                 *cached(precision, CACHE_WORDS),
                 *self.speculation,
-                *stated(self.options, NO_FLAGS),
+                *stated(self.options, self.spelling),
             ),
             notes=notes,
         )
