@@ -165,7 +165,15 @@ class Launcher(StartedEngine):
         """Options that are not set and may make a model fit; the least change first, the greatest last."""
 
     def launch(
-        self, model: str, precision: Precision, layout: Layout, length: int, sequences: int = 1
+        self,
+        model: str,
+        precision: Precision,
+        layout: Layout,
+        length: int,
+        sequences: int = 1,
+        *,
+        sparse: bool = False,
     ) -> Launch | None:
-        """Command of a server that takes so many sequences of so many tokens; None: it is none."""
+        """Command of a server that takes so many sequences of so many tokens of a model, with routed experts or
+        without; None: it is none."""
         return None

@@ -326,7 +326,16 @@ class LlamaCpp(Engine):
     def overhead(self, gpus: int) -> Mapping[OverheadItem, Range]:
         return {"cuda_context": CUDA_CONTEXT}
 
-    def launch(self, model: str, precision: Precision, layout: Layout, length: int, sequences: int = 1) -> Launch:
+    def launch(
+        self,
+        model: str,
+        precision: Precision,
+        layout: Layout,
+        length: int,
+        sequences: int = 1,
+        *,
+        sparse: bool = False,
+    ) -> Launch:
         file = f"{model.rpartition('/')[2]}-{precision.weights.upper()}.gguf"
         types = self.options.cache_types(precision.kv)
         return ModelStart(GGUFSource(file=file), self.options, length, self.options.slots(sequences), types).server()

@@ -339,7 +339,16 @@ class VLLM(VLLMDrafts):
             message = Message(sentence, context=workload.context, most=limits.step_tokens)
             yield Refusal(message, "max_num_batched_tokens", [workload.context])
 
-    def launch(self, model: str, precision: Precision, layout: Layout, length: int, sequences: int = 1) -> Launch:
+    def launch(
+        self,
+        model: str,
+        precision: Precision,
+        layout: Layout,
+        length: int,
+        sequences: int = 1,
+        *,
+        sparse: bool = False,
+    ) -> Launch:
         """`vllm serve`. Experts are spread over all ranks or none (`--enable-expert-parallel`)."""
         sizes = {
             "--tensor-parallel-size": layout.tp,
