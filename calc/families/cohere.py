@@ -3,7 +3,7 @@
 from calc.families.attention_rows import LISTED_ONLY, Attention, Sliding
 from calc.families.family import Family
 from calc.families.feedforward_rows import Dense, Experts
-from calc.families.fields import Fields, kind
+from calc.families.fields import Fields, kind, stated_or
 from calc.model.gguf_rules import GGUFRules
 from calc.model.kernels import Kernels
 
@@ -46,7 +46,7 @@ COHERE: dict[str, Family] = {
             "intermediate_size",
             shared="num_shared_experts",
             first_dense="first_k_dense_replace",
-            dense=Dense(lambda c: c.maybe("prefix_dense_intermediate_size") or c.size("intermediate_size"), False),
+            dense=Dense(stated_or("prefix_dense_intermediate_size", "intermediate_size"), False),
         ),
         norms=SINGLE_NORM,
         own={"first_k_dense_replace": 0},

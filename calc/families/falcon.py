@@ -5,7 +5,7 @@ from dataclasses import replace
 from calc.families.attention_rows import Attention
 from calc.families.family import LLAMA_ATTENTION, TWO_NORMS, Family
 from calc.families.feedforward_rows import Dense, Times
-from calc.families.fields import Fields
+from calc.families.fields import Fields, stated_or
 from calc.families.gpt import BLOOM_NAMES
 from calc.families.granite import BAMBA_NAMES, FF_NORMS
 from calc.families.mamba import STATE_SPACES
@@ -35,7 +35,7 @@ def falcon_norms(c: Fields, layer: int) -> tuple[str, ...]:
 
 FALCON_7B_AND_40B = Family(
     mixer=falcon_attention,
-    ffn=Dense(Times(4, stated="ffn_hidden_size"), "bias", gated=False),
+    ffn=Dense(stated_or("ffn_hidden_size", Times(4)), "bias", gated=False),
     norms=falcon_norms,
     norm="layer",
     names=BLOOM_NAMES,
@@ -44,7 +44,7 @@ FALCON_7B_AND_40B = Family(
     gguf=GGUFRules("falcon", falcon=True),
 )
 
-H1_MAMBA = replace(BAMBA, norm="mamba_rms_norm", out_bias="projectors_bias")
+H1_MAMBA = BAMBA.but(norm="mamba_rms_norm", out_bias="projectors_bias")
 
 FALCON: dict[str, Family] = {
     "falcon": FALCON_7B_AND_40B,

@@ -201,6 +201,11 @@ def number(c: Fields, size: Size, least: int = 1) -> int:
     return c.size(size, least) if isinstance(size, str) else size(c)
 
 
+def stated_or(field: str, otherwise: Size) -> Size:
+    """A size that configs may state, and what it is where one leaves it out or says null."""
+    return lambda c: c.maybe(field) or number(c, otherwise)
+
+
 @dataclass(frozen=True, eq=False)
 class AlikeInAllLayers(Generic[T]):
     """Base of readers whose value is one object for all layers of a config."""

@@ -19,7 +19,7 @@ HALF = Rotary(share=0.5)
 GLM_DSA = MLA(indexer=True, owns_indexer=owns_indexer)
 GLM5_MIXER = Hybrid(
     replace(GLM_DSA, index_pool="index_kpool"),
-    replace(KIMI_DELTA, decays="heads"),
+    KIMI_DELTA.but(decays="heads"),
     Every(4),
     words=("full_attention", "indexed_attention", "linear_attention"),
 )

@@ -5,7 +5,7 @@ from dataclasses import replace
 from calc.families.attention_rows import Attention, Sliding, Window
 from calc.families.family import GATE_UP, GPT_NAMES, PACKED_QKV, Family, Weights, cross_attention, layer_norms
 from calc.families.feedforward_rows import Dense, Experts, Times
-from calc.families.fields import Fields
+from calc.families.fields import Fields, stated_or
 from calc.families.rotary import WHOLE_HEAD, Rotary
 from calc.model.attention import GQA
 from calc.model.gguf_rules import GGUFRules
@@ -21,7 +21,7 @@ GPT2_NAMES = GPT_NAMES.but(
 GPT2_CROSSING = {"crossattention.c_attn": 2, "crossattention.q_attn": 1, "crossattention.c_proj": 1}
 GPT2 = Family(
     mixer=Attention(heads="n_head", kv=None, head_dim=None, hidden="n_embd", bias=True),
-    ffn=Dense(Times(4, "n_embd", stated="n_inner"), True, gated=False),
+    ffn=Dense(stated_or("n_inner", Times(4, "n_embd")), True, gated=False),
     norms=("ln_1", "ln_2"),
     norm="layer",
     layer_extras=cross_attention("n_embd", "ln_cross_attn", GPT2_CROSSING, transposed=True),
@@ -138,7 +138,7 @@ BIGSCIENCE: dict[str, Family] = {
     "gpt_neo": Family(
         maker="EleutherAI",
         mixer=Attention(heads="num_heads", kv=None, head_dim=None, out_bias=True),
-        ffn=Dense(Times(4, stated="intermediate_size"), True, gated=False),
+        ffn=Dense(stated_or("intermediate_size", Times(4)), True, gated=False),
         norms=("ln_1", "ln_2"),
         norm="layer",
         names=GPT2_NAMES.but(

@@ -4,14 +4,14 @@ from calc.families.attention_rows import Attention, Hybrid, Listed, Sliding
 from calc.families.family import QK_LAYERNORM, W123, Family, If
 from calc.families.feedforward_rows import Dense, Experts
 from calc.families.fields import Fields
-from calc.families.recurrent_rows import short_conv
+from calc.families.recurrent_rows import SHORT_CONV
 from calc.model.gguf_rules import GGUFRules
 from calc.model.kernels import Kernels
 from calc.model.names import Names
 
 LFM2_MIXER = Hybrid(
     Attention(head_dim=None, qk_norm="head"),
-    short_conv,
+    SHORT_CONV,
     Listed("full_attn_idxs", absent=True),
     words=("full_attention", "conv"),
 )
@@ -74,7 +74,7 @@ LIQUID: dict[str, Family] = {
                 gate_when="use_attention_gate",
                 window=Sliding(full_every=4, full_at=2),
             ),
-            short_conv,
+            SHORT_CONV,
             lfm3_attends,
             words=("full_attention", "sliding_attention", "conv"),
         ),

@@ -22,7 +22,7 @@ from calc.families.family import (
     two_more_positions,
 )
 from calc.families.feedforward_rows import Dense, Experts
-from calc.families.fields import Fields
+from calc.families.fields import Fields, stated_or
 from calc.model.attention import GQA
 from calc.model.block import Extra
 from calc.model.gguf_rules import GGUFRules
@@ -138,7 +138,7 @@ def byte_width(c: Fields) -> int:
     return encoder
 
 
-BLT_FFN = Dense(lambda c: c.maybe("intermediate_size") or 8 * c.size("hidden_size") // 3, False)
+BLT_FFN = Dense(stated_or("intermediate_size", lambda c: 8 * c.size("hidden_size") // 3), False)
 
 
 def byte_stack(c: Fields, path: str) -> tuple[Extra, ...]:

@@ -6,9 +6,10 @@ from calc.families.attention_rows import MLA, Attention, Every, Hybrid
 from calc.families.deepseek import DEEPSEEK_EXPERTS, DEEPSEEK_MTP
 from calc.families.family import MTP, PACKED_QKV, QUERY_LAYERNORM, Family, Weights
 from calc.families.feedforward_rows import Dense, Experts
-from calc.families.fields import Fields, Flag, Size, number
-from calc.families.recurrent_rows import KimiDelta
+from calc.families.fields import Fields, Size, stated_or
+from calc.families.recurrent_rows import Recurrence
 from calc.model.gguf_rules import GGUFRules
+from calc.model.linear_attention import KimiDelta
 from calc.model.names import Names
 
 
@@ -25,13 +26,9 @@ def in_section(field: str, otherwise: str) -> Size:
     return lambda c: c.within(c.get("linear_attn_config")).maybe(field) or c.size(otherwise)
 
 
-def in_delta(flag: str) -> Flag:
-    """A flag that checkpoints state in `linear_attn_config`."""
-    return lambda c: c.within(c.get("linear_attn_config")).flag(flag)
-
-
-def stated_or(field: str, otherwise: str) -> Size:
-    return lambda c: c.maybe(field) or number(c, otherwise)
+def has_full_rank_output(c: Fields) -> bool:
+    """Whether the output gate has no bottleneck: Kimi K3."""
+    return c.within(c.get("linear_attn_config")).flag("use_full_rank_gate")
 
 
 def has_residuals(c: Fields) -> bool:
@@ -50,10 +47,13 @@ def residuals(*paths: str) -> tuple[Weights, ...]:
     )
 
 
-KIMI_DELTA = KimiDelta(
-    heads=in_section("num_heads", "linear_num_heads"),
-    d_head=in_section("head_dim", "linear_head_dim"),
-    d_conv=in_section("short_conv_kernel_size", "linear_conv_kernel_dim"),
+KIMI_DELTA = Recurrence(
+    KimiDelta,
+    {
+        "n_heads": in_section("num_heads", "linear_num_heads"),
+        "d_head": in_section("head_dim", "linear_head_dim"),
+        "d_conv": in_section("short_conv_kernel_size", "linear_conv_kernel_dim"),
+    },
 )
 KIMI_EXPERTS = Experts(
     "num_local_experts", shared="n_shared_experts", correction="buffer", first_dense="first_k_dense_replace"
@@ -65,7 +65,10 @@ KIMI: dict[str, Family] = {
     "kimi_linear": Family(
         mixer=Hybrid(
             MLA(gate="channels", gate_when="mla_use_output_gate"),
-            replace(KIMI_DELTA, full_rank_output=in_delta("use_full_rank_gate")),
+            KIMI_DELTA.but(
+                low_rank=lambda c: {"f"} if has_full_rank_output(c) else {"f", "g"},
+                decays=lambda c: "d_head" if has_full_rank_output(c) else "heads_4d",
+            ),
             kimi_full,
         ),
         ffn=replace(KIMI_EXPERTS, latent="routed_expert_hidden_size"),
@@ -129,11 +132,11 @@ LING: dict[str, Family] = {
     "bailing_hybrid": Family(
         mixer=Hybrid(
             LING_MLA,
-            KimiDelta(
-                heads=stated_or("linear_num_heads", "num_attention_heads"),
+            KIMI_DELTA.but(
+                n_heads=stated_or("linear_num_heads", "num_attention_heads"),
                 d_head=stated_or("linear_head_dim", "head_dim"),
                 d_conv=stated_or("linear_conv_kernel_dim", "short_conv_kernel_size"),
-                low_rank=frozenset(),
+                low_rank=frozenset[str](),
                 decays="heads",
             ),
             Every("layer_group_size"),

@@ -6,7 +6,7 @@ from calc.families.family import MTP, TWO_NORMS, Family, Weights
 from calc.families.feedforward_rows import Dense, Experts
 from calc.families.fields import MAX_LAYERS, Fields, LayerRule
 from calc.families.mamba import MAMBA_NAMES
-from calc.families.recurrent_rows import Mamba2
+from calc.families.recurrent_rows import MAMBA2
 from calc.families.rotary import Rotary
 from calc.model.feedforward import MLP, FeedForward
 from calc.model.gguf_rules import GGUFRules
@@ -24,7 +24,7 @@ LETTERS = {"M": "mamba", "*": "attention", "-": "mlp", "E": "moe"}
 WORDS = {"linear_attention": "mamba", "full_attention": "attention", **{word: word for word in NEMOTRON_KINDS}}
 NEMOTRON_ATTENTION = Attention()
 NEMOTRON_WIDE = Attention(head_dim="attention_head_dim")
-NEMOTRON_MAMBA = Mamba2(heads="mamba_num_heads", d_head="mamba_head_dim", d_state="ssm_state_size")
+NEMOTRON_MAMBA = MAMBA2.but(n_heads="mamba_num_heads", d_head="mamba_head_dim", d_state="ssm_state_size")
 NEMOTRON_MLP = Dense(gated=False)
 NEMOTRON_EXPERTS = Experts(
     "n_routed_experts",

@@ -437,7 +437,7 @@ OTHER_MAKERS: dict[str, Family] = {
     "jamba": Family(
         maker="AI21",
         mixer=Hybrid(
-            Attention(), replace(PREFIXED_MAMBA, inner_norms=True), Every("attn_layer_period", "attn_layer_offset")
+            Attention(), PREFIXED_MAMBA.but(inner_norms=True), Every("attn_layer_period", "attn_layer_offset")
         ),
         ffn=Experts(
             "num_experts",
