@@ -40,14 +40,24 @@ IMAGE_PREFIX = frozenset(("gemma3", "molmo2", "paligemma"))
 """model_type of those whose tokens of an image see each other; Gemma 4's config says it."""
 FOURFOLD = ("n_inner", "ffn_hidden_size")
 """Feed-forward widths that are four times the hidden size where a config leaves them null."""
-CLASS_DEFAULTS = MappingProxyType(
-    {
-        name: json.dumps(row)
-        for name, row in json.loads(Path(__file__).with_name("defaults.json").read_text(encoding="utf-8")).items()
-    }
+NO_DEFAULTS: Mapping[str, Any] = {"fields": {}, "aliases": {}}
+CLASS_DEFAULTS, FURTHER_DEFAULTS = (
+    json.loads(Path(__file__).with_name(f"{name}.json").read_text(encoding="utf-8"))
+    for name in ("defaults", "further_defaults")
 )
-"""Defaults of each transformers class for fields that a config leaves out, as JSON text: each reader parses its own
-lists."""
+"""Defaults of each transformers class for fields that a config leaves out, and the class's names for checkpoints'
+spellings. Further ones, by model_type: of those without a class, whose own code or config.json says them, maybe next to
+those of another `class`; and of fields that only checkpoints state."""
+
+
+def _defaults_text(model_type: str) -> str:
+    """What a family's configs may leave out, and spellings, as JSON text: each reader parses its own lists."""
+    further = FURTHER_DEFAULTS.get(model_type, {})
+    row = CLASS_DEFAULTS.get(further.get("class", model_type), NO_DEFAULTS)
+    return json.dumps({part: {**row[part], **further.get(part, {})} for part in NO_DEFAULTS})
+
+
+DEFAULTS = MappingProxyType({name: _defaults_text(name) for name in FAMILIES})
 PER_LAYER = ("layer_types", "mlp_layer_types")
 """Lists with one word for each layer, which follow the number of layers."""
 
@@ -320,6 +330,5 @@ def _open(config: Mapping[str, Any]) -> tuple[Family, Fields]:
         raise ConfigError(message, "model_type", close)
     family = FAMILIES[model_type]
     text = joined(text, family.section)
-    row = json.loads(CLASS_DEFAULTS.get(family.defaults or model_type, '{"fields": {}, "aliases": {}}'))
-    defaults = {TIE: False, **row["fields"], **family.own}
-    return family, Fields(text, defaults, {**row["aliases"], **family.aliases})
+    row = json.loads(DEFAULTS[model_type])
+    return family, Fields(text, {TIE: False, **row["fields"]}, row["aliases"])

@@ -66,7 +66,6 @@ BAIDU: dict[str, Family] = {
         kernels=Kernels(
             rotation="fp32_spread", fp32_weights=False, fp32_router=True, casts_router=False, shared_first=True
         ),
-        own={"num_nextn_predict_layers": 0},
         prediction=MTP(
             ERNIE_ATTENTION,
             ERNIE_MLP,

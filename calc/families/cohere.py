@@ -33,7 +33,6 @@ COHERE: dict[str, Family] = {
     "cohere2": Family(
         mixer=COHERE_PATTERN,
         norms=SINGLE_NORM,
-        own={"sliding_window_pattern": 4},
         kernels=COHERE_KERNELS,
         wrappers=("aya_vision", "cohere2_vision"),
         gguf=GGUFRules("cohere2"),
@@ -49,7 +48,6 @@ COHERE: dict[str, Family] = {
             dense=Dense(stated_or("prefix_dense_intermediate_size", "intermediate_size"), False),
         ),
         norms=SINGLE_NORM,
-        own={"first_k_dense_replace": 0},
         kernels=COHERE_KERNELS,
     ),
     "cohere_compass_text": Family(

@@ -167,13 +167,7 @@ HASHES = Weights(
 
 
 DEEPSEEK: dict[str, Family] = {
-    "deepseek": Family(
-        ffn=DEEPSEEK_V1_EXPERTS,
-        kernels=Kernels(fp32_weights=True),
-        defaults="deepseek_v2",
-        own={"head_dim": None},
-        gguf=GGUFRules("deepseek"),
-    ),
+    "deepseek": Family(ffn=DEEPSEEK_V1_EXPERTS, kernels=Kernels(fp32_weights=True), gguf=GGUFRules("deepseek")),
     "deepseek_v2": Family(
         mixer=MLA(),
         ffn=DEEPSEEK_V2_EXPERTS,
@@ -190,19 +184,13 @@ DEEPSEEK: dict[str, Family] = {
         kernels=Kernels(turn="pairs"),
         gguf=GGUFRules("deepseek2"),
     ),
-    "deepseek_v32": Family(
-        mixer=DSA,
-        ffn=DEEPSEEK_EXPERTS,
-        own={"num_nextn_predict_layers": 0},
-        prediction=replace(DEEPSEEK_MTP, attention=DSA),
-    ),
+    "deepseek_v32": Family(mixer=DSA, ffn=DEEPSEEK_EXPERTS, prediction=replace(DEEPSEEK_MTP, attention=DSA)),
     "deepseek_v4": Family(
         mixer=v4_mixer,
         ffn=v4_moe,
         kernels=Kernels(fp32_weights=False),
         norms=V4_NORMS,
         names=V4_NAMES,
-        own={"num_hash_layers": 3, "compress_ratios": None},
         extras=(HYPER_HEAD,),
         layer_extras=(HYPER_CONNECTIONS, HASHES),
         prediction=MTP(
@@ -217,8 +205,6 @@ DEEPSEEK: dict[str, Family] = {
         ),
         wrappers=("deepseek_ref",),  # what its maker's own code calls it
     ),
-    "deepseek_ocr2_text": replace(OCR, own={"first_k_dense_replace": 0}, wrappers=("deepseek_ocr2",)),
-    "unlimited_ocr_text": replace(  # the prompt stays in the cache whole; what is generated slides
-        OCR, own={"first_k_dense_replace": 1}, wrappers=("unlimited_ocr",)
-    ),
+    "deepseek_ocr2_text": replace(OCR, wrappers=("deepseek_ocr2",)),
+    "unlimited_ocr_text": replace(OCR, wrappers=("unlimited_ocr",)),  # what is generated slides, the prompt stays whole
 }

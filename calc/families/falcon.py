@@ -1,7 +1,5 @@
 """The Technology Innovation Institute's families: Falcon."""
 
-from dataclasses import replace
-
 from calc.families.attention_rows import Attention
 from calc.families.family import LLAMA_ATTENTION, TWO_NORMS, Family
 from calc.families.feedforward_rows import Dense, Times
@@ -40,7 +38,6 @@ FALCON_7B_AND_40B = Family(
     norm="layer",
     names=BLOOM_NAMES,
     kernels=lambda c: Kernels(fp32_softmax=False, parallel=c.flag("new_decoder_architecture")),
-    aliases={"n_head_kv": "num_kv_heads", "n_head": "num_attention_heads", "n_layer": "num_hidden_layers"},
     gguf=GGUFRules("falcon", falcon=True),
 )
 
@@ -48,14 +45,13 @@ H1_MAMBA = BAMBA.but(norm="mamba_rms_norm", out_bias="projectors_bias")
 
 FALCON: dict[str, Family] = {
     "falcon": FALCON_7B_AND_40B,
-    "RefinedWeb": replace(FALCON_7B_AND_40B, defaults="falcon", own={"new_decoder_architecture": True}),
-    "RefinedWebModel": replace(FALCON_7B_AND_40B, defaults="falcon"),
+    "RefinedWeb": FALCON_7B_AND_40B,
+    "RefinedWebModel": FALCON_7B_AND_40B,
     "falcon_mamba": STATE_SPACES,
     "falcon_h1": Family(
         mixer=lambda c, layer: (LLAMA_ATTENTION(c, layer), H1_MAMBA(c)),
         norms=FF_NORMS,
         names=BAMBA_NAMES,
-        own={"head_dim": None},
         kernels=Kernels(multiplied=True),
         gguf=GGUFRules("falcon-h1"),
     ),

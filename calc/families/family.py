@@ -2,12 +2,12 @@
 
 A row is made of values whose strings name config fields (attention_rows.py, feedforward_rows.py, recurrent_rows.py, and
 below); a function stands where a family is like no other. What a field means where a config leaves it out stands in
-defaults.json, which follows the classes of transformers.
+defaults.json, which follows the classes of transformers, and in further_defaults.json.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from calc.errors import Message
 from calc.families.attention_rows import Attention, MixerOf
@@ -168,9 +168,6 @@ class Family:
     wrappers: tuple[str, ...] = ()  # model_types that wrap the language model of this row
     gguf: GGUFRules = NOT_IN_GGUF
     gguf_headers: str | None = None  # the architecture of headers that are read as this family
-    defaults: str | None = None  # the class that it shares its defaults with; None: its own
-    own: Mapping[str, Any] = field(default_factory=dict)  # defaults that transformers has no class for
-    aliases: Mapping[str, str] = field(default_factory=dict)  # spellings of checkpoints -> the class's own
     section: str | None = None  # where the decoder's own fields lie; the others are read too
     mixture: str | None = None  # model_type of the family that has the same layers with experts
     assumption: Message | None = None  # what every number of it depends on

@@ -164,7 +164,6 @@ def recurrent_gemma_mixer(c: Fields, layer: int) -> Mixer:
     return GatedLRU(n_blocks=heads, d_block=width // heads, d_conv=c.size("conv1d_width"))
 
 
-GEMMA4_DEFAULTS = {"global_head_dim": 512, "num_global_key_value_heads": None}
 OWN_WITHIN_WINDOWS = Rotary(own_within_windows=True)
 
 DIFFUSION_PATH = "model.encoder.language_model"
@@ -220,13 +219,11 @@ ASSISTANT = Family(
     kernels=GEMMA_KERNELS,
     assumption=Message("It drafts for a larger Gemma 4 and reads that model's cache, which is not counted here."),
 )
-ASSISTANT_DEFAULTS = {**GEMMA4_DEFAULTS, "use_ordered_embeddings": False, "num_centroids": 2048}
 
 GEMMA4 = Family(
     mixer=gemma4_attention,
     ffn=gemma4_mlp,
     norms=GEMMA_NORMS,
-    own=GEMMA4_DEFAULTS,
     layer_extras=(LAYER_SCALAR,),
     kernels=GEMMA_KERNELS,
     wrappers=("gemma4_unified",),
@@ -245,7 +242,6 @@ GEMMA: dict[str, Family] = {
         ),
         norms=GEMMA_NORMS,
         rotary=OWN_WITHIN_WINDOWS,
-        own={"sliding_window_pattern": 6},
         kernels=GEMMA_KERNELS,
         gguf_headers="gemma3",
         wrappers=("gemma3", "shieldgemma2"),
@@ -285,19 +281,14 @@ GEMMA: dict[str, Family] = {
             final_norm=f"{DIFFUSION_PATH}.norm",
         ),
         rotary=OWN_WITHIN_WINDOWS,
-        own={"num_kv_shared_layers": 0, "use_double_wide_mlp": False, "attention_k_eq_v": True, **GEMMA4_DEFAULTS},
         layer_extras=(LAYER_SCALAR, Weights("router", EXPERT_SCALES), Weights("norms", EXPERT_NORMS)),
         extras=(diffusion_extras,),
         kernels=Kernels(norm="rms32", fp32_weights=True),
         wrappers=("diffusion_gemma",),
     ),
     "gemma4_unified_text": GEMMA4,
-    "gemma4_assistant": replace(
-        ASSISTANT, defaults="gemma4_text", own={**ASSISTANT_DEFAULTS, "backbone_hidden_size": 1536}
-    ),
-    "gemma4_unified_assistant": replace(
-        ASSISTANT, defaults="gemma4_unified_text", own={**ASSISTANT_DEFAULTS, "backbone_hidden_size": 3840}
-    ),
+    "gemma4_assistant": ASSISTANT,
+    "gemma4_unified_assistant": ASSISTANT,
     "recurrent_gemma": Family(
         mixer=recurrent_gemma_mixer,
         ffn=Dense(Half(), True),

@@ -47,10 +47,6 @@ GLM: dict[str, Family] = {
             renamed={"o_proj": "dense", "down_proj": "dense_4h_to_h"},
         ),
         rotary=HALF,
-        defaults="glm",
-        aliases={"padded_vocab_size": "vocab_size", "num_layers": "num_hidden_layers", "kv_channels": "head_dim"}
-        | {"ffn_hidden_size": "intermediate_size", "multi_query_group_num": "num_key_value_heads"}
-        | {"add_qkv_bias": "attention_bias", "seq_length": "max_position_embeddings"},
         gguf=GGUFRules("chatglm"),
     ),
     "glm": Family(mixer=GLM_ATTENTION, names=GLM_NAMES, rotary=HALF, gguf=GGUFRules("chatglm")),
@@ -76,7 +72,6 @@ GLM: dict[str, Family] = {
     "glm4_moe_lite": Family(
         mixer=MLA(),
         ffn=GLM4_LITE_EXPERTS,
-        own={"num_nextn_predict_layers": 0},
         prediction=MTP(MLA(), GLM4_LITE_EXPERTS, own_tables=True),
         gguf=GGUFRules("deepseek2"),
     ),
@@ -89,10 +84,6 @@ GLM: dict[str, Family] = {
         wrappers=("glm5_next",),
     ),
     "glm_moe_dsa": Family(
-        mixer=GLM_DSA,
-        ffn=DEEPSEEK_EXPERTS,
-        own={"num_nextn_predict_layers": 0},
-        prediction=MTP(GLM_DSA, DEEPSEEK_EXPERTS),
-        gguf=GGUFRules("glm-dsa"),
+        mixer=GLM_DSA, ffn=DEEPSEEK_EXPERTS, prediction=MTP(GLM_DSA, DEEPSEEK_EXPERTS), gguf=GGUFRules("glm-dsa")
     ),
 }

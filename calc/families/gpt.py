@@ -112,8 +112,6 @@ BIGSCIENCE: dict[str, Family] = {
         names=BLOOM_NAMES,
         rotary=None,
         layers="n_layer",
-        own={"max_position_embeddings": None},
-        aliases={"n_embed": "hidden_size"},
         extras=(Weights("norms", layer_norms("hidden_size", "transformer.word_embeddings_layernorm")),),
         gguf=GGUFRules("bloom"),
     ),

@@ -131,7 +131,6 @@ INKLING: dict[str, Family] = {
         ffn=inkling_ffn,
         layer_extras=(inkling_relative, *INKLING_LAYER),
         extras=(Weights("norms", {"model.embed_tokens.embed_norm.weight": ("hidden_size",)}),),
-        own={"dense_mlp_idx": 0, "dense_intermediate_size": None},
         ties=False,
         kernels=Kernels(fp32_weights=True),
         names=STACKED_EXPERTS.but(recurrent=""),

@@ -296,8 +296,6 @@ LLAMA: dict[str, Family] = {
         extra_rows=lambda c: blt_section(c, "encoder_config").size("vocab_size") - c.size("vocab_size"),
         final_norm="none",
         extras=(byte_models,),
-        own={"hidden_size": 2048, "num_attention_heads": 16, "num_key_value_heads": None}
-        | {"num_hidden_layers": 25, "intermediate_size": 5632},
         assumption=Message(
             "Context and batch count patches of bytes, which the wide stack keeps; what the narrow stacks keep of "
             "the last bytes is not counted."

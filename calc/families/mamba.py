@@ -46,7 +46,6 @@ def mamba_kernels(c: Fields) -> Kernels:
 
 
 BIASED_NORM: If[Norm] = If("use_bias", "layer", "rms")
-UNBOUNDED = {"max_position_embeddings": None}
 
 STATE_SPACES = Family(
     maker="Gu and Dao",
@@ -54,7 +53,6 @@ STATE_SPACES = Family(
     ffn=no_feedforward,
     norms=("norm",),
     names=MAMBA_NAMES,
-    own=UNBOUNDED,
     kernels=mamba_kernels,
     gguf=GGUFRules("mamba"),
 )
@@ -105,6 +103,5 @@ MAMBA: dict[str, Family] = {
             final_norm="backbone.out_norm",
             renamed={"gate_proj": "proj_up_gate", "up_proj": "proj_up", "down_proj": "proj_down"},
         ),
-        own=UNBOUNDED | {"qk_dim_factor": 0.5, "v_dim_factor": 1.0, "ffn_proj_factor": 2.667},
     ),
 }

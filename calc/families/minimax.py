@@ -85,7 +85,6 @@ MINIMAX: dict[str, Family] = {
             first_dense=0,
             dense=Dense("dense_intermediate_size"),
         ),
-        own={"n_shared_experts": 1},
         names=MIXTRAL_NAMES.but(shared_expert="block_sparse_moe.shared_experts"),
         wrappers=("minimax_m3_vl", "minimax_m3"),
     ),

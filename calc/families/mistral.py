@@ -18,9 +18,6 @@ MIXTRAL_NAMES = Names(
     expert="block_sparse_moe.experts.{expert}",
     expert_renamed=W123,
 )
-VOXTRAL = {"vocab_size": 131072, "hidden_size": 3072, "intermediate_size": 9216, "num_hidden_layers": 26}
-VOXTRAL |= {"num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128, "sliding_window": 8192}
-"""Values that its wrapper puts where a config has none."""
 
 # Mistral Large 4: latents and choices of tokens may be shared by layers; every fourth layer has no positions
 
@@ -87,7 +84,6 @@ MISTRAL: dict[str, Family] = {
             | W123,
             expert_renamed=W123,
         ),
-        own={"no_rope_layer_interval": 4, "index_topk_freq": 1, "index_skip_topk_offset": 2},
         layer_extras=LARGE4_LAYER,
         extras=(
             Weights(
@@ -105,7 +101,6 @@ MISTRAL: dict[str, Family] = {
             Weights("norms", {"ada_rms_norm.linear1.weight": (32, "hidden_size")}),
             Weights("norms", {"ada_rms_norm.linear2.weight": ("hidden_size", 32)}),
         ),
-        own=VOXTRAL,
         wrappers=("voxtral_realtime",),
     ),
 }

@@ -59,9 +59,7 @@ KIMI_EXPERTS = Experts(
     "num_local_experts", shared="n_shared_experts", correction="buffer", first_dense="first_k_dense_replace"
 )
 KIMI: dict[str, Family] = {
-    "kimi_k2": Family(
-        mixer=MLA(), ffn=DEEPSEEK_EXPERTS, defaults="deepseek_v3", prediction=DEEPSEEK_MTP, gguf=GGUFRules("deepseek2")
-    ),
+    "kimi_k2": Family(mixer=MLA(), ffn=DEEPSEEK_EXPERTS, prediction=DEEPSEEK_MTP, gguf=GGUFRules("deepseek2")),
     "kimi_linear": Family(
         mixer=Hybrid(
             MLA(gate="channels", gate_when="mla_use_output_gate"),
@@ -72,8 +70,6 @@ KIMI: dict[str, Family] = {
             kimi_full,
         ),
         ffn=replace(KIMI_EXPERTS, latent="routed_expert_hidden_size"),
-        own={"first_k_dense_replace": 1, "mla_use_output_gate": False, "routed_expert_hidden_size": None}
-        | {"latent_moe_use_norm": False, "attn_res_block_size": None},
         extras=residuals("model.output_attn_res"),
         layer_extras=(
             *residuals("self_attention_res", "mlp_res"),
@@ -123,10 +119,6 @@ LING: dict[str, Family] = {
         mixer=LING_ATTENTION,
         ffn=LING_EXPERTS,
         names=LING_NAMES.but(packed={"query_key_value": PACKED_QKV}, renamed={"o_proj": "dense"} | QUERY_LAYERNORM),
-        defaults="llama",
-        own={"head_dim": None, "num_experts": 16, "num_experts_per_tok": 2, "num_shared_experts": 0}
-        | {"moe_intermediate_size": None, "first_k_dense_replace": 0, "use_bias": False, "use_qkv_bias": False}
-        | {"use_qk_norm": False, "moe_router_enable_expert_bias": False, "num_nextn_predict_layers": 0},
         prediction=MTP(LING_ATTENTION, LING_EXPERTS),
     ),
     "bailing_hybrid": Family(
@@ -142,7 +134,6 @@ LING: dict[str, Family] = {
             Every("layer_group_size"),
         ),
         ffn=KIMI_EXPERTS,
-        own={"q_lora_rank": None, "linear_head_dim": None, "linear_num_heads": None, "linear_conv_kernel_dim": None},
         ties=False,
         names=LING_NAMES,
         prediction=MTP(LING_MLA, KIMI_EXPERTS),

@@ -136,7 +136,6 @@ NVIDIA: dict[str, Family] = {
         norms=("norm",),
         names=MAMBA_NAMES,
         rotary=None,
-        own={"num_hidden_layers": None, "hybrid_override_pattern": None, "attention_head_dim": None},
         prediction=MTP(  # an attention layer and one with experts for each further token
             nemotron_attention,
             NEMOTRON_EXPERTS,
@@ -153,8 +152,6 @@ NVIDIA: dict[str, Family] = {
         mixer=nas_mixer,
         ffn=nas_ffn,
         norms=nas_norms,
-        defaults="llama",
-        own={"block_configs": None},
         layer_extras=(
             Weights("attention", {"self_attn.linear_attn.weight": SQUARE}, layers=is_linear("attention")),
             Weights("mlp", {"mlp.linear_mlp.weight": SQUARE}, layers=is_linear("ffn")),

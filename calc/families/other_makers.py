@@ -39,7 +39,7 @@ from calc.model.mixers import Mixer
 from calc.model.names import Names
 from calc.model.tensor import Component, Shape
 
-LLAMA_LIKE = Family(ffn=Dense(bias=False), defaults="llama")
+LLAMA_LIKE = Family(ffn=Dense(bias=False))
 """Families whose remote code is Llama's with other words."""
 QK_NORMED = Attention(bias="attention_bias", qk_norm="head")
 
@@ -405,14 +405,12 @@ STABLELM = Family(
     mixer=Attention(qkv_bias="use_qkv_bias"),
     ffn=Dense(bias=False),
     norm="layer",
-    defaults="stablelm",
     gguf=GGUFRules("stablelm"),
 )
 AXK1 = Family(
     maker="SK Telecom",
     mixer=MLA(),
     ffn=DEEPSEEK_EXPERTS,
-    own={"first_k_dense_replace": 1},
     layer_extras=(
         Weights("norms", {"post_mlp_layernorm.weight": ("hidden_size",)}, layers=DEEPSEEK_EXPERTS.is_sparse),
     ),
@@ -461,7 +459,6 @@ OTHER_MAKERS: dict[str, Family] = {
         ffn=Experts(shared_width="shared_expert_intermediate_size", correction="buffer"),
         norms=(*TWO_NORMS, "post_attn_norm", "post_ffn_norm"),
         names=Names(correction="moe.router.expert_bias"),
-        aliases={"num_local_experts": "num_experts"},
     ),
     "openelm": Family(
         maker="Apple",
@@ -477,11 +474,6 @@ OTHER_MAKERS: dict[str, Family] = {
             packed={"qkv_proj": PACKED_QKV, "proj_1": GATE_UP},
             renamed={"o_proj": "out_proj", "down_proj": "proj_2"},
         ),
-        defaults="none",
-        own={"vocab_size": 32000, "model_dim": None, "num_transformer_layers": None, "num_query_heads": None}
-        | {"num_kv_heads": None, "ffn_multipliers": None, "ffn_dim_divisor": 256, "ffn_with_glu": True, "head_dim": 64}
-        | {"normalize_qk_projections": True, "tie_word_embeddings": True, "max_context_length": 2048},
-        aliases={"share_input_output_layers": "tie_word_embeddings"},
         layers="num_transformer_layers",
         hidden="model_dim",
         max_positions="max_context_length",
@@ -501,7 +493,6 @@ OTHER_MAKERS: dict[str, Family] = {
     "aquila": replace(LLAMA_LIKE, maker="BAAI"),
     "emu3_text_model": Family(
         maker="BAAI",
-        own={"mlp_bias": False, "attention_bias": False},
         names=Names(
             embedding="text_model.model.embed_tokens",
             layer="text_model.model.layers.{layer}",
@@ -514,8 +505,6 @@ OTHER_MAKERS: dict[str, Family] = {
         maker="Baichuan",
         mixer=Attention(kv=None, head_dim=None),
         names=Names(packed={"W_pack": PACKED_QKV}),
-        defaults="llama",
-        aliases={"model_max_length": "max_position_embeddings"},
         gguf=GGUFRules("baichuan", splits_qkv=True),
     ),
     "seed_oss": Family(
@@ -531,9 +520,6 @@ OTHER_MAKERS: dict[str, Family] = {
         names=BLOOM_NAMES.but(
             packed={"key_value": ("k_proj", "v_proj")}, renamed={"q_proj": "query", "o_proj": "dense"}
         ),
-        defaults="llama",
-        aliases={"n_layer": "num_hidden_layers", "n_head": "num_attention_heads", "n_embed": "hidden_size"}
-        | {"ffn_hidden_size": "intermediate_size", "seq_length": "max_position_embeddings"},
         layer_extras=(Weights("mlp", {"mlp.down_proj.bias": ("hidden_size",)}),),  # and none on the other two
     ),
     "mpt": Family(
@@ -605,8 +591,6 @@ OTHER_MAKERS: dict[str, Family] = {
             attention="attn.attention",
             renamed={"o_proj": "out_proj", "gate_proj": "c_fc_0", "up_proj": "c_fc_1", "down_proj": "c_proj"},
         ),
-        defaults="llama",
-        aliases={"num_layers": "num_hidden_layers"},
         gguf=GGUFRules("exaone"),
     ),
     "exaone4": EXAONE4,
@@ -656,7 +640,7 @@ OTHER_MAKERS: dict[str, Family] = {
         norms=If("use_post_norm", (*TWO_NORMS, "post_norm1", "post_norm2"), TWO_NORMS),
         wrappers=("hyperclovax_vision_v2",),
     ),
-    "minicpm": replace(LLAMA_LIKE, maker="OpenBMB", own={"tie_word_embeddings": True}, gguf=GGUFRules("minicpm")),
+    "minicpm": replace(LLAMA_LIKE, maker="OpenBMB", gguf=GGUFRules("minicpm")),
     "minicpm3": Family(
         maker="OpenBMB",
         mixer=MLA(d_v=lambda c: c.maybe("v_head_dim") or square_d_head(c)),
@@ -677,7 +661,6 @@ OTHER_MAKERS: dict[str, Family] = {
             | {"gate_proj": "w_in.w_0", "up_proj": "w_in.w_1", "down_proj": "w_out"},
         ),
         rotary=None,
-        own={"max_position_embeddings": None},
         extra_rows=lambda c: c.size("prompt_types") * c.size("prompt_length"),  # learned prompts
         ties=False,
         extras=(
@@ -713,7 +696,6 @@ OTHER_MAKERS: dict[str, Family] = {
         maker="rednote",
         mixer=dots3_mixer,
         ffn=replace(DEEPSEEK_EXPERTS, shared_width="shared_experts_intermediate_size", sparse=dots3_sparse),
-        own={"use_sliding_window": True, "first_k_dense_replace": 1, "use_dsa": True},
         wrappers=("dots3_note",),
     ),
     "beam": Family(
@@ -752,10 +734,9 @@ OTHER_MAKERS: dict[str, Family] = {
         count=lambda c: prod(hrm_layers(c)),
         shared=hrm_shared,
         names=Names(attention="attn", packed={"gqkv_proj": ("g_proj", *PACKED_QKV), "gate_up_proj": GATE_UP}),
-        own={"num_layers_per_stack": None},
         extras=(Weights("other", {"model.z_L_init": ("hidden_size",)}),),
     ),
-    "internlm": replace(LLAMA_LIKE, maker="Shanghai AI Laboratory", mixer=Attention(bias="bias"), own={"bias": True}),
+    "internlm": replace(LLAMA_LIKE, maker="Shanghai AI Laboratory", mixer=Attention(bias="bias")),
     "internlm2": Family(
         maker="Shanghai AI Laboratory",
         mixer=Attention(bias="bias"),
@@ -768,8 +749,6 @@ OTHER_MAKERS: dict[str, Family] = {
             packed={"wqkv": PACKED_QKV},
             renamed={"o_proj": "wo"} | W123,
         ),
-        defaults="llama",
-        own={"bias": False},
         gguf=GGUFRules("internlm2", splits_qkv=True),
     ),
     "internlm3": Family(
@@ -802,7 +781,6 @@ OTHER_MAKERS: dict[str, Family] = {
             stacked="module",
             sparse=step_sparse,
         ),
-        own={"num_nextn_predict_layers": 0, "gating": True},
         names=Names(router="moe.gate", correction="moe.router_bias", expert="moe", shared_expert="share_expert"),
         wrappers=("step3p7",),
     ),
@@ -827,8 +805,6 @@ OTHER_MAKERS: dict[str, Family] = {
     "mimo": Family(
         maker="Xiaomi",
         mixer=QWEN2_ATTENTION,
-        defaults="qwen2",
-        own={"num_nextn_predict_layers": 0},
         prediction=MTP(
             Attention(qkv_bias=True),
             Dense(),
@@ -842,7 +818,6 @@ OTHER_MAKERS: dict[str, Family] = {
         mixer=mimo_v2_attention,
         ffn=replace(DEEPSEEK_EXPERTS, marks="moe_layer_freq", first_dense=1, dense=Dense()),
         names=Names(renamed={"sinks": "attention_sink_bias"}),
-        own=dict.fromkeys(("n_shared_experts", "swa_num_key_value_heads", "sliding_window_size")),
     ),
     "xverse": replace(LLAMA_LIKE, maker="XVERSE", gguf=GGUFRules("xverse")),
 }

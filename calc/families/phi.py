@@ -77,10 +77,6 @@ PHI: dict[str, Family] = {
             packed={"query_key_value": PACKED_QKV, "up_proj": GATE_UP},
             renamed={"o_proj": "dense"},
         ),
-        defaults="none",
-        own={"vocab_size": 100352, "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32}
-        | {"num_key_value_heads": 8, "ff_intermediate_size": 14336, "head_dim": None}
-        | {"tie_word_embeddings": True, "max_position_embeddings": 8192},
     ),
     "phimoe": Family(
         mixer=Attention(bias="attention_bias", window=Window()),

@@ -64,7 +64,6 @@ QWEN35 = Family(  # the published configs ask for an fp32 state (`mamba_ssm_dtyp
     names=QWEN35_NAMES,
     rotary=Rotary(share=0.25, axes=3),
     kernels=Kernels(norm="rms32"),
-    own={"full_attention_interval": 4, "mtp_num_hidden_layers": 0},
     prediction=qwen_mtp(Dense()),
 )
 
@@ -175,10 +174,6 @@ QWEN: dict[str, Family] = {
             packed={"c_attn": PACKED_QKV},
             renamed={"o_proj": "c_proj", "gate_proj": "w2", "up_proj": "w1", "down_proj": "c_proj"},
         ),
-        defaults="none",
-        own={"vocab_size": 151936, "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32}
-        | {"kv_channels": 128, "intermediate_size": 22016, "no_bias": True, "tie_word_embeddings": False}
-        | {"max_position_embeddings": 8192},
         gguf=GGUFRules("qwen"),
     ),
     "qwen2": Family(
@@ -225,11 +220,7 @@ QWEN: dict[str, Family] = {
         gguf=GGUFRules("qwen3moe"),
     ),
     "qwen3_vl_text": Family(
-        mixer=QWEN3_ATTENTION,
-        rotary=THREE_AXES,
-        own={"tie_word_embeddings": False},
-        wrappers=("cosmos3_omni", "qwen3_vl"),
-        gguf=GGUFRules("qwen3vl"),
+        mixer=QWEN3_ATTENTION, rotary=THREE_AXES, wrappers=("cosmos3_omni", "qwen3_vl"), gguf=GGUFRules("qwen3vl")
     ),
     "qwen3_vl_moe_text": Family(
         mixer=replace(QWEN3_ATTENTION, window=Window()),
@@ -254,7 +245,6 @@ QWEN: dict[str, Family] = {
         ),
         rotary=Rotary(share=0.25),
         kernels=Kernels(norm="rms32", shared_first=True),
-        own={"full_attention_interval": 4, "mtp_num_hidden_layers": 1},  # in the checkpoints, not in their configs
         prediction=qwen_mtp(QWEN2_EXPERTS),
         gguf=GGUFRules("qwen3next", packs_beta_alpha=True),
     ),
@@ -277,7 +267,6 @@ QWEN: dict[str, Family] = {
             | {f"index_{letter}_norm": f"indexer.{letter}_layernorm" for letter in "qk"},
         ),
         kernels=Kernels(norm="rms32"),
-        own={"full_attention_interval": 4},
         layer_extras=(*QWEN4_LAYER, ngram_tables),
         extras=(
             Weights("other", mixing("model.hyper_connection_mixer")),

@@ -56,7 +56,6 @@ TENCENT: dict[str, Family] = {
         mixer=HUNYUAN_ATTENTION,
         ffn=HY3_EXPERTS,
         names=Names(router="mlp.router.gate", correction="mlp.expert_bias", shared_expert="mlp.shared_mlp"),
-        own={"num_nextn_predict_layers": 0},
         prediction=MTP(HUNYUAN_ATTENTION, HY3_EXPERTS),
         gguf=GGUFRules("hy_v3"),
     ),

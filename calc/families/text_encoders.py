@@ -393,7 +393,6 @@ MODERNBERT_DECODER = Family(  # Ettin, arXiv:2507.11412
         packed={"Wi": GATE_UP},
         renamed={"o_proj": "Wo", "down_proj": "Wo"},
     ),
-    own={"global_attn_every_n_layers": 3},
     extras=(  # a norm behind the embedding, and a matrix with a norm before the head
         Weights("norms", {f"{path}.norm.weight": ("hidden_size",) for path in ("model.embeddings", "lm_head")}),
         Weights(
@@ -556,7 +555,6 @@ TEXT_ENCODERS: dict[str, Family] = {
         kernels=Kernels(),
         rotary=Rotary(own_within_windows=True),
         positions=None,
-        own={"global_attn_every_n_layers": 3},
     ),
     "modernbert-decoder": MODERNBERT_DECODER,
     "nomic_bert": encoder(
@@ -572,12 +570,9 @@ TEXT_ENCODERS: dict[str, Family] = {
         norms=FLASH_NORMS,
         rotary=Rotary(),
         positions=None,
-        aliases={"n_embd": "hidden_size", "n_head": "num_attention_heads", "n_layer": "num_hidden_layers"}
-        | {"n_inner": "intermediate_size", "n_positions": "max_position_embeddings"},
-        own={"tie_word_embeddings": True},
     ),
     "gte": GTE,
-    "new": replace(GTE, defaults="gte"),
+    "new": GTE,
     "eurobert": Family(
         maker="EuroBERT",
         mixer=Attention(bias="attention_bias", both_ways=True),
