@@ -55,15 +55,14 @@ IN_FP32 = (
     *(f"hc_{at}_{leaf}" for at in ("attn", "ffn", "head") for leaf in ("fn", "base", "scale")),
 )
 V4_NAMES = Names(
+    module="",
     embedding="embed",
-    layer="layers.{layer}",
     attention="attn",
     mlp="ffn",
     router="ffn.gate",
     correction="ffn.gate.bias",
     expert="ffn.experts.{expert}",
     shared_expert="ffn.shared_experts",
-    final_norm="norm",
     lm_head="head",
     renamed=W123,
     expert_renamed=W123,

@@ -166,8 +166,6 @@ def recurrent_gemma_mixer(c: Fields, layer: int) -> Mixer:
 
 OWN_WITHIN_WINDOWS = Rotary(own_within_windows=True)
 
-DIFFUSION_PATH = "model.encoder.language_model"
-
 
 def diffusion_extras(c: Fields) -> tuple[Extra, ...]:
     """The decoder shares the encoder's weights but for scalars and biases, and sees its own last guess."""
@@ -275,11 +273,7 @@ GEMMA: dict[str, Family] = {
         mixer=gemma4_attention,
         ffn=lambda c, layer: gemma4_ffn(c.once("with experts", lambda: c.with_stated("enable_moe_block", True)), layer),
         norms=GEMMA_NORMS,
-        names=GEMMA4_NAMES.but(
-            embedding=f"{DIFFUSION_PATH}.embed_tokens",
-            layer=f"{DIFFUSION_PATH}.layers.{{layer}}",
-            final_norm=f"{DIFFUSION_PATH}.norm",
-        ),
+        names=GEMMA4_NAMES.but(module="model.encoder.language_model"),
         rotary=OWN_WITHIN_WINDOWS,
         layer_extras=(LAYER_SCALAR, Weights("router", EXPERT_SCALES), Weights("norms", EXPERT_NORMS)),
         extras=(diffusion_extras,),
@@ -293,9 +287,7 @@ GEMMA: dict[str, Family] = {
         mixer=recurrent_gemma_mixer,
         ffn=Dense(Half(), True),
         norms=("temporal_pre_norm", "channel_pre_norm"),
-        names=Names(
-            attention="temporal_block", recurrent="temporal_block", mlp="mlp_block", final_norm="model.final_norm"
-        ),
+        names=Names(attention="temporal_block", recurrent="temporal_block", mlp="mlp_block", final_norm="final_norm"),
         kernels=Kernels(norm="rms32", capped_logits=True),
     ),
 }

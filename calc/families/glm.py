@@ -38,10 +38,11 @@ GLM: dict[str, Family] = {
     "chatglm": Family(
         mixer=GLM_ATTENTION,
         names=Names(
-            embedding="transformer.embedding.word_embeddings",
-            layer="transformer.encoder.layers.{layer}",
+            module="transformer",
+            embedding="embedding.word_embeddings",
+            layer="encoder.layers.{layer}",
             attention="self_attention",
-            final_norm="transformer.encoder.final_layernorm",
+            final_norm="encoder.final_layernorm",
             lm_head="transformer.output_layer",
             packed={"query_key_value": PACKED_QKV, "dense_h_to_4h": GATE_UP},
             renamed={"o_proj": "dense", "down_proj": "dense_4h_to_h"},

@@ -14,7 +14,7 @@ from calc.model.names import Names
 
 EVERYWHERE: frozenset[Dropout] = frozenset({"embedding", "scores", "residual"})
 GPT2_NAMES = GPT_NAMES.but(
-    positions="transformer.wpe",
+    positions="wpe",
     packed={"c_attn": PACKED_QKV},
     renamed={"o_proj": "c_proj", "up_proj": "c_fc", "down_proj": "c_proj"},
 )
@@ -41,9 +41,7 @@ OPENAI: dict[str, Family] = {
         final_norm="none",
         layer_extras=(),
         kernels=Kernels(fp32_softmax=False),
-        names=GPT2_NAMES.but(
-            transposed=True, embedding="transformer.tokens_embed", positions="transformer.positions_embed"
-        ),
+        names=GPT2_NAMES.but(transposed=True, embedding="tokens_embed", positions="positions_embed"),
     ),
     "gpt2": replace(GPT2, gguf=GGUFRules("gpt2")),
     "gpt-sw3": GPT2,  # of AI Sweden
@@ -61,10 +59,11 @@ OPENAI: dict[str, Family] = {
 
 TWO_MATRICES = {"o_proj": "dense", "up_proj": "dense_h_to_4h", "down_proj": "dense_4h_to_h"}
 BLOOM_NAMES = Names(
-    embedding="transformer.word_embeddings",
-    layer="transformer.h.{layer}",
+    module="transformer",
+    embedding="word_embeddings",
+    layer="h.{layer}",
     attention="self_attention",
-    final_norm="transformer.ln_f",
+    final_norm="ln_f",
     packed={"query_key_value": PACKED_QKV},
     renamed=TWO_MATRICES,
 )
@@ -79,10 +78,10 @@ def bigcode_attention(c: Fields, layer: int) -> GQA:
 
 def neox_names(module: str) -> Names:
     return Names(
-        embedding=f"{module}.embed_in",
-        layer=f"{module}.layers.{{layer}}",
+        module=module,
+        embedding="embed_in",
         attention="attention",
-        final_norm=f"{module}.final_layer_norm",
+        final_norm="final_layer_norm",
         lm_head="embed_out",
         packed={"query_key_value": PACKED_QKV},
         renamed=TWO_MATRICES,
@@ -182,11 +181,12 @@ BIGSCIENCE: dict[str, Family] = {
         kernels=Kernels(),
         norms=("layernorm1", "layernorm2"),
         names=Names(
-            embedding="transformer.w",
-            layer="transformer.h.{layer}",
+            module="transformer",
+            embedding="w",
+            layer="h.{layer}",
             attention="multi_head_attention",
             mlp="ffn",
-            final_norm="transformer.layernorm",
+            final_norm="layernorm",
             renamed={"q_proj": "Wq", "k_proj": "Wk", "v_proj": "Wv", "o_proj": "dense"}
             | {"up_proj": "0", "down_proj": "2"},
         ),

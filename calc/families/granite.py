@@ -26,7 +26,7 @@ GRANITE_MOE_NAMES = Names(
 )
 SCALES = Kernels(scales_embedded=True)
 FF_NORMS = ("input_layernorm", "pre_ff_layernorm")
-BAMBA_NAMES = Names(recurrent="mamba", mlp="feed_forward", final_norm="model.final_layernorm")
+BAMBA_NAMES = Names(recurrent="mamba", mlp="feed_forward", final_norm="final_layernorm")
 
 
 GRANITE_MOE = Family(ffn=GRANITE_EXPERTS, kernels=SCALES, names=GRANITE_MOE_NAMES, gguf=GGUFRules("granitemoe"))

@@ -146,15 +146,14 @@ INKLING: dict[str, Family] = {
         ties=False,
         kernels=Kernels(activation="clamped", capped_logits=True),
         names=Names(
-            embedding="model.llm.embed",
-            layer="model.llm.layers.{layer}",
+            module="model.llm",
+            embedding="embed",
             attention="attn",
             recurrent="",
             correction="mlp.gate.bias",
             expert="mlp.experts",
             expert_packed={"w13_weight": GATE_UP},
             expert_renamed={"down_proj": "w2_weight"},
-            final_norm="model.llm.norm",
             lm_head="model.llm.unembed",
             renamed={"q_proj": "wq_du", "k_proj": "wk_dv", "v_proj": "wv_dv", "o_proj": "wo_ud"}
             | {"g_proj": "gate_attn"}

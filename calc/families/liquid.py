@@ -21,7 +21,7 @@ LFM2_NAMES = Names(
     router="feed_forward.gate",
     correction="feed_forward.expert_bias",
     expert="feed_forward.experts.{expert}",
-    final_norm="model.embedding_norm",
+    final_norm="embedding_norm",
     renamed={"o_proj": "out_proj", **QK_LAYERNORM} | W123,
     expert_renamed=W123,
 )
@@ -80,7 +80,7 @@ LIQUID: dict[str, Family] = {
         names=Names(
             recurrent="conv",
             mlp="feed_forward",
-            final_norm="model.embedding_norm",
+            final_norm="embedding_norm",
             renamed={"g_proj": "gate_proj"} | W123,
         ),
         wrappers=("lfm3_vl",),

@@ -14,8 +14,8 @@ from calc.model.recurrent import RWKV
 from calc.model.tensor import Norm
 
 MAMBA_NAMES = Names(
-    embedding="backbone.embeddings",
-    layer="backbone.layers.{layer}",
+    module="backbone",
+    embedding="embeddings",
     recurrent="mixer",
     attention="mixer",
     mlp="mixer",
@@ -23,7 +23,7 @@ MAMBA_NAMES = Names(
     correction="mixer.gate.e_score_correction_bias",
     expert="mixer.experts.{expert}",
     shared_expert="mixer.shared_experts",
-    final_norm="backbone.norm_f",
+    final_norm="norm_f",
 )
 
 
@@ -67,11 +67,12 @@ MAMBA: dict[str, Family] = {
         norms=lambda c, layer: ("ln1", "ln2") if layer else ("pre_ln", "ln1", "ln2"),
         norm="layer",
         names=Names(
-            embedding="rwkv.embeddings",
-            layer="rwkv.blocks.{layer}",
+            module="rwkv",
+            embedding="embeddings",
+            layer="blocks.{layer}",
             recurrent="attention",
             mlp="feed_forward",
-            final_norm="rwkv.ln_out",
+            final_norm="ln_out",
             lm_head="head",
             renamed={"up_proj": "key", "down_proj": "value"},
         ),
@@ -96,11 +97,12 @@ MAMBA: dict[str, Family] = {
         follows={"embedding_dim": "hidden_size", "num_blocks": "num_hidden_layers"},
         ties=False,
         names=Names(
-            embedding="backbone.embeddings",
-            layer="backbone.blocks.{layer}",
+            module="backbone",
+            embedding="embeddings",
+            layer="blocks.{layer}",
             recurrent="mlstm_layer",
             mlp="ffn",
-            final_norm="backbone.out_norm",
+            final_norm="out_norm",
             renamed={"gate_proj": "proj_up_gate", "up_proj": "proj_up", "down_proj": "proj_down"},
         ),
     ),

@@ -65,14 +65,13 @@ MISTRAL: dict[str, Family] = {
         norms=("attention_norm", "ffn_norm"),
         kernels=Kernels(capped_logits=True),
         names=Names(
+            module="",
             embedding="tok_embeddings",
-            layer="layers.{layer}",
             attention="attention",
             mlp="feed_forward",
             router="gate",
             expert="experts.{expert}",
             shared_expert="shared_experts",
-            final_norm="norm",
             lm_head="output",
             renamed={
                 "q_proj": "wq",

@@ -97,7 +97,7 @@ KIMI: dict[str, Family] = {
 }
 
 LING_NAMES = Names(
-    embedding="model.word_embeddings",
+    embedding="word_embeddings",
     attention="attention",
     recurrent="attention",
     correction="mlp.gate.expert_bias",

@@ -163,9 +163,7 @@ NVIDIA: dict[str, Family] = {
         ties=False,
         kernels=SQUARED,
         names=Names(
-            embedding="embed_tokens",
-            layer="layers.{layer}",
-            final_norm="norm",
+            module="",
             renamed={"q_proj": "to_q", "k_proj": "to_k", "v_proj": "to_v", "o_proj": "to_out"},
         ),
         wrappers=("cosmos3_edge",),

@@ -71,9 +71,10 @@ OLMO: dict[str, Family] = {
         ),
         ties=False,
         names=Names(
-            embedding="model.transformer.wte.embedding",
-            layer="model.transformer.blocks.{layer}",
-            final_norm="model.transformer.ln_f",
+            module="model.transformer",
+            embedding="wte.embedding",
+            layer="blocks.{layer}",
+            final_norm="ln_f",
             packed={"att_proj": PACKED_QKV, "ff_proj": ("up_proj", "gate_proj")},
             renamed={"o_proj": "attn_out", "down_proj": "ff_out"},
         ),

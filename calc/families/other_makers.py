@@ -83,11 +83,12 @@ def dbrx_section(c: Fields, name: str, defaults: dict[str, int]) -> Fields:
 
 
 MPT_NAMES = Names(
-    embedding="transformer.wte",
-    layer="transformer.blocks.{layer}",
+    module="transformer",
+    embedding="wte",
+    layer="blocks.{layer}",
     attention="attn",
     mlp="ffn",
-    final_norm="transformer.norm_f",
+    final_norm="norm_f",
     packed={"Wqkv": PACKED_QKV},
     renamed={"o_proj": "out_proj"},
 )
@@ -428,7 +429,7 @@ OTHER_MAKERS: dict[str, Family] = {
         names=Names(
             packed={"query_key_value": PACKED_QKV},
             renamed={"o_proj": "dense", "up_proj": "dense_h_to_4h", "down_proj": "dense_4h_to_h"} | QK_LAYERNORM,
-            final_norm="model.final_layernorm",
+            final_norm="final_layernorm",
         ),
         wrappers=("fuyu",),
     ),
@@ -448,7 +449,7 @@ OTHER_MAKERS: dict[str, Family] = {
             mlp="feed_forward",
             router="feed_forward.router",
             expert="feed_forward.experts.{expert}",
-            final_norm="model.final_layernorm",
+            final_norm="final_layernorm",
         ),
         rotary=None,
         gguf=GGUFRules("jamba", heads_by_layer=True),
@@ -466,11 +467,10 @@ OTHER_MAKERS: dict[str, Family] = {
         ffn=openelm_mlp,
         norms=("attn_norm", "ffn_norm"),
         names=Names(
-            embedding="transformer.token_embeddings",
-            layer="transformer.layers.{layer}",
+            module="transformer",
+            embedding="token_embeddings",
             attention="attn",
             mlp="ffn",
-            final_norm="transformer.norm",
             packed={"qkv_proj": PACKED_QKV, "proj_1": GATE_UP},
             renamed={"o_proj": "out_proj", "down_proj": "proj_2"},
         ),
@@ -494,9 +494,7 @@ OTHER_MAKERS: dict[str, Family] = {
     "emu3_text_model": Family(
         maker="BAAI",
         names=Names(
-            embedding="text_model.model.embed_tokens",
-            layer="text_model.model.layers.{layer}",
-            final_norm="text_model.model.norm",
+            module="text_model.model",
             lm_head="text_model.lm_head",
         ),
         wrappers=("emu3",),
@@ -652,11 +650,12 @@ OTHER_MAKERS: dict[str, Family] = {
         ffn=Dense("dim_ff", False),
         norms=("self_att.layernorm_before_attention", "ffn.layernorm_before_ffn"),
         names=Names(
-            embedding="cpmant.input_embedding",
-            layer="cpmant.encoder.layers.{layer}",
+            module="cpmant",
+            embedding="input_embedding",
+            layer="encoder.layers.{layer}",
             attention="self_att.self_attention",
             mlp="ffn.ffn",
-            final_norm="cpmant.encoder.output_layernorm",
+            final_norm="encoder.output_layernorm",
             renamed={"q_proj": "project_q", "k_proj": "project_k", "v_proj": "project_v", "o_proj": "attention_out"}
             | {"gate_proj": "w_in.w_0", "up_proj": "w_in.w_1", "down_proj": "w_out"},
         ),
@@ -742,7 +741,7 @@ OTHER_MAKERS: dict[str, Family] = {
         mixer=Attention(bias="bias"),
         norms=("attention_norm", "ffn_norm"),
         names=Names(
-            embedding="model.tok_embeddings",
+            embedding="tok_embeddings",
             attention="attention",
             mlp="feed_forward",
             lm_head="output",

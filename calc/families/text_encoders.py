@@ -65,16 +65,16 @@ class Around:
     also: Callable[[Fields], Shapes] = lambda c: {}  # what only this one has in the encoder, of attention
 
     def module_of(self, c: Fields) -> str:
-        """The module that the encoder lies in, with a dot; empty where it stands alone."""
-        return "" if task(c) == "base" else f"{self.module}."
+        """The module that the encoder lies in; empty where it stands alone."""
+        return "" if task(c) == "base" else self.module
 
     def __call__(self, c: Fields) -> tuple[Extra, ...]:
-        before = self.module_of(c)
+        names = Names(module=self.module_of(c))
         parts: list[tuple[Component, Shapes]] = [*self.before_layers(c), ("attention", self.also(c))]
         placed = [
             extra
             for component, shapes in parts
-            for extra in extras(component, {f"{before}{name}": shape for name, shape in shapes.items()})
+            for extra in extras(component, {names.full(name): shape for name, shape in shapes.items()})
         ]
         return (*placed, *self.behind(c))
 
@@ -95,8 +95,8 @@ class Around:
         hidden, what = c.size(self.hidden), task(c)
         extra_weights: tuple[Extra, ...] = ()
         if what in self.pooler:
-            module = "" if self.pooler_outside else self.module_of(c)
-            extra_weights += extras("other", linear(f"{module}{self.pooler_name}", hidden, hidden))
+            names = Names(module="" if self.pooler_outside else self.module_of(c))
+            extra_weights += extras("other", linear(names.full(self.pooler_name), hidden, hidden))
         if what == "words" or (what != "base" and self.scored_by_transform):
             extra_weights += self.transformed(c)
         if what == "words":
@@ -124,12 +124,7 @@ class Around:
 def named(outside: Around, names: Names) -> Callable[[Fields], Names]:
     """The names of an encoder that stands alone, within its module where something stands behind it."""
 
-    def of(c: Fields) -> Names:
-        module = outside.module_of(c)
-        fields = ("embedding", "positions", "layer", "final_norm")
-        return names.model_copy(update={field: f"{module}{getattr(names, field)}" for field in fields})
-
-    return of
+    return lambda c: names.but(module=outside.module_of(c))
 
 
 def offset_positions(c: Fields) -> int:
@@ -223,13 +218,13 @@ def adapted(c: Fields, shapes: Shapes) -> tuple[Extra, ...]:
 def xlm_around(c: Fields) -> tuple[Extra, ...]:
     if not turns(c):
         return ROBERTA_AROUND(c)
-    hidden, module = c.size("hidden_size"), FLASH_AROUND.module_of(c)
+    hidden, names = c.size("hidden_size"), xlm_names(c)
     matrices: Shapes = {"embeddings.word_embeddings": (hidden, c.size("vocab_size"))}
     if kinds := c.size("type_vocab_size", 0):
         matrices["embeddings.token_type_embeddings"] = (hidden, kinds)
     if task(c) in FLASH_AROUND.pooler:
         matrices["pooler.dense"] = (hidden, hidden)
-    return FLASH_AROUND(c) + adapted(c, {f"{module}{name}": shape for name, shape in matrices.items()})
+    return FLASH_AROUND(c) + adapted(c, {names.full(name): shape for name, shape in matrices.items()})
 
 
 def xlm_layer(c: Fields, layer: int) -> tuple[Extra, ...]:
@@ -264,7 +259,7 @@ ALBERT_AROUND = Around(
     scores=("classifier",),
 )
 ALBERT_NAMES = BERT_NAMES.but(
-    layer=Names().layer,
+    layer="layers.{layer}",
     renamed={"q_proj": "query", "k_proj": "key", "v_proj": "value", "o_proj": "dense"}
     | {"up_proj": "ffn", "down_proj": "ffn_output"},
 )
@@ -276,7 +271,7 @@ def albert_layers(c: Fields) -> tuple[Block, ...]:
     if groups > layers:
         sentence = "num_hidden_groups is {groups:,}, more than the {layers:,} layers that share them."
         raise ConfigError(Message(sentence, groups=groups, layers=layers), "num_hidden_groups", [layers])
-    module = ALBERT_AROUND.module_of(c)
+    names = ALBERT_NAMES.but(module=ALBERT_AROUND.module_of(c))
     return tuple(
         Block(
             layers=(group,),
@@ -284,7 +279,7 @@ def albert_layers(c: Fields) -> tuple[Block, ...]:
             ffn=PLAIN_MLP(c),
             norms=("attention.LayerNorm", "full_layer_layer_norm"),
             norm="layer",
-            stack=f"{module}encoder.albert_layer_groups.{{layer}}.albert_layers.{number}",
+            stack=names.full(f"encoder.albert_layer_groups.{{layer}}.albert_layers.{number}"),
             places=tuple(i for i in range(layers) if i * groups // layers == group),
         )
         for group in range(groups)
@@ -386,9 +381,9 @@ MODERNBERT_DECODER = Family(  # Ettin, arXiv:2507.11412
     norms=modernbert_norms,
     norm=MODERNBERT_NORM,
     names=Names(
-        embedding="model.embeddings.tok_embeddings",
+        embedding="embeddings.tok_embeddings",
         attention="attn",
-        final_norm="model.final_norm",
+        final_norm="final_norm",
         lm_head="decoder",
         packed={"Wi": GATE_UP},
         renamed={"o_proj": "Wo", "down_proj": "Wo"},
@@ -417,7 +412,7 @@ def eurobert_behind(c: Fields) -> tuple[Extra, ...]:
 
 
 def eurobert_names(c: Fields) -> Names:
-    return named(MODERNBERT_AROUND, Names(embedding="embed_tokens", layer="layers.{layer}", final_norm="norm"))(c)
+    return named(MODERNBERT_AROUND, Names())(c)
 
 
 BERT = encoder(BERT_AROUND, BERT_NAMES, "Google")

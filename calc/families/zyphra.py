@@ -100,7 +100,7 @@ def zamba_names(path: str, **more: Any) -> Names:
         recurrent="mamba",
         attention=f"{path}.self_attn",
         mlp=f"{path}.feed_forward",
-        final_norm="model.final_layernorm",
+        final_norm="final_layernorm",
         **more,
     )
 

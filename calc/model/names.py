@@ -13,9 +13,10 @@ class Names(Frozen):
     writes them down.
     """
 
-    embedding: str = "model.embed_tokens"
-    positions: str = "model.embed_positions"
-    layer: str = "model.layers.{layer}"
+    module: str = "model"  # that embeddings, layers and last norm lie in; empty: in none
+    embedding: str = "embed_tokens"
+    positions: str = "embed_positions"
+    layer: str = "layers.{layer}"
     attention: str = "self_attn"  # {mixer} numbers them where a layer has several
     cross: str = "cross_attn"
     recurrent: str = "linear_attn"
@@ -26,7 +27,7 @@ class Names(Frozen):
     latent: str | None = None  # projections around the routed experts; None: in `mlp`
     shared_expert: str = "mlp.shared_experts"
     shared_expert_gate: str = "mlp.shared_expert_gate"
-    final_norm: str = "model.norm"
+    final_norm: str = "norm"
     lm_head: str = "lm_head"
     packed: Mapping[str, tuple[str, ...]] = {}  # one tensor in the file for several: qkv_proj of q_proj, k_proj, v_proj
     renamed: Mapping[str, str] = {}  # other words for the same tensor: w1 for gate_proj; {expert} numbers its rows
@@ -39,9 +40,18 @@ class Names(Frozen):
     def but(self, **names: Any) -> Self:
         return self.model_copy(update=names)
 
+    @property
+    def table(self) -> str:
+        """Full name of the embedding's weight."""
+        return self.full(self.embedding, "weight")
+
+    def full(self, *path: str) -> str:
+        """The full name of something in the module; empty parts of the path vanish."""
+        return ".".join(filter(None, (self.module, *path)))
+
     def within(self, *path: str) -> str:
-        """The full name of something in a layer; empty parts of the path vanish."""
-        return ".".join(filter(None, (self.layer, *path)))
+        """The full name of something in a layer."""
+        return self.full(self.layer, *path)
 
     def stored(self, shapes: Shapes) -> Shapes:
         """The weights of one module as the checkpoint writes them."""
