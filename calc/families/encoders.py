@@ -5,9 +5,26 @@ from dataclasses import dataclass, replace
 
 from calc.families import timm_encoders as timm
 from calc.families.fields import Fields
-from calc.families.tower_parts import DEFAULTS, count, flat_patch, layers, merged_width, norms, patch, patches, two
+from calc.families.tower_parts import (
+    DEFAULTS,
+    FUSED,
+    GATED,
+    Layer,
+    biased,
+    count,
+    flat_patch,
+    layers,
+    merged_width,
+    norms,
+    patch,
+    patches,
+    placed,
+    two,
+    weights,
+    with_biases,
+)
 from calc.model.tensor import Shape, Shapes
-from calc.model.towers.listed import FUSED, GATED, Layer, NamedShape, biased, placed, weights, with_biases
+from calc.model.vision import NamedShape
 
 CLIP_LAYER = Layer()
 INTERN_LAYER = Layer(

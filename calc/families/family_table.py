@@ -16,8 +16,7 @@ from calc.families.glm import GLM
 from calc.families.gpt import BIGSCIENCE, OPENAI
 from calc.families.granite import GRANITE
 from calc.families.image_codecs import CODECS
-from calc.families.image_projectors import ENCODED
-from calc.families.image_towers import IMAGES
+from calc.families.image_towers import ENCODED, IMAGES
 from calc.families.inkling import INKLING
 from calc.families.liquid import LIQUID
 from calc.families.llama import LLAMA
@@ -27,11 +26,10 @@ from calc.families.mistral import MISTRAL
 from calc.families.moonshot import KIMI, LING
 from calc.families.nvidia import NVIDIA
 from calc.families.olmo import OLMO
-from calc.families.omni_towers import OMNI
 from calc.families.other_makers import OTHER_MAKERS
 from calc.families.phi import PHI
 from calc.families.qwen import QWEN
-from calc.families.sound_towers import SOUND
+from calc.families.sound_towers import OMNI, SOUND
 from calc.families.tencent import TENCENT
 from calc.families.text_encoders import TEXT_ENCODERS
 from calc.families.tower_parts import Tower

@@ -411,10 +411,6 @@ def eurobert_behind(c: Fields) -> tuple[Extra, ...]:
     return dense if what == "base" else dense + extras("other", linear("classifier", labels(c), hidden))
 
 
-def eurobert_names(c: Fields) -> Names:
-    return named(MODERNBERT_AROUND, Names())(c)
-
-
 BERT = encoder(BERT_AROUND, BERT_NAMES, "Google")
 ROBERTA = encoder(ROBERTA_AROUND, BERT_NAMES, "Meta", max_positions=offset_positions)
 
@@ -571,7 +567,7 @@ TEXT_ENCODERS: dict[str, Family] = {
     "eurobert": Family(
         maker="EuroBERT",
         mixer=Attention(bias="attention_bias", both_ways=True),
-        names=eurobert_names,
+        names=named(MODERNBERT_AROUND, Names()),
         extras=(eurobert_behind,),
         pools=True,
         ties=False,

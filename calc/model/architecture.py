@@ -12,7 +12,7 @@ from calc.model.gguf_rules import GGUFRules
 from calc.model.kernels import Kernels
 from calc.model.names import Names
 from calc.model.tensor import Component, Excluded, Norm, Shape, Shapes, Tensor, norm_shapes
-from calc.model.towers.listed import ListedTower
+from calc.model.vision import ListedTower
 
 
 class Parameters(Frozen):
@@ -161,9 +161,8 @@ class Architecture(Frozen):
         table: Shape = (self.vocab, self.d_embedding or hidden)
         yield Tensor(names.table, (self.vocab + self.extra_rows, table[1]), "embedding")
         if self.positions:
-            yield Tensor(
-                names.full(names.positions, "weight"), (self.positions, self.d_positions or hidden), "embedding"
-            )
+            rows: Shape = (self.positions, self.d_positions or hidden)
+            yield Tensor(names.full(names.positions, "weight"), rows, "embedding")
         for block in self.all_blocks:
             yield from self._block(block)
         for name, shape in norm_shapes(names.full(names.final_norm), self.final_norm, hidden).items():
