@@ -21,10 +21,9 @@ from calc.families.wrappers import TIE, joined, language, with_language
 from calc.model.architecture import Architecture
 from calc.model.attention import GQA
 from calc.model.block import Block, Extra
+from calc.model.conventions import Kernels, Names
 from calc.model.feedforward import FeedForward
-from calc.model.kernels import Kernels
 from calc.model.mixers import Mixer
-from calc.model.names import Names
 
 TOP_K = "num_experts_per_tok"
 LEARNED = ("prelu", "xielu")

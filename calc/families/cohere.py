@@ -4,8 +4,7 @@ from calc.families.attention_rows import LISTED_ONLY, Attention, Sliding
 from calc.families.family import Family
 from calc.families.feedforward_rows import Dense, Experts
 from calc.families.fields import Fields, kind, stated_or
-from calc.model.gguf_rules import GGUFRules
-from calc.model.kernels import Kernels
+from calc.model.conventions import GGUFRules, Kernels
 
 COHERE_KERNELS = Kernels(norm="centred", rotation="fp32_copies")
 COHERE_PATTERN = Attention(bias="attention_bias", window=Sliding(full_every="sliding_window_pattern"))

@@ -8,11 +8,9 @@ from calc.families.family import MTP, W123, Family, Weights
 from calc.families.feedforward_rows import Dense, Experts
 from calc.families.fields import Fields, kind, near_divisors
 from calc.model.compressed_attention import CompressedAttention
+from calc.model.conventions import GGUFRules, Kernels, Names
 from calc.model.feedforward import MLP, MoE
-from calc.model.gguf_rules import GGUFRules
-from calc.model.kernels import Kernels
 from calc.model.mixers import Mixer
-from calc.model.names import Names
 
 DEEPSEEK_EXPERTS = Experts(
     "n_routed_experts",

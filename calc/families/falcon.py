@@ -9,8 +9,7 @@ from calc.families.granite import BAMBA_NAMES, FF_NORMS
 from calc.families.mamba import STATE_SPACES
 from calc.families.recurrent_rows import BAMBA
 from calc.model.attention import GQA
-from calc.model.gguf_rules import GGUFRules
-from calc.model.kernels import Kernels
+from calc.model.conventions import GGUFRules, Kernels
 
 MANY = Attention(kv=None, head_dim=None, bias="bias")
 GROUPED = Attention(kv="num_kv_heads", head_dim=None, bias="bias")

@@ -15,10 +15,8 @@ from calc.families.feedforward_rows import Dense, Experts, FeedForwardOf, Times
 from calc.families.fields import Fields, Flag, LayerRule, ShapeOf, Size, number, true
 from calc.families.rotary import WHOLE_HEAD, Rotary
 from calc.model.block import Block, Extra, PredictionModule
-from calc.model.gguf_rules import GGUFRules
-from calc.model.kernels import Kernels
+from calc.model.conventions import GGUFRules, Kernels, Names
 from calc.model.mixers import Mixer
-from calc.model.names import Names
 from calc.model.tensor import Component, Excluded, Norm, Shape
 
 T = TypeVar("T")

@@ -10,11 +10,9 @@ from calc.families.fields import PER_LAYER_CONFIG, Fields
 from calc.families.rotary import Rotary
 from calc.model.attention import GQA
 from calc.model.block import Extra
+from calc.model.conventions import GGUFRules, Kernels, Names
 from calc.model.feedforward import MLP, FeedForward, MoE
-from calc.model.gguf_rules import GGUFRules
-from calc.model.kernels import Kernels
 from calc.model.mixers import Mixer
-from calc.model.names import Names
 from calc.model.recurrent import GatedLRU
 from calc.model.tensor import Shape
 

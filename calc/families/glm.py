@@ -7,8 +7,7 @@ from calc.families.deepseek import DEEPSEEK_EXPERTS, HYPER_CONNECTIONS, owns_ind
 from calc.families.family import GATE_UP, MTP, PACKED_QKV, TWO_NORMS, Family, Weights
 from calc.families.moonshot import KIMI_DELTA
 from calc.families.rotary import WHOLE_HEAD, Rotary
-from calc.model.gguf_rules import GGUFRules
-from calc.model.names import Names
+from calc.model.conventions import GGUFRules, Names
 
 GLM_ATTENTION = Attention(qkv_bias="attention_bias")
 GLM4_MOE_ATTENTION = replace(GLM_ATTENTION, qk_norm="head", qk_norm_when="use_qk_norm")

@@ -8,9 +8,7 @@ from calc.families.feedforward_rows import Dense, Experts, Times
 from calc.families.fields import Fields, stated_or
 from calc.families.rotary import WHOLE_HEAD, Rotary
 from calc.model.attention import GQA
-from calc.model.gguf_rules import GGUFRules
-from calc.model.kernels import Dropout, Kernels
-from calc.model.names import Names
+from calc.model.conventions import Dropout, GGUFRules, Kernels, Names
 
 EVERYWHERE: frozenset[Dropout] = frozenset({"embedding", "scores", "residual"})
 GPT2_NAMES = GPT_NAMES.but(

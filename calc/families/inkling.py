@@ -9,10 +9,9 @@ from calc.families.feedforward_rows import Dense, Experts
 from calc.families.fields import Fields
 from calc.model.attention import GQA
 from calc.model.block import Extra
+from calc.model.conventions import Kernels, Names
 from calc.model.feedforward import FeedForward
-from calc.model.kernels import Kernels
 from calc.model.mixers import Mixer
-from calc.model.names import Names
 from calc.model.recurrent import SideConvs
 from calc.model.tensor import Shape
 

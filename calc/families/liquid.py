@@ -5,9 +5,7 @@ from calc.families.family import QK_LAYERNORM, W123, Family, If
 from calc.families.feedforward_rows import Dense, Experts
 from calc.families.fields import Fields
 from calc.families.recurrent_rows import SHORT_CONV
-from calc.model.gguf_rules import GGUFRules
-from calc.model.kernels import Kernels
-from calc.model.names import Names
+from calc.model.conventions import GGUFRules, Kernels, Names
 
 LFM2_MIXER = Hybrid(
     Attention(head_dim=None, qk_norm="head"),

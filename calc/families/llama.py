@@ -25,9 +25,7 @@ from calc.families.feedforward_rows import Dense, Experts
 from calc.families.fields import Fields, stated_or
 from calc.model.attention import GQA
 from calc.model.block import Extra
-from calc.model.gguf_rules import GGUFRules
-from calc.model.kernels import Kernels
-from calc.model.names import Names
+from calc.model.conventions import GGUFRules, Kernels, Names
 from calc.model.tensor import Component, Norm, Shape
 
 # Llama 3.2 Vision: some layers attend to the image

@@ -6,10 +6,8 @@ from calc.families.family import Family, If, Weights
 from calc.families.feedforward_rows import Dense, Times, no_feedforward
 from calc.families.fields import Fields, Size, stated_or
 from calc.families.recurrent_rows import MAMBA1, MAMBA2, Recurrence
-from calc.model.gguf_rules import GGUFRules
-from calc.model.kernels import Kernels
+from calc.model.conventions import GGUFRules, Kernels, Names
 from calc.model.linear_attention import MLSTM
-from calc.model.names import Names
 from calc.model.recurrent import RWKV
 from calc.model.tensor import Norm
 

@@ -7,8 +7,7 @@ from calc.families.fields import Fields, kind
 from calc.families.mistral import MIXTRAL_NAMES
 from calc.families.rotary import Rotary
 from calc.model.attention import BlockIndexer
-from calc.model.gguf_rules import GGUFRules
-from calc.model.kernels import Kernels
+from calc.model.conventions import GGUFRules, Kernels
 from calc.model.linear_attention import LightningAttention
 from calc.model.mixers import Mixer
 

@@ -7,9 +7,7 @@ from calc.families.deepseek import DEEPSEEK_V1_EXPERTS, owns_indexer
 from calc.families.family import LLAMA_FILE, STACKED_EXPERTS, W123, Family, Weights, layer_norms
 from calc.families.feedforward_rows import Dense, Experts
 from calc.families.fields import Fields
-from calc.model.gguf_rules import GGUFRules
-from calc.model.kernels import Kernels
-from calc.model.names import Names
+from calc.model.conventions import GGUFRules, Kernels, Names
 
 WINDOWED = Attention(window=Window())
 MIXTRAL_NAMES = Names(

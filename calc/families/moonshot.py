@@ -8,9 +8,8 @@ from calc.families.family import MTP, PACKED_QKV, QUERY_LAYERNORM, Family, Weigh
 from calc.families.feedforward_rows import Dense, Experts
 from calc.families.fields import Fields, Size, stated_or
 from calc.families.recurrent_rows import Recurrence
-from calc.model.gguf_rules import GGUFRules
+from calc.model.conventions import GGUFRules, Names
 from calc.model.linear_attention import KimiDelta
-from calc.model.names import Names
 
 
 def kimi_full(c: Fields, layer: int) -> bool:

@@ -8,11 +8,9 @@ from calc.families.fields import MAX_LAYERS, Fields, LayerRule
 from calc.families.mamba import MAMBA_NAMES
 from calc.families.recurrent_rows import MAMBA2
 from calc.families.rotary import Rotary
+from calc.model.conventions import GGUFRules, Kernels, Names
 from calc.model.feedforward import MLP, FeedForward
-from calc.model.gguf_rules import GGUFRules
-from calc.model.kernels import Kernels
 from calc.model.mixers import Mixer
-from calc.model.names import Names
 
 SQUARED = Kernels(activation="squared")
 

@@ -9,9 +9,7 @@ from calc.families.fields import Fields, number, stated_or
 from calc.families.recurrent_rows import DELTA_NET
 from calc.families.rotary import Rotary
 from calc.model.attention import GQA
-from calc.model.gguf_rules import GGUFRules
-from calc.model.kernels import Kernels
-from calc.model.names import Names
+from calc.model.conventions import GGUFRules, Kernels, Names
 
 OLMO2_ATTENTION = Attention(bias="attention_bias", qk_norm="full")
 OLMO2_KERNELS = Kernels(norm="rms32", rotation="fp32")

@@ -32,11 +32,9 @@ from calc.families.recurrent_rows import PREFIXED_MAMBA
 from calc.families.rotary import Rotary
 from calc.model.attention import GQA
 from calc.model.block import Block, Extra
+from calc.model.conventions import GGUFRules, Kernels, Names
 from calc.model.feedforward import MLP, MoE
-from calc.model.gguf_rules import GGUFRules
-from calc.model.kernels import Kernels
 from calc.model.mixers import Mixer
-from calc.model.names import Names
 from calc.model.tensor import Component, Shape
 
 LLAMA_LIKE = Family(ffn=Dense(bias=False))

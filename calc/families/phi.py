@@ -19,9 +19,7 @@ from calc.families.feedforward_rows import Dense, Experts
 from calc.families.fields import Fields
 from calc.families.mistral import MIXTRAL_NAMES
 from calc.families.rotary import Rotary
-from calc.model.gguf_rules import GGUFRules
-from calc.model.kernels import Kernels
-from calc.model.names import Names
+from calc.model.conventions import GGUFRules, Kernels, Names
 
 PACKED = Names(packed={"qkv_proj": PACKED_QKV, "gate_up_proj": GATE_UP})
 

@@ -13,10 +13,8 @@ from calc.families.recurrent_rows import DELTA_NET
 from calc.families.rotary import Rotary
 from calc.model.attention import GQA, BlockIndexer
 from calc.model.block import Extra
-from calc.model.gguf_rules import GGUFRules
-from calc.model.kernels import Kernels
+from calc.model.conventions import GGUFRules, Kernels, Names
 from calc.model.linear_attention import GatedDeltaNet
-from calc.model.names import Names
 from calc.model.tensor import Shape
 
 THREE_AXES = Rotary(axes=3)

@@ -6,7 +6,7 @@ from typing import Any, Literal
 from calc.families.family import extras
 from calc.families.fields import Fields
 from calc.model.block import Extra
-from calc.model.names import Names
+from calc.model.conventions import Names
 
 Task = Literal["base", "words", "scores", "token_scores"]
 """The states, of which one vector is pooled; words in place of masks; scores of the text; or of each token."""

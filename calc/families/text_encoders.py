@@ -17,8 +17,7 @@ from calc.families.fields import Fields, Flag, Size, number, true
 from calc.families.rotary import Rotary
 from calc.families.tasks import Task, labels, task
 from calc.model.block import Block, Extra
-from calc.model.kernels import Kernels
-from calc.model.names import Names
+from calc.model.conventions import Kernels, Names
 from calc.model.tensor import Component, Norm, Shape, Shapes
 
 BOTH_WAYS = Attention(kv=None, head_dim=None, bias=True, both_ways=True)

@@ -11,9 +11,9 @@ from calc.families.recurrent_rows import MAMBA2, PREFIXED_MAMBA
 from calc.families.rotary import Rotary
 from calc.model.attention import GQA
 from calc.model.block import Block, Extra
+from calc.model.conventions import Names
 from calc.model.feedforward import MLP
 from calc.model.mixers import Mixer
-from calc.model.names import Names
 from calc.model.recurrent import QKConvs
 from calc.model.tensor import Shape
 

@@ -6,11 +6,8 @@ from typing import Any, Self
 from calc.budget import spent
 from calc.errors import Frozen, Message
 from calc.model.block import Block, Extra, PredictionModule
-from calc.model.details import Details
+from calc.model.conventions import Details, GGUFRules, Kernels, Names
 from calc.model.feedforward import MoE
-from calc.model.gguf_rules import GGUFRules
-from calc.model.kernels import Kernels
-from calc.model.names import Names
 from calc.model.tensor import Component, Excluded, Norm, Shape, Shapes, Tensor, norm_shapes
 from calc.model.vision import ListedTower
 
