@@ -16,7 +16,7 @@ from calc.families.glm import GLM
 from calc.families.gpt import BIGSCIENCE, OPENAI
 from calc.families.granite import GRANITE
 from calc.families.image_codecs import CODECS
-from calc.families.image_towers import ENCODED, IMAGES
+from calc.families.image_towers import IMAGES
 from calc.families.inkling import INKLING
 from calc.families.liquid import LIQUID
 from calc.families.llama import LLAMA
@@ -29,7 +29,7 @@ from calc.families.olmo import OLMO
 from calc.families.other_makers import OTHER_MAKERS
 from calc.families.phi import PHI
 from calc.families.qwen import QWEN
-from calc.families.sound_towers import OMNI, SOUND
+from calc.families.sound_towers import SOUND
 from calc.families.tencent import TENCENT
 from calc.families.text_encoders import TEXT_ENCODERS
 from calc.families.tower_parts import Tower
@@ -67,5 +67,5 @@ OUTER = {"qwen2_5_omni": "qwen2_5_omni_thinker", "qwen3_omni_moe": "qwen3_omni_m
 WRAPPED: dict[str, str] = {wrapper: name for name, family in FAMILIES.items() for wrapper in family.wrappers} | OUTER
 """Models that wrap a language model, or another wrapper -> the model_type in it where its own section does not say
 it."""
-TOWERS: dict[str, Tower] = {**CODECS, **ENCODED, **IMAGES, **OMNI, **SOUND}
+TOWERS: dict[str, Tower] = CODECS | IMAGES | SOUND
 """model_type -> its encoders for images and sound, where their classes are known."""

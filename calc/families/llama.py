@@ -54,6 +54,18 @@ def llama4_sparse(c: Fields, layer: int) -> bool:
     return (layer + 1) % c.size("interleave_moe_layer_step") == 0
 
 
+# Decoders of fairseq
+
+FAIRSEQ_NAMES = Names(mlp="", final_norm="layer_norm", renamed={"o_proj": "out_proj"} | FC12)
+FAIRSEQ = Family(
+    mixer=Attention(kv=None, head_dim=None, bias=True),
+    ffn=Dense("ffn_dim", gated=False, bias=True),
+    norms=("self_attn_layer_norm", "final_layer_norm"),
+    norm="layer",
+    names=FAIRSEQ_NAMES,
+    rotary=None,
+)
+
 # OPT, whose smallest-but-one model embeds in fewer dimensions than its layers have
 
 
@@ -232,18 +244,12 @@ LLAMA: dict[str, Family] = {
         gguf=GGUFRules("llama4"),
     ),
     "cwm": Family(mixer=Attention(window=Sliding(full_every=4))),
-    "opt": Family(
+    "opt": replace(
+        FAIRSEQ,
         mixer=Attention(kv=None, head_dim=None, bias="enable_bias"),
         ffn=Dense("ffn_dim", gated=False, bias="enable_bias"),
-        norms=("self_attn_layer_norm", "final_layer_norm"),
         norm=OPT_NORM,
-        names=Names(
-            module="model.decoder",
-            mlp="",
-            final_norm="final_layer_norm",
-            renamed={"o_proj": "out_proj"} | FC12,
-        ),
-        rotary=None,
+        names=FAIRSEQ_NAMES.but(module="model.decoder", final_norm="final_layer_norm"),
         positions=two_more_positions,
         d_embedding="word_embed_proj_dim",
         final_norm=opt_final_norm,
@@ -255,13 +261,9 @@ LLAMA: dict[str, Family] = {
         ),
         wrappers=("blip-2", "instructblip", "instructblipvideo"),
     ),
-    "xglm": Family(
+    "xglm": replace(
+        FAIRSEQ,
         mixer=Attention(heads="attention_heads", kv=None, head_dim=None, hidden="d_model", bias=True),
-        ffn=Dense("ffn_dim", gated=False, bias=True),
-        norms=("self_attn_layer_norm", "final_layer_norm"),
-        norm="layer",
-        names=Names(mlp="", final_norm="layer_norm", renamed={"o_proj": "out_proj"} | FC12),
-        rotary=None,
         layers="num_layers",
         hidden="d_model",
         layer_extras=cross_attention("d_model", "encoder_attn_layer_norm", ENCODER_ATTENTION),

@@ -17,6 +17,7 @@ from calc.families.family import (
 )
 from calc.families.feedforward_rows import Dense, Experts
 from calc.families.fields import Fields
+from calc.families.llama import FAIRSEQ, FAIRSEQ_NAMES
 from calc.families.mistral import MIXTRAL_NAMES
 from calc.families.rotary import Rotary
 from calc.model.conventions import GGUFRules, Kernels, Names
@@ -28,19 +29,9 @@ def head_dim(c: Fields) -> int:
     return Attention()(c).d_head
 
 
-KOSMOS_2_5 = Family(
-    mixer=Attention(kv=None, head_dim=None, bias=True),
-    ffn=Dense("ffn_dim", gated=False, bias=True),
-    norms=("self_attn_layer_norm", "final_layer_norm"),
-    norm="layer",
-    names=Names(
-        module="text_model.model",
-        mlp="ffn",
-        final_norm="layer_norm",
-        lm_head="text_model.lm_head",
-        renamed={"o_proj": "out_proj"} | FC12,
-    ),
-    rotary=None,
+KOSMOS_2_5 = replace(
+    FAIRSEQ,
+    names=FAIRSEQ_NAMES.but(module="text_model.model", mlp="ffn", lm_head="text_model.lm_head"),
     layer_extras=(Weights("norms", layer_norms("ffn_dim", "ffn.ffn_layernorm")),),
     extras=(Weights("embedding", {"text_model.model.segment_emb.weight": (2, "hidden_size")}),),
     wrappers=("kosmos-2.5",),
@@ -111,19 +102,10 @@ PHI: dict[str, Family] = {
         extras=(),
         wrappers=("kosmos-2",),
     ),
-    "biogpt": Family(
-        mixer=Attention(kv=None, head_dim=None, bias=True),
+    "biogpt": replace(
+        FAIRSEQ,
         ffn=Dense(gated=False, bias=True),
-        norms=("self_attn_layer_norm", "final_layer_norm"),
-        norm="layer",
-        names=Names(
-            module="biogpt",
-            mlp="",
-            final_norm="layer_norm",
-            lm_head="output_projection",
-            renamed={"o_proj": "out_proj"} | FC12,
-        ),
-        rotary=None,
+        names=FAIRSEQ_NAMES.but(module="biogpt", lm_head="output_projection"),
         positions=two_more_positions,
     ),
 }

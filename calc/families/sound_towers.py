@@ -247,22 +247,6 @@ def nemo_layers(c: Fields, path: str, *, qk_norm: bool) -> Iterator[NamedShape]:
     yield from placed(f"{path}.layers.{{layer}}", with_biases(layer) | fused, c.size("num_hidden_layers"))
 
 
-SOUND: dict[str, Tower] = {
-    "fun_asr_nano": separate(fun_asr, "audio_config"),
-    "glmasr": separate(glm_asr, "audio_config"),
-    "granite_speech": separate(granite_speech, "encoder_config", statistics=granite_statistics),
-    "granite_speech_plus": separate(granite_speech, "encoder_config", statistics=granite_statistics),
-    "moss_transcribe_diarize": separate(moss, "audio_config"),
-    "nemo_speechlm": separate(nemo, "audio_config"),
-    "qwen2_audio": separate(qwen2_audio, "audio_config"),
-    "qwen3_asr": separate(qwen3_asr, "audio_config"),
-    "vibevoice_asr": separate(vibevoice, "acoustic_tokenizer_encoder_config", "semantic_tokenizer_encoder_config"),
-    "voxtral": separate(voxtral, "audio_config"),
-    "voxtral_realtime": separate(voxtral_realtime, "audio_config"),
-}
-"""model_type of a wrapper -> its encoders."""
-
-
 # Qwen's, of which the config of the whole has no section for images
 
 
@@ -765,19 +749,30 @@ def dots3_sound(whole: Fields) -> Iterator[NamedShape]:
     yield from placed("audio_encoder.audio_adapter", with_biases(adapter))
 
 
-OMNI: dict[str, Tower] = {
+SOUND: dict[str, Tower] = {
     "diffusion_gemma": images(
         lambda c, whole: gemma4_images(c, "model.encoder"),  # within the encoder of the text
         statistics=lambda c, whole: gemma4_image_statistics(c, "model.encoder"),
     ),
     "dots3_note": images(dots3_note, "audio_config", statistics=router_biases),
+    "fun_asr_nano": separate(fun_asr, "audio_config"),
     "gemma3n": Tower(gemma3n, ("vision_config", "audio_config")),
     "gemma4": images(gemma4, "audio_config", statistics=gemma4_statistics),
     "gemma4_unified": images(gemma4_unified, "audio_config"),
+    "glmasr": separate(glm_asr, "audio_config"),
+    "granite_speech": separate(granite_speech, "encoder_config", statistics=granite_statistics),
+    "granite_speech_plus": separate(granite_speech, "encoder_config", statistics=granite_statistics),
     "inkling_mm_model": images(inkling, "audio_config"),
+    "moss_transcribe_diarize": separate(moss, "audio_config"),
+    "nemo_speechlm": separate(nemo, "audio_config"),
     "nemotron_h_omni": images(nemotron, "audio_config", "sound_config", statistics=nemotron_statistics),
     "phi4_multimodal": images(phi, "audio_config", statistics=phi_statistics),
     "qwen2_5_omni_thinker": separate(omni2_5, "vision_config", "audio_config"),
+    "qwen2_audio": separate(qwen2_audio, "audio_config"),
+    "qwen3_asr": separate(qwen3_asr, "audio_config"),
     "qwen3_omni_moe_thinker": separate(omni3, "vision_config", "audio_config"),
+    "vibevoice_asr": separate(vibevoice, "acoustic_tokenizer_encoder_config", "semantic_tokenizer_encoder_config"),
+    "voxtral": separate(voxtral, "audio_config"),
+    "voxtral_realtime": separate(voxtral_realtime, "audio_config"),
 }
-"""model_type of a wrapper -> its towers."""
+"""model_type of a wrapper -> its encoders."""
