@@ -1,6 +1,8 @@
 """The Technology Innovation Institute's families: Falcon."""
 
-from calc.families.attention_rows import Attention
+from dataclasses import replace
+
+from calc.families.attention_rows import Attention, Either
 from calc.families.family import LLAMA_ATTENTION, TWO_NORMS, Family
 from calc.families.feedforward_rows import Dense, Times
 from calc.families.fields import Fields, stated_or
@@ -8,19 +10,12 @@ from calc.families.gpt import BLOOM_NAMES
 from calc.families.granite import BAMBA_NAMES, FF_NORMS
 from calc.families.mamba import STATE_SPACES
 from calc.families.recurrent_rows import BAMBA
-from calc.model.attention import GQA
 from calc.model.conventions import GGUFRules, Kernels
 
 MANY = Attention(kv=None, head_dim=None, bias="bias")
-GROUPED = Attention(kv="num_kv_heads", head_dim=None, bias="bias")
-
-
-def falcon_attention(c: Fields, layer: int) -> GQA:
-    """40B and 180B group their heads; 7B has one KV head; the earliest have one for each."""
-    if c.flag("new_decoder_architecture"):
-        return GROUPED(c, layer)
-    attention = MANY(c, layer)
-    return attention.model_copy(update={"n_kv": 1}) if c.flag("multi_query") else attention
+FALCON_ATTENTION = Either(  # 40B and 180B group their heads; 7B has one KV head; the earliest have one for each
+    "new_decoder_architecture", replace(MANY, kv="num_kv_heads"), Either("multi_query", replace(MANY, kv=1), MANY)
+)
 
 
 def falcon_norms(c: Fields, layer: int) -> tuple[str, ...]:
@@ -31,7 +26,7 @@ def falcon_norms(c: Fields, layer: int) -> tuple[str, ...]:
 
 
 FALCON_7B_AND_40B = Family(
-    mixer=falcon_attention,
+    mixer=FALCON_ATTENTION,
     ffn=Dense(stated_or("ffn_hidden_size", Times(4)), "bias", gated=False),
     norms=falcon_norms,
     norm="layer",

@@ -2,12 +2,11 @@
 
 from dataclasses import replace
 
-from calc.families.attention_rows import Attention, Sliding, Window
+from calc.families.attention_rows import Attention, Either, Sliding, Window
 from calc.families.family import GATE_UP, GPT_NAMES, PACKED_QKV, Family, Weights, cross_attention, layer_norms
 from calc.families.feedforward_rows import Dense, Experts, Times
-from calc.families.fields import Fields, stated_or
+from calc.families.fields import stated_or
 from calc.families.rotary import WHOLE_HEAD, Rotary
-from calc.model.attention import GQA
 from calc.model.conventions import Dropout, GGUFRules, Kernels, Names
 
 EVERYWHERE: frozenset[Dropout] = frozenset({"embedding", "scores", "residual"})
@@ -68,12 +67,6 @@ BLOOM_NAMES = Names(
 BIGCODE = Attention(heads="n_head", kv=None, head_dim=None, hidden="n_embd", bias=True)
 
 
-def bigcode_attention(c: Fields, layer: int) -> GQA:
-    """StarCoder: one KV head for all."""
-    attention = BIGCODE(c, layer)
-    return attention.model_copy(update={"n_kv": 1}) if c.flag("multi_query") else attention
-
-
 def neox_names(module: str) -> Names:
     return Names(
         module=module,
@@ -115,7 +108,7 @@ BIGSCIENCE: dict[str, Family] = {
     "gpt_bigcode": replace(
         GPT2,
         maker="BigCode",
-        mixer=bigcode_attention,
+        mixer=Either("multi_query", replace(BIGCODE, kv=1), BIGCODE),
         kernels=Kernels(dropout=EVERYWHERE, holds_attended=True),
         layer_extras=cross_attention("n_embd", "ln_cross_attn", GPT2_CROSSING),
         names=GPT2_NAMES,

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from calc.errors import ConfigError, Message, shown
-from calc.families.attention_rows import Attention, Sliding
+from calc.families.attention_rows import Attention, Either, Sliding
 from calc.families.family import (
     ENCODER_ATTENTION,
     FC12,
@@ -23,7 +23,6 @@ from calc.families.family import (
 )
 from calc.families.feedforward_rows import Dense, Experts
 from calc.families.fields import Fields, stated_or
-from calc.model.attention import GQA
 from calc.model.block import Extra
 from calc.model.conventions import GGUFRules, Kernels, Names
 from calc.model.tensor import Component, Norm, Shape
@@ -32,19 +31,11 @@ from calc.model.tensor import Component, Norm, Shape
 
 MLLAMA_CROSS = frozenset(range(3, 40, 5))
 """The class's default."""
-MLLAMA_ATTENTION = Attention(head_dim=None)
-MLLAMA_IMAGE = Attention(head_dim=None, qk_norm="head")
 
 
 def mllama_crosses(c: Fields, layer: int) -> bool:
     listed = c.get("cross_attention_layers") is not None
     return layer in (c.indices("cross_attention_layers") if listed else MLLAMA_CROSS)
-
-
-def mllama_attention(c: Fields, layer: int) -> GQA:
-    if not mllama_crosses(c, layer):
-        return MLLAMA_ATTENTION(c, layer)
-    return MLLAMA_IMAGE(c, layer).model_copy(update={"cross": True})
 
 
 def llama4_sparse(c: Fields, layer: int) -> bool:
@@ -209,7 +200,7 @@ LLAMA: dict[str, Family] = {
         gguf=LLAMA_FILE,
     ),
     "mllama_text_model": Family(
-        mixer=mllama_attention,
+        mixer=Either(mllama_crosses, Attention(head_dim=None, qk_norm="head", cross=True), Attention(head_dim=None)),
         ffn=Dense(bias=False),
         extra_rows=8,
         ties=False,

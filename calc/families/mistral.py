@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from calc.families.attention_rows import MLA, Attention, Every, Sliding, Window
+from calc.families.attention_rows import MLA, Attention, Either, Every, Sliding, Window
 from calc.families.deepseek import DEEPSEEK_V1_EXPERTS, owns_indexer
 from calc.families.family import LLAMA_FILE, STACKED_EXPERTS, W123, Family, Weights, layer_norms
 from calc.families.feedforward_rows import Dense, Experts
@@ -58,7 +58,7 @@ MISTRAL: dict[str, Family] = {
     ),
     "mistral4": Family(mixer=MLA(), ffn=replace(DEEPSEEK_V1_EXPERTS, stacked="out_in"), names=STACKED_EXPERTS),
     "mistral_large4_text": Family(
-        mixer=lambda c, layer: (LARGE4_MLA if rotates(c, layer) else LARGE4_PLAIN)(c, layer),
+        mixer=Either(rotates, LARGE4_MLA, LARGE4_PLAIN),
         ffn=DEEPSEEK_V1_EXPERTS,
         norms=("attention_norm", "ffn_norm"),
         kernels=Kernels(capped_logits=True),

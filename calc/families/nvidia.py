@@ -1,7 +1,7 @@
 """NVIDIA's families: Nemotron and Cosmos."""
 
 from calc.errors import ConfigError, Message
-from calc.families.attention_rows import Attention
+from calc.families.attention_rows import Attention, Either
 from calc.families.family import MTP, TWO_NORMS, Family, Weights
 from calc.families.feedforward_rows import Dense, Experts
 from calc.families.fields import MAX_LAYERS, Fields, LayerRule
@@ -20,8 +20,9 @@ NEMOTRON_KINDS = ["mamba", "moe", "attention", "mlp"]
 """The class's default."""
 LETTERS = {"M": "mamba", "*": "attention", "-": "mlp", "E": "moe"}
 WORDS = {"linear_attention": "mamba", "full_attention": "attention", **{word: word for word in NEMOTRON_KINDS}}
-NEMOTRON_ATTENTION = Attention()
-NEMOTRON_WIDE = Attention(head_dim="attention_head_dim")
+NEMOTRON_ATTENTION = Either(
+    lambda c, layer: bool(c.maybe("attention_head_dim")), Attention(head_dim="attention_head_dim"), Attention()
+)
 NEMOTRON_MAMBA = MAMBA2.but(n_heads="mamba_num_heads", d_head="mamba_head_dim", d_state="ssm_state_size")
 NEMOTRON_MLP = Dense(gated=False)
 NEMOTRON_EXPERTS = Experts(
@@ -58,14 +59,10 @@ def nemotron_kinds(c: Fields) -> list[str]:
     return [WORDS[word] for word in listed]
 
 
-def nemotron_attention(c: Fields, layer: int) -> Mixer:
-    return (NEMOTRON_WIDE if c.maybe("attention_head_dim") else NEMOTRON_ATTENTION)(c, layer)
-
-
 def nemotron_mixer(c: Fields, layer: int) -> Mixer | None:
     what = c.once(nemotron_kinds, lambda: nemotron_kinds(c))[layer]
     if what == "attention":
-        return nemotron_attention(c, layer)
+        return NEMOTRON_ATTENTION(c, layer)
     return NEMOTRON_MAMBA(c) if what == "mamba" else None
 
 
@@ -135,7 +132,7 @@ NVIDIA: dict[str, Family] = {
         names=MAMBA_NAMES,
         rotary=None,
         prediction=MTP(  # an attention layer and one with experts for each further token
-            nemotron_attention,
+            NEMOTRON_ATTENTION,
             NEMOTRON_EXPERTS,
             layer_norms=("norm", "moe_norm"),
             norms=("enorm", "hnorm", "final_layernorm"),

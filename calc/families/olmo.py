@@ -2,13 +2,12 @@
 
 from dataclasses import replace
 
-from calc.families.attention_rows import Attention, Every, Hybrid, Sliding
+from calc.families.attention_rows import Attention, Either, Every, Hybrid, Sliding
 from calc.families.family import PACKED_QKV, POST_NORMS, TWO_NORMS, Family, Weights
 from calc.families.feedforward_rows import Dense, Experts
 from calc.families.fields import Fields, number, stated_or
 from calc.families.recurrent_rows import DELTA_NET
 from calc.families.rotary import Rotary
-from calc.model.attention import GQA
 from calc.model.conventions import GGUFRules, Kernels, Names
 
 OLMO2_ATTENTION = Attention(bias="attention_bias", qk_norm="full")
@@ -34,12 +33,9 @@ def hybrid_norms(c: Fields, layer: int) -> tuple[str, ...]:
 
 
 MOLMO_HEAD = Attention(qkv_bias="attention_bias", qk_norm="head")
-MOLMO_FULL = replace(MOLMO_HEAD, qk_norm="full")
-
-
-def molmo_attention(c: Fields, layer: int) -> GQA:
-    return (MOLMO_HEAD if c.get("qk_norm_type") == "qwen3" else MOLMO_FULL)(c, layer)
-
+MOLMO_ATTENTION = Either(
+    lambda c, layer: c.get("qk_norm_type") == "qwen3", MOLMO_HEAD, replace(MOLMO_HEAD, qk_norm="full")
+)
 
 OLMO2 = Family(mixer=OLMO2_ATTENTION, norms=POST_NORMS, kernels=OLMO2_KERNELS, gguf=GGUFRules("olmo2"))
 
@@ -61,7 +57,7 @@ OLMO: dict[str, Family] = {
         kernels=OLMO2_KERNELS,
     ),
     "molmo2_text": Family(  # words that stand for images are in the embedding, not in the head
-        mixer=molmo_attention,
+        mixer=MOLMO_ATTENTION,
         ffn=Dense(bias=False),
         norms=("attn_norm", "ff_norm"),
         extras=(
