@@ -39,7 +39,8 @@ IMAGE_PREFIX = frozenset(("gemma3", "molmo2", "paligemma"))
 """model_type of those whose tokens of an image see each other; Gemma 4's config says it."""
 FOURFOLD = ("n_inner", "ffn_hidden_size")
 """Feed-forward widths that are four times the hidden size where a config leaves them null."""
-NO_DEFAULTS: Mapping[str, Any] = {"fields": {}, "aliases": {}}
+PARTS = ("fields", "aliases", "sections")
+"""Of what a class takes for fields that a config leaves out: names of fields, other spellings, defaults in sections."""
 CLASS_DEFAULTS, FURTHER_DEFAULTS = (
     json.loads(Path(__file__).with_name(f"{name}.json").read_text(encoding="utf-8"))
     for name in ("defaults", "further_defaults")
@@ -52,8 +53,8 @@ those of another `class`; and of fields that only checkpoints state."""
 def _defaults_text(model_type: str) -> str:
     """What a family's configs may leave out, and spellings, as JSON text: each reader parses its own lists."""
     further = FURTHER_DEFAULTS.get(model_type, {})
-    row = CLASS_DEFAULTS.get(further.get("class", model_type), NO_DEFAULTS)
-    return json.dumps({part: {**row[part], **further.get(part, {})} for part in NO_DEFAULTS})
+    row = CLASS_DEFAULTS.get(further.get("class", model_type), {})
+    return json.dumps({part: {**row.get(part, {}), **further.get(part, {})} for part in PARTS})
 
 
 DEFAULTS = MappingProxyType({name: _defaults_text(name) for name in FAMILIES})
@@ -330,4 +331,4 @@ def _open(config: Mapping[str, Any]) -> tuple[Family, Fields]:
     family = FAMILIES[model_type]
     text = joined(text, family.section)
     row = json.loads(DEFAULTS[model_type])
-    return family, Fields(text, {TIE: False, **row["fields"]}, row["aliases"])
+    return family, Fields(text, {TIE: False, **row["fields"]}, row["aliases"], row["sections"])

@@ -92,7 +92,7 @@ def v4_rate(c: Fields, what: str) -> int | None:
     if what not in V4_RATES:
         return None
     field, usual = V4_RATES[what]
-    return c.maybe(field) or c.within(c.get("compress_rates")).maybe(what) or usual
+    return c.maybe(field) or c.section("compress_rates").maybe(what) or usual
 
 
 def v4_attention(c: Fields, what: str) -> CompressedAttention:

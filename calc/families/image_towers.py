@@ -103,7 +103,7 @@ def llava(c: Fields, whole: Fields, path: str = PROJECTOR) -> Iterator[NamedShap
 
 def perception_lm(c: Fields, whole: Fields) -> Iterator[NamedShape]:
     """PerceptionLM, arXiv:2504.13180, whose width is an argument of timm."""
-    wide = c.within(c.get("model_args")).size("embed_dim")
+    wide = c.section("model_args").size("embed_dim")
     yield from placed(f"model.{PROJECTOR}", with_biases(two_matrices(wide)))
 
 
@@ -493,7 +493,7 @@ def idefics(c: Fields, whole: Fields) -> Iterator[NamedShape]:
 
 def minimax(c: Fields, whole: Fields) -> Iterator[NamedShape]:
     """MiniMax-M3: CLIP's layers over patches of several frames, and two projectors."""
-    merging, path = c.within(c.get("img_token_compression_config")), "vision_tower.vision_model"
+    merging, path = c.section("img_token_compression_config"), "vision_tower.vision_model"
     d, channels, p = c.sizes("hidden_size", "num_channels", "patch_size")
     frames = merging.maybe("temporal_patch_size") or c.size("temporal_patch_size")
     merge = merging.maybe("spatial_merge_size") or c.size("spatial_merge_size")

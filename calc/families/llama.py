@@ -1,8 +1,6 @@
 """Meta's families."""
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from calc.errors import ConfigError, Message, shown
 from calc.families.attention_rows import Attention, Either, Sliding
@@ -112,25 +110,11 @@ MUSE_GLIMMER = Family(
 
 BLT_ATTENTION = Attention(head_dim=None)
 GROUPS = "encoder_hash_byte_group_size"
-LOCAL = {"vocab_size": 260, "hidden_size": 1024, "num_attention_heads": 16, "hidden_size_global": 2048}
-BLT_SECTIONS: dict[str, Mapping[str, Any]] = {
-    "encoder_config": LOCAL | {"num_hidden_layers": 1, "cross_attn_all_layers": False, "cross_attn_k": 2},
-    "decoder_config": LOCAL
-    | {"num_hidden_layers": 9, "intermediate_size": 2816, "cross_attn_all_layers": True, "cross_attn_k": 2},
-    "patcher_config": {"vocab_size": 260, "hidden_size": 768, "num_hidden_layers": 14, "num_attention_heads": 12}
-    | {"intermediate_size": 2048},
-}
-"""Defaults of the sections' classes, transformers 5.23 `configuration_blt.py`."""
-
-
-def blt_section(c: Fields, name: str) -> Fields:
-    stated = c.get(name)
-    return c.once(name, lambda: Fields(stated if isinstance(stated, Mapping) else {}, BLT_SECTIONS[name], {}))
 
 
 def byte_width(c: Fields) -> int:
     """Width of the state of a byte: what the encoder gives is what the decoder reads."""
-    encoder, decoder = (blt_section(c, f"{name}_config").size("hidden_size") for name in ("encoder", "decoder"))
+    encoder, decoder = (c.section(f"{name}_config").size("hidden_size") for name in ("encoder", "decoder"))
     if encoder != decoder:
         sentence = (
             "hidden_size is {encoder:,} in encoder_config and {decoder:,} in decoder_config; both must be the same."
@@ -163,7 +147,7 @@ def byte_stack(c: Fields, path: str) -> tuple[Extra, ...]:
 
 
 def byte_models(c: Fields) -> tuple[Extra, ...]:
-    encoder, decoder, patcher = (blt_section(c, name) for name in BLT_SECTIONS)
+    encoder, decoder, patcher = (c.section(f"{name}_config") for name in ("encoder", "decoder", "patcher"))
     width, joined = byte_width(c), byte_width(c) * c.size("cross_attn_k")
     groups = c.get(GROUPS) or range(3, 9)
     if not isinstance(groups, list | range):
@@ -282,7 +266,7 @@ LLAMA: dict[str, Family] = {
         ffn=BLT_FFN,
         names=Names(embedding="local_encoder.embed_tokens", layer="global_transformer.layers.{layer}"),
         d_embedding=byte_width,
-        extra_rows=lambda c: blt_section(c, "encoder_config").size("vocab_size") - c.size("vocab_size"),
+        extra_rows=lambda c: c.section("encoder_config").size("vocab_size") - c.size("vocab_size"),
         final_norm="none",
         extras=(byte_models,),
         assumption=Message(

@@ -22,12 +22,12 @@ def kimi_full(c: Fields, layer: int) -> bool:
 
 def in_section(field: str, otherwise: str) -> Size:
     """A size that checkpoints state in `linear_attn_config`."""
-    return lambda c: c.within(c.get("linear_attn_config")).maybe(field) or c.size(otherwise)
+    return lambda c: c.section("linear_attn_config").maybe(field) or c.size(otherwise)
 
 
 def has_full_rank_output(c: Fields) -> bool:
     """Whether the output gate has no bottleneck: Kimi K3."""
-    return c.within(c.get("linear_attn_config")).flag("use_full_rank_gate")
+    return c.section("linear_attn_config").flag("use_full_rank_gate")
 
 
 def has_residuals(c: Fields) -> bool:

@@ -75,11 +75,6 @@ def openelm_mlp(c: Fields, layer: int) -> MLP:
 # Databricks: MPT and DBRX
 
 
-def dbrx_section(c: Fields, name: str, defaults: dict[str, int]) -> Fields:
-    stated = c.get(name)
-    return c.within(defaults | (stated if isinstance(stated, dict) else {}))
-
-
 MPT_NAMES = Names(
     module="transformer",
     embedding="wte",
@@ -95,13 +90,12 @@ DBRX_EXPERTS = Experts("moe_num_experts", "ffn_hidden_size", "moe_top_k", stacke
 
 
 def dbrx_attention(c: Fields, layer: int) -> Mixer:
-    n_kv = dbrx_section(c, "attn_config", {"kv_n_heads": 1}).size("kv_n_heads")
+    n_kv = c.section("attn_config").size("kv_n_heads")
     return DBRX_ATTENTION(c.with_stated("num_key_value_heads", n_kv))
 
 
 def dbrx_moe(c: Fields, layer: int) -> MoE:
-    defaults = {"ffn_hidden_size": 3584, "moe_num_experts": 4, "moe_top_k": 1}
-    return DBRX_EXPERTS.experts(dbrx_section(c, "ffn_config", defaults))
+    return DBRX_EXPERTS.experts(c.section("ffn_config"))
 
 
 # Hugging Face: Idefics of 2023; between the layers of a Llama others read images, each held back by two scalars
@@ -111,7 +105,7 @@ IDEFICS_ATTENTION, IDEFICS_FFN = Attention(kv=None, head_dim=None), Dense(bias=F
 
 def idefics_extras(c: Fields) -> tuple[Extra, ...]:
     hidden = c.size("hidden_size")
-    image = c.within(c.get("vision_config")).maybe("embed_dim") or 768  # of a patch, as the tower yields it
+    image = c.section("vision_config").maybe("embed_dim") or 768  # of a patch, as the tower yields it
     attention: dict[str, Shape] = {**IDEFICS_ATTENTION(c).shapes(hidden)}
     attention |= {f"{name}_proj.weight": (hidden, image) for name in "kv"}
     if c.flag("qk_layer_norms"):
@@ -339,7 +333,7 @@ def own_layers(c: Fields) -> Fields:
 
 
 def step_sliding_heads(c: Fields) -> int:
-    other = c.within(c.get("attention_other_setting")).maybe("num_attention_heads")
+    other = c.section("attention_other_setting").maybe("num_attention_heads")
     return c.maybe("num_sliding_attention_heads") or other or c.size("num_attention_heads")
 
 

@@ -140,7 +140,7 @@ ARGUMENTS = frozenset(
 
 def arguments(c: Fields) -> Fields:
     """Arguments to timm that a section states against the architecture's."""
-    return c.within(c.get("model_args"))
+    return c.section("model_args")
 
 
 def is_known_perception(c: Fields) -> bool:
