@@ -40,7 +40,7 @@ IMAGE_PREFIX = frozenset(("gemma3", "molmo2", "paligemma"))
 FOURFOLD = ("n_inner", "ffn_hidden_size")
 """Feed-forward widths that are four times the hidden size where a config leaves them null."""
 PARTS = ("fields", "aliases", "sections")
-"""Of what a class takes for fields that a config leaves out: names of fields, other spellings, defaults in sections."""
+"""Parts of a row of defaults: values of fields that a config leaves out, other spellings of fields, and sections."""
 CLASS_DEFAULTS, FURTHER_DEFAULTS = (
     json.loads(Path(__file__).with_name(f"{name}.json").read_text(encoding="utf-8"))
     for name in ("defaults", "further_defaults")
@@ -51,7 +51,7 @@ those of another `class`; and of fields that only checkpoints state."""
 
 
 def _defaults_text(model_type: str) -> str:
-    """What a family's configs may leave out, and spellings, as JSON text: each reader parses its own lists."""
+    """A family's row of defaults as JSON text: each reader parses its own lists."""
     further = FURTHER_DEFAULTS.get(model_type, {})
     row = CLASS_DEFAULTS.get(further.get("class", model_type), {})
     return json.dumps({part: {**row.get(part, {}), **further.get(part, {})} for part in PARTS})
