@@ -84,7 +84,7 @@ def _build(config: Mapping[str, Any], family: Family, c: Fields) -> Architecture
         layers_by_parts.setdefault(_layer(family, c.of_layer(i), i), []).append(i)
     longest = family.max_positions
     max_positions = c.maybe(longest) if isinstance(longest, str) else longest(c)
-    norm = stated(c, family.norm)
+    norm, rotary = stated(c, family.norm), stated(c, family.rotary)
     mixers = [mixer for mixers, *_ in layers_by_parts for mixer in mixers]
     names = stated(c, family.names)
     outside = tuple(extra for weights in family.extras for extra in weights(c))
@@ -110,7 +110,7 @@ def _build(config: Mapping[str, Any], family: Family, c: Fields) -> Architecture
         d_positions=None if family.d_positions is None else number(c, family.d_positions),
         max_positions=max_positions,
         details=read_details(c),
-        rotary=family.rotary.tables(c, mixers, max_positions) if family.rotary else (),
+        rotary=rotary.tables(c, mixers, max_positions) if rotary else (),
         d_embedding=_embedding_width(family, c),
         final_norm=stated(c, family.final_norm or norm),
         head_bias=true(c, family.head_bias),

@@ -160,7 +160,7 @@ class Family:
     norm: Norm | Callable[[Fields], Norm] = "rms"
     kernels: Kernels | Callable[[Fields], Kernels] = PLAIN
     names: Names | Callable[[Fields], Names] = LLAMA_NAMES
-    rotary: Rotary | None = WHOLE_HEAD  # None: no rotary positions
+    rotary: Rotary | Callable[[Fields], Rotary | None] | None = WHOLE_HEAD  # None: no rotary positions
     wrappers: tuple[str, ...] = ()  # model_types that wrap the language model of this row
     gguf: GGUFRules = NOT_IN_GGUF
     gguf_headers: str | None = None  # the architecture of headers that are read as this family

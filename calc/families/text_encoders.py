@@ -235,13 +235,6 @@ def xlm_layer(c: Fields, layer: int) -> tuple[Extra, ...]:
     return c.once("adapters", lambda: adapted(c, matrices))
 
 
-class TurnedTables(Rotary):
-    """Tables where positions are rotary."""
-
-    def tables(self, c: Fields, mixers: object, max_positions: int | None) -> tuple[tuple[int, int], ...]:
-        return super().tables(c, mixers, max_positions) if turns(c) else ()  # type: ignore[arg-type]
-
-
 # ALBERT, arXiv:1909.11942: layers share weights
 
 ALBERT_AROUND = Around(
@@ -439,7 +432,7 @@ TEXT_ENCODERS: dict[str, Family] = {
         norms=If(turns, FLASH_NORMS, BERT_NORMS),
         extras=(xlm_around,),
         layer_extras=(xlm_layer,),
-        rotary=TurnedTables(),
+        rotary=If(turns, Rotary(), None),
         positions=lambda c: 0 if turns(c) else c.size("max_position_embeddings"),
     ),
     "jina_embeddings_v3": encoder(

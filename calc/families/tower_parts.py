@@ -176,9 +176,9 @@ def flat_patch(c: Fields, channels: str = "num_channels") -> Shape:
     return c.size("hidden_size"), c.size(channels) * c.size("patch_size") ** 2
 
 
-def merged_width(c: Fields, field: str = "hidden_size", merge: str = "spatial_merge_size") -> int:
+def merged_width(c: Fields, field: str = "hidden_size") -> int:
     """Width of the patches that one token stands for, joined."""
-    return c.size(field) * c.size(merge) ** 2
+    return c.size(field) * c.size("spatial_merge_size") ** 2
 
 
 def layers(
