@@ -76,10 +76,7 @@ LIQUID: dict[str, Family] = {
         ffn=Dense(bias=False),
         norms=If("use_sandwich_norm", LFM3_NORMS, LFM3_NORMS[:2]),
         names=Names(
-            recurrent="conv",
-            mlp="feed_forward",
-            final_norm="embedding_norm",
-            renamed={"g_proj": "gate_proj"} | W123,
+            recurrent="conv", mlp="feed_forward", final_norm="embedding_norm", renamed={"g_proj": "gate_proj"} | W123
         ),
         wrappers=("lfm3_vl",),
     ),

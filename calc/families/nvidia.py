@@ -157,10 +157,7 @@ NVIDIA: dict[str, Family] = {
         ffn=Dense(gated=False),
         ties=False,
         kernels=SQUARED,
-        names=Names(
-            module="",
-            renamed={"q_proj": "to_q", "k_proj": "to_k", "v_proj": "to_v", "o_proj": "to_out"},
-        ),
+        names=Names(module="", renamed={"q_proj": "to_q", "k_proj": "to_k", "v_proj": "to_v", "o_proj": "to_out"}),
         wrappers=("cosmos3_edge",),
     ),
 }

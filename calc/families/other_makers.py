@@ -430,11 +430,7 @@ OTHER_MAKERS: dict[str, Family] = {
         mixer=Hybrid(
             Attention(), PREFIXED_MAMBA.but(inner_norms=True), Every("attn_layer_period", "attn_layer_offset")
         ),
-        ffn=Experts(
-            "num_experts",
-            "intermediate_size",
-            sparse=jamba_sparse,
-        ),
+        ffn=Experts("num_experts", "intermediate_size", sparse=jamba_sparse),
         norms=FF_NORMS,
         names=Names(
             recurrent="mamba",
@@ -484,12 +480,7 @@ OTHER_MAKERS: dict[str, Family] = {
     ),
     "aquila": replace(LLAMA_LIKE, maker="BAAI"),
     "emu3_text_model": Family(
-        maker="BAAI",
-        names=Names(
-            module="text_model.model",
-            lm_head="text_model.lm_head",
-        ),
-        wrappers=("emu3",),
+        maker="BAAI", names=Names(module="text_model.model", lm_head="text_model.lm_head"), wrappers=("emu3",)
     ),
     "baichuan": Family(
         maker="Baichuan",
