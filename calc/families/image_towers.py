@@ -48,6 +48,7 @@ from calc.families.tower_parts import (
     patch,
     patches,
     placed,
+    renamed,
     section,
     separate,
     two,
@@ -521,7 +522,7 @@ def sam_merged(fine: Fields) -> Iterator[NamedShape]:
     """SAM's encoder, and two convolutions that merge its patches, in DeepSeek-OCR's line."""
     first, second = two(fine, "downsample_channels")
     merge: Shapes = {"net_2": (first, fine.size("output_channels"), 3, 3), "net_3": (second, first, 3, 3)}
-    yield from sam(fine, "model.sam_model", SAM_AS_RELEASED)
+    yield from renamed(sam(fine, "model.sam_model"), SAM_AS_RELEASED)
     yield from placed("model.sam_model", weights(merge))
 
 
@@ -559,15 +560,18 @@ def unlimited_ocr(c: Fields, whole: Fields) -> Iterator[NamedShape]:
 # InternViT, arXiv:2312.14238, under its first names
 
 
+INTERN_FUSED = replace(FUSED, scales=("ls1", "ls2"))
+
+
 def qianfan(c: Fields, whole: Fields) -> Iterator[NamedShape]:
-    yield from intern(c, "vision_model", INTERN_AS_RELEASED)
+    yield from renamed(intern(c, "vision_model", INTERN_FUSED), INTERN_AS_RELEASED)
     yield from intern_projector(c, whole)
 
 
 def internvl_chat(c: Fields, whole: Fields) -> Iterator[NamedShape]:
     """InternVL as it was first published, with code of its own next to the checkpoint (`modeling_intern_vit.py`)."""
-    names = replace(INTERN_AS_RELEASED, bias="qkv_bias", qk_norm="qk_normalization", normed="attn")
-    yield from intern(c, "vision_model", names)
+    c = Fields(c.stated, c.defaults, {"attention_bias": "qkv_bias", "use_qk_norm": "qk_normalization"})
+    yield from renamed(intern(c, "vision_model", INTERN_FUSED, "attn"), INTERN_AS_RELEASED)
     yield from intern_projector(c, whole)
 
 
@@ -786,8 +790,8 @@ def step(c: Fields, whole: Fields) -> Iterator[NamedShape]:
     yield f"{path}.positional_embedding", (patches(c), d), 1
     yield from placed(path, with_biases({"ln_pre": (d,)}))
     layer = replace(GAMMAS, qkv="attn.in_proj", out="attn.out_proj")
-    for name, shape, copies in layers(c, f"{path}.transformer.resblocks", layer, int(d * c.real("mlp_ratio"))):
-        yield name.replace("in_proj.", "in_proj_"), shape, copies
+    inner = layers(c, f"{path}.transformer.resblocks", layer, int(d * c.real("mlp_ratio")))
+    yield from renamed(inner, {"in_proj.": "in_proj_"})
     merge: Shapes = {"vit_downsampler1": (2 * d, d, 3, 3), "vit_downsampler2": (4 * d, 2 * d, 3, 3)}
     yield from placed(path, with_biases(merge))
     yield from placed("", biased(whole.flag("projector_bias"), {"vit_large_projector": (TEXT, 4 * d)}))

@@ -31,6 +31,7 @@ from calc.families.tower_parts import (
     numbers,
     patch,
     placed,
+    renamed,
     section,
     separate,
     two,
@@ -270,26 +271,18 @@ def split_qkv(rows: Iterator[NamedShape], d: int) -> Iterator[NamedShape]:
             yield name, shape, copies
 
 
-QWEN3_MERGERS = {"deepstack_merger": "merger", ".norm.": ".ln_q.", "linear_fc1": "mlp.0", "linear_fc2": "mlp.2"}
+QWEN3_MERGERS = {"deepstack_merger": "merger", ".norm.": ".ln_q.", "r.linear_fc1": "r.mlp.0", "r.linear_fc2": "r.mlp.2"}
+QWEN3_MERGERS |= {"}.linear_fc1": "}.mlp.0", "}.linear_fc2": "}.mlp.2"}
 """Modules of Qwen3-VL's mergers -> their names in Qwen3-Omni."""
 
 
 def omni3(c: Fields, whole: Fields) -> Iterator[NamedShape]:
     """Qwen3-Omni, arXiv:2509.17765: Qwen3-VL's encoder, and convolutions over time and pitch before layers."""
-    yield from renamed_mergers(qwen3(c, "visual"))
+    yield from renamed(qwen3(c, "visual"), QWEN3_MERGERS)
     a = section(whole, "audio_config")
     d, out = a.sizes("d_model", "output_dim")
     yield from convolved(a, "audio_tower")
     yield from placed("audio_tower", with_biases({"proj1": (d, d), "proj2": (out, d)}))
-
-
-def renamed_mergers(rows: Iterator[NamedShape]) -> Iterator[NamedShape]:
-    """All rows, mergers under other names."""
-    for name, shape, copies in rows:
-        if "merger" in name:
-            for stored, here in QWEN3_MERGERS.items():
-                name = name.replace(stored, here)
-        yield name, shape, copies
 
 
 # Nemotron 3 Nano Omni: RADIO, arXiv:2312.06709, and Parakeet

@@ -198,6 +198,14 @@ def layers(
     yield from placed(f"{path}.{{layer}}", shapes, c.size(copies))
 
 
+def renamed(rows: Iterable[NamedShape], names: Mapping[str, str]) -> Iterator[NamedShape]:
+    """All rows, with other words in place of these."""
+    for name, shape, copies in rows:
+        for word, other in names.items():
+            name = name.replace(word, other)
+        yield name, shape, copies
+
+
 def each(names: str, shape: Shape, letters: Iterable[str] = "qkv") -> Shapes:
     """Modules of one shape: `self_attn.{}_proj` for q, k and v."""
     return {names.replace("{}", letter): shape for letter in letters}
