@@ -24,6 +24,14 @@ ADAPTED = frozenset({"attention", "mlp", "experts_routed", "experts_shared", "ss
 """Components whose matrices may have adapters."""
 PADDED = frozenset({"embedding", "lm_head", "experts_routed"})
 """Components that may get rows or columns."""
+FUSED = {
+    **dict.fromkeys(("q_proj", "k_proj", "v_proj", "query", "key", "value"), "qkv_proj"),
+    **dict.fromkeys(("gate_proj", "up_proj", "w1", "w3"), "gate_up_proj"),
+    **dict.fromkeys(("q_a_proj", "kv_a_proj_with_mqa"), "fused_qkv_a_proj"),
+    **dict.fromkeys(("in_proj_qkv", "in_proj_z"), "in_proj_qkvz"),
+    **dict.fromkeys(("in_proj_b", "in_proj_a"), "in_proj_ba"),
+}
+"""Modules of checkpoints that vLLM, and others after it, fuse -> the whole."""
 
 
 class ExpertPadding(NamedTuple):

@@ -27,8 +27,7 @@ from calc.model.mixers import CompressedAttention, Mixer
 from calc.model.mla import LatentAttention
 from calc.serving.engines.cache import Pool
 from calc.serving.engines.loading import up_to
-from calc.serving.engines.sglang.drafts import GUESSING_REQUESTS, UNCOUNTED, guesses
-from calc.serving.engines.sglang.options import SGLangOptions, StateStrategy
+from calc.serving.engines.sglang.options import GUESSING_REQUESTS, SGLangOptions, StateStrategy, guesses
 from calc.serving.engines.sizes import LaidOut, Limits
 from calc.serving.kv_cache import growth, token_bits
 
@@ -146,6 +145,8 @@ WINDOWED = frozenset(
 """Model types whose windows get a pool of their own (`is_hybrid_swa_model`); all others keep the whole context."""
 FEW = frozenset({"deepseek_v4", "inkling_text"})
 """Models whose window pool has a tenth of the tokens (`arg_groups/model_overrides`)."""
+UNCOUNTED = frozenset("qwen3_5_text qwen3_5_moe_text qwen3_next".split())
+"""Model types whose config states no `num_nextn_predict_layers`: the cache of their layer is left out of the plan."""
 STATES: dict[StateStrategy, int] = {"no_buffer": 3, "extra_buffer_lazy": 4, "extra_buffer": 5}
 """States of a request: three, and those that follow it for the prefix cache."""
 UNBUFFERED = frozenset("falcon_mamba lfm2 lfm2_moe mamba mamba2".split())

@@ -4,7 +4,9 @@ Read in SGLang 0.5.23: `arg_groups/memory_hook.py` (defaults), `mem_cache/kv_cac
 pools), `distributed/utils.py` (pipeline stages), `layers/vocab_parallel_embedding.py`. Families that it does not serve:
 the classes of `models/`; `model_loader/utils.py: resolve_transformers_arch` (a family without one runs by the code of
 transformers, here 5.19, where that is written for others' attention: `is_backend_compatible`); `models/transformers.py`
-(`use_cache=False`); `configs/hybrid_arch.py: mambaish_config` (which get a pool of states).
+(`use_cache=False`); `configs/hybrid_arch.py: mambaish_config` (which get a pool of states). Drafts:
+`arg_groups/speculative_hook.py` (defaults), `arg_groups/validation_hook.py` (pipelines), `configs/model_config.py`,
+`model_executor/model_runner_components/spec_aux_hidden_state.py` (layers that are counted).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,6 +24,7 @@ from calc.model.block import Block
 from calc.model.derivation import NUMBERS, Numbers
 from calc.model.named import Peak
 from calc.serving.engines.cache import Pool
+from calc.serving.engines.drafts import DraftingEngine
 from calc.serving.engines.launch import (
     Image,
     Launch,
@@ -34,7 +37,7 @@ from calc.serving.engines.launch import (
     quantized,
     stated,
 )
-from calc.serving.engines.loading import TensorLoader, rotary_tables, up_to
+from calc.serving.engines.loading import FUSED, TensorLoader, rotary_tables, up_to
 from calc.serving.engines.rules import (
     SUPPORT,
     VOCABULARY,
@@ -50,8 +53,7 @@ from calc.serving.engines.rules import (
     without_pooling,
 )
 from calc.serving.engines.sglang.cache import COMPRESSED_REQUESTS, TokenPool, compressing, slot_bytes
-from calc.serving.engines.sglang.drafts import GUESSING_REQUESTS, SGLangDrafts
-from calc.serving.engines.sglang.options import SGLangOptions
+from calc.serving.engines.sglang.options import GUESSING_REQUESTS, SGLangOptions, SpeculativeAlgorithm, guesses
 from calc.serving.engines.sglang.working_memory import (
     STREAMED_BATCH,
     decode_graphs,
@@ -63,7 +65,6 @@ from calc.serving.engines.sglang.working_memory import (
     streams_images,
 )
 from calc.serving.engines.sizes import Budget, GPUAtStart, HostCache, LaidOut, Limits, LoadedWeights
-from calc.serving.engines.vllm.loading import FUSED
 from calc.serving.engines.vllm.rules import SUPPORTED_UNTIL
 from calc.serving.engines.vllm.working_memory import profile_peaks
 from calc.serving.workload import Workload
@@ -80,6 +81,19 @@ CUDA_GRAPHS = Range(low=0.07, high=4)
 1.44 for 52 (pull/12978, pull/11830); the high end is an assumption."""
 SEQUENCES = 2048
 """Sequences at once, at least, where no flag says how many (`resolve_max_num_reqs`)."""
+DRAFTERS: dict[SpeculativeAlgorithm | None, str] = {
+    None: "none",
+    "NEXTN": "mtp",  # another name of EAGLE
+    "EAGLE": "mtp",
+    "EAGLE3": "eagle3",
+    "STANDALONE": "draft_model",
+    "NGRAM": "ngram",
+}
+PREDICTED = frozenset(
+    "deepseek_v3 deepseek_v32 deepseek_v4 ernie4_5_moe glm4_moe glm4_moe_lite glm_moe_dsa hy_v3 kimi_k2 mimo "
+    "nemotron_h qwen3_5 qwen3_5_moe qwen3_next".split()
+)
+"""Families whose own layers for it guess tokens."""
 STEPS, SHARE = (4096, 2048, 1024), 0.9
 """Values to try when the defaults do not do."""
 
@@ -143,7 +157,7 @@ def unserved_family(architecture: Architecture) -> Iterator[Refusal]:
         yield Refusal(Message(sentence, family=family, nearest=nearest), "engine")
 
 
-class SGLang(SGLangDrafts):
+class SGLang(DraftingEngine):
     name: ClassVar[str] = "sglang"
     support: ClassVar[EngineSupport] = SUPPORT["sglang"]
     title: ClassVar[str] = support.title
@@ -151,6 +165,8 @@ class SGLang(SGLangDrafts):
     step_option: ClassVar[str] = "chunked_prefill_size"
     sequences_option: ClassVar[str | None] = "max_running_requests"
     share_option: ClassVar[str | None] = "mem_fraction_static"
+    method_option: ClassVar[str] = "speculative_algorithm"
+    draft_option: ClassVar[str] = "speculative_draft_model_path"
     spelling: ClassVar[Spelling] = SPELLING
     separation: ClassVar[Separation | None] = SEPARATION
     disk_tier: ClassVar[str | None] = "LMCache, max_local_disk_size"  # --enable-lmcache
@@ -161,6 +177,7 @@ class SGLang(SGLangDrafts):
     cache_formats: ClassVar[tuple[CacheFormat, ...]] = ("fp8",)
     cache_from: ClassVar[frozenset[str]] = frozenset((MODELOPT,))  # model_executor: configure_kv_cache_dtype
     weight_options: ClassVar[tuple[str, ...]] = LOADS
+    options: SGLangOptions
     options_type: ClassVar[type[SGLangOptions]] = SGLangOptions
 
     def layout_refusals(self, model: Architecture, precision: Precision, layout: Layout) -> Iterator[Refusal]:
@@ -329,3 +346,60 @@ class SGLang(SGLangDrafts):
             "chunked_prefill_size": [n for n in STEPS if n < limits.step_tokens],
         }
         return combined(self.options, changes)
+
+    @property
+    def drafter(self) -> str:
+        return DRAFTERS[self.options.speculative_algorithm]
+
+    @property
+    def guessed(self) -> int:
+        guess = guesses(self.options, "")
+        return 0 if guess is None else guess.tokens - 1
+
+    def with_draft(self, architecture: Architecture) -> Architecture:
+        """The model with its layers that guess. They have an embedding and a head of their own until the cache is
+        planned, and the model's after (`EagleDraftWorker.init_lm_head`)."""
+        if not self.loads_draft:
+            return architecture
+        tables = {"embedding": "embed_tokens", "head": None if architecture.tied else "shared_head.head"}
+        own = tuple(module.model_copy(update=tables) for module in architecture.prediction)
+        return architecture.model_copy(update={"prediction": own})
+
+    def draft_tables(self, architecture: Architecture, tp: int, stages: int) -> int:
+        """A head has an embedding of its own until the cache is planned."""
+        rows = self.vocabulary(architecture.vocab, tp)
+        return 2 * rows * architecture.hidden if self.drafter == "eagle3" else 0
+
+    def left_out(self) -> Iterator[Message]:
+        yield from super().left_out()
+        if self.loads_draft:
+            yield Message(
+                "SGLang plans its cache while the layers that guess have an embedding and a head of their own, which "
+                "are counted with them; later they share the model's."
+            )
+
+    def unpredicted(self, model: Architecture, family: str) -> Iterator[Refusal]:
+        if not model.prediction:
+            sentence = (
+                "This model has no multi-token prediction (MTP) layer; EAGLE3 and STANDALONE guess with another model."
+            )
+            yield Refusal(Message(sentence), "speculative_algorithm", ["EAGLE3", "STANDALONE", "NGRAM"])
+        elif family not in PREDICTED:
+            sentence = "{engine} has no multi-token prediction (MTP) for models of the family {family}."
+            yield Refusal(Message(sentence, engine="SGLang", family=family), "speculative_algorithm", ["NGRAM"])
+
+    def unspread_draft(self, layout: Layout) -> Iterator[Refusal]:
+        """Why what guesses tokens does not go with a layout (`check_pipeline_parallel_compat`)."""
+        kind = self.options.speculative_algorithm
+        if kind is not None and layout.pp > 1:
+            sentence = "SGLang has drafts on pipeline stages (pp) where a server reads prompts alone."
+            yield Refusal(Message(sentence), "pp", [1])
+        if kind in ("STANDALONE", "NGRAM") and layout.dp > 1:
+            sentence = "SGLang's {kind} does not go with copies of the attention (dp)."
+            yield Refusal(Message(sentence, kind=str(kind)), "dp", [1])
+
+    @property
+    def unnamed_head(self) -> tuple[str, ...]:
+        """The flag of a head that is not named."""
+        unnamed = self.drafter == "eagle3" and self.options.speculative_draft_model_path is None
+        return ("--speculative-draft-model-path", "org/draft") if unnamed else ()

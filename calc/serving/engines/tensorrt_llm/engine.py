@@ -30,12 +30,11 @@ from calc.model.named import Peak
 from calc.serving.engines.cache import Pool
 from calc.serving.engines.engine import Engine
 from calc.serving.engines.launch import Launch, Spelling, combined, degrees, stated
-from calc.serving.engines.loading import ExpertPadding, TensorLoader, quantized, rotary_tables
+from calc.serving.engines.loading import FUSED, ExpertPadding, TensorLoader, quantized, rotary_tables
 from calc.serving.engines.rules import SUPPORT, broken_tiles, even_stages, without_cache, without_pooling
 from calc.serving.engines.sglang.cache import bits_with_index, slot_bytes
 from calc.serving.engines.sizes import Budget, GPUAtStart, LaidOut, Limits, LoadedWeights
 from calc.serving.engines.tensorrt_llm.options import TensorRTLLMOptions
-from calc.serving.engines.vllm.loading import FUSED
 from calc.serving.engines.vllm.working_memory import EXPERTS, OUTPUT_OF_EXPERTS, layer_elements
 from calc.serving.kv_cache import growth
 from calc.serving.workload import Workload

@@ -22,8 +22,8 @@ from calc.serving.engines.cache import Pool
 from calc.serving.engines.loading import up_to
 from calc.serving.engines.sizes import Limits
 from calc.serving.engines.vllm.encoder import largest_item, profiled_images
-from calc.serving.engines.vllm.kernels import Kernel
 from calc.serving.engines.vllm.layers import (
+    Kernel,
     Kind,
     Layers,
     LayerSetting,

@@ -1,4 +1,5 @@
-"""Cache of each layer in vLLM 0.33 (`*.get_kv_cache_spec`): bytes of a token or a state, and what kernel reads it."""
+"""Cache of each layer in vLLM 0.33: bytes of a token or a state (`*.get_kv_cache_spec`), which attention kernel reads
+it, and in blocks of which sizes (`platforms/cuda.py`, `v1/attention/backends/`)."""
 
 from collections.abc import Iterable, Iterator
 from itertools import chain
@@ -14,16 +15,6 @@ from calc.model.linear_attention import GatedDeltaNet
 from calc.model.mixers import CompressedAttention, Mixer, Recurrent
 from calc.model.mla import LatentAttention
 from calc.model.recurrent import Mamba, Mamba2, SideConvs
-from calc.serving.engines.vllm.kernels import (
-    INDEXER,
-    M3_INDEXER,
-    M3_SPARSE,
-    Kernel,
-    KernelQuery,
-    attention_kernel,
-    capability,
-    latent_kernel,
-)
 from calc.serving.engines.vllm.options import VLLMOptions, holds
 
 
@@ -71,6 +62,60 @@ def sees_images_whole(architecture: Architecture, options: VLLMOptions) -> bool:
     return loaded and architecture.image_prefix
 
 
+Capability = tuple[int, int]
+
+
+def capability(gpu: GPU) -> Capability | None:
+    if gpu.platform != "cuda" or gpu.capability is None:
+        return None
+    major, minor = gpu.capability.split(".")
+    return int(major), int(minor)
+
+
+class Kernel(NamedTuple):
+    """A kernel reads blocks of these sizes, in tokens; a larger block is read in parts."""
+
+    name: str
+    sizes: tuple[int, ...]
+    multiples: bool = True  # it also reads a multiple in one part
+    packed: bool = False  # latents are in fp8_ds_mla
+
+    def accepts(self, block: int) -> bool:
+        return any(block % size == 0 for size in self.sizes)
+
+    @property
+    def least(self) -> int:
+        return min(self.sizes)
+
+    def largest_within(self, block: int) -> int:
+        """The largest block of at most so many tokens, or its least."""
+        if self.multiples:
+            return max(self.least, block // self.least * self.least)
+        return max((size for size in self.sizes if size <= block), default=self.least)
+
+
+BY_SIXTEEN = (16,)
+FLASHINFER = (16, 32, 64)
+FP8: Capability = (8, 9)
+"""First GPUs with fp8, and with Triton's kernels for it."""
+ROCM = Kernel("ROCm", BY_SIXTEEN)
+ASCEND = Kernel("ASCEND", (128,))
+"""`vllm_ascend/utils.py`: blocks of 128 tokens wherever prompts are chunked or prefixes stay."""
+M3_SPARSE = Kernel("MINIMAX_M3_SPARSE", (128,), multiples=False)
+M3_INDEXER = Kernel("MINIMAX_M3_SPARSE_INDEXER", (128,), multiples=False)
+INDEXER = Kernel("DEEPSEEK_V32_INDEXER", (64,), multiples=False)
+TRITON = Kernel("TRITON_ATTN", BY_SIXTEEN)
+TRITON_ONLY: frozenset[CacheFormat] = frozenset(("fp32", "int8", "int4"))
+"""Formats that no other kernel reads."""
+
+SHARING = frozenset(
+    "FLASH_ATTN FLASHINFER FLASH_ATTN_MLA FLASHINFER_MLA FLASHMLA CUTLASS_MLA TRITON_MLA FLASHMLA_SPARSE "
+    "FLASHINFER_MLA_SPARSE DEEPSEEK_V32_INDEXER".split()
+)
+"""Kernels that hand out the softmax' sums, by which ranks that share a sequence's tokens add up what they attend to
+(`v1/worker/cp_utils.py`, column DCP of `docs/design/attention_backends.md`)."""
+
+
 Kind = Literal["full", "mla", "window", "chunk", "state"]
 HEAD_SCALES = 8
 """Bytes of the fp32 scales of a key and a value, in int8 and int4."""
@@ -107,10 +152,23 @@ class LayerSetting(NamedTuple):
     family: Habits
     image_prefix: bool
 
-    def kernel_query(self, d_head: int, *, sinks: bool = False, n_q: int = 0, d_nope: int = 0) -> KernelQuery:
-        """Needs of a layer with such heads."""
-        cuda, block = capability(self.gpu), self.options.block_size
-        return KernelQuery(cuda, self.kv, block, d_head, sinks, self.image_prefix, n_q, d_nope, self.gpu.platform)
+    @property
+    def cuda(self) -> Capability:
+        """Compute capability, of GPUs that have one."""
+        cuda = capability(self.gpu)
+        assert cuda is not None
+        return cuda
+
+    @property
+    def fp8(self) -> bool:
+        return self.kv in ("fp8", "fp8_ds_mla")
+
+    def first(self, of_cuda: Iterable[Kernel]) -> Kernel | None:
+        """The first kernel that reads blocks of the stated size (--block-size): of these, or the platform's own where
+        it is not CUDA; None where there is none."""
+        block = self.options.block_size
+        kernels = [ASCEND if self.gpu.platform == "cann" else ROCM] if capability(self.gpu) is None else of_cuda
+        return next((kernel for kernel in kernels if block is None or kernel.accepts(block)), None)
 
     def stored(self, elements: int, n_kv: int = 1) -> int:
         """Bytes of a token's elements, with the scales of each head."""
@@ -172,7 +230,7 @@ def of_attention(mixer: GQA, setting: LayerSetting) -> Iterator[Cached]:
         yield Cached("mla", 2 * mixer.indexer.d_index, (1, mixer.indexer.d_index, 0), 0, M3_INDEXER)
         kernel: Kernel | None = M3_SPARSE
     else:
-        kernel = attention_kernel(setting.kernel_query(mixer.d_head, sinks=mixer.sinks))
+        kernel = setting.first(attention_kernels(setting, mixer.d_head, sinks=mixer.sinks))
     yield of_heads(mixer.n_kv, mixer.d_head, d_v, mixer.window, kernel, setting)
 
 
@@ -186,11 +244,11 @@ def of_latents(mixer: LatentAttention, setting: LayerSetting) -> Iterator[Cached
     """A latent with its rotary key on every rank, and an index key in fp8 with its scale."""
     if setting.family.expanded:
         d_head = mixer.d_nope + mixer.d_rope
-        yield of_heads(mixer.n_q, d_head, d_head, None, attention_kernel(setting.kernel_query(d_head)), setting)
+        kernel = setting.first(attention_kernels(setting, d_head))
+        yield of_heads(mixer.n_q, d_head, d_head, None, kernel, setting)
         return
     width = mixer.kv_rank + mixer.d_rope
-    query = setting.kernel_query(width, n_q=mixer.n_q, d_nope=mixer.d_nope)
-    kernel = latent_kernel(query, sparse=mixer.indexer is not None)
+    kernel = setting.first((latent_kernels if mixer.indexer is None else sparse_kernels)(setting, mixer))
     packed = setting.kv == "fp8_ds_mla" or (kernel is not None and kernel.packed)
     # packed: in fp8 with its scales, and the rotary key in 16 bits (`flashmla_sparse.py`)
     nbytes = with_scales(mixer.kv_rank) + 2 * mixer.d_rope if packed else setting.stored(width)
@@ -200,7 +258,7 @@ def of_latents(mixer: LatentAttention, setting: LayerSetting) -> Iterator[Cached
     shared_too = not holds("shared choices cache no index keys", setting.options)
     if mixer.indexer is not None and (mixer.indexer.owned or shared_too):
         index = with_scales(mixer.indexer.d_index)
-        yield Cached("mla", index, (1, index, 0), 0, INDEXER if query.capability is not None else kernel)
+        yield Cached("mla", index, (1, index, 0), 0, INDEXER if capability(setting.gpu) is not None else kernel)
 
 
 def with_scales(width: int) -> int:
@@ -267,3 +325,93 @@ def checkpoint_step(mixer: Recurrent, setting: LayerSetting) -> int | None:
 def compressed(rank: Architecture) -> bool:
     """Whether the layers are DeepSeek-V4's."""
     return any(isinstance(mixer, CompressedAttention) for block in rank.blocks for mixer in block.mixers)
+
+
+def attention_kernels(setting: LayerSetting, d_head: int, *, sinks: bool = False) -> Iterator[Kernel]:
+    """CUDA's kernels for keys and values of heads of this width, in vLLM's order."""
+    if setting.kv in TRITON_ONLY:
+        yield TRITON
+        return
+    cuda = setting.cuda
+    composed = setting.image_prefix and d_head in (256, 512) and not sinks
+    flash = flash_attention(setting, d_head, sinks=sinks)
+    # FlashInfer has four widths; sinks need the kernels of TensorRT-LLM
+    flashinfer = d_head in (64, 128, 256, 512) and (8, 0) <= cuda <= (12, 1)
+    flashinfer = flashinfer and (not sinks or cuda[0] in (9, 10, 12))
+    if cuda[0] == 10:
+        if composed and flashinfer:
+            yield Kernel("TRITON_FLASHINFER", (64,), multiples=False)
+        if flashinfer and not setting.image_prefix:
+            yield Kernel("FLASHINFER", FLASHINFER, multiples=False)
+    elif cuda[0] == 9 and composed and flash is not None:
+        yield flash._replace(name="TRITON_FLASH_ATTN")
+    # of FlashAttention, version 4 alone can let the tokens of an image see each other
+    sees_images = flash_version(d_head, cuda) == 4 and not (setting.fp8 and cuda == (9, 0))
+    if flash is not None and (not setting.image_prefix or sees_images):
+        yield flash
+    if flashinfer and not setting.image_prefix:
+        yield Kernel("FLASHINFER", FLASHINFER, multiples=False)
+    if d_head >= 32 and (not setting.fp8 or cuda >= FP8):
+        yield TRITON
+    if not sinks and not setting.fp8:
+        yield Kernel("FLEX_ATTENTION", BY_SIXTEEN)
+
+
+def flash_version(d_head: int, cuda: Capability) -> int:
+    """Version of FlashAttention for heads of this width: 3 on Hopper up to 256, 4 beyond and, up to 128, on SM10x."""
+    if cuda[0] == 9:
+        return 3 if d_head <= 256 else 4
+    return 4 if cuda[0] == 10 and d_head <= 128 else 2
+
+
+def flash_attention(setting: LayerSetting, d_head: int, *, sinks: bool) -> Kernel | None:
+    """FlashAttention, where it serves the layer: fp8 by version 3, by version 4 on SM10x, and by version 4 on Hopper
+    for heads of 512, in pages of 64 tokens; sinks by versions 3 and 4."""
+    cuda = setting.cuda
+    version, widest = flash_version(d_head, cuda), 512 if cuda[0] in (9, 10, 11) else 256
+    if cuda < (8, 0) or d_head % 8 or d_head > widest:
+        return None
+    if sinks and cuda[0] not in (9, 10):
+        return None
+    if not setting.fp8:
+        return Kernel("FLASH_ATTN", BY_SIXTEEN)
+    if cuda[0] == 9 and d_head == 512:
+        return Kernel("FLASH_ATTN", (64,), multiples=False)
+    return Kernel("FLASH_ATTN", BY_SIXTEEN) if version == 3 or (version, cuda[0]) == (4, 10) else None
+
+
+def latent_kernels(setting: LayerSetting, mixer: LatentAttention) -> Iterator[Kernel]:
+    """CUDA's kernels for whole latents, in vLLM's order."""
+    cuda, packed = setting.cuda, setting.kv == "fp8_ds_mla"
+    known = mixer.kv_rank + mixer.d_rope in (320, 512, 576) and not packed
+    if cuda[0] == 10 and known:
+        if mixer.d_nope in (64, 128, 192):
+            yield Kernel("FLASHINFER_MLA", (32, 64), multiples=False)
+        yield Kernel("CUTLASS_MLA", (128,), multiples=False)
+    if cuda[0] == 9 and known and not setting.fp8:
+        yield Kernel("FLASH_ATTN_MLA", BY_SIXTEEN)
+    if cuda[0] == 9 and known:
+        yield Kernel("FLASHMLA", (64,), multiples=False)
+    if packed:
+        yield Kernel("FLASHMLA", (64,), multiples=False, packed=True)
+    elif not setting.fp8 or cuda >= FP8:
+        yield Kernel("TRITON_MLA", BY_SIXTEEN)
+
+
+def sparse_kernels(setting: LayerSetting, mixer: LatentAttention) -> Iterator[Kernel]:
+    """CUDA's kernels for the latents that an indexer picks, in vLLM's order."""
+    cuda = setting.cuda
+    flash_mla = Kernel("FLASHMLA_SPARSE", (64,), multiples=not (setting.fp8 and cuda[0] == 10), packed=setting.fp8)
+    flashinfer = Kernel("FLASHINFER_MLA_SPARSE", (32,))
+    if cuda[0] == 10:
+        serves = mixer.d_nope in (128, 192) and setting.kv != "fp8_ds_mla"
+        flash_four = not setting.fp8 and mixer.n_q in (8, 16) and mixer.kv_rank + mixer.d_rope == 576
+        few = [Kernel("FLASH_ATTN_MLA_SPARSE_FA4", (64,))] if flash_four else []
+        trtllm = [flashinfer] if serves else []
+        yield from ([*few, *trtllm, flash_mla] if setting.fp8 or mixer.n_q <= 16 else [flash_mla, *trtllm])
+    elif cuda[0] == 12:
+        yield Kernel("FLASHINFER_MLA_SPARSE_SM120", (64,), packed=True)
+    elif cuda[0] == 9:
+        if not setting.fp8:
+            yield Kernel("FLASH_ATTN_MLA_SPARSE", (64,))
+        yield flash_mla

@@ -10,8 +10,16 @@ from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture
 from calc.serving.engines.rules import halved, without_asymmetry
 from calc.serving.engines.vllm.cache import BLOCK, Division
-from calc.serving.engines.vllm.kernels import INDEXER, SHARING
-from calc.serving.engines.vllm.layers import Cached, Layers, LayerSetting, cached_layers, compressed, habits
+from calc.serving.engines.vllm.layers import (
+    INDEXER,
+    SHARING,
+    Cached,
+    Layers,
+    LayerSetting,
+    cached_layers,
+    compressed,
+    habits,
+)
 from calc.serving.engines.vllm.options import Version, VLLMOptions, holds
 
 SUPPORTED_UNTIL: dict[str, Version | None] = {
