@@ -136,14 +136,12 @@ class StagedShape:
             yield ()
             return
         yield several.crowded(self.stored, ranges, taken)
-        yield several.crowded(several.alone.ranks.of(self.layout).loaded, ranges, taken)
         self.least, whole = self.least_stages, self.serving.spread(self.layout)
         if self.least > stages:
             yield ()
         if limits.share is not None:
             yield several.crowded_with_cache(whole, self.workload, layout, limits, ranges)
         laid_out = self.serving.spread(layout).on(several.gpu, several.workload)
-        yield several.crowded_at_peak(laid_out, heaviest_only=True)
         yield None if laid_out.surely_fits else several.crowded_at_peak(laid_out) or ()
 
 
@@ -256,58 +254,40 @@ class Several:
         that they have none beside more others: an engine may take more on each GPU, the more layers are on one.
         `serving` has all layers of a copy on one stage, `work` is what the copy is asked."""
         weighing, engine = serving.weighing, serving.engine
-        pool, stated, nothing = engine.cache_over(stages, serving.laid_out, self.gpu, limits), [], [0] * len(stages)
+        pool = engine.cache_over(stages, serving.laid_out, self.gpu, limits)
+        caches = [(HIGH, [0] * len(stages))]
         if pool is not None:
-            sizes = map(pool.stated_bytes, range(len(stages)))
-            stated = [nbytes for nbytes in sizes if nbytes is not None]
-            if (
-                stated and pool.concurrency(pool.blocks(stated), work.context) < work.batch
-            ):  # whatever there is room for
-                return []
+            request, several = pool.request_blocks(work.context), range(len(stages))
+            if self.states_cache:  # whatever there is room for
+                stated = [pool.stated_bytes(stage) or 0 for stage in several]
+                return [] if pool.blocks(stated) < work.batch * request else None
+            to_start = max(pool.least_blocks(limits.sequences), request)
+            counts = (HIGH, to_start), (MIDDLE, work.batch * request)
+            caches = [(end, [pool.bytes_of(stage, blocks) for stage in several]) for end, blocks in counts]
         laid_out = replace(serving.laid_out, stages=(), ranges=tuple(stages), layout=layout)
         overhead = serving.overhead.sizes(engine.overhead_on(self.gpu, laid_out, limits), 0)
         weights = on_each(weighing.loaded, stages)
         working = weighing.working_each(engine, limits, stages)
         longest = max(map(len, stages))
 
-        def crowded(end: int, cache: Sequence[int]) -> list[int] | None:
-            outside = at_end(overhead, LOW if self.states_cache else end)
+        for end, cache in caches:
+            outside = at_end(overhead, end)
             needs = [*zip(map(add, weights, cache), working, strict=True)]
             left = {taken: self.left(taken, limits, outside) for taken in set(working)}
             lacking = {need for need in set(needs) if need[0] > left[need[1]][0]}
-            if not lacking:
-                return None if all(starts for _, starts in left.values()) else []
-            alike = pool is None or pool.adds_up
-            return [i for i, need in enumerate(needs) if need in lacking and alike and len(stages[i]) == longest]
+            if lacking and (pool is None or pool.adds_up):
+                return [i for i, need in enumerate(needs) if need in lacking and len(stages[i]) == longest]
+            if lacking or not all(starts for _, starts in left.values()):
+                return []
+        return None
 
-        if pool is None or stated:
-            return [] if any(map(self.lack, working, weights, stated)) else crowded(HIGH, nothing)
-        least = max(pool.least_blocks(limits.sequences), pool.request_blocks(work.context))
-        at_start = crowded(HIGH, [pool.bytes_of(stage, least) for stage in range(len(stages))])
-        if at_start is not None:
-            return at_start
-        return crowded(MIDDLE, pool.required_each(work.batch, work.context))
-
-    def crowded_at_peak(self, laid_out: Allocation, *, heaviest_only: bool = False) -> list[int] | None:
-        """Stages in the middle, or the heaviest of them, that have no room on a GPU, where an engine takes memory as it
-        goes: with any number of stages beside it such a one takes as much. None where none is known."""
-        usable, weighed = self.gpu.usable_bytes, laid_out.serving.laid_out.stages
-        middle = range(1, len(weighed) - 1)
+    def crowded_at_peak(self, laid_out: Allocation) -> list[int] | None:
+        """Stages in the middle that have no room on a GPU, where an engine takes memory as it goes: with any number of
+        stages beside it such a one takes as much. None where none is known."""
+        usable, middle = self.gpu.usable_bytes, range(1, len(laid_out.serving.laid_out.stages) - 1)
         if not middle or laid_out.sets_aside or laid_out.refusal is not None or laid_out.least_memory(HIGH) > usable:
             return None
-        if heaviest_only:
-            stage = max(middle, key=lambda stage: weighed[stage].weights)
-            at_peak = laid_out.requirements.stage(stage, laid_out.workload)
-            return [stage] if at_peak.memory.high > usable else None
         return [stage for stage in middle if laid_out.stages[stage].memory.high > usable] or None
-
-    def lack(self, working: int, loaded: int, stated: int) -> bool:
-        """Whether each lacks bytes at start for a cache of stated bytes with such weights and working memory."""
-        usable, engine = self.gpu.usable_bytes, self.alone.engine
-        return all(
-            engine.budget(limits, GPUAtStart(usable, loaded, working, stated, at_end(overhead, LOW))).shortage
-            for limits, overhead in self.starts
-        )
 
 
 def on_each(layer_bytes: LayerBytes, stages: Sequence[range]) -> list[int]:

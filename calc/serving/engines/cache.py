@@ -70,11 +70,6 @@ class Pool(Cache):
         """Bytes that its layers take at least, on however many stages they stand."""
         return self.required_bytes(stage, batch, length)
 
-    def required_each(self, batch: int, length: int) -> list[int]:
-        """Bytes of whole blocks on every stage."""
-        blocks = batch * self.request_blocks(length)
-        return [self.bytes_of(stage, blocks) for stage in range(len(self.block_bytes))]
-
     def bytes_of(self, stage: int, blocks: int) -> int:
         return blocks * self.block_bytes[stage] + self.fixed_bytes(stage)
 
