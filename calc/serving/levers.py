@@ -98,8 +98,9 @@ def ways(gpu: GPU, serving: Serving, workload: Workload, gpus: int) -> tuple[Way
         stages, rest = divmod(gpus, shape.gpus)
         if rest or not 0 < stages <= serving.architecture.num_layers:
             continue
-        if (laid_out := serving.accepted(shape.model_copy(update={"pp": stages}))) is not None:
-            allocation, layout = laid_out.on(gpu, workload), laid_out.layout
+        layout = shape.model_copy(update={"pp": stages})
+        if serving.accepts(layout):
+            allocation = serving.spread(layout).on(gpu, workload)
             most = max_batch(allocation, shape.dp)
             by_layout.append(
                 Way(layout=layout, verdict=verdict_word(allocation), spare=allocation.spare, max_batch=most)

@@ -134,11 +134,6 @@ class TensorLoader:
         return piece.nbytes if self.experts.fp32_bias and tensor.name.endswith("_bias") else 0
 
 
-def rotary_tables(rank: Architecture) -> LoadedWeights:
-    """Tables of sines and cosines, in 16 bits."""
-    return LoadedWeights(rotary=sum(2 * rows * width for rows, width in rank.rotary))
-
-
 def quantized(piece: Piece) -> bool:
     """Whether it has scales."""
     return bool(piece.form.scale_bits + piece.form.matrix_bits)
@@ -251,9 +246,12 @@ class Loader(StartedEngine):
         """Bytes of a draft model's weights on one of tp ranks, by pipeline stage [stages]."""
         return (0,) * stages
 
+    rotary_width: ClassVar[int] = 0
+    """Bytes of a sine or cosine in tables that each stage keeps; 0 where there are none."""
+
     def tables(self, rank: Architecture) -> LoadedWeights:
-        """Bytes of the tables that it makes on each stage, which the checkpoint does not have."""
-        return LoadedWeights()
+        """Bytes of the tables of sines and cosines on each stage, which the checkpoint does not have."""
+        return LoadedWeights(rotary=self.rotary_width * sum(rows * columns for rows, columns in rank.rotary))
 
     def loading(self, stage: Stage) -> int:
         """Bytes that it adds to the stored weights: tables, padding, rounding, what it keeps twice or unpacks."""

@@ -12,7 +12,6 @@ from calc.errors import Message, Refusal
 from calc.formats import CacheFormat, Precision, WeightFormat
 from calc.formats.format_names import FLOATS, MLX_FORMATS
 from calc.formats.stored import Piece
-from calc.hardware.engine_rules import EngineSupport
 from calc.hardware.gpu import GPU
 from calc.hardware.overhead import OverheadItem, Range
 from calc.hardware.parallel import Layout
@@ -28,8 +27,8 @@ from calc.serving.engines.mlx.cache import EXPANDED, IN_LISTS, OWN_CACHES, ROTAT
 from calc.serving.engines.mlx.loading import HIGH, is_down, mlx_file
 from calc.serving.engines.mlx.options import STEP, MLXOptions
 from calc.serving.engines.mlx.working_memory import Pass, pass_peaks, without_kernel
-from calc.serving.engines.rules import SUPPORT, Question
-from calc.serving.engines.sizes import LaidOut, Limits, LoadedWeights, Stage, StagePeak
+from calc.serving.engines.rules import Question
+from calc.serving.engines.sizes import LaidOut, Limits, LoadedWeights, StagePeak
 from calc.serving.workload import Workload
 from calc.units import MIB
 
@@ -106,12 +105,11 @@ def notes(model: str, source: str, precision: Precision, options: MLXOptions) ->
 
 class MLX(Engine):
     name: ClassVar[str] = "mlx"
-    support: ClassVar[EngineSupport] = SUPPORT["mlx"]
-    title: ClassVar[str] = support.title
     versions: ClassVar[str] = "0.32"
     step_option: ClassVar[str] = "prefill_step_size"
     sequences_option: ClassVar[str | None] = "decode_concurrency"
     weight_formats: ClassVar[tuple[WeightFormat, ...]] = ("mlx-8bit", "mlx-4bit")
+    weight_options: ClassVar[tuple[str, ...]] = ("q_group_size",)
 
     options: MLXOptions
     options_type: ClassVar[type[MLXOptions]] = MLXOptions
@@ -209,9 +207,6 @@ class MLX(Engine):
     def loads_vision(self) -> bool:
         return False
 
-    def loads_same_weights(self, other: "MLX") -> bool:
-        return self.options.q_group_size == other.options.q_group_size
-
     def file(self, architecture: Architecture, precision: Precision, rank: Architecture) -> list[Piece]:
         if precision.weights == "mxfp4":  # gpt-oss, whose experts stay as its checkpoint stores them
             return super().file(architecture, precision, rank)
@@ -221,10 +216,6 @@ class MLX(Engine):
         scales = sum(copies_within_piece(rank, piece.tensor, stage) * piece.a_layer * piece.scales for piece in pieces)
         total = sum(copies_within_piece(rank, piece.tensor, stage) * piece.a_layer * piece.nbytes for piece in pieces)
         return LoadedWeights(weights=total - scales, scales=scales)
-
-    def loading(self, stage: Stage) -> int:
-        """0: the folder's tensors are what is held."""
-        return 0
 
     def set_up(self, gpu: GPU) -> GPU:
         """macOS lets the GPU use `iogpu.wired_limit_mb` of the memory, which MLX then wires (`set_wired_limit`)."""

@@ -15,7 +15,6 @@ from typing import ClassVar
 from calc.errors import Message, Refusal
 from calc.formats import MODELOPT, CacheFormat, Precision, WeightFormat
 from calc.formats.table import Format
-from calc.hardware.engine_rules import EngineSupport
 from calc.hardware.gpu import GPU
 from calc.hardware.overhead import CUDA_CONTEXT, NONE, OverheadItem, Range, libraries
 from calc.hardware.parallel import Layout
@@ -37,7 +36,7 @@ from calc.serving.engines.launch import (
     quantized,
     stated,
 )
-from calc.serving.engines.loading import FUSED, TensorLoader, rotary_tables, up_to
+from calc.serving.engines.loading import FUSED, TensorLoader, up_to
 from calc.serving.engines.rules import (
     SUPPORT,
     VOCABULARY,
@@ -49,7 +48,6 @@ from calc.serving.engines.rules import (
     without_asymmetry,
     without_cache,
     without_cache_in,
-    without_foreign_cache,
     without_pooling,
 )
 from calc.serving.engines.sglang.cache import COMPRESSED_REQUESTS, TokenPool, compressing, slot_bytes
@@ -64,7 +62,7 @@ from calc.serving.engines.sglang.working_memory import (
     share_left,
     streams_images,
 )
-from calc.serving.engines.sizes import Budget, GPUAtStart, HostCache, LaidOut, Limits, LoadedWeights
+from calc.serving.engines.sizes import Budget, GPUAtStart, HostCache, LaidOut, Limits
 from calc.serving.engines.vllm.rules import SUPPORTED_UNTIL
 from calc.serving.engines.vllm.working_memory import profile_peaks
 from calc.serving.workload import Workload
@@ -159,8 +157,6 @@ def unserved_family(architecture: Architecture) -> Iterator[Refusal]:
 
 class SGLang(DraftingEngine):
     name: ClassVar[str] = "sglang"
-    support: ClassVar[EngineSupport] = SUPPORT["sglang"]
-    title: ClassVar[str] = support.title
     versions: ClassVar[str] = "0.5.23"
     step_option: ClassVar[str] = "chunked_prefill_size"
     sequences_option: ClassVar[str | None] = "max_running_requests"
@@ -177,6 +173,7 @@ class SGLang(DraftingEngine):
     cache_formats: ClassVar[tuple[CacheFormat, ...]] = ("fp8",)
     cache_from: ClassVar[frozenset[str]] = frozenset((MODELOPT,))  # model_executor: configure_kv_cache_dtype
     weight_options: ClassVar[tuple[str, ...]] = LOADS
+    rotary_width: ClassVar[int] = 2
     options: SGLangOptions
     options_type: ClassVar[type[SGLangOptions]] = SGLangOptions
 
@@ -191,7 +188,6 @@ class SGLang(DraftingEngine):
     def model_refusals(self, model: Architecture, precision: Precision) -> Iterator[Refusal]:
         yield from without_pooling(model, self.title)
         yield from without_cache(model)
-        yield from without_foreign_cache(precision.kv, self.title)
         yield from without_cache_in(precision, self.title, "int8", "int4", "fp8_ds_mla")
         yield from self.draft_refusals(model)
         yield from super().model_refusals(model, precision)
@@ -223,9 +219,6 @@ class SGLang(DraftingEngine):
     @property
     def loader(self) -> TensorLoader:
         return TensorLoader(fused=FUSED, vocabulary=VOCABULARY, absorbs_latents=True, least_group=smallest_group)
-
-    def tables(self, rank: Architecture) -> LoadedWeights:
-        return rotary_tables(rank)
 
     def limits(self, workload: Workload, gpu: GPU, architecture: Architecture, layout: Layout) -> Limits:
         """Defaults by the GPU's memory; the share leaves what a chunk, CUDA graphs and images are reckoned to take."""

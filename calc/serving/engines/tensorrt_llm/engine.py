@@ -18,7 +18,7 @@ from calc.errors import Message, Refusal
 from calc.formats import FLOATS, MODELOPT, CacheFormat, Precision, WeightFormat
 from calc.formats.stored import Piece
 from calc.formats.table import KERNELS
-from calc.hardware.engine_rules import EngineSupport, version
+from calc.hardware.engine_rules import version
 from calc.hardware.gpu import GPU
 from calc.hardware.overhead import ALONE, CUDA_CONTEXT, NONE, OverheadItem, Range
 from calc.hardware.parallel import Layout
@@ -30,8 +30,8 @@ from calc.model.named import Peak
 from calc.serving.engines.cache import Pool
 from calc.serving.engines.engine import Engine
 from calc.serving.engines.launch import Launch, Spelling, combined, degrees, stated
-from calc.serving.engines.loading import FUSED, ExpertPadding, TensorLoader, quantized, rotary_tables
-from calc.serving.engines.rules import SUPPORT, broken_tiles, even_stages, without_cache, without_pooling
+from calc.serving.engines.loading import FUSED, ExpertPadding, TensorLoader, quantized
+from calc.serving.engines.rules import broken_tiles, even_stages, without_cache, without_pooling
 from calc.serving.engines.sglang.cache import bits_with_index, slot_bytes
 from calc.serving.engines.sizes import Budget, GPUAtStart, LaidOut, Limits, LoadedWeights
 from calc.serving.engines.tensorrt_llm.options import TensorRTLLMOptions
@@ -139,8 +139,6 @@ class BlockPool(Pool):
 
 class TensorRTLLM(Engine):
     name: ClassVar[str] = "tensorrt-llm"
-    support: ClassVar[EngineSupport] = SUPPORT["tensorrt-llm"]
-    title: ClassVar[str] = support.title
     versions: ClassVar[str] = "1.3"
     step_option: ClassVar[str] = "max_num_tokens"
     sequences_option: ClassVar[str | None] = "max_batch_size"
@@ -149,6 +147,7 @@ class TensorRTLLM(Engine):
     weight_formats: ClassVar[tuple[WeightFormat, ...]] = ("fp8", "nvfp4", "int4")
     cache_formats: ClassVar[tuple[CacheFormat, ...]] = ("fp8",)
     cache_from: ClassVar[frozenset[str]] = frozenset((MODELOPT,))
+    rotary_width: ClassVar[int] = 4  # `RopeParams.create_rope_const_params`
 
     options: TensorRTLLMOptions
     options_type: ClassVar[type[TensorRTLLMOptions]] = TensorRTLLMOptions
@@ -222,10 +221,6 @@ class TensorRTLLM(Engine):
         keys = sum(copies_within_piece(rank, piece.tensor, stage) * piece.tensor.numel for piece in plain)
         loaded = super().loaded(rank, pieces, stage, layout)
         return replace(loaded, absorbed=loaded.absorbed + keys)
-
-    def tables(self, rank: Architecture) -> LoadedWeights:
-        """Tables, in fp32 (`RopeParams.create_rope_const_params`)."""
-        return LoadedWeights(rotary=2 * rotary_tables(rank).rotary)
 
     def sized_for(self, sequences: int, architecture: Architecture) -> Self:
         """States of all sequences that may run are set aside."""

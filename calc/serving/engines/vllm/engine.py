@@ -11,7 +11,6 @@ from typing import Any, ClassVar, Self
 
 from calc.errors import Message, Refusal
 from calc.formats import COMPRESSED_TENSORS, MODELOPT, CacheFormat, Precision, WeightFormat
-from calc.hardware.engine_rules import EngineSupport
 from calc.hardware.generations import Platform
 from calc.hardware.gpu import GPU
 from calc.hardware.overhead import CUDA_CONTEXT, NONE, OverheadItem, Range, libraries
@@ -33,9 +32,8 @@ from calc.serving.engines.launch import (
     quantized,
     stated,
 )
-from calc.serving.engines.loading import FUSED, ExpertPadding, TensorLoader, rotary_tables, up_to
+from calc.serving.engines.loading import FUSED, ExpertPadding, TensorLoader, up_to
 from calc.serving.engines.rules import (
-    SUPPORT,
     VOCABULARY,
     broken_expert_groups,
     broken_groups,
@@ -43,9 +41,8 @@ from calc.serving.engines.rules import (
     even_stages,
     without_cache,
     without_cache_in,
-    without_foreign_cache,
 )
-from calc.serving.engines.sizes import Budget, GPUAtStart, HostCache, LaidOut, Limits, LoadedWeights
+from calc.serving.engines.sizes import Budget, GPUAtStart, HostCache, LaidOut, Limits
 from calc.serving.engines.vllm.cache import CachePlan, Division, divide, is_a100, limits, share_of
 from calc.serving.engines.vllm.encoder import encoder_pass
 from calc.serving.engines.vllm.layers import Capability, capability, compressed, habits, state_bytes
@@ -144,8 +141,6 @@ def expert_padding(options: VLLMOptions) -> ExpertPadding:
 
 class VLLM(DraftingEngine):
     name: ClassVar[str] = "vllm"
-    support: ClassVar[EngineSupport] = SUPPORT["vllm"]
-    title: ClassVar[str] = support.title
     versions: ClassVar[str] = "0.33"
     step_option: ClassVar[str] = "max_num_batched_tokens"
     sequences_option: ClassVar[str | None] = "max_num_seqs"
@@ -172,6 +167,7 @@ class VLLM(DraftingEngine):
     options: VLLMOptions
     options_type: ClassVar[type[VLLMOptions]] = VLLMOptions
     weight_options: ClassVar[tuple[str, ...]] = LOADS
+    rotary_width: ClassVar[int] = 2
 
     def __init__(self, options: VLLMOptions | None = None, draft_model: Architecture | None = None) -> None:
         super().__init__(options, draft_model)
@@ -210,7 +206,6 @@ class VLLM(DraftingEngine):
 
     def model_refusals(self, model: Architecture, precision: Precision) -> Iterator[Refusal]:
         yield from without_cache(model)
-        yield from without_foreign_cache(precision.kv, self.title)
         yield from without_cache_in(precision, self.title)
         yield from unfit_flags(model, self.options)
         yield from unread_gptq(precision, self.options)
@@ -253,9 +248,6 @@ class VLLM(DraftingEngine):
         triton = hopper and options.mxfp4_kernel is None and holds("Triton comes with it", options)
         triton = triton and habits(architecture).triton_experts and not options.enable_lora
         return self.with_options(mxfp4_kernel="triton") if triton else self
-
-    def tables(self, rank: Architecture) -> LoadedWeights:
-        return rotary_tables(rank)
 
     def kernels_on(self, gpu: GPU) -> tuple[Hashable, ...]:
         return *super().kernels_on(gpu), is_a100(gpu)
