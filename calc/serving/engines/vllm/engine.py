@@ -505,7 +505,7 @@ class VLLM(DraftingEngine):
         """The flag that says what guesses tokens."""
         if self.drafter == "none":
             return ()
-        stated: dict[str, Any] = {"method": self.drafter}
+        config: dict[str, Any] = {"method": self.drafter}
         if self.drafter not in ("mtp", "ngram"):
-            stated["model"] = self.options.model_draft or "org/draft"
-        return "--speculative-config", json.dumps(stated | {"num_speculative_tokens": self.guessed})
+            config["model"] = self.options.model_draft or "org/draft"
+        return "--speculative-config", json.dumps(config | {"num_speculative_tokens": self.guessed})
