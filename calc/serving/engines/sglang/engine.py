@@ -1,12 +1,14 @@
 """SGLang: a share of the free memory is for weights and cache, the rest for what a pass takes.
 
-Read in SGLang 0.5.23: `arg_groups/memory_hook.py` (defaults), `mem_cache/kv_cache_configurator.py` (the memory for the
-pools), `distributed/utils.py` (pipeline stages), `layers/vocab_parallel_embedding.py`. Families that it does not serve:
-the classes of `models/`; `model_loader/utils.py: resolve_transformers_arch` (a family without one runs by the code of
-transformers, here 5.19, where that is written for others' attention: `is_backend_compatible`); `models/transformers.py`
-(`use_cache=False`); `configs/hybrid_arch.py: mambaish_config` (which get a pool of states). Drafts:
-`arg_groups/speculative_hook.py` (defaults), `arg_groups/validation_hook.py` (pipelines), `configs/model_config.py`,
-`model_executor/model_runner_components/spec_aux_hidden_state.py` (layers that are counted).
+Read in SGLang 0.5.23: `arg_groups/memory_hook.py` (defaults; `reserve_for_graph_mb`, `adjust_mem_fraction_for_vlm`) and
+`arg_groups/cuda_graph_hook.py`, `configs/model_config.py` (`mm_disabled_models`),
+`arg_groups/model_overrides/qwen3_vl.py`, `mem_cache/kv_cache_configurator.py` (the memory for the pools;
+`mm_runtime_reservation_gb`), `distributed/utils.py` (pipeline stages), `layers/vocab_parallel_embedding.py`. Drafts:
+`arg_groups/speculative_hook.py` (defaults), `arg_groups/validation_hook.py` (pipelines),
+`model_executor/model_runner_components/spec_aux_hidden_state.py` (layers that are counted). Families that it does not
+serve: the classes of `models/`; `model_loader/utils.py: resolve_transformers_arch` (a family without one runs by the
+code of transformers, here 5.19, where that is written for others' attention: `is_backend_compatible`);
+`models/transformers.py` (`use_cache=False`); `configs/hybrid_arch.py: mambaish_config` (which get a pool of states).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,7 +23,10 @@ from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture
 from calc.model.block import Block
 from calc.model.derivation import NUMBERS, Numbers
+from calc.model.linear_attention import KimiDelta
+from calc.model.mixers import CompressedAttention
 from calc.model.named import Peak
+from calc.model.towers.listed import ListedTower
 from calc.serving.engines.cache import Pool
 from calc.serving.engines.drafts import DraftingEngine
 from calc.serving.engines.launch import (
@@ -36,7 +41,7 @@ from calc.serving.engines.launch import (
     quantized,
     stated,
 )
-from calc.serving.engines.loading import FUSED, TensorLoader, up_to
+from calc.serving.engines.loading import FUSED, up_to
 from calc.serving.engines.rules import (
     SUPPORT,
     VOCABULARY,
@@ -52,16 +57,6 @@ from calc.serving.engines.rules import (
 )
 from calc.serving.engines.sglang.cache import COMPRESSED_REQUESTS, TokenPool, compressing, slot_bytes
 from calc.serving.engines.sglang.options import GUESSING_REQUESTS, SGLangOptions, SpeculativeAlgorithm, guesses
-from calc.serving.engines.sglang.working_memory import (
-    STREAMED_BATCH,
-    decode_graphs,
-    has_graphs,
-    image_buffers,
-    prefill_graphs,
-    reads_images,
-    share_left,
-    streams_images,
-)
 from calc.serving.engines.sizes import Budget, GPUAtStart, HostCache, LaidOut, Limits
 from calc.serving.engines.vllm.rules import SUPPORTED_UNTIL
 from calc.serving.engines.vllm.working_memory import profile_peaks
@@ -123,6 +118,22 @@ FORGETFUL = frozenset({"minimax", "recurrent_gemma"})
 """Families that run by the code of transformers and have recurrent layers, whose states nothing keeps there."""
 
 
+WITHOUT = frozenset({"gemma3_text", "llama4_text", "inkling_text"})
+"""Model types that are served without images unless a flag asks for them."""
+GRAPHS = frozenset({"cohere2", "kimi_k25", "minimax_m3_vl_text", "qwen3_5_text", "qwen3_5_moe_text"})
+"""Model types with images, of the language model or of the whole, that have CUDA graphs of prompts all the same."""
+EMBEDDINGS = 100 * MIB
+"""Bytes of the cache's memory for embeddings of images (`SGLANG_VLM_CACHE_SIZE_MB`)."""
+STREAMED = frozenset({"qwen3_vl_text", "qwen3_vl_moe_text"})
+"""Model types whose images pass through the memory of a large Hopper GPU and whose embeddings are not kept there."""
+STREAMED_BATCH, MANY = 512, 400
+"""Requests at once up to which all have CUDA graphs there, and from which images get three times the room."""
+UNREAD = frozenset({"minimax_m3_vl_text"})
+"""Model types whose vision_config it keeps as a dict, of which it reads no size."""
+LAYERS, HIDDEN = 24, 1024
+"""ViT-L/14: an encoder as large takes 5 % of the share, one twice as large 10 % more of what is left."""
+
+
 def tier(memory: int) -> tuple[int, int, int]:
     """The row of `TIERS` of a GPU with so many bytes, without the limit."""
     return next((row[1:] for row in TIERS if memory < row[0] * GIB), LARGEST)
@@ -155,6 +166,67 @@ def unserved_family(architecture: Architecture) -> Iterator[Refusal]:
         yield Refusal(Message(sentence, family=family, nearest=nearest), "engine")
 
 
+def batches(most: int, *, guesses: bool = False) -> list[int]:
+    """Batches of sequences that graphs are captured for, up to the largest (`generate_decode_cuda_graph_batch_sizes`);
+    finer steps where tokens are guessed."""
+    steps = [1, 2, 4, 8, 12, *range(16, 257, 8), *range(272, 512, 16), *range(512, most + 1, 32)]
+    if guesses:
+        steps = [*range(1, 9), *range(10, 33, 2), *range(40, 65, 4), *range(72, 257, 8), *range(272, most + 1, 16)]
+    return [*(batch for batch in steps if batch < most), most]
+
+
+def decode_graphs(batch: int, dp: int) -> float:
+    """MiB that are kept free for CUDA graphs up to a batch; copies of the attention are padded to each other's size."""
+    padding = (3 if batch <= 300 else 4.5) * batch * dp if dp > 1 else 0
+    return 2 * batch + padding
+
+
+def prefill_graphs(most: int, architecture: Architecture, layout: Layout, images: bool) -> int:
+    """MiB of graphs of prompts up to so many tokens, which some models and pipelines go without
+    (`disable_breakable_cudagraph_if_incompatible`): 8 for each, 1,536 for all with a latent. `images`: the model reads
+    them and has no such graphs for that."""
+    mixers = [mixer for block in architecture.blocks for mixer in block.mixers]
+    if layout.pp > 1 or images or any(isinstance(m, KimiDelta | CompressedAttention) for m in mixers):
+        return 0
+    if any(mixer.absorbs for mixer in mixers):
+        return 1536
+    lengths = [*range(4, 33, 4), *range(48, 257, 16), *range(288, 513, 32), *range(576, 1025, 64)]
+    lengths += [*range(1280, 4097, 256), *range(4608, most + 1, 512)]
+    return 8 * len([length for length in lengths if length <= most])
+
+
+def reads_images(architecture: Architecture) -> bool:
+    return architecture.vision is not None and architecture.model_type not in WITHOUT
+
+
+def has_graphs(architecture: Architecture) -> bool:
+    """Whether a model that reads images has CUDA graphs of prompts."""
+    wrapper = architecture.vision.wrapper if architecture.vision is not None else None
+    return architecture.model_type in GRAPHS or wrapper in GRAPHS
+
+
+def streams_images(architecture: Architecture, gpu: GPU) -> bool:
+    return architecture.model_type in STREAMED and gpu.capability == "9.0" and gpu.memory_bytes >= 60 * GIB
+
+
+def image_buffers(architecture: Architecture, gpu: GPU, requests: int | None) -> int:
+    """Bytes of the cache's memory that images keep: embeddings, or what a number of requests stream."""
+    if streams_images(architecture, gpu):
+        return (3 if (requests or 0) >= MANY else 1) * GIB
+    return EMBEDDINGS
+
+
+def share_left(model_type: str, tower: ListedTower) -> float:
+    """Factor on the share of memory, by the layers and the width that `num_hidden_layers` and `hidden_size` of the
+    vision_config state, else those of ViT-L/14; 1 without a vision_config of its own."""
+    if not tower.images:
+        return 1
+    if model_type in UNREAD:
+        return 0.95
+    ratio = (tower.num_layers or LAYERS) * (tower.hidden or HIDDEN) ** 2 / (LAYERS * HIDDEN**2)
+    return 0.95 * max(0.8, min(1.05, 1 - 0.1 * (ratio - 1)))
+
+
 class SGLang(DraftingEngine):
     name: ClassVar[str] = "sglang"
     versions: ClassVar[str] = "0.5.23"
@@ -174,6 +246,10 @@ class SGLang(DraftingEngine):
     cache_from: ClassVar[frozenset[str]] = frozenset((MODELOPT,))  # model_executor: configure_kv_cache_dtype
     weight_options: ClassVar[tuple[str, ...]] = LOADS
     rotary_width: ClassVar[int] = 2
+    fused = FUSED
+    vocabulary_multiple = VOCABULARY
+    absorbs_latents = True
+    least_group = staticmethod(smallest_group)
     options: SGLangOptions
     options_type: ClassVar[type[SGLangOptions]] = SGLangOptions
 
@@ -215,10 +291,6 @@ class SGLang(DraftingEngine):
     @property
     def loads_vision(self) -> bool:
         return not self.options.language_model_only
-
-    @property
-    def loader(self) -> TensorLoader:
-        return TensorLoader(fused=FUSED, vocabulary=VOCABULARY, absorbs_latents=True, least_group=smallest_group)
 
     def limits(self, workload: Workload, gpu: GPU, architecture: Architecture, layout: Layout) -> Limits:
         """Defaults by the GPU's memory; the share leaves what a chunk, CUDA graphs and images are reckoned to take."""

@@ -6,9 +6,8 @@ from typing import ClassVar
 from calc.errors import Message
 from calc.hardware.parallel import Layout
 from calc.options import made
-from calc.serving.engines.sglang.engine import SGLang, request_table
+from calc.serving.engines.sglang.engine import SGLang, batches, request_table
 from calc.serving.engines.sglang.options import SGLangOptions
-from calc.serving.engines.sglang.working_memory import batches
 from calc.serving.engines.startup_log import Ending, LogSettings, StartupLog, line, own_names
 from calc.units import GIB
 

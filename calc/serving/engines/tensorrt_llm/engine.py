@@ -30,7 +30,7 @@ from calc.model.named import Peak
 from calc.serving.engines.cache import Pool
 from calc.serving.engines.engine import Engine
 from calc.serving.engines.launch import Launch, Spelling, combined, degrees, stated
-from calc.serving.engines.loading import FUSED, ExpertPadding, TensorLoader, quantized
+from calc.serving.engines.loading import FUSED, ExpertPadding, quantized
 from calc.serving.engines.rules import broken_tiles, even_stages, without_cache, without_pooling
 from calc.serving.engines.sglang.cache import bits_with_index, slot_bytes
 from calc.serving.engines.sizes import Budget, GPUAtStart, LaidOut, Limits, LoadedWeights
@@ -147,6 +147,9 @@ class TensorRTLLM(Engine):
     weight_formats: ClassVar[tuple[WeightFormat, ...]] = ("fp8", "nvfp4", "int4")
     cache_formats: ClassVar[tuple[CacheFormat, ...]] = ("fp8",)
     cache_from: ClassVar[frozenset[str]] = frozenset((MODELOPT,))
+    fused = FUSED
+    absorbs_latents = True
+    experts = EXPERT_PADDING
     rotary_width: ClassVar[int] = 4  # `RopeParams.create_rope_const_params`
 
     options: TensorRTLLMOptions
@@ -209,10 +212,6 @@ class TensorRTLLM(Engine):
     @property
     def loads_vision(self) -> bool:
         return not self.options.disable_mm_encoder
-
-    @property
-    def loader(self) -> TensorLoader:
-        return TensorLoader(fused=FUSED, absorbs_latents=True, experts=EXPERT_PADDING)
 
     def loaded(self, rank: Architecture, pieces: Sequence[Piece], stage: range, layout: Layout) -> LoadedWeights:
         """Latent attention has its up-projection once more, in 16 bits where it is quantized; else the half that makes

@@ -32,7 +32,7 @@ from calc.serving.engines.launch import (
     quantized,
     stated,
 )
-from calc.serving.engines.loading import FUSED, ExpertPadding, TensorLoader, up_to
+from calc.serving.engines.loading import FUSED, ExpertPadding, up_to
 from calc.serving.engines.rules import (
     VOCABULARY,
     broken_expert_groups,
@@ -128,17 +128,6 @@ SEPARATION = Separation(
 """docs/features/nixl_connector_usage.md, and the README of vllm-project/router."""
 
 
-def expert_padding(options: VLLMOptions) -> ExpertPadding:
-    """Padding of experts by the kernel in the options."""
-    if options.mxfp4_kernel != "triton":
-        return MARLIN
-    padded = holds("rows of experts are padded", options) and not holds("rows of experts are as they are", options)
-    return TRITON._replace(
-        row_bytes=PADDED_ROW if padded else 1,
-        keeps_scales=not holds("scales of experts are freed", options),
-    )
-
-
 class VLLM(DraftingEngine):
     name: ClassVar[str] = "vllm"
     versions: ClassVar[str] = "0.33"
@@ -148,6 +137,7 @@ class VLLM(DraftingEngine):
     method_option: ClassVar[str] = "speculative"
     draft_option: ClassVar[str] = "model_draft"
     limits_by: ClassVar[tuple[str, ...]] = ("pp",)
+    plans_by_ranges = True
     separation: ClassVar[Separation | None] = SEPARATION
     disk_tier: ClassVar[str | None] = "LMCache, max_local_disk_size"  # docs.lmcache.ai, Configuring LMCache
     image: ClassVar[Image | None] = Image(
@@ -168,6 +158,11 @@ class VLLM(DraftingEngine):
     options_type: ClassVar[type[VLLMOptions]] = VLLMOptions
     weight_options: ClassVar[tuple[str, ...]] = LOADS
     rotary_width: ClassVar[int] = 2
+    fused = FUSED
+    vocabulary_multiple = VOCABULARY
+    undoes_double_quantization = True
+    absorbs_latents = True
+    least_group = staticmethod(smallest_group)
 
     def __init__(self, options: VLLMOptions | None = None, draft_model: Architecture | None = None) -> None:
         super().__init__(options, draft_model)
@@ -231,16 +226,19 @@ class VLLM(DraftingEngine):
         return not self.options.language_model_only
 
     @property
-    def loader(self) -> TensorLoader:
-        return TensorLoader(
-            fused=FUSED,
-            vocabulary=VOCABULARY,
-            undoes_double_quantization=True,
-            absorbs_latents=True,
-            experts=expert_padding(self.options),
-            least_group=smallest_group,
-            adapter_rows=self.options.max_loras * self.options.max_lora_rank if self.options.enable_lora else 0,
+    def experts(self) -> ExpertPadding:
+        """Padding by the kernel in the options."""
+        if self.options.mxfp4_kernel != "triton":
+            return MARLIN
+        padded = holds("rows of experts are padded", self.options)
+        return TRITON._replace(
+            row_bytes=PADDED_ROW if padded and not holds("rows of experts are as they are", self.options) else 1,
+            keeps_scales=not holds("scales of experts are freed", self.options),
         )
+
+    @property
+    def adapter_rows(self) -> int:
+        return self.options.max_loras * self.options.max_lora_rank if self.options.enable_lora else 0
 
     def for_gpu(self, gpu: GPU, architecture: Architecture) -> Self:
         """Triton where no option says so: with gpt-oss on Hopper, whose adapters Marlin serves."""
@@ -259,10 +257,7 @@ class VLLM(DraftingEngine):
         return state_bytes(architecture, blocks, self.options)
 
     def cache(self, laid_out: LaidOut, gpu: GPU, limits: Limits) -> CachePlan | None:
-        return self.cache_over(laid_out.ranges, laid_out, gpu, limits)
-
-    def cache_over(self, stages: Sequence[range], laid_out: LaidOut, gpu: GPU, limits: Limits) -> CachePlan | None:
-        return self.division(laid_out, gpu).plan(stages, limits)
+        return self.division(laid_out, gpu).plan(laid_out.ranges, limits)
 
     def division(self, laid_out: LaidOut, gpu: GPU) -> Division:
         whole, layout, kv = laid_out.whole, laid_out.layout, laid_out.precision.kv
