@@ -21,6 +21,7 @@ from calc.model.block import Block
 from calc.model.derivation import NUMBERS, Numbers
 from calc.serving.engines.cache import Setup
 from calc.serving.engines.engine import Engine
+from calc.serving.engines.families import families
 from calc.serving.engines.launch import Launch, stated
 from calc.serving.engines.loading import up_to
 from calc.serving.engines.mlx.cache import EXPANDED, IN_LISTS, OWN_CACHES, ROTATING, PromptCache, state_bytes
@@ -41,24 +42,8 @@ CONVERTED = ("q_group_size",)
 """Options of `mlx_lm.convert`."""
 OF_SERVER = ("decode_concurrency", "prompt_concurrency")
 MODES: dict[WeightFormat, str] = {"mlx-mxfp4": "mxfp4", "mlx-mxfp8": "mxfp8", "mlx-nvfp4": "nvfp4"}
-SERVED = frozenset(
-    "afmoe apertus bailing_hybrid bailing_moe bitnet cohere cohere2 dbrx deepseek deepseek_v2 deepseek_v3 "
-    "deepseek_v32 dots1 ernie4_5 ernie4_5_moe exaone exaone4 exaone_moe falcon_h1 falcon_mamba gemma gemma2 "
-    "gemma3_text gemma3n_text gemma4_text glm glm4 glm4_moe glm4_moe_lite glm_moe_dsa gpt2 gpt_bigcode gpt_neox "
-    "gpt_oss gptj granite granitemoe granitemoehybrid helium hunyuan_v1_dense internlm2 internlm3 iquestcoder jamba "
-    "kimi_k2 kimi_linear laguna lfm2 lfm2_moe llama llama4_text longcat_flash mamba mamba2 mellum mimo "
-    "mimo_v2_flash minicpm minicpm3 minimax minimax_m2 minimax_m3_vl_text ministral3 mistral mistral4 mixtral "
-    "muse_glimmer_text muse_spark_text nanochat nemotron nemotron-nas nemotron_h olmo olmo2 olmo3 olmo_hybrid olmoe "
-    "openelm phi phi3 phi3small phimoe qwen qwen2 qwen2_5_vl_text qwen2_moe qwen2_vl_text qwen3 qwen3_5_moe_text "
-    "qwen3_5_text qwen3_moe qwen3_next qwen3_vl_moe_text qwen3_vl_text recurrent_gemma seed_oss smollm3 solar_open "
-    "stablelm starcoder2 step3p5 xverse".split()
-)
-"""Families for which mlx-lm 0.32.2 has a file in `models`, or another's by `MODEL_REMAPPING` of `utils.py`."""
-WITH_IMAGES = frozenset(
-    "gemma3 gemma3n gemma4 gemma4_unified kimi_k25 kimi_k3 kimi_vl llama4 llava minimax_m3_vl mistral3 muse_glimmer "
-    "muse_spark pixtral qwen2_5_vl qwen2_vl qwen3_5 qwen3_5_moe qwen3_vl qwen3_vl_moe".split()
-)
-"""Models with encoders of which it reads the language model and drops the rest: of others it reads nothing."""
+SERVED = families("mlx", "served")
+WITH_IMAGES = families("mlx", "with_images")
 CACHES: tuple[CacheFormat, ...] = ("bf16", "fp16", "fp32")
 
 

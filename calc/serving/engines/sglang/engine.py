@@ -29,6 +29,7 @@ from calc.model.named import Peak
 from calc.model.towers.listed import ListedTower
 from calc.serving.engines.cache import Pool
 from calc.serving.engines.drafts import DraftingEngine
+from calc.serving.engines.families import families
 from calc.serving.engines.launch import (
     Image,
     Launch,
@@ -82,11 +83,7 @@ DRAFTERS: dict[SpeculativeAlgorithm | None, str] = {
     "STANDALONE": "draft_model",
     "NGRAM": "ngram",
 }
-PREDICTED = frozenset(
-    "deepseek_v3 deepseek_v32 deepseek_v4 ernie4_5_moe glm4_moe glm4_moe_lite glm_moe_dsa hy_v3 kimi_k2 mimo "
-    "nemotron_h qwen3_5 qwen3_5_moe qwen3_next".split()
-)
-"""Families whose own layers for it guess tokens."""
+PREDICTED = families("sglang", "predicted")
 STEPS, SHARE = (4096, 2048, 1024), 0.9
 """Values to try when the defaults do not do."""
 
@@ -108,28 +105,18 @@ SPELLING = {
 """Flags that have other names since 0.5.23."""
 
 
-UNSERVED = frozenset(
-    "RefinedWeb RefinedWebModel Yi aquila bamba biogpt bloom blt codegen cpmant falcon flint gpt_neo gpt_neox_japanese "
-    "granite_docling_text inkling2_text internlm jamba kolibri1 lfm3 minimax_m1 minimax_text_01 molmo2_text mpt "
-    "olmo_hybrid openai-gpt openelm rwkv skywork stablelm_epoch telechat xglm xlstm zamba zamba2".split()
-)
-"""Families without a class whose code in transformers is not written for that, or that have none there."""
-FORGETFUL = frozenset({"minimax", "recurrent_gemma"})
-"""Families that run by the code of transformers and have recurrent layers, whose states nothing keeps there."""
+UNSERVED = families("sglang", "unserved")
+FORGETFUL = families("sglang", "forgetful")
 
 
-WITHOUT = frozenset({"gemma3_text", "llama4_text", "inkling_text"})
-"""Model types that are served without images unless a flag asks for them."""
-GRAPHS = frozenset({"cohere2", "kimi_k25", "minimax_m3_vl_text", "qwen3_5_text", "qwen3_5_moe_text"})
-"""Model types with images, of the language model or of the whole, that have CUDA graphs of prompts all the same."""
+WITHOUT = families("sglang", "without_images")
+GRAPHS = families("sglang", "graphs_with_images")
 EMBEDDINGS = 100 * MIB
 """Bytes of the cache's memory for embeddings of images (`SGLANG_VLM_CACHE_SIZE_MB`)."""
-STREAMED = frozenset({"qwen3_vl_text", "qwen3_vl_moe_text"})
-"""Model types whose images pass through the memory of a large Hopper GPU and whose embeddings are not kept there."""
+STREAMED = families("sglang", "streamed")
 STREAMED_BATCH, MANY = 512, 400
 """Requests at once up to which all have CUDA graphs there, and from which images get three times the room."""
-UNREAD = frozenset({"minimax_m3_vl_text"})
-"""Model types whose vision_config it keeps as a dict, of which it reads no size."""
+UNREAD = families("sglang", "unread_encoder")
 LAYERS, HIDDEN = 24, 1024
 """ViT-L/14: an encoder as large takes 5 % of the share, one twice as large 10 % more of what is left."""
 

@@ -29,6 +29,7 @@ from calc.model.derivation import NUMBERS, Numbers
 from calc.model.named import Peak
 from calc.serving.engines.cache import Pool
 from calc.serving.engines.engine import Engine
+from calc.serving.engines.families import families
 from calc.serving.engines.launch import Launch, Spelling, combined, degrees, stated
 from calc.serving.engines.loading import FUSED, ExpertPadding, quantized
 from calc.serving.engines.rules import broken_tiles, even_stages, without_cache, without_pooling
@@ -57,33 +58,17 @@ FLAGS = {
     for name in ("free_gpu_memory_fraction", "max_batch_size", "max_num_tokens", "enable_chunked_prefill")
 }
 
-SERVED = frozenset(
-    "afmoe cohere2 deepseek_v3 deepseek_v32 deepseek_v4 exaone4 exaone_moe gemma3_text gemma4_text gemma4_unified_text "
-    "glm4_moe glm_moe_dsa gpt_oss hunyuan_v1_dense hunyuan_v1_moe inkling_text kimi_k2 kimi_linear laguna llama "
-    "llama4_text minimax_m2 minimax_m3_vl_text ministral3 mistral mixtral mllama_text_model nemotron nemotron-nas "
-    "nemotron_h phi3 phi4_multimodal qwen2 qwen2_5_vl_text qwen2_moe qwen2_vl_text qwen3 qwen3_5_moe_text qwen3_5_text "
-    "qwen3_moe qwen3_next qwen3_vl_moe_text qwen3_vl_text seed_oss starcoder2 step3p5".split()
-)
-"""Model types that its PyTorch backend serves: `MODEL_ARCH_TO_MODULE` of `_torch/models/_arch_index.py`, and
-nvidia.github.io/TensorRT-LLM/models/supported-models.html without those that the AutoDeploy backend serves."""
-WITH_IMAGES = frozenset(
-    "exaone4_5 gemma3 gemma4 gemma4_unified inkling_mm_model kimi_k25 kimi_k3 llama4 llava_next minicpmv4_6 "
-    "minimax_m3_vl mistral3 mllama nemotron_h_omni phi4_multimodal qwen2_5_vl qwen2_vl qwen3_5 qwen3_5_moe qwen3_vl "
-    "qwen3_vl_moe step3p7".split()
-)
-"""Whole models with encoders (`MULTIMODAL_MODEL_TYPE_TO_MODULE`): of others not even the language model is read."""
+SERVED = families("tensorrt-llm", "served")
+WITH_IMAGES = families("tensorrt-llm", "with_images")
 CACHES: tuple[CacheFormat, ...] = ("bf16", "fp16", "fp8")
 """Formats of the cache (`KvCacheConfig.dtype`), without nvfp4, which takes scales of a calibration."""
 UNTIL_HOPPER = frozenset({"awq", "gptq"})
 """Ways of storing weights for which the documentation's table of hardware has no Blackwell."""
-FROM_BLACKWELL = frozenset({"deepseek_v4"})
-"""Families that it serves on Blackwell alone (footnote 11 of supported-models.html)."""
+FROM_BLACKWELL = families("tensorrt-llm", "from_blackwell")
 BLACKWELL = (10, 0)
 
 
-WINDOWED = frozenset("deepseek_v4 gemma3_text gemma4_text gemma4_unified_text gpt_oss inkling_text".split())
-"""Model types that are cached by its second manager (`get_preferred_kv_cache_manager_version`) and have windows, which
-get blocks of their own there; all others keep the whole context unless `max_attention_window` says otherwise."""
+WINDOWED = families("tensorrt-llm", "windowed")
 
 
 class BlockPool(Pool):

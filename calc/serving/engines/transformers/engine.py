@@ -18,6 +18,7 @@ from calc.model.mla import LightningIndexer
 from calc.model.named import Peak
 from calc.serving.engines.cache import Cache, Setup
 from calc.serving.engines.engine import Engine
+from calc.serving.engines.families import families
 from calc.serving.engines.rules import without_cache_in
 from calc.serving.engines.sizes import LaidOut, Limits, Stage, StagePeak
 from calc.serving.engines.transformers.options import TransformersOptions
@@ -25,8 +26,7 @@ from calc.serving.engines.transformers.working_memory import Pass, decode_peaks,
 from calc.serving.kv_cache import Compression, compressions, growth, state_bytes
 from calc.serving.workload import Workload
 
-WRITTEN_OUT = frozenset({"deberta-v2", "mpnet"})
-"""Families whose attention adds scores of positions in steps of its own (`is_backend_compatible` says no)."""
+WRITTEN_OUT = families("transformers", "written_out")
 
 
 Indexer = BlockIndexer | LightningIndexer

@@ -21,6 +21,7 @@ from calc.model.derivation import NUMBERS, Numbers
 from calc.model.named import Peak
 from calc.serving.engines.cache import Pool
 from calc.serving.engines.drafts import DraftingEngine
+from calc.serving.engines.families import versions
 from calc.serving.engines.launch import (
     Image,
     Launch,
@@ -73,18 +74,7 @@ from calc.units import GIB
 
 SPECULATION = ("speculative", "num_speculative_tokens", "model_draft", "weights_draft")
 """Options that one flag says."""
-PREDICTED_SINCE: dict[str, Version] = {
-    "deepseek_v3": (0, 7),
-    "mimo": (0, 9),
-    **dict.fromkeys(("ernie4_5_moe", "glm4_moe", "qwen3_next"), (0, 10)),
-    "deepseek_v32": (0, 11),
-    "glm4_moe_lite": (0, 15),
-    "glm_moe_dsa": (0, 16),
-    **dict.fromkeys(("nemotron_h", "qwen3_5", "qwen3_5_moe"), (0, 17)),
-    **dict.fromkeys(("deepseek_v4", "hy_v3"), (0, 20)),
-    "bailing_hybrid": (0, 25),
-}
-"""The first version that predicts further tokens with a family's own layer (`SpeculativeConfig.hf_config_override`)."""
+PREDICTED_SINCE = versions("vllm", "predicted_since")
 NO_DRAFT_MODELS: tuple[Version, Version] = (0, 11), (0, 15)
 """Versions from the one that took the first engine out to that before the second got them (`v1/spec_decode`)."""
 
@@ -444,14 +434,14 @@ class VLLM(DraftingEngine):
         if not layers:
             sentence = "This model has no multi-token prediction (MTP) layer; eagle adds one of its layers."
             yield Refusal(Message(sentence), "speculative", ["eagle"])
-        elif family not in PREDICTED_SINCE:
+        elif (since := PREDICTED_SINCE.get(family)) is None:
             sentence = "{engine} has no multi-token prediction (MTP) for models of the family {family}."
             yield Refusal(Message(sentence, engine="vLLM", family=family), "speculative", ["none", "ngram"])
-        elif options.older(*PREDICTED_SINCE[family]):
+        elif options.older(*since):
             sentence = (
                 "vLLM has multi-token prediction (MTP) for models of the family {family} from version {version} on."
             )
-            version = spelled(PREDICTED_SINCE[family])
+            version = spelled(since)
             yield Refusal(Message(sentence, family=family, version=version), "version", [version])
         if layers and options.guessed > layers and options.guessed % layers:
             sentence = "{n} tokens guessed at once are no multiple of the {layers} layers that guess them."
