@@ -42,17 +42,6 @@ class LoadedTensors(NamedTuple):
     firsts: list[int]
     """The first layer of each kind."""
 
-    def kinds_of(self, stages: Sequence[range]) -> list[tuple[int, ...]]:
-        """Kinds of the layers of each stage, in ascending order. The last layer of all, behind which the outputs are
-        chosen, is of its own, -1; the first stage is told by a -2, the last by a -3."""
-        kinds = *self.kinds[:-1], -1
-        in_order = [kinds[stage.start : stage.stop] for stage in stages]
-        ascending = {layers: tuple(sorted(layers)) for layers in set(in_order)}
-        each = [ascending[layers] for layers in in_order]
-        each[0] = -2, *each[0]
-        each[-1] = -3, *each[-1]
-        return each
-
     def of_kinds(self) -> Iterator[tuple[list[Piece], range]]:
         """Pieces of the first layer of each kind, and that layer."""
         for first in self.firsts:
@@ -119,9 +108,16 @@ class Weighing:
         return LoadedTensors(layers, ends, [numbers[kind] for kind in kinds], firsts)
 
     def kinds_of(self, stages: Sequence[range]) -> list[tuple[int, ...]]:
-        """Kinds of the layers of each of the engine's so many stages (`LoadedTensors.kinds_of`)."""
+        """Kinds of the layers of each of the engine's so many stages, in ascending order. The last layer of all, behind
+        which the outputs are chosen, is of its own, -1; the first stage is told by a -2, the last by a -3."""
         if len(stages) not in self.cuts:
-            self.cuts[len(stages)] = self.tensors.kinds_of(stages)
+            kinds = *self.tensors.kinds[:-1], -1
+            in_order = [kinds[stage.start : stage.stop] for stage in stages]
+            ascending = {layers: tuple(sorted(layers)) for layers in set(in_order)}
+            each = [ascending[layers] for layers in in_order]
+            each[0] = -2, *each[0]
+            each[-1] = -3, *each[-1]
+            self.cuts[len(stages)] = each
         return self.cuts[len(stages)]
 
     @cached_property

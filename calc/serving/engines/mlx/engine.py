@@ -20,7 +20,7 @@ from calc.model.block import Block
 from calc.model.derivation import NUMBERS, Numbers
 from calc.serving.engines.cache import Setup
 from calc.serving.engines.engine import Engine
-from calc.serving.engines.families import families
+from calc.serving.engines.families import unserved
 from calc.serving.engines.launch import Launch, stated
 from calc.serving.engines.loading import up_to
 from calc.serving.engines.mlx.cache import EXPANDED, IN_LISTS, OWN_CACHES, ROTATING, PromptCache, state_bytes
@@ -41,8 +41,6 @@ CONVERTED = ("q_group_size",)
 """Options of `mlx_lm.convert`."""
 OF_SERVER = ("decode_concurrency", "prompt_concurrency")
 MODES: dict[WeightFormat, str] = {"mlx-mxfp4": "mxfp4", "mlx-mxfp8": "mxfp8", "mlx-nvfp4": "nvfp4"}
-SERVED = families("mlx", "served")
-WITH_IMAGES = families("mlx", "with_images")
 CACHES: tuple[CacheFormat, ...] = ("bf16", "fp16", "fp32")
 
 
@@ -110,10 +108,8 @@ class MLX(Engine):
         yield from super().layout_refusals(model, precision, layout)
 
     def model_refusals(self, model: Architecture, precision: Precision) -> Iterator[Refusal]:
-        vision, weights, kv = model.vision, precision.weights, precision.kv
-        foreign = vision is not None and vision.wrapper not in ("", *WITH_IMAGES)
-        family = vision.wrapper if vision is not None and foreign else model.model_type
-        if foreign or family not in SERVED:
+        weights, kv = precision.weights, precision.kv
+        if (family := unserved(self.name, model)) is not None:
             sentence = Message("mlx-lm {version} has no file for {family}.", version=self.versions, family=family)
             yield Refusal(sentence, "engine")
         if not self.keeps(weights):
@@ -124,7 +120,8 @@ class MLX(Engine):
             yield Refusal(sentence, "weights", ["mlx-mxfp4"])
         if weights in HIGH and not any(is_down(tensor.name) for tensor in model.tensors()):
             sentence = Message(
-                "mlx_lm.convert has no mixed recipe for {family}: no module is a down_proj.", family=family
+                "mlx_lm.convert has no mixed recipe for {family}: no module is a down_proj.",
+                family=family or model.model_type,
             )
             yield Refusal(sentence, "weights", ["mlx-4bit"])
         if kv not in CACHES:

@@ -29,7 +29,7 @@ from calc.model.derivation import NUMBERS, Numbers
 from calc.model.named import Peak
 from calc.serving.engines.cache import Pool
 from calc.serving.engines.engine import Engine
-from calc.serving.engines.families import families
+from calc.serving.engines.families import families, unserved
 from calc.serving.engines.launch import Launch, Spelling, combined, degrees, stated
 from calc.serving.engines.loading import FUSED, ExpertPadding, quantized
 from calc.serving.engines.rules import broken_tiles, even_stages, without_cache, without_pooling
@@ -58,8 +58,6 @@ FLAGS = {
     for name in ("free_gpu_memory_fraction", "max_batch_size", "max_num_tokens", "enable_chunked_prefill")
 }
 
-SERVED = families("tensorrt-llm", "served")
-WITH_IMAGES = families("tensorrt-llm", "with_images")
 CACHES: tuple[CacheFormat, ...] = ("bf16", "fp16", "fp8")
 """Formats of the cache (`KvCacheConfig.dtype`), without nvfp4, which takes scales of a calibration."""
 UNTIL_HOPPER = frozenset({"awq", "gptq"})
@@ -156,10 +154,8 @@ class TensorRTLLM(Engine):
     def model_refusals(self, model: Architecture, precision: Precision) -> Iterator[Refusal]:
         yield from without_pooling(model, self.title)
         yield from without_cache(model)
-        engine, vision, weights, kv = self.title, model.vision, precision.weights, precision.kv
-        foreign = vision is not None and vision.wrapper not in ("", *WITH_IMAGES)
-        family = vision.wrapper if vision is not None and foreign else model.model_type
-        if foreign or family not in SERVED:
+        engine, weights, kv = self.title, precision.weights, precision.kv
+        if (family := unserved(self.name, model)) is not None:
             sentence = "{engine}'s PyTorch backend does not serve models of the family {family}."
             yield Refusal(Message(sentence, engine=engine, family=family), "engine")
         if not self.keeps(weights):

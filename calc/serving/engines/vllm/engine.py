@@ -46,7 +46,7 @@ from calc.serving.engines.rules import (
 from calc.serving.engines.sizes import Budget, GPUAtStart, HostCache, LaidOut, Limits
 from calc.serving.engines.vllm.cache import CachePlan, Division, divide, is_a100, limits, share_of
 from calc.serving.engines.vllm.encoder import encoder_pass
-from calc.serving.engines.vllm.layers import Capability, capability, compressed, habits, state_bytes
+from calc.serving.engines.vllm.layers import TRITON_EXPERTS, Capability, capability, compressed, family_of, state_bytes
 from calc.serving.engines.vllm.options import Version, VLLMOptions, holds
 from calc.serving.engines.vllm.rules import (
     missing_kernels,
@@ -234,7 +234,7 @@ class VLLM(DraftingEngine):
         """Triton where no option says so: with gpt-oss on Hopper, whose adapters Marlin serves."""
         options, hopper = self.options, capability(gpu) == (9, 0)
         triton = hopper and options.mxfp4_kernel is None and holds("Triton comes with it", options)
-        triton = triton and habits(architecture).triton_experts and not options.enable_lora
+        triton = triton and family_of(architecture) in TRITON_EXPERTS and not options.enable_lora
         return self.with_options(mxfp4_kernel="triton") if triton else self
 
     def kernels_on(self, gpu: GPU) -> tuple[Hashable, ...]:

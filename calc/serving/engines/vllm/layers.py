@@ -15,45 +15,24 @@ from calc.model.linear_attention import GatedDeltaNet
 from calc.model.mixers import CompressedAttention, Mixer, Recurrent
 from calc.model.mla import LatentAttention
 from calc.model.recurrent import Mamba, Mamba2, SideConvs
+from calc.serving.engines.families import families
 from calc.serving.engines.vllm.options import VLLMOptions, holds
 
-
-class Habits(NamedTuple):
-    """Habits with a family; by default those with any."""
-
-    own_format: bool = False  # attention is not told of the cache's format and stays in 16 bits
-    expanded: bool = False  # latents are expanded: each head's key and value is cached, both as wide as the key
-    fp8_on_blackwell: bool = False  # in fp8 on SM10x unless another format is asked for
-    window_shift: int = 0  # tokens that vLLM's window counts more than the model's
-    chunks: bool = False  # a window is a chunk of the context that ends where the next begins
-    attention_free: bool = False  # nothing but states: prefixes are cached only when asked
-    fp32_state: bool = False  # where neither config nor option says anything
-    triton_experts: bool = False  # experts in MXFP4 run by Triton where it does (oracle/mxfp4.py)
-    delta_checkpoint: bool = False  # FlashInfer's prefill of a delta net hands out a state inside a prompt
+OWN_FORMAT = families("vllm", "own_cache_format")
+EXPANDED = families("vllm", "expanded")
+FP8_ON_BLACKWELL = families("vllm", "fp8_on_blackwell")
+LONGER_WINDOW = families("vllm", "longer_window")
+SHORTER_WINDOW = families("vllm", "shorter_window")
+CHUNKED = families("vllm", "chunked")
+ATTENTION_FREE = families("vllm", "attention_free")
+FP32_STATE = families("vllm", "fp32_state")
+TRITON_EXPERTS = families("vllm", "triton_experts")
+DELTA_CHECKPOINT_IN = families("vllm", "delta_checkpoint")
 
 
-HABITS: dict[str, Habits] = {
-    **dict.fromkeys(
-        ("falcon", "RefinedWeb", "RefinedWebModel"), Habits(own_format=True)
-    ),  # model_executor/models/falcon.py
-    "minicpm3": Habits(expanded=True),  # model_executor/models/minicpm3.py
-    "glm_moe_dsa": Habits(fp8_on_blackwell=True),  # model_executor/models/config.py
-    "cohere2": Habits(window_shift=1),  # model_executor/models/commandr.py
-    "mimo_v2_flash": Habits(window_shift=-1),  # model_executor/models/mimo_v2.py
-    "llama4": Habits(chunks=True),  # model_executor/layers/attention/chunked_local_attention.py
-    "gpt_oss": Habits(triton_experts=True),  # quantization/mxfp4.py: GptOssMxfp4Config
-    # model_executor/models/mamba.py, mamba2.py
-    **dict.fromkeys(("mamba", "mamba2", "falcon_mamba"), Habits(attention_free=True)),
-    "nemotron_h": Habits(fp32_state=True),  # model_executor/models/config.py
-    # model_executor/layers/mamba/gdn/qwen_gdn_linear_attn.py
-    **dict.fromkeys(("qwen3_next", "qwen3_5", "qwen3_5_moe"), Habits(delta_checkpoint=True)),
-}
-PLAIN = Habits()
-
-
-def habits(architecture: Architecture) -> Habits:
-    """Habits of vLLM with this model's family, be it in a wrapper or not."""
-    return HABITS.get(architecture.model_type.removesuffix("_text"), PLAIN)
+def family_of(architecture: Architecture) -> str:
+    """Family of a model, be it in a wrapper or not."""
+    return architecture.model_type.removesuffix("_text")
 
 
 def sees_images_whole(architecture: Architecture, options: VLLMOptions) -> bool:
@@ -149,7 +128,7 @@ class LayerSetting(NamedTuple):
     gpu: GPU
     tp: int
     drafts: int  # tokens that are guessed at once
-    family: Habits
+    family: str
     image_prefix: bool
 
     @property
@@ -178,10 +157,10 @@ class LayerSetting(NamedTuple):
 
 def setting(architecture: Architecture, kv: CacheFormat, options: VLLMOptions, gpu: GPU, tp: int) -> LayerSetting:
     """The cache's format as this family takes it, and all else."""
-    family, cuda = habits(architecture), capability(gpu)
-    if family.own_format:
+    family, cuda = family_of(architecture), capability(gpu)
+    if family in OWN_FORMAT:
         kv = "bf16"
-    if family.fp8_on_blackwell and kv in ("bf16", "fp16") and cuda is not None and cuda[0] == 10:
+    if family in FP8_ON_BLACKWELL and kv in ("bf16", "fp16") and cuda is not None and cuda[0] == 10:
         kv = "fp8"
     return LayerSetting(kv, options, gpu, tp, options.guessed, family, sees_images_whole(architecture, options))
 
@@ -235,14 +214,15 @@ def of_attention(mixer: GQA, setting: LayerSetting) -> Iterator[Cached]:
 
 
 def of_heads(n_kv: int, d_k: int, d_v: int, window: int | None, kernel: Kernel | None, setting: LayerSetting) -> Cached:
-    kind: Kind = "full" if window is None else "chunk" if setting.family.chunks else "window"
-    reach = 0 if window is None else window + setting.family.window_shift
+    kind: Kind = "full" if window is None else "chunk" if setting.family in CHUNKED else "window"
+    shift = (setting.family in LONGER_WINDOW) - (setting.family in SHORTER_WINDOW)
+    reach = 0 if window is None else window + shift
     return Cached(kind, setting.stored(n_kv * (d_k + d_v), n_kv), (n_kv, d_k, d_v), reach, kernel)
 
 
 def of_latents(mixer: LatentAttention, setting: LayerSetting) -> Iterator[Cached]:
     """A latent with its rotary key on every rank, and an index key in fp8 with its scale."""
-    if setting.family.expanded:
+    if setting.family in EXPANDED:
         d_head = mixer.d_nope + mixer.d_rope
         kernel = setting.first(attention_kernels(setting, d_head))
         yield of_heads(mixer.n_q, d_head, d_head, None, kernel, setting)
@@ -288,11 +268,11 @@ class StateSize(NamedTuple):
         return 2 * self.conv + self.width * self.state
 
 
-def state_size(mixer: Recurrent, family: Habits, options: VLLMOptions, drafts: int) -> StateSize:
+def state_size(mixer: Recurrent, family: str, options: VLLMOptions, drafts: int) -> StateSize:
     """A state of one layer: in 16 bits unless the family or a flag says fp32; of the convolution one column fewer than
     the kernel has, and but for Mamba-1 one more for each token that is guessed (`mamba_utils.py`)."""
     requested = options.mamba_ssm_cache_dtype
-    fp32 = requested == "float32" or (requested == "auto" and (mixer.fp32_state or family.fp32_state))
+    fp32 = requested == "float32" or (requested == "auto" and (mixer.fp32_state or family in FP32_STATE))
     columns = getattr(mixer, "d_conv", 1)
     guessed = 0 if isinstance(mixer, Mamba) else drafts
     conv = mixer.conv_elements() // columns * (columns - 1 + guessed)
@@ -301,7 +281,7 @@ def state_size(mixer: Recurrent, family: Habits, options: VLLMOptions, drafts: i
 
 def state_bytes(architecture: Architecture, blocks: Iterable[Block], options: VLLMOptions) -> int:
     """Bytes of the states of a sequence in some layers of a model, without those of tokens that are guessed."""
-    family = habits(architecture)
+    family = family_of(architecture)
     return sum(
         len(block.runs_in) * state_size(mixer, family, options, 0).nbytes
         for block in blocks
@@ -315,7 +295,7 @@ def checkpoint_step(mixer: Recurrent, setting: LayerSetting) -> int | None:
         return 1
     if not isinstance(mixer, GatedDeltaNet):
         return None
-    if not setting.family.delta_checkpoint or not holds("delta nets keep a checkpoint", setting.options):
+    if setting.family not in DELTA_CHECKPOINT_IN or not holds("delta nets keep a checkpoint", setting.options):
         return None
     cuda = capability(setting.gpu)
     flashinfer = cuda == (9, 0) or (cuda is not None and cuda[0] in (10, 12) and mixer.d_k == 128)

@@ -12,6 +12,7 @@ from calc.serving.engines.families import families, versions
 from calc.serving.engines.rules import halved, without_asymmetry
 from calc.serving.engines.vllm.cache import BLOCK, Division
 from calc.serving.engines.vllm.layers import (
+    EXPANDED,
     INDEXER,
     SHARING,
     Cached,
@@ -19,7 +20,7 @@ from calc.serving.engines.vllm.layers import (
     LayerSetting,
     cached_layers,
     compressed,
-    habits,
+    family_of,
 )
 from calc.serving.engines.vllm.options import Version, VLLMOptions, holds
 
@@ -101,7 +102,7 @@ def unshared_tokens(architecture: Architecture, layout: Layout) -> Iterator[Refu
         yield Refusal(Message("vLLM does not share the cache of layers with a window over ranks (dcp)."), "dcp")
     if not architecture.attends:
         yield Refusal(Message("dcp shares cached tokens over ranks, which this model has none of."), "dcp")
-    expanded = habits(architecture).expanded
+    expanded = family_of(architecture) in EXPANDED
     for block in architecture.all_blocks:
         for mixer in block.attentions:
             heads = mixer.as_grouped() if expanded else mixer
