@@ -174,7 +174,8 @@ class StagedShape:
         if limits.share is not None:
             yield self.crowded_with_cache(layout, limits, ranges)
         laid_out = self.serving.spread(layout).on(several.gpu, several.workload)
-        yield None if laid_out.surely_fits else self.crowded_at_peak(laid_out) or ()
+        if not laid_out.surely_fits:
+            yield self.crowded_at_start(laid_out, ranges) or self.crowded_at_peak(laid_out) or ()
 
     def crowded_with_cache(self, layout: Layout, limits: Limits, stages: Sequence[range]) -> list[int] | None:
         """Stages whose weights, working memory and share of the cache have no room, where that is known before the
@@ -207,6 +208,19 @@ class StagedShape:
             if lacking or not all(starts for _, starts in left.values()):
                 return []
         return None
+
+    def crowded_at_start(self, laid_out: Allocation, stages: Sequence[range]) -> list[int] | None:
+        """The longest stages whose share of the GPU leaves less than their part of the cache; more others leave no more
+        (`crowded_with_cache`). None where none is known."""
+        pool, work, longest = laid_out.requirements.pool, laid_out.workload, max(map(len, stages))
+        if pool is None or not pool.adds_up or not laid_out.sets_aside or laid_out.refusal is not None:
+            return None
+        blocks, budgets = work.batch * pool.request_blocks(work.context), laid_out.room(MIDDLE).budgets
+        return [
+            i
+            for i, (stage, budget) in enumerate(zip(stages, budgets, strict=True))
+            if pool.bytes_of(i, blocks) > budget.cache and len(stage) == longest
+        ] or None
 
     def crowded_at_peak(self, laid_out: Allocation) -> list[int] | None:
         """Stages in the middle that have no room on a GPU, where an engine takes memory as it goes: with any number of
