@@ -229,7 +229,8 @@ def started(server: Server, allocation: Allocation, free: int, port: int, *, sle
 def launch(model: str, allocation: Allocation, port: int, *, sleeps: bool) -> Launch | None:
     """Command of a server, at a port of its own."""
     serving = allocation.serving
-    started = serving.engine.launch(model, serving.precision, serving.layout, allocation.workload.context)
+    sparse, length = bool(serving.architecture.experts), allocation.workload.context
+    started = serving.engine.launch(model, serving.precision, serving.layout, length, sparse=sparse)
     more = ("--port", str(port)) if port != PORT else (), ("--enable-sleep-mode",) if sleeps else ()
     return started and started.model_copy(update={"words": (*started.words, *chain.from_iterable(more))})
 

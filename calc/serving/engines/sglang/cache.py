@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 from calc.formats import CACHE_BITS, CacheFormat
 from calc.hardware.gpu import GPU
+from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture
 from calc.model.attention import GQA
 from calc.model.block import Block
@@ -153,6 +154,12 @@ def slot_bytes(blocks: Iterable[Block]) -> int:
     return sum(layers * (4 * mixer.state_elements() + 2 * mixer.past_elements()) for layers, mixer in mixers)
 
 
+def attention_copies(architecture: Architecture, layout: Layout) -> int:
+    """Copies of the attention that share the other layers (`--attn-dp-size`); those of a model without experts are
+    servers of their own, with all flags for each (`--dp-size`)."""
+    return layout.dp if architecture.experts else 1
+
+
 def states_of_request(model_type: str, stages: int, options: SGLangOptions) -> int:
     """States that a request takes. Without the overlapped schedule, which pipeline stages rule out, one follows it
     instead of two."""
@@ -189,7 +196,8 @@ class TokenPool(Pool):
         self, laid_out: LaidOut, gpu: GPU, options: SGLangOptions, limits: Limits, draft_layers: int = 0
     ) -> None:
         """`draft_layers`: those of a model that guesses tokens."""
-        model_type, dp, layers = laid_out.whole.model_type, laid_out.layout.dp, laid_out.whole.num_layers
+        dp = attention_copies(laid_out.whole, laid_out.layout)
+        model_type, layers = laid_out.whole.model_type, laid_out.whole.num_layers
         stages = [
             [block for block in stage.blocks if model_type not in UNCOUNTED or block.layers[0] < layers]
             for stage in laid_out.stages

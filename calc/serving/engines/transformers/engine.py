@@ -123,6 +123,7 @@ def view_bytes(blocks: Sequence[Block]) -> int:
 
 class Transformers(Engine):
     name: ClassVar[str] = "transformers"
+    splits_batch: ClassVar[bool] = False  # `device_map` moves the whole batch from GPU to GPU (accelerate `hooks.py`)
     versions: ClassVar[str] = "5.23"
     step_option: ClassVar[str] = "prefill_chunk_size"
     weight_formats: ClassVar[tuple[WeightFormat, ...]] = ("int8-bnb", "nf4")

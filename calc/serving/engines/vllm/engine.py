@@ -27,6 +27,7 @@ from calc.serving.engines.launch import (
     Launch,
     Separation,
     ServerRole,
+    Spelling,
     cached,
     combined,
     degrees,
@@ -146,6 +147,7 @@ class VLLM(DraftingEngine):
 
     options: VLLMOptions
     options_type: ClassVar[type[VLLMOptions]] = VLLMOptions
+    spelling: ClassVar[Spelling] = NO_FLAGS
     weight_options: ClassVar[tuple[str, ...]] = LOADS
     rotary_width: ClassVar[int] = 2
     fused = FUSED
@@ -357,7 +359,16 @@ class VLLM(DraftingEngine):
             message = Message(sentence, context=workload.context, most=limits.step_tokens)
             yield Refusal(message, "max_num_batched_tokens", [workload.context])
 
-    def launch(self, model: str, precision: Precision, layout: Layout, length: int, sequences: int = 1) -> Launch:
+    def launch(
+        self,
+        model: str,
+        precision: Precision,
+        layout: Layout,
+        length: int,
+        sequences: int = 1,
+        *,
+        sparse: bool = False,
+    ) -> Launch:
         """`vllm serve`. Experts are spread over all ranks or none (`--enable-expert-parallel`)."""
         sizes = {
             "--tensor-parallel-size": layout.tp,
@@ -375,7 +386,7 @@ class VLLM(DraftingEngine):
                 *quantize,
                 *cached(precision, CACHE_WORDS),
                 *self.speculation,
-                *stated(self.options, NO_FLAGS),
+                *stated(self.options, self.spelling),
             ),
             notes=notes,
         )
