@@ -296,7 +296,7 @@ ASKED_WHICH_KIND = {
     "calc.serving.engines.llamacpp.graph": 6,  # its graph of each kind
     "calc.serving.engines.llamacpp.slots": 1,  # recurrences whose states its graph reads before it attends
     "calc.serving.engines.mlx.working_memory": 2,  # the recurrence that mlx-lm computes by chunks, without a kernel
-    "calc.serving.engines.sglang.working_memory": 1,  # kinds that it captures no graphs of prompts for
+    "calc.serving.engines.sglang.engine": 1,  # kinds that it captures no graphs of prompts for
     "calc.serving.engines.sglang.cache": 5,  # formats of index keys by kernel, pools of DeepSeek-V4's attention
     "calc.serving.engines.vllm.layers": 8,  # its cache spec of each kind, and what their kernels hand out
     "calc.serving.engines.vllm.cache": 1,  # blocks of DeepSeek-V4's attention

@@ -11,6 +11,7 @@ from calc.hardware.gpu import GPU
 from calc.hardware.mig import unjoined
 from calc.hardware.overhead import HIGH, LOW, MIDDLE, OverheadItem, OverheadSizes, at_end
 from calc.hardware.parallel import Layout
+from calc.serving.engines.cache import Pool
 from calc.serving.engines.rules import Question
 from calc.serving.engines.sizes import GPUAtStart, Limits
 from calc.serving.memory import Allocation, Serving
@@ -97,12 +98,43 @@ class StagedShape:
         return self.several.workload.of_copy(self.layout.dp)
 
     @cached_property
+    def whole(self) -> Serving:
+        """One with all layers of a copy on one stage."""
+        return self.serving.spread(self.layout)
+
+    @cached_property
     def working(self) -> int | None:
-        return self.several.working(self.layout)
+        """Bytes that the engine finds a layer to take on a rank, of those that take least; None where it does not start
+        with such a rank: it looks at attention, not at experts."""
+        several, engine = self.several, self.serving.engine
+        weighing, limits = several.alone.ranks.of(self.layout), several.starts[0][0]
+        if any(engine.refusals(Question(laid_out=weighing.unweighed, gpu=several.gpu))):
+            return None
+        return 0 if limits.share is None else weighing.least_working(engine, limits)
 
     @cached_property
     def least_stages(self) -> int:
-        return self.several.least_stages_with_cache(self.serving.spread(self.layout))
+        """Pipeline stages that must be for all weights and the cache to be held; with no number of them where a layer's
+        working memory alone has no room, which some stage needs, flags state too few blocks, or the engine refuses the
+        request, whose limits no number of stages changes."""
+        several, (stage,) = self.several, self.whole.laid_out.stages
+        whole, work, cached, each = self.whole.on(several.gpu, several.workload), self.workload, 0, 0
+        pool = whole.requirements.pool
+        if whole.request_refusal is not None:
+            return UNBOUNDED
+        if several.starts[0][0].share is None:
+            peak = whole.requirements.stage(0, work).memory
+            cached = peak.kv_cache
+            if peak.activations > several.room(HIGH):
+                return UNBOUNDED
+        if pool is not None:
+            cached, each = pool.least_bytes(0, work.batch, work.context), pool.on_each_stage()
+            stated = pool.stated_blocks
+            if stated is not None and pool.concurrency(stated, work.context) < work.batch:
+                return UNBOUNDED
+        if (room := several.room(MIDDLE) - each) <= 0:
+            return UNBOUNDED
+        return max(1, -(-(stage.weights + stage.vision + cached - each) // room))
 
     def kinds_of(self, stages: int) -> list[tuple[int, ...]]:
         """Kinds of the layers of each stage: layers that weigh the same on one GPU do on a rank of any shape."""
@@ -136,16 +168,67 @@ class StagedShape:
             yield ()
             return
         yield several.crowded(self.stored, ranges, taken)
-        yield several.crowded(several.alone.ranks.of(self.layout).loaded, ranges, taken)
-        self.least, whole = self.least_stages, self.serving.spread(self.layout)
+        self.least = self.least_stages
         if self.least > stages:
             yield ()
         if limits.share is not None:
-            yield several.crowded_with_cache(whole, self.workload, layout, limits, ranges)
+            yield self.crowded_with_cache(layout, limits, ranges)
         laid_out = self.serving.spread(layout).on(several.gpu, several.workload)
-        yield several.crowded_at_peak(laid_out, heaviest_only=True)
         if not laid_out.surely_fits:
-            yield several.crowded_at_start(laid_out, ranges) or several.crowded_at_peak(laid_out) or ()
+            yield self.crowded_at_start(laid_out, ranges) or self.crowded_at_peak(laid_out) or ()
+
+    def crowded_with_cache(self, layout: Layout, limits: Limits, stages: Sequence[range]) -> list[int] | None:
+        """Stages whose weights, working memory and share of the cache have no room, where that is known before the
+        stages are laid out and set aside out of what is left; None where all have. Only of the longest it is known
+        that they have none beside more others: an engine may take more on each GPU, the more layers are on one."""
+        several, engine, weighing, work = self.several, self.serving.engine, self.whole.weighing, self.workload
+        laid_out = replace(self.whole.laid_out, stages=(), ranges=tuple(stages), layout=layout)
+        pool = engine.cache(laid_out, several.gpu, limits) if engine.plans_by_ranges else None
+        adds_up, caches = True, [(HIGH, [0] * len(stages))]
+        if isinstance(pool, Pool):
+            request, numbers = pool.request_blocks(work.context), range(len(stages))
+            if several.states_cache:  # whatever there is room for
+                stated = [pool.stated_bytes(stage) or 0 for stage in numbers]
+                return [] if pool.blocks(stated) < work.batch * request else None
+            to_start = max(pool.least_blocks(limits.sequences), request)
+            counts = (HIGH, to_start), (MIDDLE, work.batch * request)
+            adds_up = pool.adds_up
+            caches = [(end, [pool.bytes_of(stage, blocks) for stage in numbers]) for end, blocks in counts]
+        overhead = self.serving.overhead.sizes(engine.overhead_on(several.gpu, laid_out, limits), 0)
+        weights = on_each(weighing.loaded, stages)
+        working = weighing.working_each(engine, limits, stages)
+        longest = max(map(len, stages))
+        for end, cache in caches:
+            outside = at_end(overhead, end)
+            needs = [*zip(map(add, weights, cache), working, strict=True)]
+            left = {taken: several.left(taken, limits, outside) for taken in set(working)}
+            lacking = {need for need in set(needs) if need[0] > left[need[1]][0]}
+            if lacking and adds_up:
+                return [i for i, need in enumerate(needs) if need in lacking and len(stages[i]) == longest]
+            if lacking or not all(starts for _, starts in left.values()):
+                return []
+        return None
+
+    def crowded_at_start(self, laid_out: Allocation, stages: Sequence[range]) -> list[int] | None:
+        """The longest stages whose share of the GPU leaves less than their part of the cache; more others leave no more
+        (`crowded_with_cache`). None where none is known."""
+        pool, work, longest = laid_out.requirements.pool, laid_out.workload, max(map(len, stages))
+        if pool is None or not pool.adds_up or not laid_out.sets_aside or laid_out.refusal is not None:
+            return None
+        blocks, budgets = work.batch * pool.request_blocks(work.context), laid_out.room(MIDDLE).budgets
+        return [
+            i
+            for i, (stage, budget) in enumerate(zip(stages, budgets, strict=True))
+            if pool.bytes_of(i, blocks) > budget.cache and len(stage) == longest
+        ] or None
+
+    def crowded_at_peak(self, laid_out: Allocation) -> list[int] | None:
+        """Stages in the middle that have no room on a GPU, where an engine takes memory as it goes: with any number of
+        stages beside it such a one takes as much. None where none is known."""
+        usable, middle = self.several.gpu.usable_bytes, range(1, len(laid_out.serving.laid_out.stages) - 1)
+        if not middle or laid_out.sets_aside or laid_out.refusal is not None or laid_out.least_memory(HIGH) > usable:
+            return None
+        return [stage for stage in middle if laid_out.stages[stage].memory.high > usable] or None
 
 
 class Several:
@@ -218,113 +301,12 @@ class Several:
         room = self.room(HIGH)
         return max(1, -(-stored.layers[-1] // room)) if room > 0 else UNBOUNDED
 
-    def working(self, shape: Layout) -> int | None:
-        """Bytes that the engine finds a layer to take on a rank, of those that take least; None where it does not start
-        with such a rank: it looks at attention, not at experts."""
-        engine, weighing, limits = self.alone.engine, self.alone.ranks.of(shape), self.starts[0][0]
-        if any(engine.refusals(Question(laid_out=weighing.unweighed, gpu=self.gpu))):
-            return None
-        return 0 if limits.share is None else weighing.least_working(engine, limits)
-
-    def least_stages_with_cache(self, serving: Serving) -> int:
-        """Pipeline stages that must be for all weights and the cache to be held; with no number of them where a layer's
-        working memory alone has no room, which some stage needs, flags state too few blocks, or the engine refuses the
-        request, whose limits no number of stages changes."""
-        whole, (stage,) = serving.on(self.gpu, self.workload), serving.laid_out.stages
-        pool, work, cached, each = whole.requirements.pool, whole.workload, 0, 0
-        if whole.request_refusal is not None:
-            return UNBOUNDED
-        if self.starts[0][0].share is None:
-            peak = whole.requirements.stage(0, work).memory
-            cached = peak.kv_cache
-            if peak.activations > self.room(HIGH):
-                return UNBOUNDED
-        if pool is not None:
-            cached, each = pool.least_bytes(0, work.batch, work.context), pool.on_each_stage()
-            stated = pool.stated_blocks
-            if stated is not None and pool.concurrency(stated, work.context) < work.batch:
-                return UNBOUNDED
-        if (room := self.room(MIDDLE) - each) <= 0:
-            return UNBOUNDED
-        return max(1, -(-(stage.weights + stage.vision + cached - each) // room))
-
     def crowded(self, layer_bytes: LayerBytes, stages: Sequence[range], working: int = 0) -> list[int] | None:
         """Stages whose weights, and so much working memory on each, have no room; None where all have."""
         last = self.room(HIGH, max(working, self.sampling))
         rooms = [*[self.room(HIGH, working)] * (len(stages) - 1), last]
         needs = enumerate(zip(on_each(layer_bytes, stages), rooms, strict=True))
         return [stage for stage, (need, room) in needs if need > room] or None
-
-    def crowded_with_cache(
-        self, serving: Serving, work: Workload, layout: Layout, limits: Limits, stages: Sequence[range]
-    ) -> list[int] | None:
-        """Stages whose weights, working memory and share of the cache have no room, where that is known before the
-        stages are laid out and set aside out of what is left; None where all have. Only of the longest it is known
-        that they have none beside more others: an engine may take more on each GPU, the more layers are on one.
-        `serving` has all layers of a copy on one stage, `work` is what the copy is asked."""
-        weighing, engine = serving.weighing, serving.engine
-        pool, stated, nothing = engine.cache_over(stages, serving.laid_out, self.gpu, limits), [], [0] * len(stages)
-        if pool is not None:
-            sizes = map(pool.stated_bytes, range(len(stages)))
-            stated = [nbytes for nbytes in sizes if nbytes is not None]
-            if (
-                stated and pool.concurrency(pool.blocks(stated), work.context) < work.batch
-            ):  # whatever there is room for
-                return []
-        laid_out = replace(serving.laid_out, stages=(), ranges=tuple(stages), layout=layout)
-        overhead = serving.overhead.sizes(engine.overhead_on(self.gpu, laid_out, limits), 0)
-        weights = on_each(weighing.loaded, stages)
-        working = weighing.working_each(engine, limits, stages)
-        longest = max(map(len, stages))
-
-        def crowded(end: int, cache: Sequence[int]) -> list[int] | None:
-            outside = at_end(overhead, LOW if self.states_cache else end)
-            needs = [*zip(map(add, weights, cache), working, strict=True)]
-            left = {taken: self.left(taken, limits, outside) for taken in set(working)}
-            lacking = {need for need in set(needs) if need[0] > left[need[1]][0]}
-            if not lacking:
-                return None if all(starts for _, starts in left.values()) else []
-            alike = pool is None or pool.adds_up
-            return [i for i, need in enumerate(needs) if need in lacking and alike and len(stages[i]) == longest]
-
-        if pool is None or stated:
-            return [] if any(map(self.lack, working, weights, stated)) else crowded(HIGH, nothing)
-        least = max(pool.least_blocks(limits.sequences), pool.request_blocks(work.context))
-        at_start = crowded(HIGH, [pool.bytes_of(stage, least) for stage in range(len(stages))])
-        if at_start is not None:
-            return at_start
-        return crowded(MIDDLE, pool.required_each(work.batch, work.context))
-
-    def crowded_at_start(self, laid_out: Allocation, stages: Sequence[range]) -> list[int] | None:
-        """The longest stages whose share of the GPU leaves less than their part of the cache; more others leave no more
-        (`crowded_with_cache`). None where none is known."""
-        pool, work, longest = laid_out.requirements.pool, laid_out.workload, max(map(len, stages))
-        if pool is None or not pool.adds_up or not laid_out.sets_aside or laid_out.refusal is not None:
-            return None
-        required, budgets = pool.required_each(work.batch, work.context), laid_out.room(MIDDLE).budgets
-        each = enumerate(zip(stages, required, budgets, strict=True))
-        return [i for i, (stage, need, budget) in each if need > budget.cache and len(stage) == longest] or None
-
-    def crowded_at_peak(self, laid_out: Allocation, *, heaviest_only: bool = False) -> list[int] | None:
-        """Stages in the middle, or the heaviest of them, that have no room on a GPU, where an engine takes memory as it
-        goes: with any number of stages beside it such a one takes as much. None where none is known."""
-        usable, weighed = self.gpu.usable_bytes, laid_out.serving.laid_out.stages
-        middle = range(1, len(weighed) - 1)
-        if not middle or laid_out.sets_aside or laid_out.refusal is not None or laid_out.least_memory(HIGH) > usable:
-            return None
-        if heaviest_only:
-            stage = max(middle, key=lambda stage: weighed[stage].weights)
-            at_peak = laid_out.requirements.stage(stage, laid_out.workload)
-            return [stage] if at_peak.memory.high > usable else None
-        return [stage for stage in middle if laid_out.stages[stage].memory.high > usable] or None
-
-    def lack(self, working: int, loaded: int, stated: int) -> bool:
-        """Whether each lacks bytes at start for a cache of stated bytes with such weights and working memory."""
-        usable, engine = self.gpu.usable_bytes, self.alone.engine
-        return all(
-            engine.budget(limits, GPUAtStart(usable, loaded, working, stated, at_end(overhead, LOW))).shortage
-            for limits, overhead in self.starts
-        )
 
 
 def on_each(layer_bytes: LayerBytes, stages: Sequence[range]) -> list[int]:

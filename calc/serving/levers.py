@@ -98,8 +98,9 @@ def ways(gpu: GPU, serving: Serving, workload: Workload, gpus: int) -> tuple[Way
         stages, rest = divmod(gpus, shape.gpus)
         if rest or not 0 < stages <= serving.architecture.num_layers:
             continue
-        if (laid_out := serving.accepted(shape.model_copy(update={"pp": stages}))) is not None:
-            allocation, layout = laid_out.on(gpu, workload), laid_out.layout
+        layout = shape.model_copy(update={"pp": stages})
+        if serving.accepts(layout):
+            allocation = serving.spread(layout).on(gpu, workload)
             most = max_batch(allocation, shape.dp)
             by_layout.append(
                 Way(layout=layout, verdict=verdict_word(allocation), spare=allocation.spare, max_batch=most)
@@ -157,7 +158,7 @@ class Trials:
         try:
             if precision not in self.formats:
                 model = serving.architecture, serving.engine, precision, setting.layout, serving.overhead
-                self.formats[precision] = Serving.of(*model, like=serving)
+                self.formats[precision] = Serving.of(*model)
             changed = self.formats[precision].with_layout(setting.layout)
             changed = changed if setting.engine is serving.engine else changed.with_engine(setting.engine)
             self.known[setting] = changed.on(self.gpu, setting.workload)

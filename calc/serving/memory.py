@@ -275,19 +275,11 @@ class Serving:
 
     @classmethod
     def of(
-        cls,
-        architecture: Architecture,
-        engine: Engine,
-        precision: Precision,
-        layout: Layout,
-        overhead: Overhead,
-        like: "Serving | None" = None,
+        cls, architecture: Architecture, engine: Engine, precision: Precision, layout: Layout, overhead: Overhead
     ) -> "Serving":
-        """`like` is the same under this engine in other formats: ranks and passes are laid out once for both. Raises
-        ConfigError where the engine does not take the model so."""
+        """Raises ConfigError where the engine does not take the model so."""
         engine.check(Question(architecture, precision, layout))
-        ranks = RankWeights(architecture, engine, precision, None if like is None else like.ranks)
-        return cls(ranks, engine, layout, overhead)
+        return cls(RankWeights(architecture, engine, precision), engine, layout, overhead)
 
     @property
     def weights(self) -> int:
@@ -309,14 +301,10 @@ class Serving:
             self.layouts[layout] = Serving(self.ranks, self.engine, layout, self.overhead, self.layouts)
         return self.layouts[layout]
 
-    def accepted(self, layout: Layout) -> "Serving | None":
-        """The model laid out so; None where the engine does not take it."""
-        known = layout == self.layout or layout in self.layouts
-        return self.spread(layout) if known or self.accepts(layout) else None
-
     def accepts(self, layout: Layout) -> bool:
         """Whether the engine takes the model laid out so."""
-        return not any(self.engine.refusals(Question(self.architecture, self.precision, layout)))
+        known = layout == self.layout or layout in self.layouts
+        return known or not any(self.engine.refusals(Question(self.architecture, self.precision, layout)))
 
     @cached_property
     def least_stored(self) -> list[tuple[Layout, LayerBytes]]:
@@ -354,16 +342,6 @@ class Serving:
         return self.known_requirements.setdefault(key, known)
 
 
-class Outcome(NamedTuple):
-    """Outcome of a start, at one end of the overhead's range."""
-
-    room: CacheRoom
-    starts: bool
-    """Whether the engine accepts a request of the whole context."""
-    concurrency: float
-    """Such requests that the cache holds at once."""
-
-
 class Allocation:
     """Memory of a laid-out model on one kind of GPU at a workload."""
 
@@ -371,7 +349,6 @@ class Allocation:
         self.serving, self.gpu, self.workload = serving, gpu, workload
         self.limits: Limits = serving.engine.limits(workload, gpu, serving.architecture, serving.layout)
         self.requirements = serving.requirements_on(gpu, self.limits)
-        self.outcomes = dict[int, Outcome]()  # at the ends of the overhead's range
 
     @property
     def usual_overhead(self) -> Mapping[OverheadItem, Range]:
@@ -482,22 +459,20 @@ class Allocation:
 
     def starts(self, end: int) -> bool:
         """Whether the engine starts and accepts a request of the whole context."""
-        return self.outcome(end).starts
+        room, pool = self.room(end), self.requirements.pool
+        if pool is None:
+            return room.planned
+        if not room.planned or self.refusal is not None:
+            return False
+        enough = pool.request_blocks(self.workload.context) <= room.usable_blocks
+        return enough and pool.least_blocks(self.limits.sequences) <= room.blocks
 
     def concurrency(self, end: int) -> float:
         """Requests of the whole context that the cache holds at once."""
-        return self.outcome(end).concurrency
-
-    def outcome(self, end: int) -> Outcome:
-        if end not in self.outcomes:
-            room, pool, context = self.room(end), self.requirements.pool, self.workload.context
-            starts, requests = room.planned, inf
-            if pool is not None:
-                starts = starts and self.refusal is None and pool.request_blocks(context) <= room.usable_blocks
-                starts = starts and pool.least_blocks(self.limits.sequences) <= room.blocks
-                requests = min(pool.concurrency(room.blocks, context), pool.most_requests(room.available))
-            self.outcomes[end] = Outcome(room, starts, requests)
-        return self.outcomes[end]
+        room, pool = self.room(end), self.requirements.pool
+        if pool is None:
+            return inf
+        return min(pool.concurrency(room.blocks, self.workload.context), pool.most_requests(room.available))
 
     def longest(self, most: int) -> int:
         """The longest request, up to so many tokens, that the engine accepts; 0 where it does not come to plan a cache:
@@ -542,9 +517,8 @@ class Allocation:
         if share is None or pool is None:
             return None
         context, index = self.workload.context, self.most_loaded
-        low, middle, high = self.outcome(LOW), self.outcome(MIDDLE), self.outcome(HIGH)
-        roomy, between, tight = (outcome.room.budgets[index] for outcome in (low, middle, high))
-        profiled = pool.profiled_bytes(index)
+        roomy, between, tight = (self.room(end).budgets[index] for end in (LOW, MIDDLE, HIGH))
+        profiled, blocks = pool.profiled_bytes(index), self.room(MIDDLE).blocks
         return KVBudget(
             gpu=self.gpu.id,
             gpu_memory_utilization=share,
@@ -557,11 +531,11 @@ class Allocation:
             bytes_low=tight.cache - profiled,
             bytes_high=roomy.cache - profiled,
             block_size=pool.block_size(context),
-            blocks=middle.room.blocks,
-            tokens=pool.tokens(middle.room.blocks, context),
-            concurrency=middle.concurrency,
-            concurrency_low=high.concurrency,
-            concurrency_high=low.concurrency,
+            blocks=blocks,
+            tokens=pool.tokens(blocks, context),
+            concurrency=self.concurrency(MIDDLE),
+            concurrency_low=self.concurrency(HIGH),
+            concurrency_high=self.concurrency(LOW),
             max_model_len=self.longest(self.serving.architecture.max_positions or MOST_TOKENS),
             outside_low=roomy.outside,
             outside_high=tight.outside,

@@ -11,6 +11,7 @@ level 2 they are read anew (docs.vllm.ai, sleep mode).
 
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from math import ceil
 from typing import Any, NamedTuple
 
@@ -148,42 +149,22 @@ def share_gpus(
     layout = layout or Layout()
     check(servers, layout)
     allocations = [of_server(server, gpu, layout, overhead or Overhead()) for server in servers]
-    if sleep_level:
-        shares, left = in_turn(servers, allocations)
-    else:
-        shares, left = together(servers, allocations)
+    asleep = [asleep_bytes(allocation) if sleep_level else 0 for allocation in allocations]
+    shares, free = list[GPUShare](), gpu.usable_bytes - sum(asleep)
+    for port, (server, allocation, kept) in enumerate(zip(servers, allocations, asleep, strict=True), PORT):
+        share = started(server, allocation, free + kept, port, sleeps=sleep_level > 0)
+        shares.append(share.model_copy(update={"asleep": kept}) if sleep_level else share)
+        free -= 0 if sleep_level else share.taken
     weights = sorted(share.weights for share in shares)
     return SharedGPUs(
         gpu=gpu.id,
         gpus=layout.gpus,
         usable=gpu.usable_bytes,
         servers=tuple(shares),
-        left=left,
+        left=min(share.free - share.taken for share in shares),
         sleep_level=sleep_level,
         host=layout.gpus * sum(weights[1:]) if sleep_level == 1 else 0,
     )
-
-
-def together(servers: Sequence[Server], allocations: Sequence[Allocation]) -> tuple[list[GPUShare], int]:
-    """Servers that are all awake, and what they leave of a GPU."""
-    shares, free = list[GPUShare](), allocations[0].gpu.usable_bytes
-    for port, (server, allocation) in enumerate(zip(servers, allocations, strict=True), PORT):
-        shares.append(share := started(server, allocation, free, port))
-        free -= share.taken
-    return shares, free
-
-
-def in_turn(servers: Sequence[Server], allocations: Sequence[Allocation]) -> tuple[list[GPUShare], int]:
-    """Servers of which one is awake at a time, and what the largest of them leaves of a GPU next to the others."""
-    usable, asleep = allocations[0].gpu.usable_bytes, list(map(asleep_bytes, allocations))
-    shares = list[GPUShare]()
-    for number, (server, allocation) in enumerate(zip(servers, allocations, strict=True)):
-        share = started(server, allocation, usable - sum(asleep) + asleep[number], PORT + number)
-        if share.launch is not None:
-            words = (*share.launch.words, "--enable-sleep-mode")
-            share = share.model_copy(update={"launch": share.launch.model_copy(update={"words": words})})
-        shares.append(share.model_copy(update={"asleep": asleep[number]}))
-    return shares, min(share.free - share.taken for share in shares)
 
 
 def asleep_bytes(allocation: Allocation) -> int:
@@ -211,8 +192,9 @@ def check(servers: Sequence[Server], layout: Layout) -> None:
         raise ConfigError(Message(sentence), "tp")
 
 
-def started(server: Server, allocation: Allocation, free: int, port: int) -> GPUShare:
-    """Share of a server that starts when so many bytes are free on each GPU, and listens at a port."""
+def started(server: Server, allocation: Allocation, free: int, port: int, *, sleeps: bool) -> GPUShare:
+    """Share of a server that starts when so many bytes are free on each GPU, and listens at a port; `sleeps`: by turns
+    with others."""
     if allocation.refusal is not None or allocation.request_refusal is not None:
         return unfit(server, free, reason(allocation))
     pool = allocation.requirements.pool
@@ -240,18 +222,17 @@ def started(server: Server, allocation: Allocation, free: int, port: int) -> GPU
         kv_cache=cache,
         other=taken - weights - cache,
         taken=taken,
-        launch=launch(server.served or server.name, chosen, port),
+        launch=launch(server.served or server.name, chosen, port, sleeps=sleeps),
     )
 
 
-def launch(model: str, allocation: Allocation, port: int) -> Launch | None:
+def launch(model: str, allocation: Allocation, port: int, *, sleeps: bool) -> Launch | None:
     """Command of a server, at a port of its own."""
     serving = allocation.serving
     sparse, length = bool(serving.architecture.experts), allocation.workload.context
     started = serving.engine.launch(model, serving.precision, serving.layout, length, sparse=sparse)
-    if started is None or port == PORT:
-        return started
-    return started.model_copy(update={"words": (*started.words, "--port", str(port))})
+    more = ("--port", str(port)) if port != PORT else (), ("--enable-sleep-mode",) if sleeps else ()
+    return started and started.model_copy(update={"words": (*started.words, *chain.from_iterable(more))})
 
 
 def of_server(server: Server, gpu: GPU, layout: Layout, overhead: Overhead) -> Allocation:

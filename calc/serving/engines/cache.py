@@ -70,11 +70,6 @@ class Pool(Cache):
         """Bytes that its layers take at least, on however many stages they stand."""
         return self.required_bytes(stage, batch, length)
 
-    def required_each(self, batch: int, length: int) -> list[int]:
-        """Bytes of whole blocks on every stage."""
-        blocks = batch * self.request_blocks(length)
-        return [self.bytes_of(stage, blocks) for stage in range(len(self.block_bytes))]
-
     def bytes_of(self, stage: int, blocks: int) -> int:
         return blocks * self.block_bytes[stage] + self.fixed_bytes(stage)
 
@@ -158,6 +153,8 @@ class CachePlanner(StartedEngine):
 
     offloads: ClassVar[bool] = False
     """Whether it may leave a part of the model on the host."""
+    plans_by_ranges: ClassVar[bool] = False
+    """Whether its cache follows from the layers of each pipeline stage, before these are laid out."""
 
     def sized_for(self, sequences: int, architecture: Architecture) -> Self:
         """The engine of a server that is known to answer at most so many requests at once, where that leaves more
@@ -234,11 +231,6 @@ class CachePlanner(StartedEngine):
     @abstractmethod
     def cache(self, laid_out: LaidOut, gpu: GPU, limits: Limits) -> Cache | None:
         """Layout of the cache; None for a model that keeps nothing."""
-
-    def cache_over(self, stages: Sequence[range], laid_out: LaidOut, gpu: GPU, limits: Limits) -> Pool | None:
-        """The cache that is set aside of a rank whose layers are cut into such pipeline stages, of engines that know it
-        before these are laid out."""
-        return None
 
     def host_cache(self, laid_out: LaidOut, pool: Pool, blocks: int, length: int) -> HostCache | None:
         """The cache in the host's memory besides so many blocks on each GPU, for requests of that length; None where no

@@ -1,8 +1,8 @@
 """Weights as an engine holds them: fused, padded, rounded, with its tables."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import ClassVar, NamedTuple, Self
 
 from calc.errors import Message
@@ -24,6 +24,14 @@ ADAPTED = frozenset({"attention", "mlp", "experts_routed", "experts_shared", "ss
 """Components whose matrices may have adapters."""
 PADDED = frozenset({"embedding", "lm_head", "experts_routed"})
 """Components that may get rows or columns."""
+FUSED = {
+    **dict.fromkeys(("q_proj", "k_proj", "v_proj", "query", "key", "value"), "qkv_proj"),
+    **dict.fromkeys(("gate_proj", "up_proj", "w1", "w3"), "gate_up_proj"),
+    **dict.fromkeys(("q_a_proj", "kv_a_proj_with_mqa"), "fused_qkv_a_proj"),
+    **dict.fromkeys(("in_proj_qkv", "in_proj_z"), "in_proj_qkvz"),
+    **dict.fromkeys(("in_proj_b", "in_proj_a"), "in_proj_ba"),
+}
+"""Modules of checkpoints that vLLM, and others after it, fuse -> the whole."""
 
 
 class ExpertPadding(NamedTuple):
@@ -35,100 +43,6 @@ class ExpertPadding(NamedTuple):
     scale_rows: int = 1  # so are the rows of an expert's scales
     keeps_scales: bool = False  # the file's scales stay next to those that the kernel reads
     fp32_bias: bool = False
-
-
-@dataclass(frozen=True)
-class TensorLoader:
-    """Changes that an engine makes to a checkpoint's tensors."""
-
-    fused: Mapping[str, str] = field(default_factory=dict)
-    """Module of the checkpoint -> the one that it becomes a part of."""
-    vocabulary: int = 1
-    """Rows of embedding and head come in multiples of it."""
-    undoes_double_quantization: bool = False
-    """Done by vLLM (`bitsandbytes_loader.py`)."""
-    absorbs_latents: bool = False
-    """Keeps latent attention's up-projection once more in 16 bits where it is quantized."""
-    experts: ExpertPadding | None = None
-    """Padding of experts in MXFP4."""
-    least_group: Callable[[Format], int | None] | None = None
-    """Inputs of the smallest groups that a kernel makes of a format's, where a rank's experts are not whole groups;
-    None: none makes any."""
-    adapter_rows: int = 0
-    """Ranks of all slots for LoRA adapters together: each matrix [out, in] gets so many rows of A [in] and columns of B
-    [out]."""
-
-    def loaded(self, rank: Architecture, pieces: Iterable[Piece], stage: range, layout: Layout) -> LoadedWeights:
-        allocations: dict[tuple[str, tuple[int, ...]], list[int]] = {}  # name, first layer -> weights, scales, copies
-        parts = defaultdict[str, int](int)
-        in_weights = in_scales = padded = 0
-        for read in pieces:
-            if not (copies := copies_within_piece(rank, read.tensor, stage)):
-                continue
-            doubled = read.form.outer is not None and self.undoes_double_quantization and read.form == FORMATS["nf4-dq"]
-            piece = Piece.of(read.tensor, FORMATS["nf4"]) if doubled else self.regrouped(read, rank)
-            tensor, _, a_layer, nbytes, scales = piece
-            component, excluded_as, name = tensor.component, tensor.excluded_as, tensor.name
-            if excluded_as == "vision":
-                parts["vision"] += vision_share(tensor, layout)
-                continue
-            count, weights = copies * a_layer, nbytes - scales
-            padding = self.padding(piece, rank, layout.tp) if component in PADDED else 0
-            if self.absorbs_latents and name.endswith("kv_b_proj.weight") and quantized(piece):
-                parts["absorbed"] += copies * 2 * tensor.numel
-            if excluded_as == "multi_token_prediction":
-                parts["draft"] += count * nbytes
-            else:
-                in_weights += count * weights
-                in_scales += count * scales
-            padded += count * padding
-            if self.adapter_rows and excluded_as is None and component in ADAPTED and is_matrix(tensor):
-                matrix = matrices(tensor) * (tensor.shape[-2] + tensor.shape[-1])
-                parts["adapters"] += copies * 2 * self.adapter_rows * tensor.experts // matrices(tensor) * matrix
-            allocated = allocations.setdefault((self.allocation(name), tensor.layers[:1]), [0, 0, copies])
-            allocated[0] += a_layer * (weights + padding)
-            allocated[1] += a_layer * scales
-        rounding = 0
-        for weights, scales, copies in allocations.values():
-            rounding += copies * (rounded(weights) - weights + (rounded(scales) - scales if scales else 0))
-        return LoadedWeights(weights=in_weights, scales=in_scales, padding=padded, rounding=rounding, **parts)
-
-    def regrouped(self, piece: Piece, rank: Architecture) -> Piece:
-        """A matrix of routed experts with the groups in which a kernel reads them: they are halved while they divide
-        neither side of a rank's experts (`moe_wna16.py` of vLLM and SGLang)."""
-        group, least = piece.form.block[1], None
-        if piece.tensor.component == "experts_routed" and self.least_group is not None:
-            least = self.least_group(piece.form)
-        if group is None or least is None or not is_matrix(piece.tensor):
-            return piece
-        moe = moe_of(piece.tensor, rank)
-        while group > least and (moe.expert.intermediate % group or (moe.latent or rank.hidden) % group):
-            group //= 2
-        return Piece.of(piece.tensor, replace(piece.form, block=(1, group))) if group != piece.form.block[1] else piece
-
-    def allocation(self, name: str) -> str:
-        """The tensor that a tensor of the checkpoint goes into; all experts of a layer share one."""
-        module, _, leaf = name.rpartition(".")
-        path, _, last = module.rpartition(".")
-        return f"{path}.{self.fused[last]}.{leaf}" if last in self.fused else name
-
-    def padding(self, piece: Piece, rank: Architecture, tp: int) -> int:
-        """Bytes that are added to one occurrence: to the vocabulary of one GPU (that of a rank is padded already), and
-        to experts in MXFP4."""
-        tensor = piece.tensor
-        if tensor.component in ("embedding", "lm_head") and tp == 1 and tensor.shape[:1] == (rank.vocab,):
-            rows = up_to(rank.vocab, self.vocabulary)
-            return piece.form.nbytes((rows, *tensor.shape[1:])) - piece.nbytes
-        if self.experts is None or tensor.component != "experts_routed":
-            return 0
-        if piece.form == FORMATS["mxfp4"]:
-            return padded_experts(piece, rank, self.experts)
-        return piece.nbytes if self.experts.fp32_bias and tensor.name.endswith("_bias") else 0
-
-
-def rotary_tables(rank: Architecture) -> LoadedWeights:
-    """Tables of sines and cosines, in 16 bits."""
-    return LoadedWeights(rotary=sum(2 * rows * width for rows, width in rank.rotary))
 
 
 def quantized(piece: Piece) -> bool:
@@ -180,6 +94,32 @@ def up_to(size: int, multiple: int) -> int:
 class Loader(StartedEngine):
     """Weights that an engine loads, and their bytes on a rank: fused, padded, rounded, with tables."""
 
+    fused: ClassVar[Mapping[str, str]] = {}
+    """Module of the checkpoint -> the one that it becomes a part of."""
+    vocabulary_multiple: ClassVar[int] = 1
+    """Rows of embedding and head come in multiples of it."""
+    undoes_double_quantization: ClassVar[bool] = False
+    """Done by vLLM (`bitsandbytes_loader.py`)."""
+    absorbs_latents: ClassVar[bool] = False
+    """Keeps latent attention's up-projection once more in 16 bits where it is quantized."""
+
+    @property
+    def experts(self) -> ExpertPadding | None:
+        """Padding of experts in MXFP4."""
+        return None
+
+    @staticmethod
+    def least_group(form: Format) -> int | None:
+        """Inputs of the smallest groups that a kernel makes of a format's, where a rank's experts are not whole groups;
+        None: none makes any."""
+        return None
+
+    @property
+    def adapter_rows(self) -> int:
+        """Ranks of all slots for LoRA adapters together: each matrix [out, in] gets so many rows of A [in] and columns
+        of B [out]."""
+        return 0
+
     @property
     def loads_vision(self) -> bool:
         """Whether a vision encoder is loaded with the language model."""
@@ -223,14 +163,73 @@ class Loader(StartedEngine):
         """The tensors of a rank that GPUs hold, as the file has them."""
         return file
 
-    @property
-    def loader(self) -> TensorLoader:
-        """Changes to the tensors of a checkpoint."""
-        return TensorLoader()
-
     def loaded(self, rank: Architecture, pieces: Sequence[Piece], stage: range, layout: Layout) -> LoadedWeights:
         """Bytes of some tensors on one rank of a pipeline stage once loaded."""
-        return self.loader.loaded(rank, pieces, stage, layout)
+        padding, adapter_rows = self.experts, self.adapter_rows
+        allocations: dict[tuple[str, tuple[int, ...]], list[int]] = {}  # name, first layer -> weights, scales, copies
+        parts = defaultdict[str, int](int)
+        in_weights = in_scales = padded = 0
+        for read in pieces:
+            if not (copies := copies_within_piece(rank, read.tensor, stage)):
+                continue
+            doubled = read.form.outer is not None and self.undoes_double_quantization and read.form == FORMATS["nf4-dq"]
+            piece = Piece.of(read.tensor, FORMATS["nf4"]) if doubled else self.regrouped(read, rank)
+            tensor, _, a_layer, nbytes, scales = piece
+            component, excluded_as, name = tensor.component, tensor.excluded_as, tensor.name
+            if excluded_as == "vision":
+                parts["vision"] += vision_share(tensor, layout)
+                continue
+            count, weights = copies * a_layer, nbytes - scales
+            more = self.padding(piece, rank, layout.tp, padding) if component in PADDED else 0
+            if self.absorbs_latents and name.endswith("kv_b_proj.weight") and quantized(piece):
+                parts["absorbed"] += copies * 2 * tensor.numel
+            if excluded_as == "multi_token_prediction":
+                parts["draft"] += count * nbytes
+            else:
+                in_weights += count * weights
+                in_scales += count * scales
+            padded += count * more
+            if adapter_rows and excluded_as is None and component in ADAPTED and is_matrix(tensor):
+                matrix = matrices(tensor) * (tensor.shape[-2] + tensor.shape[-1])
+                parts["adapters"] += copies * 2 * adapter_rows * tensor.experts // matrices(tensor) * matrix
+            allocated = allocations.setdefault((self.allocation(name), tensor.layers[:1]), [0, 0, copies])
+            allocated[0] += a_layer * (weights + more)
+            allocated[1] += a_layer * scales
+        rounding = 0
+        for weights, scales, copies in allocations.values():
+            rounding += copies * (rounded(weights) - weights + (rounded(scales) - scales if scales else 0))
+        return LoadedWeights(weights=in_weights, scales=in_scales, padding=padded, rounding=rounding, **parts)
+
+    def regrouped(self, piece: Piece, rank: Architecture) -> Piece:
+        """A matrix of routed experts with the groups in which a kernel reads them: they are halved while they divide
+        neither side of a rank's experts (`moe_wna16.py` of vLLM and SGLang)."""
+        group = piece.form.block[1]
+        least = self.least_group(piece.form) if piece.tensor.component == "experts_routed" else None
+        if group is None or least is None or not is_matrix(piece.tensor):
+            return piece
+        moe = moe_of(piece.tensor, rank)
+        while group > least and (moe.expert.intermediate % group or (moe.latent or rank.hidden) % group):
+            group //= 2
+        return Piece.of(piece.tensor, replace(piece.form, block=(1, group))) if group != piece.form.block[1] else piece
+
+    def allocation(self, name: str) -> str:
+        """The tensor that a tensor of the checkpoint goes into; all experts of a layer share one."""
+        module, _, leaf = name.rpartition(".")
+        path, _, last = module.rpartition(".")
+        return f"{path}.{self.fused[last]}.{leaf}" if last in self.fused else name
+
+    def padding(self, piece: Piece, rank: Architecture, tp: int, experts: ExpertPadding | None) -> int:
+        """Bytes that are added to one occurrence: to the vocabulary of one GPU (that of a rank is padded already), and
+        to experts in MXFP4."""
+        tensor = piece.tensor
+        if tensor.component in ("embedding", "lm_head") and tp == 1 and tensor.shape[:1] == (rank.vocab,):
+            rows = up_to(rank.vocab, self.vocabulary_multiple)
+            return piece.form.nbytes((rows, *tensor.shape[1:])) - piece.nbytes
+        if experts is None or tensor.component != "experts_routed":
+            return 0
+        if piece.form == FORMATS["mxfp4"]:
+            return padded_experts(piece, rank, experts)
+        return piece.nbytes if experts.fp32_bias and tensor.name.endswith("_bias") else 0
 
     def draft(self, precision: Precision) -> tuple[Architecture, Precision, int] | None:
         """The model that guesses tokens for one of a precision, how it is stored, and the tokens that it guesses at
@@ -243,9 +242,12 @@ class Loader(StartedEngine):
         """Bytes of a draft model's weights on one of tp ranks, by pipeline stage [stages]."""
         return (0,) * stages
 
+    rotary_width: ClassVar[int] = 0
+    """Bytes of a sine or cosine in tables that each stage keeps; 0 where there are none."""
+
     def tables(self, rank: Architecture) -> LoadedWeights:
-        """Bytes of the tables that it makes on each stage, which the checkpoint does not have."""
-        return LoadedWeights()
+        """Bytes of the tables of sines and cosines on each stage, which the checkpoint does not have."""
+        return LoadedWeights(rotary=self.rotary_width * sum(rows * columns for rows, columns in rank.rotary))
 
     def loading(self, stage: Stage) -> int:
         """Bytes that it adds to the stored weights: tables, padding, rounding, what it keeps twice or unpacks."""

@@ -73,17 +73,14 @@ def without_cache(architecture: Architecture) -> Iterator[Refusal]:
         yield Refusal(sentence, "engine")
 
 
-def without_foreign_cache(kv: CacheFormat, engine: str) -> Iterator[Refusal]:
-    """Why an engine has no cache in a format of llama.cpp."""
+def without_cache_in(precision: Precision, engine: str, *formats: CacheFormat) -> Iterator[Refusal]:
+    """Why an engine has no cache in a format of llama.cpp, or in these, that it has no word for; in 32 bits it is only
+    where the model is."""
+    kv = precision.kv
     if kv in ("q8_0", "q4_0"):
         sentence = "{kv} is a cache format of llama.cpp, which {engine} does not have; fp8 is one of its own."
         yield Refusal(Message(sentence, kv=kv, engine=engine), "engine")
-
-
-def without_cache_in(precision: Precision, engine: str, *formats: CacheFormat) -> Iterator[Refusal]:
-    """Why an engine has no cache in formats that it has no word for; in 32 bits it is only where the model is."""
-    kv = precision.kv
-    if kv in formats or (kv == "fp32" and precision.weights != "fp32"):
+    elif kv in formats or (kv == "fp32" and precision.weights != "fp32"):
         sentence = "{engine} has no cache in {kv}; fp8 is one of its own."
         yield Refusal(Message(sentence, kv=kv, engine=engine), "kv", ["fp8"])
 
@@ -217,13 +214,18 @@ class Rules(StartedEngine):
     """Rules of an engine, and reasons for what it refuses."""
 
     support: ClassVar[EngineSupport]
-    """The GPUs and formats that it runs on."""
+    """The GPUs and formats that it runs on, in the table by its name; its title stands there too."""
     weight_formats: ClassVar[tuple[WeightFormat, ...]] = ()
     """Formats of weights that it is usually given to save memory, the largest first."""
     cache_formats: ClassVar[tuple[CacheFormat, ...]] = ()
     """Formats of the cache that it is usually given to save memory, the largest first."""
     cache_from: ClassVar[frozenset[str]] = frozenset()
     """Tools of quantization whose word on the format of the KV cache it takes where no flag says another."""
+
+    def __init_subclass__(cls) -> None:
+        if "name" in vars(cls):
+            cls.support = SUPPORT[cls.name]
+            cls.title = cls.support.title
 
     @classmethod
     def precision(

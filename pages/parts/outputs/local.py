@@ -9,7 +9,7 @@ import streamlit as st
 
 from calc import Layout, Precision
 from calc.serving.engines.llamacpp.launch import GGUFSource, ModelStart
-from calc.serving.engines.mlx.launch import command, conversion, repository
+from calc.serving.engines.mlx.engine import command, conversion, repository
 from calc.serving.engines.mlx.options import MLXOptions
 from calc.time import Estimate
 from calc.time.local import LocalRun, MLXRun, WhereRun

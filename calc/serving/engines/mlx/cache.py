@@ -9,32 +9,18 @@ from calc.model.architecture import Architecture
 from calc.model.block import Block
 from calc.model.mixers import Mixer
 from calc.serving.engines.cache import Cache
+from calc.serving.engines.families import families
 from calc.serving.engines.loading import up_to
 from calc.serving.engines.mlx.options import STEP, MLXOptions
 
-ROTATING = frozenset(
-    "afmoe cohere2 exaone4 exaone_moe gemma3_text gemma3n_text gemma4_text gpt_oss laguna mellum mimo_v2_flash "
-    "muse_glimmer_text muse_spark_text olmo3 recurrent_gemma step3p5".split()
-)
-"""Families whose layers with a window forget what is behind it; those of all others keep every token (Llama's and
-Mistral's unless their config has `layer_types`)."""
-CHUNKED = frozenset({"llama4_text"})
-"""Families whose layers with a window keep a chunk and grow beyond it by a step (`ChunkedKVCache`)."""
-OWN_CACHES = (
-    *ROTATING,
-    *CHUNKED,
-    *"bailing_hybrid deepseek_v32 falcon_h1 falcon_mamba glm_moe_dsa granitemoehybrid iquestcoder jamba".split(),
-    *"kimi_linear lfm2 lfm2_moe llama longcat_flash mamba mamba2 minimax_m3_vl_text ministral3 mistral".split(),
-    *"nemotron-nas nemotron_h olmo_hybrid qwen3_5_moe_text qwen3_5_text qwen3_next xverse".split(),
-)
-"""Families that make caches of their own, so that `--max-kv-size` changes nothing."""
-EXPANDED = frozenset({"deepseek_v2", "minicpm3"})
-"""Families whose latent attention caches the keys and values of all heads, not the latent."""
+ROTATING = families("mlx", "rotating")
+CHUNKED = families("mlx", "chunked")
+OWN_CACHES = ROTATING | CHUNKED | families("mlx", "other_caches")
+EXPANDED = families("mlx", "expanded")
 BY_TOKEN = {"falcon_mamba": 1, "jamba": 5, "mamba": 1}
 """Families whose recurrence is a loop over tokens, with a state as wide as the activations -> arrays as large as the
 states of all tokens."""
-IN_LISTS = frozenset({"falcon_h1", "deepseek_v32", "glm_moe_dsa", "longcat_flash", "minimax_m3_vl_text"})
-"""Families whose layers have several caches each (`CacheList`), which are not quantized."""
+IN_LISTS = families("mlx", "in_lists")
 
 
 @dataclass(frozen=True)

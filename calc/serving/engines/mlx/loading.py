@@ -16,25 +16,18 @@ from calc.formats.stored import Piece, by_format
 from calc.formats.table import FIXED, FORMATS, Format, affine
 from calc.model.architecture import Architecture
 from calc.model.tensor import Tensor
+from calc.serving.engines.families import families
 from calc.serving.engines.mlx.cache import EXPANDED
 
 HIGH: dict[WeightFormat, int] = {"mlx-mixed_4_6": 6, "mlx-mixed_3_6": 6, "mlx-mixed_3_4": 4, "mlx-mixed_2_6": 6}
 """Bits of the head, of values and of the last matrices of feed-forwards in some layers."""
 GROUPED = frozenset(name for name in MLX_FORMATS if name[-3:] == "bit" or name in HIGH)
 """Formats whose groups may be of another size."""
-ROUTERS_IN_EIGHT = frozenset(
-    "afmoe bailing_hybrid bailing_moe gemma4_text gpt_oss granitemoe granitemoehybrid jamba kimi_linear laguna "
-    "lfm2_moe longcat_flash mellum minimax minimax_m2 minimax_m3_vl_text qwen3_5_moe_text qwen3_moe qwen3_next "
-    "qwen3_vl_moe_text step3p5".split()
-)
-"""Families whose `quant_predicate` asks for 8 bits in routers and gates of shared experts."""
-ROUTERS_PLAIN = frozenset(
-    "deepseek deepseek_v2 deepseek_v3 deepseek_v32 dots1 exaone_moe glm4_moe glm4_moe_lite glm_moe_dsa kimi_k2 "
-    "mimo_v2_flash mistral4 muse_spark_text nemotron_h solar_open".split()
-)
-"""Families whose router is a module of its own, which is not quantized (`MoEGate`)."""
-LAST_IN_EIGHT = frozenset({"granite", "granitemoe"})
+ROUTERS_IN_EIGHT = families("mlx", "routers_in_eight")
+ROUTERS_PLAIN = families("mlx", "routers_plain")
+LAST_IN_EIGHT = families("mlx", "last_in_eight")
 LAST = (".o_proj.weight", ".mlp.down_proj.weight", "lm_head.weight")
+"""Ends of the names of matrices that have 8 bits in these."""
 """Families, and matrices of them, for which `quant_predicate` asks for 8 bits."""
 
 

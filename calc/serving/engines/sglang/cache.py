@@ -20,15 +20,16 @@ from typing import NamedTuple
 
 from calc.formats import CACHE_BITS, CacheFormat
 from calc.hardware.gpu import GPU
+from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture
 from calc.model.attention import GQA
 from calc.model.block import Block
 from calc.model.mixers import CompressedAttention, Mixer
 from calc.model.mla import LatentAttention
 from calc.serving.engines.cache import Pool
+from calc.serving.engines.families import families
 from calc.serving.engines.loading import up_to
-from calc.serving.engines.sglang.drafts import GUESSING_REQUESTS, UNCOUNTED, attention_copies, guesses
-from calc.serving.engines.sglang.options import SGLangOptions, StateStrategy
+from calc.serving.engines.sglang.options import GUESSING_REQUESTS, SGLangOptions, StateStrategy, guesses
 from calc.serving.engines.sizes import LaidOut, Limits
 from calc.serving.kv_cache import growth, token_bits
 
@@ -81,12 +82,9 @@ HOPPER, BLACKWELL = "9.0", ("10.0", "10.3")
 SPARSE, COMPRESSED, BLOCKS, ASYMMETRIC = 64, 256, 128, 128
 """Tokens of a page: sparse attention of DeepSeek, of DeepSeek-V4, of MiniMax-M3, and attention whose values are of
 another width than its keys on Blackwell."""
-GENERAL = frozenset("falcon_h1 granitemoehybrid lfm2".split())
-"""Model types with grouped queries that do not run TensorRT-LLM's kernels."""
-DELTA = frozenset("qwen3_5_text qwen3_5_moe_text qwen3_next".split())
-"""Model types that run them where no prefix cache is kept, or one in buffers that a flag asks for."""
-LATENT = frozenset("deepseek_v3 kimi_k25 kimi_k2".split())
-"""Model types with a latent that do."""
+GENERAL = families("sglang", "general_kernels")
+DELTA = families("sglang", "delta_kernels")
+LATENT = families("sglang", "latent_kernels")
 
 
 def page_size(architecture: Architecture, gpu: GPU, options: SGLangOptions) -> int:
@@ -139,17 +137,12 @@ def cached_bits(mixer: Mixer, kv: CacheFormat, gpu: GPU) -> int:
     return bits_with_index(mixer, kv)
 
 
-WINDOWED = frozenset(
-    "deepseek_v4 gemma4_text gemma4_unified_text gpt_oss granitemoe_swa granite_swa inkling_text laguna llama4_text "
-    "mellum mimo_v2_flash muse_glimmer_text step3p5".split()
-)
-"""Model types whose windows get a pool of their own (`is_hybrid_swa_model`); all others keep the whole context."""
-FEW = frozenset({"deepseek_v4", "inkling_text"})
-"""Models whose window pool has a tenth of the tokens (`arg_groups/model_overrides`)."""
+WINDOWED = families("sglang", "windowed")
+FEW = families("sglang", "few_in_windows")
+UNCOUNTED = families("sglang", "uncounted")
 STATES: dict[StateStrategy, int] = {"no_buffer": 3, "extra_buffer_lazy": 4, "extra_buffer": 5}
 """States of a request: three, and those that follow it for the prefix cache."""
-UNBUFFERED = frozenset("falcon_mamba lfm2 lfm2_moe mamba mamba2".split())
-"""Model types whose states no others follow; most have two that do, by turns (`_MAMBA_EXTRA_BUFFER_ARCHS`)."""
+UNBUFFERED = families("sglang", "unbuffered")
 EVICTION, CHUNKS = 128, 2
 """Tokens that a request keeps behind its window until they are freed, and chunks of a prompt in flight."""
 
@@ -159,6 +152,12 @@ def slot_bytes(blocks: Iterable[Block]) -> int:
     (`configs/mamba_utils.py`)."""
     mixers = [(len(block.runs_in), mixer) for block in blocks for mixer in block.recurrences]
     return sum(layers * (4 * mixer.state_elements() + 2 * mixer.past_elements()) for layers, mixer in mixers)
+
+
+def attention_copies(architecture: Architecture, layout: Layout) -> int:
+    """Copies of the attention that share the other layers (`--attn-dp-size`); those of a model without experts are
+    servers of their own, with all flags for each (`--dp-size`)."""
+    return layout.dp if architecture.experts else 1
 
 
 def states_of_request(model_type: str, stages: int, options: SGLangOptions) -> int:

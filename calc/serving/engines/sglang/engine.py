@@ -1,10 +1,14 @@
 """SGLang: a share of the free memory is for weights and cache, the rest for what a pass takes.
 
-Read in SGLang 0.5.23: `arg_groups/memory_hook.py` (defaults), `mem_cache/kv_cache_configurator.py` (the memory for the
-pools), `distributed/utils.py` (pipeline stages), `layers/vocab_parallel_embedding.py`. Families that it does not serve:
-the classes of `models/`; `model_loader/utils.py: resolve_transformers_arch` (a family without one runs by the code of
-transformers, here 5.19, where that is written for others' attention: `is_backend_compatible`); `models/transformers.py`
-(`use_cache=False`); `configs/hybrid_arch.py: mambaish_config` (which get a pool of states).
+Read in SGLang 0.5.23: `arg_groups/memory_hook.py` (defaults; `reserve_for_graph_mb`, `adjust_mem_fraction_for_vlm`) and
+`arg_groups/cuda_graph_hook.py`, `configs/model_config.py` (`mm_disabled_models`),
+`arg_groups/model_overrides/qwen3_vl.py`, `mem_cache/kv_cache_configurator.py` (the memory for the pools;
+`mm_runtime_reservation_gb`), `distributed/utils.py` (pipeline stages), `layers/vocab_parallel_embedding.py`. Drafts:
+`arg_groups/speculative_hook.py` (defaults), `arg_groups/validation_hook.py` (pipelines),
+`model_executor/model_runner_components/spec_aux_hidden_state.py` (layers that are counted). Families that it does not
+serve: the classes of `models/`; `model_loader/utils.py: resolve_transformers_arch` (a family without one runs by the
+code of transformers, here 5.19, where that is written for others' attention: `is_backend_compatible`);
+`models/transformers.py` (`use_cache=False`); `configs/hybrid_arch.py: mambaish_config` (which get a pool of states).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,15 +17,19 @@ from typing import ClassVar
 from calc.errors import Message, Refusal
 from calc.formats import MODELOPT, CacheFormat, Precision, WeightFormat
 from calc.formats.table import Format
-from calc.hardware.engine_rules import EngineSupport
 from calc.hardware.gpu import GPU
 from calc.hardware.overhead import CUDA_CONTEXT, NONE, OverheadItem, Range, libraries
 from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture
 from calc.model.block import Block
 from calc.model.derivation import NUMBERS, Numbers
+from calc.model.linear_attention import KimiDelta
+from calc.model.mixers import CompressedAttention
 from calc.model.named import Peak
+from calc.model.vision import ListedTower
 from calc.serving.engines.cache import Pool
+from calc.serving.engines.drafts import DraftingEngine
+from calc.serving.engines.families import families
 from calc.serving.engines.launch import (
     Image,
     Launch,
@@ -34,7 +42,7 @@ from calc.serving.engines.launch import (
     quantized,
     stated,
 )
-from calc.serving.engines.loading import TensorLoader, rotary_tables, up_to
+from calc.serving.engines.loading import FUSED, up_to
 from calc.serving.engines.rules import (
     SUPPORT,
     VOCABULARY,
@@ -46,24 +54,11 @@ from calc.serving.engines.rules import (
     without_asymmetry,
     without_cache,
     without_cache_in,
-    without_foreign_cache,
     without_pooling,
 )
-from calc.serving.engines.sglang.cache import COMPRESSED_REQUESTS, TokenPool, compressing, slot_bytes
-from calc.serving.engines.sglang.drafts import GUESSING_REQUESTS, SGLangDrafts, attention_copies
-from calc.serving.engines.sglang.options import SGLangOptions
-from calc.serving.engines.sglang.working_memory import (
-    STREAMED_BATCH,
-    decode_graphs,
-    has_graphs,
-    image_buffers,
-    prefill_graphs,
-    reads_images,
-    share_left,
-    streams_images,
-)
-from calc.serving.engines.sizes import Budget, GPUAtStart, HostCache, LaidOut, Limits, LoadedWeights
-from calc.serving.engines.vllm.loading import FUSED
+from calc.serving.engines.sglang.cache import COMPRESSED_REQUESTS, TokenPool, attention_copies, compressing, slot_bytes
+from calc.serving.engines.sglang.options import GUESSING_REQUESTS, SGLangOptions, SpeculativeAlgorithm, guesses
+from calc.serving.engines.sizes import Budget, GPUAtStart, HostCache, LaidOut, Limits
 from calc.serving.engines.vllm.rules import SUPPORTED_UNTIL
 from calc.serving.engines.vllm.working_memory import profile_peaks
 from calc.serving.workload import Workload
@@ -80,6 +75,15 @@ CUDA_GRAPHS = Range(low=0.07, high=4)
 1.44 for 52 (pull/12978, pull/11830); the high end is an assumption."""
 SEQUENCES = 2048
 """Sequences at once, at least, where no flag says how many (`resolve_max_num_reqs`)."""
+DRAFTERS: dict[SpeculativeAlgorithm | None, str] = {
+    None: "none",
+    "NEXTN": "mtp",  # another name of EAGLE
+    "EAGLE": "mtp",
+    "EAGLE3": "eagle3",
+    "STANDALONE": "draft_model",
+    "NGRAM": "ngram",
+}
+PREDICTED = families("sglang", "predicted")
 STEPS, SHARE = (4096, 2048, 1024), 0.9
 """Values to try when the defaults do not do."""
 
@@ -101,14 +105,20 @@ SPELLING = {
 """Flags that have other names since 0.5.23."""
 
 
-UNSERVED = frozenset(
-    "RefinedWeb RefinedWebModel Yi aquila bamba biogpt bloom blt codegen cpmant falcon flint gpt_neo gpt_neox_japanese "
-    "granite_docling_text inkling2_text internlm jamba kolibri1 lfm3 minimax_m1 minimax_text_01 molmo2_text mpt "
-    "olmo_hybrid openai-gpt openelm rwkv skywork stablelm_epoch telechat xglm xlstm zamba zamba2".split()
-)
-"""Families without a class whose code in transformers is not written for that, or that have none there."""
-FORGETFUL = frozenset({"minimax", "recurrent_gemma"})
-"""Families that run by the code of transformers and have recurrent layers, whose states nothing keeps there."""
+UNSERVED = families("sglang", "unserved")
+FORGETFUL = families("sglang", "forgetful")
+
+
+WITHOUT = families("sglang", "without_images")
+GRAPHS = families("sglang", "graphs_with_images")
+EMBEDDINGS = 100 * MIB
+"""Bytes of the cache's memory for embeddings of images (`SGLANG_VLM_CACHE_SIZE_MB`)."""
+STREAMED = families("sglang", "streamed")
+STREAMED_BATCH, MANY = 512, 400
+"""Requests at once up to which all have CUDA graphs there, and from which images get three times the room."""
+UNREAD = families("sglang", "unread_encoder")
+LAYERS, HIDDEN = 24, 1024
+"""ViT-L/14: an encoder as large takes 5 % of the share, one twice as large 10 % more of what is left."""
 
 
 def tier(memory: int) -> tuple[int, int, int]:
@@ -143,14 +153,75 @@ def unserved_family(architecture: Architecture) -> Iterator[Refusal]:
         yield Refusal(Message(sentence, family=family, nearest=nearest), "engine")
 
 
-class SGLang(SGLangDrafts):
+def batches(most: int, *, guesses: bool = False) -> list[int]:
+    """Batches of sequences that graphs are captured for, up to the largest (`generate_decode_cuda_graph_batch_sizes`);
+    finer steps where tokens are guessed."""
+    steps = [1, 2, 4, 8, 12, *range(16, 257, 8), *range(272, 512, 16), *range(512, most + 1, 32)]
+    if guesses:
+        steps = [*range(1, 9), *range(10, 33, 2), *range(40, 65, 4), *range(72, 257, 8), *range(272, most + 1, 16)]
+    return [*(batch for batch in steps if batch < most), most]
+
+
+def decode_graphs(batch: int, dp: int) -> float:
+    """MiB that are kept free for CUDA graphs up to a batch; copies of the attention are padded to each other's size."""
+    padding = (3 if batch <= 300 else 4.5) * batch * dp if dp > 1 else 0
+    return 2 * batch + padding
+
+
+def prefill_graphs(most: int, architecture: Architecture, layout: Layout, images: bool) -> int:
+    """MiB of graphs of prompts up to so many tokens, which some models and pipelines go without
+    (`disable_breakable_cudagraph_if_incompatible`): 8 for each, 1,536 for all with a latent. `images`: the model reads
+    them and has no such graphs for that."""
+    mixers = [mixer for block in architecture.blocks for mixer in block.mixers]
+    if layout.pp > 1 or images or any(isinstance(m, KimiDelta | CompressedAttention) for m in mixers):
+        return 0
+    if any(mixer.absorbs for mixer in mixers):
+        return 1536
+    lengths = [*range(4, 33, 4), *range(48, 257, 16), *range(288, 513, 32), *range(576, 1025, 64)]
+    lengths += [*range(1280, 4097, 256), *range(4608, most + 1, 512)]
+    return 8 * len([length for length in lengths if length <= most])
+
+
+def reads_images(architecture: Architecture) -> bool:
+    return architecture.vision is not None and architecture.model_type not in WITHOUT
+
+
+def has_graphs(architecture: Architecture) -> bool:
+    """Whether a model that reads images has CUDA graphs of prompts."""
+    wrapper = architecture.vision.wrapper if architecture.vision is not None else None
+    return architecture.model_type in GRAPHS or wrapper in GRAPHS
+
+
+def streams_images(architecture: Architecture, gpu: GPU) -> bool:
+    return architecture.model_type in STREAMED and gpu.capability == "9.0" and gpu.memory_bytes >= 60 * GIB
+
+
+def image_buffers(architecture: Architecture, gpu: GPU, requests: int | None) -> int:
+    """Bytes of the cache's memory that images keep: embeddings, or what a number of requests stream."""
+    if streams_images(architecture, gpu):
+        return (3 if (requests or 0) >= MANY else 1) * GIB
+    return EMBEDDINGS
+
+
+def share_left(model_type: str, tower: ListedTower) -> float:
+    """Factor on the share of memory, by the layers and the width that `num_hidden_layers` and `hidden_size` of the
+    vision_config state, else those of ViT-L/14; 1 without a vision_config of its own."""
+    if not tower.images:
+        return 1
+    if model_type in UNREAD:
+        return 0.95
+    ratio = (tower.num_layers or LAYERS) * (tower.hidden or HIDDEN) ** 2 / (LAYERS * HIDDEN**2)
+    return 0.95 * max(0.8, min(1.05, 1 - 0.1 * (ratio - 1)))
+
+
+class SGLang(DraftingEngine):
     name: ClassVar[str] = "sglang"
-    support: ClassVar[EngineSupport] = SUPPORT["sglang"]
-    title: ClassVar[str] = support.title
     versions: ClassVar[str] = "0.5.23"
     step_option: ClassVar[str] = "chunked_prefill_size"
     sequences_option: ClassVar[str | None] = "max_running_requests"
     share_option: ClassVar[str | None] = "mem_fraction_static"
+    method_option: ClassVar[str] = "speculative_algorithm"
+    draft_option: ClassVar[str] = "speculative_draft_model_path"
     spelling: ClassVar[Spelling] = SPELLING
     separation: ClassVar[Separation | None] = SEPARATION
     disk_tier: ClassVar[str | None] = "LMCache, max_local_disk_size"  # --enable-lmcache
@@ -161,6 +232,12 @@ class SGLang(SGLangDrafts):
     cache_formats: ClassVar[tuple[CacheFormat, ...]] = ("fp8",)
     cache_from: ClassVar[frozenset[str]] = frozenset((MODELOPT,))  # model_executor: configure_kv_cache_dtype
     weight_options: ClassVar[tuple[str, ...]] = LOADS
+    rotary_width: ClassVar[int] = 2
+    fused = FUSED
+    vocabulary_multiple = VOCABULARY
+    absorbs_latents = True
+    least_group = staticmethod(smallest_group)
+    options: SGLangOptions
     options_type: ClassVar[type[SGLangOptions]] = SGLangOptions
 
     def layout_refusals(self, model: Architecture, precision: Precision, layout: Layout) -> Iterator[Refusal]:
@@ -174,7 +251,6 @@ class SGLang(SGLangDrafts):
     def model_refusals(self, model: Architecture, precision: Precision) -> Iterator[Refusal]:
         yield from without_pooling(model, self.title)
         yield from without_cache(model)
-        yield from without_foreign_cache(precision.kv, self.title)
         yield from without_cache_in(precision, self.title, "int8", "int4", "fp8_ds_mla")
         yield from self.draft_refusals(model)
         yield from super().model_refusals(model, precision)
@@ -202,13 +278,6 @@ class SGLang(SGLangDrafts):
     @property
     def loads_vision(self) -> bool:
         return not self.options.language_model_only
-
-    @property
-    def loader(self) -> TensorLoader:
-        return TensorLoader(fused=FUSED, vocabulary=VOCABULARY, absorbs_latents=True, least_group=smallest_group)
-
-    def tables(self, rank: Architecture) -> LoadedWeights:
-        return rotary_tables(rank)
 
     def limits(self, workload: Workload, gpu: GPU, architecture: Architecture, layout: Layout) -> Limits:
         """Defaults by the GPU's memory; the share leaves what a chunk, CUDA graphs and images are reckoned to take."""
@@ -341,3 +410,60 @@ class SGLang(SGLangDrafts):
             "chunked_prefill_size": [n for n in STEPS if n < limits.step_tokens],
         }
         return combined(self.options, changes)
+
+    @property
+    def drafter(self) -> str:
+        return DRAFTERS[self.options.speculative_algorithm]
+
+    @property
+    def guessed(self) -> int:
+        guess = guesses(self.options, "")
+        return 0 if guess is None else guess.tokens - 1
+
+    def with_draft(self, architecture: Architecture) -> Architecture:
+        """The model with its layers that guess. They have an embedding and a head of their own until the cache is
+        planned, and the model's after (`EagleDraftWorker.init_lm_head`)."""
+        if not self.loads_draft:
+            return architecture
+        tables = {"embedding": "embed_tokens", "head": None if architecture.tied else "shared_head.head"}
+        own = tuple(module.model_copy(update=tables) for module in architecture.prediction)
+        return architecture.model_copy(update={"prediction": own})
+
+    def draft_tables(self, architecture: Architecture, tp: int, stages: int) -> int:
+        """A head has an embedding of its own until the cache is planned."""
+        rows = self.vocabulary(architecture.vocab, tp)
+        return 2 * rows * architecture.hidden if self.drafter == "eagle3" else 0
+
+    def left_out(self) -> Iterator[Message]:
+        yield from super().left_out()
+        if self.loads_draft:
+            yield Message(
+                "SGLang plans its cache while the layers that guess have an embedding and a head of their own, which "
+                "are counted with them; later they share the model's."
+            )
+
+    def unpredicted(self, model: Architecture, family: str) -> Iterator[Refusal]:
+        if not model.prediction:
+            sentence = (
+                "This model has no multi-token prediction (MTP) layer; EAGLE3 and STANDALONE guess with another model."
+            )
+            yield Refusal(Message(sentence), "speculative_algorithm", ["EAGLE3", "STANDALONE", "NGRAM"])
+        elif family not in PREDICTED:
+            sentence = "{engine} has no multi-token prediction (MTP) for models of the family {family}."
+            yield Refusal(Message(sentence, engine="SGLang", family=family), "speculative_algorithm", ["NGRAM"])
+
+    def unspread_draft(self, model: Architecture, layout: Layout) -> Iterator[Refusal]:
+        """Why what guesses tokens does not go with a layout (`check_pipeline_parallel_compat`)."""
+        kind = self.options.speculative_algorithm
+        if kind is not None and layout.pp > 1:
+            sentence = "SGLang has drafts on pipeline stages (pp) where a server reads prompts alone."
+            yield Refusal(Message(sentence), "pp", [1])
+        if kind in ("STANDALONE", "NGRAM") and attention_copies(model, layout) > 1:
+            sentence = "SGLang's {kind} does not go with copies of the attention (dp)."
+            yield Refusal(Message(sentence, kind=str(kind)), "dp", [1])
+
+    @property
+    def unnamed_head(self) -> tuple[str, ...]:
+        """The flag of a head that is not named."""
+        unnamed = self.drafter == "eagle3" and self.options.speculative_draft_model_path is None
+        return ("--speculative-draft-model-path", "org/draft") if unnamed else ()

@@ -1,6 +1,6 @@
 """SGLang's flags under their own names."""
 
-from typing import Literal, Self
+from typing import Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
@@ -90,3 +90,34 @@ class SGLangOptions(Frozen):
             why = Message(sentence, name="enable_hierarchical_cache")
             raise ConfigError(why, "disable_radix_cache", ["false"])
         return self
+
+
+GUESSING_REQUESTS = 48
+"""Sequences at once where something guesses and no flag says how many."""
+NGRAM_TOKENS = 12
+
+
+class Guesses(NamedTuple):
+    """Tokens that a step guesses for a sequence."""
+
+    tokens: int  # that are verified at once
+    allocated: int  # tokens that a step may write
+
+
+def guesses(options: SGLangOptions, model_type: str) -> Guesses | None:
+    """The flags, or SGLang's own choice (`_auto_choose_speculative_params`); a chain has a token more than steps."""
+    steps, width, tokens = (
+        options.speculative_num_steps,
+        options.speculative_eagle_topk or 1,
+        options.speculative_num_draft_tokens,
+    )
+    if options.speculative_algorithm is None:
+        return None
+    if options.speculative_algorithm == "NGRAM":
+        return Guesses(tokens or NGRAM_TOKENS, tokens or NGRAM_TOKENS)
+    if steps is None:
+        tree = model_type == "llama" and options.speculative_algorithm != "STANDALONE"
+        steps, width, tokens = (5, 4, 8) if tree else (3, 1, 4)
+    if width == 1 or tokens is None:
+        tokens = steps + 1
+    return Guesses(tokens, max(steps * width, tokens))

@@ -6,13 +6,14 @@ from typing import ClassVar
 from calc.errors import Message
 from calc.hardware.parallel import Layout
 from calc.options import made
-from calc.serving.engines.sglang.engine import SGLang, request_table
+from calc.serving.engines.sglang.engine import SGLang, batches, request_table
 from calc.serving.engines.sglang.options import SGLangOptions
-from calc.serving.engines.sglang.working_memory import batches
 from calc.serving.engines.startup_log import Ending, LogSettings, StartupLog, line, own_names
 from calc.units import GIB
 
 BATCHES = r"\[(?:[0-9]{1,6}, ){0,600}COUNT\]"
+FLAGS = SGLangOptions.model_fields.keys() - {"speculative_algorithm"}
+"""Options that a log states; of what guesses tokens it is known that there is something."""
 RATIO: float = SGLangOptions.model_fields["mamba_full_memory_ratio"].default
 
 
@@ -63,24 +64,11 @@ class SGLangLog(StartupLog):
     loading_libraries = round(0.2 * GIB)  # 0.03 to 0.15 GiB in nine public logs
 
     def started(self, settings: LogSettings, version: str | None) -> SGLang:
-        strategy = settings.mamba_radix_cache_strategy
-        options = made(
-            SGLangOptions,
-            {
-                "mem_fraction_static": settings.mem_fraction_static,
-                "chunked_prefill_size": settings.max_num_batched_tokens,
-                "max_running_requests": settings.max_num_seqs,
-                "page_size": settings.block_size or 1,
-                "swa_full_tokens_ratio": settings.swa_full_tokens_ratio,
-                "mamba_full_memory_ratio": settings.mamba_full_memory_ratio or RATIO,
-                "mamba_radix_cache_strategy": None if strategy == "auto" else strategy,
-                "max_mamba_cache_size": settings.max_mamba_cache_size,
-                "disable_radix_cache": bool(settings.disable_radix_cache),
-                "cuda_graph_max_bs": settings.cuda_graph_max_bs,
-                "disable_cuda_graph": bool(settings.enforce_eager),
-            },
-        )
-        return SGLang(options)
+        stated = {flag: getattr(settings, self.fields[flag]) for flag in FLAGS & self.fields.keys()}
+        options = {flag: value for flag, value in stated.items() if value not in (None, "auto")}
+        ratio = settings.mamba_full_memory_ratio or RATIO
+        more = {"page_size": settings.block_size or 1, "mamba_full_memory_ratio": ratio}
+        return SGLang(made(SGLangOptions, options | more))
 
     def layout(self, settings: LogSettings) -> Layout:
         """Copies of the attention lie within its tp."""

@@ -18,7 +18,7 @@ from calc.errors import Message, Refusal
 from calc.formats import FLOATS, MODELOPT, CacheFormat, Precision, WeightFormat
 from calc.formats.stored import Piece
 from calc.formats.table import KERNELS
-from calc.hardware.engine_rules import EngineSupport, version
+from calc.hardware.engine_rules import version
 from calc.hardware.gpu import GPU
 from calc.hardware.overhead import ALONE, CUDA_CONTEXT, NONE, OverheadItem, Range
 from calc.hardware.parallel import Layout
@@ -29,13 +29,13 @@ from calc.model.derivation import NUMBERS, Numbers
 from calc.model.named import Peak
 from calc.serving.engines.cache import Pool
 from calc.serving.engines.engine import Engine
+from calc.serving.engines.families import families, unserved
 from calc.serving.engines.launch import Launch, Spelling, combined, degrees, stated
-from calc.serving.engines.loading import ExpertPadding, TensorLoader, quantized, rotary_tables
-from calc.serving.engines.rules import SUPPORT, broken_tiles, even_stages, without_cache, without_pooling
+from calc.serving.engines.loading import FUSED, ExpertPadding, quantized
+from calc.serving.engines.rules import broken_tiles, even_stages, without_cache, without_pooling
 from calc.serving.engines.sglang.cache import bits_with_index, slot_bytes
 from calc.serving.engines.sizes import Budget, GPUAtStart, LaidOut, Limits, LoadedWeights
 from calc.serving.engines.tensorrt_llm.options import TensorRTLLMOptions
-from calc.serving.engines.vllm.loading import FUSED
 from calc.serving.engines.vllm.working_memory import EXPERTS, OUTPUT_OF_EXPERTS, layer_elements
 from calc.serving.kv_cache import growth
 from calc.serving.workload import Workload
@@ -58,33 +58,15 @@ FLAGS = {
     for name in ("free_gpu_memory_fraction", "max_batch_size", "max_num_tokens", "enable_chunked_prefill")
 }
 
-SERVED = frozenset(
-    "afmoe cohere2 deepseek_v3 deepseek_v32 deepseek_v4 exaone4 exaone_moe gemma3_text gemma4_text gemma4_unified_text "
-    "glm4_moe glm_moe_dsa gpt_oss hunyuan_v1_dense hunyuan_v1_moe inkling_text kimi_k2 kimi_linear laguna llama "
-    "llama4_text minimax_m2 minimax_m3_vl_text ministral3 mistral mixtral mllama_text_model nemotron nemotron-nas "
-    "nemotron_h phi3 phi4_multimodal qwen2 qwen2_5_vl_text qwen2_moe qwen2_vl_text qwen3 qwen3_5_moe_text qwen3_5_text "
-    "qwen3_moe qwen3_next qwen3_vl_moe_text qwen3_vl_text seed_oss starcoder2 step3p5".split()
-)
-"""Model types that its PyTorch backend serves: `MODEL_ARCH_TO_MODULE` of `_torch/models/_arch_index.py`, and
-nvidia.github.io/TensorRT-LLM/models/supported-models.html without those that the AutoDeploy backend serves."""
-WITH_IMAGES = frozenset(
-    "exaone4_5 gemma3 gemma4 gemma4_unified inkling_mm_model kimi_k25 kimi_k3 llama4 llava_next minicpmv4_6 "
-    "minimax_m3_vl mistral3 mllama nemotron_h_omni phi4_multimodal qwen2_5_vl qwen2_vl qwen3_5 qwen3_5_moe qwen3_vl "
-    "qwen3_vl_moe step3p7".split()
-)
-"""Whole models with encoders (`MULTIMODAL_MODEL_TYPE_TO_MODULE`): of others not even the language model is read."""
 CACHES: tuple[CacheFormat, ...] = ("bf16", "fp16", "fp8")
 """Formats of the cache (`KvCacheConfig.dtype`), without nvfp4, which takes scales of a calibration."""
 UNTIL_HOPPER = frozenset({"awq", "gptq"})
 """Ways of storing weights for which the documentation's table of hardware has no Blackwell."""
-FROM_BLACKWELL = frozenset({"deepseek_v4"})
-"""Families that it serves on Blackwell alone (footnote 11 of supported-models.html)."""
+FROM_BLACKWELL = families("tensorrt-llm", "from_blackwell")
 BLACKWELL = (10, 0)
 
 
-WINDOWED = frozenset("deepseek_v4 gemma3_text gemma4_text gemma4_unified_text gpt_oss inkling_text".split())
-"""Model types that are cached by its second manager (`get_preferred_kv_cache_manager_version`) and have windows, which
-get blocks of their own there; all others keep the whole context unless `max_attention_window` says otherwise."""
+WINDOWED = families("tensorrt-llm", "windowed")
 
 
 class BlockPool(Pool):
@@ -140,8 +122,6 @@ class BlockPool(Pool):
 
 class TensorRTLLM(Engine):
     name: ClassVar[str] = "tensorrt-llm"
-    support: ClassVar[EngineSupport] = SUPPORT["tensorrt-llm"]
-    title: ClassVar[str] = support.title
     versions: ClassVar[str] = "1.3"
     step_option: ClassVar[str] = "max_num_tokens"
     sequences_option: ClassVar[str | None] = "max_batch_size"
@@ -150,6 +130,10 @@ class TensorRTLLM(Engine):
     weight_formats: ClassVar[tuple[WeightFormat, ...]] = ("fp8", "nvfp4", "int4")
     cache_formats: ClassVar[tuple[CacheFormat, ...]] = ("fp8",)
     cache_from: ClassVar[frozenset[str]] = frozenset((MODELOPT,))
+    fused = FUSED
+    absorbs_latents = True
+    experts = EXPERT_PADDING
+    rotary_width: ClassVar[int] = 4  # `RopeParams.create_rope_const_params`
 
     options: TensorRTLLMOptions
     options_type: ClassVar[type[TensorRTLLMOptions]] = TensorRTLLMOptions
@@ -170,10 +154,8 @@ class TensorRTLLM(Engine):
     def model_refusals(self, model: Architecture, precision: Precision) -> Iterator[Refusal]:
         yield from without_pooling(model, self.title)
         yield from without_cache(model)
-        engine, vision, weights, kv = self.title, model.vision, precision.weights, precision.kv
-        foreign = vision is not None and vision.wrapper not in ("", *WITH_IMAGES)
-        family = vision.wrapper if vision is not None and foreign else model.model_type
-        if foreign or family not in SERVED:
+        engine, weights, kv = self.title, precision.weights, precision.kv
+        if (family := unserved(self.name, model)) is not None:
             sentence = "{engine}'s PyTorch backend does not serve models of the family {family}."
             yield Refusal(Message(sentence, engine=engine, family=family), "engine")
         if not self.keeps(weights):
@@ -212,10 +194,6 @@ class TensorRTLLM(Engine):
     def loads_vision(self) -> bool:
         return not self.options.disable_mm_encoder
 
-    @property
-    def loader(self) -> TensorLoader:
-        return TensorLoader(fused=FUSED, absorbs_latents=True, experts=EXPERT_PADDING)
-
     def loaded(self, rank: Architecture, pieces: Sequence[Piece], stage: range, layout: Layout) -> LoadedWeights:
         """Latent attention has its up-projection once more, in 16 bits where it is quantized; else the half that makes
         keys (`k_b_proj_trans`)."""
@@ -223,10 +201,6 @@ class TensorRTLLM(Engine):
         keys = sum(copies_within_piece(rank, piece.tensor, stage) * piece.tensor.numel for piece in plain)
         loaded = super().loaded(rank, pieces, stage, layout)
         return replace(loaded, absorbed=loaded.absorbed + keys)
-
-    def tables(self, rank: Architecture) -> LoadedWeights:
-        """Tables, in fp32 (`RopeParams.create_rope_const_params`)."""
-        return LoadedWeights(rotary=2 * rotary_tables(rank).rotary)
 
     def sized_for(self, sequences: int, architecture: Architecture) -> Self:
         """States of all sequences that may run are set aside."""

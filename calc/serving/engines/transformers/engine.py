@@ -7,7 +7,6 @@ from typing import ClassVar, NamedTuple
 
 from calc.errors import Message, Refusal
 from calc.formats import CACHE_BITS, MIXES, CacheFormat, Precision, WeightFormat
-from calc.hardware.engine_rules import EngineSupport
 from calc.hardware.gpu import GPU
 from calc.hardware.overhead import CUDA_CONTEXT, FRAGMENTATION, OverheadItem, Range, libraries
 from calc.hardware.parallel import Layout
@@ -19,15 +18,15 @@ from calc.model.mla import LightningIndexer
 from calc.model.named import Peak
 from calc.serving.engines.cache import Cache, Setup
 from calc.serving.engines.engine import Engine
-from calc.serving.engines.rules import SUPPORT, without_cache_in, without_foreign_cache
+from calc.serving.engines.families import families
+from calc.serving.engines.rules import without_cache_in
 from calc.serving.engines.sizes import LaidOut, Limits, Stage, StagePeak
 from calc.serving.engines.transformers.options import TransformersOptions
 from calc.serving.engines.transformers.working_memory import Pass, decode_peaks, prefill_peaks
 from calc.serving.kv_cache import Compression, compressions, growth, state_bytes
 from calc.serving.workload import Workload
 
-WRITTEN_OUT = frozenset({"deberta-v2", "mpnet"})
-"""Families whose attention adds scores of positions in steps of its own (`is_backend_compatible` says no)."""
+WRITTEN_OUT = families("transformers", "written_out")
 
 
 Indexer = BlockIndexer | LightningIndexer
@@ -124,9 +123,7 @@ def view_bytes(blocks: Sequence[Block]) -> int:
 
 class Transformers(Engine):
     name: ClassVar[str] = "transformers"
-    support: ClassVar[EngineSupport] = SUPPORT["transformers"]
     splits_batch: ClassVar[bool] = False  # `device_map` moves the whole batch from GPU to GPU (accelerate `hooks.py`)
-    title: ClassVar[str] = support.title
     versions: ClassVar[str] = "5.23"
     step_option: ClassVar[str] = "prefill_chunk_size"
     weight_formats: ClassVar[tuple[WeightFormat, ...]] = ("int8-bnb", "nf4")
@@ -146,7 +143,6 @@ class Transformers(Engine):
 
     def model_refusals(self, model: Architecture, precision: Precision) -> Iterator[Refusal]:
         yield from super().model_refusals(model, precision)
-        yield from without_foreign_cache(precision.kv, self.title)
         yield from without_cache_in(precision, self.title, "fp8_ds_mla")
         if precision.kv in ("int8", "int4"):
             sentence = "{engine} keeps a cache in {kv} by HQQ or quanto. What these take is not known here; fp8's is."

@@ -22,8 +22,9 @@ from calc.serving.engines.cache import Pool
 from calc.serving.engines.loading import up_to
 from calc.serving.engines.sizes import Limits
 from calc.serving.engines.vllm.encoder import largest_item, profiled_images
-from calc.serving.engines.vllm.kernels import Kernel
 from calc.serving.engines.vllm.layers import (
+    ATTENTION_FREE,
+    Kernel,
     Kind,
     Layers,
     LayerSetting,
@@ -453,7 +454,7 @@ def divide(
     prefixes = options.enable_prefix_caching
     if prefixes is None:  # unless nothing but states is kept, and with states not in older versions
         states = any(cached.kind == "state" for cached in layers)
-        prefixes = not of_layers.family.attention_free and (not states or holds("hybrids cache prefixes", options))
+        prefixes = of_layers.family not in ATTENTION_FREE and (not states or holds("hybrids cache prefixes", options))
     cache_groups = groups(specs(layers, options, prefixes=prefixes, drafts=of_layers.drafts, dcp=dcp), options)
     return Division(whole, rank, cache_groups, layers, of_layers, dcp)
 

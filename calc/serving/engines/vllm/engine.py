@@ -1,21 +1,27 @@
-"""vLLM: sets its cache aside at start, from what profiling leaves of its share of the GPU."""
+"""vLLM: sets its cache aside at start, from what profiling leaves of its share of the GPU.
 
+Drafts were read in the wheels of vLLM 0.11 to 0.33 (`config/speculative.py`, `model_executor/models/llama_eagle3.py`,
+`v1/worker/gpu/spec_decode/eagle/utils.py`), how kernels pad routed experts in MXFP4 in `oracle/mxfp4.py`.
+"""
+
+import json
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from math import ceil
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 from calc.errors import Message, Refusal
 from calc.formats import COMPRESSED_TENSORS, MODELOPT, CacheFormat, Precision, WeightFormat
-from calc.hardware.engine_rules import EngineSupport
 from calc.hardware.generations import Platform
 from calc.hardware.gpu import GPU
 from calc.hardware.overhead import CUDA_CONTEXT, NONE, OverheadItem, Range, libraries
 from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture
-from calc.model.block import Block
+from calc.model.block import Block, PredictionModule
 from calc.model.derivation import NUMBERS, Numbers
 from calc.model.named import Peak
-from calc.serving.engines.cache import Cache, Pool
+from calc.serving.engines.cache import Pool
+from calc.serving.engines.drafts import DraftingEngine
+from calc.serving.engines.families import versions
 from calc.serving.engines.launch import (
     Image,
     Launch,
@@ -28,9 +34,8 @@ from calc.serving.engines.launch import (
     quantized,
     stated,
 )
-from calc.serving.engines.loading import TensorLoader, rotary_tables, up_to
+from calc.serving.engines.loading import FUSED, ExpertPadding, up_to
 from calc.serving.engines.rules import (
-    SUPPORT,
     VOCABULARY,
     broken_expert_groups,
     broken_groups,
@@ -38,19 +43,16 @@ from calc.serving.engines.rules import (
     even_stages,
     without_cache,
     without_cache_in,
-    without_foreign_cache,
 )
-from calc.serving.engines.sizes import Budget, GPUAtStart, HostCache, LaidOut, Limits, LoadedWeights
+from calc.serving.engines.sizes import Budget, GPUAtStart, HostCache, LaidOut, Limits
 from calc.serving.engines.vllm.cache import CachePlan, Division, divide, is_a100, limits, share_of
-from calc.serving.engines.vllm.drafts import SPECULATION, VLLMDrafts
 from calc.serving.engines.vllm.encoder import encoder_pass
-from calc.serving.engines.vllm.kernels import Capability, capability
-from calc.serving.engines.vllm.layers import state_bytes
-from calc.serving.engines.vllm.loading import FUSED, expert_padding, runs_triton
-from calc.serving.engines.vllm.options import VLLMOptions, holds
+from calc.serving.engines.vllm.layers import TRITON_EXPERTS, Capability, capability, compressed, family_of, state_bytes
+from calc.serving.engines.vllm.options import Version, VLLMOptions, holds
 from calc.serving.engines.vllm.rules import (
     missing_kernels,
     smallest_group,
+    spelled,
     unfit_flags,
     unread_gptq,
     unserved_family,
@@ -70,6 +72,12 @@ from calc.serving.engines.vllm.working_memory import (
 )
 from calc.serving.workload import Workload
 from calc.units import GIB
+
+SPECULATION = ("speculative", "num_speculative_tokens", "model_draft", "weights_draft")
+"""Options that one flag says."""
+PREDICTED_SINCE = versions("vllm", "predicted_since")
+NO_DRAFT_MODELS: tuple[Version, Version] = (0, 11), (0, 15)
+"""Versions from the one that took the first engine out to that before the second got them (`v1/spec_decode`)."""
 
 STEPS, SEQUENCES, SHARE = (8192, 4096, 2048, 1024, 512), (256, 128, 64, 32, 16), 0.95
 """Values to try when the defaults do not do, from mild to strong."""
@@ -93,6 +101,11 @@ CACHE_WORDS: dict[CacheFormat, str] = {
     "int4": "int4_per_token_head",
 }
 """Names in `--kv-cache-dtype` (`config/cache.py`, `CacheDType`)."""
+MARLIN = ExpertPadding(hidden=256, inner=128)
+TRITON = ExpertPadding(inner=64, scale_rows=256, fp32_bias=True)
+"""`triton_kernels`, which come with vLLM: `hopper_value.py`, `hopper_scale.py` with eight warps."""
+PADDED_ROW = 64
+"""Bytes of which a row of values is a multiple in the `triton_kernels` of 0.17 to 0.21."""
 ROLES: dict[ServerRole, str] = {"prefill": "kv_producer", "decode": "kv_consumer"}
 SEPARATION = Separation(
     flags={
@@ -106,15 +119,16 @@ SEPARATION = Separation(
 """docs/features/nixl_connector_usage.md, and the README of vllm-project/router."""
 
 
-class VLLM(VLLMDrafts):
+class VLLM(DraftingEngine):
     name: ClassVar[str] = "vllm"
-    support: ClassVar[EngineSupport] = SUPPORT["vllm"]
-    title: ClassVar[str] = support.title
     versions: ClassVar[str] = "0.33"
     step_option: ClassVar[str] = "max_num_batched_tokens"
     sequences_option: ClassVar[str | None] = "max_num_seqs"
     share_option: ClassVar[str | None] = "gpu_memory_utilization"
+    method_option: ClassVar[str] = "speculative"
+    draft_option: ClassVar[str] = "model_draft"
     limits_by: ClassVar[tuple[str, ...]] = ("pp",)
+    plans_by_ranges = True
     separation: ClassVar[Separation | None] = SEPARATION
     disk_tier: ClassVar[str | None] = "LMCache, max_local_disk_size"  # docs.lmcache.ai, Configuring LMCache
     image: ClassVar[Image | None] = Image(
@@ -131,9 +145,16 @@ class VLLM(VLLMDrafts):
     cache_formats: ClassVar[tuple[CacheFormat, ...]] = ("fp8",)
     cache_from: ClassVar[frozenset[str]] = frozenset((MODELOPT, COMPRESSED_TENSORS))  # utils/torch_utils.py
 
+    options: VLLMOptions
     options_type: ClassVar[type[VLLMOptions]] = VLLMOptions
     spelling: ClassVar[Spelling] = NO_FLAGS
     weight_options: ClassVar[tuple[str, ...]] = LOADS
+    rotary_width: ClassVar[int] = 2
+    fused = FUSED
+    vocabulary_multiple = VOCABULARY
+    undoes_double_quantization = True
+    absorbs_latents = True
+    least_group = staticmethod(smallest_group)
 
     def __init__(self, options: VLLMOptions | None = None, draft_model: Architecture | None = None) -> None:
         super().__init__(options, draft_model)
@@ -172,7 +193,6 @@ class VLLM(VLLMDrafts):
 
     def model_refusals(self, model: Architecture, precision: Precision) -> Iterator[Refusal]:
         yield from without_cache(model)
-        yield from without_foreign_cache(precision.kv, self.title)
         yield from without_cache_in(precision, self.title)
         yield from unfit_flags(model, self.options)
         yield from unread_gptq(precision, self.options)
@@ -198,23 +218,26 @@ class VLLM(VLLMDrafts):
         return not self.options.language_model_only
 
     @property
-    def loader(self) -> TensorLoader:
-        return TensorLoader(
-            fused=FUSED,
-            vocabulary=VOCABULARY,
-            undoes_double_quantization=True,
-            absorbs_latents=True,
-            experts=expert_padding(self.options),
-            least_group=smallest_group,
-            adapter_rows=self.options.max_loras * self.options.max_lora_rank if self.options.enable_lora else 0,
+    def experts(self) -> ExpertPadding:
+        """Padding by the kernel in the options."""
+        if self.options.mxfp4_kernel != "triton":
+            return MARLIN
+        padded = holds("rows of experts are padded", self.options)
+        return TRITON._replace(
+            row_bytes=PADDED_ROW if padded and not holds("rows of experts are as they are", self.options) else 1,
+            keeps_scales=not holds("scales of experts are freed", self.options),
         )
 
-    def for_gpu(self, gpu: GPU, architecture: Architecture) -> Self:
-        triton = self.options.mxfp4_kernel is None and runs_triton(self.options, architecture, gpu)
-        return self.with_options(mxfp4_kernel="triton") if triton else self
+    @property
+    def adapter_rows(self) -> int:
+        return self.options.max_loras * self.options.max_lora_rank if self.options.enable_lora else 0
 
-    def tables(self, rank: Architecture) -> LoadedWeights:
-        return rotary_tables(rank)
+    def for_gpu(self, gpu: GPU, architecture: Architecture) -> Self:
+        """Triton where no option says so: with gpt-oss on Hopper, whose adapters Marlin serves."""
+        options, hopper = self.options, capability(gpu) == (9, 0)
+        triton = hopper and options.mxfp4_kernel is None and holds("Triton comes with it", options)
+        triton = triton and family_of(architecture) in TRITON_EXPERTS and not options.enable_lora
+        return self.with_options(mxfp4_kernel="triton") if triton else self
 
     def kernels_on(self, gpu: GPU) -> tuple[Hashable, ...]:
         return *super().kernels_on(gpu), is_a100(gpu)
@@ -225,11 +248,8 @@ class VLLM(VLLMDrafts):
     def state_bytes(self, architecture: Architecture, blocks: Sequence[Block]) -> int:
         return state_bytes(architecture, blocks, self.options)
 
-    def cache(self, laid_out: LaidOut, gpu: GPU, limits: Limits) -> Cache | None:
-        return self.cache_over(laid_out.ranges, laid_out, gpu, limits)
-
-    def cache_over(self, stages: Sequence[range], laid_out: LaidOut, gpu: GPU, limits: Limits) -> CachePlan | None:
-        return self.division(laid_out, gpu).plan(stages, limits)
+    def cache(self, laid_out: LaidOut, gpu: GPU, limits: Limits) -> CachePlan | None:
+        return self.division(laid_out, gpu).plan(laid_out.ranges, limits)
 
     def division(self, laid_out: LaidOut, gpu: GPU) -> Division:
         whole, layout, kv = laid_out.whole, laid_out.layout, laid_out.precision.kv
@@ -379,3 +399,109 @@ class VLLM(VLLMDrafts):
             "enforce_eager": [True],
         }
         return combined(self.options, changes)
+
+    @property
+    def drafter(self) -> str:
+        return self.options.speculative
+
+    @property
+    def guessed(self) -> int:
+        return self.options.guessed
+
+    @property
+    def draft_precision(self) -> Precision:
+        return Precision(weights=self.options.weights_draft or "bf16")
+
+    @property
+    def passing_layers(self) -> int:
+        """Layers of a draft that one guess passes: of a draft model all, else one (`deepseek_mtp.py`)."""
+        if self.drafter in ("none", "ngram"):
+            return 0
+        return self.draft_model.num_layers if self.drafter == "draft_model" and self.draft_model is not None else 1
+
+    def with_draft(self, architecture: Architecture) -> Architecture:
+        """The model with the layers that guess next to it: its own, which read its embedding and its head
+        (`load_eagle_model`), or EAGLE's, one more like the last behind a projection of [state; embedding]."""
+        if self.drafter == "mtp":
+            shared = {"embedding": None} | ({"head": None} if holds("guesses share the head", self.options) else {})
+            own = tuple(module.model_copy(update=shared) for module in architecture.prediction)
+            changed = own != architecture.prediction
+            return architecture.model_copy(update={"prediction": own}) if changed else architecture
+        if self.drafter != "eagle":
+            return architecture
+        after = architecture.num_layers
+        (last,) = (block for block in architecture.blocks if after - 1 in block.layers)
+        block = last.model_copy(update={"layers": (after,), "places": ()})
+        module = PredictionModule(block=block, norms=(), projection=("fc",))
+        return architecture.model_copy(update={"prediction": (module,)})
+
+    def draft_tables(self, architecture: Architecture, tp: int, stages: int) -> int:
+        """The embedding once more for the model's own layers, which read it far from the first stage."""
+        width = architecture.d_embedding or architecture.hidden
+        return 2 * self.vocabulary(architecture.vocab, tp) * width if self.drafter == "mtp" and stages > 1 else 0
+
+    def unpredicted(self, model: Architecture, family: str) -> Iterator[Refusal]:
+        options, layers = self.options, len(model.prediction)
+        if not layers:
+            sentence = "This model has no multi-token prediction (MTP) layer; eagle adds one of its layers."
+            yield Refusal(Message(sentence), "speculative", ["eagle"])
+        elif (since := PREDICTED_SINCE.get(family)) is None:
+            sentence = "{engine} has no multi-token prediction (MTP) for models of the family {family}."
+            yield Refusal(Message(sentence, engine="vLLM", family=family), "speculative", ["none", "ngram"])
+        elif options.older(*since):
+            sentence = (
+                "vLLM has multi-token prediction (MTP) for models of the family {family} from version {version} on."
+            )
+            version = spelled(since)
+            yield Refusal(Message(sentence, family=family, version=version), "version", [version])
+        if layers and options.guessed > layers and options.guessed % layers:
+            sentence = "{n} tokens guessed at once are no multiple of the {layers} layers that guess them."
+            below = options.guessed - options.guessed % layers
+            near = [below, below + layers]
+            yield Refusal(Message(sentence, n=options.guessed, layers=layers), "num_speculative_tokens", near)
+
+    def unfit_draft(self, model: Architecture) -> Iterator[Refusal]:
+        """Draft models have the model's vocabulary (`verify_equal_vocab_size_if_draft_model`), heads one layer."""
+        draft, (missing, back) = self.draft_model, NO_DRAFT_MODELS
+        if self.drafter == "draft_model":
+            if not self.options.older(*missing) and self.options.older(*back):
+                yield Refusal(
+                    Message("vLLM {least} to {most} take no draft model.", least="0.11", most="0.14"), "version"
+                )
+            if draft is not None and draft.vocab != model.vocab:
+                sentence = (
+                    "The draft model's vocabulary has {other:,} tokens, the model's {own:,}: {engine} takes equal ones."
+                )
+                why = Message(sentence, other=draft.vocab, own=model.vocab, engine="vLLM")
+                yield Refusal(why, "model_draft")
+            if draft is not None:
+                yield from unserved_family(draft, self.options)
+        elif self.drafter == "eagle3" and draft is not None and draft.num_layers != 1:
+            sentence = "EAGLE-3's head has one layer, the draft model {n:,}: draft_model serves whole models."
+            yield Refusal(Message(sentence, n=draft.num_layers), "speculative", ["draft_model"])
+        elif self.drafter == "eagle3" and compressed(model):
+            sentence = (
+                "There is no EAGLE-3 head for attention that compresses tokens; mtp guesses with a layer of its own."
+            )
+            yield Refusal(Message(sentence), "speculative", ["mtp"])
+
+    def unstaged(self, model: Architecture, layout: Layout) -> Iterator[Refusal]:
+        """Why drafts do not go with pipeline stages. Those that have no embedding of their own read the model's, which
+        lies on the first stage (`maybe_share_target_embed`)."""
+        if layout.pp == 1 or self.drafter in ("none", "ngram"):
+            return
+        if not holds("drafts on pipeline stages", self.options):
+            yield Refusal(Message("vLLM has drafts on pipeline stages (pp) from version 0.30 on."), "pp", [1])
+        elif self.drafter in ("eagle", "eagle3") or model.model_type == "nemotron_h":
+            sentence = "This draft reads the model's embedding, which only the first of {pp} pipeline stages has."
+            yield Refusal(Message(sentence, pp=layout.pp), "pp", [1])
+
+    @property
+    def speculation(self) -> tuple[str, ...]:
+        """The flag that says what guesses tokens."""
+        if self.drafter == "none":
+            return ()
+        config: dict[str, Any] = {"method": self.drafter}
+        if self.drafter not in ("mtp", "ngram"):
+            config["model"] = self.options.model_draft or "org/draft"
+        return "--speculative-config", json.dumps(config | {"num_speculative_tokens": self.guessed})

@@ -8,29 +8,23 @@ from calc.formats.table import Format
 from calc.hardware.gpu import GPU
 from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture
+from calc.serving.engines.families import families, versions
 from calc.serving.engines.rules import halved, without_asymmetry
 from calc.serving.engines.vllm.cache import BLOCK, Division
-from calc.serving.engines.vllm.kernels import INDEXER, SHARING
-from calc.serving.engines.vllm.layers import Cached, Layers, LayerSetting, cached_layers, compressed, habits
+from calc.serving.engines.vllm.layers import (
+    EXPANDED,
+    INDEXER,
+    SHARING,
+    Cached,
+    Layers,
+    LayerSetting,
+    cached_layers,
+    compressed,
+    family_of,
+)
 from calc.serving.engines.vllm.options import Version, VLLMOptions, holds
 
-SUPPORTED_UNTIL: dict[str, Version | None] = {
-    "phi3small": (0, 9),
-    "mllama_text_model": (0, 10),
-    **dict.fromkeys("bamba internlm minimax minimax_m1 minimax_text_01 qwen xverse".split(), (0, 23)),
-    **dict.fromkeys(("aquila", "baichuan"), (0, 24)),
-    "telechat": (0, 25),
-    "plamo2": (0, 26),
-    **dict.fromkeys("RefinedWeb RefinedWebModel chameleon mpt stablelm_epoch".split(), (0, 28)),
-    **dict.fromkeys("codegen cpmant gpt_neo gpt_neox_japanese openai-gpt rwkv xglm".split()),
-    **dict.fromkeys(("deberta-v2", "mpnet")),  # nor are they written for others' attention
-    **dict.fromkeys(("Yi", "openelm", "skywork")),  # nor is the code beside their checkpoints
-    **dict.fromkeys("inkling2_text lfm3 recurrent_gemma xlstm zamba zaya".split()),
-    "diffllama": None,  # two calls of attention in a layer, which has one cache
-}
-"""The last version that served a family, and None where none did (`model_executor/models/registry.py` of the sources of
-0.11 to 0.33). A family without a class of vLLM's own runs by that of transformers where its attention is the engine's
-to choose (`_try_resolve_transformers`), which keeps no states of recurrent layers (`models/transformers/base.py`)."""
+SUPPORTED_UNTIL = versions("vllm", "supported_until")
 
 
 OFFLOADING_SINCE: dict[str, Version] = {"native": (0, 14), "lmcache": (0, 11, 1)}
@@ -55,12 +49,7 @@ def unserved_family(architecture: Architecture, options: VLLMOptions) -> Iterato
         yield Refusal(Message(sentence, family=family, version=spelled(last)), "version")
 
 
-WITHOUT_LORA = frozenset(
-    "aria bailing_hybrid bloom cohere2_moe cohere2_vision dbrx deepseek_vl_v2 falcon falcon_mamba gemma3n gemma3n_text "
-    "gptj hrm_text kimi_k25 kimi_vl llava_onevision mamba mamba2 mimo_v2_flash orion paddleocr_vl qwen2_audio stablelm "
-    "step3p5 step3p7 zamba2".split()
-)
-"""Families and wrappers whose class is no SupportsLoRA (vLLM 0.33, `model_executor/models`)."""
+WITHOUT_LORA = families("vllm", "without_lora")
 
 
 def without_adapters(model: Architecture, options: VLLMOptions) -> Iterator[Refusal]:
@@ -113,7 +102,7 @@ def unshared_tokens(architecture: Architecture, layout: Layout) -> Iterator[Refu
         yield Refusal(Message("vLLM does not share the cache of layers with a window over ranks (dcp)."), "dcp")
     if not architecture.attends:
         yield Refusal(Message("dcp shares cached tokens over ranks, which this model has none of."), "dcp")
-    expanded = habits(architecture).expanded
+    expanded = family_of(architecture) in EXPANDED
     for block in architecture.all_blocks:
         for mixer in block.attentions:
             heads = mixer.as_grouped() if expanded else mixer

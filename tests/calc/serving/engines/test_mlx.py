@@ -10,8 +10,7 @@ from calc.errors import Message
 from calc.formats import native
 from calc.serving.derivation import Derivations
 from calc.serving.engines.mlx.cache import PromptCache
-from calc.serving.engines.mlx.engine import MLX
-from calc.serving.engines.mlx.launch import conversion
+from calc.serving.engines.mlx.engine import MLX, conversion
 from calc.serving.engines.mlx.loading import mlx_file
 from calc.serving.engines.mlx.options import MLXOptions
 from calc.serving.engines.mlx.working_memory import Pass, pass_peaks

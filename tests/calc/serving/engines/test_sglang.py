@@ -6,9 +6,8 @@ from calc import Architecture, Layout, Overhead, Precision, Workload, report
 from calc.hardware.overhead import HIGH, LOW, MIDDLE
 from calc.serving.engines import ENGINES
 from calc.serving.engines.cache import Pool
-from calc.serving.engines.sglang.engine import SGLang, unserved_family
+from calc.serving.engines.sglang.engine import SGLang, batches, unserved_family
 from calc.serving.engines.sglang.options import SGLangOptions
-from calc.serving.engines.sglang.working_memory import batches
 from calc.serving.memory import Serving
 from calc.units import GIB
 from presets import gpus, models

@@ -5,8 +5,8 @@ from functools import cache
 import pytest
 
 from calc import Architecture, Layout, Overhead, Precision, Workload
+from calc.serving.engines.sglang.engine import batches, streams_images
 from calc.serving.engines.sglang.options import SGLangOptions
-from calc.serving.engines.sglang.working_memory import batches, streams_images
 from calc.serving.memory import Serving
 from presets import gpus, started
 from tests import load

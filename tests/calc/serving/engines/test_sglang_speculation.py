@@ -4,8 +4,7 @@ in test_sglang_plans.py."""
 import pytest
 
 from calc import ConfigError, Layout, Overhead, Precision, Workload
-from calc.serving.engines.sglang.drafts import guesses
-from calc.serving.engines.sglang.options import SGLangOptions
+from calc.serving.engines.sglang.options import SGLangOptions, guesses
 from calc.serving.fewest import fewest_gpus
 from calc.serving.memory import Serving
 from presets import architecture_of, gpus, started

@@ -1,0 +1,35 @@
+"""Families with which an engine has rules of its own, by engine and rule: `families.toml`, which says what each is."""
+
+import tomllib
+from pathlib import Path
+
+from calc.model.architecture import Architecture
+
+TABLE = tomllib.loads(Path(__file__).with_name("families.toml").read_text(encoding="utf-8"))
+FAMILIES = {
+    engine: {rule: frozenset(names.split()) for rule, names in rules.items() if isinstance(names, str)}
+    for engine, rules in TABLE.items()
+}
+
+
+def families(engine: str, rule: str) -> frozenset[str]:
+    """Families, by model_type, for which a rule of an engine holds."""
+    return FAMILIES[engine][rule]
+
+
+def versions(engine: str, rule: str) -> dict[str, tuple[int, ...] | None]:
+    """Version from or up to which a rule of an engine holds for each family; None: there is none."""
+    return {
+        family: None if version == "never" else tuple(map(int, version.split(".")))
+        for version, names in TABLE[engine][rule].items()
+        for family in names.split()
+    }
+
+
+def unserved(engine: str, model: Architecture) -> str | None:
+    """The family that an engine has no class for, of the whole model with its encoder or of the language model; None
+    where it has one."""
+    wrapper = "" if model.vision is None else model.vision.wrapper
+    if wrapper and wrapper not in families(engine, "with_images"):
+        return wrapper
+    return None if model.model_type in families(engine, "served") else model.model_type
