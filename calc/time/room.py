@@ -250,12 +250,6 @@ class FittingRows:
         places = self.shard[which], self.form[which], self.kind[which], self.number[which]
         return FittingRows(self.shards, *places, self.capacity[which], self.demands)
 
-    def joined(self, others: Sequence["FittingRows"]) -> "FittingRows":
-        """Rows, with others of the same layouts behind them."""
-        each = [(rows.shard, rows.form, rows.kind, rows.number, rows.capacity) for rows in (self, *others)]
-        shard, form, kind, number, capacity = map(np.concatenate, zip(*each, strict=True))
-        return FittingRows(self.shards, shard, form, kind, number, capacity, self.demands)
-
     def holding(self, capacities: Mapping[int, int]) -> "FittingRows":
         """The rows where some, by number, hold other numbers of sequences; those that hold none are left out."""
         capacity = self.capacity.copy()

@@ -186,6 +186,24 @@ def test_plans_meet_their_targets_or_say_so():
         assert plan.gpus == plan.replicas * plan.layout.gpus
 
 
+def plans_of_all(found):
+    """Plans of every layout in every format on every GPU, best first, each row with what it holds."""
+    rows = found.rows
+    while True:
+        candidates = found.of(rows)
+        plans, corrected = zip(*(found.plan(candidates, row) for row in range(rows.form.size)), strict=True)
+        if not any(corrected):
+            break
+        rows = rows.holding({number: room for fewer in corrected for number, room in fewer.items()})
+    keys = found.order(found.price[rows.kind], candidates.gpus, candidates.tpot, candidates.meets)
+    return [
+        plans[row].model_copy(update={"waits": found.waits(candidates, row, plans[row])})
+        if found.needs.by_chance
+        else plans[row]
+        for row in np.lexsort(keys[::-1]).tolist()
+    ]
+
+
 @pytest.mark.parametrize(
     "needs",
     [
@@ -198,7 +216,7 @@ def test_plans_meet_their_targets_or_say_so():
 def test_layouts_that_are_not_timed_are_none_of_the_best(needs):
     found = search(needs=needs)
     best = {}
-    for plan in found.plans(10**6, best_of_each=False):
+    for plan in plans_of_all(found):
         best.setdefault((plan.gpu, plan.weights), plan)
     assert found.plans(10**6) == list(best.values())
     assert found.contenders(found.rows).rows.form.size < found.rows.form.size
@@ -442,9 +460,7 @@ def test_on_the_frontier_no_point_is_better_in_both():
     assert gpus_ == sorted(gpus_)
     pairs = list(zip(users, gpus_, strict=True))
     tried = [
-        plan
-        for plan in found.plans(500, best_of_each=False)
-        if plan.batch in [b * plan.layout.dp * plan.layout.pp for b in BATCHES]
+        plan for plan in plans_of_all(found) if plan.batch in [b * plan.layout.dp * plan.layout.pp for b in BATCHES]
     ]
     assert len(tried) > 5
     for plan in tried:
@@ -455,7 +471,7 @@ def test_on_the_frontier_no_point_is_better_in_both():
 def test_a_point_of_the_frontier_is_what_the_layout_does():
     found = search(kinds=("h100-sxm",), formats=("fp8",))
     point = frontier(found)[-1]
-    ranked = found.plans(500, best_of_each=False)
+    ranked = plans_of_all(found)
     assert max(plan.tokens_per_s_per_gpu for plan in ranked) <= point.tokens_per_s_per_gpu * (1 + 1e-9)
     server = found.server(found.fitting([(point.layout, (0,))]))
     assert point.tokens_per_s_per_user == pytest.approx(1 / server.token(point.batch).item(), rel=1e-9)
