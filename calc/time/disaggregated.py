@@ -18,10 +18,10 @@ from calc.serving.engines import ENGINES
 from calc.time.arrays import Array, number
 from calc.time.arrivals import UTILIZATION, Percentiles, Waits
 from calc.time.estimate import ENDS, End, Estimate
-from calc.time.forward import PassPart
 from calc.time.plan import Candidates, Needs, Plan, Search, last_in_time, seconds_by_bound, settled
 from calc.time.room import FittingRows
 from calc.time.serving_time import FullServer, Speed
+from calc.time.time_operations import PassPart
 
 NEWTON = 30
 """Steps in which a root is exact."""

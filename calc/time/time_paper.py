@@ -16,12 +16,13 @@ from calc.serving.workload import Workload
 from calc.time.efficiency import SHARE_SYMBOLS, efficiency
 from calc.time.estimate import Estimate
 from calc.time.figures import Figure, Figures, Meaning, Symbol, TimeStep, symbols_of
-from calc.time.forward import Forward, PassPart
 from calc.time.objective_time import ObjectiveSpeed
 from calc.time.roofline import MACHINE, Timed, kind_of, sharing
 from calc.time.serving_time import Speed, chunked, halfway, share_of, speed_on
 from calc.time.time_operations import (
     Demand,
+    Forward,
+    PassPart,
     attending_mixers,
     matrices_within,
     of_all_layers,
@@ -218,7 +219,7 @@ class ServingDerivations:
         ranks = sharing(laid_out.layout, experts=first.routing is not None)
         shares = efficiency(*kind_of(self.gpu, engine, laid_out.precision.weights, ranks))
         demand, gpu = traced_demand(figures, first), traced(figures, self.gpu, GPU_FIGURES)
-        reached = speed_on(gpu, self.serving, edited=traced_shares(figures, shares)).machines("expected")
+        reached = speed_on(gpu, self.serving, edits=dict(traced_shares(figures, shares))).machines("expected")
         on, layout = traced(figures, reached, MACHINE), traced(figures, laid_out.layout, LAYOUT)
         speed = Speed((demand,), layout, lambda end: on)
         operations, seconds = operation_steps(

@@ -12,8 +12,7 @@ from calc.serving.memory import MOST_TOKENS, Serving
 from calc.time.arrivals import Arrivals
 from calc.time.fitting import fitting, in_formats
 from calc.time.plan import BATCHES, Needs, Search
-from calc.time.plan_range import cannot_keep_up, frontier
-from calc.time.plan_report import plan_report, sensitivity
+from calc.time.plan_report import cannot_keep_up, frontier, plan_report, sensitivity
 from calc.time.prices import price_of, prices
 from calc.time.room import layouts_by_format
 from calc.time.time_report import reply, time_report
