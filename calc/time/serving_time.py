@@ -256,19 +256,17 @@ def speed_on(
     *,
     edits: Edits | None = None,
     node: int = 8,
-    like: Speed | None = None,
     kernels: str | None = None,
 ) -> Speed:
-    """The speed of a model that is laid out for its memory; `like` is that of the same ranks in other formats,
-    `kernels` the name under which they are measured, if not its engine's. Its work is computed once for all GPUs."""
+    """The speed of a model that is laid out for its memory; `kernels` is the name under which they are measured, if not
+    its engine's. Its work is computed once for all GPUs."""
     laid_out, engine = serving.laid_out, serving.engine
     precision, layout = laid_out.precision, laid_out.layout
     if serving.known_demands is None:
-        others = [None] * len(laid_out.ranges) if like is None else like.demands
-        formatted = partial(demand, laid_out.whole, laid_out.rank, precision, layout, file=serving.weighing.read)
-        states = partial(engine.state_bytes, laid_out.whole)
-        each = zip(laid_out.ranges, others, strict=True)
-        serving.known_demands = tuple(formatted(stage, states=states, like=other) for stage, other in each)
+        model, states = (laid_out.whole, laid_out.rank, precision, layout), partial(engine.state_bytes, laid_out.whole)
+        serving.known_demands = tuple(
+            demand(*model, stage, file=serving.weighing.read, states=states) for stage in laid_out.ranges
+        )
     return timed_on(serving.known_demands, precision, layout, gpu, kernels or engine.kernels, edits, node)
 
 
