@@ -12,6 +12,7 @@ from calc.formats.stored import StoredAs, stored
 from calc.hardware.gpu import GPU
 from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture
+from calc.serving.kv_cache import StateBytes, state_bytes
 from calc.serving.memory import Serving
 from calc.serving.workload import Workload
 from calc.time.arrays import either, occurs
@@ -32,6 +33,7 @@ class Speed:
     demands: tuple[Demand, ...]  # of each pipeline stage
     layout: Layout
     machines: Callable[[End], Machine]
+    splits_batch: bool = True  # whether pipeline stages work on one part of the sequences each, at the same time
 
     def parts(self, forward: Forward, end: End, *, decodes: bool) -> Iterator[Timed]:
         """Parts of a pass's time: operations, communication, and the host, stage after stage."""
@@ -60,8 +62,9 @@ class Speed:
 
     def decoding(self, batch: Any, context: Any, new: Any = 1) -> Forward:
         """The pass of a decode step on one rank: a data-parallel copy has its share of the sequences, of which pipeline
-        stages work on one part each at a time."""
-        return decode(share_of(batch, self.layout.dp * self.layout.pp), context, new)
+        stages work on one part each at a time, or on all one after the other."""
+        stages = self.layout.pp if self.splits_batch else 1
+        return decode(share_of(batch, self.layout.dp * stages), context, new)
 
     def pace(self, batch: Any) -> Any:
         """Factor of a step's time over the sum of its stages: with a part of the sequences in each, all wait for the
@@ -73,7 +76,7 @@ class Speed:
     def decode_parts(self, batch: Any, context: Any, end: End, new: Any = 1) -> Iterator[Timed]:
         """Parts of a step in which each of `batch` sequences of `context` tokens gets `new` more."""
         parts = self.parts(self.decoding(batch, context, new), end, decodes=True)
-        if not occurs(self.layout.pp > 1):
+        if not self.splits_batch or not occurs(self.layout.pp > 1):
             return parts
         pace = self.pace(batch)
         return (part.times(pace) for part in parts)
@@ -219,6 +222,20 @@ def share_of(batch: Any, parts: Any) -> Any:
     return batch if parts == 1 else -(-batch // parts)
 
 
+def demands_of(
+    architecture: Architecture,
+    rank: Architecture,
+    stages: tuple[range, ...],
+    precision: Precision,
+    layout: Layout,
+    *,
+    file: StoredAs = stored,
+    states: StateBytes = state_bytes,
+) -> tuple[Demand, ...]:
+    """Work of one of the ranks that hold `rank`, by stage, of an engine's files."""
+    return tuple(demand(architecture, rank, precision, layout, stage, file=file, states=states) for stage in stages)
+
+
 def speed_of(
     architecture: Architecture,
     rank: Architecture,
@@ -231,7 +248,7 @@ def speed_of(
     file: StoredAs = stored,
 ) -> Speed:
     """A model whose ranks hold `rank`, under an engine by its name and of its files."""
-    demands = tuple(demand(architecture, rank, precision, layout, stage, file=file) for stage in stages)
+    demands = demands_of(architecture, rank, stages, precision, layout, file=file)
     return timed_on(demands, precision, layout, gpu, engine)
 
 
@@ -243,11 +260,13 @@ def timed_on(
     engine: str,
     edits: Edits | None = None,
     node: int = 8,
+    *,
+    splits_batch: bool = True,
 ) -> Speed:
     """The speed of ranks with this work, by stage."""
     ranks = sharing(layout, experts=demands[0].routing is not None)
     machines = cache(lambda end: machine(gpu, engine, precision.weights, ranks, end, edits, node))
-    return Speed(demands, layout, machines)
+    return Speed(demands, layout, machines, splits_batch)
 
 
 def speed_on(
@@ -263,11 +282,10 @@ def speed_on(
     laid_out, engine = serving.laid_out, serving.engine
     precision, layout = laid_out.precision, laid_out.layout
     if serving.known_demands is None:
-        model, states = (laid_out.whole, laid_out.rank, precision, layout), partial(engine.state_bytes, laid_out.whole)
-        serving.known_demands = tuple(
-            demand(*model, stage, file=serving.weighing.read, states=states) for stage in laid_out.ranges
-        )
-    return timed_on(serving.known_demands, precision, layout, gpu, kernels or engine.kernels, edits, node)
+        model, states = (laid_out.whole, laid_out.rank, laid_out.ranges), partial(engine.state_bytes, laid_out.whole)
+        serving.known_demands = demands_of(*model, precision, layout, file=serving.weighing.read, states=states)
+    on = precision, layout, gpu, kernels or engine.kernels, edits, node
+    return timed_on(serving.known_demands, *on, splits_batch=engine.splits_batch)
 
 
 def halfway(workload: Workload) -> int:
