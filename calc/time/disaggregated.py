@@ -280,7 +280,7 @@ def pairs_of(
     decode_workers: Array,
     most: Array,
 ) -> Candidates:
-    """What workers in layouts of both sides do for the users of a search; `most`: sequences of a decode worker, in
+    """Figures of workers in layouts of both sides under the load of a search; `most`: sequences of a decode worker, in
     time."""
     needs, workers = search.needs, decode_workers[:, None]
     gpus = prefill_workers * prefill.gpus + decode_workers * decode.gpus

@@ -390,19 +390,19 @@ class Search:
         """The best plan of each GPU and format: those that meet the targets first, by cost where prices are known, then
         by GPUs and speed. Where one holds fewer sequences than its row says, the row is corrected, and all of its GPU
         and format are looked at anew."""
-        best, plans, again = dict[int, Place](), dict[int, Plan](), rows
+        best, plans, again = dict[int, Contender](), dict[int, Plan](), rows
         while True:
             if again.shard.size and (candidates := look(again)) is not None:
                 best |= self.best_of_each(candidates)
             first, fewer = sorted(best, key=lambda pair: best[pair].key)[:limit], dict[int, int]()
             for pair in [pair for pair in first if pair not in plans]:
-                place = best[pair]
-                plan, corrected = self.plan(place.candidates, place.row)
+                contender = best[pair]
+                plan, corrected = self.plan(contender.candidates, contender.row)
                 if corrected:
                     fewer |= corrected
                     del best[pair]
                 elif self.needs.by_chance:
-                    waited = waits(place.candidates, place.row, plan)
+                    waited = waits(contender.candidates, contender.row, plan)
                     plans[pair] = plan.model_copy(update={"waits": waited})
                 else:
                     plans[pair] = plan
@@ -412,14 +412,14 @@ class Search:
             rows = rows.holding(fewer)
             again = rows.some(np.isin(self.pairs(rows), changed))
 
-    def best_of_each(self, candidates: Candidates) -> dict[int, "Place"]:
+    def best_of_each(self, candidates: Candidates) -> dict[int, "Contender"]:
         """The best candidate of each GPU and format."""
         rows = candidates.rows
         keys = self.order(self.price[rows.kind], candidates.gpus, candidates.tpot, candidates.meets)
         order = np.lexsort(keys[::-1])
         pairs, first = np.unique(self.pairs(rows)[order], return_index=True)
         chosen = zip(pairs.tolist(), order[first].tolist(), strict=True)
-        return {pair: Place((*keys[:, row], rows.number[row]), candidates, row) for pair, row in chosen}
+        return {pair: Contender((*keys[:, row], rows.number[row]), candidates, row) for pair, row in chosen}
 
     def allocation(self, rows: FittingRows, row: int, batch: int) -> Allocation:
         """A replica that answers so many requests of the whole length, as Weigh weighs it."""
@@ -477,8 +477,8 @@ class Search:
         return plan, {int(side.number[row]): room for side, sequences, room in sides if room < sequences}
 
 
-class Place(NamedTuple):
-    """Place of a candidate in the order of plans."""
+class Contender(NamedTuple):
+    """A candidate, with its place in the order of plans."""
 
     key: tuple[float, ...]
     candidates: Candidates
