@@ -13,8 +13,8 @@ from calc import Layout
 from calc.model.feedforward import MoE
 from calc.serving.kv_cache import bytes_per_token, growth, window_bytes
 from calc.time.estimate import End, Estimate
-from calc.time.forward import Forward, decode, mixed, prefill
 from calc.time.serving_time import Speed, share_of, speed_of
+from calc.time.time_operations import Forward, decode, prefill
 from calc.units import GIB
 
 REQUESTS = {
@@ -53,6 +53,13 @@ def full_batch(case: Case, end: End = "expected") -> tuple[Speed, int]:
     free = SHARES[end] * (case.gpu.usable_bytes - sum(run.demands[0].weights.values()) - RESERVE)
     most = min(int(free // each), MOST_SEQUENCES) * layout.dp
     return run, min(most, REQUESTS[row["input_len"], row["output_len"]])
+
+
+def mixed(*passes: Forward) -> Forward:
+    """One step that does several at once: chunked prefill with decode."""
+    return Forward(
+        tuple(part for forward in passes for part in forward.parts), sum(forward.logits for forward in passes)
+    )
 
 
 def full_rate(case: Case) -> Estimate | None:

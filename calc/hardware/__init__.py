@@ -2,8 +2,7 @@
 
 from calc.hardware.computer import Computer
 from calc.hardware.custom_gpu import OWN, custom_gpu, find_gpu
-from calc.hardware.engine_rules import note, runs
-from calc.hardware.format_rules import format_note
+from calc.hardware.engine_rules import format_note, note, runs
 from calc.hardware.generations import Dtype
 from calc.hardware.gpu import GPU
 from calc.hardware.gpus import usual_gpus

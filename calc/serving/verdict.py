@@ -6,7 +6,7 @@ from typing import Literal, TypeVar, get_args
 from pydantic import Field
 
 from calc.errors import Frozen, Message
-from calc.hardware.format_rules import format_note
+from calc.hardware.engine_rules import format_note
 from calc.hardware.mig import slice_notes
 from calc.hardware.overhead import HIGH, LOW, MIDDLE, left_for_overhead
 from calc.hardware.parallel import Layout

@@ -10,16 +10,22 @@ from calc.time.fitting import MAPPED, Fitting, Formats, fitting, in_formats, lay
 from calc.time.objective_time import GpuDivision, ObjectiveSpeed
 from calc.time.origin import Basis
 from calc.time.plan import PLANNED, Needs, Plan, Search
-from calc.time.plan_range import (
+from calc.time.plan_report import (
     PlanRange,
+    PlanReport,
     Point,
+    Sensitivity,
+    assumptions,
     cannot_keep_up,
     frontier,
+    launch,
     plan_operations,
     plan_range,
+    report_of,
     rows_of_plan,
+    sensitivity,
+    separate_launch,
 )
-from calc.time.plan_report import PlanReport, Sensitivity, assumptions, launch, report_of, sensitivity, separate_launch
 from calc.time.prices import price_of, prices, stated_price
 from calc.time.step_comparison import ComparedStep, StepComparison, compared_steps
 from calc.time.time_report import (

@@ -4,7 +4,7 @@ decode worker takes as many sequences as get their tokens in time; prefill worke
 answers, and bring the first token in time.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import product
@@ -15,16 +15,13 @@ import numpy as np
 
 from calc.errors import ConfigError, Message
 from calc.serving.engines import ENGINES
-from calc.serving.verdict import MOST_BATCH, max_batch
 from calc.time.arrays import Array, number
 from calc.time.arrivals import UTILIZATION, Percentiles, Waits
 from calc.time.estimate import ENDS, End, Estimate
-from calc.time.forward import PassPart
-from calc.time.plan import Needs, Plan, PrefillWorkers, Search, last_in_time, settled
-from calc.time.roofline import Timed, binds
+from calc.time.plan import Candidates, Needs, Plan, Search, last_in_time, seconds_by_bound, settled
 from calc.time.room import FittingRows
 from calc.time.serving_time import FullServer, Speed
-from calc.units import GIB
+from calc.time.time_operations import PassPart
 
 NEWTON = 30
 """Steps in which a root is exact."""
@@ -217,99 +214,21 @@ def check_separation(search: Search) -> None:
         raise ConfigError(Message("Prefill and decode on separate GPUs take at least two."), "max_gpus", [2])
 
 
-@dataclass
-class Pairs:
-    """Layouts of both sides for each GPU and format, their workers, and what these do for the users of a search: arrays
-    [pairs]."""
-
-    search: Search
-    prefill: FittingRows
-    decode: FittingRows
-    prefill_workers: Array
-    decode_workers: Array
-    most: Array  # sequences of a decode worker, in time
-
-    def __post_init__(self) -> None:
-        needs, search = self.search.needs, self.search
-        self.gpus = self.prefill_workers * self.prefill.gpus + self.decode_workers * self.decode.gpus
-        both = Disaggregated(
-            search.server(self.prefill),
-            search.server(self.decode),
-            self.prefill_workers[:, None],
-            self.decode_workers[:, None],
-            link_between(search, self.gpus, self.decode),
-        )
-        if needs.by_chance:  # as many run as come while one is answered (Little's law)
-            running, per_s = settled(needs, both.token, self.most[:, None], self.decode_workers[:, None])
-            first = both.first_token_by_chance(per_s, running)
-            rate = np.broadcast_to(per_s * needs.output, running.shape)
-        else:
-            users = needs.at_once or 1
-            running, first, rate = both.running(users), both.first_token(users), both.tokens_per_s(users)
-        self.ttft, self.rate = 1000 * first[:, 0], rate[:, 0]
-        self.batch = np.ceil((needs.at_once or 1) / self.decode_workers) if needs.at_once else running[:, 0]
-        self.parts = tuple(both.decode.decode_parts(running))
-        self.tpot = 1000 * both.token(running)[:, 0]
-        self.meets = (self.ttft <= (needs.ttft_ms or np.inf)) & (self.tpot <= (needs.tpot_ms or np.inf))
-        self.meets &= self.gpus <= search.most
-
-    def plan(self, number: int) -> tuple[Plan, dict[int, int]]:
-        """One of them, weighed as Weigh does it, and the sequences of rows that hold fewer than they must."""
-        search, prefill, decode, batch = self.search, self.prefill, self.decode, int(self.batch[number])
-        first = prefill.layout_of(number)
-        weighed = search.allocation(prefill, number, first.dp)
-        plan = search.described(
-            decode,
-            number,
-            search.allocation(decode, number, batch),
-            replicas=int(self.decode_workers[number]),
-            gpus=int(self.gpus[number]),
-            batch=batch,
-            ttft_ms=float(self.ttft[number]),
-            tpot_ms=float(self.tpot[number]),
-            rate=float(self.rate[number]),
-            bound=binds(self.parts_of(number)),
-            meets=bool(self.meets[number]),
-            waits=None,
-            prefill=PrefillWorkers(
-                workers=int(self.prefill_workers[number]), layout=first, headroom_gib=weighed.spare / GIB
-            ),
-        )
-        most = max_batch(weighed, first.dp)
-        sides = ((prefill, first.dp, MOST_BATCH if most is None else most), (decode, batch, plan.capacity))
-        fewer = {int(rows.number[number]): room for rows, sequences, room in sides if room < sequences}
-        if search.needs.by_chance:
-            both = disaggregated(search, plan)
-            waits = both.waits(plan.tokens_per_s / search.needs.output, batch, int(self.most[number]))
-            plan = plan.model_copy(update={"waits": waits})
-        return plan, fewer
-
-    def parts_of(self, number: int) -> Iterator[Timed]:
-        """Parts of a decode step's time."""
-        shape = (len(self.tpot), 1)
-        for part in self.parts:
-            yield Timed(part.what, *(float(np.broadcast_to(figure, shape)[number, 0]) for figure in part.figures))
-
-
 def separate_plans(search: Search, limit: int) -> list[Plan]:
-    """Best first. Where one side holds fewer sequences than its row says, the row is corrected, and all are ordered
-    anew."""
+    """Best first, of layouts without pipeline stages and shares of cached tokens."""
     every = search.rows
     rows = every.some(np.ravel((every.layout.pp == 1) & (every.layout.dcp == 1)))
-    while (pairs := best_pairs(search, rows)) is not None:
-        keys = search.order(search.price[pairs.decode.kind], pairs.gpus, pairs.tpot, pairs.meets)
-        plans = [pairs.plan(number) for number in np.lexsort(keys[::-1])[:limit].tolist()]
-        fewer = {number: capacity for _, rest in plans for number, capacity in rest.items()}
-        if not fewer:
-            return [plan for plan, _ in plans]
-        rows = rows.holding(fewer)
-    return []
+    return search.best_first(rows, partial(best_pairs, search), partial(separate_waits, search), limit)
 
 
-def best_pairs(search: Search, rows: FittingRows) -> Pairs | None:
-    """The best pair of layouts of each GPU and format; None where nothing fits."""
-    if not rows.shard.size:
-        return None
+def separate_waits(search: Search, pairs: Candidates, row: int, plan: Plan) -> Waits:
+    """Latencies and load on the workers of a plan, of requests that come at random."""
+    per_s = plan.tokens_per_s / search.needs.output
+    return disaggregated(search, plan).waits(per_s, plan.batch, int(pairs.most[row]))
+
+
+def best_pairs(search: Search, rows: FittingRows) -> Candidates | None:
+    """The best pair of layouts of each GPU and format; None where no two go together."""
     needs, server = search.needs, search.server(rows)
     in_time = (needs.tpot_ms or np.inf) / 1000
     batch = last_in_time(search.batches(rows, needs.at_once), lambda tried: decode_step(server, tried) <= in_time)
@@ -349,8 +268,37 @@ def best_pairs(search: Search, rows: FittingRows) -> Pairs | None:
             chosen.append((first[best // second.size, 0], second[best % second.size], workers.flat[best]))
     if not chosen:
         return None
-    prefill_rows, other, workers = (np.concatenate(figures) for figures in zip(*chosen, strict=True))
-    return Pairs(search, rows.some(prefill_rows), rows.some(other), workers, decode_workers[other], batch[other])
+    first, second, workers = (np.concatenate(figures) for figures in zip(*chosen, strict=True))
+    return pairs_of(search, rows.some(first), rows.some(second), workers, decode_workers[second], batch[second])
+
+
+def pairs_of(
+    search: Search,
+    prefill: FittingRows,
+    decode: FittingRows,
+    prefill_workers: Array,
+    decode_workers: Array,
+    most: Array,
+) -> Candidates:
+    """Figures of workers in layouts of both sides under the load of a search; `most`: sequences of a decode worker, in
+    time."""
+    needs, workers = search.needs, decode_workers[:, None]
+    gpus = prefill_workers * prefill.gpus + decode_workers * decode.gpus
+    sides, link = (search.server(prefill), search.server(decode)), link_between(search, gpus, decode)
+    both = Disaggregated(*sides, prefill_workers[:, None], workers, link)
+    if needs.by_chance:  # as many run as come while one is answered (Little's law)
+        running, per_s = settled(needs, both.token, most[:, None], workers)
+        first, batch = both.first_token_by_chance(per_s, running), running[:, 0]
+        rate = np.broadcast_to(per_s * needs.output, running.shape)
+    else:
+        users = needs.at_once or 1
+        running, first, rate = both.running(users), both.first_token(users), both.tokens_per_s(users)
+        batch = np.ceil(users / decode_workers)
+    ttft, tpot = 1000 * first[:, 0], 1000 * both.token(running)[:, 0]
+    binds = seconds_by_bound(both.decode.decode_parts(running), len(gpus)).argmax(axis=0)
+    meets = (ttft <= (needs.ttft_ms or np.inf)) & (tpot <= (needs.tpot_ms or np.inf)) & (gpus <= search.most)
+    figures = batch, most, ttft, tpot, rate[:, 0], decode_workers, gpus, binds, meets
+    return Candidates(decode, *figures, prefill, prefill_workers)
 
 
 def keeping_up(needs: Needs, token: Array, copies: Array, prompt: Array, slack: Array, queue: Array) -> Array:

@@ -33,11 +33,10 @@ from calc.serving.verdict import max_context
 from calc.serving.workload import Workload
 from calc.time.efficiency import Conditions, row
 from calc.time.estimate import End, Estimate
-from calc.time.forward import Forward, decode
 from calc.time.origin import COMPUTED, Origin, origin
 from calc.time.roofline import Machine, Timed, bus_gb_s, machine, timed
 from calc.time.serving_time import Speed, chunked, demands_of, halfway, speed_on, timed_on
-from calc.time.time_operations import Demand, demand
+from calc.time.time_operations import Demand, Forward, decode, demand
 from calc.units import GIB, MIB
 
 WhereRun = Literal["gpu", "experts", "layers", "host", "nowhere"]
@@ -276,7 +275,7 @@ def equal_gpus_speed(architecture: Architecture, precision: Precision, engine: L
     layout = Layout(pp=len(gpus))
     stages, states = tuple(engine.stages(architecture.num_layers, layout.pp)), partial(engine.state_bytes, architecture)
     work = demands_of(architecture, architecture, stages, precision, layout, file=engine.file, states=states)
-    return timed_on(work, precision, layout, gpus[0], engine.kernels, None, splits_batch=engine.splits_batch)
+    return timed_on(work, precision, layout, gpus[0], engine.kernels, splits_batch=engine.splits_batch)
 
 
 class OffloadSpeed:

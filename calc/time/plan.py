@@ -1,14 +1,13 @@
 """Hardware and layouts for a load: every GPU, format and layout that the engine accepts, weighed and timed at once.
 
 Memory and time are sums of a few terms linear in batch, context and their product, so that all layouts, with the
-formats and GPUs that they fit, are one array: [rows, batches]. Nothing of a report is built, and what is known to take
-more GPUs than another layout is not timed.
+formats and GPUs that they fit, are one array: [rows, batches]. Nothing of a report is built.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field, fields, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cache, cached_property, partial
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -31,9 +30,9 @@ from calc.time.arrivals import UTILIZATION, Arrivals, Waits
 from calc.time.efficiency import Edits
 from calc.time.origin import Origin, origin
 from calc.time.prices import price_of
-from calc.time.roofline import Bound, Cards, sharing
+from calc.time.roofline import Bound, Cards, Timed, sharing
 from calc.time.room import FittingRows, Room, Shards, accepted_formats, layouts_by_format
-from calc.time.serving_time import FullServer, Speed, TimedParts
+from calc.time.serving_time import FullServer, Speed
 from calc.units import GIB
 
 BATCHES = (1, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
@@ -146,31 +145,20 @@ class Plan(Frozen):
 
 @dataclass(frozen=True)
 class Candidates:
-    """Figures of such rows: arrays [rows]."""
+    """Replicas of such rows and what they do for the load: arrays [rows]."""
 
     rows: FittingRows
     batch: Array
     most: Array  # sequences that a replica runs at once, in time
     ttft: Array
     tpot: Array
-    rate: Array  # output tokens a second of a replica
+    rate: Array  # output tokens a second
     replicas: Array
+    gpus: Array  # in all
     binds: Array  # number of what takes most of a step, in BOUNDS
     meets: Flags
-
-    @property
-    def gpus(self) -> Array:
-        return self.replicas * self.rows.gpus
-
-    def renewed(self, valid: Flags, others: Sequence["Candidates"]) -> "Candidates":
-        """Candidates of which the valid ones stay, with others of the same layouts, in the order of rows."""
-        rows = self.rows.some(valid).joined([other.rows for other in others])
-        order, figures = np.argsort(rows.number), [figure.name for figure in fields(self)[1:]]
-        joined = {
-            name: np.concatenate([getattr(self, name)[valid], *(getattr(other, name) for other in others)])[order]
-            for name in figures
-        }
-        return Candidates(rows.some(order), **joined)
+    prefill: FittingRows | None = None  # the rows of workers that prefill alone; the replicas then decode alone
+    workers: Array | None = None  # of these
 
 
 def check_engine(engine: Engine) -> None:
@@ -209,6 +197,16 @@ def last_in_time(batches: Array, in_time: Callable[[Array], Flags]) -> Array:
         soon = in_time(at_place(batches, middle))
         first, last = np.where(soon, middle, first), np.where(soon, last, middle - 1)
     return at_place(batches, first)
+
+
+def seconds_by_bound(parts: Iterable[Timed], rows: int) -> Array:
+    """Seconds of a step by what binds them, [bounds, rows], in the order of BOUNDS."""
+    by_bound = np.zeros((len(BOUNDS), rows, 1))
+    for part in parts:
+        for index, bound in enumerate(BOUNDS):
+            if (binding := part.is_bound_by(bound)) is not False:
+                by_bound[index] += part.seconds * binding
+    return by_bound[..., 0]
 
 
 def settled(needs: Needs, step: Callable[[Array], Array], most: Array, replicas: Array) -> tuple[Array, Array]:
@@ -291,32 +289,9 @@ class Search:
         rows = self.fitting([(layout, (form,))])
         return rows.some(rows.kind == kind)
 
-    def contenders(self, rows: FittingRows) -> Candidates:
-        """Candidates with the best of each GPU and format: all but layouts that take more GPUs than it takes to meet
-        the targets. Those on the fewest GPUs are timed first."""
-        fewest = self.fewest_gpus(rows)
-        on_fewest = fewest == self.least_of_each(rows, fewest)
-        leaders = self.of(rows.some(on_fewest))
-        met = np.full(rows.form.size, np.inf)
-        met[on_fewest] = np.where(leaders.meets, leaders.gpus, np.inf)
-        possible = fewest <= self.least_of_each(rows, met)
-        return leaders if (possible == on_fewest).all() else self.of(rows.some(possible))
-
-    def least_of_each(self, rows: FittingRows, figures: Array) -> Array:
-        """Least figure of each row's GPU and format."""
-        pairs = self.pairs(rows)
-        least = np.full(len(self.precisions) * len(self.gpus), np.inf)
-        np.minimum.at(least, pairs, figures)
-        return np.asarray(least[pairs])
-
     def pairs(self, rows: FittingRows) -> Indices:
         """A number for each GPU and format."""
         return rows.form * len(self.gpus) + rows.kind
-
-    def fewest_gpus(self, rows: FittingRows) -> Array:
-        """Fewest GPUs of a layout: of as many replicas as the load fills."""
-        replicas = 1.0 if self.needs.at_once is None else np.ceil(self.needs.at_once / self.room_for(rows))
-        return np.asarray(replicas * rows.gpus)
 
     def of(self, rows: FittingRows) -> Candidates:
         needs, server = self.needs, self.server(rows)
@@ -324,12 +299,12 @@ class Search:
         replicas, batch = self.replicas(server, most)
         running = batch[:, None]
         decoded = tuple(server.decode_parts(running))
-        binding, tpot = self.bound_token(server, running, decoded)
-        rate = batch / server.step(running, decoded)[:, 0]
-        ttft = 1000 * server.first_token(running, decoded)[:, 0]
-        meets = replicas * rows.gpus <= self.most
-        meets &= (ttft <= (needs.ttft_ms or np.inf)) & (tpot <= (needs.tpot_ms or np.inf))
-        return Candidates(rows, batch, most, ttft, tpot, rate, replicas, binding, meets)
+        by_bound = seconds_by_bound(server.parts(running, 1, decoded), len(batch))
+        tpot = 1000 * by_bound.sum(axis=0)
+        rate = replicas * (batch / server.step(running, decoded)[:, 0])
+        ttft, gpus = 1000 * server.first_token(running, decoded)[:, 0], replicas * rows.gpus
+        meets = (ttft <= (needs.ttft_ms or np.inf)) & (tpot <= (needs.tpot_ms or np.inf)) & (gpus <= self.most)
+        return Candidates(rows, batch, most, ttft, tpot, rate, replicas, gpus, by_bound.argmax(axis=0), meets)
 
     def speed(self, rows: FittingRows) -> Speed:
         """All of them as arrays, [rows, 1]."""
@@ -345,15 +320,6 @@ class Search:
         return FullServer(
             self.speed(rows), needs.prompt, needs.output, chunks, needs.cached, "expected", poll, needs.by_chance
         )
-
-    def bound_token(self, server: FullServer, running: Array, decoded: TimedParts) -> tuple[Array, Array]:
-        """Bound of most of the time per output token, by number in BOUNDS, and milliseconds."""
-        by_bound = np.zeros((len(BOUNDS), *running.shape))
-        for part in server.parts(running, 1, decoded):
-            for index, bound in enumerate(BOUNDS):
-                if (binding := part.is_bound_by(bound)) is not False:
-                    by_bound[index] += part.seconds * binding
-        return by_bound.argmax(axis=0)[:, 0], 1000 * by_bound.sum(axis=0)[:, 0]
 
     def room_for(self, rows: FittingRows) -> Array:
         """Sequences of a replica that the engine runs at once; at least one."""
@@ -402,43 +368,58 @@ class Search:
         replicas = np.ceil(needs.arriving(answer) * answer / (UTILIZATION * batch))
         return replicas, settled(needs, lambda running: server.step(running[:, None])[:, 0], batch, replicas)[0]
 
-    def waits(self, candidates: Candidates, row: int) -> Waits | None:
-        """Latencies and load on the replicas of a candidate; None of users who never think."""
-        needs, rows = self.needs, candidates.rows
-        if not needs.by_chance:
-            return None
-        most, replicas = int(candidates.most[row]), int(candidates.replicas[row])
+    def waits(self, candidates: Candidates, row: int, plan: Plan) -> Waits:
+        """Latencies and load on the replicas of a candidate, of requests by chance."""
+        needs, replicas = self.needs, plan.replicas
         per_s = None if needs.requests_per_s is None else needs.requests_per_s / replicas
-        server = self.server(rows.some(np.array([row])))
-        return Arrivals(server, most, per_s, (needs.users or 0) / replicas, needs.think_s).waits(replicas)
+        server = self.server(candidates.rows.some(np.array([row])))
+        users = (needs.users or 0) / replicas
+        return Arrivals(server, int(candidates.most[row]), per_s, users, needs.think_s).waits(replicas)
 
-    def plans(self, limit: int = 100, *, best_of_each: bool = True) -> list[Plan]:
-        """Best first: those that meet the targets, by cost where prices are known, then by GPUs and speed. Of each GPU
-        and format the best layout, or all. Where one holds fewer sequences than its row says, the row is corrected, and
-        all of its GPU and format are looked at anew."""
-        rows, known = self.rows, dict[tuple[int, float], Plan]()
-        look = self.contenders if best_of_each else self.of
-        candidates = look(rows) if rows.shard.size else None
-        while candidates is not None:
-            keys = self.order(self.price[candidates.rows.kind], candidates.gpus, candidates.tpot, candidates.meets)
-            order = np.lexsort(keys[::-1])
-            if best_of_each:
-                order = order[np.sort(np.unique(self.pairs(candidates.rows)[order], return_index=True)[1])]
-            numbers, plans = candidates.rows.number[order[:limit]].tolist(), []
-            for row, number in zip(order[:limit].tolist(), numbers, strict=True):
-                key = number, float(candidates.rows.capacity[row])
-                plans.append(known[key] if key in known else known.setdefault(key, self.plan(candidates, row)))
-            fewer = {
-                number: plan.capacity for number, plan in zip(numbers, plans, strict=True) if plan.capacity < plan.batch
-            }
+    def plans(self, limit: int = 100) -> list[Plan]:
+        """Plans whose prefill and decode share GPUs, best first."""
+        return self.best_first(self.rows, self.of, self.waits, limit)
+
+    def best_first(
+        self,
+        rows: FittingRows,
+        look: Callable[[FittingRows], Candidates | None],
+        waits: Callable[[Candidates, int, Plan], Waits],
+        limit: int,
+    ) -> list[Plan]:
+        """The best plan of each GPU and format: those that meet the targets first, by cost where prices are known, then
+        by GPUs and speed. Where one holds fewer sequences than its row says, the row is corrected, and all of its GPU
+        and format are looked at anew."""
+        best, plans, again = dict[int, Contender](), dict[int, Plan](), rows
+        while True:
+            if again.shard.size and (candidates := look(again)) is not None:
+                best |= self.best_of_each(candidates)
+            first, fewer = sorted(best, key=lambda pair: best[pair].key)[:limit], dict[int, int]()
+            for pair in [pair for pair in first if pair not in plans]:
+                contender = best[pair]
+                plan, corrected = self.plan(contender.candidates, contender.row)
+                if corrected:
+                    fewer |= corrected
+                    del best[pair]
+                elif self.needs.by_chance:
+                    waited = waits(contender.candidates, contender.row, plan)
+                    plans[pair] = plan.model_copy(update={"waits": waited})
+                else:
+                    plans[pair] = plan
             if not fewer:
-                waits = (self.waits(candidates, row) for row in order[:limit].tolist())
-                return [p.model_copy(update={"waits": waited}) for p, waited in zip(plans, waits, strict=True)]
-            pairs, rows = self.pairs(rows.some(np.isin(rows.number, list(fewer)))), rows.holding(fewer)
-            again = rows.some(np.isin(self.pairs(rows), pairs))
-            valid = ~np.isin(self.pairs(candidates.rows), pairs)
-            candidates = candidates.renewed(valid, [look(again)] if again.shard.size else [])
-        return []
+                return [plans[pair] for pair in first]
+            changed = self.pairs(rows)[np.isin(rows.number, list(fewer))]
+            rows = rows.holding(fewer)
+            again = rows.some(np.isin(self.pairs(rows), changed))
+
+    def best_of_each(self, candidates: Candidates) -> dict[int, "Contender"]:
+        """The best candidate of each GPU and format."""
+        rows = candidates.rows
+        keys = self.order(self.price[rows.kind], candidates.gpus, candidates.tpot, candidates.meets)
+        order = np.lexsort(keys[::-1])
+        pairs, first = np.unique(self.pairs(rows)[order], return_index=True)
+        chosen = zip(pairs.tolist(), order[first].tolist(), strict=True)
+        return {pair: Contender((*keys[:, row], rows.number[row]), candidates, row) for pair, row in chosen}
 
     def allocation(self, rows: FittingRows, row: int, batch: int) -> Allocation:
         """A replica that answers so many requests of the whole length, as Weigh weighs it."""
@@ -455,54 +436,56 @@ class Search:
         cost = np.where(unknown, 0.0, gpus * price)
         return np.array([~np.asarray(meets), np.asarray(gpus) > self.most, unknown, cost, gpus, tpot])
 
-    def plan(self, candidates: Candidates, row: int) -> Plan:
-        """One of them, weighed as Weigh does it; what requests wait is not in it."""
-        rows, batch = candidates.rows, int(candidates.batch[row])
-        return self.described(
-            rows,
-            row,
-            self.allocation(rows, row, batch),
-            replicas=int(candidates.replicas[row]),
-            gpus=int(candidates.gpus[row]),
-            batch=batch,
-            ttft_ms=float(candidates.ttft[row]),
-            tpot_ms=float(candidates.tpot[row]),
-            rate=int(candidates.replicas[row]) * float(candidates.rate[row]),
-            bound=BOUNDS[int(candidates.binds[row])],
-            meets=bool(candidates.meets[row]),
-            waits=None,
-        )
-
-    def described(
-        self,
-        rows: FittingRows,
-        row: int,
-        allocation: Allocation,
-        *,
-        gpus: int,
-        tpot_ms: float,
-        rate: float,
-        **figures: Any,
-    ) -> Plan:
-        """A plan whose replicas, of so many GPUs in all, are those of a row; `rate`: output tokens a second."""
-        gpu, precision = self.gpus[rows.kind[row]], self.precisions[rows.form[row]]
-        layout, price = rows.layout_of(row), self.prices[gpu.id]
-        capacity = max_batch(allocation, layout.dp)
-        return Plan(
+    def plan(self, candidates: Candidates, row: int) -> tuple[Plan, dict[int, int]]:
+        """One of them, weighed as Weigh does it, what requests wait left out; and the sequences of rows, by number,
+        that hold fewer than they must."""
+        rows, prefill, batch = candidates.rows, None, int(candidates.batch[row])
+        gpu, precision, layout = self.gpus[rows.kind[row]], self.precisions[rows.form[row]], rows.layout_of(row)
+        allocation, price = self.allocation(rows, row, batch), self.prices[gpu.id]
+        gpus, tpot, rate = int(candidates.gpus[row]), float(candidates.tpot[row]), float(candidates.rate[row])
+        sides = [(rows, batch, capacity := most_of(allocation, layout))]
+        if candidates.prefill is not None and candidates.workers is not None:
+            first = candidates.prefill.layout_of(row)
+            weighed = self.allocation(candidates.prefill, row, first.dp)
+            sides.append((candidates.prefill, first.dp, most_of(weighed, first)))
+            workers = int(candidates.workers[row])
+            prefill = PrefillWorkers(workers=workers, layout=first, headroom_gib=weighed.spare / GIB)
+        plan = Plan(
             gpu=gpu.id,
             gpus=gpus,
+            replicas=int(candidates.replicas[row]),
             layout=layout,
             weights=precision.weights,
             kv=precision.kv,
             flags=self.engine.flags(self.engine.options.model_dump(exclude_defaults=True)),
-            capacity=MOST_BATCH if capacity is None else capacity,
+            batch=batch,
+            capacity=capacity,
             headroom_gib=allocation.spare / GIB,
-            tpot_ms=tpot_ms,
-            tokens_per_s_per_user=1000 / tpot_ms,
+            ttft_ms=float(candidates.ttft[row]),
+            tpot_ms=tpot,
+            tokens_per_s_per_user=1000 / tpot,
             tokens_per_s=rate,
             tokens_per_s_per_gpu=rate / gpus,
             usd_per_hour=None if price is None else price * gpus,
             usd_per_million_tokens=None if price is None else price * gpus / (rate * HOUR) * 1e6,
+            bound=BOUNDS[int(candidates.binds[row])],
+            meets=bool(candidates.meets[row]),
             origin=origin(self.architecture, gpu, self.engine.name),
-            **figures,
+            waits=None,
+            prefill=prefill,
         )
+        return plan, {int(side.number[row]): room for side, sequences, room in sides if room < sequences}
+
+
+class Contender(NamedTuple):
+    """A candidate, with its place in the order of plans."""
+
+    key: tuple[float, ...]
+    candidates: Candidates
+    row: int
+
+
+def most_of(allocation: Allocation, layout: Layout) -> int:
+    """Sequences that a replica has room for."""
+    most = max_batch(allocation, layout.dp)
+    return MOST_BATCH if most is None else most

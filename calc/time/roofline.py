@@ -189,12 +189,12 @@ def kind_of(gpu: GPU, engine: str, weights: WeightFormat, ranks: int, node: int 
 
 
 def machine(
-    gpu: GPU, engine: str, weights: WeightFormat, ranks: int, end: End, edited: Efficiency | None = None, node: int = 8
+    gpu: GPU, engine: str, weights: WeightFormat, ranks: int, end: End, edits: Edits | None = None, node: int = 8
 ) -> Machine:
-    """Peaks and bandwidths of a GPU times their shares. `ranks` GPUs share a layer; `edited` are the shares to take
-    instead of the usual ones."""
+    """Peaks and bandwidths of a GPU times their shares. `ranks` GPUs share a layer."""
     kind = _, plain, narrow = kind_of(gpu, engine, weights, ranks, node)
-    shares, over, bandwidth = edited or efficiency(*kind), path(gpu, ranks, node), gpu.bandwidth_gb_s * 1e9
+    shares, over = efficiency(*kind).edited(edits or {}), path(gpu, ranks, node)
+    bandwidth = gpu.bandwidth_gb_s * 1e9
     at = Conditions(engine, gpu.generation, weights=weights)
     watt = row("watt_tflops", at).value.share(end)
 

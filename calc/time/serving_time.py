@@ -16,20 +16,10 @@ from calc.serving.kv_cache import StateBytes, state_bytes
 from calc.serving.memory import Serving
 from calc.serving.workload import Workload
 from calc.time.arrays import either, occurs
-from calc.time.efficiency import Edits, Efficiency, efficiency
+from calc.time.efficiency import Edits
 from calc.time.estimate import End
-from calc.time.forward import Forward, PassPart, decode, prefill
-from calc.time.roofline import (
-    Machine,
-    Timed,
-    communication,
-    kind_of,
-    machine,
-    shared_tokens,
-    sharing,
-    timed,
-)
-from calc.time.time_operations import Demand, demand, routing
+from calc.time.roofline import Machine, Timed, communication, machine, shared_tokens, sharing, timed
+from calc.time.time_operations import Demand, Forward, PassPart, decode, demand, prefill
 
 TimedParts = Sequence[Timed]
 """Parts of a pass's time, where known already; else empty."""
@@ -241,13 +231,9 @@ def demands_of(
     *,
     file: StoredAs = stored,
     states: StateBytes = state_bytes,
-    like: Speed | None = None,
 ) -> tuple[Demand, ...]:
-    """Work of one of the ranks that hold `rank`, by stage, of an engine's files; `like` is the speed of the same ranks
-    in other formats."""
-    formatted = partial(demand, architecture, rank, precision, layout, file=file, states=states)
-    others = [None] * len(stages) if like is None else like.demands
-    return tuple(formatted(stage, like=other) for stage, other in zip(stages, others, strict=True))
+    """Work of one of the ranks that hold `rank`, by stage, of an engine's files."""
+    return tuple(demand(architecture, rank, precision, layout, stage, file=file, states=states) for stage in stages)
 
 
 def speed_of(
@@ -259,13 +245,11 @@ def speed_of(
     gpu: GPU,
     engine: str,
     *,
-    edited: Efficiency | None = None,
     file: StoredAs = stored,
 ) -> Speed:
-    """A model whose ranks hold `rank`, under an engine by its name and of its files; `edited` shares instead of the
-    usual ones."""
+    """A model whose ranks hold `rank`, under an engine by its name and of its files."""
     demands = demands_of(architecture, rank, stages, precision, layout, file=file)
-    return timed_on(demands, precision, layout, gpu, engine, edited)
+    return timed_on(demands, precision, layout, gpu, engine)
 
 
 def timed_on(
@@ -274,14 +258,14 @@ def timed_on(
     layout: Layout,
     gpu: GPU,
     engine: str,
-    edited: Efficiency | None,
+    edits: Edits | None = None,
     node: int = 8,
     *,
     splits_batch: bool = True,
 ) -> Speed:
     """The speed of ranks with this work, by stage."""
     ranks = sharing(layout, experts=demands[0].routing is not None)
-    machines = cache(lambda end: machine(gpu, engine, precision.weights, ranks, end, edited, node))
+    machines = cache(lambda end: machine(gpu, engine, precision.weights, ranks, end, edits, node))
     return Speed(demands, layout, machines, splits_batch)
 
 
@@ -289,24 +273,18 @@ def speed_on(
     gpu: GPU,
     serving: Serving,
     *,
-    edited: Efficiency | None = None,
     edits: Edits | None = None,
     node: int = 8,
-    like: Speed | None = None,
     kernels: str | None = None,
 ) -> Speed:
-    """The speed of a model that is laid out for its memory; `edits` are some of the shares, `kernels` the name under
-    which they are measured, if not its engine's. Its work is computed once for all GPUs."""
+    """The speed of a model that is laid out for its memory; `kernels` is the name under which they are measured, if not
+    its engine's. Its work is computed once for all GPUs."""
     laid_out, engine = serving.laid_out, serving.engine
-    kernels = kernels or engine.kernels
-    if edits:
-        ranks = sharing(laid_out.layout, experts=routing(laid_out.whole, laid_out.layout) is not None)
-        edited = efficiency(*kind_of(gpu, kernels, laid_out.precision.weights, ranks, node)).edited(edits)
+    precision, layout = laid_out.precision, laid_out.layout
     if serving.known_demands is None:
-        model = laid_out.whole, laid_out.rank, laid_out.ranges, laid_out.precision, laid_out.layout
-        states = partial(engine.state_bytes, laid_out.whole)
-        serving.known_demands = demands_of(*model, file=serving.weighing.read, states=states, like=like)
-    on = laid_out.precision, laid_out.layout, gpu, kernels, edited, node
+        model, states = (laid_out.whole, laid_out.rank, laid_out.ranges), partial(engine.state_bytes, laid_out.whole)
+        serving.known_demands = demands_of(*model, precision, layout, file=serving.weighing.read, states=states)
+    on = precision, layout, gpu, kernels or engine.kernels, edits, node
     return timed_on(serving.known_demands, *on, splits_batch=engine.splits_batch)
 
 

@@ -1,10 +1,14 @@
 """Operations of one rank of a pipeline stage in a forward pass, with their FLOPs, 2 for each multiply-add, and the
 bytes that they read and write: weights, cache, and what goes in and out of matrix products. The operations of norms,
 rotary embedding, activation functions, softmax and sampling are left out: together less than 1 % of a forward pass, and
-bound by memory."""
+bound by memory.
+
+Figures may be numbers or arrays of them; `calc.time.time_paper` puts symbols in their place.
+"""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 from calc.formats import CACHE_BITS, HEAD_SCALE_BITS, CacheFormat, Precision
@@ -15,9 +19,8 @@ from calc.model.architecture import Architecture
 from calc.model.mixers import AttentionMixer
 from calc.model.tensor import Component, Tensor, WindowTokens
 from calc.serving.kv_cache import StateBytes, state_bytes
-from calc.time.arrays import occurs
+from calc.time.arrays import lesser, occurs
 from calc.time.figures import Symbol
-from calc.time.forward import Forward, PassPart
 
 TILE = 128
 """Rows and columns of a product that a thread block computes at a time (CUTLASS)."""
@@ -28,6 +31,80 @@ NOT_MULTIPLIED = frozenset({"A_log", "D", "ape", "tid2eid"})
 """Parameters with two sides that are no matrix: decays, skips, positions, a table of experts."""
 What = Product | Literal["scores", "scan"]
 """Scores: attention over the cache; scan: a recurrence."""
+
+
+# A forward pass: how many tokens go through the layers, and what each of them looks back on
+
+
+def visible(tokens: Any, window: int | None) -> Any:
+    """Query-key pairs of a sequence from its beginning: token i sees itself and those before, at most `window`."""
+    if window is None:
+        return tokens * (tokens + 1) // 2
+    inside = lesser(tokens, window)
+    return inside * (inside + 1) // 2 + (tokens - inside) * window
+
+
+@dataclass(frozen=True, slots=True)
+class PassPart:
+    """Equal sequences of a pass: each brings `new` tokens behind `past` ones that are cached."""
+
+    sequences: Any
+    new: Any
+    past: Any = 0
+    decodes: bool = False  # latent attention then works on the latents themselves, DeepSeek-V2 section 2.1.2
+
+    @property
+    def tokens(self) -> Any:
+        return self.sequences * self.new
+
+    def pairs(self, window: int | None = None) -> Any:
+        """Query-key pairs that causal attention computes."""
+        return self.sequences * (visible(self.past + self.new, window) - visible(self.past, window))
+
+    def context(self, window: int | None = None) -> Any:
+        """Tokens whose keys and values are read, of all sequences."""
+        length = self.past + self.new
+        return self.sequences * (length if window is None else lesser(length, window))
+
+
+@dataclass(frozen=True, slots=True)
+class Whole(PassPart):
+    """The pass where every token sees every other: how PyTorch's FlopCounterMode counts attention."""
+
+    def pairs(self, window: int | None = None) -> Any:
+        return self.sequences * self.new * (self.past + self.new)
+
+
+@dataclass(frozen=True)
+class Forward:
+    """Sequences of one pass: those that decode, those that are prefilled, or both."""
+
+    parts: tuple[PassPart, ...]
+    logits: Any  # rows that the head computes
+
+    @cached_property
+    def tokens(self) -> Any:
+        return self.sum(lambda part: part.tokens)
+
+    @property
+    def sequences(self) -> Any:
+        return self.sum(lambda part: part.sequences)
+
+    def sum(self, of: Callable[[PassPart], Any]) -> Any:
+        return sum(of(part) for part in self.parts)
+
+
+def decode(batch: Any, context: Any, new: Any = 1) -> Forward:
+    """One step of `batch` sequences that are `context` tokens long, the new ones included."""
+    return Forward((PassPart(batch, new, context - new, decodes=True),), logits=batch * new)
+
+
+def prefill(batch: Any, prompt: Any, past: Any = 0) -> Forward:
+    """A prompt, or a chunk of it behind `past` tokens; the head computes the last row of each."""
+    return Forward((PassPart(batch, prompt, past),), logits=batch)
+
+
+# Work
 
 
 class Operation(NamedTuple):

@@ -16,12 +16,13 @@ from calc.serving.workload import Workload
 from calc.time.efficiency import SHARE_SYMBOLS, Edits, efficiency
 from calc.time.estimate import Estimate
 from calc.time.figures import Figure, Figures, Meaning, Symbol, TimeStep, symbols_of
-from calc.time.forward import Forward, PassPart
 from calc.time.objective_time import ObjectiveSpeed
 from calc.time.roofline import MACHINE, Timed, kind_of, sharing
 from calc.time.serving_time import chunked, halfway, share_of, speed_on
 from calc.time.time_operations import (
     Demand,
+    Forward,
+    PassPart,
     attending_mixers,
     matrices_within,
     of_all_layers,
@@ -221,8 +222,8 @@ class ServingDerivations:
         kind = kind_of(self.gpu, engine, laid_out.precision.weights, ranks, self.node)
         shares = efficiency(*kind).edited(self.edits or {})
         demand, gpu = traced_demand(figures, first), traced(figures, self.gpu, GPU_FIGURES)
-        edited = traced_shares(figures, shares)
-        reached = speed_on(gpu, self.serving, edited=edited, node=self.node).machines("expected")
+        edited = dict(traced_shares(figures, shares))
+        reached = speed_on(gpu, self.serving, edits=edited, node=self.node).machines("expected")
         on, layout = traced(figures, reached, MACHINE), traced(figures, laid_out.layout, LAYOUT)
         speed = replace(self.speed, demands=(demand,), layout=layout, machines=lambda end: on)
         operations, seconds = operation_steps(

@@ -17,10 +17,10 @@ from calc.serving.verdict import ON_HOST
 from calc.serving.workload import Workload
 from calc.time.efficiency import Edits
 from calc.time.estimate import ENDS, End, Estimate
-from calc.time.forward import Forward, prefill
 from calc.time.origin import Origin, origin
 from calc.time.roofline import Bound, Timed, Work, binds
 from calc.time.serving_time import Speed, accepted, chunked, halfway, share_of, speed_of, speed_on
+from calc.time.time_operations import Forward, prefill
 from calc.time.training_time import StepOperation, TrainingSpeed, TrainingTime, step_operations, training_speed
 from calc.training import TrainingReport
 

@@ -24,9 +24,8 @@ from calc.time.efficiency import (
     training_rows,
 )
 from calc.time.estimate import ENDS, End, Estimate
-from calc.time.forward import Forward, PassPart, Whole
 from calc.time.roofline import UNKNOWN, Bound, Timed, Work, arithmetic, path, path_gb_s
-from calc.time.time_operations import Demand, Operation, What, demand, touched
+from calc.time.time_operations import Demand, Forward, Operation, PassPart, What, Whole, demand, touched
 from calc.training import WIDTH, Recipe, Recompute, TrainingLayout, TrainingWorkload, check_schedule
 
 MS = 1000

@@ -12,7 +12,7 @@ from calc import Architecture, Precision
 from calc.serving.engines import ENGINES
 from calc.text import pack
 from calc.time.plan import Needs, Search
-from calc.time.plan_range import plan_range
+from calc.time.plan_report import plan_range
 from calc.time.training_plan import TrainingNeeds, training_plan_report
 from cli.command import main
 from pages.api import api

@@ -14,8 +14,7 @@ from calc.formats.format_names import MLX_FORMATS
 from calc.formats.scheme import EXPERTS, LINEARS
 from calc.formats.table import KERNELS, Format
 from calc.hardware.division import nearest, widths
-from calc.hardware.engine_rules import EngineSupport, note, runs
-from calc.hardware.format_rules import missing_kernel
+from calc.hardware.engine_rules import EngineSupport, missing_kernel, note, runs
 from calc.hardware.gpu import GPU
 from calc.hardware.mig import unjoined
 from calc.hardware.parallel import Layout

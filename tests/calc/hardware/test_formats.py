@@ -4,7 +4,7 @@ import pytest
 
 from calc import Precision, Workload, report
 from calc.formats import FLOATS, KERNELS, WEIGHT_FORMATS
-from calc.hardware.format_rules import format_note, missing_kernel
+from calc.hardware.engine_rules import format_note, missing_kernel
 from calc.serving.engines import ENGINES
 from presets import gpus, models
 

@@ -6,8 +6,7 @@ import pytest
 
 from calc import Architecture, Layout, Precision, Workload, report
 from calc.serving.engines import ENGINES
-from calc.time.forward import decode
-from calc.time.time_operations import demand, touched
+from calc.time.time_operations import decode, demand, touched
 from presets import models
 
 MODELS = [

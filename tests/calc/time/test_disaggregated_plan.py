@@ -11,8 +11,7 @@ from calc.serving.verdict import max_batch
 from calc.serving.workload import Workload
 from calc.time.disaggregated import disaggregated, ranked_plans
 from calc.time.plan import PLANNED, Needs, Plan, Search
-from calc.time.plan_range import plan_range
-from calc.time.plan_report import plan_report
+from calc.time.plan_report import plan_range, plan_report
 from presets import models
 
 NEEDS = Needs(users=128, prompt=8192, output=512, tpot_ms=20, ttft_ms=2000, prefill_decode="apart")

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from calc import Architecture, Layout, Precision
-from calc.time.forward import Forward, PassPart, Whole, decode, prefill
-from calc.time.time_operations import Demand, demand, unrolled
+from calc.time.time_operations import Demand, Forward, PassPart, Whole, decode, demand, prefill, unrolled
 from presets import models
 from tests import load
 

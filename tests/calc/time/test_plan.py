@@ -12,8 +12,7 @@ from calc.serving.memory import MOST_TOKENS, Serving
 from calc.time.arrivals import Arrivals
 from calc.time.fitting import fitting, in_formats
 from calc.time.plan import BATCHES, Needs, Search
-from calc.time.plan_range import cannot_keep_up, frontier
-from calc.time.plan_report import plan_report, sensitivity
+from calc.time.plan_report import cannot_keep_up, frontier, plan_report, sensitivity
 from calc.time.prices import price_of, prices
 from calc.time.room import layouts_by_format
 from calc.time.time_report import reply, time_report
@@ -186,6 +185,24 @@ def test_plans_meet_their_targets_or_say_so():
         assert plan.gpus == plan.replicas * plan.layout.gpus
 
 
+def plans_of_all(found):
+    """Plans of every layout in every format on every GPU, best first, each row with what it holds."""
+    rows = found.rows
+    while True:
+        candidates = found.of(rows)
+        plans, corrected = zip(*(found.plan(candidates, row) for row in range(rows.form.size)), strict=True)
+        if not any(corrected):
+            break
+        rows = rows.holding({number: room for fewer in corrected for number, room in fewer.items()})
+    keys = found.order(found.price[rows.kind], candidates.gpus, candidates.tpot, candidates.meets)
+    return [
+        plans[row].model_copy(update={"waits": found.waits(candidates, row, plans[row])})
+        if found.needs.by_chance
+        else plans[row]
+        for row in np.lexsort(keys[::-1]).tolist()
+    ]
+
+
 @pytest.mark.parametrize(
     "needs",
     [
@@ -195,13 +212,12 @@ def test_plans_meet_their_targets_or_say_so():
         pytest.param(Needs(users=4000, prompt=2000, output=200), id="out-of-reach"),
     ],
 )
-def test_layouts_that_are_not_timed_are_none_of_the_best(needs):
+def test_a_plan_is_the_best_of_its_gpu_and_format(needs):
     found = search(needs=needs)
     best = {}
-    for plan in found.plans(10**6, best_of_each=False):
+    for plan in plans_of_all(found):
         best.setdefault((plan.gpu, plan.weights), plan)
     assert found.plans(10**6) == list(best.values())
-    assert found.contenders(found.rows).rows.form.size < found.rows.form.size
 
 
 def test_the_batch_is_the_largest_in_time():
@@ -442,9 +458,7 @@ def test_on_the_frontier_no_point_is_better_in_both():
     assert gpus_ == sorted(gpus_)
     pairs = list(zip(users, gpus_, strict=True))
     tried = [
-        plan
-        for plan in found.plans(500, best_of_each=False)
-        if plan.batch in [b * plan.layout.dp * plan.layout.pp for b in BATCHES]
+        plan for plan in plans_of_all(found) if plan.batch in [b * plan.layout.dp * plan.layout.pp for b in BATCHES]
     ]
     assert len(tried) > 5
     for plan in tried:
@@ -455,7 +469,7 @@ def test_on_the_frontier_no_point_is_better_in_both():
 def test_a_point_of_the_frontier_is_what_the_layout_does():
     found = search(kinds=("h100-sxm",), formats=("fp8",))
     point = frontier(found)[-1]
-    ranked = found.plans(500, best_of_each=False)
+    ranked = plans_of_all(found)
     assert max(plan.tokens_per_s_per_gpu for plan in ranked) <= point.tokens_per_s_per_gpu * (1 + 1e-9)
     server = found.server(found.fitting([(point.layout, (0,))]))
     assert point.tokens_per_s_per_user == pytest.approx(1 / server.token(point.batch).item(), rel=1e-9)
@@ -486,13 +500,13 @@ def test_a_plan_depends_on_no_other_gpu_or_format_of_the_search(model):
 
 def test_a_corrected_row_has_its_gpu_and_format_looked_at_anew_alone(monkeypatch):
     """Three rounds correct a row each of gpt-oss: the second look at 49,360 rows was 0.1 s each."""
-    looked, contenders = [], Search.contenders
+    looked, of = [], Search.of
 
     def look(found, rows):
         looked.append(len(set(found.pairs(rows).tolist())))
-        return contenders(found, rows)
+        return of(found, rows)
 
-    monkeypatch.setattr(Search, "contenders", look)
+    monkeypatch.setattr(Search, "of", look)
     formats = ("bf16", "fp8", "int8", "int4", "nvfp4", "mxfp4")
     plans = search("openai/gpt-oss-120b", Needs(users=32), tuple(gpus()), formats).plans()
     first, *others = looked

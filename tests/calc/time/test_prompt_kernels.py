@@ -12,8 +12,8 @@ from calc.hardware.gpus import gpus
 from calc.hardware.parallel import Layout
 from calc.serving.engines import ENGINES
 from calc.serving.engines.llamacpp.options import LlamaCppOptions
-from calc.time.forward import prefill
 from calc.time.serving_time import Speed, speed_of
+from calc.time.time_operations import prefill
 from presets import models
 
 LLAMA_3_8B = Architecture.from_config(models()["meta-llama/Llama-3.1-8B"].config)

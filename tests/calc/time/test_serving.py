@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from benchmarks.accuracy.full_server import mixed
 from calc import Architecture, Layout, Precision, Workload
 from calc.hardware.custom_gpu import custom_gpu
 from calc.hardware.gpus import gpus
@@ -11,9 +12,9 @@ from calc.serving.engines import ENGINES
 from calc.serving.memory import Serving
 from calc.time.efficiency import Conditions, efficiency, rows
 from calc.time.estimate import ENDS, Estimate
-from calc.time.forward import decode, mixed, prefill
 from calc.time.roofline import arithmetic, path
 from calc.time.serving_time import Speed, accepted, chunked, speed_of
+from calc.time.time_operations import decode, prefill
 from calc.time.time_report import time_report
 from presets import models
 
