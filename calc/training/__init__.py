@@ -2,8 +2,8 @@
 forward and back on a tape, which says when each storage comes and goes (`tape`, `operations`, `modules`; a file for
 each kind of module: `attention`, `feedforward`, `recurrent`, `ends`, with `losses` and `methods` where a loss is not
 transformers' own); `states` are the weights with what belongs to them; `course` is a micro-batch on its way through a
-rank, `stage` all that the rank holds, and `step` the whole, with its verdict. `report`, `levers`, `colocated` and
-`launch` answer questions about it."""
+stage of the pipeline, with all that its rank holds, and `step` the whole, with its verdict. `report`, `levers`,
+`colocated` and `launch` answer questions about it."""
 
 from calc.training.colocated import PHASE_NAMES, TRAINER, Colocated, RolloutPhase, RolloutPhaseName, RolloutReport
 from calc.training.course import Phase, TrainingComponent, dot

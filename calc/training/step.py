@@ -27,14 +27,25 @@ from calc.model.tensor import Tensor
 from calc.serving.fewest import MOST_GPUS
 from calc.serving.memory import Memory
 from calc.serving.verdict import Word
-from calc.training.course import Course, Part, Phase, StepMoment, Tensors, TrainingComponent, dot, once, parts_of
+from calc.training.course import (
+    Course,
+    Part,
+    Phase,
+    QuietCourse,
+    StepMoment,
+    Tensors,
+    TrainingComponent,
+    TrainingStage,
+    dot,
+    once,
+    parts_of,
+)
 from calc.training.decoder import Passes, Shared, check_modelled, quiet, settings_of
 from calc.training.ends import head
 from calc.training.layout import TrainingLayout, TrainingScenario, check_schedule
 from calc.training.losses import METHODS, VALUE, TrainingMethod
 from calc.training.methods import check_teacher, resolved, scored_units
 from calc.training.modules import Modules, Settings
-from calc.training.stage import QuietCourse, TrainingStage
 from calc.training.states import OUTSIDE, StageWeights, States, plain_experts, stage_weights, states_of, trained_of
 from calc.training.tape import Bytes, CountedBy, TrackedTensor
 from calc.training.workload import WIDTH, TrainingWorkload
