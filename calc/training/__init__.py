@@ -19,8 +19,15 @@ from calc.training.layout import (
     usual_base,
 )
 from calc.training.levers import Smaller, Together, TrainingLever, more_gpus, over_gpus
-from calc.training.losses import METHODS, TrainingMethod
-from calc.training.methods import named, scored_units, usual_reference, without_effect, workload_set_by
+from calc.training.methods import (
+    METHODS,
+    TrainingMethod,
+    named,
+    scored_units,
+    usual_reference,
+    without_effect,
+    workload_set_by,
+)
 from calc.training.report import PEAKS, TrainingReport, laid_out_step, phase_steps, training_report, training_section
 from calc.training.step import (
     MOST,

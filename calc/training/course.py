@@ -18,8 +18,8 @@ from calc.model.mixers import Mixer
 from calc.model.mla import LatentAttention
 from calc.model.tensor import Shape
 from calc.training.decoder import Passes, Shared
-from calc.training.ends import LOGIT_GRADIENTS
 from calc.training.layout import TrainingLayout, peak_turns
+from calc.training.losses import LOGIT_GRADIENTS
 from calc.training.operations import WEIGHT_GRADIENTS
 from calc.training.states import EMBEDDING, OUTSIDE, StageWeights, States, widths
 from calc.training.tape import NOTHING, Bytes, CountedBy, Name, Profile, Top, alive_after, undominated

@@ -20,7 +20,6 @@ from calc.training.attention import compressed_attention, grouped_query, latent_
 from calc.training.ends import (
     embedding,
     final_norm,
-    head,
     mixed_in,
     per_layer_columns,
     per_layer_inputs,
@@ -28,6 +27,7 @@ from calc.training.ends import (
 )
 from calc.training.feedforward import mixture, mlp, parallel_with_dense
 from calc.training.layout import TrainingLayout
+from calc.training.losses import head
 from calc.training.modules import Adapters, Modules, Rotary, Settings
 from calc.training.recurrent import gated_delta, lightning, selective_scan, short_convolution, state_space
 from calc.training.states import adapted_matrices, adapts_experts, plain_experts, widths

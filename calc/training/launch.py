@@ -7,7 +7,7 @@ from typing import NamedTuple
 from calc.errors import Message
 from calc.serving.engines.launch import Launch, degrees
 from calc.training.layout import TrainingLayout, TrainingScenario
-from calc.training.losses import METHODS
+from calc.training.methods import METHODS
 from calc.training.workload import Colocation, MethodName, Objective, Recipe, TrainingWorkload
 
 NODE = 8

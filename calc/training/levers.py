@@ -12,9 +12,9 @@ from calc.serving.fewest import MOST_GPUS
 from calc.serving.verdict import Word
 from calc.training.colocated import Colocated
 from calc.training.layout import TrainingScenario
-from calc.training.losses import METHODS
+from calc.training.methods import METHODS
 from calc.training.step import MOST, Training, fewest_replicas, limit, word
-from calc.training.workload import RECIPES, Colocation, TrainingWorkload
+from calc.training.workload import RECIPES, Colocation, Loss, TrainingWorkload
 
 LEAST_SEQUENCE = 512
 """Tokens. Nobody is helped by a shorter sequence."""
@@ -129,6 +129,10 @@ def shorter(smaller: "Smaller", now: TrainingScenario) -> TrainingScenario:
     return altered(now, "workload", sequence=tokens) if tokens >= LEAST_SEQUENCE else now
 
 
+WHOLE: tuple[Loss, ...] = ("whole", "native", "compiled")
+"""Losses on logits of all tokens at once."""
+
+
 # Changes of a loss of TRL's, and of its engine
 
 
@@ -186,12 +190,7 @@ CHANGES: tuple[StepChange, ...] = (
         "nothing",
         Message("Chunked loss"),
         Message("The head on one chunk of tokens at a time; the result is the same."),
-        sets(
-            "workload",
-            lambda now: now.workload.loss in ("whole", "native", "compiled"),
-            loss="chunked",
-            keep_outputs=False,
-        ),
+        sets("workload", lambda now: now.workload.loss in WHOLE, loss="chunked", keep_outputs=False),
     ),
     StepChange(
         "without_logits",
@@ -242,9 +241,7 @@ CHANGES: tuple[StepChange, ...] = (
         "micro-batch",
         "time",
         lambda after: Message(
-            "Micro-batch of {n:,} sequence",
-            plural="Micro-batch of {n:,} sequences",
-            n=after.workload.micro_batch,
+            "Micro-batch of {n:,} sequence", plural="Micro-batch of {n:,} sequences", n=after.workload.micro_batch
         ),
         lambda after: Message(
             "More passes, each of fewer tokens: {n:,} micro-batches a step.", n=after.workload.accumulation
@@ -291,12 +288,7 @@ CHANGES: tuple[StepChange, ...] = (
         "traffic",
         Message("Full checkpointing, offloaded to CPU"),
         Message("About a third more compute, and each layer's input crosses PCIe twice."),
-        sets(
-            "workload",
-            lambda now: not now.workload.offload_activations,
-            recompute="full",
-            offload_activations=True,
-        ),
+        sets("workload", lambda now: not now.workload.offload_activations, recompute="full", offload_activations=True),
     ),
     StepChange(
         "states_on_host",
@@ -331,12 +323,7 @@ CHANGES: tuple[StepChange, ...] = (
         "precision",
         Message("8-bit AdamW"),
         Message("Both moments are rounded to 8 bits, by blocks of 256."),
-        sets(
-            "workload",
-            lambda now: now.workload.optimizer == "adamw",
-            optimizer="adamw-8bit",
-            optimizer_kernel=None,
-        ),
+        sets("workload", lambda now: now.workload.optimizer == "adamw", optimizer="adamw-8bit", optimizer_kernel=None),
     ),
     StepChange(
         "16_bits",
@@ -443,9 +430,6 @@ class Smaller:
             self.weighed[scenario] = fit
         return fit
 
-    def needs(self, scenario: TrainingScenario) -> int:
-        return self.fit(scenario).total
-
     def fits(self, scenario: TrainingScenario) -> bool:
         return self.fit(scenario).verdict == "fits"
 
@@ -465,24 +449,21 @@ class Smaller:
         return limit(most(usable, MOST))
 
     @property
-    def before(self) -> int:
-        return self.needs(self.now)
-
-    @property
     def levers(self) -> tuple[TrainingLever, ...]:
-        alone = ((change, change.on(self, self.now)) for change in self.changes)
-        return tuple(self.lever(change, after) for change, after in alone if self.needs(after) < self.before)
-
-    def lever(self, change: StepChange, after: TrainingScenario) -> TrainingLever:
-        fit = self.fit(after)
-        return TrainingLever(
-            name=change.name,
-            what=sentence_of(change.what, after),
-            cost=sentence_of(change.cost, after),
-            changes=differences(self.now, after),
-            saves=self.before - fit.total,
-            spare=self.gpu.usable_bytes - fit.total,
-            verdict=fit.verdict,
+        """The changes that save something, each by itself."""
+        before, alone = self.fit(self.now).total, ((change, change.on(self, self.now)) for change in self.changes)
+        return tuple(
+            TrainingLever(
+                name=change.name,
+                what=sentence_of(change.what, after),
+                cost=sentence_of(change.cost, after),
+                changes=differences(self.now, after),
+                saves=before - fit.total,
+                spare=self.gpu.usable_bytes - fit.total,
+                verdict=fit.verdict,
+            )
+            for change, after in alone
+            if (fit := self.fit(after)).total < before
         )
 
     @property
@@ -523,11 +504,11 @@ class Smaller:
         return scenario
 
     def together(self, chosen: Iterable[StepChange], after: TrainingScenario) -> Together:
-        needed = self.needs(after)
+        needed = self.fit(after).total
         return Together(
             what=tuple(sentence_of(change.what, after) for change in chosen),
             changes=differences(self.now, after),
-            saves=self.before - needed,
+            saves=self.fit(self.now).total - needed,
             spare=self.gpu.usable_bytes - needed,
             gpus=after.layout.gpus,
         )
@@ -557,8 +538,7 @@ def more_gpus(gpu: GPU, training: Training) -> Together | None:
 
 def fewest_gpus(gpu: GPU, training: Training) -> Together | None:
     """The fewest GPUs that pass data to each other, with the changes that needs."""
-    own = training.layout
-    replica = own.gpus // own.dp
+    replica = training.layout.of_replica
     most = training.over(MOST_GPUS // replica)
     if most is None:  # the experts are not spread over so many
         return None
@@ -578,8 +558,7 @@ def fewest_gpus(gpu: GPU, training: Training) -> Together | None:
 def over_gpus(gpu: GPU, training: Training, count: int) -> Together | None:
     """The least changes with which a step fits so many GPUs, all that belongs to weights sharded over several, and the
     same training done; None where none do, or its ranks are not so many."""
-    own = training.layout
-    replica = own.gpus // own.dp
+    own, replica = training.layout, training.layout.of_replica
     if count % replica or unjoined(gpu, count) is not None:
         return None
     layout = own.model_copy(update={"dp": count // replica, "zero": own.zero if count == own.gpus else 3})

@@ -22,8 +22,7 @@ from calc.training.colocated import Colocated, RolloutReport
 from calc.training.course import Part, Phase, TrainingComponent
 from calc.training.launch import objective_launches
 from calc.training.layout import TrainingLayout, TrainingScenario, usual_base
-from calc.training.losses import METHODS
-from calc.training.methods import said_of, without_effect
+from calc.training.methods import METHODS, said_of, without_effect
 from calc.training.states import adapts_experts, plain_experts, state_bytes, widths
 from calc.training.step import Training, TrainingMemory, TrainingVerdict, judge_training, usual_overhead
 from calc.training.workload import RECIPES, Colocation, Objective, Recipe, TrainingWorkload

@@ -41,10 +41,9 @@ from calc.training.course import (
     parts_of,
 )
 from calc.training.decoder import Passes, Shared, check_modelled, quiet, settings_of
-from calc.training.ends import head
 from calc.training.layout import TrainingLayout, TrainingScenario, check_schedule
-from calc.training.losses import METHODS, VALUE, TrainingMethod
-from calc.training.methods import check_teacher, resolved, scored_units
+from calc.training.losses import head
+from calc.training.methods import METHODS, VALUE, TrainingMethod, check_teacher, resolved, scored_units
 from calc.training.modules import Modules, Settings
 from calc.training.states import OUTSIDE, StageWeights, States, plain_experts, stage_weights, states_of, trained_of
 from calc.training.tape import Bytes, CountedBy, TrackedTensor
@@ -247,12 +246,7 @@ class Training:
         )
 
     def _states(self, weights: StageWeights) -> States:
-        """Bytes that belong to the weights of a stage, equal for steps that differ in their passes alone. The weights
-        are those of ranks that are laid out so within a replica."""
-        work, recipe, layout = self.work, self.recipe, self.layout
-        update = work.trains_base, work.fp32_rest, work.fp32_adapters, work.optimizer, work.optimizer_kernel
-        key = "states", weights, *update, recipe, layout.zero, layout.replicas
-        return self.shared.once(key, lambda: states_of(weights, work, recipe, layout))
+        return states_of(weights, self.work, self.recipe, self.layout)
 
     def _settings(self, *, single: bool) -> Settings:
         settings = settings_of(self.rank, self.work, self.recipe, self.layout, self.frozen, single=single)
@@ -561,7 +555,7 @@ def reason(memory: TrainingMemory, usable: int) -> Message:
 def fewest_replicas(training: Training, usable: int) -> int | None:
     """The fewest GPUs on which it fits as laid out, but with as many data-parallel replicas as it takes, and ZeRO-3.
     Between two of the bounds, more replicas are taken never to fit worse."""
-    replica = training.layout.gpus // training.layout.dp
+    replica = training.layout.of_replica
     most = MOST_GPUS // replica
 
     def fits(dp: int) -> bool:

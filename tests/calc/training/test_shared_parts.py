@@ -104,4 +104,4 @@ def test_a_lever_is_weighed_as_its_step_is_by_itself(model, name):
     smaller = Smaller(find_gpu("rtx-4090"), training)
     for change in smaller.changes:
         after = change.on(smaller, smaller.now)
-        assert smaller.needs(after) == Training(training.base, after).memory().total
+        assert smaller.fit(after).total == Training(training.base, after).memory().total
