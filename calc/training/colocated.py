@@ -282,16 +282,13 @@ class Colocated:
         owned = max(phase.high - sum(part.bytes for part in phase.parts if part.owner == "engine") for phase in awake)
         return largest(lambda percent: owned + self.usable * percent // PERCENT <= self.usable, PERCENT) / PERCENT
 
-    def over(self, dp: int) -> "Colocated | None":
-        """The step and its engine over so many replicas, with all that belongs to the weights divided over them."""
-        training = self.training.over(dp)
-        return None if training is None else Colocated(training, self.colocation, self.gpu)
-
     def min_gpus(self) -> int | None:
-        """The fewest GPUs with which it fits, their number doubled until it does."""
+        """The fewest GPUs with which it fits, weights and what belongs to them divided over all; their number is doubled
+        until it does."""
         count = self.colocation.rollout_tp
         while count <= MOST_GPUS:
-            if (laid_out := self.over(count)) is not None and laid_out.word == "fits":
+            training = self.training.over(count)
+            if training is not None and Colocated(training, self.colocation, self.gpu).word == "fits":
                 return count
             count *= 2
         return None

@@ -100,17 +100,14 @@ def parallel(t: Modules, block: Block, x: TrackedTensor, rotary: Rotary | None) 
 @scoped
 def mixed(t: Modules, block: Block, x: TrackedTensor, rotary: Rotary | None) -> TrackedTensor:
     """Output of the mixers, which read the same states, and are added up where there are several."""
-    first, *others = reversed(block.mixers) if t.kernels.multiplied else block.mixers
-    y = passed(t, first, block.norm, x, rotary)
-    for mixer in others:
-        y = t.add(y, passed(t, mixer, block.norm, x, rotary), "output of the mixers")
+    y: TrackedTensor | None = None
+    for mixer in reversed(block.mixers) if t.kernels.multiplied else block.mixers:
+        forward = pass_of(mixer)
+        assert forward is not None  # check_modelled has let it through
+        out = forward(t, block.norm, x, rotary)
+        y = out if y is None else t.add(y, out, "output of the mixers")
+    assert y is not None
     return y
-
-
-def passed(t: Modules, mixer: Mixer, norm: Norm, x: TrackedTensor, rotary: Rotary | None) -> TrackedTensor:
-    forward = pass_of(mixer)
-    assert forward is not None  # check_modelled has let it through
-    return forward(t, norm, x, rotary)
 
 
 def pass_of(mixer: Mixer) -> Callable[[Modules, Norm, TrackedTensor, Rotary | None], TrackedTensor] | None:
