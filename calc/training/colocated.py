@@ -283,8 +283,8 @@ class Colocated:
         return largest(lambda percent: owned + self.usable * percent // PERCENT <= self.usable, PERCENT) / PERCENT
 
     def min_gpus(self) -> int | None:
-        """The fewest GPUs with which it fits, weights and what belongs to them divided over all; their number is doubled
-        until it does."""
+        """The fewest GPUs with which it fits, weights and what belongs to them divided over all; doubled until it
+        does."""
         count = self.colocation.rollout_tp
         while count <= MOST_GPUS:
             training = self.training.over(count)

@@ -53,13 +53,26 @@ class Tensors(NamedTuple):
         return ((label, times(self.times, nbytes)) for label, nbytes in labels.items())
 
 
-@dataclass(frozen=True, eq=False)
-class StepMoment:
-    """Possible peak of a rank."""
+@dataclass(eq=False)
+class Moment:
+    """Tensors that are in memory at once, and their bytes; a possible peak of a phase."""
 
-    phase: Phase
-    bytes: Bytes
-    tensors: tuple[Tensors, ...]
+    bytes: Bytes = NOTHING
+    tensors: tuple[Tensors, ...] = ()
+    phase: Phase = "after_init"
+
+    def plus(self, more: Iterable[Tensors], phase: Phase | None = None) -> "Moment":
+        """This moment with more tensors; of another phase where one is named."""
+        nbytes, there = self.bytes, []
+        for tensors in more:
+            if any(tensors.bytes):
+                nbytes = tuple(map(add, nbytes, tensors.bytes))
+                there.append(tensors)
+        return Moment(nbytes, (*self.tensors, *there), phase or self.phase)
+
+    def merged_with(self, other: "Moment") -> "Moment":
+        """Another moment, at which all of this is there too."""
+        return Moment(tuple(map(add, self.bytes, other.bytes)), (*self.tensors, *other.tensors), other.phase)
 
     @cached_property
     def lines(self) -> dict["Label", Bytes]:
@@ -71,25 +84,6 @@ class StepMoment:
         return lines
 
 
-class Alive(NamedTuple):
-    """Tensors that are alive at once, and their bytes."""
-
-    bytes: Bytes = NOTHING
-    tensors: tuple[Tensors, ...] = ()
-
-    def plus(self, more: Sequence[Tensors]) -> "Alive":
-        nbytes, there = self.bytes, []
-        for tensors in more:
-            if any(tensors.bytes):
-                nbytes = tuple(map(add, nbytes, tensors.bytes))
-                there.append(tensors)
-        return Alive(nbytes, (*self.tensors, *there))
-
-    def merged_with(self, moment: StepMoment) -> StepMoment:
-        """A moment at which all of this is there too."""
-        return StepMoment(moment.phase, tuple(map(add, self.bytes, moment.bytes)), (*self.tensors, *moment.tensors))
-
-
 IDLE = Top(NOTHING, 0)
 """No part of the model is at work."""
 
@@ -98,7 +92,7 @@ class Surroundings(NamedTuple):
     """A part of the model at work in a phase, with all that is in memory around it; None: no part is at work."""
 
     phase: Phase
-    alive: Alive
+    alive: Moment
     profile: Profile | None = None
     tops: tuple[Top, ...] = (IDLE,)
 
@@ -106,11 +100,9 @@ class Surroundings(NamedTuple):
     def bytes(self) -> Bytes:
         return self.alive.bytes
 
-    def step_moments(self) -> list[StepMoment]:
-        return [
-            StepMoment(self.phase, *self.alive.plus([Tensors(top.bytes, profile=self.profile, event=top.event)]))
-            for top in self.tops
-        ]
+    def step_moments(self) -> list[Moment]:
+        parts = (Tensors(top.bytes, profile=self.profile, event=top.event) for top in self.tops)
+        return [self.alive.plus([part], self.phase) for part in parts]
 
 
 @dataclass(frozen=True, eq=False)
@@ -232,7 +224,7 @@ def message(name: Name) -> Message:
     return Message(name) if isinstance(name, str) else Message(name[0], tensor=Message(name[1]))
 
 
-def parts_of(moment: StepMoment, units: Bytes) -> tuple[Part, ...]:
+def parts_of(moment: Moment, units: Bytes) -> tuple[Part, ...]:
     """The parts of a moment for a batch and a length, the largest first."""
     parts = [
         Part(message(name), component, dot(nbytes, units), temporary)
@@ -506,7 +498,7 @@ class Course:
     def forward(self) -> Iterator[Surroundings]:
         """The embedding, each run of layers at its last one, when most is held, and the head."""
         runs = (run.holding(run.layers) for run in self.runs)
-        before = [*accumulate(runs, Alive.plus, initial=Alive())]
+        before = [*accumulate(runs, Moment.plus, initial=Moment())]
         for index, run in enumerate(self.runs):
             earlier = before[index]
             here = earlier.plus(run.holding(run.layers - 1))
@@ -530,14 +522,14 @@ class Course:
                     yield Surroundings("loss", waiting, run.profile, run.profile.after_autocast)
             yield Surroundings("forward", here, run.profile, run.profile.forward)
 
-    def waiting_for_loss(self) -> Alive:
+    def waiting_for_loss(self) -> Moment:
         """Tensors that all but the head keeps for the backward pass, once the model's forward pass is over."""
-        waiting = Alive().plus(self.persisting())
+        waiting = Moment().plus(self.persisting())
         for run in self.runs[:-1]:
             waiting = waiting.plus(run.waiting(run.layers))
         return waiting
 
-    def under_reference(self, *, root_stays: bool) -> Alive:
+    def under_reference(self, *, root_stays: bool) -> Moment:
         """Tensors of a policy's forward pass that are in memory while its reference runs; FSDP's root where it stays
         gathered."""
         profile = self.runs[-1].profile
@@ -571,8 +563,8 @@ class Course:
 
     def backward(self) -> Iterator[Surroundings]:
         """The loss and the head, each run of layers at its last and at its first one, the embedding."""
-        base, behind = Alive().plus(self.persisting()), 0
-        waiting = [*accumulate((run.waiting(run.layers) for run in self.runs), Alive.plus, initial=base)]
+        base, behind = Moment().plus(self.persisting()), 0
+        waiting = [*accumulate((run.waiting(run.layers) for run in self.runs), Moment.plus, initial=base)]
         stay = self.by_fsdp or self.passes.settings.keeps_gradients
         component: TrainingComponent = "gradients" if stay else "temporaries"
         for index in reversed(range(len(self.runs))):
@@ -582,7 +574,10 @@ class Course:
                 more = [Tensors(outputs, "logits that the training loop holds", "logits"), *run.waiting(layers)]
                 more.append(Tensors(gradients, "gradients", component))
                 if 0 <= run.first + layers < self.rank.num_layers - 1:
-                    more += [self.per_layer_gradients, self.shared_gradients(run.first + layers)]
+                    # those of the shared keys and values wait for the layers that made them
+                    columns = self.shared_columns(run.first + layers) * self.passes.settings.compute
+                    shared = Tensors(by(CountedBy.TOKEN, columns), "gradients of activations")
+                    more += [self.per_layer_gradients, shared]
                 more.append(Tensors(run.alternate_outputs, "outputs kept of every other matrix"))
                 here = waiting[index].plus(more)
                 if self.sharded is not None:
@@ -592,7 +587,7 @@ class Course:
             behind += run.layers * run.gradients
 
     def sharded_backward(
-        self, sharded: Sharded, index: int, run: Run, layers: int, here: Alive
+        self, sharded: Sharded, index: int, run: Run, layers: int, here: Moment
     ) -> Iterator[Surroundings]:
         """A part going back with all that FSDP holds; and the moment when its gradients are reduced."""
         resident = here.plus(sharded.going_back(index, layers))
@@ -601,12 +596,6 @@ class Course:
             yield Surroundings("backward", here.plus([*sharded.reducing(index, layers), self.stream]))
         elif not index or sharded.ends(index):
             yield Surroundings("backward", here.plus(sharded.reducing(index, layers)))
-
-    def shared_gradients(self, layer: int) -> Tensors:
-        """Gradients of the shared keys and values, which wait for the layers that made them."""
-        return Tensors(
-            by(CountedBy.TOKEN, self.shared_columns(layer) * self.passes.settings.compute), "gradients of activations"
-        )
 
     def shared_columns(self, layer: int) -> int:
         """Columns of the keys and values that the last layers share, as seen from one of these."""
@@ -650,9 +639,9 @@ class Course:
         )
 
     @cached_property
-    def step_moments(self) -> dict[Phase, list[StepMoment]]:
+    def step_moments(self) -> dict[Phase, list[Moment]]:
         """The moments of each phase that are the peak for some batch and length."""
-        phases: dict[Phase, list[StepMoment]] = {}
+        phases: dict[Phase, list[Moment]] = {}
         for depths in self.depths:
             for here in undominated(depths):
                 phases.setdefault(here.phase, []).extend(here.step_moments())
@@ -693,7 +682,7 @@ class TrainingStage:
         self.shared, self.quiet, self.reference, self.value = shared, quiet, reference, value
         self.course = courses[0]
         self.rank, self.recipe = self.course.rank, self.course.recipe
-        self.during = Alive().plus(self.running())
+        self.during = Moment().plus(self.running())
         """Tensors in memory all through a micro-batch, other micro-batches aside."""
         schedule = layout.pp, tuple(courses.index(course) for course in courses), work.accumulation, number
         self.at_work = [
@@ -781,29 +770,26 @@ class TrainingStage:
     # The step
 
     @property
-    def steps(self) -> list[StepMoment]:
+    def steps(self) -> list[Moment]:
         """Points before and after the step, and the optimizer's update."""
         size = 0 if self.work.optimizer_in_backward else self.states.casts or self.states.gradients
-        between = Alive().plus(self.constant())
-        updated = Alive().plus([*self.standing, Tensors(once(size), "gradients", "gradients"), self.updating()])
-        return [
-            StepMoment("after_init", *between),
-            StepMoment("optimizer", *updated),
-            StepMoment("after_step", *between),
-        ]
+        between = Moment().plus(self.constant())
+        updated = [*self.standing, Tensors(once(size), "gradients", "gradients"), self.updating()]
+        return [between, Moment().plus(updated, "optimizer"), between.plus([], "after_step")]
 
     def updating(self) -> Tensors:
         return Tensors(once(self.states.update), UPDATE, "temporaries")
 
-    def stepping(self) -> Alive:
+    def stepping(self) -> Moment:
         """The optimizer's update inside the backward pass."""
         gradient = Tensors(once(self.states.largest_gradient), "gradients", "gradients")
-        return self.during.plus([*self.course.persisting(), gradient, self.updating(), self.course.stream])
+        more = [*self.course.persisting(), gradient, self.updating(), self.course.stream]
+        return self.during.plus(more, "backward")
 
-    def without_gradients(self) -> list[StepMoment]:
-        points: list[StepMoment] = []
+    def without_gradients(self) -> list[Moment]:
+        points: list[Moment] = []
         for course, when, gathered, ahead in self.quiet:
-            resident = Alive().plus([*self.constant(), self.rotary()]) if when == "generation" else self.during
+            resident = Moment().plus([*self.constant(), self.rotary()]) if when == "generation" else self.during
             if when == "after":
                 resident = resident.plus(self.course.under_reference(root_stays=not gathered).tensors)
             whole = once(gathered)
@@ -840,7 +826,7 @@ class TrainingStage:
         return standing + (states.gradients if self.recipe.buffers else 0)
 
     @cached_property
-    def step_moments(self) -> dict[Phase, list[StepMoment]]:
+    def step_moments(self) -> dict[Phase, list[Moment]]:
         phases = {moment.phase: [moment] for moment in self.steps}
         if self.quiet:
             phases["reference"] = self.without_gradients()
@@ -849,16 +835,14 @@ class TrainingStage:
                 if (phase == "backward") == backward:
                     phases.setdefault(phase, []).extend(map(alive.merged_with, points))
         if self.work.optimizer_in_backward:
-            phases["backward"] = undominated([*phases["backward"], StepMoment("backward", *self.stepping())])
+            phases["backward"] = undominated([*phases["backward"], self.stepping()])
         return phases if self.value is None else self.with_value(phases, self.value)
 
-    def with_value(
-        self, phases: dict[Phase, list[StepMoment]], value: "TrainingStage"
-    ) -> dict[Phase, list[StepMoment]]:
+    def with_value(self, phases: dict[Phase, list[Moment]], value: "TrainingStage") -> dict[Phase, list[Moment]]:
         """The moments of a policy and a value model that are trained together: the latter runs first, waits, and goes
         back last, when all of the policy's gradients are there. What the training loop holds of the policy's outputs it
         holds through the update."""
-        standing = Alive().plus(value.constant())
+        standing = Moment().plus(value.constant())
         waiting = standing.plus([tensors for run in value.course.runs for tensors in run.waiting(run.layers)])
         outputs = Tensors(self.course.runs[-1].profile.outputs, "outputs that the training loop holds", "logits")
         gradients = Tensors(once(value.states.gradients), "gradients", "gradients")
@@ -868,10 +852,10 @@ class TrainingStage:
             phase: [resident.get(phase, standing).merged_with(moment) for moment in points]
             for phase, points in phases.items()
         }
-        own = Alive().plus([*self.constant(), outputs, Tensors(once(self.states.gradients), "gradients", "gradients")])
+        own = Moment().plus([*self.constant(), outputs, Tensors(once(self.states.gradients), "gradients", "gradients")])
         both["backward"] += [own.merged_with(moment) for moment in value.step_moments["backward"]]
         return both
 
     @cached_property
-    def peaks(self) -> list[StepMoment]:
+    def peaks(self) -> list[Moment]:
         return undominated(chain.from_iterable(self.step_moments.values()))

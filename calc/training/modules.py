@@ -96,13 +96,8 @@ class Settings:
 
     @cached_property
     def of_norm(self) -> "Settings":
-        """Settings of the last norm, which knows nothing of either."""
+        """Settings of the last norm and the embedding, which know nothing of either."""
         return replace(self.of_head.of_layers, checkpoints=False)
-
-    @cached_property
-    def of_embedding(self) -> "Settings":
-        """Settings of the embedding, which may share the head's table, and whose output may need a gradient."""
-        return replace(self.of_norm, reads_table=self.reads_table, inputs_need_gradients=self.inputs_need_gradients)
 
 
 class Modules(Operations):
@@ -171,7 +166,7 @@ class Modules(Operations):
         if not (settings.quantized and self.autocast):  # peft.tuners.lora.bnb leaves autocast to cast it
             x = self.become(x, adapters.width, "inputs of adapters in 32 bits")
         if settings.quantized:
-            result = self.record(self.like(label, result), [result], self.passing)  # result.clone()
+            result = self.copied_view(result, label)  # result.clone()
         with self.alive(result):
             result = self.add(result, self.adapter(x, adapters, columns, label, unit), label)
         return self.cast(self.local(result), width, label)

@@ -146,13 +146,12 @@ def projections(t: Modules, mixer: GatedDeltaNet, x: TrackedTensor) -> Projected
         return t.concatenate(parts[:3], label), parts[3], b, a, both
     if t.packs("in_q", "in_k", "in_v"):
         mixed = t.matrix(x, "in_q", 2 * k + v, label)
-        z = t.matrix(x, "in_z", v, "gate of the recurrent block")
-        b, a = (t.matrix(x, name, mixer.n_v, "strengths and decays") for name in ("in_b", "in_a"))
-        return mixed, z, b, a, None
-    parts = [t.matrix(x, f"in_{name}", columns, label) for name, columns in (("q", k), ("k", k), ("v", v))]
-    mixed = t.concatenate(parts, label)
+        z: TrackedTensor | None = t.matrix(x, "in_z", v, "gate of the recurrent block")
+    else:
+        parts = [t.matrix(x, f"in_{name}", columns, label) for name, columns in (("q", k), ("k", k), ("v", v))]
+        mixed, z = t.concatenate(parts, label), None
     b, a = (t.matrix(x, name, mixer.n_v, "strengths and decays") for name in ("in_b", "in_a"))
-    return mixed, None, b, a, None
+    return mixed, z, b, a, None
 
 
 @scoped
@@ -373,7 +372,7 @@ def states_before(t: Modules, states: TrackedTensor, state: int) -> TrackedTenso
     """The state before each chunk, of all before it: a product that saves the states, which are joined to that before
     the first."""
     label, width = "states of chunks", states.width
-    joined = t.record(t.like(label, states), [states], t.passing)
+    joined = t.copied_view(states, label)
     first = t.new(label, state, width, CountedBy.SEQUENCE)
     t.free(states)
     if not t.settings.single:

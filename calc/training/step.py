@@ -29,10 +29,10 @@ from calc.serving.memory import Memory
 from calc.serving.verdict import Word
 from calc.training.course import (
     Course,
+    Moment,
     Part,
     Phase,
     QuietCourse,
-    StepMoment,
     Tensors,
     TrainingComponent,
     TrainingStage,
@@ -350,10 +350,10 @@ class Training:
         return {phase: parts_of(moment, size or self.size) for phase, moment in peaks.items()}
 
     @cached_property
-    def peak_moments(self) -> dict[Phase, StepMoment]:
+    def peak_moments(self) -> dict[Phase, Moment]:
         return self._peaks_of_phases(self.size)
 
-    def _peaks_of_phases(self, size: Bytes) -> dict[Phase, StepMoment]:
+    def _peaks_of_phases(self, size: Bytes) -> dict[Phase, Moment]:
         points = self.stage(self.most_loaded, single=self.is_single(self.work.micro_batch)).step_moments
         return {
             phase: max(points[phase], key=lambda moment: dot(moment.bytes, size)) for phase in PHASES if phase in points
@@ -364,7 +364,7 @@ class Training:
         points = self.stage(index, single=self.is_single(micro_batch)).peaks
         return self._weighed(max(points, key=lambda moment: dot(moment.bytes, size)), size)
 
-    def _weighed(self, moment: StepMoment, size: Bytes) -> TrainingMemory:
+    def _weighed(self, moment: Moment, size: Bytes) -> TrainingMemory:
         """Bytes at a moment by component, with the overhead."""
         allocated = dot(moment.bytes, size)
         components: dict[str, int] = dict.fromkeys(PARTS, 0)

@@ -74,7 +74,7 @@ def memories(model):
 @pytest.mark.parametrize("model", CONFIGS)
 def test_a_part_reads_no_setting_that_it_is_traced_without(model, monkeypatch):
     apart = memories(model)
-    for name in ("of_layers", "of_head", "of_norm", "of_embedding"):
+    for name in ("of_layers", "of_head", "of_norm"):
         monkeypatch.setattr(Settings, name, property(lambda settings: settings))
     monkeypatch.setattr(Passes, "once", lambda passes, key, make: make())
     assert memories(model) == apart
