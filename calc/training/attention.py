@@ -77,7 +77,7 @@ def difference(t: Modules, mixer: GQA, q: TrackedTensor, k: TrackedTensor, v: Tr
     ]
     both = t.local(t.concatenate(outs, "outputs of attention, side by side"))
     outs = t.split(both, q.columns, q.columns)
-    factor = t.weight(1, q.width, trained=t.settings.trains)
+    factor = t.parameter(1, q.width)
     out = t.local(t.subtract(outs[0], t.multiply(factor, outs[1], label), label))
     return t.scale(t.fused_norm(out, [], heads, "normed difference"), "normed difference")
 

@@ -36,7 +36,7 @@ def look_up(
     t: Modules, size: int, columns: int, name: str, unit: CountedBy = CountedBy.TOKEN, *, tied: bool = False
 ) -> TrackedTensor:
     """Rows of a table. Its gradient is as large as the table; a tied one is added to that of the head, which waits."""
-    table = t.weight(size, t.settings.rest, trained=t.settings.trains)
+    table = t.parameter(size)
 
     def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
         own = t.gradient(table)

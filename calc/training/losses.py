@@ -66,7 +66,7 @@ def output_table(t: Modules, model: Architecture, chunks: int = 1, *, uses: int 
     """The head's weight, which so many products read; the embedding too where it is tied."""
     t.gradient_names = dict.fromkeys((model.vocab, -(-model.vocab // chunks)), LOGIT_GRADIENTS)
     size = model.vocab * (model.d_embedding or model.hidden)
-    return t.weight(size, t.settings.rest, trained=t.settings.trains, uses=uses + model.tied)
+    return t.parameter(size, uses=uses + model.tied)
 
 
 @scoped

@@ -108,6 +108,10 @@ class Modules(Operations):
         self.kernels, self.names, self.settings = kernels, names, settings
         self.keeps_gradients, self.recording = settings.keeps_gradients, settings.records
 
+    def parameter(self, size: int, width: int | None = None, *, uses: int = 1) -> TrackedTensor:
+        """A weight of the model itself, by default in the type of norms, embedding and head."""
+        return self.weight(size, width or self.settings.rest, trained=self.settings.trains, uses=uses)
+
     def packs(self, *parts: str) -> bool:
         """Whether one matrix makes all of these."""
         return any(set(parts) <= set(packed) for packed in self.names.packed.values())
@@ -155,7 +159,7 @@ class Modules(Operations):
             return self.scattered(self.matrix(x, name, columns, label, bias=bias), label)
         settings, adapters = self.settings, self.settings.adapters
         size = x.columns * columns + (columns if bias else 0)
-        weight = self.weight(size, settings.matrices, trained=settings.trains)
+        weight = self.parameter(size, settings.matrices)
         if settings.quantized:
             result = self.dequantized(x, weight, columns, label, unit)
         else:
@@ -221,16 +225,15 @@ class Modules(Operations):
     @scoped
     def norm(self, x: TrackedTensor, kind: NormKind, label: Name, *, heads: int = 1) -> TrackedTensor:
         """A norm over all columns, or over those of each of several heads."""
-        trained, width = self.settings.trains, self.settings.rest
         size = x.columns // heads
         if kind == "layer":
-            return self.layer_norm(x, [self.weight(2 * size, width, trained=trained)], heads, label)
+            return self.layer_norm(x, [self.parameter(2 * size)], heads, label)
         if kind == "rms_alone":
             return self.unweighted_norm(x, label, heads=heads)
         wide, normed = ("{tensor} in 32 bits, for a norm", "states"), "normed states before the weight"
         if kind == "none":
             return self.cast(self.layer_norm(self.cast(x, 4, wide), [], heads, normed), x.width, label)
-        weight = self.weight(size, width, trained=trained)
+        weight = self.parameter(size)
         if self.settings.fused:
             return self.fused_norm(x, [weight], heads, label)
         before, states = x.width, self.cast(x, 4, wide)
