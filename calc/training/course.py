@@ -745,10 +745,8 @@ class TrainingStage:
         return [*tensors, self.rotary()]
 
     def rotary(self) -> Tensors:
-        columns = sum(columns for _, columns in self.rank.rotary)
-        fp32 = self.rank.kernels.rotation in ("fp32", "fp32_spread")
-        width = 4 if fp32 else self.course.passes.settings.rest
-        return Tensors(by(CountedBy.POSITION, 2 * width * columns), "rotary tables")
+        columns = 2 * sum(columns for _, columns in self.rank.rotary)
+        return Tensors(by(CountedBy.POSITION, self.course.passes.rotary_width * columns), "rotary tables")
 
     def bucketed(self) -> int:
         """Elements of gradients on their way. Stage 3 has one bucket, and lays what is in it end to end for

@@ -294,7 +294,8 @@ class Passes:
     def run(self, settings: Settings, block: Block, *, gradient: bool, width: int) -> Profile:
         t = self.tape(settings)
         channels = self.channels(block)
-        tables = self.tables(t, channels)
+        table = "rotary tables", channels, self.rotary_width, CountedBy.POSITION
+        tables = [t.new(*table), t.new(*table)] if channels else []
         rotary = Rotary(tables[0], tables[1], channels) if tables else None
         columns = self.per_layer_columns
         own = per_layer_inputs(t, columns) if columns else None
@@ -323,10 +324,10 @@ class Passes:
         heads = {mixer.head_width for mixer in block.mixers}
         return next((columns for columns in widths if columns in heads), widths[0] if widths else 0)
 
-    def tables(self, t: Modules, channels: int) -> list[TrackedTensor]:
-        fp32 = self.rank.kernels.rotation in ("fp32", "fp32_spread")
-        width = 4 if fp32 else self.settings.rest
-        return [t.new("rotary tables", channels, width, CountedBy.POSITION) for _ in range(2)] if channels else []
+    @property
+    def rotary_width(self) -> int:
+        """Bytes of an element of the tables of cosines and sines."""
+        return 4 if self.rank.kernels.rotation in ("fp32", "fp32_spread") else self.settings.rest
 
 
 # Which models' steps are computed: those whose layers were compared with torch's own account.

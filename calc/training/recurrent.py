@@ -351,17 +351,11 @@ def chunk_scan(
 def segment_sums(t: Modules, decay: TrackedTensor, pairs: int) -> TrackedTensor:
     """`segment_sum`: decays repeated for all pairs of tokens, masked, summed up, and masked again."""
 
-    def of_repeated(gradient: TrackedTensor) -> list[TrackedTensor | None]:
-        masked = t.again(gradient)
-        t.free(gradient)
-        return [t.gradient(decay, masked)]
-
-    def of_sums(gradient: TrackedTensor) -> list[TrackedTensor | None]:
-        return [t.steps(gradient, 3)]  # turned round, summed up, turned round
-
-    repeated = t.local(t.record(t.new(PAIRS, pairs, decay.width, decay.unit), [decay], of_repeated))
-    sums = t.local(t.record(t.like(PAIRS, repeated), [repeated], of_sums))
-    return t.scale(sums, PAIRS)
+    out = t.new(PAIRS, pairs, decay.width, decay.unit)
+    repeated = t.local(t.record(out, [decay], t.through_copy(decay)))  # of which some are masked
+    # going back, turned round, summed up, turned round
+    sums = t.record(t.like(PAIRS, repeated), [repeated], lambda gradient: [t.steps(gradient, 3)])
+    return t.scale(t.local(sums), PAIRS)
 
 
 @scoped
@@ -376,15 +370,11 @@ def states_before(t: Modules, states: TrackedTensor, state: int) -> TrackedTenso
         with t.alive(joined, first):
             joined, first = t.copied_view(joined, label), t.new(label, state, width, CountedBy.SEQUENCE)
 
-    def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
-        whole = t.again(gradient)  # zeros, into which the gradient of all but the last is put
-        t.free(gradient)
-        return [t.gradient(joined, whole)]
-
     t.local(joined)
     t.local(first)
     out = t.like(label, joined)
-    return t.record(out, [joined], backward, [joined.storage, first.storage])
+    # going back, the gradient of all but the last is put into zeros
+    return t.record(out, [joined], t.through_copy(joined), [joined.storage, first.storage])
 
 
 # The selective scan as transformers computes it where no other package does (`modeling_mamba.py`, class `MambaMixer`

@@ -95,7 +95,7 @@ class Checkpointed:
     """A part that saves nothing but its inputs on the way forward. The first of its nodes that needs something runs it
     again, as far as the last that saves anything (`torch/utils/checkpoint.py`, `_StopRecomputationError`)."""
 
-    run: Callable[[], object]
+    run: Callable[[], None]  # nothing but what is saved outlives it
     inputs: Sequence[TrackedTensor]
     count: int = 0  # nodes that save something
     unread: list[int] = field(default_factory=list)  # without a gradient: in memory until all others have gone
@@ -230,14 +230,10 @@ class Tape:
         self.use(*part.inputs)
         if part.saved is None:
             part.saved = []
-            self.run_again(part)
+            part.run()
         for place in part.unread:
             self.read(part.saved[place])
         node.saved, part.saved[node.place], node.part = part.saved[node.place], (), None
-
-    def run_again(self, part: Checkpointed) -> None:
-        """Nothing but what is saved outlives it."""
-        raise NotImplementedError
 
     def leaf(self, tensor: TrackedTensor) -> Node:
         """Make a tensor one whose gradient is asked for."""
