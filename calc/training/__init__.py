@@ -1,7 +1,7 @@
 """Memory of a training step. `workload` and `layout` say what is trained and how; `decoder` runs the parts of a model
 forward and back on a tape, which says when each storage comes and goes (`tape`, `operations`, `modules`; a file for
-each kind of module: `attention`, `feedforward`, `recurrent`, `ends`, with `losses` and `methods` where a loss is not
-transformers' own); `states` are the weights with what belongs to them; `course` is a micro-batch on its way through a
+each kind of module: `attention`, `feedforward`, `recurrent`, `losses`, with `methods` where a loss is not transformers'
+own); `states` are the weights with what belongs to them; `course` is a micro-batch on its way through a
 stage of the pipeline, with all that its rank holds, and `step` the whole, with its verdict. `report`, `levers`,
 `colocated` and `launch` answer questions about it."""
 
