@@ -26,7 +26,7 @@ trained."""
 CHEAP: tuple[GivesUp, ...] = ("nothing", "time")
 SAME_TRAINING: tuple[GivesUp, ...] = (*CHEAP, "traffic")
 """The weights that come out are the same, but for rounding."""
-Limited = Literal["micro_batch", "sequence", "engine_share"]
+Limited = Literal["micro_batch", "sequence"]
 ScenarioPart = Literal["workload", "layout", "objective", "colocation"]
 
 
@@ -163,11 +163,12 @@ def engine_stays_awake(now: TrainingScenario) -> bool:
 
 def other_share(smaller: "Smaller", now: TrainingScenario) -> TrainingScenario:
     """The largest share next to which the trainer fits; the least with which the engine starts, where that is more."""
-    if now.colocation is None or now.colocation.rollout == "server":
+    engine = smaller.engine(now)
+    if engine is None or not engine.colocated or (least := engine.least_share(1)) is None:
         return now
-    share = round(smaller.largest(now, "engine_share") or 0, 2)
-    is_new = share not in (0, round(100 * now.colocation.share))
-    return altered(now, "colocation", engine_share=share / 100) if is_new else now
+    percent = round(100 * max(least, engine.largest_share))
+    is_new = percent != round(100 * engine.colocation.share)
+    return altered(now, "colocation", engine_share=percent / 100) if is_new else now
 
 
 CHANGES: tuple[StepChange, ...] = (
@@ -419,34 +420,27 @@ class Smaller:
 
     def fit(self, scenario: TrainingScenario) -> StepFit:
         """Bytes on the most loaded GPU, and the verdict; with an engine those of the phase that is the peak."""
-        fit = self.weighed.get(scenario)
-        if fit is None:
-            engine = self.engine(scenario)
-            if engine is None:
-                required = self.at(scenario).required
-                fit = StepFit(required.total, word(required, self.gpu.usable_bytes))
+        if scenario not in self.weighed:
+            if (engine := self.engine(scenario)) is not None:
+                self.weighed[scenario] = StepFit(engine.peak.total, engine.word)
             else:
-                fit = StepFit(engine.peak.total, engine.word)
-            self.weighed[scenario] = fit
-        return fit
+                required = self.at(scenario).required
+                self.weighed[scenario] = StepFit(required.total, word(required, self.gpu.usable_bytes))
+        return self.weighed[scenario]
 
     def fits(self, scenario: TrainingScenario) -> bool:
         return self.fit(scenario).verdict == "fits"
 
     def largest(self, scenario: TrainingScenario, of: Limited) -> int | None:
-        """The most sequences, tokens or per cent that fit; None where memory sets no limit."""
-        training, usable = self.at(scenario), self.gpu.usable_bytes
+        """The most sequences or tokens that fit; None where memory sets no limit."""
         if (engine := self.engine(scenario)) is not None:
-            if of == "engine_share":
-                least = engine.least_share(1)
-                share = max(least, engine.largest_share) if least is not None else 0
-                return round(100 * share)
+            if of == "micro_batch":
+                return limit(engine.most_sequences())
             tokens = engine.most_tokens()
-            return limit(
-                engine.most_sequences() if of == "micro_batch" else tokens and tokens + engine.objective.prompt
-            )
+            return limit(tokens and tokens + engine.objective.prompt)
+        training = self.at(scenario)
         most = training.most_sequences if of == "micro_batch" else training.most_tokens
-        return limit(most(usable, MOST))
+        return limit(most(self.gpu.usable_bytes, MOST))
 
     @property
     def levers(self) -> tuple[TrainingLever, ...]:
