@@ -420,13 +420,15 @@ class Smaller:
 
     def fit(self, scenario: TrainingScenario) -> StepFit:
         """Bytes on the most loaded GPU, and the verdict; with an engine those of the phase that is the peak."""
-        if scenario not in self.weighed:
+        fit = self.weighed.get(scenario)
+        if fit is None:
             if (engine := self.engine(scenario)) is not None:
-                self.weighed[scenario] = StepFit(engine.peak.total, engine.word)
+                fit = StepFit(engine.peak.total, engine.word)
             else:
                 required = self.at(scenario).required
-                self.weighed[scenario] = StepFit(required.total, word(required, self.gpu.usable_bytes))
-        return self.weighed[scenario]
+                fit = StepFit(required.total, word(required, self.gpu.usable_bytes))
+            self.weighed[scenario] = fit
+        return fit
 
     def fits(self, scenario: TrainingScenario) -> bool:
         return self.fit(scenario).verdict == "fits"
