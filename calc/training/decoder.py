@@ -19,7 +19,7 @@ from calc.model.tensor import Norm
 from calc.training.attention import compressed_attention, grouped_query, latent_attention
 from calc.training.feedforward import activated, mixture, mlp, parallel_with_dense
 from calc.training.layout import TrainingLayout
-from calc.training.losses import head
+from calc.training.losses import Head, head
 from calc.training.modules import Adapters, Modules, Rotary, Settings
 from calc.training.operations import ACTIVATION_GRADIENTS
 from calc.training.recurrent import gated_delta, lightning, selective_scan, short_convolution, state_space
@@ -141,19 +141,19 @@ def fed(t: Modules, block: Block, x: TrackedTensor, state: TrackedTensor) -> Tra
 
 
 @scoped
-def embedding(t: Modules, model: Architecture) -> TrackedTensor:
+def embedding(t: Modules) -> TrackedTensor:
     """Input of the first layer: rows of the table, scaled or with those of positions where the family does so."""
-    columns, tied = model.d_embedding or model.hidden, model.tied and t.settings.reads_table
-    looked_up = x = t.local(look_up(t, model.vocab * columns, columns, "embedded tokens", tied=tied))
+    columns, tied = t.model.d_embedding or t.model.hidden, t.model.tied and t.settings.reads_table
+    looked_up = x = t.local(look_up(t, t.model.vocab * columns, columns, "embedded tokens", tied=tied))
     if t.settings.inputs_need_gradients:
         t.leaf(x)
     if t.kernels.scales_embedded:
         x = t.scale(x, "embedded tokens, scaled")
-    if model.d_embedding is not None:
-        x = t.matrix(x, "project_in", model.hidden, "embedded tokens in the width of the model")
-    if model.positions:
+    if t.model.d_embedding is not None:
+        x = t.matrix(x, "project_in", t.model.hidden, "embedded tokens in the width of the model")
+    if t.model.positions:
         unit = CountedBy.TOKEN if t.kernels.positions_by_sequence else CountedBy.POSITION
-        places = t.local(look_up(t, model.positions * model.hidden, model.hidden, "embedded positions", unit))
+        places = t.local(look_up(t, t.model.positions * t.model.hidden, t.model.hidden, "embedded positions", unit))
         x = t.add(x, places, "embedded tokens and positions")
     if "embedding" in t.kernels.dropout:
         x = t.dropout(x, "embedded tokens after dropout")
@@ -179,10 +179,10 @@ def look_up(
 
 
 @scoped
-def final_norm(t: Modules, model: Architecture, x: TrackedTensor) -> TrackedTensor:
-    if model.final_norm == "none" != model.blocks[0].norm:
+def final_norm(t: Modules, x: TrackedTensor) -> TrackedTensor:
+    if t.model.final_norm == "none" != t.model.blocks[0].norm:
         return x  # there is none: OPT-350m
-    return t.norm(x, t.kernels.norm_kind(model.final_norm), "states that the head reads")
+    return t.norm(x, t.kernels.norm_kind(t.model.final_norm), "states that the head reads")
 
 
 # The embedding of its own that each layer mixes in: Gemma 3n and 4 (transformers' `modeling_gemma4.py`,
@@ -198,11 +198,11 @@ def per_layer_columns(model: Architecture) -> int:
 
 
 @scoped
-def with_per_layer_inputs(t: Modules, model: Architecture, x: TrackedTensor) -> TrackedTensor:
+def with_per_layer_inputs(t: Modules, x: TrackedTensor) -> TrackedTensor:
     """Embedded tokens, while the inputs of all layers are held until the backward pass reaches them: rows of a
     second table and a projection of the first."""
-    columns, width = per_layer_columns(model), model.blocks[0].per_layer_width
-    (table,) = (tensor for tensor in model.tensors() if tensor.name.endswith("embed_tokens_per_layer.weight"))
+    columns, width = per_layer_columns(t.model), t.model.blocks[0].per_layer_width
+    (table,) = (tensor for tensor in t.model.tensors() if tensor.name.endswith("embed_tokens_per_layer.weight"))
     rows = t.scale(look_up(t, table.shape[0] * columns, columns, INPUTS), INPUTS)
     projected = t.scale(t.matrix(x, "per_layer_model_projection", columns, INPUTS), INPUTS)
     projected = t.norm(projected, t.kernels.norm_kind("rms"), INPUTS, heads=columns // width)
@@ -295,10 +295,6 @@ def settings_of(
     )
 
 
-LossHead = Callable[[Modules, Architecture, TrackedTensor], TrackedTensor]
-"""Steps from the last norm's output to the loss."""
-
-
 def quiet(settings: Settings, *, policy: bool) -> Settings:
     """Settings of a pass without gradients: of the policy with its adapters, or of a frozen reference without."""
     settings = replace(settings, records=False, checkpoints=False, inputs_need_gradients=False, keep_outputs=False)
@@ -330,13 +326,13 @@ class Passes:
         self,
         rank: Architecture,
         settings: Settings,
-        loss: LossHead = head,
+        loss: Head = head,
         *,
         shared: Shared | None = None,
         cut: tuple[int, int] = (1, 1),
         objective: Objective | None = None,
     ) -> None:
-        self.rank, self.settings = rank, settings
+        self.rank, self.settings, self.objective = rank, settings, objective
         self.shared, self.cut, self.of_layers = shared or Shared(), cut, settings.of_layers
         self.per_layer_columns = per_layer_columns(rank)
         """Columns of the inputs of single layers, side by side."""
@@ -360,25 +356,25 @@ class Passes:
         return self.shared.once((*key, self.cut), make)
 
     def tape(self, settings: Settings) -> Modules:
-        return Modules(self.rank.kernels, self.rank.names, settings)
+        return Modules(self.rank, settings, self.objective)
 
     def _front(self, settings: Settings, keeps_input: bool) -> Profile:
         t = self.tape(settings)
 
         def run(_: list[TrackedTensor]) -> TrackedTensor:
-            x = embedding(t, self.rank)
+            x = embedding(t)
             if not self.per_layer_columns:
                 return x
             if keeps_input:
                 t.count_elsewhere(x)
-            return with_per_layer_inputs(t, self.rank, x)
+            return with_per_layer_inputs(t, x)
 
         return profile(t, [], [], run)
 
-    def end(self, settings: Settings, run: LossHead, width: int) -> Profile:
+    def end(self, settings: Settings, run: Head, width: int) -> Profile:
         """The last norm or the head, which reads so many bytes an element."""
         t = self.tape(settings)
-        return profile(t, [], self.input(t, gradient=True, width=width), lambda inputs: run(t, self.rank, inputs[0]))
+        return profile(t, [], self.input(t, gradient=True, width=width), lambda inputs: run(t, inputs[0]))
 
     def layer(self, block: Block, *, first: bool) -> Profile:
         """One layer of a kind. The first of a model whose embedding is not trained gets no gradient to pass on."""

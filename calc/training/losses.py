@@ -3,32 +3,28 @@ trainers; and those of preference and reinforcement learning and of distillation
 
 from collections.abc import Callable
 
-from calc.model.architecture import Architecture
 from calc.training.modules import Modules
 from calc.training.operations import WEIGHT_GRADIENTS
 from calc.training.tape import Backward, CountedBy, TrackedTensor, scoped
 from calc.training.workload import LogProbs, Objective
 
 LOGIT_GRADIENTS = "gradients of logits"
+Head = Callable[[Modules, TrackedTensor], TrackedTensor]
+"""Steps from the last norm's output to the loss; a pass without gradients may end with log-probabilities."""
 
 
 @scoped
-def head(t: Modules, model: Architecture, x: TrackedTensor) -> TrackedTensor:
+def head(t: Modules, x: TrackedTensor) -> TrackedTensor:
     """The loss on what the final norm gives."""
     kind, chunks = t.settings.loss, t.settings.loss_chunks
-    stream = t.local(states(t, model, x))  # which the class holds until the loss is there
+    stream = t.local(states(t, x))  # which the class holds until the loss is there
     x = t.cast(stream, t.settings.rest, "states that the head reads") if t.kernels.fp32_stream else stream
     x = t.local(t.gathered(x))
-    table = output_table(t, model, chunks, uses=chunks if kind == "chunked" else 1)
-    if kind == "fused":
-        return fused_loss(t, x, table)
-    if kind == "chunked":
-        return chunked_loss(t, x, table, model.vocab, chunks)
-    if kind == "stepwise":
-        return stepwise_loss(t, x, table, -(-model.vocab // chunks))
-    if kind == "tiled":
-        return tiled_loss(t, x, table, model.vocab)
-    logits = t.linear(x, table, model.vocab, "logits")
+    table = output_table(t, chunks, uses=chunks if kind == "chunked" else 1)
+    by_parts = {"fused": fused_loss, "chunked": chunked_loss, "stepwise": stepwise_loss, "tiled": tiled_loss}
+    if kind in by_parts:
+        return by_parts[kind](t, x, table)
+    logits = t.linear(x, table, t.model.vocab, "logits")
     t.mark_loss()
     logits = finished_logits(t, logits)
     if kind == "compiled":
@@ -55,18 +51,18 @@ def finished_logits(t: Modules, logits: TrackedTensor) -> TrackedTensor:
     return logits
 
 
-def states(t: Modules, model: Architecture, x: TrackedTensor) -> TrackedTensor:
+def states(t: Modules, x: TrackedTensor) -> TrackedTensor:
     """States in the width of the head's table."""
-    if model.d_embedding is None:
+    if t.model.d_embedding is None:
         return x
-    return t.matrix(x, "project_out", model.d_embedding, "states in the width of the embedding")
+    return t.matrix(x, "project_out", t.model.d_embedding, "states in the width of the embedding")
 
 
-def output_table(t: Modules, model: Architecture, chunks: int = 1, *, uses: int = 1) -> TrackedTensor:
+def output_table(t: Modules, chunks: int = 1, *, uses: int = 1) -> TrackedTensor:
     """The head's weight, which so many products read; the embedding too where it is tied."""
-    t.gradient_names = dict.fromkeys((model.vocab, -(-model.vocab // chunks)), LOGIT_GRADIENTS)
-    size = model.vocab * (model.d_embedding or model.hidden)
-    return t.parameter(size, uses=uses + model.tied)
+    t.gradient_names = dict.fromkeys((t.model.vocab, -(-t.model.vocab // chunks)), LOGIT_GRADIENTS)
+    size = t.model.vocab * (t.model.d_embedding or t.model.hidden)
+    return t.parameter(size, uses=uses + t.model.tied)
 
 
 @scoped
@@ -105,10 +101,11 @@ def single_kernel_loss(t: Modules, logits: TrackedTensor) -> TrackedTensor:
 
 
 @scoped
-def chunked_loss(t: Modules, x: TrackedTensor, table: TrackedTensor, vocab: int, chunks: int) -> TrackedTensor:
+def chunked_loss(t: Modules, x: TrackedTensor, table: TrackedTensor) -> TrackedTensor:
     """torchtune's CEWithChunkedOutputLoss: the logits of all chunks of tokens, then the loss of one after the other. A
     chunk of so many tokens is counted as so much less of every token."""
-    part = -(-vocab // chunks)
+    chunks = t.settings.loss_chunks
+    part = -(-t.model.vocab // chunks)
     first, *others = t.chunks(x, chunks)
     logits = [t.local(t.linear(first, table, part, "logits"))]
     t.mark_loss()
@@ -133,11 +130,11 @@ def fused_loss(t: Modules, x: TrackedTensor, table: TrackedTensor) -> TrackedTen
 
 
 @scoped
-def stepwise_loss(t: Modules, x: TrackedTensor, table: TrackedTensor, part: int) -> TrackedTensor:
+def stepwise_loss(t: Modules, x: TrackedTensor, table: TrackedTensor) -> TrackedTensor:
     """torchtitan's ChunkedLossWrapper (0.3, components/loss.py): head, loss in fp32 and backward of one chunk of tokens
-    after the other, whose logits are as large as `part` columns of every token. The gradients of the states are
+    after the other, whose logits are as large as part of the columns of every token. The gradients of the states are
     gathered in fp32, those of the table added up."""
-    states = (x.columns, x.width, x.unit)
+    states, part = (x.columns, x.width, x.unit), -(-t.model.vocab // t.settings.loss_chunks)
     gathered = t.gradient((x.columns, 4, x.unit))
     t.mark_loss()
     width = t.width if t.autocast else table.width
@@ -172,14 +169,14 @@ TILE = 4096, 32_768
 
 
 @scoped
-def tiled_loss(t: Modules, x: TrackedTensor, table: TrackedTensor, vocab: int) -> TrackedTensor:
+def tiled_loss(t: Modules, x: TrackedTensor, table: TrackedTensor) -> TrackedTensor:
     """TRL's ChunkedLogProbFunction (1.16, kernels/chunked_logprob.py): a copy of the states that have a label, and a
     tile of logits at a time, made again on the way back, where all gradients add up in fp32. The tile is that of at
     least 4,096 tokens."""
     x = t.gather(x, t.new("places of labels", 1, 8, x.unit), x.columns, "states that have a label")
     t.mark_loss()
     width = t.width if t.autocast else x.width
-    rows = min(vocab, TILE[1]) * x.columns
+    rows = min(t.model.vocab, TILE[1]) * x.columns
 
     def tile() -> list[TrackedTensor]:
         logits = t.new("logits of a tile", TILE[0] * TILE[1], width, CountedBy.ONCE)
@@ -222,19 +219,19 @@ ENTROPY_CHUNK = 128
 
 
 @scoped
-def fused_log_probs(t: Modules, model: Architecture, x: TrackedTensor) -> TrackedTensor:
+def fused_log_probs(t: Modules, x: TrackedTensor) -> TrackedTensor:
     """Log-probabilities of the scored tokens [N], without logits: their states are copied, and meet the head tile by
     tile; going back, tiles are made again, and both gradients add up in fp32 (TRL 1.16, kernels/chunked_logprob.py and
     trainer/utils.py, `add_fused_lm_head`)."""
-    x = states(t, model, x)
-    table = output_table(t, model)
+    x = states(t, x)
+    table = output_table(t)
     width = t.width if t.autocast else x.width
     t.mark_loss()
     places = t.new("places of scored tokens", 2, 8, CountedBy.SCORED)
     chosen = t.local(t.gather(t.slice(x, x.columns), places, x.columns, "states of scored tokens"))
     targets = t.local(t.new("targets", 1, 8, CountedBy.SCORED))
     sums = t.local(t.new("sums over tiles of logits", STATISTICS, 4, CountedBy.SCORED))
-    rows = min(model.vocab, TILE[1]) * x.columns
+    rows = min(t.model.vocab, TILE[1]) * x.columns
 
     def tile(casts: int = 1) -> list[TrackedTensor]:
         """A tile of logits, with what is cast for its product; going back the last tile's cast is there until the next
@@ -254,14 +251,14 @@ def fused_log_probs(t: Modules, model: Architecture, x: TrackedTensor) -> Tracke
 
 
 @scoped
-def whole_logits(t: Modules, model: Architecture, x: TrackedTensor, *, last: bool = False) -> TrackedTensor:
+def whole_logits(t: Modules, x: TrackedTensor, *, last: bool = False) -> TrackedTensor:
     """Logits of all tokens, or of the last ones of each sequence (logits_to_keep), whose states are copied then."""
-    x = t.local(states(t, model, x))
-    table = output_table(t, model)
+    x = t.local(states(t, x))
+    table = output_table(t)
     t.mark_loss()
     if last:
         x = t.local(t.resized(x, x.columns, "states of scored tokens", unit=CountedBy.LOGITS))
-    return finished_logits(t, t.linear(x, table, model.vocab, "logits", CountedBy.LOGITS))
+    return finished_logits(t, t.linear(x, table, t.model.vocab, "logits", CountedBy.LOGITS))
 
 
 def outputs_of(t: Modules, logits: TrackedTensor) -> TrackedTensor:
@@ -343,50 +340,50 @@ def loss_of(t: Modules, *parts: TrackedTensor) -> TrackedTensor:
     return t.record(scalar(t), parts, lambda gradient: [gradient for _ in parts])
 
 
-def outputs_with_states(t: Modules, model: Architecture, x: TrackedTensor) -> list[TrackedTensor]:
+def outputs_with_states(t: Modules, x: TrackedTensor) -> list[TrackedTensor]:
     """Logits, and the hidden states where the backward pass does not keep them in any case, as accelerate returns them:
     under autocast logits in fp32, and copies of states."""
     saved = t.recording and (t.settings.checkpoints or t.settings.rest == 4)  # as inputs of layers
-    states = [] if saved else [layer_inputs(t, model)]
-    logits = whole_logits(t, model, x)
+    states = [] if saved else [layer_inputs(t)]
+    logits = whole_logits(t, x)
     t.leave_autocast()
     if not t.settings.autocast:
         return [logits, *states]
     wide = t.cast(logits, 4, "logits in 32 bits")
-    copies = [hidden_states(t, model)] if t.settings.rest == 2 else states
+    copies = [hidden_states(t)] if t.settings.rest == 2 else states
     t.use(logits, *states)
     return [wide, *copies]
 
 
-def layer_inputs(t: Modules, model: Architecture) -> TrackedTensor:
-    return t.new("hidden states", model.num_layers * model.hidden, t.settings.rest)
+def layer_inputs(t: Modules) -> TrackedTensor:
+    return t.new("hidden states", t.model.num_layers * t.model.hidden, t.settings.rest)
 
 
-def hidden_states(t: Modules, model: Architecture) -> TrackedTensor:
+def hidden_states(t: Modules) -> TrackedTensor:
     """Hidden states as accelerate returns them: under autocast, for a model in 16 bits, copies in fp32 of the outputs
     of the embedding, of all layers and of the last norm."""
     if t.settings.autocast and t.settings.rest == 2:
-        return t.new("hidden states in 32 bits", (model.num_layers + 1) * model.hidden, 4)
-    return layer_inputs(t, model)
+        return t.new("hidden states in 32 bits", (t.model.num_layers + 1) * t.model.hidden, 4)
+    return layer_inputs(t)
 
 
 # Log-probabilities of other trainers than TRL, by one kernel on whole logits of all tokens, which flash-attn's
 # cross-entropy is (ops/triton/cross_entropy.py). Entropies are compiled into another, which saves nothing.
 
 
-def in_place(t: Modules, model: Architecture, x: TrackedTensor, objective: Objective) -> TrackedTensor:
+def in_place(t: Modules, x: TrackedTensor) -> TrackedTensor:
     """verl 0.9 (workers/engine/fsdp/transformer_impl.py, `prepare_model_outputs`, and utils/torch_functional.py,
     `logprobs_from_logits`): logits as the head makes them, at temperature 1 no copy; their gradients take their
     place."""
-    logits = whole_logits(t, model, x)
+    logits = whole_logits(t, x)
     t.leave_autocast()
     return loss_of(t, single_kernel_loss(t, logits))
 
 
-def in_fp32(t: Modules, model: Architecture, x: TrackedTensor, objective: Objective) -> TrackedTensor:
+def in_fp32(t: Modules, x: TrackedTensor) -> TrackedTensor:
     """OpenRLHF 0.11 (models/actor.py and models/utils.py, `log_probs_from_logits`): logits are cast to fp32, and their
     gradients stand next to them."""
-    logits = whole_logits(t, model, x)
+    logits = whole_logits(t, x)
     t.leave_autocast()
     wide = t.cast(logits, 4, "logits in 32 bits")
     scored = t.new("log-probabilities", 1, 4, logits.unit)
@@ -396,13 +393,9 @@ def in_fp32(t: Modules, model: Architecture, x: TrackedTensor, objective: Object
 # Losses of TRL
 
 
-Head = Callable[[Modules, Architecture, TrackedTensor, Objective], TrackedTensor]
-"""Steps from the last norm's output to the loss; a pass without gradients ends with log-probabilities."""
-
-
-def fused(t: Modules, model: Architecture, x: TrackedTensor, objective: Objective) -> TrackedTensor:
+def fused(t: Modules, x: TrackedTensor) -> TrackedTensor:
     """A loss on log-probabilities of the fused head, which stands in the model's forward; then the reference runs."""
-    scored = fused_log_probs(t, model, x)
+    scored = fused_log_probs(t, x)
     t.leave_autocast()
     t.mark_reference()
     return loss_of(t, scored)
@@ -412,9 +405,9 @@ def fused_or(whole: Head) -> Head:
     """The head of a release that builds no logits, those of other trainers, and what an older release makes of whole
     logits."""
 
-    def head(t: Modules, model: Architecture, x: TrackedTensor, objective: Objective) -> TrackedTensor:
+    def head(t: Modules, x: TrackedTensor) -> TrackedTensor:
         ways: dict[LogProbs | None, Head] = {"fused": fused, "in-place": in_place, "in-fp32": in_fp32}
-        return ways.get(objective.log_probs, whole)(t, model, x, objective)
+        return ways.get(t.objective.log_probs, whole)(t, x)
 
     return head
 
@@ -430,12 +423,12 @@ CHUNK = 256
 """Tokens of a chunk of chunked_nll."""
 
 
-def sft_head(t: Modules, model: Architecture, x: TrackedTensor, objective: Objective) -> TrackedTensor:
-    if objective.log_probs == "chunked":
-        loss = chunked_nll(t, model, x)
+def sft_head(t: Modules, x: TrackedTensor) -> TrackedTensor:
+    if t.objective.log_probs == "chunked":
+        loss = chunked_nll(t, x)
         t.leave_autocast()
         return loss
-    return logged_cross_entropy(t, whole_logits(t, model, x))
+    return logged_cross_entropy(t, whole_logits(t, x))
 
 
 @scoped
@@ -451,10 +444,10 @@ def logged_cross_entropy(t: Modules, logits: TrackedTensor) -> TrackedTensor:
 
 
 @scoped
-def chunked_nll(t: Modules, model: Architecture, x: TrackedTensor) -> TrackedTensor:
+def chunked_nll(t: Modules, x: TrackedTensor) -> TrackedTensor:
     """chunked_nll: each chunk of tokens meets the head in fp32 under activation checkpointing (TRL 1.12,
     trainer/sft_trainer.py, `_chunked_cross_entropy_loss`)."""
-    table = output_table(t, model)
+    table = output_table(t)
     t.mark_loss()
     places = t.new("places of scored tokens", 1, 8, x.unit)
     ordered = t.local(t.gather(t.slice(x, x.columns), places, x.columns, "states of scored tokens"))
@@ -464,11 +457,11 @@ def chunked_nll(t: Modules, model: Architecture, x: TrackedTensor) -> TrackedTen
         """The head's weight as it is multiplied, by way of fp32, and the logits of a chunk."""
         wide = t.new("weights in 32 bits", table.columns, 4, CountedBy.ONCE)
         weight = t.new("weights in 16 bits", table.columns, narrow, CountedBy.ONCE, wide) if narrow != 4 else wide
-        logits = t.new("logits of a chunk", CHUNK * model.vocab, narrow, CountedBy.ONCE)
+        logits = t.new("logits of a chunk", CHUNK * t.model.vocab, narrow, CountedBy.ONCE)
         t.use(wide, weight)
         return weight, logits
 
-    wide_logits = "log-softmax of the logits", CHUNK * model.vocab, 4, CountedBy.ONCE
+    wide_logits = "log-softmax of the logits", CHUNK * t.model.vocab, 4, CountedBy.ONCE
     first = multiplied()[1]
     t.use(*[t.new(*wide_logits) for _ in range(3)], first)  # with the exponential and the product of the entropy
 
@@ -478,7 +471,7 @@ def chunked_nll(t: Modules, model: Architecture, x: TrackedTensor) -> TrackedTen
         for chunk in range(2):  # from the second on all are alike
             weight, logits = multiplied()
             likely = t.new(*wide_logits, logits)
-            side = CHUNK * model.vocab, 4, CountedBy.ONCE
+            side = CHUNK * t.model.vocab, 4, CountedBy.ONCE
             inner = t.gradient(side, t.gradient(side), likely)
             narrowed = t.in_type(inner, narrow)
             t.use(narrowed, weight)
@@ -496,31 +489,29 @@ def chunked_nll(t: Modules, model: Architecture, x: TrackedTensor) -> TrackedTen
 # after the policy's forward pass, while that waits for its own backward
 
 
-def dpo_head(t: Modules, model: Architecture, x: TrackedTensor, objective: Objective) -> TrackedTensor:
-    if objective.trl == "0.24":
-        return with_hidden_states(t, model, x, objective)
-    logits = outputs_of(t, whole_logits(t, model, x))
-    return compared(t, logits, objective) if t.recording else label_log_probs(t, shifted(t, logits))
+def dpo_head(t: Modules, x: TrackedTensor) -> TrackedTensor:
+    if t.objective.trl == "0.24":
+        return with_hidden_states(t, x)
+    logits = outputs_of(t, whole_logits(t, x))
+    return compared(t, logits) if t.recording else label_log_probs(t, shifted(t, logits))
 
 
 @scoped
-def compared(
-    t: Modules, logits: TrackedTensor, objective: Objective, *, with_cache: Architecture | None = None
-) -> TrackedTensor:
+def compared(t: Modules, logits: TrackedTensor, *, with_cache: bool = False) -> TrackedTensor:
     """TRL 1.12, trainer/dpo_trainer.py and kto_trainer.py, `_compute_loss`: logits of policy and reference, and a copy
     for the entropies that are logged. KTO's reference returns its cache too, and copies are made of both halves of the
     batch, and of the first one's completions."""
     view = shifted(t, logits)
     scored = label_log_probs(t, view)
     t.mark_reference()
-    others = [reference_logits(t, logits)] if runs_reference(objective) else []
-    if others and with_cache is not None:
-        others.append(cached(t, with_cache))
+    others = [reference_logits(t, logits)] if runs_reference(t.objective) else []
+    if others and with_cache:
+        others.append(cached(t))
     with t.alive(*others):
         use_entropies(t, view, copied=True)
-        if with_cache is not None:
+        if with_cache:
             halves = t.new("copy of the logits", logits.columns, logits.width, CountedBy.SCORED)
-            part = logits.columns * objective.completion // (2 * objective.sequence)
+            part = logits.columns * t.objective.completion // (2 * t.objective.sequence)
             t.use(t.new("copy of the logits", part, logits.width, CountedBy.SCORED), halves, logits)
     return loss_of(t, scored)
 
@@ -532,48 +523,48 @@ def reference_logits(t: Modules, logits: TrackedTensor) -> TrackedTensor:
     return made
 
 
-def with_hidden_states(t: Modules, model: Architecture, x: TrackedTensor, objective: Objective) -> TrackedTensor:
+def with_hidden_states(t: Modules, x: TrackedTensor) -> TrackedTensor:
     """TRL 0.24, trainer/dpo_trainer.py, `concatenated_forward`: the model returns all hidden states too, which
     accelerate casts to fp32 with the logits."""
-    outputs = outputs_with_states(t, model, x)
-    scored = concatenated(t, *outputs, objective=objective)
+    outputs = outputs_with_states(t, x)
+    scored = concatenated(t, *outputs)
     t.mark_reference()
-    if t.recording and runs_reference(objective):
+    if t.recording and runs_reference(t.objective):
         logits = reference_logits(t, outputs[0])
-        states = hidden_states(t, model)
-        use_means(t, logits, objective)
+        states = hidden_states(t)
+        use_means(t, logits)
         t.use(states)
     return loss_of(t, scored)
 
 
 @scoped
-def concatenated(t: Modules, logits: TrackedTensor, *states: TrackedTensor, objective: Objective) -> TrackedTensor:
+def concatenated(t: Modules, logits: TrackedTensor, *states: TrackedTensor) -> TrackedTensor:
     """Log-probabilities of all tokens, next to the mean logits that are logged."""
     view = logits.view(unit=CountedBy.SCORED)
     scored = label_log_probs(t, t.record(view, [logits], t.passing))
-    use_means(t, logits, objective)
+    use_means(t, logits)
     return scored
 
 
-def use_means(t: Modules, logits: TrackedTensor, objective: Objective) -> None:
+def use_means(t: Modules, logits: TrackedTensor) -> None:
     """A copy of the logits of the chosen completions, of which the mean is logged."""
-    part = logits.columns * objective.completion // (2 * objective.sequence)
+    part = logits.columns * t.objective.completion // (2 * t.objective.sequence)
     t.use(t.new("copy of the logits", part, logits.width, CountedBy.LOGITS), logits)
 
 
 # KTO, arXiv:2402.01306: single completions, wanted or not, against a reference; and a KL term by mismatched ones
 
 
-def kto_head(t: Modules, model: Architecture, x: TrackedTensor, objective: Objective) -> TrackedTensor:
+def kto_head(t: Modules, x: TrackedTensor) -> TrackedTensor:
     if t.recording:  # a policy under checkpointing makes no cache, or saves it in any case
-        return compared(t, outputs_of(t, whole_logits(t, model, x)), objective, with_cache=model)
-    with t.alive(cached(t, model)):
-        return label_log_probs(t, shifted(t, outputs_of(t, whole_logits(t, model, x))))
+        return compared(t, outputs_of(t, whole_logits(t, x)), with_cache=True)
+    with t.alive(cached(t)):
+        return label_log_probs(t, shifted(t, outputs_of(t, whole_logits(t, x))))
 
 
-def cached(t: Modules, model: Architecture) -> TrackedTensor:
+def cached(t: Modules) -> TrackedTensor:
     """Keys and values of all layers, which the model returns where use_cache is not turned off."""
-    columns = sum(len(block.layers) * mixer.cached_elements() for block in model.blocks for mixer in block.mixers)
+    columns = sum(len(block.layers) * mixer.cached_elements() for block in t.model.blocks for mixer in block.mixers)
     return t.new("keys and values of all layers", columns, t.settings.compute)
 
 
@@ -581,11 +572,9 @@ def cached(t: Modules, model: Architecture) -> TrackedTensor:
 # logits (TRL, trl/experimental)
 
 
-def pair_head(
-    t: Modules, model: Architecture, x: TrackedTensor, objective: Objective, *, likelihood: bool
-) -> TrackedTensor:
+def pair_head(t: Modules, x: TrackedTensor, *, likelihood: bool) -> TrackedTensor:
     """Log-probabilities of both halves of the pairs; before them the likelihood of the chosen half."""
-    logits = outputs_of(t, whole_logits(t, model, x))
+    logits = outputs_of(t, whole_logits(t, x))
     with t.alive(logits):
         chosen = [chosen_likelihood(t, logits)] if likelihood else []
         return loss_of(t, *chosen, label_log_probs(t, shifted(t, logits)))
@@ -608,7 +597,7 @@ def chosen_likelihood(t: Modules, logits: TrackedTensor) -> TrackedTensor:
 # A reward model on pairs, arXiv:2203.02155 section 3.5: one score for each sequence, and no logits
 
 
-def score_head(t: Modules, model: Architecture, x: TrackedTensor, objective: Objective) -> TrackedTensor:
+def score_head(t: Modules, x: TrackedTensor) -> TrackedTensor:
     scores = scored(t, x)
     t.leave_autocast()
     return loss_of(t, scores)
@@ -627,20 +616,19 @@ def scored(t: Modules, x: TrackedTensor) -> TrackedTensor:
 # Log-probabilities of the policy that generated them, and of the reference, are made before the update
 
 
-def grpo_head(t: Modules, model: Architecture, x: TrackedTensor, objective: Objective) -> TrackedTensor:
-    logits = outputs_of(t, whole_logits(t, model, x, last=True))
-    return tempered_loss(t, logits, bonus=objective.entropy_bonus)
+def grpo_head(t: Modules, x: TrackedTensor) -> TrackedTensor:
+    return tempered_loss(t, outputs_of(t, whole_logits(t, x, last=True)))
 
 
 @scoped
-def tempered_loss(t: Modules, logits: TrackedTensor, *, bonus: bool) -> TrackedTensor:
+def tempered_loss(t: Modules, logits: TrackedTensor) -> TrackedTensor:
     """Logits over the temperature, a copy next to what the model returned (TRL 1.12, trainer/grpo_trainer.py,
     `_get_per_token_logps_and_entropies`)."""
     scaled = t.local(t.scale(shifted(t, shifted(t, logits)), "logits over the temperature"))
     scored = [label_log_probs(t, scaled)]
     if not t.recording:
         return scored[0]
-    if bonus:
+    if t.objective.entropy_bonus:
         scored.append(entropies_with_gradient(t, scaled))
     else:
         use_entropies(t, scaled, copied=False)
@@ -651,9 +639,9 @@ def tempered_loss(t: Modules, logits: TrackedTensor, *, bonus: bool) -> TrackedT
 # model as large as the policy is trained with it, and a reward model stands next to both
 
 
-def ppo_head(t: Modules, model: Architecture, x: TrackedTensor, objective: Objective) -> TrackedTensor:
+def ppo_head(t: Modules, x: TrackedTensor) -> TrackedTensor:
     """Whole logits and all hidden states, which the training loop holds until the update is over."""
-    outputs = outputs_with_states(t, model, x)
+    outputs = outputs_with_states(t, x)
     scored = label_log_probs(t, t.scaled_in_place(shifted(t, outputs[0])))
     if not t.recording:
         t.use(*outputs)
@@ -670,32 +658,32 @@ TEACHER_STATISTICS = 12
 """Vectors in fp32 that a tile of both models' logits is folded into (TRL 1.16, kernels/chunked_divergence.py)."""
 
 
-def gkd_head(t: Modules, model: Architecture, x: TrackedTensor, objective: Objective) -> TrackedTensor:
+def gkd_head(t: Modules, x: TrackedTensor) -> TrackedTensor:
     """Whole logits of all tokens; the teacher's are made while those of the policy wait."""
-    logits = outputs_of(t, whole_logits(t, model, x))
+    logits = outputs_of(t, whole_logits(t, x))
     if not t.recording:
         return logits
     t.mark_reference()
     teacher = t.new("logits of the teacher", logits.columns, logits.width, CountedBy.LOGITS)
     with t.alive(logits, teacher):
-        return divergence(t, shifted(t, logits), shifted(t, teacher), objective)
+        return divergence(t, shifted(t, logits), shifted(t, teacher))
 
 
 @scoped
-def divergence(t: Modules, student: TrackedTensor, teacher: TrackedTensor, objective: Objective) -> TrackedTensor:
+def divergence(t: Modules, student: TrackedTensor, teacher: TrackedTensor) -> TrackedTensor:
     """TRL 1.16, experimental/gkd/gkd_trainer.py, `generalized_jsd_loss`: both over the temperature, their
     log-softmax, and the divergence of each token and word, of which those of completions are copied."""
     own = t.local(t.scale(student, "logits over the temperature"))
     other = t.local(t.scale(teacher, "logits over the temperature"))
     own = t.local(t.result_saved(own, "log-softmax of the logits"))
     other = t.local(t.result_saved(other, "log-softmax of the teacher's logits"))
-    if objective.beta == 0:
+    if t.objective.beta == 0:
         each = relative(t, own, other)
-    elif objective.beta == 1:
+    elif t.objective.beta == 1:
         each = relative(t, other, own)
     else:
         each = to_the_mixture(t, own, other)
-    part = each.columns * objective.completion // objective.sequence
+    part = each.columns * t.objective.completion // t.objective.sequence
     scored = t.new("divergences", part, each.width, each.unit)
     return loss_of(t, t.record(scored, [each], lambda gradient: t.into_zeros(each)))
 
@@ -729,24 +717,24 @@ def relative(t: Modules, student: TrackedTensor, target: TrackedTensor) -> Track
     return t.multiply(likely, t.subtract(target, student, "differences of log-probabilities"), "divergences")
 
 
-def distillation_head(t: Modules, model: Architecture, x: TrackedTensor, objective: Objective) -> TrackedTensor:
+def distillation_head(t: Modules, x: TrackedTensor) -> TrackedTensor:
     """Head and divergence by tiles of scored tokens and vocabulary, all within autocast (TRL 1.16,
     trainer/distillation_trainer.py, `_chunked_divergence_loss`). Of the teacher's pass its last states stay."""
-    x = states(t, model, x)
+    x = states(t, x)
     if not t.recording:
         t.mark_loss()
         return x
     t.mark_reference()
-    loss = loss_of(t, tiled_divergence(t, model, x, objective.teacher or model))
+    loss = loss_of(t, tiled_divergence(t, x))
     t.leave_autocast()
     return loss
 
 
 @scoped
-def tiled_divergence(t: Modules, model: Architecture, x: TrackedTensor, teacher: Architecture) -> TrackedTensor:
+def tiled_divergence(t: Modules, x: TrackedTensor) -> TrackedTensor:
     """TRL 1.16, kernels/chunked_divergence.py, `ChunkedDivergenceFunction`: tiles of both models' logits in fp32, made
     again on the way back, where the gradients of the policy's states and head add up in fp32."""
-    table = output_table(t, model)
+    table, teacher = output_table(t), t.objective.teacher or t.model
     width = t.width if t.autocast else x.width
     t.mark_loss()
     other_columns = teacher.d_embedding or teacher.hidden
@@ -764,7 +752,7 @@ def tiled_divergence(t: Modules, model: Architecture, x: TrackedTensor, teacher:
             if x.width != width:
                 made.append(t.new("states of a tile in 16 bits", columns, width, CountedBy.TILED))
             if table.width != width:
-                rows = min(model.vocab, TILE[1]) * columns
+                rows = min(t.model.vocab, TILE[1]) * columns
                 made.append(t.new("weights in 16 bits", rows, width, CountedBy.ONCE))
         return made
 

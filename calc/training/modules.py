@@ -4,11 +4,11 @@ norms; and sequence parallelism between them."""
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from calc.model.kernels import Kernels, NormKind
-from calc.model.names import Names
+from calc.model.architecture import Architecture
+from calc.model.kernels import NormKind
 from calc.training.operations import Operations
 from calc.training.tape import CountedBy, Name, TrackedTensor, scoped
-from calc.training.workload import Loss
+from calc.training.workload import Loss, Objective
 
 
 @dataclass(frozen=True)
@@ -103,10 +103,17 @@ class Settings:
 class Modules(Operations):
     """A tape with the modules of one model."""
 
-    def __init__(self, kernels: Kernels, names: Names, settings: Settings) -> None:
+    def __init__(self, model: Architecture, settings: Settings, objective: Objective | None = None) -> None:
         super().__init__(settings.compute, autocast=settings.autocast)
-        self.kernels, self.names, self.settings = kernels, names, settings
+        self.model, self.kernels, self.settings = model, model.kernels, settings
+        self._objective = objective
         self.keeps_gradients, self.recording = settings.keeps_gradients, settings.records
+
+    @property
+    def objective(self) -> Objective:
+        """The loss as a trainer computes it, which its heads alone read."""
+        assert self._objective is not None
+        return self._objective
 
     def parameter(self, size: int, width: int | None = None, *, uses: int = 1) -> TrackedTensor:
         """A weight of the model itself, by default in the type of norms, embedding and head."""
@@ -114,7 +121,7 @@ class Modules(Operations):
 
     def packs(self, *parts: str) -> bool:
         """Whether one matrix makes all of these."""
-        return any(set(parts) <= set(packed) for packed in self.names.packed.values())
+        return any(set(parts) <= set(packed) for packed in self.model.names.packed.values())
 
     def parts(self, x: TrackedTensor, *columns: int) -> list[TrackedTensor]:
         if self.kernels.slices:

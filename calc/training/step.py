@@ -44,9 +44,9 @@ from calc.training.decoder import Passes, Shared, check_modelled, quiet, setting
 from calc.training.layout import TrainingLayout, TrainingScenario, check_schedule
 from calc.training.losses import head
 from calc.training.methods import METHODS, VALUE, TrainingMethod, check_teacher, resolved, scored_units
-from calc.training.modules import Modules, Settings
+from calc.training.modules import Settings
 from calc.training.states import OUTSIDE, StageWeights, States, plain_experts, stage_weights, states_of, trained_of
-from calc.training.tape import Bytes, CountedBy, TrackedTensor
+from calc.training.tape import Bytes, CountedBy
 from calc.training.workload import WIDTH, TrainingWorkload
 from calc.units import GIB
 
@@ -182,7 +182,7 @@ class Training:
             courses = tuple(self._course(weights, weights.pieces[kinds.index(kind)], passes) for kind in kinds)
             other = self.teacher or self
             passed = weights if other is self else other._weights(other.alike[index])
-            quiet = tuple(other._quiet_courses(passed, index, single=single))
+            quiet = tuple(other._quiet_courses(passed, single=single))
             reference = other._reference(passed)
             value = None if self.value is None else self.value.stage(index, single=single)
             if value is not None:
@@ -195,7 +195,7 @@ class Training:
 
     # What a method adds
 
-    def _quiet_courses(self, weights: StageWeights, index: int, *, single: bool) -> Iterator[QuietCourse]:
+    def _quiet_courses(self, weights: StageWeights, *, single: bool) -> Iterator[QuietCourse]:
         objective = self.objective
         if objective is None or self.method is None:
             return
@@ -203,14 +203,11 @@ class Training:
             passes = self._passes(quiet(self._settings(single=single), policy=by_policy))
             frozen = not by_policy and objective.reference == "model"
             own = frozen and self.layout.gathered_by_fsdp(self.recipe)
-            if own and not objective.shards_reference:
-                course = Course(passes, weights, weights.pieces[0], self.work, self.recipe, TrainingLayout())
-                yield QuietCourse(course, when, weights.gathered(self.recipe))
-            elif own:
-                course = Course(
-                    passes, weights, weights.pieces[0], self.work, self.recipe, self.layout, root_stays=True
-                )
-                yield QuietCourse(course, when)
+            if own:
+                sharded, piece = objective.shards_reference, weights.pieces[0]
+                layout = self.layout if sharded else TrainingLayout()
+                course = Course(passes, weights, piece, self.work, self.recipe, layout, root_stays=sharded)
+                yield QuietCourse(course, when, 0 if sharded else weights.gathered(self.recipe))
             else:
                 ahead = 0
                 if frozen and self.layout.fully_sharded and self.recipe.reuse:
@@ -254,11 +251,8 @@ class Training:
         return settings if reads_table else replace(settings, reads_table=False)
 
     def _passes(self, settings: Settings) -> Passes:
-        cut, method, objective = (self.layout.tp, self.layout.slices), self.method, self.objective
-
-        def loss(t: Modules, model: Architecture, x: TrackedTensor) -> TrackedTensor:
-            return head(t, model, x) if method is None or objective is None else method.head(t, model, x, objective)
-
+        cut, objective = (self.layout.tp, self.layout.slices), self.objective
+        loss = head if self.method is None else self.method.head
         return self.shared.once(
             ("passes", cut, settings, objective),
             lambda: Passes(self.rank, settings, loss, shared=self.shared, cut=cut, objective=objective),
