@@ -15,7 +15,6 @@ from calc.model.linear_attention import GatedDeltaNet, LightningAttention
 from calc.model.mixers import Mixer
 from calc.model.mla import LatentAttention
 from calc.model.recurrent import Mamba, Mamba2, ShortConv
-from calc.model.tensor import Norm
 from calc.training.attention import compressed_attention, grouped_query, latent_attention
 from calc.training.feedforward import activated, mixture, mlp, parallel_with_dense
 from calc.training.layout import TrainingLayout
@@ -29,109 +28,109 @@ from calc.training.workload import WIDTH, Objective, Recipe, TrainingWorkload
 
 
 @scoped
-def layer(
-    t: Modules, block: Block, x: TrackedTensor, rotary: Rotary | None, inputs: TrackedTensor | None
-) -> TrackedTensor:
+def layer(t: Modules, x: TrackedTensor, inputs: TrackedTensor | None) -> TrackedTensor:
     """One decoder layer: mixer and feed-forward, each with norms before or behind it, added to the stream; `inputs` are
     those of single layers, where there are any."""
+    block = t.block
     if block.mixers and block.ffn is not None and (len(block.norms) == 1 or t.kernels.parallel):
-        return parallel(t, block, x, rotary)
+        return parallel(t, x)
     if block.mixers:
         residual = t.cast(x, 4, "residual stream") if t.kernels.fp32_stream else x
-        x = before(t, block, t.cast(x, t.settings.rest, "states") if t.kernels.fp32_stream else x)
+        x = before(t, t.cast(x, t.settings.rest, "states") if t.kernels.fp32_stream else x)
         residual = x if t.kernels.normed_stream else residual
         with t.alive(residual):
-            x = behind(t, block, mixed(t, block, x, rotary))
-            x = summed(t, block, residual, t.local(x) if t.kernels.holds_attended else x)
+            x = behind(t, mixed(t, x))
+            x = summed(t, residual, t.local(x) if t.kernels.holds_attended else x)
     if block.ffn is not None:
         residual = x
-        x = before(t, block, x)
+        x = before(t, x)
         residual = t.local(x if t.kernels.normed_stream else residual)
-        x = summed(t, block, residual, behind(t, block, fed(t, block, x, residual)))
+        x = summed(t, residual, behind(t, fed(t, x, residual)))
     if inputs is not None:
-        x = mixed_in(t, block, x, inputs)
+        x = mixed_in(t, x, inputs)
     return t.scaled_in_place(x) if t.kernels.scaled_layers else x
 
 
 @scoped
-def before(t: Modules, block: Block, x: TrackedTensor) -> TrackedTensor:
+def before(t: Modules, x: TrackedTensor) -> TrackedTensor:
     """Input of mixers or of a feed-forward: the states of all tokens, normed in most families."""
-    normed = block.norms_first and not t.kernels.norms_sums
-    return t.gathered(t.norm(x, t.kernels.norm_kind(block.norm), "normed states") if normed else x)
+    normed = t.block.norms_first and not t.kernels.norms_sums
+    return t.gathered(t.norm(x, t.kernels.norm_kind(t.block.norm), "normed states") if normed else x)
 
 
 @scoped
-def behind(t: Modules, block: Block, x: TrackedTensor) -> TrackedTensor:
+def behind(t: Modules, x: TrackedTensor) -> TrackedTensor:
     """The norm of a block's output, for those that have one, and dropout."""
-    if len(block.norms) == 4 or not block.norms_first:
-        x = t.norm(x, t.kernels.norm_kind(block.norm), "normed output")
+    if len(t.block.norms) == 4 or not t.block.norms_first:
+        x = t.norm(x, t.kernels.norm_kind(t.block.norm), "normed output")
     return t.dropout(x, "output after dropout") if "residual" in t.kernels.dropout else x
 
 
 @scoped
-def summed(t: Modules, block: Block, residual: TrackedTensor, x: TrackedTensor) -> TrackedTensor:
+def summed(t: Modules, residual: TrackedTensor, x: TrackedTensor) -> TrackedTensor:
     """The residual stream; with a norm behind the sum in OPT-350m."""
     if t.kernels.normed_stream:
         residual, x = t.scale(residual, "residual stream"), t.scale(x, "residual stream")
     x = t.add(residual, x, "residual stream")
-    return t.norm(x, t.kernels.norm_kind(block.norm), "residual stream") if t.kernels.norms_sums else x
+    return t.norm(x, t.kernels.norm_kind(t.block.norm), "residual stream") if t.kernels.norms_sums else x
 
 
 @scoped
-def parallel(t: Modules, block: Block, x: TrackedTensor, rotary: Rotary | None) -> TrackedTensor:
+def parallel(t: Modules, x: TrackedTensor) -> TrackedTensor:
     """Attention and feed-forward read the same states, normed together or each by itself."""
     residual = x
-    x = before(t, block, x)
-    attended = t.local(behind(t, block, mixed(t, block, x, rotary)))
-    if len(block.norms) > 1:
+    x = before(t, x)
+    attended = t.local(behind(t, mixed(t, x)))
+    if len(t.block.norms) > 1:
         with t.alive(x):
-            x = before(t, block, residual)
-    x = t.local(behind(t, block, fed(t, block, x, residual)))
+            x = before(t, residual)
+    x = t.local(behind(t, fed(t, x, residual)))
     return t.add(t.add(residual, attended, "residual stream"), x, "residual stream")
 
 
 @scoped
-def mixed(t: Modules, block: Block, x: TrackedTensor, rotary: Rotary | None) -> TrackedTensor:
+def mixed(t: Modules, x: TrackedTensor) -> TrackedTensor:
     """Output of the mixers, which read the same states, and are added up where there are several."""
     y: TrackedTensor | None = None
-    for mixer in reversed(block.mixers) if t.kernels.multiplied else block.mixers:
+    for mixer in reversed(t.block.mixers) if t.kernels.multiplied else t.block.mixers:
         forward = pass_of(mixer)
         assert forward is not None  # check_modelled has let it through
-        out = forward(t, block.norm, x, rotary)
+        out = forward(t, mixer, x)
         y = out if y is None else t.add(y, out, "output of the mixers")
     assert y is not None
     return y
 
 
-def pass_of(mixer: Mixer) -> Callable[[Modules, Norm, TrackedTensor, Rotary | None], TrackedTensor] | None:
+def pass_of(mixer: Mixer) -> Callable[[Modules, Any, TrackedTensor], TrackedTensor] | None:
     """The forward pass of a kind; None: nobody has laid what it saves for the way back next to torch's own account."""
     match mixer:
         case GQA():
-            return lambda t, norm, x, rotary: grouped_query(t, mixer, norm, x, rotary)
+            return grouped_query
         case LatentAttention():
-            return lambda t, norm, x, rotary: latent_attention(t, mixer, x, rotary)
+            return latent_attention
         case CompressedAttention():
-            return lambda t, norm, x, rotary: compressed_attention(t, mixer, x)
+            return compressed_attention
         case GatedDeltaNet():
-            return lambda t, norm, x, rotary: gated_delta(t, mixer, x)
+            return gated_delta
         case Mamba2():
-            return lambda t, norm, x, rotary: state_space(t, mixer, x)
+            return state_space
         case Mamba(n_heads=None):
-            return lambda t, norm, x, rotary: selective_scan(t, mixer, x)
+            return selective_scan
         case LightningAttention():
-            return lambda t, norm, x, rotary: lightning(t, mixer, x)
+            return lightning
         case ShortConv():
-            return lambda t, norm, x, rotary: short_convolution(t, mixer, x)
+            return short_convolution
         case _:
             return None
 
 
 @scoped
-def fed(t: Modules, block: Block, x: TrackedTensor, state: TrackedTensor) -> TrackedTensor:
+def fed(t: Modules, x: TrackedTensor, state: TrackedTensor) -> TrackedTensor:
     """Output of the feed-forward on normed states; some experts read the state itself."""
+    block = t.block
     if block.moe is not None:
         if block.moe.parallel_mlp is not None:
-            return parallel_with_dense(t, block, block.moe, block.moe.parallel_mlp, x, state)
+            return parallel_with_dense(t, block.moe, block.moe.parallel_mlp, x, state)
         return mixture(t, block.moe, x)
     assert block.dense is not None
     return mlp(t, block.dense, x)
@@ -219,10 +218,10 @@ def per_layer_inputs(t: Modules, columns: int) -> TrackedTensor:
 
 
 @scoped
-def mixed_in(t: Modules, block: Block, x: TrackedTensor, inputs: TrackedTensor) -> TrackedTensor:
+def mixed_in(t: Modules, x: TrackedTensor, inputs: TrackedTensor) -> TrackedTensor:
     """A layer's output with its own input mixed in. Its gradient is put into zeros as large as those of all layers, and
     added to what waits for the layers before, which is counted outside."""
-    narrow = block.per_layer_width
+    narrow = t.block.per_layer_width
     own = inputs.view(narrow)
 
     def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
@@ -235,7 +234,7 @@ def mixed_in(t: Modules, block: Block, x: TrackedTensor, inputs: TrackedTensor) 
     gate = t.local(activated(t, t.matrix(x, "per_layer_input_gate", narrow, label), label))
     y = t.matrix(t.multiply(gate, own, label), "per_layer_projection", x.columns, "input of the layer")
     with t.alive(y):
-        y = t.norm(y, t.kernels.norm_kind(block.norm), "normed input of the layer")
+        y = t.norm(y, t.kernels.norm_kind(t.block.norm), "normed input of the layer")
     return t.add(x, y, "residual stream")
 
 
@@ -356,7 +355,10 @@ class Passes:
         return self.shared.once((*key, self.cut), make)
 
     def tape(self, settings: Settings) -> Modules:
-        return Modules(self.rank, settings, self.objective)
+        t = Modules(self.rank, settings)
+        if self.objective is not None:
+            t.objective = self.objective
+        return t
 
     def _front(self, settings: Settings, keeps_input: bool) -> Profile:
         t = self.tape(settings)
@@ -390,12 +392,12 @@ class Passes:
         channels = self.channels(block)
         table = "rotary tables", channels, self.rotary_width, CountedBy.POSITION
         tables = [t.new(*table), t.new(*table)] if channels else []
-        rotary = Rotary(tables[0], tables[1], channels) if tables else None
+        t.block, t.rotary = block, Rotary(tables[0], tables[1], channels) if tables else None
         columns = self.per_layer_columns
         own = per_layer_inputs(t, columns) if columns else None
 
         def once(x: TrackedTensor) -> TrackedTensor:
-            return layer(t, block, x, rotary, own)
+            return layer(t, x, own)
 
         def run(inputs: list[TrackedTensor]) -> TrackedTensor:
             if not settings.checkpoints:

@@ -1,7 +1,6 @@
 """Feed-forwards as transformers' classes compute them in training: matrices, gates and activation functions
 (`activations.py`), and mixtures of experts, for which copies of tokens are sorted by expert (`integrations/moe.py`)."""
 
-from calc.model.block import Block
 from calc.model.feedforward import MLP, MoE
 from calc.training.modules import Modules
 from calc.training.tape import CountedBy, Name, TrackedTensor, scoped
@@ -114,11 +113,9 @@ def mixture(t: Modules, moe: MoE, x: TrackedTensor) -> TrackedTensor:
 
 
 @scoped
-def parallel_with_dense(
-    t: Modules, block: Block, moe: MoE, dense: MLP, x: TrackedTensor, state: TrackedTensor
-) -> TrackedTensor:
+def parallel_with_dense(t: Modules, moe: MoE, dense: MLP, x: TrackedTensor, state: TrackedTensor) -> TrackedTensor:
     """A dense feed-forward on normed states, and experts on the state by norms of their own: Gemma 4."""
-    kind = t.kernels.norm_kind(block.norm)
+    kind = t.kernels.norm_kind(t.block.norm)
     first = t.local(t.norm(mlp(t, dense, x), kind, "normed output"))
     weights, indices = map(t.local, routed(t, moe, state))
     second = t.local(experts(t, moe, t.norm(state, kind, "normed states"), weights, indices))

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from calc.model.architecture import Architecture
+from calc.model.block import Block
 from calc.model.kernels import NormKind
 from calc.training.operations import Operations
 from calc.training.tape import CountedBy, Name, TrackedTensor, scoped
@@ -103,17 +104,14 @@ class Settings:
 class Modules(Operations):
     """A tape with the modules of one model."""
 
-    def __init__(self, model: Architecture, settings: Settings, objective: Objective | None = None) -> None:
+    objective: Objective  # where a trainer computes the loss
+    block: Block  # where a layer runs
+    rotary: Rotary | None = None  # its tables
+
+    def __init__(self, model: Architecture, settings: Settings) -> None:
         super().__init__(settings.compute, autocast=settings.autocast)
         self.model, self.kernels, self.settings = model, model.kernels, settings
-        self._objective = objective
         self.keeps_gradients, self.recording = settings.keeps_gradients, settings.records
-
-    @property
-    def objective(self) -> Objective:
-        """The loss as a trainer computes it, which its heads alone read."""
-        assert self._objective is not None
-        return self._objective
 
     def parameter(self, size: int, width: int | None = None, *, uses: int = 1) -> TrackedTensor:
         """A weight of the model itself, by default in the type of norms, embedding and head."""
