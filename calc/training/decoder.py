@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from calc.errors import ConfigError, Message
-from calc.formats import FORMATS, Precision
+from calc.formats import FORMATS
 from calc.model.architecture import Architecture
 from calc.model.attention import GQA
 from calc.model.block import Block
@@ -17,14 +17,14 @@ from calc.model.mla import LatentAttention
 from calc.model.recurrent import Mamba, Mamba2, ShortConv
 from calc.training.attention import compressed_attention, grouped_query, latent_attention
 from calc.training.feedforward import activated, mixture, mlp, parallel_with_dense
-from calc.training.layout import TrainingLayout
-from calc.training.losses import Head, head
+from calc.training.layout import TrainingScenario
+from calc.training.losses import Head
 from calc.training.modules import Adapters, Modules, Rotary, Settings
 from calc.training.operations import ACTIVATION_GRADIENTS
 from calc.training.recurrent import gated_delta, lightning, selective_scan, short_convolution, state_space
 from calc.training.states import adapted_matrices, adapts_experts, plain_experts, widths
 from calc.training.tape import CountedBy, Profile, TrackedTensor, profile, scoped
-from calc.training.workload import WIDTH, Objective, Recipe, TrainingWorkload
+from calc.training.workload import WIDTH, Objective
 
 
 @scoped
@@ -241,16 +241,9 @@ def mixed_in(t: Modules, x: TrackedTensor, inputs: TrackedTensor) -> TrackedTens
 # The parts of a model, each run once on a tape
 
 
-def settings_of(
-    rank: Architecture,
-    work: TrainingWorkload,
-    recipe: Recipe,
-    layout: TrainingLayout,
-    base: Precision,
-    *,
-    single: bool,
-) -> Settings:
+def settings_of(rank: Architecture, scenario: TrainingScenario, *, single: bool) -> Settings:
     """Settings of the modules. FSDP gathers weights in the type of the products, so that none are cast there."""
+    work, recipe, layout, base = scenario.workload, scenario.recipe, scenario.layout, scenario.frozen
     frozen_bits = FORMATS[base.weights].bits if base.weights in FORMATS else 8
     compute = WIDTH[recipe.compute]
     stored = compute if layout.fully_sharded or not work.trains_base else WIDTH[recipe.weights]
@@ -325,14 +318,13 @@ class Passes:
         self,
         rank: Architecture,
         settings: Settings,
-        loss: Head = head,
-        *,
-        shared: Shared | None = None,
-        cut: tuple[int, int] = (1, 1),
-        objective: Objective | None = None,
+        loss: Head,
+        shared: Shared,
+        cut: tuple[int, int],
+        objective: Objective | None,
     ) -> None:
         self.rank, self.settings, self.objective = rank, settings, objective
-        self.shared, self.cut, self.of_layers = shared or Shared(), cut, settings.of_layers
+        self.shared, self.cut, self.of_layers = shared, cut, settings.of_layers
         self.per_layer_columns = per_layer_columns(rank)
         """Columns of the inputs of single layers, side by side."""
         self.stream_width = self.layer(rank.all_blocks[0], first=True).width

@@ -244,11 +244,11 @@ def trl_flags(step: Started) -> TrainerFlags:
     if work.method == "qlora":
         flags["load_in_4bit"] = True
     engine = None if METHODS[step.objective.method].values else step.engine  # PPO's completions are of generate()
-    return flags | trl_objective(step.objective, step) | (trl_engine(engine) if engine else {})
+    return flags | trl_objective(step) | (trl_engine(engine) if engine else {})
 
 
-def trl_objective(objective: Objective, step: Started) -> TrainerFlags:
-    method = METHODS[objective.method]
+def trl_objective(step: Started) -> TrainerFlags:
+    objective, method = step.objective, METHODS[step.objective.method]
     flags: TrainerFlags = {}
     if method.values:  # TRL 1.12, experimental/ppo/ppo_config.py
         return {

@@ -11,7 +11,7 @@ from calc.formats.stored import stored
 from calc.hardware.shards import copies_within, layers_within
 from calc.model.architecture import Architecture
 from calc.model.tensor import Component, Tensor
-from calc.training.layout import TrainingLayout
+from calc.training.layout import TrainingLayout, TrainingScenario
 from calc.training.workload import WIDTH, LoraTargets, Optimizer, OptimizerKernel, Recipe, TrainingWorkload
 
 OUTSIDE, EMBEDDING = -1, -2
@@ -139,8 +139,9 @@ def stage_weights(
     return StageWeights(pieces, weights, trained, layout.separate_embedding and not rank.tied)
 
 
-def states_of(stage: StageWeights, work: TrainingWorkload, recipe: Recipe, layout: TrainingLayout) -> States:
+def states_of(stage: StageWeights, scenario: TrainingScenario) -> States:
     """Each part divided over as many ranks as the stage of ZeRO says (arXiv:1910.02054 section 5)."""
+    work, recipe, layout = scenario.workload, scenario.recipe, scenario.layout
     trained, elements = stage.trained, [(weight, weight.copies * weight.numel) for weight in stage.trained]
     width, gradient, state = widths(work, recipe)
     kernel = work.optimizer_kernel or ("fused" if recipe.fused else "foreach")

@@ -45,7 +45,7 @@ from calc.training.layout import TrainingLayout, TrainingScenario, check_schedul
 from calc.training.losses import head
 from calc.training.methods import METHODS, VALUE, TrainingMethod, check_teacher, resolved, scored_units
 from calc.training.modules import Settings
-from calc.training.states import OUTSIDE, StageWeights, States, plain_experts, stage_weights, states_of, trained_of
+from calc.training.states import OUTSIDE, StageWeights, plain_experts, stage_weights, states_of, trained_of
 from calc.training.tape import Bytes, CountedBy
 from calc.training.workload import WIDTH, TrainingWorkload
 from calc.units import GIB
@@ -175,7 +175,7 @@ class Training:
         single = single or self.laid_out_alike
         if (index, single) not in self.built:
             weights = self._weights(self.alike[index])
-            states = self._states(weights)
+            states = states_of(weights, self.scenario)
             if self.layout.cpu_offload:
                 states = states.offloaded(self.recipe)
             kinds, passes = self.alike_pieces[index :: self.layout.pp], self._passes(self._settings(single=single))
@@ -222,7 +222,7 @@ class Training:
         objective = self.objective
         if objective is None or self.method is VALUE or objective.reference != "model":
             return []
-        states = self._states(weights)
+        states = states_of(weights, self.scenario)
         copy = states.weights if self.work.trains_base else states.frozen
         whole = [Tensors(once(copy), "weights of the reference", "weights")]
         if self.layout.gathered_by_fsdp(self.recipe) and objective.shards_reference:
@@ -242,11 +242,8 @@ class Training:
             lambda: stage_weights(self.rank, layout.stages(self.rank.num_layers)[index], layout, self.frozen, work),
         )
 
-    def _states(self, weights: StageWeights) -> States:
-        return states_of(weights, self.work, self.recipe, self.layout)
-
     def _settings(self, *, single: bool) -> Settings:
-        settings = settings_of(self.rank, self.work, self.recipe, self.layout, self.frozen, single=single)
+        settings = settings_of(self.rank, self.scenario, single=single)
         reads_table = self.method is None or self.method.reads_table
         return settings if reads_table else replace(settings, reads_table=False)
 
@@ -255,7 +252,7 @@ class Training:
         loss = head if self.method is None else self.method.head
         return self.shared.once(
             ("passes", cut, settings, objective),
-            lambda: Passes(self.rank, settings, loss, shared=self.shared, cut=cut, objective=objective),
+            lambda: Passes(self.rank, settings, loss, self.shared, cut, objective),
         )
 
     def _course(self, weights: StageWeights, piece: range, passes: Passes) -> Course:
@@ -310,7 +307,7 @@ class Training:
         """Bytes that all GPUs together have in CPU memory, at least: weights and what belongs to them."""
         if not self.layout.cpu_offload:
             return 0
-        stages = (self._states(self._weights(i)) for i in range(self.layout.pp))
+        stages = (states_of(self._weights(i), self.scenario) for i in range(self.layout.pp))
         moved = sum(of.frozen + of.weights + of.master + of.optimizer + of.gradients for of in stages)
         return moved * (self.layout.gpus // self.layout.pp)
 
