@@ -332,8 +332,8 @@ class Passes:
         quantized matrices (bitsandbytes) give what they read."""
         first_layer = self.layer(next(block for block in self.rank.all_blocks if 0 in block.runs_in), first=True)
         keeps_input = self.per_layer_columns > 0 and first_layer.keeps_input
-        of_norm, of_tail, asked = settings.of_norm, settings.of_head, settings.inputs_need_gradients
-        of_front = replace(of_norm, reads_table=settings.reads_table, inputs_need_gradients=asked)
+        of_norm, of_tail, needed = settings.of_norm, settings.of_head, settings.inputs_need_gradients
+        of_front = replace(of_norm, reads_table=settings.reads_table, inputs_need_gradients=needed)
         if objective is None:  # hidden states are for losses of trainers alone
             of_tail = replace(of_tail, checkpoints=False)
         self.front = self.once(("front", of_front, keeps_input), lambda: self._front(of_front, keeps_input))
