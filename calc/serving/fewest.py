@@ -63,7 +63,7 @@ def search(
     if several.never_start:
         return NOWHERE
     shapes = [StagedShape(several, serving, layout, stored) for layout, stored in alone.least_stored]
-    most_stages = serving.architecture.num_layers if alone.accepts(TWO[1]) else 1  # a draft may not go with stages
+    most_stages = several.most_stages if alone.accepts(TWO[1]) else 1  # a draft may not go with stages
     waiting: list[tuple[int, int, int, int, int]] = []  # the best before the others
 
     def wait(number: int, stages: int) -> None:
@@ -144,7 +144,8 @@ class StagedShape:
             yield several.crowded_with_cache(whole, self.workload, layout, limits, ranges)
         laid_out = self.serving.spread(layout).on(several.gpu, several.workload)
         yield several.crowded_at_peak(laid_out, heaviest_only=True)
-        yield None if laid_out.surely_fits else several.crowded_at_peak(laid_out) or ()
+        if not laid_out.surely_fits:
+            yield several.crowded_at_start(laid_out, ranges) or several.crowded_at_peak(laid_out) or ()
 
 
 class Several:
@@ -184,6 +185,12 @@ class Several:
         usable = self.gpu.usable_bytes
         starts = zip(bare, ends, strict=True)
         return all(engine.budget(least, GPUAtStart(usable, 0, 0, None, end)).shortage for least, end in starts)
+
+    @property
+    def most_stages(self) -> int:
+        """Pipeline stages that hold something: one more is empty, as where flags leave most layers on the host."""
+        stages = self.alone.ranks.ranges_of(self.alone.architecture.num_layers)
+        return sum(len(stage) > 0 or stage.start > 0 for stage in stages)  # the output alone is behind the last layer
 
     def room(self, end: int, working: int = 0) -> int:
         """Bytes for weights and cache at most, given so much working memory and this end of the overhead."""
@@ -287,6 +294,16 @@ class Several:
         if at_start is not None:
             return at_start
         return crowded(MIDDLE, pool.required_each(work.batch, work.context))
+
+    def crowded_at_start(self, laid_out: Allocation, stages: Sequence[range]) -> list[int] | None:
+        """The longest stages whose share of the GPU leaves less than their part of the cache; more others leave no more
+        (`crowded_with_cache`). None where none is known."""
+        pool, work, longest = laid_out.requirements.pool, laid_out.workload, max(map(len, stages))
+        if pool is None or not pool.adds_up or not laid_out.sets_aside or laid_out.refusal is not None:
+            return None
+        required, budgets = pool.required_each(work.batch, work.context), laid_out.room(MIDDLE).budgets
+        each = enumerate(zip(stages, required, budgets, strict=True))
+        return [i for i, (stage, need, budget) in each if need > budget.cache and len(stage) == longest] or None
 
     def crowded_at_peak(self, laid_out: Allocation, *, heaviest_only: bool = False) -> list[int] | None:
         """Stages in the middle, or the heaviest of them, that have no room on a GPU, where an engine takes memory as it
