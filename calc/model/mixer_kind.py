@@ -4,9 +4,7 @@ from collections.abc import Iterator
 from typing import Any, ClassVar, Self
 
 from calc.errors import Frozen, Message
-from calc.model.gguf_rules import GGUFRules
-from calc.model.kernels import Kernels
-from calc.model.names import Names
+from calc.model.conventions import GGUFRules, Kernels, Names
 from calc.model.tensor import Elements, Shapes, Sides
 
 
@@ -126,6 +124,10 @@ class MixerKind(Frozen):
         """Widths of the vectors that the text's tokens leave in the cache, all heads together: keys, and values where
         these are not a part of the keys."""
         return ()
+
+    def cached_head_vectors(self) -> int:
+        """Vectors of one head each that a token leaves in the cache."""
+        return self.cached_heads * len(self.cached_vectors())
 
     def state_widths(self) -> tuple[int, int]:
         """Elements of a sequence that do not grow with it: what a convolution looks back on, and a state."""

@@ -6,7 +6,7 @@ from functools import cached_property
 
 from calc.model.architecture import Architecture
 from calc.model.block import Block
-from calc.model.kernels import NormKind
+from calc.model.conventions import NormKind
 from calc.training.operations import Operations
 from calc.training.tape import CountedBy, Name, TrackedTensor, scoped
 from calc.training.workload import Loss, Objective
