@@ -1,9 +1,9 @@
 """Memory of a training step. `workload` and `layout` say what is trained and how; `decoder` runs the parts of a model
 forward and back on a tape, which says when each storage comes and goes (`tape`, `operations`, `modules`; a file for
-each kind of module: `attention`, `feedforward`, `recurrent`, `ends`, with `losses` and `methods` where a loss is not
-transformers' own); `states` are the weights with what belongs to them; `course` is a micro-batch on its way through a
-rank, `stage` all that the rank holds, and `step` the whole, with its verdict. `report`, `levers`, `colocated` and
-`launch` answer questions about it."""
+each kind of module: `attention`, `feedforward`, `recurrent`, `losses`, with `methods` where a loss is not transformers'
+own); `states` are the weights with what belongs to them; `course` is a micro-batch on its way through a
+stage of the pipeline, with all that its rank holds, and `step` the whole, with its verdict. `report`, `levers`,
+`colocated` and `launch` answer questions about it."""
 
 from calc.training.colocated import PHASE_NAMES, TRAINER, Colocated, RolloutPhase, RolloutPhaseName, RolloutReport
 from calc.training.course import Phase, TrainingComponent, dot
@@ -19,8 +19,15 @@ from calc.training.layout import (
     usual_base,
 )
 from calc.training.levers import Smaller, Together, TrainingLever, more_gpus, over_gpus
-from calc.training.losses import METHODS, TrainingMethod
-from calc.training.methods import named, scored_units, usual_reference, without_effect, workload_set_by
+from calc.training.methods import (
+    METHODS,
+    TrainingMethod,
+    named,
+    scored_units,
+    usual_reference,
+    without_effect,
+    workload_set_by,
+)
 from calc.training.report import PEAKS, TrainingReport, laid_out_step, phase_steps, training_report, training_section
 from calc.training.step import (
     MOST,

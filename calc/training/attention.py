@@ -5,7 +5,6 @@ from typing import TypeVar
 from calc.model.attention import GQA
 from calc.model.compressed_attention import CompressedAttention
 from calc.model.mla import LatentAttention
-from calc.model.tensor import Norm
 from calc.training.modules import Modules, Rotary
 from calc.training.tape import CountedBy, TrackedTensor, scoped
 
@@ -15,15 +14,15 @@ OptionalTensor = TypeVar("OptionalTensor", TrackedTensor, None)
 
 
 @scoped
-def grouped_query(t: Modules, mixer: GQA, norm: Norm, x: TrackedTensor, rotary: Rotary | None) -> TrackedTensor:
+def grouped_query(t: Modules, mixer: GQA, x: TrackedTensor) -> TrackedTensor:
     """The output of grouped-query attention: the `Attention` modules of Llama and its kin."""
-    d_v, columns = mixer.d_v or mixer.d_head, x.columns
+    d_v, columns, rotary = mixer.d_v or mixer.d_head, x.columns, t.rotary
     if t.kernels.multiplied:
         x = t.local(t.scale(x, "states, multiplied"))
     if not mixer.own_keys:
-        return with_shared_keys(t, mixer, norm, x, rotary)
+        return with_shared_keys(t, mixer, x)
     q, k, v, gate = projections(t, mixer, x)
-    q, k = head_norms(t, mixer, norm, q, k)
+    q, k = head_norms(t, mixer, q, k)
     if t.kernels.multiplied:
         k = t.scale(k, "keys")
     if rotary is not None:
@@ -52,13 +51,13 @@ def grouped_query(t: Modules, mixer: GQA, norm: Norm, x: TrackedTensor, rotary: 
 
 
 @scoped
-def with_shared_keys(t: Modules, mixer: GQA, norm: Norm, x: TrackedTensor, rotary: Rotary | None) -> TrackedTensor:
+def with_shared_keys(t: Modules, mixer: GQA, x: TrackedTensor) -> TrackedTensor:
     """Attention to the keys and values of an earlier layer: Gemma 3n and 4. These are that layer's, and so is what
     waits of their gradients, to which this layer's are added."""
     columns = mixer.n_q * mixer.d_head
     q = t.matrix(x, "q_proj", columns, "queries", bias="q_proj" in mixer.bias)
-    q, _ = head_norms(t, mixer, norm, q, None)
-    q = t.local(q if rotary is None else rotate(t, q, paired_tables(t, rotary), mixer.d_head, "queries"))
+    q, _ = head_norms(t, mixer, q, None)
+    q = t.local(q if t.rotary is None else rotate(t, q, paired_tables(t, t.rotary), mixer.d_head, "queries"))
     k, v = t.shared(mixer.n_kv * mixer.d_head, q.width), t.shared(mixer.n_kv * (mixer.d_v or mixer.d_head), t.width)
     out = attend(t, q, k, v, mixer.n_q, mixer.n_kv, mixer.n_q * (mixer.d_v or mixer.d_head), sinks=mixer.sinks)
     out = t.by_tokens(out, TOKEN_BY_TOKEN)
@@ -77,7 +76,7 @@ def difference(t: Modules, mixer: GQA, q: TrackedTensor, k: TrackedTensor, v: Tr
     ]
     both = t.local(t.concatenate(outs, "outputs of attention, side by side"))
     outs = t.split(both, q.columns, q.columns)
-    factor = t.weight(1, q.width, trained=t.settings.trains)
+    factor = t.parameter(1, q.width)
     out = t.local(t.subtract(outs[0], t.multiply(factor, outs[1], label), label))
     return t.scale(t.fused_norm(out, [], heads, "normed difference"), "normed difference")
 
@@ -107,13 +106,11 @@ def projections(
 
 
 @scoped
-def head_norms(
-    t: Modules, mixer: GQA, norm: Norm, q: TrackedTensor, k: OptionalTensor
-) -> tuple[TrackedTensor, OptionalTensor]:
+def head_norms(t: Modules, mixer: GQA, q: TrackedTensor, k: OptionalTensor) -> tuple[TrackedTensor, OptionalTensor]:
     """Norms of queries and keys, of all columns or head by head; of the kind that the layer has."""
     if mixer.qk_norm == "none":
         return q, k
-    kind = t.kernels.norm_kind("layer" if mixer.qk_norm_bias or norm == "layer" else "rms")
+    kind = t.kernels.norm_kind("layer" if mixer.qk_norm_bias or t.block.norm == "layer" else "rms")
     heads = (1, 1) if mixer.qk_norm == "full" else (mixer.n_q, mixer.n_kv)
     q = t.norm(q, kind, "normed queries", heads=heads[0])
     return q, None if k is None else t.norm(k, kind, "normed keys", heads=heads[1])
@@ -186,7 +183,7 @@ def probabilities(t: Modules, weights: TrackedTensor, width: int, n_q: int, *, s
 
 
 @scoped
-def latent_attention(t: Modules, mixer: LatentAttention, x: TrackedTensor, rotary: Rotary | None) -> TrackedTensor:
+def latent_attention(t: Modules, mixer: LatentAttention, x: TrackedTensor) -> TrackedTensor:
     """Queries and the latent, norms, rotation of their last channels, attention, output."""
     n, columns, d_key = mixer.n_q, x.columns, mixer.d_nope + mixer.d_rope
     q = t.local(queries(t, mixer, x))
@@ -194,9 +191,9 @@ def latent_attention(t: Modules, mixer: LatentAttention, x: TrackedTensor, rotar
     compressed = t.local(t.matrix(x, "kv_a_proj_with_mqa", mixer.kv_rank + mixer.d_rope, "latents", bias=mixer.bias))
     latent, k_turned = t.split(compressed, mixer.kv_rank, mixer.d_rope)
     latent = t.local(t.norm(latent, "rms", "normed latents"))
-    if rotary is not None:
-        q_turned = t.local(turned(t, q_turned, rotary, "queries"))
-        k_turned = t.local(turned(t, k_turned, rotary, "keys"))
+    if t.rotary is not None:
+        q_turned = t.local(turned(t, q_turned, t.rotary, "queries"))
+        k_turned = t.local(turned(t, k_turned, t.rotary, "keys"))
     query = t.local(t.concatenate([q_plain, q_turned], "queries, rotated", by_heads=True))
     expanded = t.local(t.matrix(latent, "kv_b_proj", n * (mixer.d_nope + mixer.d_v), "keys and values of every head"))
     k_plain, v = t.split(expanded, n * mixer.d_nope, n * mixer.d_v)

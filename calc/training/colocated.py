@@ -3,6 +3,7 @@ weights, while passes without gradients run, and at the update; and the share of
 
 from collections.abc import Collection, Iterator, Mapping
 from functools import cached_property
+from itertools import chain
 from typing import Literal
 
 from calc.errors import ConfigError, Frozen, Message
@@ -13,6 +14,7 @@ from calc.hardware.overhead import HIGH, bounds, sizes
 from calc.hardware.parallel import Layout
 from calc.hardware.solver import largest, least
 from calc.serving.engines import DEFAULT_ENGINE, ENGINES
+from calc.serving.engines.launch import spelled
 from calc.serving.fewest import MOST_GPUS
 from calc.serving.memory import Allocation, Serving
 from calc.serving.shared_gpus import STAYS
@@ -282,16 +284,13 @@ class Colocated:
         owned = max(phase.high - sum(part.bytes for part in phase.parts if part.owner == "engine") for phase in awake)
         return largest(lambda percent: owned + self.usable * percent // PERCENT <= self.usable, PERCENT) / PERCENT
 
-    def over(self, dp: int) -> "Colocated | None":
-        """The step and its engine over so many replicas, with all that belongs to the weights divided over them."""
-        training = self.training.over(dp)
-        return None if training is None else Colocated(training, self.colocation, self.gpu)
-
     def min_gpus(self) -> int | None:
-        """The fewest GPUs with which it fits, their number doubled until it does."""
+        """The fewest GPUs with which it fits, weights and what belongs to them divided over all; doubled until it
+        does."""
         count = self.colocation.rollout_tp
         while count <= MOST_GPUS:
-            if (laid_out := self.over(count)) is not None and laid_out.word == "fits":
+            training = self.training.over(count)
+            if training is not None and Colocated(training, self.colocation, self.gpu).word == "fits":
                 return count
             count *= 2
         return None
@@ -337,11 +336,8 @@ class Colocated:
         for change in changes:
             colocation = self.colocation.model_copy(update=change)
             if Colocated(self.training, colocation, self.gpu).word == "fits":
-                flags = " ".join(
-                    f"--{name.replace('_', '-')}" + (f" {value}" if value is not True else "")
-                    for name, value in change.items()
-                )
-                yield Message("With {flags} it fits.", flags=flags)
+                flags = chain.from_iterable(spelled(name, value, {}) for name, value in change.items())
+                yield Message("With {flags} it fits.", flags=" ".join(flags))
                 return
 
     def report(self) -> RolloutReport:

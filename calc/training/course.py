@@ -1,10 +1,11 @@
-"""Moments of a step: what is in memory, in bytes by units, so that they stand for any batch and length;
-and by name: the parts whose sum is the number."""
+"""Moments of a step on one rank of a pipeline stage: what is in memory, in bytes by units, so that they stand for any
+batch and length; and by name: the parts whose sum is the number. A `Course` is a micro-batch on its way through one
+piece of the stage, a `TrainingStage` that and all that is there besides."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from itertools import accumulate, groupby
+from itertools import accumulate, chain, groupby
 from operator import add, mul
 from typing import Literal, NamedTuple
 
@@ -16,12 +17,12 @@ from calc.model.feedforward import MLP
 from calc.model.mixers import Mixer
 from calc.model.mla import LatentAttention
 from calc.model.tensor import Shape
-from calc.training.decoder import Passes
-from calc.training.ends import LOGIT_GRADIENTS
-from calc.training.layout import TrainingLayout
+from calc.training.decoder import Passes, Shared
+from calc.training.layout import TrainingLayout, peak_turns
+from calc.training.losses import LOGIT_GRADIENTS
 from calc.training.operations import WEIGHT_GRADIENTS
-from calc.training.states import EMBEDDING, OUTSIDE, StageWeights, widths
-from calc.training.tape import NOTHING, Bytes, CountedBy, Name, Profile, Top, undominated
+from calc.training.states import EMBEDDING, OUTSIDE, StageWeights, States, widths
+from calc.training.tape import NOTHING, Bytes, CountedBy, Name, Profile, Top, alive_after, undominated
 from calc.training.workload import WIDTH, Recipe, TrainingWorkload
 
 Phase = Literal["after_init", "reference", "forward", "loss", "backward", "optimizer", "after_step"]
@@ -52,13 +53,26 @@ class Tensors(NamedTuple):
         return ((label, times(self.times, nbytes)) for label, nbytes in labels.items())
 
 
-@dataclass(frozen=True, eq=False)
-class StepMoment:
-    """Possible peak of a rank."""
+@dataclass(eq=False)
+class Moment:
+    """Tensors that are in memory at once, and their bytes; a possible peak of a phase."""
 
-    phase: Phase
-    bytes: Bytes
-    tensors: tuple[Tensors, ...]
+    bytes: Bytes = NOTHING
+    tensors: tuple[Tensors, ...] = ()
+    phase: Phase = "after_init"
+
+    def plus(self, more: Iterable[Tensors], phase: Phase | None = None) -> "Moment":
+        """This moment with more tensors; of another phase where one is named."""
+        nbytes, there = self.bytes, []
+        for tensors in more:
+            if any(tensors.bytes):
+                nbytes = tuple(map(add, nbytes, tensors.bytes))
+                there.append(tensors)
+        return Moment(nbytes, (*self.tensors, *there), phase or self.phase)
+
+    def merged_with(self, other: "Moment") -> "Moment":
+        """Another moment, at which all of this is there too."""
+        return Moment(tuple(map(add, self.bytes, other.bytes)), (*self.tensors, *other.tensors), other.phase)
 
     @cached_property
     def lines(self) -> dict["Label", Bytes]:
@@ -70,25 +84,6 @@ class StepMoment:
         return lines
 
 
-class Alive(NamedTuple):
-    """Tensors that are alive at once, and their bytes."""
-
-    bytes: Bytes = NOTHING
-    tensors: tuple[Tensors, ...] = ()
-
-    def plus(self, more: Sequence[Tensors]) -> "Alive":
-        nbytes, there = self.bytes, []
-        for tensors in more:
-            if any(tensors.bytes):
-                nbytes = tuple(map(add, nbytes, tensors.bytes))
-                there.append(tensors)
-        return Alive(nbytes, (*self.tensors, *there))
-
-    def merged_with(self, moment: StepMoment) -> StepMoment:
-        """A moment at which all of this is there too."""
-        return StepMoment(moment.phase, tuple(map(add, self.bytes, moment.bytes)), (*self.tensors, *moment.tensors))
-
-
 IDLE = Top(NOTHING, 0)
 """No part of the model is at work."""
 
@@ -97,7 +92,7 @@ class Surroundings(NamedTuple):
     """A part of the model at work in a phase, with all that is in memory around it; None: no part is at work."""
 
     phase: Phase
-    alive: Alive
+    alive: Moment
     profile: Profile | None = None
     tops: tuple[Top, ...] = (IDLE,)
 
@@ -105,11 +100,9 @@ class Surroundings(NamedTuple):
     def bytes(self) -> Bytes:
         return self.alive.bytes
 
-    def step_moments(self) -> list[StepMoment]:
-        return [
-            StepMoment(self.phase, *self.alive.plus([Tensors(top.bytes, profile=self.profile, event=top.event)]))
-            for top in self.tops
-        ]
+    def step_moments(self) -> list[Moment]:
+        parts = (Tensors(top.bytes, profile=self.profile, event=top.event) for top in self.tops)
+        return [self.alive.plus([part], self.phase) for part in parts]
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,42 +150,43 @@ def once(nbytes: int) -> Bytes:
     return (nbytes, *NOTHING[1:])
 
 
-LOGITS = frozenset(
-    {
-        "logits",
-        "logits in 32 bits",
-        "logits after tanh",
-        "log-softmax of the logits",
-        "logits of a chunk",
-        "logits of a tile",
-        "logits over the temperature",
-        "logits of the reference",
-        "logits of the teacher",
-        "log-softmax of the teacher's logits",
-        "log-probabilities of the mixture",
-        "distributions of both models",
-        "probabilities of the vocabulary",
-        "differences of log-probabilities",
-        "divergences",
-        "gradients of a tile of logits",
-        "copy of the logits",
-        "exponentials of the logits",
-        "entropies",
-        "gradients of the states that the head reads",
-        "loss",
-        LOGIT_GRADIENTS,
-    }
+LOGITS = (
+    "logits",
+    "logits in 32 bits",
+    "logits after tanh",
+    "log-softmax of the logits",
+    "logits of a chunk",
+    "logits of a tile",
+    "logits over the temperature",
+    "logits of the reference",
+    "logits of the teacher",
+    "log-softmax of the teacher's logits",
+    "log-probabilities of the mixture",
+    "distributions of both models",
+    "probabilities of the vocabulary",
+    "differences of log-probabilities",
+    "divergences",
+    "gradients of a tile of logits",
+    "copy of the logits",
+    "exponentials of the logits",
+    "entropies",
+    "gradients of the states that the head reads",
+    "loss",
+    LOGIT_GRADIENTS,
 )
-WEIGHTS = frozenset(
-    {
-        "weights in 16 bits",
-        "weights in 32 bits",
-        "weights of the router in 32 bits",
-        "dequantized matrix",
-        "adapters of experts in 16 bits",
-        "experts with their adapters",
-    }
+WEIGHTS = (
+    "weights in 16 bits",
+    "weights in 32 bits",
+    "weights of the router in 32 bits",
+    "dequantized matrix",
+    "adapters of experts in 16 bits",
+    "experts with their adapters",
 )
+COMPONENTS: dict[Name, TrainingComponent] = {
+    **dict.fromkeys(LOGITS, "logits"),
+    **dict.fromkeys(WEIGHTS, "weights"),
+}
+"""Components of the tensors of a pass, by name; of all others activations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,24 +204,18 @@ Label = tuple[Name, TrainingComponent, bool]
 
 
 def contents(profile: Profile, event: int) -> dict[Label, Bytes]:
-    """Bytes of what a part of the model holds after an event."""
-    known: dict[Label, Bytes] | None = profile.contents.get(event)
-    if known is None:
-        keeps = profile.keeps_gradients
-        known = profile.contents[event] = {
-            (name, component_of(name, keeps_gradients=keeps), not waits): nbytes
-            for (name, waits), nbytes in profile.names(event).items()
-        }
-    return known
-
-
-def component_of(name: Name, *, keeps_gradients: bool) -> TrainingComponent:
-    """Component of a tensor of a pass; a gradient that is added to one held elsewhere is soon gone."""
-    if name == WEIGHT_GRADIENTS:
-        return "gradients" if keeps_gradients else "temporaries"
-    if name in LOGITS:
-        return "logits"
-    return "weights" if name in WEIGHTS else "activations"
+    """Bytes of what a part of the model holds after an event; a gradient of a weight that is added to one held
+    elsewhere is soon gone."""
+    if event not in profile.contents:
+        labels: dict[Label, list[int]] = {}
+        gradients: TrainingComponent = "gradients" if profile.keeps_gradients else "temporaries"
+        for number in alive_after(profile.events, event):
+            name, unit, size = profile.sizes[number]
+            component = gradients if name == WEIGHT_GRADIENTS else COMPONENTS.get(name, "activations")
+            labels.setdefault((name, component, number not in profile.waiting), [*NOTHING])[unit] += size
+        profile.contents[event] = {label: tuple(nbytes) for label, nbytes in labels.items() if any(nbytes)}
+    contents: dict[Label, Bytes] = profile.contents[event]
+    return contents
 
 
 @lru_cache(maxsize=1024)
@@ -236,7 +224,7 @@ def message(name: Name) -> Message:
     return Message(name) if isinstance(name, str) else Message(name[0], tensor=Message(name[1]))
 
 
-def parts_of(moment: StepMoment, units: Bytes) -> tuple[Part, ...]:
+def parts_of(moment: Moment, units: Bytes) -> tuple[Part, ...]:
     """The parts of a moment for a batch and a length, the largest first."""
     parts = [
         Part(message(name), component, dot(nbytes, units), temporary)
@@ -510,7 +498,7 @@ class Course:
     def forward(self) -> Iterator[Surroundings]:
         """The embedding, each run of layers at its last one, when most is held, and the head."""
         runs = (run.holding(run.layers) for run in self.runs)
-        before = [*accumulate(runs, Alive.plus, initial=Alive())]
+        before = [*accumulate(runs, Moment.plus, initial=Moment())]
         for index, run in enumerate(self.runs):
             earlier = before[index]
             here = earlier.plus(run.holding(run.layers - 1))
@@ -534,14 +522,14 @@ class Course:
                     yield Surroundings("loss", waiting, run.profile, run.profile.after_autocast)
             yield Surroundings("forward", here, run.profile, run.profile.forward)
 
-    def waiting_for_loss(self) -> Alive:
+    def waiting_for_loss(self) -> Moment:
         """Tensors that all but the head keeps for the backward pass, once the model's forward pass is over."""
-        waiting = Alive().plus(self.persisting())
+        waiting = Moment().plus(self.persisting())
         for run in self.runs[:-1]:
             waiting = waiting.plus(run.waiting(run.layers))
         return waiting
 
-    def under_reference(self, *, root_stays: bool) -> Alive:
+    def under_reference(self, *, root_stays: bool) -> Moment:
         """Tensors of a policy's forward pass that are in memory while its reference runs; FSDP's root where it stays
         gathered."""
         profile = self.runs[-1].profile
@@ -575,8 +563,8 @@ class Course:
 
     def backward(self) -> Iterator[Surroundings]:
         """The loss and the head, each run of layers at its last and at its first one, the embedding."""
-        base, behind = Alive().plus(self.persisting()), 0
-        waiting = [*accumulate((run.waiting(run.layers) for run in self.runs), Alive.plus, initial=base)]
+        base, behind = Moment().plus(self.persisting()), 0
+        waiting = [*accumulate((run.waiting(run.layers) for run in self.runs), Moment.plus, initial=base)]
         stay = self.by_fsdp or self.passes.settings.keeps_gradients
         component: TrainingComponent = "gradients" if stay else "temporaries"
         for index in reversed(range(len(self.runs))):
@@ -586,7 +574,10 @@ class Course:
                 more = [Tensors(outputs, "logits that the training loop holds", "logits"), *run.waiting(layers)]
                 more.append(Tensors(gradients, "gradients", component))
                 if 0 <= run.first + layers < self.rank.num_layers - 1:
-                    more += [self.per_layer_gradients, self.shared_gradients(run.first + layers)]
+                    # those of the shared keys and values wait for the layers that made them
+                    columns = self.shared_columns(run.first + layers) * self.passes.settings.compute
+                    shared = Tensors(by(CountedBy.TOKEN, columns), "gradients of activations")
+                    more += [self.per_layer_gradients, shared]
                 more.append(Tensors(run.alternate_outputs, "outputs kept of every other matrix"))
                 here = waiting[index].plus(more)
                 if self.sharded is not None:
@@ -596,7 +587,7 @@ class Course:
             behind += run.layers * run.gradients
 
     def sharded_backward(
-        self, sharded: Sharded, index: int, run: Run, layers: int, here: Alive
+        self, sharded: Sharded, index: int, run: Run, layers: int, here: Moment
     ) -> Iterator[Surroundings]:
         """A part going back with all that FSDP holds; and the moment when its gradients are reduced."""
         resident = here.plus(sharded.going_back(index, layers))
@@ -605,12 +596,6 @@ class Course:
             yield Surroundings("backward", here.plus([*sharded.reducing(index, layers), self.stream]))
         elif not index or sharded.ends(index):
             yield Surroundings("backward", here.plus(sharded.reducing(index, layers)))
-
-    def shared_gradients(self, layer: int) -> Tensors:
-        """Gradients of the shared keys and values, which wait for the layers that made them."""
-        return Tensors(
-            by(CountedBy.TOKEN, self.shared_columns(layer) * self.passes.settings.compute), "gradients of activations"
-        )
 
     def shared_columns(self, layer: int) -> int:
         """Columns of the keys and values that the last layers share, as seen from one of these."""
@@ -654,10 +639,221 @@ class Course:
         )
 
     @cached_property
-    def step_moments(self) -> dict[Phase, list[StepMoment]]:
+    def step_moments(self) -> dict[Phase, list[Moment]]:
         """The moments of each phase that are the peak for some batch and length."""
-        phases: dict[Phase, list[StepMoment]] = {}
+        phases: dict[Phase, list[Moment]] = {}
         for depths in self.depths:
             for here in undominated(depths):
                 phases.setdefault(here.phase, []).extend(here.step_moments())
         return {phase: undominated(of_phase) for phase, of_phase in phases.items()}
+
+
+# One rank of a pipeline stage: the courses of its pieces, and all that is there besides.
+
+
+class QuietCourse(NamedTuple):
+    """A pass without gradients, and when it runs. `gathered` are bytes of weights that FSDP gathers for it at once, and
+    `ahead` of those that DeepSpeed's ZeRO-3 has gathered of a model of its own: its head, and what comes ahead."""
+
+    course: Course
+    when: Literal["generation", "before", "after"]
+    gathered: int = 0
+    ahead: int = 0
+
+
+class TrainingStage:
+    """One rank of a pipeline stage: what is there all the time, round the course of a micro-batch through a piece of
+    it. `courses` are those of its pieces; alike pieces have one. `quiet` are passes without gradients, and `reference`
+    the weights that only they read."""
+
+    def __init__(
+        self,
+        courses: tuple[Course, ...],
+        states: States,
+        work: TrainingWorkload,
+        layout: TrainingLayout,
+        number: int,
+        shared: Shared,
+        quiet: tuple[QuietCourse, ...] = (),
+        reference: Sequence[Tensors] = (),
+        value: "TrainingStage | None" = None,
+    ) -> None:
+        self.courses, self.states, self.work, self.layout, self.number = courses, states, work, layout, number
+        self.shared, self.quiet, self.reference, self.value = shared, quiet, reference, value
+        self.course = courses[0]
+        self.rank, self.recipe = self.course.rank, self.course.recipe
+        self.during = Moment().plus(self.running())
+        """Tensors in memory all through a micro-batch, other micro-batches aside."""
+        schedule = layout.pp, tuple(courses.index(course) for course in courses), work.accumulation, number
+        self.at_work = [
+            (courses[turn.piece], turn.backward, self.during.plus(self.waiting(turn.waiting)))
+            for turn in shared.once(("turns", *schedule), lambda: peak_turns(*schedule))
+        ]
+        """The turns of its schedule at which most waits: a piece at work, whether backward, and all else there."""
+
+    def waiting(self, pieces: tuple[int, ...]) -> list[Tensors]:
+        """Tensors that so many micro-batches in each piece keep for their backward pass."""
+        several = zip(self.courses, pieces, strict=True)
+        return list(
+            chain.from_iterable(run.waiting(n * run.layers) for course, n in several if n for run in course.runs)
+        )
+
+    @property
+    def by_deepspeed(self) -> bool:
+        """Whether DeepSpeed's ZeRO-3 runs; on one GPU too, where it gathers nothing."""
+        return self.layout.zero == 3 and self.recipe.reuse > 0
+
+    # What is there all the time
+
+    def constant(self) -> list[Tensors]:
+        """Weights and what belongs to them, between steps; with gradients that are held all the time."""
+        gradients = [Tensors(once(self.states.gradients), "gradients", "gradients")] if self.recipe.buffers else []
+        return [*self.standing, *gradients]
+
+    @cached_property
+    def standing(self) -> list[Tensors]:
+        """Weights and what belongs to them, between steps, but for gradients."""
+        states = self.states
+        tensors = [
+            Tensors(once(states.frozen), "frozen weights", "weights"),
+            Tensors(once(states.weights), "trained weights", "weights"),
+            Tensors(once(states.master), "fp32 copies of the weights", "master_weights"),
+            Tensors(once(states.optimizer), "states of the optimizer", "optimizer"),
+            *self.reference,
+        ]
+        if self.layout.fully_sharded and not (self.course.by_fsdp or self.by_deepspeed):
+            largest = Tensors(once(2 * self.course.largest_unit), "gathered weights of two layers", "weights")
+            tensors.append(largest)
+        return tensors
+
+    def running(self) -> list[Tensors]:
+        """Tensors in memory all through a micro-batch: weights, gradients of earlier ones, and tables. DeepSpeed's
+        ZeRO-2 gathers the gradients of each micro-batch in a buffer of its own before they are added (0.19.8,
+        stage_1_and_2.py, `copy_grads_in_partition`); on one GPU its ZeRO-3 computes on views of what it holds
+        (partition_parameters.py, `_no_gather_coalesced`)."""
+        recipe, states, work = self.recipe, self.states, self.work
+        tensors = self.constant()
+        if work.accumulation > 1 and not recipe.buffers:
+            tensors.append(Tensors(once(states.gradients), "gradients of earlier micro-batches", "gradients"))
+        if work.accumulation > 1 and recipe.flattened and self.layout.zero == 2:
+            tensors.append(Tensors(once(states.gradients), "gradients of this micro-batch", "gradients"))
+        if recipe.bucket:
+            size = WIDTH[recipe.gradients] * self.bucketed()
+            tensors.append(Tensors(once(size), "buckets that gradients are reduced in", "gradients"))
+        if self.by_deepspeed and self.layout.fully_sharded:
+            tensors.append(Tensors(once(self.live()), "gathered weights", "weights"))
+        return [*tensors, self.rotary()]
+
+    def rotary(self) -> Tensors:
+        columns = 2 * sum(columns for _, columns in self.rank.rotary)
+        return Tensors(by(CountedBy.POSITION, self.course.passes.rotary_width * columns), "rotary tables")
+
+    def bucketed(self) -> int:
+        """Elements of gradients on their way. Stage 3 has one bucket, and lays what is in it end to end for
+        reduce-scatter (DeepSpeed 0.19.8, runtime/comm/coalesced_collectives.py)."""
+        bucket = self.recipe.bucket
+        if self.by_deepspeed:
+            return bucket + min(bucket, sum(unit.trained for unit in self.course.units.values()))
+        return 2 * bucket if self.recipe.overlap else bucket
+
+    def live(self) -> int:
+        """Bytes of what DeepSpeed's ZeRO-3 has gathered at the loss (0.19.8, partitioned_param_coordinator.py,
+        `__params_to_release`): the head, and the last weights that are needed again before so many elements have
+        passed, each going forward and back, and once more where a layer runs again; and what comes ahead."""
+        reused = self.recipe.reuse // (3 if self.course.recomputed else 2)
+        head = self.rank.vocab * (self.rank.d_embedding or self.rank.hidden)
+        elements = max(head, reused) + self.recipe.prefetch
+        return WIDTH[self.recipe.compute] * min(elements, sum(unit.gathered for unit in self.course.units.values()))
+
+    # The step
+
+    @property
+    def steps(self) -> list[Moment]:
+        """Points before and after the step, and the optimizer's update."""
+        size = 0 if self.work.optimizer_in_backward else self.states.casts or self.states.gradients
+        between = Moment().plus(self.constant())
+        updated = [*self.standing, Tensors(once(size), "gradients", "gradients"), self.updating()]
+        return [between, Moment().plus(updated, "optimizer"), between.plus([], "after_step")]
+
+    def updating(self) -> Tensors:
+        return Tensors(once(self.states.update), UPDATE, "temporaries")
+
+    def stepping(self) -> Moment:
+        """The optimizer's update inside the backward pass."""
+        gradient = Tensors(once(self.states.largest_gradient), "gradients", "gradients")
+        more = [*self.course.persisting(), gradient, self.updating(), self.course.stream]
+        return self.during.plus(more, "backward")
+
+    def without_gradients(self) -> list[Moment]:
+        points: list[Moment] = []
+        for course, when, gathered, ahead in self.quiet:
+            resident = Moment().plus([*self.constant(), self.rotary()]) if when == "generation" else self.during
+            if when == "after":
+                resident = resident.plus(self.course.under_reference(root_stays=not gathered).tensors)
+            whole = once(gathered)
+            resident = resident.plus([Tensors(whole, GATHERED, "weights"), Tensors(whole, BUFFER, "weights")])
+            resident = resident.plus([Tensors(once(ahead), GATHERED, "weights")])
+            for here in course.forward():
+                points += map(resident.merged_with, here._replace(phase="reference").step_moments())
+        return undominated(points)
+
+    def peak_bytes(self, units: Bytes) -> int:
+        if self.value is not None:
+            return max(dot(moment.bytes, units) for points in self.step_moments.values() for moment in points)
+        alive = [moment.bytes for moment in (*self.steps, *self.without_gradients())]
+        if self.work.optimizer_in_backward:
+            alive.append(self.stepping().bytes)
+        return max(self.passing(units), *(dot(nbytes, units) for nbytes in alive))
+
+    def passing(self, units: Bytes) -> int:
+        """Bytes at the peak of a micro-batch's pass, the course of which other numbers of replicas may have too."""
+
+        def peak(course: Course, *, backward: bool) -> int:
+            key = "peak", course, units, backward
+            return self.shared.once(key, lambda: course.peak_bytes(units, backward=backward))
+
+        return max(
+            dot(alive.bytes, units) + peak(course, backward=backward) for course, backward, alive in self.at_work
+        )
+
+    @property
+    def divided(self) -> int:
+        """Bytes of weights, and of what belongs to them, that are there all the time."""
+        states = self.states
+        standing = states.frozen + states.weights + states.master + states.optimizer
+        return standing + (states.gradients if self.recipe.buffers else 0)
+
+    @cached_property
+    def step_moments(self) -> dict[Phase, list[Moment]]:
+        phases = {moment.phase: [moment] for moment in self.steps}
+        if self.quiet:
+            phases["reference"] = self.without_gradients()
+        for course, backward, alive in self.at_work:
+            for phase, points in course.step_moments.items():
+                if (phase == "backward") == backward:
+                    phases.setdefault(phase, []).extend(map(alive.merged_with, points))
+        if self.work.optimizer_in_backward:
+            phases["backward"] = undominated([*phases["backward"], self.stepping()])
+        return phases if self.value is None else self.with_value(phases, self.value)
+
+    def with_value(self, phases: dict[Phase, list[Moment]], value: "TrainingStage") -> dict[Phase, list[Moment]]:
+        """The moments of a policy and a value model that are trained together: the latter runs first, waits, and goes
+        back last, when all of the policy's gradients are there. What the training loop holds of the policy's outputs it
+        holds through the update."""
+        standing = Moment().plus(value.constant())
+        waiting = standing.plus([tensors for run in value.course.runs for tensors in run.waiting(run.layers)])
+        outputs = Tensors(self.course.runs[-1].profile.outputs, "outputs that the training loop holds", "logits")
+        gradients = Tensors(once(value.states.gradients), "gradients", "gradients")
+        updating = standing.plus([outputs, gradients, value.updating()])
+        resident = {"forward": waiting, "loss": waiting, "backward": waiting, "optimizer": updating}
+        both = {
+            phase: [resident.get(phase, standing).merged_with(moment) for moment in points]
+            for phase, points in phases.items()
+        }
+        own = Moment().plus([*self.constant(), outputs, Tensors(once(self.states.gradients), "gradients", "gradients")])
+        both["backward"] += [own.merged_with(moment) for moment in value.step_moments["backward"]]
+        return both
+
+    @cached_property
+    def peaks(self) -> list[Moment]:
+        return undominated(chain.from_iterable(self.step_moments.values()))

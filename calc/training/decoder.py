@@ -1,12 +1,12 @@
-"""Decoder layers as transformers' classes compute them in training; and the parts of a model run on the tape, each kind
-once."""
+"""Decoder layers as transformers' classes compute them in training, with the embedding before them and the last norm
+behind; and the parts of a model run on the tape, each kind once."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, TypeVar
 
 from calc.errors import ConfigError, Message
-from calc.formats import FORMATS, Precision
+from calc.formats import FORMATS
 from calc.model.architecture import Architecture
 from calc.model.attention import GQA
 from calc.model.block import Block
@@ -15,148 +15,235 @@ from calc.model.linear_attention import GatedDeltaNet, LightningAttention
 from calc.model.mixers import Mixer
 from calc.model.mla import LatentAttention
 from calc.model.recurrent import Mamba, Mamba2, ShortConv
-from calc.model.tensor import Norm
 from calc.training.attention import compressed_attention, grouped_query, latent_attention
-from calc.training.ends import (
-    embedding,
-    final_norm,
-    head,
-    mixed_in,
-    per_layer_columns,
-    per_layer_inputs,
-    with_per_layer_inputs,
-)
-from calc.training.feedforward import mixture, mlp, parallel_with_dense
-from calc.training.layout import TrainingLayout
+from calc.training.feedforward import activated, mixture, mlp, parallel_with_dense
+from calc.training.layout import TrainingScenario
+from calc.training.losses import Head
 from calc.training.modules import Adapters, Modules, Rotary, Settings
+from calc.training.operations import ACTIVATION_GRADIENTS
 from calc.training.recurrent import gated_delta, lightning, selective_scan, short_convolution, state_space
 from calc.training.states import adapted_matrices, adapts_experts, plain_experts, widths
 from calc.training.tape import CountedBy, Profile, TrackedTensor, profile, scoped
-from calc.training.workload import WIDTH, Objective, Recipe, TrainingWorkload
+from calc.training.workload import WIDTH, Objective
 
 
 @scoped
-def layer(
-    t: Modules, block: Block, x: TrackedTensor, rotary: Rotary | None, inputs: TrackedTensor | None
-) -> TrackedTensor:
+def layer(t: Modules, x: TrackedTensor, inputs: TrackedTensor | None) -> TrackedTensor:
     """One decoder layer: mixer and feed-forward, each with norms before or behind it, added to the stream; `inputs` are
     those of single layers, where there are any."""
+    block = t.block
     if block.mixers and block.ffn is not None and (len(block.norms) == 1 or t.kernels.parallel):
-        return parallel(t, block, x, rotary)
+        return parallel(t, x)
     if block.mixers:
         residual = t.cast(x, 4, "residual stream") if t.kernels.fp32_stream else x
-        x = before(t, block, t.cast(x, t.settings.rest, "states") if t.kernels.fp32_stream else x)
+        x = before(t, t.cast(x, t.settings.rest, "states") if t.kernels.fp32_stream else x)
         residual = x if t.kernels.normed_stream else residual
         with t.alive(residual):
-            x = behind(t, block, mixed(t, block, x, rotary))
-            x = summed(t, block, residual, t.local(x) if t.kernels.holds_attended else x)
+            x = behind(t, mixed(t, x))
+            x = summed(t, residual, t.local(x) if t.kernels.holds_attended else x)
     if block.ffn is not None:
         residual = x
-        x = before(t, block, x)
+        x = before(t, x)
         residual = t.local(x if t.kernels.normed_stream else residual)
-        x = summed(t, block, residual, behind(t, block, fed(t, block, x, residual)))
+        x = summed(t, residual, behind(t, fed(t, x, residual)))
     if inputs is not None:
-        x = mixed_in(t, block, x, inputs)
+        x = mixed_in(t, x, inputs)
     return t.scaled_in_place(x) if t.kernels.scaled_layers else x
 
 
 @scoped
-def before(t: Modules, block: Block, x: TrackedTensor) -> TrackedTensor:
+def before(t: Modules, x: TrackedTensor) -> TrackedTensor:
     """Input of mixers or of a feed-forward: the states of all tokens, normed in most families."""
-    normed = block.norms_first and not t.kernels.norms_sums
-    return t.gathered(t.norm(x, t.kernels.norm_kind(block.norm), "normed states") if normed else x)
+    normed = t.block.norms_first and not t.kernels.norms_sums
+    return t.gathered(t.norm(x, t.kernels.norm_kind(t.block.norm), "normed states") if normed else x)
 
 
 @scoped
-def behind(t: Modules, block: Block, x: TrackedTensor) -> TrackedTensor:
+def behind(t: Modules, x: TrackedTensor) -> TrackedTensor:
     """The norm of a block's output, for those that have one, and dropout."""
-    if len(block.norms) == 4 or not block.norms_first:
-        x = t.norm(x, t.kernels.norm_kind(block.norm), "normed output")
+    if len(t.block.norms) == 4 or not t.block.norms_first:
+        x = t.norm(x, t.kernels.norm_kind(t.block.norm), "normed output")
     return t.dropout(x, "output after dropout") if "residual" in t.kernels.dropout else x
 
 
 @scoped
-def summed(t: Modules, block: Block, residual: TrackedTensor, x: TrackedTensor) -> TrackedTensor:
+def summed(t: Modules, residual: TrackedTensor, x: TrackedTensor) -> TrackedTensor:
     """The residual stream; with a norm behind the sum in OPT-350m."""
     if t.kernels.normed_stream:
         residual, x = t.scale(residual, "residual stream"), t.scale(x, "residual stream")
     x = t.add(residual, x, "residual stream")
-    return t.norm(x, t.kernels.norm_kind(block.norm), "residual stream") if t.kernels.norms_sums else x
+    return t.norm(x, t.kernels.norm_kind(t.block.norm), "residual stream") if t.kernels.norms_sums else x
 
 
 @scoped
-def parallel(t: Modules, block: Block, x: TrackedTensor, rotary: Rotary | None) -> TrackedTensor:
+def parallel(t: Modules, x: TrackedTensor) -> TrackedTensor:
     """Attention and feed-forward read the same states, normed together or each by itself."""
     residual = x
-    x = before(t, block, x)
-    attended = t.local(behind(t, block, mixed(t, block, x, rotary)))
-    if len(block.norms) > 1:
+    x = before(t, x)
+    attended = t.local(behind(t, mixed(t, x)))
+    if len(t.block.norms) > 1:
         with t.alive(x):
-            x = before(t, block, residual)
-    x = t.local(behind(t, block, fed(t, block, x, residual)))
+            x = before(t, residual)
+    x = t.local(behind(t, fed(t, x, residual)))
     return t.add(t.add(residual, attended, "residual stream"), x, "residual stream")
 
 
 @scoped
-def mixed(t: Modules, block: Block, x: TrackedTensor, rotary: Rotary | None) -> TrackedTensor:
+def mixed(t: Modules, x: TrackedTensor) -> TrackedTensor:
     """Output of the mixers, which read the same states, and are added up where there are several."""
-    first, *others = reversed(block.mixers) if t.kernels.multiplied else block.mixers
-    y = passed(t, first, block.norm, x, rotary)
-    for mixer in others:
-        y = t.add(y, passed(t, mixer, block.norm, x, rotary), "output of the mixers")
+    y: TrackedTensor | None = None
+    for mixer in reversed(t.block.mixers) if t.kernels.multiplied else t.block.mixers:
+        forward = pass_of(mixer)
+        assert forward is not None  # check_modelled has let it through
+        out = forward(t, mixer, x)
+        y = out if y is None else t.add(y, out, "output of the mixers")
+    assert y is not None
     return y
 
 
-def passed(t: Modules, mixer: Mixer, norm: Norm, x: TrackedTensor, rotary: Rotary | None) -> TrackedTensor:
-    forward = pass_of(mixer)
-    assert forward is not None  # check_modelled has let it through
-    return forward(t, norm, x, rotary)
-
-
-def pass_of(mixer: Mixer) -> Callable[[Modules, Norm, TrackedTensor, Rotary | None], TrackedTensor] | None:
+def pass_of(mixer: Mixer) -> Callable[[Modules, Any, TrackedTensor], TrackedTensor] | None:
     """The forward pass of a kind; None: nobody has laid what it saves for the way back next to torch's own account."""
     match mixer:
         case GQA():
-            return lambda t, norm, x, rotary: grouped_query(t, mixer, norm, x, rotary)
+            return grouped_query
         case LatentAttention():
-            return lambda t, norm, x, rotary: latent_attention(t, mixer, x, rotary)
+            return latent_attention
         case CompressedAttention():
-            return lambda t, norm, x, rotary: compressed_attention(t, mixer, x)
+            return compressed_attention
         case GatedDeltaNet():
-            return lambda t, norm, x, rotary: gated_delta(t, mixer, x)
+            return gated_delta
         case Mamba2():
-            return lambda t, norm, x, rotary: state_space(t, mixer, x)
+            return state_space
         case Mamba(n_heads=None):
-            return lambda t, norm, x, rotary: selective_scan(t, mixer, x)
+            return selective_scan
         case LightningAttention():
-            return lambda t, norm, x, rotary: lightning(t, mixer, x)
+            return lightning
         case ShortConv():
-            return lambda t, norm, x, rotary: short_convolution(t, mixer, x)
+            return short_convolution
         case _:
             return None
 
 
 @scoped
-def fed(t: Modules, block: Block, x: TrackedTensor, state: TrackedTensor) -> TrackedTensor:
+def fed(t: Modules, x: TrackedTensor, state: TrackedTensor) -> TrackedTensor:
     """Output of the feed-forward on normed states; some experts read the state itself."""
+    block = t.block
     if block.moe is not None:
         if block.moe.parallel_mlp is not None:
-            return parallel_with_dense(t, block, block.moe, block.moe.parallel_mlp, x, state)
+            return parallel_with_dense(t, block.moe, block.moe.parallel_mlp, x, state)
         return mixture(t, block.moe, x)
     assert block.dense is not None
     return mlp(t, block.dense, x)
 
 
-def settings_of(
-    rank: Architecture,
-    work: TrainingWorkload,
-    recipe: Recipe,
-    layout: TrainingLayout,
-    base: Precision,
-    *,
-    single: bool,
-) -> Settings:
+# The embedding, and the last norm
+
+
+@scoped
+def embedding(t: Modules) -> TrackedTensor:
+    """Input of the first layer: rows of the table, scaled or with those of positions where the family does so."""
+    columns, tied = t.model.d_embedding or t.model.hidden, t.model.tied and t.settings.reads_table
+    looked_up = x = t.local(look_up(t, t.model.vocab * columns, columns, "embedded tokens", tied=tied))
+    if t.settings.inputs_need_gradients:
+        t.leaf(x)
+    if t.kernels.scales_embedded:
+        x = t.scale(x, "embedded tokens, scaled")
+    if t.model.d_embedding is not None:
+        x = t.matrix(x, "project_in", t.model.hidden, "embedded tokens in the width of the model")
+    if t.model.positions:
+        unit = CountedBy.TOKEN if t.kernels.positions_by_sequence else CountedBy.POSITION
+        places = t.local(look_up(t, t.model.positions * t.model.hidden, t.model.hidden, "embedded positions", unit))
+        x = t.add(x, places, "embedded tokens and positions")
+    if "embedding" in t.kernels.dropout:
+        x = t.dropout(x, "embedded tokens after dropout")
+    if "embedded" in t.kernels.norms_unweighted:
+        x = t.unweighted_norm(x, "normed embedded tokens")
+    if t.settings.inputs_need_gradients and x is not looked_up:
+        t.outputs.append(looked_up)  # a leaf is kept by where its gradient ends
+    return x
+
+
+def look_up(
+    t: Modules, size: int, columns: int, name: str, unit: CountedBy = CountedBy.TOKEN, *, tied: bool = False
+) -> TrackedTensor:
+    """Rows of a table. Its gradient is as large as the table; a tied one is added to that of the head, which waits."""
+    table = t.parameter(size)
+
+    def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
+        own = t.gradient(table)
+        t.free(gradient)
+        return [t.gradient(table, own) if tied else own]
+
+    return t.record(t.new(name, columns, t.settings.rest, unit), [table], backward)
+
+
+@scoped
+def final_norm(t: Modules, x: TrackedTensor) -> TrackedTensor:
+    if t.model.final_norm == "none" != t.model.blocks[0].norm:
+        return x  # there is none: OPT-350m
+    return t.norm(x, t.kernels.norm_kind(t.model.final_norm), "states that the head reads")
+
+
+# The embedding of its own that each layer mixes in: Gemma 3n and 4 (transformers' `modeling_gemma4.py`,
+# `project_per_layer_inputs`). One tensor holds those of all layers, and so does its gradient.
+
+
+INPUTS = "inputs of single layers"
+
+
+def per_layer_columns(model: Architecture) -> int:
+    """Columns of all layers' inputs side by side; 0 where there are none."""
+    return sum(block.per_layer_width * len(block.layers) for block in model.blocks)
+
+
+@scoped
+def with_per_layer_inputs(t: Modules, x: TrackedTensor) -> TrackedTensor:
+    """Embedded tokens, while the inputs of all layers are held until the backward pass reaches them: rows of a
+    second table and a projection of the first."""
+    columns, width = per_layer_columns(t.model), t.model.blocks[0].per_layer_width
+    (table,) = (tensor for tensor in t.model.tensors() if tensor.name.endswith("embed_tokens_per_layer.weight"))
+    rows = t.scale(look_up(t, table.shape[0] * columns, columns, INPUTS), INPUTS)
+    projected = t.scale(t.matrix(x, "per_layer_model_projection", columns, INPUTS), INPUTS)
+    projected = t.norm(projected, t.kernels.norm_kind("rms"), INPUTS, heads=columns // width)
+    inputs = t.scale(t.add(projected, rows, INPUTS), INPUTS)
+    return t.record(x.view(), [x, inputs], lambda gradient: [gradient, t.gradient(inputs)], [inputs.storage])
+
+
+def per_layer_inputs(t: Modules, columns: int) -> TrackedTensor:
+    """The inputs of all layers as one of them meets them."""
+    inputs = t.new(INPUTS, columns, t.settings.rest, CountedBy.TOKEN)
+    if t.settings.trains or t.settings.adapters is not None:
+        t.leaf(inputs)
+    return inputs
+
+
+@scoped
+def mixed_in(t: Modules, x: TrackedTensor, inputs: TrackedTensor) -> TrackedTensor:
+    """A layer's output with its own input mixed in. Its gradient is put into zeros as large as those of all layers, and
+    added to what waits for the layers before, which is counted outside."""
+    narrow = t.block.per_layer_width
+    own = inputs.view(narrow)
+
+    def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
+        zeros = t.new(ACTIVATION_GRADIENTS, inputs.columns, inputs.width, inputs.unit)
+        t.like(ACTIVATION_GRADIENTS, zeros, zeros)
+        return [None]
+
+    t.record(own, [inputs], backward)
+    label = "gated input of the layer"
+    gate = t.local(activated(t, t.matrix(x, "per_layer_input_gate", narrow, label), label))
+    y = t.matrix(t.multiply(gate, own, label), "per_layer_projection", x.columns, "input of the layer")
+    with t.alive(y):
+        y = t.norm(y, t.kernels.norm_kind(t.block.norm), "normed input of the layer")
+    return t.add(x, y, "residual stream")
+
+
+# The parts of a model, each run once on a tape
+
+
+def settings_of(rank: Architecture, scenario: TrainingScenario, *, single: bool) -> Settings:
     """Settings of the modules. FSDP gathers weights in the type of the products, so that none are cast there."""
+    work, recipe, layout, base = scenario.workload, scenario.recipe, scenario.layout, scenario.frozen
     frozen_bits = FORMATS[base.weights].bits if base.weights in FORMATS else 8
     compute = WIDTH[recipe.compute]
     stored = compute if layout.fully_sharded or not work.trains_base else WIDTH[recipe.weights]
@@ -200,10 +287,6 @@ def settings_of(
     )
 
 
-LossHead = Callable[[Modules, Architecture, TrackedTensor], TrackedTensor]
-"""Steps from the last norm's output to the loss."""
-
-
 def quiet(settings: Settings, *, policy: bool) -> Settings:
     """Settings of a pass without gradients: of the policy with its adapters, or of a frozen reference without."""
     settings = replace(settings, records=False, checkpoints=False, inputs_need_gradients=False, keep_outputs=False)
@@ -235,14 +318,13 @@ class Passes:
         self,
         rank: Architecture,
         settings: Settings,
-        loss: LossHead = head,
-        *,
-        shared: Shared | None = None,
-        cut: tuple[int, int] = (1, 1),
-        objective: Objective | None = None,
+        loss: Head,
+        shared: Shared,
+        cut: tuple[int, int],
+        objective: Objective | None,
     ) -> None:
-        self.rank, self.settings = rank, settings
-        self.shared, self.cut, self.of_layers = shared or Shared(), cut, settings.of_layers
+        self.rank, self.settings, self.objective = rank, settings, objective
+        self.shared, self.cut, self.of_layers = shared, cut, settings.of_layers
         self.per_layer_columns = per_layer_columns(rank)
         """Columns of the inputs of single layers, side by side."""
         self.stream_width = self.layer(rank.all_blocks[0], first=True).width
@@ -250,7 +332,8 @@ class Passes:
         quantized matrices (bitsandbytes) give what they read."""
         first_layer = self.layer(next(block for block in self.rank.all_blocks if 0 in block.runs_in), first=True)
         keeps_input = self.per_layer_columns > 0 and first_layer.keeps_input
-        of_front, of_norm, of_tail = settings.of_embedding, settings.of_norm, settings.of_head
+        of_norm, of_tail, needed = settings.of_norm, settings.of_head, settings.inputs_need_gradients
+        of_front = replace(of_norm, reads_table=settings.reads_table, inputs_need_gradients=needed)
         if objective is None:  # hidden states are for losses of trainers alone
             of_tail = replace(of_tail, checkpoints=False)
         self.front = self.once(("front", of_front, keeps_input), lambda: self._front(of_front, keeps_input))
@@ -264,25 +347,28 @@ class Passes:
         return self.shared.once((*key, self.cut), make)
 
     def tape(self, settings: Settings) -> Modules:
-        return Modules(self.rank.kernels, self.rank.names, settings)
+        t = Modules(self.rank, settings)
+        if self.objective is not None:
+            t.objective = self.objective
+        return t
 
     def _front(self, settings: Settings, keeps_input: bool) -> Profile:
         t = self.tape(settings)
 
         def run(_: list[TrackedTensor]) -> TrackedTensor:
-            x = embedding(t, self.rank)
+            x = embedding(t)
             if not self.per_layer_columns:
                 return x
             if keeps_input:
                 t.count_elsewhere(x)
-            return with_per_layer_inputs(t, self.rank, x)
+            return with_per_layer_inputs(t, x)
 
         return profile(t, [], [], run)
 
-    def end(self, settings: Settings, run: LossHead, width: int) -> Profile:
+    def end(self, settings: Settings, run: Head, width: int) -> Profile:
         """The last norm or the head, which reads so many bytes an element."""
         t = self.tape(settings)
-        return profile(t, [], self.input(t, gradient=True, width=width), lambda inputs: run(t, self.rank, inputs[0]))
+        return profile(t, [], self.input(t, gradient=True, width=width), lambda inputs: run(t, inputs[0]))
 
     def layer(self, block: Block, *, first: bool) -> Profile:
         """One layer of a kind. The first of a model whose embedding is not trained gets no gradient to pass on."""
@@ -296,13 +382,14 @@ class Passes:
     def run(self, settings: Settings, block: Block, *, gradient: bool, width: int) -> Profile:
         t = self.tape(settings)
         channels = self.channels(block)
-        tables = self.tables(t, channels)
-        rotary = Rotary(tables[0], tables[1], channels) if tables else None
+        table = "rotary tables", channels, self.rotary_width, CountedBy.POSITION
+        tables = [t.new(*table), t.new(*table)] if channels else []
+        t.block, t.rotary = block, Rotary(tables[0], tables[1], channels) if tables else None
         columns = self.per_layer_columns
         own = per_layer_inputs(t, columns) if columns else None
 
         def once(x: TrackedTensor) -> TrackedTensor:
-            return layer(t, block, x, rotary, own)
+            return layer(t, x, own)
 
         def run(inputs: list[TrackedTensor]) -> TrackedTensor:
             if not settings.checkpoints:
@@ -325,10 +412,10 @@ class Passes:
         heads = {mixer.head_width for mixer in block.mixers}
         return next((columns for columns in widths if columns in heads), widths[0] if widths else 0)
 
-    def tables(self, t: Modules, channels: int) -> list[TrackedTensor]:
-        fp32 = self.rank.kernels.rotation in ("fp32", "fp32_spread")
-        width = 4 if fp32 else self.settings.rest
-        return [t.new("rotary tables", channels, width, CountedBy.POSITION) for _ in range(2)] if channels else []
+    @property
+    def rotary_width(self) -> int:
+        """Bytes of an element of the tables of cosines and sines."""
+        return 4 if self.rank.kernels.rotation in ("fp32", "fp32_spread") else self.settings.rest
 
 
 # Which models' steps are computed: those whose layers were compared with torch's own account.

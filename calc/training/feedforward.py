@@ -1,7 +1,6 @@
 """Feed-forwards as transformers' classes compute them in training: matrices, gates and activation functions
 (`activations.py`), and mixtures of experts, for which copies of tokens are sorted by expert (`integrations/moe.py`)."""
 
-from calc.model.block import Block
 from calc.model.feedforward import MLP, MoE
 from calc.training.modules import Modules
 from calc.training.tape import CountedBy, Name, TrackedTensor, scoped
@@ -51,7 +50,7 @@ def xielu(t: Modules, x: TrackedTensor, name: Name) -> TrackedTensor:
     for all of x (`XIELUActivation._xielu_python`)."""
     label: Name = "steps of xIELU"
     width = 4 if t.autocast else x.width  # softplus of the two runs in 32 bits
-    above, below = (t.weight(1, width, trained=t.settings.trains) for _ in range(2))
+    above, below = (t.parameter(1, width) for _ in range(2))
     mask = t.local(t.new("masks of xIELU", x.columns, 1, x.unit))
     square = t.multiply(t.multiply(above, x, label), x, label)
     first = t.add(square, t.scale(x, label), label)
@@ -114,11 +113,9 @@ def mixture(t: Modules, moe: MoE, x: TrackedTensor) -> TrackedTensor:
 
 
 @scoped
-def parallel_with_dense(
-    t: Modules, block: Block, moe: MoE, dense: MLP, x: TrackedTensor, state: TrackedTensor
-) -> TrackedTensor:
+def parallel_with_dense(t: Modules, moe: MoE, dense: MLP, x: TrackedTensor, state: TrackedTensor) -> TrackedTensor:
     """A dense feed-forward on normed states, and experts on the state by norms of their own: Gemma 4."""
-    kind = t.kernels.norm_kind(block.norm)
+    kind = t.kernels.norm_kind(t.block.norm)
     first = t.local(t.norm(mlp(t, dense, x), kind, "normed output"))
     weights, indices = map(t.local, routed(t, moe, state))
     second = t.local(experts(t, moe, t.norm(state, kind, "normed states"), weights, indices))
@@ -149,7 +146,7 @@ def routed(t: Modules, moe: MoE, x: TrackedTensor) -> tuple[TrackedTensor, Track
     """Weights and numbers of the experts that each token is sent to."""
     label = "scores of the router"
     if "router" in t.kernels.norms_unweighted:
-        normed, scale = "normed states of the router", t.weight(x.columns, t.settings.rest, trained=t.settings.trains)
+        normed, scale = "normed states of the router", t.parameter(x.columns)
         x = t.local(t.scale(t.multiply(scale, t.unweighted_norm(x, normed), normed), normed))
     if t.kernels.scores_chosen_only:  # a softmax over those that are chosen
         weights, indices = map(t.local, t.largest(router_logits(t, moe, x, x.width), moe.top_k))
@@ -173,7 +170,7 @@ def router_logits(t: Modules, moe: MoE, x: TrackedTensor, width: int) -> Tracked
     """A row for each expert; in 32 bits by a copy of the router."""
     rows = moe.n_experts + moe.n_zero
     size = rows * x.columns + (rows if moe.router_bias else 0)
-    weight = t.weight(size, t.settings.rest, trained=t.settings.trains)
+    weight = t.parameter(size)
     if t.settings.adapters is not None and t.settings.adapters.experts:
         weight = t.local(folded(t, fold_factors(t, moe.model_copy(update={"n_experts": 1}), x.columns, rows, 1), size))
     wide = t.local(t.cast(weight, width, "weights of the router in 32 bits"))
@@ -263,7 +260,7 @@ def expert_bias(t: Modules, moe: MoE, columns: int) -> TrackedTensor | None:
     """The bias of its expert for each copy of a token; its gradient is put into zeros."""
     if not moe.expert.bias:
         return None
-    bias = t.weight(moe.n_experts * (columns // moe.top_k), t.settings.experts, trained=t.settings.trains)
+    bias = t.parameter(moe.n_experts * (columns // moe.top_k), t.settings.experts)
     return t.gather(bias, t.new("order of copies", 0, 8), columns, "biases of experts")
 
 
@@ -287,7 +284,7 @@ def folded(t: Modules, factors: list[TrackedTensor], size: int) -> TrackedTensor
 def expert_matrices(t: Modules, size: int, factors: list[TrackedTensor] | None) -> TrackedTensor:
     """The stack of the experts' matrices, with their adapters folded in."""
     if factors is None:
-        return t.weight(size, t.settings.experts, trained=t.settings.trains)
+        return t.parameter(size, t.settings.experts)
     return folded(t, factors, size)
 
 

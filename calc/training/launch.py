@@ -7,7 +7,7 @@ from typing import NamedTuple
 from calc.errors import Message
 from calc.serving.engines.launch import Launch, degrees
 from calc.training.layout import TrainingLayout, TrainingScenario
-from calc.training.losses import METHODS
+from calc.training.methods import METHODS
 from calc.training.workload import Colocation, MethodName, Objective, Recipe, TrainingWorkload
 
 NODE = 8
@@ -21,19 +21,14 @@ def torchrun(layout: TrainingLayout) -> Launch:
     several = ("--nnodes", str(nodes), "--rdzv-backend", "c10d", "--rdzv-endpoint", "HOST:29500")
     where = several if nodes > 1 else ("--standalone",)
     words = ("torchrun", *where, "--nproc-per-node", str(each), SCRIPT)
-    return Launch(words=words, notes=tuple(interleaved(layout)))
-
-
-def interleaved(layout: TrainingLayout) -> Iterator[Message]:
-    """Words that tell the script to interleave its stages (Megatron-LM, megatron/training/arguments.py; torchtitan,
-    config/configs.py)."""
-    if layout.vp > 1:
-        yield Message(
-            "Interleaved stages are set in the script: Megatron-LM's --num-virtual-stages-per-pipeline-rank {vp:,}; "
-            "torchtitan's --parallelism.pipeline_parallel_schedule Interleaved1F1B, with the layers of a piece as "
-            "--parallelism.pipeline_parallel_layers_per_stage.",
-            vp=layout.vp,
-        )
+    # Megatron-LM, megatron/training/arguments.py; torchtitan, config/configs.py
+    interleaved = Message(
+        "Interleaved stages are set in the script: Megatron-LM's --num-virtual-stages-per-pipeline-rank {vp:,}; "
+        "torchtitan's --parallelism.pipeline_parallel_schedule Interleaved1F1B, with the layers of a piece as "
+        "--parallelism.pipeline_parallel_layers_per_stage.",
+        vp=layout.vp,
+    )
+    return Launch(words=words, notes=(interleaved,) if layout.vp > 1 else ())
 
 
 def accelerate(workload: TrainingWorkload, recipe: Recipe, layout: TrainingLayout) -> Launch:
@@ -151,6 +146,16 @@ class Started(NamedTuple):
         return self.work.micro_batch * self.work.accumulation * self.scenario.layout.dp
 
     @property
+    def group(self) -> int:
+        """Completions of a prompt."""
+        return self.objective.num_generations if METHODS[self.objective.method].groups else 1
+
+    @property
+    def prompts(self) -> int:
+        """Prompts whose completions are generated at once."""
+        return max(1, (self.objective.generation_batch or self.sequences) // self.group)
+
+    @property
     def weight(self) -> float:
         method = METHODS[self.objective.method]
         if self.objective.reference == "none":
@@ -239,11 +244,11 @@ def trl_flags(step: Started) -> TrainerFlags:
     if work.method == "qlora":
         flags["load_in_4bit"] = True
     engine = None if METHODS[step.objective.method].values else step.engine  # PPO's completions are of generate()
-    return flags | trl_objective(step.objective, step) | (trl_engine(engine) if engine else {})
+    return flags | trl_objective(step) | (trl_engine(engine) if engine else {})
 
 
-def trl_objective(objective: Objective, step: Started) -> TrainerFlags:
-    method = METHODS[objective.method]
+def trl_objective(step: Started) -> TrainerFlags:
+    objective, method = step.objective, METHODS[step.objective.method]
     flags: TrainerFlags = {}
     if method.values:  # TRL 1.12, experimental/ppo/ppo_config.py
         return {
@@ -299,34 +304,22 @@ def trl_engine(engine: Colocation) -> TrainerFlags:
 
 def verl(step: Started) -> Launch:
     """verl 0.9.1, trainer/config (hydra): `python3 -m verl.trainer.main_ppo`."""
-    flags = verl_flags(step)
-    words = ("python3", "-m", "verl.trainer.main_ppo", *(f"{name}={spelled(value)}" for name, value in flags.items()))
-    return Launch(words=words, notes=(SCORED,))
-
-
-def spelled(value: object) -> str:
-    return str(value) if isinstance(value, bool) or not isinstance(value, float) else f"{value:g}"
-
-
-def verl_flags(step: Started) -> TrainerFlags:
-    work, objective, layout = step.work, step.objective, step.scenario.layout
-    group = objective.num_generations if METHODS[objective.method].groups else 1
+    work, objective = step.work, step.objective
     actor, rollout, micro = "actor_rollout_ref.actor", "actor_rollout_ref.rollout", "micro_batch_size_per_gpu"
-    prompts = max(1, (objective.generation_batch or step.sequences) // group)
-    nodes, each = machines(layout.gpus)
+    nodes, each = machines(step.scenario.layout.gpus)
     flags: TrainerFlags = {
         "algorithm.adv_estimator": ESTIMATORS[objective.method],
         "data.train_files": DATA,
-        "data.train_batch_size": prompts,
+        "data.train_batch_size": step.prompts,
         "data.max_prompt_length": objective.prompt,
         "data.max_response_length": objective.completion,
         "actor_rollout_ref.model.path": step.model,
         "actor_rollout_ref.model.enable_gradient_checkpointing": work.recompute == "full",
-        f"{actor}.ppo_mini_batch_size": max(1, step.sequences // group),
+        f"{actor}.ppo_mini_batch_size": max(1, step.sequences // step.group),
         f"{actor}.ppo_{micro}": work.micro_batch,
         f"{actor}.ppo_epochs": objective.iterations,
         f"{actor}.use_kl_loss": step.weight > 0,
-        f"{rollout}.n": group,
+        f"{rollout}.n": step.group,
         f"{rollout}.log_prob_{micro}": work.micro_batch,
         f"actor_rollout_ref.ref.log_prob_{micro}": work.micro_batch,
         "trainer.n_gpus_per_node": each,
@@ -345,7 +338,8 @@ def verl_flags(step: Started) -> TrainerFlags:
             f"{actor}.fsdp_config.param_offload": engine.offload_weights,
             f"{actor}.fsdp_config.optimizer_offload": engine.offload_optimizer,
         }
-    return flags
+    spelled = (f"{name}={value:g}" if isinstance(value, float) else f"{name}={value}" for name, value in flags.items())
+    return Launch(words=("python3", "-m", "verl.trainer.main_ppo", *spelled), notes=(SCORED,))
 
 
 # OpenRLHF
@@ -354,15 +348,13 @@ def verl_flags(step: Started) -> TrainerFlags:
 def openrlhf(step: Started) -> Launch:
     """OpenRLHF 0.11.2, cli/train_ppo_ray.py. Its switches have no value."""
     work, objective, layout = step.work, step.objective, step.scenario.layout
-    group = objective.num_generations if METHODS[objective.method].groups else 1
-    estimators = {"grpo": "group_norm", "rloo": "rloo", "ppo": "gae"}
     flags: TrainerFlags = {
         "actor.model_name_or_path": step.model,
         "data.prompt_dataset": DATA,
         "reward.model_name_or_path": REWARD,
-        "algo.advantage.estimator": estimators[objective.method],
-        "rollout.n_samples_per_prompt": group,
-        "rollout.batch_size": max(1, (objective.generation_batch or step.sequences) // group),
+        "algo.advantage.estimator": "group_norm" if objective.method == "grpo" else ESTIMATORS[objective.method],
+        "rollout.n_samples_per_prompt": step.group,
+        "rollout.batch_size": step.prompts,
         "data.max_len": objective.sequence,
         "rollout.max_new_tokens": objective.completion,
         "train.micro_batch_size": work.micro_batch,

@@ -87,7 +87,12 @@ class TrainingLayout(Degrees):
 
     @property
     def gpus(self) -> int:
-        return self.tp * self.pp * self.dp * self.cp
+        return self.of_replica * self.dp
+
+    @property
+    def of_replica(self) -> int:
+        """GPUs of a data-parallel replica."""
+        return self.tp * self.pp * self.cp
 
     @property
     def slices(self) -> int:

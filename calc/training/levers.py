@@ -12,9 +12,9 @@ from calc.serving.fewest import MOST_GPUS
 from calc.serving.verdict import Word
 from calc.training.colocated import Colocated
 from calc.training.layout import TrainingScenario
-from calc.training.losses import METHODS
+from calc.training.methods import METHODS
 from calc.training.step import MOST, Training, fewest_replicas, limit, word
-from calc.training.workload import RECIPES, Colocation, TrainingWorkload
+from calc.training.workload import RECIPES, Colocation, Loss, TrainingWorkload
 
 LEAST_SEQUENCE = 512
 """Tokens. Nobody is helped by a shorter sequence."""
@@ -26,7 +26,7 @@ trained."""
 CHEAP: tuple[GivesUp, ...] = ("nothing", "time")
 SAME_TRAINING: tuple[GivesUp, ...] = (*CHEAP, "traffic")
 """The weights that come out are the same, but for rounding."""
-Limited = Literal["micro_batch", "sequence", "engine_share"]
+Limited = Literal["micro_batch", "sequence"]
 ScenarioPart = Literal["workload", "layout", "objective", "colocation"]
 
 
@@ -129,6 +129,10 @@ def shorter(smaller: "Smaller", now: TrainingScenario) -> TrainingScenario:
     return altered(now, "workload", sequence=tokens) if tokens >= LEAST_SEQUENCE else now
 
 
+WHOLE: tuple[Loss, ...] = ("whole", "native", "compiled")
+"""Losses on logits of all tokens at once."""
+
+
 # Changes of a loss of TRL's, and of its engine
 
 
@@ -159,11 +163,12 @@ def engine_stays_awake(now: TrainingScenario) -> bool:
 
 def other_share(smaller: "Smaller", now: TrainingScenario) -> TrainingScenario:
     """The largest share next to which the trainer fits; the least with which the engine starts, where that is more."""
-    if now.colocation is None or now.colocation.rollout == "server":
+    engine = smaller.engine(now)
+    if engine is None or not engine.colocated or (least := engine.least_share(1)) is None:
         return now
-    share = round(smaller.largest(now, "engine_share") or 0, 2)
-    is_new = share not in (0, round(100 * now.colocation.share))
-    return altered(now, "colocation", engine_share=share / 100) if is_new else now
+    percent = round(100 * max(least, engine.largest_share))
+    is_new = percent != round(100 * engine.colocation.share)
+    return altered(now, "colocation", engine_share=percent / 100) if is_new else now
 
 
 CHANGES: tuple[StepChange, ...] = (
@@ -186,12 +191,7 @@ CHANGES: tuple[StepChange, ...] = (
         "nothing",
         Message("Chunked loss"),
         Message("The head on one chunk of tokens at a time; the result is the same."),
-        sets(
-            "workload",
-            lambda now: now.workload.loss in ("whole", "native", "compiled"),
-            loss="chunked",
-            keep_outputs=False,
-        ),
+        sets("workload", lambda now: now.workload.loss in WHOLE, loss="chunked", keep_outputs=False),
     ),
     StepChange(
         "without_logits",
@@ -242,9 +242,7 @@ CHANGES: tuple[StepChange, ...] = (
         "micro-batch",
         "time",
         lambda after: Message(
-            "Micro-batch of {n:,} sequence",
-            plural="Micro-batch of {n:,} sequences",
-            n=after.workload.micro_batch,
+            "Micro-batch of {n:,} sequence", plural="Micro-batch of {n:,} sequences", n=after.workload.micro_batch
         ),
         lambda after: Message(
             "More passes, each of fewer tokens: {n:,} micro-batches a step.", n=after.workload.accumulation
@@ -291,12 +289,7 @@ CHANGES: tuple[StepChange, ...] = (
         "traffic",
         Message("Full checkpointing, offloaded to CPU"),
         Message("About a third more compute, and each layer's input crosses PCIe twice."),
-        sets(
-            "workload",
-            lambda now: not now.workload.offload_activations,
-            recompute="full",
-            offload_activations=True,
-        ),
+        sets("workload", lambda now: not now.workload.offload_activations, recompute="full", offload_activations=True),
     ),
     StepChange(
         "states_on_host",
@@ -331,12 +324,7 @@ CHANGES: tuple[StepChange, ...] = (
         "precision",
         Message("8-bit AdamW"),
         Message("Both moments are rounded to 8 bits, by blocks of 256."),
-        sets(
-            "workload",
-            lambda now: now.workload.optimizer == "adamw",
-            optimizer="adamw-8bit",
-            optimizer_kernel=None,
-        ),
+        sets("workload", lambda now: now.workload.optimizer == "adamw", optimizer="adamw-8bit", optimizer_kernel=None),
     ),
     StepChange(
         "16_bits",
@@ -434,55 +422,44 @@ class Smaller:
         """Bytes on the most loaded GPU, and the verdict; with an engine those of the phase that is the peak."""
         fit = self.weighed.get(scenario)
         if fit is None:
-            engine = self.engine(scenario)
-            if engine is None:
+            if (engine := self.engine(scenario)) is not None:
+                fit = StepFit(engine.peak.total, engine.word)
+            else:
                 required = self.at(scenario).required
                 fit = StepFit(required.total, word(required, self.gpu.usable_bytes))
-            else:
-                fit = StepFit(engine.peak.total, engine.word)
             self.weighed[scenario] = fit
         return fit
-
-    def needs(self, scenario: TrainingScenario) -> int:
-        return self.fit(scenario).total
 
     def fits(self, scenario: TrainingScenario) -> bool:
         return self.fit(scenario).verdict == "fits"
 
     def largest(self, scenario: TrainingScenario, of: Limited) -> int | None:
-        """The most sequences, tokens or per cent that fit; None where memory sets no limit."""
-        training, usable = self.at(scenario), self.gpu.usable_bytes
+        """The most sequences or tokens that fit; None where memory sets no limit."""
         if (engine := self.engine(scenario)) is not None:
-            if of == "engine_share":
-                least = engine.least_share(1)
-                share = max(least, engine.largest_share) if least is not None else 0
-                return round(100 * share)
+            if of == "micro_batch":
+                return limit(engine.most_sequences())
             tokens = engine.most_tokens()
-            return limit(
-                engine.most_sequences() if of == "micro_batch" else tokens and tokens + engine.objective.prompt
-            )
+            return limit(tokens and tokens + engine.objective.prompt)
+        training = self.at(scenario)
         most = training.most_sequences if of == "micro_batch" else training.most_tokens
-        return limit(most(usable, MOST))
-
-    @property
-    def before(self) -> int:
-        return self.needs(self.now)
+        return limit(most(self.gpu.usable_bytes, MOST))
 
     @property
     def levers(self) -> tuple[TrainingLever, ...]:
-        alone = ((change, change.on(self, self.now)) for change in self.changes)
-        return tuple(self.lever(change, after) for change, after in alone if self.needs(after) < self.before)
-
-    def lever(self, change: StepChange, after: TrainingScenario) -> TrainingLever:
-        fit = self.fit(after)
-        return TrainingLever(
-            name=change.name,
-            what=sentence_of(change.what, after),
-            cost=sentence_of(change.cost, after),
-            changes=differences(self.now, after),
-            saves=self.before - fit.total,
-            spare=self.gpu.usable_bytes - fit.total,
-            verdict=fit.verdict,
+        """The changes that save something, each by itself."""
+        before, alone = self.fit(self.now).total, ((change, change.on(self, self.now)) for change in self.changes)
+        return tuple(
+            TrainingLever(
+                name=change.name,
+                what=sentence_of(change.what, after),
+                cost=sentence_of(change.cost, after),
+                changes=differences(self.now, after),
+                saves=before - fit.total,
+                spare=self.gpu.usable_bytes - fit.total,
+                verdict=fit.verdict,
+            )
+            for change, after in alone
+            if (fit := self.fit(after)).total < before
         )
 
     @property
@@ -523,11 +500,11 @@ class Smaller:
         return scenario
 
     def together(self, chosen: Iterable[StepChange], after: TrainingScenario) -> Together:
-        needed = self.needs(after)
+        needed = self.fit(after).total
         return Together(
             what=tuple(sentence_of(change.what, after) for change in chosen),
             changes=differences(self.now, after),
-            saves=self.before - needed,
+            saves=self.fit(self.now).total - needed,
             spare=self.gpu.usable_bytes - needed,
             gpus=after.layout.gpus,
         )
@@ -557,8 +534,7 @@ def more_gpus(gpu: GPU, training: Training) -> Together | None:
 
 def fewest_gpus(gpu: GPU, training: Training) -> Together | None:
     """The fewest GPUs that pass data to each other, with the changes that needs."""
-    own = training.layout
-    replica = own.gpus // own.dp
+    replica = training.layout.of_replica
     most = training.over(MOST_GPUS // replica)
     if most is None:  # the experts are not spread over so many
         return None
@@ -578,8 +554,7 @@ def fewest_gpus(gpu: GPU, training: Training) -> Together | None:
 def over_gpus(gpu: GPU, training: Training, count: int) -> Together | None:
     """The least changes with which a step fits so many GPUs, all that belongs to weights sharded over several, and the
     same training done; None where none do, or its ranks are not so many."""
-    own = training.layout
-    replica = own.gpus // own.dp
+    own, replica = training.layout, training.layout.of_replica
     if count % replica or unjoined(gpu, count) is not None:
         return None
     layout = own.model_copy(update={"dp": count // replica, "zero": own.zero if count == own.gpus else 3})

@@ -1,83 +1,401 @@
-"""Losses of preference and reinforcement learning, and of distillation, each as TRL computes it: how many sequences
-run, which passes go without gradients, and how the loss is made of the states that the last norm gives."""
+"""Losses, each from the states that the last norm gives: as transformers computes it, with the variants of other
+trainers; and those of preference and reinforcement learning and of distillation, as TRL has them."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
-from typing import Literal, NamedTuple
 
-from calc.errors import Message
-from calc.model.architecture import Architecture
-from calc.model.block import Extra
-from calc.training.ends import (
-    LOGIT_GRADIENTS,
-    TILE,
-    cross_entropy,
-    entropies_with_gradient,
-    fused_log_probs,
-    hidden_states,
-    in_fp32,
-    in_place,
-    label_log_probs,
-    loss_of,
-    output_table,
-    outputs_of,
-    outputs_with_states,
-    scalar,
-    shifted,
-    states,
-    summed_in_fp32,
-    use_entropies,
-    whole_logits,
-)
 from calc.training.modules import Modules
-from calc.training.states import SCORE
-from calc.training.tape import CountedBy, TrackedTensor, scoped
-from calc.training.workload import Float, LogProbs, MethodName, Objective, Release
+from calc.training.operations import WEIGHT_GRADIENTS
+from calc.training.tape import Backward, CountedBy, TrackedTensor, scoped
+from calc.training.workload import LogProbs, Objective
+
+LOGIT_GRADIENTS = "gradients of logits"
+Head = Callable[[Modules, TrackedTensor], TrackedTensor]
+"""Steps from the last norm's output to the loss; a pass without gradients may end with log-probabilities."""
 
 
-class QuietPass(NamedTuple):
-    """A forward pass without gradients, by the policy or by its reference: at the generation, in pieces of a
-    micro-batch, or within each micro-batch before the policy's own pass or after it."""
-
-    by_policy: bool
-    when: Literal["generation", "before", "after"]
-    times: int = 1
-
-
-Head = Callable[[Modules, Architecture, TrackedTensor, Objective], TrackedTensor]
-"""Steps from the last norm's output to the loss; a pass without gradients ends with log-probabilities."""
-
-
-@dataclass(frozen=True)
-class TrainingMethod:
-    """A loss of TRL, or of a trainer that computes the same."""
-
-    title: Message
-    head: Head
-    ways: dict[Release, tuple[LogProbs, ...]]  # how its releases make logits, the default first
-    sequences: int = 1  # of a forward pass for each that a micro-batch counts: a pair has two
-    others: tuple[LogProbs, ...] = ()  # how other trainers make them
-    passes: Callable[[Objective], tuple[QuietPass, ...]] = lambda objective: ()
-    model: Callable[[Architecture], Architecture] = lambda model: model  # whose loss it is
-    reads_table: bool = True  # False: its head is no table of the vocabulary, which the embedding may share
-    reference: bool = False  # whether the policy is compared with one
-    beta: float = 0.1  # weight of that by default
-    teacher: bool = False  # whether that is a teacher, whose whole distribution is learned; beta is then between both
-    teacher_type: Float | None = None  # of the teacher's weights; None: that of the policy's
-    generates: bool = False  # whether completions are generated
-    groups: bool = True  # whether these are compared with others of their prompt
-    values: bool = False  # whether a value model is trained too, and a reward model stands next to both
-    verified: bool = True  # False: nothing computed or measured stands behind it
-
-    @property
-    def newest(self) -> Release:
-        return next(iter(self.ways))
+@scoped
+def head(t: Modules, x: TrackedTensor) -> TrackedTensor:
+    """The loss on what the final norm gives."""
+    kind, chunks = t.settings.loss, t.settings.loss_chunks
+    stream = t.local(states(t, x))  # which the class holds until the loss is there
+    x = t.cast(stream, t.settings.rest, "states that the head reads") if t.kernels.fp32_stream else stream
+    x = t.local(t.gathered(x))
+    table = output_table(t, chunks, uses=chunks if kind == "chunked" else 1)
+    by_parts = {"fused": fused_loss, "chunked": chunked_loss, "stepwise": stepwise_loss, "tiled": tiled_loss}
+    if kind in by_parts:
+        return by_parts[kind](t, x, table)
+    logits = t.linear(x, table, t.model.vocab, "logits")
+    t.mark_loss()
+    logits = finished_logits(t, logits)
+    if kind == "compiled":
+        loss = single_kernel_loss(t, logits)
+    elif t.settings.tensor_parallel:
+        loss = parallel_cross_entropy(t, logits)
+    else:
+        loss = cross_entropy(t, logits, upcast=kind == "whole")
+    if t.settings.keep_outputs:
+        t.outputs.append(logits)
+    return loss
 
 
-def fused(t: Modules, model: Architecture, x: TrackedTensor, objective: Objective) -> TrackedTensor:
+def finished_logits(t: Modules, logits: TrackedTensor) -> TrackedTensor:
+    """Logits as the class returns them: scaled, in 32 bits or capped where the family does so."""
+    if t.kernels.multiplied:
+        logits = t.scale(logits, "logits")
+    if t.kernels.fp32_logits:
+        logits = t.cast(logits, 4, "logits in 32 bits")
+    if t.kernels.capped_logits:
+        logits = t.scale(logits, "logits")
+        logits = t.result_saved(logits, "logits after tanh")
+        logits = t.scale(logits, "logits")
+    return logits
+
+
+def states(t: Modules, x: TrackedTensor) -> TrackedTensor:
+    """States in the width of the head's table."""
+    if t.model.d_embedding is None:
+        return x
+    return t.matrix(x, "project_out", t.model.d_embedding, "states in the width of the embedding")
+
+
+def output_table(t: Modules, chunks: int = 1, *, uses: int = 1) -> TrackedTensor:
+    """The head's weight, which so many products read; the embedding too where it is tied."""
+    t.gradient_names = dict.fromkeys((t.model.vocab, -(-t.model.vocab // chunks)), LOGIT_GRADIENTS)
+    size = t.model.vocab * (t.model.d_embedding or t.model.hidden)
+    return t.parameter(size, uses=uses + t.model.tied)
+
+
+@scoped
+def cross_entropy(t: Modules, logits: TrackedTensor, *, upcast: bool = True) -> TrackedTensor:
+    """transformers' ForCausalLMLoss: in 32 bits; or in the type of the logits."""
+    if upcast:
+        logits = t.local(t.cast(logits, 4, "logits in 32 bits"))
+    likely = t.result_saved(logits, "log-softmax of the logits")
+    return t.record(scalar(t), [likely], lambda gradient: [t.gradient(likely)], [likely.storage])
+
+
+@scoped
+def parallel_cross_entropy(t: Modules, logits: TrackedTensor) -> TrackedTensor:
+    """DTensor's loss_parallel, on a rank's part of the vocabulary (torch 2.13, distributed/tensor/parallel/loss.py): in
+    32 bits whatever the logits are, step by step; going back, on top of what is saved, zeros that become -1 at the
+    labels, the probabilities, their sum, and that times the gradient of the loss."""
+    wide = t.local(t.cast(logits, 4, "logits in 32 bits"))
+    shifted = t.like("logits less their maximum", wide)
+    t.like("exponentials of the logits", wide)
+    likely = t.like("log-softmax of the logits", wide, shifted)
+
+    def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
+        labels = t.gradient(likely)
+        probabilities = t.like("probabilities of the vocabulary", labels)
+        total = t.gradient(likely, probabilities)
+        return [t.gradient(likely, labels, total)]
+
+    return t.record(scalar(t), [wide], backward, [likely.storage])
+
+
+@scoped
+def single_kernel_loss(t: Modules, logits: TrackedTensor) -> TrackedTensor:
+    """Loss fused by torch.compile: the logits are saved as they are, and their gradient takes their place, which public
+    records of compiled losses agree with; Liger's kernel does so too (arXiv:2410.10989 section 3.2)."""
+    return t.record(scalar(t), [logits], lambda gradient: [logits.view()], [logits.storage])
+
+
+@scoped
+def chunked_loss(t: Modules, x: TrackedTensor, table: TrackedTensor) -> TrackedTensor:
+    """torchtune's CEWithChunkedOutputLoss: the logits of all chunks of tokens, then the loss of one after the other. A
+    chunk of so many tokens is counted as so much less of every token."""
+    chunks = t.settings.loss_chunks
+    part = -(-t.model.vocab // chunks)
+    first, *others = t.chunks(x, chunks)
+    logits = [t.local(t.linear(first, table, part, "logits"))]
+    t.mark_loss()
+    logits += [t.local(t.linear(piece, table, part, "logits")) for piece in others]
+    loss = single_kernel_loss if t.settings.fused else cross_entropy
+    losses = [t.local(loss(t, piece)) for piece in logits]
+    return t.record(scalar(t), losses, lambda gradient: [gradient] * chunks, [part.storage for part in losses])
+
+
+@scoped
+def fused_loss(t: Modules, x: TrackedTensor, table: TrackedTensor) -> TrackedTensor:
+    """Head and loss in one, so that logits are never whole: chunks of so many tokens that their logits are as large as
+    the states, in 16 bits and in 32; the gradients are made on the way forward (Liger Kernel, arXiv:2410.10989 section
+    3.2)."""
+    of_x = t.new("gradients of the states that the head reads", x.columns, x.width, x.unit)
+    of_table = t.new(WEIGHT_GRADIENTS, table.columns, table.width, CountedBy.ONCE) if table.node is not None else None
+    t.mark_loss()
+    chunk = [t.new("logits of a chunk", x.columns, width, x.unit) for width in (x.width, 4)]
+    chunk += [t.new(WEIGHT_GRADIENTS, table.columns, table.width, CountedBy.ONCE)] if of_table is not None else []
+    t.use(*chunk)
+    return gradients_there(t, x, table, [of_x, of_table])
+
+
+@scoped
+def stepwise_loss(t: Modules, x: TrackedTensor, table: TrackedTensor) -> TrackedTensor:
+    """torchtitan's ChunkedLossWrapper (0.3, components/loss.py): head, loss in fp32 and backward of one chunk of tokens
+    after the other, whose logits are as large as part of the columns of every token. The gradients of the states are
+    gathered in fp32, those of the table added up."""
+    states, part = (x.columns, x.width, x.unit), -(-t.model.vocab // t.settings.loss_chunks)
+    gathered = t.gradient((x.columns, 4, x.unit))
+    t.mark_loss()
+    width = t.width if t.autocast else table.width
+    cast = t.cast_weight(table, width, "weights in 16 bits")
+    of_table: TrackedTensor | None = None
+    for _ in range(2):  # from the second on all are alike
+        logits = t.new("logits", part, width, x.unit)
+        wide = t.new("logits in 32 bits", part, 4, x.unit)
+        likely = t.new("log-softmax of the logits", part, 4, x.unit, wide)
+        steps = [t.new(LOGIT_GRADIENTS, part, 4, x.unit) for _ in range(2)]
+        t.use(likely)
+        narrow = t.new(LOGIT_GRADIENTS, part, width, x.unit, *steps)
+        if table.node is not None:
+            made = t.gradient((table.columns, table.width, CountedBy.ONCE))
+            of_table = (of_table or made) if t.keeps_gradients else None
+        t.use(narrow, logits)
+    t.use(cast)
+    whole = t.gradient(states, gathered)
+    return gradients_there(t, x, table, [whole, of_table])
+
+
+@scoped
+def gradients_there(
+    t: Modules, x: TrackedTensor, table: TrackedTensor, gradients: list[TrackedTensor | None]
+) -> TrackedTensor:
+    """A loss whose gradients were made on the way forward."""
+    return t.record(scalar(t), [x, table], lambda _: [gradient and gradient.view() for gradient in gradients])
+
+
+TILE = 4096, 32_768
+"""Tokens and columns of a tile of logits (TRL 1.16, kernels/chunked_logprob.py and trainer/utils.py)."""
+
+
+@scoped
+def tiled_loss(t: Modules, x: TrackedTensor, table: TrackedTensor) -> TrackedTensor:
+    """TRL's ChunkedLogProbFunction (1.16, kernels/chunked_logprob.py): a copy of the states that have a label, and a
+    tile of logits at a time, made again on the way back, where all gradients add up in fp32. The tile is that of at
+    least 4,096 tokens."""
+    x = t.gather(x, t.new("places of labels", 1, 8, x.unit), x.columns, "states that have a label")
+    t.mark_loss()
+    width = t.width if t.autocast else x.width
+    rows = min(t.model.vocab, TILE[1]) * x.columns
+
+    def tile() -> list[TrackedTensor]:
+        logits = t.new("logits of a tile", TILE[0] * TILE[1], width, CountedBy.ONCE)
+        cast = t.new("weights in 16 bits", rows, width, CountedBy.ONCE) if table.width != width else None
+        return [logits] if cast is None else [logits, cast]
+
+    t.use(*tile())
+    return t.record(scalar(t), [x, table], summed_in_fp32(t, [x, table], tile, keeps_tile=False), [x.storage])
+
+
+def summed_in_fp32(
+    t: Modules, inputs: list[TrackedTensor], tile: Callable[[], list[TrackedTensor]], *, keeps_tile: bool
+) -> Backward:
+    """The backward of a head by tiles, which are made again while the gradients of states and table add up in fp32;
+    the last tile may stay until these are cast."""
+
+    def backward(_: TrackedTensor) -> list[TrackedTensor | None]:
+        wide = [t.local(t.gradient((x.columns, 4, x.unit))) if x.node else None for x in inputs]
+        last = tile()
+        if not keeps_tile:
+            t.use(*last)
+        with t.alive(*last if keeps_tile else ()):
+            return [gradient and t.in_type(gradient, x.width) for gradient, x in zip(wide, inputs, strict=True)]
+
+    return backward
+
+
+def scalar(t: Modules) -> TrackedTensor:
+    return t.new("loss", 1, 4, CountedBy.ONCE)
+
+
+# Log-probabilities of tokens as TRL makes them: by a fused head, which builds no logits, or from whole logits row by
+# row; the entropies that it logs, and hidden states that a trainer asks the model for (output_hidden_states)
+
+
+STATISTICS = 7
+"""Vectors in fp32 that a tile of logits is folded into: maximum, sums, and what is logged."""
+ENTROPY_CHUNK = 128
+"""Tokens whose entropy is made at once (TRL 1.12, trainer/utils.py, `entropy_from_logits`)."""
+
+
+@scoped
+def fused_log_probs(t: Modules, x: TrackedTensor) -> TrackedTensor:
+    """Log-probabilities of the scored tokens [N], without logits: their states are copied, and meet the head tile by
+    tile; going back, tiles are made again, and both gradients add up in fp32 (TRL 1.16, kernels/chunked_logprob.py and
+    trainer/utils.py, `add_fused_lm_head`)."""
+    x = states(t, x)
+    table = output_table(t)
+    width = t.width if t.autocast else x.width
+    t.mark_loss()
+    places = t.new("places of scored tokens", 2, 8, CountedBy.SCORED)
+    chosen = t.local(t.gather(t.slice(x, x.columns), places, x.columns, "states of scored tokens"))
+    targets = t.local(t.new("targets", 1, 8, CountedBy.SCORED))
+    sums = t.local(t.new("sums over tiles of logits", STATISTICS, 4, CountedBy.SCORED))
+    rows = min(t.model.vocab, TILE[1]) * x.columns
+
+    def tile(casts: int = 1) -> list[TrackedTensor]:
+        """A tile of logits, with what is cast for its product; going back the last tile's cast is there until the next
+        one stands."""
+        made = [t.new("logits of a tile", TILE[1], width, CountedBy.TILED)]
+        if x.width != width:
+            made.append(t.new("states of a tile in 16 bits", x.columns, width, CountedBy.TILED))
+        if table.width != width:
+            made += [t.new("weights in 16 bits", rows, width, CountedBy.ONCE) for _ in range(casts)]
+        return made
+
+    t.use(*tile(), sums)
+    backward = summed_in_fp32(t, [chosen, table], lambda: tile(casts=2), keeps_tile=True)
+    scored = t.new("log-probabilities", 1, 4, CountedBy.SCORED)
+    saved = t.new("log-probabilities", 2, 4, CountedBy.SCORED, scored)
+    return t.record(scored, [chosen, table], backward, [chosen.storage, targets.storage, saved.storage])
+
+
+@scoped
+def whole_logits(t: Modules, x: TrackedTensor, *, last: bool = False) -> TrackedTensor:
+    """Logits of all tokens, or of the last ones of each sequence (logits_to_keep), whose states are copied then."""
+    x = t.local(states(t, x))
+    table = output_table(t)
+    t.mark_loss()
+    if last:
+        x = t.local(t.resized(x, x.columns, "states of scored tokens", unit=CountedBy.LOGITS))
+    return finished_logits(t, t.linear(x, table, t.model.vocab, "logits", CountedBy.LOGITS))
+
+
+def outputs_of(t: Modules, logits: TrackedTensor) -> TrackedTensor:
+    """Logits as the trainer gets them: autocast ends, and accelerate casts the outputs to fp32
+    (`convert_outputs_to_fp32`)."""
+    t.leave_autocast()
+    return t.cast(logits, 4, "logits in 32 bits") if t.settings.autocast else logits
+
+
+def shifted(t: Modules, logits: TrackedTensor) -> TrackedTensor:
+    """logits[:, :-1]: a view of the scored tokens' logits, whose gradient is put into zeros."""
+    return t.record(logits.view(unit=CountedBy.SCORED), [logits], lambda gradient: [t.gradient(logits)])
+
+
+def label_log_probs(t: Modules, logits: TrackedTensor) -> TrackedTensor:
+    """Log-probabilities of labels from whole logits, sequence by sequence (TRL 1.12, trainer/utils.py,
+    `selective_log_softmax`)."""
+    return wide_log_probs(t, logits) if logits.width == 4 else narrow_log_probs(t, logits)
+
+
+@scoped
+def wide_log_probs(t: Modules, logits: TrackedTensor) -> TrackedTensor:
+    """Log-probabilities in fp32: the labels' logits less a log-sum-exp for each row. Both save the logits. Going back,
+    a gradient of each row and their stack, then zeros into which those of the labels are scattered."""
+    row, label = (logits.columns, 4, CountedBy.SCORED_ROW), "log-probabilities"
+
+    def stacked(_: TrackedTensor) -> list[TrackedTensor | None]:
+        rows = t.gradient(logits)
+        t.use(t.gradient(row))
+        return [t.gradient(logits, rows)]
+
+    chosen = t.new(label, 1, 4, CountedBy.SCORED)
+    chosen = t.record(chosen, [logits], lambda gradient: t.into_zeros(logits), [logits.storage])
+    t.use(t.new("exponentials of the logits", *row))
+    sums = t.record(t.new(label, 1, 4, CountedBy.SCORED), [logits], stacked, [logits.storage])
+    return t.subtract(chosen, sums, label)
+
+
+@scoped
+def narrow_log_probs(t: Modules, logits: TrackedTensor) -> TrackedTensor:
+    """Log-probabilities in 16 bits: a log-softmax of each row, which is saved, and whose gradient takes its place row
+    by row; then their stack."""
+    row = logits.columns, logits.width, CountedBy.SCORED_ROW
+    rows = t.scaled_in_place(logits)
+    likely = t.new("log-softmax of the logits", *(logits.size if t.recording else row), logits)
+
+    def backward(_: TrackedTensor) -> list[TrackedTensor | None]:
+        t.use(t.gradient(row, t.gradient(row, t.gradient(row))))
+        return [likely.view()]
+
+    return t.record(t.new("log-probabilities", 1, logits.width, CountedBy.SCORED), [rows], backward, [likely.storage])
+
+
+def use_entropies(t: Modules, logits: TrackedTensor, *, copied: bool) -> None:
+    """Entropies that are logged, some tokens at a time: log-softmax, its exponential, their product. A view that is
+    not in one piece is copied before."""
+    flat = t.new("copy of the logits", logits.columns, logits.width, logits.unit) if copied else logits
+    t.use(*[t.new("entropies", ENTROPY_CHUNK * logits.columns, logits.width, CountedBy.ONCE) for _ in range(3)], flat)
+
+
+def entropies_with_gradient(t: Modules, logits: TrackedTensor) -> TrackedTensor:
+    """Entropies that have a gradient: log-softmax and its exponential are saved, chunk by chunk; going back, the
+    gradient of a chunk takes the place of one of them, and those of all are put together."""
+    chunk = ENTROPY_CHUNK * logits.columns
+    parts = t.scaled_in_place(logits)
+    likely = t.new("log-softmax of the logits", *logits.size)
+    exponentials = t.new("exponentials of the logits", *logits.size)
+
+    def backward(_: TrackedTensor) -> list[TrackedTensor | None]:
+        t.use(*[t.gradient((chunk, logits.width, CountedBy.ONCE)) for _ in range(2)])
+        return [likely.view()]
+
+    t.use(t.new("entropies", chunk, logits.width, CountedBy.ONCE))
+    saved = [likely.storage, exponentials.storage]
+    return t.record(t.new("entropies", 1, logits.width, CountedBy.SCORED), [parts], backward, saved)
+
+
+def loss_of(t: Modules, *parts: TrackedTensor) -> TrackedTensor:
+    return t.record(scalar(t), parts, lambda gradient: [gradient for _ in parts])
+
+
+def outputs_with_states(t: Modules, x: TrackedTensor) -> list[TrackedTensor]:
+    """Logits, and the hidden states where the backward pass does not keep them in any case, as accelerate returns them:
+    under autocast logits in fp32, and copies of states."""
+    saved = t.recording and (t.settings.checkpoints or t.settings.rest == 4)  # as inputs of layers
+    states = [] if saved else [layer_inputs(t)]
+    logits = whole_logits(t, x)
+    t.leave_autocast()
+    if not t.settings.autocast:
+        return [logits, *states]
+    wide = t.cast(logits, 4, "logits in 32 bits")
+    copies = [hidden_states(t)] if t.settings.rest == 2 else states
+    t.use(logits, *states)
+    return [wide, *copies]
+
+
+def layer_inputs(t: Modules) -> TrackedTensor:
+    return t.new("hidden states", t.model.num_layers * t.model.hidden, t.settings.rest)
+
+
+def hidden_states(t: Modules) -> TrackedTensor:
+    """Hidden states as accelerate returns them: under autocast, for a model in 16 bits, copies in fp32 of the outputs
+    of the embedding, of all layers and of the last norm."""
+    if t.settings.autocast and t.settings.rest == 2:
+        return t.new("hidden states in 32 bits", (t.model.num_layers + 1) * t.model.hidden, 4)
+    return layer_inputs(t)
+
+
+# Log-probabilities of other trainers than TRL, by one kernel on whole logits of all tokens, which flash-attn's
+# cross-entropy is (ops/triton/cross_entropy.py). Entropies are compiled into another, which saves nothing.
+
+
+def in_place(t: Modules, x: TrackedTensor) -> TrackedTensor:
+    """verl 0.9 (workers/engine/fsdp/transformer_impl.py, `prepare_model_outputs`, and utils/torch_functional.py,
+    `logprobs_from_logits`): logits as the head makes them, at temperature 1 no copy; their gradients take their
+    place."""
+    logits = whole_logits(t, x)
+    t.leave_autocast()
+    return loss_of(t, single_kernel_loss(t, logits))
+
+
+def in_fp32(t: Modules, x: TrackedTensor) -> TrackedTensor:
+    """OpenRLHF 0.11 (models/actor.py and models/utils.py, `log_probs_from_logits`): logits are cast to fp32, and their
+    gradients stand next to them."""
+    logits = whole_logits(t, x)
+    t.leave_autocast()
+    wide = t.cast(logits, 4, "logits in 32 bits")
+    scored = t.new("log-probabilities", 1, 4, logits.unit)
+    return loss_of(t, t.record(scored, [wide], lambda gradient: [t.gradient(wide)], [wide.storage]))
+
+
+# Losses of TRL
+
+
+def fused(t: Modules, x: TrackedTensor) -> TrackedTensor:
     """A loss on log-probabilities of the fused head, which stands in the model's forward; then the reference runs."""
-    scored = fused_log_probs(t, model, x)
+    scored = fused_log_probs(t, x)
     t.leave_autocast()
     t.mark_reference()
     return loss_of(t, scored)
@@ -87,20 +405,15 @@ def fused_or(whole: Head) -> Head:
     """The head of a release that builds no logits, those of other trainers, and what an older release makes of whole
     logits."""
 
-    def head(t: Modules, model: Architecture, x: TrackedTensor, objective: Objective) -> TrackedTensor:
+    def head(t: Modules, x: TrackedTensor) -> TrackedTensor:
         ways: dict[LogProbs | None, Head] = {"fused": fused, "in-place": in_place, "in-fp32": in_fp32}
-        return ways.get(objective.log_probs, whole)(t, model, x, objective)
+        return ways.get(t.objective.log_probs, whole)(t, x)
 
     return head
 
 
 def runs_reference(objective: Objective) -> bool:
     return objective.reference in ("model", "adapter-off")
-
-
-def with_reference(quiet: QuietPass, *always: QuietPass) -> Callable[[Objective], tuple[QuietPass, ...]]:
-    """Passes that a method always has, and that of the reference where one runs."""
-    return lambda objective: (*always, quiet) if runs_reference(objective) else always
 
 
 # Supervised fine-tuning, as TRL's SFTTrainer computes it
@@ -110,12 +423,12 @@ CHUNK = 256
 """Tokens of a chunk of chunked_nll."""
 
 
-def sft_head(t: Modules, model: Architecture, x: TrackedTensor, objective: Objective) -> TrackedTensor:
-    if objective.log_probs == "chunked":
-        loss = chunked_nll(t, model, x)
+def sft_head(t: Modules, x: TrackedTensor) -> TrackedTensor:
+    if t.objective.log_probs == "chunked":
+        loss = chunked_nll(t, x)
         t.leave_autocast()
         return loss
-    return logged_cross_entropy(t, whole_logits(t, model, x))
+    return logged_cross_entropy(t, whole_logits(t, x))
 
 
 @scoped
@@ -131,10 +444,10 @@ def logged_cross_entropy(t: Modules, logits: TrackedTensor) -> TrackedTensor:
 
 
 @scoped
-def chunked_nll(t: Modules, model: Architecture, x: TrackedTensor) -> TrackedTensor:
+def chunked_nll(t: Modules, x: TrackedTensor) -> TrackedTensor:
     """chunked_nll: each chunk of tokens meets the head in fp32 under activation checkpointing (TRL 1.12,
     trainer/sft_trainer.py, `_chunked_cross_entropy_loss`)."""
-    table = output_table(t, model)
+    table = output_table(t)
     t.mark_loss()
     places = t.new("places of scored tokens", 1, 8, x.unit)
     ordered = t.local(t.gather(t.slice(x, x.columns), places, x.columns, "states of scored tokens"))
@@ -144,11 +457,11 @@ def chunked_nll(t: Modules, model: Architecture, x: TrackedTensor) -> TrackedTen
         """The head's weight as it is multiplied, by way of fp32, and the logits of a chunk."""
         wide = t.new("weights in 32 bits", table.columns, 4, CountedBy.ONCE)
         weight = t.new("weights in 16 bits", table.columns, narrow, CountedBy.ONCE, wide) if narrow != 4 else wide
-        logits = t.new("logits of a chunk", CHUNK * model.vocab, narrow, CountedBy.ONCE)
+        logits = t.new("logits of a chunk", CHUNK * t.model.vocab, narrow, CountedBy.ONCE)
         t.use(wide, weight)
         return weight, logits
 
-    wide_logits = "log-softmax of the logits", CHUNK * model.vocab, 4, CountedBy.ONCE
+    wide_logits = "log-softmax of the logits", CHUNK * t.model.vocab, 4, CountedBy.ONCE
     first = multiplied()[1]
     t.use(*[t.new(*wide_logits) for _ in range(3)], first)  # with the exponential and the product of the entropy
 
@@ -158,7 +471,7 @@ def chunked_nll(t: Modules, model: Architecture, x: TrackedTensor) -> TrackedTen
         for chunk in range(2):  # from the second on all are alike
             weight, logits = multiplied()
             likely = t.new(*wide_logits, logits)
-            side = CHUNK * model.vocab, 4, CountedBy.ONCE
+            side = CHUNK * t.model.vocab, 4, CountedBy.ONCE
             inner = t.gradient(side, t.gradient(side), likely)
             narrowed = t.in_type(inner, narrow)
             t.use(narrowed, weight)
@@ -176,24 +489,30 @@ def chunked_nll(t: Modules, model: Architecture, x: TrackedTensor) -> TrackedTen
 # after the policy's forward pass, while that waits for its own backward
 
 
-def dpo_head(t: Modules, model: Architecture, x: TrackedTensor, objective: Objective) -> TrackedTensor:
-    if objective.trl == "0.24":
-        return with_hidden_states(t, model, x, objective)
-    if not t.recording:
-        return label_log_probs(t, shifted(t, outputs_of(t, whole_logits(t, model, x))))
-    return dpo_loss(t, outputs_of(t, whole_logits(t, model, x)), objective)
+def dpo_head(t: Modules, x: TrackedTensor) -> TrackedTensor:
+    if t.objective.trl == "0.24":
+        return with_hidden_states(t, x)
+    logits = outputs_of(t, whole_logits(t, x))
+    return compared(t, logits) if t.recording else label_log_probs(t, shifted(t, logits))
 
 
 @scoped
-def dpo_loss(t: Modules, logits: TrackedTensor, objective: Objective) -> TrackedTensor:
-    """TRL 1.12, trainer/dpo_trainer.py, `_compute_loss`: the policy's logits, those of the reference, and a copy for
-    the entropies that are logged."""
+def compared(t: Modules, logits: TrackedTensor, *, with_cache: bool = False) -> TrackedTensor:
+    """TRL 1.12, trainer/dpo_trainer.py and kto_trainer.py, `_compute_loss`: logits of policy and reference, and a copy
+    for the entropies that are logged. KTO's reference returns its cache too, and copies are made of both halves of the
+    batch, and of the first one's completions."""
     view = shifted(t, logits)
     scored = label_log_probs(t, view)
     t.mark_reference()
-    others = [reference_logits(t, logits)] if runs_reference(objective) else []
+    others = [reference_logits(t, logits)] if runs_reference(t.objective) else []
+    if others and with_cache:
+        others.append(cached(t))
     with t.alive(*others):
         use_entropies(t, view, copied=True)
+        if with_cache:
+            halves = t.new("copy of the logits", logits.columns, logits.width, CountedBy.SCORED)
+            part = logits.columns * t.objective.completion // (2 * t.objective.sequence)
+            t.use(t.new("copy of the logits", part, logits.width, CountedBy.SCORED), halves, logits)
     return loss_of(t, scored)
 
 
@@ -204,85 +523,61 @@ def reference_logits(t: Modules, logits: TrackedTensor) -> TrackedTensor:
     return made
 
 
-def with_hidden_states(t: Modules, model: Architecture, x: TrackedTensor, objective: Objective) -> TrackedTensor:
+def with_hidden_states(t: Modules, x: TrackedTensor) -> TrackedTensor:
     """TRL 0.24, trainer/dpo_trainer.py, `concatenated_forward`: the model returns all hidden states too, which
     accelerate casts to fp32 with the logits."""
-    outputs = outputs_with_states(t, model, x)
-    scored = concatenated(t, *outputs, objective=objective)
+    outputs = outputs_with_states(t, x)
+    scored = concatenated(t, *outputs)
     t.mark_reference()
-    if t.recording and runs_reference(objective):
+    if t.recording and runs_reference(t.objective):
         logits = reference_logits(t, outputs[0])
-        states = hidden_states(t, model)
-        use_means(t, logits, objective)
+        states = hidden_states(t)
+        use_means(t, logits)
         t.use(states)
     return loss_of(t, scored)
 
 
 @scoped
-def concatenated(t: Modules, logits: TrackedTensor, *states: TrackedTensor, objective: Objective) -> TrackedTensor:
+def concatenated(t: Modules, logits: TrackedTensor, *states: TrackedTensor) -> TrackedTensor:
     """Log-probabilities of all tokens, next to the mean logits that are logged."""
     view = logits.view(unit=CountedBy.SCORED)
     scored = label_log_probs(t, t.record(view, [logits], t.passing))
-    use_means(t, logits, objective)
+    use_means(t, logits)
     return scored
 
 
-def use_means(t: Modules, logits: TrackedTensor, objective: Objective) -> None:
+def use_means(t: Modules, logits: TrackedTensor) -> None:
     """A copy of the logits of the chosen completions, of which the mean is logged."""
-    part = logits.columns * objective.completion // (2 * objective.sequence)
+    part = logits.columns * t.objective.completion // (2 * t.objective.sequence)
     t.use(t.new("copy of the logits", part, logits.width, CountedBy.LOGITS), logits)
 
 
 # KTO, arXiv:2402.01306: single completions, wanted or not, against a reference; and a KL term by mismatched ones
 
 
-def kto_head(t: Modules, model: Architecture, x: TrackedTensor, objective: Objective) -> TrackedTensor:
-    cache = (
-        cached(t, model) if not t.recording else None
-    )  # a policy under checkpointing makes none, or saves it in any case
-    logits = outputs_of(t, whole_logits(t, model, x))
-    if cache is None:
-        return kto_loss(t, model, logits, objective)
-    scored = label_log_probs(t, shifted(t, logits))
-    t.use(cache)
-    return scored
+def kto_head(t: Modules, x: TrackedTensor) -> TrackedTensor:
+    if t.recording:  # a policy under checkpointing makes no cache, or saves it in any case
+        return compared(t, outputs_of(t, whole_logits(t, x)), with_cache=True)
+    with t.alive(cached(t)):
+        return label_log_probs(t, shifted(t, outputs_of(t, whole_logits(t, x))))
 
 
-def cached(t: Modules, model: Architecture) -> TrackedTensor:
+def cached(t: Modules) -> TrackedTensor:
     """Keys and values of all layers, which the model returns where use_cache is not turned off."""
-    columns = sum(len(block.layers) * mixer.cached_elements() for block in model.blocks for mixer in block.mixers)
+    columns = sum(len(block.layers) * mixer.cached_elements() for block in t.model.blocks for mixer in block.mixers)
     return t.new("keys and values of all layers", columns, t.settings.compute)
-
-
-@scoped
-def kto_loss(t: Modules, model: Architecture, logits: TrackedTensor, objective: Objective) -> TrackedTensor:
-    """TRL 1.12, trainer/kto_trainer.py, `_compute_loss`: logits of policy and reference, a copy for the entropies that
-    are logged, then copies of both halves of the batch, and of the first one's completions."""
-    view = shifted(t, logits)
-    scored = label_log_probs(t, view)
-    t.mark_reference()
-    others = [reference_logits(t, logits), cached(t, model)] if runs_reference(objective) else []
-    with t.alive(*others):
-        use_entropies(t, view, copied=True)
-        halves = t.new("copy of the logits", logits.columns, logits.width, CountedBy.SCORED)
-        part = logits.columns * objective.completion // (2 * objective.sequence)
-        t.use(t.new("copy of the logits", part, logits.width, CountedBy.SCORED), halves, logits)
-    return loss_of(t, scored)
 
 
 # ORPO, arXiv:2403.07691; SimPO, arXiv:2405.14734, and CPO, arXiv:2401.08417: preference without a reference, on whole
 # logits (TRL, trl/experimental)
 
 
-def head(t: Modules, model: Architecture, x: TrackedTensor, objective: Objective, likelihood: bool) -> TrackedTensor:
-    return pair_loss(t, outputs_of(t, whole_logits(t, model, x)), likelihood=likelihood)
-
-
-@scoped
-def pair_loss(t: Modules, logits: TrackedTensor, *, likelihood: bool) -> TrackedTensor:
+def pair_head(t: Modules, x: TrackedTensor, *, likelihood: bool) -> TrackedTensor:
     """Log-probabilities of both halves of the pairs; before them the likelihood of the chosen half."""
-    chosen = [chosen_likelihood(t, logits)] if likelihood else []
-    return loss_of(t, *chosen, label_log_probs(t, shifted(t, logits)))
+    logits = outputs_of(t, whole_logits(t, x))
+    with t.alive(logits):
+        chosen = [chosen_likelihood(t, logits)] if likelihood else []
+        return loss_of(t, *chosen, label_log_probs(t, shifted(t, logits)))
 
 
 @scoped
@@ -302,7 +597,7 @@ def chosen_likelihood(t: Modules, logits: TrackedTensor) -> TrackedTensor:
 # A reward model on pairs, arXiv:2203.02155 section 3.5: one score for each sequence, and no logits
 
 
-def score_head(t: Modules, model: Architecture, x: TrackedTensor, objective: Objective) -> TrackedTensor:
+def score_head(t: Modules, x: TrackedTensor) -> TrackedTensor:
     scores = scored(t, x)
     t.leave_autocast()
     return loss_of(t, scores)
@@ -317,50 +612,36 @@ def scored(t: Modules, x: TrackedTensor) -> TrackedTensor:
     return t.record(scalar(t), [scores], lambda gradient: t.into_zeros(scores))
 
 
-def reward_model(model: Architecture) -> Architecture:
-    """The model with a head of one column in place of its vocabulary (transformers,
-    `AutoModelForSequenceClassification`, num_labels 1)."""
-    score = Extra(name=SCORE, shape=(1, model.hidden), component="lm_head")
-    return model.model_copy(update={"tied": True, "extras": (*model.extras, score)})
-
-
 # GRPO, arXiv:2402.03300, and RLOO, arXiv:2402.14740: completions in groups, scored against each other.
 # Log-probabilities of the policy that generated them, and of the reference, are made before the update
 
 
-def grpo_head(t: Modules, model: Architecture, x: TrackedTensor, objective: Objective) -> TrackedTensor:
-    logits = outputs_of(t, whole_logits(t, model, x, last=True))
-    return tempered_loss(t, logits, bonus=objective.entropy_bonus)
+def grpo_head(t: Modules, x: TrackedTensor) -> TrackedTensor:
+    return tempered_loss(t, outputs_of(t, whole_logits(t, x, last=True)))
 
 
 @scoped
-def tempered_loss(t: Modules, logits: TrackedTensor, *, bonus: bool) -> TrackedTensor:
+def tempered_loss(t: Modules, logits: TrackedTensor) -> TrackedTensor:
     """Logits over the temperature, a copy next to what the model returned (TRL 1.12, trainer/grpo_trainer.py,
     `_get_per_token_logps_and_entropies`)."""
     scaled = t.local(t.scale(shifted(t, shifted(t, logits)), "logits over the temperature"))
-    scored = label_log_probs(t, scaled)
+    scored = [label_log_probs(t, scaled)]
     if not t.recording:
-        return scored
-    if bonus:
-        return loss_of(t, scored, entropies_with_gradient(t, scaled))
-    use_entropies(t, scaled, copied=False)
-    return loss_of(t, scored)
-
-
-def grpo_passes(objective: Objective) -> tuple[QuietPass, ...]:
-    """Old log-probabilities where a generation is used twice or an engine made it; those of the reference."""
-    renews = objective.iterations > 1 or objective.engine_generates
-    old = (QuietPass(by_policy=True, when="generation"),) if renews else ()
-    return (*old, QuietPass(by_policy=False, when="generation")) if runs_reference(objective) else old
+        return scored[0]
+    if t.objective.entropy_bonus:
+        scored.append(entropies_with_gradient(t, scaled))
+    else:
+        use_entropies(t, scaled, copied=False)
+    return loss_of(t, *scored)
 
 
 # PPO, arXiv:1707.06347, as TRL's experimental trainer has it (1.12, trl/experimental/ppo/ppo_trainer.py): a value
 # model as large as the policy is trained with it, and a reward model stands next to both
 
 
-def ppo_head(t: Modules, model: Architecture, x: TrackedTensor, objective: Objective) -> TrackedTensor:
+def ppo_head(t: Modules, x: TrackedTensor) -> TrackedTensor:
     """Whole logits and all hidden states, which the training loop holds until the update is over."""
-    outputs = outputs_with_states(t, model, x)
+    outputs = outputs_with_states(t, x)
     scored = label_log_probs(t, t.scaled_in_place(shifted(t, outputs[0])))
     if not t.recording:
         t.use(*outputs)
@@ -377,32 +658,32 @@ TEACHER_STATISTICS = 12
 """Vectors in fp32 that a tile of both models' logits is folded into (TRL 1.16, kernels/chunked_divergence.py)."""
 
 
-def gkd_head(t: Modules, model: Architecture, x: TrackedTensor, objective: Objective) -> TrackedTensor:
+def gkd_head(t: Modules, x: TrackedTensor) -> TrackedTensor:
     """Whole logits of all tokens; the teacher's are made while those of the policy wait."""
-    logits = outputs_of(t, whole_logits(t, model, x))
+    logits = outputs_of(t, whole_logits(t, x))
     if not t.recording:
         return logits
     t.mark_reference()
     teacher = t.new("logits of the teacher", logits.columns, logits.width, CountedBy.LOGITS)
     with t.alive(logits, teacher):
-        return divergence(t, shifted(t, logits), shifted(t, teacher), objective)
+        return divergence(t, shifted(t, logits), shifted(t, teacher))
 
 
 @scoped
-def divergence(t: Modules, student: TrackedTensor, teacher: TrackedTensor, objective: Objective) -> TrackedTensor:
+def divergence(t: Modules, student: TrackedTensor, teacher: TrackedTensor) -> TrackedTensor:
     """TRL 1.16, experimental/gkd/gkd_trainer.py, `generalized_jsd_loss`: both over the temperature, their
     log-softmax, and the divergence of each token and word, of which those of completions are copied."""
     own = t.local(t.scale(student, "logits over the temperature"))
     other = t.local(t.scale(teacher, "logits over the temperature"))
     own = t.local(t.result_saved(own, "log-softmax of the logits"))
     other = t.local(t.result_saved(other, "log-softmax of the teacher's logits"))
-    if objective.beta == 0:
+    if t.objective.beta == 0:
         each = relative(t, own, other)
-    elif objective.beta == 1:
+    elif t.objective.beta == 1:
         each = relative(t, other, own)
     else:
         each = to_the_mixture(t, own, other)
-    part = each.columns * objective.completion // objective.sequence
+    part = each.columns * t.objective.completion // t.objective.sequence
     scored = t.new("divergences", part, each.width, each.unit)
     return loss_of(t, t.record(scored, [each], lambda gradient: t.into_zeros(each)))
 
@@ -436,24 +717,24 @@ def relative(t: Modules, student: TrackedTensor, target: TrackedTensor) -> Track
     return t.multiply(likely, t.subtract(target, student, "differences of log-probabilities"), "divergences")
 
 
-def distillation_head(t: Modules, model: Architecture, x: TrackedTensor, objective: Objective) -> TrackedTensor:
+def distillation_head(t: Modules, x: TrackedTensor) -> TrackedTensor:
     """Head and divergence by tiles of scored tokens and vocabulary, all within autocast (TRL 1.16,
     trainer/distillation_trainer.py, `_chunked_divergence_loss`). Of the teacher's pass its last states stay."""
-    x = states(t, model, x)
+    x = states(t, x)
     if not t.recording:
         t.mark_loss()
         return x
     t.mark_reference()
-    loss = loss_of(t, tiled_divergence(t, model, x, objective.teacher or model))
+    loss = loss_of(t, tiled_divergence(t, x))
     t.leave_autocast()
     return loss
 
 
 @scoped
-def tiled_divergence(t: Modules, model: Architecture, x: TrackedTensor, teacher: Architecture) -> TrackedTensor:
+def tiled_divergence(t: Modules, x: TrackedTensor) -> TrackedTensor:
     """TRL 1.16, kernels/chunked_divergence.py, `ChunkedDivergenceFunction`: tiles of both models' logits in fp32, made
     again on the way back, where the gradients of the policy's states and head add up in fp32."""
-    table = output_table(t, model)
+    table, teacher = output_table(t), t.objective.teacher or t.model
     width = t.width if t.autocast else x.width
     t.mark_loss()
     other_columns = teacher.d_embedding or teacher.hidden
@@ -471,7 +752,7 @@ def tiled_divergence(t: Modules, model: Architecture, x: TrackedTensor, teacher:
             if x.width != width:
                 made.append(t.new("states of a tile in 16 bits", columns, width, CountedBy.TILED))
             if table.width != width:
-                rows = min(model.vocab, TILE[1]) * columns
+                rows = min(t.model.vocab, TILE[1]) * columns
                 made.append(t.new("weights in 16 bits", rows, width, CountedBy.ONCE))
         return made
 
@@ -484,105 +765,3 @@ def tiled_divergence(t: Modules, model: Architecture, x: TrackedTensor, teacher:
     each = t.new("divergences", 1, 4, CountedBy.SCORED)
     saved = t.new("sums over tiles of logits", 3, 4, CountedBy.SCORED, each)
     return t.record(each, [chosen, table], backward, [chosen.storage, other.storage, saved.storage])
-
-
-NO_LOGITS: dict[Release, tuple[LogProbs, ...]] = {"1.16": ("fused",), "1.12": ("whole",)}
-WHOLE: dict[Release, tuple[LogProbs, ...]] = {"1.16": ("whole",), "1.12": ("whole",)}
-OTHERS: tuple[LogProbs, ...] = ("in-place", "in-fp32")
-RENEWED = with_reference(QuietPass(by_policy=False, when="generation"), QuietPass(by_policy=True, when="generation"))
-"""Old log-probabilities always, and those of the reference."""
-VALUE = TrainingMethod(Message("Value model"), score_head, {"1.12": ("none",)}, model=reward_model, reads_table=False)
-"""The model that is trained with a policy."""
-METHODS: dict[MethodName, TrainingMethod] = {
-    "sft": TrainingMethod(
-        Message("Supervised fine-tuning (SFT)"), fused_or(sft_head), {"1.16": ("fused",), "1.12": ("chunked", "whole")}
-    ),
-    "dpo": TrainingMethod(
-        Message("Direct preference optimization (DPO)"),
-        fused_or(dpo_head),
-        NO_LOGITS | {"0.24": ("whole",)},
-        sequences=2,
-        passes=with_reference(QuietPass(by_policy=False, when="after")),
-        reference=True,
-    ),
-    "kto": TrainingMethod(
-        Message("Kahneman-Tversky optimization (KTO)"),
-        fused_or(kto_head),
-        NO_LOGITS,
-        # mismatched pairs of prompt and completion, for the KL term: by the policy before all; by the reference before
-        # its own pass
-        passes=with_reference(
-            QuietPass(by_policy=False, when="after", times=2), QuietPass(by_policy=True, when="before")
-        ),
-        reference=True,
-    ),
-    "orpo": TrainingMethod(
-        Message("Odds ratio preference optimization (ORPO)"), partial(head, likelihood=True), WHOLE, sequences=2
-    ),
-    "simpo": TrainingMethod(
-        Message("Simple preference optimization (SimPO)"), partial(head, likelihood=False), WHOLE, sequences=2
-    ),
-    "cpo": TrainingMethod(
-        Message("Contrastive preference optimization (CPO)"), partial(head, likelihood=True), WHOLE, sequences=2
-    ),
-    "reward": TrainingMethod(
-        Message("Reward model"),
-        score_head,
-        {"1.16": ("none",), "1.12": ("none",)},
-        sequences=2,
-        model=reward_model,
-        reads_table=False,
-    ),
-    "grpo": TrainingMethod(
-        Message("Group relative policy optimization (GRPO)"),
-        fused_or(grpo_head),
-        NO_LOGITS,
-        others=OTHERS,
-        passes=grpo_passes,
-        reference=True,
-        beta=0.0,
-        generates=True,
-    ),
-    "rloo": TrainingMethod(
-        Message("REINFORCE leave-one-out (RLOO)"),
-        fused_or(grpo_head),
-        NO_LOGITS,
-        others=OTHERS,
-        passes=RENEWED,
-        reference=True,
-        generates=True,
-    ),
-    "ppo": TrainingMethod(
-        Message("Proximal policy optimization (PPO)"),
-        fused_or(ppo_head),
-        {"1.12": ("whole",)},
-        others=OTHERS,
-        passes=RENEWED,
-        reference=True,
-        generates=True,
-        groups=False,
-        values=True,
-        verified=False,
-    ),
-    "gkd": TrainingMethod(
-        Message("Generalized knowledge distillation (GKD)"),
-        gkd_head,
-        {"1.16": ("whole",)},
-        passes=lambda objective: (QuietPass(by_policy=False, when="after"),),  # the teacher's
-        reference=True,
-        beta=0.5,
-        teacher=True,
-        teacher_type="bf16",  # from_pretrained takes the checkpoint's own
-    ),
-    "distillation": TrainingMethod(
-        Message("On-policy distillation"),
-        distillation_head,
-        {"1.16": ("fused",)},
-        passes=lambda objective: (QuietPass(by_policy=False, when="after"),),
-        reference=True,
-        beta=1.0,
-        teacher=True,
-        generates=True,
-        groups=False,
-    ),
-}

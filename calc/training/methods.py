@@ -1,15 +1,35 @@
-"""Refusals of a question about a loss, what it leaves open, and what is assumed about it."""
+"""The losses of preference and reinforcement learning, and of distillation: how many sequences run, which passes go
+without gradients, and which releases make log-probabilities how; refusals of a question about one, what it leaves open,
+and what is assumed about it."""
 
 from collections.abc import Callable, Collection, Iterator
-from typing import Any, get_args
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal, NamedTuple, get_args
 
 from calc.errors import ConfigError, Message, Refusal
 from calc.model.architecture import Architecture
-from calc.training.ends import TILE
+from calc.model.block import Extra
 from calc.training.layout import TrainingLayout
-from calc.training.losses import METHODS, TrainingMethod
+from calc.training.losses import (
+    TILE,
+    Head,
+    distillation_head,
+    dpo_head,
+    fused_or,
+    gkd_head,
+    grpo_head,
+    kto_head,
+    pair_head,
+    ppo_head,
+    runs_reference,
+    score_head,
+    sft_head,
+)
+from calc.training.states import SCORE
 from calc.training.workload import (
     Colocation,
+    Float,
     LogProbs,
     Method,
     MethodName,
@@ -19,6 +39,165 @@ from calc.training.workload import (
     Trainer,
     TrainingWorkload,
 )
+
+
+class QuietPass(NamedTuple):
+    """A forward pass without gradients, by the policy or by its reference: at the generation, in pieces of a
+    micro-batch, or within each micro-batch before the policy's own pass or after it."""
+
+    by_policy: bool
+    when: Literal["generation", "before", "after"]
+    times: int = 1
+
+
+@dataclass(frozen=True)
+class TrainingMethod:
+    """A loss of TRL, or of a trainer that computes the same."""
+
+    title: Message
+    head: Head
+    ways: dict[Release, tuple[LogProbs, ...]]  # how its releases make logits, the default first
+    sequences: int = 1  # of a forward pass for each that a micro-batch counts: a pair has two
+    others: tuple[LogProbs, ...] = ()  # how other trainers make them
+    passes: Callable[[Objective], tuple[QuietPass, ...]] = lambda objective: ()
+    model: Callable[[Architecture], Architecture] = lambda model: model  # whose loss it is
+    reads_table: bool = True  # False: its head is no table of the vocabulary, which the embedding may share
+    reference: bool = False  # whether the policy is compared with one
+    beta: float = 0.1  # weight of that by default
+    teacher: bool = False  # whether that is a teacher, whose whole distribution is learned; beta is then between both
+    teacher_type: Float | None = None  # of the teacher's weights; None: that of the policy's
+    generates: bool = False  # whether completions are generated
+    groups: bool = True  # whether these are compared with others of their prompt
+    values: bool = False  # whether a value model is trained too, and a reward model stands next to both
+    verified: bool = True  # False: nothing computed or measured stands behind it
+
+    @property
+    def newest(self) -> Release:
+        return next(iter(self.ways))
+
+
+def with_reference(quiet: QuietPass, *always: QuietPass) -> Callable[[Objective], tuple[QuietPass, ...]]:
+    """Passes that a method always has, and that of the reference where one runs."""
+    return lambda objective: (*always, quiet) if runs_reference(objective) else always
+
+
+def reward_model(model: Architecture) -> Architecture:
+    """The model with a head of one column in place of its vocabulary (transformers,
+    `AutoModelForSequenceClassification`, num_labels 1)."""
+    score = Extra(name=SCORE, shape=(1, model.hidden), component="lm_head")
+    return model.model_copy(update={"tied": True, "extras": (*model.extras, score)})
+
+
+def grpo_passes(objective: Objective) -> tuple[QuietPass, ...]:
+    """Old log-probabilities where a generation is used twice or an engine made it; those of the reference."""
+    renews = objective.iterations > 1 or objective.engine_generates
+    old = (QuietPass(by_policy=True, when="generation"),) if renews else ()
+    return (*old, QuietPass(by_policy=False, when="generation")) if runs_reference(objective) else old
+
+
+NO_LOGITS: dict[Release, tuple[LogProbs, ...]] = {"1.16": ("fused",), "1.12": ("whole",)}
+WHOLE: dict[Release, tuple[LogProbs, ...]] = {"1.16": ("whole",), "1.12": ("whole",)}
+OTHERS: tuple[LogProbs, ...] = ("in-place", "in-fp32")
+RENEWED = with_reference(QuietPass(by_policy=False, when="generation"), QuietPass(by_policy=True, when="generation"))
+"""Old log-probabilities always, and those of the reference."""
+VALUE = TrainingMethod(Message("Value model"), score_head, {"1.12": ("none",)}, model=reward_model, reads_table=False)
+"""The model that is trained with a policy."""
+METHODS: dict[MethodName, TrainingMethod] = {
+    "sft": TrainingMethod(
+        Message("Supervised fine-tuning (SFT)"), fused_or(sft_head), {"1.16": ("fused",), "1.12": ("chunked", "whole")}
+    ),
+    "dpo": TrainingMethod(
+        Message("Direct preference optimization (DPO)"),
+        fused_or(dpo_head),
+        NO_LOGITS | {"0.24": ("whole",)},
+        sequences=2,
+        passes=with_reference(QuietPass(by_policy=False, when="after")),
+        reference=True,
+    ),
+    "kto": TrainingMethod(
+        Message("Kahneman-Tversky optimization (KTO)"),
+        fused_or(kto_head),
+        NO_LOGITS,
+        # mismatched pairs of prompt and completion, for the KL term: by the policy before all; by the reference before
+        # its own pass
+        passes=with_reference(
+            QuietPass(by_policy=False, when="after", times=2), QuietPass(by_policy=True, when="before")
+        ),
+        reference=True,
+    ),
+    "orpo": TrainingMethod(
+        Message("Odds ratio preference optimization (ORPO)"), partial(pair_head, likelihood=True), WHOLE, sequences=2
+    ),
+    "simpo": TrainingMethod(
+        Message("Simple preference optimization (SimPO)"), partial(pair_head, likelihood=False), WHOLE, sequences=2
+    ),
+    "cpo": TrainingMethod(
+        Message("Contrastive preference optimization (CPO)"), partial(pair_head, likelihood=True), WHOLE, sequences=2
+    ),
+    "reward": TrainingMethod(
+        Message("Reward model"),
+        score_head,
+        {"1.16": ("none",), "1.12": ("none",)},
+        sequences=2,
+        model=reward_model,
+        reads_table=False,
+    ),
+    "grpo": TrainingMethod(
+        Message("Group relative policy optimization (GRPO)"),
+        fused_or(grpo_head),
+        NO_LOGITS,
+        others=OTHERS,
+        passes=grpo_passes,
+        reference=True,
+        beta=0.0,
+        generates=True,
+    ),
+    "rloo": TrainingMethod(
+        Message("REINFORCE leave-one-out (RLOO)"),
+        fused_or(grpo_head),
+        NO_LOGITS,
+        others=OTHERS,
+        passes=RENEWED,
+        reference=True,
+        generates=True,
+    ),
+    "ppo": TrainingMethod(
+        Message("Proximal policy optimization (PPO)"),
+        fused_or(ppo_head),
+        {"1.12": ("whole",)},
+        others=OTHERS,
+        passes=RENEWED,
+        reference=True,
+        generates=True,
+        groups=False,
+        values=True,
+        verified=False,
+    ),
+    "gkd": TrainingMethod(
+        Message("Generalized knowledge distillation (GKD)"),
+        gkd_head,
+        {"1.16": ("whole",)},
+        passes=lambda objective: (QuietPass(by_policy=False, when="after"),),  # the teacher's
+        reference=True,
+        beta=0.5,
+        teacher=True,
+        teacher_type="bf16",  # from_pretrained takes the checkpoint's own
+    ),
+    "distillation": TrainingMethod(
+        Message("On-policy distillation"),
+        distillation_head,
+        {"1.16": ("fused",)},
+        passes=lambda objective: (QuietPass(by_policy=False, when="after"),),
+        reference=True,
+        beta=1.0,
+        teacher=True,
+        generates=True,
+        groups=False,
+    ),
+}
+
+
+# A question about a loss: what it names and leaves open, and why it is refused
 
 
 def named(text: str) -> tuple[Method | None, MethodName | None]:
@@ -208,7 +387,7 @@ def scored_units(objective: Objective, rows: int, sequence: int) -> tuple[int, i
 
 TEACHER = Message("The teacher is frozen, in the type of the policy's weights, and runs in every micro-batch.")
 STORED_TEACHER = Message("The teacher is frozen, in 16 bits as checkpoints are, and runs in every micro-batch.")
-OTHERS: dict[LogProbs | None, Message] = {
+OF_OTHERS: dict[LogProbs | None, Message] = {
     "in-place": Message("The loss is made as by verl 0.9: on whole logits, whose gradients take their place."),
     "in-fp32": Message("The loss is made as by OpenRLHF 0.11: on whole logits in fp32, and their gradients."),
 }
@@ -223,7 +402,7 @@ REFERENCES: dict[Reference, Message] = {
 def said_of(objective: Objective) -> Iterator[Message]:
     method = METHODS[objective.method]
     if objective.log_probs in method.others:
-        yield OTHERS[objective.log_probs]
+        yield OF_OTHERS[objective.log_probs]
     else:
         sentence = "The loss is that of TRL {release}: {method}."
         yield Message(sentence, release=objective.trl, method=method.title)

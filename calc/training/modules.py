@@ -4,10 +4,12 @@ norms; and sequence parallelism between them."""
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from calc.model.conventions import Kernels, Names, NormKind
+from calc.model.architecture import Architecture
+from calc.model.block import Block
+from calc.model.conventions import NormKind
 from calc.training.operations import Operations
 from calc.training.tape import CountedBy, Name, TrackedTensor, scoped
-from calc.training.workload import Loss
+from calc.training.workload import Loss, Objective
 
 
 @dataclass(frozen=True)
@@ -95,26 +97,29 @@ class Settings:
 
     @cached_property
     def of_norm(self) -> "Settings":
-        """Settings of the last norm, which knows nothing of either."""
+        """Settings of the last norm and the embedding, which know nothing of either."""
         return replace(self.of_head.of_layers, checkpoints=False)
-
-    @cached_property
-    def of_embedding(self) -> "Settings":
-        """Settings of the embedding, which may share the head's table, and whose output may need a gradient."""
-        return replace(self.of_norm, reads_table=self.reads_table, inputs_need_gradients=self.inputs_need_gradients)
 
 
 class Modules(Operations):
     """A tape with the modules of one model."""
 
-    def __init__(self, kernels: Kernels, names: Names, settings: Settings) -> None:
+    objective: Objective  # where a trainer computes the loss
+    block: Block  # where a layer runs
+    rotary: Rotary | None = None  # its tables
+
+    def __init__(self, model: Architecture, settings: Settings) -> None:
         super().__init__(settings.compute, autocast=settings.autocast)
-        self.kernels, self.names, self.settings = kernels, names, settings
+        self.model, self.kernels, self.settings = model, model.kernels, settings
         self.keeps_gradients, self.recording = settings.keeps_gradients, settings.records
+
+    def parameter(self, size: int, width: int | None = None, *, uses: int = 1) -> TrackedTensor:
+        """A weight of the model itself, by default in the type of norms, embedding and head."""
+        return self.weight(size, width or self.settings.rest, trained=self.settings.trains, uses=uses)
 
     def packs(self, *parts: str) -> bool:
         """Whether one matrix makes all of these."""
-        return any(set(parts) <= set(packed) for packed in self.names.packed.values())
+        return any(set(parts) <= set(packed) for packed in self.model.names.packed.values())
 
     def parts(self, x: TrackedTensor, *columns: int) -> list[TrackedTensor]:
         if self.kernels.slices:
@@ -159,7 +164,7 @@ class Modules(Operations):
             return self.scattered(self.matrix(x, name, columns, label, bias=bias), label)
         settings, adapters = self.settings, self.settings.adapters
         size = x.columns * columns + (columns if bias else 0)
-        weight = self.weight(size, settings.matrices, trained=settings.trains)
+        weight = self.parameter(size, settings.matrices)
         if settings.quantized:
             result = self.dequantized(x, weight, columns, label, unit)
         else:
@@ -170,7 +175,7 @@ class Modules(Operations):
         if not (settings.quantized and self.autocast):  # peft.tuners.lora.bnb leaves autocast to cast it
             x = self.become(x, adapters.width, "inputs of adapters in 32 bits")
         if settings.quantized:
-            result = self.record(self.like(label, result), [result], self.passing)  # result.clone()
+            result = self.copied_view(result, label)  # result.clone()
         with self.alive(result):
             result = self.add(result, self.adapter(x, adapters, columns, label, unit), label)
         return self.cast(self.local(result), width, label)
@@ -225,16 +230,15 @@ class Modules(Operations):
     @scoped
     def norm(self, x: TrackedTensor, kind: NormKind, label: Name, *, heads: int = 1) -> TrackedTensor:
         """A norm over all columns, or over those of each of several heads."""
-        trained, width = self.settings.trains, self.settings.rest
         size = x.columns // heads
         if kind == "layer":
-            return self.layer_norm(x, [self.weight(2 * size, width, trained=trained)], heads, label)
+            return self.layer_norm(x, [self.parameter(2 * size)], heads, label)
         if kind == "rms_alone":
             return self.unweighted_norm(x, label, heads=heads)
         wide, normed = ("{tensor} in 32 bits, for a norm", "states"), "normed states before the weight"
         if kind == "none":
             return self.cast(self.layer_norm(self.cast(x, 4, wide), [], heads, normed), x.width, label)
-        weight = self.weight(size, width, trained=trained)
+        weight = self.parameter(size)
         if self.settings.fused:
             return self.fused_norm(x, [weight], heads, label)
         before, states = x.width, self.cast(x, 4, wide)

@@ -82,8 +82,15 @@ class Operations(Tape):
         def leaves() -> list[TrackedTensor]:
             return [self.detached(x, Node()) for x in saved]
 
+        def again() -> None:
+            nodes, autocast = self.nodes, self.autocast
+            self.nodes, self.part = [], part
+            with self.own_casts(), suppress(AllSavedError):
+                run(*leaves())
+            self.nodes, self.autocast, self.part = nodes, autocast, None
+
         if not reentrant:
-            self.part = Checkpointed(lambda: run(*leaves()), saved)
+            self.part = part = Checkpointed(again, saved)
             out = run(*inputs)
             self.part = None
             return out
@@ -110,13 +117,6 @@ class Operations(Tape):
     def detached(self, x: TrackedTensor, leaf: Node | None = None) -> TrackedTensor:
         """A tensor without the node that made it, where its gradient would go."""
         return x.view(node=leaf, by_heads=x.by_heads)
-
-    def run_again(self, part: Checkpointed) -> None:
-        nodes, autocast = self.nodes, self.autocast
-        self.nodes, self.part = [], part
-        with self.own_casts(), suppress(AllSavedError):
-            part.run()
-        self.nodes, self.autocast, self.part = nodes, autocast, None
 
     @contextmanager
     def own_casts(self) -> Iterator[None]:
@@ -486,6 +486,16 @@ class Operations(Tape):
 
     def into_zeros(self, x: TrackedTensor) -> list[TrackedTensor | None]:
         return [self.gradient(x, self.gradient(x))]
+
+    def through_copy(self, x: TrackedTensor) -> Backward:
+        """The backward of an operation that makes the gradient of x from a copy of its own."""
+
+        def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
+            copy = self.again(gradient)
+            self.free(gradient)
+            return [self.gradient(x, copy)]
+
+        return backward
 
     def largest(self, scores: TrackedTensor, k: int) -> tuple[TrackedTensor, TrackedTensor]:
         """torch.topk: values, and their indices in 64 bits."""

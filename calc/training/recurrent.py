@@ -43,7 +43,7 @@ def gated_norm(t: Modules, x: TrackedTensor, gate: TrackedTensor, heads: int, si
     before, label = x.width, "normed output of the scan"
     wide = t.local(t.cast(x, 4, label))
     normed = t.local(t.cast(t.multiply(wide, t.inverse_rms(wide, heads), label), before, label))
-    weight = t.weight(size, t.settings.rest, trained=t.settings.trains)
+    weight = t.parameter(size)
     x = t.local(t.multiply(weight, normed, label))
     t.free(wide, normed)
     gate = t.local(t.activation(t.cast(gate, 4, "gate in 32 bits"), "gate in 32 bits"))
@@ -146,22 +146,19 @@ def projections(t: Modules, mixer: GatedDeltaNet, x: TrackedTensor) -> Projected
         return t.concatenate(parts[:3], label), parts[3], b, a, both
     if t.packs("in_q", "in_k", "in_v"):
         mixed = t.matrix(x, "in_q", 2 * k + v, label)
-        z = t.matrix(x, "in_z", v, "gate of the recurrent block")
-        b, a = (t.matrix(x, name, mixer.n_v, "strengths and decays") for name in ("in_b", "in_a"))
-        return mixed, z, b, a, None
-    parts = [t.matrix(x, f"in_{name}", columns, label) for name, columns in (("q", k), ("k", k), ("v", v))]
-    mixed = t.concatenate(parts, label)
+        z: TrackedTensor | None = t.matrix(x, "in_z", v, "gate of the recurrent block")
+    else:
+        parts = [t.matrix(x, f"in_{name}", columns, label) for name, columns in (("q", k), ("k", k), ("v", v))]
+        mixed, z = t.concatenate(parts, label), None
     b, a = (t.matrix(x, name, mixer.n_v, "strengths and decays") for name in ("in_b", "in_a"))
-    return mixed, None, b, a, None
+    return mixed, z, b, a, None
 
 
 @scoped
 def decays(t: Modules, mixer: GatedDeltaNet, a: TrackedTensor) -> TrackedTensor:
     """-exp(A)·softplus(a + bias), in 32 bits."""
     label = "decays in 32 bits"
-    width = t.settings.rest
-    bias = t.weight(mixer.n_v, width, trained=t.settings.trains)
-    rate = t.weight(mixer.n_v, 4, trained=t.settings.trains)
+    bias, rate = t.parameter(mixer.n_v), t.parameter(mixer.n_v, 4)
     return t.multiply(rate, t.activation(t.add_weight(t.cast(a, 4, label), bias, label), label), label)
 
 
@@ -301,7 +298,7 @@ def gated_output(t: Modules, mixer: Mamba2, y: TrackedTensor, gate: TrackedTenso
         return t.multiply(y, t.activation(gate, "gate of the recurrent block"), label)
     y = t.local(t.multiply(y, t.activation(t.cast(gate, 4, "gate in 32 bits"), "gate in 32 bits"), label))
     normed = t.local(t.multiply(y, t.inverse_rms(y, mixer.n_groups), "normed output of the scan"))
-    return t.multiply(t.weight(y.columns, t.settings.rest, trained=t.settings.trains), normed, label)
+    return t.multiply(t.parameter(y.columns), normed, label)
 
 
 @scoped
@@ -317,17 +314,16 @@ def chunk_scan(
     those before adds."""
     n, c, wide = mixer.n_heads, mixer.chunk, mixer.n_heads * mixer.d_state
     inner, state = n * mixer.d_head, n * mixer.d_head * mixer.d_state
-    trained = t.settings.trains
-    step = t.add_weight(step, t.weight(n, step.width, trained=trained), DECAYS)
+    step = t.add_weight(step, t.parameter(n, step.width), DECAYS)
     with t.alive(step):
         step = t.activation(t.cast(step, 4, DECAYS) if t.autocast else step, DECAYS)
     step = t.local(t.activation(step, DECAYS))
     values = t.cast(values, 4, WIDE)
     # x.repeat_interleave(...): what groups share, for each of their heads; a copy even where each has one
     keys, queries = (t.resized(t.cast(part, 4, WIDE), wide, WIDE) for part in (keys, queries))
-    residual = t.local(t.multiply(t.weight(n, t.settings.rest, trained=trained), chunked(t, values, c, WIDE), WITHIN))
+    residual = t.local(t.multiply(t.parameter(n), chunked(t, values, c, WIDE), WITHIN))
     values = t.multiply(values, t.cast(step, 4, DECAYS), WIDE)
-    decay = t.multiply(t.weight(n, 4, trained=trained), t.cast(step, 4, DECAYS), DECAYS)
+    decay = t.multiply(t.parameter(n, 4), t.cast(step, 4, DECAYS), DECAYS)
     with t.alive(values, decay, keys, queries):
         parts = [t.local(chunked(t, part, c, WIDE)) for part in (values, decay, keys, queries)]
     values, decay, keys, queries = parts
@@ -355,17 +351,11 @@ def chunk_scan(
 def segment_sums(t: Modules, decay: TrackedTensor, pairs: int) -> TrackedTensor:
     """`segment_sum`: decays repeated for all pairs of tokens, masked, summed up, and masked again."""
 
-    def of_repeated(gradient: TrackedTensor) -> list[TrackedTensor | None]:
-        masked = t.again(gradient)
-        t.free(gradient)
-        return [t.gradient(decay, masked)]
-
-    def of_sums(gradient: TrackedTensor) -> list[TrackedTensor | None]:
-        return [t.steps(gradient, 3)]  # turned round, summed up, turned round
-
-    repeated = t.local(t.record(t.new(PAIRS, pairs, decay.width, decay.unit), [decay], of_repeated))
-    sums = t.local(t.record(t.like(PAIRS, repeated), [repeated], of_sums))
-    return t.scale(sums, PAIRS)
+    out = t.new(PAIRS, pairs, decay.width, decay.unit)
+    repeated = t.local(t.record(out, [decay], t.through_copy(decay)))  # of which some are masked
+    # going back, turned round, summed up, turned round
+    sums = t.record(t.like(PAIRS, repeated), [repeated], lambda gradient: [t.steps(gradient, 3)])
+    return t.scale(t.local(sums), PAIRS)
 
 
 @scoped
@@ -373,22 +363,18 @@ def states_before(t: Modules, states: TrackedTensor, state: int) -> TrackedTenso
     """The state before each chunk, of all before it: a product that saves the states, which are joined to that before
     the first."""
     label, width = "states of chunks", states.width
-    joined = t.record(t.like(label, states), [states], t.passing)
+    joined = t.copied_view(states, label)
     first = t.new(label, state, width, CountedBy.SEQUENCE)
     t.free(states)
     if not t.settings.single:
         with t.alive(joined, first):
             joined, first = t.copied_view(joined, label), t.new(label, state, width, CountedBy.SEQUENCE)
 
-    def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
-        whole = t.again(gradient)  # zeros, into which the gradient of all but the last is put
-        t.free(gradient)
-        return [t.gradient(joined, whole)]
-
     t.local(joined)
     t.local(first)
     out = t.like(label, joined)
-    return t.record(out, [joined], backward, [joined.storage, first.storage])
+    # going back, the gradient of all but the last is put into zeros
+    return t.record(out, [joined], t.through_copy(joined), [joined.storage, first.storage])
 
 
 # The selective scan as transformers computes it where no other package does (`modeling_mamba.py`, class `MambaMixer`
@@ -410,7 +396,7 @@ def selective_scan(t: Modules, mixer: Mamba, x: TrackedTensor) -> TrackedTensor:
     with t.alive(rows):
         made = t.local(t.matrix(rows, "x_proj", mixer.dt_rank + 2 * states, "steps, keys and queries"))
     rank, keys, queries = t.split(made, mixer.dt_rank, states, states)
-    weight = t.weight(inner * mixer.dt_rank, t.settings.matrices, trained=t.settings.trains)
+    weight = t.parameter(inner * mixer.dt_rank, t.settings.matrices)
     step = t.local(t.linear(rank, weight, inner, "steps of the scan"))
     y = scanned(t, mixer, values, step, keys, queries)
     y = t.multiply(y, t.activation(gate, "gate of the recurrent block"), "gated output of the scan")
@@ -429,16 +415,16 @@ def scanned(
     queries: TrackedTensor,
 ) -> TrackedTensor:
     """`mamba_selective_scan`: each token's decays and updates of the whole state, then one state after the other."""
-    inner, wide, trained = mixer.d_inner, mixer.d_inner * mixer.d_state, t.settings.trains
-    step = t.add_weight(step, t.weight(inner, step.width, trained=trained), STEPS)
+    inner, wide = mixer.d_inner, mixer.d_inner * mixer.d_state
+    step = t.add_weight(step, t.parameter(inner, step.width), STEPS)
     with t.alive(step):
         step = t.local(t.activation(t.cast(step, 4, STEPS) if t.autocast else step, STEPS))
-    rates = t.weight(wide, 4, trained=trained)
+    rates = t.parameter(wide, 4)
     decays = t.local(t.exponential(t.outer(step, rates, wide, STATES), STATES))
     shared = t.local(t.outer(step, t.cast(keys, 4, STEPS), wide, STATES))
     updates = t.local(t.outer(t.cast(values, 4, STEPS), shared, wide, STATES))
     out = token_by_token(t, decays, updates, queries, inner, values.width)
-    skipped = t.local(t.multiply(t.weight(inner, 4, trained=trained), values, STEPS))
+    skipped = t.local(t.multiply(t.parameter(inner, 4), values, STEPS))
     return t.add(out, skipped, "output of the scan")
 
 

@@ -22,8 +22,7 @@ from calc.training.colocated import Colocated, RolloutReport
 from calc.training.course import Part, Phase, TrainingComponent
 from calc.training.launch import objective_launches
 from calc.training.layout import TrainingLayout, TrainingScenario, usual_base
-from calc.training.losses import METHODS
-from calc.training.methods import said_of, without_effect
+from calc.training.methods import METHODS, said_of, without_effect
 from calc.training.states import adapts_experts, plain_experts, state_bytes, widths
 from calc.training.step import Training, TrainingMemory, TrainingVerdict, judge_training, usual_overhead
 from calc.training.workload import RECIPES, Colocation, Objective, Recipe, TrainingWorkload
@@ -190,7 +189,7 @@ def laid_out_step(
         phases={phase: PhaseMemory(memory=peak, tensors=tensors[phase]) for phase, peak in training.by_phase().items()},
         verdicts=tuple(verdicts),
         rollouts=tuple(engine.report() for engine in engines),
-        assumptions=tuple(training_assumptions(architecture, training, memory, uncounted(config))),
+        assumptions=tuple(training_assumptions(training, memory.moment, uncounted(config))),
         scenario=scenario,
         launches=objective_launches(name, scenario),
     )
@@ -207,13 +206,12 @@ PEAKS: dict[Phase, Message] = {
 }
 
 
-def training_assumptions(
-    architecture: Architecture, training: Training, memory: TrainingMemory, tower: str | None
-) -> Iterable[Message]:
+def training_assumptions(training: Training, moment: Phase, tower: str | None) -> Iterable[Message]:
     """Assumptions behind the numbers, in sentences; `tower` names an encoder that is not counted."""
+    architecture, work, layout = training.architecture, training.work, training.layout
+    blocks = architecture.all_blocks
     yield from architecture.assumptions
-    blocks, work, layout = architecture.all_blocks, training.work, training.layout
-    yield PEAKS[memory.moment]
+    yield PEAKS[moment]
     if training.objective is not None:
         yield from said_of(training.objective)
     if any(mixer.state_elements() for block in blocks for mixer in block.recurrences):

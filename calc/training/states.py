@@ -11,7 +11,7 @@ from calc.formats.stored import stored
 from calc.hardware.shards import copies_within, layers_within
 from calc.model.architecture import Architecture
 from calc.model.tensor import Component, Tensor
-from calc.training.layout import TrainingLayout
+from calc.training.layout import TrainingLayout, TrainingScenario
 from calc.training.workload import WIDTH, LoraTargets, Optimizer, OptimizerKernel, Recipe, TrainingWorkload
 
 OUTSIDE, EMBEDDING = -1, -2
@@ -118,7 +118,19 @@ class StageWeights:
 def stage_weights(
     rank: Architecture, pieces: tuple[range, ...], layout: TrainingLayout, frozen: Precision, work: TrainingWorkload
 ) -> StageWeights:
-    weights = list(weights_of(rank, pieces, layout, frozen, plain=plain_experts(work, frozen)))
+    """The weights that a stage holds: those of its layers; the embedding in the first, what follows the layers in the
+    last, and there a tied head too."""
+    weights, plain = list[RankWeight](), plain_experts(work, frozen)
+    for piece in stored(rank, frozen):
+        tensor = piece.tensor
+        copies = copies_within(rank, tensor, *pieces) if tensor.excluded_as is None else 0
+        if copies:
+            layers = layers_within(tensor, *pieces)
+            here = tensor if layers == tensor.layers else replace(tensor, layers=layers)
+            a_layer = tensor.count // len(tensor.layers) if tensor.layers else 1
+            routed = tensor.component == "experts_routed"
+            nbytes = FORMATS["bf16"].nbytes(tensor.shape) if routed and plain else piece.nbytes
+            weights.append(RankWeight(here, copies * a_layer, nbytes, layout.ep if routed else 1))
     trained = [
         weight if tensor is weight.tensor else replace(weight, tensor=tensor)
         for weight in weights
@@ -127,8 +139,9 @@ def stage_weights(
     return StageWeights(pieces, weights, trained, layout.separate_embedding and not rank.tied)
 
 
-def states_of(stage: StageWeights, work: TrainingWorkload, recipe: Recipe, layout: TrainingLayout) -> States:
+def states_of(stage: StageWeights, scenario: TrainingScenario) -> States:
     """Each part divided over as many ranks as the stage of ZeRO says (arXiv:1910.02054 section 5)."""
+    work, recipe, layout = scenario.workload, scenario.recipe, scenario.layout
     trained, elements = stage.trained, [(weight, weight.copies * weight.numel) for weight in stage.trained]
     width, gradient, state = widths(work, recipe)
     kernel = work.optimizer_kernel or ("fused" if recipe.fused else "foreach")
@@ -220,23 +233,6 @@ def last_matrix(trained: list[RankWeight]) -> int:
     heads = [weight for weight in matrices if weight.tensor.component == "lm_head"]
     weight = heads[-1] if heads else matrices[-1]
     return weight.copies * weight.numel // len(weight.places)
-
-
-def weights_of(
-    rank: Architecture, pieces: tuple[range, ...], layout: TrainingLayout, frozen: Precision, *, plain: bool
-) -> Iterator[RankWeight]:
-    """The weights that a stage holds: those of its layers; the embedding in the first, what follows the layers in the
-    last, and there a tied head too."""
-    for piece in stored(rank, frozen):
-        tensor = piece.tensor
-        copies = copies_within(rank, tensor, *pieces) if tensor.excluded_as is None else 0
-        if copies:
-            layers = layers_within(tensor, *pieces)
-            here = tensor if layers == tensor.layers else replace(tensor, layers=layers)
-            a_layer = tensor.count // len(tensor.layers) if tensor.layers else 1
-            routed = tensor.component == "experts_routed"
-            nbytes = FORMATS["bf16"].nbytes(tensor.shape) if routed and plain else piece.nbytes
-            yield RankWeight(here, copies * a_layer, nbytes, layout.ep if routed else 1)
 
 
 BLOCK = 256  # weights that share a scale of their 8-bit state

@@ -27,16 +27,26 @@ from calc.model.tensor import Tensor
 from calc.serving.fewest import MOST_GPUS
 from calc.serving.memory import Memory
 from calc.serving.verdict import Word
-from calc.training.course import Course, Part, Phase, StepMoment, Tensors, TrainingComponent, dot, once, parts_of
+from calc.training.course import (
+    Course,
+    Moment,
+    Part,
+    Phase,
+    QuietCourse,
+    Tensors,
+    TrainingComponent,
+    TrainingStage,
+    dot,
+    once,
+    parts_of,
+)
 from calc.training.decoder import Passes, Shared, check_modelled, quiet, settings_of
-from calc.training.ends import head
 from calc.training.layout import TrainingLayout, TrainingScenario, check_schedule
-from calc.training.losses import METHODS, VALUE, TrainingMethod
-from calc.training.methods import check_teacher, resolved, scored_units
-from calc.training.modules import Modules, Settings
-from calc.training.stage import QuietCourse, TrainingStage
-from calc.training.states import OUTSIDE, StageWeights, States, plain_experts, stage_weights, states_of, trained_of
-from calc.training.tape import Bytes, CountedBy, TrackedTensor
+from calc.training.losses import head
+from calc.training.methods import METHODS, VALUE, TrainingMethod, check_teacher, resolved, scored_units
+from calc.training.modules import Settings
+from calc.training.states import OUTSIDE, StageWeights, plain_experts, stage_weights, states_of, trained_of
+from calc.training.tape import Bytes, CountedBy
 from calc.training.workload import WIDTH, TrainingWorkload
 from calc.units import GIB
 
@@ -165,14 +175,14 @@ class Training:
         single = single or self.laid_out_alike
         if (index, single) not in self.built:
             weights = self._weights(self.alike[index])
-            states = self._states(weights)
+            states = states_of(weights, self.scenario)
             if self.layout.cpu_offload:
                 states = states.offloaded(self.recipe)
             kinds, passes = self.alike_pieces[index :: self.layout.pp], self._passes(self._settings(single=single))
             courses = tuple(self._course(weights, weights.pieces[kinds.index(kind)], passes) for kind in kinds)
             other = self.teacher or self
             passed = weights if other is self else other._weights(other.alike[index])
-            quiet = tuple(other._quiet_courses(passed, index, single=single))
+            quiet = tuple(other._quiet_courses(passed, single=single))
             reference = other._reference(passed)
             value = None if self.value is None else self.value.stage(index, single=single)
             if value is not None:
@@ -185,7 +195,7 @@ class Training:
 
     # What a method adds
 
-    def _quiet_courses(self, weights: StageWeights, index: int, *, single: bool) -> Iterator[QuietCourse]:
+    def _quiet_courses(self, weights: StageWeights, *, single: bool) -> Iterator[QuietCourse]:
         objective = self.objective
         if objective is None or self.method is None:
             return
@@ -193,14 +203,11 @@ class Training:
             passes = self._passes(quiet(self._settings(single=single), policy=by_policy))
             frozen = not by_policy and objective.reference == "model"
             own = frozen and self.layout.gathered_by_fsdp(self.recipe)
-            if own and not objective.shards_reference:
-                course = Course(passes, weights, weights.pieces[0], self.work, self.recipe, TrainingLayout())
-                yield QuietCourse(course, when, weights.gathered(self.recipe))
-            elif own:
-                course = Course(
-                    passes, weights, weights.pieces[0], self.work, self.recipe, self.layout, root_stays=True
-                )
-                yield QuietCourse(course, when)
+            if own:
+                sharded, piece = objective.shards_reference, weights.pieces[0]
+                layout = self.layout if sharded else TrainingLayout()
+                course = Course(passes, weights, piece, self.work, self.recipe, layout, root_stays=sharded)
+                yield QuietCourse(course, when, 0 if sharded else weights.gathered(self.recipe))
             else:
                 ahead = 0
                 if frozen and self.layout.fully_sharded and self.recipe.reuse:
@@ -215,7 +222,7 @@ class Training:
         objective = self.objective
         if objective is None or self.method is VALUE or objective.reference != "model":
             return []
-        states = self._states(weights)
+        states = states_of(weights, self.scenario)
         copy = states.weights if self.work.trains_base else states.frozen
         whole = [Tensors(once(copy), "weights of the reference", "weights")]
         if self.layout.gathered_by_fsdp(self.recipe) and objective.shards_reference:
@@ -235,28 +242,17 @@ class Training:
             lambda: stage_weights(self.rank, layout.stages(self.rank.num_layers)[index], layout, self.frozen, work),
         )
 
-    def _states(self, weights: StageWeights) -> States:
-        """Bytes that belong to the weights of a stage, equal for steps that differ in their passes alone. The weights
-        are those of ranks that are laid out so within a replica."""
-        work, recipe, layout = self.work, self.recipe, self.layout
-        update = work.trains_base, work.fp32_rest, work.fp32_adapters, work.optimizer, work.optimizer_kernel
-        key = "states", weights, *update, recipe, layout.zero, layout.replicas
-        return self.shared.once(key, lambda: states_of(weights, work, recipe, layout))
-
     def _settings(self, *, single: bool) -> Settings:
-        settings = settings_of(self.rank, self.work, self.recipe, self.layout, self.frozen, single=single)
+        settings = settings_of(self.rank, self.scenario, single=single)
         reads_table = self.method is None or self.method.reads_table
         return settings if reads_table else replace(settings, reads_table=False)
 
     def _passes(self, settings: Settings) -> Passes:
-        cut, method, objective = (self.layout.tp, self.layout.slices), self.method, self.objective
-
-        def loss(t: Modules, model: Architecture, x: TrackedTensor) -> TrackedTensor:
-            return head(t, model, x) if method is None or objective is None else method.head(t, model, x, objective)
-
+        cut, objective = (self.layout.tp, self.layout.slices), self.objective
+        loss = head if self.method is None else self.method.head
         return self.shared.once(
             ("passes", cut, settings, objective),
-            lambda: Passes(self.rank, settings, loss, shared=self.shared, cut=cut, objective=objective),
+            lambda: Passes(self.rank, settings, loss, self.shared, cut, objective),
         )
 
     def _course(self, weights: StageWeights, piece: range, passes: Passes) -> Course:
@@ -311,7 +307,7 @@ class Training:
         """Bytes that all GPUs together have in CPU memory, at least: weights and what belongs to them."""
         if not self.layout.cpu_offload:
             return 0
-        stages = (self._states(self._weights(i)) for i in range(self.layout.pp))
+        stages = (states_of(self._weights(i), self.scenario) for i in range(self.layout.pp))
         moved = sum(of.frozen + of.weights + of.master + of.optimizer + of.gradients for of in stages)
         return moved * (self.layout.gpus // self.layout.pp)
 
@@ -345,10 +341,10 @@ class Training:
         return {phase: parts_of(moment, size or self.size) for phase, moment in peaks.items()}
 
     @cached_property
-    def peak_moments(self) -> dict[Phase, StepMoment]:
+    def peak_moments(self) -> dict[Phase, Moment]:
         return self._peaks_of_phases(self.size)
 
-    def _peaks_of_phases(self, size: Bytes) -> dict[Phase, StepMoment]:
+    def _peaks_of_phases(self, size: Bytes) -> dict[Phase, Moment]:
         points = self.stage(self.most_loaded, single=self.is_single(self.work.micro_batch)).step_moments
         return {
             phase: max(points[phase], key=lambda moment: dot(moment.bytes, size)) for phase in PHASES if phase in points
@@ -359,7 +355,7 @@ class Training:
         points = self.stage(index, single=self.is_single(micro_batch)).peaks
         return self._weighed(max(points, key=lambda moment: dot(moment.bytes, size)), size)
 
-    def _weighed(self, moment: StepMoment, size: Bytes) -> TrainingMemory:
+    def _weighed(self, moment: Moment, size: Bytes) -> TrainingMemory:
         """Bytes at a moment by component, with the overhead."""
         allocated = dot(moment.bytes, size)
         components: dict[str, int] = dict.fromkeys(PARTS, 0)
@@ -550,7 +546,7 @@ def reason(memory: TrainingMemory, usable: int) -> Message:
 def fewest_replicas(training: Training, usable: int) -> int | None:
     """The fewest GPUs on which it fits as laid out, but with as many data-parallel replicas as it takes, and ZeRO-3.
     Between two of the bounds, more replicas are taken never to fit worse."""
-    replica = training.layout.gpus // training.layout.dp
+    replica = training.layout.of_replica
     most = MOST_GPUS // replica
 
     def fits(dp: int) -> bool:

@@ -95,7 +95,7 @@ class Checkpointed:
     """A part that saves nothing but its inputs on the way forward. The first of its nodes that needs something runs it
     again, as far as the last that saves anything (`torch/utils/checkpoint.py`, `_StopRecomputationError`)."""
 
-    run: Callable[[], object]
+    run: Callable[[], None]  # nothing but what is saved outlives it
     inputs: Sequence[TrackedTensor]
     count: int = 0  # nodes that save something
     unread: list[int] = field(default_factory=list)  # without a gradient: in memory until all others have gone
@@ -230,14 +230,10 @@ class Tape:
         self.use(*part.inputs)
         if part.saved is None:
             part.saved = []
-            self.run_again(part)
+            part.run()
         for place in part.unread:
             self.read(part.saved[place])
         node.saved, part.saved[node.place], node.part = part.saved[node.place], (), None
-
-    def run_again(self, part: Checkpointed) -> None:
-        """Nothing but what is saved outlives it."""
-        raise NotImplementedError
 
     def leaf(self, tensor: TrackedTensor) -> Node:
         """Make a tensor one whose gradient is asked for."""
@@ -291,26 +287,16 @@ class Tape:
             self.weights.remove(node)
             node.gradients = [None]
 
-    def timeline(self, outside: Container[int | None] = ()) -> "Timeline":
-        """Times at which each storage comes and goes, but for those that are counted outside."""
+    def events(self, outside: Container[int | None] = ()) -> tuple[list[int], list[int]]:
+        """Numbers of storages in the order in which they come and go, but for those that are counted outside; what goes
+        is counted from -1 down. Next to them twice the uses of the tape before each."""
         uses = self.uses
         last = dict(zip(uses, range(len(uses)), strict=True))  # in the order in which they come
         first = dict(zip(reversed(uses), range(len(uses) - 1, -1, -1), strict=True))  # the last that goes before others
         come = [2 * first[number] for number in last if number not in outside]
         go = [2 * last[number] + 1 for number in reversed(first) if number not in outside]
         places = sorted(come + go)
-        return Timeline([-1 - uses[place // 2] if place % 2 else uses[place // 2] for place in places], places)
-
-
-class Timeline(NamedTuple):
-    """Storages as they come and go."""
-
-    events: list[int]  # number of a storage that comes; of one that goes, counted from -1 down
-    places: list[int]  # twice the uses of the tape before each of them
-
-    def before(self, uses: int) -> int:
-        """Events before so many uses of the tape."""
-        return bisect_left(self.places, 2 * uses)
+        return [-1 - uses[place // 2] if place % 2 else uses[place // 2] for place in places], places
 
 
 Arguments = ParamSpec("Arguments")
@@ -366,16 +352,8 @@ class Profile:
     waiting: frozenset[int]  # the storages that do
     contents: dict[int, Any] = field(default_factory=dict)  # after an event, once it was asked for
 
-    def names(self, event: int) -> dict[tuple[Name, bool], Bytes]:
-        """Bytes of what is alive after so many events, by name and by whether it waits for the backward pass."""
-        names: dict[tuple[Name, bool], list[int]] = {}
-        for number in alive(self.events, event):
-            name, unit, size = self.sizes[number]
-            names.setdefault((name, number in self.waiting), [*NOTHING])[unit] += size
-        return {name: tuple(nbytes) for name, nbytes in names.items() if any(nbytes)}
 
-
-def alive(events: list[int], event: int) -> list[int]:
+def alive_after(events: list[int], event: int) -> list[int]:
     """The storages that are alive after so many events."""
     numbers: dict[int, None] = {}
     for number in events[:event]:
@@ -410,9 +388,12 @@ def profile(
     gradients = [weight.gradients[0] for weight in tape.weights]
     of_weights = sum(gradient.columns * gradient.width for gradient in gradients if gradient is not None)
     tape.use(*tape.outputs, *gradients, *(leaf.gradients[0] for leaf in tape.leaves))
-    timeline = tape.timeline({tensor.storage for tensor in outside})
-    entered, marked, left, after_forward, saved, done = map(timeline.before, marks)
-    events = timeline.events
+    events, places = tape.events({tensor.storage for tensor in outside})
+
+    def before(uses: int) -> int:
+        return bisect_left(places, 2 * uses)
+
+    entered, marked, left, after_forward, saved, done = map(before, marks)
     meter = Meter(tape, events)
     meter.at(entered)
     forward = meter.peaks(marked)
@@ -420,13 +401,13 @@ def profile(
     after_autocast: tuple[Top, ...] = ()
     reference: Top | None = None
     if tape.mark is not None:
-        loss = meter.peaks(left if tape.left_autocast is None else timeline.before(tape.left_autocast))
+        loss = meter.peaks(left if tape.left_autocast is None else before(tape.left_autocast))
     if tape.reference is not None:
-        after_autocast = meter.peaks(timeline.before(tape.reference))
+        after_autocast = meter.peaks(before(tape.reference))
         reference = meter.at(meter.event)
     if tape.left_autocast is not None:
         after_autocast += meter.peaks(left)
-    waiting = frozenset(alive(events, saved))
+    waiting = frozenset(alive_after(events, saved))
     return Profile(
         sizes=tape.sizes,
         events=events,

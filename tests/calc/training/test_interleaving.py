@@ -129,7 +129,7 @@ def waiting_layers(step, stage):
     with everything else computed again."""
     built = step.stage(stage, single=True)
     units = step.units(step.work.micro_batch, step.work.sequence)
-    most = max(dot(one.alive.bytes, units) for one in built.at_work) - dot(built.during.bytes, units)
+    most = max(dot(alive.bytes, units) for _, _, alive in built.at_work) - dot(built.during.bytes, units)
     return most / (2 * step.architecture.hidden * step.work.sequence)
 
 

@@ -64,7 +64,7 @@ def test_frames_that_stay_change_no_byte(request, model, work, recipe):
 def peak(tape):
     """Bytes of a token at the fullest moment."""
     now = most = 0
-    for number in tape.timeline().events:
+    for number in tape.events()[0]:
         _, _, size = tape.sizes[number if number >= 0 else -1 - number]
         now += size if number >= 0 else -size
         most = max(most, now)

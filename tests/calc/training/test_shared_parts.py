@@ -74,7 +74,7 @@ def memories(model):
 @pytest.mark.parametrize("model", CONFIGS)
 def test_a_part_reads_no_setting_that_it_is_traced_without(model, monkeypatch):
     apart = memories(model)
-    for name in ("of_layers", "of_head", "of_norm", "of_embedding"):
+    for name in ("of_layers", "of_head", "of_norm"):
         monkeypatch.setattr(Settings, name, property(lambda settings: settings))
     monkeypatch.setattr(Passes, "once", lambda passes, key, make: make())
     assert memories(model) == apart
@@ -104,4 +104,4 @@ def test_a_lever_is_weighed_as_its_step_is_by_itself(model, name):
     smaller = Smaller(find_gpu("rtx-4090"), training)
     for change in smaller.changes:
         after = change.on(smaller, smaller.now)
-        assert smaller.needs(after) == Training(training.base, after).memory().total
+        assert smaller.fit(after).total == Training(training.base, after).memory().total

@@ -20,7 +20,7 @@ from calc.hardware.division import divides
 from calc.model.tensor import Tensor
 from calc.model.traced import TracedSymbols, formula_of
 from calc.training import CountedBy, Training, TrainingScenario, dot, unmodelled
-from calc.training.course import StepMoment, Tensors
+from calc.training.course import Moment, Tensors
 from calc.training.states import state_bytes
 from presets import models
 from tests import load
@@ -105,7 +105,7 @@ def test_a_layer_keeps_what_a_reader_adds_up(model, work, formula):
     saved = Tensors(profile.saved.bytes, profile=profile, event=profile.saved.event)
     units = [*step.units(1, 1)]
     units[CountedBy.SCORE] = work.sequence
-    ours = sum(formula_of(dot(nbytes, units)) for nbytes in StepMoment("backward", (), (saved,)).lines.values())
+    ours = sum(formula_of(dot(nbytes, units)) for nbytes in Moment((), (saved,)).lines.values())
     sizes = {str(one): one for one in ours.free_symbols}
     assert expand(ours - sympify(formula, locals=sizes)) == 0
 
