@@ -5,6 +5,7 @@ from calc.formats.format_names import (
     CACHE_BITS,
     CACHE_FORMATS,
     FLOATS,
+    HEAD_SCALE_BITS,
     WEIGHT_FORMATS,
     CacheFormat,
     WeightFormat,

@@ -6,6 +6,7 @@ from math import log10
 import numpy as np
 
 from calc.hardware import GPU
+from calc.serving import MOST_TOKENS
 from calc.time import Array, OperatingPoint
 from pages.parts import words
 from pages.parts.outputs.charts import DARK, KEY_ABOVE, LIGHT, Figure, Theme, figure, hover, small
@@ -29,6 +30,8 @@ ROOFS = {"fp4": "#CC79A7", "fp8": "#D55E00", "bf16": "#0072B2", "fp16": "#009E73
 
 def tokens(n: float) -> str:
     """A context in short: 131,072 is 128k."""
+    if n >= MOST_TOKENS:
+        return say("no limit")
     if n >= 2**20:
         return f"{n / 2**20:.3g}M"
     return f"{n / 1024:.0f}k" if n >= 10_240 else f"{n / 1024:.1f}k" if n >= 1024 else f"{n:.0f}"

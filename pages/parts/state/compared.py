@@ -6,8 +6,7 @@ from typing import Any
 import streamlit as st
 
 from calc import GPU, Memory, Precision, Report
-from calc.hardware import find_gpu
-from calc.time import Reply, reply
+from calc.time import Reply
 from pages.parts.state.scenario import MOST_OTHERS, Configuration, Scenario, places
 from pages.parts.state.url import add
 from pages.parts.state.weighed import Weighed, weighed
@@ -63,25 +62,18 @@ class Compared(Weighed):
         return report.memory if self.place is None else report.verdicts[self.place].memory
 
 
-def replied(answer: Weighed) -> Reply | None:
-    """Speed on the GPU in focus; None where the model does not fit or the engine does not run."""
-    if answer.error is not None or answer.focus is None or not answer.focus.serves:
-        return None
-    return reply(answer.serving, find_gpu(answer.focus.gpu), answer.report.scenario.workload)
-
-
 def compared(scenario: Scenario) -> Compared:
     """All configurations, weighed; those that did not change since the last run are remembered."""
     first = weighed(scenario)
     known: dict[Any, Column] = st.session_state.get("columns", {})
-    columns, now = [Column(LETTERS[0], first, reply=replied(first))], {}
+    columns, now = [Column(LETTERS[0], first, reply=first.speed if first.error is None else None)], {}
     for letter, other in zip(LETTERS[1:], scenario.comparison.others, strict=False):
-        key = other.written, scenario.serving, scenario.gpu, scenario.overhead
+        key = other.written, scenario.serving, scenario.gpu, scenario.overhead, scenario.efficiencies
         column = known.get(key)
         if column is None or column.answer.error is not None:
             answer = weighed(other.within(scenario))
             alone = replace(answer, laid_out=None)  # the session keeps the figures alone
-            column = Column(letter, alone, other, replied(answer))
+            column = Column(letter, alone, other, answer.speed if answer.error is None else None)
         now[key] = replace(column, letter=letter)
         columns.append(now[key])
     st.session_state.columns = now

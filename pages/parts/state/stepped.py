@@ -65,7 +65,8 @@ def other_steps(scenario: Scenario, first: Trained, about: Callable[[Source], Pu
     weighed = [(answer.architecture, answer.report) for answer in (first, *others) if answer.error is None]
     comparison = None
     if first.error is None and scenario.gpu:
-        comparison = compared_steps(weighed, scenario.chosen_gpus(), edits=scenario.efficiencies.edits)
+        shares = scenario.efficiencies
+        comparison = compared_steps(weighed, scenario.chosen_gpus(), edits=shares.edits, node=shares.node)
     parts = {field.name: getattr(first, field.name) for field in fields(Trained)}
     return Stepped(**parts, others=others, comparison=comparison)
 

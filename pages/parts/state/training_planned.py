@@ -40,7 +40,7 @@ class TrainingPlanned(Answer):
             plan.layout,
             find_gpu(plan.gpu),
             edits=self.scenario.efficiencies.edits,
-            node=planning.node,
+            node=self.scenario.efficiencies.node,
         )
 
 
@@ -54,7 +54,7 @@ def planned_training(scenario: Scenario, model: Model) -> TrainingPlanReport:
         model=model.identifier(scenario),
         work=TrainingWorkload(sequence=planning.sequence, optimizer=planning.optimizer),
         recipe=RECIPES[planning.recipe],
-        node=planning.node,
+        node=scenario.efficiencies.node,
         prices=planning.prices,
         edits=scenario.efficiencies.edits,
     )
