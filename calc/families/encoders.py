@@ -96,10 +96,10 @@ def siglip_of(c: Fields, path: str, patch: Shape, positions: int) -> Iterator[Na
         yield from placed(f"{path}.head", {"attention.in_proj_bias": (3 * d,), **mlp})
 
 
-def pixtral(c: Fields, path: str, layer: Layer = PIXTRAL_LAYER) -> Iterator[NamedShape]:
+def pixtral(c: Fields, path: str) -> Iterator[NamedShape]:
     """Pixtral, arXiv:2410.07073 (transformers `modeling_pixtral.py`)."""
     yield from placed(path, weights({"patch_conv": patch(c), "ln_pre": (c.size("hidden_size"),)}))
-    yield from layers(c, f"{path}.transformer.layers", layer)
+    yield from layers(c, f"{path}.transformer.layers", PIXTRAL_LAYER)
 
 
 def intern(c: Fields, path: str, layer: Layer = INTERN_LAYER, normed: str = "attention") -> Iterator[NamedShape]:

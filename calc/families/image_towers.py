@@ -11,7 +11,6 @@ from calc.errors import ConfigError, Message, shown
 from calc.families.encoders import (
     CLIP_LAYER,
     INTERN_AS_RELEASED,
-    PIXTRAL_LAYER,
     SAM_AS_RELEASED,
     Encoder,
     clip,
@@ -298,18 +297,14 @@ def lighton_ocr(c: Fields, whole: Fields) -> Iterator[NamedShape]:
     yield from placed("model.vision_projection", weights(projector))
 
 
-LARGE_LAYER = replace(
-    PIXTRAL_LAYER,
-    qkv="attention.w{}",
-    out="attention.wo",
-    mlp=("feed_forward.w1", "feed_forward.w3", "feed_forward.w2"),
-)
+LARGE_WORDS = {f"attention.{letter}_proj": f"attention.w{letter}" for letter in "qkvo"}
+LARGE_WORDS |= {"gate_proj": "w1", "down_proj": "w2", "up_proj": "w3"}
 
 
 def mistral_large4(c: Fields, whole: Fields) -> Iterator[NamedShape]:
     """Pixtral under Mistral's own names."""
     d, merge = c.size("hidden_size"), whole.maybe("spatial_merge_size") or 2
-    yield from pixtral(c, "vision_encoder", LARGE_LAYER)
+    yield from renamed(pixtral(c, "vision_encoder"), LARGE_WORDS)
     yield "pre_mm_projector_norm.weight", (d,), 1
     yield "patch_merger.merging_layer.weight", (d, d * merge**2), 1
     matrices: Shapes = {"w_in": (TEXT, d * layers_seen(whole)), "w_out": (TEXT, TEXT)}

@@ -91,7 +91,7 @@ def test_a_family_without_such_a_mixture_has_none(name):
 def test_cache(row):
     architecture = Architecture.from_config(row["config"])
     blocks = (*architecture.blocks, *architecture.shared)
-    elements = {window: bits // 8 for window, bits in growth(blocks, "int8").items()}
+    elements = {window: bits // 8 for window, bits in growth(blocks, "fp8").items()}
     assert elements.pop(None, 0) == row["cached_full"]
     assert sum(elements.values()) == row["cached_sliding"]
     assert sorted(elements) == row["windows"]
