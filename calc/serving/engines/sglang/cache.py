@@ -254,6 +254,11 @@ class TokenPool(Pool):
         self.block_bytes = tuple(map(self.page_bytes, self.cells, self.states))
 
     @property
+    def adds_up(self) -> bool:
+        """A slot of states is as large as that of the stage with the most."""
+        return not self.state and not any(self.window_bytes)
+
+    @property
     def verified_share(self) -> float:
         """States for each that a request has, with those that it writes while guessed tokens are verified."""
         return 1 + self.guessed / self.of_request
