@@ -323,9 +323,9 @@ def window_steps(
     symbols: Symbols,
     architecture: Architecture,
     formulas: Architecture,
-    kept: Callable[[Any], tuple[Any, Any]] = cached_elements,
+    cached: Callable[[Any], tuple[Any, Any]] = cached_elements,
 ) -> list[tuple[int | None, Step]]:
-    """One step for each window and formula; None, the whole context, is a window too. `kept`: what a token leaves in a
+    """One step for each window and formula; None, the whole context, is a window too. `cached`: what a token leaves in a
     layer within its window, and for good."""
     sums: dict[tuple[int | None, Formula, Formula], tuple[int, int]] = {}
 
@@ -339,7 +339,7 @@ def window_steps(
     for block, symbolic_block in blocks:
         layers = len(block.runs_in)
         for mixer, formula in zip(block.mixers, symbolic_block.mixers, strict=True):
-            for window, symbolic, elements in zip((mixer.window, None), kept(formula), kept(mixer), strict=True):
+            for window, symbolic, elements in zip((mixer.window, None), cached(formula), cached(mixer), strict=True):
                 add(window, symbolic, layers, elements)
     return [
         (
