@@ -325,8 +325,8 @@ def window_steps(
     formulas: Architecture,
     cached: Callable[[Any], tuple[Any, Any]] = cached_elements,
 ) -> list[tuple[int | None, Step]]:
-    """One step for each window and formula; None, the whole context, is a window too. `cached`: what a token leaves in a
-    layer within its window, and for good."""
+    """One step for each window and formula; None, the whole context, is a window too. `cached`: what a token leaves in
+    a layer within its window, and for good."""
     sums: dict[tuple[int | None, Formula, Formula], tuple[int, int]] = {}
 
     def add(window: int | None, formula: Any, layers: int, elements: int) -> None:
