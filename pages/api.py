@@ -165,7 +165,7 @@ def route(app: FastAPI, page: Page, answer: Callable[[Scenario, Model], BaseMode
 def parameters(page: Page) -> list[Option]:
     """Query names that the page's link may have; flags of an engine are those of the default one."""
     known = places(page.uses).items()
-    return [place.option for name, place in known if name not in ignored(page) and page.reads(place)]
+    return [place.option for name, place in known if name not in ignored(page) and page.answers(place)]
 
 
 def ignored(page: Page) -> set[str]:
@@ -216,11 +216,11 @@ def question(page: Page, request: Request) -> tuple[Scenario, Model]:
 
 
 def is_of(page: Page, name: str, params: Mapping[str, str], scenario: Scenario) -> bool:
-    """Whether a name of a query is one that the page's figures depend on, and not another page's."""
+    """Whether a name of a query is one that the page's answer depends on, and not another page's."""
     place = place_of(name, page, params, scenario.serving.engine)
     if place is None or (name == "engine" and page.has_engine):
         return True
-    return place.path[0] in page.uses and page.reads(place, scenario)
+    return place.path[0] in page.uses and page.answers(place, scenario)
 
 
 def address(request: Request) -> str | None:

@@ -194,8 +194,8 @@ def run(
 
     def unless_all(most: int) -> int | None:
         """Tokens of the longest sequences with these flags; None where `most` have room."""
-        found = offloading.longest(engine.options, most, workload.context)
-        return None if found >= most else found
+        tokens = offloading.longest(engine.options, most, workload.context)
+        return None if tokens >= most else tokens
 
     return LocalRun(
         file=file,

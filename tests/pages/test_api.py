@@ -185,6 +185,11 @@ def test_the_answer_of_every_preset(model, capsys):
             "plan?engine=sglang&enforce_eager=true",
             "The query says enforce_eager=“true”: enforce_eager has no effect with SGLang.",
         ),
+        ("report?node=4", "The query says node=“4”: it changes nothing of this answer."),
+        (
+            "train?share=training_matmul=0.5/0.6/0.7",
+            "The query says share=“training_matmul=0.5/0.6/0.7”: it changes nothing of this answer.",
+        ),
         ("gpus?kv=fp8", "The query says kv=“fp8”: it changes nothing of this answer."),
         ("gpus?weights=fp8", "The query says weights=“fp8”: it changes nothing of this answer."),
         ("gpus?enforce_eager=true", "The query says enforce_eager=“true”: it changes nothing of this answer."),

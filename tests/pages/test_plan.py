@@ -452,10 +452,21 @@ def test_a_plan_has_the_flags_of_weigh(engine, flags):
 def test_a_query_for_programs_has_what_figures_depend_on():
     """What the page's own link keeps for other pages is refused there."""
     scenario = asked_on(query_of.WEIGH, batch=4, tp=2, kv="fp8", enforce_eager="true", context=4096)
-    assert encode(scenario, query_of.PLAN, read=True) == {"kv": "fp8", "enforce_eager": "true"}
-    assert encode(scenario, query_of.GPUS, read=True) == {}
+    assert encode(scenario, query_of.PLAN, for_programs=True) == {"kv": "fp8", "enforce_eager": "true"}
+    assert encode(scenario, query_of.GPUS, for_programs=True) == {}
     roofline = scenario.model_copy(update={"hardware": scenario.hardware.model_copy(update={"view": "roofline"})})
-    assert encode(roofline, query_of.GPUS, read=True) == {"kv": "fp8", "view": "roofline"}
+    assert encode(roofline, query_of.GPUS, for_programs=True) == {"kv": "fp8", "view": "roofline"}
     for page_of, of in ((query_of.PLAN, scenario), (query_of.GPUS, scenario), (query_of.GPUS, roofline)):
-        params = encode(of, page_of, read=True) | ({"plan_gpus": "h100-sxm"} if page_of == query_of.PLAN else {})
+        params = encode(of, page_of, for_programs=True) | (
+            {"plan_gpus": "h100-sxm"} if page_of == query_of.PLAN else {}
+        )
         assert TestClient(api()).get(f"/{page_of.answers_at}", params=params).status_code == 200
+
+
+def test_a_line_says_the_size_of_nodes_and_leads_back():
+    app = page(model="Qwen/Qwen2.5-72B", gpu="l40s", tp="8", context="4096", node="2")
+    assert "Speed on nodes of 2 GPUs." in texts(app.caption)
+    before = facts(app)["tokens/s per user"]
+    run(app.button(key="node_reset").click())
+    assert "node" not in app.query_params
+    assert facts(app)["tokens/s per user"] != before

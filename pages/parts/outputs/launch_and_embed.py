@@ -74,8 +74,8 @@ def launches(answer: Weighed | Trained) -> list[tuple[str, Launch]]:
     scenario, focus = answer.report.scenario, answer.focus
     engine = answer.scenario.serving.started()
     work = scenario.workload
-    asked = model(answer), scenario.precision, scenario.layout, work.context, work.batch
-    launch = engine.launch(*asked, sparse=bool(answer.architecture.experts))
+    question = model(answer), scenario.precision, scenario.layout, work.context, work.batch
+    launch = engine.launch(*question, sparse=bool(answer.architecture.experts))
     title = ENGINES[scenario.engine].title
     if launch is None:
         python = f'model = AutoModelForCausalLM.from_pretrained("{model(answer)}", dtype="auto", device_map="auto")'

@@ -65,12 +65,18 @@ class Page:
     """Fields of what it uses that change none of its figures: its link has them for other pages."""
     of_roofline: tuple[Path, ...] = ()
     """Fields that a roofline depends on, and no map."""
+    answers_time: bool = False
+    """Whether the answer for programs has times, which shares of peaks and nodes decide."""
 
     def reads(self, place: Place, scenario: Scenario | None = None) -> bool:
         """Whether a figure may depend on a field of what it uses: in a scenario's view, or in any."""
         is_map = scenario is not None and scenario.hardware.view != "roofline"
         unread = (*self.unread, *(self.of_roofline if is_map else ()))
         return not any(place.path[: len(path)] == path for path in unread)
+
+    def answers(self, place: Place, scenario: Scenario | None = None) -> bool:
+        """Whether what programs get may depend on a field of what it uses."""
+        return self.reads(place, scenario) and (self.answers_time or place.path[0] != "efficiencies")
 
     @property
     def path(self) -> str:
@@ -105,6 +111,7 @@ PLAN = Page(
     ("source", "gpu", "serving", "planning", "efficiencies", "comparison"),
     purpose="serve",
     answers_at="plan",
+    answers_time=True,
     unread=OF_A_SERVER,
 )
 GPUS = Page(
@@ -132,7 +139,13 @@ TRAIN = Page(
     answers_at="train",
 )
 TRAIN_PLAN = Page(
-    "train/train_plan.py", Message("Training plan"), "route", PLAN.uses, purpose="train", answers_at="plan"
+    "train/train_plan.py",
+    Message("Training plan"),
+    "route",
+    PLAN.uses,
+    purpose="train",
+    answers_at="plan",
+    answers_time=True,
 )
 STEPS = Page(
     "train/steps.py",
@@ -140,6 +153,7 @@ STEPS = Page(
     "compare_arrows",
     ("source", "gpu", "training", "overhead", "efficiencies", "comparison"),
     answers_at="steps",
+    answers_time=True,
 )
 MACHINE = Page(
     "machine.py",
@@ -335,13 +349,13 @@ def unknown(name: str, engine: str) -> Message:
     return Message("this model has no such setting")
 
 
-def encode(scenario: Scenario, page: Page, *, read: bool = False) -> dict[str, str]:
-    """The query string of a page; `read`: without what changes none of its figures."""
+def encode(scenario: Scenario, page: Page, *, for_programs: bool = False) -> dict[str, str]:
+    """The query string of a page; `for_programs`: with what their answer depends on alone."""
     training = scenario.training
     default = Scenario(serving=Scenario().serving.with_engine(scenario.serving.engine), training=usual(training))
     known = places(page.uses, scenario.serving.engine)
-    if read:
-        known = {name: place for name, place in known.items() if page.reads(place, scenario)}
+    if for_programs:
+        known = {name: place for name, place in known.items() if page.answers(place, scenario)}
     differing = {name: place for name, place in known.items() if place.of(scenario) != place.of(default)}
     params = {name: place.written(place.of(scenario)) for name, place in differing.items()}
     for refusal in unused(params.keys(), page, training):

@@ -178,10 +178,10 @@ def _read(page: Page, params: dict[str, str]) -> None:
     state.address, state.problems = params, problems
 
 
-def _params(scenario: Scenario, page: Page, *, read: bool = False) -> dict[str, str]:
+def _params(scenario: Scenario, page: Page, *, for_programs: bool = False) -> dict[str, str]:
     """The query string of a page, with the language where a link or the reader said one."""
     language = st.session_state.get("language")
-    return encode(scenario, page, read=read) | ({"lang": language} if language else {})
+    return encode(scenario, page, for_programs=for_programs) | ({"lang": language} if language else {})
 
 
 def _settings(source: Source) -> Mapping[str, Any]:
@@ -245,10 +245,10 @@ def problems() -> list[Message]:
     return messages
 
 
-def link(scenario: Scenario, page: Page, *, read: bool = False) -> str | None:
-    """The address of a page of this scenario, with the generation of its defaults; None where it is too long. `read`:
-    without what changes none of its figures."""
-    params = _params(scenario, page, read=read) | GENERATION
+def link(scenario: Scenario, page: Page, *, for_programs: bool = False) -> str | None:
+    """The address of a page of this scenario, with the generation of its defaults; None where it is too long.
+    `for_programs`: with what their answer depends on alone."""
+    params = _params(scenario, page, for_programs=for_programs) | GENERATION
     if not shareable(params):
         return None
     here = urlsplit(st.context.url or "")
@@ -257,7 +257,7 @@ def link(scenario: Scenario, page: Page, *, read: bool = False) -> str | None:
 
 def program_link(scenario: Scenario, page: Page) -> str | None:
     """The address of the JSON that a page of this scenario shows; None where there is none, or it is too long."""
-    address = link(scenario, page, read=True)
+    address = link(scenario, page, for_programs=True)
     if page.answers_at is None or address is None:
         return None
     there = urlsplit(address)

@@ -237,12 +237,12 @@ class MLX(Engine):
             )
             return (StagePeak(cached, peak) for peak in pass_peaks(blocks, rank, step))
 
-        found = list[StagePeak]()
+        stage_peaks = list[StagePeak]()
         for prompt in passes:
             tokens = write.of("step_tokens", at_once * prompt.tokens)
-            found += peaks(cache.prompt_bytes(sequences, prompt), tokens, prompt.length)
+            stage_peaks += peaks(cache.prompt_bytes(sequences, prompt), tokens, prompt.length)
         cached = cache.generating_bytes(sequences, work.context, work.prompt)
-        return [*found, *peaks(cached, write.of("batch", sequences), work.context)]
+        return [*stage_peaks, *peaks(cached, write.of("batch", sequences), work.context)]
 
     def overhead(self, gpus: int) -> Mapping[OverheadItem, Range]:
         return {"libraries": METAL}
