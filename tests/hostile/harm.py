@@ -42,11 +42,11 @@ from pages.parts.inputs import lists
 from pages.parts.limits import Visitors
 from pages.parts.outputs import scripts
 from pages.parts.outputs.preview import PLACE, Moved, Preview
+from pages.parts.state.compared import other_steps
 from pages.parts.state.planned import planned
 from pages.parts.state.published import fetched
 from pages.parts.state.query import PAGES, decode
 from pages.parts.state.scenario import Scenario
-from pages.parts.state.stepped import other_steps
 from pages.parts.state.weighed import trained, weighed
 from presets import models
 from tests.hostile.inputs import DOORS

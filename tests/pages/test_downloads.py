@@ -16,8 +16,7 @@ from calc.serving.derivation import rules
 from calc.text import config_file
 from pages.parts.outputs import downloads
 from presets import models
-from presets.hand import hand_section
-from presets.studies import STUDIES
+from presets.studies import STUDIES, hand_section
 from tests import load
 from tests.pages.app import opened, page, texts
 

@@ -10,7 +10,7 @@ from calc.formats import Native
 from calc.hardware.engine_rules import runs
 from calc.serving.engines import ENGINES
 from calc.time.time_report import operating_points
-from pages.parts.outputs import charts, maps
+from pages.parts.outputs import charts
 from pages.parts.outputs import fitted as map_of_rows
 from pages.parts.state import fitted, query
 from pages.parts.state.published import fetched
@@ -119,7 +119,7 @@ def test_the_map_of_gpus_has_ones_own():
 
 def test_a_heat_map_is_empty_where_nothing_fits():
     found = fitted.models_on("l4", 1, 4096, "vllm")
-    figure = maps.heat_map(found.names, fitted.FORMATS, found.max_context, maps.tokens, charts.LIGHT)
+    figure = charts.heat_map(found.names, fitted.FORMATS, found.max_context, charts.short_tokens, charts.LIGHT)
     (cells,) = figure["data"]
     for shades, sizes in zip(cells["z"], found.max_context, strict=True):
         assert [shade is None for shade in shades] == [size == 0 for size in sizes]
@@ -129,7 +129,7 @@ def test_a_map_of_lengths_colours_what_memory_takes_away():
     """A model made for 1,000 tokens: a cell that holds them all is at the pale end, the others the darker the less."""
     lengths = np.array([[1000, 250, 0], [1000, 1000, 1000]])
     for theme in (charts.LIGHT, charts.DARK):
-        figure = maps.heat_map("ab", "xyz", lengths, maps.tokens, theme, np.array([1000, 1000]))
+        figure = charts.heat_map("ab", "xyz", lengths, charts.short_tokens, theme, np.array([1000, 1000]))
         (cells,) = figure["data"]
         assert cells["z"][1] == [cells["zmax"]] * 3
         assert cells["z"][0] == [cells["zmax"], cells["zmin"], None]

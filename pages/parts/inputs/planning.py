@@ -8,12 +8,11 @@ import streamlit as st
 from calc.formats import CACHE_FORMATS, WEIGHT_FORMATS
 from calc.hardware import find_gpu
 from calc.serving.engines import ENGINES
-from calc.time import PLANNED, price_of
+from calc.time import MAPPED, PLANNED, price_of
 from pages.parts.inputs.control import concerns, control, controls_in_drawer, drawer, explain, faults, help_of, within
 from pages.parts.screen import caption, paragraph
-from pages.parts.state.planned import Planned, chosen_on_weigh, own_gpus
+from pages.parts.state.planned import Planned, TrainingPlanned, chosen_on_weigh, own_gpus
 from pages.parts.state.scenario import Place, Scenario, places, usual_gpus
-from pages.parts.state.training_planned import TrainingPlanned
 from pages.parts.state.url import bind, change
 from pages.parts.state.weighed import Answer
 from pages.parts.state.widgets import show
@@ -218,4 +217,32 @@ def tokens(place: Place) -> None:
         step=10.0,
         **limits,
         **show("billions", now, lambda billions: change({place: billions * BILLION})),
+    )
+
+
+def map_controls(scenario: Scenario) -> None:
+    """The view; for the map of models and the roofline the GPU; the figure of a map; and the engine."""
+    known, view = places(("hardware",)), scenario.hardware.view
+    control(known["view"], None, label=say("Show"))
+    if view == "models":
+        with st.grid(3, min_column_width=150, gap="small"):
+            card(scenario)
+            for name in ("cards", "length"):
+                control(known[name], None)
+    elif view == "roofline":
+        card(scenario)
+    if view != "roofline":
+        control(known["figure"], None)
+    engine_choice(scenario, MAPPED)
+
+
+def card(scenario: Scenario) -> None:
+    """A GPU of the catalogue, or one of the reader's own."""
+    cards = [*own_gpus(scenario), *gpus()]
+    st.selectbox(
+        field("card"),
+        cards,
+        format_func=lambda name: find_gpu(name).name,
+        help=say("The GPU that models are tried on."),
+        **bind(places(("hardware",))["card"], options=cards),
     )

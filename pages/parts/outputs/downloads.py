@@ -11,7 +11,7 @@ from calc.hardware import find_gpu
 from calc.model.architecture import Architecture
 from calc.model.paper import Section
 from calc.text import config_file
-from pages.parts.outputs import paper_formats
+from pages.parts.outputs import paper
 from pages.parts.screen import download
 from pages.parts.state.weighed import Weighed
 from pages.parts.words import say
@@ -35,11 +35,11 @@ def buttons(answer: Weighed, lead: str, sections: Sequence[Section]) -> None:
 
 
 def as_markdown(name: str, lead: str, sections: Iterable[Section]) -> str:
-    return "\n\n".join([f"# {name}", lead, *map(paper_formats.markdown, sections)]) + "\n"
+    return "\n\n".join([f"# {name}", lead, *map(paper.markdown, sections)]) + "\n"
 
 
 def as_html(name: str, lead: str, sections: Iterable[Section]) -> str:
-    return paper_formats.html_page(name, [lead], sections)
+    return paper.html_page(name, [lead], sections)
 
 
 def tensors(architecture: Architecture) -> str:

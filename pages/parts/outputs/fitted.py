@@ -13,7 +13,7 @@ from calc.serving.engines import ENGINES
 from calc.time import MAPPED, Array, Fitting, OperatingPoint
 from pages.parts import words
 from pages.parts.inputs.control import drawer, explain, several, vendor_and_form
-from pages.parts.outputs import charts, maps, plot, tables
+from pages.parts.outputs import charts, plot, tables
 from pages.parts.outputs.tables import Column, Kind, identifier
 from pages.parts.screen import alert, caption, leading_button, small_table
 from pages.parts.state import fitted
@@ -146,7 +146,7 @@ def draw(
     if len(shown) > MOST and not st.toggle(say("All {n:,} rows", n=len(shown)), key=f"map_all_{key}"):
         shown = shown[:MOST]
     labels, formats, scale = [names[row] for row in shown], fitting.formats, None
-    write = maps.tokens if choice.figure == "context" else words.figure
+    write = charts.short_tokens if choice.figure == "context" else words.figure
     title, figures = say("Tokens/s of one user"), fitting.tokens_per_s
     if choice.figure == "context":
         title, figures, scale = say("Longest context, tokens"), fitting.max_context, most[shown]
@@ -159,7 +159,7 @@ def draw(
             "Grey: all that the model was made for. Orange: less, for want of memory. Rows that are grey throughout "
             "come last."
         )
-    plot.draw(f"map_{key}", title, maps.heat_map(labels, formats, figures[shown], write, charts.theme(), scale))
+    plot.draw(f"map_{key}", title, charts.heat_map(labels, formats, figures[shown], write, charts.theme(), scale))
     with drawer(say("As a table"), f"map_table_{key}", icon=":material/table:") as is_open:
         if is_open:
             table(scenario, fitting, shown, names, key, title)
@@ -227,7 +227,7 @@ def roofline(answer: Answer) -> None:
     )
     if layout.gpus > 1:
         caption("One rank of {layout}.", layout=words.layout(layout))
-    plot.draw("roofline", say("Roofline"), maps.roofline(gpu, points, charts.theme()), tabled=True)
+    plot.draw("roofline", say("Roofline"), charts.roofline(gpu, points, charts.theme()), tabled=True)
     with drawer(say("As a table"), "roofline_table", icon=":material/table:") as is_open:
         if is_open:
             head = [say("Pass"), say("FLOP per byte"), say("TFLOP/s"), say("Limited by")]

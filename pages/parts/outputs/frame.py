@@ -9,7 +9,7 @@ import streamlit as st
 from calc.errors import Message
 from pages.parts import words
 from pages.parts.inputs import question, sidebar
-from pages.parts.outputs import findings, kept, launch_and_embed, scripts, share, unknown
+from pages.parts.outputs import findings, scripts, share, unknown
 from pages.parts.outputs.findings import draw_title, plain
 from pages.parts.screen import alert, caption
 from pages.parts.state import url
@@ -154,9 +154,9 @@ def without_model(here: Page) -> Scenario:
     st.set_page_config(page_title=f"{plain(result.sentence)} · Weighbridge")
     with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
         draw_title(*result)
-        kept.way(scenario)
+        share.ways_to_compare(scenario)
         if here.answers_at:
-            launch_and_embed.for_programs(scenario, here)
+            share.for_programs(scenario, here)
         share.languages()
     link_problems()
     return scenario

@@ -19,14 +19,12 @@ from pages.parts.outputs.findings import ALONE, alone, plain, title
 from pages.parts.state import query
 from pages.parts.state.compared import compared_anew
 from pages.parts.state.local import local_answer_anew
-from pages.parts.state.planned import planned_anew
+from pages.parts.state.planned import planned_anew, training_planned_anew
 from pages.parts.state.published import published
-from pages.parts.state.quantized import quantized
 from pages.parts.state.query import Page
 from pages.parts.state.scenario import Scenario, Source
 from pages.parts.state.shared import shared
-from pages.parts.state.training_planned import training_planned_anew
-from pages.parts.state.weighed import Answer, attended, looked, trained, weighed
+from pages.parts.state.weighed import Answer, attended, looked, quantized, trained, weighed
 from presets import models
 
 BROWSER = "sec-fetch-dest"

@@ -13,6 +13,7 @@ from calc.families import override, read_with_settings
 from calc.formats import CacheFormat, WeightFormat
 from calc.hardware import OverheadItem, find_gpu
 from calc.options import checked
+from calc.quantizing import QuantizingReport, quantizing_report
 from calc.serving import WORDS, Lever, Serving, Verdict, laid_out_report, levers
 from calc.serving.derivation import Derivations
 from calc.serving.engines import ENGINES
@@ -379,3 +380,23 @@ def trained(scenario: Scenario, model: Model | None = None) -> Trained:
         return {"result": result, "step": step}
 
     return answered(Trained, scenario, model, compute)
+
+
+class Quantized(Reported[QuantizingReport]):
+    """The answer about a conversion."""
+
+
+def quantized(scenario: Scenario, model: Model | None = None) -> Quantized:
+    """The conversion of a model; by default of the session's."""
+    model = model or read(scenario)
+
+    def compute() -> Mapping[str, Any]:
+        report = quantizing_report(
+            model.config or {},
+            checked(scenario.quantizing),
+            gpus=scenario.chosen_gpus(),
+            model=model.identifier(scenario),
+        )
+        return {"result": report}
+
+    return answered(Quantized, scenario, model, compute)
