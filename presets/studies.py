@@ -1,5 +1,5 @@
-"""The studies that the project began from: each line of the calculation by hand, reconstructed, with the exact
-figure."""
+"""The studies that the project began from: each line of the calculation by hand, reconstructed, with the exact figure,
+and where the hand went wrong."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

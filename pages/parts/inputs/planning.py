@@ -1,4 +1,5 @@
-"""The controls of a plan: the load or the training run, the targets, what may be used, prices."""
+"""The controls of a plan: the load or the training run, the targets, what may be used, prices; and of the map of
+GPUs."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any

@@ -1,4 +1,5 @@
-"""The answer first: one sentence, one bar of one GPU, what would make it fit, and how fast it is."""
+"""The answer first: one sentence, one bar of one GPU, what would make it fit, how fast it is, and overhead that is a
+machine's own, from its start-up log."""
 
 from collections.abc import Callable, Sequence
 from functools import partial

@@ -1,4 +1,5 @@
-"""The answer on Weigh: totals, memory, and one card for each GPU."""
+"""The numbers of a model: totals with their derivations, the exact count, words of verdicts; and the summary that stays
+in sight on the views of a model."""
 
 from collections.abc import Callable, Iterator
 from functools import partial

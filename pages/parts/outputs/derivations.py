@@ -1,4 +1,5 @@
-"""The derivation of each figure on Weigh: formula, the same with the values filled in, result."""
+"""A number that opens its own derivation; and the derivation of each figure on Weigh and on Train: formula, with the
+values filled in, result."""
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property

@@ -1,4 +1,5 @@
-"""The derivation on paper: what is on it, its table of contents, and its sections."""
+"""The derivation on paper: what is on it, its table of contents and its sections; and the same in Markdown and in HTML,
+in the reader's language: one text for the page and for files."""
 
 import json
 import re

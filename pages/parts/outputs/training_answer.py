@@ -1,5 +1,5 @@
 """The answer on Train: one sentence, one bar of one GPU, which GPU does, what makes it fit, and what each technique
-saves."""
+saves; the step's numbers, one card for each GPU, and the phases."""
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial

@@ -1,4 +1,5 @@
-"""Configurations side by side: the model on screen first, then the others under the same workload and engine."""
+"""Models and training steps side by side: the one on screen first, then the others under the same workload and engine,
+or on the same GPUs."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace

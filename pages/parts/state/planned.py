@@ -1,4 +1,5 @@
-"""The plans for one scenario: searched once, and kept for the session while nothing that they depend on changes."""
+"""Plans of servers and of training runs for one scenario: searched once, and kept for the session while nothing that
+they depend on changes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace

@@ -1,4 +1,5 @@
-"""Our list against a real checkpoint: where it comes from, and how the two compare."""
+"""Our list against a real checkpoint, a reader's own measurement and every published total: where each comes from, and
+how the two compare."""
 
 from collections.abc import Iterator, Mapping
 from functools import cache

@@ -1,5 +1,5 @@
-"""Predicted speeds against measured ones: by kind, engine and GPU, record by record, with a part of the model
-on the host, and what is left out."""
+"""Predicted speeds against measured ones: by kind, engine and GPU, record by record, with a part of the model on the
+host, and of servers under a steady load; and what is left out."""
 
 import json
 from collections.abc import Mapping, Sequence
