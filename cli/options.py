@@ -28,10 +28,6 @@ def unreadable(name: str, error: OSError) -> ConfigError:
     return bad_question("The file {name} can't be read: {why}.", name=shown(name), why=error.strerror)
 
 
-FALSE = "--no-"
-"""Prefix that turns off a switch that is on by default."""
-
-
 class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         short = re.sub(r"\S{60,}", lambda word: f"{word[0][:40]}…", printable(message))

@@ -1,6 +1,6 @@
 from functools import partial
 
-from pages.parts.inputs import objective, training
+from pages.parts.inputs import training
 from pages.parts.outputs import charts, frame, from_other_pages, paper, plot, training_answer, training_time
 from pages.parts.state.query import TRAIN
 from pages.parts.state.scenario import Tab
@@ -44,6 +44,4 @@ def train(answer: Trained) -> None:
     frame.assumptions(report.assumptions)
 
 
-frame.quick_page(
-    TRAIN, trained, train, training.step, objective.loss, training.spread, training.details, training.overhead
-)
+frame.quick_page(TRAIN, trained, train, *training.SECTIONS)

@@ -37,9 +37,9 @@ from cli.assistant import server
 from cli.sweep.grid import read_grid
 from cli.sweep.rows import table
 from pages.api import api
-from pages.parts.headers import Headers
 from pages.parts.inputs import lists
 from pages.parts.limits import Visitors
+from pages.parts.operations import Headers
 from pages.parts.outputs import scripts
 from pages.parts.outputs.preview import PLACE, Moved, Preview
 from pages.parts.state.compared import other_steps
@@ -146,7 +146,12 @@ def read_command(value: list[str]) -> None:
 def site() -> Starlette:
     """What `app.py` serves but for Streamlit, which gives every page one index.html."""
     index = HTMLResponse(b"<html><head>" + PLACE + b"</head></html>")
-    routes = [scripts.route(), lists.route(), Mount("/api", app=api()), Route("/{path:path}", lambda _: index)]
+    routes = [
+        scripts.SCRIPTS.route(),
+        lists.LISTS.route(),
+        Mount("/api", app=api()),
+        Route("/{path:path}", lambda _: index),
+    ]
     return Starlette(routes=routes, middleware=list(map(Middleware, (Headers, Visitors, Moved, Preview))))
 
 

@@ -18,7 +18,7 @@ from pages.parts.state.scenario import Scenario
 from pages.parts.state.weighed import Answer, changed, weighed
 from presets import gpus, models
 from tests.pages.app import charts as drawn
-from tests.pages.app import finding, opened, page, rows, run, texts
+from tests.pages.app import finding, opened, page, rows, run, script, texts
 
 
 def test_every_gpu_is_a_row():
@@ -228,3 +228,10 @@ def test_the_map_of_llamacpp_is_of_files():
     kinds, found = fitted.on_gpus(whole, Native("bf16"), (), 1, 8192, "llamacpp")
     row = found.max_context[[gpu.id for gpu in kinds].index("rtx-4070")]  # 12 GB; Q8_0 has 15.7 GB, Q4_K_M 9.0
     assert row[fitted.FILES.index("Q8_0")] == 0 < row[fitted.FILES.index("Q4_K_M")]
+
+
+def test_a_config_that_could_not_be_read_is_no_problem_of_a_gpu():
+    app = page("weigh", "own_drawer")
+    app.text_area(key="own_text").set_value("no config")
+    app.button(key="own_weigh").click()
+    run(run(app).switch_page(script("hardware")))

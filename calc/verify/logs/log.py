@@ -5,8 +5,7 @@ from typing import Any, Literal
 from calc.errors import Frozen, Message
 from calc.serving.engines.startup_log import LogSettings, RefusalKind
 from calc.units import GIB
-from calc.verify.logs.out_of_memory import OutOfMemory
-from calc.verify.logs.training_failure import TrainingFailure
+from calc.verify.logs.out_of_memory import OutOfMemory, TrainingFailure
 
 
 class Log(Frozen):

@@ -24,7 +24,7 @@ def draw(scenario: Scenario) -> None:
             for dtype in PEAKS:
                 quantity(say("Peak in {dtype}, dense (TFLOPS)", dtype=dtype), f"own_{dtype}", None)
         st.form_submit_button(say("Add"), key="own_add", icon=":material/add:", on_click=add)
-    problem: ConfigError | None = st.session_state.pop("own_problem", None)
+    problem: ConfigError | None = st.session_state.pop("own_gpu_problem", None)
     if problem is not None:
         alert("error", "error", problem.message)
     for text in scenario.gpu:
@@ -46,7 +46,7 @@ def add() -> None:
     try:
         gpu = custom_gpu(name, state.own_memory or 0.0, state.own_bandwidth or 0.0, peaks, state.own_link)
     except ConfigError as problem:
-        state.own_problem = problem
+        state.own_gpu_problem = problem
         return
     change(gpu=tuple(dict.fromkeys((*state.scenario.gpu, gpu.id))))
 

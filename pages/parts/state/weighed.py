@@ -382,8 +382,8 @@ def trained(scenario: Scenario, model: Model | None = None) -> Trained:
     return answered(Trained, scenario, model, compute)
 
 
-class Quantized(Reported[QuantizingReport]):
-    """The answer about a conversion."""
+Quantized = Reported[QuantizingReport]
+"""The answer about a conversion."""
 
 
 def quantized(scenario: Scenario, model: Model | None = None) -> Quantized:
