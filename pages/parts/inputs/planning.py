@@ -97,11 +97,15 @@ def hardware(answer: Answer) -> None:
 
 def chosen_of(place: Place, options: Sequence[str], placeholder: str, called: Callable[[str], str] = str) -> None:
     """Control of a field that takes several of these options."""
+
+    def take(chosen: list[str]) -> None:
+        change({place: tuple(chosen)})
+
     st.multiselect(
         field(place.name),
         options,
         format_func=called,
-        **show(place.name, list(place.of(st.session_state.scenario)), _take_list, place, given="default"),
+        **show(place.name, list(place.of(st.session_state.scenario)), take, given="default"),
         help=help_of(place.option),
         placeholder=placeholder,
     )
@@ -116,10 +120,6 @@ def formats(answer: Planned) -> None:
     }
     for name, all_of_them in FORMATS.items():
         chosen_of(known[name], all_of_them, say("{format} (default)", format=usual[name]))
-
-
-def _take_list(chosen: list[str], place: Place) -> None:
-    change({place: tuple(chosen)})
 
 
 def engine(answer: Planned) -> None:

@@ -31,8 +31,9 @@ def spread(answer: Weighed) -> None:
             if choice.by_hand is not None
             else say("Layout: {layout}, the one that does best", layout=chosen)
         )
-    layout(answer)
-    reset("layout", [place for place in of_serving(answer).values() if "layout" in place.path])
+    degrees = [place for place in of_serving(answer).values() if "layout" in place.path]
+    controls_in_drawer(say("Layout by hand"), "layout_drawer", degrees, answer.error)
+    reset("layout", degrees)
 
 
 def cache_format(answer: Answer) -> None:
@@ -99,11 +100,6 @@ def defaults(answer: Answer) -> Mapping[str, Any]:
         started.share_option: limits.share,
     }
     return {name: limit for name, limit in named.items() if name is not None}
-
-
-def layout(answer: Answer) -> None:
-    spread = [place for place in of_serving(answer).values() if "layout" in place.path]
-    controls_in_drawer(say("Layout by hand"), "layout_drawer", spread, answer.error)
 
 
 def overhead(answer: Answer) -> None:

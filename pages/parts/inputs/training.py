@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 
 import streamlit as st
 
-from calc import RECIPES, TrainingLayout
+from calc import RECIPES
 from calc.training import METHODS, TRAINERS, Colocation, LogProbs, TrainingMethod, usual_overhead, usual_reference
 from pages.parts import words
 from pages.parts.inputs.control import concerns, control, controls_in_drawer, drawer
@@ -25,7 +25,7 @@ ADAPTERS = ("lora_rank", "lora_targets", "lora_dropout", "fp32_adapters", "fp32_
 """Fields that only LoRA and QLoRA have."""
 QUANTIZED = {"fp32_rest", "quantized_experts"}
 """Fields that only QLoRA has."""
-OWN_LOSS = {"loss", "loss_chunks", "keep_outputs"}
+TRANSFORMERS_LOSS = {"loss", "loss_chunks", "keep_outputs"}
 """Fields of transformers' own loss, which a loss of TRL takes the place of."""
 
 
@@ -92,23 +92,18 @@ def spread(answer: Trained) -> None:
     known = {place.name: place for place in places(("training",)).values() if "layout" in place.path}
     with drawer(say("GPUs and sharding"), "spread_drawer", opened=concerns(answer.error, known.keys())) as is_open:
         if is_open:
-            pieces = known.pop("vp")
+            pieces, layout = known.pop("vp"), answer.scenario.training.layout
             for place in known.values():
                 control(place, answer.error)
-                if place.name == "pp" and interleaves(answer.scenario.training.layout):
+                if place.name == "pp" and (layout.pp > 1 or layout.vp > 1):
                     control(pieces, answer.error)
-
-
-def interleaves(layout: TrainingLayout) -> bool:
-    """Whether there are pipeline stages to interleave."""
-    return layout.pp > 1 or layout.vp > 1
 
 
 def details(answer: Trained) -> None:
     """Everything else that a step may set."""
     seen = {*FIRST, *ADAPTERS, "method", "micro_batch", "sequence"}
     if answer.scenario.training.loss_method is not None:
-        seen |= OWN_LOSS
+        seen |= TRANSFORMERS_LOSS
     rest = [place for place in places(("training",)).values() if "workload" in place.path and place.name not in seen]
     controls_in_drawer(say("Kernels and loss"), "details_drawer", rest, answer.error)
 

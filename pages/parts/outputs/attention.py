@@ -152,7 +152,7 @@ def variants(answer: Answer) -> None:
         rows.append(
             [
                 say("**{kind}** (this model)", kind=label) if variant.own else label,
-                percent(variant.saved),
+                f"{100 * variant.saved:.4g}%" if variant.saved else "–",
                 words.size(variant.cache),
                 words.size(variant.bytes_per_token),
                 words.count(variant.parameters),
@@ -176,11 +176,6 @@ def variants(answer: Answer) -> None:
         n=choice.workload.batch,
         context=choice.workload.context,
     )
-
-
-def percent(share: float) -> str:
-    """75%, 96.88%; nothing where nothing is saved."""
-    return f"{100 * share:.4g}%" if share else "–"
 
 
 def decode_time(answer: Answer, architecture: Architecture) -> str:

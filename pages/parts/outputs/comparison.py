@@ -233,12 +233,11 @@ def line(row: ComparedField) -> list[str]:
 def written(value: object, *, differs: bool) -> str:
     if value is None:
         return "–"
-    text = words.value(value) if isinstance(value, bool | int | float) else f"`{shortened(str(value))}`"
+    if isinstance(value, bool | int | float):
+        text = words.value(value)
+    else:
+        text = f"`{value}`" if len(str(value)) <= 40 else f"`{str(value)[:40]}…`"
     return f"**{text}**" if differs else text
-
-
-def shortened(text: str) -> str:
-    return text if len(text) <= 40 else f"{text[:40]}…"
 
 
 def model_names(columns: Sequence[Column]) -> dict[str, str]:

@@ -21,8 +21,8 @@ def buttons(answer: Weighed, lead: str, sections: Sequence[Section]) -> None:
     """One for each file. They are made with the page: what is made on a click no longer knows the reader's language."""
     name, config = answer.model.name, answer.model.config or {}
     files: list[tuple[str, str, str, str]] = [
-        (say("Markdown"), "md", "text/markdown", as_markdown(name, lead, sections)),
-        (say("HTML"), "html", "text/html", as_html(name, lead, sections)),
+        (say("Markdown"), "md", "text/markdown", paper.markdown_file(name, lead, sections)),
+        (say("HTML"), "html", "text/html", paper.html_page(name, lead, sections)),
         (say("Tensors (CSV)"), "tensors.csv", "text/csv", tensors(answer.architecture)),
         (say("Verdicts (CSV)"), "verdicts.csv", "text/csv", verdicts(answer.report)),
         ("config.json", "config.json", "application/json", config_file(config)),
@@ -32,14 +32,6 @@ def buttons(answer: Weighed, lead: str, sections: Sequence[Section]) -> None:
         for label, ending, mime, text in files:
             name = ending if ending == "config.json" else f"{stem}.{ending}"
             download(label, f"take_{ending}", name, mime, text, type="tertiary")
-
-
-def as_markdown(name: str, lead: str, sections: Iterable[Section]) -> str:
-    return "\n\n".join([f"# {name}", lead, *map(paper.markdown, sections)]) + "\n"
-
-
-def as_html(name: str, lead: str, sections: Iterable[Section]) -> str:
-    return paper.html_page(name, [lead], sections)
 
 
 def tensors(architecture: Architecture) -> str:

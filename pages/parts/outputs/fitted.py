@@ -10,7 +10,7 @@ from calc import ConfigError, Layout, Overhead, Workload
 from calc.errors import Message
 from calc.hardware import find_gpu, note, runs
 from calc.serving.engines import ENGINES
-from calc.time import MAPPED, Array, Fitting, OperatingPoint
+from calc.time import MAPPED, Array, Fitting
 from pages.parts import words
 from pages.parts.inputs.control import drawer, explain, several, vendor_and_form
 from pages.parts.outputs import charts, plot, tables
@@ -231,9 +231,8 @@ def roofline(answer: Answer) -> None:
     with drawer(say("As a table"), "roofline_table", icon=":material/table:") as is_open:
         if is_open:
             head = [say("Pass"), say("FLOP per byte"), say("TFLOP/s"), say("Limited by")]
-            small_table(head, [row_of(point) for point in points], numbers=2)
-
-
-def row_of(point: OperatingPoint) -> tuple[str, ...]:
-    figures = words.figure(point.intensity), words.figure(point.tflops)
-    return say(point.what), *figures, say(words.BOUNDS[point.bound])
+            rows = (
+                [say(of.what), words.figure(of.intensity), words.figure(of.tflops), say(words.BOUNDS[of.bound])]
+                for of in points
+            )
+            small_table(head, rows, numbers=2)

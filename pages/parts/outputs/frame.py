@@ -1,7 +1,7 @@
 """Beginning and end of every page: the ways to others (on a phone a menu at the foot of the screen), the inputs, the
 title, sections below an answer, assumptions."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
 import streamlit as st
@@ -14,7 +14,7 @@ from pages.parts.outputs.findings import draw_title, plain
 from pages.parts.screen import alert, caption
 from pages.parts.state import url
 from pages.parts.state.query import AREAS, Page
-from pages.parts.state.scenario import Place, Scenario, Tab, places
+from pages.parts.state.scenario import Scenario, Tab, places
 from pages.parts.state.url import change
 from pages.parts.state.weighed import Answer, looked
 from pages.parts.state.widgets import show
@@ -204,16 +204,16 @@ def open_section(sections: Mapping[Tab, Section]) -> None:
     names = list(sections)
     chosen = place.of(st.session_state.scenario)
     number = names.index(chosen) if chosen in names else 0
+
+    def take(tab: Tab) -> None:
+        change({place: None if tab == names[0] else tab})
+
     st.segmented_control(
         say("Sections"),
         names,
         required=True,
         format_func=lambda name: sections[name][0],
         label_visibility="collapsed",
-        **show("sections", names[number], _take, place, names, given="default"),
+        **show("sections", names[number], take, given="default"),
     )
     sections[names[number]][1]()
-
-
-def _take(chosen: Tab, place: Place, names: Sequence[Tab]) -> None:
-    change({place: None if chosen == names[0] else chosen})

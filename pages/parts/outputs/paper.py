@@ -148,16 +148,17 @@ def sides(step: Step) -> list[Formula]:
     return [side for side in (step.formula, step.values) if side is not None and side != number(step.result)]
 
 
-def is_number(cell: Cell) -> bool:
-    return isinstance(cell, Exact)
-
-
 # Markdown, with formulas in LaTeX
 
 
-def markdown(section: Section, level: int = 2) -> str:
+def markdown_file(name: str, lead: str, sections: Iterable[Section]) -> str:
+    """A whole file: title, what it says first, sections."""
+    return "\n\n".join([f"# {name}", lead, *map(markdown, sections)]) + "\n"
+
+
+def markdown(section: Section) -> str:
     """A section with its title."""
-    return "\n\n".join([f"{'#' * level} {title(section)}", *(markdown_item(item) for item in section.items)])
+    return "\n\n".join([f"## {title(section)}", *map(markdown_item, section.items)])
 
 
 def markdown_item(item: Item) -> str:
@@ -167,7 +168,7 @@ def markdown_item(item: Item) -> str:
         case Equation(step=step):
             return markdown_equation(step)
         case PaperTable(head=head, rows=rows):
-            lines = ["---:" if rows and is_number(cell) else "---" for cell in (rows[0] if rows else head)]
+            lines = ["---:" if rows and isinstance(cell, Exact) else "---" for cell in (rows[0] if rows else head)]
             cells = [[markdown_cell(cell) for cell in row] for row in rows]
             titles = [say(name) for name in head]
             return "\n".join("| " + " | ".join(row) + " |" for row in [titles, lines, *cells])
@@ -222,16 +223,15 @@ nav ol { columns: 2; } @media (max-width: 600px) { nav ol { columns: 1; } }
 """
 
 
-def html_page(name: str, lead: Iterable[str], sections: Iterable[Section]) -> str:
+def html_page(name: str, lead: str, sections: Iterable[Section]) -> str:
     """A whole file: title, what it says first, contents, sections."""
     sections = list(sections)
     contents = "".join(f'<li><a href="#{section.anchor}">{escape(title(section))}</a></li>' for section in sections)
-    first = "".join(f"<p>{html_text(text)}</p>" for text in lead)
     body = "\n".join(map(html_section, sections))
     return (
         f'<!DOCTYPE html>\n<html lang="{words.language()}">\n<head>\n<meta charset="utf-8">\n'
         f'<meta name="viewport" content="width=device-width, initial-scale=1">\n<title>{escape(name)}</title>\n'
-        f"<style>{STYLE}</style>\n</head>\n<body>\n<h1>{escape(name)}</h1>\n{first}\n<nav><ol>{contents}</ol></nav>\n"
+        f"<style>{STYLE}</style>\n</head>\n<body>\n<h1>{escape(name)}</h1>\n<p>{html_text(lead)}</p>\n<nav><ol>{contents}</ol></nav>\n"
         f"{body}\n</body>\n</html>\n"
     )
 

@@ -218,13 +218,10 @@ def row(lever: TrainingLever) -> None:
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key=f"technique_{lever.name}"):
         st.markdown(f"**{say(lever.what)}**  \n:small[{say(lever.cost)}]", width=430)
         st.markdown(say("saves **{size}**", size=words.gib(lever.saves)), width=125)
-        st.badge(left(lever) if lever.verdict == "does not fit" else say(word), color=color, icon=icon, width=150)
+        if lever.verdict == "does not fit":
+            word = Message("{size} short", size=words.gib(-lever.spare))
+        st.badge(say(word), color=color, icon=icon, width=150)
         st.button(say("Use this"), key=f"lever_{lever.name}", on_click=use, args=(lever.changes,))
-
-
-def left(lever: TrainingLever) -> str:
-    """Memory that is still missing."""
-    return say("{size} short", size=words.gib(-lever.spare))
 
 
 def use(changes: Mapping[str, Any]) -> None:
@@ -236,6 +233,7 @@ def totals(answer: Trained) -> None:
     """The step's model and settings, and the parts that add up to the bar."""
     report, step, model = answer.report, TrainingDerivations(answer), ModelDerivations(answer)
     memory = report.memory
+    memory_label = say("Memory per GPU") if answer.rollout is None else say("Memory per GPU, trainer alone")
     figures(
         "step",
         [
@@ -243,7 +241,7 @@ def totals(answer: Trained) -> None:
             ("trained", say("Trainable parameters"), words.count(report.trained_parameters), step.trained),
             ("tokens", say("Tokens per step"), f"{report.tokens:,}", step.tokens),
             ("on_disk", say("Checkpoint on disk"), words.size(report.on_disk.total), step.on_disk),
-            ("memory", memory_label(answer), words.gib(memory.total), step.memory),
+            ("memory", memory_label, words.gib(memory.total), step.memory),
         ],
         columns=5,
     )
@@ -279,11 +277,6 @@ def parts(answer: Trained) -> None:
         columns=len(numbers) if len(numbers) < 6 else -(-len(numbers) // 2),
         colors={name: words.color(name) for name in sizes},
     )
-
-
-def memory_label(answer: Trained) -> str:
-    """Note that the sum below leaves out the engine."""
-    return say("Memory per GPU") if answer.rollout is None else say("Memory per GPU, trainer alone")
 
 
 def timeline(answer: Trained) -> None:

@@ -283,17 +283,13 @@ def draw_servers(servers: Servers) -> None:
             gpu=f"{crossed['gpu']:.1%}",
         )
     by_server(rows)
-    servers_left_out(servers)
+    named = words.listed(f"{why}: {count}" for why, count in said(servers.left_out, SERVER_REASONS))
+    caption("Left out: {list}.", list=named)
 
 
 def titled(separate: bool, engine: str, generation: str) -> str:
     """A group of servers."""
     return say("{engine}, {gpu}, separate", engine=engine, gpu=generation) if separate else f"{engine}, {generation}"
-
-
-def servers_left_out(servers: Servers) -> None:
-    named = words.listed(f"{why}: {count}" for why, count in said(servers.left_out, SERVER_REASONS))
-    caption("Left out: {list}.", list=named)
 
 
 def figures(rows: list[Served], figure: Figure) -> tuple[str, ...]:
