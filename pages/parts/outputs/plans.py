@@ -199,7 +199,7 @@ def table(answer: Planned) -> Ranked | None:
         most = tables.in_sight("plan_columns", DECISIVE)
         if st.toggle(say("Only those that meet every target"), key="plan_meeting"):
             passing = [index for index in passing if plans.plans[index].meets]
-    shown = map(plans.ranked, passing[:SHOWN])
+    shown = (plans.ranked[index] for index in passing[:SHOWN])
     chosen = tables.pick("plans_table", say("Plans"), columns(), shown, id=named, most=most)
     if len(passing) > SHOWN:
         caption("The first {shown:,} of {n:,} plans.", shown=SHOWN, n=len(passing))

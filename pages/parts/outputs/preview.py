@@ -16,10 +16,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from pages.parts import words
 from pages.parts.limits import ANSWERED
 from pages.parts.outputs.findings import ALONE, alone, plain, title
-from pages.parts.state import query
+from pages.parts.state import query, session
 from pages.parts.state.compared import compared_anew
-from pages.parts.state.local import local_answer_anew
-from pages.parts.state.planned import planned_anew, training_planned_anew
+from pages.parts.state.local import local_answer
+from pages.parts.state.planned import planned, training_planned
 from pages.parts.state.published import published
 from pages.parts.state.query import Page
 from pages.parts.state.scenario import Scenario, Source
@@ -74,6 +74,7 @@ def addressed(scope: Scope) -> Page | None:
 def headline(page: Page, params: dict[str, str]) -> str:
     """Finding of a page's address. Nothing is computed for a model that is no preset, and the Hub is not asked."""
     words.SPOKEN.set(params.get("lang") if params.get("lang") in words.CATALOGUES else "en")
+    session.IS_NONE.set(True)
     source = {"model": params["model"]} if "model" in params else {}
     if "pasted" in params or not query.shareable(params):
         return NAME
@@ -102,9 +103,9 @@ def is_known(source: Source) -> bool:
 ANSWERS: Mapping[Page, Callable[[Scenario], Answer]] = {
     query.WEIGH: weighed,
     query.TRAIN: trained,
-    query.PLAN: planned_anew,
-    query.TRAIN_PLAN: training_planned_anew,
-    query.MACHINE: local_answer_anew,
+    query.PLAN: planned,
+    query.TRAIN_PLAN: training_planned,
+    query.MACHINE: local_answer,
     query.DERIVE: weighed,
     query.DESIGN: weighed,
     query.ATTENTION: attended,

@@ -2,12 +2,9 @@
 they depend on changes."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import product
-from typing import Any
-
-import streamlit as st
 
 from calc import ConfigError, Overhead, Precision, Workload
 from calc.budget import SECONDS_OF_PLANS, budget
@@ -47,10 +44,19 @@ SHOWN = 40
 
 @dataclass(frozen=True)
 class Ranked:
-    """A plan and its ranges."""
+    """A plan of a search, with its ranges."""
 
+    search: Search
     plan: Plan
-    range: PlanRange
+
+    @cached_property
+    def range(self) -> PlanRange:
+        return plan_range(self.search, self.plan)
+
+    @property
+    def efficiencies(self) -> Mapping[str, EfficiencyRow]:
+        """The usual ones of its GPU."""
+        return rows_of_plan(self.search, self.plan)
 
     @property
     def gpu(self) -> GPU:
@@ -64,21 +70,14 @@ class Plans:
     search: Search
     plans: tuple[Plan, ...]  # within the budget, best first
     beyond: int  # plans that cost more than the budget, or whose price is not known
-    ranges: dict[int, Ranked] = field(default_factory=dict)
 
-    def ranked(self, index: int) -> Ranked:
-        """A plan with its range."""
-        if index not in self.ranges:
-            self.ranges[index] = Ranked(self.plans[index], plan_range(self.search, self.plans[index]))
-        return self.ranges[index]
-
-    def rows_of(self, ranked: Ranked) -> Mapping[str, EfficiencyRow]:
-        """The usual efficiencies of a plan's GPU."""
-        return rows_of_plan(self.search, ranked.plan)
+    @cached_property
+    def ranked(self) -> tuple[Ranked, ...]:
+        return tuple(Ranked(self.search, plan) for plan in self.plans)
 
     @property
     def best(self) -> Ranked:
-        return self.ranked(0)
+        return self.ranked[0]
 
     @cached_property
     def frontier(self) -> tuple[Point, ...]:
@@ -130,12 +129,6 @@ def planned(scenario: Scenario) -> Planned:
     return answered(
         Planned, scenario, model, lambda: {"result": latest("plans", key, lambda: plans_of(scenario, model))}
     )
-
-
-def planned_anew(scenario: Scenario) -> Planned:
-    """Plans that no session keeps."""
-    model = read(scenario)
-    return answered(Planned, scenario, model, lambda: {"result": plans_of(scenario, model)})
 
 
 @budget(SECONDS_OF_PLANS)
@@ -218,17 +211,12 @@ def weigh(answer: Planned, plan: Plan) -> Scenario:
 class TrainingPlanned(Answer):
     """The answer of the page of training plans."""
 
-    last: list[tuple[Any, TrainingPlanReport]] = field(default_factory=list)
-    """The last search, with its inputs."""
-
     @property
     def report(self) -> TrainingPlanReport:
         """Raises ConfigError where no layout divides what is asked for."""
         of = self.scenario
         key = (of.source, of.overrides, of.gpu, of.planning, of.efficiencies)
-        if not self.last or self.last[0][0] != key:
-            self.last[:] = [(key, planned_training(of, self.model))]
-        return self.last[0][1]
+        return latest("training_plans", key, lambda: planned_training(of, self.model))
 
     def speed(self, plan: TrainingPlan) -> TrainingSpeed:
         """Speed of a plan's step."""
@@ -262,11 +250,6 @@ def planned_training(scenario: Scenario, model: Model) -> TrainingPlanReport:
 
 def training_planned(scenario: Scenario) -> TrainingPlanned:
     """The model alone; plans are searched when they are drawn, and kept by the session."""
-    return replace(training_planned_anew(scenario), last=st.session_state.setdefault("training_plans", []))
-
-
-def training_planned_anew(scenario: Scenario) -> TrainingPlanned:
-    """Training plans that no session keeps."""
     answer = looked(scenario)
     return TrainingPlanned(scenario, answer.model, answer.error)
 
