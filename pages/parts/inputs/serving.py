@@ -74,11 +74,11 @@ def engine(answer: Answer) -> None:
     with drawer(say("Engine flags"), "engine_drawer", opened=concerns(error, {"generated", *flags})) as is_open:
         if not is_open:
             return
-        usual = defaults(answer)
+        usual, architecture = defaults(answer), answer.model.architecture
         for name, place in flags.items():
             if name == ENGINES[choice.engine].draft_option:
                 draft_model(place, answer)
-            elif name != "language_model_only" or answer.has_vision:
+            elif name != "language_model_only" or (architecture and architecture.vision):
                 control(place, error, usual.get(name))
         control(of_serving(answer)["generated"], error)
         reset("engine", [of_serving(answer)["generated"], *flags.values()])

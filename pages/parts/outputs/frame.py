@@ -42,12 +42,37 @@ def page(
 def quick_page(
     here: Page, calculate: Callable[[Scenario], A], draw: Callable[[A], None], *sections: Callable[[A], None]
 ) -> None:
-    """A page of which a slider runs, sends and draws a part: the answer and the sliders. The
-    rest of the sidebar stays in the browser as it is."""
+    """A page of which a slider runs, sends and draws a part: the answer and the sliders. The rest of the sidebar stays
+    in the browser as it is; a change that it depends on reruns the page."""
     answer = titled(calculate(enter(here)), here)
     with st.sidebar:
         rooms = sidebar.outline(answer, sections)
-    quick(here, calculate, draw, rooms, [answer])
+    first = [answer]  # of the run of the whole page, in whose turn it is: the part is not to calculate it again
+
+    def part(answer: A) -> None:
+        st.session_state.dependencies = sidebar.dependencies(answer)
+        if answer.error is None:
+            draw(begin(answer, here, calculate))
+            sidebar.fill(rooms, answer)
+        else:  # what is wrong stands next to its control
+            sidebar.fill(rooms, answer)
+            draw(begin(answer, here, calculate))
+
+    @st.fragment
+    def quick() -> None:
+        if first:
+            part(first.pop())
+            return
+        with TURNS.take():
+            words.begin()
+            answer = calculate(url.current(here))
+            if sidebar.dependencies(answer) != st.session_state.dependencies:
+                st.rerun()
+            if findings.title(answer, here) != st.session_state.tab_title:
+                titled(answer, here)
+            part(answer)
+
+    quick()
 
 
 def enter(here: Page) -> Scenario:
@@ -56,47 +81,6 @@ def enter(here: Page) -> Scenario:
     if not st.context.is_embedded:
         navigation(here)
     return scenario
-
-
-@st.fragment
-def quick(
-    here: Page,
-    calculate: Callable[[Scenario], A],
-    draw: Callable[[A], None],
-    rooms: Iterable[sidebar.Room[A]],
-    first: list[A],
-) -> None:
-    """Fragment that a slider reruns: the answer, then the inputs. A change that the rest of the page depends on reruns
-    it. `first` is the answer of the run of the whole page, in whose turn it is, and which this part is not to calculate
-    again."""
-    if first:
-        quick_part(here, calculate, draw, rooms, first.pop())
-        return
-    with TURNS.take():
-        words.begin()
-        answer = calculate(url.current(here))
-        if sidebar.dependencies(answer) != st.session_state.dependencies:
-            st.rerun()
-        if findings.title(answer, here) != st.session_state.tab_title:
-            titled(answer, here)
-        quick_part(here, calculate, draw, rooms, answer)
-
-
-def quick_part(
-    here: Page,
-    calculate: Callable[[Scenario], A],
-    draw: Callable[[A], None],
-    rooms: Iterable[sidebar.Room[A]],
-    answer: A,
-) -> None:
-    """The answer and the inputs that a slider may change."""
-    st.session_state.dependencies = sidebar.dependencies(answer)
-    if answer.error is None:
-        draw(begin(answer, here, calculate))
-        sidebar.fill(rooms, answer)
-    else:  # what is wrong stands next to its control
-        sidebar.fill(rooms, answer)
-        draw(begin(answer, here, calculate))
 
 
 def titled(answer: A, here: Page) -> A:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Generic, TypeVar
 
-from calc import GPU, Architecture, ConfigError, Layout, Precision, Range, Report, TrainingReport
+from calc import GPU, RECIPES, Architecture, ConfigError, Layout, Precision, Range, Report, TrainingReport
 from calc.design import Slopes
 from calc.errors import Frozen, Message
 from calc.families import override, read_with_settings
@@ -97,11 +97,6 @@ class Answer:
     def architecture(self) -> Architecture:
         assert self.model.architecture is not None
         return self.model.architecture
-
-    @property
-    def has_vision(self) -> bool:
-        """Whether the model has a vision encoder."""
-        return self.model.architecture is not None and self.model.architecture.vision is not None
 
     @property
     def download(self) -> Frozen | None:
@@ -363,8 +358,8 @@ def trained(scenario: Scenario, model: Model | None = None) -> Trained:
     def compute() -> Mapping[str, Any]:
         question = TrainingScenario(
             workload=checked(choice.workload),
-            recipe=choice.stored,
-            frozen=choice.frozen or usual_base(choice.workload.method),
+            recipe=RECIPES[choice.recipe],
+            frozen=Precision(weights=choice.weights) if choice.weights else usual_base(choice.workload.method),
             layout=checked(choice.layout),
             overhead=scenario.overhead,
             objective=choice.scored,
