@@ -399,17 +399,14 @@ def chips(canvas: Canvas, drawn: ModelPart, stage: tuple[Tensor, ...]) -> None:
         for i, tensor in enumerate(row):
             x = LEFT + 14 + i * (width + gap)
             canvas.box(x, canvas.y, width, 34, 'class="chip"')
-            canvas.text(x + 6, canvas.y + 14, clipped(leaf(tensor), width - 10), "m")
+            canvas.text(
+                x + 6, canvas.y + 14, clipped(tensor.name.removesuffix(".weight").rpartition(".")[2], width - 10), "m"
+            )
             canvas.text(x + 6, canvas.y + 28, clipped(words.shape(drawn.expert_shape(tensor)), width - 10), "m")
         canvas.y += 40
     if len(stage) > len(shown):
         canvas.text(LEFT + 14, canvas.y + 10, say("and {n:,} more", n=len(stage) - len(shown)), "s")
         canvas.y += 18
-
-
-def leaf(tensor: Tensor) -> str:
-    """A tensor's name within its module."""
-    return tensor.name.removesuffix(".weight").rpartition(".")[2]
 
 
 def clipped(text: str, width: float) -> str:

@@ -1,5 +1,5 @@
-"""The catalogue of GPUs as a table that can be searched, sorted and filtered; and GPUs of the reader's own, whose figures
-the link carries as text."""
+"""The catalogue of GPUs as a table that can be searched, sorted and filtered; and GPUs of the reader's own, whose
+figures the link carries as text."""
 
 import streamlit as st
 

@@ -236,9 +236,10 @@ def code(formula: Formula | None) -> str:
 def legend(meanings: Legend) -> None:
     """Legend of the symbols."""
     if meanings:
+        texts = ((symbol, of if "_" in of else say(of), value) for symbol, (of, value) in meanings.items())
         rows = (
-            say("`{symbol}` {meaning} = {value:,}", symbol=symbol, meaning=words.meaning(meaning), value=value)
-            for symbol, (meaning, value) in meanings.items()
+            say("`{symbol}` {meaning} = {value:,}", symbol=symbol, meaning=meaning, value=value)
+            for symbol, meaning, value in texts
         )
         st.caption(words.listed(rows))
 

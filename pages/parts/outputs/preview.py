@@ -140,14 +140,8 @@ class Moved:
 def destination(scope: Scope) -> str | None:
     """The address, relative to the one that is fetched, for a proxy may have taken away what stands before both; None
     where the page is still there."""
-    page = addressed(scope)
-    text = scope.get("query_string", b"").decode("latin-1")
-    there = None if page is None or is_for_programs(scope["path"]) else query.moved(page, dict(parse_qsl(text)))
-    if there is None:
+    page, text = addressed(scope), scope.get("query_string", b"").decode("latin-1")
+    if page is None or scope["path"].rstrip("/").rpartition("/")[0].endswith("/api"):  # an answer is called as its page
         return None
-    return f"{'../' if scope['path'].endswith('/') else ''}{there.path}?{text}"
-
-
-def is_for_programs(path: str) -> bool:
-    """Whether it lies below /api, where an answer is called as its page."""
-    return path.rstrip("/").rpartition("/")[0].endswith("/api")
+    there = query.moved(page, dict(parse_qsl(text)))
+    return None if there is None else f"{'../' if scope['path'].endswith('/') else ''}{there.path}?{text}"

@@ -79,7 +79,7 @@ def table(answer: Stepped, gpu: str) -> None:
         row(say("Training method"), lambda step: words.choice("method", step.scenario.workload.method)),
     ]
     if any(step.scenario.layout.gpus > 1 for step in steps):
-        rows.append(row(say("Layout"), layout))
+        rows.append(row(say("Layout"), lambda step: spelled(step.scenario.layout) or say("One GPU")))
     rows += [
         row(gpu, lambda step: badge(step.verdict.verdict)),
         sizes(say("Memory per GPU"), [step.verdict.required for step in steps]),
@@ -99,10 +99,6 @@ def table(answer: Stepped, gpu: str) -> None:
     lines = [line for line in rows if any(cell != NOTHING for cell in line[1:])]
     small_table([say("Difference from A"), *names], lines, numbers=len(columns))
     caption("Phases are of the trainer alone unless an engine is named. Times are expected values.")
-
-
-def layout(step: ComparedStep) -> str:
-    return spelled(step.scenario.layout) or say("One GPU")
 
 
 def peak(step: ComparedStep) -> str:
