@@ -63,7 +63,7 @@ def search(
     if several.never_start:
         return NOWHERE
     shapes = [StagedShape(several, serving, layout, stored) for layout, stored in alone.least_stored]
-    most_stages = serving.architecture.num_layers if alone.accepts(TWO[1]) else 1  # a draft may not go with stages
+    most_stages = several.most_stages if alone.accepts(TWO[1]) else 1  # a draft may not go with stages
     waiting: list[tuple[int, int, int, int, int]] = []  # the best before the others
 
     def wait(number: int, stages: int) -> None:
@@ -184,6 +184,12 @@ class Several:
         usable = self.gpu.usable_bytes
         starts = zip(bare, ends, strict=True)
         return all(engine.budget(least, GPUAtStart(usable, 0, 0, None, end)).shortage for least, end in starts)
+
+    @property
+    def most_stages(self) -> int:
+        """Pipeline stages that hold something: one more is empty, as where flags leave most layers on the host."""
+        stages = self.alone.ranks.ranges_of(self.alone.architecture.num_layers)
+        return sum(len(stage) > 0 or stage.start > 0 for stage in stages)  # the output alone is behind the last layer
 
     def room(self, end: int, working: int = 0) -> int:
         """Bytes for weights and cache at most, given so much working memory and this end of the overhead."""

@@ -22,6 +22,8 @@ Word = Literal["fits", "fits with", "tight", "does not fit", "does not run"]
 WORDS: tuple[Word, ...] = get_args(Word)
 """Words of a verdict, the best first."""
 MOST_BATCH = 2**24
+LINES = 4
+"""Lines by which an estimate comes closer."""
 T = TypeVar("T")
 ON_HOST = Message(
     "Part of the model lies in the host's memory: how fast it is depends on the host, which My machine asks about."
@@ -198,8 +200,8 @@ def once(allocation: Allocation, question: Hashable, answer: Callable[[], T]) ->
 
 
 def estimate(allocation: Allocation, axis: Literal["context", "batch"], most: int) -> int:
-    """About how much of it fits: where a line through what is held of two amounts meets what a GPU has. Without a cache
-    passes alone grow, from some amount on: there a second line goes through the most and where the first one met."""
+    """About how much of it fits: where a line through what is held of two amounts meets what a GPU has, and again from
+    there. Passes grow from some amount on alone, and weights that a GPU takes over from the host hide small ones."""
 
     def over(amount: int) -> int:
         there = allocation.at(**{axis: amount})
@@ -208,17 +210,15 @@ def estimate(allocation: Allocation, axis: Literal["context", "batch"], most: in
     def meeting(amount: int, excess: int, slope: float) -> int:
         return min(most - 1, max(1, int(amount - excess / slope))) if slope > 0 else amount
 
-    here = allocation.workload.context if axis == "context" else allocation.workload.batch
-    cached, excess = allocation.memory.kv_cache, over(here)
-    other = meeting(here, excess, cached / here) if cached else most
-    if other == here:
-        return here
-    beyond = over(other)
-    met = meeting(other, beyond, (beyond - excess) / (other - here))
-    if cached or met == other:
-        return met
-    there = over(met)
-    return meeting(met, there, (beyond - there) / (other - met))
+    amount = allocation.workload.context if axis == "context" else allocation.workload.batch
+    cached, excess = allocation.memory.kv_cache, over(amount)
+    met = meeting(amount, excess, cached / amount) if cached else most
+    for _ in range(LINES):
+        if met == amount:
+            break
+        before, excess_before, amount, excess = amount, excess, met, over(met)
+        met = meeting(amount, excess, (excess - excess_before) / (amount - before))
+    return met
 
 
 def reason(allocation: Allocation) -> Message:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from calc.formats import CACHE_BITS, Precision
 from calc.model.architecture import Architecture
@@ -61,14 +62,20 @@ class LayerCache:
         passed = prompt - 1
         return min(self.window, passed + up_to(length - passed, STEP))
 
-    def prompt_bytes(self, prompt: int, step: int, start: int) -> int:
-        """Bytes of a sequence once the last pass over its prompt is done, which leaves one token to the next: a
-        rotating cache then holds what the pass brought next to the window before it."""
-        passed = max(1, prompt - 1)
+    def prompt_bytes(self, last: "PromptPass", start: int) -> int:
+        """Bytes of a sequence at the end of a pass over its prompt: a rotating cache then holds what the pass brought
+        next to the window before it."""
         if self.window is None:
-            return self.bytes(passed, prompt, start)
-        last = passed % step or min(passed, step)
-        return self.layers * (min(passed - last, self.window - 1) + last) * self.bits // 8
+            return self.bytes(last.length, last.length + 1, start)
+        before = min(last.length - last.tokens, self.window - 1)
+        return self.layers * (before + last.tokens) * self.bits // 8
+
+
+class PromptPass(NamedTuple):
+    """A pass over a prompt."""
+
+    length: int  # tokens that have passed with it
+    tokens: int  # of a sequence, in it
 
 
 class PromptCache(Cache):
@@ -87,10 +94,17 @@ class PromptCache(Cache):
         start = self.options.quantized_kv_start
         return batch * (sum(layer.bytes(length, prompt, start) for layer in self.layers) + self.state)
 
-    def prompt_bytes(self, batch: int, prompt: int) -> int:
-        """Bytes at the end of the last pass over the prompts."""
+    def last_passes(self, prompt: int) -> list[PromptPass]:
+        """The last whole step of a prompt, and what is left then but for one token, which the next pass gets."""
+        passed = max(1, prompt - 1)
+        rest = passed % self.step
+        whole = [PromptPass(passed - rest, self.step)] if passed >= self.step else []
+        return [*whole, PromptPass(passed, rest)] if rest else whole
+
+    def prompt_bytes(self, batch: int, last: PromptPass) -> int:
+        """Bytes at the end of a pass over the prompts."""
         start = self.options.quantized_kv_start
-        return batch * (sum(layer.prompt_bytes(prompt, self.step, start) for layer in self.layers) + self.state)
+        return batch * (sum(layer.prompt_bytes(last, start) for layer in self.layers) + self.state)
 
 
 def layer_caches(model: Architecture, precision: Precision, options: MLXOptions) -> Iterator[LayerCache]:

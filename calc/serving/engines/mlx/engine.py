@@ -4,8 +4,7 @@ Read in mlx-lm 0.32.2 and MLX 0.32: `generate.py` (`generate_step`, `BatchGenera
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from calc.errors import Message
 from calc.formats import Precision, WeightFormat
@@ -93,24 +92,29 @@ class MLX(MLXRules, Engine):
         return PromptCache(laid_out.whole, laid_out.precision, self.options)
 
     def stage_peaks(self, setup: Setup, stage: int, work: Workload, write: Numbers = NUMBERS) -> list[StagePeak]:
-        """The last pass over the prompts, with their cache, and the last token's."""
+        """The last whole pass over the prompts, the rest of them, and the last token, each with the cache of then."""
         laid_out, limits, cache = setup
         assert isinstance(cache, PromptCache)
         part, rank, sequences = laid_out.stages[stage], write.apply(laid_out.rank), min(work.batch, limits.sequences)
-        prompts = Pass(
-            sequences=write.of("batch", sequences),
-            tokens=write.of("step_tokens", limits.step_tokens),
-            length=write.of("sequence", work.prompt),
-            width=laid_out.precision.activation_bytes,
-            scored=without_kernel(part.blocks, laid_out.rank),
-        )
-        last = replace(prompts, tokens=prompts.sequences, length=write.of("sequence", work.context))
-        passes = (
-            (cache.prompt_bytes(sequences, work.prompt), prompts),
-            (cache.generating_bytes(sequences, work.context, work.prompt), last),
-        )
-        blocks = [write.apply(block) for block in part.blocks]
-        return [StagePeak(cached, peak) for cached, step in passes for peak in pass_peaks(blocks, rank, step)]
+        blocks, passes = [write.apply(block) for block in part.blocks], cache.last_passes(work.prompt)
+        at_once = limits.step_tokens // passes[0].tokens  # prompts
+
+        def peaks(cached: int, tokens: Any, length: int) -> Iterator[StagePeak]:
+            step = Pass(
+                sequences=write.of("batch", sequences),
+                tokens=tokens,
+                length=write.of("sequence", length),
+                width=laid_out.precision.activation_bytes,
+                scored=without_kernel(part.blocks, laid_out.rank),
+            )
+            return (StagePeak(cached, peak) for peak in pass_peaks(blocks, rank, step))
+
+        found = list[StagePeak]()
+        for prompt in passes:
+            tokens = write.of("step_tokens", at_once * prompt.tokens)
+            found += peaks(cache.prompt_bytes(sequences, prompt), tokens, prompt.length)
+        cached = cache.generating_bytes(sequences, work.context, work.prompt)
+        return [*found, *peaks(cached, write.of("batch", sequences), work.context)]
 
     def overhead(self, gpus: int) -> Mapping[OverheadItem, Range]:
         return {"libraries": METAL}

@@ -78,7 +78,9 @@ def test_the_peak_of_a_prompts_pass(config, rows):
     tokens = row["prompt"] - 1
     prompt = Pass(sequences=1, tokens=tokens, length=tokens, width=4, scored=attention)
     working = max(peak.bytes for peak in pass_peaks(model.blocks, model, prompt))
-    cached = PromptCache(model, Precision(weights="fp32", kv="fp32"), MLXOptions()).prompt_bytes(1, row["prompt"])
+    cache = PromptCache(model, Precision(weights="fp32", kv="fp32"), MLXOptions())
+    (last,) = cache.last_passes(row["prompt"])
+    cached = cache.prompt_bytes(1, last)
     assert row["weights"] + cached + working == pytest.approx(row["peak"], rel=0.02)
 
 
@@ -123,6 +125,14 @@ def test_a_cache_below_the_start_is_not_quantized_yet():
     model = Architecture.from_config(models()[GPT_OSS].config)
     question = Question(model, Precision(weights="mlx-4bit"), workload=Workload(context=4096))
     assert not list(MLX(MLXOptions(kv_bits=8)).refusals(question))
+
+
+@pytest.mark.parametrize("name", [QWEN3, GEMMA3, "google/gemma-4-26B-A4B", "google/recurrentgemma-2b"])
+def test_a_longer_prompt_never_takes_less(name):
+    """A short pass at its end follows a whole one, next to which a rotating cache is as long as it gets."""
+    laid_out = serving(name, "mlx-8bit").on(gpus()["apple-m2-ultra"], Workload(context=8192, batch=4))
+    totals = [laid_out.at(context=length).memory.total for length in range(3500, 6500, 7)]
+    assert totals == sorted(totals)
 
 
 def test_several_macs_are_not_counted():
