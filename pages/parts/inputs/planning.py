@@ -2,7 +2,6 @@
 GPUs."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 import streamlit as st
 
@@ -11,6 +10,7 @@ from calc.hardware import find_gpu
 from calc.serving.engines import ENGINES
 from calc.time import MAPPED, PLANNED, price_of
 from pages.parts.inputs.control import concerns, control, controls_in_drawer, drawer, explain, faults, help_of, within
+from pages.parts.inputs.control import number as control_number
 from pages.parts.screen import caption, paragraph
 from pages.parts.state.planned import Planned, TrainingPlanned, chosen_on_weigh, own_gpus
 from pages.parts.state.scenario import Place, Scenario, places, usual_gpus
@@ -68,16 +68,12 @@ def rate(place: Place) -> None:
 
 
 def number(place: Place, take: Callable[..., None] | None = None) -> None:
-    """A number that may be left open; `take` hears what is typed, with the place, where that sets more than it."""
-    option = place.option
-    shown: dict[str, Any] = {} if option.is_whole else {"format": "%g", "step": 1.0}
-    if option.optional:
-        shown |= {"value": None, "placeholder": say("any")}
-    least, now = 0.001 if option.open_below else option.least, place.of(st.session_state.scenario)
-    limits, now = within(least, option.most, now, whole=option.is_whole)
-    given = None if option.optional else "value"
-    view = bind(place, value=now, given=given) if take is None else show(place.name, now, take, place, given=given)
-    st.number_input(field(place.name), help=help_of(option), **shown, **limits, **view)
+    """A number in whole steps that may be left open, or be anything above nothing."""
+    shown, least = (
+        {"label": field(place.name), "help": help_of(place.option)},
+        0.001 if place.option.open_below else None,
+    )
+    control_number(place, shown, say("any"), step=1.0, least=least, take=take)
 
 
 def unchosen(scenario: Scenario) -> str:
