@@ -358,7 +358,7 @@ class Servers(Records):
 
 
 def reader(kind: type[ReadT], file: Path) -> Callable[[], ReadT]:
-    """What reads a file, once."""
+    """The contents of a file, read once."""
     return cache(lambda: kind.model_validate_json(file.read_bytes()))
 
 
