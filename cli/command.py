@@ -16,13 +16,13 @@ from calc.serving.engines import DEFAULT_ENGINE, ENGINES
 from calc.serving.engines.launch import LOCAL
 from calc.text import MAX_CHARACTERS, parse_config, parse_value
 from calc.time import StepComparison, compared_steps
-from calc.time.efficiency import Edits
 from calc.time.objective_time import objective_speed_of
 from calc.time.time_report import time_of, training_time_of
 from calc.training import Together
 from cli.options import (
     Parser,
     add_fields,
+    add_node,
     add_share,
     answered,
     as_json,
@@ -30,6 +30,7 @@ from cli.options import (
     filled,
     flag,
     of_model,
+    stated_node,
     stated_shares,
     unreadable,
 )
@@ -55,6 +56,7 @@ def parser(prog: str = "python -m calc") -> Parser:
     p = of_model(prog, about)
     p.add_argument("--time", action="store_true", help="say how fast, too, on the first GPU: with a range each")
     add_share(p)
+    add_node(p)
     add_fields(p, Workload, aliases=ALIASES)
     p.add_argument("--weights", choices=WEIGHT_FORMATS, help="storage of the weights (default: as the checkpoint)")
     p.add_argument(
@@ -77,12 +79,16 @@ def parser(prog: str = "python -m calc") -> Parser:
     )
     p.add_argument("--engine", choices=tuple(ENGINES), default=DEFAULT_ENGINE)
     p.add_argument("--prefill-tokens", type=int, metavar="N", help="tokens of one forward pass, whatever the engine")
-    for engine in ENGINES.values():
-        group = p.add_argument_group(f"{engine.title} {engine.versions}", f"with --engine {engine.name}")
-        add_fields(group, engine.options_type, aliases=ENGINE_ALIASES)
+    add_engine_flags(p)
     add_training_options(p)
     add_other_steps(p)
     return p
+
+
+def add_engine_flags(p: Parser) -> None:
+    for engine in ENGINES.values():
+        group = p.add_argument_group(f"{engine.title} {engine.versions}", f"with --engine {engine.name}")
+        add_fields(group, engine.options_type, aliases=ENGINE_ALIASES)
 
 
 def load(model: str) -> dict[str, Any]:
@@ -172,12 +178,14 @@ def run(
     by side where others are given."""
     if not arguments.other_steps:
         return run_one(arguments)
-    steps, edits = [], stated_shares(vars(arguments))
+    given, steps = vars(arguments), []
+    edits, node = stated_shares(given), stated_node(given)
     for step in steps_of(arguments, parser):
         check_options(vars(step))
         config = chosen_config(step)
         steps.append((Architecture.from_config(config), trained(config, step)))
-    return compared_steps(steps, list(chosen_gpus(arguments.gpu) or usual_gpus()), edits=edits), None, {}
+    gpus = list(chosen_gpus(arguments.gpu) or usual_gpus())
+    return compared_steps(steps, gpus, edits=edits, node=node), None, {}
 
 
 def trained(config: dict[str, Any], arguments: argparse.Namespace) -> TrainingReport:
@@ -190,11 +198,11 @@ def trained(config: dict[str, Any], arguments: argparse.Namespace) -> TrainingRe
 def run_one(arguments: argparse.Namespace) -> tuple[Report | TrainingReport, Times | None, dict[str, Together]]:
     given, config = vars(arguments), chosen_config(arguments)
     check_options(given)
-    gpus, edits = chosen_gpus(arguments.gpu), stated_shares(given)
+    gpus, machine = chosen_gpus(arguments.gpu), {"edits": stated_shares(given), "node": stated_node(given)}
     draft = None if arguments.train else draft_model(given)
     result = trained(config, arguments) if arguments.train else run_serving(config, given, gpus, draft)
     others = spread(config, result) if isinstance(result, TrainingReport) and not arguments.json else {}
-    return result, times(config, result, gpus, edits, draft) if arguments.time else None, others
+    return result, times(config, result, gpus, draft, machine) if arguments.time else None, others
 
 
 def run_serving(
@@ -221,14 +229,14 @@ def chosen_engine(given: dict[str, Any], draft: Architecture | None) -> Any:
     for name, other in foreign.items():
         if name in given and given[name] != other.options_type.model_fields[name].default:
             raise bad_question("{flag} has no effect with {engine}.", name, flag=flag(name), engine=engine.title)
-    if given["prefill_tokens"] is not None:
+    if given.get("prefill_tokens") is not None:
         given = {engine.step_option: given["prefill_tokens"], **given}
     return engine(filled(engine.options_type, given), draft)
 
 
 def draft_model(given: dict[str, Any]) -> Architecture | None:
     """The model that guesses tokens, where one is named. Raises ConfigError."""
-    option = ENGINES[given["engine"]].draft_option
+    option = ENGINES[given["engine"] or DEFAULT_ENGINE].draft_option
     name = None if option is None else given.get(option)
     return None if name is None else Architecture.from_config(load(name))
 
@@ -237,16 +245,16 @@ def times(
     config: Mapping[str, Any],
     report: Report | TrainingReport,
     gpus: Sequence[GPU] | None,
-    edits: Edits,
     draft_model: Architecture | None,
+    machine: Mapping[str, Any],
 ) -> Times:
-    """Times on the first GPU that is asked about."""
+    """Times on the first GPU that is asked about; `machine` says shares and the GPUs of a node."""
     gpu = (gpus or usual_gpus())[0]
     if isinstance(report, TrainingReport) and report.scenario.objective is not None:
-        return objective_speed_of(Architecture.from_config(config), report, gpu, edits=edits).time()
+        return objective_speed_of(Architecture.from_config(config), report, gpu, **machine).time()
     if isinstance(report, TrainingReport):
-        return training_time_of(config, report, gpu, edits=edits)
-    return time_of(config, report, gpu, draft_model=draft_model, edits=edits)
+        return training_time_of(config, report, gpu, **machine)
+    return time_of(config, report, gpu, draft_model=draft_model, **machine)
 
 
 def written(result: Report | TrainingReport | StepComparison, others: dict[str, Together]) -> str:

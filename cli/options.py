@@ -28,6 +28,10 @@ def unreadable(name: str, error: OSError) -> ConfigError:
     return bad_question("The file {name} can't be read: {why}.", name=shown(name), why=error.strerror)
 
 
+NODE = 8
+"""GPUs of a node, where nothing is said."""
+
+
 class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         short = re.sub(r"\S{60,}", lambda word: f"{word[0][:40]}…", printable(message))
@@ -134,6 +138,18 @@ def add_share(parser: argparse.ArgumentParser) -> None:
         help="your share of a printed peak, instead of the usual one: bandwidth=0.7/0.8/0.9, or with --train "
         "training_matmul=0.5/0.6/0.7",
     )
+
+
+def add_node(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--node", type=int, metavar="N", help=f"GPUs of a node (default {NODE})")
+
+
+def stated_node(given: Mapping[str, Any]) -> int:
+    """GPUs of a node. Raises ConfigError."""
+    node = given["node"]
+    if node is not None and node < 1:
+        raise bad_question("--{name} is at least {least}.", "node", [1], name="node", least=1)
+    return NODE if node is None else node
 
 
 def stated_shares(given: Mapping[str, Any]) -> Edits:

@@ -21,13 +21,26 @@ from calc.time import (
 from calc.time.efficiency import Edits
 from calc.time.plan_report import PlanReport, plan_report
 from calc.training import RECIPES, TrainingWorkload
-from cli.command import chosen_config, served
+from cli.command import add_engine_flags, chosen_config, chosen_engine, draft_model, served
 from cli.manifests import KINDS, Server, manifest
-from cli.options import Parser, add_fields, add_share, answered, bad_question, filled, flag, of_model, stated_shares
+from cli.options import (
+    Parser,
+    add_fields,
+    add_node,
+    add_share,
+    answered,
+    bad_question,
+    filled,
+    flag,
+    of_model,
+    stated_node,
+    stated_shares,
+)
 from cli.tables import described
 
 WORK = ("sequence", "optimizer")
-SERVING = (*Needs.model_fields, "weights", "kv", "engine", "max_gpus", "limit")
+OF_ENGINES = sorted({name for engine in ENGINES.values() for name in engine.options_type.model_fields})
+SERVING = (*Needs.model_fields, "weights", "kv", "engine", "max_gpus", "limit", *OF_ENGINES)
 OWN = (*TrainingNeeds.model_fields, *WORK, "recipe")
 MOST_GPUS, LISTED = 64, 20
 """GPUs in all and plans, where nothing is said."""
@@ -39,7 +52,7 @@ def parser() -> Parser:
     add_fields(p, Needs)
     p.add_argument("--gpu", nargs="+", action="extend", metavar="ID", help="GPUs that may be used (default: all)")
     p.add_argument("--max-gpus", type=int, metavar="N", help=f"at most so many in all (default {MOST_GPUS})")
-    p.add_argument("--node", type=int, default=8, metavar="N", help="GPUs of a node (default 8)")
+    add_node(p)
     p.add_argument(
         "--weights",
         nargs="+",
@@ -58,6 +71,7 @@ def parser() -> Parser:
         help="your price of a GPU-hour, instead of the list's",
     )
     add_share(p)
+    add_engine_flags(p)
     p.add_argument(
         "--manifest", choices=KINDS, help="print the first plan as something that a cluster runs, and nothing else"
     )
@@ -69,17 +83,17 @@ def parser() -> Parser:
 def run(arguments: argparse.Namespace) -> PlanReport | TrainingPlanReport:
     given, config = vars(arguments), chosen_config(arguments)
     check_plan_options(given)
-    for name in ("max_gpus", "node", "limit"):
+    for name in ("max_gpus", "limit"):
         if given[name] is not None and given[name] < 1:
             raise bad_question("--{name} is at least {least}.", name, [1], name=name.replace("_", "-"), least=1)
     gpus = None if arguments.gpu is None else [find_gpu(text) for text in arguments.gpu]
     prices = dict(map(stated_price, arguments.price))
-    edits = stated_shares(given)
+    edits, node = stated_shares(given), stated_node(given)
     if arguments.train:
-        return run_training_plan(config, given, gpus, prices, edits)
+        return run_training_plan(config, given, gpus, prices, edits, node)
     weights: list[Any] = arguments.weights or [None]
     caches: list[Any] = arguments.kv or [None]
-    engine = ENGINES[arguments.engine or DEFAULT_ENGINE]()
+    engine = chosen_engine(given | {"engine": arguments.engine or DEFAULT_ENGINE}, draft_model(given))
     return plan_report(
         config,
         filled(Needs, given),
@@ -89,7 +103,7 @@ def run(arguments: argparse.Namespace) -> PlanReport | TrainingPlanReport:
         gpus=gpus,
         precisions=[engine.precision(native(config), form, kv) for form in weights for kv in caches],
         most=arguments.max_gpus or MOST_GPUS,
-        node=arguments.node,
+        node=node,
         prices_stated=prices,
         edits=edits,
         limit=arguments.limit or LISTED,
@@ -159,7 +173,7 @@ def written_out(report: PlanReport | TrainingPlanReport, arguments: argparse.Nam
         gpus=plan.layout.gpus,
         replicas=plan.replicas,
     )
-    return manifest(server, arguments.manifest, arguments.node).rstrip()
+    return manifest(server, arguments.manifest, stated_node(vars(arguments))).rstrip()
 
 
 def waits(plan: Plan) -> str:
@@ -195,6 +209,7 @@ def run_training_plan(
     gpus: list[GPU] | None,
     prices: Mapping[str, float],
     edits: Edits,
+    node: int,
 ) -> TrainingPlanReport:
     return training_plan_report(
         config,
@@ -203,7 +218,7 @@ def run_training_plan(
         model=given["model"],
         work=filled(TrainingWorkload, {name: given[name] for name in WORK if name in given}),
         recipe=RECIPES[given.get("recipe", "master")],
-        node=given["node"],
+        node=node,
         prices=prices,
         edits=edits,
     )

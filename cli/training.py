@@ -86,8 +86,9 @@ def add_training_options(parser: argparse.ArgumentParser) -> None:
 
 def check_options(given: Mapping[str, Any]) -> None:
     """Raise ConfigError where options are given that have no effect."""
-    if given["share"] and not (given["time"] or given["other_steps"]):
-        raise bad_question("--share takes effect only with --time.", "share")
+    for name in ("share", "node"):
+        if given[name] and not (given["time"] or given["other_steps"]):
+            raise bad_question("{flag} takes effect only with --time.", name, flag=flag(name))
     if given["train"]:
         of_engines = {name for engine in ENGINES.values() for name in engine.options_type.model_fields}
         serving = [*Workload.model_fields, "dcp", "prefill_tokens", "kv", "num_gpus", *sorted(of_engines)]

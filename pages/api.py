@@ -17,6 +17,7 @@ from calc.errors import Message, shown
 from calc.hardware import GPU
 from calc.options import Option
 from calc.quantizing import QuantizingReport
+from calc.serving import MOST_TOKENS
 from calc.serving.shared_gpus import SharedGPUs
 from calc.time import MAPPED, OperatingPoint, PlanReport, StepComparison, TrainingPlanReport, ranked_plans, report_of
 from calc.time.local import LocalRun
@@ -55,8 +56,8 @@ class LocalFiles(BaseModel):
 class Fit(BaseModel):
     """A model on a GPU in one format."""
 
-    max_context: int
-    """Tokens of one sequence."""
+    max_context: int | None
+    """Tokens of one sequence; None where memory sets no limit, nor does the model."""
     tokens_per_s: float | None
     """None where the model makes no tokens."""
 
@@ -206,16 +207,18 @@ def question(page: Page, request: Request) -> tuple[Scenario, Model]:
     if problems:
         raise NotAsked(*map(wrong, problems))
     for name in asked_for:
-        if not is_of(page, name, asked_for, scenario.serving.engine):
+        if not is_of(page, name, asked_for, scenario):
             sentence = f"The query says {name}={shown(params[name])}: it changes nothing of this answer."
             raise NotAsked(sentence, field=name)
     return scenario, model
 
 
-def is_of(page: Page, name: str, params: Mapping[str, str], engine: str) -> bool:
-    """Whether a name of a query is one of the page's link, and not of another page's."""
-    place = place_of(name, page, params, engine)
-    return place is None or place.path[0] in page.uses or (name == "engine" and page.has_engine)
+def is_of(page: Page, name: str, params: Mapping[str, str], scenario: Scenario) -> bool:
+    """Whether a name of a query is one that the page's figures depend on, and not another page's."""
+    place = place_of(name, page, params, scenario.serving.engine)
+    if place is None or (name == "engine" and page.has_engine):
+        return True
+    return place.path[0] in page.uses and page.reads(place, scenario)
 
 
 def address(request: Request) -> str | None:
@@ -311,7 +314,7 @@ def fits(scenario: Scenario, model: Model) -> FitsWhere | Roofline:
         _, fitting = of_scenario(answer, name)
     rows = {
         row: {
-            form: Fit(max_context=int(longest), tokens_per_s=float(rate) or None)
+            form: Fit(max_context=int(longest) if longest < MOST_TOKENS else None, tokens_per_s=float(rate) or None)
             for form, longest, rate in zip(fitting.formats, lengths, rates, strict=True)
             if longest > 0
         }

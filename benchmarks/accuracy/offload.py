@@ -25,7 +25,7 @@ def predicted(row: dict[str, Any], hosts: dict[str, Any]) -> Estimate:
     placement = Placement.of(model.num_layers, row.get("n_gpu_layers"), [1.0] * len(cards), row.get("n_cpu_moe", 0))
     computer = Computer(my_gpus=cards, **hosts[row["host"]])
     speed = OffloadSpeed(model, Precision(weights="Q4_K_M"), placement, computer.gpus, computer.host)
-    return speed.tokens_per_s(CONTEXT)
+    return Estimate.over(lambda end: 1 / speed.step(1, CONTEXT, end))
 
 
 def compared() -> list[dict[str, Any]]:

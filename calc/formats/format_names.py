@@ -73,6 +73,9 @@ FLOATS: tuple[FloatFormat, ...] = get_args(FloatFormat)
 WEIGHT_FORMATS: tuple[WeightFormat, ...] = get_args(WeightFormat)
 MLX_FORMATS: tuple[MLXFormat, ...] = get_args(MLXFormat)
 CACHE_FORMATS: tuple[CacheFormat, ...] = get_args(CacheFormat)
+HEAD_SCALE_BITS: dict[CacheFormat, int] = {"int8": 32, "int4": 32}
+"""Bits of the scale that each cached vector of a head has: vLLM's `int8_per_token_head` and `int4_per_token_head`
+(`v1/kv_cache_interface.py`, `AttentionSpec.unpadded_page_size_bytes`)."""
 CACHE_BITS: dict[CacheFormat, int | Fraction] = {
     "fp32": 32,
     "bf16": 16,

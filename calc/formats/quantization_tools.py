@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from calc.errors import Message, shown
 from calc.formats.format_names import MatrixFormat, MLXFormat
@@ -10,7 +10,8 @@ from calc.formats.scheme import EVERY_MODULE, EXPERTS, LINEARS, ModuleNames, Rul
 from calc.formats.table import FORMATS, Format, affine, gptq_integers, grouped
 from calc.model.tensor import Component
 
-MODELOPT, COMPRESSED_TENSORS, MLX = "modelopt", "compressed-tensors", "mlx"
+MODELOPT, MLX = "modelopt", "mlx"
+COMPRESSED_TENSORS: Literal["compressed-tensors"] = "compressed-tensors"
 
 
 class Reading(NamedTuple):
@@ -129,7 +130,7 @@ def awq(stated: Mapping[str, Any]) -> Reading:
     bits = width(stated.get("bits", stated.get("w_bit", 4)))
     group = whole(stated, "group_size", whole(stated, "q_group_size", 128))
     zeros = stated.get("zero_point") is not False
-    form = grouped(bits, None if group < 1 else group, zeros=zeros, source="AWQ, arXiv:2306.00978")
+    form = grouped(bits, None if group < 1 else group, zeros=zeros, tool="awq", source="AWQ, arXiv:2306.00978")
     return everything("int4", form, skipped(stated, "modules_to_not_convert"))
 
 
@@ -189,7 +190,7 @@ def compressed_form(weights: Mapping[str, Any], inputs: Any) -> tuple[MatrixForm
         return "int8", FORMATS["int8"]
     if kind == "int":
         index = weights.get("actorder") in ("group", "dynamic", True)  # the others order before they make groups
-        form = grouped(bits, across, zeros=zeros, index=index, source="compressed-tensors pack-quantized")
+        form = grouped(bits, across, zeros=zeros, index=index, tool=COMPRESSED_TENSORS, source="pack-quantized")
         form = replace(form, matrix_bits=2 * 32)  # weight_shape
         return ("int8-gptq" if bits == 8 else "int4"), form
     raise Unread(Message("weights of {bits} bits of type {kind} are not known.", bits=bits, kind=shown(kind)))

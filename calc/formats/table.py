@@ -2,12 +2,14 @@
 
 from dataclasses import dataclass, replace
 from math import prod
-from typing import get_args
+from typing import Literal, get_args
 
 from calc.errors import Message
 from calc.formats.format_names import MLX_FORMATS, MixFormat, WeightFormat
 from calc.model.tensor import FixedDtype, Shape
 
+Tool = Literal["awq", "gptq", "compressed-tensors"]
+"""Tools whose integers with a scale for each group of inputs engines read by ways of their own."""
 INDEX_BITS = 32
 """Bits of GPTQ's index of the group that an input belongs to."""
 
@@ -23,6 +25,7 @@ class Format:
     column_bits: int = 0  # of one column: GPTQ's index of the group that it belongs to
     matrix_bits: int = 0  # once a matrix: a scale of the scales
     unread: tuple[int, int] = (0, 0)  # bits of a block and of a column that lie in files, and that no kernel reads
+    tool: Tool | None = None  # whose integers these are; None: of no such tool
     source: str
     name: str = ""  # what a reader knows it by; of one that GGUF files hold, the ggml type
 
@@ -73,11 +76,21 @@ class Format:
         return -(-prod(shape) * self.bits // 8) + self.scale_nbytes(shape, matrices)
 
 
-def grouped(bits: int, group: int | None, *, zeros: bool, index: bool = False, source: str) -> Format:
+def grouped(
+    bits: int, group: int | None, *, zeros: bool, index: bool = False, tool: Tool | None = None, source: str
+) -> Format:
     """Integers with a 16-bit scale for each group of inputs (None: one a row), a zero point of the same width as the
     weights unless symmetric, and GPTQ's 32-bit index of each input's group where activations decide the order."""
     scale, column = 16 + (bits if zeros else 0), INDEX_BITS if index else 0
-    return Format(name=f"int{bits}", bits=bits, block=(1, group), scale_bits=scale, column_bits=column, source=source)
+    return Format(
+        name=f"int{bits}",
+        bits=bits,
+        block=(1, group),
+        scale_bits=scale,
+        column_bits=column,
+        tool=tool,
+        source=source,
+    )
 
 
 def gptq_integers(
@@ -85,7 +98,7 @@ def gptq_integers(
 ) -> Format:
     """GPTQ's integers, by GPTQModel's defaults symmetric and in the order of the inputs: its files hold zero points and
     the index of groups always, AutoRound's no index, and kernels read them only where they say something."""
-    form = grouped(bits, group, zeros=zeros, index=index, source="GPTQ, arXiv:2210.17323")
+    form = grouped(bits, group, zeros=zeros, index=index, tool="gptq", source="GPTQ, arXiv:2210.17323")
     return replace(form, unread=(0 if zeros else bits, INDEX_BITS if has_index and not index else 0))
 
 
@@ -104,9 +117,9 @@ FORMATS: dict[WeightFormat, Format] = {
     "int8": Format(bits=8, scale_bits=16, source="compressed-tensors W8A8: a scale an output channel"),
     "int8-bnb": Format(bits=8, scale_bits=32, source="LLM.int8() section 3, arXiv:2208.07339: one scale a row"),
     "int8-gptq": gptq_integers(8),
-    "int4": grouped(4, 128, zeros=True, source="AWQ, arXiv:2306.00978, groups of 128: fp16 scale, 4-bit zero"),
+    "int4": grouped(4, 128, zeros=True, tool="awq", source="AWQ, arXiv:2306.00978: fp16 scale, 4-bit zero"),
     "int4-gptq": gptq_integers(4),
-    "int4-w4a16": grouped(4, 128, zeros=False, source="compressed-tensors W4A16: symmetric groups of 128"),
+    "int4-w4a16": grouped(4, 128, zeros=False, tool="compressed-tensors", source="W4A16: symmetric groups of 128"),
     "nf4": Format(bits=4, block=(1, 64), scale_bits=32, source="QLoRA section 3, arXiv:2305.14314"),
     "nf4-dq": Format(bits=4, block=(1, 64), scale_bits=8, outer=256, source="QLoRA section 3, arXiv:2305.14314"),
     "mxfp8": Format(bits=8, block=(1, 32), scale_bits=8, source="OCP Microscaling v1.0"),

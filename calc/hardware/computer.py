@@ -11,6 +11,8 @@ from calc.hardware.mig import unjoined
 from calc.units import GIB
 
 MOST_CARDS = 8
+SYSTEM_GIB = 4.0
+"""Memory that operating system and other programs keep, where nobody says how much."""
 
 
 def cards(names: tuple[str, ...]) -> tuple[str, ...]:
@@ -35,8 +37,12 @@ class Computer(Frozen):
     cpu_tflops: float = Field(
         default=1.0, gt=0, le=100, description="Peak of the CPU in fp32: cores x GHz x 32 with AVX2, / 1,000."
     )
-    system_gib: float = Field(
-        default=4.0, ge=0, le=1024, description="What the operating system and other programs keep of it."
+    system_gib: float | None = Field(
+        default=None,
+        ge=0,
+        le=1024,
+        description="What the operating system and other programs keep of it: 4, where nothing is said, and of memory "
+        "that GPU and CPU share no more than the GPU leaves.",
     )
 
     @property
@@ -56,8 +62,16 @@ class Computer(Frozen):
 
     @property
     def host_bytes(self) -> int:
-        """Bytes that programs may take."""
-        return max(0, self.memory_bytes - int(self.system_gib * GIB))
+        """Bytes that programs may take. Of memory that a GPU shares they are at least what the system leaves to that
+        (`recommendedMaxWorkingSetSize` on a Mac), unless it is stated what the system keeps."""
+        left = max(0, self.memory_bytes - int((SYSTEM_GIB if self.system_gib is None else self.system_gib) * GIB))
+        shared = [gpu.usable_bytes for gpu in self.gpus if gpu.memory == "unified"]
+        return max(left, *shared) if shared and self.system_gib is None else left
+
+    @property
+    def kept_gib(self) -> float:
+        """GiB that operating system and other programs keep."""
+        return (self.memory_bytes - self.host_bytes) / GIB
 
     @property
     def host(self) -> GPU:

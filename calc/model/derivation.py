@@ -314,8 +314,19 @@ def _parameter_steps(symbols: Symbols, pairs: list[tuple[Tensor, Tensor]], *, ac
     ]
 
 
-def window_steps(symbols: Symbols, architecture: Architecture, formulas: Architecture) -> list[tuple[int | None, Step]]:
-    """One step for each window and formula; None, the whole context, is a window too."""
+def cached_elements(mixer: Any) -> tuple[Any, Any]:
+    """Elements that a token leaves in the cache of a layer, and that it adds to compressed ones."""
+    return mixer.cached_elements(), mixer.compressed_elements()
+
+
+def window_steps(
+    symbols: Symbols,
+    architecture: Architecture,
+    formulas: Architecture,
+    kept: Callable[[Any], tuple[Any, Any]] = cached_elements,
+) -> list[tuple[int | None, Step]]:
+    """One step for each window and formula; None, the whole context, is a window too. `kept`: what a token leaves in a
+    layer within its window, and for good."""
     sums: dict[tuple[int | None, Formula, Formula], tuple[int, int]] = {}
 
     def add(window: int | None, formula: Any, layers: int, elements: int) -> None:
@@ -328,8 +339,8 @@ def window_steps(symbols: Symbols, architecture: Architecture, formulas: Archite
     for block, symbolic_block in blocks:
         layers = len(block.runs_in)
         for mixer, formula in zip(block.mixers, symbolic_block.mixers, strict=True):
-            add(mixer.window, formula.cached_elements(), layers, mixer.cached_elements())
-            add(None, formula.compressed_elements(), layers, mixer.compressed_elements())
+            for window, symbolic, elements in zip((mixer.window, None), kept(formula), kept(mixer), strict=True):
+                add(window, symbolic, layers, elements)
     return [
         (
             window,

@@ -127,6 +127,10 @@ class MixerKind(Frozen):
         these are not a part of the keys."""
         return ()
 
+    def cached_head_vectors(self) -> int:
+        """Vectors of one head each that a token leaves in the cache."""
+        return self.cached_heads * len(self.cached_vectors())
+
     def state_widths(self) -> tuple[int, int]:
         """Elements of a sequence that do not grow with it: what a convolution looks back on, and a state."""
         return 0, 0

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 
 from calc.errors import Message
-from calc.formats import CACHE_BITS, CacheFormat
+from calc.formats import CACHE_BITS, HEAD_SCALE_BITS, CacheFormat
 from calc.formats.stored import CheckpointSize
 from calc.hardware.overhead import MIDDLE, OverheadSizes
 from calc.hardware.shards import copies_within
@@ -29,16 +29,21 @@ def cache_steps(architecture: Architecture, kv: CacheFormat) -> list[Step]:
     """Bytes that a token adds, by window and formula. Those of the whole context sum to the bytes a token; those of a
     window hold until it is full."""
     symbols = Symbols()
-    bits = CACHE_BITS[kv]
+    model = symbols, architecture, symbols.apply(architecture)
+    parts = [("bits", CACHE_BITS[kv], window_steps(*model))]
+    if kv in HEAD_SCALE_BITS:
+        scales = window_steps(*model, lambda mixer: (mixer.cached_head_vectors(), 0))
+        parts.append(("scale_bits", HEAD_SCALE_BITS[kv], scales))
     return [
         Step(
             what=step.what,
-            formula=in_bytes(step.formula, "bits"),
+            formula=in_bytes(step.formula, name),
             values=in_bytes(step.values, bits),
             result=step.result * bits // 8,
             unit="bytes a token" if window is None else f"bytes a token, up to {window:,} tokens",
         )
-        for window, step in window_steps(symbols, architecture, symbols.apply(architecture))
+        for name, bits, steps in parts
+        for window, step in steps
     ]
 
 

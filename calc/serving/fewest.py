@@ -144,7 +144,8 @@ class StagedShape:
             yield several.crowded_with_cache(whole, self.workload, layout, limits, ranges)
         laid_out = self.serving.spread(layout).on(several.gpu, several.workload)
         yield several.crowded_at_peak(laid_out, heaviest_only=True)
-        yield None if laid_out.surely_fits else several.crowded_at_peak(laid_out) or ()
+        if not laid_out.surely_fits:
+            yield several.crowded_at_start(laid_out, ranges) or several.crowded_at_peak(laid_out) or ()
 
 
 class Several:
@@ -293,6 +294,16 @@ class Several:
         if at_start is not None:
             return at_start
         return crowded(MIDDLE, pool.required_each(work.batch, work.context))
+
+    def crowded_at_start(self, laid_out: Allocation, stages: Sequence[range]) -> list[int] | None:
+        """The longest stages whose share of the GPU leaves less than their part of the cache; more others leave no more
+        (`crowded_with_cache`). None where none is known."""
+        pool, work, longest = laid_out.requirements.pool, laid_out.workload, max(map(len, stages))
+        if pool is None or not pool.adds_up or not laid_out.sets_aside or laid_out.refusal is not None:
+            return None
+        required, budgets = pool.required_each(work.batch, work.context), laid_out.room(MIDDLE).budgets
+        each = enumerate(zip(stages, required, budgets, strict=True))
+        return [i for i, (stage, need, budget) in each if need > budget.cache and len(stage) == longest] or None
 
     def crowded_at_peak(self, laid_out: Allocation, *, heaviest_only: bool = False) -> list[int] | None:
         """Stages in the middle, or the heaviest of them, that have no room on a GPU, where an engine takes memory as it

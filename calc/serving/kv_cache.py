@@ -3,15 +3,17 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from calc.formats import CACHE_BITS, CacheFormat
+from calc.formats import CACHE_BITS, HEAD_SCALE_BITS, CacheFormat
 from calc.model.block import Block
 from calc.model.mixers import CompressedAttention, Mixer
 
 
 def token_bits(mixer: Mixer, kv: CacheFormat) -> int:
-    """Bits cached per token and layer."""
+    """Bits cached per token and layer, scales included."""
     packed = mixer.packed_bits() if kv == "fp8_ds_mla" else None
-    return int(mixer.cached_elements() * CACHE_BITS[kv]) if packed is None else sum(packed.values())
+    if packed is not None:
+        return sum(packed.values())
+    return int(mixer.cached_elements() * CACHE_BITS[kv]) + mixer.cached_head_vectors() * HEAD_SCALE_BITS.get(kv, 0)
 
 
 def growth(

@@ -241,9 +241,12 @@ def other_weights(now: Setting) -> Iterator[Setting]:
 
 
 def smaller_weights(now: Setting, trials: Trials) -> Iterator[Setting]:
-    """The weights in each smaller format that the engine loads."""
-    for weights in now.engine.weight_formats:
-        setting = replace(now, precision=Precision(weights=weights, kv=now.precision.kv))
-        after = trials.of(setting)
-        if after is not None and after.serving.weights < trials.serving.weights:
-            yield setting
+    """The weights in each smaller usual format that the engine runs on the GPU; where it runs none of them, in those
+    that have kernels anywhere."""
+    for formats in (now.engine.weight_formats, ANYWHERE):
+        settings = [replace(now, precision=Precision(weights=weights, kv=now.precision.kv)) for weights in formats]
+        tried = ((setting, trials.of(setting)) for setting in settings)
+        running = [(setting, after) for setting, after in tried if after is not None and after.refusal is None]
+        if running:
+            yield from (setting for setting, after in running if after.serving.weights < trials.serving.weights)
+            return

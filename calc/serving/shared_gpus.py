@@ -247,7 +247,8 @@ def started(server: Server, allocation: Allocation, free: int, port: int) -> GPU
 def launch(model: str, allocation: Allocation, port: int) -> Launch | None:
     """Command of a server, at a port of its own."""
     serving = allocation.serving
-    started = serving.engine.launch(model, serving.precision, serving.layout, allocation.workload.context)
+    sparse, length = bool(serving.architecture.experts), allocation.workload.context
+    started = serving.engine.launch(model, serving.precision, serving.layout, length, sparse=sparse)
     if started is None or port == PORT:
         return started
     return started.model_copy(update={"words": (*started.words, "--port", str(port))})

@@ -33,7 +33,7 @@ class Fitting:
     names: tuple[str, ...]
     formats: tuple[WeightFormat, ...]
     layouts: tuple[tuple[Layout | None, ...], ...]  # on that many GPUs; None: the engine accepts none
-    max_context: Array  # tokens of one sequence that memory and the model allow; 0: it does not fit
+    max_context: Array  # tokens of one sequence that memory and the model allow; 0: it does not fit; most: no limit
     tokens_per_s: Array  # of one sequence at the context asked about, or the longest that fits; 0: none are made
 
 

@@ -8,7 +8,7 @@ first GPU computes what lies on the host too: weights are copied there once a pa
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Literal
 
 from calc.errors import Frozen
@@ -29,7 +29,7 @@ from calc.serving.engines.llamacpp.slots import placed
 from calc.serving.engines.mlx.engine import MLX
 from calc.serving.engines.rules import Question
 from calc.serving.engines.sizes import DeviceBuffers
-from calc.serving.memory import Serving
+from calc.serving.memory import MOST_TOKENS, Serving
 from calc.serving.verdict import max_context
 from calc.serving.workload import Workload
 from calc.time.efficiency import Conditions, row
@@ -37,7 +37,7 @@ from calc.time.estimate import End, Estimate
 from calc.time.forward import Forward, decode
 from calc.time.origin import COMPUTED, Origin, origin
 from calc.time.roofline import Machine, Timed, bus_gb_s, machine, timed
-from calc.time.serving_time import chunked, halfway, speed_on
+from calc.time.serving_time import Speed, chunked, demands_of, halfway, speed_on, timed_on
 from calc.time.time_operations import Demand, demand
 from calc.units import GIB, MIB
 
@@ -54,7 +54,6 @@ MLX_FOLDERS: tuple[WeightFormat, ...] = ("mlx-8bit", "mlx-6bit", "mlx-5bit", "ml
 """Formats of MLX that people choose between, most of which mlx-community publishes, the largest first."""
 PROMPT = 2048
 """Tokens of the prompt whose speed is said, where it is not shorter."""
-MOST_CONTEXT = 2**20
 LEAST_SPEED = 4.0
 """Tokens a second below which nobody reads along."""
 STATE = 4
@@ -82,7 +81,7 @@ class LocalRun(Frozen):
     buffers: tuple[DeviceBuffers, ...] = ()
     tokens_per_s: Estimate | None = None
     prompt_tokens_per_s: Estimate | None = None
-    longest: int = 0  # tokens of a sequence that this offload has room for
+    longest: int | None = 0  # tokens of a sequence that this offload has room for; None: memory sets no limit
     origin: Origin | None = None  # of its speeds
 
     @property
@@ -104,7 +103,7 @@ class MLXRun(Frozen):
     fits: bool
     tokens_per_s: Estimate
     prompt_tokens_per_s: Estimate
-    longest: int  # tokens of a sequence
+    longest: int | None  # tokens of a sequence; None: memory sets no limit
 
 
 def mlx_runs(architecture: Architecture, computer: Computer, workload: Workload) -> list[MLXRun]:
@@ -124,7 +123,6 @@ def mlx_run(architecture: Architecture, precision: Precision, gpu: GPU, workload
     pieces = serving.weighing.file
     nbytes = sum(piece.nbytes * piece.tensor.count for piece in pieces)
     batch, prompt = workload.batch, min(workload.prompt, PROMPT)
-    most = architecture.max_positions or MOST_CONTEXT
     return MLXRun(
         weights=precision.weights,
         bytes=nbytes,
@@ -133,8 +131,15 @@ def mlx_run(architecture: Architecture, precision: Precision, gpu: GPU, workload
         fits=allocation.surely_fits,
         tokens_per_s=Estimate.over(lambda end: batch / speed.step(batch, halfway(workload), end)),
         prompt_tokens_per_s=Estimate.over(lambda end: prompt / speed.prompt(1, prompt, end)),
-        longest=most if (longest := max_context(allocation, most)) is None else longest,
+        longest=longest_of(architecture, lambda most: max_context(allocation, most)),
     )
+
+
+def longest_of(architecture: Architecture, search: Callable[[int], int | None]) -> int | None:
+    """Tokens of the longest sequence of a model; None where neither memory nor the model sets a limit. `search` looks
+    up to a number of tokens, and finds none where memory sets no limit below it."""
+    most = architecture.max_positions
+    return search(MOST_TOKENS) if most is None else most if (longest := search(most)) is None else longest
 
 
 def reads(architecture: Architecture) -> bool:
@@ -179,19 +184,29 @@ def run(
     fitted = offloading.fit(workload.context)
     if fitted is None:
         return LocalRun(file=file, where="nowhere")
-    placement = placed(fitted.options, layers_of(architecture, predicts=options.predicts), len(gpus))
-    most = architecture.max_positions or MOST_CONTEXT
-    kernels = LlamaCpp(fitted.options).kernels
-    speed = OffloadSpeed(architecture, precision, placement, gpus, computer.host, kernels)
-    place = where(fitted.options, bool(gpus))
+    engine, place = LlamaCpp(fitted.options), where(fitted.options, bool(gpus))
+    speed: Speed | OffloadSpeed
+    if place == "gpu" and len({gpu.id for gpu in gpus}) == 1:
+        speed = equal_gpus_speed(architecture, precision, engine, gpus)
+    else:
+        placement = placed(fitted.options, layers_of(architecture, predicts=options.predicts), len(gpus))
+        speed = OffloadSpeed(architecture, precision, placement, gpus, computer.host, engine.kernels)
+    batch, prompt = workload.batch, min(workload.prompt, PROMPT)
+    chunk = min(options.ubatch_size, options.batch_size)
+
+    def unless_all(most: int) -> int | None:
+        """Tokens of the longest sequences with these flags; None where `most` have room."""
+        found = offloading.longest(engine.options, most, workload.context)
+        return None if found >= most else found
+
     return LocalRun(
         file=file,
         where=place,
         options=fitted.options,
         buffers=(*fitted.buffers, *fitted.draft_buffers),
-        tokens_per_s=speed.tokens_per_s(halfway(workload), workload.batch),
-        prompt_tokens_per_s=speed.prompt_tokens_per_s(min(workload.prompt, PROMPT)),
-        longest=offloading.longest(fitted.options, most, workload.context) if longest else 0,
+        tokens_per_s=Estimate.over(lambda end: batch / float(speed.step(batch, halfway(workload), end))),
+        prompt_tokens_per_s=Estimate.over(lambda end: prompt / float(speed.prompt(1, prompt, end, chunk))),
+        longest=longest_of(architecture, unless_all) if longest else 0,
         origin=origin(architecture, gpus[0], ENGINE) if place == "gpu" else COMPUTED,
     )
 
@@ -256,6 +271,15 @@ class LayerRun:
     experts: int
 
 
+def equal_gpus_speed(architecture: Architecture, precision: Precision, engine: LlamaCpp, gpus: Sequence[GPU]) -> Speed:
+    """Speed of a model that GPUs of one kind hold whole, as Weigh has it: what is measured there has the lookup of
+    tokens on the host in it."""
+    layout = Layout(pp=len(gpus))
+    stages, states = tuple(engine.stages(architecture.num_layers, layout.pp)), partial(engine.state_bytes, architecture)
+    work = demands_of(architecture, architecture, stages, precision, layout, file=engine.file, states=states)
+    return timed_on(work, precision, layout, gpus[0], engine.kernels, None, splits_batch=engine.splits_batch)
+
+
 class OffloadSpeed:
     """A model on GPUs, which may be unequal, and a host."""
 
@@ -270,8 +294,9 @@ class OffloadSpeed:
     ) -> None:
         """`engine` is the name under which its kernels are measured."""
         self.gpus, self.host, self.precision, self.engine = gpus, host, precision, engine
-        whole = architecture, architecture, precision, Layout()
-        self.runs = [LayerRun(demand(*whole, layers, file=stored_gguf), *where) for layers, where in runs(placement)]
+        states = partial(LlamaCpp().state_bytes, architecture)
+        of = partial(demand, architecture, architecture, precision, Layout(), file=stored_gguf, states=states)
+        self.runs = [LayerRun(of(layers), *where) for layers, where in runs(placement)]
 
     def on(self, device: int, end: End) -> Machine:
         return machine(self.device(device), self.engine, self.precision.weights, 1, end)
@@ -285,19 +310,19 @@ class OffloadSpeed:
             return self.gpus[0].bandwidth_gb_s * 1e9
         return bus_gb_s(self.gpus[0], "pcie") * 1e9 * row("link", BUS).value.share(end)
 
-    def step(self, context: int, end: End, batch: int = 1) -> float:
+    def step(self, batch: int, context: int, end: End) -> float:
         """Seconds of a step in which every sequence gets one more token."""
         forward = decode(batch, context)
         return float(sum(part.seconds for part in self.parts(forward, end, decodes=True)))
 
-    def prompt(self, tokens: int, end: End, chunk: int = 512) -> float:
-        """Seconds of a prompt, in passes of at most so many tokens."""
-        passes = (self.parts(forward, end, decodes=False) for forward in chunked(1, tokens, chunk))
+    def prompt(self, sequences: int, tokens: int, end: End, chunk: int = 512) -> float:
+        """Seconds of prompts that come together, in passes of at most so many tokens."""
+        passes = (self.parts(forward, end, decodes=False) for forward in chunked(sequences, tokens, chunk))
         return sum(float(sum(part.seconds for part in parts)) for parts in passes)
 
     def parts(self, forward: Forward, end: End, *, decodes: bool) -> Iterator[Timed]:
         """Parts of a pass's time: operations where they are computed, copies, and the host."""
-        before = HOST
+        before = self.runs[0].device  # what is measured has the copy of looked up tokens in it
         for run in self.runs:
             yield from self.operations(run, forward, end, decodes=decodes)
             crossings = (run.device != before) + (2 * run.demand.sparse if run.experts != run.device else 0)
@@ -314,22 +339,13 @@ class OffloadSpeed:
         borrowed = not decodes and bool(self.gpus) and forward.tokens >= 32
         for operation in run.demand.operations(forward):
             device = run.experts if operation.what == "experts_routed" else run.device
-            if operation.what == "embedding":
-                device = HOST
-            elif device == HOST and borrowed and operation.weights:
+            if device == HOST and borrowed and operation.weights:
                 yield Timed("communication", operation.weights / self.bus(end))
                 device = 0
             on = self.on(device, end)
             yield timed(operation, on)
             if not decodes:
                 yield from on.prompt_kernels(run.demand, (operation,))
-
-    def tokens_per_s(self, context: int, batch: int = 1) -> Estimate:
-        """Tokens a second of all sequences."""
-        return Estimate.over(lambda end: batch / self.step(context, end, batch))
-
-    def prompt_tokens_per_s(self, tokens: int) -> Estimate:
-        return Estimate.over(lambda end: tokens / self.prompt(tokens, end))
 
 
 def runs(placement: Placement) -> Iterator[tuple[range, tuple[int, int]]]:

@@ -52,13 +52,16 @@ class ObjectiveTime(Frozen):
     assumptions: tuple[Message, ...]
 
 
-def pass_speed(architecture: Architecture, training: Training, gpu: GPU, edits: Edits | None) -> TrainingSpeed:
+def pass_speed(
+    architecture: Architecture, training: Training, gpu: GPU, edits: Edits | None, node: int
+) -> TrainingSpeed:
     """The passes of a model over the micro-batches of a training step."""
     method, work, objective = training.method, training.work, training.objective
     sequences = 1 if method is None else method.sequences
     work = work.model_copy(update={"micro_batch": work.micro_batch * sequences})
     trained = training.trained_parameters() / architecture.parameters().total
-    speed = training_speed(architecture, work, training.recipe, training.layout, gpu, edits=edits, trained=trained)
+    step = architecture, work, training.recipe, training.layout
+    speed = training_speed(*step, gpu, edits=edits, node=node, trained=trained)
     whole = objective is None or objective.log_probs == "whole"
     logits = training.size[CountedBy.LOGITS if whole else CountedBy.SCORED]
     return replace(speed, logits=logits, tiled=objective is not None and objective.log_probs == "fused")
@@ -74,11 +77,11 @@ def mean_lengths(training: Training) -> Training:
 
 
 def objective_speed_of(
-    architecture: Architecture, report: TrainingReport, gpu: GPU, *, edits: Edits | None = None
+    architecture: Architecture, report: TrainingReport, gpu: GPU, *, edits: Edits | None = None, node: int = 8
 ) -> "ObjectiveSpeed":
     """The step that a report weighs, on a GPU."""
     scenario = report.scenario
-    return ObjectiveSpeed(Training(architecture, scenario), gpu, scenario.colocation, edits=edits)
+    return ObjectiveSpeed(Training(architecture, scenario), gpu, scenario.colocation, edits=edits, node=node)
 
 
 class Wave(NamedTuple):
@@ -99,15 +102,21 @@ class ObjectiveSpeed:
     """A step of one of TRL's losses on GPUs of one kind, ready to be timed, with its engine or without."""
 
     def __init__(
-        self, training: Training, gpu: GPU, colocation: Colocation | None = None, *, edits: Edits | None = None
+        self,
+        training: Training,
+        gpu: GPU,
+        colocation: Colocation | None = None,
+        *,
+        edits: Edits | None = None,
+        node: int = 8,
     ) -> None:
         assert training.objective is not None
         assert training.method is not None
-        self.training, self.gpu, self.edits = training, gpu, edits
+        self.training, self.gpu, self.edits, self.node = training, gpu, edits, node
         self.objective, self.method = training.objective, training.method
         self.engine = None if colocation is None else Colocated(training, colocation, gpu)
         self.mean = mean_lengths(training)
-        self.update = pass_speed(training.base, self.mean, gpu, edits)
+        self.update = pass_speed(training.base, self.mean, gpu, edits, node)
 
     # The trainer
 
@@ -133,7 +142,7 @@ class ObjectiveSpeed:
         other = self.mean.teacher
         if other is None or other.base == self.training.base:
             return self.policy_pass
-        return pass_speed(other.base, other, self.gpu, self.edits).without_gradients()
+        return pass_speed(other.base, other, self.gpu, self.edits, self.node).without_gradients()
 
     def reference_s(self, end: End) -> float:
         """Seconds of a step's passes without gradients; of a value model and a reward model too."""
@@ -148,7 +157,9 @@ class ObjectiveSpeed:
 
     @cached_property
     def serving(self) -> Speed | None:
-        return None if self.engine is None else speed_on(self.gpu, self.engine.serving, edits=self.edits)
+        if self.engine is None:
+            return None
+        return speed_on(self.gpu, self.engine.serving, edits=self.edits, node=self.node)
 
     def generated_s(self, end: End) -> float:
         """Seconds in which one engine generates its completions."""
@@ -278,7 +289,7 @@ class ObjectiveSpeed:
                 layout=self.training.layout.model_copy(update={"dp": dp}),
             )
             colocation = before.model_copy(update=changes)
-            return ObjectiveSpeed(training, self.gpu, colocation, edits=self.edits)
+            return ObjectiveSpeed(training, self.gpu, colocation, edits=self.edits, node=self.node)
         except ConfigError:
             return None
 

@@ -63,12 +63,13 @@ def layouts_by_format(
         shared = (shape.model_copy(update={"dcp": dcp}) for dcp in degrees)
         yield from islice((layout for layout in shared if takes(layout, precision)), 1)
 
+    staged = takes(Layout(pp=2), precisions[0]) if precisions and architecture.num_layers > 1 else False
     for plain in shapes(architecture, node):
         if plain.gpus > most:
             continue
         formats = tuple(number for number, precision in enumerate(precisions) if takes(plain, precision))
         for shape in token_shares(plain, precisions[formats[0]]) if formats else ():
-            for stages in STAGES if shape.dp == shape.ep == 1 else (1,):
+            for stages in STAGES if staged and shape.dp == shape.ep == 1 else (1,):
                 if shape.gpus * stages <= most and stages <= architecture.num_layers:
                     yield shape.model_copy(update={"pp": stages}), formats
 

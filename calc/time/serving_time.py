@@ -43,6 +43,7 @@ class Speed:
     demands: tuple[Demand, ...]  # of each pipeline stage
     layout: Layout
     machines: Callable[[End], Machine]
+    splits_batch: bool = True  # whether pipeline stages work on one part of the sequences each, at the same time
 
     def parts(self, forward: Forward, end: End, *, decodes: bool) -> Iterator[Timed]:
         """Parts of a pass's time: operations, communication, and the host, stage after stage."""
@@ -71,8 +72,9 @@ class Speed:
 
     def decoding(self, batch: Any, context: Any, new: Any = 1) -> Forward:
         """The pass of a decode step on one rank: a data-parallel copy has its share of the sequences, of which pipeline
-        stages work on one part each at a time."""
-        return decode(share_of(batch, self.layout.dp * self.layout.pp), context, new)
+        stages work on one part each at a time, or on all one after the other."""
+        stages = self.layout.pp if self.splits_batch else 1
+        return decode(share_of(batch, self.layout.dp * stages), context, new)
 
     def pace(self, batch: Any) -> Any:
         """Factor of a step's time over the sum of its stages: with a part of the sequences in each, all wait for the
@@ -84,7 +86,7 @@ class Speed:
     def decode_parts(self, batch: Any, context: Any, end: End, new: Any = 1) -> Iterator[Timed]:
         """Parts of a step in which each of `batch` sequences of `context` tokens gets `new` more."""
         parts = self.parts(self.decoding(batch, context, new), end, decodes=True)
-        if not occurs(self.layout.pp > 1):
+        if not self.splits_batch or not occurs(self.layout.pp > 1):
             return parts
         pace = self.pace(batch)
         return (part.times(pace) for part in parts)
@@ -274,11 +276,13 @@ def timed_on(
     engine: str,
     edited: Efficiency | None,
     node: int = 8,
+    *,
+    splits_batch: bool = True,
 ) -> Speed:
     """The speed of ranks with this work, by stage."""
     ranks = sharing(layout, experts=demands[0].routing is not None)
     machines = cache(lambda end: machine(gpu, engine, precision.weights, ranks, end, edited, node))
-    return Speed(demands, layout, machines)
+    return Speed(demands, layout, machines, splits_batch)
 
 
 def speed_on(
@@ -302,7 +306,8 @@ def speed_on(
         model = laid_out.whole, laid_out.rank, laid_out.ranges, laid_out.precision, laid_out.layout
         states = partial(engine.state_bytes, laid_out.whole)
         serving.known_demands = demands_of(*model, file=serving.weighing.read, states=states, like=like)
-    return timed_on(serving.known_demands, laid_out.precision, laid_out.layout, gpu, kernels, edited, node)
+    on = laid_out.precision, laid_out.layout, gpu, kernels, edited, node
+    return timed_on(serving.known_demands, *on, splits_batch=engine.splits_batch)
 
 
 def halfway(workload: Workload) -> int:

@@ -40,16 +40,20 @@ def compared_place(reports: Sequence[TrainingReport], gpus: Sequence[GPU]) -> in
 
 
 def compared_steps(
-    steps: Sequence[tuple[Architecture, TrainingReport]], gpus: Sequence[GPU], *, edits: Edits | None = None
+    steps: Sequence[tuple[Architecture, TrainingReport]],
+    gpus: Sequence[GPU],
+    *,
+    edits: Edits | None = None,
+    node: int = 8,
 ) -> StepComparison:
     """Each step with its model, weighed on the same GPUs, at least one."""
     place = compared_place([report for _, report in steps], gpus)
-    columns = (compared_step(architecture, report, gpus[place], place, edits) for architecture, report in steps)
+    columns = (compared_step(architecture, report, gpus[place], place, edits, node) for architecture, report in steps)
     return StepComparison(gpu=gpus[place].id, steps=tuple(columns))
 
 
 def compared_step(
-    architecture: Architecture, report: TrainingReport, gpu: GPU, place: int, edits: Edits | None
+    architecture: Architecture, report: TrainingReport, gpu: GPU, place: int, edits: Edits | None, node: int
 ) -> ComparedStep:
     verdict, objective = report.verdicts[place], report.scenario.objective
     rollout = report.rollouts[place] if report.rollouts else None
@@ -62,16 +66,21 @@ def compared_step(
         peak=report.memory.moment if rollout is None else rollout.peak,
         verdict=verdict,
         max_completion=None if objective is None or longest is None else max(0, longest - objective.prompt),
-        step_s=step_seconds(architecture, report, gpu, verdict, edits),
+        step_s=step_seconds(architecture, report, gpu, verdict, edits, node),
     )
 
 
 def step_seconds(
-    architecture: Architecture, report: TrainingReport, gpu: GPU, verdict: TrainingVerdict, edits: Edits | None
+    architecture: Architecture,
+    report: TrainingReport,
+    gpu: GPU,
+    verdict: TrainingVerdict,
+    edits: Edits | None,
+    node: int,
 ) -> Estimate | None:
     """Seconds of a step; None where it does not fit, and with shards in CPU memory."""
     if verdict.verdict in ("does not fit", "does not run") or report.scenario.layout.cpu_offload:
         return None
     if report.scenario.objective is not None:
-        return objective_speed_of(architecture, report, gpu, edits=edits).step_s
-    return training_speed_of(architecture, report, gpu, edits=edits).time().step_s
+        return objective_speed_of(architecture, report, gpu, edits=edits, node=node).step_s
+    return training_speed_of(architecture, report, gpu, edits=edits, node=node).time().step_s

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
-from calc.formats import CACHE_BITS, CacheFormat, Precision
+from calc.formats import CACHE_BITS, HEAD_SCALE_BITS, CacheFormat, Precision
 from calc.formats.stored import Piece, StoredAs, stored
 from calc.hardware.parallel import Layout
 from calc.hardware.shards import blocks_within, copies_within
@@ -352,6 +352,12 @@ def stored_products(
 
 
 def cached_bits(mixer: AttentionMixer, kv: CacheFormat, elements: Mapping[WindowTokens, Any]) -> ByWindow:
-    """Bits of so many elements of a layer's cache, by how far back they lie."""
+    """Bits of so many elements of a layer's cache, with their scales, by how far back they lie."""
     packed = mixer.packed_bits() if kv == "fp8_ds_mla" else None
-    return packed or {back: each * CACHE_BITS[kv] for back, each in elements.items()}
+    if packed is not None:
+        return packed
+    bits = {back: each * CACHE_BITS[kv] for back, each in elements.items()}
+    if kv in HEAD_SCALE_BITS:
+        first = next(iter(bits))
+        bits[first] += mixer.cached_head_vectors() * HEAD_SCALE_BITS[kv]
+    return bits

@@ -13,13 +13,13 @@ from calc.model.formula import total as sum_of
 from calc.model.paper import Cell, Code, Heading, Item, PaperTable, Section
 from calc.serving.memory import Serving
 from calc.serving.workload import Workload
-from calc.time.efficiency import SHARE_SYMBOLS, efficiency
+from calc.time.efficiency import SHARE_SYMBOLS, Edits, efficiency
 from calc.time.estimate import Estimate
 from calc.time.figures import Figure, Figures, Meaning, Symbol, TimeStep, symbols_of
 from calc.time.forward import Forward, PassPart
 from calc.time.objective_time import ObjectiveSpeed
 from calc.time.roofline import MACHINE, Timed, kind_of, sharing
-from calc.time.serving_time import Speed, chunked, halfway, share_of, speed_on
+from calc.time.serving_time import chunked, halfway, share_of, speed_on
 from calc.time.time_operations import (
     Demand,
     attending_mixers,
@@ -157,9 +157,11 @@ class ServingDerivations:
     """A server's expected times, derived on its first stage: a decode step, a prompt's first pass, and what they come
     to."""
 
-    def __init__(self, serving: Serving, gpu: GPU, workload: Workload) -> None:
-        self.serving, self.gpu, self.workload = serving, gpu, workload
-        self.speed = speed_on(gpu, serving)
+    def __init__(
+        self, serving: Serving, gpu: GPU, workload: Workload, edits: Edits | None = None, node: int = 8
+    ) -> None:
+        self.serving, self.gpu, self.workload, self.edits, self.node = serving, gpu, workload, edits, node
+        self.speed = speed_on(gpu, serving, edits=edits, node=node)
 
     def decode(self) -> PassDerivation:
         """A step halfway through the output."""
@@ -167,7 +169,7 @@ class ServingDerivations:
         plain = self.speed.decoding(work.batch, halfway(work))
         batch = figures.figure("B", plain.parts[0].sequences, "sequences of a rank in this pass")
         length = figures.figure("S", halfway(work), "tokens of a sequence, the new one included")
-        pace = float(self.speed.pace(work.batch))
+        pace = float(self.speed.pace(work.batch)) if self.speed.splits_batch else 1.0
 
         def sums(step: Figure) -> Iterator[TimeStep]:
             if pace > 1:
@@ -216,11 +218,13 @@ class ServingDerivations:
         """The first stage in full, the others by their seconds; `plain` is the pass in numbers."""
         laid_out, engine, (first, *others) = self.serving.laid_out, self.serving.engine.kernels, self.speed.demands
         ranks = sharing(laid_out.layout, experts=first.routing is not None)
-        shares = efficiency(*kind_of(self.gpu, engine, laid_out.precision.weights, ranks))
+        kind = kind_of(self.gpu, engine, laid_out.precision.weights, ranks, self.node)
+        shares = efficiency(*kind).edited(self.edits or {})
         demand, gpu = traced_demand(figures, first), traced(figures, self.gpu, GPU_FIGURES)
-        reached = speed_on(gpu, self.serving, edited=traced_shares(figures, shares)).machines("expected")
+        edited = traced_shares(figures, shares)
+        reached = speed_on(gpu, self.serving, edited=edited, node=self.node).machines("expected")
         on, layout = traced(figures, reached, MACHINE), traced(figures, laid_out.layout, LAYOUT)
-        speed = Speed((demand,), layout, lambda end: on)
+        speed = replace(self.speed, demands=(demand,), layout=layout, machines=lambda end: on)
         operations, seconds = operation_steps(
             figures, speed.parts(forward, "expected", decodes=decodes), demand, forward
         )
@@ -288,9 +292,9 @@ def derive_step(speed: TrainingSpeed) -> PassDerivation:
 # On paper
 
 
-def time_section(serving: Serving, gpu: GPU, workload: Workload) -> Section:
+def time_section(serving: Serving, gpu: GPU, workload: Workload, edits: Edits | None = None, node: int = 8) -> Section:
     """The expected times; Plan states the ranges round them."""
-    derivations = ServingDerivations(serving, gpu, workload)
+    derivations = ServingDerivations(serving, gpu, workload, edits, node)
     return Section(
         anchor="time",
         title=Message("Time"),

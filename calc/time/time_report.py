@@ -105,7 +105,7 @@ def time_report(
             operations=by_operation(passed),
         ),
         origin=origin(serving.architecture, gpu, serving.engine.name),
-        assumptions=(*assumptions(gpu, serving), *drafted(speed, serving, gpu, workload, edits)),
+        assumptions=(*assumptions(gpu, serving), *drafted(speed, serving, gpu, workload, edits, node)),
     )
 
 
@@ -135,15 +135,15 @@ def time_of(
 
 
 def training_time_of(
-    config: Mapping[str, Any], report: TrainingReport, gpu: GPU, *, edits: Edits | None = None
+    config: Mapping[str, Any], report: TrainingReport, gpu: GPU, *, edits: Edits | None = None, node: int = 8
 ) -> TrainingTimeReport:
     """Time of a report's training step."""
-    speed = training_speed_of(Architecture.from_config(config), report, gpu, edits=edits)
+    speed = training_speed_of(Architecture.from_config(config), report, gpu, edits=edits, node=node)
     return TrainingTimeReport(**dict(speed.time()), gpu=gpu.id, operations=step_operations(speed))
 
 
 def training_speed_of(
-    architecture: Architecture, report: TrainingReport, gpu: GPU, *, edits: Edits | None = None
+    architecture: Architecture, report: TrainingReport, gpu: GPU, *, edits: Edits | None = None, node: int = 8
 ) -> TrainingSpeed:
     """The step that a report weighs, on a GPU. Raises ConfigError where shards wait in CPU memory."""
     scenario = report.scenario
@@ -156,6 +156,7 @@ def training_speed_of(
         scenario.layout,
         gpu,
         edits=edits,
+        node=node,
         trained=report.trained_parameters / report.parameters.total,
     )
 
@@ -181,13 +182,15 @@ def by_operation(parts: Iterable[Timed]) -> tuple[OperationTime, ...]:
     return tuple(sorted(rows, key=lambda row: -row.ms))
 
 
-def drafted(speed: Speed, serving: Serving, gpu: GPU, workload: Workload, edits: Edits | None) -> Iterable[Message]:
+def drafted(
+    speed: Speed, serving: Serving, gpu: GPU, workload: Workload, edits: Edits | None, node: int
+) -> Iterable[Message]:
     """Tokens per second with a draft model, by how often it guesses right."""
     if (drafting := serving.engine.draft(serving.precision)) is None:
         return
     model, precision, count = drafting
     other = Serving.of(model, type(serving.engine)(), precision, serving.layout, serving.overhead)
-    draft = speed_on(gpu, other, edits=edits, kernels=serving.engine.kernels)
+    draft = speed_on(gpu, other, edits=edits, node=node, kernels=serving.engine.kernels)
     batch, context = workload.batch, halfway(workload)
     step = float(speed.speculative(batch, context, "expected", count, draft))
     plain = 1 / float(speed.step(batch, context, "expected"))
@@ -232,10 +235,11 @@ class Reply(Frozen):
     origin: Origin
 
 
-def reply(serving: Serving, gpu: GPU, workload: Workload, edits: Edits | None = None) -> Reply:
+def reply(serving: Serving, gpu: GPU, workload: Workload, edits: Edits | None = None, node: int = 8) -> Reply:
     """Speed of a report's batch, prompt and layout, halfway through the output; `edits` are shares that a reader knows
-    better."""
-    speed, chunk = speed_on(gpu, serving, edits=edits), on_gpus_alone(serving, gpu, workload).limits.step_tokens
+    better, `node` the GPUs of a node."""
+    chunk = on_gpus_alone(serving, gpu, workload).limits.step_tokens
+    speed = speed_on(gpu, serving, edits=edits, node=node)
     parts, batch = decode_parts(speed, workload), workload.batch
     seconds = {end: step_seconds(parts[end]) for end in ENDS}
     return Reply(
@@ -247,9 +251,9 @@ def reply(serving: Serving, gpu: GPU, workload: Workload, edits: Edits | None = 
     )
 
 
-def user_rate(serving: Serving, gpu: GPU, workload: Workload, edits: Edits | None = None) -> float:
+def user_rate(serving: Serving, gpu: GPU, workload: Workload, edits: Edits | None = None, node: int = 8) -> float:
     """Tokens per second of each user, expected: `tokens_per_s_per_user` of a reply, without its range."""
-    speed = speed_on(gpu, serving, edits=edits)
+    speed = speed_on(gpu, serving, edits=edits, node=node)
     return 1 / float(speed.step(workload.batch, halfway(workload), "expected"))
 
 

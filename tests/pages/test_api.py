@@ -58,6 +58,14 @@ QUESTIONS = {
         "model=Qwen/Qwen3-8B&users=4&plan_gpus=h100-sxm:3g.40gb,l4",
         "Qwen/Qwen3-8B --users 4 --gpu h100-sxm:3g.40gb l4",
     ],
+    "plan, with flags of the engine": [
+        "model=Qwen/Qwen3-8B&users=4&plan_gpus=l4&gpu_memory_utilization=0.8&enforce_eager=true&version=0.20",
+        "Qwen/Qwen3-8B --users 4 --gpu l4 --gpu-memory-utilization 0.8 --enforce-eager --version 0.20",
+    ],
+    "plan, of smaller nodes": [
+        "model=Qwen/Qwen2.5-72B&users=4&plan_gpus=l40s&node=2",
+        "Qwen/Qwen2.5-72B --users 4 --gpu l40s --node 2",
+    ],
     "plan, priced": [
         "model=Qwen/Qwen3-8B&users=4&plan_gpus=h100-sxm,l4&price=l4=0.1",
         "Qwen/Qwen3-8B --users 4 --gpu h100-sxm l4 --price l4=0.1",
@@ -171,6 +179,16 @@ def test_the_answer_of_every_preset(model, capsys):
         ("report?users=4", "The query says users=“4”: it changes nothing of this answer."),
         ("train?num_gpus=2", "The query says num_gpus=“2”: it changes nothing of this answer."),
         ("machine?gpu=l4", "The query says gpu=“l4”: it changes nothing of this answer."),
+        ("plan?batch=4", "The query says batch=“4”: it changes nothing of this answer."),
+        ("plan?tp=2", "The query says tp=“2”: it changes nothing of this answer."),
+        (
+            "plan?engine=sglang&enforce_eager=true",
+            "The query says enforce_eager=“true”: enforce_eager has no effect with SGLang.",
+        ),
+        ("gpus?kv=fp8", "The query says kv=“fp8”: it changes nothing of this answer."),
+        ("gpus?weights=fp8", "The query says weights=“fp8”: it changes nothing of this answer."),
+        ("gpus?enforce_eager=true", "The query says enforce_eager=“true”: it changes nothing of this answer."),
+        ("gpus?num_gpus=2", "The query says num_gpus=“2”: it changes nothing of this answer."),
         (
             "train?method=dpo&sequence=2048",
             "The query says sequence=“2048”: sequence has no effect with dpo: prompt, completion and log_probs stand "
@@ -255,6 +273,15 @@ def test_no_field_of_the_contract_is_gone():
 def test_every_page_but_the_glossary_has_a_route():
     document = CLIENT.get("/openapi.json").json()
     assert {f"/{place.answers_at}" for place in PAGES if place != GLOSSARY} == set(document["paths"])
+
+
+def test_what_memory_sets_no_limit_to_is_no_number():
+    """Mamba has states alone, as long as a sequence may be: a report's `max_context` is null too."""
+    found = CLIENT.get("/gpus?model=state-spaces/mamba-2.8b-hf").json()["fits"]
+    assert found["h100-sxm"]["bf16"]["max_context"] is None
+    (verdict,) = CLIENT.get("/report?model=state-spaces/mamba-2.8b-hf&gpu=h100-sxm").json()["verdicts"]
+    assert verdict["max_context"] is None
+    assert CLIENT.get("/machine?model=state-spaces/mamba-2.8b-hf").json()["best"]["longest"] is None
 
 
 if __name__ == "__main__":

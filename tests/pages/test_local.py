@@ -119,3 +119,11 @@ def test_learned_positions_are_all_that_a_sequence_has():
     assert rows(usual, "local_files") == rows(asked, "local_files")
     refused = page("machine", context="2048", **link)
     assert any("learned positions for 1,024 tokens" in text for text in texts(refused.error))
+
+
+@pytest.mark.parametrize("card", ["br100", "tpu-v4"])
+def test_a_card_on_which_llama_cpp_does_not_run_is_refused_as_on_weigh(card):
+    """docs/build.md of llama.cpp names no backend for Biren's cards, nor for TPUs."""
+    refused = texts(page("machine", model="Qwen/Qwen3-8B", my_gpus=card).error)
+    (verdict,) = texts(page(model="Qwen/Qwen3-8B", engine="llamacpp", weights="Q4_K_M", gpu=card).error)
+    assert f"{verdict}." in refused

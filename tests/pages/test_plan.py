@@ -1,5 +1,6 @@
 """The page of plans draws what calc's search finds, and takes a plan over to Weigh."""
 
+import json
 import re
 from functools import cache
 from urllib.parse import urlencode
@@ -13,7 +14,15 @@ from calc.text import pack
 from calc.time.plan import Needs, Search
 from calc.time.plan_range import plan_range
 from calc.time.training_plan import TrainingNeeds, training_plan_report
+from cli.command import main
 from pages.api import api
+from pages.parts.state import query as query_of
+from pages.parts.state import session
+from pages.parts.state.compared import compared_anew
+from pages.parts.state.planned import as_step, planned, training_planned, weigh
+from pages.parts.state.query import decode, encode
+from pages.parts.state.scenario import Scenario
+from pages.parts.state.weighed import trained, weighed
 from presets import gpus, models
 from tests.pages.app import QUESTION, ask, components, facts, finding, metrics, newest, opened, page, rows, run, texts
 from tests.pages.app import charts as drawn
@@ -340,11 +349,12 @@ def test_a_plan_takes_what_was_chosen_on_weigh_and_says_so():
 def test_a_plan_says_what_it_leaves_on_weigh_and_is_weighed_without():
     link = {"gpu": "l4", "tp": "2", "version": "0.30", "max_num_seqs": "8", "cuda_context": "3-4"}
     app = page("plan", "plan_columns", users="4", **link)
-    left = "Left on Weigh, without effect here: `max_num_seqs=8`; `version=0.30`; TP 2; overhead."
-    assert left in texts(app.caption)
+    assert "From Weigh: L4; `max_num_seqs=8`; `version=0.30`." in texts(app.caption)
+    assert "Left on Weigh, without effect here: TP 2; overhead." in texts(app.caption)
     row = rows(app, "plans_table")[0]
     run(app.button(key="use_best").click())
-    assert app.query_params.keys().isdisjoint({"cuda_context", "version", "tp"})
+    assert app.query_params.keys().isdisjoint({"cuda_context", "tp"})
+    assert app.query_params["version"] in ("0.30", ["0.30"])
     spare = float(facts(app)["headroom per GPU"].split()[0])
     assert spare == pytest.approx(row["Headroom, GiB per GPU"], abs=0.006)
 
@@ -364,3 +374,97 @@ def test_train_says_that_weigh_has_several_gpus():
     run(app.button(key="gpus_of_weigh").click())
     assert app.query_params["dp"] == "4"
     assert not any("Weigh has 4" in text for text in texts(app.caption))
+
+
+@pytest.fixture
+def no_session():
+    before = session.IS_NONE.set(True)
+    yield
+    session.IS_NONE.reset(before)
+
+
+def asked_on(page, **query):
+    scenario, problems = decode({name: str(value) for name, value in query.items()}, page, Scenario(), lambda _: {})
+    assert not problems
+    return scenario
+
+
+@pytest.mark.usefixtures("no_session")
+def test_a_plan_opens_with_its_nodes():
+    """Eight L40S have PCIe within a node, and a network between nodes of two: Weigh says the plan's speed."""
+    query = {"model": "Qwen/Qwen2.5-72B", "plan_gpus": "l40s", "users": 1, "prompt": 16000, "output": 512}
+    rates = []
+    for node in (2, 8):
+        found = planned(asked_on(query_of.PLAN, **query, node=node))
+        (best, *_) = found.plans.plans
+        there = weigh(found, best)
+        opened_on_weigh = weighed(asked_on(query_of.WEIGH, **encode(there, query_of.WEIGH)))
+        assert opened_on_weigh.scenario.efficiencies.node == node
+        rates.append(opened_on_weigh.speed.tokens_per_s_per_user.expected)
+        assert rates[-1] == pytest.approx(best.tokens_per_s_per_user, rel=1e-6)
+        assert compared_anew(there).speed == opened_on_weigh.speed
+    assert rates[0] < 0.6 * rates[1]
+
+
+@pytest.mark.usefixtures("no_session")
+def test_a_training_plan_opens_with_its_nodes():
+    query = {"model": "Qwen/Qwen3-0.6B", "plan_gpus": "l40s", "gpus": 8, "global_batch": 32}
+    rates = []
+    for node in (2, 8):
+        found = training_planned(asked_on(query_of.TRAIN_PLAN, **query, purpose="train", node=node))
+        best = found.report.plans[0]
+        there = asked_on(query_of.TRAIN, **encode(as_step(found.scenario, best), query_of.TRAIN))
+        rates.append(trained(there).pace.step_s)
+        assert rates[-1] == best.time.step_s
+    assert rates[0] != rates[1]
+
+
+def test_the_command_line_has_nodes_too(capsys):
+    flags = ["--tp", "4", "--gpu", "l40s", "--time", "--json"]
+    steps = []
+    for node in ("2", "8"):
+        assert main(["Qwen/Qwen2.5-72B", *flags, "--node", node]) == 0
+        steps.append(json.loads(capsys.readouterr().out)["time"]["decode"]["step_ms"]["expected"])
+    assert steps[0] > steps[1]
+    assert main(["Qwen/Qwen2.5-72B", "--node", "4"]) == 2
+    assert capsys.readouterr().err == "--node takes effect only with --time.\n"
+
+
+@pytest.mark.usefixtures("no_session")
+@pytest.mark.parametrize(
+    ("engine", "flags"),
+    [
+        ("vllm", {"gpu_memory_utilization": "0.8", "enforce_eager": "true", "max_num_batched_tokens": "2048"}),
+        ("vllm", {"version": "0.11", "block_size": "64"}),
+        ("vllm", {"speculative": "draft_model", "model_draft": "Qwen/Qwen3-0.6B"}),
+        ("sglang", {"mem_fraction_static": "0.7", "chunked_prefill_size": "1024"}),
+        ("sglang", {"speculative_algorithm": "NGRAM"}),
+        ("tensorrt-llm", {"max_num_tokens": "2048"}),
+    ],
+)
+def test_a_plan_has_the_flags_of_weigh(engine, flags):
+    """They are in its memory and its command, and Weigh says the same of it."""
+    query = {"model": "Qwen/Qwen3-32B", "plan_gpus": "h100-sxm,l40s", "users": 32, "prompt": 4000, "output": 200}
+    found = planned(asked_on(query_of.PLAN, **query, engine=engine, **flags))
+    assert len(found.plans.plans) == 2
+    for plan in found.plans.plans:
+        there = weighed(asked_on(query_of.WEIGH, **encode(weigh(found, plan), query_of.WEIGH)))
+        (verdict,) = there.report.verdicts
+        assert (verdict.verdict, verdict.max_batch) == ("fits", plan.capacity)
+        assert verdict.spare / 2**30 == pytest.approx(plan.headroom_gib, abs=1e-9)
+        assert {name: str(getattr(there.serving.engine.options, name)).lower() for name in flags} == {
+            name: value.lower() for name, value in flags.items()
+        }
+        assert not any(flag.startswith("--version") for flag in plan.flags)
+
+
+def test_a_query_for_programs_has_what_figures_depend_on():
+    """What the page's own link keeps for other pages is refused there."""
+    scenario = asked_on(query_of.WEIGH, batch=4, tp=2, kv="fp8", enforce_eager="true", context=4096)
+    assert encode(scenario, query_of.PLAN, read=True) == {"kv": "fp8", "enforce_eager": "true"}
+    assert encode(scenario, query_of.GPUS, read=True) == {}
+    roofline = scenario.model_copy(update={"hardware": scenario.hardware.model_copy(update={"view": "roofline"})})
+    assert encode(roofline, query_of.GPUS, read=True) == {"kv": "fp8", "view": "roofline"}
+    for page_of, of in ((query_of.PLAN, scenario), (query_of.GPUS, scenario), (query_of.GPUS, roofline)):
+        params = encode(of, page_of, read=True) | ({"plan_gpus": "h100-sxm"} if page_of == query_of.PLAN else {})
+        assert TestClient(api()).get(f"/{page_of.answers_at}", params=params).status_code == 200

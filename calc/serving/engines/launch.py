@@ -156,15 +156,24 @@ class Launcher(StartedEngine):
     spelling: ClassVar[Spelling] = {}
 
     def flags(self, changes: Mapping[str, object]) -> tuple[str, ...]:
-        """Options as its command line spells them."""
-        return tuple(" ".join(spelled(name, value, self.spelling)) for name, value in changes.items())
+        """Options as its command line spells them, without those that are no flags."""
+        words = (spelled(name, value, self.spelling) for name, value in changes.items())
+        return tuple(" ".join(flag) for flag in words if flag)
 
     @abstractmethod
     def remedies(self, limits: Limits, workload: Workload) -> Iterator[dict[str, object]]:
         """Options that are not set and may make a model fit; the least change first, the greatest last."""
 
     def launch(
-        self, model: str, precision: Precision, layout: Layout, length: int, sequences: int = 1
+        self,
+        model: str,
+        precision: Precision,
+        layout: Layout,
+        length: int,
+        sequences: int = 1,
+        *,
+        sparse: bool = False,
     ) -> Launch | None:
-        """Command of a server that takes so many sequences of so many tokens; None: it is none."""
+        """Command of a server that takes so many sequences of so many tokens of a model, with routed experts or
+        without; None: it is none."""
         return None

@@ -195,7 +195,7 @@ def halved(form: Format) -> int | None:
     """Inputs of the smallest groups of routed experts that a kernel makes of AWQ's and GPTQ's (`moe_wna16.py` of both);
     None: of other formats none."""
     group = form.block[1]
-    return min(group, HALVED) if group is not None and form.source.startswith(("AWQ", "GPTQ")) else None
+    return min(group, HALVED) if group is not None and form.tool in INTEGERS else None
 
 
 def without_asymmetry(precision: Precision, engine: str) -> Iterator[Refusal]:

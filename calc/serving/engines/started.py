@@ -18,6 +18,8 @@ class StartedEngine(ABC):
     """Versions that its rules were read in."""
     options_type: ClassVar[type[Frozen]]
     """Its flags, with limits, defaults and help."""
+    splits_batch: ClassVar[bool] = True
+    """Whether pipeline stages work on one part of the running sequences each, at the same time."""
     draft_option: ClassVar[str | None] = None
     """The flag that names a draft model, which is then loaded too."""
 

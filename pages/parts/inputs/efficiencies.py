@@ -57,6 +57,16 @@ def idle(answer: Answer, *, training: bool) -> None:
         caption(sentence)
 
 
+def node(answer: Answer) -> None:
+    """A line on nodes of another size than usual, which a plan was made for, and the way back."""
+    place = places(("efficiencies",))["node"]
+    if (gpus := place.of(answer.scenario)) == place.option.default:
+        return
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        st.caption(say("Speed on nodes of {n:,} GPUs.", n=gpus), width="content")
+        quiet_button(say("Reset"), "node_reset", "undo", change, {place: place.option.default})
+
+
 def columns() -> dict[str, Any]:
     number = st.column_config.NumberColumn
     return {

@@ -44,7 +44,7 @@ def machine(answer: LocalAnswer) -> None:
     with st.grid(2, min_column_width=140, gap="small"):
         for name in ("ram_gib", "ram_gb_s", "cpu_tflops", "system_gib"):
             if not (computer.is_unified and name in ("ram_gib", "ram_gb_s")):
-                control(known[name], answer.error)
+                control(known[name], answer.error, round(computer.kept_gib, 2) if name == "system_gib" else None)
 
 
 def _take_card(card: str | None, place: Place, slot: int) -> None:

@@ -88,7 +88,7 @@ def hardware(answer: Answer) -> None:
     known = places(("planning",))
     all_of_them = [*own_gpus(answer.scenario), *gpus()]
     chosen_of(known["plan_gpus"], all_of_them, unchosen(answer.scenario), lambda name: find_gpu(name).name)
-    control(known["node"], answer.error)
+    control(places(("efficiencies",))["node"], answer.error)
 
 
 def chosen_of(place: Place, options: Sequence[str], placeholder: str, called: Callable[[str], str] = str) -> None:

@@ -206,6 +206,7 @@ def how_fast(answer: Weighed) -> None:
     speed = answer.speed
     if speed is None:
         return
+    efficiencies.node(answer)
     lines = [say("Decoding is limited by {bound}.", bound=words.BOUNDS[speed.bound])]
     if answer.report.scenario.workload.batch > 1:
         rate, span = words.figure(speed.tokens_per_s.expected), words.span(speed.tokens_per_s)

@@ -15,7 +15,7 @@ from calc.serving import Serving
 from calc.serving.comparison import scores as bytes_of_scores
 from calc.serving.comparison import variants as with_other_kinds
 from calc.serving.engines import ENGINES
-from calc.time import reply
+from calc.time import user_rate
 from pages.parts import words
 from pages.parts.outputs.bar import keys
 from pages.parts.screen import caption, paragraph, small_table
@@ -185,7 +185,8 @@ def decode_time(answer: Answer, architecture: Architecture) -> str:
         return "–"
     try:
         serving = Serving.of(architecture, choice.started(), answer.model.precision(choice), Layout(), Overhead())
-        rate = reply(serving, gpu, choice.workload).tokens_per_s_per_user.expected
+        shares = answer.scenario.efficiencies
+        rate = user_rate(serving, gpu, choice.workload, shares.edits, shares.node)
     except ConfigError:
         return "–"
     return words.duration(1000 / rate)

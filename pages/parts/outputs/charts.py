@@ -14,7 +14,7 @@ import streamlit as st
 
 from calc import Memory, Report, TrainingReport
 from calc.hardware import GPU, find_gpu
-from calc.serving import Verdict
+from calc.serving import MOST_TOKENS, Verdict
 from calc.time import Array, OperatingPoint
 from calc.training import TRAINER, RolloutPhase, RolloutReport, TrainingVerdict
 from pages.parts import words
@@ -394,6 +394,8 @@ ROOFS = {"fp4": "#CC79A7", "fp8": "#D55E00", "bf16": "#0072B2", "fp16": "#009E73
 
 def short_tokens(n: float) -> str:
     """A context in short: 131,072 is 128k."""
+    if n >= MOST_TOKENS:
+        return say("no limit")
     if n >= 2**20:
         return f"{n / 2**20:.3g}M"
     return f"{n / 1024:.0f}k" if n >= 10_240 else f"{n / 1024:.1f}k" if n >= 1024 else f"{n:.0f}"

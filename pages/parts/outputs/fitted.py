@@ -1,6 +1,6 @@
 """Maps of models that fit on GPUs; and a GPU's roofline with the passes of a model under it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,11 +9,13 @@ import streamlit as st
 from calc import ConfigError, Layout, Overhead, Workload
 from calc.errors import Message
 from calc.hardware import find_gpu, note, runs
+from calc.serving import MOST_TOKENS
 from calc.serving.engines import ENGINES
 from calc.time import MAPPED, Array, Fitting
 from pages.parts import words
 from pages.parts.inputs.control import drawer, explain, several, vendor_and_form
 from pages.parts.outputs import charts, plot, tables
+from pages.parts.outputs.cards import limit
 from pages.parts.outputs.tables import Column, Kind, identifier
 from pages.parts.screen import alert, caption, leading_button, small_table
 from pages.parts.state import fitted
@@ -171,16 +173,22 @@ def table(
     """Context and speed of every format; a row that is clicked is weighed."""
     formats = list(enumerate(fitting.formats))
     columns = [Column(say("Name"), lambda row: names[row])]
-    columns += [of_rows(say("Context, {format}", format=it), fitting.max_context[:, i], "whole") for i, it in formats]
+    contexts = fitting.max_context
+    columns += [of_rows(say("Context, {format}", format=it), contexts[:, i], "whole", tokens) for i, it in formats]
     columns += [of_rows(say("Tokens/s, {format}", format=it), fitting.tokens_per_s[:, i], "one") for i, it in formats]
     opened = tables.pick(f"map_rows_{key}", title, columns, shown, id=lambda row: identifier(fitting.names[row]))
     for id, row in opened.items():
         leading_button(WEIGH, say("Weigh {name}", name=names[row]), f"card_{id}", taken, scenario, fitting, row, key)
 
 
-def of_rows(label: str, figures: Array, kind: Kind) -> Column:
+def tokens(n: int) -> int | str:
+    """Tokens of a context in a table."""
+    return limit(None if n >= MOST_TOKENS else n)
+
+
+def of_rows(label: str, figures: Array, kind: Kind, write: Callable[[Any], Any] = lambda figure: figure) -> Column:
     """A column of the figures of a map's rows; empty where nothing fits."""
-    return Column(label, lambda row: figures[row].item() or None, kind)
+    return Column(label, lambda row: write(figures[row].item()) or None, kind)
 
 
 def taken(scenario: Scenario, fitting: Fitting, row: int, key: str) -> None:

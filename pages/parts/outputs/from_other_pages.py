@@ -23,7 +23,7 @@ def on_plan(answer: Planned) -> None:
     if taken:
         text = say("From Weigh: {what}.", what=words.listed(taken))
         offer(text, say("Without these"), "without_weigh", partial(leave, scenario))
-    left_on_weigh(settings_of_a_server(scenario))
+    left_on_weigh(layout_of_a_server(scenario))
     if scenario.planning.needs == PlanChoice().needs and work != Workload():
         asks = say("Weigh asks about {n:,} sequences of {context:,} tokens.", n=work.batch, context=work.context)
         offer(asks, say("Plan for that"), "load_of_weigh", partial(take_load, scenario))
@@ -38,7 +38,9 @@ def on_gpus(scenario: Scenario) -> None:
         left.append(say("KV cache in {kv}", kv=choice.kv))
     if scenario.efficiencies.share:
         left.append(say("efficiencies"))
-    left_on_weigh([*settings_of_a_server(scenario), *left])
+    if scenario.efficiencies.node != Scenario().efficiencies.node:
+        left.append(say("nodes of {n:,} GPUs", n=scenario.efficiencies.node))
+    left_on_weigh([*flags_of_a_server(scenario), *layout_of_a_server(scenario), *left])
 
 
 def left_on_weigh(what: Sequence[str]) -> None:
@@ -47,12 +49,16 @@ def left_on_weigh(what: Sequence[str]) -> None:
         st.caption(say("Left on Weigh, without effect here: {what}.", what=words.listed(what)))
 
 
-def settings_of_a_server(scenario: Scenario) -> list[str]:
-    """Flags, layout and overhead that are stated for one server; flags as a link has them."""
-    choice = scenario.serving
-    flags = (place for place in places(("serving",), choice.engine).values() if "options" in place.path)
+def flags_of_a_server(scenario: Scenario) -> list[str]:
+    """Flags that are stated for one server, as a link has them."""
+    flags = (place for place in places(("serving",), scenario.serving.engine).values() if "options" in place.path)
     stated = ((place, value) for place in flags if (value := place.of(scenario)) != place.option.default)
-    settings = [f"`{place.name}={place.written(value)}`" for place, value in stated]
+    return [f"`{place.name}={place.written(value)}`" for place, value in stated]
+
+
+def layout_of_a_server(scenario: Scenario) -> list[str]:
+    """Layout and overhead that are stated for one server."""
+    choice, settings = scenario.serving, []
     if choice.layout.gpus > 1:
         settings.append(words.layout(choice.layout))
     if scenario.overhead != Overhead():
@@ -77,10 +83,12 @@ def taken_from_weigh(scenario: Scenario) -> Iterator[str]:
         yield say("Weights in {weights}", weights=serving.weights)
     if serving.kv is not None and not planning.kv_formats:
         yield say("KV cache in {kv}", kv=serving.kv)
+    yield from flags_of_a_server(scenario)
 
 
 def leave(scenario: Scenario) -> None:
-    serving = scenario.serving.model_copy(update={"num_gpus": None, "weights": None, "kv": None})
+    options = ServingChoice().with_engine(scenario.serving.engine).options
+    serving = scenario.serving.model_copy(update={"num_gpus": None, "weights": None, "kv": None, "options": options})
     change(gpu=Scenario().gpu, serving=serving)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import streamlit as st
 
-from calc import Precision
+from calc import Layout, Precision
 from calc.serving.engines.llamacpp.launch import GGUFSource, ModelStart
 from calc.serving.engines.mlx.launch import command, conversion, repository
 from calc.serving.engines.mlx.options import MLXOptions
@@ -17,6 +17,7 @@ from calc.units import GIB
 from pages.parts import words
 from pages.parts.inputs.control import drawer
 from pages.parts.outputs import charts, plot, tables
+from pages.parts.outputs.cards import limit
 from pages.parts.outputs.charts import heat_map
 from pages.parts.outputs.tables import Column, identifier
 from pages.parts.screen import alert, button, caption, heading, leading_button, paragraph, small_table
@@ -123,7 +124,7 @@ def file_columns(answer: LocalAnswer) -> list[Column]:
         Column(say("Where it lies"), lambda row: place(row.run, answer.architecture.num_layers)),
         rate,
         prompt,
-        longest(lambda row: row.run.longest or None),
+        longest(lambda row: row.run.longest),
         span,
         Column(
             say("On GPUs, GiB"),
@@ -153,8 +154,14 @@ def expected(rate: Estimate | None) -> float | None:
     return None if rate is None else rate.expected
 
 
-def longest(tokens: str | Callable[[Any], int | None]) -> Column:
-    return Column(say("Max context length"), tokens, "whole", say("With what lies where as it is."))
+def longest(tokens: Callable[[Any], int | None]) -> Column:
+    """The longest sequence of a line; empty where it does not fit."""
+    return Column(
+        say("Max context length"),
+        lambda line: limit(tokens(line)) or None,
+        "whole",
+        say("With what lies where as it is."),
+    )
 
 
 def chosen(answer: LocalAnswer) -> FileRow | None:
@@ -229,9 +236,10 @@ def weigh(answer: LocalAnswer, row: FileRow) -> None:
     settings = {} if options is None else {name: value for name, value in options if name not in ("device",)}
     serving = serving.with_engine("llamacpp")
     serving = serving.model_copy(update={"options": serving.options.model_copy(update=settings)})
-    changes: dict[str, Any] = {"serving": serving}
-    if answer.computer.my_gpus:
-        changes["gpu"] = answer.computer.my_gpus[:1]
+    cards = answer.computer.my_gpus
+    if len(set(cards)) == 1:
+        serving = serving.model_copy(update={"layout": Layout(pp=len(cards))})
+    changes: dict[str, Any] = {"serving": serving} | ({"gpu": cards[:1]} if cards else {})
     change(**changes)
 
 
@@ -271,7 +279,7 @@ def preset_columns() -> list[Column]:
         Column(say("Size, GiB"), lambda line: line[1].file.bytes / GIB, "two"),
         Column(say("Where it lies"), where),
         rate,
-        longest(lambda line: line[1].longest or None),
+        longest(lambda line: line[1].longest),
         span,
         prompt,
     ]
@@ -358,7 +366,7 @@ def folder_columns(name: str) -> list[Column]:
         Column(say("Verdict"), lambda run: say("fits") if run.fits else say("does not fit")),
         rate,
         prompt,
-        longest("longest"),
+        longest(lambda run: run.longest),
         span,
         Column(
             say("Required, GiB"), lambda run: run.required / GIB, "two", say("Weights, cache and the largest pass.")

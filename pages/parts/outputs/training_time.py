@@ -36,6 +36,7 @@ NO_BREAK = "\N{NO-BREAK SPACE}"
 def draw(answer: Trained) -> None:
     """Speed in one line, on the GPU that the memory answer is about; nothing where the step does not fit."""
     efficiencies.idle(answer, training=True)
+    efficiencies.node(answer)
     if answer.passes is not None:
         loss_time(answer.passes)
     other_losses(answer)
@@ -164,8 +165,8 @@ def method_row(answer: Trained, name: MethodName) -> tuple[str, ...] | None:
         step = Training(now.base, now.scenario.model_copy(update={"objective": objective}))
     except ConfigError:
         return None
-    memory, edits = step.memory(), answer.scenario.efficiencies.edits
-    seconds = ObjectiveSpeed(step, gpu, edits=edits).step_s.expected
+    memory, shares = step.memory(), answer.scenario.efficiencies
+    seconds = ObjectiveSpeed(step, gpu, edits=shares.edits, node=shares.node).step_s.expected
     loss = words.choice("loss_method", name)
     verdict, _, _ = BADGES[word(memory, gpu.usable_bytes)]
     figures = words.gib(memory.total), words.duration(1000 * seconds)

@@ -10,8 +10,7 @@ import streamlit as st
 
 from calc import GPU, ConfigError, Memory, Precision, Report
 from calc.errors import Message
-from calc.hardware import find_gpu
-from calc.time import ComparedStep, Reply, StepComparison, compared_steps, reply
+from calc.time import ComparedStep, Reply, StepComparison, compared_steps
 from pages.parts.state.published import Published, published
 from pages.parts.state.query import KEPT_STEP, decode, encode
 from pages.parts.state.scenario import LONGEST_STEP, MOST_OTHERS, Configuration, Scenario, Source, places
@@ -69,25 +68,18 @@ class Compared(Weighed):
         return report.memory if self.place is None else report.verdicts[self.place].memory
 
 
-def replied(answer: Weighed) -> Reply | None:
-    """Speed on the GPU in focus; None where the model does not fit or the engine does not run."""
-    if answer.error is not None or answer.focus is None or not answer.focus.serves:
-        return None
-    return reply(answer.serving, find_gpu(answer.focus.gpu), answer.report.scenario.workload)
-
-
 def compared(scenario: Scenario) -> Compared:
     """All configurations, weighed; those that did not change since the last run are remembered."""
     first = weighed(scenario)
     known: dict[Any, Column] = st.session_state.get("columns", {})
-    columns, now = [Column(LETTERS[0], first, reply=replied(first))], {}
+    columns, now = [Column(LETTERS[0], first, reply=first.speed if first.error is None else None)], {}
     for letter, other in zip(LETTERS[1:], scenario.comparison.others, strict=False):
-        key = other.written, scenario.serving, scenario.gpu, scenario.overhead
+        key = other.written, scenario.serving, scenario.gpu, scenario.overhead, scenario.efficiencies
         column = known.get(key)
         if column is None or column.answer.error is not None:
             answer = weighed(other.within(scenario))
             alone = replace(answer, laid_out=None)  # the session keeps the figures alone
-            column = Column(letter, alone, other, replied(answer))
+            column = Column(letter, alone, other, answer.speed if answer.error is None else None)
         now[key] = replace(column, letter=letter)
         columns.append(now[key])
     st.session_state.columns = now
@@ -167,7 +159,8 @@ def other_steps(scenario: Scenario, first: Trained, about: Callable[[Source], Pu
     weighed = [(answer.architecture, answer.report) for answer in (first, *others) if answer.error is None]
     comparison = None
     if first.error is None and scenario.gpu:
-        comparison = compared_steps(weighed, scenario.chosen_gpus(), edits=scenario.efficiencies.edits)
+        shares = scenario.efficiencies
+        comparison = compared_steps(weighed, scenario.chosen_gpus(), edits=shares.edits, node=shares.node)
     parts = {field.name: getattr(first, field.name) for field in fields(Trained)}
     return Stepped(**parts, others=others, comparison=comparison)
 

@@ -7,8 +7,9 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 from calc import ConfigError, Precision, Workload
+from calc.errors import Message
 from calc.formats import MIXES, CacheFormat, WeightFormat
-from calc.hardware import Computer
+from calc.hardware import Computer, note, runs
 from calc.options import checked
 from calc.serving import placed
 from calc.serving.engines.llamacpp.engine import LlamaCpp
@@ -152,6 +153,9 @@ def computed(scenario: Scenario, model: Model) -> LocalAnswer:
         assert model.architecture is not None
         work = placed(checked(serving.workload), model.architecture)
         checked(scenario.machine)
+        for gpu in scenario.machine.gpus:
+            if not runs(gpu, LlamaCpp.support) and (why := note(gpu, LlamaCpp.support)) is not None:
+                raise ConfigError(Message("{why}.", why=why), "my_gpus")
         LlamaCpp().check(Question(model.architecture, workload=work))
         question = Question(model.architecture, Precision(weights="Q4_K_M", kv=serving.kv or "bf16"))
         for refusal in LlamaCpp().refusals(question):

@@ -143,7 +143,7 @@ def plans_of(scenario: Scenario, model: Model) -> Plans:
 def search_of(scenario: Scenario, model: Model) -> Search:
     """The search for plans of a scenario. Raises ConfigError."""
     choice = scenario.planning
-    engine, needs = ENGINES[scenario.serving.engine](), choice.needs
+    engine, needs = scenario.serving.started(), choice.needs
     if needs.users is not None and needs.requests_per_s is not None:
         sentence = Message("users and requests_per_s are two ways to say the same: give one of them.")
         raise ConfigError(sentence, "users")
@@ -157,7 +157,7 @@ def search_of(scenario: Scenario, model: Model) -> Search:
         candidates(scenario),
         precisions(model, choice, scenario.serving),
         most=min(choice.max_gpus, scenario.serving.num_gpus or choice.max_gpus),
-        node=choice.node,
+        node=scenario.efficiencies.node,
         prices=choice.prices,
         edited=scenario.efficiencies.edits,
     )
@@ -228,7 +228,7 @@ class TrainingPlanned(Answer):
             plan.layout,
             find_gpu(plan.gpu),
             edits=self.scenario.efficiencies.edits,
-            node=planning.node,
+            node=self.scenario.efficiencies.node,
         )
 
 
@@ -242,7 +242,7 @@ def planned_training(scenario: Scenario, model: Model) -> TrainingPlanReport:
         model=model.identifier(scenario),
         work=TrainingWorkload(sequence=planning.sequence, optimizer=planning.optimizer),
         recipe=RECIPES[planning.recipe],
-        node=planning.node,
+        node=scenario.efficiencies.node,
         prices=planning.prices,
         edits=scenario.efficiencies.edits,
     )

@@ -63,10 +63,14 @@ class Page:
     """Name below /api under which programs get what it shows."""
     unread: tuple[Path, ...] = ()
     """Fields of what it uses that change none of its figures: its link has them for other pages."""
+    of_roofline: tuple[Path, ...] = ()
+    """Fields that a roofline depends on, and no map."""
 
-    def reads(self, place: Place) -> bool:
-        """Whether a figure may depend on a field of what it uses."""
-        return not any(place.path[: len(path)] == path for path in self.unread)
+    def reads(self, place: Place, scenario: Scenario | None = None) -> bool:
+        """Whether a figure may depend on a field of what it uses: in a scenario's view, or in any."""
+        is_map = scenario is not None and scenario.hardware.view != "roofline"
+        unread = (*self.unread, *(self.of_roofline if is_map else ()))
+        return not any(place.path[: len(path)] == path for path in unread)
 
     @property
     def path(self) -> str:
@@ -84,8 +88,8 @@ class Page:
         return self.old and "training" not in self.uses and params.get("v") not in GENERATIONS
 
 
-OF_A_SERVER: tuple[Path, ...] = tuple(("serving", part) for part in ("workload", "options", "layout"))
-"""Sequences, flags and layout of one server, which plans and maps choose by themselves."""
+OF_A_SERVER: tuple[Path, ...] = (("serving", "workload"), ("serving", "layout"))
+"""Sequences and layout of one server, which plans and maps choose by themselves."""
 WEIGH = Page(
     "serve/weigh.py",
     Message("Weigh"),
@@ -109,7 +113,8 @@ GPUS = Page(
     "grid_on",
     ("source", "gpu", "serving", "hardware", "comparison"),
     answers_at="gpus",
-    unread=(*OF_A_SERVER, ("serving", "num_gpus")),
+    unread=(*OF_A_SERVER, ("serving", "options"), ("serving", "num_gpus")),
+    of_roofline=(("serving", "weights"), ("serving", "kv")),
 )
 TOGETHER = Page(
     "serve/together.py",
@@ -150,7 +155,7 @@ DESIGN = Page(
     ("source", "gpu", "serving", "overhead", "comparison"),
     answers_at="report",
 )
-ATTENTION = Page("model/attention.py", Message("Attention"), "hub", DESIGN.uses, answers_at="report")
+ATTENTION = Page("model/attention.py", Message("Attention"), "hub", (*DESIGN.uses, "efficiencies"), answers_at="report")
 QUANTIZE = Page(
     "model/quantize.py",
     Message("Quantize"),
@@ -162,7 +167,7 @@ DERIVE = Page(
     "model/derive.py",
     Message("Derive"),
     "function",
-    ("source", "gpu", "serving", "overhead", "derive", "comparison"),
+    ("source", "gpu", "serving", "overhead", "efficiencies", "derive", "comparison"),
     answers_at="report",
 )
 VERIFY = Page(
@@ -174,7 +179,7 @@ HARDWARE = Page(
 )
 KEPT_STEP = Page("", Message("Training step"), "model_training", ("source", "training"))
 """Query names of a training step: its model and how it is trained, as in a link of Train."""
-COMPARE = Page("compare.py", Message("Compare"), "compare_arrows", DESIGN.uses, answers_at="compare")
+COMPARE = Page("compare.py", Message("Compare"), "compare_arrows", ATTENTION.uses, answers_at="compare")
 GLOSSARY = Page("glossary.py", Message("Glossary"), "menu_book", VERIFY.uses)
 
 
@@ -330,11 +335,13 @@ def unknown(name: str, engine: str) -> Message:
     return Message("this model has no such setting")
 
 
-def encode(scenario: Scenario, page: Page) -> dict[str, str]:
-    """The query string of a page."""
+def encode(scenario: Scenario, page: Page, *, read: bool = False) -> dict[str, str]:
+    """The query string of a page; `read`: without what changes none of its figures."""
     training = scenario.training
     default = Scenario(serving=Scenario().serving.with_engine(scenario.serving.engine), training=usual(training))
     known = places(page.uses, scenario.serving.engine)
+    if read:
+        known = {name: place for name, place in known.items() if page.reads(place, scenario)}
     differing = {name: place for name, place in known.items() if place.of(scenario) != place.of(default)}
     params = {name: place.written(place.of(scenario)) for name, place in differing.items()}
     for refusal in unused(params.keys(), page, training):

@@ -318,7 +318,6 @@ class PlanChoice(Frozen):
         default=(), examples=["bf16,fp8"], description="Acceptable storage of the KV cache."
     )
     max_gpus: int = Field(default=64, ge=1, le=1024, description="At most so many GPUs in all.")
-    node: int = Field(default=8, ge=1, le=72, description="GPUs of a node; tensor parallelism stays inside one.")
     budget: float | None = Field(default=None, gt=0, le=1e6, description="At most so many US dollars an hour.")
     price: Annotated[tuple[str, ...], AfterValidator(priced)] = Field(
         default=(), examples=["h100-sxm=2.5;l40s=0.8"], description="Your prices of a GPU-hour, in US dollars."
@@ -350,13 +349,14 @@ class HardwareChoice(Frozen):
 
 
 class EfficiencyChoice(Frozen):
-    """A reader's own efficiencies in place of the usual ones, on every GPU."""
+    """A reader's own efficiencies in place of the usual ones, on every GPU, and how many GPUs a node has."""
 
     share: Annotated[tuple[str, ...], AfterValidator(shares)] = Field(
         default=(),
         examples=["bandwidth=0.7/0.8/0.9;layer_us=20/40/90"],
         description="Your shares of the printed peaks, low, expected and high.",
     )
+    node: int = Field(default=8, ge=1, le=72, description="GPUs of a node; tensor parallelism stays inside one.")
 
     @property
     def edits(self) -> dict[str, Estimate]:

@@ -179,10 +179,10 @@ def _read(page: Page, params: dict[str, str]) -> None:
     state.address, state.problems = params, problems
 
 
-def _params(scenario: Scenario, page: Page) -> dict[str, str]:
+def _params(scenario: Scenario, page: Page, *, read: bool = False) -> dict[str, str]:
     """The query string of a page, with the language where a link or the reader said one."""
     language = st.session_state.get("language")
-    return encode(scenario, page) | ({"lang": language} if language else {})
+    return encode(scenario, page, read=read) | ({"lang": language} if language else {})
 
 
 def lead(page: Page) -> None:
@@ -242,9 +242,10 @@ def problems() -> list[Message]:
     return messages
 
 
-def link(scenario: Scenario, page: Page) -> str | None:
-    """The address of a page of this scenario, with the generation of its defaults; None where it is too long."""
-    params = _params(scenario, page) | GENERATION
+def link(scenario: Scenario, page: Page, *, read: bool = False) -> str | None:
+    """The address of a page of this scenario, with the generation of its defaults; None where it is too long. `read`:
+    without what changes none of its figures."""
+    params = _params(scenario, page, read=read) | GENERATION
     if not shareable(params):
         return None
     here = urlsplit(st.context.url or "")
@@ -253,7 +254,7 @@ def link(scenario: Scenario, page: Page) -> str | None:
 
 def program_link(scenario: Scenario, page: Page) -> str | None:
     """The address of the JSON that a page of this scenario shows; None where there is none, or it is too long."""
-    address = link(scenario, page)
+    address = link(scenario, page, read=True)
     if page.answers_at is None or address is None:
         return None
     there = urlsplit(address)

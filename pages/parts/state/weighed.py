@@ -180,15 +180,15 @@ class Weighed(Reported[Report]):
         focus = self.focus
         if focus is None or not focus.serves:
             return None
-        edits = self.scenario.efficiencies.edits
-        return reply(self.serving, find_gpu(focus.gpu), self.report.scenario.workload, edits)
+        shares = self.scenario.efficiencies
+        return reply(self.serving, find_gpu(focus.gpu), self.report.scenario.workload, shares.edits, shares.node)
 
     def user_rate(self, verdict: Verdict) -> float | None:
         """Tokens per second of each user on the GPU of a verdict; None where it does not serve there."""
         if not verdict.serves:
             return None
-        edits = self.scenario.efficiencies.edits
-        return user_rate(self.serving, find_gpu(verdict.gpu), self.report.scenario.workload, edits)
+        shares = self.scenario.efficiencies
+        return user_rate(self.serving, find_gpu(verdict.gpu), self.report.scenario.workload, shares.edits, shares.node)
 
     @property
     def usual_overhead(self) -> Mapping[OverheadItem, Range]:
@@ -232,8 +232,8 @@ class Trained(Reported[TrainingReport]):
         focus, step = self.focus, self.report.scenario
         if focus is None or focus.verdict == "does not fit" or step.objective is not None or step.layout.cpu_offload:
             return None
-        edits = self.scenario.efficiencies.edits
-        return training_speed_of(self.architecture, self.report, find_gpu(focus.gpu), edits=edits)
+        shares, gpu = self.scenario.efficiencies, find_gpu(focus.gpu)
+        return training_speed_of(self.architecture, self.report, gpu, edits=shares.edits, node=shares.node)
 
     @cached_property
     def pace(self) -> TrainingTime | None:
@@ -245,8 +245,9 @@ class Trained(Reported[TrainingReport]):
         focus = self.focus
         if focus is None or focus.verdict in ("does not fit", "does not run") or self.training.objective is None:
             return None
-        edits, colocation = self.scenario.efficiencies.edits, self.report.scenario.colocation
-        return ObjectiveSpeed(self.training, find_gpu(focus.gpu), colocation, edits=edits)
+        shares, colocation = self.scenario.efficiencies, self.report.scenario.colocation
+        gpu = find_gpu(focus.gpu)
+        return ObjectiveSpeed(self.training, gpu, colocation, edits=shares.edits, node=shares.node)
 
     @cached_property
     def smaller(self) -> Smaller | None:

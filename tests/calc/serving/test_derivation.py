@@ -47,11 +47,12 @@ def total(lines, figure=None):
 
 @in_one_test("architecture", ARCHITECTURES)
 def test_cache_lines_sum_to_the_bytes_of_a_token(architecture):
-    steps = cache_steps(architecture, "fp8")
-    assert [value(str(step.values).replace(" layers", "")) for step in steps] == [step.result for step in steps]
-    bits = growth((*architecture.blocks, *architecture.shared), "fp8")
-    assert sum(step.result for step in steps if str(step.what) == "whole context") == bytes_per_token(bits)
-    assert sum(step.result for step in steps) == sum(bits.values()) // 8
+    for kv in ("fp8", "int8"):
+        steps = cache_steps(architecture, kv)
+        assert [value(str(step.values).replace(" layers", "")) for step in steps] == [step.result for step in steps]
+        bits = growth((*architecture.blocks, *architecture.shared), kv)
+        assert sum(step.result for step in steps if str(step.what) == "whole context") == bytes_per_token(bits)
+        assert sum(step.result for step in steps) == sum(bits.values()) // 8
 
 
 @pytest.mark.parametrize("part", [0, *(pytest.param(part, marks=pytest.mark.sweep) for part in (1, 2, 3))])

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from calc import Architecture, Layout, Overhead, Precision, Workload
+from calc import Architecture, Layout, Overhead, Precision, Workload, report
 from calc.formats import CACHE_FORMATS
 from calc.serving.engines import ENGINES
 from calc.serving.engines.rules import Question
@@ -42,6 +42,20 @@ def test_tokens_that_vllm_found_room_for(model, tp, gib, tokens):
     per_token = bytes_per_token(growth(blocks(model, tp), "bf16"))
     rounding = 0.005 * GIB / per_token + 16
     assert gib * GIB / per_token == pytest.approx(tokens, abs=rounding)
+
+
+@pytest.mark.parametrize(("kv", "bits"), [("int8", 8), ("int4", 4)])
+@pytest.mark.parametrize(
+    ("model", "layers", "heads", "width"), [("Qwen/Qwen3-8B", 36, 8, 128), ("meta-llama/Llama-3.1-8B", 32, 8, 128)]
+)
+def test_scales_of_each_token_and_head_are_of_the_cache(model, layers, heads, width, kv, bits):
+    """vLLM `kv_cache_interface.py`, `AttentionSpec.unpadded_page_size_bytes`: an fp32 scale for each key and value of a
+    head. What is needed is what is allocated, in whole blocks of 16 tokens."""
+    each = 2 * layers * heads * (width * bits // 8 + 4)
+    assert sum(growth(blocks(model), kv).values()) == 8 * each
+    asked = {"engine": ENGINES["vllm"](), "precision": Precision(kv=kv), "gpus": [gpus()["h100-sxm"]]}
+    found = report(models()[model].config, workload=Workload(context=4096), **asked)
+    assert found.kv_cache.total == found.memory.kv_cache == 4096 * each
 
 
 @pytest.mark.parametrize(

@@ -124,6 +124,18 @@ def test_a_layout_in_the_engine_s_own_terms(engine, layout, said):
     assert said in " ".join(words(engine, layout=layout).words)
 
 
+@pytest.mark.parametrize(
+    ("sparse", "said"),
+    [(True, "--tp-size 8 --attn-dp-size 4"), (False, "--tp-size 2 --dp-size 4")],
+)
+def test_copies_of_a_dense_model_are_servers_of_their_own(sparse, said):
+    """SGLang: `--attn-dp-size` divides `--tp-size`, and layers without experts over all of its ranks; with `--dp-size`
+    each copy has as many ranks as `--tp-size` says, which is what is weighed."""
+    engine, layout = ENGINES["sglang"](), Layout(tp=2, dp=4)
+    launch = engine.launch("org/model", Precision(), layout, 8192, sparse=sparse)
+    assert said in " ".join(launch.words)
+
+
 def test_what_a_command_can_not_say_is_said_beside_it():
     assert "int4" in str(words("vllm", weights="int4").notes[0])
     assert not words("vllm", weights="fp8").notes

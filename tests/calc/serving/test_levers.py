@@ -133,6 +133,17 @@ def test_what_runs_is_offered_where_a_format_does_not():
     assert [lever.changes for lever in small] == [{"weights": form} for form in ("int8-gptq", "int4-gptq")]
 
 
+def test_what_has_kernels_is_offered_where_16_bits_do_not_fit():
+    """docs.vllm.ai, Quantization: of fp8, AWQ and GPTQ a V100 has kernels for GPTQ alone; a T4 for all, and gets the
+    usual ones."""
+    volta, turing = (
+        check_levers("Qwen/Qwen3-8B", gpu, Workload(), Layout(), "vllm") for gpu in ("v100-sxm2-16gb", "t4")
+    )
+    weights = [lever.changes["weights"] for lever in volta if "weights" in lever.changes]
+    assert weights == ["int8-gptq", "int4-gptq"]
+    assert {lever.changes.get("weights") for lever in turing} & {"int8-gptq", "int4-gptq"} == set()
+
+
 def test_deepseek_v3_on_eight_h200():
     """The first question of an engineer: TP repeats the latent cache of MLA on every GPU, copies of the attention that
     share the experts do not."""

@@ -329,6 +329,14 @@ def test_sequences_that_wait_are_noted(batch, options, notes):
         pytest.param("Qwen/Qwen3-Next-80B-A3B-Instruct", "h100-sxm", "sglang", 64, 4096, id="states of three stages"),
         pytest.param("tiiuae/Falcon-H1-7B-Base", "rtx-4090", "sglang", 64, 4096, id="states of halved stages"),
         pytest.param("ibm-granite/granite-4.0-h-tiny", "rtx-2080-ti", "sglang", 8, 4096, id="a smaller share starts"),
+        pytest.param(
+            "nvidia/Llama-3_3-Nemotron-Super-49B-v1",
+            "h100-sxm",
+            "sglang",
+            200,
+            8192,
+            id="stages of which some keep nothing",
+        ),
         pytest.param("Qwen/Qwen3-14B", "v100-sxm2-16gb", "transformers", 3, 9000, id="transformers"),
     ],
 )
@@ -382,6 +390,8 @@ def test_what_fits_is_no_more_than_the_fewest():
         pytest.param("Qwen/Qwen2.5-72B", 1023, "rtx-4050-laptop", "vllm", {}, id="context"),
         # 600 blocks of 16 tokens are no request of 32,768
         pytest.param("Qwen/Qwen3-30B-A3B", 1023, "h200-sxm", "vllm", {"num_gpu_blocks_override": 600}, id="blocks"),
+        # a third GPU gets none of two layers (llama-model.cpp, `get_layer_buft_list`)
+        pytest.param("ai21labs/AI21-Jamba-Large-1.5", 72, "rtx-4090", "llamacpp", {"n_gpu_layers": 2}, id="layers"),
     ],
 )
 def test_layouts_without_room_are_not_laid_out(model, layers, gpu, engine, options):

@@ -3,11 +3,15 @@
 import pytest
 
 from benchmarks.accuracy.offload import compared, predicted
-from calc import Architecture, Precision, Workload
+from calc import Architecture, Layout, Overhead, Precision, Workload, report
 from calc.hardware.computer import Computer
+from calc.serving.engines.llamacpp.engine import LlamaCpp
 from calc.serving.engines.llamacpp.options import LlamaCppOptions
 from calc.serving.engines.llamacpp.placement import Placement
+from calc.serving.memory import Serving
+from calc.time import reply
 from calc.time.local import OffloadSpeed, best_file, file_of, run
+from calc.time.serving_time import speed_on
 from calc.units import GIB
 from pages.parts.verify.speeds import offloaded as shown
 from presets import gpus, models
@@ -47,10 +51,14 @@ def test_partial_offload_is_within_a_quarter():
 
 
 def test_more_on_the_gpu_is_never_slower():
-    rates = [speed("Qwen/Qwen3-14B", "rtx-2080", n_gpu_layers=n).tokens_per_s(4096).expected for n in (0, 10, 30, 41)]
-    assert rates == sorted(rates)
-    experts = [speed("Qwen/Qwen3-30B-A3B", "rtx-2080", n_cpu_moe=n).tokens_per_s(4096).expected for n in (48, 24, 0)]
-    assert experts == sorted(experts)
+    def steps(name, flag, values):
+        return [speed(name, "rtx-2080", **{flag: n}).step(1, 4096, "expected") for n in values]
+
+    for seconds in (
+        steps("Qwen/Qwen3-14B", "n_gpu_layers", (41, 30, 10, 0)),
+        steps("Qwen/Qwen3-30B-A3B", "n_cpu_moe", (0, 24, 48)),
+    ):
+        assert seconds == sorted(seconds)
 
 
 def test_a_prompt_reads_what_is_on_the_host_over_the_bus():
@@ -58,8 +66,8 @@ def test_a_prompt_reads_what_is_on_the_host_over_the_bus():
     name = "meta-llama/Llama-3.1-8B"
     slow = speed(name, "rtx-4090", n_gpu_layers=0, weights="bf16")
     size = file_of(architecture(name), "bf16").bytes
-    assert slow.prompt(512, "expected") > size * 0.8 / 31.5e9
-    assert speed(name, "rtx-4090", weights="bf16").prompt(512, "expected") < slow.prompt(512, "expected") / 3
+    assert slow.prompt(1, 512, "expected") > size * 0.8 / 31.5e9
+    assert speed(name, "rtx-4090", weights="bf16").prompt(1, 512, "expected") < slow.prompt(1, 512, "expected") / 3
 
 
 @pytest.mark.parametrize(
@@ -79,9 +87,9 @@ def test_the_file_to_take(name, computer, where):
     assert found.where == where
     assert (found.options is None) == (where == "nowhere")
     if computer.is_unified:
-        assert found.on_gpus + found.on_host <= computer.memory_bytes - computer.system_gib * GIB
+        assert found.on_gpus + found.on_host <= computer.memory_bytes - computer.kept_gib * GIB
     elif found.options is not None:
-        assert found.on_host <= (computer.ram_gib - computer.system_gib) * GIB
+        assert found.on_host <= (computer.ram_gib - computer.kept_gib) * GIB
         assert found.on_gpus <= sum(gpu.usable_bytes for gpu in computer.gpus)
 
 
@@ -90,6 +98,47 @@ def test_a_smaller_file_is_faster_and_takes_less():
     runs = [run(model, Precision(weights=w), computer, Workload(context=8192), OPTIONS) for w in ("Q8_0", "Q4_K_M")]
     assert runs[0].tokens_per_s.expected < runs[1].tokens_per_s.expected
     assert runs[0].file.bytes > runs[1].file.bytes
+
+
+@pytest.mark.parametrize(
+    ("name", "weights", "cards"),
+    [
+        pytest.param("Qwen/Qwen3-0.6B", "Q8_0", ("rtx-4090",), id="a small model"),
+        pytest.param("state-spaces/mamba-2.8b-hf", "Q4_K_M", ("rtx-4090",), id="states, in 32 bits, and no limit"),
+        pytest.param("openai/gpt-oss-20b", "mxfp4", ("rtx-4090",), id="experts"),
+        pytest.param("Qwen/Qwen3-32B", "Q4_K_M", ("rtx-3090",) * 2, id="two cards"),
+        pytest.param("Qwen/Qwen3-0.6B", "bf16", ("apple-m1-8gb",), id="a Mac"),
+        pytest.param("google/gemma-3-4b-it", "Q4_K_M", ("apple-m1-8gb",), id="5.3 of 8 GB: its share, not 4 GiB less"),
+        pytest.param("Qwen/Qwen3-4B", "bf16", ("jetson-orin-nx-16gb",), id="CUDA's share of a Jetson"),
+    ],
+)
+@pytest.mark.parametrize("batch", [1, 4])
+def test_what_gpus_hold_whole_is_as_on_weigh(name, weights, cards, batch):
+    """Speed, verdict and the longest sequence. Shares of peaks are those that whole models were measured with on a GPU
+    (efficiencies.json), the host's lookup of a token and its copy included. llama.cpp divides a batch over GPUs only
+    where it is longer than --ubatch-size (github.com/ggml-org/llama.cpp/pull/6017)."""
+    model, precision = architecture(name), Precision(weights=weights)
+    work, gpu = Workload(batch=batch, context=4096), gpus()[cards[0]]
+    found = run(model, precision, Computer(my_gpus=cards), work, OPTIONS)
+    assert found.where == "gpu"
+    engine, layout = LlamaCpp(found.options), Layout(pp=len(cards))
+    on_weigh = reply(Serving.of(model, engine, precision, layout, Overhead()), gpu, work)
+    assert found.tokens_per_s == on_weigh.tokens_per_s
+    asked = {"engine": engine, "precision": precision, "layout": layout, "workload": work}
+    (verdict,) = report(models()[name].config, gpus=[gpu], **asked).verdicts
+    assert (verdict.verdict, verdict.max_context) == ("fits", found.longest)
+
+
+def test_stages_one_after_the_other_take_no_part_of_a_batch_each():
+    """Four sequences on two GPUs read every weight once a step: the time of a step of four on one with twice the room,
+    and what passes between."""
+    model, precision, gpu = architecture("Qwen/Qwen3-8B"), Precision(weights="Q4_K_M"), gpus()["rtx-3090"]
+
+    def step(pp):
+        serving = Serving.of(model, LlamaCpp(), precision, Layout(pp=pp), Overhead())
+        return speed_on(gpu, serving).step(4, 4096, "expected")
+
+    assert step(1) < step(2) < 1.01 * step(1)
 
 
 def test_unified_memory_is_one():

@@ -61,6 +61,7 @@ class LlamaCpp(Engine):
     weight_formats: ClassVar[tuple[WeightFormat, ...]] = ("Q8_0", "Q4_K_M")
     cache_formats: ClassVar[tuple[CacheFormat, ...]] = ("q8_0", "q4_0")
     offloads: ClassVar[bool] = True
+    splits_batch: ClassVar[bool] = False  # what is longer than n_ubatch alone (github.com/ggml-org/llama.cpp/pull/6017)
     draft_option: ClassVar[str | None] = "model_draft"
     vocabulary_gap: ClassVar[int] = CLOSE_VOCABULARY
     weight_options: ClassVar[tuple[str, ...]] = LOADS
@@ -325,7 +326,16 @@ class LlamaCpp(Engine):
     def overhead(self, gpus: int) -> Mapping[OverheadItem, Range]:
         return {"cuda_context": CUDA_CONTEXT}
 
-    def launch(self, model: str, precision: Precision, layout: Layout, length: int, sequences: int = 1) -> Launch:
+    def launch(
+        self,
+        model: str,
+        precision: Precision,
+        layout: Layout,
+        length: int,
+        sequences: int = 1,
+        *,
+        sparse: bool = False,
+    ) -> Launch:
         file = f"{model.rpartition('/')[2]}-{precision.weights.upper()}.gguf"
         types = self.options.cache_types(precision.kv)
         return ModelStart(GGUFSource(file=file), self.options, length, self.options.slots(sequences), types).server()

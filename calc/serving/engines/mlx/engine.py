@@ -125,7 +125,16 @@ class MLX(MLXRules, Engine):
             "measured on MLX's CPU build, where it is not."
         )
 
-    def launch(self, model: str, precision: Precision, layout: Layout, length: int, sequences: int = 1) -> Launch:
+    def launch(
+        self,
+        model: str,
+        precision: Precision,
+        layout: Layout,
+        length: int,
+        sequences: int = 1,
+        *,
+        sparse: bool = False,
+    ) -> Launch:
         return command(model, precision, self.options)
 
     def remedies(self, limits: Limits, workload: Workload) -> Iterator[dict[str, object]]:

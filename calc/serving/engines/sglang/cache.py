@@ -27,7 +27,7 @@ from calc.model.mixers import CompressedAttention, Mixer
 from calc.model.mla import LatentAttention
 from calc.serving.engines.cache import Pool
 from calc.serving.engines.loading import up_to
-from calc.serving.engines.sglang.drafts import GUESSING_REQUESTS, UNCOUNTED, guesses
+from calc.serving.engines.sglang.drafts import GUESSING_REQUESTS, UNCOUNTED, attention_copies, guesses
 from calc.serving.engines.sglang.options import SGLangOptions, StateStrategy
 from calc.serving.engines.sizes import LaidOut, Limits
 from calc.serving.kv_cache import growth, token_bits
@@ -197,7 +197,8 @@ class TokenPool(Pool):
         self, laid_out: LaidOut, gpu: GPU, options: SGLangOptions, limits: Limits, draft_layers: int = 0
     ) -> None:
         """`draft_layers`: those of a model that guesses tokens."""
-        model_type, dp, layers = laid_out.whole.model_type, laid_out.layout.dp, laid_out.whole.num_layers
+        dp = attention_copies(laid_out.whole, laid_out.layout)
+        model_type, layers = laid_out.whole.model_type, laid_out.whole.num_layers
         stages = [
             [block for block in stage.blocks if model_type not in UNCOUNTED or block.layers[0] < layers]
             for stage in laid_out.stages
@@ -251,6 +252,11 @@ class TokenPool(Pool):
             self.state_share * max(self.cells) / (self.state * self.verified_share) if shared else 0.0
         )
         self.block_bytes = tuple(map(self.page_bytes, self.cells, self.states))
+
+    @property
+    def adds_up(self) -> bool:
+        """A slot of states is as large as that of the stage with the most."""
+        return not self.state and not any(self.window_bytes)
 
     @property
     def verified_share(self) -> float:

@@ -40,6 +40,12 @@ class Guesses(NamedTuple):
     allocated: int  # tokens that a step may write
 
 
+def attention_copies(architecture: Architecture, layout: Layout) -> int:
+    """Copies of the attention that share the other layers (`--attn-dp-size`); those of a model without experts are
+    servers of their own, with all flags for each (`--dp-size`)."""
+    return layout.dp if architecture.experts else 1
+
+
 def guesses(options: SGLangOptions, model_type: str) -> Guesses | None:
     """The flags, or SGLang's own choice (`_auto_choose_speculative_params`); a chain has a token more than steps."""
     steps, width, tokens = (
@@ -107,13 +113,13 @@ class SGLangDrafts(DraftingEngine):
             sentence = "{engine} has no multi-token prediction (MTP) for models of the family {family}."
             yield Refusal(Message(sentence, engine="SGLang", family=family), "speculative_algorithm", ["NGRAM"])
 
-    def unspread_draft(self, layout: Layout) -> Iterator[Refusal]:
+    def unspread_draft(self, model: Architecture, layout: Layout) -> Iterator[Refusal]:
         """Why what guesses tokens does not go with a layout (`check_pipeline_parallel_compat`)."""
         kind = self.options.speculative_algorithm
         if kind is not None and layout.pp > 1:
             sentence = "SGLang has drafts on pipeline stages (pp) where a server reads prompts alone."
             yield Refusal(Message(sentence), "pp", [1])
-        if kind in ("STANDALONE", "NGRAM") and layout.dp > 1:
+        if kind in ("STANDALONE", "NGRAM") and attention_copies(model, layout) > 1:
             sentence = "SGLang's {kind} does not go with copies of the attention (dp)."
             yield Refusal(Message(sentence, kind=str(kind)), "dp", [1])
 

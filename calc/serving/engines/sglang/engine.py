@@ -50,7 +50,7 @@ from calc.serving.engines.rules import (
     without_pooling,
 )
 from calc.serving.engines.sglang.cache import COMPRESSED_REQUESTS, TokenPool, compressing, slot_bytes
-from calc.serving.engines.sglang.drafts import GUESSING_REQUESTS, SGLangDrafts
+from calc.serving.engines.sglang.drafts import GUESSING_REQUESTS, SGLangDrafts, attention_copies
 from calc.serving.engines.sglang.options import SGLangOptions
 from calc.serving.engines.sglang.working_memory import (
     STREAMED_BATCH,
@@ -125,7 +125,7 @@ def request_table(requests: int, context: int) -> int:
 def smallest_group(form: Format) -> int | None:
     """Inputs of the smallest group of routed experts in AWQ (`awq.py`: without Marlin's shape, `MoeWNA16Config`); None:
     of what is not AWQ no check is made."""
-    return halved(form) if form.source.startswith("AWQ") else None
+    return halved(form) if form.tool == "awq" else None
 
 
 def unserved_family(architecture: Architecture) -> Iterator[Refusal]:
@@ -167,7 +167,7 @@ class SGLang(SGLangDrafts):
         yield from broken_tiles(model, precision, layout)
         yield from broken_groups(model, precision, layout, repeats=True)
         yield from broken_expert_groups(model, precision, layout, smallest_group)
-        yield from self.unspread_draft(layout)
+        yield from self.unspread_draft(model, layout)
         yield from self.undivided_draft(model, layout)
         yield from super().layout_refusals(model, precision, layout)
 
@@ -212,7 +212,8 @@ class SGLang(SGLangDrafts):
 
     def limits(self, workload: Workload, gpu: GPU, architecture: Architecture, layout: Layout) -> Limits:
         """Defaults by the GPU's memory; the share leaves what a chunk, CUDA graphs and images are reckoned to take."""
-        options, ranks = self.options, layout.tp * layout.dp  # it counts data-parallel attention within its tp
+        options, copies = self.options, attention_copies(architecture, layout)
+        ranks = layout.tp * copies  # it counts data-parallel attention within its tp
         step = options.chunked_prefill_size or tier(gpu.memory_bytes)[0]
         images = self.loads_vision and reads_images(architecture)
         total = gpu.memory_bytes / MIB
@@ -220,7 +221,7 @@ class SGLang(SGLangDrafts):
         if not options.disable_cuda_graph:
             without = images and not has_graphs(architecture)
             reserved += decode_graphs(
-                self.largest_batch(gpu.memory_bytes, ranks, streams_images(architecture, gpu)), layout.dp
+                self.largest_batch(gpu.memory_bytes, ranks, streams_images(architecture, gpu)), copies
             )
             reserved += prefill_graphs(step, architecture, layout, without)
         if total > LARGE:
@@ -238,7 +239,7 @@ class SGLang(SGLangDrafts):
             share=options.mem_fraction_static or share,
             in_flight_tokens=step,
             reserved_free=image_buffers(architecture, gpu, options.max_running_requests) if images else 0,
-            tables=request_table(-(-sequences // layout.dp), workload.context) if known else 0,
+            tables=request_table(-(-sequences // copies), workload.context) if known else 0,
             poll=options.scheduler_recv_interval,
         )
 
@@ -299,13 +300,24 @@ class SGLang(SGLangDrafts):
         shortage = max(0, requested + limits.tables + gpu.working + gpu.overhead["cuda_graphs"] - free)
         return Budget(requested, {"weights": gpu.loaded}, sum(gpu.overhead.values()), shortage)
 
-    def launch(self, model: str, precision: Precision, layout: Layout, length: int, sequences: int = 1) -> Launch:
+    def launch(
+        self,
+        model: str,
+        precision: Precision,
+        layout: Layout,
+        length: int,
+        sequences: int = 1,
+        *,
+        sparse: bool = False,
+    ) -> Launch:
         """`sglang.launch_server`. Its tensor-parallel ranks are all that share a layer, of which attention makes
-        groups."""
+        groups; copies of a model without experts share nothing (`--dp-size`)."""
+        shares = sparse or layout.ep > 1
         sizes = {
-            "--tp-size": layout.tp * layout.dp,
+            "--tp-size": layout.tp * (layout.dp if shares else 1),
+            "--dp-size": 1 if shares else layout.dp,
             "--pp-size": layout.pp,
-            "--attn-dp-size": layout.dp,
+            "--attn-dp-size": layout.dp if shares else 1,
             "--ep-size": layout.ep,
         }
         quantize, notes = quantized(precision)

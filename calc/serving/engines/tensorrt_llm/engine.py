@@ -290,7 +290,16 @@ class TensorRTLLM(Engine):
         cache = int(free * self.cache_share) if free > 0 else free
         return Budget(gpu.loaded + gpu.working + cache, own, outside, max(0, -free))
 
-    def launch(self, model: str, precision: Precision, layout: Layout, length: int, sequences: int = 1) -> Launch:
+    def launch(
+        self,
+        model: str,
+        precision: Precision,
+        layout: Layout,
+        length: int,
+        sequences: int = 1,
+        *,
+        sparse: bool = False,
+    ) -> Launch:
         """`trtllm-serve`. Its tensor-parallel ranks are all that share a layer, of which attention makes copies."""
         sizes = {"--tp_size": layout.tp * layout.dp, "--pp_size": layout.pp, "--ep_size": layout.ep}
         settings, notes = self.settings(precision, layout), []

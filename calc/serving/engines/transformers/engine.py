@@ -125,6 +125,7 @@ def view_bytes(blocks: Sequence[Block]) -> int:
 class Transformers(Engine):
     name: ClassVar[str] = "transformers"
     support: ClassVar[EngineSupport] = SUPPORT["transformers"]
+    splits_batch: ClassVar[bool] = False  # `device_map` moves the whole batch from GPU to GPU (accelerate `hooks.py`)
     title: ClassVar[str] = support.title
     versions: ClassVar[str] = "5.23"
     step_option: ClassVar[str] = "prefill_chunk_size"

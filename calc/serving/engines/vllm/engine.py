@@ -21,6 +21,7 @@ from calc.serving.engines.launch import (
     Launch,
     Separation,
     ServerRole,
+    Spelling,
     cached,
     combined,
     degrees,
@@ -131,6 +132,7 @@ class VLLM(VLLMDrafts):
     cache_from: ClassVar[frozenset[str]] = frozenset((MODELOPT, COMPRESSED_TENSORS))  # utils/torch_utils.py
 
     options_type: ClassVar[type[VLLMOptions]] = VLLMOptions
+    spelling: ClassVar[Spelling] = NO_FLAGS
     weight_options: ClassVar[tuple[str, ...]] = LOADS
 
     def __init__(self, options: VLLMOptions | None = None, draft_model: Architecture | None = None) -> None:
@@ -337,7 +339,16 @@ class VLLM(VLLMDrafts):
             message = Message(sentence, context=workload.context, most=limits.step_tokens)
             yield Refusal(message, "max_num_batched_tokens", [workload.context])
 
-    def launch(self, model: str, precision: Precision, layout: Layout, length: int, sequences: int = 1) -> Launch:
+    def launch(
+        self,
+        model: str,
+        precision: Precision,
+        layout: Layout,
+        length: int,
+        sequences: int = 1,
+        *,
+        sparse: bool = False,
+    ) -> Launch:
         """`vllm serve`. Experts are spread over all ranks or none (`--enable-expert-parallel`)."""
         sizes = {
             "--tensor-parallel-size": layout.tp,
@@ -355,7 +366,7 @@ class VLLM(VLLMDrafts):
                 *quantize,
                 *cached(precision, CACHE_WORDS),
                 *self.speculation,
-                *stated(self.options, NO_FLAGS),
+                *stated(self.options, self.spelling),
             ),
             notes=notes,
         )

@@ -5,7 +5,7 @@ from itertools import chain
 from typing import Literal, NamedTuple
 
 from calc.errors import ConfigError, Message
-from calc.formats import CACHE_BITS, CacheFormat
+from calc.formats import CACHE_BITS, HEAD_SCALE_BITS, CacheFormat
 from calc.hardware.gpu import GPU
 from calc.model.architecture import Architecture
 from calc.model.attention import GQA
@@ -72,8 +72,6 @@ def sees_images_whole(architecture: Architecture, options: VLLMOptions) -> bool:
 
 
 Kind = Literal["full", "mla", "window", "chunk", "state"]
-HEAD_SCALES = 8
-"""Bytes of the fp32 scales of a key and a value, in int8 and int4."""
 PADDED = 256
 """Bytes of which a latent is a multiple in old versions."""
 DELTA_CHECKPOINT = 64
@@ -114,7 +112,7 @@ class LayerSetting(NamedTuple):
 
     def stored(self, elements: int, n_kv: int = 1) -> int:
         """Bytes of a token's elements, with the scales of each head."""
-        scales = HEAD_SCALES * n_kv if self.kv in ("int8", "int4") else 0
+        scales = 2 * n_kv * HEAD_SCALE_BITS.get(self.kv, 0) // 8  # of a key and a value
         return int(elements * CACHE_BITS[self.kv]) // 8 + scales
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from calc.errors import Message, Refusal
-from calc.formats import Precision
+from calc.formats import COMPRESSED_TENSORS, Precision
 from calc.formats.table import Format
 from calc.hardware.gpu import GPU
 from calc.hardware.parallel import Layout
@@ -83,7 +83,7 @@ def unread_gptq(precision: Precision, options: VLLMOptions) -> Iterator[Refusal]
 def smallest_group(form: Format) -> int | None:
     """Inputs of the smallest group of routed experts: compressed-tensors' stay as they are
     (`compressed_tensors_moe_wna16.py`)."""
-    return form.block[1] if form.source.startswith("compressed-tensors") else halved(form)
+    return form.block[1] if form.tool == COMPRESSED_TENSORS else halved(form)
 
 
 def unfit_flags(architecture: Architecture, options: VLLMOptions) -> Iterator[Refusal]:

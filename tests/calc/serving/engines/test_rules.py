@@ -5,10 +5,13 @@ from dataclasses import replace
 import pytest
 
 from calc import Architecture, ConfigError, Layout, Overhead, Precision, Workload, report
+from calc.formats.table import FORMATS
 from calc.hardware.gpus import gpus
 from calc.serving.engines import ENGINES
 from calc.serving.engines.rules import Question, Rules
+from calc.serving.engines.sglang.engine import smallest_group as smallest_in_sglang
 from calc.serving.engines.sizes import Limits
+from calc.serving.engines.vllm.rules import smallest_group as smallest_in_vllm
 from calc.serving.memory import Serving
 from calc.time import Needs
 from calc.time.plan_report import plan_report
@@ -255,6 +258,22 @@ def test_ranks_that_experts_are_spread_over(engine, layout, runs):
     """vLLM 0.33 `FusedMoEParallelConfig.make`: with --enable-expert-parallel ep_size is tp_size * dp_size."""
     found = said(engine, Question(architecture("deepseek-ai/DeepSeek-V3"), Precision(weights="fp8"), layout))
     assert [field for _, field in found] == ([] if runs else ["ep"])
+
+
+@pytest.mark.parametrize(
+    ("form", "vllm", "sglang"),
+    [
+        pytest.param(FORMATS["int4"], 32, 32, id="AWQ"),
+        pytest.param(FORMATS["int4-gptq"], 32, None, id="GPTQ"),
+        pytest.param(FORMATS["int4-w4a16"], 128, None, id="compressed-tensors"),
+        pytest.param(FORMATS["mxfp4"], None, None, id="a format of no such tool"),
+    ],
+)
+def test_smallest_groups_follow_the_tool_and_no_words(form, vllm, sglang):
+    """`moe_wna16.py` and `compressed_tensors_moe_wna16.py` of vLLM 0.33; SGLang 0.5.23 halves AWQ's alone. What a
+    format's source is called decides nothing."""
+    form = replace(form, source="a paper")
+    assert (smallest_in_vllm(form), smallest_in_sglang(form)) == (vllm, sglang)
 
 
 GPTQ = {"quant_method": "gptq", "bits": 4, "group_size": 128, "desc_act": False, "sym": True}

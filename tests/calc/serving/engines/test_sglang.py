@@ -37,6 +37,7 @@ def allocation(model, gpu="h100-sxm", layout=None, weights="bf16", batch=1, cont
         pytest.param("h200-sxm", LLAMA, {}, {}, 8192, 0.903, id="143,771: the same 13,904"),
         pytest.param("b200", LLAMA, {}, {}, 16_384, 0.854, id="183,359: 512 + 24,576 + 128 + 2 x 512 + 8 x 74"),
         pytest.param("h100-sxm", LLAMA, {"tp": 8}, {}, 8192, 0.812, id="... + 8 x 128 + 2 x 512 + 8 x 58"),
+        pytest.param("h100-sxm", LLAMA, {"dp": 8}, {}, 8192, 0.83, id="copies of a dense model: as one server"),
         pytest.param("h100-sxm", LLAMA, {"pp": 2}, {}, 8192, 0.834, id="no prefill graphs with stages: 13,568"),
         pytest.param("h200-sxm", V3, {"tp": 8}, {}, 8192, 0.886, id="MLA: 512 + 12,288 + 1,024 + 1,024 + 1,536"),
         pytest.param("h200-sxm", V3, {"dp": 8, "ep": 8}, {}, 8192, 0.758, id="copies: 16,384 + 512 x 8 x 4.5"),

@@ -46,7 +46,17 @@ def named(row):
     return f"{row['model']} on {row['gpu']}, {flags or 'defaults'}"
 
 
-@in_one_test("row", [*DATA["rows"], *GUESSES["rows"]], ids=named)
+def shares_its_layers(row):
+    """Whether copies of the attention, if there are several, share routed experts: of a dense model they would share
+    its layers, and are weighed as servers of their own (`--dp-size`)."""
+    dense = not Architecture.from_config(CONFIGS[row["model"]]).experts
+    return row["settings"].get("attn_dp_size", 1) == 1 or not dense
+
+
+ROWS = [row for row in (*DATA["rows"], *GUESSES["rows"]) if shares_its_layers(row)]
+
+
+@in_one_test("row", ROWS, ids=named)
 def test_as_sglang_plans(row):
     engine, layout, gpu = engine_of(row), layout_of(row), gpus()[row["gpu"]]
     kind, draft = engine.options.speculative_algorithm, engine.options.speculative_draft_model_path

@@ -117,7 +117,7 @@ def test_as_many_requests_run_as_speculation_allows():
             "SGLang has no multi-token prediction",
         ),
         ("zai-org/GLM-4.5", {"pp": 2}, {"speculative_algorithm": "NEXTN"}, "pp", "reads prompts alone"),
-        ("Qwen/Qwen3-8B", {"dp": 2}, {"speculative_algorithm": "NGRAM"}, "dp", "copies of the attention"),
+        ("Qwen/Qwen3-30B-A3B", {"dp": 2}, {"speculative_algorithm": "NGRAM"}, "dp", "copies of the attention"),
         (
             "Qwen/Qwen3-8B",
             {},
