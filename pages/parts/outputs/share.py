@@ -260,8 +260,8 @@ def launches(answer: Weighed | Trained) -> list[tuple[str, Launch]]:
     scenario, focus = answer.report.scenario, answer.focus
     engine = answer.scenario.serving.started()
     work = scenario.workload
-    asked = model_in_command(answer), scenario.precision, scenario.layout, work.context, work.batch
-    launch = engine.launch(*asked, sparse=bool(answer.architecture.experts))
+    launched = model_in_command(answer), scenario.precision, scenario.layout, work.context, work.batch
+    launch = engine.launch(*launched, sparse=bool(answer.architecture.experts))
     title = ENGINES[scenario.engine].title
     if launch is None:
         name = model_in_command(answer)
