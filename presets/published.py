@@ -60,7 +60,7 @@ def parts(config: Mapping[str, Any], published: Published) -> dict[Part, int]:
 
 def tied_head(model: Model) -> int:
     """The head that is the embedding, stored a second time."""
-    name = f"{model.architecture.names.embedding}.weight"
+    name = model.architecture.names.table
     return next(tensor.parameters for tensor in model.architecture.tensors() if tensor.name == name)
 
 

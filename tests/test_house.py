@@ -18,7 +18,7 @@ from calc.serving.engines import ENGINES as KNOWN_ENGINES
 from docs.rooms import PACKAGES, PAGE, ROOMS, ROOT, drawing, edges, imported, modules, ordered, parsed, room, uses
 
 MODULES = modules()
-MADE = {"Attention", "KimiDelta", "Mamba", "Mamba2", "Rotary", "Tower"}
+MADE = {"Attention", "Rotary", "Tower"}
 """A row of the families' table is called like what it makes."""
 ENGINES = "calc.serving.engines."
 NAMES = tuple(KNOWN_ENGINES)

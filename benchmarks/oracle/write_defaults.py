@@ -16,6 +16,7 @@ from typing import Any
 
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
+from calc.families import FURTHER_DEFAULTS
 from calc.families.family_table import FAMILIES, WRAPPED
 from calc.families.wrappers import TEXT_FIELDS
 
@@ -139,7 +140,9 @@ def write(path: Path, table: Mapping[str, object]) -> None:
 def main() -> None:
     table = {
         name: {"fields": defaults(CONFIG_MAPPING[name]), "aliases": dict(CONFIG_MAPPING[name].attribute_map)}
-        for name in sorted({family.defaults or name for name, family in FAMILIES.items()} & set(CONFIG_MAPPING))
+        for name in sorted(
+            {FURTHER_DEFAULTS.get(name, {}).get("class", name) for name in FAMILIES} & set(CONFIG_MAPPING)
+        )
     }
     write(TARGET, table)
     write(TARGET.with_name("sections.json"), sections())

@@ -21,10 +21,9 @@ from calc.families.wrappers import TIE, joined, language, with_language
 from calc.model.architecture import Architecture
 from calc.model.attention import GQA
 from calc.model.block import Block, Extra
+from calc.model.conventions import Kernels, Names
 from calc.model.feedforward import FeedForward
-from calc.model.kernels import Kernels
 from calc.model.mixers import Mixer
-from calc.model.names import Names
 
 TOP_K = "num_experts_per_tok"
 LEARNED = ("prelu", "xielu")
@@ -40,14 +39,25 @@ IMAGE_PREFIX = frozenset(("gemma3", "molmo2", "paligemma"))
 """model_type of those whose tokens of an image see each other; Gemma 4's config says it."""
 FOURFOLD = ("n_inner", "ffn_hidden_size")
 """Feed-forward widths that are four times the hidden size where a config leaves them null."""
-CLASS_DEFAULTS = MappingProxyType(
-    {
-        name: json.dumps(row)
-        for name, row in json.loads(Path(__file__).with_name("defaults.json").read_text(encoding="utf-8")).items()
-    }
+PARTS = ("fields", "aliases", "sections")
+"""Parts of a row of defaults: values of fields that a config leaves out, other spellings of fields, and sections."""
+CLASS_DEFAULTS, FURTHER_DEFAULTS = (
+    json.loads(Path(__file__).with_name(f"{name}.json").read_text(encoding="utf-8"))
+    for name in ("defaults", "further_defaults")
 )
-"""Defaults of each transformers class for fields that a config leaves out, as JSON text: each reader parses its own
-lists."""
+"""Defaults of each transformers class for fields that a config leaves out, and the class's names for checkpoints'
+spellings. Further ones, by model_type: of those without a class, whose own code or config.json says them, maybe next to
+those of another `class`; and of fields that only checkpoints state."""
+
+
+def _defaults_text(model_type: str) -> str:
+    """A family's row of defaults as JSON text: each reader parses its own lists."""
+    further = FURTHER_DEFAULTS.get(model_type, {})
+    row = CLASS_DEFAULTS.get(further.get("class", model_type), {})
+    return json.dumps({part: {**row.get(part, {}), **further.get(part, {})} for part in PARTS})
+
+
+DEFAULTS = MappingProxyType({name: _defaults_text(name) for name in FAMILIES})
 PER_LAYER = ("layer_types", "mlp_layer_types")
 """Lists with one word for each layer, which follow the number of layers."""
 
@@ -74,7 +84,7 @@ def _build(config: Mapping[str, Any], family: Family, c: Fields) -> Architecture
         layers_by_parts.setdefault(_layer(family, c.of_layer(i), i), []).append(i)
     longest = family.max_positions
     max_positions = c.maybe(longest) if isinstance(longest, str) else longest(c)
-    norm = stated(c, family.norm)
+    norm, rotary = stated(c, family.norm), stated(c, family.rotary)
     mixers = [mixer for mixers, *_ in layers_by_parts for mixer in mixers]
     names = stated(c, family.names)
     outside = tuple(extra for weights in family.extras for extra in weights(c))
@@ -100,7 +110,7 @@ def _build(config: Mapping[str, Any], family: Family, c: Fields) -> Architecture
         d_positions=None if family.d_positions is None else number(c, family.d_positions),
         max_positions=max_positions,
         details=read_details(c),
-        rotary=family.rotary.tables(c, mixers, max_positions) if family.rotary else (),
+        rotary=rotary.tables(c, mixers, max_positions) if rotary else (),
         d_embedding=_embedding_width(family, c),
         final_norm=stated(c, family.final_norm or norm),
         head_bias=true(c, family.head_bias),
@@ -320,6 +330,5 @@ def _open(config: Mapping[str, Any]) -> tuple[Family, Fields]:
         raise ConfigError(message, "model_type", close)
     family = FAMILIES[model_type]
     text = joined(text, family.section)
-    row = json.loads(CLASS_DEFAULTS.get(family.defaults or model_type, '{"fields": {}, "aliases": {}}'))
-    defaults = {TIE: False, **row["fields"], **family.own}
-    return family, Fields(text, defaults, {**row["aliases"], **family.aliases})
+    row = json.loads(DEFAULTS[model_type])
+    return family, Fields(text, {TIE: False, **row["fields"]}, row["aliases"], row["sections"])

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Generic, Literal, TypeVar
 
 from calc.errors import ConfigError, Message
 from calc.families.fields import (
@@ -22,6 +22,7 @@ from calc.model.attention import GQA, Projection
 from calc.model.mixers import Mixer
 from calc.model.mla import LatentAttention, LightningIndexer
 
+T = TypeVar("T")
 QKV: frozenset[Projection] = frozenset({"q_proj", "k_proj", "v_proj"})
 OUT: frozenset[Projection] = frozenset({"o_proj"})
 GATE: frozenset[Projection] = frozenset({"g_proj"})
@@ -130,6 +131,19 @@ LISTED_ONLY = Sliding(full_every=1)
 """Windows where `layer_types` says so, else none."""
 
 
+@dataclass(frozen=True, eq=False)
+class Either(Generic[T]):
+    """One reader for layers where a flag of the config or a rule holds, another for the others."""
+
+    rule: str | LayerRule
+    yes: Callable[[Fields, int], T]
+    no: Callable[[Fields, int], T]
+
+    def __call__(self, c: Fields, layer: int = 0) -> T:
+        holds = c.flag(self.rule) if isinstance(self.rule, str) else self.rule(c, layer)
+        return (self.yes if holds else self.no)(c, layer)
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Attention:
     """Grouped-query attention."""
@@ -142,7 +156,7 @@ class Attention:
     qk_norm_bias: bool = False
     window: WindowOf | None = None
     heads: Size = "num_attention_heads"
-    kv: str | None = "num_key_value_heads"  # None, or null in a config: one for each query head
+    kv: str | int | None = "num_key_value_heads"  # None, or null in a config: one for each query head
     head_dim: str | None = "head_dim"  # None, or null in a config: heads share the hidden size
     hidden: str = "hidden_size"
     d_v: str | None = None
@@ -152,6 +166,7 @@ class Attention:
     gate_bias: Flag = False
     sinks: bool = False
     delayed: bool = False
+    cross: bool = False
     keys_are_values: Flag = False
     own_keys: LayerRule | None = None  # None: every layer has its own
     both_ways: bool = False
@@ -164,14 +179,14 @@ class Attention:
     def read(self, c: Fields, window: int | None, own: bool) -> GQA:
         """All layers with one window."""
         n_q = number(c, self.heads)
-        n_kv = n_q if self.kv is None else c.maybe(self.kv) or n_q
+        n_kv = (c.maybe(self.kv) if isinstance(self.kv, str) else self.kv) or n_q
         if n_q % n_kv:
             sentence = (
                 "{kv} is {n_kv:,}, which does not divide {heads} {n_q:,}: every key-value head serves the same number "
                 "of query heads."
             )
             message = Message(sentence, kv=self.kv, n_kv=n_kv, heads=self.heads, n_q=n_q)
-            raise ConfigError(message, self.kv, near_divisors(n_q, n_kv))
+            raise ConfigError(message, str(self.kv), near_divisors(n_q, n_kv))
         stated = None if self.head_dim is None else c.maybe(self.head_dim)
         return GQA(
             n_q=n_q,
@@ -187,6 +202,7 @@ class Attention:
             keys_are_values=true(c, self.keys_are_values),
             sinks=self.sinks,
             delayed=self.delayed,
+            cross=self.cross,
             both_ways=self.both_ways,
             window=window,
         )

@@ -8,10 +8,8 @@ from calc.families.family import MTP, Family, extras
 from calc.families.feedforward_rows import Dense, Experts, is_sparse
 from calc.families.fields import Fields
 from calc.model.block import Extra
+from calc.model.conventions import GGUFRules, Kernels, Names
 from calc.model.feedforward import FeedForward
-from calc.model.gguf_rules import GGUFRules
-from calc.model.kernels import Kernels
-from calc.model.names import Names
 
 ERNIE_ATTENTION = Attention(bias="use_bias")
 ERNIE_MLP = Dense(bias="use_bias")
@@ -66,7 +64,6 @@ BAIDU: dict[str, Family] = {
         kernels=Kernels(
             rotation="fp32_spread", fp32_weights=False, fp32_router=True, casts_router=False, shared_first=True
         ),
-        own={"num_nextn_predict_layers": 0},
         prediction=MTP(
             ERNIE_ATTENTION,
             ERNIE_MLP,

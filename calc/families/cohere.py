@@ -3,9 +3,8 @@
 from calc.families.attention_rows import LISTED_ONLY, Attention, Sliding
 from calc.families.family import Family
 from calc.families.feedforward_rows import Dense, Experts
-from calc.families.fields import Fields, kind
-from calc.model.gguf_rules import GGUFRules
-from calc.model.kernels import Kernels
+from calc.families.fields import Fields, kind, stated_or
+from calc.model.conventions import GGUFRules, Kernels
 
 COHERE_KERNELS = Kernels(norm="centred", rotation="fp32_copies")
 COHERE_PATTERN = Attention(bias="attention_bias", window=Sliding(full_every="sliding_window_pattern"))
@@ -33,7 +32,6 @@ COHERE: dict[str, Family] = {
     "cohere2": Family(
         mixer=COHERE_PATTERN,
         norms=SINGLE_NORM,
-        own={"sliding_window_pattern": 4},
         kernels=COHERE_KERNELS,
         wrappers=("aya_vision", "cohere2_vision"),
         gguf=GGUFRules("cohere2"),
@@ -46,10 +44,9 @@ COHERE: dict[str, Family] = {
             "intermediate_size",
             shared="num_shared_experts",
             first_dense="first_k_dense_replace",
-            dense=Dense(lambda c: c.maybe("prefix_dense_intermediate_size") or c.size("intermediate_size"), False),
+            dense=Dense(stated_or("prefix_dense_intermediate_size", "intermediate_size"), False),
         ),
         norms=SINGLE_NORM,
-        own={"first_k_dense_replace": 0},
         kernels=COHERE_KERNELS,
     ),
     "cohere_compass_text": Family(

@@ -8,11 +8,9 @@ from calc.families.family import MTP, W123, Family, Weights
 from calc.families.feedforward_rows import Dense, Experts
 from calc.families.fields import Fields, kind, near_divisors
 from calc.model.compressed_attention import CompressedAttention
+from calc.model.conventions import GGUFRules, Kernels, Names
 from calc.model.feedforward import MLP, MoE
-from calc.model.gguf_rules import GGUFRules
-from calc.model.kernels import Kernels
 from calc.model.mixers import Mixer
-from calc.model.names import Names
 
 DEEPSEEK_EXPERTS = Experts(
     "n_routed_experts",
@@ -55,15 +53,14 @@ IN_FP32 = (
     *(f"hc_{at}_{leaf}" for at in ("attn", "ffn", "head") for leaf in ("fn", "base", "scale")),
 )
 V4_NAMES = Names(
+    module="",
     embedding="embed",
-    layer="layers.{layer}",
     attention="attn",
     mlp="ffn",
     router="ffn.gate",
     correction="ffn.gate.bias",
     expert="ffn.experts.{expert}",
     shared_expert="ffn.shared_experts",
-    final_norm="norm",
     lm_head="head",
     renamed=W123,
     expert_renamed=W123,
@@ -95,7 +92,7 @@ def v4_rate(c: Fields, what: str) -> int | None:
     if what not in V4_RATES:
         return None
     field, usual = V4_RATES[what]
-    return c.maybe(field) or c.within(c.get("compress_rates")).maybe(what) or usual
+    return c.maybe(field) or c.section("compress_rates").maybe(what) or usual
 
 
 def v4_attention(c: Fields, what: str) -> CompressedAttention:
@@ -167,13 +164,7 @@ HASHES = Weights(
 
 
 DEEPSEEK: dict[str, Family] = {
-    "deepseek": Family(
-        ffn=DEEPSEEK_V1_EXPERTS,
-        kernels=Kernels(fp32_weights=True),
-        defaults="deepseek_v2",
-        own={"head_dim": None},
-        gguf=GGUFRules("deepseek"),
-    ),
+    "deepseek": Family(ffn=DEEPSEEK_V1_EXPERTS, kernels=Kernels(fp32_weights=True), gguf=GGUFRules("deepseek")),
     "deepseek_v2": Family(
         mixer=MLA(),
         ffn=DEEPSEEK_V2_EXPERTS,
@@ -190,19 +181,13 @@ DEEPSEEK: dict[str, Family] = {
         kernels=Kernels(turn="pairs"),
         gguf=GGUFRules("deepseek2"),
     ),
-    "deepseek_v32": Family(
-        mixer=DSA,
-        ffn=DEEPSEEK_EXPERTS,
-        own={"num_nextn_predict_layers": 0},
-        prediction=replace(DEEPSEEK_MTP, attention=DSA),
-    ),
+    "deepseek_v32": Family(mixer=DSA, ffn=DEEPSEEK_EXPERTS, prediction=replace(DEEPSEEK_MTP, attention=DSA)),
     "deepseek_v4": Family(
         mixer=v4_mixer,
         ffn=v4_moe,
         kernels=Kernels(fp32_weights=False),
         norms=V4_NORMS,
         names=V4_NAMES,
-        own={"num_hash_layers": 3, "compress_ratios": None},
         extras=(HYPER_HEAD,),
         layer_extras=(HYPER_CONNECTIONS, HASHES),
         prediction=MTP(
@@ -217,8 +202,6 @@ DEEPSEEK: dict[str, Family] = {
         ),
         wrappers=("deepseek_ref",),  # what its maker's own code calls it
     ),
-    "deepseek_ocr2_text": replace(OCR, own={"first_k_dense_replace": 0}, wrappers=("deepseek_ocr2",)),
-    "unlimited_ocr_text": replace(  # the prompt stays in the cache whole; what is generated slides
-        OCR, own={"first_k_dense_replace": 1}, wrappers=("unlimited_ocr",)
-    ),
+    "deepseek_ocr2_text": replace(OCR, wrappers=("deepseek_ocr2",)),
+    "unlimited_ocr_text": replace(OCR, wrappers=("unlimited_ocr",)),  # what is generated slides, the prompt stays whole
 }

@@ -5,9 +5,26 @@ from dataclasses import dataclass, replace
 
 from calc.families import timm_encoders as timm
 from calc.families.fields import Fields
-from calc.families.tower_parts import DEFAULTS, count, flat_patch, layers, merged_width, norms, patch, patches, two
+from calc.families.tower_parts import (
+    DEFAULTS,
+    FUSED,
+    GATED,
+    Layer,
+    biased,
+    count,
+    flat_patch,
+    layers,
+    merged_width,
+    norms,
+    patch,
+    patches,
+    placed,
+    two,
+    weights,
+    with_biases,
+)
 from calc.model.tensor import Shape, Shapes
-from calc.model.towers.listed import FUSED, GATED, Layer, NamedShape, biased, placed, weights, with_biases
+from calc.model.vision import NamedShape
 
 CLIP_LAYER = Layer()
 INTERN_LAYER = Layer(
@@ -26,39 +43,14 @@ PIXTRAL_LAYER = Layer(
 )
 
 
-@dataclass(frozen=True)
-class SamNames:
-    """Names of SAM's modules; by default those of transformers."""
-
-    patch: str = "patch_embed.projection"
-    layers: str = "layers"
-    norms: tuple[str, ...] = ("layer_norm1", "layer_norm2")
-    neck: tuple[str, ...] = ("conv1", "layer_norm1", "conv2", "layer_norm2")  # a convolution and its norm, twice
+SAM_AS_RELEASED = {"neck.conv1": "neck.0", "neck.layer_norm1": "neck.1", "neck.conv2": "neck.2"}
+SAM_AS_RELEASED |= {"neck.layer_norm2": "neck.3", ".layers.": ".blocks.", "layer_norm": "norm", ".projection": ".proj"}
+"""Words of transformers -> those of the paper's own code."""
 
 
-SAM_NAMES = SamNames()
-SAM_AS_RELEASED = SamNames("patch_embed.proj", "blocks", ("norm1", "norm2"), ("0", "1", "2", "3"))
-"""Names in the paper's own code."""
-
-
-@dataclass(frozen=True)
-class InternNames:
-    """Names of InternViT's modules, and fields that say what it has; by default those of transformers."""
-
-    layer: Layer = INTERN_LAYER
-    layers: str = "encoder.layer"
-    token: str = "cls_token"
-    positions: str = "position_embeddings"
-    patch: str = "patch_embeddings.projection"
-    bias: str = "attention_bias"
-    qk_norm: str = "use_qk_norm"
-    normed: str = "attention"  # module that norms of queries and keys lie in
-
-
-INTERN_NAMES = InternNames()
-INTERN_AS_RELEASED = InternNames(
-    replace(FUSED, scales=("ls1", "ls2")), "encoder.layers", "class_embedding", "position_embedding", "patch_embedding"
-)
+INTERN_AS_RELEASED = {"position_embeddings": "position_embedding", "patch_embeddings.projection": "patch_embedding"}
+INTERN_AS_RELEASED |= {"cls_token": "class_embedding", "encoder.layer.": "encoder.layers."}
+"""Words of transformers -> those of InternVL's first releases."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,48 +102,48 @@ def pixtral(c: Fields, path: str, layer: Layer = PIXTRAL_LAYER) -> Iterator[Name
     yield from layers(c, f"{path}.transformer.layers", layer)
 
 
-def intern(c: Fields, path: str, names: InternNames = INTERN_NAMES) -> Iterator[NamedShape]:
-    """InternViT, arXiv:2312.14238 (transformers `modeling_internvl.py`)."""
+def intern(c: Fields, path: str, layer: Layer = INTERN_LAYER, normed: str = "attention") -> Iterator[NamedShape]:
+    """InternViT, arXiv:2312.14238, `normed`: the module with norms of queries and keys (transformers
+    `modeling_internvl.py`)."""
     (height, width), (tall, wide) = two(c, "image_size"), two(c, "patch_size")
-    d, inner, stack = c.size("hidden_size"), f"{path}.embeddings", f"{path}.{names.layers}"
-    yield f"{inner}.{names.token}", (1, 1, d), 1
+    d, inner, stack = c.size("hidden_size"), f"{path}.embeddings", f"{path}.encoder.layer"
+    yield f"{inner}.cls_token", (1, 1, d), 1
     if c.flag("use_mask_token"):
         yield f"{inner}.mask_token", (1, 1, d), 1
     if c.flag("use_absolute_position_embeddings"):
-        yield f"{inner}.{names.positions}", (1, (height // tall) * (width // wide) + 1, d), 1
-    yield from placed(inner, with_biases({names.patch: (d, c.size("num_channels"), tall, wide)}))
-    layer = replace(names.layer, qkv_bias=c.flag(names.bias), norm_bias=c.get("norm_type") == "layer_norm")
+        yield f"{inner}.position_embeddings", (1, (height // tall) * (width // wide) + 1, d), 1
+    yield from placed(inner, with_biases({"patch_embeddings.projection": (d, c.size("num_channels"), tall, wide)}))
+    layer = replace(layer, qkv_bias=c.flag("attention_bias"), norm_bias=c.get("norm_type") == "layer_norm")
     yield from layers(c, stack, layer)
-    if c.flag(names.qk_norm):
-        normed = weights(norms(d, f"{names.normed}.q_norm", f"{names.normed}.k_norm"))
-        yield from placed(f"{stack}.{{layer}}", normed, c.size("num_hidden_layers"))
+    if c.flag("use_qk_norm"):
+        shapes = weights(norms(d, f"{normed}.q_norm", f"{normed}.k_norm"))
+        yield from placed(f"{stack}.{{layer}}", shapes, c.size("num_hidden_layers"))
     if not c.flag("use_mean_pooling"):
         yield from placed(path, with_biases({"layernorm": (d,)}))
 
 
-def sam(c: Fields, path: str, names: SamNames = SAM_NAMES) -> Iterator[NamedShape]:
+def sam(c: Fields, path: str) -> Iterator[NamedShape]:
     """SAM's, arXiv:2304.02643: positions relative within windows, over all patches in some layers (transformers
     `modeling_sam.py`)."""
     d, n, out = c.sizes("hidden_size", "num_hidden_layers", "output_channels")
-    side, stack = c.size("image_size") // c.size("patch_size"), f"{path}.{names.layers}"
+    side, stack = c.size("image_size") // c.size("patch_size"), f"{path}.layers"
     if c.flag("use_abs_pos"):
         yield f"{path}.pos_embed", (1, side, side, d), 1
-    yield from placed(path, with_biases({names.patch: patch(c)}))
-    layer = replace(FUSED, mlp=("mlp.lin1", "mlp.lin2"), norms=names.norms, qkv_bias=c.flag("qkv_bias"))
+    yield from placed(path, with_biases({"patch_embed.projection": patch(c)}))
+    layer = replace(FUSED, mlp=("mlp.lin1", "mlp.lin2"), norms=Layer.norms, qkv_bias=c.flag("qkv_bias"))
     yield from layers(c, stack, layer, c.maybe("mlp_dim") or int(d * c.real("mlp_ratio")))
     if c.flag("use_rel_pos"):
         d_head, whole = d // c.size("num_attention_heads"), c.indices("global_attn_indexes")
         for i in range(n):
             rows = 2 * (side if i in whole or not c.get("window_size") else c.size("window_size")) - 1
             yield from placed(f"{stack}.{i}.attn", dict.fromkeys(("rel_pos_h", "rel_pos_w"), (rows, d_head)))
-    yield from sam_neck(d, out, f"{path}.neck", names.neck)
+    yield from sam_neck(d, out, f"{path}.neck")
 
 
-def sam_neck(d: int, out: int, path: str, names: tuple[str, ...] = SAM_NAMES.neck) -> Iterator[NamedShape]:
+def sam_neck(d: int, out: int, path: str) -> Iterator[NamedShape]:
     """Two convolutions to a smaller width, each with a norm."""
-    first, first_norm, second, second_norm = names
-    yield from placed(path, weights({first: (out, d, 1, 1), second: (out, out, 3, 3)}))
-    yield from placed(path, with_biases({first_norm: (out,), second_norm: (out,)}))
+    yield from placed(path, weights({"conv1": (out, d, 1, 1), "conv2": (out, out, 3, 3)}))
+    yield from placed(path, with_biases(norms(out, "layer_norm1", "layer_norm2")))
 
 
 def qwen2(c: Fields, path: str) -> Iterator[NamedShape]:

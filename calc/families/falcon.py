@@ -2,28 +2,20 @@
 
 from dataclasses import replace
 
-from calc.families.attention_rows import Attention
+from calc.families.attention_rows import Attention, Either
 from calc.families.family import LLAMA_ATTENTION, TWO_NORMS, Family
 from calc.families.feedforward_rows import Dense, Times
-from calc.families.fields import Fields
+from calc.families.fields import Fields, stated_or
 from calc.families.gpt import BLOOM_NAMES
 from calc.families.granite import BAMBA_NAMES, FF_NORMS
 from calc.families.mamba import STATE_SPACES
 from calc.families.recurrent_rows import BAMBA
-from calc.model.attention import GQA
-from calc.model.gguf_rules import GGUFRules
-from calc.model.kernels import Kernels
+from calc.model.conventions import GGUFRules, Kernels
 
 MANY = Attention(kv=None, head_dim=None, bias="bias")
-GROUPED = Attention(kv="num_kv_heads", head_dim=None, bias="bias")
-
-
-def falcon_attention(c: Fields, layer: int) -> GQA:
-    """40B and 180B group their heads; 7B has one KV head; the earliest have one for each."""
-    if c.flag("new_decoder_architecture"):
-        return GROUPED(c, layer)
-    attention = MANY(c, layer)
-    return attention.model_copy(update={"n_kv": 1}) if c.flag("multi_query") else attention
+FALCON_ATTENTION = Either(  # 40B and 180B group their heads; 7B has one KV head; the earliest have one for each
+    "new_decoder_architecture", replace(MANY, kv="num_kv_heads"), Either("multi_query", replace(MANY, kv=1), MANY)
+)
 
 
 def falcon_norms(c: Fields, layer: int) -> tuple[str, ...]:
@@ -34,28 +26,26 @@ def falcon_norms(c: Fields, layer: int) -> tuple[str, ...]:
 
 
 FALCON_7B_AND_40B = Family(
-    mixer=falcon_attention,
-    ffn=Dense(Times(4, stated="ffn_hidden_size"), "bias", gated=False),
+    mixer=FALCON_ATTENTION,
+    ffn=Dense(stated_or("ffn_hidden_size", Times(4)), "bias", gated=False),
     norms=falcon_norms,
     norm="layer",
     names=BLOOM_NAMES,
     kernels=lambda c: Kernels(fp32_softmax=False, parallel=c.flag("new_decoder_architecture")),
-    aliases={"n_head_kv": "num_kv_heads", "n_head": "num_attention_heads", "n_layer": "num_hidden_layers"},
     gguf=GGUFRules("falcon", falcon=True),
 )
 
-H1_MAMBA = replace(BAMBA, norm="mamba_rms_norm", out_bias="projectors_bias")
+H1_MAMBA = BAMBA.but(norm="mamba_rms_norm", out_bias="projectors_bias")
 
 FALCON: dict[str, Family] = {
     "falcon": FALCON_7B_AND_40B,
-    "RefinedWeb": replace(FALCON_7B_AND_40B, defaults="falcon", own={"new_decoder_architecture": True}),
-    "RefinedWebModel": replace(FALCON_7B_AND_40B, defaults="falcon"),
+    "RefinedWeb": FALCON_7B_AND_40B,
+    "RefinedWebModel": FALCON_7B_AND_40B,
     "falcon_mamba": STATE_SPACES,
     "falcon_h1": Family(
         mixer=lambda c, layer: (LLAMA_ATTENTION(c, layer), H1_MAMBA(c)),
         norms=FF_NORMS,
         names=BAMBA_NAMES,
-        own={"head_dim": None},
         kernels=Kernels(multiplied=True),
         gguf=GGUFRules("falcon-h1"),
     ),

@@ -2,12 +2,12 @@
 
 A row is made of values whose strings name config fields (attention_rows.py, feedforward_rows.py, recurrent_rows.py, and
 below); a function stands where a family is like no other. What a field means where a config leaves it out stands in
-defaults.json, which follows the classes of transformers.
+defaults.json, which follows the classes of transformers, and in further_defaults.json.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from calc.errors import Message
 from calc.families.attention_rows import Attention, MixerOf
@@ -15,18 +15,14 @@ from calc.families.feedforward_rows import Dense, Experts, FeedForwardOf, Times
 from calc.families.fields import Fields, Flag, LayerRule, ShapeOf, Size, number, true
 from calc.families.rotary import WHOLE_HEAD, Rotary
 from calc.model.block import Block, Extra, PredictionModule
-from calc.model.gguf_rules import GGUFRules
-from calc.model.kernels import Kernels
+from calc.model.conventions import GGUFRules, Kernels, Names
 from calc.model.mixers import Mixer
-from calc.model.names import Names
 from calc.model.tensor import Component, Excluded, Norm, Shape
 
 T = TypeVar("T")
 LLAMA_ATTENTION, LLAMA_MLP = Attention(bias="attention_bias"), Dense()
 PLAIN, LLAMA_NAMES, NOT_IN_GGUF = Kernels(), Names(), GGUFRules()
-GPT_NAMES = Names(
-    embedding="transformer.wte", layer="transformer.h.{layer}", attention="attn", final_norm="transformer.ln_f"
-)
+GPT_NAMES = Names(module="transformer", embedding="wte", layer="h.{layer}", attention="attn", final_norm="ln_f")
 LLAMA_FILE = GGUFRules("llama", known_70b="grouped")
 """llama.cpp's rules for every family that it converts to the architecture `llama`."""
 TWO_NORMS = ("input_layernorm", "post_attention_layernorm")
@@ -164,13 +160,10 @@ class Family:
     norm: Norm | Callable[[Fields], Norm] = "rms"
     kernels: Kernels | Callable[[Fields], Kernels] = PLAIN
     names: Names | Callable[[Fields], Names] = LLAMA_NAMES
-    rotary: Rotary | None = WHOLE_HEAD  # None: no rotary positions
+    rotary: Rotary | Callable[[Fields], Rotary | None] | None = WHOLE_HEAD  # None: no rotary positions
     wrappers: tuple[str, ...] = ()  # model_types that wrap the language model of this row
     gguf: GGUFRules = NOT_IN_GGUF
     gguf_headers: str | None = None  # the architecture of headers that are read as this family
-    defaults: str | None = None  # the class that it shares its defaults with; None: its own
-    own: Mapping[str, Any] = field(default_factory=dict)  # defaults that transformers has no class for
-    aliases: Mapping[str, str] = field(default_factory=dict)  # spellings of checkpoints -> the class's own
     section: str | None = None  # where the decoder's own fields lie; the others are read too
     mixture: str | None = None  # model_type of the family that has the same layers with experts
     assumption: Message | None = None  # what every number of it depends on

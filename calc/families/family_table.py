@@ -16,7 +16,6 @@ from calc.families.glm import GLM
 from calc.families.gpt import BIGSCIENCE, OPENAI
 from calc.families.granite import GRANITE
 from calc.families.image_codecs import CODECS
-from calc.families.image_projectors import ENCODED
 from calc.families.image_towers import IMAGES
 from calc.families.inkling import INKLING
 from calc.families.liquid import LIQUID
@@ -27,7 +26,6 @@ from calc.families.mistral import MISTRAL
 from calc.families.moonshot import KIMI, LING
 from calc.families.nvidia import NVIDIA
 from calc.families.olmo import OLMO
-from calc.families.omni_towers import OMNI
 from calc.families.other_makers import OTHER_MAKERS
 from calc.families.phi import PHI
 from calc.families.qwen import QWEN
@@ -69,5 +67,5 @@ OUTER = {"qwen2_5_omni": "qwen2_5_omni_thinker", "qwen3_omni_moe": "qwen3_omni_m
 WRAPPED: dict[str, str] = {wrapper: name for name, family in FAMILIES.items() for wrapper in family.wrappers} | OUTER
 """Models that wrap a language model, or another wrapper -> the model_type in it where its own section does not say
 it."""
-TOWERS: dict[str, Tower] = {**CODECS, **ENCODED, **IMAGES, **OMNI, **SOUND}
+TOWERS: dict[str, Tower] = CODECS | IMAGES | SOUND
 """model_type -> its encoders for images and sound, where their classes are known."""

@@ -14,15 +14,13 @@ FeedForwardOf = Callable[[Fields, int], FeedForward | None]
 
 @dataclass(frozen=True, eq=False)
 class Times:
-    """A width that is a multiple of another where the config does not say it."""
+    """A width that is a multiple of another."""
 
     times: Size
     of: str = "hidden_size"
-    stated: str | None = None
 
     def __call__(self, c: Fields) -> int:
-        stated = None if self.stated is None else c.maybe(self.stated)
-        return stated or number(c, self.times) * c.size(self.of)
+        return number(c, self.times) * c.size(self.of)
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
 from calc.budget import spend
@@ -19,13 +20,19 @@ PER_LAYER_CONFIG = "per_layer_config"
 class Fields:
     """A config as its class sees it: what is stated, else the class's default. Every read is checked."""
 
-    def __init__(self, config: Mapping[str, Any], defaults: Mapping[str, Any], aliases: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        config: Mapping[str, Any],
+        defaults: Mapping[str, Any],
+        aliases: Mapping[str, str],
+        sections: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
+    ) -> None:
         # defaults name some fields as checkpoints do and transformers only maps: an alias points to the default's name
         self.aliases = {alias: name for alias, name in aliases.items() if alias not in defaults} | {
             name: alias for alias, name in aliases.items() if alias in defaults and name not in defaults
         }
         self.stated = {self.aliases.get(name, name): value for name, value in config.items()}
-        self.defaults = defaults
+        self.defaults, self.sections = defaults, sections
         self.used: set[str] = set()  # what was asked for
         self._checked: dict[str, Any] = {}  # lists, which every layer asks for
         self._once: dict[Hashable, Any] = {}
@@ -45,7 +52,7 @@ class Fields:
         return self.with_all_stated({name: value})
 
     def with_all_stated(self, values: Mapping[str, Any]) -> "Fields":
-        other = Fields({**self.stated, **values}, self.defaults, self.aliases)
+        other = Fields({**self.stated, **values}, self.defaults, self.aliases, self.sections)
         other.used = self.used
         return other
 
@@ -70,8 +77,13 @@ class Fields:
         return {int(layer): own for layer, own in listed.items()}
 
     def within(self, section: object) -> "Fields":
-        """A section of the config, which has no defaults of its own; an empty one where it is left out."""
+        """Fields that have no defaults of their own; none where they are left out."""
         return Fields(section if isinstance(section, Mapping) else {}, {}, {})
+
+    def section(self, name: str) -> "Fields":
+        """A section of the config, with the defaults of its class; these alone where it is left out."""
+        stated = self.get(name)
+        return Fields(stated if isinstance(stated, Mapping) else {}, self.sections.get(name, {}), {})
 
     def once(self, key: Hashable, make: Callable[[], T]) -> T:
         """One object for all layers that are alike."""
@@ -199,6 +211,11 @@ def number(c: Fields, size: Size, least: int = 1) -> int:
     if isinstance(size, int):
         return size
     return c.size(size, least) if isinstance(size, str) else size(c)
+
+
+def stated_or(field: str, otherwise: Size) -> Size:
+    """A size that configs may state, and what it is where one leaves it out or says null."""
+    return lambda c: c.maybe(field) or number(c, otherwise)
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,11 +10,9 @@ from calc.families.fields import PER_LAYER_CONFIG, Fields
 from calc.families.rotary import Rotary
 from calc.model.attention import GQA
 from calc.model.block import Extra
+from calc.model.conventions import GGUFRules, Kernels, Names
 from calc.model.feedforward import MLP, FeedForward, MoE
-from calc.model.gguf_rules import GGUFRules
-from calc.model.kernels import Kernels
 from calc.model.mixers import Mixer
-from calc.model.names import Names
 from calc.model.recurrent import GatedLRU
 from calc.model.tensor import Shape
 
@@ -164,10 +162,7 @@ def recurrent_gemma_mixer(c: Fields, layer: int) -> Mixer:
     return GatedLRU(n_blocks=heads, d_block=width // heads, d_conv=c.size("conv1d_width"))
 
 
-GEMMA4_DEFAULTS = {"global_head_dim": 512, "num_global_key_value_heads": None}
 OWN_WITHIN_WINDOWS = Rotary(own_within_windows=True)
-
-DIFFUSION_PATH = "model.encoder.language_model"
 
 
 def diffusion_extras(c: Fields) -> tuple[Extra, ...]:
@@ -220,13 +215,11 @@ ASSISTANT = Family(
     kernels=GEMMA_KERNELS,
     assumption=Message("It drafts for a larger Gemma 4 and reads that model's cache, which is not counted here."),
 )
-ASSISTANT_DEFAULTS = {**GEMMA4_DEFAULTS, "use_ordered_embeddings": False, "num_centroids": 2048}
 
 GEMMA4 = Family(
     mixer=gemma4_attention,
     ffn=gemma4_mlp,
     norms=GEMMA_NORMS,
-    own=GEMMA4_DEFAULTS,
     layer_extras=(LAYER_SCALAR,),
     kernels=GEMMA_KERNELS,
     wrappers=("gemma4_unified",),
@@ -245,7 +238,6 @@ GEMMA: dict[str, Family] = {
         ),
         norms=GEMMA_NORMS,
         rotary=OWN_WITHIN_WINDOWS,
-        own={"sliding_window_pattern": 6},
         kernels=GEMMA_KERNELS,
         gguf_headers="gemma3",
         wrappers=("gemma3", "shieldgemma2"),
@@ -279,32 +271,21 @@ GEMMA: dict[str, Family] = {
         mixer=gemma4_attention,
         ffn=lambda c, layer: gemma4_ffn(c.once("with experts", lambda: c.with_stated("enable_moe_block", True)), layer),
         norms=GEMMA_NORMS,
-        names=GEMMA4_NAMES.but(
-            embedding=f"{DIFFUSION_PATH}.embed_tokens",
-            layer=f"{DIFFUSION_PATH}.layers.{{layer}}",
-            final_norm=f"{DIFFUSION_PATH}.norm",
-        ),
+        names=GEMMA4_NAMES.but(module="model.encoder.language_model"),
         rotary=OWN_WITHIN_WINDOWS,
-        own={"num_kv_shared_layers": 0, "use_double_wide_mlp": False, "attention_k_eq_v": True, **GEMMA4_DEFAULTS},
         layer_extras=(LAYER_SCALAR, Weights("router", EXPERT_SCALES), Weights("norms", EXPERT_NORMS)),
         extras=(diffusion_extras,),
         kernels=Kernels(norm="rms32", fp32_weights=True),
         wrappers=("diffusion_gemma",),
     ),
     "gemma4_unified_text": GEMMA4,
-    "gemma4_assistant": replace(
-        ASSISTANT, defaults="gemma4_text", own={**ASSISTANT_DEFAULTS, "backbone_hidden_size": 1536}
-    ),
-    "gemma4_unified_assistant": replace(
-        ASSISTANT, defaults="gemma4_unified_text", own={**ASSISTANT_DEFAULTS, "backbone_hidden_size": 3840}
-    ),
+    "gemma4_assistant": ASSISTANT,
+    "gemma4_unified_assistant": ASSISTANT,
     "recurrent_gemma": Family(
         mixer=recurrent_gemma_mixer,
         ffn=Dense(Half(), True),
         norms=("temporal_pre_norm", "channel_pre_norm"),
-        names=Names(
-            attention="temporal_block", recurrent="temporal_block", mlp="mlp_block", final_norm="model.final_norm"
-        ),
+        names=Names(attention="temporal_block", recurrent="temporal_block", mlp="mlp_block", final_norm="final_norm"),
         kernels=Kernels(norm="rms32", capped_logits=True),
     ),
 }

@@ -7,8 +7,7 @@ from calc.families.deepseek import DEEPSEEK_EXPERTS, HYPER_CONNECTIONS, owns_ind
 from calc.families.family import GATE_UP, MTP, PACKED_QKV, TWO_NORMS, Family, Weights
 from calc.families.moonshot import KIMI_DELTA
 from calc.families.rotary import WHOLE_HEAD, Rotary
-from calc.model.gguf_rules import GGUFRules
-from calc.model.names import Names
+from calc.model.conventions import GGUFRules, Names
 
 GLM_ATTENTION = Attention(qkv_bias="attention_bias")
 GLM4_MOE_ATTENTION = replace(GLM_ATTENTION, qk_norm="head", qk_norm_when="use_qk_norm")
@@ -19,7 +18,7 @@ HALF = Rotary(share=0.5)
 GLM_DSA = MLA(indexer=True, owns_indexer=owns_indexer)
 GLM5_MIXER = Hybrid(
     replace(GLM_DSA, index_pool="index_kpool"),
-    replace(KIMI_DELTA, decays="heads"),
+    KIMI_DELTA.but(decays="heads"),
     Every(4),
     words=("full_attention", "indexed_attention", "linear_attention"),
 )
@@ -38,19 +37,16 @@ GLM: dict[str, Family] = {
     "chatglm": Family(
         mixer=GLM_ATTENTION,
         names=Names(
-            embedding="transformer.embedding.word_embeddings",
-            layer="transformer.encoder.layers.{layer}",
+            module="transformer",
+            embedding="embedding.word_embeddings",
+            layer="encoder.layers.{layer}",
             attention="self_attention",
-            final_norm="transformer.encoder.final_layernorm",
+            final_norm="encoder.final_layernorm",
             lm_head="transformer.output_layer",
             packed={"query_key_value": PACKED_QKV, "dense_h_to_4h": GATE_UP},
             renamed={"o_proj": "dense", "down_proj": "dense_4h_to_h"},
         ),
         rotary=HALF,
-        defaults="glm",
-        aliases={"padded_vocab_size": "vocab_size", "num_layers": "num_hidden_layers", "kv_channels": "head_dim"}
-        | {"ffn_hidden_size": "intermediate_size", "multi_query_group_num": "num_key_value_heads"}
-        | {"add_qkv_bias": "attention_bias", "seq_length": "max_position_embeddings"},
         gguf=GGUFRules("chatglm"),
     ),
     "glm": Family(mixer=GLM_ATTENTION, names=GLM_NAMES, rotary=HALF, gguf=GGUFRules("chatglm")),
@@ -76,7 +72,6 @@ GLM: dict[str, Family] = {
     "glm4_moe_lite": Family(
         mixer=MLA(),
         ffn=GLM4_LITE_EXPERTS,
-        own={"num_nextn_predict_layers": 0},
         prediction=MTP(MLA(), GLM4_LITE_EXPERTS, own_tables=True),
         gguf=GGUFRules("deepseek2"),
     ),
@@ -89,10 +84,6 @@ GLM: dict[str, Family] = {
         wrappers=("glm5_next",),
     ),
     "glm_moe_dsa": Family(
-        mixer=GLM_DSA,
-        ffn=DEEPSEEK_EXPERTS,
-        own={"num_nextn_predict_layers": 0},
-        prediction=MTP(GLM_DSA, DEEPSEEK_EXPERTS),
-        gguf=GGUFRules("glm-dsa"),
+        mixer=GLM_DSA, ffn=DEEPSEEK_EXPERTS, prediction=MTP(GLM_DSA, DEEPSEEK_EXPERTS), gguf=GGUFRules("glm-dsa")
     ),
 }

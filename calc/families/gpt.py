@@ -2,26 +2,23 @@
 
 from dataclasses import replace
 
-from calc.families.attention_rows import Attention, Sliding, Window
+from calc.families.attention_rows import Attention, Either, Sliding, Window
 from calc.families.family import GATE_UP, GPT_NAMES, PACKED_QKV, Family, Weights, cross_attention, layer_norms
 from calc.families.feedforward_rows import Dense, Experts, Times
-from calc.families.fields import Fields
+from calc.families.fields import stated_or
 from calc.families.rotary import WHOLE_HEAD, Rotary
-from calc.model.attention import GQA
-from calc.model.gguf_rules import GGUFRules
-from calc.model.kernels import Dropout, Kernels
-from calc.model.names import Names
+from calc.model.conventions import Dropout, GGUFRules, Kernels, Names
 
 EVERYWHERE: frozenset[Dropout] = frozenset({"embedding", "scores", "residual"})
 GPT2_NAMES = GPT_NAMES.but(
-    positions="transformer.wpe",
+    positions="wpe",
     packed={"c_attn": PACKED_QKV},
     renamed={"o_proj": "c_proj", "up_proj": "c_fc", "down_proj": "c_proj"},
 )
 GPT2_CROSSING = {"crossattention.c_attn": 2, "crossattention.q_attn": 1, "crossattention.c_proj": 1}
 GPT2 = Family(
     mixer=Attention(heads="n_head", kv=None, head_dim=None, hidden="n_embd", bias=True),
-    ffn=Dense(Times(4, "n_embd", stated="n_inner"), True, gated=False),
+    ffn=Dense(stated_or("n_inner", Times(4, "n_embd")), True, gated=False),
     norms=("ln_1", "ln_2"),
     norm="layer",
     layer_extras=cross_attention("n_embd", "ln_cross_attn", GPT2_CROSSING, transposed=True),
@@ -41,9 +38,7 @@ OPENAI: dict[str, Family] = {
         final_norm="none",
         layer_extras=(),
         kernels=Kernels(fp32_softmax=False),
-        names=GPT2_NAMES.but(
-            transposed=True, embedding="transformer.tokens_embed", positions="transformer.positions_embed"
-        ),
+        names=GPT2_NAMES.but(transposed=True, embedding="tokens_embed", positions="positions_embed"),
     ),
     "gpt2": replace(GPT2, gguf=GGUFRules("gpt2")),
     "gpt-sw3": GPT2,  # of AI Sweden
@@ -61,28 +56,23 @@ OPENAI: dict[str, Family] = {
 
 TWO_MATRICES = {"o_proj": "dense", "up_proj": "dense_h_to_4h", "down_proj": "dense_4h_to_h"}
 BLOOM_NAMES = Names(
-    embedding="transformer.word_embeddings",
-    layer="transformer.h.{layer}",
+    module="transformer",
+    embedding="word_embeddings",
+    layer="h.{layer}",
     attention="self_attention",
-    final_norm="transformer.ln_f",
+    final_norm="ln_f",
     packed={"query_key_value": PACKED_QKV},
     renamed=TWO_MATRICES,
 )
 BIGCODE = Attention(heads="n_head", kv=None, head_dim=None, hidden="n_embd", bias=True)
 
 
-def bigcode_attention(c: Fields, layer: int) -> GQA:
-    """StarCoder: one KV head for all."""
-    attention = BIGCODE(c, layer)
-    return attention.model_copy(update={"n_kv": 1}) if c.flag("multi_query") else attention
-
-
 def neox_names(module: str) -> Names:
     return Names(
-        embedding=f"{module}.embed_in",
-        layer=f"{module}.layers.{{layer}}",
+        module=module,
+        embedding="embed_in",
         attention="attention",
-        final_norm=f"{module}.final_layer_norm",
+        final_norm="final_layer_norm",
         lm_head="embed_out",
         packed={"query_key_value": PACKED_QKV},
         renamed=TWO_MATRICES,
@@ -112,15 +102,13 @@ BIGSCIENCE: dict[str, Family] = {
         names=BLOOM_NAMES,
         rotary=None,
         layers="n_layer",
-        own={"max_position_embeddings": None},
-        aliases={"n_embed": "hidden_size"},
         extras=(Weights("norms", layer_norms("hidden_size", "transformer.word_embeddings_layernorm")),),
         gguf=GGUFRules("bloom"),
     ),
     "gpt_bigcode": replace(
         GPT2,
         maker="BigCode",
-        mixer=bigcode_attention,
+        mixer=Either("multi_query", replace(BIGCODE, kv=1), BIGCODE),
         kernels=Kernels(dropout=EVERYWHERE, holds_attended=True),
         layer_extras=cross_attention("n_embd", "ln_cross_attn", GPT2_CROSSING),
         names=GPT2_NAMES,
@@ -138,7 +126,7 @@ BIGSCIENCE: dict[str, Family] = {
     "gpt_neo": Family(
         maker="EleutherAI",
         mixer=Attention(heads="num_heads", kv=None, head_dim=None, out_bias=True),
-        ffn=Dense(Times(4, stated="intermediate_size"), True, gated=False),
+        ffn=Dense(stated_or("intermediate_size", Times(4)), True, gated=False),
         norms=("ln_1", "ln_2"),
         norm="layer",
         names=GPT2_NAMES.but(
@@ -184,11 +172,12 @@ BIGSCIENCE: dict[str, Family] = {
         kernels=Kernels(),
         norms=("layernorm1", "layernorm2"),
         names=Names(
-            embedding="transformer.w",
-            layer="transformer.h.{layer}",
+            module="transformer",
+            embedding="w",
+            layer="h.{layer}",
             attention="multi_head_attention",
             mlp="ffn",
-            final_norm="transformer.layernorm",
+            final_norm="layernorm",
             renamed={"q_proj": "Wq", "k_proj": "Wk", "v_proj": "Wv", "o_proj": "dense"}
             | {"up_proj": "0", "down_proj": "2"},
         ),

@@ -6,9 +6,7 @@ from calc.families.attention_rows import Hybrid, Listed, Sliding
 from calc.families.family import GATE_UP, LLAMA_ATTENTION, Family
 from calc.families.feedforward_rows import Dense, Experts
 from calc.families.recurrent_rows import BAMBA
-from calc.model.gguf_rules import GGUFRules
-from calc.model.kernels import Kernels
-from calc.model.names import Names
+from calc.model.conventions import GGUFRules, Kernels, Names
 
 SINKS_IN_WINDOWS = replace(LLAMA_ATTENTION, window=Sliding(full_every=4, full_at=0), sinks=True)
 GRANITE_EXPERTS = Experts("num_local_experts", "intermediate_size", stacked="module")
@@ -26,7 +24,7 @@ GRANITE_MOE_NAMES = Names(
 )
 SCALES = Kernels(scales_embedded=True)
 FF_NORMS = ("input_layernorm", "pre_ff_layernorm")
-BAMBA_NAMES = Names(recurrent="mamba", mlp="feed_forward", final_norm="model.final_layernorm")
+BAMBA_NAMES = Names(recurrent="mamba", mlp="feed_forward", final_norm="final_layernorm")
 
 
 GRANITE_MOE = Family(ffn=GRANITE_EXPERTS, kernels=SCALES, names=GRANITE_MOE_NAMES, gguf=GGUFRules("granitemoe"))

@@ -5,6 +5,7 @@ from functools import partial
 
 from calc.families.fields import Fields
 from calc.families.tower_parts import (
+    Layer,
     Tower,
     batch_statistics,
     images,
@@ -12,11 +13,13 @@ from calc.families.tower_parts import (
     numbers,
     patch,
     patches,
+    placed,
     section,
     separate,
+    with_biases,
 )
 from calc.model.tensor import Shapes
-from calc.model.towers.listed import Layer, NamedShape, placed, with_biases
+from calc.model.vision import NamedShape
 
 NormOf = Callable[[str, int], Iterator[NamedShape]]
 """Weights of a norm, made from its path and width."""

@@ -2,17 +2,15 @@
 
 from dataclasses import replace
 
-from calc.families.attention_rows import Attention, Window
+from calc.families.attention_rows import Attention, Either, Window
 from calc.families.deepseek import DEEPSEEK_V1_EXPERTS
 from calc.families.family import GATE_UP, STACKED_EXPERTS, Family, Weights, extras
 from calc.families.feedforward_rows import Dense, Experts
 from calc.families.fields import Fields
 from calc.model.attention import GQA
 from calc.model.block import Extra
-from calc.model.feedforward import FeedForward
-from calc.model.kernels import Kernels
+from calc.model.conventions import Kernels, Names
 from calc.model.mixers import Mixer
-from calc.model.names import Names
 from calc.model.recurrent import SideConvs
 from calc.model.tensor import Shape
 
@@ -36,9 +34,7 @@ def inkling_slides(c: Fields, layer: int) -> bool:
     return bool((layer + 1) % 6) if local is None else layer in c.indices("local_layer_ids")
 
 
-def inkling_attention(c: Fields, layer: int) -> GQA:
-    """Sliding layers have heads of their own."""
-    return (INKLING_SLIDING if inkling_slides(c, layer) else INKLING_FULL)(c, layer)
+INKLING_ATTENTION = Either(inkling_slides, INKLING_SLIDING, INKLING_FULL)
 
 
 def with_convs(c: Fields, attention: GQA) -> tuple[Mixer, ...]:
@@ -48,13 +44,10 @@ def with_convs(c: Fields, attention: GQA) -> tuple[Mixer, ...]:
 
 INKLING_CLASS = replace(DEEPSEEK_V1_EXPERTS, stacked="out_in", first_dense="dense_mlp_idx")
 INKLING_STATED = replace(INKLING_CLASS, width="intermediate_size", dense=Dense("dense_intermediate_size", False))
-
-
-def inkling_ffn(c: Fields, layer: int) -> FeedForward | None:
-    """Feed-forward of a layer. Where the config states a width for dense layers, `intermediate_size` is the experts'.
-    Shared experts stand in the router, too."""
-    stated = c.maybe("dense_intermediate_size") is not None
-    return (INKLING_STATED if stated else INKLING_CLASS)(c, layer)
+INKLING_FFN = Either(  # where a width is stated for dense layers, `intermediate_size` is the experts'
+    lambda c, layer: c.maybe("dense_intermediate_size") is not None, INKLING_STATED, INKLING_CLASS
+)
+"""Shared experts stand in the router, too."""
 
 
 def relative(c: Fields, attention: GQA, vectors: str, table: str) -> dict[str, Shape]:
@@ -66,7 +59,7 @@ def relative(c: Fields, attention: GQA, vectors: str, table: str) -> dict[str, S
 
 def inkling_relative(c: Fields, layer: int) -> tuple[Extra, ...]:
     names = ("self_attn.r_proj.weight", "self_attn.rel_logits_proj.proj")
-    return extras("attention", relative(c, inkling_attention(c, layer), *names))
+    return extras("attention", relative(c, INKLING_ATTENTION(c, layer), *names))
 
 
 HAS_EXPERTS = INKLING_CLASS.is_sparse
@@ -84,15 +77,12 @@ INKLING_LAYER = (  # scales of the feed-forward, the router's rows for shared ex
 GATED_FULL, GATED_SLIDING = (
     replace(attention, qk_norm="none", gate="channels") for attention in (INKLING_FULL, INKLING_SLIDING)
 )
-
-
-def inkling2_attention(c: Fields, layer: int) -> GQA:
-    return (GATED_SLIDING if inkling_slides(c, layer) else GATED_FULL)(c, layer)
+INKLING2_ATTENTION = Either(inkling_slides, GATED_SLIDING, GATED_FULL)
 
 
 def inkling2_mixers(c: Fields, layer: int) -> tuple[Mixer, ...]:
     """The convolutions of full layers are dynamic."""
-    attention, convs = with_convs(c, inkling2_attention(c, layer))
+    attention, convs = with_convs(c, INKLING2_ATTENTION(c, layer))
     if not inkling_slides(c, layer):
         convs = convs.model_copy(update={"dynamic": c.size("num_key_value_heads")})
     return attention, convs
@@ -106,7 +96,7 @@ def inkling2_norms(c: Fields, layer: int) -> tuple[str, ...]:
 
 def inkling2_extras(c: Fields, layer: int) -> tuple[Extra, ...]:
     """Relative positions as in Inkling, limits of queries and of these, and sinks that follow from the token."""
-    attention = inkling2_attention(c, layer)
+    attention = INKLING2_ATTENTION(c, layer)
     shapes = relative(c, attention, "attn.wr_du.weight", "attn.rel_logits_proj.proj")
     shapes |= {"attn.q_l2_clip.scale": (attention.n_q, attention.d_head)}
     shapes |= {"attn.rel_l2_clip.scale": (attention.n_q, c.size("d_rel"))}
@@ -127,11 +117,10 @@ def inkling2_residuals(c: Fields) -> tuple[Extra, ...]:
 
 INKLING: dict[str, Family] = {
     "inkling_text": Family(
-        mixer=lambda c, layer: with_convs(c, inkling_attention(c, layer)),
-        ffn=inkling_ffn,
+        mixer=lambda c, layer: with_convs(c, INKLING_ATTENTION(c, layer)),
+        ffn=INKLING_FFN,
         layer_extras=(inkling_relative, *INKLING_LAYER),
         extras=(Weights("norms", {"model.embed_tokens.embed_norm.weight": ("hidden_size",)}),),
-        own={"dense_mlp_idx": 0, "dense_intermediate_size": None},
         ties=False,
         kernels=Kernels(fp32_weights=True),
         names=STACKED_EXPERTS.but(recurrent=""),
@@ -147,15 +136,14 @@ INKLING: dict[str, Family] = {
         ties=False,
         kernels=Kernels(activation="clamped", capped_logits=True),
         names=Names(
-            embedding="model.llm.embed",
-            layer="model.llm.layers.{layer}",
+            module="model.llm",
+            embedding="embed",
             attention="attn",
             recurrent="",
             correction="mlp.gate.bias",
             expert="mlp.experts",
             expert_packed={"w13_weight": GATE_UP},
             expert_renamed={"down_proj": "w2_weight"},
-            final_norm="model.llm.norm",
             lm_head="model.llm.unembed",
             renamed={"q_proj": "wq_du", "k_proj": "wk_dv", "v_proj": "wv_dv", "o_proj": "wo_ud"}
             | {"g_proj": "gate_attn"}

@@ -6,8 +6,7 @@ from typing import Any, get_args
 
 from calc.families.fields import Fields
 from calc.families.rotary import scaling_of
-from calc.model.details import Details
-from calc.model.kernels import Activation, Dropout, Kernels
+from calc.model.conventions import Activation, Details, Dropout, Kernels
 
 DROPOUT: dict[str, Dropout] = {
     "embd_pdrop": "embedding",

@@ -4,14 +4,12 @@ from calc.families.attention_rows import Attention, Hybrid, Listed, Sliding
 from calc.families.family import QK_LAYERNORM, W123, Family, If
 from calc.families.feedforward_rows import Dense, Experts
 from calc.families.fields import Fields
-from calc.families.recurrent_rows import short_conv
-from calc.model.gguf_rules import GGUFRules
-from calc.model.kernels import Kernels
-from calc.model.names import Names
+from calc.families.recurrent_rows import SHORT_CONV
+from calc.model.conventions import GGUFRules, Kernels, Names
 
 LFM2_MIXER = Hybrid(
     Attention(head_dim=None, qk_norm="head"),
-    short_conv,
+    SHORT_CONV,
     Listed("full_attn_idxs", absent=True),
     words=("full_attention", "conv"),
 )
@@ -21,7 +19,7 @@ LFM2_NAMES = Names(
     router="feed_forward.gate",
     correction="feed_forward.expert_bias",
     expert="feed_forward.experts.{expert}",
-    final_norm="model.embedding_norm",
+    final_norm="embedding_norm",
     renamed={"o_proj": "out_proj", **QK_LAYERNORM} | W123,
     expert_renamed=W123,
 )
@@ -51,8 +49,6 @@ LIQUID: dict[str, Family] = {
         ffn=Dense(lfm2_width, False),
         norms=("operator_norm", "ffn_norm"),
         names=LFM2_NAMES,
-        own={"block_ff_dim": None},
-        aliases={"tie_embedding": "tie_word_embeddings"},
         wrappers=("lfm2_vl",),
         gguf=GGUFRules("lfm2", heads_by_layer=True),
     ),
@@ -61,7 +57,6 @@ LIQUID: dict[str, Family] = {
         ffn=Experts(correction="buffer", corrected_when="use_expert_bias", first_dense="num_dense_layers"),
         norms=("operator_norm", "ffn_norm"),
         names=LFM2_NAMES,
-        aliases={"tie_embedding": "tie_word_embeddings"},
         kernels=Kernels(fp32_weights=False, fp32_router=False),
         gguf=GGUFRules("lfm2moe", heads_by_layer=True),
     ),
@@ -74,18 +69,14 @@ LIQUID: dict[str, Family] = {
                 gate_when="use_attention_gate",
                 window=Sliding(full_every=4, full_at=2),
             ),
-            short_conv,
+            SHORT_CONV,
             lfm3_attends,
             words=("full_attention", "sliding_attention", "conv"),
         ),
         ffn=Dense(bias=False),
         norms=If("use_sandwich_norm", LFM3_NORMS, LFM3_NORMS[:2]),
-        own={"use_sandwich_norm": True, "use_attention_gate": True},
         names=Names(
-            recurrent="conv",
-            mlp="feed_forward",
-            final_norm="model.embedding_norm",
-            renamed={"g_proj": "gate_proj"} | W123,
+            recurrent="conv", mlp="feed_forward", final_norm="embedding_norm", renamed={"g_proj": "gate_proj"} | W123
         ),
         wrappers=("lfm3_vl",),
     ),

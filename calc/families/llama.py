@@ -1,11 +1,9 @@
 """Meta's families."""
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from calc.errors import ConfigError, Message, shown
-from calc.families.attention_rows import Attention, Sliding
+from calc.families.attention_rows import Attention, Either, Sliding
 from calc.families.family import (
     ENCODER_ATTENTION,
     FC12,
@@ -22,31 +20,20 @@ from calc.families.family import (
     two_more_positions,
 )
 from calc.families.feedforward_rows import Dense, Experts
-from calc.families.fields import Fields
-from calc.model.attention import GQA
+from calc.families.fields import Fields, stated_or
 from calc.model.block import Extra
-from calc.model.gguf_rules import GGUFRules
-from calc.model.kernels import Kernels
-from calc.model.names import Names
+from calc.model.conventions import GGUFRules, Kernels, Names
 from calc.model.tensor import Component, Norm, Shape
 
 # Llama 3.2 Vision: some layers attend to the image
 
 MLLAMA_CROSS = frozenset(range(3, 40, 5))
 """The class's default."""
-MLLAMA_ATTENTION = Attention(head_dim=None)
-MLLAMA_IMAGE = Attention(head_dim=None, qk_norm="head")
 
 
 def mllama_crosses(c: Fields, layer: int) -> bool:
     listed = c.get("cross_attention_layers") is not None
     return layer in (c.indices("cross_attention_layers") if listed else MLLAMA_CROSS)
-
-
-def mllama_attention(c: Fields, layer: int) -> GQA:
-    if not mllama_crosses(c, layer):
-        return MLLAMA_ATTENTION(c, layer)
-    return MLLAMA_IMAGE(c, layer).model_copy(update={"cross": True})
 
 
 def llama4_sparse(c: Fields, layer: int) -> bool:
@@ -55,6 +42,18 @@ def llama4_sparse(c: Fields, layer: int) -> bool:
         return layer in c.indices("moe_layers")
     return (layer + 1) % c.size("interleave_moe_layer_step") == 0
 
+
+# Decoders of fairseq
+
+FAIRSEQ_NAMES = Names(mlp="", final_norm="layer_norm", renamed={"o_proj": "out_proj"} | FC12)
+FAIRSEQ = Family(
+    mixer=Attention(kv=None, head_dim=None, bias=True),
+    ffn=Dense("ffn_dim", gated=False, bias=True),
+    norms=("self_attn_layer_norm", "final_layer_norm"),
+    norm="layer",
+    names=FAIRSEQ_NAMES,
+    rotary=None,
+)
 
 # OPT, whose smallest-but-one model embeds in fewer dimensions than its layers have
 
@@ -111,25 +110,11 @@ MUSE_GLIMMER = Family(
 
 BLT_ATTENTION = Attention(head_dim=None)
 GROUPS = "encoder_hash_byte_group_size"
-LOCAL = {"vocab_size": 260, "hidden_size": 1024, "num_attention_heads": 16, "hidden_size_global": 2048}
-BLT_SECTIONS: dict[str, Mapping[str, Any]] = {
-    "encoder_config": LOCAL | {"num_hidden_layers": 1, "cross_attn_all_layers": False, "cross_attn_k": 2},
-    "decoder_config": LOCAL
-    | {"num_hidden_layers": 9, "intermediate_size": 2816, "cross_attn_all_layers": True, "cross_attn_k": 2},
-    "patcher_config": {"vocab_size": 260, "hidden_size": 768, "num_hidden_layers": 14, "num_attention_heads": 12}
-    | {"intermediate_size": 2048},
-}
-"""Defaults of the sections' classes, transformers 5.23 `configuration_blt.py`."""
-
-
-def blt_section(c: Fields, name: str) -> Fields:
-    stated = c.get(name)
-    return c.once(name, lambda: Fields(stated if isinstance(stated, Mapping) else {}, BLT_SECTIONS[name], {}))
 
 
 def byte_width(c: Fields) -> int:
     """Width of the state of a byte: what the encoder gives is what the decoder reads."""
-    encoder, decoder = (blt_section(c, f"{name}_config").size("hidden_size") for name in ("encoder", "decoder"))
+    encoder, decoder = (c.section(f"{name}_config").size("hidden_size") for name in ("encoder", "decoder"))
     if encoder != decoder:
         sentence = (
             "hidden_size is {encoder:,} in encoder_config and {decoder:,} in decoder_config; both must be the same."
@@ -138,7 +123,7 @@ def byte_width(c: Fields) -> int:
     return encoder
 
 
-BLT_FFN = Dense(lambda c: c.maybe("intermediate_size") or 8 * c.size("hidden_size") // 3, False)
+BLT_FFN = Dense(stated_or("intermediate_size", lambda c: 8 * c.size("hidden_size") // 3), False)
 
 
 def byte_stack(c: Fields, path: str) -> tuple[Extra, ...]:
@@ -162,7 +147,7 @@ def byte_stack(c: Fields, path: str) -> tuple[Extra, ...]:
 
 
 def byte_models(c: Fields) -> tuple[Extra, ...]:
-    encoder, decoder, patcher = (blt_section(c, name) for name in BLT_SECTIONS)
+    encoder, decoder, patcher = (c.section(f"{name}_config") for name in ("encoder", "decoder", "patcher"))
     width, joined = byte_width(c), byte_width(c) * c.size("cross_attn_k")
     groups = c.get(GROUPS) or range(3, 9)
     if not isinstance(groups, list | range):
@@ -199,7 +184,7 @@ LLAMA: dict[str, Family] = {
         gguf=LLAMA_FILE,
     ),
     "mllama_text_model": Family(
-        mixer=mllama_attention,
+        mixer=Either(mllama_crosses, Attention(head_dim=None, qk_norm="head", cross=True), Attention(head_dim=None)),
         ffn=Dense(bias=False),
         extra_rows=8,
         ties=False,
@@ -234,20 +219,12 @@ LLAMA: dict[str, Family] = {
         gguf=GGUFRules("llama4"),
     ),
     "cwm": Family(mixer=Attention(window=Sliding(full_every=4))),
-    "opt": Family(
+    "opt": replace(
+        FAIRSEQ,
         mixer=Attention(kv=None, head_dim=None, bias="enable_bias"),
         ffn=Dense("ffn_dim", gated=False, bias="enable_bias"),
-        norms=("self_attn_layer_norm", "final_layer_norm"),
         norm=OPT_NORM,
-        names=Names(
-            embedding="model.decoder.embed_tokens",
-            positions="model.decoder.embed_positions",
-            layer="model.decoder.layers.{layer}",
-            mlp="",
-            final_norm="model.decoder.final_layer_norm",
-            renamed={"o_proj": "out_proj"} | FC12,
-        ),
-        rotary=None,
+        names=FAIRSEQ_NAMES.but(module="model.decoder", final_norm="final_layer_norm"),
         positions=two_more_positions,
         d_embedding="word_embed_proj_dim",
         final_norm=opt_final_norm,
@@ -259,13 +236,9 @@ LLAMA: dict[str, Family] = {
         ),
         wrappers=("blip-2", "instructblip", "instructblipvideo"),
     ),
-    "xglm": Family(
+    "xglm": replace(
+        FAIRSEQ,
         mixer=Attention(heads="attention_heads", kv=None, head_dim=None, hidden="d_model", bias=True),
-        ffn=Dense("ffn_dim", gated=False, bias=True),
-        norms=("self_attn_layer_norm", "final_layer_norm"),
-        norm="layer",
-        names=Names(mlp="", final_norm="model.layer_norm", renamed={"o_proj": "out_proj"} | FC12),
-        rotary=None,
         layers="num_layers",
         hidden="d_model",
         layer_extras=cross_attention("d_model", "encoder_attn_layer_norm", ENCODER_ATTENTION),
@@ -291,13 +264,11 @@ LLAMA: dict[str, Family] = {
         section="global_config",
         mixer=BLT_ATTENTION,
         ffn=BLT_FFN,
-        names=Names(embedding="model.local_encoder.embed_tokens", layer="model.global_transformer.layers.{layer}"),
+        names=Names(embedding="local_encoder.embed_tokens", layer="global_transformer.layers.{layer}"),
         d_embedding=byte_width,
-        extra_rows=lambda c: blt_section(c, "encoder_config").size("vocab_size") - c.size("vocab_size"),
+        extra_rows=lambda c: c.section("encoder_config").size("vocab_size") - c.size("vocab_size"),
         final_norm="none",
         extras=(byte_models,),
-        own={"hidden_size": 2048, "num_attention_heads": 16, "num_key_value_heads": None}
-        | {"num_hidden_layers": 25, "intermediate_size": 5632},
         assumption=Message(
             "Context and batch count patches of bytes, which the wide stack keeps; what the narrow stacks keep of "
             "the last bytes is not counted."

@@ -4,18 +4,16 @@ from dataclasses import replace
 
 from calc.families.family import Family, If, Weights
 from calc.families.feedforward_rows import Dense, Times, no_feedforward
-from calc.families.fields import Fields
-from calc.families.recurrent_rows import Mamba, Mamba2
-from calc.model.gguf_rules import GGUFRules
-from calc.model.kernels import Kernels
+from calc.families.fields import Fields, Size, stated_or
+from calc.families.recurrent_rows import MAMBA1, MAMBA2, Recurrence
+from calc.model.conventions import GGUFRules, Kernels, Names
 from calc.model.linear_attention import MLSTM
-from calc.model.names import Names
 from calc.model.recurrent import RWKV
 from calc.model.tensor import Norm
 
 MAMBA_NAMES = Names(
-    embedding="backbone.embeddings",
-    layer="backbone.layers.{layer}",
+    module="backbone",
+    embedding="embeddings",
     recurrent="mixer",
     attention="mixer",
     mlp="mixer",
@@ -23,25 +21,16 @@ MAMBA_NAMES = Names(
     correction="mixer.gate.e_score_correction_bias",
     expert="mixer.experts.{expert}",
     shared_expert="mixer.shared_experts",
-    final_norm="backbone.norm_f",
+    final_norm="norm_f",
 )
 
 
 RWKV_MIXES = ("feed_forward.time_mix_key", "feed_forward.time_mix_receptance")
 
 
-def rwkv(c: Fields, layer: int) -> RWKV:
-    hidden = c.size("hidden_size")
-    return c.once("rwkv", lambda: RWKV(hidden=hidden, d_inner=c.maybe("attention_hidden_size") or hidden))
-
-
-def mlstm(c: Fields, layer: int) -> MLSTM:
-    def read() -> MLSTM:
-        n = c.size("num_heads")
-        k, v = (int(c.size("hidden_size") * c.real(f"{name}_dim_factor")) for name in ("qk", "v"))
-        return MLSTM(n_heads=n, d_k=k // n, d_v=v // n, bias=c.flag("use_bias"))
-
-    return c.once("mlstm", read)
+def mlstm_head(factor: str) -> Size:
+    """Width of a head, all of them together a share of the hidden size."""
+    return lambda c: int(c.size("hidden_size") * c.real(factor)) // c.size("num_heads")
 
 
 def mlstm_width(c: Fields) -> int:
@@ -55,34 +44,33 @@ def mamba_kernels(c: Fields) -> Kernels:
 
 
 BIASED_NORM: If[Norm] = If("use_bias", "layer", "rms")
-UNBOUNDED = {"max_position_embeddings": None}
 
 STATE_SPACES = Family(
     maker="Gu and Dao",
-    mixer=Mamba(inner="intermediate_size"),
+    mixer=MAMBA1,
     ffn=no_feedforward,
     norms=("norm",),
     names=MAMBA_NAMES,
-    own=UNBOUNDED,
     kernels=mamba_kernels,
     gguf=GGUFRules("mamba"),
 )
 
 MAMBA: dict[str, Family] = {
     "mamba": STATE_SPACES,
-    "mamba2": replace(STATE_SPACES, maker="Dao and Gu", mixer=Mamba2(), gguf=GGUFRules("mamba2")),
+    "mamba2": replace(STATE_SPACES, maker="Dao and Gu", mixer=MAMBA2, gguf=GGUFRules("mamba2")),
     "rwkv": Family(
         maker="RWKV",
-        mixer=rwkv,
-        ffn=Dense(Times(4, stated="intermediate_size"), False, gated=False),
+        mixer=Recurrence(RWKV, {"hidden": "hidden_size", "d_inner": stated_or("attention_hidden_size", "hidden_size")}),
+        ffn=Dense(stated_or("intermediate_size", Times(4)), False, gated=False),
         norms=lambda c, layer: ("ln1", "ln2") if layer else ("pre_ln", "ln1", "ln2"),
         norm="layer",
         names=Names(
-            embedding="rwkv.embeddings",
-            layer="rwkv.blocks.{layer}",
+            module="rwkv",
+            embedding="embeddings",
+            layer="blocks.{layer}",
             recurrent="attention",
             mlp="feed_forward",
-            final_norm="rwkv.ln_out",
+            final_norm="ln_out",
             lm_head="head",
             renamed={"up_proj": "key", "down_proj": "value"},
         ),
@@ -95,7 +83,11 @@ MAMBA: dict[str, Family] = {
     ),
     "xlstm": Family(
         maker="NXAI",
-        mixer=mlstm,
+        mixer=Recurrence(
+            MLSTM,
+            {"n_heads": "num_heads", "d_k": mlstm_head("qk_dim_factor"), "d_v": mlstm_head("v_dim_factor")}
+            | {"bias": "use_bias"},
+        ),
         ffn=Dense(mlstm_width, "use_bias"),
         norms=("norm_mlstm", "norm_ffn"),
         norm=BIASED_NORM,
@@ -103,13 +95,13 @@ MAMBA: dict[str, Family] = {
         follows={"embedding_dim": "hidden_size", "num_blocks": "num_hidden_layers"},
         ties=False,
         names=Names(
-            embedding="backbone.embeddings",
-            layer="backbone.blocks.{layer}",
+            module="backbone",
+            embedding="embeddings",
+            layer="blocks.{layer}",
             recurrent="mlstm_layer",
             mlp="ffn",
-            final_norm="backbone.out_norm",
+            final_norm="out_norm",
             renamed={"gate_proj": "proj_up_gate", "up_proj": "proj_up", "down_proj": "proj_down"},
         ),
-        own=UNBOUNDED | {"qk_dim_factor": 0.5, "v_dim_factor": 1.0, "ffn_proj_factor": 2.667},
     ),
 }

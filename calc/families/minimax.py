@@ -7,8 +7,7 @@ from calc.families.fields import Fields, kind
 from calc.families.mistral import MIXTRAL_NAMES
 from calc.families.rotary import Rotary
 from calc.model.attention import BlockIndexer
-from calc.model.gguf_rules import GGUFRules
-from calc.model.kernels import Kernels
+from calc.model.conventions import GGUFRules, Kernels
 from calc.model.linear_attention import LightningAttention
 from calc.model.mixers import Mixer
 
@@ -85,7 +84,6 @@ MINIMAX: dict[str, Family] = {
             first_dense=0,
             dense=Dense("dense_intermediate_size"),
         ),
-        own={"n_shared_experts": 1},
         names=MIXTRAL_NAMES.but(shared_expert="block_sparse_moe.shared_experts"),
         wrappers=("minimax_m3_vl", "minimax_m3"),
     ),

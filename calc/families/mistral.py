@@ -2,14 +2,12 @@
 
 from dataclasses import replace
 
-from calc.families.attention_rows import MLA, Attention, Every, Sliding, Window
+from calc.families.attention_rows import MLA, Attention, Either, Every, Sliding, Window
 from calc.families.deepseek import DEEPSEEK_V1_EXPERTS, owns_indexer
 from calc.families.family import LLAMA_FILE, STACKED_EXPERTS, W123, Family, Weights, layer_norms
 from calc.families.feedforward_rows import Dense, Experts
 from calc.families.fields import Fields
-from calc.model.gguf_rules import GGUFRules
-from calc.model.kernels import Kernels
-from calc.model.names import Names
+from calc.model.conventions import GGUFRules, Kernels, Names
 
 WINDOWED = Attention(window=Window())
 MIXTRAL_NAMES = Names(
@@ -18,9 +16,6 @@ MIXTRAL_NAMES = Names(
     expert="block_sparse_moe.experts.{expert}",
     expert_renamed=W123,
 )
-VOXTRAL = {"vocab_size": 131072, "hidden_size": 3072, "intermediate_size": 9216, "num_hidden_layers": 26}
-VOXTRAL |= {"num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128, "sliding_window": 8192}
-"""Values that its wrapper puts where a config has none."""
 
 # Mistral Large 4: latents and choices of tokens may be shared by layers; every fourth layer has no positions
 
@@ -63,19 +58,18 @@ MISTRAL: dict[str, Family] = {
     ),
     "mistral4": Family(mixer=MLA(), ffn=replace(DEEPSEEK_V1_EXPERTS, stacked="out_in"), names=STACKED_EXPERTS),
     "mistral_large4_text": Family(
-        mixer=lambda c, layer: (LARGE4_MLA if rotates(c, layer) else LARGE4_PLAIN)(c, layer),
+        mixer=Either(rotates, LARGE4_MLA, LARGE4_PLAIN),
         ffn=DEEPSEEK_V1_EXPERTS,
         norms=("attention_norm", "ffn_norm"),
         kernels=Kernels(capped_logits=True),
         names=Names(
+            module="",
             embedding="tok_embeddings",
-            layer="layers.{layer}",
             attention="attention",
             mlp="feed_forward",
             router="gate",
             expert="experts.{expert}",
             shared_expert="shared_experts",
-            final_norm="norm",
             lm_head="output",
             renamed={
                 "q_proj": "wq",
@@ -87,7 +81,6 @@ MISTRAL: dict[str, Family] = {
             | W123,
             expert_renamed=W123,
         ),
-        own={"no_rope_layer_interval": 4, "index_topk_freq": 1, "index_skip_topk_offset": 2},
         layer_extras=LARGE4_LAYER,
         extras=(
             Weights(
@@ -105,7 +98,6 @@ MISTRAL: dict[str, Family] = {
             Weights("norms", {"ada_rms_norm.linear1.weight": (32, "hidden_size")}),
             Weights("norms", {"ada_rms_norm.linear2.weight": ("hidden_size", 32)}),
         ),
-        own=VOXTRAL,
         wrappers=("voxtral_realtime",),
     ),
 }

@@ -6,10 +6,10 @@ from calc.families.attention_rows import MLA, Attention, Every, Hybrid
 from calc.families.deepseek import DEEPSEEK_EXPERTS, DEEPSEEK_MTP
 from calc.families.family import MTP, PACKED_QKV, QUERY_LAYERNORM, Family, Weights
 from calc.families.feedforward_rows import Dense, Experts
-from calc.families.fields import Fields, Flag, Size, number
-from calc.families.recurrent_rows import KimiDelta
-from calc.model.gguf_rules import GGUFRules
-from calc.model.names import Names
+from calc.families.fields import Fields, Size, stated_or
+from calc.families.recurrent_rows import Recurrence
+from calc.model.conventions import GGUFRules, Names
+from calc.model.linear_attention import KimiDelta
 
 
 def kimi_full(c: Fields, layer: int) -> bool:
@@ -22,16 +22,12 @@ def kimi_full(c: Fields, layer: int) -> bool:
 
 def in_section(field: str, otherwise: str) -> Size:
     """A size that checkpoints state in `linear_attn_config`."""
-    return lambda c: c.within(c.get("linear_attn_config")).maybe(field) or c.size(otherwise)
+    return lambda c: c.section("linear_attn_config").maybe(field) or c.size(otherwise)
 
 
-def in_delta(flag: str) -> Flag:
-    """A flag that checkpoints state in `linear_attn_config`."""
-    return lambda c: c.within(c.get("linear_attn_config")).flag(flag)
-
-
-def stated_or(field: str, otherwise: str) -> Size:
-    return lambda c: c.maybe(field) or number(c, otherwise)
+def has_full_rank_output(c: Fields) -> bool:
+    """Whether the output gate has no bottleneck: Kimi K3."""
+    return c.section("linear_attn_config").flag("use_full_rank_gate")
 
 
 def has_residuals(c: Fields) -> bool:
@@ -50,27 +46,29 @@ def residuals(*paths: str) -> tuple[Weights, ...]:
     )
 
 
-KIMI_DELTA = KimiDelta(
-    heads=in_section("num_heads", "linear_num_heads"),
-    d_head=in_section("head_dim", "linear_head_dim"),
-    d_conv=in_section("short_conv_kernel_size", "linear_conv_kernel_dim"),
+KIMI_DELTA = Recurrence(
+    KimiDelta,
+    {
+        "n_heads": in_section("num_heads", "linear_num_heads"),
+        "d_head": in_section("head_dim", "linear_head_dim"),
+        "d_conv": in_section("short_conv_kernel_size", "linear_conv_kernel_dim"),
+    },
 )
 KIMI_EXPERTS = Experts(
     "num_local_experts", shared="n_shared_experts", correction="buffer", first_dense="first_k_dense_replace"
 )
 KIMI: dict[str, Family] = {
-    "kimi_k2": Family(
-        mixer=MLA(), ffn=DEEPSEEK_EXPERTS, defaults="deepseek_v3", prediction=DEEPSEEK_MTP, gguf=GGUFRules("deepseek2")
-    ),
+    "kimi_k2": Family(mixer=MLA(), ffn=DEEPSEEK_EXPERTS, prediction=DEEPSEEK_MTP, gguf=GGUFRules("deepseek2")),
     "kimi_linear": Family(
         mixer=Hybrid(
             MLA(gate="channels", gate_when="mla_use_output_gate"),
-            replace(KIMI_DELTA, full_rank_output=in_delta("use_full_rank_gate")),
+            KIMI_DELTA.but(
+                low_rank=lambda c: {"f"} if has_full_rank_output(c) else {"f", "g"},
+                decays=lambda c: "d_head" if has_full_rank_output(c) else "heads_4d",
+            ),
             kimi_full,
         ),
         ffn=replace(KIMI_EXPERTS, latent="routed_expert_hidden_size"),
-        own={"first_k_dense_replace": 1, "mla_use_output_gate": False, "routed_expert_hidden_size": None}
-        | {"latent_moe_use_norm": False, "attn_res_block_size": None},
         extras=residuals("model.output_attn_res"),
         layer_extras=(
             *residuals("self_attention_res", "mlp_res"),
@@ -98,7 +96,7 @@ KIMI: dict[str, Family] = {
 }
 
 LING_NAMES = Names(
-    embedding="model.word_embeddings",
+    embedding="word_embeddings",
     attention="attention",
     recurrent="attention",
     correction="mlp.gate.expert_bias",
@@ -120,26 +118,21 @@ LING: dict[str, Family] = {
         mixer=LING_ATTENTION,
         ffn=LING_EXPERTS,
         names=LING_NAMES.but(packed={"query_key_value": PACKED_QKV}, renamed={"o_proj": "dense"} | QUERY_LAYERNORM),
-        defaults="llama",
-        own={"head_dim": None, "num_experts": 16, "num_experts_per_tok": 2, "num_shared_experts": 0}
-        | {"moe_intermediate_size": None, "first_k_dense_replace": 0, "use_bias": False, "use_qkv_bias": False}
-        | {"use_qk_norm": False, "moe_router_enable_expert_bias": False, "num_nextn_predict_layers": 0},
         prediction=MTP(LING_ATTENTION, LING_EXPERTS),
     ),
     "bailing_hybrid": Family(
         mixer=Hybrid(
             LING_MLA,
-            KimiDelta(
-                heads=stated_or("linear_num_heads", "num_attention_heads"),
+            KIMI_DELTA.but(
+                n_heads=stated_or("linear_num_heads", "num_attention_heads"),
                 d_head=stated_or("linear_head_dim", "head_dim"),
                 d_conv=stated_or("linear_conv_kernel_dim", "short_conv_kernel_size"),
-                low_rank=frozenset(),
+                low_rank=frozenset[str](),
                 decays="heads",
             ),
             Every("layer_group_size"),
         ),
         ffn=KIMI_EXPERTS,
-        own={"q_lora_rank": None, "linear_head_dim": None, "linear_num_heads": None, "linear_conv_kernel_dim": None},
         ties=False,
         names=LING_NAMES,
         prediction=MTP(LING_MLA, KIMI_EXPERTS),

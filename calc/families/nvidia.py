@@ -1,18 +1,16 @@
 """NVIDIA's families: Nemotron and Cosmos."""
 
 from calc.errors import ConfigError, Message
-from calc.families.attention_rows import Attention
+from calc.families.attention_rows import Attention, Either
 from calc.families.family import MTP, TWO_NORMS, Family, Weights
 from calc.families.feedforward_rows import Dense, Experts
 from calc.families.fields import MAX_LAYERS, Fields, LayerRule
 from calc.families.mamba import MAMBA_NAMES
-from calc.families.recurrent_rows import Mamba2
+from calc.families.recurrent_rows import MAMBA2
 from calc.families.rotary import Rotary
+from calc.model.conventions import GGUFRules, Kernels, Names
 from calc.model.feedforward import MLP, FeedForward
-from calc.model.gguf_rules import GGUFRules
-from calc.model.kernels import Kernels
 from calc.model.mixers import Mixer
-from calc.model.names import Names
 
 SQUARED = Kernels(activation="squared")
 
@@ -22,9 +20,10 @@ NEMOTRON_KINDS = ["mamba", "moe", "attention", "mlp"]
 """The class's default."""
 LETTERS = {"M": "mamba", "*": "attention", "-": "mlp", "E": "moe"}
 WORDS = {"linear_attention": "mamba", "full_attention": "attention", **{word: word for word in NEMOTRON_KINDS}}
-NEMOTRON_ATTENTION = Attention()
-NEMOTRON_WIDE = Attention(head_dim="attention_head_dim")
-NEMOTRON_MAMBA = Mamba2(heads="mamba_num_heads", d_head="mamba_head_dim", d_state="ssm_state_size")
+NEMOTRON_ATTENTION = Either(
+    lambda c, layer: bool(c.maybe("attention_head_dim")), Attention(head_dim="attention_head_dim"), Attention()
+)
+NEMOTRON_MAMBA = MAMBA2.but(n_heads="mamba_num_heads", d_head="mamba_head_dim", d_state="ssm_state_size")
 NEMOTRON_MLP = Dense(gated=False)
 NEMOTRON_EXPERTS = Experts(
     "n_routed_experts",
@@ -60,14 +59,10 @@ def nemotron_kinds(c: Fields) -> list[str]:
     return [WORDS[word] for word in listed]
 
 
-def nemotron_attention(c: Fields, layer: int) -> Mixer:
-    return (NEMOTRON_WIDE if c.maybe("attention_head_dim") else NEMOTRON_ATTENTION)(c, layer)
-
-
 def nemotron_mixer(c: Fields, layer: int) -> Mixer | None:
     what = c.once(nemotron_kinds, lambda: nemotron_kinds(c))[layer]
     if what == "attention":
-        return nemotron_attention(c, layer)
+        return NEMOTRON_ATTENTION(c, layer)
     return NEMOTRON_MAMBA(c) if what == "mamba" else None
 
 
@@ -136,9 +131,8 @@ NVIDIA: dict[str, Family] = {
         norms=("norm",),
         names=MAMBA_NAMES,
         rotary=None,
-        own={"num_hidden_layers": None, "hybrid_override_pattern": None, "attention_head_dim": None},
         prediction=MTP(  # an attention layer and one with experts for each further token
-            nemotron_attention,
+            NEMOTRON_ATTENTION,
             NEMOTRON_EXPERTS,
             layer_norms=("norm", "moe_norm"),
             norms=("enorm", "hnorm", "final_layernorm"),
@@ -153,8 +147,6 @@ NVIDIA: dict[str, Family] = {
         mixer=nas_mixer,
         ffn=nas_ffn,
         norms=nas_norms,
-        defaults="llama",
-        own={"block_configs": None},
         layer_extras=(
             Weights("attention", {"self_attn.linear_attn.weight": SQUARE}, layers=is_linear("attention")),
             Weights("mlp", {"mlp.linear_mlp.weight": SQUARE}, layers=is_linear("ffn")),
@@ -165,12 +157,7 @@ NVIDIA: dict[str, Family] = {
         ffn=Dense(gated=False),
         ties=False,
         kernels=SQUARED,
-        names=Names(
-            embedding="embed_tokens",
-            layer="layers.{layer}",
-            final_norm="norm",
-            renamed={"q_proj": "to_q", "k_proj": "to_k", "v_proj": "to_v", "o_proj": "to_out"},
-        ),
+        names=Names(module="", renamed={"q_proj": "to_q", "k_proj": "to_k", "v_proj": "to_v", "o_proj": "to_out"}),
         wrappers=("cosmos3_edge",),
     ),
 }

@@ -2,37 +2,28 @@
 
 from dataclasses import replace
 
-from calc.families.attention_rows import Attention, Every, Hybrid, Sliding
+from calc.families.attention_rows import Attention, Either, Every, Hybrid, Sliding
 from calc.families.family import PACKED_QKV, POST_NORMS, TWO_NORMS, Family, Weights
 from calc.families.feedforward_rows import Dense, Experts
-from calc.families.fields import Fields
+from calc.families.fields import Fields, number, stated_or
+from calc.families.recurrent_rows import DELTA_NET
 from calc.families.rotary import Rotary
-from calc.model.attention import GQA
-from calc.model.gguf_rules import GGUFRules
-from calc.model.kernels import Kernels
-from calc.model.linear_attention import GatedDeltaNet
-from calc.model.names import Names
+from calc.model.conventions import GGUFRules, Kernels, Names
 
 OLMO2_ATTENTION = Attention(bias="attention_bias", qk_norm="full")
 OLMO2_KERNELS = Kernels(norm="rms32", rotation="fp32")
 
 
-def olmo_delta_net(c: Fields, layer: int = 0) -> GatedDeltaNet:
-    """Widths follow from attention's where they are left out."""
-    heads = c.size("num_attention_heads")
-    n_k = c.maybe("linear_num_key_heads") or heads
-    d_k = c.maybe("linear_key_head_dim") or 3 * c.size("hidden_size") // (4 * n_k)
-    return GatedDeltaNet(
-        n_k=n_k,
-        n_v=c.maybe("linear_num_value_heads") or heads,
-        d_k=d_k,
-        d_v=c.maybe("linear_value_head_dim") or 2 * d_k,
-        d_conv=c.size("linear_conv_kernel_dim"),
-    )
-
-
+N_K = stated_or("linear_num_key_heads", "num_attention_heads")
+D_K = stated_or("linear_key_head_dim", lambda c: 3 * c.size("hidden_size") // (4 * number(c, N_K)))
+OLMO_DELTA_NET = DELTA_NET.but(  # widths follow from attention's where they are left out
+    n_k=N_K,
+    n_v=stated_or("linear_num_value_heads", "num_attention_heads"),
+    d_k=D_K,
+    d_v=stated_or("linear_value_head_dim", lambda c: 2 * number(c, D_K)),
+)
 OLMO_HYBRID = Hybrid(  # every fourth layer attends, and the last one of a model that has no fourth
-    OLMO2_ATTENTION, olmo_delta_net, Every(lambda c: min(4, c.size("num_hidden_layers")))
+    OLMO2_ATTENTION, OLMO_DELTA_NET, Every(lambda c: min(4, c.size("num_hidden_layers")))
 )
 
 
@@ -42,12 +33,9 @@ def hybrid_norms(c: Fields, layer: int) -> tuple[str, ...]:
 
 
 MOLMO_HEAD = Attention(qkv_bias="attention_bias", qk_norm="head")
-MOLMO_FULL = replace(MOLMO_HEAD, qk_norm="full")
-
-
-def molmo_attention(c: Fields, layer: int) -> GQA:
-    return (MOLMO_HEAD if c.get("qk_norm_type") == "qwen3" else MOLMO_FULL)(c, layer)
-
+MOLMO_ATTENTION = Either(
+    lambda c, layer: c.get("qk_norm_type") == "qwen3", MOLMO_HEAD, replace(MOLMO_HEAD, qk_norm="full")
+)
 
 OLMO2 = Family(mixer=OLMO2_ATTENTION, norms=POST_NORMS, kernels=OLMO2_KERNELS, gguf=GGUFRules("olmo2"))
 
@@ -69,7 +57,7 @@ OLMO: dict[str, Family] = {
         kernels=OLMO2_KERNELS,
     ),
     "molmo2_text": Family(  # words that stand for images are in the embedding, not in the head
-        mixer=molmo_attention,
+        mixer=MOLMO_ATTENTION,
         ffn=Dense(bias=False),
         norms=("attn_norm", "ff_norm"),
         extras=(
@@ -77,9 +65,10 @@ OLMO: dict[str, Family] = {
         ),
         ties=False,
         names=Names(
-            embedding="model.transformer.wte.embedding",
-            layer="model.transformer.blocks.{layer}",
-            final_norm="model.transformer.ln_f",
+            module="model.transformer",
+            embedding="wte.embedding",
+            layer="blocks.{layer}",
+            final_norm="ln_f",
             packed={"att_proj": PACKED_QKV, "ff_proj": ("up_proj", "gate_proj")},
             renamed={"o_proj": "attn_out", "down_proj": "ff_out"},
         ),

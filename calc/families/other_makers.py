@@ -32,14 +32,12 @@ from calc.families.recurrent_rows import PREFIXED_MAMBA
 from calc.families.rotary import Rotary
 from calc.model.attention import GQA
 from calc.model.block import Block, Extra
+from calc.model.conventions import GGUFRules, Kernels, Names
 from calc.model.feedforward import MLP, MoE
-from calc.model.gguf_rules import GGUFRules
-from calc.model.kernels import Kernels
 from calc.model.mixers import Mixer
-from calc.model.names import Names
 from calc.model.tensor import Component, Shape
 
-LLAMA_LIKE = Family(ffn=Dense(bias=False), defaults="llama")
+LLAMA_LIKE = Family(ffn=Dense(bias=False))
 """Families whose remote code is Llama's with other words."""
 QK_NORMED = Attention(bias="attention_bias", qk_norm="head")
 
@@ -77,17 +75,13 @@ def openelm_mlp(c: Fields, layer: int) -> MLP:
 # Databricks: MPT and DBRX
 
 
-def dbrx_section(c: Fields, name: str, defaults: dict[str, int]) -> Fields:
-    stated = c.get(name)
-    return c.within(defaults | (stated if isinstance(stated, dict) else {}))
-
-
 MPT_NAMES = Names(
-    embedding="transformer.wte",
-    layer="transformer.blocks.{layer}",
+    module="transformer",
+    embedding="wte",
+    layer="blocks.{layer}",
     attention="attn",
     mlp="ffn",
-    final_norm="transformer.norm_f",
+    final_norm="norm_f",
     packed={"Wqkv": PACKED_QKV},
     renamed={"o_proj": "out_proj"},
 )
@@ -96,13 +90,12 @@ DBRX_EXPERTS = Experts("moe_num_experts", "ffn_hidden_size", "moe_top_k", stacke
 
 
 def dbrx_attention(c: Fields, layer: int) -> Mixer:
-    n_kv = dbrx_section(c, "attn_config", {"kv_n_heads": 1}).size("kv_n_heads")
+    n_kv = c.section("attn_config").size("kv_n_heads")
     return DBRX_ATTENTION(c.with_stated("num_key_value_heads", n_kv))
 
 
 def dbrx_moe(c: Fields, layer: int) -> MoE:
-    defaults = {"ffn_hidden_size": 3584, "moe_num_experts": 4, "moe_top_k": 1}
-    return DBRX_EXPERTS.experts(dbrx_section(c, "ffn_config", defaults))
+    return DBRX_EXPERTS.experts(c.section("ffn_config"))
 
 
 # Hugging Face: Idefics of 2023; between the layers of a Llama others read images, each held back by two scalars
@@ -112,7 +105,7 @@ IDEFICS_ATTENTION, IDEFICS_FFN = Attention(kv=None, head_dim=None), Dense(bias=F
 
 def idefics_extras(c: Fields) -> tuple[Extra, ...]:
     hidden = c.size("hidden_size")
-    image = c.within(c.get("vision_config")).maybe("embed_dim") or 768  # of a patch, as the tower yields it
+    image = c.section("vision_config").maybe("embed_dim") or 768  # of a patch, as the tower yields it
     attention: dict[str, Shape] = {**IDEFICS_ATTENTION(c).shapes(hidden)}
     attention |= {f"{name}_proj.weight": (hidden, image) for name in "kv"}
     if c.flag("qk_layer_norms"):
@@ -340,7 +333,7 @@ def own_layers(c: Fields) -> Fields:
 
 
 def step_sliding_heads(c: Fields) -> int:
-    other = c.within(c.get("attention_other_setting")).maybe("num_attention_heads")
+    other = c.section("attention_other_setting").maybe("num_attention_heads")
     return c.maybe("num_sliding_attention_heads") or other or c.size("num_attention_heads")
 
 
@@ -405,14 +398,12 @@ STABLELM = Family(
     mixer=Attention(qkv_bias="use_qkv_bias"),
     ffn=Dense(bias=False),
     norm="layer",
-    defaults="stablelm",
     gguf=GGUFRules("stablelm"),
 )
 AXK1 = Family(
     maker="SK Telecom",
     mixer=MLA(),
     ffn=DEEPSEEK_EXPERTS,
-    own={"first_k_dense_replace": 1},
     layer_extras=(
         Weights("norms", {"post_mlp_layernorm.weight": ("hidden_size",)}, layers=DEEPSEEK_EXPERTS.is_sparse),
     ),
@@ -430,27 +421,23 @@ OTHER_MAKERS: dict[str, Family] = {
         names=Names(
             packed={"query_key_value": PACKED_QKV},
             renamed={"o_proj": "dense", "up_proj": "dense_h_to_4h", "down_proj": "dense_4h_to_h"} | QK_LAYERNORM,
-            final_norm="model.final_layernorm",
+            final_norm="final_layernorm",
         ),
         wrappers=("fuyu",),
     ),
     "jamba": Family(
         maker="AI21",
         mixer=Hybrid(
-            Attention(), replace(PREFIXED_MAMBA, inner_norms=True), Every("attn_layer_period", "attn_layer_offset")
+            Attention(), PREFIXED_MAMBA.but(inner_norms=True), Every("attn_layer_period", "attn_layer_offset")
         ),
-        ffn=Experts(
-            "num_experts",
-            "intermediate_size",
-            sparse=jamba_sparse,
-        ),
+        ffn=Experts("num_experts", "intermediate_size", sparse=jamba_sparse),
         norms=FF_NORMS,
         names=Names(
             recurrent="mamba",
             mlp="feed_forward",
             router="feed_forward.router",
             expert="feed_forward.experts.{expert}",
-            final_norm="model.final_layernorm",
+            final_norm="final_layernorm",
         ),
         rotary=None,
         gguf=GGUFRules("jamba", heads_by_layer=True),
@@ -461,7 +448,6 @@ OTHER_MAKERS: dict[str, Family] = {
         ffn=Experts(shared_width="shared_expert_intermediate_size", correction="buffer"),
         norms=(*TWO_NORMS, "post_attn_norm", "post_ffn_norm"),
         names=Names(correction="moe.router.expert_bias"),
-        aliases={"num_local_experts": "num_experts"},
     ),
     "openelm": Family(
         maker="Apple",
@@ -469,19 +455,13 @@ OTHER_MAKERS: dict[str, Family] = {
         ffn=openelm_mlp,
         norms=("attn_norm", "ffn_norm"),
         names=Names(
-            embedding="transformer.token_embeddings",
-            layer="transformer.layers.{layer}",
+            module="transformer",
+            embedding="token_embeddings",
             attention="attn",
             mlp="ffn",
-            final_norm="transformer.norm",
             packed={"qkv_proj": PACKED_QKV, "proj_1": GATE_UP},
             renamed={"o_proj": "out_proj", "down_proj": "proj_2"},
         ),
-        defaults="none",
-        own={"vocab_size": 32000, "model_dim": None, "num_transformer_layers": None, "num_query_heads": None}
-        | {"num_kv_heads": None, "ffn_multipliers": None, "ffn_dim_divisor": 256, "ffn_with_glu": True, "head_dim": 64}
-        | {"normalize_qk_projections": True, "tie_word_embeddings": True, "max_context_length": 2048},
-        aliases={"share_input_output_layers": "tie_word_embeddings"},
         layers="num_transformer_layers",
         hidden="model_dim",
         max_positions="max_context_length",
@@ -500,22 +480,12 @@ OTHER_MAKERS: dict[str, Family] = {
     ),
     "aquila": replace(LLAMA_LIKE, maker="BAAI"),
     "emu3_text_model": Family(
-        maker="BAAI",
-        own={"mlp_bias": False, "attention_bias": False},
-        names=Names(
-            embedding="text_model.model.embed_tokens",
-            layer="text_model.model.layers.{layer}",
-            final_norm="text_model.model.norm",
-            lm_head="text_model.lm_head",
-        ),
-        wrappers=("emu3",),
+        maker="BAAI", names=Names(module="text_model.model", lm_head="text_model.lm_head"), wrappers=("emu3",)
     ),
     "baichuan": Family(
         maker="Baichuan",
         mixer=Attention(kv=None, head_dim=None),
         names=Names(packed={"W_pack": PACKED_QKV}),
-        defaults="llama",
-        aliases={"model_max_length": "max_position_embeddings"},
         gguf=GGUFRules("baichuan", splits_qkv=True),
     ),
     "seed_oss": Family(
@@ -531,9 +501,6 @@ OTHER_MAKERS: dict[str, Family] = {
         names=BLOOM_NAMES.but(
             packed={"key_value": ("k_proj", "v_proj")}, renamed={"q_proj": "query", "o_proj": "dense"}
         ),
-        defaults="llama",
-        aliases={"n_layer": "num_hidden_layers", "n_head": "num_attention_heads", "n_embed": "hidden_size"}
-        | {"ffn_hidden_size": "intermediate_size", "seq_length": "max_position_embeddings"},
         layer_extras=(Weights("mlp", {"mlp.down_proj.bias": ("hidden_size",)}),),  # and none on the other two
     ),
     "mpt": Family(
@@ -605,8 +572,6 @@ OTHER_MAKERS: dict[str, Family] = {
             attention="attn.attention",
             renamed={"o_proj": "out_proj", "gate_proj": "c_fc_0", "up_proj": "c_fc_1", "down_proj": "c_proj"},
         ),
-        defaults="llama",
-        aliases={"num_layers": "num_hidden_layers"},
         gguf=GGUFRules("exaone"),
     ),
     "exaone4": EXAONE4,
@@ -656,7 +621,7 @@ OTHER_MAKERS: dict[str, Family] = {
         norms=If("use_post_norm", (*TWO_NORMS, "post_norm1", "post_norm2"), TWO_NORMS),
         wrappers=("hyperclovax_vision_v2",),
     ),
-    "minicpm": replace(LLAMA_LIKE, maker="OpenBMB", own={"tie_word_embeddings": True}, gguf=GGUFRules("minicpm")),
+    "minicpm": replace(LLAMA_LIKE, maker="OpenBMB", gguf=GGUFRules("minicpm")),
     "minicpm3": Family(
         maker="OpenBMB",
         mixer=MLA(d_v=lambda c: c.maybe("v_head_dim") or square_d_head(c)),
@@ -668,16 +633,16 @@ OTHER_MAKERS: dict[str, Family] = {
         ffn=Dense("dim_ff", False),
         norms=("self_att.layernorm_before_attention", "ffn.layernorm_before_ffn"),
         names=Names(
-            embedding="cpmant.input_embedding",
-            layer="cpmant.encoder.layers.{layer}",
+            module="cpmant",
+            embedding="input_embedding",
+            layer="encoder.layers.{layer}",
             attention="self_att.self_attention",
             mlp="ffn.ffn",
-            final_norm="cpmant.encoder.output_layernorm",
+            final_norm="encoder.output_layernorm",
             renamed={"q_proj": "project_q", "k_proj": "project_k", "v_proj": "project_v", "o_proj": "attention_out"}
             | {"gate_proj": "w_in.w_0", "up_proj": "w_in.w_1", "down_proj": "w_out"},
         ),
         rotary=None,
-        own={"max_position_embeddings": None},
         extra_rows=lambda c: c.size("prompt_types") * c.size("prompt_length"),  # learned prompts
         ties=False,
         extras=(
@@ -713,7 +678,6 @@ OTHER_MAKERS: dict[str, Family] = {
         maker="rednote",
         mixer=dots3_mixer,
         ffn=replace(DEEPSEEK_EXPERTS, shared_width="shared_experts_intermediate_size", sparse=dots3_sparse),
-        own={"use_sliding_window": True, "first_k_dense_replace": 1, "use_dsa": True},
         wrappers=("dots3_note",),
     ),
     "beam": Family(
@@ -752,24 +716,21 @@ OTHER_MAKERS: dict[str, Family] = {
         count=lambda c: prod(hrm_layers(c)),
         shared=hrm_shared,
         names=Names(attention="attn", packed={"gqkv_proj": ("g_proj", *PACKED_QKV), "gate_up_proj": GATE_UP}),
-        own={"num_layers_per_stack": None},
         extras=(Weights("other", {"model.z_L_init": ("hidden_size",)}),),
     ),
-    "internlm": replace(LLAMA_LIKE, maker="Shanghai AI Laboratory", mixer=Attention(bias="bias"), own={"bias": True}),
+    "internlm": replace(LLAMA_LIKE, maker="Shanghai AI Laboratory", mixer=Attention(bias="bias")),
     "internlm2": Family(
         maker="Shanghai AI Laboratory",
         mixer=Attention(bias="bias"),
         norms=("attention_norm", "ffn_norm"),
         names=Names(
-            embedding="model.tok_embeddings",
+            embedding="tok_embeddings",
             attention="attention",
             mlp="feed_forward",
             lm_head="output",
             packed={"wqkv": PACKED_QKV},
             renamed={"o_proj": "wo"} | W123,
         ),
-        defaults="llama",
-        own={"bias": False},
         gguf=GGUFRules("internlm2", splits_qkv=True),
     ),
     "internlm3": Family(
@@ -802,7 +763,6 @@ OTHER_MAKERS: dict[str, Family] = {
             stacked="module",
             sparse=step_sparse,
         ),
-        own={"num_nextn_predict_layers": 0, "gating": True},
         names=Names(router="moe.gate", correction="moe.router_bias", expert="moe", shared_expert="share_expert"),
         wrappers=("step3p7",),
     ),
@@ -827,8 +787,6 @@ OTHER_MAKERS: dict[str, Family] = {
     "mimo": Family(
         maker="Xiaomi",
         mixer=QWEN2_ATTENTION,
-        defaults="qwen2",
-        own={"num_nextn_predict_layers": 0},
         prediction=MTP(
             Attention(qkv_bias=True),
             Dense(),
@@ -842,7 +800,6 @@ OTHER_MAKERS: dict[str, Family] = {
         mixer=mimo_v2_attention,
         ffn=replace(DEEPSEEK_EXPERTS, marks="moe_layer_freq", first_dense=1, dense=Dense()),
         names=Names(renamed={"sinks": "attention_sink_bias"}),
-        own=dict.fromkeys(("n_shared_experts", "swa_num_key_value_heads", "sliding_window_size")),
     ),
     "xverse": replace(LLAMA_LIKE, maker="XVERSE", gguf=GGUFRules("xverse")),
 }

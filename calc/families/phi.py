@@ -17,11 +17,10 @@ from calc.families.family import (
 )
 from calc.families.feedforward_rows import Dense, Experts
 from calc.families.fields import Fields
+from calc.families.llama import FAIRSEQ, FAIRSEQ_NAMES
 from calc.families.mistral import MIXTRAL_NAMES
 from calc.families.rotary import Rotary
-from calc.model.gguf_rules import GGUFRules
-from calc.model.kernels import Kernels
-from calc.model.names import Names
+from calc.model.conventions import GGUFRules, Kernels, Names
 
 PACKED = Names(packed={"qkv_proj": PACKED_QKV, "gate_up_proj": GATE_UP})
 
@@ -30,20 +29,9 @@ def head_dim(c: Fields) -> int:
     return Attention()(c).d_head
 
 
-KOSMOS_2_5 = Family(
-    mixer=Attention(kv=None, head_dim=None, bias=True),
-    ffn=Dense("ffn_dim", gated=False, bias=True),
-    norms=("self_attn_layer_norm", "final_layer_norm"),
-    norm="layer",
-    names=Names(
-        embedding="text_model.model.embed_tokens",
-        layer="text_model.model.layers.{layer}",
-        mlp="ffn",
-        final_norm="text_model.model.layer_norm",
-        lm_head="text_model.lm_head",
-        renamed={"o_proj": "out_proj"} | FC12,
-    ),
-    rotary=None,
+KOSMOS_2_5 = replace(
+    FAIRSEQ,
+    names=FAIRSEQ_NAMES.but(module="text_model.model", mlp="ffn", lm_head="text_model.lm_head"),
     layer_extras=(Weights("norms", layer_norms("ffn_dim", "ffn.ffn_layernorm")),),
     extras=(Weights("embedding", {"text_model.model.segment_emb.weight": (2, "hidden_size")}),),
     wrappers=("kosmos-2.5",),
@@ -56,7 +44,7 @@ PHI: dict[str, Family] = {
         kernels=Kernels(activation="written_out"),
         norms=("input_layernorm",),
         norm="layer",
-        names=Names(final_norm="model.final_layernorm", renamed={"o_proj": "dense"} | FC12 | QK_LAYERNORM),
+        names=Names(final_norm="final_layernorm", renamed={"o_proj": "dense"} | FC12 | QK_LAYERNORM),
         head_bias=True,
         rotary=Rotary(share=0.5),
         gguf=GGUFRules("phi2"),
@@ -73,14 +61,10 @@ PHI: dict[str, Family] = {
         ffn=Dense("ff_intermediate_size", bias=True),
         norm="layer",
         names=Names(
-            final_norm="model.final_layernorm",
+            final_norm="final_layernorm",
             packed={"query_key_value": PACKED_QKV, "up_proj": GATE_UP},
             renamed={"o_proj": "dense"},
         ),
-        defaults="none",
-        own={"vocab_size": 100352, "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32}
-        | {"num_key_value_heads": 8, "ff_intermediate_size": 14336, "head_dim": None}
-        | {"tie_word_embeddings": True, "max_position_embeddings": 8192},
     ),
     "phimoe": Family(
         mixer=Attention(bias="attention_bias", window=Window()),
@@ -118,21 +102,10 @@ PHI: dict[str, Family] = {
         extras=(),
         wrappers=("kosmos-2",),
     ),
-    "biogpt": Family(
-        mixer=Attention(kv=None, head_dim=None, bias=True),
+    "biogpt": replace(
+        FAIRSEQ,
         ffn=Dense(gated=False, bias=True),
-        norms=("self_attn_layer_norm", "final_layer_norm"),
-        norm="layer",
-        names=Names(
-            embedding="biogpt.embed_tokens",
-            positions="biogpt.embed_positions",
-            layer="biogpt.layers.{layer}",
-            mlp="",
-            final_norm="biogpt.layer_norm",
-            lm_head="output_projection",
-            renamed={"o_proj": "out_proj"} | FC12,
-        ),
-        rotary=None,
+        names=FAIRSEQ_NAMES.but(module="biogpt", lm_head="output_projection"),
         positions=two_more_positions,
     ),
 }

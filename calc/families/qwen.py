@@ -8,15 +8,13 @@ from calc.errors import ConfigError, Message
 from calc.families.attention_rows import Attention, Every, Hybrid, Sliding, Window
 from calc.families.family import GPT_NAMES, MTP, PACKED_QKV, STACKED_EXPERTS, Family, Weights, extras
 from calc.families.feedforward_rows import Dense, Experts, FeedForwardOf, Half
-from calc.families.fields import Fields, ShapeOf
-from calc.families.recurrent_rows import DeltaNet
+from calc.families.fields import Fields, ShapeOf, number, stated_or
+from calc.families.recurrent_rows import DELTA_NET
 from calc.families.rotary import Rotary
 from calc.model.attention import GQA, BlockIndexer
 from calc.model.block import Extra
-from calc.model.gguf_rules import GGUFRules
-from calc.model.kernels import Kernels
+from calc.model.conventions import GGUFRules, Kernels, Names
 from calc.model.linear_attention import GatedDeltaNet
-from calc.model.names import Names
 from calc.model.tensor import Shape
 
 THREE_AXES = Rotary(axes=3)
@@ -60,11 +58,10 @@ def qwen_mtp(ffn: FeedForwardOf) -> MTP:
 
 
 QWEN35 = Family(  # the published configs ask for an fp32 state (`mamba_ssm_dtype`)
-    mixer=Hybrid(GATED_ATTENTION, DeltaNet(fp32_state=True), Every("full_attention_interval")),
+    mixer=Hybrid(GATED_ATTENTION, DELTA_NET.but(fp32_state=True), Every("full_attention_interval")),
     names=QWEN35_NAMES,
     rotary=Rotary(share=0.25, axes=3),
     kernels=Kernels(norm="rms32"),
-    own={"full_attention_interval": 4, "mtp_num_hidden_layers": 0},
     prediction=qwen_mtp(Dense()),
 )
 
@@ -92,7 +89,7 @@ def embeds_ngrams(c: Fields, layer: int) -> bool:
 
 def qwen4_delta(c: Fields, layer: int) -> GatedDeltaNet:
     """Layers that embed n-grams remember them too."""
-    delta = DeltaNet()(c, layer)
+    delta = DELTA_NET(c, layer)
     if not embeds_ngrams(c, layer):
         return delta
     back = c.size("ngram_size")
@@ -111,10 +108,7 @@ def mixing(path: str) -> dict[str, ShapeOf]:
     }
 
 
-def ple_width(c: Fields) -> int:
-    return c.maybe("ple_embed_dim") or c.size("hidden_size")
-
-
+PLE_WIDTH = stated_or("ple_embed_dim", "hidden_size")
 MAX_PRIMES = 256  # the class takes 16 in each layer that has tables, and those are few
 
 
@@ -132,8 +126,8 @@ QWEN4_LAYER = (
     Weights(
         "other",
         {
-            "ple.key_proj.weight": (streams, ple_width),
-            "ple.value_proj.weight": ("hidden_size", ple_width),
+            "ple.key_proj.weight": (streams, PLE_WIDTH),
+            "ple.value_proj.weight": ("hidden_size", PLE_WIDTH),
             "ple.conv1d.weight": (streams, 1, "ple_conv_kernel_size"),
         },
         layers=embeds_ngrams,
@@ -159,7 +153,7 @@ def ngram_tables(c: Fields, layer: int) -> tuple[Extra, ...]:
     rows = sum(c.once((primes, base), lambda: primes(base, len(ids) * heads))[first : first + heads])
     divisor, path = c.size("make_ngram_vocab_size_divisible_by"), "ple.ple_embedding"
     part = -(-(-(-rows // divisor) * divisor) // parts)
-    shard: Shape = (part, ple_width(c) // heads)
+    shard: Shape = (part, number(c, PLE_WIDTH) // heads)
     buffers: dict[str, Shape] = {f"{path}.layer_multipliers": (c.size("ngram_size"),)}
     buffers |= {f"{path}.ngram_heads_{name}": (heads,) for name in ("offsets", "vocab_sizes")}
     return (
@@ -178,10 +172,6 @@ QWEN: dict[str, Family] = {
             packed={"c_attn": PACKED_QKV},
             renamed={"o_proj": "c_proj", "gate_proj": "w2", "up_proj": "w1", "down_proj": "c_proj"},
         ),
-        defaults="none",
-        own={"vocab_size": 151936, "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32}
-        | {"kv_channels": 128, "intermediate_size": 22016, "no_bias": True, "tie_word_embeddings": False}
-        | {"max_position_embeddings": 8192},
         gguf=GGUFRules("qwen"),
     ),
     "qwen2": Family(
@@ -228,11 +218,7 @@ QWEN: dict[str, Family] = {
         gguf=GGUFRules("qwen3moe"),
     ),
     "qwen3_vl_text": Family(
-        mixer=QWEN3_ATTENTION,
-        rotary=THREE_AXES,
-        own={"tie_word_embeddings": False},
-        wrappers=("cosmos3_omni", "qwen3_vl"),
-        gguf=GGUFRules("qwen3vl"),
+        mixer=QWEN3_ATTENTION, rotary=THREE_AXES, wrappers=("cosmos3_omni", "qwen3_vl"), gguf=GGUFRules("qwen3vl")
     ),
     "qwen3_vl_moe_text": Family(
         mixer=replace(QWEN3_ATTENTION, window=Window()),
@@ -249,7 +235,7 @@ QWEN: dict[str, Family] = {
         gguf=GGUFRules("qwen3vlmoe"),
     ),
     "qwen3_next": Family(
-        mixer=Hybrid(GATED_ATTENTION, DeltaNet(), Every("full_attention_interval")),
+        mixer=Hybrid(GATED_ATTENTION, DELTA_NET, Every("full_attention_interval")),
         ffn=QWEN2_EXPERTS,
         names=Names(
             shared_expert="mlp.shared_expert",
@@ -257,7 +243,6 @@ QWEN: dict[str, Family] = {
         ),
         rotary=Rotary(share=0.25),
         kernels=Kernels(norm="rms32", shared_first=True),
-        own={"full_attention_interval": 4, "mtp_num_hidden_layers": 1},  # in the checkpoints, not in their configs
         prediction=qwen_mtp(QWEN2_EXPERTS),
         gguf=GGUFRules("qwen3next", packs_beta_alpha=True),
     ),
@@ -280,7 +265,6 @@ QWEN: dict[str, Family] = {
             | {f"index_{letter}_norm": f"indexer.{letter}_layernorm" for letter in "qk"},
         ),
         kernels=Kernels(norm="rms32"),
-        own={"full_attention_interval": 4},
         layer_extras=(*QWEN4_LAYER, ngram_tables),
         extras=(
             Weights("other", mixing("model.hyper_connection_mixer")),

@@ -1,81 +1,88 @@
 """The vocabulary of rows: mixers with a state. Strings name config fields."""
 
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar, get_args
 
 from calc.errors import ConfigError, Message
-from calc.families.fields import AlikeInAllLayers, Fields, Flag, Size, number, true
-from calc.model import linear_attention, recurrent
+from calc.families.feedforward_rows import Times
+from calc.families.fields import AlikeInAllLayers, Fields, Size, stated_or
+from calc.model.linear_attention import GatedDeltaNet
+from calc.model.recurrent import Mamba, Mamba2, Recurrent, ShortConv
+
+R = TypeVar("R", bound=Recurrent)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Mamba(AlikeInAllLayers[recurrent.Mamba]):
-    """A selective state space."""
+@dataclass(frozen=True, eq=False)
+class Recurrence(AlikeInAllLayers[R]):
+    """A kind of recurrent mixer, and for each of its fields the name of a config's, a function, or the value."""
 
-    inner: str | None = None  # the inner width where a config states it
-    expand: str = "expand"  # else that times hidden_size
-    d_state: str = "state_size"
-    d_conv: str = "conv_kernel"
-    dt_rank: str = "time_step_rank"  # “auto”: a sixteenth of hidden_size
-    conv_bias: Flag = "use_conv_bias"
-    bias: Flag = "use_bias"
-    inner_norms: bool = False
-    heads: str | None = None
+    kind: type[R]
+    fields: Mapping[str, Any]
 
-    def read(self, c: Fields) -> recurrent.Mamba:
-        hidden = c.size("hidden_size")
-        stated = c.maybe(self.inner) if self.inner is not None and c.states(self.inner) else None
-        return recurrent.Mamba(
-            d_inner=stated or c.size(self.expand) * hidden,
-            d_state=c.size(self.d_state),
-            d_conv=c.size(self.d_conv),
-            dt_rank=-(-hidden // 16) if c.get(self.dt_rank) == "auto" else c.size(self.dt_rank),
-            conv_bias=true(c, self.conv_bias),
-            bias=true(c, self.bias),
-            inner_norms=self.inner_norms,
-            n_heads=None if self.heads is None else c.size(self.heads),
-        )
+    def read(self, c: Fields) -> R:
+        return self.kind(**{name: self.value(c, name, of) for name, of in self.fields.items()})
+
+    def value(self, c: Fields, name: str, of: Any) -> Any:
+        """Value of a field of the kind: a flag or a size where a string names the config's."""
+        if callable(of):
+            return of(c)
+        annotation = self.kind.model_fields[name].annotation
+        types = get_args(annotation) or (annotation,)
+        if not isinstance(of, str) or not {bool, int} & set(types):
+            return of
+        return c.flag(of) if bool in types else c.size(of)
+
+    def but(self, **fields: Any) -> "Recurrence[R]":
+        return replace(self, fields={**self.fields, **fields})
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Mamba2(AlikeInAllLayers[recurrent.Mamba2]):
-    """State space duality."""
-
-    heads: str = "num_heads"
-    d_head: Size = "head_dim"
-    d_state: str = "state_size"
-    groups: str = "n_groups"
-    d_conv: str = "conv_kernel"
-    conv_bias: Flag = "use_conv_bias"
-    bias: Flag = "use_bias"
-    out_bias: Flag | None = None
-    norm: Flag = True
-    chunk: str = "chunk_size"
-
-    def read(self, c: Fields) -> recurrent.Mamba2:
-        return recurrent.Mamba2(
-            n_heads=c.size(self.heads),
-            d_head=number(c, self.d_head),
-            d_state=c.size(self.d_state),
-            n_groups=c.size(self.groups),
-            d_conv=c.size(self.d_conv),
-            conv_bias=true(c, self.conv_bias),
-            bias=true(c, self.bias),
-            out_bias=None if self.out_bias is None else true(c, self.out_bias),
-            norm=true(c, self.norm),
-            chunk=c.maybe(self.chunk) or 256,
-        )
+def time_step_rank(field: str) -> Size:
+    """Rank of Mamba's time step; “auto”: a sixteenth of the hidden size."""
+    return lambda c: -(-c.size("hidden_size") // 16) if c.get(field) == "auto" else c.size(field)
 
 
-PREFIXED_MAMBA = Mamba(
-    expand="mamba_expand",
-    d_state="mamba_d_state",
-    d_conv="mamba_d_conv",
-    dt_rank="mamba_dt_rank",
-    conv_bias="mamba_conv_bias",
-    bias="mamba_proj_bias",
+def scan_chunk(field: str) -> Size:
+    """Tokens that Mamba-2's scan takes at once."""
+    return lambda c: c.maybe(field) or 256
+
+
+MAMBA1 = Recurrence(
+    Mamba,
+    {
+        "d_inner": stated_or("intermediate_size", Times("expand")),
+        "d_state": "state_size",
+        "d_conv": "conv_kernel",
+        "dt_rank": time_step_rank("time_step_rank"),
+        "conv_bias": "use_conv_bias",
+        "bias": "use_bias",
+    },
+)
+PREFIXED_MAMBA = Recurrence(
+    Mamba,
+    {
+        "d_inner": Times("mamba_expand"),
+        "d_state": "mamba_d_state",
+        "d_conv": "mamba_d_conv",
+        "dt_rank": time_step_rank("mamba_dt_rank"),
+        "conv_bias": "mamba_conv_bias",
+        "bias": "mamba_proj_bias",
+    },
 )
 """Field names of Jamba and Zamba."""
+MAMBA2 = Recurrence(
+    Mamba2,
+    {
+        "n_heads": "num_heads",
+        "d_head": "head_dim",
+        "d_state": "state_size",
+        "n_groups": "n_groups",
+        "d_conv": "conv_kernel",
+        "conv_bias": "use_conv_bias",
+        "bias": "use_bias",
+        "chunk": scan_chunk("chunk_size"),
+    },
+)
 
 
 def mamba_d_head(c: Fields) -> int:
@@ -96,58 +103,30 @@ def mamba_d_head(c: Fields) -> int:
     return d_head
 
 
-BAMBA = Mamba2(
-    heads="mamba_n_heads",
-    d_head=mamba_d_head,
-    d_state="mamba_d_state",
-    groups="mamba_n_groups",
-    d_conv="mamba_d_conv",
-    conv_bias="mamba_conv_bias",
-    bias="mamba_proj_bias",
-    chunk="mamba_chunk_size",
+BAMBA = Recurrence(
+    Mamba2,
+    {
+        "n_heads": "mamba_n_heads",
+        "d_head": mamba_d_head,
+        "d_state": "mamba_d_state",
+        "n_groups": "mamba_n_groups",
+        "d_conv": "mamba_d_conv",
+        "conv_bias": "mamba_conv_bias",
+        "bias": "mamba_proj_bias",
+        "chunk": scan_chunk("mamba_chunk_size"),
+    },
 )
 """Field names of Bamba, Granite 4 and Falcon-H1."""
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class DeltaNet(AlikeInAllLayers[linear_attention.GatedDeltaNet]):
-    """The gated delta rule, with Qwen3-Next's field names."""
-
-    fp32_state: bool = False
-
-    def read(self, c: Fields) -> linear_attention.GatedDeltaNet:
-        return linear_attention.GatedDeltaNet(
-            n_k=c.size("linear_num_key_heads"),
-            n_v=c.size("linear_num_value_heads"),
-            d_k=c.size("linear_key_head_dim"),
-            d_v=c.size("linear_value_head_dim"),
-            d_conv=c.size("linear_conv_kernel_dim"),
-            fp32_state=self.fp32_state,
-        )
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class KimiDelta(AlikeInAllLayers[linear_attention.KimiDelta]):
-    """Kimi delta attention."""
-
-    heads: Size = "linear_num_heads"
-    d_head: Size = "linear_head_dim"
-    d_conv: Size = "linear_conv_kernel_dim"
-    low_rank: frozenset[Literal["f", "g"]] = frozenset(("f", "g"))
-    full_rank_output: Flag = False  # the output gate has no bottleneck
-    decays: Literal["heads", "heads_4d"] = "heads_4d"
-
-    def read(self, c: Fields) -> linear_attention.KimiDelta:
-        full_rank = true(c, self.full_rank_output)
-        return linear_attention.KimiDelta(
-            n_heads=number(c, self.heads),
-            d_head=number(c, self.d_head),
-            d_conv=number(c, self.d_conv),
-            low_rank=self.low_rank - {"g"} if full_rank else self.low_rank,
-            decays="d_head" if full_rank else self.decays,
-        )
-
-
-def short_conv(c: Fields, layer: int = 0) -> recurrent.ShortConv:
-    """LFM2's gated short convolution."""
-    return recurrent.ShortConv(d_inner=c.size("hidden_size"), d_conv=c.size("conv_L_cache"), bias=c.flag("conv_bias"))
+DELTA_NET = Recurrence(
+    GatedDeltaNet,
+    {
+        "n_k": "linear_num_key_heads",
+        "n_v": "linear_num_value_heads",
+        "d_k": "linear_key_head_dim",
+        "d_v": "linear_value_head_dim",
+        "d_conv": "linear_conv_kernel_dim",
+    },
+)
+"""The gated delta rule, with Qwen3-Next's field names."""
+SHORT_CONV = Recurrence(ShortConv, {"d_inner": "hidden_size", "d_conv": "conv_L_cache", "bias": "conv_bias"})
+"""LFM2's gated short convolution."""

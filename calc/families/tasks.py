@@ -6,7 +6,7 @@ from typing import Any, Literal
 from calc.families.family import extras
 from calc.families.fields import Fields
 from calc.model.block import Extra
-from calc.model.names import Names
+from calc.model.conventions import Names
 
 Task = Literal["base", "words", "scores", "token_scores"]
 """The states, of which one vector is pooled; words in place of masks; scores of the text; or of each token."""
@@ -67,7 +67,6 @@ def score(c: Fields, hidden: int) -> tuple[Extra, ...]:
 def without_module(names: Names, outside: tuple[Extra, ...]) -> tuple[Names, tuple[Extra, ...]]:
     """Names of a decoder's weights as the class without a head saves them, which is the module that others keep it
     in."""
-    module = names.embedding.partition(".")[0] + "."
-    fields = ("embedding", "positions", "layer", "final_norm")
-    plain = names.model_copy(update={field: getattr(names, field).removeprefix(module) for field in fields})
-    return plain, tuple(extra.model_copy(update={"name": extra.name.removeprefix(module)}) for extra in outside)
+    first, _, rest = names.module.partition(".")
+    plain = tuple(extra.model_copy(update={"name": extra.name.removeprefix(f"{first}.")}) for extra in outside)
+    return names.but(module=rest), plain

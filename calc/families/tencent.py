@@ -7,10 +7,8 @@ from calc.families.deepseek import DEEPSEEK_EXPERTS, HYPER_HEAD, streams
 from calc.families.family import GATE_UP, MTP, QUERY_LAYERNORM, Family, Weights
 from calc.families.feedforward_rows import Dense, Experts, Times
 from calc.families.fields import Fields
+from calc.model.conventions import GGUFRules, Kernels, Names
 from calc.model.feedforward import FeedForward
-from calc.model.gguf_rules import GGUFRules
-from calc.model.kernels import Kernels
-from calc.model.names import Names
 
 HUNYUAN_ATTENTION = Attention(bias="attention_bias", qk_norm="head")
 HUNYUAN_EXPERTS = Experts("num_experts", "intermediate_size", "moe_topk", shared_width="intermediate_size")
@@ -56,7 +54,6 @@ TENCENT: dict[str, Family] = {
         mixer=HUNYUAN_ATTENTION,
         ffn=HY3_EXPERTS,
         names=Names(router="mlp.router.gate", correction="mlp.expert_bias", shared_expert="mlp.shared_mlp"),
-        own={"num_nextn_predict_layers": 0},
         prediction=MTP(HUNYUAN_ATTENTION, HY3_EXPERTS),
         gguf=GGUFRules("hy_v3"),
     ),

@@ -17,8 +17,7 @@ from calc.families.fields import Fields, Flag, Size, number, true
 from calc.families.rotary import Rotary
 from calc.families.tasks import Task, labels, task
 from calc.model.block import Block, Extra
-from calc.model.kernels import Kernels
-from calc.model.names import Names
+from calc.model.conventions import Kernels, Names
 from calc.model.tensor import Component, Norm, Shape, Shapes
 
 BOTH_WAYS = Attention(kv=None, head_dim=None, bias=True, both_ways=True)
@@ -65,16 +64,16 @@ class Around:
     also: Callable[[Fields], Shapes] = lambda c: {}  # what only this one has in the encoder, of attention
 
     def module_of(self, c: Fields) -> str:
-        """The module that the encoder lies in, with a dot; empty where it stands alone."""
-        return "" if task(c) == "base" else f"{self.module}."
+        """The module that the encoder lies in; empty where it stands alone."""
+        return "" if task(c) == "base" else self.module
 
     def __call__(self, c: Fields) -> tuple[Extra, ...]:
-        before = self.module_of(c)
+        names = Names(module=self.module_of(c))
         parts: list[tuple[Component, Shapes]] = [*self.before_layers(c), ("attention", self.also(c))]
         placed = [
             extra
             for component, shapes in parts
-            for extra in extras(component, {f"{before}{name}": shape for name, shape in shapes.items()})
+            for extra in extras(component, {names.full(name): shape for name, shape in shapes.items()})
         ]
         return (*placed, *self.behind(c))
 
@@ -95,8 +94,8 @@ class Around:
         hidden, what = c.size(self.hidden), task(c)
         extra_weights: tuple[Extra, ...] = ()
         if what in self.pooler:
-            module = "" if self.pooler_outside else self.module_of(c)
-            extra_weights += extras("other", linear(f"{module}{self.pooler_name}", hidden, hidden))
+            names = Names(module="" if self.pooler_outside else self.module_of(c))
+            extra_weights += extras("other", linear(names.full(self.pooler_name), hidden, hidden))
         if what == "words" or (what != "base" and self.scored_by_transform):
             extra_weights += self.transformed(c)
         if what == "words":
@@ -124,12 +123,7 @@ class Around:
 def named(outside: Around, names: Names) -> Callable[[Fields], Names]:
     """The names of an encoder that stands alone, within its module where something stands behind it."""
 
-    def of(c: Fields) -> Names:
-        module = outside.module_of(c)
-        fields = ("embedding", "positions", "layer", "final_norm")
-        return names.model_copy(update={field: f"{module}{getattr(names, field)}" for field in fields})
-
-    return of
+    return lambda c: names.but(module=outside.module_of(c))
 
 
 def offset_positions(c: Fields) -> int:
@@ -223,13 +217,13 @@ def adapted(c: Fields, shapes: Shapes) -> tuple[Extra, ...]:
 def xlm_around(c: Fields) -> tuple[Extra, ...]:
     if not turns(c):
         return ROBERTA_AROUND(c)
-    hidden, module = c.size("hidden_size"), FLASH_AROUND.module_of(c)
+    hidden, names = c.size("hidden_size"), xlm_names(c)
     matrices: Shapes = {"embeddings.word_embeddings": (hidden, c.size("vocab_size"))}
     if kinds := c.size("type_vocab_size", 0):
         matrices["embeddings.token_type_embeddings"] = (hidden, kinds)
     if task(c) in FLASH_AROUND.pooler:
         matrices["pooler.dense"] = (hidden, hidden)
-    return FLASH_AROUND(c) + adapted(c, {f"{module}{name}": shape for name, shape in matrices.items()})
+    return FLASH_AROUND(c) + adapted(c, {names.full(name): shape for name, shape in matrices.items()})
 
 
 def xlm_layer(c: Fields, layer: int) -> tuple[Extra, ...]:
@@ -239,13 +233,6 @@ def xlm_layer(c: Fields, layer: int) -> tuple[Extra, ...]:
     matrices: Shapes = {"mixer.Wqkv": (3 * hidden, hidden), "mixer.out_proj": (hidden, hidden)}
     matrices |= {"mlp.fc1": (wide, hidden), "mlp.fc2": (hidden, wide)}
     return c.once("adapters", lambda: adapted(c, matrices))
-
-
-class TurnedTables(Rotary):
-    """Tables where positions are rotary."""
-
-    def tables(self, c: Fields, mixers: object, max_positions: int | None) -> tuple[tuple[int, int], ...]:
-        return super().tables(c, mixers, max_positions) if turns(c) else ()  # type: ignore[arg-type]
 
 
 # ALBERT, arXiv:1909.11942: layers share weights
@@ -264,7 +251,7 @@ ALBERT_AROUND = Around(
     scores=("classifier",),
 )
 ALBERT_NAMES = BERT_NAMES.but(
-    layer=Names().layer,
+    layer="layers.{layer}",
     renamed={"q_proj": "query", "k_proj": "key", "v_proj": "value", "o_proj": "dense"}
     | {"up_proj": "ffn", "down_proj": "ffn_output"},
 )
@@ -276,7 +263,7 @@ def albert_layers(c: Fields) -> tuple[Block, ...]:
     if groups > layers:
         sentence = "num_hidden_groups is {groups:,}, more than the {layers:,} layers that share them."
         raise ConfigError(Message(sentence, groups=groups, layers=layers), "num_hidden_groups", [layers])
-    module = ALBERT_AROUND.module_of(c)
+    names = ALBERT_NAMES.but(module=ALBERT_AROUND.module_of(c))
     return tuple(
         Block(
             layers=(group,),
@@ -284,7 +271,7 @@ def albert_layers(c: Fields) -> tuple[Block, ...]:
             ffn=PLAIN_MLP(c),
             norms=("attention.LayerNorm", "full_layer_layer_norm"),
             norm="layer",
-            stack=f"{module}encoder.albert_layer_groups.{{layer}}.albert_layers.{number}",
+            stack=names.full(f"encoder.albert_layer_groups.{{layer}}.albert_layers.{number}"),
             places=tuple(i for i in range(layers) if i * groups // layers == group),
         )
         for group in range(groups)
@@ -386,14 +373,13 @@ MODERNBERT_DECODER = Family(  # Ettin, arXiv:2507.11412
     norms=modernbert_norms,
     norm=MODERNBERT_NORM,
     names=Names(
-        embedding="model.embeddings.tok_embeddings",
+        embedding="embeddings.tok_embeddings",
         attention="attn",
-        final_norm="model.final_norm",
+        final_norm="final_norm",
         lm_head="decoder",
         packed={"Wi": GATE_UP},
         renamed={"o_proj": "Wo", "down_proj": "Wo"},
     ),
-    own={"global_attn_every_n_layers": 3},
     extras=(  # a norm behind the embedding, and a matrix with a norm before the head
         Weights("norms", {f"{path}.norm.weight": ("hidden_size",) for path in ("model.embeddings", "lm_head")}),
         Weights(
@@ -415,10 +401,6 @@ def eurobert_behind(c: Fields) -> tuple[Extra, ...]:
         return extras("lm_head", {name: shape for name, shape in scored.items() if name not in tied})
     dense = extras("other", linear("dense", hidden, hidden)) if what == "scores" else ()
     return dense if what == "base" else dense + extras("other", linear("classifier", labels(c), hidden))
-
-
-def eurobert_names(c: Fields) -> Names:
-    return named(MODERNBERT_AROUND, Names(embedding="embed_tokens", layer="layers.{layer}", final_norm="norm"))(c)
 
 
 BERT = encoder(BERT_AROUND, BERT_NAMES, "Google")
@@ -450,7 +432,7 @@ TEXT_ENCODERS: dict[str, Family] = {
         norms=If(turns, FLASH_NORMS, BERT_NORMS),
         extras=(xlm_around,),
         layer_extras=(xlm_layer,),
-        rotary=TurnedTables(),
+        rotary=If(turns, Rotary(), None),
         positions=lambda c: 0 if turns(c) else c.size("max_position_embeddings"),
     ),
     "jina_embeddings_v3": encoder(
@@ -556,7 +538,6 @@ TEXT_ENCODERS: dict[str, Family] = {
         kernels=Kernels(),
         rotary=Rotary(own_within_windows=True),
         positions=None,
-        own={"global_attn_every_n_layers": 3},
     ),
     "modernbert-decoder": MODERNBERT_DECODER,
     "nomic_bert": encoder(
@@ -572,16 +553,13 @@ TEXT_ENCODERS: dict[str, Family] = {
         norms=FLASH_NORMS,
         rotary=Rotary(),
         positions=None,
-        aliases={"n_embd": "hidden_size", "n_head": "num_attention_heads", "n_layer": "num_hidden_layers"}
-        | {"n_inner": "intermediate_size", "n_positions": "max_position_embeddings"},
-        own={"tie_word_embeddings": True},
     ),
     "gte": GTE,
-    "new": replace(GTE, defaults="gte"),
+    "new": GTE,
     "eurobert": Family(
         maker="EuroBERT",
         mixer=Attention(bias="attention_bias", both_ways=True),
-        names=eurobert_names,
+        names=named(MODERNBERT_AROUND, Names()),
         extras=(eurobert_behind,),
         pools=True,
         ties=False,

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from calc.families.fields import Fields
-from calc.families.tower_parts import batch_statistics, two
+from calc.families.tower_parts import FUSED, batch_statistics, placed, two, weights, with_biases
 from calc.model.tensor import Shape, Shapes
-from calc.model.towers.listed import FUSED, NamedShape, placed, weights, with_biases
+from calc.model.vision import NamedShape
 
 
 class ConvolvedStage(NamedTuple):
@@ -140,7 +140,7 @@ ARGUMENTS = frozenset(
 
 def arguments(c: Fields) -> Fields:
     """Arguments to timm that a section states against the architecture's."""
-    return c.within(c.get("model_args"))
+    return c.section("model_args")
 
 
 def is_known_perception(c: Fields) -> bool:

@@ -1,4 +1,4 @@
-"""Common parts of towers' readers: rows, sections with their defaults, and shapes that several encoders have."""
+"""Vocabulary of encoders for images and sound: rows, layers, sections with their defaults, and lists of weights."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -10,10 +10,11 @@ from typing import Any
 from calc.errors import ConfigError, Message, shown
 from calc.families.fields import MAX_LAYERS, Fields
 from calc.model.tensor import Shape, Shapes
-from calc.model.towers.listed import Layer, ListedTower, NamedShape, placed
+from calc.model.vision import ListedTower, NamedShape
 
 MAX_WEIGHTS = 50_000  # dots3-note's has the most different ones, 2,700
 PROJECTOR = "multi_modal_projector"
+GATED = ("mlp.gate_proj", "mlp.up_proj", "mlp.down_proj")
 DEFAULTS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     json.loads(Path(__file__).with_name("encoder_defaults.json").read_text(encoding="utf-8"))
 )
@@ -29,6 +30,52 @@ class Tower:
 
     read: Callable[[Fields, Fields], ListedTower | None]
     sections: tuple[str, ...] = ("vision_config",)  # of the encoders that it counts; none: its fields are the config's
+
+
+@dataclass(frozen=True)
+class Layer:
+    """Names and biases of one layer of a transformer that encodes images or sound; by default CLIP's and SigLIP's."""
+
+    qkv: str = "self_attn.{}_proj"  # with {}: three matrices; without: one
+    letters: tuple[str, str, str] = ("q", "k", "v")
+    out: str = "self_attn.out_proj"
+    mlp: tuple[str, ...] = ("mlp.fc1", "mlp.fc2")  # three names: gate, up, down; none: listed apart
+    norms: tuple[str, ...] = ("layer_norm1", "layer_norm2")
+    head_norms: tuple[str, ...] = ()  # over the dimension of a head; never with a bias
+    scales: tuple[str, ...] = ()  # parameters as wide as the layer
+    bias: bool = True  # of all parts but those that say otherwise
+    qkv_bias: bool | None = None
+    key_bias: bool = True  # only Whisper's line has none where queries and values have one
+    out_bias: bool | None = None
+    mlp_bias: bool | None = None
+    norm_bias: bool | None = None
+
+    def shapes(self, d: int, f: int, *, q: int | None = None, kv: int | None = None, d_head: int = 0) -> Shapes:
+        """Shape of each weight in a layer d wide, whose feed-forward is f wide: queries [q, d], keys and values
+        [kv, d]; q is d and kv is q where they are left out."""
+        q = d if q is None else q
+        kv = q if kv is None else kv
+        attention: Shapes = {self.qkv: (q + 2 * kv, d)}
+        if "{}" in self.qkv:
+            names = [self.qkv.replace("{}", letter) for letter in self.letters]
+            attention = {name: (side, d) for name, side in zip(names, (q, kv, kv), strict=True)}
+        parts: tuple[tuple[Shapes, bool | None], ...] = (
+            (attention, self.qkv_bias),
+            ({self.out: (d, q)}, self.out_bias),
+            ({name: (d, f) if name == self.mlp[-1] else (f, d) for name in self.mlp}, self.mlp_bias),
+            (dict.fromkeys(self.norms, (d,)), self.norm_bias),
+            (dict.fromkeys(self.head_norms, (d_head,)), False),
+        )
+        tensors: Shapes = dict.fromkeys(self.scales, (d,))
+        for modules, bias in parts:
+            tensors |= biased(self.bias if bias is None else bias, modules)
+        if not self.key_bias:
+            tensors.pop(f"{self.qkv.replace('{}', self.letters[1])}.bias", None)
+        return tensors
+
+
+FUSED = Layer(qkv="attn.qkv", out="attn.proj", norms=("norm1", "norm2"))
+"""Queries, keys and values in one matrix, under timm's names."""
 
 
 def images(lister: Lister, *others: str, statistics: Lister | None = None) -> Tower:
@@ -129,9 +176,9 @@ def flat_patch(c: Fields, channels: str = "num_channels") -> Shape:
     return c.size("hidden_size"), c.size(channels) * c.size("patch_size") ** 2
 
 
-def merged_width(c: Fields, field: str = "hidden_size", merge: str = "spatial_merge_size") -> int:
+def merged_width(c: Fields, field: str = "hidden_size") -> int:
     """Width of the patches that one token stands for, joined."""
-    return c.size(field) * c.size(merge) ** 2
+    return c.size(field) * c.size("spatial_merge_size") ** 2
 
 
 def layers(
@@ -151,6 +198,14 @@ def layers(
     yield from placed(f"{path}.{{layer}}", shapes, c.size(copies))
 
 
+def renamed(rows: Iterable[NamedShape], names: Mapping[str, str]) -> Iterator[NamedShape]:
+    """All rows, with other words in place of these."""
+    for name, shape, copies in rows:
+        for word, other in names.items():
+            name = name.replace(word, other)
+        yield name, shape, copies
+
+
 def each(names: str, shape: Shape, letters: Iterable[str] = "qkv") -> Shapes:
     """Modules of one shape: `self_attn.{}_proj` for q, k and v."""
     return {names.replace("{}", letter): shape for letter in letters}
@@ -164,3 +219,24 @@ def batch_statistics(path: str, width: int, layers: int) -> Iterator[NamedShape]
     """Buffers of the norms over a batch: mean, variance and a counter."""
     statistics: Shapes = {"running_mean": (width,), "running_var": (width,), "num_batches_tracked": ()}
     yield from placed(path, statistics, layers)
+
+
+def weights(modules: Shapes) -> Shapes:
+    """Each module's weight."""
+    return {f"{name}.weight": shape for name, shape in modules.items()}
+
+
+def with_biases(modules: Shapes) -> Shapes:
+    """Each module's weight and bias."""
+    return weights(modules) | {f"{name}.bias": shape[:1] for name, shape in modules.items()}
+
+
+def biased(bias: bool, modules: Shapes) -> Shapes:
+    """Each module's weight, and its bias where it has one."""
+    return with_biases(modules) if bias else weights(modules)
+
+
+def placed(path: str, shapes: Shapes, copies: int = 1) -> Iterator[NamedShape]:
+    """Weights under a path, each held by so many layers; none where there are no layers."""
+    for name, shape in shapes.items() if copies else ():
+        yield f"{path}.{name}" if path else name, shape, copies

@@ -7,7 +7,7 @@ from calc.errors import ConfigError, Message, shown
 from calc.families.family_table import TOWERS
 from calc.families.fields import Fields
 from calc.families.tower_parts import Tower, defaults_of
-from calc.model.towers.listed import ListedTower
+from calc.model.vision import ListedTower
 
 ENCODERS = ("vision_config", "audio_config")
 """Sections of a config that describe an encoder."""

@@ -7,13 +7,13 @@ from calc.families.attention_rows import Attention, Window
 from calc.families.family import GATE_UP, STACKED_EXPERTS, Family, Weights, extras
 from calc.families.feedforward_rows import Experts, no_feedforward
 from calc.families.fields import Fields, ShapeOf
-from calc.families.recurrent_rows import PREFIXED_MAMBA, Mamba2
+from calc.families.recurrent_rows import MAMBA2, PREFIXED_MAMBA
 from calc.families.rotary import Rotary
 from calc.model.attention import GQA
 from calc.model.block import Block, Extra
+from calc.model.conventions import Names
 from calc.model.feedforward import MLP
 from calc.model.mixers import Mixer
-from calc.model.names import Names
 from calc.model.recurrent import QKConvs
 from calc.model.tensor import Shape
 
@@ -100,7 +100,7 @@ def zamba_names(path: str, **more: Any) -> Names:
         recurrent="mamba",
         attention=f"{path}.self_attn",
         mlp=f"{path}.feed_forward",
-        final_norm="model.final_layernorm",
+        final_norm="final_layernorm",
         **more,
     )
 
@@ -144,7 +144,7 @@ ZAYA_LAYER = (
     ),
 )
 ZAMBA = Family(
-    mixer=replace(PREFIXED_MAMBA, heads="n_mamba_heads"),
+    mixer=PREFIXED_MAMBA.but(n_heads="n_mamba_heads"),
     ffn=no_feedforward,
     norms=("input_layernorm",),
     names=zamba_names("shared_transf"),
@@ -157,11 +157,11 @@ ZYPHRA: dict[str, Family] = {
     "zamba": ZAMBA,
     "zamba2": replace(
         ZAMBA,
-        mixer=Mamba2(
-            heads="n_mamba_heads",
+        mixer=MAMBA2.but(
+            n_heads="n_mamba_heads",
             d_head=lambda c: c.size("mamba_expand") * c.size("hidden_size") // c.size("n_mamba_heads"),
             d_state="mamba_d_state",
-            groups="mamba_ngroups",
+            n_groups="mamba_ngroups",
             d_conv="mamba_d_conv",
             conv_bias=True,
             bias="add_bias_linear",

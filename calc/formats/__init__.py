@@ -16,29 +16,3 @@ from calc.formats.quantization_config import HF_QUANT_CONFIG, Native, native, wi
 from calc.formats.quantization_tools import COMPRESSED_TENSORS, MODELOPT
 from calc.formats.scheme import Scheme
 from calc.formats.table import FORMATS, GGUF, KERNELS, LABELS, Format
-
-__all__ = [
-    "BITSANDBYTES",
-    "CACHE_BITS",
-    "CACHE_FORMATS",
-    "COMPRESSED_TENSORS",
-    "FLOATS",
-    "FORMATS",
-    "GGUF",
-    "HEAD_SCALE_BITS",
-    "HF_QUANT_CONFIG",
-    "KERNELS",
-    "LABELS",
-    "MIXES",
-    "MODELOPT",
-    "WEIGHT_FORMATS",
-    "CacheFormat",
-    "Format",
-    "Native",
-    "Precision",
-    "Scheme",
-    "WeightFormat",
-    "native",
-    "native_weights",
-    "with_hf_quant_config",
-]

@@ -141,12 +141,7 @@ def is_quantized(tensor: Tensor) -> bool:
     return is_weight(tensor) and not any(part in tensor.name for part in NEVER_QUANTISED)
 
 
-NEXTN = {
-    "fc": "eh_proj",
-    "pre_fc_norm_embedding": "enorm",
-    "pre_fc_norm_hidden": "hnorm",
-    "norm": "shared_head_norm",
-}
+NEXTN = {"fc": "eh_proj", "pre_fc_norm_embedding": "enorm", "pre_fc_norm_hidden": "hnorm", "norm": "shared_head_norm"}
 """Modules outside the layer of multi-token prediction, as Qwen3.5's checkpoints and as GGUF files call them."""
 
 

@@ -44,7 +44,7 @@ def copies_within_piece(architecture: Architecture, tensor: Tensor, stage: range
     if tensor.excluded_as == "multi_token_prediction":
         return max(1, len(tensor.layers)) * last
     if tensor.component == "embedding":
-        head = architecture.tied and tensor.name == f"{architecture.names.embedding}.weight"
+        head = architecture.tied and tensor.name == architecture.names.table
         return int(first or (last and head))
     return int(last)
 

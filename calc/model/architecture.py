@@ -6,13 +6,10 @@ from typing import Any, Self
 from calc.budget import spent
 from calc.errors import Frozen, Message
 from calc.model.block import Block, Extra, PredictionModule
-from calc.model.details import Details
+from calc.model.conventions import Details, GGUFRules, Kernels, Names
 from calc.model.feedforward import MoE
-from calc.model.gguf_rules import GGUFRules
-from calc.model.kernels import Kernels
-from calc.model.names import Names
 from calc.model.tensor import Component, Excluded, Norm, Shape, Shapes, Tensor, norm_shapes
-from calc.model.towers.listed import ListedTower
+from calc.model.vision import ListedTower
 
 
 class Parameters(Frozen):
@@ -159,12 +156,13 @@ class Architecture(Frozen):
     def _all_tensors(self) -> Iterator[Tensor]:
         names, hidden = self.names, self.hidden
         table: Shape = (self.vocab, self.d_embedding or hidden)
-        yield Tensor(f"{names.embedding}.weight", (self.vocab + self.extra_rows, table[1]), "embedding")
+        yield Tensor(names.table, (self.vocab + self.extra_rows, table[1]), "embedding")
         if self.positions:
-            yield Tensor(f"{names.positions}.weight", (self.positions, self.d_positions or hidden), "embedding")
+            rows: Shape = (self.positions, self.d_positions or hidden)
+            yield Tensor(names.full(names.positions, "weight"), rows, "embedding")
         for block in self.all_blocks:
             yield from self._block(block)
-        for name, shape in norm_shapes(names.final_norm, self.final_norm, hidden).items():
+        for name, shape in norm_shapes(names.full(names.final_norm), self.final_norm, hidden).items():
             yield Tensor(name, shape, "norms")
         for extra in self.extras:
             yield Tensor(extra.name, extra.shape, extra.component, excluded_as=extra.excluded_as)
@@ -175,7 +173,7 @@ class Architecture(Frozen):
         for module in self.prediction:
             block = module.block
             yield from self._block(block, "multi_token_prediction")
-            path = module.path or block.stack or names.layer
+            path = module.path or block.stack or names.within()
             for name, shape in module.own_shapes(hidden, self.vocab).items():
                 yield Tensor(
                     f"{path}.{name}",
@@ -194,7 +192,7 @@ class Architecture(Frozen):
     def _block(self, block: Block, excluded_as: Excluded | None = None) -> Iterator[Tensor]:
         names, hidden, layers = self.names, self.hidden, block.layers
         if block.stack:
-            within = self.model_copy(update={"names": names.model_copy(update={"layer": block.stack})})
+            within = self.model_copy(update={"names": names.but(module="", layer=block.stack)})
             alone = block.model_copy(update={"stack": ""})
             yield from (replace(tensor, begins=block.begins) for tensor in within._block(alone, excluded_as))
             return

@@ -2,9 +2,8 @@ from collections.abc import Iterator
 from typing import Any, ClassVar, Literal
 
 from calc.errors import Frozen, Message
-from calc.model.kernels import Kernels
+from calc.model.conventions import Kernels, Names
 from calc.model.mixer_kind import Made, MixerKind
-from calc.model.names import Names
 from calc.model.tensor import Component, Elements, Shapes, WindowTokens
 
 Projection = Literal["q_proj", "k_proj", "v_proj", "o_proj", "g_proj"]

@@ -3,7 +3,7 @@ from typing import Any, ClassVar, Literal
 
 from calc.errors import Message
 from calc.model.attention import OUTPUT, SCORES, Attention, Q, limits
-from calc.model.kernels import Kernels
+from calc.model.conventions import Kernels
 from calc.model.mixer_kind import Made
 from calc.model.tensor import Component, Elements, Shapes, WindowTokens
 

@@ -3,7 +3,7 @@
 from typing import ClassVar, Literal
 
 from calc.errors import Message
-from calc.model.gguf_rules import GGUFRules
+from calc.model.conventions import GGUFRules
 from calc.model.recurrent import Recurrent
 from calc.model.tensor import Shapes, joined
 

@@ -4,9 +4,7 @@ from collections.abc import Iterator
 from typing import Any, ClassVar, Self
 
 from calc.errors import Frozen, Message
-from calc.model.gguf_rules import GGUFRules
-from calc.model.kernels import Kernels
-from calc.model.names import Names
+from calc.model.conventions import GGUFRules, Kernels, Names
 from calc.model.tensor import Elements, Shapes, Sides
 
 

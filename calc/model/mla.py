@@ -3,8 +3,7 @@ from typing import Any, ClassVar, Literal
 
 from calc.errors import Frozen, Message
 from calc.model.attention import GQA, OUTPUT, SCORES, Attention, K, Q, V, limits
-from calc.model.gguf_rules import GGUFRules
-from calc.model.kernels import Kernels
+from calc.model.conventions import GGUFRules, Kernels
 from calc.model.mixer_kind import Made
 from calc.model.tensor import Component, Elements, Shapes, Sides, WindowTokens
 

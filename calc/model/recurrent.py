@@ -4,10 +4,8 @@ from collections.abc import Iterator
 from typing import Any, ClassVar, Literal
 
 from calc.errors import Message
-from calc.model.gguf_rules import GGUFRules
-from calc.model.kernels import Kernels
+from calc.model.conventions import GGUFRules, Kernels, Names
 from calc.model.mixer_kind import Made, MixerKind
-from calc.model.names import Names
 from calc.model.tensor import Component, Elements, Shapes
 
 

@@ -53,9 +53,7 @@ def llama_cpp(task: Conversion) -> Iterator[Draft]:
     sizes = [prod(tensor.shape) for tensor in gguf_tensors(task.model) if tensor.excluded_as is None]
     largest = task.named("n", max(sizes), Message("weights of the largest tensor, the experts of a layer together"))
     yield Draft(
-        Message("convert_hf_to_gguf.py"),
-        {},
-        {Message("the tensor as it was, in 32 and in 16 bits"): 8 * largest},
+        Message("convert_hf_to_gguf.py"), {}, {Message("the tensor as it was, in 32 and in 16 bits"): 8 * largest}
     )
     if task.to in NEEDS_IMATRIX:
         yield Draft(Message("llama-imatrix"), {}, {Message("the 16-bit file that runs"): 1 * task.checkpoint})

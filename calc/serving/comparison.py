@@ -9,7 +9,7 @@ from calc.formats import CacheFormat
 from calc.model.architecture import Architecture
 from calc.model.attention import GQA
 from calc.model.block import Block
-from calc.model.kernels import Kernels
+from calc.model.conventions import Kernels
 from calc.model.mixers import Mixer
 from calc.model.mla import LatentAttention
 from calc.serving.engines.engine import Engine

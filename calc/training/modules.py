@@ -4,8 +4,7 @@ norms; and sequence parallelism between them."""
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from calc.model.kernels import Kernels, NormKind
-from calc.model.names import Names
+from calc.model.conventions import Kernels, Names, NormKind
 from calc.training.operations import Operations
 from calc.training.tape import CountedBy, Name, TrackedTensor, scoped
 from calc.training.workload import Loss

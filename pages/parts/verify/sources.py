@@ -193,7 +193,7 @@ def storage(checkpoint: Checkpoint) -> None:
 def stored_bytes(answer: Answer, theirs: int, *, copies: int) -> None:
     """Bytes of the files next to those of the formats that the config states, with copies of the embedding as head."""
     architecture, precision = answer.architecture, Precision.stored_as(answer.model.published.stored)
-    table = f"{architecture.names.embedding}.weight"
+    table = architecture.names.table
     pieces = stored(architecture, precision)
     heads = copies * sum(piece.nbytes for piece in pieces if piece.tensor.name == table)
     ours = CheckpointSize.of(architecture, precision).total + heads

@@ -6,7 +6,7 @@ from functools import reduce
 import pytest
 
 from calc import Architecture, ConfigError
-from calc.families.omni_towers import scales
+from calc.families.sound_towers import scales
 from calc.families.vision_fields import uncounted
 from tests import load
 from tests.cases import in_one_test

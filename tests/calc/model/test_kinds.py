@@ -7,8 +7,8 @@ import pytest
 from calc import Architecture, ConfigError
 from calc.model.attention import GQA, Attention
 from calc.model.compressed_attention import CompressedAttention
+from calc.model.conventions import Kernels
 from calc.model.feedforward import MLP, MoE
-from calc.model.kernels import Kernels
 from calc.model.mixers import Mixer
 from calc.model.mla import LatentAttention
 from calc.model.recurrent import Mamba, Mamba2

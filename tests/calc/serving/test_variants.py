@@ -5,7 +5,7 @@ import pytest
 from calc import Architecture, Workload
 from calc.model.attention import GQA
 from calc.model.attention_shapes import group, kinds, made
-from calc.model.kernels import Kernels
+from calc.model.conventions import Kernels
 from calc.serving.comparison import scores, variants
 from calc.serving.engines.vllm.engine import VLLM
 from presets import models

@@ -10,7 +10,7 @@ from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture
 from calc.model.linear_attention import KimiDelta
 from calc.model.mixers import CompressedAttention
-from calc.model.towers.listed import ListedTower
+from calc.model.vision import ListedTower
 from calc.units import GIB, MIB
 
 

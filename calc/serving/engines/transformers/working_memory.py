@@ -14,8 +14,8 @@ from calc.errors import Message
 from calc.formats import CACHE_BITS, CacheFormat
 from calc.model.architecture import Architecture
 from calc.model.block import Block
+from calc.model.conventions import Kernels
 from calc.model.feedforward import MLP
-from calc.model.kernels import Kernels
 from calc.model.named import Peak
 from calc.model.tensor import Elements
 from calc.serving.engines.transformers.options import Attention, Logits

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from calc.hardware.gpu import GPU
 from calc.model.architecture import Architecture
-from calc.model.towers.listed import TEXT
+from calc.model.vision import TEXT
 from calc.serving.engines.vllm.options import VLLMOptions, holds
 
 AS_LONG_AS_REQUESTS = 1 << 30

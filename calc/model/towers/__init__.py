@@ -1,1 +1,0 @@
-"""Encoders for images and sound."""

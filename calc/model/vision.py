@@ -1,0 +1,32 @@
+"""Encoders of images and sound as the list of their weights."""
+
+from collections.abc import Iterator
+
+from calc.errors import Frozen
+from calc.model.tensor import Shape
+
+NamedShape = tuple[str, Shape, int]
+"""Name, shape, and number of layers that hold it."""
+TEXT = -1
+"""A side of a shape: the language model's width; -4 is four times that."""
+
+
+class ListedTower(Frozen):
+    """Encoders and projectors of one model, by their weights."""
+
+    modules: tuple[NamedShape, ...]
+    statistics: tuple[NamedShape, ...] = ()  # tensors of the checkpoint, and no parameters
+    images: bool  # whether the config has a section for an encoder of images
+    num_layers: int | None  # what that section says
+    hidden: int | None
+    deepstack: int = 0  # layers of the encoder that go into the language model's first ones by mergers of their own
+    wrapper: str = ""  # model_type of the whole
+
+    def shapes(self, text_hidden: int) -> Iterator[NamedShape]:
+        """Name, shape and number of layers that hold it, of each weight."""
+        for name, shape, copies in self.modules:
+            yield name, tuple(side if side >= 0 else -side * text_hidden for side in shape), copies
+
+    def buffers(self) -> Iterator[NamedShape]:
+        """Tensors of the checkpoint that are no parameters."""
+        yield from self.statistics
