@@ -16,9 +16,9 @@ from starlette.routing import Mount
 from pages import parts
 from pages.api import api
 from pages.parts import direct, operations
-from pages.parts.headers import Headers
 from pages.parts.inputs import lists
 from pages.parts.limits import Visitors
+from pages.parts.operations import Headers
 from pages.parts.outputs import scripts
 from pages.parts.outputs.preview import Moved, Preview
 from pages.parts.state.scenario import Scenario
@@ -34,7 +34,8 @@ async def warm(_: st.App) -> AsyncIterator[dict[str, Any]]:
         import_module(".".join((parts.__name__, *file.relative_to(folder).with_suffix("").parts)))
     weighed(Scenario())
     trained(Scenario())
-    lists.version()
+    for files in (scripts.SCRIPTS, lists.LISTS):
+        files.version  # noqa: B018
     direct.quicken()
     gc.collect()
     gc.freeze()
@@ -47,7 +48,7 @@ state = operations.Operations()
 app = st.App(
     "pages/router.py",
     lifespan=warm,
-    routes=[scripts.route(), lists.route(), Mount(scripts.folder("api"), app=api())],
+    routes=[scripts.SCRIPTS.route(), lists.LISTS.route(), Mount(scripts.folder("api"), app=api())],
     middleware=[
         Middleware(Headers),
         Middleware(operations.Gate, state),

@@ -11,14 +11,12 @@ from calc import Architecture, Layout, Report, TrainingReport, Workload, report
 from calc.errors import shown
 from calc.families import as_llama, knows, override
 from calc.formats import CACHE_FORMATS, HF_QUANT_CONFIG, WEIGHT_FORMATS, native, with_hf_quant_config
-from calc.hardware.custom_gpu import find_gpu
-from calc.hardware.gpu import GPU
-from calc.hardware.gpus import usual_gpus
+from calc.hardware import GPU, find_gpu, usual_gpus
 from calc.serving.engines import DEFAULT_ENGINE, ENGINES
 from calc.serving.engines.launch import LOCAL
 from calc.text import MAX_CHARACTERS, parse_config, parse_value
+from calc.time import StepComparison, compared_steps
 from calc.time.objective_time import objective_speed_of
-from calc.time.step_comparison import StepComparison, compared_steps
 from calc.time.time_report import time_of, training_time_of
 from calc.training import Together
 from cli.options import (

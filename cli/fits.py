@@ -6,11 +6,11 @@ from typing import Any
 
 from calc import Layout, Workload
 from calc.errors import printable
-from calc.hardware.gpu import GPU
+from calc.hardware import GPU
 from calc.options import made
+from calc.serving import Verdict
 from calc.serving.engines import ENGINES
 from calc.serving.shared_gpus import GPUShare, Neighbour, Server, SharedGPUs, share_gpus
-from calc.serving.verdict import Verdict
 from calc.training import TrainingVerdict
 from calc.units import GIB
 from cli.command import chosen_config, chosen_engine, chosen_gpus, draft_model, load, parser, run_one, served

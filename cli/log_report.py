@@ -8,9 +8,9 @@ from calc import Architecture
 from calc.errors import Frozen, Message, printable, shown
 from calc.serving.engines.llamacpp.startup_log import read_buffers, states_buffers
 from calc.units import GIB
+from calc.verify import planned_buffers_of
 from calc.verify.logs import Difference, Log, differences, largest, read_log, remedies, shortage, weigh_as
 from calc.verify.logs.parse import MAX_CHARACTERS
-from calc.verify.logs.planned_buffers import planned_buffers_of
 from cli.command import load
 from cli.options import BAD_QUESTION, Parser, answered, as_json, bad_question, unreadable
 from presets import gpus, models, preset_id

@@ -12,8 +12,8 @@ from typing import Any, Literal, get_args
 import yaml
 
 from calc.errors import Frozen
+from calc.hardware import GPU
 from calc.hardware.generations import Platform
-from calc.hardware.gpu import GPU
 from calc.serving.engines.launch import Image
 from cli.options import bad_question
 

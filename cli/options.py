@@ -30,8 +30,6 @@ def unreadable(name: str, error: OSError) -> ConfigError:
 
 NODE = 8
 """GPUs of a node, where nothing is said."""
-FALSE = "--no-"
-"""Prefix that turns off a switch that is on by default."""
 
 
 class Parser(argparse.ArgumentParser):

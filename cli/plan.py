@@ -5,17 +5,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from calc.formats import CACHE_FORMATS, WEIGHT_FORMATS, native
-from calc.hardware.custom_gpu import find_gpu
-from calc.hardware.gpu import GPU
-from calc.hardware.gpus import usual_gpus
+from calc.hardware import GPU, find_gpu, usual_gpus
 from calc.serving.engines import DEFAULT_ENGINE, ENGINES
 from calc.serving.engines.launch import Launch
+from calc.time import (
+    Estimate,
+    Needs,
+    Plan,
+    TrainingNeeds,
+    TrainingPlan,
+    TrainingPlanReport,
+    stated_price,
+    training_plan_report,
+)
 from calc.time.efficiency import Edits
-from calc.time.estimate import Estimate
-from calc.time.plan import Needs, Plan
 from calc.time.plan_report import PlanReport, plan_report
-from calc.time.prices import stated_price
-from calc.time.training_plan import TrainingNeeds, TrainingPlan, TrainingPlanReport, training_plan_report
 from calc.training import RECIPES, TrainingWorkload
 from cli.command import add_engine_flags, chosen_config, chosen_engine, draft_model, served
 from cli.manifests import KINDS, Server, manifest

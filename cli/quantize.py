@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from calc.errors import printable
-from calc.hardware.gpus import usual_gpus
+from calc.hardware import usual_gpus
 from calc.quantizing import HeldPart, Quantizing, QuantizingPhase, QuantizingReport, quantizing_report
 from calc.units import GIB
 from cli.command import chosen_config, chosen_gpus

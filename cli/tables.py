@@ -6,9 +6,8 @@ from dataclasses import asdict
 from calc import Layout, Report, TrainingReport
 from calc.errors import printable
 from calc.serving.levers import spelled
-from calc.time.estimate import Estimate
+from calc.time import ComparedStep, Estimate, StepComparison
 from calc.time.objective_time import ObjectiveTime
-from calc.time.step_comparison import ComparedStep, StepComparison
 from calc.time.time_report import TimeReport, TrainingTimeReport
 from calc.training import PHASE_NAMES, RolloutReport, Together
 from calc.units import GIB, four_digits

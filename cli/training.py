@@ -7,12 +7,10 @@ from typing import Any, get_args
 
 from calc.errors import ConfigError, shown
 from calc.formats import Precision
-from calc.hardware.custom_gpu import find_gpu
-from calc.hardware.gpu import GPU
-from calc.hardware.parallel import Layout
+from calc.hardware import GPU, Layout, find_gpu
 from calc.model.architecture import Architecture
+from calc.serving import Workload
 from calc.serving.engines import ENGINES
-from calc.serving.workload import Workload
 from calc.training import (
     METHODS,
     RECIPES,

@@ -22,19 +22,16 @@ from calc.serving.shared_gpus import SharedGPUs
 from calc.time import MAPPED, OperatingPoint, PlanReport, StepComparison, TrainingPlanReport, ranked_plans, report_of
 from calc.time.local import LocalRun
 from pages.parts.limits import ANSWERED
-from pages.parts.state import query
-from pages.parts.state.compared import compared_anew
+from pages.parts.state import query, session
+from pages.parts.state.compared import compared_anew, other_steps
 from pages.parts.state.fitted import models_on, of_scenario, points_on
-from pages.parts.state.local import local_answer_anew
-from pages.parts.state.planned import is_affordable, search_of
+from pages.parts.state.local import local_answer
+from pages.parts.state.planned import is_affordable, planned_training, search_of
 from pages.parts.state.published import Published, fetched, is_preset
-from pages.parts.state.quantized import quantized
 from pages.parts.state.query import Page, decode, place_of
 from pages.parts.state.scenario import Scenario, Source, places
 from pages.parts.state.shared import shared_by
-from pages.parts.state.stepped import other_steps
-from pages.parts.state.training_planned import planned_training
-from pages.parts.state.weighed import Answer, AnswerT, Model, Reported, changed, trained, weighed
+from pages.parts.state.weighed import Answer, AnswerT, Model, Reported, changed, quantized, trained, weighed
 from pages.parts.verify.evidence import Accuracy, accuracy
 from presets import gpus, models
 
@@ -190,6 +187,7 @@ def parameter(option: Option) -> Mapping[str, Any]:
 
 def question(page: Page, request: Request) -> tuple[Scenario, Model]:
     """The scenario that a query means, and its model. Raises NotAsked where it would leave something out."""
+    session.IS_NONE.set(True)
     link = QueryParams(request.scope["query_string"])
     params = dict(link)
     for name in params:
@@ -295,7 +293,7 @@ def planned_for(scenario: Scenario, model: Model) -> PlanReport | TrainingPlanRe
 
 
 def local_files(scenario: Scenario, model: Model) -> LocalFiles:
-    answer = sound(local_answer_anew(scenario, model))
+    answer = sound(local_answer(scenario, model))
     files = {row.name: row.run for row in answer.files}
     return LocalFiles(model=model.identifier(scenario), best=answer.best, files=files)
 

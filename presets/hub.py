@@ -48,8 +48,7 @@ from calc.text import MAX_CHARACTERS, parse_config, parse_json
 from calc.units import GIB
 from calc.verify.checkpoint import MAX_ENTRIES, MAX_HEADER_BYTES, Checkpoint, Stored, check_number, read_safetensors
 from calc.verify.gguf import GGUF, Short, read_gguf
-from presets.once import Lately, Once
-from presets.replies import shared
+from presets.replies import Lately, Once, shared
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi  # a third of the start of the command line, which asks the Hub seldom

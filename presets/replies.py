@@ -1,15 +1,19 @@
-"""Answers of the Hub on a disk that replicas share: one request for all of them within a minute, in bounded space."""
+"""One answer for all who ask the Hub the same at the same time, or within a minute: in a process, and on a disk that
+replicas share, in bounded space."""
 
 import json
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
+from concurrent.futures import Future
 from contextlib import suppress
 from functools import wraps
 from hashlib import sha256
 from pathlib import Path
 from shutil import rmtree
-from typing import TypeVar
+from threading import Lock
+from time import monotonic
+from typing import Any, Generic, TypeVar
 
 from filelock import FileLock, Timeout
 from pydantic import ValidationError
@@ -17,6 +21,7 @@ from pydantic import ValidationError
 from calc.errors import Frozen
 
 Answer = TypeVar("Answer", bound=Frozen)
+Result = TypeVar("Result")
 Ask = Callable[[str, str | None, str | None, str | None], Answer]
 FOLDER = "WEIGHBRIDGE_HUB_CACHE"
 """Environment variable: the shared folder, all of which may be removed; without it nothing is shared."""
@@ -112,3 +117,43 @@ def size(path: Path) -> int:
     """Bytes of a file, or of all files in a folder."""
     files = path.rglob("*") if path.is_dir() else [path]
     return sum(file.lstat().st_size for file in files)
+
+
+class Once:
+    """The first who asks does the work, those who come meanwhile wait for its result or its error. Nothing is kept."""
+
+    def __init__(self) -> None:
+        self.lock, self.pending = Lock(), dict[Hashable, Future[Any]]()
+
+    def __call__(self, question: Hashable, work: Callable[[], Result]) -> Result:
+        own = Future[Result]()
+        with self.lock:
+            answer: Future[Result] = self.pending.setdefault(question, own)
+        if answer is own:
+            try:
+                own.set_result(work())
+            except BaseException as error:  # handed on to all who wait
+                own.set_exception(error)
+            finally:
+                with self.lock:
+                    del self.pending[question]
+        return answer.result()
+
+
+class Lately(Generic[Result]):
+    """Answers for some seconds: so many at most, the oldest of which go first."""
+
+    def __init__(self, seconds: float, most: int, clock: Callable[[], float] = monotonic) -> None:
+        self.seconds, self.most, self.clock = seconds, most, clock
+        self.lock, self.answers = Lock(), dict[Hashable, tuple[float, Result]]()
+
+    def put(self, question: Hashable, answer: Result) -> None:
+        with self.lock:
+            self.answers.pop(question, None)
+            self.answers[question] = self.clock() + self.seconds, answer
+            while len(self.answers) > self.most:
+                del self.answers[next(iter(self.answers))]
+
+    def get(self, question: Hashable) -> Result | None:
+        until, answer = self.answers.get(question, (0.0, None))
+        return answer if self.clock() < until else None

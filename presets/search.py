@@ -25,15 +25,11 @@ def size(preset_id: str) -> str:
 
 
 @lru_cache(maxsize=1024)
-def label(preset_id: str, *, maker: bool = True) -> str:
+def label(preset_id: str) -> str:
     """A preset in a list: its name, its size, whether it has experts, its month, and its maker."""
     preset = models()[preset_id]
     weight = f"{size(preset.id)} {kind(preset)}".strip()
-    return " · ".join(filter(None, (preset.name, weight, preset.month, maker_of(preset_id) if maker else "")))
-
-
-def maker_of(preset_id: str) -> str:
-    return preset_id.partition("/")[0]
+    return " · ".join(filter(None, (preset.name, weight, preset.month, preset_id.partition("/")[0])))
 
 
 def kind(preset: Preset) -> str:

@@ -1,5 +1,5 @@
-"""The studies that the project began from: each line of the calculation by hand, reconstructed, with the exact
-figure."""
+"""The studies that the project began from: each line of the calculation by hand, reconstructed, with the exact figure,
+and where the hand went wrong."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from calc.errors import Message
 from calc.model.architecture import Architecture
 from calc.model.formula import Formula, number, power, product, total
+from calc.model.paper import Exact, Item, PaperTable, Section
 from calc.model.tensor import Component
 
-Exact = Callable[[Architecture], int]
+Count = Callable[[Architecture], int]
 
 
 @dataclass(frozen=True)
@@ -19,7 +20,7 @@ class HandLine:
     what: Message
     written: Formula
     hand: int
-    exact: Exact
+    exact: Count
     times: int = 1
     why: Message | None = None
     """Error of the hand calculation."""
@@ -40,7 +41,7 @@ class Study:
         return sum(line.exact(architecture) * line.times for line in self.lines)
 
 
-def whole(component: Component) -> Exact:
+def whole(component: Component) -> Count:
     """Parameters of a component outside of the layers."""
 
     def count(architecture: Architecture) -> int:
@@ -50,7 +51,7 @@ def whole(component: Component) -> Exact:
     return count
 
 
-def of_layer(component: Component, layer: int = 0, *, matrices: bool | None = None, experts: int = 1) -> Exact:
+def of_layer(component: Component, layer: int = 0, *, matrices: bool | None = None, experts: int = 1) -> Count:
     """Parameters of a component in one layer: its matrices alone, or what is none; of one of its experts."""
 
     def count(architecture: Architecture) -> int:
@@ -208,3 +209,51 @@ STUDIES: dict[str, Study] = {
     "deepseek-ai/DeepSeek-V3": DEEPSEEK,
 }
 """Studies by preset."""
+
+
+RECONSTRUCTED = Message(
+    "The lines are reconstructed: they follow the formulas with which the study, or the articles that it used, "
+    "counted. Its own notes are not part of this project."
+)
+
+
+def hand_section(study: Study, architecture: Architecture) -> Section:
+    rows = []
+    for line in study.lines:
+        exact = line.exact(architecture)
+        rows.append(
+            (
+                line.what,
+                line.written,
+                Exact(number=line.hand),
+                Exact(number=exact),
+                number(line.times),
+                Exact(number=(line.hand - exact) * line.times),
+                line.why or Message("The same."),
+            )
+        )
+    hand, exact = study.hand_total, study.exact_total(architecture)
+    items: tuple[Item, ...] = (
+        study.about,
+        RECONSTRUCTED,
+        PaperTable(
+            head=(
+                Message("Line"),
+                Message("Formula"),
+                Message("By hand"),
+                Message("Exact"),
+                Message("Times"),
+                Message("Difference in all"),
+                Message("Why"),
+            ),
+            rows=tuple(rows),
+        ),
+        Message(
+            "By hand **{hand:,}**, exactly **{exact:,}**: {difference:+,}, or {error:+.3%}.",
+            hand=hand,
+            exact=exact,
+            difference=hand - exact,
+            error=hand / exact - 1,
+        ),
+    )
+    return Section(anchor="hand", title=Message("The calculation by hand"), items=items)

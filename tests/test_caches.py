@@ -27,7 +27,7 @@ from pages.parts.limits import MOST_ADDRESSES, PerMinute
 from pages.parts.state.fitted import longest_on, models_on
 from pages.parts.state.local import of_preset_on
 from presets.hub import MISSING
-from presets.once import Lately
+from presets.replies import Lately
 from tests.test_growth import grown, unlike
 
 MEGABYTES = 20

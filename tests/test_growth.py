@@ -97,10 +97,10 @@ def test_names_of_strangers_are_forgotten():
 @pytest.mark.sweep
 def test_addresses_of_strangers_are_forgotten():
     """4,000 made-up names of 60 kB held 240 MB for ever."""
-    with TestClient(Starlette(routes=[scripts.route()])) as client:
+    with TestClient(Starlette(routes=[scripts.SCRIPTS.route()])) as client:
 
         def ask(number: int) -> None:
-            assert client.get(f"/scripts/{scripts.VERSION}/{number}{'x' * 1000}").status_code == 404
+            assert client.get(f"/scripts/{scripts.SCRIPTS.version}/{number}{'x' * 1000}").status_code == 404
 
         assert grown(ask, 4000) < 2 * 10**6
 

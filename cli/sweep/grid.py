@@ -12,7 +12,7 @@ from pydantic.fields import FieldInfo
 from calc import ConfigError, Layout, Workload
 from calc.errors import Frozen, Message, shown
 from calc.formats import CACHE_FORMATS, WEIGHT_FORMATS, CacheFormat, WeightFormat
-from calc.hardware.custom_gpu import find_gpu
+from calc.hardware import find_gpu
 from calc.hardware.gpus import gpus, usual_gpus
 from calc.options import OneOf, Option, made, options
 from calc.serving.engines import DEFAULT_ENGINE, ENGINES

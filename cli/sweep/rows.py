@@ -9,13 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from calc import Architecture, ConfigError, Report, Workload
 from calc.formats import native
-from calc.hardware.custom_gpu import find_gpu
-from calc.hardware.gpu import GPU
+from calc.hardware import GPU, find_gpu
 from calc.options import made
+from calc.serving import KVBudget, Serving, Verdict, laid_out_report
 from calc.serving.engines import ENGINES
-from calc.serving.memory import KVBudget, Serving
-from calc.serving.report import laid_out_report
-from calc.serving.verdict import Verdict
 from cli.sweep.grid import Part
 from presets import started
 

@@ -4,7 +4,7 @@ from pages.parts.outputs import charts, frame
 from pages.parts.screen import paragraph
 from pages.parts.state.query import ACCURACY
 from pages.parts.verify import accuracy as shown
-from pages.parts.verify import evidence, served, speeds, startups
+from pages.parts.verify import evidence, speeds, startups
 from pages.parts.words import say
 
 frame.without_model(ACCURACY)
@@ -21,7 +21,7 @@ if chosen == "starts":
     startups.draw(evidence.startups())
 elif chosen == "speed":
     speeds.draw(evidence.speeds())
-    served.draw(evidence.servers())
+    speeds.draw_servers(evidence.servers())
     speeds.draw_offloaded()
 else:
     figures = evidence.accuracy()

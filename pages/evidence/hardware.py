@@ -1,4 +1,3 @@
-from pages.parts.inputs import own_gpu
 from pages.parts.outputs import catalogue, frame
 from pages.parts.screen import caption, heading
 from pages.parts.state.query import HARDWARE
@@ -7,4 +6,4 @@ scenario = frame.without_model(HARDWARE)
 catalogue.draw()
 heading("A GPU of your own")
 caption("It travels in the link, has a verdict on Weigh, and is among the GPUs of plans.")
-own_gpu.draw(scenario)
+catalogue.own_gpus(scenario)

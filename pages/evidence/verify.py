@@ -3,16 +3,16 @@ from pages.parts.outputs.unknown import explain
 from pages.parts.screen import caption
 from pages.parts.state.query import VERIFY
 from pages.parts.state.weighed import looked
-from pages.parts.verify import log, measured, presets_table, sources
+from pages.parts.verify import log, sources
 
 answer = frame.page(VERIFY, looked, needs_answer=False)
 caption("Theory against measurement: what is computed beside what a checkpoint holds and what a GPU reports.")
 
-choice = sources.choice()
+choice = sources.chosen_source()
 if choice == "presets":
-    presets_table.draw()
+    sources.all_presets()
 elif choice == "measured":
-    measured.draw()
+    sources.own_measurement()
 elif answer.error is not None:
     explain(answer, VERIFY)
 elif choice == "log":

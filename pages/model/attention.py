@@ -2,13 +2,13 @@ import streamlit as st
 
 from calc.model.attention_shapes import kinds
 from pages.parts.inputs import serving
-from pages.parts.outputs import attention, frame, model_summary, paper
+from pages.parts.outputs import attention, cards, frame, paper
 from pages.parts.screen import heading
 from pages.parts.state.query import ATTENTION
 from pages.parts.state.weighed import attended
 
 answer = frame.page(ATTENTION, attended, serving.cache_format)
-model_summary.draw(answer)
+cards.summary(answer)
 mixers = kinds(answer.architecture.all_blocks)
 attention.layers(answer, mixers)
 for tab, mixer in zip(st.tabs([attention.title(mixer) for mixer in mixers]), mixers, strict=True):

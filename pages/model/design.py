@@ -1,12 +1,12 @@
 import streamlit as st
 
 from pages.parts.inputs import serving
-from pages.parts.outputs import blueprint, design_aids, frame, model_summary
+from pages.parts.outputs import blueprint, cards, design_aids, frame
 from pages.parts.state.query import DESIGN
 from pages.parts.state.weighed import weighed
 
 answer = frame.page(DESIGN, weighed, *serving.SECTIONS)
-model_summary.draw(answer)
+cards.summary(answer)
 left, right = st.columns([6, 5], gap="large")
 with left:
     blueprint.draw(answer)

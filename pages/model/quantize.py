@@ -1,8 +1,8 @@
 from pages.parts.inputs import quantizing as inputs
 from pages.parts.outputs import frame, quantizing
 from pages.parts.screen import caption
-from pages.parts.state.quantized import quantized
 from pages.parts.state.query import QUANTIZE
+from pages.parts.state.weighed import quantized
 
 answer = frame.page(QUANTIZE, quantized, *inputs.SECTIONS)
 caption("What the conversion itself takes, by the rules of the tool's own code; formulas below.")

@@ -1,5 +1,5 @@
 """Endpoints for operators of the server: whether it may be sent readers, figures for Prometheus, log lines for a
-store, and an end that readers do not notice. docs/deploy.md says how to use each.
+store, an end that readers do not notice, and headers of every answer. docs/deploy.md says how to use each.
 """
 
 import asyncio
@@ -17,12 +17,12 @@ from pathlib import PurePath
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
+from starlette.datastructures import MutableHeaders
 from starlette.responses import PlainTextResponse, Response
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
 from pages.parts import direct
-from pages.parts.headers import METRICS
 from pages.parts.verify import evidence
 from presets import hub
 
@@ -167,3 +167,69 @@ def log_lines() -> None:
             handler.setFormatter(JsonLine())
         if logger is not root and logger.handlers:
             logger.propagate = False
+
+
+EMBEDDING = "WEIGHBRIDGE_EMBEDDED_IN"
+"""Environment variable: the sites, apart from our own, that may show the page in a frame, as in a
+Content-Security-Policy; `*` for all."""
+METRICS = "WEIGHBRIDGE_METRICS"
+"""Environment variable: any text opens the address of the metrics."""
+
+
+def policy(embedded_in: str) -> str:
+    """The Content-Security-Policy of the page: everything is this server's own. Streamlit writes styles into the page
+    and runs elements' scripts from blobs, and Plotly and Vega compile functions.
+
+    Source: www.w3.org/TR/CSP3.
+    """
+    return "; ".join(
+        (
+            "default-src 'self'",
+            "script-src 'self' blob: 'unsafe-inline' 'unsafe-eval'",
+            "style-src 'self' 'unsafe-inline'",
+            "img-src 'self' data: blob:",
+            "font-src 'self' data:",
+            "connect-src 'self'",
+            "worker-src 'self' blob:",
+            "object-src 'none'",
+            "base-uri 'self'",
+            "form-action 'self'",
+            f"frame-ancestors 'self' {embedded_in}".rstrip(),
+        )
+    )
+
+
+class Headers:
+    """Headers for the browser's own guards on every answer, that to an error of ours among them, and no metrics unless
+    they are asked for."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+        self.headers = {
+            "Content-Security-Policy": policy(os.environ.get(EMBEDDING, "")),
+            "X-Content-Type-Options": "nosniff",
+            "Referrer-Policy": "strict-origin-when-cross-origin",
+        }
+        self.metrics = bool(os.environ.get(METRICS))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return await self.app(scope, receive, send)
+
+        has_begun = False
+
+        async def answered(message: Message) -> None:
+            nonlocal has_begun
+            if message["type"] == "http.response.start":
+                has_begun = True
+                MutableHeaders(scope=message).update(self.headers)
+            await send(message)
+
+        if scope["path"].endswith("/_stcore/metrics") and not self.metrics:
+            return await PlainTextResponse("Not found", 404)(scope, receive, answered)
+        try:
+            await self.app(scope, receive, answered)
+        except Exception:  # Starlette would answer, outside of all middleware
+            if not has_begun:
+                await PlainTextResponse("Internal Server Error", 500)(scope, receive, answered)
+            raise

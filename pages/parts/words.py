@@ -360,11 +360,6 @@ def part(name: str | Message) -> str:
     return say(PARTS.get(name, name) if isinstance(name, str) else name)
 
 
-def meaning(of: str) -> str:
-    """The meaning of a symbol: a field of a config as it is, else in words."""
-    return of if "_" in of else say(of)
-
-
 def color(name: str) -> str:
     return COLORS.get(name, COLORS["other"])
 

@@ -1,10 +1,10 @@
-from pages.parts.inputs import fitting
+from pages.parts.inputs import planning
 from pages.parts.outputs import fitted, frame, from_other_pages
 from pages.parts.state.query import GPUS
 from pages.parts.state.weighed import looked
 
 scenario = frame.without_model(GPUS)
-fitting.controls(scenario)
+planning.map_controls(scenario)
 from_other_pages.on_gpus(scenario)
 match scenario.hardware.view:
     case "models":

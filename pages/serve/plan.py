@@ -12,5 +12,5 @@ plans.sensitivity(answer)
 paper.link(answer, "time")
 plans.listed_prices(answer)
 if chosen is not None:
-    efficiencies.draw(answer, chosen.gpu, answer.plans.rows_of(chosen), training=False)
+    efficiencies.draw(answer, chosen.gpu, chosen.efficiencies, training=False)
 frame.assumptions(answer.plans.assumptions)

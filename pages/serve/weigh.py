@@ -2,17 +2,7 @@ import streamlit as st
 
 from pages.parts.inputs import serving
 from pages.parts.outputs import answer as answers
-from pages.parts.outputs import (
-    blueprint,
-    calibration,
-    cards,
-    charts,
-    frame,
-    gpu_rows,
-    kv_budget,
-    parameter_shares,
-    plot,
-)
+from pages.parts.outputs import blueprint, cards, charts, frame, gpu_rows, kv_budget, parameter_shares, plot
 from pages.parts.outputs.derivations import ModelDerivations
 from pages.parts.state.query import WEIGH
 from pages.parts.state.weighed import Weighed, weighed
@@ -22,7 +12,7 @@ from pages.parts.words import say
 def weigh(answer: Weighed) -> None:
     report = answer.report
     answers.draw(answer)
-    calibration.draw(answer.scenario)
+    answers.calibration(answer.scenario)
     answers.how_fast(answer)
     cards.totals(answer)
     cards.exact(answer)

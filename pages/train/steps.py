@@ -1,10 +1,8 @@
-from pages.parts.inputs import objective, training
+from pages.parts.inputs import training
 from pages.parts.outputs import frame, steps
+from pages.parts.state.compared import Stepped, stepped
 from pages.parts.state.query import STEPS
-from pages.parts.state.stepped import Stepped, stepped
 
-answer: Stepped = frame.page(
-    STEPS, stepped, training.step, objective.loss, training.spread, training.details, training.overhead
-)
+answer: Stepped = frame.page(STEPS, stepped, *training.SECTIONS)
 steps.headings(answer)
 steps.figures(answer)

@@ -1,16 +1,7 @@
 from functools import partial
 
-from pages.parts.inputs import objective, training
-from pages.parts.outputs import (
-    charts,
-    frame,
-    from_other_pages,
-    paper,
-    plot,
-    training_answer,
-    training_step,
-    training_time,
-)
+from pages.parts.inputs import training
+from pages.parts.outputs import charts, frame, from_other_pages, paper, plot, training_answer, training_time
 from pages.parts.state.query import TRAIN
 from pages.parts.state.scenario import Tab
 from pages.parts.state.weighed import Trained, trained
@@ -22,11 +13,11 @@ def train(answer: Trained) -> None:
     training.starts(answer)
     from_other_pages.on_train(answer)
     training_answer.draw(answer)
-    training_step.parts(answer)
-    training_step.gpus(answer)
+    training_answer.parts(answer)
+    training_answer.gpus(answer)
     training_answer.levers(answer)
     training_time.draw(answer)
-    training_step.totals(answer)
+    training_answer.totals(answer)
     paper.link(answer, "training")
 
     def against_each_gpu() -> None:
@@ -45,7 +36,7 @@ def train(answer: Trained) -> None:
     drawn: dict[Tab, frame.Section] = {
         "gpus": (say("Memory vs. GPU capacity"), against_each_gpu),
         "number": (say("By number of GPUs"), partial(training_answer.by_number, answer)),
-        "step": (say("Memory vs. phase of the step"), partial(training_step.timeline, answer)),
+        "step": (say("Memory vs. phase of the step"), partial(training_answer.timeline, answer)),
         "length": (say("Memory vs. sequence length"), over_the_sequence),
     }
     with_engine: tuple[Tab, ...] = ("step", "gpus", "length")
@@ -53,6 +44,4 @@ def train(answer: Trained) -> None:
     frame.assumptions(report.assumptions)
 
 
-frame.quick_page(
-    TRAIN, trained, train, training.step, objective.loss, training.spread, training.details, training.overhead
-)
+frame.quick_page(TRAIN, trained, train, *training.SECTIONS)

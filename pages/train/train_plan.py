@@ -3,8 +3,8 @@ import streamlit as st
 from pages.parts.inputs import planning
 from pages.parts.outputs import frame, training_plans
 from pages.parts.screen import caption
+from pages.parts.state.planned import training_planned
 from pages.parts.state.query import TRAIN_PLAN
-from pages.parts.state.training_planned import training_planned
 from pages.parts.words import say
 
 with st.spinner(say("Trying every layout, ZeRO stage and recomputation …")):  # for the title says the fastest

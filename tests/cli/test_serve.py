@@ -247,8 +247,8 @@ async def released(port, old, new, script):
     figures = await readers[0].ask()
     assert len(figures) > 5
     assert await asyncio.gather(*(reader.ask() for reader in readers)) == 8 * [figures]
-    assert has_script(old, scripts.VERSION)
-    assert not has_script(new, scripts.VERSION)
+    assert has_script(old, scripts.SCRIPTS.version)
+    assert not has_script(new, scripts.SCRIPTS.version)
     old.process.terminate()
     old.wait()
     assert await asyncio.gather(*(reader.ask() for reader in readers)) == 8 * [figures]

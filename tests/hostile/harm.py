@@ -37,16 +37,16 @@ from cli.assistant import server
 from cli.sweep.grid import read_grid
 from cli.sweep.rows import table
 from pages.api import api
-from pages.parts.headers import Headers
 from pages.parts.inputs import lists
 from pages.parts.limits import Visitors
+from pages.parts.operations import Headers
 from pages.parts.outputs import scripts
 from pages.parts.outputs.preview import PLACE, Moved, Preview
+from pages.parts.state.compared import other_steps
 from pages.parts.state.planned import planned
 from pages.parts.state.published import fetched
 from pages.parts.state.query import PAGES, decode
 from pages.parts.state.scenario import Scenario
-from pages.parts.state.stepped import other_steps
 from pages.parts.state.weighed import trained, weighed
 from presets import models
 from tests.hostile.inputs import DOORS
@@ -146,7 +146,12 @@ def read_command(value: list[str]) -> None:
 def site() -> Starlette:
     """What `app.py` serves but for Streamlit, which gives every page one index.html."""
     index = HTMLResponse(b"<html><head>" + PLACE + b"</head></html>")
-    routes = [scripts.route(), lists.route(), Mount("/api", app=api()), Route("/{path:path}", lambda _: index)]
+    routes = [
+        scripts.SCRIPTS.route(),
+        lists.LISTS.route(),
+        Mount("/api", app=api()),
+        Route("/{path:path}", lambda _: index),
+    ]
     return Starlette(routes=routes, middleware=list(map(Middleware, (Headers, Visitors, Moved, Preview))))
 
 

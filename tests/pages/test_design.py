@@ -8,8 +8,7 @@ import pytest
 from calc import Architecture, Workload
 from calc.families import override
 from calc.model.diagram import diagram
-from pages.parts.outputs.blueprint import parts_of
-from pages.parts.outputs.model_drawing import drawing
+from pages.parts.outputs.blueprint import drawing, parts_of
 from presets import models
 from tests.pages.app import page, run, texts
 

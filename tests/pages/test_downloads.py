@@ -14,10 +14,9 @@ from calc.families import override
 from calc.model.counting import Counting
 from calc.serving.derivation import rules
 from calc.text import config_file
-from pages.parts.outputs import downloads
+from pages.parts.outputs import downloads, paper
 from presets import models
-from presets.hand import hand_section
-from presets.studies import STUDIES
+from presets.studies import STUDIES, hand_section
 from tests import load
 from tests.pages.app import opened, page, texts
 
@@ -50,7 +49,7 @@ class Reader(HTMLParser):
 
 @pytest.mark.parametrize("name", STUDIES)
 def test_the_html_file_needs_nothing_else(name):
-    text = downloads.as_html("a & b", "first", sections(name))
+    text = paper.html_page("a & b", "first", sections(name))
     reader = Reader()
     reader.feed(text.removeprefix("<!DOCTYPE html>"))
     assert reader.open == []
@@ -64,7 +63,7 @@ def test_the_html_file_needs_nothing_else(name):
 
 @pytest.mark.parametrize("name", STUDIES)
 def test_the_markdown_file(name):
-    text = downloads.as_markdown("Name", "first", sections(name))
+    text = paper.markdown_file("Name", "first", sections(name))
     assert text.count("$$") % 2 == 0
     assert text.startswith("# Name\n\nfirst\n\n## Symbols\n")
     assert f"{STUDIES[name].hand_total:,}" in text

@@ -11,7 +11,7 @@ from calc.hardware.engine_rules import runs
 from calc.serving import MOST_TOKENS
 from calc.serving.engines import ENGINES
 from calc.time.time_report import operating_points
-from pages.parts.outputs import charts, maps
+from pages.parts.outputs import charts
 from pages.parts.outputs import fitted as map_of_rows
 from pages.parts.state import fitted, query
 from pages.parts.state.published import fetched
@@ -19,7 +19,7 @@ from pages.parts.state.scenario import Scenario
 from pages.parts.state.weighed import Answer, changed, weighed
 from presets import gpus, models
 from tests.pages.app import charts as drawn
-from tests.pages.app import finding, opened, page, rows, run, texts
+from tests.pages.app import finding, opened, page, rows, run, script, texts
 
 
 def test_every_gpu_is_a_row():
@@ -121,7 +121,7 @@ def test_the_map_of_gpus_has_ones_own():
 
 def test_a_heat_map_is_empty_where_nothing_fits():
     found = fitted.models_on("l4", 1, 4096, "vllm")
-    figure = maps.heat_map(found.names, fitted.FORMATS, found.max_context, maps.tokens, charts.LIGHT)
+    figure = charts.heat_map(found.names, fitted.FORMATS, found.max_context, charts.short_tokens, charts.LIGHT)
     (cells,) = figure["data"]
     for shades, sizes in zip(cells["z"], found.max_context, strict=True):
         assert [shade is None for shade in shades] == [size == 0 for size in sizes]
@@ -131,7 +131,7 @@ def test_a_map_of_lengths_colours_what_memory_takes_away():
     """A model made for 1,000 tokens: a cell that holds them all is at the pale end, the others the darker the less."""
     lengths = np.array([[1000, 250, 0], [1000, 1000, 1000]])
     for theme in (charts.LIGHT, charts.DARK):
-        figure = maps.heat_map("ab", "xyz", lengths, maps.tokens, theme, np.array([1000, 1000]))
+        figure = charts.heat_map("ab", "xyz", lengths, charts.short_tokens, theme, np.array([1000, 1000]))
         (cells,) = figure["data"]
         assert cells["z"][1] == [cells["zmax"]] * 3
         assert cells["z"][0] == [cells["zmax"], cells["zmin"], None]
@@ -230,3 +230,10 @@ def test_the_map_of_llamacpp_is_of_files():
     kinds, found = fitted.on_gpus(whole, Native("bf16"), (), 1, 8192, "llamacpp")
     row = found.max_context[[gpu.id for gpu in kinds].index("rtx-4070")]  # 12 GB; Q8_0 has 15.7 GB, Q4_K_M 9.0
     assert row[fitted.FILES.index("Q8_0")] == 0 < row[fitted.FILES.index("Q4_K_M")]
+
+
+def test_a_config_that_could_not_be_read_is_no_problem_of_a_gpu():
+    app = page("weigh", "own_drawer")
+    app.text_area(key="own_text").set_value("no config")
+    app.button(key="own_weigh").click()
+    run(run(app).switch_page(script("hardware")))

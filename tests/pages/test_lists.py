@@ -13,13 +13,13 @@ from presets import models
 
 @pytest.fixture(scope="module")
 def client():
-    with TestClient(Starlette(routes=[lists.route()])) as client:
+    with TestClient(Starlette(routes=[lists.LISTS.route()])) as client:
         yield client
 
 
 @pytest.mark.parametrize(("language", "of_int4"), [("en", "4-bit"), ("zh", "4 位")])
 def test_a_browser_keeps_the_lists_of_its_language(client, language, of_int4):
-    answer = client.get(lists.address(language))
+    answer = client.get(lists.LISTS.address(f"{language}.json"))
     assert "immutable" in answer.headers["cache-control"]
     offered = answer.json()
     assert {row["id"] for row in offered["model"]} == models().keys()
@@ -28,7 +28,7 @@ def test_a_browser_keeps_the_lists_of_its_language(client, language, of_int4):
     assert of_int4 in dict(offered["weights"])["int4"]
 
 
-@pytest.mark.parametrize("address", ["/lists/0123456789ab/en.json", f"/lists/{lists.version()}/xx.json"])
+@pytest.mark.parametrize("address", ["/lists/0123456789ab/en.json", f"/lists/{lists.LISTS.version}/xx.json"])
 def test_nothing_else_is_handed_out(client, address):
     assert client.get(address).status_code == 404
 

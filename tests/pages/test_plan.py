@@ -17,12 +17,11 @@ from calc.time.training_plan import TrainingNeeds, training_plan_report
 from cli.command import main
 from pages.api import api
 from pages.parts.state import query as query_of
+from pages.parts.state import session
 from pages.parts.state.compared import compared_anew
-from pages.parts.state.planned import planned_anew, weigh
+from pages.parts.state.planned import as_step, planned, training_planned, weigh
 from pages.parts.state.query import decode, encode
 from pages.parts.state.scenario import Scenario
-from pages.parts.state.training_planned import trained as trained_as_planned
-from pages.parts.state.training_planned import training_planned_anew
 from pages.parts.state.weighed import trained, weighed
 from presets import gpus, models
 from tests.pages.app import QUESTION, ask, components, facts, finding, metrics, newest, opened, page, rows, run, texts
@@ -377,18 +376,26 @@ def test_train_says_that_weigh_has_several_gpus():
     assert not any("Weigh has 4" in text for text in texts(app.caption))
 
 
+@pytest.fixture
+def no_session():
+    before = session.IS_NONE.set(True)
+    yield
+    session.IS_NONE.reset(before)
+
+
 def asked_on(page, **query):
     scenario, problems = decode({name: str(value) for name, value in query.items()}, page, Scenario(), lambda _: {})
     assert not problems
     return scenario
 
 
+@pytest.mark.usefixtures("no_session")
 def test_a_plan_opens_with_its_nodes():
     """Eight L40S have PCIe within a node, and a network between nodes of two: Weigh says the plan's speed."""
     query = {"model": "Qwen/Qwen2.5-72B", "plan_gpus": "l40s", "users": 1, "prompt": 16000, "output": 512}
     rates = []
     for node in (2, 8):
-        found = planned_anew(asked_on(query_of.PLAN, **query, node=node))
+        found = planned(asked_on(query_of.PLAN, **query, node=node))
         (best, *_) = found.plans.plans
         there = weigh(found, best)
         opened_on_weigh = weighed(asked_on(query_of.WEIGH, **encode(there, query_of.WEIGH)))
@@ -399,13 +406,14 @@ def test_a_plan_opens_with_its_nodes():
     assert rates[0] < 0.6 * rates[1]
 
 
+@pytest.mark.usefixtures("no_session")
 def test_a_training_plan_opens_with_its_nodes():
     query = {"model": "Qwen/Qwen3-0.6B", "plan_gpus": "l40s", "gpus": 8, "global_batch": 32}
     rates = []
     for node in (2, 8):
-        found = training_planned_anew(asked_on(query_of.TRAIN_PLAN, **query, purpose="train", node=node))
+        found = training_planned(asked_on(query_of.TRAIN_PLAN, **query, purpose="train", node=node))
         best = found.report.plans[0]
-        there = asked_on(query_of.TRAIN, **encode(trained_as_planned(found.scenario, best), query_of.TRAIN))
+        there = asked_on(query_of.TRAIN, **encode(as_step(found.scenario, best), query_of.TRAIN))
         rates.append(trained(there).pace.step_s)
         assert rates[-1] == best.time.step_s
     assert rates[0] != rates[1]
@@ -422,6 +430,7 @@ def test_the_command_line_has_nodes_too(capsys):
     assert capsys.readouterr().err == "--node takes effect only with --time.\n"
 
 
+@pytest.mark.usefixtures("no_session")
 @pytest.mark.parametrize(
     ("engine", "flags"),
     [
@@ -436,7 +445,7 @@ def test_the_command_line_has_nodes_too(capsys):
 def test_a_plan_has_the_flags_of_weigh(engine, flags):
     """They are in its memory and its command, and Weigh says the same of it."""
     query = {"model": "Qwen/Qwen3-32B", "plan_gpus": "h100-sxm,l40s", "users": 32, "prompt": 4000, "output": 200}
-    found = planned_anew(asked_on(query_of.PLAN, **query, engine=engine, **flags))
+    found = planned(asked_on(query_of.PLAN, **query, engine=engine, **flags))
     assert len(found.plans.plans) == 2
     for plan in found.plans.plans:
         there = weighed(asked_on(query_of.WEIGH, **encode(weigh(found, plan), query_of.WEIGH)))

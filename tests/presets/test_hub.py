@@ -18,7 +18,7 @@ from calc.families.from_gguf import FILE_TYPES
 from calc.formats import native, native_weights
 from cli.command import main
 from presets import hub, models
-from presets.once import Lately
+from presets.replies import Lately
 from tests.hub_server import COMMIT, TOKEN, Hub, Odd, safetensors
 from tests.hub_server import hub as serve
 

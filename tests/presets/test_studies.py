@@ -4,8 +4,7 @@ import pytest
 
 from calc import Architecture
 from presets import models
-from presets.hand import hand_section
-from presets.studies import STUDIES
+from presets.studies import STUDIES, hand_section
 
 ARCHITECTURES = {name: Architecture.from_config(models()[name].config) for name in STUDIES}
 WRONG = {

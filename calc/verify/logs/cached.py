@@ -15,7 +15,7 @@ from calc.serving.kv_cache import growth, state_bytes
 from calc.serving.memory import Serving
 from calc.serving.report import Report
 from calc.units import GIB
-from calc.verify.logs.log import ROUNDING, Difference, Log, compared, span
+from calc.verify.logs.log import ROUNDING, Difference, Log, compared, in_range, span
 
 STEPS = (2048, 8192)
 """Tokens of a step of vLLM by default, on small GPUs and on large ones."""
@@ -252,8 +252,7 @@ def held_in_pages(
         flags = " ".join(case.flags)
         pages = Message("In {engine}'s pages with {flags}", engine=cache.serving.engine.title, flags=flags)
     values = {"pages": pages, "size": nbytes / GIB, "span": span(low, high), "tokens": stated, "stated": stated}
-    agrees = low <= stated <= high
-    return compared(term, stated, count(case, nbytes), agree, differ, values, agrees=agrees, low=low, high=high)
+    return in_range(term, stated, (low, count(case, nbytes), high), agree, differ, values)
 
 
 def _tokens(log: Log, tokens: int, cache: Pages) -> Difference:

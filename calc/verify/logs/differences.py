@@ -13,7 +13,7 @@ from calc.serving.memory import KVBudget, Serving
 from calc.serving.report import Report
 from calc.units import GIB, hundredths
 from calc.verify.logs.cached import cache_rows, pages, refused_rows
-from calc.verify.logs.log import CLOSE, ROUNDING, Difference, Log, compared
+from calc.verify.logs.log import CLOSE, ROUNDING, Difference, Log, compared, in_range
 from calc.verify.logs.log_weighing import engine_for
 from calc.verify.logs.out_of_memory import OutOfMemory
 
@@ -179,8 +179,7 @@ def _of_overhead(term: str, figure: int, counted: tuple[int, int], agree: str, d
     """A part of the overhead, which has no closed form."""
     low, high = counted
     values = {"size": figure / GIB, "low": low / GIB, "high": high / GIB}
-    agrees = low - ROUNDING <= figure <= high + ROUNDING
-    return compared(term, figure, (low + high) // 2, agree, differ, values, agrees=agrees, low=low, high=high)
+    return in_range(term, figure, (low, (low + high) // 2, high), agree, differ, values, ROUNDING)
 
 
 def _budget(log: Log, figure: int, ours: Report) -> Difference:
@@ -190,17 +189,15 @@ def _budget(log: Log, figure: int, ours: Report) -> Difference:
     error = round(PROFILE * budget.profile)
     low, high = budget.bytes_low - error, budget.bytes_high + error
     known: dict[str, Any] = {"low": low / GIB, "high": high / GIB, "size": figure / GIB}
-    return compared(
+    return in_range(
         "KV budget",
         figure,
-        budget.bytes,
+        (low, budget.bytes, high),
         "By its settings vLLM leaves {low:.2f} to {high:.2f} GiB for the cache; the log's {size:.2f} GiB are within "
         "the range.",
         "By its settings vLLM leaves {low:.2f} to {high:.2f} GiB for the cache, but {size:.2f} GiB in the log: {why}.",
         known | {"why": _why_budget(log, budget, ours)},
-        agrees=low - ROUNDING <= figure <= high + ROUNDING,
-        low=low,
-        high=high,
+        ROUNDING,
     )
 
 
@@ -233,8 +230,7 @@ def _memory(failure: OutOfMemory, ours: Report) -> Iterator[Difference]:
             "{who} held {held:.2f} GiB and asked for {tried:.2f} GiB more with {free:.2f} GiB free; we compute "
             "{low:.2f} to {high:.2f} GiB for this workload."
         )
-    agrees, (low, high) = memory.low <= wanted <= memory.high, (memory.low, memory.high)
-    yield compared("memory", wanted, memory.total, sentence, sentence, known, agrees=agrees, low=low, high=high)
+    yield in_range("memory", wanted, (memory.low, memory.total, memory.high), sentence, sentence, known)
 
 
 # Memory that an engine with a share of the free memory leaves for its cache and outside it, and its CUDA graphs.
@@ -252,8 +248,7 @@ def shared_rows(log: Log, known: StartupLog, weights: int, ours: Report) -> Iter
     def left_over(term: str, stated: int, left: int, agree: str, differ: str) -> Difference:
         low, high = left - known.loading_libraries - close, left + close
         sizes = {"low": low / GIB, "high": high / GIB, "size": stated / GIB}
-        agrees = low <= stated <= high
-        return compared(term, stated, left, agree, differ, values | sizes, agrees=agrees, low=low, high=high)
+        return in_range(term, stated, (low, left, high), agree, differ, values | sizes)
 
     yield left_over(
         "KV budget",

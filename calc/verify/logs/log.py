@@ -5,8 +5,7 @@ from typing import Any, Literal
 from calc.errors import Frozen, Message
 from calc.serving.engines.startup_log import LogSettings, RefusalKind
 from calc.units import GIB
-from calc.verify.logs.out_of_memory import OutOfMemory
-from calc.verify.logs.training_failure import TrainingFailure
+from calc.verify.logs.out_of_memory import OutOfMemory, TrainingFailure
 
 
 class Log(Frozen):
@@ -98,21 +97,20 @@ def compared(
     values: dict[str, Any],
     *,
     agrees: bool,
-    low: int | None = None,
-    high: int | None = None,
 ) -> Difference:
     """A term with the sentence that holds of it, the one where both agree or the one where they differ."""
-    sentence = Message(agree if agrees else differ, **values)
-    return Difference(
-        term=term,
-        unit=UNITS.get(term, "bytes"),
-        log=log,
-        ours=ours,
-        low=low,
-        high=high,
-        agrees=agrees,
-        sentence=sentence,
-    )
+    sentence, unit = Message(agree if agrees else differ, **values), UNITS.get(term, "bytes")
+    return Difference(term=term, unit=unit, log=log, ours=ours, agrees=agrees, sentence=sentence)
+
+
+def in_range(
+    term: str, log: int, ours: tuple[int, int, int], agree: str, differ: str, values: dict[str, Any], rounding: int = 0
+) -> Difference:
+    """A term of which ours is a range: low, middle and high."""
+    low, middle, high = ours
+    agrees = low - rounding <= log <= high + rounding
+    row = compared(term, log, middle, agree, differ, values, agrees=agrees)
+    return row.model_copy(update={"low": low, "high": high})
 
 
 def span(low: int, high: int) -> Message | str:

@@ -9,8 +9,7 @@ from calc.errors import ConfigError, Message
 from calc.serving.engines import LOGS, StartupLog
 from calc.serving.engines.startup_log import LogLine, LogSettings, RefusalKind
 from calc.verify.logs.log import Log
-from calc.verify.logs.out_of_memory import OutOfMemory, out_of_memory, ran_out, size
-from calc.verify.logs.training_failure import training_failure
+from calc.verify.logs.out_of_memory import OutOfMemory, out_of_memory, ran_out, size, training_failure
 
 MAX_CHARACTERS = 1_000_000
 MAX_STARTS = 1_000

@@ -35,7 +35,7 @@ def control(place: Place, error: ConfigError | None, usual: Any = None, label: s
         choices = (True, False) if option.is_switch else option.choices
         choose(place, choices, shown, usual)
     elif option.is_number:
-        number(place, shown, usual)
+        number(place, shown, default(usual))
     else:
         now = place.of(st.session_state.scenario) or ""
         shown |= show(place.name, now, lambda text: change({place: text.strip() or None}))
@@ -61,15 +61,27 @@ def choose(place: Place, choices: Iterable[Any], shown: dict[str, Any], usual: A
         st.selectbox(options=choices, **shown, **bind(place, options=choices))
 
 
-def number(place: Place, shown: dict[str, Any], usual: Any) -> None:
-    """A number within the field's limits, which may be left to the engine."""
+def number(
+    place: Place,
+    shown: dict[str, Any],
+    empty: str,
+    *,
+    step: float = 0.01,
+    least: float | None = None,
+    take: Callable[..., None] | None = None,
+) -> None:
+    """A number within the field's limits. One that may be left open says `empty` then; `take` hears what is typed, with
+    the place, where that sets more than it."""
     option = place.option
     if not option.is_whole:
-        shown |= {"step": 0.01, "format": "%g"}
+        shown |= {"step": step, "format": "%g"}
     if option.optional:
-        shown |= {"value": None, "placeholder": default(usual)}
-    limits, now = within(option.least, option.most, place.of(st.session_state.scenario), whole=option.is_whole)
-    st.number_input(**shown, **limits, **bind(place, value=now, given=None if option.optional else "value"))
+        shown |= {"value": None, "placeholder": empty}
+    least = option.least if least is None else least
+    limits, now = within(least, option.most, place.of(st.session_state.scenario), whole=option.is_whole)
+    given = None if option.optional else "value"
+    view = bind(place, value=now, given=given) if take is None else show(place.name, now, take, place, given=given)
+    st.number_input(**shown, **limits, **view)
 
 
 def within(

@@ -1,17 +1,8 @@
 """Entries of the question's lists, by language: a browser fetches them once, for they are the same for everyone."""
 
-from collections.abc import Mapping
 from contextvars import copy_context
-from functools import cache
-from gzip import compress
-from hashlib import sha256
 from json import dumps
-from types import MappingProxyType
 from typing import Any
-
-from starlette.requests import Request
-from starlette.responses import Response
-from starlette.routing import Route
 
 from calc import GPU
 from calc.formats import WEIGHT_FORMATS
@@ -68,29 +59,9 @@ def without_memory(name: str) -> str:
     return first if last.endswith("GB") and last[:-2].isdecimal() else name
 
 
-@cache
-def packed() -> Mapping[str, bytes]:
-    """The lists as they go over the wire, by language."""
-    made = {name: copy_context().run(contents, name) for name in words.CATALOGUES}
-    return MappingProxyType({name: compress(dumps(lists).encode(), mtime=0) for name, lists in made.items()})
+def every_language() -> dict[str, bytes]:
+    """The lists as JSON, by the name of their file: that of the language."""
+    return {f"{name}.json": dumps(copy_context().run(contents, name)).encode() for name in words.CATALOGUES}
 
 
-@cache
-def version() -> str:
-    """Version in the address, so that a browser keeps them until one changes."""
-    return sha256(b"".join(packed().values())).hexdigest()[:12]
-
-
-def address(language: str) -> str:
-    return f"{scripts.folder('lists')}/{version()}/{language}.json"
-
-
-def hand_out(request: Request) -> Response:
-    lists = packed().get(request.path_params["language"])
-    if lists is None or request.path_params["version"] != version():
-        return Response("There is no such list.", status_code=404)
-    return Response(lists, media_type="application/json", headers=scripts.HEADERS)
-
-
-def route() -> Route:
-    return Route(f"{scripts.folder('lists')}/{{version}}/{{language}}.json", hand_out)
+LISTS = scripts.Files("lists", "application/json", every_language)

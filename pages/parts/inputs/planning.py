@@ -1,19 +1,19 @@
-"""The controls of a plan: the load or the training run, the targets, what may be used, prices."""
+"""The controls of a plan: the load or the training run, the targets, what may be used, prices; and of the map of
+GPUs."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 import streamlit as st
 
 from calc.formats import CACHE_FORMATS, WEIGHT_FORMATS
 from calc.hardware import find_gpu
 from calc.serving.engines import ENGINES
-from calc.time import PLANNED, price_of
+from calc.time import MAPPED, PLANNED, price_of
 from pages.parts.inputs.control import concerns, control, controls_in_drawer, drawer, explain, faults, help_of, within
+from pages.parts.inputs.control import number as control_number
 from pages.parts.screen import caption, paragraph
-from pages.parts.state.planned import Planned, chosen_on_weigh, own_gpus
+from pages.parts.state.planned import Planned, TrainingPlanned, chosen_on_weigh, own_gpus
 from pages.parts.state.scenario import Place, Scenario, places, usual_gpus
-from pages.parts.state.training_planned import TrainingPlanned
 from pages.parts.state.url import bind, change
 from pages.parts.state.weighed import Answer
 from pages.parts.state.widgets import show
@@ -68,16 +68,12 @@ def rate(place: Place) -> None:
 
 
 def number(place: Place, take: Callable[..., None] | None = None) -> None:
-    """A number that may be left open; `take` hears what is typed, with the place, where that sets more than it."""
-    option = place.option
-    shown: dict[str, Any] = {} if option.is_whole else {"format": "%g", "step": 1.0}
-    if option.optional:
-        shown |= {"value": None, "placeholder": say("any")}
-    least, now = 0.001 if option.open_below else option.least, place.of(st.session_state.scenario)
-    limits, now = within(least, option.most, now, whole=option.is_whole)
-    given = None if option.optional else "value"
-    view = bind(place, value=now, given=given) if take is None else show(place.name, now, take, place, given=given)
-    st.number_input(field(place.name), help=help_of(option), **shown, **limits, **view)
+    """A number in whole steps that may be left open, or be anything above nothing."""
+    shown, least = (
+        {"label": field(place.name), "help": help_of(place.option)},
+        0.001 if place.option.open_below else None,
+    )
+    control_number(place, shown, say("any"), step=1.0, least=least, take=take)
 
 
 def unchosen(scenario: Scenario) -> str:
@@ -97,11 +93,15 @@ def hardware(answer: Answer) -> None:
 
 def chosen_of(place: Place, options: Sequence[str], placeholder: str, called: Callable[[str], str] = str) -> None:
     """Control of a field that takes several of these options."""
+
+    def take(chosen: list[str]) -> None:
+        change({place: tuple(chosen)})
+
     st.multiselect(
         field(place.name),
         options,
         format_func=called,
-        **show(place.name, list(place.of(st.session_state.scenario)), _take_list, place, given="default"),
+        **show(place.name, list(place.of(st.session_state.scenario)), take, given="default"),
         help=help_of(place.option),
         placeholder=placeholder,
     )
@@ -116,10 +116,6 @@ def formats(answer: Planned) -> None:
     }
     for name, all_of_them in FORMATS.items():
         chosen_of(known[name], all_of_them, say("{format} (default)", format=usual[name]))
-
-
-def _take_list(chosen: list[str], place: Place) -> None:
-    change({place: tuple(chosen)})
 
 
 def engine(answer: Planned) -> None:
@@ -218,4 +214,32 @@ def tokens(place: Place) -> None:
         step=10.0,
         **limits,
         **show("billions", now, lambda billions: change({place: billions * BILLION})),
+    )
+
+
+def map_controls(scenario: Scenario) -> None:
+    """The view; for the map of models and the roofline the GPU; the figure of a map; and the engine."""
+    known, view = places(("hardware",)), scenario.hardware.view
+    control(known["view"], None, label=say("Show"))
+    if view == "models":
+        with st.grid(3, min_column_width=150, gap="small"):
+            card(scenario)
+            for name in ("cards", "length"):
+                control(known[name], None)
+    elif view == "roofline":
+        card(scenario)
+    if view != "roofline":
+        control(known["figure"], None)
+    engine_choice(scenario, MAPPED)
+
+
+def card(scenario: Scenario) -> None:
+    """A GPU of the catalogue, or one of the reader's own."""
+    cards = [*own_gpus(scenario), *gpus()]
+    st.selectbox(
+        field("card"),
+        cards,
+        format_func=lambda name: find_gpu(name).name,
+        help=say("The GPU that models are tried on."),
+        **bind(places(("hardware",))["card"], options=cards),
     )

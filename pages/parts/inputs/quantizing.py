@@ -5,8 +5,8 @@ from calc.options import checked
 from calc.quantizing import RECIPES, recipe_of
 from pages.parts.inputs.control import control
 from pages.parts.screen import paragraph
-from pages.parts.state.quantized import Quantized
 from pages.parts.state.scenario import places
+from pages.parts.state.weighed import Quantized
 
 CALIBRATION = ("calibration_samples", "calibration_tokens", "calibration_batch")
 

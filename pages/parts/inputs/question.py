@@ -257,7 +257,7 @@ def draw(answer: Answer, here: Page) -> None:
                 "pieces": pieces(sentence(scenario, here)),
                 "controls": {name: {"kind": blank.kind, **about(answer, name, here)} for name, blank in known.items()},
                 "text": texts(),
-                "lists": lists.address(language()),
+                "lists": lists.LISTS.address(f"{language()}.json"),
             },
             on_sentence_change=hear,
             on_hub_change=partial(search_hub, widget["key"]),

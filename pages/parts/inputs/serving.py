@@ -31,8 +31,9 @@ def spread(answer: Weighed) -> None:
             if choice.by_hand is not None
             else say("Layout: {layout}, the one that does best", layout=chosen)
         )
-    layout(answer)
-    reset("layout", [place for place in of_serving(answer).values() if "layout" in place.path])
+    degrees = [place for place in of_serving(answer).values() if "layout" in place.path]
+    controls_in_drawer(say("Layout by hand"), "layout_drawer", degrees, answer.error)
+    reset("layout", degrees)
 
 
 def cache_format(answer: Answer) -> None:
@@ -73,11 +74,11 @@ def engine(answer: Answer) -> None:
     with drawer(say("Engine flags"), "engine_drawer", opened=concerns(error, {"generated", *flags})) as is_open:
         if not is_open:
             return
-        usual = defaults(answer)
+        usual, architecture = defaults(answer), answer.model.architecture
         for name, place in flags.items():
             if name == ENGINES[choice.engine].draft_option:
                 draft_model(place, answer)
-            elif name != "language_model_only" or answer.has_vision:
+            elif name != "language_model_only" or (architecture and architecture.vision):
                 control(place, error, usual.get(name))
         control(of_serving(answer)["generated"], error)
         reset("engine", [of_serving(answer)["generated"], *flags.values()])
@@ -99,11 +100,6 @@ def defaults(answer: Answer) -> Mapping[str, Any]:
         started.share_option: limits.share,
     }
     return {name: limit for name, limit in named.items() if name is not None}
-
-
-def layout(answer: Answer) -> None:
-    spread = [place for place in of_serving(answer).values() if "layout" in place.path]
-    controls_in_drawer(say("Layout by hand"), "layout_drawer", spread, answer.error)
 
 
 def overhead(answer: Answer) -> None:

@@ -164,7 +164,8 @@ def sliders(answer: Answer) -> None:
             for name in names[:end]:
                 setting(name, controls[name], published[name], values, shared, cost)
         if faulty is not None:
-            fault(answer, published, names[faulty])
+            assert answer.error is not None
+            explain(answer.error, partial(put, name=names[faulty], original=published[names[faulty]]))
             draw(names[end:])
 
     draw([name for name in controls if name not in RARE])
@@ -178,12 +179,6 @@ def sliders(answer: Answer) -> None:
         for name in overrides:
             difference(answer, name, published.get(name))
         quiet_button(say("Reset all"), "reset_all", "undo", lambda: change(overrides={}))
-
-
-def fault(answer: Answer, published: Mapping[str, Any], name: str) -> None:
-    """Error of a field, with values that would be right."""
-    if answer.error is not None and answer.error.field == name:
-        explain(answer.error, partial(put, name=name, original=published[name]))
 
 
 def difference(answer: Answer, name: str, original: Any) -> None:

@@ -1,11 +1,14 @@
-"""The answer first: one sentence, one bar of one GPU, what would make it fit, and how fast it is."""
+"""The answer first: one sentence, one bar of one GPU, what would make it fit, how fast it is, and overhead that is a
+machine's own, from its start-up log."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import streamlit as st
 
-from calc import Layout
-from calc.hardware import find_gpu, format_note
+from calc import Layout, Overhead
+from calc.errors import Outside
+from calc.hardware import OverheadItem, find_gpu, format_note
 from calc.serving import Lever, Verdict
 from calc.time import Choice, cheapest, smallest
 from calc.training import TrainingVerdict
@@ -16,7 +19,8 @@ from pages.parts.outputs.bar import bar
 from pages.parts.outputs.cards import most
 from pages.parts.outputs.charts import served
 from pages.parts.screen import alert, paragraph, quiet_button
-from pages.parts.state.scenario import places
+from pages.parts.state.query import WEIGH
+from pages.parts.state.scenario import Scenario, places
 from pages.parts.state.url import change
 from pages.parts.state.weighed import Weighed
 from pages.parts.words import say
@@ -209,3 +213,25 @@ def how_fast(answer: Weighed) -> None:
         lines.append(say("In all: {rate} tokens/s ({span}).", rate=rate, span=span))
     lines.append(say("({origin}; n = {n:,})", origin=ORIGINS[speed.origin.basis], n=speed.origin.rows))
     st.markdown(f":material/speed: {words.together(lines)}", help=say(speed.origin.sentence))
+
+
+ITEMS: tuple[OverheadItem, ...] = ("cuda_graphs", "libraries", "peak_gap")
+
+
+def calibration(scenario: Scenario, *, leads_to_weigh: bool = False) -> None:
+    """Overhead from a log; nothing without one."""
+    overhead = scenario.overhead
+    spans = {item: span for item in ITEMS if (span := getattr(overhead, item)) is not None}
+    if overhead.overhead_log is None or not spans:  # a link may name a log alone
+        return
+    named = [
+        say("{part} {span} GiB", part=words.PARTS[item], span=f"{span.low:g}" if span.low == span.high else str(span))
+        for item, span in spans.items()
+    ]
+    line = say("Overhead from a log of {log}: {list}.", log=Outside(overhead.overhead_log), list=words.listed(named))
+    st.markdown(f":material/tune: {line}")
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="calibrated"):
+        take = partial(change, overhead=Overhead())
+        quiet_button(say("Remove"), "remove_calibration", "undo", take, help=say("Our own ranges again."))
+        if leads_to_weigh:
+            st.page_link(WEIGH.script, label=say("Weigh"), icon=":material/scale:", width="content")

@@ -1,13 +1,15 @@
 """Attention of a model: its layers, who reads what, the tensors with their shapes, and what other kinds would cost."""
 
-from collections.abc import Iterable
+from base64 import b64encode
+from collections.abc import Iterable, Iterator, Sequence
+from html import escape
 from typing import Any
 
 import streamlit as st
 
 from calc import Architecture, ConfigError, Layout, Overhead
 from calc.hardware import runs
-from calc.model.attention_shapes import made
+from calc.model.attention_shapes import group, made
 from calc.model.mixers import Mixer
 from calc.serving import Serving
 from calc.serving.comparison import scores as bytes_of_scores
@@ -15,7 +17,6 @@ from calc.serving.comparison import variants as with_other_kinds
 from calc.serving.engines import ENGINES
 from calc.time import user_rate
 from pages.parts import words
-from pages.parts.outputs import attention_drawing as drawing
 from pages.parts.outputs.bar import keys
 from pages.parts.screen import caption, paragraph, small_table
 from pages.parts.state.weighed import Answer
@@ -33,7 +34,7 @@ def layers(answer: Answer, kinds: dict[Mixer, tuple[int, ...]]) -> None:
         say("{kind}: {layers}", kind=title(mixer), layers=words.layers(where)) for mixer, where in kinds.items()
     )
     label = say("{n:,} layers. {told}", n=number, told=description)
-    st.html(drawing.layers(kinds, number, label) + keys((drawing.hue(i), text) for i, text in enumerate(lines(kinds))))
+    st.html(layers_drawing(kinds, number, label) + keys((hue(i), text) for i, text in enumerate(lines(kinds))))
 
 
 def lines(kinds: dict[Mixer, tuple[int, ...]]) -> Iterable[str]:
@@ -59,11 +60,11 @@ def heads(answer: Answer, mixer: Mixer) -> None:
     left, right = st.columns([3, 1])
     with left:
         paragraph("**Query heads (above) and what they read (below)**")
-        st.html(drawing.heads(mixer))
+        st.html(heads_drawing(mixer))
         caption(mixer.readers())
     with right:
         paragraph("**Tokens that each query sees**")
-        st.html(drawing.seen(mixer, answer.scenario.serving.workload.context, sight(answer, mixer)))
+        st.html(seen_drawing(mixer, answer.scenario.serving.workload.context, sight(answer, mixer)))
         st.caption(sight(answer, mixer))
 
 
@@ -151,7 +152,7 @@ def variants(answer: Answer) -> None:
         rows.append(
             [
                 say("**{kind}** (this model)", kind=label) if variant.own else label,
-                percent(variant.saved),
+                f"{100 * variant.saved:.4g}%" if variant.saved else "–",
                 words.size(variant.cache),
                 words.size(variant.bytes_per_token),
                 words.count(variant.parameters),
@@ -177,11 +178,6 @@ def variants(answer: Answer) -> None:
     )
 
 
-def percent(share: float) -> str:
-    """75%, 96.88%; nothing where nothing is saved."""
-    return f"{100 * share:.4g}%" if share else "–"
-
-
 def decode_time(answer: Answer, architecture: Architecture) -> str:
     """One step of all sequences on one of the first GPU."""
     choice, gpu = answer.scenario.serving, answer.scenario.first_gpu()
@@ -194,3 +190,90 @@ def decode_time(answer: Answer, architecture: Architecture) -> str:
     except ConfigError:
         return "–"
     return words.duration(1000 / rate)
+
+
+# Drawings, SVG without text of its own: words stand next to it, so that they can be read on a telephone, and each
+# drawing says in its label what it shows. The colours are seen on light and on dark.
+
+HUES = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#6F63C0", "#A9B93B")
+"""Hues of groups of heads and of kinds of layers, in turn."""
+WIDE = 1000
+CELLS = 24  # tokens of the drawing of what is seen
+
+
+def hue(number: int) -> str:
+    return HUES[number % len(HUES)]
+
+
+def drawn(shapes: Sequence[str], height: float, label: str, width: float = WIDE, most: int = 1000) -> str:
+    """An SVG as wide as its place, as an image: a page lets no SVG through among its HTML."""
+    svg = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}">{"".join(shapes)}</svg>'
+    return (
+        f'<img src="data:image/svg+xml;base64,{b64encode(svg.encode()).decode()}" alt="{escape(label, quote=True)}" '
+        f'style="display:block;width:100%;max-width:{most}px;height:auto">'
+    )
+
+
+def box(x: float, y: float, width: float, height: float, fill: str, more: str = "") -> str:
+    return f'<rect x="{x:.2f}" y="{y:.2f}" width="{width:.2f}" height="{height:.2f}" rx="3" fill="{fill}" {more}/>'
+
+
+def line(x1: float, y1: float, x2: float, y2: float, stroke: str, width: float) -> str:
+    return (
+        f'<line x1="{x1:.2f}" y1="{y1:.2f}" x2="{x2:.2f}" y2="{y2:.2f}" stroke="{stroke}" '
+        f'stroke-width="{width:g}" stroke-opacity="0.75"/>'
+    )
+
+
+def layers_drawing(kinds: dict[Mixer, tuple[int, ...]], number: int, label: str) -> str:
+    """One column a layer, in the colours of its mixers."""
+    step = WIDE / number
+    gap = min(3.0, step / 6)
+    shapes = []
+    for layer in range(number):
+        own = [hue(i) for i, where in enumerate(kinds.values()) if layer in where]
+        for part, color in enumerate(own):
+            shapes.append(box(layer * step, 40 * part / len(own), step - gap, 40 / len(own) - (len(own) > 1), color))
+    return drawn(shapes, 40, label)
+
+
+def heads_drawing(mixer: Mixer) -> str:
+    """Query heads above, what they read below, and who reads what."""
+    step = WIDE / mixer.score_heads
+    gap, width = min(4.0, step / 6), min(3.0, max(0.8, step / 12))
+    wide = WIDE / mixer.cached_heads
+    shapes = []
+    for head in range(mixer.score_heads):
+        x, kv = (head + 0.5) * step, group(mixer, head)
+        read = 250 + x / 2 if mixer.shared_parts else (kv + 0.5) * wide
+        shapes.append(line(x, 36, read, 124, hue(kv), width))
+        shapes.append(box(head * step + gap / 2, 0, step - gap, 36, hue(kv)))
+    return drawn([*shapes, *cached(mixer, wide)], 188, say(mixer.readers()))
+
+
+def cached(mixer: Mixer, wide: float) -> Iterator[str]:
+    """The parts of one vector that all heads read, or a key and a value for each KV head."""
+    parts = mixer.shared_parts
+    for part in range(len(parts)):
+        x, width = 600 * sum(parts[:part]) / sum(parts), 600 * parts[part] / sum(parts)
+        yield box(200 + x, 124, width - 4 * (part < len(parts) - 1), 64, hue(part + 1))
+    margin = min(wide / 12, 8)
+    for kv in range(0 if parts else mixer.cached_heads):
+        for y in (124, 158):
+            yield box(kv * wide + margin, y, wide - 2 * margin, 30, hue(kv))
+
+
+def seen_drawing(mixer: Mixer, length: int, label: str) -> str:
+    """Tokens that a query sees: a row a query, a column a key, in as many cells as can be told apart."""
+    reach = mixer.window if mixer.window is None or not mixer.sees_ahead else mixer.window // 2  # on each side
+    window = CELLS if reach is None else max(1, round(CELLS * min(1.0, reach / length)))
+    cell = 10
+    edge = '<rect x="0" y="0" width="240" height="240" fill="none" stroke="#808080" stroke-opacity="0.5"/>'
+    shapes = [edge]
+    for query in range(CELLS):
+        for key in range(CELLS if mixer.sees_ahead else query + 1):
+            if abs(query - key) < window:
+                shapes.append(box(key * cell, query * cell, cell - 1, cell - 1, hue(0)))
+            elif mixer.compressed_elements() and key % 2 == 0:
+                shapes.append(box(key * cell, query * cell, cell - 1, cell - 1, hue(1)))
+    return drawn(shapes, CELLS * cell, label, width=CELLS * cell, most=220)

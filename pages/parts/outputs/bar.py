@@ -20,10 +20,15 @@ def bar(memory: Memory, usable: int, parts: Iterable[str], *, labelled: bool = T
     keys = [key(swatch(words.color(name)), words.part(name), size) for name, size in sizes.items()]
     keys.append(key("<b>|</b> ", say("Usable"), usable))
     ends = f'<i style="left:{100 * usable / end:.3f}%"></i>'
-    spoken = escape(alt_text(memory, usable), quote=True)
+    draw([*cells, ends], alt_text(memory, usable), keys if labelled else ())
+
+
+def draw(cells: Iterable[str], spoken: str, keys: Iterable[str]) -> None:
+    """A bar of cells, with what a screen reader says of it; and its key below, where there is one."""
+    named = "".join(keys)
     st.html(
-        f'<div class="weighbridge-bar" role="img" aria-label="{spoken}">{"".join(cells)}{ends}</div>'
-        + (f'<div class="weighbridge-keys">{"".join(keys)}</div>' if labelled else "")
+        f'<div class="weighbridge-bar" role="img" aria-label="{escape(spoken, quote=True)}">{"".join(cells)}</div>'
+        + (f'<div class="weighbridge-keys">{named}</div>' if named else "")
     )
 
 

@@ -1,22 +1,26 @@
-"""The answer on Weigh: totals, memory, and one card for each GPU."""
+"""The numbers of a model: totals with their derivations, the exact count, words of verdicts; and the summary that stays
+in sight on the views of a model."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
+from html import escape
 from typing import Literal
 
 import streamlit as st
 
 from calc.errors import Message
 from calc.hardware import find_gpu
+from calc.model.architecture import Parameters
 from calc.model.paper import Anchor
 from calc.serving import KVCache, Verdict
 from calc.training import TrainingVerdict
 from pages.parts import words
+from pages.parts.inputs.lists import short_name
 from pages.parts.outputs import paper
-from pages.parts.outputs.derivations import ModelDerivations, ServingDerivations
-from pages.parts.outputs.explained_figures import figures
+from pages.parts.outputs.bar import keys
+from pages.parts.outputs.derivations import ModelDerivations, ServingDerivations, figures
 from pages.parts.screen import heading
-from pages.parts.state.weighed import Answer, Weighed
+from pages.parts.state.weighed import Answer, Weighed, weighed
 from pages.parts.words import say
 from presets import Preset
 
@@ -168,3 +172,43 @@ def overtaking(answer: Weighed) -> None:
             tokens=words.tokens(max(report.by_context)),
         )
     st.caption(sentence)
+
+
+VISIBLE = 0.001
+"""Share of the total below which a slice of the pie is not seen."""
+
+
+def summary(answer: Answer) -> None:
+    """Parameters and verdicts; of a model that no engine serves so, parameters alone."""
+    served = answer if isinstance(answer, Weighed) else weighed(answer.scenario)
+    with st.container(key="pinned", gap="xxsmall"):
+        st.html(pie_of_parameters(answer.architecture.parameters()))
+        if served.error is None and served.report.verdicts:
+            st.markdown("  \n".join(lines_of_verdicts(served)))
+
+
+def pie_of_parameters(counted: Parameters) -> str:
+    """The total, all digits, and a pie of the components with its key."""
+    components = sorted(counted.components.items(), key=lambda part: -part[1])
+    parts = [(name, n) for name, n in components if n >= VISIBLE * counted.total]
+    end, stops = 0.0, []
+    for name, n in parts:
+        start, end = end, end + 100 * n / counted.total
+        stops.append(f"{words.color(name)} {start:.3f}% {end:.3f}%")
+    labels = [f"{words.part(name)} {words.percent(n / counted.total)}" for name, n in parts]
+    spoken = escape(say("Parameter breakdown: {parts}.", parts=words.listed(labels)), quote=True)
+    return (
+        f'<div class="weighbridge-pinned"><i role="img" aria-label="{spoken}" '
+        f'style="background:conic-gradient({",".join(stops)})"></i>'
+        f"<div><b>{words.count(counted.total)}</b><span>{escape(say('Parameters'))}</span>"
+        f"<small>{counted.total:,}</small></div>"
+        f"{keys((words.color(name), label) for (name, _), label in zip(parts, labels, strict=True))}</div>"
+    )
+
+
+def lines_of_verdicts(answer: Weighed) -> Iterator[str]:
+    """A line for each verdict there is, with the GPUs that it is about."""
+    for verdict, (_, _, icon) in BADGES.items():
+        names = [short_name(find_gpu(row.gpu)) for row in answer.report.verdicts if row.verdict == verdict]
+        if names:
+            yield f"{badge(verdict, f'{icon} ')} {', '.join(names)}"

@@ -16,7 +16,7 @@ from calc.time import Reply, price_of, usd_per_million
 from calc.units import GIB
 from pages.parts import words
 from pages.parts.inputs import added_models
-from pages.parts.outputs import charts, kept, plot
+from pages.parts.outputs import charts, plot, share
 from pages.parts.outputs.bar import keys
 from pages.parts.outputs.cards import badge, growing
 from pages.parts.outputs.charts import ROW, Figure, Theme, figure, hover, row_axis, small, stacked
@@ -44,7 +44,7 @@ def choose(answer: Compared) -> None:
     full = say("Six at most") if len(answer.columns) > MOST_OTHERS else None
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
         added_models.add_model(place, configuration, MOST_OTHERS, "add_model", full)
-        kept.keep(answer)
+        share.keep(answer)
     suggested = [model for model in SUGGESTED if model != answer.scenario.source.model]
     added_models.suggest(place, configuration, MOST_OTHERS, suggested)
 
@@ -233,12 +233,11 @@ def line(row: ComparedField) -> list[str]:
 def written(value: object, *, differs: bool) -> str:
     if value is None:
         return "–"
-    text = words.value(value) if isinstance(value, bool | int | float) else f"`{shortened(str(value))}`"
+    if isinstance(value, bool | int | float):
+        text = words.value(value)
+    else:
+        text = f"`{value}`" if len(str(value)) <= 40 else f"`{str(value)[:40]}…`"
     return f"**{text}**" if differs else text
-
-
-def shortened(text: str) -> str:
-    return text if len(text) <= 40 else f"{text[:40]}…"
 
 
 def model_names(columns: Sequence[Column]) -> dict[str, str]:

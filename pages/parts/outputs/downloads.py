@@ -11,7 +11,7 @@ from calc.hardware import find_gpu
 from calc.model.architecture import Architecture
 from calc.model.paper import Section
 from calc.text import config_file
-from pages.parts.outputs import paper_formats
+from pages.parts.outputs import paper
 from pages.parts.screen import download
 from pages.parts.state.weighed import Weighed
 from pages.parts.words import say
@@ -21,8 +21,8 @@ def buttons(answer: Weighed, lead: str, sections: Sequence[Section]) -> None:
     """One for each file. They are made with the page: what is made on a click no longer knows the reader's language."""
     name, config = answer.model.name, answer.model.config or {}
     files: list[tuple[str, str, str, str]] = [
-        (say("Markdown"), "md", "text/markdown", as_markdown(name, lead, sections)),
-        (say("HTML"), "html", "text/html", as_html(name, lead, sections)),
+        (say("Markdown"), "md", "text/markdown", paper.markdown_file(name, lead, sections)),
+        (say("HTML"), "html", "text/html", paper.html_page(name, lead, sections)),
         (say("Tensors (CSV)"), "tensors.csv", "text/csv", tensors(answer.architecture)),
         (say("Verdicts (CSV)"), "verdicts.csv", "text/csv", verdicts(answer.report)),
         ("config.json", "config.json", "application/json", config_file(config)),
@@ -32,14 +32,6 @@ def buttons(answer: Weighed, lead: str, sections: Sequence[Section]) -> None:
         for label, ending, mime, text in files:
             name = ending if ending == "config.json" else f"{stem}.{ending}"
             download(label, f"take_{ending}", name, mime, text, type="tertiary")
-
-
-def as_markdown(name: str, lead: str, sections: Iterable[Section]) -> str:
-    return "\n\n".join([f"# {name}", lead, *map(paper_formats.markdown, sections)]) + "\n"
-
-
-def as_html(name: str, lead: str, sections: Iterable[Section]) -> str:
-    return paper_formats.html_page(name, [lead], sections)
 
 
 def tensors(architecture: Architecture) -> str:

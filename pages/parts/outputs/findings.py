@@ -22,16 +22,13 @@ from pages.parts.outputs.cards import BADGES, Color, compared_total
 from pages.parts.outputs.charts import peak_of, served
 from pages.parts.outputs.design_aids import published
 from pages.parts.state import fitted, query
-from pages.parts.state.compared import Column, Compared
+from pages.parts.state.compared import Column, Compared, Stepped
 from pages.parts.state.local import LocalAnswer
-from pages.parts.state.planned import Planned
-from pages.parts.state.quantized import Quantized
+from pages.parts.state.planned import Planned, TrainingPlanned
 from pages.parts.state.query import Page
 from pages.parts.state.scenario import Scenario
 from pages.parts.state.shared import Shared
-from pages.parts.state.stepped import Stepped
-from pages.parts.state.training_planned import TrainingPlanned
-from pages.parts.state.weighed import Answer, Trained, Weighed, looked
+from pages.parts.state.weighed import Answer, Quantized, Trained, Weighed, looked
 from pages.parts.verify.evidence import COMPUTED, accuracy
 from pages.parts.words import say
 from presets import gpus

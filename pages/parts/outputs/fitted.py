@@ -11,10 +11,10 @@ from calc.errors import Message
 from calc.hardware import find_gpu, note, runs
 from calc.serving import MOST_TOKENS
 from calc.serving.engines import ENGINES
-from calc.time import MAPPED, Array, Fitting, OperatingPoint
+from calc.time import MAPPED, Array, Fitting
 from pages.parts import words
 from pages.parts.inputs.control import drawer, explain, several, vendor_and_form
-from pages.parts.outputs import charts, maps, plot, tables
+from pages.parts.outputs import charts, plot, tables
 from pages.parts.outputs.cards import limit
 from pages.parts.outputs.tables import Column, Kind, identifier
 from pages.parts.screen import alert, caption, leading_button, small_table
@@ -148,7 +148,7 @@ def draw(
     if len(shown) > MOST and not st.toggle(say("All {n:,} rows", n=len(shown)), key=f"map_all_{key}"):
         shown = shown[:MOST]
     labels, formats, scale = [names[row] for row in shown], fitting.formats, None
-    write = maps.tokens if choice.figure == "context" else words.figure
+    write = charts.short_tokens if choice.figure == "context" else words.figure
     title, figures = say("Tokens/s of one user"), fitting.tokens_per_s
     if choice.figure == "context":
         title, figures, scale = say("Longest context, tokens"), fitting.max_context, most[shown]
@@ -161,7 +161,7 @@ def draw(
             "Grey: all that the model was made for. Orange: less, for want of memory. Rows that are grey throughout "
             "come last."
         )
-    plot.draw(f"map_{key}", title, maps.heat_map(labels, formats, figures[shown], write, charts.theme(), scale))
+    plot.draw(f"map_{key}", title, charts.heat_map(labels, formats, figures[shown], write, charts.theme(), scale))
     with drawer(say("As a table"), f"map_table_{key}", icon=":material/table:") as is_open:
         if is_open:
             table(scenario, fitting, shown, names, key, title)
@@ -235,13 +235,12 @@ def roofline(answer: Answer) -> None:
     )
     if layout.gpus > 1:
         caption("One rank of {layout}.", layout=words.layout(layout))
-    plot.draw("roofline", say("Roofline"), maps.roofline(gpu, points, charts.theme()), tabled=True)
+    plot.draw("roofline", say("Roofline"), charts.roofline(gpu, points, charts.theme()), tabled=True)
     with drawer(say("As a table"), "roofline_table", icon=":material/table:") as is_open:
         if is_open:
             head = [say("Pass"), say("FLOP per byte"), say("TFLOP/s"), say("Limited by")]
-            small_table(head, [row_of(point) for point in points], numbers=2)
-
-
-def row_of(point: OperatingPoint) -> tuple[str, ...]:
-    figures = words.figure(point.intensity), words.figure(point.tflops)
-    return say(point.what), *figures, say(words.BOUNDS[point.bound])
+            rows = (
+                [say(of.what), words.figure(of.intensity), words.figure(of.tflops), say(words.BOUNDS[of.bound])]
+                for of in points
+            )
+            small_table(head, rows, numbers=2)

@@ -1,7 +1,7 @@
 """Beginning and end of every page: the ways to others (on a phone a menu at the foot of the screen), the inputs, the
 title, sections below an answer, assumptions."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
 import streamlit as st
@@ -9,12 +9,12 @@ import streamlit as st
 from calc.errors import Message
 from pages.parts import words
 from pages.parts.inputs import question, sidebar
-from pages.parts.outputs import findings, kept, launch_and_embed, scripts, share, unknown
+from pages.parts.outputs import findings, scripts, share, unknown
 from pages.parts.outputs.findings import draw_title, plain
 from pages.parts.screen import alert, caption
 from pages.parts.state import url
 from pages.parts.state.query import AREAS, Page
-from pages.parts.state.scenario import Place, Scenario, Tab, places
+from pages.parts.state.scenario import Scenario, Tab, places
 from pages.parts.state.url import change
 from pages.parts.state.weighed import Answer, looked
 from pages.parts.state.widgets import show
@@ -42,12 +42,37 @@ def page(
 def quick_page(
     here: Page, calculate: Callable[[Scenario], A], draw: Callable[[A], None], *sections: Callable[[A], None]
 ) -> None:
-    """A page of which a slider runs, sends and draws a part: the answer and the sliders. The
-    rest of the sidebar stays in the browser as it is."""
+    """A page of which a slider runs, sends and draws a part: the answer and the sliders. The rest of the sidebar stays
+    in the browser as it is; a change that it depends on reruns the page."""
     answer = titled(calculate(enter(here)), here)
     with st.sidebar:
         rooms = sidebar.outline(answer, sections)
-    quick(here, calculate, draw, rooms, [answer])
+    first = [answer]  # of the run of the whole page, in whose turn it is: the part is not to calculate it again
+
+    def part(answer: A) -> None:
+        st.session_state.dependencies = sidebar.dependencies(answer)
+        if answer.error is None:
+            draw(begin(answer, here, calculate))
+            sidebar.fill(rooms, answer)
+        else:  # what is wrong stands next to its control
+            sidebar.fill(rooms, answer)
+            draw(begin(answer, here, calculate))
+
+    @st.fragment
+    def quick() -> None:
+        if first:
+            part(first.pop())
+            return
+        with TURNS.take():
+            words.begin()
+            answer = calculate(url.current(here))
+            if sidebar.dependencies(answer) != st.session_state.dependencies:
+                st.rerun()
+            if findings.title(answer, here) != st.session_state.tab_title:
+                titled(answer, here)
+            part(answer)
+
+    quick()
 
 
 def enter(here: Page) -> Scenario:
@@ -56,47 +81,6 @@ def enter(here: Page) -> Scenario:
     if not st.context.is_embedded:
         navigation(here)
     return scenario
-
-
-@st.fragment
-def quick(
-    here: Page,
-    calculate: Callable[[Scenario], A],
-    draw: Callable[[A], None],
-    rooms: Iterable[sidebar.Room[A]],
-    first: list[A],
-) -> None:
-    """Fragment that a slider reruns: the answer, then the inputs. A change that the rest of the page depends on reruns
-    it. `first` is the answer of the run of the whole page, in whose turn it is, and which this part is not to calculate
-    again."""
-    if first:
-        quick_part(here, calculate, draw, rooms, first.pop())
-        return
-    with TURNS.take():
-        words.begin()
-        answer = calculate(url.current(here))
-        if sidebar.dependencies(answer) != st.session_state.dependencies:
-            st.rerun()
-        if findings.title(answer, here) != st.session_state.tab_title:
-            titled(answer, here)
-        quick_part(here, calculate, draw, rooms, answer)
-
-
-def quick_part(
-    here: Page,
-    calculate: Callable[[Scenario], A],
-    draw: Callable[[A], None],
-    rooms: Iterable[sidebar.Room[A]],
-    answer: A,
-) -> None:
-    """The answer and the inputs that a slider may change."""
-    st.session_state.dependencies = sidebar.dependencies(answer)
-    if answer.error is None:
-        draw(begin(answer, here, calculate))
-        sidebar.fill(rooms, answer)
-    else:  # what is wrong stands next to its control
-        sidebar.fill(rooms, answer)
-        draw(begin(answer, here, calculate))
 
 
 def titled(answer: A, here: Page) -> A:
@@ -154,9 +138,9 @@ def without_model(here: Page) -> Scenario:
     st.set_page_config(page_title=f"{plain(result.sentence)} · Weighbridge")
     with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
         draw_title(*result)
-        kept.way(scenario)
+        share.ways_to_compare(scenario)
         if here.answers_at:
-            launch_and_embed.for_programs(scenario, here)
+            share.for_programs(scenario, here)
         share.languages()
     link_problems()
     return scenario
@@ -204,16 +188,16 @@ def open_section(sections: Mapping[Tab, Section]) -> None:
     names = list(sections)
     chosen = place.of(st.session_state.scenario)
     number = names.index(chosen) if chosen in names else 0
+
+    def take(tab: Tab) -> None:
+        change({place: None if tab == names[0] else tab})
+
     st.segmented_control(
         say("Sections"),
         names,
         required=True,
         format_func=lambda name: sections[name][0],
         label_visibility="collapsed",
-        **show("sections", names[number], _take, place, names, given="default"),
+        **show("sections", names[number], take, given="default"),
     )
     sections[names[number]][1]()
-
-
-def _take(chosen: Tab, place: Place, names: Sequence[Tab]) -> None:
-    change({place: None if chosen == names[0] else chosen})

@@ -63,8 +63,5 @@ def options(part: Uses) -> Iterable[Row]:
 
 
 def symbols() -> Iterable[Row]:
-    return dict.fromkeys((f"`{symbol}`", symbol_meaning(meaning)) for symbol, meaning in SYMBOLS.values())
-
-
-def symbol_meaning(meaning: str) -> str:
-    return f"`{meaning}`" if "_" in meaning else say(meaning)
+    texts = ((symbol, f"`{meaning}`" if "_" in meaning else say(meaning)) for symbol, meaning in SYMBOLS.values())
+    return dict.fromkeys((f"`{symbol}`", text) for symbol, text in texts)

@@ -18,8 +18,7 @@ from pages.parts.outputs.answer import longest, use_layout
 from pages.parts.outputs.bar import bar
 from pages.parts.outputs.cards import BADGES, head, headroom, limit, most
 from pages.parts.outputs.charts import served
-from pages.parts.outputs.derivations import ServingDerivations
-from pages.parts.outputs.explained_figures import derivation
+from pages.parts.outputs.derivations import ServingDerivations, derivation
 from pages.parts.outputs.tables import Column, Gauge
 from pages.parts.screen import paragraph
 from pages.parts.state.scenario import Scenario, places

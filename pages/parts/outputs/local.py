@@ -18,7 +18,7 @@ from pages.parts import words
 from pages.parts.inputs.control import drawer
 from pages.parts.outputs import charts, plot, tables
 from pages.parts.outputs.cards import limit
-from pages.parts.outputs.maps import heat_map
+from pages.parts.outputs.charts import heat_map
 from pages.parts.outputs.tables import Column, identifier
 from pages.parts.screen import alert, button, caption, heading, leading_button, paragraph, small_table
 from pages.parts.state.local import FEW, FileRow, LocalAnswer, candidates, of_preset_on

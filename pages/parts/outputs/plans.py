@@ -12,7 +12,7 @@ from calc.time import OperationTime, Plan, Point, cannot_keep_up, launch, plan_o
 from pages.parts import words
 from pages.parts.inputs.control import drawer, several, vendor_and_form
 from pages.parts.labels import ORIGINS
-from pages.parts.outputs import charts, launch_and_embed, plot, tables
+from pages.parts.outputs import charts, plot, share, tables
 from pages.parts.outputs.charts import KEY_ABOVE, Figure, Theme, figure, hover, small
 from pages.parts.outputs.tables import Column, identifier
 from pages.parts.screen import caption, heading, leading_button, paragraph, small_table
@@ -199,7 +199,7 @@ def table(answer: Planned) -> Ranked | None:
         most = tables.in_sight("plan_columns", DECISIVE)
         if st.toggle(say("Only those that meet every target"), key="plan_meeting"):
             passing = [index for index in passing if plans.plans[index].meets]
-    shown = map(plans.ranked, passing[:SHOWN])
+    shown = (plans.ranked[index] for index in passing[:SHOWN])
     chosen = tables.pick("plans_table", say("Plans"), columns(), shown, id=named, most=most)
     if len(passing) > SHOWN:
         caption("The first {shown:,} of {n:,} plans.", shown=SHOWN, n=len(passing))
@@ -357,11 +357,11 @@ def details(answer: Planned, ranked: Ranked, name: str) -> None:
 
 def command(answer: Planned, ranked: Ranked) -> None:
     """Commands that start one copy, or a worker of each side and the router between them."""
-    model = launch_and_embed.model(answer)
+    model = share.model_in_command(answer)
     separate = separate_launch(answer.plans.search, ranked.plan, model)
     if separate is not None and ranked.plan.prefill is not None:
         caption("Each of {n:,} prefill workers:", n=ranked.plan.prefill.workers)
-        started(launch_and_embed.of_changed(answer, separate.prefill))
+        started(share.of_changed(answer, separate.prefill))
         caption("Each of {n:,} decode workers:", n=ranked.plan.replicas)
         started(separate.decode)
         caption("What routes requests between them:")
@@ -370,7 +370,7 @@ def command(answer: Planned, ranked: Ranked) -> None:
     starts = launch(answer.plans.search, ranked.plan, model)
     if starts is None:
         return
-    started(launch_and_embed.of_changed(answer, starts))
+    started(share.of_changed(answer, starts))
     if ranked.plan.replicas > 1:
         caption("{n:,} copies of it, behind a load balancer.", n=ranked.plan.replicas)
 

@@ -16,17 +16,15 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from pages.parts import words
 from pages.parts.limits import ANSWERED
 from pages.parts.outputs.findings import ALONE, alone, plain, title
-from pages.parts.state import query
+from pages.parts.state import query, session
 from pages.parts.state.compared import compared_anew
-from pages.parts.state.local import local_answer_anew
-from pages.parts.state.planned import planned_anew
+from pages.parts.state.local import local_answer
+from pages.parts.state.planned import planned, training_planned
 from pages.parts.state.published import published
-from pages.parts.state.quantized import quantized
 from pages.parts.state.query import Page
 from pages.parts.state.scenario import Scenario, Source
 from pages.parts.state.shared import shared
-from pages.parts.state.training_planned import training_planned_anew
-from pages.parts.state.weighed import Answer, attended, looked, trained, weighed
+from pages.parts.state.weighed import Answer, attended, looked, quantized, trained, weighed
 from presets import models
 
 BROWSER = "sec-fetch-dest"
@@ -76,6 +74,7 @@ def addressed(scope: Scope) -> Page | None:
 def headline(page: Page, params: dict[str, str]) -> str:
     """Finding of a page's address. Nothing is computed for a model that is no preset, and the Hub is not asked."""
     words.SPOKEN.set(params.get("lang") if params.get("lang") in words.CATALOGUES else "en")
+    session.IS_NONE.set(True)
     source = {"model": params["model"]} if "model" in params else {}
     if "pasted" in params or not query.shareable(params):
         return NAME
@@ -104,9 +103,9 @@ def is_known(source: Source) -> bool:
 ANSWERS: Mapping[Page, Callable[[Scenario], Answer]] = {
     query.WEIGH: weighed,
     query.TRAIN: trained,
-    query.PLAN: planned_anew,
-    query.TRAIN_PLAN: training_planned_anew,
-    query.MACHINE: local_answer_anew,
+    query.PLAN: planned,
+    query.TRAIN_PLAN: training_planned,
+    query.MACHINE: local_answer,
     query.DERIVE: weighed,
     query.DESIGN: weighed,
     query.ATTENTION: attended,
@@ -141,14 +140,8 @@ class Moved:
 def destination(scope: Scope) -> str | None:
     """The address, relative to the one that is fetched, for a proxy may have taken away what stands before both; None
     where the page is still there."""
-    page = addressed(scope)
-    text = scope.get("query_string", b"").decode("latin-1")
-    there = None if page is None or is_for_programs(scope["path"]) else query.moved(page, dict(parse_qsl(text)))
-    if there is None:
+    page, text = addressed(scope), scope.get("query_string", b"").decode("latin-1")
+    if page is None or scope["path"].rstrip("/").rpartition("/")[0].endswith("/api"):  # an answer is called as its page
         return None
-    return f"{'../' if scope['path'].endswith('/') else ''}{there.path}?{text}"
-
-
-def is_for_programs(path: str) -> bool:
-    """Whether it lies below /api, where an answer is called as its page."""
-    return path.rstrip("/").rpartition("/")[0].endswith("/api")
+    there = query.moved(page, dict(parse_qsl(text)))
+    return None if there is None else f"{'../' if scope['path'].endswith('/') else ''}{there.path}?{text}"

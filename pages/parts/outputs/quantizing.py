@@ -4,9 +4,9 @@ from calc.hardware import find_gpu
 from calc.quantizing import HeldPart, QuantizingPhase
 from pages.parts import words
 from pages.parts.outputs.cards import badge
-from pages.parts.outputs.explained_figures import legend, table
+from pages.parts.outputs.derivations import legend, table
 from pages.parts.screen import heading, paragraph, small_table
-from pages.parts.state.quantized import Quantized
+from pages.parts.state.weighed import Quantized
 from pages.parts.words import say
 
 

@@ -2,7 +2,7 @@
 element its script would come along with every new value."""
 
 from collections.abc import Callable, Mapping
-from functools import cache
+from functools import cached_property
 from gzip import compress
 from hashlib import sha256
 from pathlib import Path
@@ -14,24 +14,38 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-FOLDER = Path(__file__).parents[2] / "scripts"
-VERSION = sha256(b"".join(file.read_bytes() for file in sorted(FOLDER.glob("*.js")))).hexdigest()[:12]
-"""Version in the address, so that a browser keeps them until one changes."""
 HEADERS = {"Content-Encoding": "gzip", "Cache-Control": "public, max-age=31536000, immutable"}
 
 
-@cache
-def packed() -> Mapping[str, bytes]:
-    """Each script as it goes over the wire, by name."""
-    return MappingProxyType({file.name: compress(file.read_bytes()) for file in FOLDER.glob("*.js")})
+class Files:
+    """Files of one kind that this server hands out once, below a folder of their version: a browser keeps them until
+    one changes. Those of any other version are not found, for what a browser is told to keep must be what its page asks
+    for, and a route of this version alone would leave the others to Streamlit, which answers with the page."""
 
+    def __init__(self, folder: str, media_type: str, read: Callable[[], Mapping[str, bytes]]) -> None:
+        self.folder, self.media_type, self.read = folder, media_type, read
 
-def hand_out(request: Request) -> Response:
-    given = request.path_params
-    script = packed().get(given["name"]) if given["version"] == VERSION else None
-    if script is None:
-        return Response("There is no such script.", status_code=404)
-    return Response(script, media_type="text/javascript", headers=HEADERS)
+    @cached_property
+    def packed(self) -> Mapping[str, bytes]:
+        """Each file as it goes over the wire, by name."""
+        return MappingProxyType({name: compress(data, mtime=0) for name, data in self.read().items()})
+
+    @cached_property
+    def version(self) -> str:
+        return sha256(b"".join(data for _, data in sorted(self.packed.items()))).hexdigest()[:12]
+
+    def address(self, name: str) -> str:
+        return f"{folder(self.folder)}/{self.version}/{name}"
+
+    def hand_out(self, request: Request) -> Response:
+        given = request.path_params
+        data = self.packed.get(given["name"]) if given["version"] == self.version else None
+        if data is None:
+            return Response("There is no such file.", status_code=404)
+        return Response(data, media_type=self.media_type, headers=HEADERS)
+
+    def route(self) -> Route:
+        return Route(f"{folder(self.folder)}/{{version}}/{{name:path}}", self.hand_out)
 
 
 def folder(name: str) -> str:
@@ -40,16 +54,11 @@ def folder(name: str) -> str:
     return f"{base and '/' + base}/{name}"
 
 
-def address() -> str:
-    """Address of the scripts of this version."""
-    return f"{folder('scripts')}/{VERSION}"
-
-
-def route() -> Route:
-    """Route to the scripts of this version; those of any other are not found, for what a browser is told to keep must
-    be what its page asks for, and a route of this version alone would leave the others to Streamlit, which answers with
-    the page."""
-    return Route(f"{folder('scripts')}/{{version}}/{{name:path}}", hand_out)
+SCRIPTS = Files(
+    "scripts",
+    "text/javascript",
+    lambda: {file.name: file.read_bytes() for file in (Path(__file__).parents[2] / "scripts").glob("*.js")},
+)
 
 
 def element(name: str, script: str, *, isolate_styles: bool = False) -> Callable[..., Any]:
@@ -57,8 +66,8 @@ def element(name: str, script: str, *, isolate_styles: bool = False) -> Callable
     fetched with it, not after it. Its data goes in a list: in a mapping, Streamlit looks for data frames, value by
     value, for a tenth of a millisecond each."""
     js = f"""
-const script = import(new URL("{address()}/{script}", document.baseURI));
-import(new URL("{address()}/dom.js", document.baseURI));
+const script = import(new URL("{SCRIPTS.address(script)}", document.baseURI));
+import(new URL("{SCRIPTS.address("dom.js")}", document.baseURI));
 export default async (given) => (await script).default({{...given, data: given.data[0]}});
 """
     mount = st.components.v2.component(name, js=js, isolate_styles=isolate_styles)

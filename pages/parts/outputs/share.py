@@ -1,27 +1,35 @@
-"""Finding of a page with its weighbridge, ways to share it, and three questions to click for those who come for the
-first time."""
+"""Finding of a page with its weighbridge; ways out of it: links, files, what is kept to be compared, the command that
+starts it, a frame for a web page, a badge for a README; and three questions for those who come for the first time."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sized
+from contextlib import contextmanager
 from functools import partial
+from html import escape
 from typing import Any
+from urllib.parse import quote
 
 import streamlit as st
 
 from calc.errors import Message
 from calc.hardware import find_gpu
+from calc.serving.engines import ENGINES
+from calc.serving.engines.launch import LOCAL, Launch
 from calc.text import config_file
+from calc.training import accelerate, objective_launches, torchrun
 from pages.parts import words
 from pages.parts.inputs.fields import moved
 from pages.parts.inputs.lists import short_name
-from pages.parts.outputs import findings, kept, launch_and_embed, scripts
+from pages.parts.outputs import findings, scripts
 from pages.parts.outputs.bar import alt_text
 from pages.parts.outputs.cards import BADGES
 from pages.parts.outputs.findings import Load
-from pages.parts.screen import caption, download, quiet_button
+from pages.parts.screen import caption, download, paragraph, quiet_button
+from pages.parts.state.compared import LETTERS, add_current, can_keep
+from pages.parts.state.compared import keep as keep_now
 from pages.parts.state.query import ATTENTION, COMPARE, DERIVE, STEPS, WEIGH, Page
-from pages.parts.state.scenario import Scenario, ServingChoice, Source
-from pages.parts.state.url import link, speak, way
-from pages.parts.state.weighed import Answer
+from pages.parts.state.scenario import MOST_OTHERS, Scenario, ServingChoice, Source
+from pages.parts.state.url import link, program_link, speak, way
+from pages.parts.state.weighed import Answer, Trained, Weighed
 from pages.parts.words import LANGUAGES, language, listed, say
 
 BUTTON = scripts.element("weighbridge_copy", "copy.js")
@@ -69,9 +77,10 @@ def actions(answer: Answer, page: Page, with_layout: Answer) -> None:
                 partial(answer.download.model_dump_json, indent=1),
             )
             download(say("Report"), "download", file, "application/json", text, type="tertiary")
-        launch_and_embed.draw(answer, page)
+        ways_out(answer, page)
         if page not in (COMPARE, STEPS):
-            kept.draw(with_layout)
+            keep(with_layout)
+            ways_to_compare(with_layout.scenario)
         languages()
 
 
@@ -152,3 +161,153 @@ def scale(weight: Load) -> None:
         },
         width=320,
     )
+
+
+def ways_to_compare(scenario: Scenario) -> None:
+    """Links to the comparison of models and of training steps that were kept as B."""
+    models, steps = scenario.comparison.others, scenario.comparison.steps
+    if models:
+        lead_to(COMPARE, say("Compare A with {letters}", letters=letters(models)))
+    if steps:
+        lead_to(STEPS, say("Compare step A with {letters}", letters=letters(steps)))
+
+
+def lead_to(page: Page, label: str) -> None:
+    st.page_link(page.script, label=label, icon=f":material/{page.icon}:", width="content")
+
+
+def letters(others: Sized) -> str:
+    return ", ".join(LETTERS[1 : len(others) + 1])
+
+
+def keep(answer: Answer) -> None:
+    """Keep the configuration on screen under the next letter, and go on with A: on Train the step, elsewhere the
+    model."""
+    if answer.error is not None:
+        return
+    scenario, known = answer.scenario, answer.scenario.comparison
+    is_step = isinstance(answer, Trained)
+    letter = LETTERS[min(len(known.steps if is_step else known.others) + 1, MOST_OTHERS)]
+    if is_step:
+        help_text = say("The model and how it is trained stay as {letter}; A follows the question.", letter=letter)
+        how: dict[str, Any] = {"key": "keep_step", "disabled": not can_keep(scenario)}
+        how |= {"on_click": keep_now, "args": (scenario,)}
+    else:
+        help_text = say(
+            "The model, its changes and formats stay as {letter}; A follows the question. GPUs, users and lengths "
+            "are the question's for all of them, and how they are trained is not compared.",
+            letter=letter,
+        )
+        how = {"key": "add_current", "disabled": len(known.others) >= MOST_OTHERS}
+        how |= {"on_click": add_current, "args": (answer.model.precision(scenario.serving),)}
+    st.button(
+        say("Keep as {letter}", letter=letter), icon=":material/push_pin:", type="tertiary", help=help_text, **how
+    )
+
+
+BADGE = "https://img.shields.io/badge"
+LOOK = 'width="100%" height="900" style="border:0" loading="lazy"'
+
+
+def ways_out(answer: Answer, page: Page) -> None:
+    """Made when it is opened."""
+    if answer.error is not None:
+        return
+    if not isinstance(answer, Weighed | Trained):
+        for_programs(answer.scenario, page)
+        return
+    with popover(say("Launch, embed, API")) as is_open:
+        if is_open:
+            commands(answer)
+            programs(answer.scenario, page)
+            embedding(answer, page)
+
+
+def for_programs(scenario: Scenario, page: Page) -> None:
+    """The address of a page's answer for programs alone."""
+    with popover(say("API")) as is_open:
+        if is_open:
+            programs(scenario, page)
+
+
+@contextmanager
+def popover(label: str) -> Iterator[bool]:
+    """A popover that says whether it is open."""
+    with st.popover(
+        label, type="tertiary", icon=":material/terminal:", width="content", key="carry", on_change="rerun"
+    ) as container:
+        yield bool(container.open)
+
+
+def commands(answer: Weighed | Trained) -> None:
+    """Command lines with this layout."""
+    for title, launch in launches(answer):
+        st.markdown(f"**{title}**")
+        st.code(launch.text, language="bash")
+        for note in launch.notes:
+            caption(note)
+
+
+def launches(answer: Weighed | Trained) -> list[tuple[str, Launch]]:
+    """Commands by the name of their tool, with the flags with which it fits."""
+    if isinstance(answer, Trained):
+        step = answer.report.scenario
+        started = objective_launches(model_in_command(answer), step, answer.scenario.training.teacher)
+        return list(started.items()) or [
+            ("accelerate", accelerate(step.workload, step.recipe, step.layout)),
+            ("torchrun", torchrun(step.layout)),
+        ]
+    scenario, focus = answer.report.scenario, answer.focus
+    engine = answer.scenario.serving.started()
+    work = scenario.workload
+    launched = model_in_command(answer), scenario.precision, scenario.layout, work.context, work.batch
+    launch = engine.launch(*launched, sparse=bool(answer.architecture.experts))
+    title = ENGINES[scenario.engine].title
+    if launch is None:
+        name = model_in_command(answer)
+        python = f'model = AutoModelForCausalLM.from_pretrained("{name}", dtype="auto", device_map="auto")'
+        return [(title, Launch(words=("python", "-c", f"from transformers import AutoModelForCausalLM; {python}")))]
+    launch = of_changed(answer, launch)
+    return [(title, launch.with_flags(focus.flags if focus is not None else ()))]
+
+
+def of_changed(answer: Answer, launch: Launch) -> Launch:
+    """A command, with a note where the sliders have changed its model."""
+    if not answer.scenario.overrides:
+        return launch
+    note = Message("The sliders have changed the model: this starts one of your own, saved in {place}.", place=LOCAL)
+    return launch.model_copy(update={"notes": (note, *launch.notes)})
+
+
+def model_in_command(answer: Answer) -> str:
+    """Model in the command."""
+    return answer.model.served(answer.scenario)
+
+
+def programs(scenario: Scenario, page: Page) -> None:
+    """The address of the same answer for programs."""
+    program = program_link(scenario, page)
+    if program is not None:
+        paragraph("**For programs**, as JSON")
+        st.code(f"curl '{program}'", language="bash", wrap_lines=True)
+        st.link_button(say("Open it"), program, icon=":material/data_object:", type="tertiary")
+
+
+def embedding(answer: Weighed | Trained, page: Page) -> None:
+    """Code for web pages and READMEs."""
+    address = link(answer.scenario, page)
+    if address is None:
+        return
+    framed = f"{address}{'&' if '?' in address else '?'}embed=true"
+    paragraph("**In a web page**")
+    st.code(f'<iframe src="{escape(framed, quote=True)}" {LOOK}></iframe>', language="html", wrap_lines=True)
+    paragraph("**Badge for a README**")
+    count, memory = answer.architecture.parameters().total, answer.report.memory.total
+    rounded = f"{words.count(count)} · {words.gib(memory)}"
+    picture = f"{BADGE}/{quote(shielded(answer.model.name))}-{quote(shielded(rounded))}-0072B2"
+    st.code(f"[![{answer.model.name}: {rounded}]({picture})]({address})", language="markdown", wrap_lines=True)
+
+
+def shielded(text: str) -> str:
+    """Text for shields.io: a dash and an underscore are doubled."""
+    return text.replace("-", "--").replace("_", "__")

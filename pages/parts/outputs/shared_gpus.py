@@ -2,7 +2,6 @@
 server is started."""
 
 from collections.abc import Sequence
-from html import escape
 from typing import Any
 
 import streamlit as st
@@ -18,7 +17,7 @@ from pages.parts.inputs.control import choose as choose_value
 from pages.parts.inputs.control import help_of
 from pages.parts.inputs.question import CONTEXTS
 from pages.parts.outputs import tables, unknown
-from pages.parts.outputs.bar import cell, key, swatch
+from pages.parts.outputs.bar import cell, draw, key, swatch
 from pages.parts.outputs.comparison import LINES
 from pages.parts.outputs.plans import started
 from pages.parts.outputs.tables import Column, identifier
@@ -135,10 +134,7 @@ def bar(shared: SharedGPUs) -> None:
         spoken = say("{parts}; of {usable} {left} are left.", parts=words.listed(parts), usable=usable, left=left)
     else:  # none of them starts
         spoken = say("{size} headroom of {usable}", size=left, usable=usable)
-    st.html(
-        f'<div class="weighbridge-bar" role="img" aria-label="{escape(spoken, quote=True)}">{"".join(cells)}'
-        f'</div><div class="weighbridge-keys">{"".join(keys)}</div>'
-    )
+    draw(cells, spoken, keys)
 
 
 def bytes_by_server(shared: SharedGPUs) -> list[int]:

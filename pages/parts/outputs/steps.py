@@ -10,14 +10,14 @@ from calc.hardware import find_gpu
 from calc.time import ComparedStep
 from pages.parts import words
 from pages.parts.inputs import added_models
-from pages.parts.outputs import charts, comparison, kept, plot
+from pages.parts.outputs import charts, comparison, plot, share
 from pages.parts.outputs.bar import keys
 from pages.parts.outputs.cards import badge, most
 from pages.parts.outputs.comparison import mark
 from pages.parts.outputs.training_answer import spelled
 from pages.parts.screen import alert, caption, paragraph, small_table
+from pages.parts.state.compared import StepColumn, Stepped
 from pages.parts.state.scenario import places
-from pages.parts.state.stepped import StepColumn, Stepped
 from pages.parts.words import say
 
 NO_BREAK, NOTHING = "\N{NO-BREAK SPACE}", "–"
@@ -25,7 +25,7 @@ NO_BREAK, NOTHING = "\N{NO-BREAK SPACE}", "–"
 
 def headings(answer: Stepped) -> None:
     """The steps by letter, each with what its link says of it and a way out."""
-    kept.keep(answer)
+    share.keep(answer)
     if not answer.others:
         caption("Keep this step, then change it: both stay side by side, whatever the loss.")
     with st.grid(6, min_column_width=150, gap="xsmall"):
@@ -79,7 +79,7 @@ def table(answer: Stepped, gpu: str) -> None:
         row(say("Training method"), lambda step: words.choice("method", step.scenario.workload.method)),
     ]
     if any(step.scenario.layout.gpus > 1 for step in steps):
-        rows.append(row(say("Layout"), layout))
+        rows.append(row(say("Layout"), lambda step: spelled(step.scenario.layout) or say("One GPU")))
     rows += [
         row(gpu, lambda step: badge(step.verdict.verdict)),
         sizes(say("Memory per GPU"), [step.verdict.required for step in steps]),
@@ -99,10 +99,6 @@ def table(answer: Stepped, gpu: str) -> None:
     lines = [line for line in rows if any(cell != NOTHING for cell in line[1:])]
     small_table([say("Difference from A"), *names], lines, numbers=len(columns))
     caption("Phases are of the trainer alone unless an engine is named. Times are expected values.")
-
-
-def layout(step: ComparedStep) -> str:
-    return spelled(step.scenario.layout) or say("One GPU")
 
 
 def peak(step: ComparedStep) -> str:

@@ -15,9 +15,9 @@ from pages.parts.outputs import frame, tables, training_time
 from pages.parts.outputs.tables import Column, identifier
 from pages.parts.outputs.training_answer import spelled
 from pages.parts.screen import alert, caption, heading, leading_button
+from pages.parts.state.planned import TrainingPlanned, as_step
 from pages.parts.state.query import TRAIN
 from pages.parts.state.scenario import places
-from pages.parts.state.training_planned import TrainingPlanned, trained
 from pages.parts.state.url import change
 from pages.parts.words import say
 
@@ -140,5 +140,5 @@ def use(answer: TrainingPlanned, plan: TrainingPlan, name: str) -> None:
 
 
 def take(answer: TrainingPlanned, plan: TrainingPlan) -> None:
-    taken = trained(answer.scenario, plan)
+    taken = as_step(answer.scenario, plan)
     change(gpu=taken.gpu, training=taken.training)

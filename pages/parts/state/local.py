@@ -137,16 +137,17 @@ def mix_of(name: str) -> tuple[str, WeightFormat | None, bool]:
     return match[0], known.get(tag), match[1] is None and tag in known
 
 
-def local_answer(scenario: Scenario) -> LocalAnswer:
-    """The answer, kept for the session while nothing that it depends on changes."""
+def local_answer(scenario: Scenario, model: Model | None = None) -> LocalAnswer:
+    """The answer, kept for the session while nothing that it depends on changes; by default about its model."""
     serving = scenario.serving
     key = (scenario.source, scenario.overrides, scenario.machine, serving.workload, serving.kv)
-    return latest("local", key, lambda: local_answer_anew(scenario), lambda answer: answer.error is None)
+    return latest(
+        "local", key, lambda: computed(scenario, model or read(scenario)), lambda answer: answer.error is None
+    )
 
 
-def local_answer_anew(scenario: Scenario, model: Model | None = None) -> LocalAnswer:
-    """An answer that no session keeps; by default about the session's model."""
-    model, serving = model or read(scenario), scenario.serving
+def computed(scenario: Scenario, model: Model) -> LocalAnswer:
+    serving = scenario.serving
 
     def compute() -> Mapping[str, Any]:
         assert model.architecture is not None

@@ -1,4 +1,5 @@
-"""The plans for one scenario: searched once, and kept for the session while nothing that they depend on changes."""
+"""Plans of servers and of training runs for one scenario: searched once, and kept for the session while nothing that
+they depend on changes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,16 +20,22 @@ from calc.time import (
     Point,
     Search,
     Sensitivity,
+    TrainingPlan,
+    TrainingPlanReport,
+    TrainingSpeed,
     assumptions,
     frontier,
     plan_range,
     ranked_plans,
     rows_of_plan,
     sensitivity,
+    training_plan_report,
+    training_speed,
 )
-from pages.parts.state.scenario import PlanChoice, Scenario, ServingChoice, usual_gpus
+from calc.training import RECIPES, TrainingWorkload
+from pages.parts.state.scenario import PlanChoice, Scenario, ServingChoice, TrainingChoice, usual_gpus
 from pages.parts.state.session import latest
-from pages.parts.state.weighed import Answer, Model, answered, read
+from pages.parts.state.weighed import Answer, Model, answered, looked, read
 from presets import gpus
 
 SHOWN = 40
@@ -37,10 +44,19 @@ SHOWN = 40
 
 @dataclass(frozen=True)
 class Ranked:
-    """A plan and its ranges."""
+    """A plan of a search, with its ranges."""
 
+    search: Search
     plan: Plan
-    range: PlanRange
+
+    @cached_property
+    def range(self) -> PlanRange:
+        return plan_range(self.search, self.plan)
+
+    @property
+    def efficiencies(self) -> Mapping[str, EfficiencyRow]:
+        """The usual ones of its GPU."""
+        return rows_of_plan(self.search, self.plan)
 
     @property
     def gpu(self) -> GPU:
@@ -54,21 +70,14 @@ class Plans:
     search: Search
     plans: tuple[Plan, ...]  # within the budget, best first
     beyond: int  # plans that cost more than the budget, or whose price is not known
-    ranges: dict[int, Ranked] = field(default_factory=dict)
 
-    def ranked(self, index: int) -> Ranked:
-        """A plan with its range."""
-        if index not in self.ranges:
-            self.ranges[index] = Ranked(self.plans[index], plan_range(self.search, self.plans[index]))
-        return self.ranges[index]
-
-    def rows_of(self, ranked: Ranked) -> Mapping[str, EfficiencyRow]:
-        """The usual efficiencies of a plan's GPU."""
-        return rows_of_plan(self.search, ranked.plan)
+    @cached_property
+    def ranked(self) -> tuple[Ranked, ...]:
+        return tuple(Ranked(self.search, plan) for plan in self.plans)
 
     @property
     def best(self) -> Ranked:
-        return self.ranked(0)
+        return self.ranked[0]
 
     @cached_property
     def frontier(self) -> tuple[Point, ...]:
@@ -120,12 +129,6 @@ def planned(scenario: Scenario) -> Planned:
     return answered(
         Planned, scenario, model, lambda: {"result": latest("plans", key, lambda: plans_of(scenario, model))}
     )
-
-
-def planned_anew(scenario: Scenario) -> Planned:
-    """Plans that no session keeps."""
-    model = read(scenario)
-    return answered(Planned, scenario, model, lambda: {"result": plans_of(scenario, model)})
 
 
 @budget(SECONDS_OF_PLANS)
@@ -202,3 +205,76 @@ def weigh(answer: Planned, plan: Plan) -> Scenario:
         options=engine.options,
     )
     return scenario.model_copy(update={"gpu": (plan.gpu,), "serving": serving, "overhead": Overhead()})
+
+
+@dataclass(frozen=True)
+class TrainingPlanned(Answer):
+    """The answer of the page of training plans."""
+
+    @property
+    def report(self) -> TrainingPlanReport:
+        """Raises ConfigError where no layout divides what is asked for."""
+        of = self.scenario
+        key = (of.source, of.overrides, of.gpu, of.planning, of.efficiencies)
+        return latest("training_plans", key, lambda: planned_training(of, self.model))
+
+    def speed(self, plan: TrainingPlan) -> TrainingSpeed:
+        """Speed of a plan's step."""
+        planning = self.scenario.planning
+        return training_speed(
+            self.architecture,
+            workload_of(self.scenario, plan),
+            RECIPES[planning.recipe],
+            plan.layout,
+            find_gpu(plan.gpu),
+            edits=self.scenario.efficiencies.edits,
+            node=self.scenario.efficiencies.node,
+        )
+
+
+def planned_training(scenario: Scenario, model: Model) -> TrainingPlanReport:
+    """Plans of a training run. Raises ConfigError where no layout divides what is asked for."""
+    planning = scenario.planning
+    return training_plan_report(
+        model.config or {},
+        checked(planning.run),
+        gpus=training_candidates(scenario),
+        model=model.identifier(scenario),
+        work=TrainingWorkload(sequence=planning.sequence, optimizer=planning.optimizer),
+        recipe=RECIPES[planning.recipe],
+        node=scenario.efficiencies.node,
+        prices=planning.prices,
+        edits=scenario.efficiencies.edits,
+    )
+
+
+def training_planned(scenario: Scenario) -> TrainingPlanned:
+    """The model alone; plans are searched when they are drawn, and kept by the session."""
+    answer = looked(scenario)
+    return TrainingPlanned(scenario, answer.model, answer.error)
+
+
+def training_candidates(scenario: Scenario) -> list[GPU]:
+    """The GPUs that may be used: those chosen, or the usual ones and the reader's own."""
+    chosen = scenario.planning.plan_gpus
+    usual = (*own_gpus(scenario), *usual_gpus())
+    return [find_gpu(name) for name in chosen or dict.fromkeys(usual)]
+
+
+def as_step(scenario: Scenario, plan: TrainingPlan) -> Scenario:
+    """A plan as Train has it."""
+    work, recipe = workload_of(scenario, plan), scenario.planning.recipe
+    training = TrainingChoice(workload=work, recipe=recipe, layout=plan.layout)
+    return scenario.model_copy(update={"gpu": (plan.gpu,), "training": training})
+
+
+def workload_of(scenario: Scenario, plan: TrainingPlan) -> TrainingWorkload:
+    """The step of a plan."""
+    planning = scenario.planning
+    return TrainingWorkload(
+        micro_batch=plan.micro_batch,
+        sequence=planning.sequence,
+        accumulation=plan.accumulation,
+        optimizer=planning.optimizer,
+        recompute=plan.recompute,
+    )

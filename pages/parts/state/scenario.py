@@ -10,12 +10,9 @@ from pydantic import AfterValidator, Field, SerializeAsAny
 
 from calc import (
     GPU,
-    RECIPES,
     Layout,
     Objective,
     Overhead,
-    Precision,
-    Recipe,
     TrainingLayout,
     TrainingWorkload,
     Workload,
@@ -254,15 +251,6 @@ class TrainingChoice(Frozen):
         if self.rollout is None or not self.generates:
             return None
         return checked(self.colocation.model_copy(update={"rollout": self.rollout}))
-
-    @property
-    def frozen(self) -> Precision | None:
-        """Storage of the frozen weights; None where the method's default holds."""
-        return None if self.weights is None else Precision(weights=self.weights)
-
-    @property
-    def stored(self) -> Recipe:
-        return RECIPES[self.recipe]
 
 
 LONGEST_STEP = 2000

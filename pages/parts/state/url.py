@@ -166,7 +166,8 @@ def _read(page: Page, params: dict[str, str]) -> None:
     state = st.session_state
     now = state.get("scenario", Scenario())
     lang = params.get("lang", "en")
-    state.scenario, problems = decode({name: params[name] for name in params if name != "lang"}, page, now, _settings)
+    own = {name: params[name] for name in params if name != "lang"}
+    state.scenario, problems = decode(own, page, now, lambda source: published(source).settings or {})
     if lang not in words.CATALOGUES:
         some = ", ".join(words.CATALOGUES)
         problems.append(left_out("lang", lang, Message("{name} is one of {some}", name="lang", some=some)))
@@ -182,10 +183,6 @@ def _params(scenario: Scenario, page: Page, *, for_programs: bool = False) -> di
     """The query string of a page, with the language where a link or the reader said one."""
     language = st.session_state.get("language")
     return encode(scenario, page, for_programs=for_programs) | ({"lang": language} if language else {})
-
-
-def _settings(source: Source) -> Mapping[str, Any]:
-    return published(source).settings or {}
 
 
 def lead(page: Page) -> None:
@@ -266,8 +263,6 @@ def program_link(scenario: Scenario, page: Page) -> str | None:
 
 def bind(place: Place, **how: Any) -> dict[str, Any]:
     """Arguments that make a widget the view of one field of the scenario; `how` is of `widgets.show`."""
-    return widgets.show(place.name, how.pop("value", place.of(st.session_state.scenario)), _take, place, **how)
-
-
-def _take(value: Any, place: Place) -> None:
-    change({place: value})
+    return widgets.show(
+        place.name, how.pop("value", place.of(st.session_state.scenario)), lambda chosen: change({place: chosen}), **how
+    )

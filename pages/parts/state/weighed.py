@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Generic, TypeVar
 
-from calc import GPU, Architecture, ConfigError, Layout, Precision, Range, Report, TrainingReport
+from calc import GPU, RECIPES, Architecture, ConfigError, Layout, Precision, Range, Report, TrainingReport
 from calc.design import Slopes
 from calc.errors import Frozen, Message
 from calc.families import override, read_with_settings
 from calc.formats import CacheFormat, WeightFormat
 from calc.hardware import OverheadItem, find_gpu
 from calc.options import checked
+from calc.quantizing import QuantizingReport, quantizing_report
 from calc.serving import WORDS, Lever, Serving, Verdict, laid_out_report, levers
 from calc.serving.derivation import Derivations
 from calc.serving.engines import ENGINES
@@ -96,11 +97,6 @@ class Answer:
     def architecture(self) -> Architecture:
         assert self.model.architecture is not None
         return self.model.architecture
-
-    @property
-    def has_vision(self) -> bool:
-        """Whether the model has a vision encoder."""
-        return self.model.architecture is not None and self.model.architecture.vision is not None
 
     @property
     def download(self) -> Frozen | None:
@@ -363,8 +359,8 @@ def trained(scenario: Scenario, model: Model | None = None) -> Trained:
     def compute() -> Mapping[str, Any]:
         question = TrainingScenario(
             workload=checked(choice.workload),
-            recipe=choice.stored,
-            frozen=choice.frozen or usual_base(choice.workload.method),
+            recipe=RECIPES[choice.recipe],
+            frozen=Precision(weights=choice.weights) if choice.weights else usual_base(choice.workload.method),
             layout=checked(choice.layout),
             overhead=scenario.overhead,
             objective=choice.scored,
@@ -380,3 +376,23 @@ def trained(scenario: Scenario, model: Model | None = None) -> Trained:
         return {"result": result, "step": step}
 
     return answered(Trained, scenario, model, compute)
+
+
+Quantized = Reported[QuantizingReport]
+"""The answer about a conversion."""
+
+
+def quantized(scenario: Scenario, model: Model | None = None) -> Quantized:
+    """The conversion of a model; by default of the session's."""
+    model = model or read(scenario)
+
+    def compute() -> Mapping[str, Any]:
+        report = quantizing_report(
+            model.config or {},
+            checked(scenario.quantizing),
+            gpus=scenario.chosen_gpus(),
+            model=model.identifier(scenario),
+        )
+        return {"result": report}
+
+    return answered(Quantized, scenario, model, compute)

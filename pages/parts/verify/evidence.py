@@ -17,6 +17,7 @@ from pages.parts.words import say
 
 T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
+ReadT = TypeVar("ReadT", bound=Frozen)
 FOLDER = Path(__file__).parents[2] / "evidence"
 FILE, STARTUPS, SPEEDS, SERVED, SIDE_BY_SIDE = (
     FOLDER / f"{name}.json" for name in ("accuracy", "startups", "time", "served", "aiconfigurator")
@@ -356,24 +357,13 @@ class Servers(Records):
         return (Served(**row) for row in self.fields())
 
 
-@cache
-def accuracy() -> Accuracy:
-    return Accuracy.model_validate_json(FILE.read_bytes())
+def reader(kind: type[ReadT], file: Path) -> Callable[[], ReadT]:
+    """The contents of a file, read once."""
+    return cache(lambda: kind.model_validate_json(file.read_bytes()))
 
 
-@cache
-def startups() -> Startups:
-    return Startups.model_validate_json(STARTUPS.read_bytes())
-
-
-@cache
-def speeds() -> SpeedAccuracy:
-    return SpeedAccuracy.model_validate_json(SPEEDS.read_bytes())
-
-
-@cache
-def servers() -> Servers:
-    return Servers.model_validate_json(SERVED.read_bytes())
+accuracy, startups = reader(Accuracy, FILE), reader(Startups, STARTUPS)
+speeds, servers = reader(SpeedAccuracy, SPEEDS), reader(Servers, SERVED)
 
 
 @cache

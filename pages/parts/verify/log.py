@@ -28,7 +28,7 @@ from calc.verify.logs import (
 )
 from pages.parts import words
 from pages.parts.inputs.question import preset_of
-from pages.parts.outputs import calibration
+from pages.parts.outputs.answer import calibration
 from pages.parts.screen import alert, button, caption, leading_button, paragraph, small_table
 from pages.parts.state.query import TRAIN, WEIGH
 from pages.parts.state.scenario import ServingChoice
@@ -133,7 +133,7 @@ def calibrate(answer: Answer, overhead: Overhead | None) -> None:
         )
         take = partial(change, overhead=overhead)
         button(say("Take these figures for this session"), "calibrate", "tune", take, help=help_text)
-    calibration.draw(answer.scenario, leads_to_weigh=True)
+    calibration(answer.scenario, leads_to_weigh=True)
 
 
 def which_model(answer: Answer, log: Log) -> None:

@@ -1,22 +1,42 @@
-"""Our list against a real checkpoint: where it comes from, and how the two compare."""
+"""Our list against a real checkpoint, a reader's own measurement and every published total: where each comes from, and
+how the two compare."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import cache
+from types import MappingProxyType
+from typing import Any
 
 import streamlit as st
 
 from calc import ConfigError, Precision
 from calc.errors import Message
 from calc.formats.stored import CheckpointSize, stored
-from calc.verify import Checkpoint, Comparison, Stored, compare, read_gguf, read_printed, read_safetensors
+from calc.units import hundredths
+from calc.verify import (
+    Checkpoint,
+    Comparison,
+    MeasuredRow,
+    Measurement,
+    Stored,
+    closeness,
+    compare,
+    read_gguf,
+    read_measurement,
+    read_printed,
+    read_safetensors,
+    with_predictions,
+)
 from pages.parts import words
 from pages.parts.outputs import tables
 from pages.parts.outputs.cards import published_total
 from pages.parts.outputs.tables import Column
-from pages.parts.screen import alert, caption, heading, small_table
+from pages.parts.screen import alert, caption, heading, paragraph, small_table
 from pages.parts.state.published import checkpoint as of_the_hub
+from pages.parts.state.published import of_preset
 from pages.parts.state.weighed import Answer
 from pages.parts.verify import example
-from pages.parts.words import say
+from pages.parts.words import choice, say
+from presets import Preset, Published, models
 
 SOURCES = {
     "hub": Message("Checkpoint on the Hub"),
@@ -33,7 +53,7 @@ CLOSE = 0.005
 """Share by which the bytes of files may differ from those of their formats."""
 
 
-def choice() -> str:
+def chosen_source() -> str:
     """The source to compare with."""
     chosen = st.segmented_control(
         say("Compare with"),
@@ -209,3 +229,147 @@ def differences(compared: Comparison) -> None:
         ],
         compared.differences,
     )
+
+
+def all_presets() -> None:
+    presets = [(preset, preset.published) for preset in models().values()]
+    rows = [
+        preset_row(preset, published, totals()[preset.id]) for preset, published in presets if published is not None
+    ]
+    agreeing = sum(row["difference"] == 0 for row in rows)
+    st.metric(
+        say("Presets whose published total is met to the last parameter"),
+        say("{n} of {all}", n=agreeing, all=len(rows)),
+    )
+    tables.draw(
+        "preset_totals",
+        say("All presets"),
+        [
+            Column(say("Model"), "model", "name"),
+            Column(say("Computed"), "computed", "whole"),
+            Column(say("Also in the file"), "parts", "whole"),
+            Column(say("Published"), "published", "whole"),
+            Column(say("Difference"), "difference", "whole"),
+            tables.source(),
+            Column(say("Date"), "date"),
+            Column(say("What"), "what"),
+        ],
+        rows,
+    )
+
+
+@cache
+def totals() -> Mapping[str, int]:
+    """Our count of every preset whose total somebody published."""
+    counts = {}
+    for preset in models().values():
+        architecture = of_preset(preset.id, None).architecture
+        if preset.published is not None and architecture is not None:
+            counts[preset.id] = architecture.parameters().total
+    return MappingProxyType(counts)
+
+
+def preset_row(preset: Preset, published: Published, ours: int) -> dict[str, Any]:
+    """A preset whose total somebody published: parameters computed, and those that only its file has."""
+    auxiliary = preset.auxiliary_parts()
+    plus = sum(auxiliary.values())
+    return {
+        "model": preset.id,
+        "computed": ours,
+        "parts": plus,
+        "what": words.listed(say(words.IN_FILES[part]) for part in auxiliary) if auxiliary else "",
+        "published": published.total,
+        "difference": published.total - ours - plus,
+        "source": published.source,
+        "date": published.date,
+    }
+
+
+MEASURED = {
+    "parameters": Message("Parameters"),
+    "weights": Message("Weights"),
+    "context": Message("CUDA context"),
+    "cache": Message("KV cache"),
+    "prefill": Message("Prefill peak"),
+    "decode": Message("Decode peak"),
+    "train": Message("Training step peak"),
+}
+
+
+def own_measurement() -> None:
+    paragraph(
+        "{script} builds any model with random weights on your own GPU, measures it and writes a file. It needs "
+        "only torch and transformers:",
+        script="`benchmarks/measure.py`",
+    )
+    st.code("python measure.py Qwen/Qwen3-0.6B --batch 1 4 --context 512 4096 --out measured.json", language="bash")
+    st.file_uploader(say("The file that it wrote"), type="json", max_upload_size=1, key="measured_file")
+    example.buttons("measured_file")
+    data = example.uploaded("measured_file", "")
+    if data is None:
+        return
+    try:
+        measurement = read_measurement(data.decode())
+        rows = with_predictions(measurement)
+    except UnicodeDecodeError:
+        alert("error", "error", "The file is not text; the script writes JSON in UTF-8.")
+    except ConfigError as problem:
+        alert("error", "error", problem.message)
+    else:
+        measured_summary(rows)
+        about_measurement(measurement)
+        measured_table(rows)
+
+
+def measured_summary(rows: list[MeasuredRow]) -> None:
+    """The agreement in one line."""
+    agreement = closeness(rows)
+    if agreement is None:
+        alert("info", "info", "Nothing was measured; the reasons are below.")
+        return
+    alert(
+        "success",
+        "balance",
+        "Of {n:,} sizes, {exact:,} are computed to the byte; half lie within {half} of what was measured, all "
+        "within {most}.",
+        n=agreement.sizes,
+        exact=agreement.exact,
+        half=words.within(agreement.half),
+        most=words.within(agreement.most),
+    )
+
+
+def about_measurement(measurement: Measurement) -> None:
+    device = measurement.device
+    caption(
+        "{family} on {gpu}, {dtype}, torch {torch}, transformers {transformers}. Peaks: {peaks}.",
+        family=measurement.config.get("model_type"),
+        gpu=device.name,
+        dtype=measurement.settings.dtype,
+        torch=device.torch,
+        transformers=device.transformers,
+        peaks=measurement.settings.peaks,
+    )
+
+
+def measured_table(rows: list[MeasuredRow]) -> None:
+    tables.draw(
+        "measured_rows",
+        say("Own measurement"),
+        [
+            Column(say("Figure"), lambda row: say(MEASURED[row.kind])),
+            Column(say("Batch"), "batch"),
+            Column(say("Context"), "context"),
+            Column(say("Attention kernel"), lambda row: chosen("attention", row.attention), "name"),
+            Column(say("Logits"), lambda row: chosen("logits", row.logits)),
+            Column(say("Measured"), "measured", "whole"),
+            Column(say("Computed"), "predicted", "whole"),
+            Column(say("Difference"), lambda row: row.share and hundredths(row.share), "error"),
+            Column(say("Not measured because"), lambda row: row.error or "", "name"),
+        ],
+        rows,
+    )
+
+
+def chosen(field: str, name: str | None) -> str:
+    return choice(field, name) if name else ""

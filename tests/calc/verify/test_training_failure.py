@@ -5,7 +5,7 @@ import pytest
 
 from calc.errors import ConfigError
 from calc.verify.logs import read_log
-from calc.verify.logs.training_failure import POINTS, training_failure
+from calc.verify.logs.out_of_memory import POINTS, training_failure
 
 OOM = (
     "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.42 GiB. GPU 4 has a total capacity of 39.56 GiB "

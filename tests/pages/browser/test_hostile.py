@@ -17,8 +17,8 @@ from websockets.exceptions import ConnectionClosed, ConnectionClosedError, Inval
 from websockets.sync.client import connect
 
 from pages.parts import limits
-from pages.parts.headers import EMBEDDING, METRICS, Headers, policy
 from pages.parts.inputs import lists
+from pages.parts.operations import EMBEDDING, METRICS, Headers, policy
 from pages.parts.outputs import scripts
 from pages.parts.state.query import PAGES
 from tests.pages.browser.conftest import running_app
@@ -74,9 +74,9 @@ ADDRESSES = [
     ("GET", "/api/docs", 200),
     ("GET", "/api/none", 404),
     ("POST", "/api/report", 405),
-    ("GET", f"/scripts/{scripts.VERSION}/{next(iter(scripts.packed()))}", 200),
+    ("GET", f"/scripts/{scripts.SCRIPTS.version}/{next(iter(scripts.SCRIPTS.packed))}", 200),
     ("GET", "/scripts/older/plot.js", 404),
-    ("GET", f"/lists/{lists.version()}/en.json", 200),
+    ("GET", f"/lists/{lists.LISTS.version}/en.json", 200),
     ("GET", "/lists/older/en.json", 404),
     ("GET", "/favicon.png", 200),
     ("GET", "/media/none.png", 404),
