@@ -237,6 +237,8 @@ HEADS = frozenset({40, 64, 72, 80, 96, 112, 128, 256})
 GROUPED_HEADS = {(192, 128): 8, (320, 256): 32, (512, 512): 1, (576, 512): 1}
 """Widths of keys and values that it computes only where query heads share keys, a multiple of so many at a time."""
 FLASH_TYPES = frozenset({"f32", "f16", "bf16", "q4_0", "q4_1", "q5_0", "q5_1", "q8_0"})
+STATES = (96, 128, 256)
+"""Sizes of Mamba-2's state that CUDA's kernel scans (ggml_backend_cuda_device_supports_op)."""
 UNROTATED = frozenset({"bloom", "gpt2", "jamba", "mpt", "nemotron_h", "nemotron_h_moe", "starcoder"})
 """Attention without rotary positions."""
 ROTATED_IN_WINDOWS = frozenset({"cohere2", "exaone4"})
@@ -393,10 +395,12 @@ def convolution(b: MicroBatch, x: PassTensor, channels: int) -> PassTensor:
     return b.same("convolution", b.biased(made, "ssm_conv1d"))
 
 
-def scan(b: MicroBatch, mixer: Mixer, width: int, *reads: PassTensor) -> PassTensor:
-    """The outputs of a selective state space with its last states behind them (ggml_ssm_scan)."""
+def scan(b: MicroBatch, mixer: Mixer, width: int, *reads: PassTensor, has_kernel: bool) -> PassTensor:
+    """The outputs of a selective state space with its last states behind them (ggml_ssm_scan), made by the host where
+    CUDA has no kernel for them."""
     state, decay = states(b, mixer, 1), b.weight("ssm_a")
-    made = b.add("scan", width, decay, state, *reads, on=decay.device, states=state.rows.each)
+    on = decay.device if has_kernel or not b.on_cuda else HOST
+    made = b.add("scan", width, decay, state, *reads, on=on, states=state.rows.each)
     b.write(b.cache_device, made)
     return b.view(made, width)
 
@@ -413,7 +417,7 @@ def mamba(b: MicroBatch, mixer: Mamba, x: PassTensor) -> PassTensor:
     made = b.project(x, "ssm_x", "dt, B and C")
     dt = b.project(b.add("dt", mixer.dt_rank, made), "ssm_dt", "dt")
     keys = [b.view(made, mixer.d_state) for _ in range(2)]
-    out = scan(b, mixer, inner, b.view(x), dt, *keys)
+    out = scan(b, mixer, inner, b.view(x), dt, *keys, has_kernel=mixer.d_state == 16 and inner % 128 == 0)
     gate = b.add("gate", inner, both)
     out = b.same("scan", b.same("product", x, by="ssm_d"), out)
     return b.view(b.project(b.add("gated", inner, gate, out), "ssm_out", "recurrent layer"))
@@ -422,7 +426,8 @@ def mamba(b: MicroBatch, mixer: Mamba, x: PassTensor) -> PassTensor:
 def mamba2(b: MicroBatch, mixer: Mamba2, x: PassTensor) -> PassTensor:
     inner, (both, x) = mixer.n_heads * mixer.d_head, state_space_input(b, mixer, mixer.channels(), x)
     dt = b.same("dt", b.add("dt", mixer.n_heads, both), by="ssm_dt.bias")
-    out = scan(b, mixer, inner, *(b.view(x) for _ in range(3)), dt)
+    has_kernel = mixer.d_state in STATES and mixer.d_head % 16 == 0
+    out = scan(b, mixer, inner, *(b.view(x) for _ in range(3)), dt, has_kernel=has_kernel)
     gate = b.add("gate", inner, both)
     skipped = b.add("product", inner, b.view(x), by="ssm_d")
     made = b.add("gated", inner, gate, b.same("scan", skipped, out))

@@ -121,12 +121,18 @@ def test_flash_attention_next_to_states(layers, offload, flash):
     assert one.cache.contexts(1, 32_768)[0].sizes.flash == flash
 
 
-def test_what_cuda_has_no_kernel_for_is_computed_on_the_host():
+@pytest.mark.parametrize(
+    ("name", "change", "options"),
+    [
+        pytest.param("tiiuae/Falcon-H1-7B-Base", {"mamba_d_state": 64}, {}, id="a state that no kernel scans"),
+        pytest.param(LLAMA, {"head_dim": 160}, {"flash_attn": "on"}, id="heads that no kernel attends with"),
+    ],
+)
+def test_what_cuda_has_no_kernel_for_is_computed_on_the_host(name, change, options):
     """ggml-cuda.cu: ggml_backend_cuda_device_supports_op. What it reads and makes lies in the host's buffer then."""
     hosts = []
-    for change in ({}, {"head_dim": 160}):
-        model = Architecture.from_config(CONFIGS["configs"][LLAMA] | change)
-        engine = LlamaCpp(LlamaCppOptions(flash_attn="on"))
+    for config in (CONFIGS["configs"][name], CONFIGS["configs"][name] | change):
+        model, engine = Architecture.from_config(config), LlamaCpp(LlamaCppOptions(**options))
         one = Serving.of(model, engine, Precision(weights="Q4_K_M"), Layout(), Overhead())
         *_, host = one.on(gpus()["a100-sxm-80gb"], Workload(context=8192)).cache.buffers(1, 8192)
         hosts.append(host.compute)
