@@ -99,8 +99,8 @@ def spend() -> None:
     if current.is_used_up():
         raise ConfigError(
             Message(
-                "This calculation was given up: it takes more than {seconds:g} seconds or {megabytes:,} MB. Fewer "
-                "layers that differ, or fewer patterns and settings, take less.",
+                "This calculation was stopped: it takes more than {seconds:g} seconds or {megabytes:,} MB. Fewer "
+                "distinct layers, patterns or settings take less.",
                 seconds=current.seconds,
                 megabytes=MEGABYTES,
             )

@@ -145,7 +145,7 @@ def written(config: Mapping[str, Any]) -> bytes:
     except UnicodeEncodeError as error:
         half = f"\\u{ord(error.object[error.start]):x}"
         raise ConfigError(
-            Message("The text holds half of a character ({half}), which no text may; write it whole.", half=half)
+            Message("The text contains half of a surrogate pair ({half}); write the whole character.", half=half)
         ) from None
 
 

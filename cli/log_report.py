@@ -31,7 +31,7 @@ class LogReport(Frozen):
 
 
 def parser() -> Parser:
-    about = "Lay a start-up log of vLLM, SGLang or llama.cpp, or a CUDA out-of-memory message, beside our figures."
+    about = "Compare a start-up log of vLLM, SGLang or llama.cpp, or a CUDA out-of-memory message, with our figures."
     p = Parser(prog="python -m calc log", description=about, allow_abbrev=False)
     p.add_argument("file", metavar="FILE", help="the log, or - for standard input")
     p.add_argument("--model", type=preset_id, metavar="MODEL", help="what was run (default: the preset that it names)")

@@ -96,7 +96,7 @@ def check_options(given: Mapping[str, Any]) -> None:
         for name in (name for name in serving if given.get(name) is not None and name not in own):
             if name in INSTEAD:
                 raise bad_question(
-                    "{flag} has no effect with --train. {other} stands for it.",
+                    "{flag} has no effect with --train; use {other}.",
                     name,
                     flag=flag(name),
                     other=INSTEAD[name],
@@ -221,7 +221,8 @@ def steps_of(
         other = parser().parse_args([arguments.model, "--train", *flags])
         if other.gpu is not None or other.other_steps or other.time or other.json:
             raise bad_question(
-                "--gpu, --json, --time and --with stand outside of --with: steps are compared on the same GPUs.", "with"
+                "--gpu, --json, --time and --with can't stand inside --with: steps are compared on the same GPUs.",
+                "with",
             )
         other.set = [*arguments.set, *other.set]
         other.gpu = arguments.gpu

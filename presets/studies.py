@@ -72,21 +72,21 @@ HEAD_NORMS = Message("Norms of queries and keys, one layer")
 FEED_FORWARD = Message("Feed-forward, one layer")
 NORMS = Message("Norms before attention and feed-forward, one layer")
 FINAL_NORM = Message("Final norm")
-LEFT_OUT = Message("The hand left them out.")
+LEFT_OUT = Message("The count by hand left them out.")
 
 
 def qwen3_study(attention: Formula, matrices: int) -> Study:
     """32 layers of width 4096 with 32 query heads of 128."""
     wide = Message(
-        "The hand took a norm of {wide:,} for queries and one for keys. Qwen3 has one weight for each of the {head} "
-        "elements of a head, shared by all heads.",
+        "The count by hand had a norm of {wide:,} for queries and one for keys. Qwen3 has one weight for each of the "
+        "{head} elements of a head, shared by all heads.",
         wide=4096,
         head=128,
     )
     return Study(
         about=Message(
             "The first study of the project: a Qwen3-like model counted by hand, then built and measured with 32 KV "
-            "heads on a V100. Of these lines one is wrong."
+            "heads on a V100. One of these lines is wrong."
         ),
         lines=(
             HandLine(EMBEDDING, product(152064, 4096), 622_854_144, whole("embedding")),

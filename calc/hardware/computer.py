@@ -41,7 +41,7 @@ class Computer(Frozen):
         default=None,
         ge=0,
         le=1024,
-        description="What the operating system and other programs keep of it: 4, where nothing is said, and of memory "
+        description="Memory that the operating system and other programs keep: 4, where nothing is said, and of memory "
         "that GPU and CPU share no more than the GPU leaves.",
     )
 

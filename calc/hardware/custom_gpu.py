@@ -66,7 +66,7 @@ def within(what: str, value: float, least: float, most: float, unit: str) -> Non
     if not least <= value <= most:
         raise ConfigError(
             Message(
-                "The {what} of a GPU is from {least:g} to {most:,} {unit}, not {value}.",
+                "The {what} of a GPU must be between {least:g} and {most:,} {unit}; {value} is not.",
                 what=what,
                 least=least,
                 most=most,

@@ -156,8 +156,8 @@ class Counting:
         if n == 1:
             return Message("Layer {first}", first=first)
         if indices == tuple(range(first, last + 1)):
-            return Message("One of layers {first} to {last} ({n:,} alike)", first=first, last=last, n=n)
-        return Message("A layer of {n:,} alike, from {first} to {last}", first=first, last=last, n=n)
+            return Message("One of the {n:,} equal layers {first} to {last}", first=first, last=last, n=n)
+        return Message("One of {n:,} equal layers, {first} to {last}", first=first, last=last, n=n)
 
     def total(self) -> Iterator[Item]:
         """All modules outside, and all layers."""

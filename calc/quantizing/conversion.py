@@ -76,12 +76,12 @@ class Quantizing(Frozen):
     """Into which format a model is quantized, with which tool, calibrated how."""
 
     to: Annotated[WeightFormat, OneOf(TARGETS)] = Field(default="int4-w4a16", description="Format that is made.")
-    tool: ToolName | None = Field(default=None, description="What makes it, where several do.")
+    tool: ToolName | None = Field(default=None, description="The tool that makes it, where several can.")
     calibration_samples: int | None = Field(
-        default=None, ge=1, le=2**20, description="Calibration texts; as in the tool's examples unless chosen."
+        default=None, ge=1, le=2**20, description="Calibration texts; by default as in the tool's examples."
     )
     calibration_tokens: int | None = Field(
-        default=None, ge=1, le=2**20, description="Tokens of each; as in the tool's examples unless chosen."
+        default=None, ge=1, le=2**20, description="Tokens of each; by default as in the tool's examples."
     )
     calibration_batch: int = Field(default=1, ge=1, le=4096, description="Texts in one forward pass.")
     keep_inputs_on: Literal["gpu", "host"] | None = Field(
@@ -240,4 +240,4 @@ def assumptions(architecture: Architecture, recipe: QuantizingRecipe) -> Iterato
             "Every expert sees every token where llm-compressor calibrates; elsewhere experts share them evenly."
         )
     if recipe.tool == "llama.cpp":
-        yield Message("Files that are read are mapped: they take no memory of their own, but fill the page cache.")
+        yield Message("Files are mapped: they take no memory of their own, but fill the page cache.")

@@ -34,7 +34,7 @@ def model_free(task: Conversion) -> Iterator[Draft]:
     """llm-compressor's model_free_ptq, one worker: a file of the checkpoint on the GPU, its results in host memory."""
     file = task.named("F", task.file, Message("bytes of the largest file of the checkpoint"))
     share = task.named("Q", task.result, Message("bytes of the result")) * file // task.checkpoint
-    gpu = {Message("a file, its scales and results, as the tool reckons"): RESERVED * file}
+    gpu = {Message("a file, its scales and results, as the tool counts them"): RESERVED * file}
     yield Draft(Message("A file of the checkpoint"), gpu, {Message("the file's results"): share})
 
 

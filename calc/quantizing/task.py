@@ -53,7 +53,7 @@ def peak_of(drafts: Iterable[Draft]) -> Draft:
     there is none."""
     known = list(drafts)
     if not known:
-        raise ConfigError(Message("The tool finds no matrix in this model that it could quantize so."), "to")
+        raise ConfigError(Message("The tool finds no matrix in this model that it could quantize this way."), "to")
     return max(known, key=lambda draft: draft.gpu_bytes)
 
 

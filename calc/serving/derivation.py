@@ -220,7 +220,7 @@ VERDICTS = {
 def rules(architecture: Architecture, report: Report) -> Section:
     """Rules of thumb against the exact figures."""
     items: list[Item] = [
-        Message("What articles calculate with, beside the exact figure: where each rule goes wrong, and by how much.")
+        Message("Rules of thumb that articles use, beside the exact figure: where each goes wrong, and by how much.")
     ]
     gated = gated_rule(architecture)
     if gated is None:
@@ -306,7 +306,7 @@ class ServingPaper:
     def per_token(self) -> Iterator[Item]:
         cache = self.report.kv_cache
         steps = cache_steps(self.architecture, self.report.scenario.precision.kv)
-        yield Message("What attention keeps of a token in each layer, in the format of the cache.")
+        yield Message("Elements that attention caches for a token in each layer, in the format of the cache.")
         if steps:
             yield lines(steps, Message("Bytes per token"), Message("Kept"))
             yield from legend_of(steps, derive(self.architecture).legend)
@@ -324,7 +324,7 @@ class ServingPaper:
         for step in steps:
             yield Equation(step=step)
         yield from legend_of(steps, meanings)
-        yield Message("What one GPU holds of it, as the engine allocates it:")
+        yield Message("The part on one GPU, as the engine allocates it:")
         yield from self.equations(self.of.kv_cache())
 
     def activations(self) -> Iterator[Item]:
@@ -336,7 +336,7 @@ class ServingPaper:
 
     def overhead(self) -> Iterator[Item]:
         allocation, memory = self.of.allocation, self.of.memory
-        yield Message("What has no formula, as a range from public logs; the middle counts.")
+        yield Message("Memory without a formula, as a range from public logs; the middle counts.")
         items = self.of.overhead_items.items()
         yield PaperTable(
             head=(Message("Overhead"), Message("At least"), Message("At most")),

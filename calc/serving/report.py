@@ -230,8 +230,8 @@ def said_of_pooling(architecture: Architecture, engine: Engine, limits: Limits) 
     yield Message("The model makes a vector or scores of each text, and no output tokens.")
     if architecture.encodes:
         yield Message(
-            "Each token sees the whole text: texts pass whole and leave no KV cache. Weights, the largest forward pass "
-            "and overhead are all that is held."
+            "Each token sees the whole text: texts are read whole and leave no KV cache. Memory is weights, the "
+            "largest forward pass and overhead."
         )
     if (free := engine.free_at_start) is not None and limits.share is None:
         yield Message(
@@ -316,7 +316,7 @@ def assumptions(
             of_token = bytes_per_token(growth(architecture.blocks, precision.kv))
             yield Message(sentence, tokens=tokens, gib=tokens * of_token / GIB)
         if image_bytes := limits.encoder_bytes:
-            yield Message("Profiling keeps {gib:.2f} GiB of the largest images or video.", gib=image_bytes / GIB)
+            yield Message("Profiling keeps {gib:.2f} GiB for the largest images or video.", gib=image_bytes / GIB)
     if tower is not None:
         yield Message(
             "The encoder for images or sound ({tower}) is of an unknown class: neither counted nor loaded.", tower=tower

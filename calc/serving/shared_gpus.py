@@ -185,7 +185,7 @@ def check(servers: Sequence[Server], layout: Layout) -> None:
             sentence = "Several models share GPUs under vLLM from 0.8 on only, which measures at start what is free."
             raise ConfigError(Message(sentence), "engine", ["vllm"])
         if getattr(engine.options, engine.share_option) is not None:
-            sentence = "{flag} is what is looked for where several models share GPUs: leave it out."
+            sentence = "{flag} is sought where several models share GPUs: leave it out."
             raise ConfigError(Message(sentence, flag=engine.share_option), engine.share_option)
     if layout.gpus != layout.tp:
         sentence = "Models that share GPUs are spread over them by tensor parallelism (tp) only."
@@ -199,7 +199,7 @@ def started(server: Server, allocation: Allocation, free: int, port: int, *, sle
         return unfit(server, free, reason(allocation))
     pool = allocation.requirements.pool
     if pool is not None and pool.stated_bytes(allocation.most_loaded) is not None:
-        sentence = "The cache of {model} has a stated size; where models share GPUs a share is looked for instead."
+        sentence = "The cache of {model} has a fixed size; where models share GPUs a share is sought instead."
         raise ConfigError(Message(sentence, model=shown(server.name)), "kv_cache_memory_bytes")
     share = least_share(allocation)
     if share is None:

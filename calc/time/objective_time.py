@@ -300,11 +300,11 @@ class ObjectiveSpeed:
             )
             mean = self.objective.mean_completion
             if mean is None:
-                yield Message("All completions are as long as they may be; each prompt is passed once for its group.")
+                yield Message("All completions have the greatest length; each prompt is read once for its group.")
             else:
                 sentence = (
-                    "Completions have {mean:,} tokens on average and the longest {most:,}, for which an engine runs on "
-                    "with few; each prompt is passed once for its group."
+                    "Completions have {mean:,} tokens on average and the longest {most:,}, for which an engine keeps "
+                    "running with few sequences; each prompt is read once for its group."
                 )
                 yield Message(sentence, mean=mean, most=self.objective.completion)
         elif self.method.generates:

@@ -165,7 +165,8 @@ def check_engine(engine: Engine) -> None:
     """Raise ConfigError where no search knows an engine."""
     if engine.share_option is None:
         sentence = Message(
-            "No plan for {engine}: it sets no memory aside, so that how many requests fit depends on how they come.",
+            "No plan for {engine}: it sets no memory aside, so the number of requests that fit depends on how "
+            "they arrive.",
             engine=engine.title,
         )
         raise ConfigError(sentence, "engine", PLANNED)

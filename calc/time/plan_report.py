@@ -299,8 +299,8 @@ def assumptions(search: Search) -> Iterable[Message]:
     needs = search.needs
     yield Message(
         "A server is always full: sequences are on average half way through their {n:,} output tokens, and where one "
-        "ends a prompt comes. The time per output token holds the prompts of the others, tokens per second all of "
-        "them.",
+        "ends a new prompt starts. The time per output token includes the prompts of the others, tokens per second "
+        "those of all.",
         n=needs.output,
     )
     if (most := search.architecture.learned_positions) is not None:
@@ -330,7 +330,7 @@ def assumptions(search: Search) -> Iterable[Message]:
         "had more than one stage."
     )
     yield Message(
-        "Time to first token is a mean: with others at work a request waits until the engine looks for requests and "
+        "Time to first token is a mean: on a busy server a request waits until the engine looks for requests and "
         "admits it, for the decode step that its prompt is part of, and for a share of the prompts ahead of it."
     )
     if needs.prefill_decode != "together":
@@ -343,9 +343,9 @@ def assumptions(search: Search) -> Iterable[Message]:
         )
     if needs.by_chance:
         yield Message(
-            "Requests come at random: answers share a server (generalized processor sharing, Cohen 1979), prompts that "
-            "come during a step are computed in the next. Servers are planned for at most {share:.0%} of what they can "
-            "do.",
+            "Requests arrive at random: answers share a server (generalized processor sharing, Cohen 1979), prompts "
+            "that arrive during a step are computed in the next. Servers are planned for at most {share:.0%} of their "
+            "capacity.",
             share=UTILIZATION,
         )
     yield Message(

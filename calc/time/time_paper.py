@@ -251,7 +251,7 @@ MEANINGS = {
     "busy": "seconds of a micro-batch on the slowest stage",
     "each": "seconds in which replicas exchange, each micro-batch",
     "once": "seconds in which replicas exchange, each step",
-    "sends": "seconds in which a stage hands on what its further pieces make, each micro-batch",
+    "sends": "seconds in which a stage sends the outputs of its further pieces, each micro-batch",
     "update": "seconds of the optimizer",
 }
 
@@ -363,7 +363,7 @@ def passed(derivation: PassDerivation) -> Iterator[Item]:
     yield Message("FLOPs of one row through each product, by the sizes of the model:")
     yield table(derivation.rows)
     if derivation.machine:
-        yield Message("What of the printed figures is reached:")
+        yield Message("Shares of the printed figures that are reached:")
         yield table(derivation.machine)
     yield Message("Each kind of work:")
     yield PaperTable(head=HEAD, rows=tuple(cells(line.what, line) for line in derivation.operations))

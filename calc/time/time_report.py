@@ -81,7 +81,9 @@ def time_report(
 ) -> TimeReport:
     """Times of a report's batch, prompt and layout. The prompt is passed in chunks as the engine has them."""
     if serving.architecture.pooled:
-        raise ConfigError(Message("How fast models make a vector or scores of a text is not known here."), "time")
+        raise ConfigError(
+            Message("The speed of models that make a vector or scores of a text is not known here."), "time"
+        )
     chunk = on_gpus_alone(serving, gpu, workload).limits.step_tokens
     speed = speed_on(gpu, serving, edits=edits, node=node)
     batch, prompt = workload.batch, workload.prompt
@@ -148,7 +150,7 @@ def training_speed_of(
     """The step that a report weighs, on a GPU. Raises ConfigError where shards wait in CPU memory."""
     scenario = report.scenario
     if scenario.layout.cpu_offload:
-        raise ConfigError(Message("How long a step with cpu_offload takes is not computed."), "cpu_offload", [False])
+        raise ConfigError(Message("The time of a step with cpu_offload is not computed."), "cpu_offload", [False])
     return training_speed(
         architecture,
         scenario.workload,
@@ -199,14 +201,14 @@ def drafted(
     rates: dict[str, Any] = {"n": count, "few": few, "many": many, "plain": plain, "less": RIGHT[0], "more": RIGHT[1]}
     if pays is None:
         yield Message(
-            "The draft model does not pay here: with {n} tokens guessed at once a sequence gets {many:.1f} tokens/s "
-            "where {more:.0%} of them are right, and {plain:.1f} without.",
+            "The draft model does not pay here: with {n} draft tokens at once a sequence gets {many:.1f} tokens/s "
+            "where {more:.0%} of them are accepted, and {plain:.1f} without.",
             **rates,
         )
         return
     yield Message(
-        "With {n} tokens guessed at once by the draft model a sequence gets {few:.1f} tokens/s where {less:.0%} of "
-        "them are right, {many:.1f} where {more:.0%} are, and {plain:.1f} without; it pays from {least:.0%} on.",
+        "With {n} draft tokens at once a sequence gets {few:.1f} tokens/s where {less:.0%} of them are accepted, "
+        "{many:.1f} where {more:.0%} are, and {plain:.1f} without a draft model, which pays from {least:.0%} on.",
         least=pays / 100,
         **rates,
     )

@@ -304,9 +304,10 @@ class Colocated:
         if not self.starts:
             enough = self.least_share(1)
             if enough is None:
-                return Message("With no share of this GPU does the engine start with a sequence this long.")
+                return Message("No share of this GPU lets the engine start with a sequence this long.")
             sentence = (
-                "With {share:.2f} of the GPU the engine does not start with a sequence this long; {enough:.2f} do."
+                "With {share:.2f} of the GPU the engine does not start with a sequence this long; {enough:.2f} is "
+                "enough."
             )
             return Message(sentence, share=share, enough=enough)
         name, size = PHASE_NAMES[peak.name], peak.total / GIB

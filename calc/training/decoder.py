@@ -434,9 +434,9 @@ def check_modelled(architecture: Architecture) -> None:
         raise ConfigError(Message(sentence), "architectures")
     if next(unmodelled(architecture), None) is not None:
         sentence = (
-            "What the layers of {model_type} keep for the backward pass isn't modelled, so its training step isn't "
-            "shown. Recurrent layers that are: gated delta rule, Mamba, Mamba-2, lightning attention and short "
-            "convolutions."
+            "The activations that layers of {model_type} keep for the backward pass aren't modelled, so its training "
+            "step isn't shown. Recurrent layers that are: gated delta rule, Mamba, Mamba-2, lightning attention and "
+            "short convolutions."
         )
         raise ConfigError(Message(sentence, model_type=architecture.model_type), "model_type")
 

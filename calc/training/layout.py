@@ -52,7 +52,7 @@ class TrainingLayout(Degrees):
         default="fp32", description="FSDP: the type in which gradients are reduced, torchtitan's default."
     )
     reshard_after_forward: bool = Field(
-        default=True, description="FSDP: a layer's gathered weights are let go of before its backward pass."
+        default=True, description="FSDP: a layer's gathered weights are freed before its backward pass."
     )
     separate_embedding: bool = Field(
         default=False,

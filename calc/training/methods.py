@@ -229,7 +229,7 @@ def without_effect(
             why = Message(sentence, option=option, method=spelled("method"), names="|".join(METHODS))
         elif loss is not None and name in OF_TRANSFORMERS_LOSS:
             lengths = {field: spelled(field) for field in ("prompt", "completion", "log_probs")}
-            sentence = "{option} has no effect with {name}: {prompt}, {completion} and {log_probs} stand for it."
+            sentence = "{option} has no effect with {name}; use {prompt}, {completion} and {log_probs}."
             why = Message(sentence, option=option, name=loss, **lengths)
         elif name == "rollout" and not generates:
             names = "|".join(name for name, method in METHODS.items() if method.generates)
@@ -238,7 +238,7 @@ def without_effect(
             sentence = "{option} takes effect only with {rollout} colocated or server."
             why = Message(sentence, option=option, rollout=spelled("rollout"))
         elif name in OF_ADAPTERS and weights in ("full", "pretrain"):
-            sentence = "{option} is of adapters: it goes with {method} lora or qlora."
+            sentence = "{option} concerns adapters: it needs {method} lora or qlora."
             why = Message(sentence, option=option, method=spelled("method"))
         elif name == "weights" and weights in ("full", "pretrain"):
             sentence = "{option} is how LoRA's frozen weights are stored; trained ones follow {recipe}."
@@ -284,10 +284,10 @@ def refusals(objective: Objective, work: TrainingWorkload, layout: TrainingLayou
     method, reference = METHODS[objective.method], objective.reference
     release: Release = objective.trl or method.newest
     if release not in method.ways:
-        sentence = "{method} is not computed as TRL {release} has it."
+        sentence = "{method} of TRL {release} is not computed here."
         yield Refusal(Message(sentence, method=method.title, release=release), "trl", list(method.ways))
     elif objective.log_probs not in (None, *method.ways[release], *method.others):
-        sentence = "In TRL {release}, {method} does not make its log-probabilities so: {way}."
+        sentence = "In TRL {release}, {method} does not compute its log-probabilities this way: {way}."
         message = Message(sentence, release=release, method=method.title, way=objective.log_probs)
         yield Refusal(message, "log_probs", list(method.ways[release]))
     if reference not in (None, "none") and not method.reference:
@@ -351,7 +351,7 @@ def refused_mean(objective: Objective, method: TrainingMethod) -> Iterator[Refus
     """Why completions can't be so long on average."""
     mean = objective.mean_completion
     if mean is not None and not method.generates:
-        sentence = "{method} reads its completions from data, all of the same length here: it generates none."
+        sentence = "{method} reads its completions from data, here all of the same length; it generates none."
         yield Refusal(Message(sentence, method=method.title), "mean_completion", [])
     elif mean is not None and mean > objective.completion:
         sentence = "Completions of at most {most:,} tokens are not {mean:,} tokens long on average."
@@ -408,7 +408,7 @@ def said_of(objective: Objective) -> Iterator[Message]:
         yield Message(sentence, release=objective.trl, method=method.title)
     if not method.verified:
         yield Message(
-            "No computed or measured step stands behind {method}; its parts are those of others.", method=method.title
+            "No computed or measured step confirms {method}; its parts are those of other methods.", method=method.title
         )
     if method.values:
         yield Message("A value model as large as the policy is trained with it, and a frozen reward model stands by.")

@@ -221,7 +221,7 @@ def training_assumptions(training: Training, moment: Phase, tower: str | None) -
         )
     if any(mixer.compressed_elements() for block in blocks for mixer in block.attentions):
         yield Message(
-            "Compressed attention is assumed to keep queries, keys and outputs; no computed value stands behind it."
+            "Compressed attention is assumed to keep queries, keys and outputs; no computed value confirms it."
         )
     if architecture.experts:
         yield Message("Tokens are assumed to spread evenly over the experts and their GPUs.")

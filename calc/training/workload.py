@@ -29,7 +29,7 @@ class TrainingWorkload(Frozen):
         default=1, ge=1, le=2**20, description="Micro-batches of a step; with pipeline stages, those in flight."
     )
     method: Method = Field(
-        default="full", description="Which weights are trained: all of them, or adapters beside frozen ones."
+        default="full", description="The weights that are trained: all, or adapters beside frozen ones."
     )
     """LoRA: arXiv:2106.09685; QLoRA, which quantizes the frozen weights: arXiv:2305.14314."""
     lora_rank: int = Field(default=16, ge=1, le=2**16, description="Rank of the adapters of LoRA and QLoRA.")
@@ -66,8 +66,8 @@ class TrainingWorkload(Frozen):
     )
     loss: Loss = Field(
         default="whole",
-        description="How the logits meet the loss. Chunked: for one chunk of tokens at a time; fused: with the output "
-        "layer, so that the logits are never whole.",
+        description="Computation of the loss from the logits. Chunked: one chunk of tokens at a time; fused: with the "
+        "output layer, so that the logits are never whole.",
     )
     """Whole: in fp32; native: whole, in the type of the activations; compiled: one kernel on whole logits; chunked: in
     fp32 for one chunk of tokens at a time (torchtune); stepwise: so, with head and backward of each chunk (torchtitan);
@@ -75,23 +75,23 @@ class TrainingWorkload(Frozen):
     logits are never whole (Liger)."""
     loss_chunks: int = Field(default=8, ge=1, le=2**16, description="Chunks of a chunked loss.")
     keep_outputs: bool = Field(
-        default=False, description="The training loop holds the logits through the backward pass; Trainers do not."
+        default=False, description="The training loop keeps the logits through the backward pass; Trainers do not."
     )
     offload_activations: bool = Field(
-        default=False, description="What full activation checkpointing keeps waits in CPU memory."
+        default=False, description="The inputs that full activation checkpointing keeps wait in CPU memory."
     )
     products: Products = Field(
         default="compute",
-        description="What matrices multiply in, for the time: the type of the recipe, FP8 with a scale for each "
+        description="Format of matrix products, for the time: the type of the recipe, FP8 with a scale for each "
         "tensor, MXFP8 or NVFP4. The memory is that of the recipe.",
     )
     optimizer: Optimizer = Field(
-        default="adamw", description="What updates the weights, and what it remembers of them."
+        default="adamw", description="The optimizer, and the states that it keeps for each weight."
     )
     optimizer_kernel: OptimizerKernel | None = Field(
         default=None,
-        description="How torch's AdamW and SGD run: on all tensors at once (foreach, torch's default), tensor by "
-        "tensor (for-loop), or in one kernel (fused); none: the framework's default.",
+        description="Implementation of torch's AdamW and SGD: all tensors at once (foreach, torch's default), tensor "
+        "by tensor (for-loop), or one kernel (fused); none: the framework's default.",
     )
     optimizer_in_backward: bool = Field(
         default=False, description="Each gradient is used and freed as soon as it is there; none can be accumulated."
@@ -150,7 +150,7 @@ class Objective(Frozen):
     )
     reference: Reference | None = Field(
         default=None,
-        description="What the policy is compared with: a frozen copy (model), log-probabilities made before training "
+        description="The policy is compared with a frozen copy (model), log-probabilities made before training "
         "(precomputed), the base under the adapters (adapter-off), or nothing.",
     )
     prompt: int = Field(default=512, ge=0, le=2**30, description="Tokens of each prompt.")
@@ -160,8 +160,7 @@ class Objective(Frozen):
         ge=1,
         le=2**30,
         exclude_if=lambda tokens: tokens is None,
-        description="Tokens of a generated completion on average, for the time; none given: all are as long as they "
-        "may be.",
+        description="Average tokens of a generated completion, for the time; none given: all have the greatest length.",
     )
     completion_only: bool = Field(default=False, description="SFT: only tokens of the completion are scored.")
     packed: int = Field(default=1, ge=1, le=2**20, description="SFT: examples that are packed into a sequence.")
@@ -225,8 +224,8 @@ class Colocation(Frozen):
     )
     sleep_level: Literal[0, 1, 2] = Field(
         default=0,
-        description="What the engine gives back after generating: 0 nothing, 1 weights and cache with the weights in "
-        "host memory, 2 both for good; graphs and libraries stay.",
+        description="Memory that the engine gives back after generating: 0 nothing, 1 weights and cache, with the "
+        "weights kept in host memory, 2 both, read anew; graphs and libraries stay.",
     )
     rollout_tp: int = Field(default=1, ge=1, le=1024, description="GPUs over which the engine splits the model.")
     rollout_dp: int = Field(
@@ -288,14 +287,12 @@ class Recipe(Frozen):
     gradients: Float = Field(description="Their gradients.")
     states: Float = Field(description="Moments of the optimizer.")
     master: bool = Field(default=False, description="The optimizer updates an fp32 copy.")
-    compute: Float = Field(default="bf16", description="What matrices multiply.")
+    compute: Float = Field(default="bf16", description="Format of matrix products.")
     autocast: bool = Field(default=False, description="torch.autocast runs round the forward pass and the loss.")
-    buffers: bool = Field(
-        default=False, description="Gradients are added into buffers that are held all the time, of their own type."
-    )
+    buffers: bool = Field(default=False, description="Gradients accumulate in permanent buffers of their own type.")
     casts: Literal["none", "each", "all"] = Field(
         default="none",
-        description="At the optimizer's step gradients are cast to fp32: each is let go of then, or all are held.",
+        description="At the optimizer's step gradients are cast to fp32: each is then freed, or all are kept.",
     )
     flattened: bool = Field(
         default=False, description="At the optimizer's step all gradients are flattened, and that is cast to fp32."

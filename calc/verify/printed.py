@@ -146,7 +146,7 @@ def module_tree(text: str) -> tuple[Module, str]:
         raise ConfigError(Message("A bracket closes that was never opened; copy the print-out from its first line on."))
     if path and (root.kind or len(path) > 1):
         raise ConfigError(
-            Message("The print-out breaks off inside {place}; copy it up to its last bracket.", place=path[-1].place)
+            Message("The print-out ends inside {place}; copy it up to its last bracket.", place=path[-1].place)
         )
     return root, text[end:]
 
@@ -219,13 +219,13 @@ QUANTISED = ("4bit", "8bit", "QLinear", "QuantLinear", "Quantized", "FP8", "Fp8"
 """Parts of the names of linear layers whose weights are stored packed."""
 ALWAYS = (
     Message(
-        "Parameters that a module holds outside any linear layer, embedding, convolution or norm are never printed: "
-        "A_log, D and dt_bias of recurrent layers, attention sinks, stacked experts; lay the list beside the model's "
-        "config to see what is missing."
+        "Parameters of a module outside any linear layer, embedding, convolution or norm are never printed: A_log, D "
+        "and dt_bias of recurrent layers, attention sinks, stacked experts; compare the list with the model's config "
+        "to see what is missing."
     ),
     Message(
-        "Nor does a print-out say which modules share their weights: apart from a tied head, each is counted in every "
-        "place where it is printed."
+        "A print-out does not say which modules share weights either: apart from a tied head, each is counted "
+        "wherever it is printed."
     ),
 )
 
@@ -387,7 +387,9 @@ def _missing(sizeless: list[Module]) -> Iterator[Message]:
                 **known,
             )
     if len(kinds) > MAX_KINDS_NAMED:
-        yield Message("Nor does it give sizes for {more:,} further kinds of module.", more=len(kinds) - MAX_KINDS_NAMED)
+        yield Message(
+            "It gives no sizes for {more:,} further kinds of module either.", more=len(kinds) - MAX_KINDS_NAMED
+        )
 
 
 def _assumed(modules: list[Module]) -> Iterator[Message]:

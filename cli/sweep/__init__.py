@@ -22,7 +22,7 @@ SECONDS = 10.0
 
 
 def parser(prog: str = "weighbridge sweep") -> Parser:
-    about = "Weigh every combination of a grid. Cut off, the same command goes on where it stopped."
+    about = "Weigh every combination of a grid. The same command resumes where it was cut off."
     p = Parser(prog=prog, description=about, allow_abbrev=False)
     p.add_argument("grid", metavar="GRID.toml", help="models, gpus, engines, weights, kv, layouts, context, batch")
     p.add_argument("--out", type=Path, required=True, metavar="ROWS.parquet", help="where the rows go")
@@ -90,7 +90,7 @@ def every(parts: Sequence[Part], jobs: int, dask: str | None) -> Iterator[tuple[
             yield from Parallel(return_as="generator_unordered", batch_size=1)(delayed(weigh)(part) for part in parts)
         except TerminatedWorkerError:
             raise bad_question(
-                "A worker was killed, perhaps for want of memory. The same command goes on, with fewer --jobs."
+                "A worker was killed, perhaps for lack of memory. Run the same command with fewer --jobs: it resumes."
             ) from None
 
 

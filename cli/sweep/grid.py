@@ -123,7 +123,7 @@ def read_grid(path: str) -> list[Part]:
     except OSError as error:
         raise unreadable(path, error) from None
     except RecursionError:
-        raise bad_question("The file {name} has lists within lists beyond measure.", name=shown(path)) from None
+        raise bad_question("The file {name} nests lists too deep.", name=shown(path)) from None
     except ValueError as error:  # TOML's own, which says the line; or bytes that are not UTF-8
         raise bad_question("The file {name} is not TOML: {why}.", name=shown(path), why=str(error)) from None
     try:

@@ -43,7 +43,7 @@ class Store:
             metadata = {}
         if metadata.get(MARK) != self.fingerprint.encode():
             raise bad_question(
-                "{name} is there already, and not from this grid and version: give another --out, or remove it.",
+                "{name} exists already, and not from this grid and version: give another --out, or remove it.",
                 name=shown(str(self.out)),
             )
         return True

@@ -5,5 +5,5 @@ from pages.parts.state.query import HARDWARE
 scenario = frame.without_model(HARDWARE)
 catalogue.draw()
 heading("A GPU of your own")
-caption("It travels in the link, has a verdict on Weigh, and is among the GPUs of plans.")
+caption("It is part of the link, has a verdict on Weigh, and is among the GPUs of plans.")
 catalogue.own_gpus(scenario)

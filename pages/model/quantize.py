@@ -5,7 +5,7 @@ from pages.parts.state.query import QUANTIZE
 from pages.parts.state.weighed import quantized
 
 answer = frame.page(QUANTIZE, quantized, *inputs.SECTIONS)
-caption("What the conversion itself takes, by the rules of the tool's own code; formulas below.")
+caption("Memory and disk of the conversion itself, by the tool's own code; formulas below.")
 quantizing.verdicts(answer)
 quantizing.phases(answer)
 frame.assumptions(answer.report.assumptions)

@@ -9,5 +9,5 @@ from pages.parts.words import say
 
 with st.spinner(say("Trying every layout, ZeRO stage and recomputation …")):  # for the title says the fastest
     answer = frame.page(TRAIN_PLAN, training_planned, planning.training_run, planning.hardware, planning.prices)
-caption("How to train all of its weights: laid out how, in how many days, at what price.")
+caption("Plans to train all of its weights: layout, days and price.")
 training_plans.draw(answer)

@@ -40,7 +40,7 @@ def test_a_table_has_a_column_for_each(capsys):
     ("words", "sentence"),
     [
         (["Qwen/Qwen2.5-7B", "--with", DPO], "--with takes effect only with --train."),
-        ([*GRPO, "--with", f"{DPO} --gpu l4"], "--gpu, --json, --time and --with stand outside of --with"),
+        ([*GRPO, "--with", f"{DPO} --gpu l4"], "--gpu, --json, --time and --with can't stand inside --with"),
         ([*GRPO, "--with", "--method 'dpo"], "--with takes flags of a step in quotes"),
         ([*GRPO, "--with", "--method grpo --num-generations 1"], "A group of one"),
         ([*GRPO, "--with", "--frobnicate 1"], "nrecognized arguments"),

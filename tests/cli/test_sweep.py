@@ -211,7 +211,7 @@ def test_a_cluster_loses_a_worker_and_no_row(grid, tmp_path, whole):
         pytest.param("models = 'all'\n[options.vllm]\nx = 1", "options, vllm: ", id="option"),
         pytest.param("models = [", "is not TOML: ", id="toml"),
         pytest.param("#" * 1_000_001, "1,000,000 is the most that we read.", id="long"),
-        pytest.param("models = " + "[" * 3000, "lists within lists", id="deep"),
+        pytest.param("models = " + "[" * 3000, "nests lists too deep", id="deep"),
     ],
 )
 def test_a_bad_grid_is_a_sentence_that_says_where(grid, tmp_path, capsys, text, says):

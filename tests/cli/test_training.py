@@ -78,9 +78,9 @@ def test_table(capsys):
     ("options", "text"),
     [
         (["--micro-batch", "2"], "--micro-batch takes effect only with --train."),
-        (["--train", "--batch", "2"], "--batch has no effect with --train. --micro-batch stands for it."),
+        (["--train", "--batch", "2"], "--batch has no effect with --train; use --micro-batch."),
         (["--train", "--weights", "fp8"], "--weights is how LoRA's frozen weights are stored"),
-        (["--train", "--lora-rank", "8", "--method", "full"], "--lora-rank is of adapters: it goes with --method lora"),
+        (["--train", "--lora-rank", "8", "--method", "full"], "--lora-rank concerns adapters: it needs --method lora"),
         (["--train", "--micro-batch", "0"], "0 can't be taken: micro_batch is a whole number from 1 to 16,777,216."),
         (["--train", "--optimizer", "magic"], "invalid choice"),
         (["--train", "--tp", "3"], "tp is 3"),
@@ -102,7 +102,7 @@ def test_errors_are_a_sentence(capsys, options, text):
 )
 def test_what_is_of_a_server_has_no_part_in_a_training_plan(capsys, option):
     assert command_line(["plan", "Qwen/Qwen2.5-3B", "--train", "--gpus", "8", *option]) == 2
-    assert f"{option[0]} has no effect with --train." in capsys.readouterr().err
+    assert f"{option[0]} has no effect with --train" in capsys.readouterr().err
 
 
 def test_a_loss_of_trl_and_its_engine(capsys):

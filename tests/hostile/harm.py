@@ -222,7 +222,7 @@ def read_sweep(value: str) -> None:
 
 
 def given_up(outcome: object) -> bool:
-    return isinstance(outcome, ConfigError) and "was given up" in str(outcome)
+    return isinstance(outcome, ConfigError) and "was stopped" in str(outcome)
 
 
 def sentences(values: Any) -> None:

@@ -136,7 +136,7 @@ def test_a_map_of_lengths_colours_what_memory_takes_away():
         assert cells["z"][1] == [cells["zmax"]] * 3
         assert cells["z"][0] == [cells["zmax"], cells["zmin"], None]
     app = page("gpus", model="Qwen/Qwen3-8B")
-    assert any(text.endswith("Rows that are grey throughout come last.") for text in texts(app.caption))
+    assert any(text.endswith("Rows that are all grey come last.") for text in texts(app.caption))
     (chart,) = app.get("plotly_chart")
     (cells,) = json.loads(chart.proto.spec)["data"]
     grey = [all(cell == cells["zmax"] for cell in row) for row in cells["z"]]
@@ -216,7 +216,7 @@ def test_a_map_under_another_engine():
     assert any("defaults of SGLang" in text for text in texts(app.caption))
     assert (found.max_context != fitted.models_on("l4", 1, 4096, "vllm").max_context).any()
     other = page("gpus", view="models", engine="transformers")
-    assert any("allocates as requests come" in text for text in texts(other.error))
+    assert any("allocates as requests arrive" in text for text in texts(other.error))
 
 
 @pytest.mark.slow

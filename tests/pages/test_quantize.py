@@ -26,7 +26,7 @@ def test_the_title_is_the_finding():
         pytest.param({"to": "Q4_K_M"}, "needs no GPU", id="gguf"),
         pytest.param({"to": "mlx-4bit"}, "does not run on it", id="mlx"),
         pytest.param({"to": "int4", "keep_inputs_on": "host"}, "outputs of all samples, twice", id="awq"),
-        pytest.param({"to": "fp8"}, "as the tool reckons", id="fp8"),
+        pytest.param({"to": "fp8"}, "as the tool counts them", id="fp8"),
         pytest.param({"to": "int4-gptq", "calibration_samples": "64"}, "blocks that are done", id="gptqmodel"),
         pytest.param({"to": "nf4"}, "the quantized model", id="bitsandbytes"),
     ],

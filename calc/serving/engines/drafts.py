@@ -62,7 +62,7 @@ class DraftingEngine(Engine):
     @property
     @abstractmethod
     def guessed(self) -> int:
-        """Tokens that a draft model guesses at once."""
+        """Tokens that a draft model proposes at once."""
 
     @property
     def draft_precision(self) -> Precision:
@@ -123,7 +123,7 @@ class DraftingEngine(Engine):
     def undivided_draft(self, model: Architecture, layout: Layout) -> Iterator[Refusal]:
         draft = self.guesser(model)
         if draft is not None and Layout(tp=layout.tp).undivided(draft) is not None:
-            sentence = "{tp:,} tensor-parallel ranks can't share what guesses tokens evenly."
+            sentence = "{tp:,} tensor-parallel ranks can't share the draft evenly."
             yield Refusal(Message(sentence, tp=layout.tp), "tp")
 
     def draft_refusals(self, model: Architecture) -> Iterator[Refusal]:
@@ -141,7 +141,7 @@ class DraftingEngine(Engine):
             if self.drafter == "draft_model" and self.draft_model is None:
                 why = Message("No draft model given ({flag}).", flag=f"--{self.draft_option.replace('_', '-')}")
             elif self.drafter == "eagle3" and eagle3_head(model, self.draft_model) is None:
-                why = Message("How many heads an EAGLE-3 head for this model has is not known: name its config.")
+                why = Message("The number of heads of an EAGLE-3 head for this model is not known: name its config.")
         if why is not None:
             yield Refusal(why, self.draft_option)
 

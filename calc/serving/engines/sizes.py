@@ -39,7 +39,7 @@ class Limits:
     tables: int = 0
     """Bytes of what is not set aside that tables of the requests take."""
     poll: int = 1
-    """Decode steps from one look for new requests to the next."""
+    """Decode steps between looks for new requests."""
 
 
 class GPUAtStart(NamedTuple):

@@ -171,7 +171,7 @@ def _why_profile(log: Log, ours: Report) -> Message:
     if ours.parameters.not_in_total["vision"]:
         return Message("the log's may pass images, too")
     if "experts_routed" in ours.parameters.components:
-        return Message("what experts take beside their products depends on their kernel")
+        return Message("the memory of experts besides their products depends on the kernel")
     return Message("another kernel, version or model than ours")
 
 
@@ -221,13 +221,13 @@ def _memory(failure: OutOfMemory, ours: Report) -> Iterator[Difference]:
     known: dict[str, Any] = {"low": memory.low / GIB, "high": memory.high / GIB}
     known |= {"who": who, "held": in_use / GIB, "tried": failure.tried / GIB}
     sentence = (
-        "{who} held {held:.2f} GiB and asked for {tried:.2f} GiB more; we compute {low:.2f} to {high:.2f} GiB for this "
-        "workload."
+        "{who} had {held:.2f} GiB in use and asked for {tried:.2f} GiB more; we compute {low:.2f} to {high:.2f} GiB "
+        "for this workload."
     )
     if failure.free is not None:
         known["free"] = failure.free / GIB
         sentence = (
-            "{who} held {held:.2f} GiB and asked for {tried:.2f} GiB more with {free:.2f} GiB free; we compute "
+            "{who} had {held:.2f} GiB in use and asked for {tried:.2f} GiB more with {free:.2f} GiB free; we compute "
             "{low:.2f} to {high:.2f} GiB for this workload."
         )
     yield in_range("memory", wanted, (memory.low, memory.total, memory.high), sentence, sentence, known)

@@ -57,7 +57,7 @@ def weigh_as(log: Log, config: Mapping[str, Any], gpus: Iterable[GPU] = ()) -> R
         layout = LOGS[log.engine].layout(settings) if log.engine in LOGS else Layout()
         stated = engine_of(log)
     except ConfigError as error:
-        sentence = Message("The log states what can't be weighed. {why}", why=error.message)
+        sentence = Message("The log's settings can't be weighed. {why}", why=error.message)
         raise ConfigError(sentence, error.field) from None
     architecture, precision = Architecture.from_config(config), _precision(log, config, stated)
     engine = engine_for(log, architecture, precision, layout)

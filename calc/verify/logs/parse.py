@@ -71,7 +71,7 @@ def read_log(text: str) -> Log:
     Where several starts stand in it, the last is taken.
     """
     if len(text) > MAX_CHARACTERS:
-        sentence = "The text is {length:,} characters long; paste the {most:,} around the start."
+        sentence = "The text is {length:,} characters long; paste at most {most:,}, around the start."
         raise ConfigError(Message(sentence, length=len(text), most=MAX_CHARACTERS))
     text = ANSI.sub("", text)
     lines = [line[:MAX_LINE] for line in text.splitlines()]
@@ -89,7 +89,7 @@ def read_log(text: str) -> Log:
                 start, starts = Start(), starts + 1
                 if starts > MAX_STARTS:
                     raise ConfigError(
-                        Message("The log has more than {most:,} starts; paste the last one alone.", most=MAX_STARTS)
+                        Message("The log has more than {most:,} starts; paste only the last one.", most=MAX_STARTS)
                     )
             start.log = opened
             version = opened.version and opened.version.search(line)

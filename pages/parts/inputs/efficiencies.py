@@ -27,8 +27,8 @@ def draw(answer: Answer, gpu: GPU, rows: Mapping[str, EfficiencyRow], *, trainin
         if not is_open:
             return
         caption(
-            "What kernels reach of the printed peaks of {gpu}, and the time that host and links add. A figure that "
-            "you change holds for every GPU and travels in the link.",
+            "Shares of the printed peaks of {gpu} that kernels reach, and the time that host and links add. A figure "
+            "that you change holds for every GPU and is part of the link.",
             gpu=gpu.name,
         )
         usual = {name: row.value for name, row in rows.items()}

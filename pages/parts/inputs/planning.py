@@ -145,7 +145,7 @@ def engine_choice(scenario: Scenario, engines: Sequence[str] = PLANNED) -> None:
         field("engine"),
         list(engines),
         format_func=lambda name: ENGINES[name].title,
-        help=say("What serves the model."),
+        help=say("The engine that serves the model."),
         **show("engine", chosen if chosen in engines else None, _take_engine, given="default"),
     )
 

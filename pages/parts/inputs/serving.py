@@ -29,7 +29,7 @@ def spread(answer: Weighed) -> None:
         st.caption(
             say("Layout: {layout}, by hand", layout=chosen)
             if choice.by_hand is not None
-            else say("Layout: {layout}, the one that does best", layout=chosen)
+            else say("Layout: {layout}, the best one", layout=chosen)
         )
     degrees = [place for place in of_serving(answer).values() if "layout" in place.path]
     controls_in_drawer(say("Layout by hand"), "layout_drawer", degrees, answer.error)

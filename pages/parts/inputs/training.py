@@ -43,7 +43,7 @@ def starts(answer: Trained) -> None:
         list(STARTS),
         format_func=lambda name: say(STARTS[name].title),
         label_visibility="collapsed",
-        help=say("Sets method, flags, activation checkpointing and GPUs; model, batch and lengths stay."),
+        help=say("Sets method, flags, activation checkpointing and GPUs; keeps model, batch and lengths."),
         **show("start", start_of(answer.scenario.training), take, given=None),
     )
 
@@ -71,7 +71,7 @@ def trainer(answer: Trained) -> None:
         index=None,
         format_func=lambda name: TRAINERS[name].title,
         placeholder=say("your own"),
-        help=say("Sets every flag below as this trainer has it by default; batch, length, adapters and GPUs stay."),
+        help=say("Sets every flag below to this trainer's default; keeps batch, length, adapters and GPUs."),
         **show("trainer", name, take, given=None),
     )
     if name is not None:

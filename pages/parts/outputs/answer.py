@@ -172,13 +172,13 @@ def finders(answer: Weighed) -> None:
                 smallest,
                 say("Smallest GPU that fits"),
                 "compress",
-                say("Of all that the engine runs on: the one with the least memory, as many as are asked for."),
+                say("Of all GPUs that the engine runs on: the one with the least memory, in the number asked for."),
             ),
             (
                 cheapest,
                 say("Cheapest that fits"),
                 "payments",
-                say("Of all with a list price: the fewest that fit, at the least price per hour together."),
+                say("Of all GPUs with a list price: the fewest that fit, at the lowest price per hour in all."),
             ),
         )
         for find, label, icon, help_text in kinds:

@@ -87,7 +87,12 @@ def columns() -> list[Column]:
         ),
         Column(say("Specification"), lambda gpu: tables.secure(gpu.sources.get("specification")), "link"),
         Column(say("Vendor"), "vendor"),
-        Column(say("Usable, GiB"), lambda gpu: gpu.usable_bytes / GIB, "two", say("What a process can hope for.")),
+        Column(
+            say("Usable, GiB"),
+            lambda gpu: gpu.usable_bytes / GIB,
+            "two",
+            say("Memory that a process can expect to get."),
+        ),
         peak("fp16"),
         peak("fp4"),
         peak("int8"),

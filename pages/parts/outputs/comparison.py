@@ -96,7 +96,7 @@ def numbers(answer: Compared) -> None:
         reach(column)
     caption(
         "Times are expected values with all sequences of the batch, on the smallest of these GPUs that fits; the "
-        "price is the median of the GPU's list prices, kept busy so. Plan has their ranges."
+        "price is the median of the GPU's list prices at this load. Plan has their ranges."
     )
 
 

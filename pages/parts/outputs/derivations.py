@@ -105,7 +105,7 @@ class ServingDerivations:
         cache = self.report.kv_cache
         table(cache_steps(self.answer.architecture, self.report.scenario.precision.kv), say("Bytes per token"))
         sentences = [
-            say("The layers that keep the whole context: **{bytes:,} bytes** per token.", bytes=cache.bytes_per_token)
+            say("Layers that keep the whole context: **{bytes:,} bytes** per token.", bytes=cache.bytes_per_token)
         ]
         if cache.window_bytes:
             window_bytes = cache.window_bytes
@@ -121,7 +121,7 @@ class ServingDerivations:
         steps, meanings = total_cache_steps(self.report)
         table(steps, say("Bytes"))
         legend(meanings)
-        paragraph("What one GPU holds of it, as the engine allocates it:")
+        paragraph("The part on one GPU, as the engine allocates it:")
         table(self.lines.kv_cache(), say("Bytes"))
         legend(self.lines.symbols.occurring())
 
@@ -295,7 +295,9 @@ class TrainingDerivations:
             numbers=2,
         )
         paragraph("Sum: **{total:,} bytes**.", total=saved.total)
-        caption("The weights alone are enough to use the model; the rest is to go on training. All GPUs together.")
+        caption(
+            "The weights alone are enough to use the model; the rest is needed to continue training. All GPUs together."
+        )
 
     def component(self, name: TrainingComponent) -> None:
         """A part of the memory at the peak: every tensor of it by formula, and what its name covers."""
@@ -390,5 +392,5 @@ class TrainingDerivations:
             for tried in (n, n + step)
             if tried > 0 and (high := needed(tried)) is not None
         ]
-        head = [say("What is tried"), say("How many"), say("Need at most"), say("Fits")]
+        head = [say("Changes that are tried"), say("How many"), say("Need at most"), say("Fits")]
         small_table(head, rows, numbers=2)

@@ -63,7 +63,7 @@ def mapped_engine(scenario: Scenario) -> Any:
         explain(
             ConfigError(
                 Message(
-                    "No map for {engine}: it allocates as requests come, so that how long they may be depends on them.",
+                    "No map for {engine}: it allocates as requests arrive, so the longest one depends on the others.",
                     engine=ENGINES[serving.engine].title,
                 ),
                 "engine",
@@ -123,7 +123,7 @@ def link_to_machine(engine: str) -> None:
     """A note on an engine that may leave a part of a model on the host: where that is answered."""
     if not ENGINES[engine].offloads:
         return
-    caption("Everything on the GPU. With experts or layers on the host, and the machine that you have:")
+    caption("Everything on the GPU. For experts or layers on the host, and for your own machine:")
     st.page_link(MACHINE.script, label=say("My machine"), icon=":material/computer:")
 
 
@@ -157,10 +157,7 @@ def draw(
         return
     st.header(title, anchor=False)
     if choice.figure == "context":
-        caption(
-            "Grey: all that the model was made for. Orange: less, for want of memory. Rows that are grey throughout "
-            "come last."
-        )
+        caption("Grey: the model's whole context. Orange: less, for lack of memory. Rows that are all grey come last.")
     plot.draw(f"map_{key}", title, charts.heat_map(labels, formats, figures[shown], write, charts.theme(), scale))
     with drawer(say("As a table"), f"map_table_{key}", icon=":material/table:") as is_open:
         if is_open:

@@ -240,8 +240,12 @@ def columns(answer: Weighed) -> list[Column]:
         Column(say("Tokens/s per user"), answer.user_rate, "rate", say("Expected, with the whole batch running.")),
         Column(say("$/h"), price, "dollars", say("All GPUs together, at the median of a dated sample of list prices.")),
         Column(say("Min. GPUs"), "min_gpus", "whole"),
-        Column(say("Use this layout"), other_layout, "button", say("Sets so many GPUs of this kind in this layout.")),
-        Column(say("Headroom, GiB"), lambda verdict: verdict.spare / GIB, "two", say("Below zero: short by so many.")),
+        Column(
+            say("Use this layout"), other_layout, "button", say("Sets this GPU, this number of them and this layout.")
+        ),
+        Column(
+            say("Headroom, GiB"), lambda verdict: verdict.spare / GIB, "two", say("Below zero: the GPU lacks as many.")
+        ),
         Column(say("Max batch size"), lambda verdict: limit(verdict.max_batch), "whole"),
         Column(
             say("Max context length"),

@@ -69,8 +69,8 @@ def host_memory(report: Report) -> Iterator[str]:
     host, options, engine = report.host[0], report.scenario.options, ENGINES[report.scenario.engine]
     context, token = report.scenario.workload.context, report.kv_cache
     yield say(
-        "While the weights are loaded, up to **{size}** of files lie in the page cache of each machine; the kernel "
-        "takes it back where memory is short.",
+        "While the weights are loaded, up to **{size}** of files are in the page cache of each machine; the kernel "
+        "reclaims it where memory is short.",
         size=words.gib(host.reading),
     )
     if host.cache is not None:
@@ -84,7 +84,7 @@ def host_memory(report: Report) -> Iterator[str]:
             each=words.gib(host.cache.bytes_per_rank),
         )
     elif getattr(options, "enable_hierarchical_cache", False):
-        yield say("How much of this model's cache {engine} keeps on the host is not known.", engine=engine.title)
+        yield say("The part of this model's cache that {engine} keeps on the host is not known.", engine=engine.title)
     grows_alone = token.bytes_per_token and not token.window_bytes and not token.state_bytes
     if engine.disk_tier and grows_alone:
         tokens = TERABYTE // token.bytes_per_token

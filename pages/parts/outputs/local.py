@@ -69,7 +69,7 @@ def best(answer: LocalAnswer) -> None:
             **values,
         )
         return
-    paragraph("**Take {file}**: {where}.", **values, where=place(run, answer.architecture.num_layers))
+    paragraph("**Use {file}**: {where}.", **values, where=place(run, answer.architecture.num_layers))
     if run.origin is not None:
         caption(run.origin.sentence)
 
@@ -84,8 +84,8 @@ def files(answer: LocalAnswer) -> None:
         )
         if repository
         else say(
-            "What llama.cpp makes of this model, at {context:,} tokens of context, {kv} cache. Click a row for its "
-            "commands.",
+            "Files that llama.cpp makes of this model, at {context:,} tokens of context, {kv} cache. Click a row for "
+            "its commands.",
             **choices(answer),
         )
     )
@@ -160,7 +160,7 @@ def longest(tokens: Callable[[Any], int | None]) -> Column:
         say("Max context length"),
         lambda line: limit(tokens(line)) or None,
         "whole",
-        say("With what lies where as it is."),
+        say("With the placement as it is."),
     )
 
 
@@ -248,9 +248,8 @@ def presets(answer: LocalAnswer) -> None:
     computer, workload, kv = answer.computer, answer.workload, answer.kv
     names = candidates(computer, FEW)
     caption(
-        "The largest presets that there is room for and that answer fast enough to read along, at {context:,} "
-        "tokens: each in the best file that the GPU holds whole, else the best one that is fast enough. Click a "
-        "row to see its files.",
+        "The largest presets that fit and answer fast enough to read along, at {context:,} tokens: each in the best "
+        "file that fits on the GPU whole, or else the best one that is fast enough. Click a row to see its files.",
         context=workload.context,
     )
     most = tables.in_sight("preset_columns", DECISIVE)
@@ -325,8 +324,8 @@ def traps() -> None:
             "host are the first ones."
         ),
         say(
-            "Where part of the weights is on the host, the first GPU still computes long prompts: it has room for a "
-            "copy of the largest of them, and reads all of them over the bus in every pass."
+            "Where part of the weights is on the host, the first GPU still computes long prompts: it keeps room for a "
+            "copy of the largest matrix, and reads all of them over the bus in every pass."
         ),
     )
     st.markdown("\n".join(f"- {sentence}" for sentence in sentences))
@@ -344,7 +343,7 @@ def folders(answer: LocalAnswer) -> None:
         paragraph("No format of MLX has room at {context:,} tokens.", context=answer.workload.context)
     else:
         source = repository(name, Precision(weights=best.weights))
-        paragraph("**Take {repository}** ({size}).", repository=source, size=words.gib(best.bytes))
+        paragraph("**Use {repository}** ({size}).", repository=source, size=words.gib(best.bytes))
     most = tables.in_sight("mlx_columns", DECISIVE)
     tables.draw(
         "local_mlx", say("With MLX"), folder_columns(name), runs, id=lambda run: identifier(run.weights), most=most
@@ -385,5 +384,5 @@ def mlx_commands(name: str, precision: Precision) -> None:
     with second:
         typed(f"mlx_lm.generate --model {source} --prompt -")
     with third:
-        caption("Where nobody has published it: makes a folder mlx_model of the model's own repository.")
+        caption("Where nobody has published it: makes a folder mlx_model from the model's own repository.")
         typed(convert.text)

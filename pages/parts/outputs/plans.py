@@ -45,8 +45,8 @@ def nothing(beyond: int) -> str:
     if beyond:
         return say("**Nothing within the budget.** Plans that cost more, or whose price is not known: {n:,}.", n=beyond)
     return say(
-        "**Nothing that may be used holds this model and one request.** Allow more GPUs, other GPU models, or smaller "
-        "formats."
+        "**Nothing that may be used has room for this model and one request.** Allow more GPUs, other GPU models, or "
+        "smaller formats."
     )
 
 
@@ -144,14 +144,14 @@ def take(answer: Planned, ranked: Ranked, name: str) -> None:
         usual = say("95% of requests get their first token within {late}.", **values)
         rare = say(
             "95% of requests get their first token within {late}. The average of {mean} is longer, because of the few "
-            "that wait much longer: those whose prompts happen to come with many others.",
+            "that wait much longer: those whose prompts arrive with many others.",
             **values,
         )
         st.caption(
             rare if plan.ttft_ms > spans.ttft_p95_ms else usual,
             help=say(
-                "A request comes as an answer ends, and its prompt shares a step with those of the others that ended "
-                "in the same one: a binomial number."
+                "A request arrives as an answer ends, and its prompt shares a step with those of the others that "
+                "ended in the same one: a binomial number."
             ),
         )
     if plan.waits is not None:
@@ -173,7 +173,7 @@ def take(answer: Planned, ranked: Ranked, name: str) -> None:
         use,
         answer,
         plan,
-        help=say("Weigh one copy with everything set: GPU, layout, formats, batch and context."),
+        help=say("Weigh one copy with these settings: GPU, layout, formats, batch and context."),
     )
     details(answer, ranked, name)
 
@@ -364,7 +364,7 @@ def command(answer: Planned, ranked: Ranked) -> None:
         started(share.of_changed(answer, separate.prefill))
         caption("Each of {n:,} decode workers:", n=ranked.plan.replicas)
         started(separate.decode)
-        caption("What routes requests between them:")
+        caption("The router that sends requests to them:")
         started(separate.router)
         return
     starts = launch(answer.plans.search, ranked.plan, model)

@@ -104,7 +104,7 @@ def copy_link(answer: Answer, page: Page) -> None:
         copy_button(say("Copy link"), address, say("Link copied. Whoever opens it sees the same numbers."))
         return
     with st.popover(say("Copy link"), icon=":material/link:", type="tertiary"):
-        caption("This config is too long for an address. Hand on the file instead.")
+        caption("This config is too long for a link. Share the file instead.")
         download("config.json", "config", "config.json", "application/json", config_file(answer.model.config or {}))
 
 

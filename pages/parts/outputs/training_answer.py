@@ -112,7 +112,7 @@ def share_of(rollout: RolloutReport) -> str:
     """The range of the share of the GPU that does for the engine and for the trainer."""
     low, every, high = rollout.share_low, rollout.share_all, rollout.share_high
     if low is None:
-        return say("No share of the GPU does for the engine.")
+        return say("No share of the GPU is enough for the engine.")
     if high < low:
         return say("The engine needs {low:.2f} of the GPU, and the trainer leaves {high:.2f}.", low=low, high=high)
     if every is None or every > high:
@@ -355,11 +355,13 @@ def table(answer: Trained) -> None:
     columns = [
         Column(say("GPU"), lambda verdict: find_gpu(verdict.gpu).name),
         Column(say("Verdict"), lambda verdict: f"{MARKS[verdict.verdict]} {say(BADGES[verdict.verdict][0])}"),
-        Column(say("Headroom, GiB"), lambda verdict: verdict.spare / GIB, "two", say("Below zero: short by so many.")),
+        Column(
+            say("Headroom, GiB"), lambda verdict: verdict.spare / GIB, "two", say("Below zero: the GPU lacks as many.")
+        ),
         Column(say("Max micro-batch size"), lambda verdict: limit(verdict.max_micro_batch), "whole"),
         Column(say("Max sequence length"), lambda verdict: limit(verdict.max_sequence), "whole"),
         Column(say("Min. GPUs (ZeRO-3)"), fewest, "whole"),
-        Column(say("With"), changes, help=say("What has to change for so few GPUs beside ZeRO-3.")),
+        Column(say("With"), changes, help=say("Changes that so few GPUs need, besides ZeRO-3.")),
         Column(say("Usable, GiB"), lambda verdict: verdict.usable / GIB, "two"),
     ]
     verdict_table(answer.scenario, "training_rows", columns, verdicts.values(), partial(gpu_card, answer))

@@ -33,7 +33,7 @@ def draw(answer: TrainingPlanned) -> None:
         explain(problem, lambda near: change({place: near}) if place else None, "near_run")
         return
     if not report.plans:
-        alert("error", "cancel", "**On none of these GPUs any layout fits.** Allow more GPUs, or others.")
+        alert("error", "cancel", "**No layout fits on any of these GPUs.** Allow more GPUs, or others.")
         frame.assumptions(report.assumptions)
         return
     first = report.plans[0]
@@ -134,7 +134,7 @@ def use(answer: TrainingPlanned, plan: TrainingPlan, name: str) -> None:
         take,
         answer,
         plan,
-        help=say("Its memory on Train, with everything set: GPU, layout, batch and recomputation."),
+        help=say("Its memory on Train with these settings: GPU, layout, batch and recomputation."),
     )
     training_time.operations(answer.speed(plan), name)
 

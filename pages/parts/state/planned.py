@@ -148,7 +148,7 @@ def search_of(scenario: Scenario, model: Model) -> Search:
         sentence = Message("users and requests_per_s are two ways to say the same: give one of them.")
         raise ConfigError(sentence, "users")
     if needs.think_s and needs.users is None:
-        raise ConfigError(Message("Users who think: say how many there are."), "users")
+        raise ConfigError(Message("Thinking time needs a number of users: give one."), "users")
     assert model.architecture is not None
     return Search(
         model.architecture,

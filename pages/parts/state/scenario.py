@@ -99,7 +99,7 @@ class Source(Frozen):
     file: Annotated[str, Field(min_length=1, max_length=200)] | None = Field(
         default=None, examples=["model-Q4_K_M.gguf"], description="One of several GGUF files."
     )
-    assume: Literal["llama"] | None = Field(default=None, description="How an unknown family is read.")
+    assume: Literal["llama"] | None = Field(default=None, description="Reading of an unknown family.")
     pasted: dict[str, Any] | None = Field(
         default=None, examples=["eJyr…"], description="A config.json, in place of the model."
     )
@@ -169,7 +169,7 @@ class ServingChoice(Frozen):
 
     workload: Workload = Workload()
     engine: Annotated[str, OneOf(ENGINES)] = Field(
-        default=DEFAULT_ENGINE, description="What serves the model; each engine has flags of its own."
+        default=DEFAULT_ENGINE, description="The engine that serves the model; each has flags of its own."
     )
     options: SerializeAsAny[Frozen] = Field(default_factory=lambda: ENGINES[DEFAULT_ENGINE].options_type())
     weights: WeightFormat | None = Field(
@@ -181,7 +181,7 @@ class ServingChoice(Frozen):
         default=None, description="Storage of the KV cache; as the checkpoint asks, or in 16 bits, unless chosen."
     )
     num_gpus: int | None = Field(
-        default=None, ge=1, le=1024, description="GPUs of one kind; the layout over them that does best is found."
+        default=None, ge=1, le=1024, description="GPUs of one kind; the best layout over them is found."
     )
     layout: Layout = Layout()
 
@@ -212,8 +212,8 @@ class TrainingChoice(Frozen):
     layout: TrainingLayout = TrainingLayout()
     loss_method: MethodName | None = Field(
         default=None,
-        description="How the loss is made: the next token, as transformers has it, or one of TRL's: supervised, "
-        "preference, reward model or reinforcement learning.",
+        description="The loss: of the next token, as in transformers, or one of TRL's: supervised, preference, reward "
+        "model or reinforcement learning.",
     )
     objective: Objective = Objective(method="sft")
     teacher: str | None = Field(
@@ -300,11 +300,11 @@ class PlanChoice(Frozen):
     """Load of a server, and limits on what it may take. Empty choices are the usual ones: all GPUs of the catalogue,
     weights and cache as the checkpoint has them."""
 
-    purpose: Literal["serve", "train"] = Field(default="serve", description="What the GPUs are for.")
+    purpose: Literal["serve", "train"] = Field(default="serve", description="The use of the GPUs.")
     needs: Needs = Needs()
     run: TrainingNeeds = TrainingNeeds()
     sequence: int = Field(default=4096, ge=1, le=2**24, description="Tokens of each sequence.")
-    optimizer: Optimizer = Field(default="adamw", description="What updates the weights.")
+    optimizer: Optimizer = Field(default="adamw", description="The optimizer.")
     recipe: RecipeName = Field(
         default="master", description="Storage of the trained weights, their gradients and the optimizer states."
     )
@@ -317,8 +317,8 @@ class PlanChoice(Frozen):
     kv_formats: Annotated[tuple[CacheFormat, ...], AfterValidator(once)] = Field(
         default=(), examples=["bf16,fp8"], description="Acceptable storage of the KV cache."
     )
-    max_gpus: int = Field(default=64, ge=1, le=1024, description="At most so many GPUs in all.")
-    budget: float | None = Field(default=None, gt=0, le=1e6, description="At most so many US dollars an hour.")
+    max_gpus: int = Field(default=64, ge=1, le=1024, description="Most GPUs in all.")
+    budget: float | None = Field(default=None, gt=0, le=1e6, description="Most US dollars an hour.")
     price: Annotated[tuple[str, ...], AfterValidator(priced)] = Field(
         default=(), examples=["h100-sxm=2.5;l40s=0.8"], description="Your prices of a GPU-hour, in US dollars."
     )
@@ -337,7 +337,7 @@ def shares(chosen: tuple[str, ...]) -> tuple[str, ...]:
 class HardwareChoice(Frozen):
     """Choices on the page of models on GPUs."""
 
-    view: Literal["formats", "models", "roofline"] = Field(default="formats", description="What is shown.")
+    view: Literal["formats", "models", "roofline"] = Field(default="formats", description="The view.")
     card: Annotated[str, AfterValidator(known_gpu)] = Field(
         default="h100-sxm", examples=["h100-sxm"], description="The GPU that models are tried on."
     )

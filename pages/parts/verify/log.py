@@ -88,7 +88,7 @@ RAN_OUT = {
 }
 """Sizes that an out-of-memory message states."""
 WHAT = {"model": Message("Weights"), "context": Message("KV cache and states"), "compute": Message("Largest pass")}
-AS_IT_RAN = Remedy(what=Message("Weigh as it ran, to see what would make it fit"), changes={})
+AS_IT_RAN = Remedy(what=Message("Weigh it as it ran, to see what would make it fit"), changes={})
 
 
 def draw(answer: Answer) -> None:
@@ -132,7 +132,7 @@ def calibrate(answer: Answer, overhead: Overhead | None) -> None:
             "Weigh, in place of our ranges."
         )
         take = partial(change, overhead=overhead)
-        button(say("Take these figures for this session"), "calibrate", "tune", take, help=help_text)
+        button(say("Use these figures for this session"), "calibrate", "tune", take, help=help_text)
     calibration(answer.scenario, leads_to_weigh=True)
 
 
@@ -295,6 +295,6 @@ def of_buffers(answer: Answer, text: str) -> None:
         st.markdown(f"- {row.device}, {say(WHAT[row.what])}: {say(row.sentence)}")
     stated = [f"`{name} {value}`" for name, value in log.flags.items()]
     if log.weights is None:
-        caption("The log names no type of the file: {weights} is taken for granted.", weights=buffers.weights)
+        caption("The log names no type of the file: {weights} is assumed.", weights=buffers.weights)
     if stated:
         caption("Read from the log: {list}.", list=words.listed(stated))

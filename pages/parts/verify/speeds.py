@@ -54,7 +54,7 @@ REASONS = {
     "requests waited for cache, whose size is not stated": Message(
         "Requests waited for cache, and the size of the cache is not stated"
     ),
-    "how many requests ran together is not stated": Message("How many requests ran together is not stated"),
+    "how many requests ran together is not stated": Message("The number of requests that ran together is not stated"),
     "the cache holds no request": Message("By our count the cache holds no request"),
 }
 """Why rows are left out, by the beginning of the benchmark's words."""
@@ -108,9 +108,9 @@ def kinds(evidence: SpeedAccuracy) -> None:
     )
     if "training, with experts" in evidence.by_kind:
         caption(
-            "Training with experts is least certain: which kernels sort and send the tokens, CUDA graphs and "
-            "recomputation are not stated in the records, and the range is as wide as what they change. {file} has "
-            "the errors by trainer, GPU, format and model.",
+            "Training with experts is least certain: the records do not state which kernels sort and send tokens, nor "
+            "CUDA graphs and recomputation, and the range is as wide as their effect. {file} has the errors by "
+            "trainer, GPU, format and model.",
             file="docs/training_speed.md",
         )
 
@@ -248,7 +248,7 @@ SERVER_REASONS = {
     "all requests at once": Message("All requests come at once"),
     "requests waited": Message("Requests waited: fewer ran at once than is stated"),
     "2 to 4 times slower": Message("Several times slower than the same model elsewhere: not as stated"),
-    "speculation unknown": Message("Whether tokens are guessed is not stated"),
+    "speculation unknown": Message("Whether decoding is speculative is not stated"),
     "the figures are those of": Message("The page repeats another model's figures"),
     "read faster than": Message("Faster than weights and cache can be read: load or format are not as stated"),
     "no such GPU in the catalogue": Message("The GPU is not in the catalogue"),
@@ -261,8 +261,8 @@ def draw_servers(servers: Servers) -> None:
     rows = list(servers.servers())
     heading("Servers under a steady load")
     paragraph(
-        "What each request sees of **{n}** servers that kept so many requests in flight: predicted from the model, "
-        "the GPUs and the load alone.",
+        "Latency and speed of each request at **{n}** servers with a given number of requests in flight, predicted "
+        "from the model, the GPUs and the load alone.",
         n=len(rows),
     )
     head = [say("Engine and GPUs"), say("Records"), say("Median error"), say("Within 25%")]

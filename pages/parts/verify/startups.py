@@ -33,10 +33,10 @@ REASONS = {
     "a draft model that the row does not name": Message("A draft model that the log does not name"),
     "weights partly in host memory": Message("A part of the weights lies in host memory"),
     "LoRA slots": Message("Slots for LoRA adapters, whose number is not stated"),
-    "not the engine's own code for this device": Message("The device runs code that is not the engine's own"),
+    "not the engine's own code for this device": Message("The device runs code other than the engine's own"),
     "no line of the flags": Message("The log does not state the flags of the start"),
-    "others use the GPU": Message("Others used the GPU at the same time"),
-    "a cache in four bits": Message("The cache is in a format that is not reckoned here"),
+    "others use the GPU": Message("Other programs used the GPU at the same time"),
+    "a cache in four bits": Message("The cache is in a format that is not computed here"),
     "no config of this model": Message("No config of the model"),
     "a format that is not stated exactly": Message("The format is not stated exactly"),
     "refused by us": Message("By our count it does not run"),
@@ -68,8 +68,8 @@ def court(evidence: Startups) -> None:
     small_table([say("Log"), say("We say: fits"), say("We say: does not fit")], rows, numbers=2)
     tight = sum(cell.count for cell in evidence.court if cell.word == "tight")
     caption(
-        "Each is asked with its own flags for one request of its length. “Fits” counts {tight} that are tight, "
-        "where the overhead decides; “does not fit” counts those that do not run. ATOM is asked as vLLM.",
+        "Each is weighed with its own flags and one request of its length. “Fits” counts {tight} that are tight, "
+        "where the overhead decides; “does not fit” counts those that do not run. ATOM is weighed as vLLM.",
         tight=tight,
     )
     head = [say("Engine"), say("Starts, fits"), say("Starts, does not fit")]

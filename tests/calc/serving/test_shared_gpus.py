@@ -119,7 +119,7 @@ def test_what_no_share_holds_says_why():
         ([server(CHAT, engine="sglang")], Layout(), "under vLLM"),
         ([server(CHAT, version="0.7")], Layout(), "under vLLM"),
         ([server(CHAT, gpu_memory_utilization=0.5)], Layout(), "leave it out"),
-        ([server(CHAT, kv_cache_memory_bytes=2**30)], Layout(), "stated size"),
+        ([server(CHAT, kv_cache_memory_bytes=2**30)], Layout(), "fixed size"),
         ([server(CHAT)], Layout(pp=2), "tensor parallelism"),
         ([server(CHAT)], Layout(tp=5), "divide"),
         ([server(EMBEDDER)] * (MOST_MODELS + 1), Layout(), "models are more than"),

@@ -148,7 +148,7 @@ def test_each_part_is_its_formula(name, recipe):
             "no multiple of the 4",
             id="groups",
         ),
-        pytest.param({"method": "orpo", "log_probs": "fused"}, {}, "log_probs", "does not make", id="fused ORPO"),
+        pytest.param({"method": "orpo", "log_probs": "fused"}, {}, "log_probs", "does not compute", id="fused ORPO"),
         pytest.param({"method": "grpo", "trl": "0.24"}, {}, "trl", "0.24", id="release"),
         pytest.param({"method": "gkd", "reference": "none"}, {}, "reference", "teacher runs", id="no teacher"),
         pytest.param({"method": "gkd", "beta": 2}, {}, "beta", "between 0 and 1", id="weight above 1"),

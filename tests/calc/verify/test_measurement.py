@@ -84,7 +84,7 @@ def changed(*path, value):
         pytest.param('{"rows": ' + "9" * 5000 + "}", "not JSON", id="a huge number"),
         pytest.param("[1]", "not a measurement", id="a list"),
         pytest.param('{"model_type": "llama"}', "not a measurement", id="a config"),
-        pytest.param('{"format": "\\ud800"}', "half of a character", id="half a character"),
+        pytest.param('{"format": "\\ud800"}', "half of a surrogate pair", id="half a character"),
         pytest.param(" " * 1_000_001, "larger than 1 MB", id="large"),
         pytest.param('{"format": "weighbridge-measurement/1"}', "config is not right", id="only a format"),
         pytest.param(changed("format", value="weighbridge-measurement/2"), "format", id="another version"),

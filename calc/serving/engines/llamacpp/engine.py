@@ -146,7 +146,8 @@ class LlamaCpp(Engine):
             yield Refusal(sentence, "split_mode", ["layer"])
         if self.options.split_mode == "tensor":
             sentence = Message(
-                "What each GPU holds with --split-mode tensor, an experiment of llama.cpp, is not known here."
+                "The memory of each GPU with --split-mode tensor, which is experimental in llama.cpp, is not "
+                "known here."
             )
             yield Refusal(sentence, "split_mode", ["layer"])
         yield from self.type_refusals(model, self.options.cache_types(precision.kv))
@@ -158,7 +159,9 @@ class LlamaCpp(Engine):
         if model.gguf.architecture is None:
             yield Message("llama.cpp {version} does not read {kind}.", version=self.versions, kind=kind)
         elif (mixer := unknown_mixers(model)) is not None:
-            yield Message("What llama.cpp plans for {mixer} in {kind} is not known here.", mixer=mixer, kind=kind)
+            yield Message(
+                "The memory that llama.cpp plans for {mixer} in {kind} is not known here.", mixer=mixer, kind=kind
+            )
         if not self.keeps(precision.weights):
             yield Message(
                 "GGUF files do not store weights in {format}; Q4_K_M and Q8_0 are usual.", format=precision.weights
@@ -176,7 +179,7 @@ class LlamaCpp(Engine):
             yield Refusal(Message("Quantized values need flash attention."), fields[1], ["f16"])
         mixers = [mixer for block in model.all_blocks for mixer in block.attentions]
         if keys != values and any(mixer.absorbs for mixer in mixers):
-            yield Refusal(Message("Latent attention keeps keys and values in one type."), fields[1], [keys])
+            yield Refusal(Message("Latent attention caches keys and values in one type."), fields[1], [keys])
         heads = [mixer.attended_widths for mixer in mixers if len(mixer.cached_vectors()) > 1]
         for kind, field, widths in zip(types, fields, zip(*heads, strict=True), strict=False):
             block = BLOCKS[kind][0]
@@ -234,8 +237,8 @@ class LlamaCpp(Engine):
     def left_out(self) -> Iterator[Message]:
         if self.options.guess == "draft-simple" and self.options.model_draft is None:
             yield Message(
-                "Which draft model it is is not said (--model-draft): only the {n} more rows of logits that each slot "
-                "plans for it are counted.",
+                "The draft model is not known (--model-draft): of it only the {n} extra rows of logits in each slot "
+                "are counted.",
                 n=self.options.guessed,
             )
         yield Message(  # common/arg.cpp, `--cache-ram`; ggml-org/llama.cpp#16391

@@ -31,10 +31,13 @@ class LlamaCppOptions(Frozen):
     """None: what llama-server does by itself, or what the workload asks for."""
 
     ctx_size: int | None = Field(
-        default=None, ge=1, le=2**30, description="Tokens of the cache, of all slots together; else batch x context."
+        default=None,
+        ge=1,
+        le=2**30,
+        description="Tokens of the cache, of all slots together; by default batch x context.",
     )
     parallel: int | None = Field(
-        default=None, ge=1, le=MOST_SLOTS, description="Slots: sequences that run at once; else the batch."
+        default=None, ge=1, le=MOST_SLOTS, description="Slots: sequences that run at once; by default the batch."
     )
     kv_unified: bool = Field(default=False, description="One cache for all slots, not one for each.")
     batch_size: int = Field(default=2048, ge=1, le=2**20, description="Tokens that a call may pass.")
@@ -45,8 +48,8 @@ class LlamaCppOptions(Frozen):
         le=2**20,
         description="Rows of logits planned for: llama-server one a slot; 0 all tokens of a pass, as llama-bench.",
     )
-    cache_type_k: CacheType | None = Field(default=None, description="Storage of keys; else that of the cache.")
-    cache_type_v: CacheType | None = Field(default=None, description="Storage of values; else that of the cache.")
+    cache_type_k: CacheType | None = Field(default=None, description="Storage of keys; by default that of the cache.")
+    cache_type_v: CacheType | None = Field(default=None, description="Storage of values; by default that of the cache.")
     flash_attn: Literal["auto", "on", "off"] = Field(
         default="auto", description="Flash attention; auto: where each layer's device has it."
     )
@@ -58,7 +61,7 @@ class LlamaCppOptions(Frozen):
     n_gpu_layers: Annotated[int, Field(ge=0, le=2**16)] | Literal["auto"] | None = Field(
         default=None,
         examples=["24"],
-        description="Layers on GPUs, counted from the last, the output first; auto: as many as go; else all.",
+        description="Layers on GPUs, counted from the last, the output first; auto: as many as fit; by default all.",
     )
     cpu_moe: bool = Field(default=False, description="The experts of all layers stay on the host.")
     n_cpu_moe: int = Field(default=0, ge=0, le=2**16, description="Layers from the first whose experts stay there.")
@@ -69,31 +72,34 @@ class LlamaCppOptions(Frozen):
         default="layer", description="Several GPUs have layers each; none: one GPU is used; others are not counted."
     )
     tensor_split: str | None = Field(
-        default=None, max_length=1000, description="Shares of the GPUs, such as 3,1; else equal ones."
+        default=None, max_length=1000, description="Shares of the GPUs, such as 3,1; by default equal."
     )
     kv_offload: bool = Field(default=True, description="The cache lies where its layer is; off: on the host.")
     swa_full: bool = Field(default=False, description="Layers with a window keep the whole context.")
     device: Literal["none"] | None = Field(default=None, description="none: everything stays on the host.")
     spec_type: Guess = Field(
         default="none",
-        description="What guesses tokens: a draft model beside this one, layers of its own for it (MTP), or repeats of "
-        "the text.",
+        description="Speculative decoding: by a draft model, by the model's own layers (MTP), or by repeats of the "
+        "text.",
     )
     model_draft: str | None = Field(
         default=None,
         max_length=1000,
         examples=["Qwen/Qwen3-0.6B"],
-        description="The draft model, which guesses tokens: it is loaded beside this one.",
+        description="The draft model of speculative decoding, loaded beside this one.",
     )
     weights_draft: WeightFormat | None = Field(
-        default=None, description="Storage of the draft model's weights; else as of this one's."
+        default=None, description="Storage of the draft model's weights; by default that of this one's."
     )
     n_gpu_layers_draft: int | None = Field(
-        default=None, ge=0, le=2**16, description="Layers of the draft model on GPUs, counted from the last; else all."
+        default=None,
+        ge=0,
+        le=2**16,
+        description="Layers of the draft model on GPUs, counted from the last; by default all.",
     )
-    cache_type_k_draft: CacheType = Field(default="f16", description="Storage of keys in what guesses tokens.")
-    cache_type_v_draft: CacheType = Field(default="f16", description="Storage of values in what guesses tokens.")
-    spec_draft_n_max: int = Field(default=3, ge=1, le=1024, description="Tokens that a draft model guesses at once.")
+    cache_type_k_draft: CacheType = Field(default="f16", description="Storage of the draft's keys.")
+    cache_type_v_draft: CacheType = Field(default="f16", description="Storage of the draft's values.")
+    spec_draft_n_max: int = Field(default=3, ge=1, le=1024, description="Tokens that a draft model proposes at once.")
     mmproj: bool = Field(default=False, description="The vision encoder is loaded too, from a file of its own.")
     rpc: str | None = Field(
         default=None, max_length=1000, description="Servers whose devices are used instead of GPUs; CPUs are assumed."

@@ -23,18 +23,19 @@ class MLXOptions(Frozen):
         description="Tokens of a rotating cache, of mlx_lm.generate and models that keep all tokens otherwise.",
     )
     kv_bits: Literal[2, 3, 4, 5, 6, 8] | None = Field(
-        default=None, description="Bits of a cached element; else 16. The server then answers one request at once."
+        default=None,
+        description="Bits of a cached element; by default 16. With fewer the server answers one request at a time.",
     )
     kv_group_size: Literal[32, 64, 128] = Field(default=64, description="Elements of the cache that share a scale.")
     quantized_kv_start: int = Field(
         default=5000, ge=0, le=2**30, description="Tokens from which on the cache is quantized."
     )
     q_group_size: Literal[32, 64, 128] | None = Field(
-        default=None, description="Weights that share a scale, of a model that is converted so; else 64."
+        default=None, description="Weights that share a scale in a model converted here; by default 64."
     )
     wired_limit_mb: int | None = Field(
         default=None,
         ge=1024,
         le=2**24,
-        description="iogpu.wired_limit_mb of macOS, MiB that the GPU may use; else what macOS lets it by itself.",
+        description="iogpu.wired_limit_mb of macOS: MiB that the GPU may use; by default macOS's own limit.",
     )

@@ -438,8 +438,8 @@ class SGLang(DraftingEngine):
         yield from super().left_out()
         if self.loads_draft:
             yield Message(
-                "SGLang plans its cache while the layers that guess have an embedding and a head of their own, which "
-                "are counted with them; later they share the model's."
+                "SGLang plans its cache while the draft layers still have an embedding and a head of their own, which "
+                "are counted here; later they share the model's."
             )
 
     def unpredicted(self, model: Architecture, family: str) -> Iterator[Refusal]:

@@ -40,7 +40,7 @@ class SGLangOptions(Frozen):
         default=None, ge=1, le=2**24, description="Recurrent states, instead of a share of the memory."
     )
     mamba_radix_cache_strategy: StateStrategy | None = Field(
-        default=None, description="How the prefix cache keeps recurrent states: copies that a request takes along."
+        default=None, description="Recurrent states in the prefix cache: copies that a request keeps."
     )
     disable_radix_cache: bool = Field(default=False, description="No prefix cache.")
     enable_hierarchical_cache: bool = Field(
@@ -57,24 +57,26 @@ class SGLangOptions(Frozen):
     )
     disable_cuda_graph: bool = Field(default=False, description="No CUDA graphs.")
     scheduler_recv_interval: int = Field(
-        default=1, ge=1, le=2**20, description="Decode steps from one look for new requests to the next."
+        default=1, ge=1, le=2**20, description="Decode steps between looks for new requests."
     )
     language_model_only: bool = Field(default=False, description="Leave the vision encoder out.")
     speculative_algorithm: SpeculativeAlgorithm | None = Field(
         default=None,
-        description="What guesses tokens: layers of the model for it (NEXTN, EAGLE), a head (EAGLE3), a draft model "
-        "beside it (STANDALONE), or repeats of the text (NGRAM).",
+        description="Speculative decoding: by the model's own layers (NEXTN, EAGLE), a head (EAGLE3), a draft model "
+        "(STANDALONE), or repeats of the text (NGRAM).",
     )
-    speculative_num_steps: int | None = Field(default=None, ge=1, le=128, description="Passes of what guesses, a step.")
-    speculative_eagle_topk: int | None = Field(default=None, ge=1, le=128, description="Tokens that each pass guesses.")
+    speculative_num_steps: int | None = Field(default=None, ge=1, le=128, description="Draft passes in each step.")
+    speculative_eagle_topk: int | None = Field(
+        default=None, ge=1, le=128, description="Tokens that each pass proposes."
+    )
     speculative_num_draft_tokens: int | None = Field(
-        default=None, ge=1, le=1024, description="Guessed tokens that are verified at once."
+        default=None, ge=1, le=1024, description="Draft tokens that are verified at once."
     )
     speculative_draft_model_path: str | None = Field(
         default=None,
         max_length=1000,
         examples=["Qwen/Qwen3-0.6B"],
-        description="The draft model, which guesses tokens: it is loaded beside this one.",
+        description="The draft model of speculative decoding, loaded beside this one.",
     )
 
     @model_validator(mode="after")

@@ -150,7 +150,7 @@ class Transformers(Engine):
         if precision.kv == "fp8":
             yield from self.fp8_refusals(model)
         if model.model_type in WRITTEN_OUT:
-            sentence = "What attention with relative positions takes in transformers ({family}) is not known here."
+            sentence = "The memory of attention with relative positions in transformers ({family}) is not known here."
             yield Refusal(Message(sentence, family=model.model_type), "engine")
 
     def fp8_refusals(self, model: Architecture) -> Iterator[Refusal]:

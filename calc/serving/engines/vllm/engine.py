@@ -455,7 +455,7 @@ class VLLM(DraftingEngine):
             version = spelled(since)
             yield Refusal(Message(sentence, family=family, version=version), "version", [version])
         if layers and options.guessed > layers and options.guessed % layers:
-            sentence = "{n} tokens guessed at once are no multiple of the {layers} layers that guess them."
+            sentence = "{n} draft tokens are no multiple of the {layers} layers that propose them."
             below = options.guessed - options.guessed % layers
             near = [below, below + layers]
             yield Refusal(Message(sentence, n=options.guessed, layers=layers), "num_speculative_tokens", near)

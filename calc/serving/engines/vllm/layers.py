@@ -194,7 +194,7 @@ def cached_by(mixer: Mixer, block: Block, setting: LayerSetting) -> Iterator[Cac
         size = state_size(mixer, setting.family, setting.options, setting.drafts)
         yield Cached("state", size.nbytes, size, checkpoint=checkpoint_step(mixer, setting))
     else:
-        sentence = Message("What vLLM caches for {mixer} is not known here.", mixer=mixer.kind)
+        sentence = Message("The memory that vLLM caches for {mixer} is not known here.", mixer=mixer.kind)
         raise ConfigError(sentence, "engine")
 
 

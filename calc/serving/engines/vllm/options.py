@@ -42,26 +42,29 @@ class VLLMOptions(Frozen):
     )
     async_scheduling: bool | None = Field(default=None, description="Schedule a step while the last one runs.")
     disable_hybrid_kv_cache_manager: bool = Field(
-        default=False, description="Keep the whole context in layers with a window too."
+        default=False, description="Keep the whole context also in layers with a window."
     )
     enforce_eager: bool = Field(default=False, description="No CUDA graphs.")
     language_model_only: bool = Field(default=False, description="Leave the vision encoder out.")
     speculative: Speculative = Field(
         default="none",
-        description="What guesses tokens: the model's own layer (multi-token prediction), one more (EAGLE, EAGLE-3), a "
-        "draft model beside it, or repeats of the text (ngram).",
+        description="Speculative decoding: by the model's own layer (multi-token prediction), an extra one (EAGLE, "
+        "EAGLE-3), a draft model, or repeats of the text (ngram).",
     )
     num_speculative_tokens: int | None = Field(
-        default=None, ge=1, le=128, description="Tokens that are guessed at once; else 1 with mtp, 3 with all others."
+        default=None,
+        ge=1,
+        le=128,
+        description="Tokens that are proposed at once; by default 1 with mtp, 3 with all others.",
     )
     model_draft: str | None = Field(
         default=None,
         max_length=1000,
         examples=["Qwen/Qwen3-0.6B"],
-        description="The draft model, which guesses tokens: it is loaded beside this one.",
+        description="The draft model of speculative decoding, loaded beside this one.",
     )
     weights_draft: WeightFormat | None = Field(
-        default=None, description="Storage of the draft model's weights; else as its file usually has them."
+        default=None, description="Storage of the draft model's weights; by default as its file usually has them."
     )
     enable_lora: bool = Field(default=False, description="Serve LoRA adapters: memory for them is taken at start.")
     max_loras: int = Field(default=1, ge=1, le=1024, description="Adapters that a batch may use, with enable_lora.")
@@ -69,7 +72,7 @@ class VLLMOptions(Frozen):
         default=None,
         ge=1,
         le=2**16,
-        description="Adapters that wait in the host's memory, with enable_lora; else as many as max_loras.",
+        description="Adapters kept in the host's memory, with enable_lora; by default as many as max_loras.",
     )
     max_lora_rank: Literal[1, 8, 16, 32, 64, 128, 256, 320, 512] = Field(
         default=16, description="Largest rank of an adapter, with enable_lora."
@@ -78,7 +81,7 @@ class VLLMOptions(Frozen):
         default=None, gt=0, le=2**20, description="GiB of the host's memory for the KV cache, of all ranks together."
     )
     kv_offloading_backend: Literal["native", "lmcache"] = Field(
-        default="native", description="What keeps the cache on the host, with kv_offloading_size."
+        default="native", description="Backend that keeps the cache on the host, with kv_offloading_size."
     )
     mxfp4_kernel: Literal["marlin", "triton"] | None = Field(
         default=None, description="Kernel of experts in MXFP4; on Hopper, gpt-oss runs by Triton."

@@ -143,7 +143,7 @@ def test_as_many_requests_run_as_speculation_allows():
             {},
             {"speculative_algorithm": "EAGLE3"},
             "speculative_draft_model_path",
-            "How many heads",
+            "The number of heads",
         ),
         (
             "Qwen/Qwen3-32B",

@@ -184,7 +184,7 @@ def test_guesses_pass_the_sampler_of_the_first_runner(version, kind, nbytes):
         ),
         ("Qwen/Qwen3-8B", {}, {"speculative": "eagle3", "model_draft": DRAFT}, "speculative", "has one layer"),
         ("deepseek-ai/DeepSeek-V4-Flash", {}, {"speculative": "eagle3"}, "speculative", "compresses tokens"),
-        ("deepseek-ai/DeepSeek-V3", {}, {"speculative": "eagle3"}, "model_draft", "How many heads"),
+        ("deepseek-ai/DeepSeek-V3", {}, {"speculative": "eagle3"}, "model_draft", "The number of heads"),
     ],
 )
 def test_what_guesses_nothing(model, layout, options, field, sentence):
