@@ -151,9 +151,9 @@ def share_gpus(
     allocations = [of_server(server, gpu, layout, overhead or Overhead()) for server in servers]
     asleep = [asleep_bytes(allocation) if sleep_level else 0 for allocation in allocations]
     shares, free = list[GPUShare](), gpu.usable_bytes - sum(asleep)
-    for port, (server, allocation, kept) in enumerate(zip(servers, allocations, asleep, strict=True), PORT):
-        share = started(server, allocation, free + kept, port, sleeps=sleep_level > 0)
-        shares.append(share.model_copy(update={"asleep": kept}) if sleep_level else share)
+    for port, (server, allocation, own) in enumerate(zip(servers, allocations, asleep, strict=True), PORT):
+        share = started(server, allocation, free + own, port, sleeps=sleep_level > 0)
+        shares.append(share.model_copy(update={"asleep": own}) if sleep_level else share)
         free -= 0 if sleep_level else share.taken
     weights = sorted(share.weights for share in shares)
     return SharedGPUs(

@@ -234,7 +234,7 @@ def without_effect(
         elif name == "rollout" and not generates:
             names = "|".join(name for name, method in METHODS.items() if method.generates)
             why = Message("Only {method} {names} generates completions.", method=spelled("method"), names=names)
-        elif name in OF_AN_ENGINE and "rollout" not in stated:
+        elif name in OF_AN_ENGINE and not (generates and "rollout" in stated):
             sentence = "{option} takes effect only with {rollout} colocated or server."
             why = Message(sentence, option=option, rollout=spelled("rollout"))
         elif name in OF_ADAPTERS and weights in ("full", "pretrain"):

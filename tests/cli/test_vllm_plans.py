@@ -7,7 +7,7 @@ import pytest
 from benchmarks.accuracy.vllm_kv import REPORTED, differing, reported, sample
 from calc.serving.memory import KVBudget
 from cli.command import main
-from cli.options import FALSE, flag
+from cli.options import flag
 
 CONFIGS, PLANS = sample()
 KINDS = {
@@ -23,7 +23,7 @@ def words(row):
     yield from ("--kv-cache-memory-bytes", row["budget"])
     for name, value in row["options"].items():
         if isinstance(value, bool):
-            yield flag(name) if value else FALSE + flag(name).removeprefix("--")
+            yield flag(name) if value else "--no-" + flag(name).removeprefix("--")
         else:
             yield from (flag(name), value)
 

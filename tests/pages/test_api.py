@@ -209,8 +209,8 @@ def test_the_answer_of_every_preset(model, capsys):
         ),
         (
             "steps?gpu=h100-sxm&steps=method%3Ddpo%26sequence%3D2048",
-            "The link says sequence=“2048”, which is left out. sequence has no effect with dpo: prompt, completion and "
-            "log_probs stand for it.",
+            "The link says sequence=“2048”, which is left out. sequence has no effect with dpo; use prompt, completion "
+            "and log_probs.",
         ),
     ],
 )

@@ -82,7 +82,7 @@ def test_a_30b_a3b_on_a_12_gb_card(monkeypatch):
     monkeypatch.setattr(drawn, "HEAT_CONTEXTS", (4096, 16_384))
     app = opened(page("machine", model="Qwen/Qwen3-30B-A3B", context="16384"), "local_heat_drawer", "local_columns")
     assert ":orange[runs in Q4_K_M]" in app.title[0].value
-    assert "Take Q4_K_M" in texts(app.markdown)[0]
+    assert "Use Q4_K_M" in texts(app.markdown)[0]
     files = rows(app, "local_files")
     (usual,) = (row for row in files if row["File"] == "Q4_K_M")
     assert usual["Where it lies"].startswith("experts of")
@@ -104,7 +104,7 @@ def test_on_a_mac_mlx_is_offered_too(monkeypatch):
     """The largest format that fits, with its commands; nothing of it on another machine."""
     monkeypatch.setattr(drawn, "FEW", 1)
     mac = run(page("machine", model="Qwen/Qwen3-8B", my_gpus="apple-m3-pro"))
-    assert any("Take mlx-community/Qwen3-8B-8bit" in text for text in texts(mac.markdown))
+    assert any("Use mlx-community/Qwen3-8B-8bit" in text for text in texts(mac.markdown))
     assert "mlx_lm.server \\\n  --model mlx-community/Qwen3-8B-8bit" in texts(mac.code)
     other = run(page("machine", model="Qwen/Qwen3-8B", my_gpus="rtx-4090"))
     assert not any("mlx" in text for text in texts(other.code))

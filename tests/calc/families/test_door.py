@@ -152,7 +152,7 @@ def test_an_unknown_override_names_its_neighbours():
         ("[" * 500_000, "500,000 commas and opening brackets; 250,000 are the most"),
         ('{"a":' * 10_000 + "1" + "}" * 10_000, "nested too deep"),
         ('{"a":' * 51 + "1" + "}" * 51, "nested too deep"),
-        ('{"model_type": "\\ud800"}', r"half of a character \(\\ud800\)"),
+        ('{"model_type": "\\ud800"}', r"half of a surrogate pair \(\\ud800\)"),
         ("[1]", "object of fields"),
         ("3", "object of fields"),
         ('{"hidden_size": ' + "9" * 10_000 + "}", "number too long"),

@@ -67,11 +67,11 @@ def test_what_can_not_be_read_is_refused(text):
 @pytest.mark.parametrize(
     ("text", "sentence", "nearest"),
     [
-        ("A:0.5:960", "The memory of a GPU is from 1 to 4,096 GiB, not 0.5.", (1,)),
-        ("A:5000:960", "The memory of a GPU is from 1 to 4,096 GiB, not 5000.", (4096,)),
-        ("A:48:0", "The bandwidth of a GPU is from 1 to 100,000 GB/s, not 0.", (1,)),
-        ("A:48:960:bf16=0", "The peak in bf16 of a GPU is from 0.1 to 1,000,000 TFLOPS, not 0.", (0.1,)),
-        ("A:48:960:link=200000", "The link of a GPU is from 1 to 100,000 GB/s, not 200000.", (100_000,)),
+        ("A:0.5:960", "The memory of a GPU must be between 1 and 4,096 GiB; 0.5 is not.", (1,)),
+        ("A:5000:960", "The memory of a GPU must be between 1 and 4,096 GiB; 5000 is not.", (4096,)),
+        ("A:48:0", "The bandwidth of a GPU must be between 1 and 100,000 GB/s; 0 is not.", (1,)),
+        ("A:48:960:bf16=0", "The peak in bf16 of a GPU must be between 0.1 and 1,000,000 TFLOPS; 0 is not.", (0.1,)),
+        ("A:48:960:link=200000", "The link of a GPU must be between 1 and 100,000 GB/s; 200000 is not.", (100_000,)),
     ],
 )
 def test_limits(text, sentence, nearest):

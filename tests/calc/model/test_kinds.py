@@ -126,5 +126,5 @@ class Unheard(Attention):
 def test_a_kind_that_nobody_knows_gets_a_sentence():
     assert graph_of(Unheard()) is None
     assert pass_of(Unheard()) is None
-    with pytest.raises(ConfigError, match=r"^What vLLM caches for unheard is not known here\.$"):
+    with pytest.raises(ConfigError, match=r"^The memory that vLLM caches for unheard is not known here\.$"):
         list(cached_by(Unheard(), None, None))

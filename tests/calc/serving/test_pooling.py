@@ -106,7 +106,7 @@ def test_what_makes_no_tokens_is_neither_timed_nor_trained():
         report(config, workload=Workload(context=512, generated=8))
     with pytest.raises(ConfigError, match="losses are over texts"):
         training_report(config)
-    with pytest.raises(ConfigError, match="How fast"):
+    with pytest.raises(ConfigError, match="The speed of models"):
         time_of(config, report(config, gpus=[H100]), H100)
     assert not report(config, gpus=[H100]).verdicts[0].serves
 

@@ -331,7 +331,7 @@ def test_too_many_requests_are_a_sentence():
 
 
 def test_who_thinks_is_counted():
-    with pytest.raises(ValueError, match="number of users"):
+    with pytest.raises(ValueError, match="say how many"):
         Needs(think_s=3)
 
 

@@ -215,7 +215,7 @@ def test_a_share_too_small_says_which_does():
     step = colocated(engine_share=0.05)
     assert step.word == "does not fit"
     enough = step.report().share_low
-    assert f"{enough:.2f} do" in str(step.reason())
+    assert f"{enough:.2f} is enough" in str(step.reason())
     assert colocated(engine_share=enough).starts
 
 

@@ -323,7 +323,7 @@ def test_out_of_memory_beside_ours():
     found, most = ours(text, "meta-llama/Llama-3.1-8B")
     assert found["memory"].log == gib(20.81) + 3 * GIB
     assert str(found["memory"].sentence).startswith(
-        "The process held 20.81 GiB and asked for 3.00 GiB more with 1.66 GiB free; we compute "
+        "The process had 20.81 GiB in use and asked for 3.00 GiB more with 1.66 GiB free; we compute "
     )
     assert most == found["memory"]
 

@@ -286,7 +286,7 @@ def test_a_complete_print_out_has_nothing_but_the_usual_notes():
         ("M(" + "(0-9999): 10000 x L(" * 50 + "(e): Embedding(5, 3)" + ")" * 51, "far too many tensors"),
         ("M(" + "(a): L(" * 200, "more than 100 deep"),
         ("M((a): L(" + "(" * 200, "more than 100 deep"),
-        ("\n".join(QWEN.splitlines()[:12]), "breaks off inside model.layers.0-35"),
+        ("\n".join(QWEN.splitlines()[:12]), "ends inside model.layers.0-35"),
         ("\n".join(QWEN.splitlines()[12:]), "never opened"),
         (QWEN + " " * 1_000_000, "1,001,220 characters"),
     ],

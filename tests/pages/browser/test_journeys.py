@@ -237,7 +237,7 @@ JOURNEYS = {
     "which file for my card": Journey(
         "machine?model=Qwen/Qwen3-8B",
         [lambda page: choose(page, "Card 1", "4070 super", "RTX 4070 SUPER")],
-        "Take Q[0-9]",
+        "Use Q[0-9]",
         before=1,
     ),
     "a learner in Chinese": Journey(
