@@ -196,8 +196,7 @@ def test_the_answer_of_every_preset(model, capsys):
         ("gpus?num_gpus=2", "The query says num_gpus=“2”: it changes nothing of this answer."),
         (
             "train?method=dpo&sequence=2048",
-            "The query says sequence=“2048”: sequence has no effect with dpo; use prompt, completion and log_probs stand "
-            "for it.",
+            "The query says sequence=“2048”: sequence has no effect with dpo; use prompt, completion and log_probs.",
         ),
         (
             "train?method=dpo&rollout=colocated",
