@@ -35,7 +35,7 @@ async def warm(_: st.App) -> AsyncIterator[dict[str, Any]]:
     weighed(Scenario())
     trained(Scenario())
     for files in (scripts.SCRIPTS, lists.LISTS):
-        files.version  # noqa: B018
+        files.version  # noqa: B018  # made here, and remembered
     direct.quicken()
     gc.collect()
     gc.freeze()

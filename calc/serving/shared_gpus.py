@@ -25,7 +25,7 @@ from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture
 from calc.options import made, options
 from calc.serving.engines.engine import Engine
-from calc.serving.engines.launch import Launch
+from calc.serving.engines.launch import Launch, ServerStart
 from calc.serving.engines.rules import Question
 from calc.serving.memory import Allocation, Serving
 from calc.serving.report import placed
@@ -230,7 +230,8 @@ def launch(model: str, allocation: Allocation, port: int, *, sleeps: bool) -> La
     """Command of a server, at a port of its own."""
     serving = allocation.serving
     sparse, length = bool(serving.architecture.experts), allocation.workload.context
-    started = serving.engine.launch(model, serving.precision, serving.layout, length, sparse=sparse)
+    start = ServerStart(model, serving.precision, serving.layout, length, sparse=sparse)
+    started = serving.engine.launch(start)
     more = ("--port", str(port)) if port != PORT else (), ("--enable-sleep-mode",) if sleeps else ()
     return started and started.model_copy(update={"words": (*started.words, *chain.from_iterable(more))})
 

@@ -20,7 +20,7 @@ from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture
 from calc.serving.engines import ENGINES
 from calc.serving.engines.engine import Engine
-from calc.serving.engines.launch import Launch, Separate, ServerRole
+from calc.serving.engines.launch import Launch, Separate, ServerRole, ServerStart
 from calc.time.arrays import Array, Indices, number
 from calc.time.arrivals import UTILIZATION, closed_loop_spread
 from calc.time.disaggregated import Disaggregated, between, disaggregated, link_of, ranked_plans
@@ -281,7 +281,7 @@ def launch(search: Search, plan: Plan, model: str, layout: Layout | None = None)
     """Command of one replica of a plan, or of one server in another layout."""
     (precision,) = {p for p in search.precisions if (p.weights, p.kv) == (plan.weights, plan.kv)}
     sparse, length = bool(search.architecture.experts), search.needs.context
-    return search.engine.launch(model, precision, layout or plan.layout, length, sparse=sparse)
+    return search.engine.launch(ServerStart(model, precision, layout or plan.layout, length, sparse=sparse))
 
 
 def separate_launch(search: Search, plan: Plan, model: str) -> Separate | None:

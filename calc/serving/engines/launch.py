@@ -4,7 +4,7 @@ from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, combinations, product
 from shlex import join
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, NamedTuple
 
 from calc.errors import Frozen, Message
 from calc.formats import CacheFormat, Precision, WeightFormat
@@ -21,6 +21,17 @@ ServerRole = Literal["prefill", "decode"]
 FP8 = ("fp8", "fp8-channel", "fp8-tensor")
 DTYPES: Mapping[WeightFormat, str] = {"fp32": "float32", "fp16": "float16"}
 """Types that vLLM and SGLang load a checkpoint in, by their words for `--dtype`."""
+
+
+class ServerStart(NamedTuple):
+    """A model to be served."""
+
+    model: str
+    precision: Precision
+    layout: Layout
+    length: int  # tokens of a sequence
+    sequences: int = 1
+    sparse: bool = False  # with routed experts
 
 
 class Launch(Frozen):
@@ -164,16 +175,6 @@ class Launcher(StartedEngine):
     def remedies(self, limits: Limits, workload: Workload) -> Iterator[dict[str, object]]:
         """Options that are not set and may make a model fit; the least change first, the greatest last."""
 
-    def launch(
-        self,
-        model: str,
-        precision: Precision,
-        layout: Layout,
-        length: int,
-        sequences: int = 1,
-        *,
-        sparse: bool = False,
-    ) -> Launch | None:
-        """Command of a server that takes so many sequences of so many tokens of a model, with routed experts or
-        without; None: it is none."""
+    def launch(self, start: ServerStart) -> Launch | None:
+        """Command of a server; None: the engine is none."""
         return None

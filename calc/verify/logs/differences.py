@@ -219,15 +219,15 @@ def _memory(failure: OutOfMemory, ours: Report) -> Iterator[Difference]:
         return
     wanted, memory = in_use + failure.tried, ours.memory
     known: dict[str, Any] = {"low": memory.low / GIB, "high": memory.high / GIB}
-    known |= {"who": who, "held": in_use / GIB, "tried": failure.tried / GIB}
+    known |= {"who": who, "in_use": in_use / GIB, "tried": failure.tried / GIB}
     sentence = (
-        "{who} had {held:.2f} GiB in use and asked for {tried:.2f} GiB more; we compute {low:.2f} to {high:.2f} GiB "
+        "{who} had {in_use:.2f} GiB in use and asked for {tried:.2f} GiB more; we compute {low:.2f} to {high:.2f} GiB "
         "for this workload."
     )
     if failure.free is not None:
         known["free"] = failure.free / GIB
         sentence = (
-            "{who} had {held:.2f} GiB in use and asked for {tried:.2f} GiB more with {free:.2f} GiB free; we compute "
+            "{who} had {in_use:.2f} GiB in use and asked for {tried:.2f} GiB more with {free:.2f} GiB free; we compute "
             "{low:.2f} to {high:.2f} GiB for this workload."
         )
     yield in_range("memory", wanted, (memory.low, memory.total, memory.high), sentence, sentence, known)

@@ -13,7 +13,7 @@ import streamlit as st
 from calc.errors import Message
 from calc.hardware import find_gpu
 from calc.serving.engines import ENGINES
-from calc.serving.engines.launch import LOCAL, Launch
+from calc.serving.engines.launch import LOCAL, Launch, ServerStart
 from calc.text import config_file
 from calc.training import accelerate, objective_launches, torchrun
 from pages.parts import words
@@ -260,8 +260,8 @@ def launches(answer: Weighed | Trained) -> list[tuple[str, Launch]]:
     scenario, focus = answer.report.scenario, answer.focus
     engine = answer.scenario.serving.started()
     work = scenario.workload
-    launched = model_in_command(answer), scenario.precision, scenario.layout, work.context, work.batch
-    launch = engine.launch(*launched, sparse=bool(answer.architecture.experts))
+    server = model_in_command(answer), scenario.precision, scenario.layout, work.context, work.batch
+    launch = engine.launch(ServerStart(*server, sparse=bool(answer.architecture.experts)))
     title = ENGINES[scenario.engine].title
     if launch is None:
         name = model_in_command(answer)

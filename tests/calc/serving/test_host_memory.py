@@ -8,6 +8,7 @@ from calc.formats.stored import CheckpointSize
 from calc.hardware.gpus import gpus
 from calc.model.architecture import Architecture
 from calc.serving.engines import ENGINES
+from calc.serving.engines.launch import ServerStart
 from presets import models
 
 GB = 10**9
@@ -166,5 +167,5 @@ def test_flags_that_do_not_go_together(engine, options, words):
 )
 def test_the_command_has_the_flags(engine, options, words):
     kind = ENGINES[engine]
-    launch = kind(kind.options_type(**options)).launch("Qwen/Qwen3-8B", Precision(), Layout(), 8192)
+    launch = kind(kind.options_type(**options)).launch(ServerStart("Qwen/Qwen3-8B", Precision(), Layout(), 8192))
     assert " ".join(words) in " ".join(launch.words)

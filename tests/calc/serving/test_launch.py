@@ -8,6 +8,7 @@ import pytest
 
 from calc import Layout, Precision, Workload
 from calc.serving.engines import ENGINES
+from calc.serving.engines.launch import ServerStart
 from calc.serving.engines.llamacpp.options import LlamaCppOptions
 from calc.serving.engines.sglang.options import SGLangOptions
 from calc.serving.engines.vllm.options import VLLMOptions
@@ -76,7 +77,7 @@ ALL_LLAMACPP = LlamaCppOptions(
 
 
 def words(engine, options=None, layout=None, **precision):
-    launch = ENGINES[engine](options).launch("org/model", Precision(**precision), layout or Layout(), 8192)
+    launch = ENGINES[engine](options).launch(ServerStart("org/model", Precision(**precision), layout or Layout(), 8192))
     assert shlex.split(launch.text.replace("\\\n", "")) == list(launch.words)
     return launch
 
@@ -107,7 +108,7 @@ def test_defaults_say_no_more_than_the_model_and_its_length():
     assert words("vllm").words == ("vllm", "serve", "org/model", "--max-model-len", "8192")
     start = ("python", "-m", "sglang.launch_server", "--model-path", "org/model", "--context-length", "8192")
     assert words("sglang").words == start
-    assert ENGINES["transformers"]().launch("org/model", Precision(), Layout(), 8192) is None
+    assert ENGINES["transformers"]().launch(ServerStart("org/model", Precision(), Layout(), 8192)) is None
 
 
 @pytest.mark.parametrize(
@@ -132,7 +133,7 @@ def test_copies_of_a_dense_model_are_servers_of_their_own(sparse, said):
     """SGLang: `--attn-dp-size` divides `--tp-size`, and layers without experts over all of its ranks; with `--dp-size`
     each copy has as many ranks as `--tp-size` says, which is what is weighed."""
     engine, layout = ENGINES["sglang"](), Layout(tp=2, dp=4)
-    launch = engine.launch("org/model", Precision(), layout, 8192, sparse=sparse)
+    launch = engine.launch(ServerStart("org/model", Precision(), layout, 8192, sparse=sparse))
     assert said in " ".join(launch.words)
 
 
@@ -157,19 +158,19 @@ def test_weights_in_another_type_are_loaded_so(engine):
 def test_no_flag_makes_other_weights_of_a_quantized_checkpoint(engine, weights):
     """gpt-oss's files are in MXFP4 (its quantization_config)."""
     chosen = Precision.of(models()["openai/gpt-oss-20b"].config, weights)
-    launch = ENGINES[engine]().launch("openai/gpt-oss-20b", chosen, Layout(), 8192)
+    launch = ENGINES[engine]().launch(ServerStart("openai/gpt-oss-20b", chosen, Layout(), 8192))
     assert [str(note) for note in launch.notes] == [f"Name a checkpoint whose weights are stored in {weights}."]
     assert {"--dtype", "--quantization"}.isdisjoint(launch.words)
 
 
 def test_a_command_of_llamacpp_has_a_slot_for_each_sequence():
-    launch = ENGINES["llamacpp"]().launch("org/model", Precision(weights="Q8_0"), Layout(), 4096, 8)
+    launch = ENGINES["llamacpp"]().launch(ServerStart("org/model", Precision(weights="Q8_0"), Layout(), 4096, 8))
     assert " ".join(launch.words).endswith("--ctx-size 32768 --parallel 8")
 
 
 def test_flags_with_which_it_fits_stand_for_those_of_the_same_names():
     options = LlamaCppOptions(n_gpu_layers=99, kv_offload=False)
-    started = ENGINES["llamacpp"](options).launch("org/model", Precision(weights="Q8_0"), Layout(), 4096)
+    started = ENGINES["llamacpp"](options).launch(ServerStart("org/model", Precision(weights="Q8_0"), Layout(), 4096))
     changed = started.with_flags(["--n-gpu-layers 24", "--tensor-split 8,8,8"]).words
     assert changed[-4:] == ("--n-gpu-layers", "24", "--tensor-split", "8,8,8")
     assert changed.count("--n-gpu-layers") == 1
@@ -187,5 +188,5 @@ def test_flags_with_which_it_fits_stand_for_those_of_the_same_names():
     ],
 )
 def test_the_cache_is_named_where_the_checkpoint_asks_for_a_format(engine, kv, flag):
-    launch = ENGINES[engine]().launch("org/model", Precision(kv=kv, cache_stated="fp8"), Layout(), 8192)
+    launch = ENGINES[engine]().launch(ServerStart("org/model", Precision(kv=kv, cache_stated="fp8"), Layout(), 8192))
     assert flag in " ".join(launch.words)

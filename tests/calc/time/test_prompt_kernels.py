@@ -11,6 +11,7 @@ from calc import Architecture, Precision
 from calc.hardware.gpus import gpus
 from calc.hardware.parallel import Layout
 from calc.serving.engines import ENGINES
+from calc.serving.engines.launch import ServerStart
 from calc.serving.engines.llamacpp.options import LlamaCppOptions
 from calc.time.serving_time import Speed, speed_of
 from calc.time.time_operations import prefill
@@ -84,5 +85,5 @@ def test_decode_is_the_same_in_every_build():
 
 def test_a_launch_has_no_flag_of_the_build():
     options = LlamaCppOptions(cuda_force_cublas=True)
-    words = ENGINES["llamacpp"](options).launch("org/model", Precision(weights="Q4_K_M"), Layout(), 4096)
+    words = ENGINES["llamacpp"](options).launch(ServerStart("org/model", Precision(weights="Q4_K_M"), Layout(), 4096))
     assert "cublas" not in str(words)

@@ -25,7 +25,7 @@ from calc.model.derivation import NUMBERS, Numbers, Symbols
 from calc.model.named import Peak
 from calc.serving.engines.cache import Setup
 from calc.serving.engines.engine import Engine
-from calc.serving.engines.launch import Launch
+from calc.serving.engines.launch import Launch, ServerStart
 from calc.serving.engines.llamacpp.context import PADDING
 from calc.serving.engines.llamacpp.fit import MachineRoom, Offloading
 from calc.serving.engines.llamacpp.graph import unknown_mixers
@@ -329,19 +329,10 @@ class LlamaCpp(Engine):
     def overhead(self, gpus: int) -> Mapping[OverheadItem, Range]:
         return {"cuda_context": CUDA_CONTEXT}
 
-    def launch(
-        self,
-        model: str,
-        precision: Precision,
-        layout: Layout,
-        length: int,
-        sequences: int = 1,
-        *,
-        sparse: bool = False,
-    ) -> Launch:
-        file = f"{model.rpartition('/')[2]}-{precision.weights.upper()}.gguf"
-        types = self.options.cache_types(precision.kv)
-        return ModelStart(GGUFSource(file=file), self.options, length, self.options.slots(sequences), types).server()
+    def launch(self, start: ServerStart) -> Launch:
+        file = f"{start.model.rpartition('/')[2]}-{start.precision.weights.upper()}.gguf"
+        slots, types = self.options.slots(start.sequences), self.options.cache_types(start.precision.kv)
+        return ModelStart(GGUFSource(file=file), self.options, start.length, slots, types).server()
 
     def remedies(self, limits: Limits, workload: Workload) -> Iterator[dict[str, object]]:
         for size in (256, 128):

@@ -21,7 +21,7 @@ from calc.model.derivation import NUMBERS, Numbers
 from calc.serving.engines.cache import Setup
 from calc.serving.engines.engine import Engine
 from calc.serving.engines.families import unserved
-from calc.serving.engines.launch import Launch, stated
+from calc.serving.engines.launch import Launch, ServerStart, stated
 from calc.serving.engines.loading import up_to
 from calc.serving.engines.mlx.cache import EXPANDED, IN_LISTS, OWN_CACHES, ROTATING, PromptCache, state_bytes
 from calc.serving.engines.mlx.loading import HIGH, is_down, mlx_file
@@ -253,17 +253,8 @@ class MLX(Engine):
             "measured on MLX's CPU build, where it is not."
         )
 
-    def launch(
-        self,
-        model: str,
-        precision: Precision,
-        layout: Layout,
-        length: int,
-        sequences: int = 1,
-        *,
-        sparse: bool = False,
-    ) -> Launch:
-        return command(model, precision, self.options)
+    def launch(self, start: ServerStart) -> Launch:
+        return command(start.model, start.precision, self.options)
 
     def remedies(self, limits: Limits, workload: Workload) -> Iterator[dict[str, object]]:
         for size in STEPS:

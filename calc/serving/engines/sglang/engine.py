@@ -35,6 +35,7 @@ from calc.serving.engines.launch import (
     Launch,
     Separation,
     ServerRole,
+    ServerStart,
     Spelling,
     cached,
     combined,
@@ -369,34 +370,25 @@ class SGLang(DraftingEngine):
         shortage = max(0, requested + limits.tables + gpu.working + gpu.overhead["cuda_graphs"] - free)
         return Budget(requested, {"weights": gpu.loaded}, sum(gpu.overhead.values()), shortage)
 
-    def launch(
-        self,
-        model: str,
-        precision: Precision,
-        layout: Layout,
-        length: int,
-        sequences: int = 1,
-        *,
-        sparse: bool = False,
-    ) -> Launch:
+    def launch(self, start: ServerStart) -> Launch:
         """`sglang.launch_server`. Its tensor-parallel ranks are all that share a layer, of which attention makes
         groups; copies of a model without experts share nothing (`--dp-size`)."""
-        shares = sparse or layout.ep > 1
+        shares = start.sparse or start.layout.ep > 1
         sizes = {
-            "--tp-size": layout.tp * (layout.dp if shares else 1),
-            "--dp-size": 1 if shares else layout.dp,
-            "--pp-size": layout.pp,
-            "--attn-dp-size": layout.dp if shares else 1,
-            "--ep-size": layout.ep,
+            "--tp-size": start.layout.tp * (start.layout.dp if shares else 1),
+            "--dp-size": 1 if shares else start.layout.dp,
+            "--pp-size": start.layout.pp,
+            "--attn-dp-size": start.layout.dp if shares else 1,
+            "--ep-size": start.layout.ep,
         }
-        quantize, notes = quantized(precision)
+        quantize, notes = quantized(start.precision)
         return Launch(
             words=(
-                *("python", "-m", "sglang.launch_server", "--model-path", model),
+                *("python", "-m", "sglang.launch_server", "--model-path", start.model),
                 *degrees(sizes),
-                *("--context-length", str(length)),
+                *("--context-length", str(start.length)),
                 *quantize,
-                *cached(precision, CACHE_WORDS),
+                *cached(start.precision, CACHE_WORDS),
                 *stated(self.options, self.spelling),
                 *self.unnamed_head,
             ),

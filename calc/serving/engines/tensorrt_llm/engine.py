@@ -30,7 +30,7 @@ from calc.model.named import Peak
 from calc.serving.engines.cache import Pool
 from calc.serving.engines.engine import Engine
 from calc.serving.engines.families import families, unserved
-from calc.serving.engines.launch import Launch, Spelling, combined, degrees, stated
+from calc.serving.engines.launch import Launch, ServerStart, Spelling, combined, degrees, stated
 from calc.serving.engines.loading import FUSED, ExpertPadding, quantized
 from calc.serving.engines.rules import broken_tiles, even_stages, without_cache, without_pooling
 from calc.serving.engines.sglang.cache import bits_with_index, slot_bytes
@@ -264,29 +264,21 @@ class TensorRTLLM(Engine):
         cache = int(free * self.cache_share) if free > 0 else free
         return Budget(gpu.loaded + gpu.working + cache, own, outside, max(0, -free))
 
-    def launch(
-        self,
-        model: str,
-        precision: Precision,
-        layout: Layout,
-        length: int,
-        sequences: int = 1,
-        *,
-        sparse: bool = False,
-    ) -> Launch:
+    def launch(self, start: ServerStart) -> Launch:
         """`trtllm-serve`. Its tensor-parallel ranks are all that share a layer, of which attention makes copies."""
+        layout, precision = start.layout, start.precision
         sizes = {"--tp_size": layout.tp * layout.dp, "--pp_size": layout.pp, "--ep_size": layout.ep}
         settings, notes = self.settings(precision, layout), []
         if precision.checkpoint is None and (precision.weights != "bf16" or precision.replaces is not None):
             notes.append(Message("Name a checkpoint whose weights are stored in {format}.", format=precision.weights))
         if settings:
             notes.append(Message("The file config.yaml holds {settings}", settings=json.dumps(settings)))
-        chunked = self.options.enable_chunked_prefill and length > (self.options.max_num_tokens or TOKENS)
+        chunked = self.options.enable_chunked_prefill and start.length > (self.options.max_num_tokens or TOKENS)
         return Launch(
             words=(
-                *("trtllm-serve", model),
+                *("trtllm-serve", start.model),
                 *degrees(sizes),
-                *("--max_seq_len", str(length)),
+                *("--max_seq_len", str(start.length)),
                 *stated(self.options, {**self.spelling, **dict.fromkeys(IN_FILE, ())}),
                 *(("--enable_chunked_prefill",) if chunked else ()),
                 *(("--config", "config.yaml") if settings else ()),

@@ -27,6 +27,7 @@ from calc.serving.engines.launch import (
     Launch,
     Separation,
     ServerRole,
+    ServerStart,
     Spelling,
     cached,
     combined,
@@ -359,32 +360,23 @@ class VLLM(DraftingEngine):
             message = Message(sentence, context=workload.context, most=limits.step_tokens)
             yield Refusal(message, "max_num_batched_tokens", [workload.context])
 
-    def launch(
-        self,
-        model: str,
-        precision: Precision,
-        layout: Layout,
-        length: int,
-        sequences: int = 1,
-        *,
-        sparse: bool = False,
-    ) -> Launch:
+    def launch(self, start: ServerStart) -> Launch:
         """`vllm serve`. Experts are spread over all ranks or none (`--enable-expert-parallel`)."""
         sizes = {
-            "--tensor-parallel-size": layout.tp,
-            "--pipeline-parallel-size": layout.pp,
-            "--data-parallel-size": layout.dp,
-            "--decode-context-parallel-size": layout.dcp,
+            "--tensor-parallel-size": start.layout.tp,
+            "--pipeline-parallel-size": start.layout.pp,
+            "--data-parallel-size": start.layout.dp,
+            "--decode-context-parallel-size": start.layout.dcp,
         }
-        quantize, notes = quantized(precision)
+        quantize, notes = quantized(start.precision)
         return Launch(
             words=(
-                *("vllm", "serve", model),
+                *("vllm", "serve", start.model),
                 *degrees(sizes),
-                *(("--enable-expert-parallel",) if layout.ep > 1 else ()),
-                *("--max-model-len", str(length)),
+                *(("--enable-expert-parallel",) if start.layout.ep > 1 else ()),
+                *("--max-model-len", str(start.length)),
                 *quantize,
-                *cached(precision, CACHE_WORDS),
+                *cached(start.precision, CACHE_WORDS),
                 *self.speculation,
                 *stated(self.options, self.spelling),
             ),

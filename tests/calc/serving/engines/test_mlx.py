@@ -9,6 +9,7 @@ from calc import Architecture, ConfigError, Layout, Overhead, Precision, Workloa
 from calc.errors import Message
 from calc.formats import native
 from calc.serving.derivation import Derivations
+from calc.serving.engines.launch import ServerStart
 from calc.serving.engines.mlx.cache import PromptCache
 from calc.serving.engines.mlx.engine import MLX, conversion
 from calc.serving.engines.mlx.loading import mlx_file
@@ -204,7 +205,10 @@ def test_a_setting_that_mlx_has_not_is_said():
 )
 def test_every_flag_is_one_that_mlx_lm_has(weights, options):
     engine, precision = MLX(MLXOptions(**options)), Precision(weights=weights)
-    launches = [engine.launch(QWEN3, precision, Layout(), 8192), conversion(QWEN3, precision, engine.options)]
+    launches = [
+        engine.launch(ServerStart(QWEN3, precision, Layout(), 8192)),
+        conversion(QWEN3, precision, engine.options),
+    ]
     for launch in launches:
         assert {word for word in launch.words if word.startswith("--")} <= set(
             load("engine_flags.json")[launch.words[0]]

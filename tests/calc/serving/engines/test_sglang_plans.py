@@ -5,6 +5,7 @@ from functools import cache
 import pytest
 
 from calc import Architecture, Layout, Overhead, Precision, Workload
+from calc.serving.engines.launch import ServerStart
 from calc.serving.engines.sglang.engine import batches, streams_images
 from calc.serving.engines.sglang.options import SGLangOptions
 from calc.serving.memory import Serving
@@ -46,17 +47,31 @@ def named(row):
     return f"{row['model']} on {row['gpu']}, {flags or 'defaults'}"
 
 
-def shares_its_layers(row):
-    """Whether copies of the attention, if there are several, share routed experts: of a dense model they would share
-    its layers, and are weighed as servers of their own (`--dp-size`)."""
+def divides_dense_layers(row):
+    """Whether copies of the attention divide the layers of a model without experts among them."""
     dense = not Architecture.from_config(CONFIGS[row["model"]]).experts
-    return row["settings"].get("attn_dp_size", 1) == 1 or not dense
+    return row["settings"].get("attn_dp_size", 1) > 1 and dense
 
 
-ROWS = [row for row in (*DATA["rows"], *GUESSES["rows"]) if shares_its_layers(row)]
+ROWS = [*DATA["rows"], *GUESSES["rows"]]
+DIVIDED = [row for row in ROWS if divides_dense_layers(row)]
 
 
-@in_one_test("row", ROWS, ids=named)
+@in_one_test("row", DIVIDED, ids=named)
+def test_no_layout_asks_sglang_to_divide_dense_layers_so(row):
+    """Copies of such a model are servers of their own here (server_args.py: --dp-size without --enable-dp-attention),
+    which its command says, and each is planned as one alone, as rows without copies show."""
+    engine, layout, gpu = engine_of(row), layout_of(row), gpus()[row["gpu"]]
+    architecture, work = Architecture.from_config(CONFIGS[row["model"]]), Workload(context=row["context"])
+    words = engine.launch(ServerStart("org/model", Precision(), layout, row["context"])).words
+    assert words[words.index("--dp-size") + 1] == str(layout.dp)
+    assert not {"--attn-dp-size", "--enable-dp-attention"} & set(words)
+    alone = layout.model_copy(update={"dp": 1})
+    of_copies, of_one = (engine.limits(work, gpu, architecture, each) for each in (layout, alone))
+    assert of_copies == of_one
+
+
+@in_one_test("row", [row for row in ROWS if row not in DIVIDED], ids=named)
 def test_as_sglang_plans(row):
     engine, layout, gpu = engine_of(row), layout_of(row), gpus()[row["gpu"]]
     kind, draft = engine.options.speculative_algorithm, engine.options.speculative_draft_model_path

@@ -4,6 +4,7 @@ in test_sglang_plans.py."""
 import pytest
 
 from calc import ConfigError, Layout, Overhead, Precision, Workload
+from calc.serving.engines.launch import ServerStart
 from calc.serving.engines.sglang.options import SGLangOptions, guesses
 from calc.serving.fewest import fewest_gpus
 from calc.serving.memory import Serving
@@ -196,5 +197,5 @@ def test_flags_that_go_together(options, sentence):
     ],
 )
 def test_the_command_says_what_guesses(options, said):
-    launch = started("sglang", SGLangOptions(**options)).launch("org/model", Precision(), Layout(), 8192)
+    launch = started("sglang", SGLangOptions(**options)).launch(ServerStart("org/model", Precision(), Layout(), 8192))
     assert " ".join(launch.words).endswith(said)

@@ -8,6 +8,7 @@ from calc import Architecture, ConfigError, Layout, Overhead, Precision, Workloa
 from calc.formats import native
 from calc.hardware.overhead import MIDDLE
 from calc.serving.engines.cache import Pool
+from calc.serving.engines.launch import ServerStart
 from calc.serving.engines.rules import Question
 from calc.serving.engines.tensorrt_llm.engine import TensorRTLLM
 from calc.serving.engines.tensorrt_llm.options import TensorRTLLMOptions
@@ -190,7 +191,9 @@ def test_long_prompts_without_chunks():
 
 def test_its_command():
     engine = TensorRTLLM(TensorRTLLMOptions(max_batch_size=64, max_num_tokens=4096, cuda_graph_config=False))
-    launch = engine.launch("org/model", Precision(weights="nvfp4", kv="fp8"), Layout(dp=4, ep=4, pp=2), 8192)
+    launch = engine.launch(
+        ServerStart("org/model", Precision(weights="nvfp4", kv="fp8"), Layout(dp=4, ep=4, pp=2), 8192)
+    )
     assert launch.text.replace(" \\\n ", "") == (
         "trtllm-serve org/model --tp_size 4 --pp_size 2 --ep_size 4 --max_seq_len 8192 --max_batch_size 64 "
         "--max_num_tokens 4096 --enable_chunked_prefill --config config.yaml"
@@ -206,7 +209,7 @@ def test_its_command():
 
 
 def test_defaults_say_no_more_than_the_model_and_its_length():
-    plain = TensorRTLLM().launch("org/model", Precision(), Layout(), 8192)
+    plain = TensorRTLLM().launch(ServerStart("org/model", Precision(), Layout(), 8192))
     assert (plain.words, plain.notes) == (("trtllm-serve", "org/model", "--max_seq_len", "8192"), ())
 
 

@@ -7,6 +7,7 @@ import pytest
 from calc import Architecture, ConfigError, Layout, Overhead, Precision, Workload
 from calc.hardware.gpus import gpus
 from calc.serving.engines.drafts import eagle3_head
+from calc.serving.engines.launch import ServerStart
 from calc.serving.engines.vllm.cache import divide, limits
 from calc.serving.engines.vllm.engine import VLLM
 from calc.serving.engines.vllm.options import VLLMOptions
@@ -214,6 +215,6 @@ def test_guesses_of_several_layers_are_a_multiple():
     ],
 )
 def test_the_command_says_what_guesses(options, stated):
-    words = VLLM(VLLMOptions(**options)).launch("org/model", Precision(), Layout(), 8192).words
+    words = VLLM(VLLMOptions(**options)).launch(ServerStart("org/model", Precision(), Layout(), 8192)).words
     assert json.loads(words[words.index("--speculative-config") + 1]) == stated
     assert not any("draft" in word and word.startswith("--") for word in words)
