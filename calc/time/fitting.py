@@ -18,7 +18,7 @@ from calc.serving.verdict import max_context
 from calc.serving.weighing import RankWeights
 from calc.serving.workload import Workload
 from calc.time.arrays import Array, read_only
-from calc.time.serving_time import speed_on
+from calc.time.serving_time import Speed, speed_on
 
 MAPPED = tuple(name for name, engine in ENGINES.items() if engine.sequences_option is not None)
 """Engines that allocate at start: those whose room is known before requests come."""
@@ -82,11 +82,12 @@ def fitting(
 
 def rates_of(row: Formats, gpu: GPU, longest: Sequence[int], context: int) -> list[float]:
     """Tokens a second of one sequence of a model in each format; 0 where it does not fit, or makes none."""
-    rates = list[float]()
+    rates, speeds = list[float](), dict[Layout, Speed]()
     for serving, most in zip(row.values(), longest, strict=True):
         rate, tokens = 0.0, min(context, most)
         if serving is not None and tokens and not serving.architecture.pooled:
-            rate = 1 / float(speed_on(gpu, serving).step(1, max(2, tokens), "expected"))
+            speed = speeds[serving.layout] = speed_on(gpu, serving, like=speeds.get(serving.layout))
+            rate = 1 / float(speed.step(1, max(2, tokens), "expected"))
         rates.append(rate)
     return rates
 

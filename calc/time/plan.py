@@ -1,7 +1,8 @@
 """Hardware and layouts for a load: every GPU, format and layout that the engine accepts, weighed and timed at once.
 
 Memory and time are sums of a few terms linear in batch, context and their product, so that all layouts, with the
-formats and GPUs that they fit, are one array: [rows, batches]. Nothing of a report is built.
+formats and GPUs that they fit, are one array: [rows, batches]. Nothing of a report is built, and what is known to take
+more GPUs than another layout is not timed.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -290,9 +291,32 @@ class Search:
         rows = self.fitting([(layout, (form,))])
         return rows.some(rows.kind == kind)
 
+    def contenders(self, rows: FittingRows) -> Candidates:
+        """Candidates with the best of each GPU and format: all but layouts that take more GPUs than it takes to meet
+        the targets. Those on the fewest GPUs are timed first."""
+        fewest = self.fewest_gpus(rows)
+        on_fewest = fewest == self.least_of_each(rows, fewest)
+        leaders = self.of(rows.some(on_fewest))
+        met = np.full(rows.form.size, np.inf)
+        met[on_fewest] = np.where(leaders.meets, leaders.gpus, np.inf)
+        possible = fewest <= self.least_of_each(rows, met)
+        return leaders if (possible == on_fewest).all() else self.of(rows.some(possible))
+
+    def least_of_each(self, rows: FittingRows, figures: Array) -> Array:
+        """Least figure of each row's GPU and format."""
+        pairs = self.pairs(rows)
+        least = np.full(len(self.precisions) * len(self.gpus), np.inf)
+        np.minimum.at(least, pairs, figures)
+        return np.asarray(least[pairs])
+
     def pairs(self, rows: FittingRows) -> Indices:
         """A number for each GPU and format."""
         return rows.form * len(self.gpus) + rows.kind
+
+    def fewest_gpus(self, rows: FittingRows) -> Array:
+        """Fewest GPUs of a layout: of as many replicas as the load fills."""
+        replicas = 1.0 if self.needs.at_once is None else np.ceil(self.needs.at_once / self.room_for(rows))
+        return np.asarray(replicas * rows.gpus)
 
     def of(self, rows: FittingRows) -> Candidates:
         needs, server = self.needs, self.server(rows)
@@ -379,7 +403,7 @@ class Search:
 
     def plans(self, limit: int = 100) -> list[Plan]:
         """Plans whose prefill and decode share GPUs, best first."""
-        return self.best_first(self.rows, self.of, self.waits, limit)
+        return self.best_first(self.rows, self.contenders, self.waits, limit)
 
     def best_first(
         self,

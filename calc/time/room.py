@@ -93,12 +93,15 @@ class Shard:
     @cached_property
     def laid_out(self) -> LaidOut:
         """Stages as an engine knows them, in the first format, their weights left out."""
+        return self.cut(self.ranges)
+
+    def cut(self, ranges: tuple[range, ...]) -> LaidOut:
         rank = self.weighing.rank
         stages = tuple(
             Stage(tuple(blocks_within(rank, stage)), first=stage.start == 0, last=stage.stop == rank.num_layers)
-            for stage in self.ranges
+            for stage in ranges
         )
-        return LaidOut(self.weighing.whole, rank, stages, self.ranges, self.layout, self.precisions[0])
+        return LaidOut(self.weighing.whole, rank, stages, ranges, self.layout, self.precisions[0])
 
     def working_bytes(self, engine: Engine, limits: Limits) -> list[int]:
         """The largest pass of each stage."""
@@ -289,6 +292,7 @@ class StartedGPUs:
         self.totals = [gpus[gpu].usable_bytes for gpu in self.sizes.tolist()]
         self.overheads = dict[tuple[int, tuple[int, int]], list[dict[OverheadItem, int]]]()
         self.budgets = dict[tuple[int, int, tuple[int, int]], tuple[float, ...]]()
+        self.free = dict[tuple[Layout, tuple[Precision, ...]], Array]()
 
 
 class Room:
@@ -306,6 +310,7 @@ class Room:
         self.started: dict[tuple[Limits, ...], StartedGPUs] = {} if like is None else like.started
         self.by_degrees = dict[tuple[int, ...], StartedGPUs]()
         self.sequences = dict[tuple[StartedGPUs, int, int, tuple[range, ...], CacheFormat], Array]()
+        self.kernels = dict[tuple[StartedGPUs, int, int, CacheFormat], tuple[Indices, Indices]]()
 
     def limits(self, layout: Layout) -> tuple[Limits, ...]:
         return tuple(self.engine.limits(self.workload, gpu, self.architecture, layout) for gpu in self.gpus)
@@ -349,6 +354,8 @@ class Room:
         """Bytes for the cache on each stage, in the middle and at the high end of the overhead, [2, stages, formats,
         GPUs]: the engine's budget less what weights take of it. What loading adds to weights (padding, tables) is left
         out."""
+        if (known := on.free.get((shard.layout, shard.precisions))) is not None:
+            return known
         depth = shard.layout.gpus, max(map(len, shard.ranges))
         works = {first: shard.working_bytes(self.engine, on.limits[first]) for first in set(on.by_limits)}
         budgets = np.array(
@@ -361,7 +368,9 @@ class Room:
             ]
         )
         ends = np.moveaxis(budgets[:, on.by_size], 2, 0)
-        return np.asarray(ends[:, :, None] - self.engine.cache_share * shard.stage_bytes[:, :, None])
+        free = np.asarray(ends[:, :, None] - self.engine.cache_share * shard.stage_bytes[:, :, None])
+        on.free[shard.layout, shard.precisions] = free
+        return free
 
     def budget(
         self, on: StartedGPUs, gpu: int, working: int, depth: tuple[int, int], shard: Shard
@@ -392,10 +401,20 @@ class Room:
         key = on, shard.layout.tp, shard.layout.dcp, shard.ranges, kv
         if key not in self.sequences:
             laid_out = replace(shard.laid_out, precision=Precision(kv=kv))
-            unlike, which = np.unique(on.by_kernels, return_inverse=True)
+            unlike, which = self.unlike(on, shard, kv)
             sizes = [self.sequence_bytes(on, laid_out, gpu) for gpu in unlike.tolist()]
             self.sequences[key] = np.array(sizes, dtype=np.float64).T[..., which]
         return self.sequences[key]
+
+    def unlike(self, on: StartedGPUs, shard: Shard, kv: CacheFormat) -> tuple[Indices, Indices]:
+        """The first of the GPUs that keep as many bytes, all layers on one stage, and which of these each is like."""
+        key = on, shard.layout.tp, shard.layout.dcp, kv
+        if key not in self.kernels:
+            whole = replace(shard.cut((range(shard.ranges[-1].stop),)), precision=Precision(kv=kv))
+            sizes = {first: tuple(self.sequence_bytes(on, whole, first)) for first in set(on.by_kernels)}
+            alike = first_alike(sizes[first] for first in on.by_kernels)
+            self.kernels[key] = np.unique(alike, return_inverse=True)
+        return self.kernels[key]
 
     def sequence_bytes(self, on: StartedGPUs, laid_out: LaidOut, gpu: int) -> list[tuple[int, int]]:
         """Bytes of cache on each stage of all sequences together, and of each, as the engine keeps windows and states

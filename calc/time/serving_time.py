@@ -231,9 +231,13 @@ def demands_of(
     *,
     file: StoredAs = stored,
     states: StateBytes = state_bytes,
+    like: Sequence[Demand] | None = None,
 ) -> tuple[Demand, ...]:
-    """Work of one of the ranks that hold `rank`, by stage, of an engine's files."""
-    return tuple(demand(architecture, rank, precision, layout, stage, file=file, states=states) for stage in stages)
+    """Work of one of the ranks that hold `rank`, by stage, of an engine's files; `like` is that of the same ranks in
+    other formats."""
+    of_stage = partial(demand, architecture, rank, precision, layout, file=file, states=states)
+    others = [None] * len(stages) if like is None else like
+    return tuple(of_stage(stage, like=other) for stage, other in zip(stages, others, strict=True))
 
 
 def speed_of(
@@ -275,15 +279,17 @@ def speed_on(
     *,
     edits: Edits | None = None,
     node: int = 8,
+    like: Speed | None = None,
     kernels: str | None = None,
 ) -> Speed:
-    """The speed of a model that is laid out for its memory; `kernels` is the name under which they are measured, if not
-    its engine's. Its work is computed once for all GPUs."""
+    """The speed of a model that is laid out for its memory; `like` is that of the same ranks in other formats,
+    `kernels` the name under which they are measured, if not its engine's. Its work is computed once for all GPUs."""
     laid_out, engine = serving.laid_out, serving.engine
     precision, layout = laid_out.precision, laid_out.layout
     if serving.known_demands is None:
         model, states = (laid_out.whole, laid_out.rank, laid_out.ranges), partial(engine.state_bytes, laid_out.whole)
-        serving.known_demands = demands_of(*model, precision, layout, file=serving.weighing.read, states=states)
+        others, file = None if like is None else like.demands, serving.weighing.read
+        serving.known_demands = demands_of(*model, precision, layout, file=file, states=states, like=others)
     on = precision, layout, gpu, kernels or engine.kernels, edits, node
     return timed_on(serving.known_demands, *on, splits_batch=engine.splits_batch)
 

@@ -212,12 +212,13 @@ def plans_of_all(found):
         pytest.param(Needs(users=4000, prompt=2000, output=200), id="out-of-reach"),
     ],
 )
-def test_a_plan_is_the_best_of_its_gpu_and_format(needs):
+def test_layouts_that_are_not_timed_are_none_of_the_best(needs):
     found = search(needs=needs)
     best = {}
     for plan in plans_of_all(found):
         best.setdefault((plan.gpu, plan.weights), plan)
     assert found.plans(10**6) == list(best.values())
+    assert found.contenders(found.rows).rows.form.size < found.rows.form.size
 
 
 def test_the_batch_is_the_largest_in_time():
@@ -500,13 +501,13 @@ def test_a_plan_depends_on_no_other_gpu_or_format_of_the_search(model):
 
 def test_a_corrected_row_has_its_gpu_and_format_looked_at_anew_alone(monkeypatch):
     """Three rounds correct a row each of gpt-oss: the second look at 49,360 rows was 0.1 s each."""
-    looked, of = [], Search.of
+    looked, contenders = [], Search.contenders
 
     def look(found, rows):
         looked.append(len(set(found.pairs(rows).tolist())))
-        return of(found, rows)
+        return contenders(found, rows)
 
-    monkeypatch.setattr(Search, "of", look)
+    monkeypatch.setattr(Search, "contenders", look)
     formats = ("bf16", "fp8", "int8", "int4", "nvfp4", "mxfp4")
     plans = search("openai/gpt-oss-120b", Needs(users=32), tuple(gpus()), formats).plans()
     first, *others = looked
