@@ -158,7 +158,7 @@ class Trials:
         try:
             if precision not in self.formats:
                 model = serving.architecture, serving.engine, precision, setting.layout, serving.overhead
-                self.formats[precision] = Serving.of(*model)
+                self.formats[precision] = Serving.of(*model, like=serving)
             changed = self.formats[precision].with_layout(setting.layout)
             changed = changed if setting.engine is serving.engine else changed.with_engine(setting.engine)
             self.known[setting] = changed.on(self.gpu, setting.workload)

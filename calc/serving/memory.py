@@ -275,11 +275,19 @@ class Serving:
 
     @classmethod
     def of(
-        cls, architecture: Architecture, engine: Engine, precision: Precision, layout: Layout, overhead: Overhead
+        cls,
+        architecture: Architecture,
+        engine: Engine,
+        precision: Precision,
+        layout: Layout,
+        overhead: Overhead,
+        like: "Serving | None" = None,
     ) -> "Serving":
-        """Raises ConfigError where the engine does not take the model so."""
+        """`like` is the same under this engine in other formats: ranks and passes are laid out once for both. Raises
+        ConfigError where the engine does not take the model so."""
         engine.check(Question(architecture, precision, layout))
-        return cls(RankWeights(architecture, engine, precision), engine, layout, overhead)
+        ranks = RankWeights(architecture, engine, precision, None if like is None else like.ranks)
+        return cls(ranks, engine, layout, overhead)
 
     @property
     def weights(self) -> int:

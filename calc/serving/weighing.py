@@ -61,12 +61,23 @@ class BlockPeaks(NamedTuple):
 class Weighing:
     """The weights of a tensor-parallel rank: of each kind of layer, and of what stands before and behind them."""
 
-    def __init__(self, engine: Engine, whole: Architecture, precision: Precision, layout: Layout) -> None:
-        self.engine, self.whole, self.precision, self.layout = engine, whole, precision, layout
-        self.rank: Architecture = layout.rank(whole, engine.vocabulary(whole.vocab, layout.tp))
+    def __init__(
+        self,
+        engine: Engine,
+        whole: Architecture,
+        precision: Precision,
+        layout: Layout,
+        like: "Weighing | None" = None,
+    ) -> None:
+        """`like` is the same rank in other formats: its passes take the same memory where activations are as wide."""
+        self.engine, self.whole, self.precision, self.layout, self.like = engine, whole, precision, layout, like
+        vocab = engine.vocabulary(whole.vocab, layout.tp)
+        self.rank: Architecture = layout.rank(whole, vocab) if like is None else like.rank
         self.at_ends = dict[tuple[bool, bool], tuple[int, LoadedWeights]]()
         self.peaks = dict[StepSize, BlockPeaks]()
         self.cuts = dict[int, list[tuple[int, ...]]]()
+        if like is not None and like.precision.activation_bytes == precision.activation_bytes:
+            self.peaks = like.peaks
 
     @cached_property
     def file(self) -> list[Piece]:
@@ -89,6 +100,8 @@ class Weighing:
                 layers.setdefault(tensor.layers, []).append(piece)
             elif tensor.excluded_as in counted:
                 ends.append(piece)
+        if self.like is not None and layers.keys() == self.like.tensors.layers.keys():
+            return self.like.tensors._replace(layers=layers, ends=ends)
         kinds = layer_kinds(self.rank.num_layers, [*(block.runs_in for block in self.rank.all_blocks), *layers])
         numbers = {kind: number for number, kind in enumerate(dict.fromkeys(kinds))}
         firsts = [kinds.index(kind) for kind in numbers]
@@ -247,6 +260,8 @@ class Weighing:
     def at_end(self, *, first: bool, last: bool) -> tuple[int, LoadedWeights]:
         """Bytes of a stage besides its layers, as stored and as loaded."""
         ends = self.tensors.ends
+        if self.like is not None and ends == self.like.tensors.ends:
+            return self.like.at_end(first=first, last=last)
         if (first, last) not in self.at_ends:
             layers = range(0 if first else 1, self.rank.num_layers if last else 0 if first else 1)
             stored = sum(self.size(piece, layers) for piece in ends)
@@ -258,9 +273,12 @@ class RankWeights:
     """A model's weights on its ranks, under flags of an engine that load the same: what one report remembers of them,
     so that each rank is weighed and each layout is laid out once."""
 
-    def __init__(self, architecture: Architecture, engine: Engine, precision: Precision) -> None:
-        self.architecture, self.engine, self.precision = architecture, engine, precision
-        self.whole: Architecture = engine.with_draft(architecture)
+    def __init__(
+        self, architecture: Architecture, engine: Engine, precision: Precision, like: "RankWeights | None" = None
+    ) -> None:
+        """`like` are those in other formats."""
+        self.architecture, self.engine, self.precision, self.like = architecture, engine, precision, like
+        self.whole: Architecture = engine.with_draft(architecture) if like is None else like.whole
         self.weighings = dict[Layout, Weighing]()
         self.cuts = dict[int, tuple[range, ...]]()
         self.layouts = dict[Layout, LaidOut]()
@@ -270,7 +288,8 @@ class RankWeights:
         """A rank, with the layers of all its pipeline stages."""
         shape = layout if layout.pp == 1 else layout.model_copy(update={"pp": 1})
         if shape not in self.weighings:
-            self.weighings[shape] = Weighing(self.engine, self.whole, self.precision, shape)
+            like = None if self.like is None else self.like.of(shape)
+            self.weighings[shape] = Weighing(self.engine, self.whole, self.precision, shape, like)
         return self.weighings[shape]
 
     def ranges_of(self, stages: int) -> tuple[range, ...]:

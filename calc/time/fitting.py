@@ -42,11 +42,12 @@ def in_formats(
 ) -> Formats:
     """A model in each format on so many GPUs, as `layout_on` lays it out."""
     servings: dict[WeightFormat, Serving | None] = {}
+    overhead, first = Overhead(), None
     for precision in precisions:
         layout, servings[precision.weights] = layout_on(model, engine, precision, count, node), None
         if layout is not None:
-            ranks = RankWeights(model, engine, precision)
-            servings[precision.weights] = Serving(ranks, engine, layout, Overhead())
+            ranks = RankWeights(model, engine, precision, first)
+            servings[precision.weights], first = Serving(ranks, engine, layout, overhead), first or ranks
     return servings
 
 

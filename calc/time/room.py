@@ -124,7 +124,10 @@ class Shards:
 
     def __init__(self, architecture: Architecture, engine: Engine, precisions: Sequence[Precision]) -> None:
         self.engine, self.precisions = engine, precisions
-        self.weights = [RankWeights(architecture, engine, precision) for precision in precisions]
+        self.weights = list[RankWeights]()
+        for precision in precisions:
+            like = self.weights[0] if self.weights else None
+            self.weights.append(RankWeights(architecture, engine, precision, like))
         self.by_slices = dict[Layout, Weighed]()
         self.known = dict[tuple[Layout, tuple[int, ...]], Shard]()
 
@@ -181,8 +184,8 @@ class Shards:
         states = partial(self.engine.state_bytes, whole)
         does = computed(unrolled(whole), unrolled(rank), layout, layers, states=states)
         demands = [
-            demand(each.whole, each.rank, each.precision, layout, layers, file=each.read, like=does)
-            for each in weighings
+            demand(whole, rank, weighing.precision, layout, layers, file=weighing.read, like=does)
+            for weighing in weighings
         ]
         return Weighed(routed, others, before, behind, combined(demands, np.array))
 
