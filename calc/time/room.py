@@ -15,6 +15,7 @@ from calc.hardware.overhead import OverheadItem
 from calc.hardware.parallel import Layout, shapes
 from calc.hardware.shards import blocks_within
 from calc.model.architecture import Architecture
+from calc.serving.engines.cache import Pool
 from calc.serving.engines.engine import Engine
 from calc.serving.engines.loading import vision_share
 from calc.serving.engines.rules import Question
@@ -334,8 +335,11 @@ class Room:
         if shard.stage_bytes.max(axis=0).min() >= self.largest:
             return np.zeros((len(shard.formats), len(self.gpus)))
         on = self.on(shard.layout)
-        fixed, each = np.stack([self.sequence(on, shard, precision.kv) for precision in shard.precisions], axis=2)
-        middle, high = (self.free(on, shard) - fixed) / each
+        caches = [self.sequence(on, shard, precision.kv) for precision in shard.precisions]
+        fixed, each, stated = np.stack(caches, axis=2)
+        free = self.free(on, shard, bool(np.isfinite(stated).any()))
+        free = np.where(np.isinf(stated), free, np.where(free >= stated, stated, -np.inf))
+        middle, high = (free - fixed) / each
         fits = (high.min(axis=0) > 1) & self.served(shard)
         return np.where(fits, np.floor(np.maximum(middle.min(axis=0), 0)) * shard.layout.dp, 0)
 
@@ -353,10 +357,10 @@ class Room:
                 self.runs[key] = np.array([not refused[first] for first in self.by_kernels])
         return np.array([self.runs[key] for key in keys])
 
-    def free(self, on: StartedGPUs, shard: Shard) -> Array:
+    def free(self, on: StartedGPUs, shard: Shard, states_cache: bool) -> Array:
         """Bytes for the cache on each stage, in the middle and at the high end of the overhead, [2, stages, formats,
-        GPUs]: the engine's budget less what weights take of it. What loading adds to weights (padding, tables) is left
-        out."""
+        GPUs]: the engine's budget less what weights take of it, or all that the GPU has beside them for a cache whose
+        size flags state. What loading adds to weights (padding, tables) is left out."""
         if (known := on.free.get((shard.layout, shard.precisions))) is not None:
             return known
         depth = shard.layout.gpus, max(map(len, shard.ranges))
@@ -364,7 +368,9 @@ class Room:
         budgets = np.array(
             [
                 [
-                    self.budget(on, gpu, works[on.by_limits[gpu]][stage], depth, shard) if total > least else NOTHING
+                    self.budget(on, gpu, works[on.by_limits[gpu]][stage], depth, shard, states_cache)
+                    if total > least
+                    else NOTHING
                     for gpu, total in zip(on.sizes.tolist(), on.totals, strict=True)
                 ]
                 for stage, least in enumerate(shard.stage_bytes.min(axis=1).tolist())
@@ -376,7 +382,7 @@ class Room:
         return free
 
     def budget(
-        self, on: StartedGPUs, gpu: int, working: int, depth: tuple[int, int], shard: Shard
+        self, on: StartedGPUs, gpu: int, working: int, depth: tuple[int, int], shard: Shard, states_cache: bool
     ) -> tuple[float, ...]:
         """Bytes that the engine would set aside for its cache on a GPU without weights, with a pass of `working` bytes,
         in the middle and at the high end of the overhead, which `depth` decides: how many GPUs work together, and the
@@ -386,10 +392,12 @@ class Room:
             links = on.by_links[gpu]
             if (links, depth) not in on.overheads:
                 on.overheads[links, depth] = self.overhead(self.gpus[links], shard.laid_out, on.limits[links])
-            total = self.gpus[gpu].usable_bytes
-            starts = (GPUAtStart(total, 0, working, None, ends) for ends in on.overheads[links, depth])
-            caches = (self.engine.budget(on.limits[gpu], start).cache for start in starts)
-            on.budgets[key] = tuple(map(float, caches))
+            total, stated = self.gpus[gpu].usable_bytes, 0 if states_cache else None
+            starts = (GPUAtStart(total, 0, working, stated, ends) for ends in on.overheads[links, depth])
+            budgets = (self.engine.budget(on.limits[gpu], start) for start in starts)
+            on.budgets[key] = tuple(
+                float(total - budget.requested - budget.outside if states_cache else budget.cache) for budget in budgets
+            )
         return on.budgets[key]
 
     def overhead(self, gpu: GPU, stages: LaidOut, limits: Limits) -> list[dict[OverheadItem, int]]:
@@ -399,8 +407,8 @@ class Room:
         return [middle, {item: round(span.high * GIB) for item, span in spans.items()}]
 
     def sequence(self, on: StartedGPUs, shard: Shard, kv: CacheFormat) -> Array:
-        """Bytes of cache of all sequences together and of each, as an engine keeps it by a GPU's kernels: [2, stages,
-        GPUs]."""
+        """Bytes of cache of all sequences together, of each, and those that flags state for it (else infinite), as an
+        engine keeps it by a GPU's kernels: [3, stages, GPUs]."""
         key = on, shard.layout.tp, shard.layout.dcp, shard.ranges, kv
         if key not in self.sequences:
             laid_out = replace(shard.laid_out, precision=Precision(kv=kv))
@@ -419,14 +427,15 @@ class Room:
             self.kernels[key] = np.unique(alike, return_inverse=True)
         return self.kernels[key]
 
-    def sequence_bytes(self, on: StartedGPUs, laid_out: LaidOut, gpu: int) -> list[tuple[int, int]]:
-        """Bytes of cache on each stage of all sequences together, and of each, as the engine keeps windows and states
-        on a kind of GPU."""
+    def sequence_bytes(self, on: StartedGPUs, laid_out: LaidOut, gpu: int) -> list[tuple[float, ...]]:
+        """Bytes of cache on each stage of all sequences together, of each, and those that flags state for it, as the
+        engine keeps windows and states on a kind of GPU."""
         cache, stages = self.engine.cache(laid_out, self.gpus[gpu], on.limits[gpu]), range(len(laid_out.ranges))
         if cache is None:
-            return [(0, 1) for _ in stages]
-        sizes = []
+            return [(0, 1, np.inf) for _ in stages]
+        sizes = list[tuple[float, ...]]()
         for stage in stages:
             first, both = (cache.required_bytes(stage, batch, self.workload.context) for batch in (1, 2))
-            sizes.append((2 * first - both, max(1, both - first)))
+            stated = cache.stated_bytes(stage) if isinstance(cache, Pool) else None
+            sizes.append((2 * first - both, max(1, both - first), np.inf if stated is None else stated))
         return sizes

@@ -22,20 +22,22 @@ PLANNED = [name for name, engine in ENGINES.items() if engine.share_option is no
 
 
 @pytest.mark.slow
-@example("deepseek-ai/DeepSeek-V4-Flash", "sglang", "h100-sxm", 1024, 1, Random(0))  # states set aside for all
-@example("zai-org/GLM-5.1", "vllm", "h200-sxm", 8192, 4, Random(0))  # an indexer beside latents
+@example("deepseek-ai/DeepSeek-V4-Flash", "sglang", {}, "h100-sxm", 1024, 1, Random(0))  # states set aside for all
+@example("zai-org/GLM-5.1", "vllm", {}, "h200-sxm", 8192, 4, Random(0))  # an indexer beside latents
 @given(
     st.sampled_from(generating()),
     st.sampled_from(PLANNED),
+    st.sampled_from([{}, {"kv_cache_memory_bytes": 10**10}, {"num_gpu_blocks_override": 10_000}]),
     st.sampled_from(KINDS),
     st.sampled_from([1024, 8192, 32_768]),
     st.sampled_from([1, 4, 64]),
     st.randoms(use_true_random=False),
 )
-def test_the_bound_is_never_tighter_than_what_weigh_says(model, engine, kind, context, users, chance):
+def test_the_bound_is_never_tighter_than_what_weigh_says(model, engine, flags, kind, context, users, chance):
     config, gpu = models()[model].config, gpus()[kind]
     needs = Needs(prompt=context - 512, output=512, users=users)
-    architecture, started = Architecture.from_config(config), ENGINES[engine]()
+    assume(engine == "vllm" or not flags)
+    architecture, started = Architecture.from_config(config), ENGINES[engine]().with_options(**flags)
     try:
         search = Search(architecture, started, needs, [gpu], [started.precision(native(config))], most=16)
     except ConfigError:  # the engine does not serve this family, this format or on this GPU
