@@ -187,13 +187,16 @@ class StagedShape:
         adds_up, caches = True, [(HIGH, [0] * len(stages))]
         if isinstance(pool, Pool):
             request, numbers = pool.request_blocks(work.context), range(len(stages))
+            adds_up = pool.adds_up
             if several.states_cache:  # whatever there is room for
                 stated = [pool.stated_bytes(stage) or 0 for stage in numbers]
-                return [] if pool.blocks(stated) < work.batch * request else None
-            to_start = max(pool.least_blocks(limits.sequences), request)
-            counts = (HIGH, to_start), (MIDDLE, work.batch * request)
-            adds_up = pool.adds_up
-            caches = [(end, [pool.bytes_of(stage, blocks) for stage in numbers]) for end, blocks in counts]
+                if pool.blocks(stated) < work.batch * request:
+                    return []
+                caches = [(HIGH, stated)]
+            else:
+                to_start = max(pool.least_blocks(limits.sequences), request)
+                counts = (HIGH, to_start), (MIDDLE, work.batch * request)
+                caches = [(end, [pool.bytes_of(stage, blocks) for stage in numbers]) for end, blocks in counts]
         overhead = self.serving.overhead.sizes(engine.overhead_on(several.gpu, laid_out, limits), 0)
         weights = on_each(weighing.loaded, stages)
         working = weighing.working_each(engine, limits, stages)
