@@ -30,8 +30,8 @@ computes anew for cached tokens; image: projections of an image's tokens, none o
 NOT_MULTIPLIED = frozenset({"A_log", "D", "ape", "tid2eid"})
 """Parameters with two sides that are no matrix: decays, skips, positions, a table of experts."""
 GATHERED: frozenset[Product] = frozenset({"mlp", "experts_shared", "router", "lm_head"})
-"""Products that take the tokens of all copies where these share dense layers (SGLang `layers/layer_boundary`; the router
-stands whole on each rank)."""
+"""Products that take the tokens of all copies where these share dense layers (SGLang `layers/layer_boundary`); the
+router stands whole on each rank."""
 What = Product | Literal["scores", "scan"]
 """Scores: attention over the cache; scan: a recurrence."""
 
@@ -281,7 +281,7 @@ def demand(
             layers * sum(cached_bits(mixer, precision.kv, {None: mixer.written_elements()}).values())
             for mixer, layers in attending
         ),
-        table_row=table.nbytes / table.tensor.shape[0],
+        table_row=table.nbytes / table.tensor.shape[0] if stage[0].start == 0 else 0,
         tied_head=table.nbytes if whole.tied and stage[-1].stop == whole.num_layers else 0,
         width=precision.activation_bytes,
     )
