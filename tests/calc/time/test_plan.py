@@ -137,12 +137,12 @@ def test_memory_as_arrays_is_that_of_the_report(model, gpu, weights, kv, layout)
     stages = [stage.weights + stage.vision for stage in serving.laid_out.stages]
     assert shard.stage_bytes[:, 0] == pytest.approx(stages, abs=1)
     room, started = found.room, found.room.on(layout)
-    free, usable = room.free(started, shard)[0][:, 0, 0], gpus()[gpu].usable_bytes
+    free, usable = room.free(started, shard, states_cache=False)[0][:, 0, 0], gpus()[gpu].usable_bytes
     assert free == pytest.approx(
         np.array([budget.cache for budget in allocation.room(MIDDLE).budgets]), abs=0.03 * usable
     )
     held = allocation.cache.required_bytes(0, 1, context)
-    assert room.sequence(started, shard, kv)[:, 0, 0].sum() == pytest.approx(held, rel=0.01)
+    assert room.sequence(started, shard, kv)[:2, 0, 0].sum() == pytest.approx(held, rel=0.01)
 
 
 @pytest.mark.parametrize(
