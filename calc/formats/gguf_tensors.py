@@ -162,7 +162,7 @@ def _tensors(model: Architecture) -> Iterator[Tensor]:
         yield from _block(model, block)
     for module in model.prediction:
         yield from _block(model, module.block, "multi_token_prediction")
-        for name, shape in module.own_shapes(model.hidden, vocab).items():
+        for name, shape in module.own_shapes(model.hidden, vocab, vocab).items():
             module_name, _, leaf = name.rpartition(".")
             where = f"blk.{{layer}}.nextn.{NEXTN.get(module_name, module_name.replace('.', '_'))}.{leaf}"
             yield Tensor(where, shape, "other", module.block.layers, excluded_as="multi_token_prediction")

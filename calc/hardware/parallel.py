@@ -24,9 +24,12 @@ class Degrees(Frozen):
     def gpus(self) -> int:
         return self.tp * self.pp * self.dp
 
-    def rank(self, architecture: Architecture, vocab: int | None = None) -> Architecture:
-        """One rank's part of every layer, with so many rows of the vocabulary."""
-        return architecture.rank(self.tp, self.tp * self.dp // self.ep, self.ep, vocab)
+    def rank(
+        self, architecture: Architecture, vocab: int | None = None, copies: int = 1, head_rows: int | None = None
+    ) -> Architecture:
+        """One rank's part of every layer, with so many rows of the vocabulary, and of a head that so many copies share
+        with the dense feed-forwards."""
+        return architecture.rank(self.tp, self.tp * self.dp // self.ep, self.ep, vocab, copies, head_rows)
 
     @property
     def slices(self) -> int:

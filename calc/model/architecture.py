@@ -32,6 +32,8 @@ class Architecture(Frozen):
     blocks: tuple[Block, ...]
     shared: tuple[Block, ...] = ()  # stored once and run in several places, with those layers' own blocks
     names: Names = Names()
+    dense_copies: int = 1  # of the attention, whose tokens a rank's dense feed-forwards and head take together
+    head_rows: int | None = None  # of a rank's head where that is divided over more ranks than the embedding
     pooled: bool = False  # makes one vector or scores of a text, and no logits of a next token: embedders, rerankers
     positions: int = 0  # rows of a learned position table
     d_positions: int | None = None  # width of that table where it is not hidden_size: ALBERT
@@ -136,25 +138,36 @@ class Architecture(Frozen):
             copied.__dict__.pop(known, None)
         return copied
 
-    def rank(self, tp: int, slices: int | None = None, spread: int = 1, vocab: int | None = None) -> Self:
+    def rank(
+        self,
+        tp: int,
+        slices: int | None = None,
+        spread: int = 1,
+        vocab: int | None = None,
+        copies: int = 1,
+        head_rows: int | None = None,
+    ) -> Self:
         """One of tp tensor-parallel ranks; `vocab` rows of the vocabulary, by default an even share of it padded to
-        64."""
+        64. `copies` of the attention may share what all tokens pass through besides: dense feed-forwards, shared
+        experts, and the head, of which a rank then has so many rows."""
         if tp == spread == 1 and slices in (None, 1):
             return self
         return self.model_copy(
             update={
-                "blocks": tuple(block.rank(tp, slices, spread) for block in self.blocks),
-                "shared": tuple(block.rank(tp, slices, spread) for block in self.shared),
+                "blocks": tuple(block.rank(tp, slices, spread, copies) for block in self.blocks),
+                "shared": tuple(block.rank(tp, slices, spread, copies) for block in self.shared),
                 "prediction": tuple(
-                    module.model_copy(update={"block": module.block.rank(tp, slices, spread)})
+                    module.model_copy(update={"block": module.block.rank(tp, slices, spread, copies)})
                     for module in self.prediction
                 ),
                 "vocab": vocab or (self.vocab if tp == 1 else -(-(-(-self.vocab // 64) * 64) // tp)),
+                "dense_copies": copies,
+                "head_rows": head_rows,
             }
         )
 
     def _all_tensors(self) -> Iterator[Tensor]:
-        names, hidden = self.names, self.hidden
+        names, hidden, head_rows = self.names, self.hidden, self.head_rows or self.vocab
         table: Shape = (self.vocab, self.d_embedding or hidden)
         yield Tensor(names.table, (self.vocab + self.extra_rows, table[1]), "embedding")
         if self.positions:
@@ -167,14 +180,14 @@ class Architecture(Frozen):
         for extra in self.extras:
             yield Tensor(extra.name, extra.shape, extra.component, excluded_as=extra.excluded_as)
         if not self.tied and not self.pooled:
-            yield Tensor(f"{names.lm_head}.weight", table, "lm_head")
+            yield Tensor(f"{names.lm_head}.weight", (head_rows, table[1]), "lm_head")
         if self.head_bias and not self.pooled:
-            yield Tensor(f"{names.lm_head}.bias", (self.vocab,), "lm_head")
+            yield Tensor(f"{names.lm_head}.bias", (head_rows,), "lm_head")
         for module in self.prediction:
             block = module.block
             yield from self._block(block, "multi_token_prediction")
             path = module.path or block.stack or names.within()
-            for name, shape in module.own_shapes(hidden, self.vocab).items():
+            for name, shape in module.own_shapes(hidden, self.vocab, head_rows).items():
                 yield Tensor(
                     f"{path}.{name}",
                     shape,

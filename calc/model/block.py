@@ -68,10 +68,10 @@ class Block(Frozen):
         """Its feed-forward where every token passes through all of it."""
         return self.ffn if isinstance(self.ffn, MLP) else None
 
-    def rank(self, tp: int, slices: int | None = None, spread: int = 1) -> Self:
-        """The part that one of tp tensor-parallel ranks holds; of routed experts as `MoE.rank` says."""
+    def rank(self, tp: int, slices: int | None = None, spread: int = 1, copies: int = 1) -> Self:
+        """The part that one of tp tensor-parallel ranks holds; of the feed-forward as `MoE.rank` says."""
         mixers = tuple(mixer.rank(tp) for mixer in self.mixers)
-        ffn = None if self.ffn is None else self.ffn.rank(tp, slices, spread)
+        ffn = None if self.ffn is None else self.ffn.rank(tp, slices, spread, copies)
         return self.model_copy(update={"mixers": mixers, "ffn": ffn})
 
 
@@ -86,10 +86,10 @@ class PredictionModule(Frozen):
     embedding: str | None = None  # its own table and head; None: those of the model
     head: str | None = None
 
-    def own_shapes(self, hidden: int, vocab: int) -> Shapes:
+    def own_shapes(self, hidden: int, vocab: int, head_rows: int) -> Shapes:
         """Weights outside the layer by local checkpoint name, matrices as [out, in]."""
         weights: Shapes = {f"{name}.weight": (hidden,) for name in self.norms}
         width = 2 * hidden // len(self.projection)
         weights |= {f"{name}.weight": (hidden, width) for name in self.projection}
-        tables = [name for name in (self.embedding, self.head) if name is not None]
-        return weights | {f"{name}.weight": (vocab, hidden) for name in tables}
+        tables = {self.embedding: vocab, self.head: head_rows}
+        return weights | {f"{name}.weight": (rows, hidden) for name, rows in tables.items() if name is not None}

@@ -52,9 +52,10 @@ class MLP(Frozen):
             four=4 * hidden,
         )
 
-    def rank(self, tp: int, slices: int | None = None, spread: int = 1) -> Self:
-        """The part that one of tp tensor-parallel ranks holds; slices and spread are those of experts."""
-        return self.model_copy(update={"intermediate": self.intermediate // tp})
+    def rank(self, tp: int, slices: int | None = None, spread: int = 1, copies: int = 1) -> Self:
+        """The part that one of tp tensor-parallel ranks holds, of several copies' where these share it; slices and
+        spread are those of experts."""
+        return self.model_copy(update={"intermediate": self.intermediate // (tp * copies)})
 
     def divides(self, tp: int) -> bool:
         return self.intermediate % tp == 0
@@ -144,13 +145,14 @@ class MoE(Frozen):
         """Why it is not two matrices of four times the hidden width."""
         return Message("{n:,} routed experts a layer, of which a token uses {k}.", n=self.n_experts, k=self.top_k)
 
-    def rank(self, tp: int, slices: int | None = None, spread: int = 1) -> Self:
+    def rank(self, tp: int, slices: int | None = None, spread: int = 1, copies: int = 1) -> Self:
         """The part that one of tp ranks holds: each expert is divided, the router is not. Routed experts may be cut
-        into another number of slices, and these be spread over further ranks, which share the tokens."""
+        into another number of slices, and these be spread over further ranks, which share the tokens; what every token
+        passes through may be divided over the ranks of several copies."""
         slices = tp if slices is None else slices
         parts = {"shared": self.shared, "parallel_mlp": self.parallel_mlp}
         return self.model_copy(
-            update={name: part.rank(tp) for name, part in parts.items() if part is not None}
+            update={name: part.rank(tp * copies) for name, part in parts.items() if part is not None}
             | {
                 "expert": self.expert.rank(slices),
                 "image_expert": None if self.image_expert is None else self.image_expert.rank(slices),

@@ -71,8 +71,7 @@ class Weighing:
     ) -> None:
         """`like` is the same rank in other formats: its passes take the same memory where activations are as wide."""
         self.engine, self.whole, self.precision, self.layout, self.like = engine, whole, precision, layout, like
-        vocab = engine.vocabulary(whole.vocab, layout.tp)
-        self.rank: Architecture = layout.rank(whole, vocab) if like is None else like.rank
+        self.rank: Architecture = engine.rank(whole, layout) if like is None else like.rank
         self.at_ends = dict[tuple[bool, bool], tuple[int, LoadedWeights]]()
         self.peaks = dict[StepSize, BlockPeaks]()
         self.cuts = dict[int, list[tuple[int, ...]]]()
@@ -143,9 +142,10 @@ class Weighing:
         return by_layer
 
     def divided(self, shape: Layout) -> LayerBytes:
-        """Least bytes stored on a rank of a shape: all its ranks share the routed experts, those of a copy all else,
-        and each has whole tables."""
-        *each, before, behind = (experts // shape.gpus + others // shape.tp for experts, others in self.parts)
+        """Least bytes stored on a rank of a shape: all its ranks share the routed experts, those of a copy all else, or
+        of the copies that share dense layers, and each has whole tables."""
+        ranks = shape.tp * self.engine.dense_copies(self.whole, shape)
+        *each, before, behind = (experts // shape.gpus + others // ranks for experts, others in self.parts)
         return self.by_layers(each, before, behind)
 
     def by_layers(self, each: Sequence[int], before: int, behind: int) -> LayerBytes:

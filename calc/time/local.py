@@ -54,8 +54,6 @@ PROMPT = 2048
 """Tokens of the prompt whose speed is said, where it is not shorter."""
 LEAST_SPEED = 4.0
 """Tokens a second below which nobody reads along."""
-STATE = 4
-"""Bytes of an element of what goes from device to device: 32 bits."""
 ENGINE = "llamacpp"
 BUS = Conditions(ENGINE, None, 2, "pcie")
 """Bus from host to GPU."""
@@ -275,7 +273,8 @@ def equal_gpus_speed(architecture: Architecture, precision: Precision, engine: L
     layout = Layout(pp=len(gpus))
     stages, states = tuple(engine.stages(architecture.num_layers, layout.pp)), partial(engine.state_bytes, architecture)
     work = demands_of(architecture, architecture, stages, precision, layout, file=engine.file, states=states)
-    return timed_on(work, precision, layout, gpus[0], engine.kernels, splits_batch=engine.splits_batch)
+    on = precision, layout, gpus[0], engine.kernels
+    return timed_on(work, *on, splits_batch=engine.splits_batch, state_width=engine.state_width)
 
 
 class OffloadSpeed:
@@ -325,7 +324,7 @@ class OffloadSpeed:
             yield from self.operations(run, forward, end, decodes=decodes)
             crossings = (run.device != before) + (2 * run.demand.sparse if run.experts != run.device else 0)
             if crossings and self.gpus:
-                row_bytes = run.demand.hidden * STATE * forward.tokens
+                row_bytes = run.demand.hidden * LlamaCpp.state_width * forward.tokens
                 latency = row("all_reduce_us", BUS).value.duration(end) * 1e-6
                 yield Timed("communication", crossings * (latency + row_bytes / self.bus(end)))
             yield Timed("host", self.on(run.device, end).host(run.demand, decodes=decodes))

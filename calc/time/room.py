@@ -121,7 +121,8 @@ class Weighed(NamedTuple):
 
 
 class Shards:
-    """The shards of layouts; each degree of tensor parallelism and number of slices is weighed once."""
+    """The shards of layouts; each degree of tensor parallelism, with the copies that share dense layers, and each
+    number of slices is weighed once."""
 
     def __init__(self, architecture: Architecture, engine: Engine, precisions: Sequence[Precision]) -> None:
         self.engine, self.precisions = engine, precisions
@@ -142,8 +143,10 @@ class Shards:
         """A rank with its share of the attention, and of the slices of routed experts: without expert parallelism the
         copies of the attention cut each into one for every rank of theirs (vLLM `docs/serving/
         data_parallel_deployment.md`; SGLang `distributed/parallel_state.py`, `moe_tp_size`)."""
-        first, chosen, own = self.weights[0], list(formats), self.weighed(Layout(tp=layout.tp))
-        experts = own if layout.slices == layout.tp else self.weighed(Layout(dp=layout.slices))
+        first, chosen = self.weights[0], list(formats)
+        copies = self.engine.dense_copies(first.whole, layout)
+        own = self.weighed(Layout(tp=layout.tp, dp=copies))
+        experts = own if layout.slices == layout.tp * copies else self.weighed(Layout(dp=layout.slices))
         route = routing(first.whole, layout)
         share = 1.0 if route is None else -(-route.experts // layout.ep) / route.experts
         ranges = first.ranges_of(layout.pp)

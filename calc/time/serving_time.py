@@ -34,6 +34,7 @@ class Speed:
     layout: Layout
     machines: Callable[[End], Machine]
     splits_batch: bool = True  # whether pipeline stages work on one part of the sequences each, at the same time
+    state_width: int | None = None  # bytes of an element that a stage passes on; None: as wide as the activations
 
     def parts(self, forward: Forward, end: End, *, decodes: bool) -> Iterator[Timed]:
         """Parts of a pass's time: operations, communication, and the host, stage after stage."""
@@ -53,7 +54,8 @@ class Speed:
         if occurs(stage.dcp > 1):
             decoded = forward.sum(lambda part: part.tokens if part.decodes else 0)
             within += shared_tokens(on, stage.dcp, stage.attending, decoded * stage.exchanged * stage.width)
-        passed_on = on.all_reduce + forward.tokens * row / on.link
+        state = stage.hidden * (self.state_width or stage.width)
+        passed_on = on.all_reduce + forward.tokens * state / on.link
         return either(self.layout.pp == 1, within, within + stage.stages * passed_on)
 
     def seconds(self, forward: Forward, end: End, *, decodes: bool) -> Any:
@@ -266,11 +268,12 @@ def timed_on(
     node: int = 8,
     *,
     splits_batch: bool = True,
+    state_width: int | None = None,
 ) -> Speed:
     """The speed of ranks with this work, by stage."""
     ranks = sharing(layout, experts=demands[0].routing is not None)
     machines = cache(lambda end: machine(gpu, engine, precision.weights, ranks, end, edits, node))
-    return Speed(demands, layout, machines, splits_batch)
+    return Speed(demands, layout, machines, splits_batch, state_width)
 
 
 def speed_on(
@@ -291,7 +294,8 @@ def speed_on(
         others, file = None if like is None else like.demands, serving.weighing.read
         serving.known_demands = demands_of(*model, precision, layout, file=file, states=states, like=others)
     on = precision, layout, gpu, kernels or engine.kernels, edits, node
-    return timed_on(serving.known_demands, *on, splits_batch=engine.splits_batch)
+    work = serving.known_demands
+    return timed_on(work, *on, splits_batch=engine.splits_batch, state_width=engine.state_width)
 
 
 def halfway(workload: Workload) -> int:

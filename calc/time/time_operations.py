@@ -29,6 +29,9 @@ Product = Literal[Component, "latents", "image"]
 computes anew for cached tokens; image: projections of an image's tokens, none of which are in a text."""
 NOT_MULTIPLIED = frozenset({"A_log", "D", "ape", "tid2eid"})
 """Parameters with two sides that are no matrix: decays, skips, positions, a table of experts."""
+GATHERED: frozenset[Product] = frozenset({"mlp", "experts_shared", "router", "lm_head"})
+"""Products that take the tokens of all copies where these share dense layers (SGLang `layers/layer_boundary`); the
+router stands whole on each rank."""
 What = Product | Literal["scores", "scan"]
 """Scores: attention over the cache; scan: a recurrence."""
 
@@ -278,7 +281,7 @@ def demand(
             layers * sum(cached_bits(mixer, precision.kv, {None: mixer.written_elements()}).values())
             for mixer, layers in attending
         ),
-        table_row=table.nbytes / table.tensor.shape[0],
+        table_row=table.nbytes / table.tensor.shape[0] if stage[0].start == 0 else 0,
         tied_head=table.nbytes if whole.tied and stage[-1].stop == whole.num_layers else 0,
         width=precision.activation_bytes,
     )
@@ -298,8 +301,10 @@ def computed(
     attending = attending_mixers(rank, *stage)
     recurrent = [(mixer, len(block.layers)) for block in blocks for mixer in block.recurrences]
     return Demand(
-        flops=product_flops(rank, matrices, *stage),
-        elements=summed((product, sum(tensor.shape[-2:]) * copies) for product, tensor, copies in matrices),
+        flops=of_all_copies(rank, product_flops(rank, matrices, *stage)),
+        elements=of_all_copies(
+            rank, summed((product, sum(tensor.shape[-2:]) * copies) for product, tensor, copies in matrices)
+        ),
         pairs=of_all_layers(attending, lambda mixer: mixer.pair_flops()),
         absorbed=of_all_layers(attending, lambda mixer: mixer.pair_flops(absorbed=True)),
         queries=sum(layers * mixer.n_q * mixer.value_width for mixer, layers in attending),
@@ -318,6 +323,15 @@ def computed(
         hidden=rank.hidden,
         longest=sum(map(len, stage)),
     )
+
+
+def of_all_copies(rank: Architecture, figures: ByProduct) -> ByProduct:
+    """Figures of a row of a copy, from those of a row: dense layers that several copies of the attention share take a
+    row of each copy for one of its own."""
+    if rank.dense_copies == 1:
+        return figures
+    taken = GATHERED - {"lm_head"} if rank.tied else GATHERED
+    return {product: each * (rank.dense_copies if product in taken else 1) for product, each in figures.items()}
 
 
 def attending_mixers(rank: Architecture, *stage: range) -> list[tuple[AttentionMixer, int]]:

@@ -288,7 +288,7 @@ def operating_points(
     """Decode steps of ever more sequences of a context, and the prefill of one prompt as long. Raises ConfigError where
     the engine does not take it."""
     engine.check(Question(architecture, precision, layout, workload=Workload(context=context)))
-    rank = layout.rank(architecture, engine.vocabulary(architecture.vocab, layout.tp))
+    rank = engine.rank(architecture, layout)
     stages = (range(architecture.num_layers),)
     speed = speed_of(architecture, rank, stages, precision, layout, gpu, engine.kernels, file=engine.file)
     decoding = (

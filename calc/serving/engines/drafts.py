@@ -97,7 +97,7 @@ class DraftingEngine(Engine):
         nbytes, draft = self.draft_tables(architecture, tp, stages), self.guesser(architecture)
         if draft is not None:
             layout = Layout(tp=tp)
-            rank = layout.rank(draft, self.vocabulary(draft.vocab, tp))
+            rank = self.rank(draft, layout)
             pieces = stored(draft, self.draft_precision, rank)
             if any(extra.name == PROJECTION for extra in draft.extras):
                 pieces = [piece for piece in pieces if piece.tensor.component != "embedding"]

@@ -20,6 +20,8 @@ class StartedEngine(ABC):
     """Its flags, with limits, defaults and help."""
     splits_batch: ClassVar[bool] = True
     """Whether pipeline stages work on one part of the running sequences each, at the same time."""
+    state_width: ClassVar[int | None] = None
+    """Bytes of an element of a hidden state that a stage passes on; None: as wide as the activations."""
     draft_option: ClassVar[str | None] = None
     """The flag that names a draft model, which is then loaded too."""
 

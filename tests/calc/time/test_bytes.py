@@ -95,3 +95,29 @@ def test_a_tied_head_is_read_whole_and_the_embedding_by_rows():
     step = {o.what: o.weights for o in whole.operations(decode(3, 100))}
     assert step["lm_head"] == 2 * 151_936 * 896
     assert step["embedding"] == 3 * 2 * 896
+
+
+def test_dense_layers_of_copies_take_the_tokens_of_all():
+    """SGLang 0.5.23, `layers/layer_boundary`: the tokens of all copies are gathered before a feed-forward, of which
+    each rank has a part (`layers/linear.py`): as many FLOPs as with whole ones, of an eighth of the weights."""
+    architecture, layout = Architecture.from_config(models()["deepseek-ai/DeepSeek-V3"].config), Layout(dp=8, ep=8)
+    layers = range(architecture.num_layers)
+    whole, shared = (
+        demand(architecture, ENGINES[name]().rank(architecture, layout), Precision(), layout, layers)
+        for name in ("vllm", "sglang")
+    )
+    for product in ("mlp", "experts_shared", "lm_head"):
+        assert shared.flops[product] == whole.flops[product]
+        assert shared.weights[product] * 8 == whole.weights[product]
+    for product in ("attention", "experts_routed", "embedding"):
+        assert shared.weights[product] == whole.weights[product]
+    assert shared.flops["attention"] == whole.flops["attention"]
+    assert shared.flops["router"] == 8 * whole.flops["router"]  # each rank chooses experts for all
+
+
+def test_rows_of_the_embedding_are_read_where_it_stands():
+    """A row of 5,120 elements of 16 bits a token (Qwen3-32B's config.json), on the first stage alone (vLLM
+    `models/qwen2.py`, SGLang `models/qwen2.py`: `PPMissingLayer` on the others)."""
+    whole, layout = Architecture.from_config(models()["Qwen/Qwen3-32B"].config), Layout(pp=4)
+    stages = [demand(whole, whole, Precision(), layout, range(first, first + 16)) for first in range(0, 64, 16)]
+    assert [stage.weights_read("embedding", decode(8, 1000)) for stage in stages] == [8 * 5120 * 2, 0, 0, 0]

@@ -12,6 +12,7 @@ from calc.serving.memory import Serving
 from calc.time import reply
 from calc.time.local import OffloadSpeed, best_file, file_of, run
 from calc.time.serving_time import speed_on
+from calc.time.time_operations import prefill
 from calc.units import GIB
 from pages.parts.verify.speeds import offloaded as shown
 from presets import gpus, models
@@ -146,3 +147,21 @@ def test_unified_memory_is_one():
     assert computer.is_unified
     assert computer.memory_bytes == gpus()["apple-m4-pro-24gb"].memory_bytes
     assert computer.host.bandwidth_gb_s == gpus()["apple-m4-pro-24gb"].bandwidth_gb_s
+
+
+def test_states_pass_from_gpu_to_gpu_in_32_bits():
+    """llama.cpp, ggml/src/ggml.c: `ggml_get_rows` and `ggml_mul_mat` make tensors of GGML_TYPE_F32, and what is added
+    to them has their type. Qwen3-8B has 4,096 elements a state; two GPUs of a layout pass it on once each."""
+    gpu, precision, layout = gpus()["rtx-4090"], Precision(weights="Q8_0"), Layout(pp=2)
+    model = Architecture.from_config(models()["Qwen/Qwen3-8B"].config)
+    speed = speed_on(gpu, Serving.of(model, LlamaCpp(), precision, layout, Overhead()))
+    on = speed.machines("expected")
+    short, long = (
+        sum(
+            float(part.seconds)
+            for part in speed.parts(prefill(1, n), "expected", decodes=False)
+            if part.what == "communication"
+        )
+        for n in (1, 513)
+    )
+    assert long - short == pytest.approx(2 * 512 * 4096 * 4 / on.link)

@@ -1,5 +1,7 @@
 """Layouts that exist, and plans."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -15,6 +17,7 @@ from calc.time.plan import BATCHES, Needs, Search
 from calc.time.plan_report import cannot_keep_up, frontier, plan_report, sensitivity
 from calc.time.prices import price_of, prices
 from calc.time.room import layouts_by_format
+from calc.time.serving_time import speed_on
 from calc.time.time_report import reply, time_report
 from presets import models
 from tests.structures import generating, mark
@@ -134,7 +137,7 @@ def test_memory_as_arrays_is_that_of_the_report(model, gpu, weights, kv, layout)
     stages = [stage.weights + stage.vision for stage in serving.laid_out.stages]
     assert shard.stage_bytes[:, 0] == pytest.approx(stages, abs=1)
     room, started = found.room, found.room.on(layout)
-    free, usable = room.free(started, shard, False)[0][:, 0, 0], gpus()[gpu].usable_bytes
+    free, usable = room.free(started, shard, states_cache=False)[0][:, 0, 0], gpus()[gpu].usable_bytes
     assert free == pytest.approx(
         np.array([budget.cache for budget in allocation.room(MIDDLE).budgets]), abs=0.03 * usable
     )
@@ -174,6 +177,25 @@ def test_copies_of_the_attention_share_every_expert(model, experts, layout, rank
     assert routed.rows(1) == routed.top_k * layout.slices / layout.tp
     (stage,) = Serving.of(architecture(model), found.engine, precision, layout, Overhead()).laid_out.stages
     assert shard.stage_bytes == stage.weights + stage.vision
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+@pytest.mark.parametrize(
+    ("model", "layout"),
+    [
+        pytest.param("Qwen/Qwen3-32B", Layout(pp=2), id="two stages"),
+        pytest.param("deepseek-ai/DeepSeek-V3", Layout(tp=8, pp=2), id="uneven stages of ranks"),
+        pytest.param("deepseek-ai/DeepSeek-V3", Layout(dp=8, ep=8), id="copies"),
+    ],
+)
+def test_a_plan_times_a_layout_as_the_report_does(engine, model, layout):
+    gpu, precision = gpus()["h200-sxm"], Precision()
+    found = Search(architecture(model), ENGINES[engine](), Needs(prompt=2000, output=500), [gpu], [precision])
+    by_stage = speed_on(gpu, Serving.of(architecture(model), found.engine, precision, layout, Overhead()))
+    together = replace(by_stage, demands=(found.shards(layout, (0,)).demand,))
+    for end in ("low", "expected", "high"):
+        assert together.step(16, 2250, end) == pytest.approx(by_stage.step(16, 2250, end), rel=1e-12)
+        assert together.prompt(1, 2000, end) == pytest.approx(by_stage.prompt(1, 2000, end), rel=1e-12)
 
 
 def test_plans_meet_their_targets_or_say_so():

@@ -62,6 +62,7 @@ class LlamaCpp(Engine):
     cache_formats: ClassVar[tuple[CacheFormat, ...]] = ("q8_0", "q4_0")
     offloads: ClassVar[bool] = True
     splits_batch: ClassVar[bool] = False  # what is longer than n_ubatch alone (github.com/ggml-org/llama.cpp/pull/6017)
+    state_width: ClassVar[int] = 4  # ggml.c: ggml_get_rows, ggml_mul_mat and what is added to them give F32
     draft_option: ClassVar[str | None] = "model_draft"
     vocabulary_gap: ClassVar[int] = CLOSE_VOCABULARY
     weight_options: ClassVar[tuple[str, ...]] = LOADS

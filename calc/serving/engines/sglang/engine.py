@@ -17,6 +17,7 @@ from typing import ClassVar
 from calc.errors import Message, Refusal
 from calc.formats import MODELOPT, CacheFormat, Precision, WeightFormat
 from calc.formats.table import Format
+from calc.hardware.division import widths
 from calc.hardware.gpu import GPU
 from calc.hardware.overhead import CUDA_CONTEXT, NONE, OverheadItem, Range, libraries
 from calc.hardware.parallel import Layout
@@ -154,6 +155,15 @@ def unserved_family(architecture: Architecture) -> Iterator[Refusal]:
         yield Refusal(Message(sentence, family=family, nearest=nearest), "engine")
 
 
+def undivided_dense(model: Architecture, layout: Layout, copies: int) -> Iterator[Refusal]:
+    """Dense feed-forwards and shared experts that all ranks of the copies can't share evenly."""
+    for wide, ranks in widths(model, layout.tp * copies, layout.slices):
+        if copies > 1 and wide % ranks:
+            sentence = "SGLang divides {n:,} columns of the feed-forward over all {ranks:,} ranks, which is not even."
+            yield Refusal(Message(sentence, n=wide, ranks=ranks), "dp", [1])
+            return
+
+
 def batches(most: int, *, guesses: bool = False) -> list[int]:
     """Batches of sequences that graphs are captured for, up to the largest (`generate_decode_cuda_graph_batch_sizes`);
     finer steps where tokens are guessed."""
@@ -242,8 +252,10 @@ class SGLang(DraftingEngine):
     options_type: ClassVar[type[SGLangOptions]] = SGLangOptions
 
     def layout_refusals(self, model: Architecture, precision: Precision, layout: Layout) -> Iterator[Refusal]:
-        yield from broken_tiles(model, precision, layout)
-        yield from broken_groups(model, precision, layout, repeats=True)
+        copies = self.dense_copies(model, layout)
+        yield from broken_tiles(model, precision, layout, copies)
+        yield from broken_groups(model, precision, layout, copies, repeats=True)
+        yield from undivided_dense(model, layout, copies)
         yield from broken_expert_groups(model, precision, layout, smallest_group)
         yield from self.unspread_draft(model, layout)
         yield from self.undivided_draft(model, layout)
@@ -275,6 +287,13 @@ class SGLang(DraftingEngine):
         """Padded to 64, or where tp does not divide that, to 64 for each rank."""
         padded = up_to(rows, VOCABULARY)
         return rows if tp == 1 else (up_to(rows, VOCABULARY * tp) if padded % tp else padded) // tp
+
+    def dense_copies(self, model: Architecture, layout: Layout) -> int:
+        """All: of what it does not give to the group of a copy (`attn_tp`: attention, embedding), linear layers take
+        the group of all tensor-parallel ranks (`layers/linear.py: _resolve_linear_group`), so do dense feed-forwards
+        (`models/deepseek_v2.py`; `moe_dense_tp_size` None), shared experts without an all-to-all backend
+        (`moe_a2a_backend` none) and a head of its own (`enable_dp_lm_head` False)."""
+        return attention_copies(model, layout)
 
     @property
     def loads_vision(self) -> bool:

@@ -285,3 +285,69 @@ def test_families_that_it_runs(model):
 def test_families(family, served):
     architecture = Architecture.from_config({"model_type": family})
     assert served != any(unserved_family(architecture))
+
+
+V3_SIDES = {  # config.json: hidden_size 7168, intermediate_size 18432, moe_intermediate_size 2048, vocab_size 129280
+    "model.layers.{layer}.mlp.gate_proj.weight": (18_432, 7168),
+    "model.layers.{layer}.mlp.shared_experts.gate_proj.weight": (2048, 7168),
+    "model.layers.{layer}.self_attn.o_proj.weight": (7168, 16_384),
+    "model.embed_tokens.weight": (129_280, 7168),
+    "lm_head.weight": (129_280, 7168),
+}
+
+
+@pytest.mark.parametrize(
+    ("engine", "layout", "parts"),
+    [  # by linear.py and vocab_parallel_embedding.py: into how many parts each of these is divided
+        pytest.param("sglang", {"tp": 8}, (8, 8, 8, 8, 8), id="no copies"),
+        pytest.param("sglang", {"dp": 8, "ep": 8}, (8, 8, 1, 1, 8), id="copies of one rank"),
+        pytest.param("sglang", {"tp": 2, "dp": 4, "ep": 8}, (8, 8, 2, 2, 8), id="of two"),
+        pytest.param("sglang", {"tp": 2, "dp": 4}, (8, 8, 2, 2, 8), id="experts in slices"),
+        pytest.param("vllm", {"dp": 8, "ep": 8}, (1, 1, 1, 1, 1), id="vLLM's hold theirs whole"),
+        pytest.param("tensorrt-llm", {"dp": 8, "ep": 8}, (1, 1, 1, 1, 1), id="and TensorRT-LLM's"),
+    ],
+)
+def test_what_a_rank_of_copies_holds(engine, layout, parts):
+    """layers/linear.py, `_resolve_linear_group`: the group of all ranks but where a layer names another; models/
+    deepseek_v2.py names that of a copy (`attn_tp`) for attention, `get_embedding_tp_kwargs` for the embedding; dense
+    feed-forwards and shared experts take all (`mlp_parallel_group`, `_shared_expert_use_tp1`) without
+    --moe-dense-tp-size 1 and --moe-a2a-backend, the head without --enable-dp-lm-head."""
+    rank = ENGINES[engine]().rank(Architecture.from_config(models()[V3].config), Layout(**layout))
+    numels = {tensor.name: tensor.numel for tensor in rank.tensors()}
+    assert [rows * columns // numels[name] for name, (rows, columns) in V3_SIDES.items()] == [*parts]
+
+
+def test_bytes_that_copies_share():
+    """DeepSeek-V3's dense layers, 3 x 3 x 7168 x 18432, shared experts, 58 x 3 x 7168 x 2048, of a byte and 1/4096 for
+    scales of 128 x 128, and head, 129280 x 7168 of two: of each seven of eight parts are on other ranks."""
+    copies = Layout(dp=8, ep=8)
+    whole, shared = (
+        Serving.of(
+            Architecture.from_config(models()[V3].config), engine(), Precision(weights="fp8"), copies, Overhead()
+        )
+        for engine in (ENGINES["vllm"], SGLang)
+    )
+    matrices, head = 3 * 3 * 7168 * 18_432 + 58 * 3 * 7168 * 2048, 129_280 * 7168 * 2
+    more = (matrices + matrices // 4096 + head) * 7 // 8
+    assert whole.laid_out.stages[0].weights - shared.laid_out.stages[0].weights == more == 4_897_977_280
+
+
+def test_copies_that_leave_no_whole_tiles_are_refused():
+    """fp8.py, `validate_block_quant_shapes`: 18,432 columns of a dense layer over 32 ranks are 576, no whole tiles of
+    128 (github.com/SemiAnalysisAI/InferenceX/pull/1157 has the same of shared experts, and the flags that go round)."""
+    model, engine = Architecture.from_config(models()[V3].config), SGLang()
+    refused = {
+        ranks: [*engine.layout_refusals(model, Precision(weights="fp8"), Layout(dp=ranks, ep=ranks))]
+        for ranks in (8, 16, 32)
+    }
+    assert (refused[8], refused[16]) == ([], [])
+    assert str(refused[32][0].message).startswith("18,432 columns over 32 GPUs are 576 each, not whole fp8 tiles")
+
+
+def test_copies_that_do_not_divide_dense_layers_are_refused():
+    """layers/linear.py, `divide`: 500 columns of a shared expert are no whole number on each of 8 ranks."""
+    config = models()["Qwen/Qwen3-Next-80B-A3B-Instruct"].config | {"shared_expert_intermediate_size": 500}
+    refusals = SGLang().layout_refusals(Architecture.from_config(config), Precision(), Layout(dp=8, ep=8))
+    assert [str(refusal.message) for refusal in refusals] == [
+        "SGLang divides 500 columns of the feed-forward over all 8 ranks, which is not even."
+    ]
