@@ -179,7 +179,8 @@ def made(model: type[Model], values: Mapping[str, Any]) -> Model:
     try:
         return model.model_validate(dict(values))
     except ValidationError as error:
-        raise refusal(model, error) from None
+        problem = refusal(model, error)
+    raise problem  # without pydantic's error as its context: the garbage collector can't see what that one refers to
 
 
 def refusal(model: type[Frozen], error: ValidationError) -> ConfigError:
@@ -187,7 +188,7 @@ def refusal(model: type[Frozen], error: ValidationError) -> ConfigError:
     first = error.errors()[0]
     cause = first.get("ctx", {}).get("error")
     if isinstance(cause, ConfigError):
-        return cause
+        return ConfigError(cause.message, cause.field, cause.nearest)
     if not first["loc"] or first["loc"][0] not in model.model_fields:
         said = first["msg"].removeprefix("Value error, ")
         return ConfigError(Message("{said}.", said=f"{said[:1].upper()}{said[1:]}"))

@@ -176,14 +176,11 @@ def read_measurement(text: str) -> Measurement:
     try:
         return Measurement.model_validate(read)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-        where = ".".join(str(part) for part in first["loc"]) or "the file"
-        cause = error.errors()[0].get("ctx", {}).get("error")
-        if isinstance(cause, ConfigError):
-            raise ConfigError(
-                Message("In this measurement {where} is not right: {why}.", where=where[:100], why=cause.message)
-            ) from None
-        raise ConfigError(Message("In this measurement {where} is not right.", where=where[:100])) from None
+        first = error.errors(include_url=False, include_input=False)[0]
+    where = ".".join(str(part) for part in first["loc"])[:100] or "the file"
+    if isinstance(cause := first.get("ctx", {}).get("error"), ConfigError):
+        raise ConfigError(Message("In this measurement {where} is not right: {why}.", where=where, why=cause.message))
+    raise ConfigError(Message("In this measurement {where} is not right.", where=where))
 
 
 def with_predictions(measurement: Measurement) -> list[MeasuredRow]:

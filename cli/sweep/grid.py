@@ -129,7 +129,8 @@ def read_grid(path: str) -> list[Part]:
     try:
         return parts(Grid.model_validate(values))
     except ValidationError as error:
-        raise misplaced(error.errors()[0]["loc"], reason(error.errors()[0])) from None
+        first = error.errors()[0]
+    raise misplaced(first["loc"], reason(first))
 
 
 def reason(error: Any) -> Message:
