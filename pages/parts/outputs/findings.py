@@ -133,10 +133,10 @@ class Load(NamedTuple):
 
 def title(answer: Answer, page: Page) -> str:
     """Title of the browser's tab, of its history and of a link that is handed on."""
-    result = finding(answer, page)
-    if result is None and answer.error is None:
+    result = heading(answer, page) if answer.error is not None else finding(answer, page)
+    if result is None:
         return f"{answer.model.name} · {say(page.title)} · Weighbridge"
-    return f"{plain(heading(answer, page).sentence)} · Weighbridge"
+    return f"{plain(result.sentence)} · Weighbridge"
 
 
 def heading(answer: Answer, page: Page) -> Finding:
