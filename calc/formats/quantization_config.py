@@ -117,7 +117,7 @@ def with_experts(
     dtype = (text if isinstance(text, Mapping) and "expert_dtype" in text else config).get("expert_dtype")
     if dtype is None:
         return name, scheme
-    if dtype not in EXPERT_FORMATS:
+    if not isinstance(dtype, str) or dtype not in EXPERT_FORMATS:
         raise Unread(Message("expert_dtype is {dtype}; fp4 and fp8 are known.", dtype=shown(dtype)))
     form = EXPERT_FORMATS[dtype]
     if form == name:

@@ -26,7 +26,7 @@ def skipping(*patterns: str) -> dict[str, str]:
 PATTERNS = {"quant_method": "fp8", "ignored_layers": [f"re:.*layers.{n}.mlp.*" for n in range(30_000)]}
 
 
-def changed(name: str, **fields: int) -> str:
+def changed(name: str, **fields: Any) -> str:
     """A preset's config with other fields, as a link carries it."""
     return pack(dict(models()[name].config) | fields)
 
@@ -39,6 +39,7 @@ CORPUS: dict[str, tuple[str, Any]] = {
     "stars of patterns": ("link", ("", skipping(*(f"re:.*.*.*x{n}" for n in range(500))))),
     "as many stars as are read": ("link", ("", skipping(*(f"*a*b*c*{n}" for n in range(MAX_PATTERNS))))),  # 500: 5 s
     "as many patterns": ("link", ("", skipping(*(f"re:.*.*.*x{n}" for n in range(MAX_PATTERNS))))),
+    "a list for a format": ("link", ("", {"pasted": changed("deepseek-ai/DeepSeek-V4-Flash", expert_dtype=["fp4"])})),
     "empty objects": ("paste", filled("{}")),  # 224 MB
     "lists in lists": ("paste", filled("[[]]")),  # 282 MB
     "unknown fields": ("paste", "{" + ",".join(f'"{n:06d}":{{}}' for n in range(600_000)) + "}"),  # 6.6 s
