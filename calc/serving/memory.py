@@ -393,6 +393,11 @@ class Allocation:
         refusals = self.serving.engine.refusals(Question(workload=self.workload, limits=self.limits))
         return next((refusal.message for refusal in refusals), None)
 
+    @property
+    def accepted(self) -> bool:
+        """Whether the engine runs this model on this GPU and takes these sequences, whatever memory there is."""
+        return self.refusal is None and self.request_refusal is None
+
     @cached_property
     def stages(self) -> tuple[StageMemory, ...]:
         """One GPU of each stage, at its peak."""
@@ -427,7 +432,7 @@ class Allocation:
 
     def fits(self, end: int) -> bool:
         """Whether it starts and holds every sequence, at an end of the overhead's range."""
-        if self.refusal is not None or self.request_refusal is not None:
+        if not self.accepted:
             return False
         if self.sets_aside:
             return self.starts(end) and self.concurrency(end) >= self.workload.batch
@@ -443,7 +448,7 @@ class Allocation:
         starts at all must be sure."""
         if not self.sets_aside:
             return self.fits(HIGH)
-        return self.starts(HIGH) and self.fits(MIDDLE)
+        return self.starts(HIGH) and self.accepted and self.concurrency(MIDDLE) >= self.workload.batch
 
     def least_memory(self, end: int) -> int:
         """Bytes that the most loaded stage holds at least, before its forward pass is planned, at an end of the

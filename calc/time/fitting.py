@@ -22,6 +22,7 @@ from calc.time.serving_time import Speed, speed_on
 
 MAPPED = tuple(name for name, engine in ENGINES.items() if engine.sequences_option is not None)
 """Engines that allocate at start: those whose room is known before requests come."""
+ONE_REQUEST = Workload()
 Formats = Mapping[WeightFormat, Serving | None]
 """A model on some GPUs in each format of its weights; None where the engine does not take it so."""
 
@@ -98,5 +99,5 @@ def longest_context(serving: Serving | None, gpu: GPU) -> int:
     if serving is None:
         return 0
     most = serving.architecture.max_positions or MOST_TOKENS
-    longest = max_context(serving.on(gpu, Workload()), most)
+    longest = max_context(serving.on(gpu, ONE_REQUEST), most)
     return most if longest is None else longest
