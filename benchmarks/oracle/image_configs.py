@@ -18,6 +18,25 @@ SAM_SMALL: dict[str, Any] = {
 }
 KOSMOS = {"embed_dim": 128, "attention_heads": 4, "layers": 2, "ffn_dim": 96, "vocab_size": 300}
 OPT = {"word_embed_proj_dim": 128, "ffn_dim": 96}
+INKLING2_TEXT = {"unpadded_vocab_size": 300}
+INKLING2_LOOP = INKLING2_TEXT | {
+    "loop_layer_index_start": 1,
+    "loop_layer_index_end": 2,
+    "n_layers_per_attn_res_block": 1,
+}
+INKLING2 = [
+    {"vision_config": {"text_hidden_size": 128}, "text_config": INKLING2_TEXT},
+    {
+        "vision_config": SMALL
+        | {"text_hidden_size": 128, "patch_size": 8, "spatial_merge_size": 3, "posemb_grid_size": 5}
+        | {"projection_hidden_dim": 72, "projector_bias": True},
+        "text_config": INKLING2_TEXT,
+    },
+    {
+        "vision_config": {"text_hidden_size": 128, "hidden_size": 64, "num_hidden_layers": 2, "mlp_ratio": 2.5},
+        "text_config": INKLING2_TEXT,
+    },
+]
 IMAGE_CONFIGS: dict[str, list[dict[str, Any]]] = {
     "instructblip": [
         {"vision_config": {}},
@@ -112,15 +131,8 @@ IMAGE_CONFIGS: dict[str, list[dict[str, Any]]] = {
         {"vision_config": SMALL | {"model_type": "siglip_vision_model"}, "vision_feature_layer": [-2, -3]},
         {"vision_config": SMALL | {"model_type": "clip_vision_model"}, "vision_feature_layer": -2},
     ],
-    "inkling2": [
-        {"vision_config": {"text_hidden_size": 128}},
-        {
-            "vision_config": SMALL
-            | {"text_hidden_size": 128, "patch_size": 8, "spatial_merge_size": 3, "posemb_grid_size": 5}
-            | {"projection_hidden_dim": 72, "projector_bias": True},
-        },
-        {"vision_config": {"text_hidden_size": 128, "hidden_size": 64, "num_hidden_layers": 2, "mlp_ratio": 2.5}},
-    ],
+    "inkling2": INKLING2,
+    "inkling2_loop": [{**config, "text_config": INKLING2_LOOP} for config in INKLING2],
     "janus": [
         {"vision_config": {}},
         {

@@ -129,6 +129,7 @@ OPTIONAL = {*FLAGS, "mlp_only_layers", "head_dim", "mamba_dt_rank", "time_step_r
 WORDS = {"layer_types", "mlp_layer_types"}
 MAMBA_2 = {"mamba_n_heads": 8, "mamba_d_head": 16, "hidden_size": 64, "mamba_expand": 2}
 ROPE = {"rope_type": "default", "rope_theta": 10000.0}
+INKLING2 = {"vocab_size": 300, "unpadded_vocab_size": 300}  # checkpoints store all rows, the class loads the latter
 FIXED: dict[str, dict[str, Any]] = {
     "bamba": MAMBA_2,
     "chameleon": {"vocabulary_map": {}, "hidden_size": 64, "num_attention_heads": 4, "num_key_value_heads": 2},
@@ -138,6 +139,12 @@ FIXED: dict[str, dict[str, Any]] = {
         "ffn_config": {"ffn_hidden_size": 80, "moe_num_experts": 8, "moe_top_k": 2},
     },
     "deepseek_ocr2_text": {"mlp_layer_types": ["dense", "sparse", "sparse"], "num_hidden_layers": 3},
+    "dory": {"num_hidden_layers": 10, "n_input_layers": 4, "n_output_layers": 2, "n_recurrent_layers": None}
+    | {
+        "layer_types": [
+            word for kind in ("sliding", "full", "sliding", "sliding", "full") for word in (f"{kind}_attention", "mlp")
+        ]
+    },
     "ernie4_5_vl_moe_text": {"hidden_size": 512, "num_attention_heads": 4, "moe_intermediate_size": [48, 32]},
     "falcon_h1": {**MAMBA_2, "mamba_d_ssm": 128},
     "gemma3n_text": {"num_hidden_layers": 4, "num_kv_shared_layers": 2, "intermediate_size": 96}
@@ -152,6 +159,11 @@ FIXED: dict[str, dict[str, Any]] = {
     "kosmos_2_5_text_model": {"embed_dim": 64, "attention_heads": 4, "layers": 3},
     "inkling_text": {"swa_num_attention_heads": 8, "swa_num_key_value_heads": 4, "swa_head_dim": 16}
     | {"sliding_window_size": 40, "rel_extent": 96},
+    "inkling2_text": INKLING2,
+    "inkling2_loop_text": INKLING2
+    | {"n_layers_per_attn_res_block": 2, "loop_layer_index_start": 2, "loop_layer_index_end": 4, "loop_gate_rank": 8}
+    | {"num_hidden_layers": 6, "layer_types": None},
+    "hy_v4_vl_text": {"rope_parameters": ROPE | {"mrope_section": [2, 1, 1]}, "q_lora_rank": 24},
     "lfm2_moe": {"num_hidden_layers": 4, "layer_types": ["conv", "full_attention", "conv", "conv"]},
     "longcat_flash": {"q_lora_rank": 24, "num_layers": 3, "ffn_hidden_size": 96, "expert_ffn_hidden_size": 40}
     | {"zero_expert_num": 0},  # the class gives such experts a first matrix, the checkpoint nothing

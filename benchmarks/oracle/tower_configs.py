@@ -37,6 +37,12 @@ SOUND = {
     "num_mel_bins": 40,
     "output_dim": 128,
 }
+HY4 = {"rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [12, 10, 10]}, "q_lora_rank": 24}
+APERTUS = {"vocab_size": 266752}  # its tokens of images and sounds are of the vocabulary
+VQ_ENCODER = {"base_channels": 32, "channel_multiplier": [1, 2, 2], "num_res_blocks": 2, "attn_resolutions": [64]}
+VQ_ENCODER |= {"latent_channels": 24, "embed_dim": 40}
+WAVES = {"num_filters": 8, "num_residual_layers": 2, "num_lstm_layers": 1, "upsampling_ratios": [4, 2], "compress": 4}
+WAVES |= {"use_conv_shortcut": False, "hidden_size": 48, "codebook_dim": 48, "kernel_size": 5, "last_kernel_size": 3}
 SMALL = {"hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 3, "num_attention_heads": 4}
 QWEN = {"depth": 3, "hidden_size": 64, "intermediate_size": 96, "num_heads": 4, "out_hidden_size": 128}
 SAM = {"hidden_size": 64, "num_hidden_layers": 3, "num_attention_heads": 4, "output_channels": 24, "image_size": 128}
@@ -129,6 +135,14 @@ TOWER_CONFIGS: dict[str, list[Config]] = {
         *images(SMALL | {"out_hidden_size": 128, "use_fine_route": False, "deepstack_visual_indexes": [1]}),
     ],
     "hunyuan_vl": images({}, SMALL | {"max_image_size": 256}, text_config={"head_dim": 32}),
+    "hy_v4_vl": images(
+        {}, SMALL | {"max_image_size": 256, "spatial_merge_size": 3, "out_hidden_size": 128}, text_config=HY4
+    ),
+    "apertus1p5": [
+        {"vision_config": {}, "audio_config": {}, "text_config": APERTUS},
+        {"vision_config": VQ_ENCODER, "audio_config": WAVES, "text_config": APERTUS},
+        {"vision_config": VQ_ENCODER, "audio_config": WAVES | {"norm_type": "time_group_norm"}, "text_config": APERTUS},
+    ],
     "aria": [
         *images({}),
         *images(SMALL | {"image_size": 64}, projector_patch_to_query_dict={"4": 24, "16": 40}),

@@ -1,11 +1,13 @@
-"""python -m benchmarks.oracle.write_counts: counts by the classes of transformers 5.23, for tests/data.
+"""python -m benchmarks.oracle.write_counts [FAMILY ...]: counts by the classes of transformers, for tests/data.
 
 Of small configs of every family with its flags drawn at random, of every vision encoder, and of the presets that the
-oracle's collection lacks, by component. Needs torch and transformers, and timm for Gemma 3n's and FastVLM's encoders.
+oracle's collection lacks, by component; or of some families and wrappers, where those of others stay as stored. Needs
+torch and transformers, and timm for Gemma 3n's and FastVLM's encoders.
 """
 
 import json
 import random
+import sys
 from collections import Counter
 from math import prod
 
@@ -13,14 +15,19 @@ from benchmarks.oracle import oracle
 from benchmarks.oracle.random_configs import random_config
 from benchmarks.oracle.tower_configs import tower_configs
 from benchmarks.oracle.write_test_data import DATA, write
+from calc import Architecture
 from calc.families.family_table import FAMILIES
 from presets import models
 
 
-def small(each: int = 3) -> None:
+def small(*names: str, each: int = 3) -> None:
     """Counts of the classes themselves, on the meta device."""
     rows = []
+    stored = json.loads((DATA / "small.json").read_text(encoding="utf-8"))
     for name in (name for name in FAMILIES if oracle.has_class(name)):
+        if names and name not in names:
+            rows += [row for row in stored if Architecture.from_config(row["config"]).model_type == name]
+            continue
         chance, found = random.Random(name), 0
         for _ in range(20 * each):
             config = oracle.alone(random_config(name, chance))
@@ -28,24 +35,27 @@ def small(each: int = 3) -> None:
                 shapes, total = oracle.theirs(config, tower=False)
             except Exception:  # the class itself refuses this draw, with whatever it raises
                 continue
-            stored = sum(prod(shape) for shape in shapes.values())
-            rows.append({"config": config, "total": total, "stored": stored})
+            rows.append({"config": config, "total": total, "stored": sum(map(prod, shapes.values()))})
             found += 1
             if found == each:
                 break
     write("small.json", rows)
 
 
-def towers() -> None:
+def towers(*names: str) -> None:
     """Parameters of vision encoders and projectors, by the classes on the meta device, over a small language model."""
     stored = json.loads((DATA / "towers.json").read_text(encoding="utf-8"))
     rows = []
     for config in tower_configs():
+        known = next((row for row in stored if row["config"] == json.loads(json.dumps(config))), None)
+        if known and names and config["model_type"] not in names:
+            rows.append(known)
+            continue
         try:
             counts = [oracle.theirs(config, tower=tower)[1] for tower in (True, False)]
         except ImportError as error:  # timm is not there
             print(f"{config['model_type']} stays as it was stored: {str(error).strip().splitlines()[0]}")
-            rows.append(next(row for row in stored if row["config"] == config))
+            rows += [known] if known else []
             continue
         rows.append({"config": config, "vision": counts[0] - counts[1]})
     write("towers.json", rows)
@@ -87,6 +97,7 @@ def components() -> None:
 
 
 if __name__ == "__main__":
-    small()
-    towers()
-    components()
+    small(*sys.argv[1:])
+    towers(*sys.argv[1:])
+    if not sys.argv[1:]:
+        components()

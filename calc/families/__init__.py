@@ -95,7 +95,7 @@ def _build(config: Mapping[str, Any], family: Family, c: Fields) -> Architecture
     return Architecture(
         model_type=str(c.get("model_type")),
         hidden=c.size(family.hidden),
-        vocab=c.size("vocab_size"),
+        vocab=number(c, family.vocab),
         extra_rows=number(c, family.extra_rows, 0),
         tied=family.pools or scores or (family.ties and c.flag(TIE)),
         blocks=tuple(

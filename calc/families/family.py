@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from calc.errors import Message
+from calc.errors import ConfigError, Message
 from calc.families.attention_rows import Attention, MixerOf
 from calc.families.feedforward_rows import Dense, Experts, FeedForwardOf, Times
 from calc.families.fields import Fields, Flag, LayerRule, ShapeOf, Size, number, true
@@ -108,6 +108,24 @@ def extras(
     )
 
 
+def looped(
+    c: Fields, layers: int, first: int, end: int, passes: int, block: Callable[[int], Block]
+) -> tuple[Block, ...]:
+    """Layers of the checkpoint, of which those from `first` to before `end` run several times, pass after pass, and
+    keep a cache for each. Raises ConfigError where they end before they begin."""
+    if not first <= end <= layers:
+        sentence = "Layers {first:,} to {end:,} are to run several times, of {layers:,} layers."
+        raise ConfigError(Message(sentence, first=first, end=end, layers=layers))
+    blocks, length = [], end - first
+    for i in range(layers):
+        runs = passes if first <= i < end else 1
+        begins = (passes - 1) * length if i >= end else 0
+        places = tuple(begins + i + run * length for run in range(runs))
+        where = {"layers": places[:1], "places": places if runs > 1 else (), "begins": begins}
+        blocks.append(block(i).model_copy(update=where))
+    return tuple(blocks)
+
+
 @dataclass(frozen=True, eq=False)
 class MTP:
     """Layers of multi-token prediction that stand after the last one in a checkpoint."""
@@ -170,6 +188,7 @@ class Family:
     layers: str = "num_hidden_layers"
     count: Callable[[Fields], int] | None = None  # of layers, where it is not a field
     hidden: str = "hidden_size"
+    vocab: Size = "vocab_size"  # tokens that the head tells apart
     extra_rows: Size = 0  # of the embedding, beyond the vocabulary
     positions: Size | None = None  # rows of a learned position table
     max_positions: str | Callable[[Fields], int] = "max_position_embeddings"

@@ -46,6 +46,69 @@ def chameleon(c: Fields, whole: Fields) -> Iterator[NamedShape]:
     yield from placed(path, with_biases({"quant_conv": (d, latent, 1, 1), "post_quant_conv": (latent, d, 1, 1)}))
 
 
+def apertus(c: Fields, whole: Fields) -> Iterator[NamedShape]:
+    """Apertus 1.5's, for images and for sound: the encoders alone (transformers `modeling_apertus1p5.py`)."""
+    path, widths, blocks = "model.vision_tokenizer", level_widths(c), c.size("num_res_blocks")
+    encoder, top, latent, d = f"{path}.encoder", widths[-1], c.size("latent_channels"), c.size("embed_dim")
+    attends, given = c.indices("attn_resolutions"), c.size("base_channels")
+    ends: Shapes = {"conv_in": (given, c.size("in_channels"), 3, 3), "norm_out": (top,)}
+    yield from placed(encoder, with_biases({**ends, "conv_out": (latent, top, 3, 3)}))
+    for level, width in enumerate(widths):
+        at = f"{encoder}.stages.{level}"
+        for block in range(blocks):
+            yield from resnet(f"{at}.layers.{block}.resnet", width if block else given, width, group_norm)
+            if c.size("resolution") // 2**level in attends:
+                yield from convolved(f"{at}.layers.{block}.attention", width)
+        if level != len(widths) - 1:
+            yield from placed(at, with_biases({"downsample.conv": (width, width, 3, 3)}))
+        given = width
+    for name in ("block_1", "block_2"):
+        yield from resnet(f"{encoder}.mid.{name}", top, top, group_norm)
+    yield from convolved(f"{encoder}.mid.attn_1", top)
+    yield f"{path}.quantize.embedding.weight", (c.size("codebook_size"), d), 1
+    yield from placed(path, with_biases({"quant_conv": (d, latent, 1, 1)}))
+    yield from wave_encoder(section(whole, "audio_config"), "model.audio_tokenizer.encoder")
+
+
+def wave_encoder(c: Fields, path: str) -> Iterator[NamedShape]:
+    """WavTokenizer's encoder, arXiv:2408.16532: blocks of convolutions over a wave, which halve its rate, and LSTMs."""
+    width, blocks, narrows = c.sizes("num_filters", "num_residual_layers", "compress")
+    yield from wave_convolution(c, f"{path}.layers.0", c.size("audio_channels"), width, c.size("kernel_size"))
+    at = 1
+    for ratio in reversed(numbers(c, "upsampling_ratios")):
+        for block in (f"{path}.layers.{at + i}" for i in range(blocks)):
+            narrow = width // narrows
+            yield from wave_convolution(c, f"{block}.block.1", width, narrow, c.size("residual_kernel_size"))
+            yield from wave_convolution(c, f"{block}.block.3", narrow, width, 1)
+            if c.flag("use_conv_shortcut"):
+                yield from wave_convolution(c, f"{block}.shortcut", width, width, 1)
+        at += blocks + 2  # an activation stands before the convolution
+        yield from wave_convolution(c, f"{path}.layers.{at - 1}", width, 2 * width, 2 * ratio)
+        width *= 2
+    lstm: Shapes = {f"weight_{of}h_l{{layer}}": (4 * width, width) for of in "ih"}
+    lstm |= {f"bias_{of}h_l{{layer}}": (4 * width,) for of in "ih"}
+    yield from placed(f"{path}.layers.{at}.lstm", lstm, c.size("num_lstm_layers"))
+    yield from wave_convolution(c, f"{path}.layers.{at + 2}", width, c.size("hidden_size"), c.size("last_kernel_size"))
+
+
+def wave_convolution(c: Fields, path: str, given: int, width: int, kernel: int) -> Iterator[NamedShape]:
+    """A convolution whose weight is a length and a direction (arXiv:1602.07868), or one with a norm behind it."""
+    if c.get("norm_type") == "weight_norm":
+        weight = f"{path}.conv.parametrizations.weight"
+        yield from placed(weight, {"original0": (width, 1, 1), "original1": (width, given, kernel)})
+        yield f"{path}.conv.bias", (width,), 1
+    else:
+        yield from placed(path, with_biases({"conv": (width, given, kernel), "norm": (width,)}))
+
+
+def wave_codebook(c: Fields, whole: Fields) -> Iterator[NamedShape]:
+    """The codebook of sounds, which training moves and no gradient does."""
+    sound = section(whole, "audio_config")
+    words, d = sound.sizes("codebook_size", "codebook_dim")
+    shapes: Shapes = {"inited": (1,), "cluster_size": (words,), "embed": (words, d), "embed_avg": (words, d)}
+    yield from placed("model.audio_tokenizer.quantizer.codebook", shapes)
+
+
 def emu3(c: Fields, whole: Fields) -> Iterator[NamedShape]:
     """Emu3's, arXiv:2409.18869: an encoder and a decoder, for videos too (transformers `modeling_emu3.py`)."""
     widths, top, d, latent = level_widths(c), level_widths(c)[-1], c.size("embed_dim"), c.size("latent_channels")
@@ -219,6 +282,7 @@ def autoencoder(v: Fields, path: str) -> Iterator[NamedShape]:
 
 
 CODECS: dict[str, Tower] = {
+    "apertus1p5": images(apertus, "audio_config", statistics=wave_codebook),
     "chameleon": separate(chameleon, "vq_config"),
     "emu3": separate(emu3, "vq_config", statistics=emu3_statistics),
     "janus": images(janus, "vq_config"),

@@ -708,9 +708,9 @@ def ernie(c: Fields, whole: Fields) -> Iterator[NamedShape]:
     yield from placed(resampler, with_biases({**mlps, "mlp": (TEXT, merged)}) | weights({"after_norm": (TEXT,)}))
 
 
-def hunyuan(c: Fields, whole: Fields) -> Iterator[NamedShape]:
-    """HunyuanOCR: positions of the largest image, convolutions that merge."""
-    d, merge, heads, path = *c.sizes("hidden_size", "spatial_merge_size", "num_attention_heads"), "vit"
+def hunyuan_encoder(c: Fields) -> Iterator[NamedShape]:
+    """Positions of the largest image, and layers."""
+    d, heads, path = *c.sizes("hidden_size", "num_attention_heads"), "vit"
     q = (c.maybe("head_dim") or d // heads) * heads
     layer = Layer(
         out="self_attn.o_proj",
@@ -718,13 +718,28 @@ def hunyuan(c: Fields, whole: Fields) -> Iterator[NamedShape]:
         norms=("input_layernorm", "post_attention_layernorm"),
     )
     rows = (c.size("max_image_size") // c.size("patch_size")) ** 2 + 1
-    merger: Shapes = {"proj.0": (2 * d, d, merge, merge), "proj.2": (4 * d, 2 * d, 1, 1), "mlp": (TEXT, 4 * d)}
-    alone: Shapes = {"image_newline": (4 * d,), "image_begin": (TEXT,), "image_end": (TEXT,), "image_sep": (TEXT,)}
     yield from placed(path, with_biases({"embeddings.patch_embedding": patch(c)}))
     yield f"{path}.embeddings.position_embedding.weight", (rows, d), 1
     yield from layers(c, f"{path}.layers", layer, q=q)
-    yield from placed(f"{path}.perceive", with_biases(merger) | alone)
-    yield from placed(f"{path}.perceive", weights({"before_rms": (d,), "after_rms": (TEXT,)}))
+
+
+def hunyuan(c: Fields, whole: Fields) -> Iterator[NamedShape]:
+    """HunyuanOCR, whose convolutions merge patches."""
+    d, merge = c.sizes("hidden_size", "spatial_merge_size")
+    merger: Shapes = {"proj.0": (2 * d, d, merge, merge), "proj.2": (4 * d, 2 * d, 1, 1), "mlp": (TEXT, 4 * d)}
+    alone: Shapes = {"image_newline": (4 * d,), "image_begin": (TEXT,), "image_end": (TEXT,), "image_sep": (TEXT,)}
+    yield from hunyuan_encoder(c)
+    yield from placed("vit.perceive", with_biases(merger) | alone)
+    yield from placed("vit.perceive", weights({"before_rms": (d,), "after_rms": (TEXT,)}))
+
+
+def hunyuan4(c: Fields, whole: Fields) -> Iterator[NamedShape]:
+    """Hunyuan 4, whose convolutions lead into the language model."""
+    d, merge, out = c.sizes("hidden_size", "spatial_merge_size", "out_hidden_size")
+    wide = d * merge**2
+    merger: Shapes = {"proj.0": (wide, d, merge, merge), "proj.2": (out, wide, 1, 1)}
+    yield from hunyuan_encoder(c)
+    yield from placed("vit.perceive", with_biases(merger) | weights({"before_rms": (d,)}) | {"image_newline": (out,)})
 
 
 def ovis(c: Fields, whole: Fields) -> Iterator[NamedShape]:
@@ -853,11 +868,13 @@ IMAGES: dict[str, Tower] = {
     "granite4_vision": encoded("clip_vision_model", granite4_vision, "model.vision_tower"),
     "granite_docling": images(granite_docling),
     "hunyuan_vl": images(hunyuan),
+    "hy_v4_vl": images(hunyuan4),
     "hyperclovax_vision_v2": encoded("qwen2_5_vl_vision", hyperclovax, "model.vision_model"),
     "idefics": images(idefics),
     "idefics2": images(idefics2),
     "idefics3": images(idefics3),
     "inkling2": images(inkling2),
+    "inkling2_loop": images(inkling2),
     "instructblip": images(instruct_blip),
     "instructblipvideo": images(instruct_blip),
     "internvl": encoded("internvl_vision", internvl, alone=True),

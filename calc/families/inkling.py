@@ -4,11 +4,11 @@ from dataclasses import replace
 
 from calc.families.attention_rows import Attention, Either, Window
 from calc.families.deepseek import DEEPSEEK_V1_EXPERTS
-from calc.families.family import GATE_UP, STACKED_EXPERTS, Family, Weights, extras
-from calc.families.feedforward_rows import Dense, Experts
+from calc.families.family import GATE_UP, STACKED_EXPERTS, Family, Weights, extras, looped
+from calc.families.feedforward_rows import Dense, Experts, no_feedforward
 from calc.families.fields import Fields
 from calc.model.attention import GQA
-from calc.model.block import Extra
+from calc.model.block import Block, Extra
 from calc.model.conventions import Kernels, Names
 from calc.model.mixers import Mixer
 from calc.model.recurrent import SideConvs
@@ -78,6 +78,7 @@ GATED_FULL, GATED_SLIDING = (
     replace(attention, qk_norm="none", gate="channels") for attention in (INKLING_FULL, INKLING_SLIDING)
 )
 INKLING2_ATTENTION = Either(inkling_slides, GATED_SLIDING, GATED_FULL)
+INKLING2_EXPERTS = Experts("n_routed_experts", correction="buffer", stacked="out_in")
 
 
 def inkling2_mixers(c: Fields, layer: int) -> tuple[Mixer, ...]:
@@ -104,6 +105,53 @@ def inkling2_extras(c: Fields, layer: int) -> tuple[Extra, ...]:
     return extras("attention", shapes)
 
 
+def inkling2_loop(c: Fields) -> tuple[int, int, int]:
+    """First layer of the loop, the layer behind it, and its passes: also in `loop_config`, as the maker's files say."""
+    own = c.within(c.get("loop_config"))
+    first = own.maybe("core_start", 0) or c.size("loop_layer_index_start")
+    end = own.maybe("core_end", 0) or c.size("loop_layer_index_end")
+    return first, end, own.maybe("num_passes") or c.size("loop_num_passes")
+
+
+def inkling2_runs(c: Fields) -> int:
+    """Layers that run, each time that they do."""
+    first, end, passes = inkling2_loop(c)
+    return c.size("num_hidden_layers") + (passes - 1) * (end - first)
+
+
+def inkling2_looped(c: Fields) -> tuple[Block, ...]:
+    """Layers, with the gates of those that run again, for what the pass before left."""
+    first, end, passes = inkling2_loop(c)
+    hidden = c.size("hidden_size")
+    rank = c.within(c.get("loop_config")).maybe("gate_rank") or c.size("loop_gate_rank")
+    gate: dict[str, Shape] = {"down": (rank, 2 * hidden), "forget": (hidden, rank), "gain": (hidden, rank)}
+    gates = {
+        f"controllers.{to}.{name}_weight": shape for to in ("attn", "k", "v", "mlp") for name, shape in gate.items()
+    }
+
+    def block(i: int) -> Block:
+        repeats = extras("other", gates) if first <= i < end else ()
+        return Block(
+            layers=(i,),
+            mixers=inkling2_mixers(c, i),
+            ffn=INKLING2_EXPERTS(c, i),
+            norms=inkling2_norms(c, i),
+            extras=inkling2_extras(c, i) + repeats,
+            stack="model.llm.layers.{layer}",
+        )
+
+    return looped(c, c.size("num_hidden_layers"), first, end, passes, block)
+
+
+def inkling2_messages(c: Fields) -> tuple[Extra, ...]:
+    """Queries with which a layer of the loop reads the pass before: for queries and the feed-forward, for keys and
+    values."""
+    first, end, _ = inkling2_loop(c)
+    shape = 2 * (end - first), c.size("hidden_size")
+    names = ("middle_cycle_cross_pass_queries", "middle_cycle_cross_pass_kv_queries")
+    return extras("other", {f"model.llm.{name}": shape for name in names})
+
+
 def inkling2_residuals(c: Fields) -> tuple[Extra, ...]:
     """Attention over the outputs of earlier layers: a query before each part but the very first, three before the
     attention of full layers, and one at the end."""
@@ -114,6 +162,32 @@ def inkling2_residuals(c: Fields) -> tuple[Extra, ...]:
     queries |= {f"{path}.output_query": (hidden,)}
     return extras("other", queries) + extras("norms", {"model.llm.embed_norm.weight": (hidden,)})
 
+
+INKLING2 = Family(
+    mixer=inkling2_mixers,
+    ffn=INKLING2_EXPERTS,
+    norms=inkling2_norms,
+    layer_extras=(inkling2_extras,),
+    extras=(inkling2_residuals,),
+    rotary=None,
+    ties=False,
+    kernels=Kernels(activation="clamped", capped_logits=True),
+    names=Names(
+        module="model.llm",
+        embedding="embed",
+        attention="attn",
+        recurrent="",
+        correction="mlp.gate.bias",
+        expert="mlp.experts",
+        expert_packed={"w13_weight": GATE_UP},
+        expert_renamed={"down_proj": "w2_weight"},
+        lm_head="model.llm.unembed",
+        renamed={"q_proj": "wq_du", "k_proj": "wk_dv", "v_proj": "wv_dv", "o_proj": "wo_ud"}
+        | {"g_proj": "gate_attn"}
+        | {f"self_attn.{letter}_sconv{leaf}": f"attn.{letter}_sconv" for letter in "kv" for leaf in ("", ".conv1d")}
+        | {f"{part}_sconv.conv1d": f"{part}_sconv" for part in ("attn", "mlp")},
+    ),
+)
 
 INKLING: dict[str, Family] = {
     "inkling_text": Family(
@@ -126,30 +200,16 @@ INKLING: dict[str, Family] = {
         names=STACKED_EXPERTS.but(recurrent=""),
         wrappers=("inkling_mm_model",),
     ),
-    "inkling2_text": Family(
-        mixer=inkling2_mixers,
-        ffn=Experts("n_routed_experts", correction="buffer", stacked="out_in"),
-        norms=inkling2_norms,
-        layer_extras=(inkling2_extras,),
-        extras=(inkling2_residuals,),
-        rotary=None,
-        ties=False,
-        kernels=Kernels(activation="clamped", capped_logits=True),
-        names=Names(
-            module="model.llm",
-            embedding="embed",
-            attention="attn",
-            recurrent="",
-            correction="mlp.gate.bias",
-            expert="mlp.experts",
-            expert_packed={"w13_weight": GATE_UP},
-            expert_renamed={"down_proj": "w2_weight"},
-            lm_head="model.llm.unembed",
-            renamed={"q_proj": "wq_du", "k_proj": "wk_dv", "v_proj": "wv_dv", "o_proj": "wo_ud"}
-            | {"g_proj": "gate_attn"}
-            | {f"self_attn.{letter}_sconv{leaf}": f"attn.{letter}_sconv" for letter in "kv" for leaf in ("", ".conv1d")}
-            | {f"{part}_sconv.conv1d": f"{part}_sconv" for part in ("attn", "mlp")},
-        ),
-        wrappers=("inkling2",),
+    "inkling2_text": replace(INKLING2, wrappers=("inkling2",)),
+    "inkling2_loop_text": replace(  # every layer is a block of its own, which some layers share
+        INKLING2,
+        mixer=lambda c, layer: None,
+        ffn=no_feedforward,
+        norms=(),
+        layer_extras=(),
+        count=inkling2_runs,
+        shared=inkling2_looped,
+        extras=(inkling2_residuals, inkling2_messages),
+        wrappers=("inkling2_loop",),
     ),
 }

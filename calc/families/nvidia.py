@@ -1,13 +1,16 @@
 """NVIDIA's families: Nemotron and Cosmos."""
 
-from calc.errors import ConfigError, Message
+from collections.abc import Sequence
+
+from calc.errors import ConfigError, Message, shown
 from calc.families.attention_rows import Attention, Either
-from calc.families.family import MTP, TWO_NORMS, Family, Weights
-from calc.families.feedforward_rows import Dense, Experts
+from calc.families.family import MTP, TWO_NORMS, Family, Weights, extras, looped
+from calc.families.feedforward_rows import Dense, Experts, no_feedforward
 from calc.families.fields import MAX_LAYERS, Fields, LayerRule
 from calc.families.mamba import MAMBA_NAMES
 from calc.families.recurrent_rows import MAMBA2
 from calc.families.rotary import Rotary
+from calc.model.block import Block
 from calc.model.conventions import GGUFRules, Kernels, Names
 from calc.model.feedforward import MLP, FeedForward
 from calc.model.mixers import Mixer
@@ -118,6 +121,71 @@ def is_linear(part: str) -> LayerRule:
     return lambda c, layer: nas_part(c, layer, part).flag("replace_with_linear")
 
 
+# Dory: nGPT, arXiv:2410.01131, whose middle layers run several times; in checkpoints a layer is attention or a
+# feed-forward, of which transformers takes two for one
+
+DORY_ATTENTION = Attention(bias="attention_bias", gate="channels")
+
+
+def dory_kinds(c: Fields) -> Sequence[str]:
+    """Kind of each layer of a checkpoint."""
+    layers = c.size("num_hidden_layers")
+    listed = c.per_layer("layer_types", layers, ("full_attention", "sliding_attention", "mlp"))
+    if listed and "mlp" in listed:
+        return listed
+    pairs = listed or ["sliding_attention" if (i + 1) % 4 else "full_attention" for i in range(layers)]
+    return [kind for attention in pairs for kind in (attention, "mlp")]
+
+
+def dory_loop(c: Fields) -> tuple[int, int, int, int]:
+    """Layers of the checkpoint, the first that runs several times, the one behind the last, and how often they run."""
+    layers = len(c.once(dory_kinds, lambda: dory_kinds(c)))
+    halves = layers // c.size("num_hidden_layers")
+    first, behind = (halves * c.size(f"n_{name}_layers", 0) for name in ("input", "output"))
+    return layers, first, layers - behind, c.size("n_recurrent_loops")
+
+
+def dory_runs(c: Fields) -> int:
+    layers, first, end, loops = dory_loop(c)
+    return layers + (loops - 1) * max(0, end - first)
+
+
+def dory_recurrent(c: Fields) -> int:
+    """Layers that run several times, as a config counts them."""
+    return c.size("num_hidden_layers") - c.size("n_input_layers", 0) - c.size("n_output_layers", 0)
+
+
+def dory_shared(c: Fields) -> tuple[Block, ...]:
+    if c.get("recurrent_kv_cache_mode") not in (None, "per_loop"):
+        sentence = "recurrent_kv_cache_mode is {value}; it must be per_loop: each pass keeps a cache of its own."
+        message = Message(sentence, value=shown(c.get("recurrent_kv_cache_mode")))
+        raise ConfigError(message, "recurrent_kv_cache_mode", ["per_loop"])
+    kinds, hidden = c.once(dory_kinds, lambda: dory_kinds(c)), c.size("hidden_size")
+
+    def block(i: int) -> Block:
+        attends = kinds[i] != "mlp"
+        if attends:
+            attention = DORY_ATTENTION(c, i)
+            window = c.maybe("sliding_window") if kinds[i] == "sliding_attention" else None
+            scales = {f"mixer.{name}": (attention.n_q * attention.d_head,) for name in ("sqk", "s_gate")}
+            own = extras("attention", scales) + extras("other", {"attn_alpha": (hidden,)})
+        else:
+            scales = {f"mixer.{name}": (c.size("intermediate_size"),) for name in ("suv_gate", "suv_up")}
+            own = extras("mlp", scales) + extras("other", {"mlp_alpha": (hidden,)})
+        return Block(
+            layers=(i,),
+            mixers=(attention.model_copy(update={"window": window}),) if attends else (),
+            ffn=None if attends else Dense()(c, i),
+            norms=(),
+            norm="none",
+            extras=own,
+            stack="backbone.layers.{layer}",
+        )
+
+    layers, first, end, loops = dory_loop(c)
+    return looped(c, layers, first, end, loops, block)
+
+
 SQUARE = ("hidden_size", "hidden_size")
 NVIDIA: dict[str, Family] = {
     "nemotron": Family(
@@ -152,6 +220,18 @@ NVIDIA: dict[str, Family] = {
             Weights("mlp", {"mlp.linear_mlp.weight": SQUARE}, layers=is_linear("ffn")),
         ),
         gguf=GGUFRules("deci", known_70b="always"),
+    ),
+    "dory": Family(
+        mixer=lambda c, layer: None,  # all layers are blocks of their own, some of which run several times
+        ffn=no_feedforward,
+        norms=(),
+        norm="none",
+        final_norm="none",
+        count=dory_runs,
+        shared=dory_shared,
+        names=Names(module="backbone", embedding="embeddings", attention="mixer", mlp="mixer"),
+        extras=(Weights("lm_head", {"lm_head.logit_scale": ("vocab_size",)}),),
+        follows={"n_recurrent_layers": dory_recurrent},
     ),
     "cosmos3_edge_text": Family(
         ffn=Dense(gated=False),

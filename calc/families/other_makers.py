@@ -13,9 +13,11 @@ from calc.families.family import (
     GPT_NAMES,
     LLAMA_FILE,
     MTP,
+    NOT_IN_GGUF,
     PACKED_QKV,
     POST_NORMS,
     QK_LAYERNORM,
+    QUERY_LAYERNORM,
     TWO_NORMS,
     W123,
     Family,
@@ -27,8 +29,9 @@ from calc.families.feedforward_rows import Dense, Experts, Times, is_sparse, no_
 from calc.families.fields import PER_LAYER_CONFIG, Fields, Size, kind
 from calc.families.gpt import BLOOM_NAMES
 from calc.families.granite import FF_NORMS, GRANITE_MOE_NAMES
-from calc.families.qwen import QWEN2_ATTENTION
-from calc.families.recurrent_rows import PREFIXED_MAMBA
+from calc.families.moonshot import LING_NAMES
+from calc.families.qwen import CONVS, QWEN2_ATTENTION
+from calc.families.recurrent_rows import DELTA_NET, PREFIXED_MAMBA
 from calc.families.rotary import Rotary
 from calc.model.attention import GQA
 from calc.model.block import Block, Extra
@@ -319,6 +322,20 @@ def doge_extras(c: Fields, layer: int) -> tuple[Extra, ...]:
     return tensors
 
 
+# Translated: Lara 4 Mini, which has rotary positions in sliding layers alone
+
+LARA_PATTERN = ("linear_attention", "sliding_attention", "linear_attention", "full_attention", "sliding_attention")
+
+
+def lara_kind(c: Fields, layer: int) -> str:
+    return kind(c, layer, LARA_PATTERN) or LARA_PATTERN[layer % len(LARA_PATTERN)]
+
+
+LARA_ATTENTION = replace(
+    QK_NORMED, window=lambda c, layer: c.maybe("sliding_window") if lara_kind(c, layer) == "sliding_attention" else None
+)
+
+
 # StepFun: Step 3.5
 
 
@@ -363,6 +380,28 @@ def step_sparse(c: Fields, layer: int) -> bool:
 def has_xielu(c: Fields) -> bool:
     return c.get("hidden_act") in (None, "xielu")
 
+
+def head_rows(c: Fields) -> int:
+    """Tokens that the head makes: Apertus 1.5 drops those of images and sound."""
+    return c.maybe("output_vocab_size") or c.size("vocab_size")
+
+
+def rows_of_other_media(c: Fields) -> int:
+    return c.size("vocab_size") - head_rows(c)
+
+
+APERTUS = Family(
+    maker="Swiss AI",
+    mixer=QK_NORMED,
+    ffn=Dense(gated=False, bias=False),
+    norms=("attention_layernorm", "feedforward_layernorm"),
+    layer_extras=(
+        Weights("mlp", {"mlp.act_fn.alpha_p": (1,), "mlp.act_fn.alpha_n": (1,)}, has_xielu),
+        Weights("mlp", {"mlp.act_fn.beta": (), "mlp.act_fn.eps": ()}, has_xielu, excluded_as="persistent_buffers"),
+    ),
+    kernels=Kernels(activation="xielu"),
+    gguf=GGUFRules("apertus"),
+)
 
 # Xiaomi: MiMo; the sliding layers of MiMo-V2 have more KV heads, and sinks
 
@@ -739,6 +778,13 @@ OTHER_MAKERS: dict[str, Family] = {
         ffn=Dense(bias="bias"),
         gguf=LLAMA_FILE,
     ),
+    "sarvam_moe": Family(
+        maker="Sarvam AI",
+        mixer=Attention(qkv_bias="attention_bias", qk_norm="head", qk_norm_when="use_qk_norm"),
+        ffn=DEEPSEEK_EXPERTS,
+        names=LING_NAMES.but(packed={"query_key_value": PACKED_QKV}, renamed={"o_proj": "dense"} | QUERY_LAYERNORM),
+    ),
+    "sarvam_mla": Family(maker="Sarvam AI", mixer=MLA(), ffn=DEEPSEEK_EXPERTS, kernels=Kernels(turn="pairs")),
     "axk1": AXK1,
     "axk2": replace(AXK1, mixer=MLA(indexer=True, query_gate=True), norms=axk2_norms, layer_extras=(axk2_gates,)),
     "doge": Family(maker="SmallDoge", mixer=DOGE_ATTENTION, layer_extras=(doge_extras,)),
@@ -766,17 +812,9 @@ OTHER_MAKERS: dict[str, Family] = {
         names=Names(router="moe.gate", correction="moe.router_bias", expert="moe", shared_expert="share_expert"),
         wrappers=("step3p7",),
     ),
-    "apertus": Family(
-        maker="Swiss AI",
-        mixer=QK_NORMED,
-        ffn=Dense(gated=False, bias=False),
-        norms=("attention_layernorm", "feedforward_layernorm"),
-        layer_extras=(
-            Weights("mlp", {"mlp.act_fn.alpha_p": (1,), "mlp.act_fn.alpha_n": (1,)}, has_xielu),
-            Weights("mlp", {"mlp.act_fn.beta": (), "mlp.act_fn.eps": ()}, has_xielu, excluded_as="persistent_buffers"),
-        ),
-        kernels=Kernels(activation="xielu"),
-        gguf=GGUFRules("apertus"),
+    "apertus": APERTUS,
+    "apertus1p5_text": replace(
+        APERTUS, vocab=head_rows, extra_rows=rows_of_other_media, gguf=NOT_IN_GGUF, wrappers=("apertus1p5",)
     ),
     "solar_open": Family(
         maker="Upstage",
@@ -800,6 +838,19 @@ OTHER_MAKERS: dict[str, Family] = {
         mixer=mimo_v2_attention,
         ffn=replace(DEEPSEEK_EXPERTS, marks="moe_layer_freq", first_dense=1, dense=Dense()),
         names=Names(renamed={"sinks": "attention_sink_bias"}),
+    ),
+    "lara_mini": Family(
+        maker="Translated",
+        mixer=Hybrid(
+            LARA_ATTENTION, DELTA_NET, lambda c, layer: lara_kind(c, layer) != "linear_attention", words=LARA_PATTERN
+        ),
+        ffn=Experts(shared_width="shared_expert_intermediate_size"),
+        names=Names(
+            shared_expert="mlp.shared_expert",
+            packed={"in_proj": ("in_q", "in_k", "in_v", "in_z", "in_b", "in_a"), "conv1d": CONVS},
+            renamed={"norm": "out_norm"},
+        ),
+        kernels=Kernels(norm="rms32"),
     ),
     "xverse": replace(LLAMA_LIKE, maker="XVERSE", gguf=GGUFRules("xverse")),
 }

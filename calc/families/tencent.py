@@ -7,6 +7,7 @@ from calc.families.deepseek import DEEPSEEK_EXPERTS, HYPER_HEAD, streams
 from calc.families.family import GATE_UP, MTP, QUERY_LAYERNORM, Family, Weights
 from calc.families.feedforward_rows import Dense, Experts, Times
 from calc.families.fields import Fields
+from calc.families.rotary import Rotary
 from calc.model.conventions import GGUFRules, Kernels, Names
 from calc.model.feedforward import FeedForward
 
@@ -36,6 +37,17 @@ HYPER_PRE = Weights(  # hyper-connections, arXiv:2409.19606, round attention and
     at=("hc_pre.hc_attn_layer.hc_", "hc_pre.hc_mlp_layer.hc_"),
 )
 
+HY4 = Family(
+    mixer=MLA(indexer=True, owns_indexer=hy4_owns_indexer, gate="channels", sinks=True),
+    ffn=replace(DEEPSEEK_EXPERTS, first_dense=1, stacked="out_in"),
+    extras=(replace(HYPER_HEAD, at=("model.hc_pre.hc_head.hc_head_",)),),
+    layer_extras=(HYPER_PRE,),
+    names=Names(
+        expert="mlp.experts",
+        expert_packed={"gate_up_proj": GATE_UP},
+        renamed={"gate_proj": "linear_gate", "g_proj": "linear_gate", "sinks": "learnable_sink_param"},
+    ),
+)
 TENCENT: dict[str, Family] = {
     "hunyuan_v1_dense": Family(
         mixer=HUNYUAN_ATTENTION, names=Names(renamed=QUERY_LAYERNORM), gguf=GGUFRules("hunyuan-dense")
@@ -57,16 +69,7 @@ TENCENT: dict[str, Family] = {
         prediction=MTP(HUNYUAN_ATTENTION, HY3_EXPERTS),
         gguf=GGUFRules("hy_v3"),
     ),
-    "hy_v4": Family(
-        mixer=MLA(indexer=True, owns_indexer=hy4_owns_indexer, gate="channels", sinks=True),
-        ffn=replace(DEEPSEEK_EXPERTS, first_dense=1, stacked="out_in"),
-        extras=(replace(HYPER_HEAD, at=("model.hc_pre.hc_head.hc_head_",)),),
-        layer_extras=(HYPER_PRE,),
-        names=Names(
-            expert="mlp.experts",
-            expert_packed={"gate_up_proj": GATE_UP},
-            renamed={"gate_proj": "linear_gate", "g_proj": "linear_gate", "sinks": "learnable_sink_param"},
-        ),
-    ),
+    "hy_v4": HY4,
+    "hy_v4_vl_text": replace(HY4, rotary=Rotary(axes=3), wrappers=("hy_v4_vl",)),
     "youtu": Family(mixer=MLA(), gguf=GGUFRules("deepseek2")),
 }
