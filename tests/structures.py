@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
-from calc import Architecture
+from calc import Architecture, Layout, Precision
 from calc.errors import Frozen
 from calc.model.attention import GQA
+from calc.serving.engines.engine import Engine
+from calc.serving.engines.rules import Question
 from presets import models
 
 APART = frozenset({"layers", "places", "begins", "name", "path"})
@@ -87,3 +89,9 @@ def mark(name: str, choice: int = 0, choices: int = 1) -> Any:
 def swept(names: Iterable[str] | None = None) -> list[Any]:
     """Cases of a test over presets."""
     return [pytest.param(name, marks=mark(name)) for name in names or models()]
+
+
+def staged(engine: Engine, model: Architecture, precision: Precision, layout: Layout) -> Layout:
+    """The layout, or one stage of it where the engine's class of the model takes no more."""
+    refused = any(refusal.field == "pp" for refusal in engine.refusals(Question(model, precision, layout)))
+    return layout.model_copy(update={"pp": 1}) if refused else layout

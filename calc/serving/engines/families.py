@@ -1,8 +1,11 @@
 """Families with which an engine has rules of its own, by engine and rule: `families.toml`, which says what each is."""
 
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
+from calc.errors import Message, Refusal
+from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture
 
 TABLE = tomllib.loads(Path(__file__).with_name("families.toml").read_text(encoding="utf-8"))
@@ -24,6 +27,22 @@ def versions(engine: str, rule: str) -> dict[str, tuple[int, ...] | None]:
         for version, names in TABLE[engine][rule].items()
         for family in names.split()
     }
+
+
+def class_family(model: Architecture) -> str:
+    """The family by which an engine chooses its class: that of the whole model where it has an encoder."""
+    return model.model_type if model.vision is None else model.vision.wrapper or model.model_type
+
+
+def undivided(engine: str, title: str, model: Architecture, layout: Layout) -> Iterator[Refusal]:
+    """Why an engine's class of a model does not run on several pipeline stages, or tensor-parallel ranks."""
+    rules, family = FAMILIES[engine], class_family(model)
+    if layout.pp > 1 and family in rules.get("one_stage", ()):
+        sentence = "{engine}'s class of {family} does not run on pipeline stages (pp)."
+        yield Refusal(Message(sentence, engine=title, family=family), "pp", [1])
+    if layout.tp > 1 and family in rules.get("one_rank", ()):
+        sentence = "{engine}'s class of {family} does not divide over tensor-parallel ranks (tp)."
+        yield Refusal(Message(sentence, engine=title, family=family), "tp", [1])
 
 
 def unserved(engine: str, model: Architecture) -> str | None:

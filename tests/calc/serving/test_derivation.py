@@ -19,7 +19,7 @@ from calc.serving.report import laid_out_report
 from presets import gpus, models
 from tests import CHECKPOINT_ENGINES, SAMPLED, load
 from tests.cases import in_one_test
-from tests.structures import architectures, served_by
+from tests.structures import architectures, served_by, staged
 
 FAMILIES = {row["config"]["model_type"]: row["config"] for row in load("oracle.json")}
 ARCHITECTURES = [pytest.param(Architecture.from_config(config), id=name) for name, config in FAMILIES.items()]
@@ -86,7 +86,7 @@ def test_the_lines_of_every_figure_come_to_it(model, engine):
     architecture = PRESETS[model]
     precision = Precision.of(models()[model].config)
     workload = Workload(batch=3, context=5000, generated=100 if engine == "transformers" else 0)
-    layout = Layout(pp=2)
+    layout = staged(ENGINES[engine](), architecture, precision, Layout(pp=2))
     allocation = Serving.of(architecture, ENGINES[engine](), precision, layout, Overhead()).on(
         gpus()["h100-sxm"], workload
     )

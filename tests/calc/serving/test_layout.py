@@ -11,7 +11,7 @@ from calc.serving.engines import ENGINES
 from calc.serving.memory import Serving
 from presets import gpus
 from tests import CHECKPOINT_ENGINES
-from tests.structures import architectures, generating
+from tests.structures import architectures, generating, staged
 
 ARCHITECTURES = architectures()
 MODELS, NAMES = st.sampled_from(generating()), st.sampled_from(CHECKPOINT_ENGINES)
@@ -60,6 +60,7 @@ def test_what_a_moe_layer_divides():
 def test_stages_hold_the_whole_model_together(model, engine, tp, pp):
     architecture = ARCHITECTURES[model]
     assume(divides(architecture, tp) and pp <= architecture.num_layers)
+    pp = staged(ENGINES[engine](), architecture, Precision(), Layout(tp=tp, pp=pp)).pp
     laid_out = serving(model, engine, tp=tp, pp=pp).laid_out
     counted = [tensor for tensor in architecture.tensors() if tensor.excluded_as is None]
     assert sum(tensor.parameters for tensor in counted) == architecture.parameters().total

@@ -16,7 +16,7 @@ from calc.serving.memory import Serving
 from presets import gpus, models
 from tests import CHECKPOINT_ENGINES
 from tests.cases import in_one_test
-from tests.structures import architectures, generating, served_by
+from tests.structures import architectures, generating, served_by, staged
 
 ARCHITECTURES = architectures()
 SMALL = st.sampled_from([name for name in generating() if ARCHITECTURES[name].parameters().total < 40e9])
@@ -24,9 +24,11 @@ NAMES = st.sampled_from(CHECKPOINT_ENGINES)
 
 
 def serving(model, engine="vllm", weights="bf16", options=(), **layout):
+    """On one stage where the engine's class of the model takes no more."""
     kind = ENGINES[engine]
-    one = kind(kind.options_type(**dict(options)))
-    return Serving.of(ARCHITECTURES[model], one, Precision(weights=weights), Layout(**layout), Overhead())
+    one, precision = kind(kind.options_type(**dict(options))), Precision(weights=weights)
+    taken = staged(one, ARCHITECTURES[model], precision, Layout(**layout))
+    return Serving.of(ARCHITECTURES[model], one, precision, taken, Overhead())
 
 
 @pytest.mark.parametrize(

@@ -327,7 +327,7 @@ def test_sequences_that_wait_are_noted(batch, options, notes):
         pytest.param("openai/gpt-oss-120b", "rtx-4090", "sglang", 3, 9000, id="a share that shrinks with ranks"),
         pytest.param("nvidia/Nemotron-H-8B-Base-8K", "l40s", "sglang", 64, 4096, id="fewer states on two stages"),
         pytest.param("Qwen/Qwen3-Next-80B-A3B-Instruct", "h100-sxm", "sglang", 64, 4096, id="states of three stages"),
-        pytest.param("tiiuae/Falcon-H1-7B-Base", "rtx-4090", "sglang", 64, 4096, id="states of halved stages"),
+        pytest.param("ibm-granite/granite-4.0-h-small", "rtx-4090", "sglang", 64, 4096, id="states of halved stages"),
         pytest.param("ibm-granite/granite-4.0-h-tiny", "rtx-2080-ti", "sglang", 8, 4096, id="a smaller share starts"),
         pytest.param(
             "nvidia/Llama-3_3-Nemotron-Super-49B-v1",

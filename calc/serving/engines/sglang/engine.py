@@ -30,7 +30,7 @@ from calc.model.named import Peak
 from calc.model.vision import ListedTower
 from calc.serving.engines.cache import Pool
 from calc.serving.engines.drafts import DraftingEngine
-from calc.serving.engines.families import families
+from calc.serving.engines.families import families, undivided
 from calc.serving.engines.launch import (
     Image,
     Launch,
@@ -257,6 +257,7 @@ class SGLang(DraftingEngine):
         yield from broken_groups(model, precision, layout, copies, repeats=True)
         yield from undivided_dense(model, layout, copies)
         yield from broken_expert_groups(model, precision, layout, smallest_group)
+        yield from undivided(self.name, self.title, model, layout)
         yield from self.unspread_draft(model, layout)
         yield from self.undivided_draft(model, layout)
         yield from super().layout_refusals(model, precision, layout)

@@ -21,7 +21,7 @@ from calc.model.derivation import NUMBERS, Numbers
 from calc.model.named import Peak
 from calc.serving.engines.cache import Pool
 from calc.serving.engines.drafts import DraftingEngine
-from calc.serving.engines.families import versions
+from calc.serving.engines.families import undivided, versions
 from calc.serving.engines.launch import (
     Image,
     Launch,
@@ -184,6 +184,7 @@ class VLLM(DraftingEngine):
             sentence = "The vocabulary, padded to {n:,} rows, does not divide by tp {tp:,}."
             yield Refusal(Message(sentence, n=padded, tp=layout.tp), "tp")
         yield from layout.unspread(model)
+        yield from undivided(self.name, self.title, model, layout)
         if layout.ep not in (1, ranks := layout.tp * layout.dp):  # `FusedMoEParallelConfig.make`
             sentence = "vLLM spreads experts over all {n:,} ranks or none, not over {ep:,}."
             yield Refusal(Message(sentence, n=ranks, ep=layout.ep), "ep", [1, ranks])

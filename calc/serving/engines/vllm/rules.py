@@ -8,7 +8,7 @@ from calc.formats.table import Format
 from calc.hardware.gpu import GPU
 from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture
-from calc.serving.engines.families import families, versions
+from calc.serving.engines.families import class_family, families, versions
 from calc.serving.engines.rules import halved, without_asymmetry
 from calc.serving.engines.vllm.cache import BLOCK, Division
 from calc.serving.engines.vllm.layers import (
@@ -54,10 +54,8 @@ WITHOUT_LORA = families("vllm", "without_lora")
 
 def without_adapters(model: Architecture, options: VLLMOptions) -> Iterator[Refusal]:
     """Why it does not start with LoRA adapters (`lora_model_runner_mixin.py`)."""
-    names = {model.model_type} if model.vision is None else {model.vision.wrapper or model.model_type}
-    for family in names & WITHOUT_LORA if options.enable_lora else ():
-        sentence = "vLLM's class of {family} does not support LoRA."
-        yield Refusal(Message(sentence, family=family), "enable_lora")
+    if options.enable_lora and (family := class_family(model)) in WITHOUT_LORA:
+        yield Refusal(Message("vLLM's class of {family} does not support LoRA.", family=family), "enable_lora")
 
 
 def unread_gptq(precision: Precision, options: VLLMOptions) -> Iterator[Refusal]:

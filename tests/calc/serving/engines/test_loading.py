@@ -21,7 +21,7 @@ from calc.serving.memory import Serving
 from calc.units import GIB, MIB
 from presets import gpus, models
 from tests import CHECKPOINT_ENGINES
-from tests.structures import architectures, generating
+from tests.structures import architectures, generating, staged
 
 LOGS = "github.com/vllm-project/vllm/issues"
 READ = [name for name in FORMATS if name not in MLX_FORMATS]
@@ -206,8 +206,9 @@ def test_more_ranks_never_make_one_heavier_in_any_format(model, weights, tp, eng
 def test_stages_are_loaded_as_they_are_weighed(model, weights, pp, engine):
     """Layer by layer or kind by kind, weights and scales are those that are stored; vLLM undoes double quantization."""
     architecture, kind = ARCHITECTURES[model], ENGINES[engine]
-    layout = Layout(pp=min(pp, architecture.num_layers))
-    serving = Serving.of(architecture, kind(), Precision(weights=weights), layout, Overhead())
+    precision, layout = Precision(weights=weights), Layout(pp=min(pp, architecture.num_layers))
+    layout = staged(kind(), architecture, precision, layout)
+    serving = Serving.of(architecture, kind(), precision, layout, Overhead())
     for stage, layers in zip(serving.laid_out.stages, serving.laid_out.ranges, strict=True):
         tensors = serving.ranks.of(layout).tensors
         pieces = [*chain.from_iterable(tensors.layers.values()), *tensors.ends]

@@ -352,3 +352,32 @@ def test_families_without_adapters(model, serves):
     fields = [field for _, field in said("vllm", question, enable_lora=True)]
     assert ("enable_lora" in fields) != serves
     assert "enable_lora" not in [field for _, field in said("vllm", question)]
+
+
+@pytest.mark.parametrize(
+    ("engine", "model", "runs"),
+    [  # vLLM 0.33: classes that are no SupportsPP
+        pytest.param("vllm", "mistralai/Mamba-Codestral-7B-v0.1", False, id="Mamba2ForCausalLM"),
+        pytest.param("vllm", "google/gemma-3-27b-it", True, id="Gemma3ForConditionalGeneration"),
+        pytest.param("vllm", "Qwen/Qwen3-8B", True, id="Qwen3ForCausalLM"),
+        # SGLang 0.5.23: classes whose `forward` has no pp_proxy_tensors
+        pytest.param("sglang", "google/gemma-3-27b-it", False, id="SGLang's Gemma3ForConditionalGeneration"),
+        pytest.param("sglang", "Qwen/Qwen3-Next-80B-A3B-Instruct", False, id="SGLang's Qwen3NextForCausalLM"),
+        pytest.param("sglang", "CohereLabs/c4ai-command-r-v01", False, id="SGLang's CohereForCausalLM"),
+        pytest.param("sglang", "Qwen/Qwen3-8B", True, id="SGLang's Qwen3ForCausalLM"),
+        pytest.param("sglang", "deepseek-ai/DeepSeek-V3", True, id="SGLang's DeepseekV3ForCausalLM"),
+    ],
+)
+def test_families_on_pipeline_stages(engine, model, runs):
+    """vLLM: "Pipeline parallelism is not supported for this model" (`config/model.py`); SGLang: "Pipeline Parallel is
+    not compatible with this model" (`model_executor/model_runner.py`)."""
+    fields = [field for _, field in said(engine, Question(architecture(model), Precision(), Layout(pp=2)))]
+    assert ("pp" in fields) != runs
+    assert "pp" not in [field for _, field in said(engine, Question(architecture(model), Precision(), Layout(tp=2)))]
+
+
+def test_a_family_on_one_rank():
+    """vLLM 0.33: "Dory currently supports tensor_parallel_size=1 only" (`model_executor/models/dory.py`)."""
+    dory = Architecture.from_config({"model_type": "dory"})
+    assert "tp" in [field for _, field in said("vllm", Question(dory, Precision(), Layout(tp=2)))]
+    assert "tp" not in [field for _, field in said("vllm", Question(dory, Precision(), Layout()))]

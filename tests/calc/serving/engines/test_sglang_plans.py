@@ -9,6 +9,7 @@ from calc.serving.engines.launch import ServerStart
 from calc.serving.engines.sglang.engine import batches, streams_images
 from calc.serving.engines.sglang.options import SGLangOptions
 from calc.serving.memory import Serving
+from calc.serving.weighing import RankWeights
 from presets import gpus, started
 from tests import load
 from tests.cases import in_one_test
@@ -25,7 +26,8 @@ FREE, LOADED = 2**29, 0.4
 @cache
 def serving(model, layout, kv, guesses, draft):
     engine = engine_of({"settings": {"speculative_algorithm": guesses, "speculative_draft_model_path": draft}})
-    return Serving.of(Architecture.from_config(CONFIGS[model]), engine, Precision(kv=kv), layout, Overhead())
+    ranks = RankWeights(Architecture.from_config(CONFIGS[model]), engine, Precision(kv=kv))
+    return Serving(ranks, engine, layout, Overhead())  # its planner does not ask whether a class runs on stages
 
 
 def engine_of(row):
