@@ -26,7 +26,7 @@ from pages.parts.state import query, session
 from pages.parts.state.compared import compared_anew, other_steps
 from pages.parts.state.fitted import models_on, of_scenario, points_on
 from pages.parts.state.local import local_answer
-from pages.parts.state.planned import is_affordable, planned_training, search_of
+from pages.parts.state.planned import is_affordable, search_of, training_planned
 from pages.parts.state.published import Published, fetched, is_preset
 from pages.parts.state.query import Page, decode, place_of
 from pages.parts.state.scenario import Scenario, Source, places
@@ -286,7 +286,7 @@ def planned_for(scenario: Scenario, model: Model) -> PlanReport | TrainingPlanRe
     """Plans of a server, or with `purpose=train` of a training run."""
     planning = scenario.planning
     if planning.purpose == "train":
-        return planned_training(scenario, model)
+        return sound(training_planned(scenario, model)).report
     search = search_of(scenario, model)
     plans = [plan for plan in ranked_plans(search, PLANS) if is_affordable(plan, planning.budget)]
     return report_of(search, plans, model.identifier(scenario), model.served(scenario), planning.prices)

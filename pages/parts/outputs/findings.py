@@ -232,12 +232,9 @@ def planned(answer: Planned) -> Finding:
     return concluded("{what}: **{gpus}** at {usd}/h is the cheapest", "green", what=what, gpus=on, usd=usd)
 
 
-def run_planned(answer: TrainingPlanned) -> Finding | None:
-    """The fastest way to train; None where no layout divides what is asked for."""
-    try:
-        plans = answer.report.plans
-    except ConfigError:
-        return None
+def run_planned(answer: TrainingPlanned) -> Finding:
+    """The fastest way to train."""
+    plans = answer.report.plans
     if not plans:
         return concluded("{what}: **no plan** on these GPUs", "red", what=name(answer))
     first = plans[0]

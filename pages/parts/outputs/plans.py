@@ -426,22 +426,21 @@ def frontier_chart(points: Sequence[Point], mine: Sequence[Point], chosen: Point
 
 
 def trace(name: str, points: Sequence[Point], look: dict[str, Any], size: int) -> dict[str, Any]:
-    return {
-        "type": "scatter",
-        "mode": "lines+markers",
-        "name": name,
-        "x": [point.tokens_per_s_per_user for point in points],
-        "y": [point.tokens_per_s_per_gpu for point in points],
-        "text": [described(point) for point in points],
-        "line": look,
-        "marker": {"size": size, "color": look["color"]},
-        "hovertemplate": hover(
+    return charts.points(
+        [point.tokens_per_s_per_user for point in points],
+        [point.tokens_per_s_per_gpu for point in points],
+        "lines+markers",
+        name=name,
+        text=[described(point) for point in points],
+        line=look,
+        marker={"size": size, "color": look["color"]},
+        hovertemplate=hover(
             "<b>{what}</b><br>{user} tokens/s per user, {gpu} per GPU",
             what="%{text}",
             user="%{x:,.3~s}",
             gpu="%{y:,.3~s}",
         ),
-    }
+    )
 
 
 def described(point: Point) -> str:
