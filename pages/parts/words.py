@@ -101,12 +101,13 @@ def understood() -> str:
     return chosen or (of_browser if of_browser in CATALOGUES else "en")
 
 
-def listed(items: Iterable[str]) -> str:
+def listed(items: Iterable[str | Message]) -> str:
     """Several things in one sentence: a; b; c."""
     first, *rest = items
+    together = say(first) if isinstance(first, Message) else first
     for item in rest:
-        first = say("{list}; {item}", list=first, item=item)
-    return first
+        together = say("{list}; {item}", list=together, item=item)
+    return together
 
 
 def table(head: Iterable[str], rows: Iterable[Iterable[str]], numbers: int = 1) -> str:

@@ -16,7 +16,7 @@ from pages.parts.inputs import added_models, control, serving
 from pages.parts.inputs.question import CONTEXTS
 from pages.parts.outputs import bar, frame, tables, unknown
 from pages.parts.outputs.comparison import LINES
-from pages.parts.outputs.plans import started
+from pages.parts.outputs.share import started
 from pages.parts.outputs.tables import Column, identifier
 from pages.parts.screen import alert, caption, heading, paragraph
 from pages.parts.state.query import TOGETHER

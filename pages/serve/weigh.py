@@ -2,9 +2,10 @@ import streamlit as st
 
 from pages.parts.inputs import serving
 from pages.parts.outputs import answer as answers
-from pages.parts.outputs import blueprint, cards, charts, frame, gpu_rows, kv_budget, parameter_shares, plot
+from pages.parts.outputs import cards, charts, frame, gpu_rows, kv_budget, parameter_shares, plot
 from pages.parts.outputs.derivations import ModelDerivations
-from pages.parts.state.query import WEIGH
+from pages.parts.state import url
+from pages.parts.state.query import DESIGN, WEIGH
 from pages.parts.state.weighed import Weighed, weighed
 from pages.parts.words import say
 
@@ -23,7 +24,7 @@ def weigh(answer: Weighed) -> None:
             parameter_shares.draw(report.parameters.total, answer.architecture.tensors(), charts.theme())
             bars = charts.gpu_bars(report.verdicts, report.memories, charts.theme())
             plot.draw("gpus", say("Memory vs. GPU capacity"), bars, titled=True)
-        blueprint.way(answer)
+        url.way(answer.scenario, DESIGN, say("Drawing and checks of the design"))
         if len(report.stages) > 1:
             stages = charts.stage_bars(report.stages, charts.theme())
             plot.draw("stages", say("Memory per pipeline stage"), stages, titled=True)

@@ -21,7 +21,7 @@ from pages.parts import words
 from pages.parts.outputs import paper, scripts
 from pages.parts.screen import caption, download, paragraph
 from pages.parts.state import url
-from pages.parts.state.query import ATTENTION, DESIGN
+from pages.parts.state.query import ATTENTION
 from pages.parts.state.weighed import Answer
 from pages.parts.words import say
 
@@ -64,11 +64,6 @@ def draw(answer: Answer) -> None:
     if clicked in parts:
         module = parts[clicked]
         st.dialog(heading(clicked, module), width="medium")(details)(answer, clicked, module)
-
-
-def way(answer: Answer) -> None:
-    """The way to the drawing."""
-    url.way(answer.scenario, DESIGN, say("Drawing and checks of the design"))
 
 
 def parts_of(diagrammed: Diagram) -> dict[Part, ModelPart]:

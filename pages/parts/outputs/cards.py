@@ -1,7 +1,7 @@
 """The numbers of a model: totals with their derivations, the exact count, words of verdicts; and the summary that stays
 in sight on the views of a model."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from html import escape
 from typing import Literal
@@ -179,12 +179,16 @@ VISIBLE = 0.001
 
 
 def summary(answer: Answer) -> None:
-    """Parameters and verdicts; of a model that no engine serves so, parameters alone."""
+    """Parameters, and a line for each verdict with its GPUs; of a model that no engine serves so, parameters alone."""
     served = answer if isinstance(answer, Weighed) else weighed(answer.scenario)
     with st.container(key="pinned", gap="xxsmall"):
         st.html(pie_of_parameters(answer.architecture.parameters()))
         if served.error is None and served.report.verdicts:
-            st.markdown("  \n".join(lines_of_verdicts(served)))
+            lines = []
+            for verdict, (_, _, icon) in BADGES.items():
+                names = [short_name(find_gpu(row.gpu)) for row in served.report.verdicts if row.verdict == verdict]
+                lines += [f"{badge(verdict, f'{icon} ')} {', '.join(names)}"] if names else []
+            st.markdown("  \n".join(lines))
 
 
 def pie_of_parameters(counted: Parameters) -> str:
@@ -204,11 +208,3 @@ def pie_of_parameters(counted: Parameters) -> str:
         f"<small>{counted.total:,}</small></div>"
         f"{keys((words.color(name), label) for (name, _), label in zip(parts, labels, strict=True))}</div>"
     )
-
-
-def lines_of_verdicts(answer: Weighed) -> Iterator[str]:
-    """A line for each verdict there is, with the GPUs that it is about."""
-    for verdict, (_, _, icon) in BADGES.items():
-        names = [short_name(find_gpu(row.gpu)) for row in answer.report.verdicts if row.verdict == verdict]
-        if names:
-            yield f"{badge(verdict, f'{icon} ')} {', '.join(names)}"

@@ -7,15 +7,14 @@ from typing import Any
 import streamlit as st
 
 from calc.hardware import find_gpu
-from calc.serving.engines.launch import Launch
-from calc.time import OperationTime, Plan, Point, cannot_keep_up, launch, plan_operations, prices, separate_launch
+from calc.time import Plan, Point, cannot_keep_up, launch, plan_operations, prices, separate_launch
 from pages.parts import words
 from pages.parts.inputs.control import drawer, several, vendor_and_form
 from pages.parts.labels import ORIGINS
 from pages.parts.outputs import charts, plot, share, tables
 from pages.parts.outputs.charts import KEY_ABOVE, Figure, Theme, figure, hover, small
 from pages.parts.outputs.tables import Column, identifier
-from pages.parts.screen import caption, heading, leading_button, paragraph, small_table
+from pages.parts.screen import alert, caption, heading, leading_button, paragraph, small_table
 from pages.parts.state.planned import SHOWN, Planned, Ranked, weigh
 from pages.parts.state.query import WEIGH
 from pages.parts.state.url import change
@@ -27,10 +26,15 @@ AXIS = {"type": "log", "dtick": "D2", "tickformat": ",.12~g"}
 
 
 def best(answer: Planned) -> None:
-    """Details of the best plan that the title leaves out, its bottleneck, and one click to it."""
+    """Details of the best plan that the title leaves out, its bottleneck, and one click to it; or why there is none."""
     answers = answer.plans
     if not answers.plans:
-        st.error(nothing(answers.beyond), icon=":material/cancel:")
+        within = "**Nothing within the budget.** Plans that cost more, or whose price is not known: {n:,}."
+        room = (
+            "**Nothing that may be used has room for this model and one request.** Allow more GPUs, other GPU models, "
+            "or smaller formats."
+        )
+        alert("error", "cancel", within if answers.beyond else room, n=answers.beyond)
         return
     first = answers.best
     paragraph("**{hardware}**, weights in {weights}.", hardware=hardware(first), weights=first.plan.weights)
@@ -38,16 +42,6 @@ def best(answer: Planned) -> None:
         missed = words.listed(misses(first.plan, answer))
         paragraph(":red[**It misses a target**]: {missed}.", missed=missed)
     take(answer, first, "best")
-
-
-def nothing(beyond: int) -> str:
-    """Why there is no plan."""
-    if beyond:
-        return say("**Nothing within the budget.** Plans that cost more, or whose price is not known: {n:,}.", n=beyond)
-    return say(
-        "**Nothing that may be used has room for this model and one request.** Allow more GPUs, other GPU models, or "
-        "smaller formats."
-    )
 
 
 def hardware(ranked: Ranked) -> str:
@@ -120,7 +114,7 @@ def misses(plan: Plan, answer: Planned) -> Iterable[str]:
 
 
 def take(answer: Planned, ranked: Ranked, name: str) -> None:
-    """Bottleneck, the ranges of the other figures, and the way to Weigh."""
+    """Bottleneck, the ranges of the other figures, the way to Weigh, and drawers that are computed when opened."""
     plan, spans = ranked.plan, ranked.range
     st.caption(
         say(
@@ -175,7 +169,12 @@ def take(answer: Planned, ranked: Ranked, name: str) -> None:
         plan,
         help=say("Weigh one copy with these settings: GPU, layout, formats, batch and context."),
     )
-    details(answer, ranked, name)
+    with drawer(say("Launch command"), f"launch_{name}", icon=":material/terminal:") as is_open:
+        if is_open:
+            command(answer, ranked)
+    with drawer(say("Where the time goes"), f"operations_{name}", icon=":material/timer:") as is_open:
+        if is_open:
+            operations(answer, ranked)
 
 
 def use(answer: Planned, plan: Plan) -> None:
@@ -199,6 +198,11 @@ def table(answer: Planned) -> Ranked | None:
         most = tables.in_sight("plan_columns", DECISIVE)
         if st.toggle(say("Only those that meet every target"), key="plan_meeting"):
             passing = [index for index in passing if plans.plans[index].meets]
+
+    def named(ranked: Ranked) -> str:
+        """Id of a plan's row: its GPU and formats."""
+        return identifier(f"{ranked.plan.gpu}_{ranked.plan.weights}_{ranked.plan.kv}")
+
     shown = (plans.ranked[index] for index in passing[:SHOWN])
     chosen = tables.pick("plans_table", say("Plans"), columns(), shown, id=named, most=most)
     if len(passing) > SHOWN:
@@ -211,12 +215,6 @@ def table(answer: Planned) -> Ranked | None:
             take(answer, opened, "chosen")
         return opened
     return plans.best
-
-
-def named(ranked: Ranked) -> str:
-    """Id of a plan's row: its GPU and formats."""
-    plan = ranked.plan
-    return identifier(f"{plan.gpu}_{plan.weights}_{plan.kv}")
 
 
 def filtered(plans: Sequence[Plan]) -> list[int]:
@@ -345,41 +343,24 @@ def listed_prices(answer: Planned) -> None:
             tables.draw("list_prices", say("List prices"), heads, listed)
 
 
-def details(answer: Planned, ranked: Ranked, name: str) -> None:
-    """Both in drawers, computed when they are opened."""
-    with drawer(say("Launch command"), f"launch_{name}", icon=":material/terminal:") as is_open:
-        if is_open:
-            command(answer, ranked)
-    with drawer(say("Where the time goes"), f"operations_{name}", icon=":material/timer:") as is_open:
-        if is_open:
-            operations(answer, ranked)
-
-
 def command(answer: Planned, ranked: Ranked) -> None:
     """Commands that start one copy, or a worker of each side and the router between them."""
-    model = share.model_in_command(answer)
+    model = answer.model.served(answer.scenario)
     separate = separate_launch(answer.plans.search, ranked.plan, model)
     if separate is not None and ranked.plan.prefill is not None:
         caption("Each of {n:,} prefill workers:", n=ranked.plan.prefill.workers)
-        started(share.of_changed(answer, separate.prefill))
+        share.started(share.of_changed(answer, separate.prefill))
         caption("Each of {n:,} decode workers:", n=ranked.plan.replicas)
-        started(separate.decode)
+        share.started(separate.decode)
         caption("The router that sends requests to them:")
-        started(separate.router)
+        share.started(separate.router)
         return
     starts = launch(answer.plans.search, ranked.plan, model)
     if starts is None:
         return
-    started(share.of_changed(answer, starts))
+    share.started(share.of_changed(answer, starts))
     if ranked.plan.replicas > 1:
         caption("{n:,} copies of it, behind a load balancer.", n=ranked.plan.replicas)
-
-
-def started(starts: Launch) -> None:
-    """A command, and what it can't say."""
-    st.code(starts.text, language="bash")
-    for note in starts.notes:
-        caption(note)
 
 
 def operations(answer: Planned, ranked: Ranked) -> None:
@@ -393,14 +374,13 @@ def operations(answer: Planned, ranked: Ranked) -> None:
             "larger of its arithmetic and its memory traffic."
         )
     head = [say("Work"), say("ms"), say("Share"), say("Arithmetic, ms"), say("Memory, ms"), say("Limited by")]
-    whole = sum(operation_time.ms for operation_time in rows)
-    small_table(head, [operation(operation_time, whole) for operation_time in rows], numbers=4)
-
-
-def operation(row: OperationTime, whole: float) -> tuple[str, ...]:
-    name, share = say(words.WORK.get(row.what) or words.PARTS[row.what]), f"{row.ms / whole:.0%}"
-    figures = (words.milliseconds(figure) for figure in (row.compute_ms, row.memory_ms))
-    return name, words.milliseconds(row.ms), share, *figures, say(words.BOUNDS[row.bound])
+    whole = sum(row.ms for row in rows)
+    lines = []
+    for row in rows:
+        name, bound = say(words.WORK.get(row.what) or words.PARTS[row.what]), say(words.BOUNDS[row.bound])
+        whole_ms, compute, memory = map(words.milliseconds, (row.ms, row.compute_ms, row.memory_ms))
+        lines.append((name, whole_ms, f"{row.ms / whole:.0%}", compute, memory, bound))
+    small_table(head, lines, numbers=4)
 
 
 def frontier_chart(points: Sequence[Point], mine: Sequence[Point], chosen: Point, theme: Theme) -> Figure:

@@ -50,8 +50,8 @@ SCALE = scripts.element("weighbridge_scale", "scale.js")
 
 
 def header(answer: Answer, page: Page, with_layout: Answer) -> None:
-    """Finding of the page, with the scale next to it; below, links and downloads of what is on screen. The link is
-    that of the question, which may be refused."""
+    """Finding of the page, with the scale next to it; below, links and downloads of what is on screen, and each slider
+    that differs, and from what. The link is that of the question, which may be refused."""
     result, weight = findings.heading(answer, page), findings.load(answer, page)
     with st.container(horizontal=True, vertical_alignment="center", key="finding"):
         with st.container(gap="small", key="finding_words"):
@@ -62,7 +62,9 @@ def header(answer: Answer, page: Page, with_layout: Answer) -> None:
         if weight is not None:
             scale(weight)
     below = st.empty()  # what comes after it keeps its place, and the browser what it has drawn there
-    if changes := list(changed(answer)):
+    before = answer.model.published.settings or {}
+    changes = [moved(name, before.get(name), now) for name, now in answer.scenario.overrides.items()]
+    if changes:
         below.caption(say("Changed: {changes}", changes=listed(changes)))
     elif page == WEIGH:
         examples(below)
@@ -84,13 +86,6 @@ def actions(answer: Answer, page: Page, with_layout: Answer) -> None:
         languages()
 
 
-def changed(answer: Answer) -> Iterator[str]:
-    """Each slider that differs, and from what."""
-    before = answer.model.published.settings or {}
-    for name, now in answer.scenario.overrides.items():
-        yield moved(name, before.get(name), now)
-
-
 def languages() -> None:
     """The way to each other language."""
     for code, name in LANGUAGES.items():
@@ -99,33 +94,25 @@ def languages() -> None:
 
 
 def copy_link(answer: Answer, page: Page) -> None:
+    """Button with a toast once the link is copied; where a browser forbids that, the link to be copied by hand."""
     address = link(answer.scenario, page)
-    if address is not None:
-        copy_button(say("Copy link"), address, say("Link copied. Whoever opens it sees the same numbers."))
+    if address is None:
+        with st.popover(say("Copy link"), icon=":material/link:", type="tertiary"):
+            caption("This config is too long for a link. Share the file instead.")
+            download("config.json", "config", "config.json", "application/json", config_file(answer.model.config or {}))
         return
-    with st.popover(say("Copy link"), icon=":material/link:", type="tertiary"):
-        caption("This config is too long for a link. Share the file instead.")
-        download("config.json", "config", "config.json", "application/json", config_file(answer.model.config or {}))
-
-
-def nothing() -> None:
-    """A click is asked about in the run that it starts."""
-
-
-def copy_button(label: str, text: str, done: str) -> None:
-    """Button with a toast once the text is copied; where a browser forbids that, the text to be copied by hand."""
     clicked = BUTTON(
         key="copy",
-        data={"label": label, "text": text},
-        on_copied_change=nothing,
-        on_refused_change=nothing,
+        data={"label": say("Copy link"), "text": address},
+        on_copied_change=lambda: None,  # it is asked about in the run that it starts
+        on_refused_change=lambda: None,
         width="content",
         height="content",
     )
     if clicked.copied:
-        st.toast(done, icon=":material/check:")
+        st.toast(say("Link copied. Whoever opens it sees the same numbers."), icon=":material/check:")
     if clicked.refused:
-        st.code(text, language=None, wrap_lines=True)
+        st.code(address, language=None, wrap_lines=True)
 
 
 def examples(place: Any) -> None:
@@ -218,7 +205,9 @@ def ways_out(answer: Answer, page: Page) -> None:
         return
     with popover(say("Launch, embed, API")) as is_open:
         if is_open:
-            commands(answer)
+            for title, launch in launches(answer):
+                st.markdown(f"**{title}**")
+                started(launch)
             programs(answer.scenario, page)
             embedding(answer, page)
 
@@ -239,33 +228,31 @@ def popover(label: str) -> Iterator[bool]:
         yield bool(container.open)
 
 
-def commands(answer: Weighed | Trained) -> None:
-    """Command lines with this layout."""
-    for title, launch in launches(answer):
-        st.markdown(f"**{title}**")
-        st.code(launch.text, language="bash")
-        for note in launch.notes:
-            caption(note)
+def started(launch: Launch) -> None:
+    """A command, and what it can't say."""
+    st.code(launch.text, language="bash")
+    for note in launch.notes:
+        caption(note)
 
 
 def launches(answer: Weighed | Trained) -> list[tuple[str, Launch]]:
     """Commands by the name of their tool, with the flags with which it fits."""
+    model = answer.model.served(answer.scenario)
     if isinstance(answer, Trained):
         step = answer.report.scenario
-        started = objective_launches(model_in_command(answer), step, answer.scenario.training.teacher)
-        return list(started.items()) or [
+        by_trainer = objective_launches(model, step, answer.scenario.training.teacher)
+        return list(by_trainer.items()) or [
             ("accelerate", accelerate(step.workload, step.recipe, step.layout)),
             ("torchrun", torchrun(step.layout)),
         ]
     scenario, focus = answer.report.scenario, answer.focus
     engine = answer.scenario.serving.started()
     work = scenario.workload
-    server = model_in_command(answer), scenario.precision, scenario.layout, work.context, work.batch
+    server = model, scenario.precision, scenario.layout, work.context, work.batch
     launch = engine.launch(ServerStart(*server, sparse=bool(answer.architecture.experts)))
     title = ENGINES[scenario.engine].title
     if launch is None:
-        name = model_in_command(answer)
-        python = f'model = AutoModelForCausalLM.from_pretrained("{name}", dtype="auto", device_map="auto")'
+        python = f'model = AutoModelForCausalLM.from_pretrained("{model}", dtype="auto", device_map="auto")'
         return [(title, Launch(words=("python", "-c", f"from transformers import AutoModelForCausalLM; {python}")))]
     launch = of_changed(answer, launch)
     return [(title, launch.with_flags(focus.flags if focus is not None else ()))]
@@ -277,11 +264,6 @@ def of_changed(answer: Answer, launch: Launch) -> Launch:
         return launch
     note = Message("The sliders have changed the model: this starts one of your own, saved in {place}.", place=LOCAL)
     return launch.model_copy(update={"notes": (note, *launch.notes)})
-
-
-def model_in_command(answer: Answer) -> str:
-    """Model in the command."""
-    return answer.model.served(answer.scenario)
 
 
 def programs(scenario: Scenario, page: Page) -> None:
