@@ -23,14 +23,13 @@ from calc.time import MAPPED, OperatingPoint, PlanReport, StepComparison, Traini
 from calc.time.local import LocalRun
 from pages.parts.limits import ANSWERED
 from pages.parts.state import query, session
-from pages.parts.state.compared import compared_anew, other_steps
+from pages.parts.state.compared import compared_anew, other_steps, shared_by
 from pages.parts.state.fitted import models_on, of_scenario, points_on
 from pages.parts.state.local import local_answer
 from pages.parts.state.planned import is_affordable, search_of, training_planned
 from pages.parts.state.published import Published, fetched, is_preset
 from pages.parts.state.query import Page, decode, place_of
 from pages.parts.state.scenario import Scenario, Source, places
-from pages.parts.state.shared import shared_by
 from pages.parts.state.weighed import Answer, AnswerT, Model, Reported, changed, quantized, trained, weighed
 from pages.parts.verify.evidence import Accuracy, accuracy
 from presets import gpus, models

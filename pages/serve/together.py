@@ -14,14 +14,14 @@ from calc.units import GIB
 from pages.parts import words
 from pages.parts.inputs import added_models, control, serving
 from pages.parts.inputs.question import CONTEXTS
-from pages.parts.outputs import bar, frame, tables, unknown
+from pages.parts.outputs import bar, frame, tables
 from pages.parts.outputs.comparison import LINES
 from pages.parts.outputs.share import started
 from pages.parts.outputs.tables import Column, identifier
 from pages.parts.screen import alert, caption, heading, paragraph
+from pages.parts.state.compared import Shared, shared
 from pages.parts.state.query import TOGETHER
 from pages.parts.state.scenario import neighbour, places
-from pages.parts.state.shared import Shared, shared
 from pages.parts.state.url import change
 from pages.parts.state.widgets import show
 from pages.parts.words import say
@@ -161,7 +161,7 @@ def commands(on: SharedGPUs) -> None:
 answer: Shared = frame.page(TOGETHER, shared, serving.engine, serving.overhead, needs_answer=False)
 focus = answer.focus if answer.error is None else None
 if answer.error is not None:
-    unknown.explain(answer, TOGETHER)
+    frame.explain(answer, TOGETHER)
 elif focus is None:
     alert("info", "memory", "No GPU is chosen: choose one above to see whether it fits.")
 else:

@@ -1,10 +1,10 @@
 """The sidebar: the model, its sliders, and the sections of a page."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from math import gcd, lcm
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import streamlit as st
 from sympy import divisors
@@ -13,7 +13,7 @@ from calc import Architecture, ConfigError
 from calc.design import Slopes
 from calc.families import override
 from calc.hardware import find_gpu
-from calc.serving.comparison import Effect, effect
+from calc.serving.comparison import effect
 from pages.parts.inputs.control import concerns, drawer, explain
 from pages.parts.inputs.fields import (
     CONTROLS,
@@ -40,7 +40,6 @@ from pages.parts.state.widgets import show
 from pages.parts.words import count, language, more, say, size, times, value
 
 A = TypeVar("A", bound=Answer)
-A_contra = TypeVar("A_contra", bound=Answer, contravariant=True)
 MOST = 64
 """Changed models that a session keeps."""
 
@@ -81,22 +80,16 @@ def signed(number: int, written: str) -> str:
     return f"+{written}" if number >= 0 else f"−{written}"
 
 
-class Section(Protocol[A_contra]):
-    """Inputs of a page besides the model."""
-
-    def __call__(self, answer: A_contra, /) -> None: ...
-
-
-Room = tuple[Any, Section[A]]
+Room = tuple[Any, Callable[[A], None]]
 """A container of the sidebar, and the section that is drawn into it."""
 
 
-def draw(answer: A, sections: Iterable[Section[A]]) -> None:
+def draw(answer: A, sections: Iterable[Callable[[A], None]]) -> None:
     """All inputs. A sentence about an impossible combination stands next to its control."""
     fill(outline(answer, sections), answer)
 
 
-def outline(answer: A, sections: Iterable[Section[A]]) -> list[Room[A]]:
+def outline(answer: A, sections: Iterable[Callable[[A], None]]) -> list[Room[A]]:
     """The inputs on which a slider has no effect, and between them rooms for the others. Each has a room with a key: a
     button that comes or goes in one of them moves no other, which would lose its sliders' focus while it is filled
     again."""
@@ -177,32 +170,26 @@ def sliders(answer: Answer) -> None:
                 draw(rare)
     if overrides := answer.scenario.overrides:
         for name in overrides:
-            difference(answer, name, published.get(name))
+            original = published.get(name)
+            help_text = say("Back to {value}", value=value(original))
+            label = does(answer, name, original)
+            quiet_button(label, f"reset_{name}", "undo", put, original, name, original, help=help_text)
         quiet_button(say("Reset all"), "reset_all", "undo", lambda: change(overrides={}))
 
 
-def difference(answer: Answer, name: str, original: Any) -> None:
-    """Effect of a changed slider by itself, and the way back."""
-    quiet_button(
-        does(answer, name, original),
-        f"reset_{name}",
-        "undo",
-        lambda: put(original, name, original),
-        help=say("Back to {value}", value=value(original)),
-    )
-
-
 def does(answer: Answer, name: str, original: Any) -> str:
-    """KV heads 8 → 16: KV cache ×2, +75.50 M parameters."""
-    effect = effect_of(answer, name)
+    """KV heads 8 → 16: KV cache ×2, +75.50 M parameters; only the change where the model with it alone is not valid."""
     change = moved(name, original, answer.scenario.overrides[name])
-    if effect is None:
+    before, after, serving = answer.model.published.architecture, alone(answer, name), answer.scenario.serving
+    if before is None or after is None:
         return change
-    parameters = more(effect.parameters)
-    if effect.cache in (None, 1):
+    kv = answer.model.precision(serving).kv
+    of_change = effect(before, after, serving.started(), kv, serving.workload.context)
+    parameters = more(of_change.parameters)
+    if of_change.cache in (None, 1):
         return say("{change}: {parameters} parameters", change=change, parameters=parameters)
-    cache = times(effect.cache)
-    if not effect.parameters:
+    cache = times(of_change.cache)
+    if not of_change.parameters:
         return say("{change}: KV cache {cache}", change=change, cache=cache)
     return say("{change}: KV cache {cache}, {parameters} parameters", change=change, cache=cache, parameters=parameters)
 
@@ -318,17 +305,6 @@ def gpu_label(name: str) -> str:
     gpu = find_gpu(name)
     memory = f"{gpu.memory_gb:g}"
     return gpu.name if f"{memory}GB" in gpu.name else f"{gpu.name} · {memory} GB"
-
-
-def effect_of(answer: Answer, name: str) -> Effect | None:
-    """Effect of one changed config field; None where the model with only that change is not valid."""
-    about, scenario = answer.model.published, answer.scenario
-    after = alone(answer, name)
-    if about.architecture is None or after is None:
-        return None
-    kv = answer.model.precision(scenario.serving).kv
-    serving = scenario.serving
-    return effect(about.architecture, after, serving.started(), kv, serving.workload.context)
 
 
 def alone(answer: Answer, name: str) -> Architecture | None:

@@ -39,12 +39,13 @@ def totals(answer: Weighed) -> None:
         ("weights", say("Weights per GPU"), words.size(memory.weights), served.weights),
         ("memory", say("Memory per GPU"), words.gib(memory.total), served.memory),
     ]
+
+    def with_link(anchor: Anchor, draw: Callable[[], None]) -> None:
+        draw()
+        paper.link(answer, anchor)
+
     figures(
-        "totals",
-        [
-            (anchor, label, value, partial(paper.derivation_with_link, answer, anchor, draw))
-            for anchor, label, value, draw in numbers
-        ],
+        "totals", [(anchor, label, value, partial(with_link, anchor, draw)) for anchor, label, value, draw in numbers]
     )
 
 

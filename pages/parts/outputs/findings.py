@@ -22,12 +22,11 @@ from pages.parts.outputs.cards import BADGES, Color, compared_total
 from pages.parts.outputs.charts import peak_of, served
 from pages.parts.outputs.design_aids import published
 from pages.parts.state import fitted, query
-from pages.parts.state.compared import Column, Compared, Stepped, compared_anew
+from pages.parts.state.compared import Column, Compared, Shared, Stepped, compared_anew, shared
 from pages.parts.state.local import LocalAnswer, local_answer
 from pages.parts.state.planned import Planned, TrainingPlanned, planned, training_planned
 from pages.parts.state.query import Page
 from pages.parts.state.scenario import Scenario
-from pages.parts.state.shared import Shared, shared
 from pages.parts.state.weighed import Answer, Quantized, Trained, Weighed, attended, looked, quantized, trained, weighed
 from pages.parts.verify.evidence import COMPUTED, accuracy
 from pages.parts.words import say

@@ -1,8 +1,7 @@
 """Finding of a page with its weighbridge; ways out of it: links, files, what is kept to be compared, the command that
 starts it, a frame for a web page, a badge for a README; and three questions for those who come for the first time."""
 
-from collections.abc import Iterator, Sized
-from contextlib import contextmanager
+from collections.abc import Sized
 from functools import partial
 from html import escape
 from typing import Any
@@ -79,7 +78,8 @@ def actions(answer: Answer, page: Page, with_layout: Answer) -> None:
                 partial(answer.download.model_dump_json, indent=1),
             )
             download(say("Report"), "download", file, "application/json", text, type="tertiary")
-        ways_out(answer, page)
+        if answer.error is None:
+            ways_out(answer.scenario, page, answer if isinstance(answer, Weighed | Trained) else None)
         if page not in (COMPARE, STEPS):
             keep(with_layout)
             ways_to_compare(with_layout.scenario)
@@ -196,36 +196,29 @@ BADGE = "https://img.shields.io/badge"
 LOOK = 'width="100%" height="900" style="border:0" loading="lazy"'
 
 
-def ways_out(answer: Answer, page: Page) -> None:
-    """Made when it is opened."""
-    if answer.error is not None:
-        return
-    if not isinstance(answer, Weighed | Trained):
-        for_programs(answer.scenario, page)
-        return
-    with popover(say("Launch, embed, API")) as is_open:
-        if is_open:
-            for title, launch in launches(answer):
-                st.markdown(f"**{title}**")
-                started(launch)
-            programs(answer.scenario, page)
-            embedding(answer, page)
-
-
-def for_programs(scenario: Scenario, page: Page) -> None:
-    """The address of a page's answer for programs alone."""
-    with popover(say("API")) as is_open:
-        if is_open:
-            programs(scenario, page)
-
-
-@contextmanager
-def popover(label: str) -> Iterator[bool]:
-    """A popover that says whether it is open."""
+def ways_out(scenario: Scenario, page: Page, answer: Weighed | Trained | None = None) -> None:
+    """The address of a page's answer for programs, and of one on serving or training its commands, a frame and a badge:
+    made when it is opened."""
     with st.popover(
-        label, type="tertiary", icon=":material/terminal:", width="content", key="carry", on_change="rerun"
+        say("API") if answer is None else say("Launch, embed, API"),
+        type="tertiary",
+        icon=":material/terminal:",
+        width="content",
+        key="carry",
+        on_change="rerun",
     ) as container:
-        yield bool(container.open)
+        if not container.open:
+            return
+        for title, launch in () if answer is None else launches(answer):
+            st.markdown(f"**{title}**")
+            started(launch)
+        program = program_link(scenario, page)
+        if program is not None:
+            paragraph("**For programs**, as JSON")
+            st.code(f"curl '{program}'", language="bash", wrap_lines=True)
+            st.link_button(say("Open it"), program, icon=":material/data_object:", type="tertiary")
+        if answer is not None:
+            embedding(answer, page)
 
 
 def started(launch: Launch) -> None:
@@ -264,15 +257,6 @@ def of_changed(answer: Answer, launch: Launch) -> Launch:
         return launch
     note = Message("The sliders have changed the model: this starts one of your own, saved in {place}.", place=LOCAL)
     return launch.model_copy(update={"notes": (note, *launch.notes)})
-
-
-def programs(scenario: Scenario, page: Page) -> None:
-    """The address of the same answer for programs."""
-    program = program_link(scenario, page)
-    if program is not None:
-        paragraph("**For programs**, as JSON")
-        st.code(f"curl '{program}'", language="bash", wrap_lines=True)
-        st.link_button(say("Open it"), program, icon=":material/data_object:", type="tertiary")
 
 
 def embedding(answer: Weighed | Trained, page: Page) -> None:
