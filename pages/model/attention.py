@@ -208,8 +208,8 @@ def drawn(shapes: Sequence[str], height: float, label: str, width: float = WIDE,
     )
 
 
-def box(x: float, y: float, width: float, height: float, fill: str, more: str = "") -> str:
-    return f'<rect x="{x:.2f}" y="{y:.2f}" width="{width:.2f}" height="{height:.2f}" rx="3" fill="{fill}" {more}/>'
+def box(x: float, y: float, width: float, height: float, fill: str) -> str:
+    return f'<rect x="{x:.2f}" y="{y:.2f}" width="{width:.2f}" height="{height:.2f}" rx="3" fill="{fill}" />'
 
 
 def layers_drawing(mixers: dict[Mixer, tuple[int, ...]], number: int, label: str) -> str:

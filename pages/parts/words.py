@@ -16,7 +16,6 @@ from babel.messages.pofile import read_po
 
 from calc import Layout
 from calc.errors import Message, Outside
-from calc.formats import GGUF, LABELS
 from calc.hardware import OWN, find_gpu
 from calc.model.formula import SUPERSCRIPTS
 from calc.time import Estimate
@@ -420,11 +419,6 @@ def rollout_phase(name: RolloutPhaseName, peak: RolloutPhaseName) -> str:
 
 def marked(name: Message, *, is_peak: bool) -> str:
     return say("{phase} (peak)", phase=name) if is_peak else say(name)
-
-
-def storage(name: str) -> str:
-    """One line on a storage format of weights."""
-    return say(LABELS.get(name, GGUF))
 
 
 def field(name: str) -> str:

@@ -29,7 +29,7 @@ def contents(language: str) -> dict[str, Any]:
         }
         for preset in newest()
     ]
-    formats = [[name, format_label(name, "")] for name in WEIGHT_FORMATS]
+    formats = [[name, format_label(name)] for name in WEIGHT_FORMATS]
     return {"model": models, "gpu": [*map(gpu_row, (*gpus().values(), *slices().values()))], "weights": formats}
 
 

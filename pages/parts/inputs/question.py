@@ -17,7 +17,6 @@ from calc.training import METHODS
 from calc.verify.logs import read_log
 from pages.parts.inputs import lists, model_picker
 from pages.parts.inputs.control import help_of
-from pages.parts.inputs.sidebar import Costs
 from pages.parts.outputs import scripts
 from pages.parts.state.published import published
 from pages.parts.state.query import VERIFY, Page
@@ -26,7 +25,7 @@ from pages.parts.state.trained_as import by_loss, by_method
 from pages.parts.state.url import change, choose, lead
 from pages.parts.state.weighed import Answer
 from pages.parts.state.widgets import show
-from pages.parts.words import choice, field, language, objective, say, tokens
+from pages.parts.words import choice, field, language, objective, say, size, tokens
 from presets import gpus, models
 
 QUESTION = scripts.element("weighbridge_question", "question.js")
@@ -281,7 +280,7 @@ def search_hub(key: str) -> None:
 
 def about(answer: Answer, name: str, blank: Blank, here: Page) -> dict[str, Any]:
     """Label, help and value of a control."""
-    scenario, cost = answer.scenario, Costs(answer.slopes)
+    scenario, slopes = answer.scenario, answer.slopes
     if name == "model":
         help_text = say("Name, maker, size, date or words in any order: deepseek v3, 70b, qwen moe, 2025-04.")
         return {"label": say("Model"), "help": help_text, "shown": answer.model.name}
@@ -303,13 +302,17 @@ def about(answer: Answer, name: str, blank: Blank, here: Page) -> dict[str, Any]
         least = 1 if option is None or option.least is None else int(option.least)
         if name == "batch":
             n = scenario.serving.workload.batch
-            requests = say("Requests that are answered at the same time; each has its own KV cache.")
-            known["help"] = cost.of_batch(requests, n)
+            known["help"] = say("Requests that are answered at the same time; each has its own KV cache.")
+            if slopes is not None:
+                more = size(slopes.cache_of(batch=n + 1))
+                known["help"] += f"\n\n{say('**+1 sequence**: **+{size}** of KV cache.', size=more)}"
         return known | {"least": least, "most": most}
     if name == "weights":
         return known | {"usual": answer.model.native}
     if name == "context":
-        known["help"] = cost.of_context(known["help"], context(scenario))
+        if slopes is not None:
+            more = size(slopes.cache_of(context=context(scenario) + 1024))
+            known["help"] += f"\n\n{say('**+1,024 tokens**: **+{size}** of KV cache.', size=more)}"
         return known | {"options": context_options(answer)}
     if name in ("sequence", "length"):
         stops = sorted({*CONTEXTS, blank.value(scenario)})

@@ -1,7 +1,7 @@
 """The sidebar: the model, its sliders, and the sections of a page."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache, partial
 from math import gcd, lcm
 from typing import Any, TypeVar
@@ -44,36 +44,18 @@ MOST = 64
 """Changed models that a session keeps."""
 
 
-@dataclass(frozen=True)
-class Costs:
-    """Costs of a step; none are said of a design that makes no sense."""
-
-    slopes: Slopes | None
-
-    def of_field(self, help_text: str, name: str, now: int, step: int) -> str:
-        """A help with what a step costs behind it."""
-        slope = None if self.slopes is None else self.slopes.of(name, now, step)
-        if slope is None:
-            return help_text
-        cost = say(
-            "**+{step:,}**: **{parameters}** parameters, **{size}** of weights and KV cache.",
-            step=slope.step,
-            parameters=signed(slope.parameters, count(abs(slope.parameters))),
-            size=signed(slope.nbytes, size(abs(slope.nbytes))),
-        )
-        return f"{help_text}\n\n{cost}"
-
-    def of_batch(self, help_text: str, batch: int) -> str:
-        if self.slopes is None:
-            return help_text
-        more = size(self.slopes.cache_of(batch=batch + 1))
-        return f"{help_text}\n\n{say('**+1 sequence**: **+{size}** of KV cache.', size=more)}"
-
-    def of_context(self, help_text: str, context: int) -> str:
-        if self.slopes is None:
-            return help_text
-        more = size(self.slopes.cache_of(context=context + 1024))
-        return f"{help_text}\n\n{say('**+1,024 tokens**: **+{size}** of KV cache.', size=more)}"
+def with_cost(help_text: str, slopes: Slopes | None, name: str, now: int, step: int) -> str:
+    """A help with what a step costs behind it; without that of a design that makes no sense."""
+    slope = None if slopes is None else slopes.of(name, now, step)
+    if slope is None:
+        return help_text
+    cost = say(
+        "**+{step:,}**: **{parameters}** parameters, **{size}** of weights and KV cache.",
+        step=slope.step,
+        parameters=signed(slope.parameters, count(abs(slope.parameters))),
+        size=signed(slope.nbytes, size(abs(slope.nbytes))),
+    )
+    return f"{help_text}\n\n{cost}"
 
 
 def signed(number: int, written: str) -> str:
@@ -145,7 +127,7 @@ def sliders(answer: Answer) -> None:
     published, now = answer.model.published.settings or {}, answer.model.settings or {}
     values = {**published, **now}  # fewer layers may read fewer fields
 
-    cost = Costs(answer.slopes)
+    slopes = answer.slopes
     controls = controlled(published)
     shared = shares_hidden_size(answer.model.config or {}, values)
 
@@ -155,7 +137,7 @@ def sliders(answer: Answer) -> None:
         end = len(names) if faulty is None else faulty // 2 * 2 + 2
         with st.grid(2, min_column_width=140, gap="small"):
             for name in names[:end]:
-                setting(name, controls[name], published[name], values, shared, cost)
+                setting(name, controls[name], published[name], values, shared, slopes)
         if faulty is not None:
             assert answer.error is not None
             explain(answer.error, partial(put, name=names[faulty], original=published[names[faulty]]))
@@ -195,7 +177,7 @@ def does(answer: Answer, name: str, original: Any) -> str:
 
 
 def setting(
-    name: str, control: Control | Switch, original: Any, values: dict[str, Any], shared: bool, cost: Costs
+    name: str, control: Control | Switch, original: Any, values: dict[str, Any], shared: bool, slopes: Slopes | None
 ) -> None:
     """One slider. `shared`: the heads share the hidden size."""
     key, now, label = f"field_{name}", values[name], say(control.label)
@@ -206,13 +188,13 @@ def setting(
     if isinstance(control, Switch):
         st.toggle(label, help=say(control.help), width="stretch", **show(key, now, put, name, original))
     elif name in MULTIPLIERS:
-        multiplier(label, name, control, original, values, cost)
+        multiplier(label, name, control, original, values, slopes)
     elif options := choices(control, values, original, now, shared):
         step = next((option - now for option in options if option > now), control.step)
         st.select_slider(
             label,
             options,
-            help=cost.of_field(say(control.help), name, now, step),
+            help=with_cost(say(control.help), slopes, name, now, step),
             **show(key, now, put, name, original, limits=tuple(options)),
         )
     else:
@@ -224,7 +206,7 @@ def setting(
             min_value=low,
             max_value=high,
             step=control.step,
-            help=cost.of_field(say(control.help), name, now, control.step),
+            help=with_cost(say(control.help), slopes, name, now, control.step),
             **show(key, now, put, name, original, limits=(low, high, control.step)),
         )
 
@@ -273,7 +255,9 @@ def sixteenth(original: int) -> int:
     return gcd(original, 1 << (original // 16 or 1).bit_length() - 1)
 
 
-def multiplier(label: str, name: str, control: Control, original: int, values: dict[str, Any], cost: Costs) -> None:
+def multiplier(
+    label: str, name: str, control: Control, original: int, values: dict[str, Any], slopes: Slopes | None
+) -> None:
     """The width of the feed-forward as a multiple of the hidden size, in steps from the model's own."""
     hidden = values[MULTIPLIERS[name]]
     own, now = (round(width / hidden, 4) for width in (original, values[name]))
@@ -288,7 +272,7 @@ def multiplier(label: str, name: str, control: Control, original: int, values: d
         max_value=high,
         step=0.125,
         format="%.4g",
-        help=cost.of_field(say(control.help), name, values[name], control.multiple(0.125, hidden)),
+        help=with_cost(say(control.help), slopes, name, values[name], control.multiple(0.125, hidden)),
         **show(f"field_{name}", now, take, limits=(low, high)),
     )
 
