@@ -1,3 +1,5 @@
+from functools import partial
+
 import streamlit as st
 
 from pages.parts.inputs import serving
@@ -17,7 +19,7 @@ def weigh(answer: Weighed) -> None:
     answers.how_fast(answer)
     cards.totals(answer)
     cards.exact(answer)
-    gpu_rows.draw(answer)
+    gpu_rows.cards_or_table(report.verdicts, partial(gpu_rows.card, answer), partial(gpu_rows.table, answer))
 
     def shares_and_gpus() -> None:
         with st.grid(2, min_column_width=360, key="shares_and_gpus"):

@@ -9,8 +9,8 @@ from calc import ConfigError, Range
 from calc.formats import GGUF, LABELS, WeightFormat
 from calc.serving.engines import ENGINES
 from pages.parts import words
-from pages.parts.inputs.control import concerns, control, controls_in_drawer, drawer, ranged, reset
-from pages.parts.inputs.second_model import draft_model
+from pages.parts.inputs.control import concerns, control, controls_in_drawer, default, drawer, ranged, reset
+from pages.parts.inputs.second_model import drafts, second_model
 from pages.parts.state.scenario import Place, places
 from pages.parts.state.weighed import Answer, Weighed
 from pages.parts.words import say
@@ -58,7 +58,10 @@ def engine(answer: Answer) -> None:
         usual, architecture = defaults(answer), answer.model.architecture
         for name, place in flags.items():
             if name == ENGINES[choice.engine].draft_option:
-                draft_model(place, answer)
+                known: tuple[str, ...] = ()
+                if architecture is not None:
+                    known = drafts(choice.engine, architecture.vocab, architecture.parameters().total)
+                second_model(place, answer, known, default(None))
             elif name != "language_model_only" or (architecture and architecture.vision):
                 control(place, error, usual.get(name))
         control(of_serving(answer)["generated"], error)

@@ -10,7 +10,7 @@ from calc.formats import WEIGHT_FORMATS, WeightFormat
 from calc.training import METHODS, TRAINERS, Colocation, LogProbs, TrainingMethod, usual_overhead, usual_reference
 from pages.parts import words
 from pages.parts.inputs.control import concerns, control, controls_in_drawer, drawer, help_of
-from pages.parts.inputs.second_model import teacher_model
+from pages.parts.inputs.second_model import second_model, teachers
 from pages.parts.inputs.serving import format_label, ranges
 from pages.parts.screen import caption, paragraph
 from pages.parts.state.scenario import Place, TrainingChoice, places
@@ -205,7 +205,9 @@ def controls(effects: Mapping[str, HasEffect], answer: Trained, method: Training
     for name, effect in effects.items():
         if effect(choice, method) or concerns(answer.error, {name}):
             if name == "teacher":
-                teacher_model(known[name], answer)
+                architecture = answer.model.architecture
+                presets = () if architecture is None else teachers(architecture.vocab)
+                second_model(known[name], answer, presets, say("the model itself"))
             else:
                 control(known[name], answer.error, default.get(name))
 

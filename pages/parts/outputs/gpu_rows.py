@@ -35,10 +35,6 @@ DECISIVE = 5
 MARKS = {"fits": "✓", "fits with": "⚙", "tight": "≈", "does not fit": "✗", "does not run": "⊘"}
 
 
-def draw(answer: Weighed) -> None:
-    cards_or_table(answer.report.verdicts, partial(card, answer), partial(table, answer))
-
-
 def cards_or_table(verdicts: Sequence[V], card: Callable[[V], None], table: Callable[[], None]) -> None:
     """A few verdicts as cards side by side, more as a table."""
     if len(verdicts) > CARDS:
