@@ -328,4 +328,6 @@ def reports(scenario: Scenario, model: Model) -> Reports:
         if not is_preset(other.source):
             sentence = "A model next to the first is a preset: {name} is none."
             raise ConfigError(Message(sentence, name=shown(other.source.model)), "with")
-    return Reports(reports={column.letter: sound(column.answer).report for column in compared_anew(scenario).columns})
+    return Reports(
+        reports={column.letter: sound(column.answer).report for column in compared_anew(scenario, model).columns}
+    )

@@ -90,15 +90,13 @@ def compared(scenario: Scenario) -> Compared:
     return Compared(scenario, first.model, first.error, first.result, first.laid_out, tuple(columns))
 
 
-def compared_anew(scenario: Scenario) -> Compared:
+def compared_anew(scenario: Scenario, model: Model | None = None) -> Compared:
     """All configurations, weighed, which no session keeps; without how fast they answer."""
-    first = weighed(scenario)
+    first = weighed(scenario, model)
     others = zip(LETTERS[1:], scenario.comparison.others, strict=False)
-    columns = (
-        Column(LETTERS[0], first),
-        *(Column(letter, weighed(other.within(scenario)), other) for letter, other in others),
-    )
-    return Compared(scenario, first.model, first.error, first.result, first.laid_out, columns)
+    columns = [Column(letter, weighed(other.within(scenario)), other) for letter, other in others]
+    with_first = (Column(LETTERS[0], first), *columns)
+    return Compared(scenario, first.model, first.error, first.result, first.laid_out, with_first)
 
 
 def add_current(formats: Precision) -> None:
