@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import partial
 from math import gcd, lcm
 from typing import Any, TypeVar
 
@@ -12,7 +12,6 @@ from sympy import divisors
 from calc import Architecture, ConfigError
 from calc.design import Slopes
 from calc.families import override
-from calc.hardware import find_gpu
 from calc.serving.comparison import effect
 from pages.parts.inputs.control import concerns, drawer, explain
 from pages.parts.inputs.fields import (
@@ -281,14 +280,6 @@ def put(chosen: Any, name: str, original: Any) -> None:
     """Change one field of the config; the model's own value is no change."""
     others = {field: current for field, current in st.session_state.scenario.overrides.items() if field != name}
     change(overrides=others if chosen == original else others | {name: chosen})
-
-
-@lru_cache(maxsize=512)
-def gpu_label(name: str) -> str:
-    """A GPU in a list: its name, and its memory where that does not say it."""
-    gpu = find_gpu(name)
-    memory = f"{gpu.memory_gb:g}"
-    return gpu.name if f"{memory}GB" in gpu.name else f"{gpu.name} · {memory} GB"
 
 
 def alone(answer: Answer, name: str) -> Architecture | None:

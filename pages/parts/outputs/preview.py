@@ -16,7 +16,7 @@ from pages.parts import words
 from pages.parts.limits import ANSWERED
 from pages.parts.outputs.findings import ALONE, SHOWN, alone, plain, title
 from pages.parts.state import query, session
-from pages.parts.state.published import published
+from pages.parts.state.published import is_preset, published
 from pages.parts.state.query import Page
 from pages.parts.state.scenario import Scenario, Source
 from presets import models
@@ -73,25 +73,20 @@ def headline(page: Page, params: dict[str, str]) -> str:
     if "pasted" in params or not query.shareable(params):
         return NAME
     try:
-        if not is_known(Source.model_validate(source)) or "revision" in params:
+        if not is_preset(Source.model_validate(source)) or "revision" in params:
             return NAME
     except ValueError:
         return NAME
     page = query.moved(page, params) or page
     question = {name: text for name, text in params.items() if name != "lang"}
     scenario, _ = query.decode(question, page, Scenario(), lambda chosen: published(chosen).settings or {})
-    if page == query.COMPARE and not all(is_known(other.source) for other in scenario.comparison.others):
+    if page == query.COMPARE and not all(is_preset(other.source) for other in scenario.comparison.others):
         return NAME
     if page == query.TOGETHER and not all(other.model in models() for other in scenario.sharing.share_with):
         return NAME
     if page in ALONE:
         return f"{plain(alone(scenario, page).sentence)} · {NAME}"
     return title(SHOWN[page].calculate(scenario), page)
-
-
-def is_known(source: Source) -> bool:
-    """Whether it is a preset as it is."""
-    return source.model in models() and source.revision is None and source.pasted is None
 
 
 NAME = "Weighbridge"
