@@ -167,7 +167,7 @@ class Question(NamedTuple):
     blanks: Mapping[str, Blank]
 
 
-def asked(blanks: Mapping[str, Blank], text: str, **how: Any) -> Question:
+def sentence_with(blanks: Mapping[str, Blank], text: str, **how: Any) -> Question:
     return Question(say(text, **{name: f"{{{name}}}" for name in blanks}, **how), blanks)
 
 
@@ -175,43 +175,45 @@ def question(scenario: Scenario, here: Page) -> Question:
     """The question of a page."""
     n, needs = scenario.serving.workload.batch, scenario.planning.needs
     if "training" in here.uses and scenario.training.loss_method is not None:
-        return asked(
+        return sentence_with(
             TRAINING,
             "Train {model} by {loss_method}, {method}, on {num_gpus} × {gpu}, micro-batch {micro_batch}, {prompt} "
             "+ {completion} tokens",
         )
     if "training" in here.uses:
-        return asked(
+        return sentence_with(
             TRAINING,
             "Train {model} by {loss_method}, {method}, on {num_gpus} × {gpu}, micro-batch {micro_batch} × {sequence} "
             "tokens",
         )
     if "machine" in here.uses:
-        return asked(
+        return sentence_with(
             {"model": MODEL, **WORKLOAD},
             "{model} for {batch} user of {context} tokens",
             plural="{model} for {batch} users of {context} tokens",
             n=n,
         )
     if "quantizing" in here.uses:
-        return asked(CONVERSION, "Quantize {model} to {to} on {gpu}")
+        return sentence_with(CONVERSION, "Quantize {model} to {to} on {gpu}")
     if "overhead" in here.uses:
-        return asked(
+        return sentence_with(
             SERVING,
             "{model} in {weights} on {num_gpus} × {gpu} for {batch} user of {context} tokens with {engine}",
             plural="{model} in {weights} on {num_gpus} × {gpu} for {batch} users of {context} tokens with {engine}",
             n=n,
         )
     if "hardware" in here.uses and scenario.hardware.view == "roofline":
-        return asked(EACH_GPU, "{model} on {cards} × the GPU below at {length} tokens")
+        return sentence_with(EACH_GPU, "{model} on {cards} × the GPU below at {length} tokens")
     if "hardware" in here.uses:
-        return asked(EACH_GPU, "{model} on {cards} of each GPU at {length} tokens")
+        return sentence_with(EACH_GPU, "{model} on {cards} of each GPU at {length} tokens")
     if here.purpose == "train":
-        return asked(TRAINING_RUN, "Train {model} on {gpus} GPUs in steps of {global_batch} × {sequence} tokens")
+        return sentence_with(
+            TRAINING_RUN, "Train {model} on {gpus} GPUs in steps of {global_batch} × {sequence} tokens"
+        )
     if here.purpose == "serve" and needs.requests_per_s is not None:
-        return asked(SERVER, "{model} for requests of {prompt} tokens with answers of {output}")
+        return sentence_with(SERVER, "{model} for requests of {prompt} tokens with answers of {output}")
     if here.purpose == "serve":
-        return asked(
+        return sentence_with(
             SERVER,
             "{model} for {users} user with prompts of {prompt} tokens and answers of {output}",
             plural="{model} for {users} users with prompts of {prompt} tokens and answers of {output}",

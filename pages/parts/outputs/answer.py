@@ -94,8 +94,8 @@ def longest(verdict: Verdict, made_for: int | None) -> str:
 
 
 def warnings(answer: Weighed, focus: Verdict) -> None:
-    """What is no small print: a context for which the model was not made, and a format in which the engine does not
-    compute, or that its documentation does not know there."""
+    """Warnings: of a context for which the model was not made, and of a format in which the engine does not compute, or
+    that its documentation does not know there."""
     longest, scenario, engine = answer.architecture.max_positions, answer.report.scenario, answer.serving.engine
     context, weights = scenario.workload.context, scenario.precision.weights
     if longest is not None and context > longest:

@@ -498,7 +498,7 @@ def decide_locally(answer: LocalAnswer) -> Iterator[Figure]:
 
 
 class Shown(NamedTuple):
-    """What a page calculates for the model on screen, what it finds in that, and its figures that decide."""
+    """Calculation of a page for the model on screen, its finding, and its figures that decide."""
 
     calculate: Callable[[Scenario], Answer]
     find: Callable[[Any], Finding | None] = lambda _: None
