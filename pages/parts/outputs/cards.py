@@ -1,7 +1,7 @@
 """The numbers of a model: totals with their derivations, the exact count, words of verdicts; and the summary that stays
 in sight on the views of a model."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from html import escape
 from typing import Literal
@@ -134,6 +134,12 @@ def head(verdict: Verdict | TrainingVerdict) -> None:
     st.badge(say(word), color=color, icon=icon)
 
 
+def notes(sentences: Iterable[Message]) -> None:
+    """Limits of a card."""
+    for sentence in sentences:
+        st.caption(f":material/info: {words.capitalized(say(sentence))}")
+
+
 def headroom(verdict: Verdict | TrainingVerdict) -> str:
     """Headroom on the GPU, or the bytes that are missing."""
     size, usable = words.gib(abs(verdict.spare)), words.gib(verdict.usable)
@@ -188,7 +194,8 @@ def summary(answer: Answer) -> None:
             lines = []
             for verdict, (_, _, icon) in BADGES.items():
                 names = [short_name(find_gpu(row.gpu)) for row in served.report.verdicts if row.verdict == verdict]
-                lines += [f"{badge(verdict, f'{icon} ')} {', '.join(names)}"] if names else []
+                if names:
+                    lines.append(f"{badge(verdict, f'{icon} ')} {', '.join(names)}")
             st.markdown("  \n".join(lines))
 
 

@@ -501,7 +501,7 @@ class Shown(NamedTuple):
     """Calculation of a page for the model on screen, its finding, and its figures that decide."""
 
     calculate: Callable[[Scenario], Answer]
-    find: Callable[[Any], Finding | None] = lambda _: None
+    find: Callable[[Any], Finding | None]
     decide: Callable[[Any], Iterable[Figure]] = lambda _: ()
 
 

@@ -15,7 +15,7 @@ from pages.parts import words
 from pages.parts.outputs import paper, tables
 from pages.parts.outputs.answer import longest, use_layout
 from pages.parts.outputs.bar import bar
-from pages.parts.outputs.cards import BADGES, head, headroom, limit, most
+from pages.parts.outputs.cards import BADGES, head, headroom, limit, most, notes
 from pages.parts.outputs.charts import served
 from pages.parts.outputs.derivations import ServingDerivations, derivation
 from pages.parts.outputs.tables import Column, Gauge
@@ -99,8 +99,7 @@ def why(answer: Weighed, verdict: Verdict) -> None:
     gpu = find_gpu(verdict.gpu)
     paragraph(verdict.reason)
     remark = None if verdict.verdict == "does not run" else note(gpu, answer.serving.engine.support)
-    for sentence in (*verdict.notes, *([] if remark is None else [remark])):
-        st.caption(f":material/info: {words.capitalized(say(sentence))}")
+    notes(verdict.notes if remark is None else (*verdict.notes, remark))
     ServingDerivations(answer, gpu).verdict()
     paper.link(answer, "verdict")
 

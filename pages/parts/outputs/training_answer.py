@@ -18,7 +18,7 @@ from pages.parts.inputs.control import drawer
 from pages.parts.outputs import charts, plot
 from pages.parts.outputs.answer import details
 from pages.parts.outputs.bar import bar
-from pages.parts.outputs.cards import BADGES, head, headroom, limit, most
+from pages.parts.outputs.cards import BADGES, head, headroom, limit, most, notes
 from pages.parts.outputs.charts import peak_of
 from pages.parts.outputs.derivations import ModelDerivations, TrainingDerivations, derivation, figures, overhead
 from pages.parts.outputs.gpu_rows import MARKS, cards_or_table, verdict_table
@@ -298,7 +298,7 @@ def gpu_card(answer: Trained, verdict: TrainingVerdict) -> None:
         st.markdown(headroom(verdict))
         st.markdown("  \n".join(lines))
         caption(verdict.reason)
-        notes(verdict)
+        notes(verdict.notes)
         reasons(answer, verdict)
 
 
@@ -307,13 +307,7 @@ def only_gpu(answer: Trained, verdict: TrainingVerdict) -> None:
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key=f"card_{verdict.gpu}"):
         st.markdown(fewest_sharded(answer, verdict), width="content")
         reasons(answer, verdict)
-    notes(verdict)
-
-
-def notes(verdict: TrainingVerdict) -> None:
-    """Limits of the card."""
-    for sentence in verdict.notes:
-        st.caption(f":material/info: {words.capitalized(say(sentence))}")
+    notes(verdict.notes)
 
 
 def reasons(answer: Trained, verdict: TrainingVerdict) -> None:
