@@ -15,6 +15,7 @@ from pages.parts import words
 from pages.parts.inputs import added_models, control, serving
 from pages.parts.inputs.question import CONTEXTS
 from pages.parts.outputs import bar, frame, tables
+from pages.parts.outputs.cards import no_gpu
 from pages.parts.outputs.comparison import LINES
 from pages.parts.outputs.share import started
 from pages.parts.outputs.tables import Column, identifier
@@ -163,7 +164,7 @@ focus = answer.focus if answer.error is None else None
 if answer.error is not None:
     frame.explain(answer, TOGETHER)
 elif focus is None:
-    alert("info", "memory", "No GPU is chosen: choose one above to see whether it fits.")
+    no_gpu()
 else:
     draw_bar(focus)
     for number, server in enumerate(focus.servers, 1):

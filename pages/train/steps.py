@@ -12,9 +12,9 @@ from pages.parts import words
 from pages.parts.inputs import added_models, training
 from pages.parts.outputs import charts, comparison, frame, plot, share
 from pages.parts.outputs.bar import keys
-from pages.parts.outputs.cards import badge, most
+from pages.parts.outputs.cards import badge, most, no_gpu
 from pages.parts.outputs.training_answer import spelled
-from pages.parts.screen import alert, caption, paragraph, small_table
+from pages.parts.screen import caption, paragraph, small_table
 from pages.parts.state.compared import Stepped, stepped
 from pages.parts.state.query import STEPS
 from pages.parts.state.scenario import places
@@ -117,7 +117,7 @@ def bars(answer: Stepped, gpu: str) -> None:
 answer: Stepped = frame.page(STEPS, stepped, *training.SECTIONS)
 headings(answer)
 if answer.comparison is None:
-    alert("info", "memory", "No GPU is chosen: choose one above to see whether it fits.")
+    no_gpu()
 else:
     table(answer, find_gpu(answer.comparison.gpu).name)
     bars(answer, answer.comparison.gpu)

@@ -231,11 +231,11 @@ def map_controls(scenario: Scenario) -> None:
 
 def card(scenario: Scenario) -> None:
     """A GPU of the catalogue, or one of the reader's own."""
-    cards = [*own_gpus(scenario), *gpus()]
+    cards, place = [*own_gpus(scenario), *gpus()], places(("hardware",))["card"]
     st.selectbox(
         field("card"),
         cards,
         format_func=lambda name: find_gpu(name).name,
-        help=say("The GPU that models are tried on."),
-        **bind(places(("hardware",))["card"], options=cards),
+        help=help_of(place.option),
+        **bind(place, options=cards),
     )

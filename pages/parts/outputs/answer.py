@@ -16,7 +16,7 @@ from pages.parts import words
 from pages.parts.inputs import efficiencies
 from pages.parts.labels import ORIGINS
 from pages.parts.outputs.bar import bar
-from pages.parts.outputs.cards import most
+from pages.parts.outputs.cards import most, no_gpu
 from pages.parts.outputs.charts import served
 from pages.parts.screen import alert, paragraph, quiet_button
 from pages.parts.state.query import WEIGH
@@ -33,7 +33,7 @@ FEW = 5
 def draw(answer: Weighed) -> None:
     focus = answer.focus
     if focus is None:
-        alert("info", "memory", "No GPU is chosen: choose one above to see whether it fits.")
+        no_gpu()
         return
     report = answer.report
     buys = room(focus, answer.architecture.max_positions) if focus.verdict == "fits" else None

@@ -19,7 +19,7 @@ from pages.parts.inputs.lists import short_name
 from pages.parts.outputs import paper
 from pages.parts.outputs.bar import keys
 from pages.parts.outputs.derivations import ModelDerivations, ServingDerivations, figures
-from pages.parts.screen import heading
+from pages.parts.screen import alert, heading
 from pages.parts.state.weighed import Answer, Weighed, weighed
 from pages.parts.words import say
 from presets import Preset
@@ -138,6 +138,11 @@ def notes(sentences: Iterable[Message]) -> None:
     """Limits of a card."""
     for sentence in sentences:
         st.caption(f":material/info: {words.capitalized(say(sentence))}")
+
+
+def no_gpu() -> None:
+    """A box in place of an answer about a GPU."""
+    alert("info", "memory", "No GPU is chosen: choose one above to see whether it fits.")
 
 
 def headroom(verdict: Verdict | TrainingVerdict) -> str:

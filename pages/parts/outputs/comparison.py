@@ -20,7 +20,7 @@ from pages.parts.outputs import charts, plot, share
 from pages.parts.outputs.bar import keys
 from pages.parts.outputs.cards import badge, growing
 from pages.parts.outputs.charts import ROW, Figure, Theme, figure, hover, row_axis, small, stacked
-from pages.parts.screen import caption, heading, paragraph, small_table
+from pages.parts.screen import alert, caption, heading, paragraph, small_table
 from pages.parts.state.compared import LETTERS, Column, Compared
 from pages.parts.state.scenario import MOST_OTHERS, configuration, places
 from pages.parts.words import say
@@ -112,18 +112,13 @@ def memory_on(answer: Compared) -> str:
 def reach(column: Column) -> None:
     """A context that a model was not made for, or can't read."""
     architecture, context = column.answer.architecture, column.answer.report.scenario.workload.context
-    letter, icon = column.letter, ":material/straighten:"
     if context < column.answer.scenario.serving.workload.context:
-        st.warning(
-            say("**{letter}** at {n:,} tokens: its learned positions end there.", letter=letter, n=context), icon=icon
-        )
+        sentence = "**{letter}** at {n:,} tokens: its learned positions end there."
+        alert("warning", "straighten", sentence, letter=column.letter, n=context)
     elif architecture.max_positions is not None and context > architecture.max_positions:
-        why = say(
-            "The model was made for {most:,} tokens; {context:,} go beyond that.",
-            most=architecture.max_positions,
-            context=context,
-        )
-        st.warning(say("**{letter}**: {why}", letter=letter, why=why), icon=icon)
+        sentence = "The model was made for {most:,} tokens; {context:,} go beyond that."
+        why = say(sentence, most=architecture.max_positions, context=context)
+        alert("warning", "straighten", "**{letter}**: {why}", letter=column.letter, why=why)
 
 
 def speeds(columns: Sequence[Column]) -> Iterator[list[str]]:

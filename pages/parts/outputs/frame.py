@@ -216,10 +216,9 @@ def explain(answer: Answer, here: Page) -> None:
         return
     sentence, take = say(error.message), taker(answer, here, error)
     if published.unread is not None:
-        problem = say("{why} Or choose another model above.", why=sentence)
-        st.error(problem, icon=":material/cloud_off:")
+        alert("error", "cloud_off", "{why} Or choose another model above.", why=sentence)
     elif not published.is_known:
-        st.error(sentence, icon=":material/error:")
+        alert("error", "error", error.message)
         if isinstance((published.config or {}).get("model_type"), str):
             source = answer.scenario.source.model_copy(update={"assume": "llama"})
             assume_button("assume", lambda: change(source=source))

@@ -18,12 +18,12 @@ from pages.parts.inputs.control import drawer
 from pages.parts.outputs import charts, plot
 from pages.parts.outputs.answer import details
 from pages.parts.outputs.bar import bar
-from pages.parts.outputs.cards import BADGES, head, headroom, limit, most, notes
+from pages.parts.outputs.cards import BADGES, head, headroom, limit, most, no_gpu, notes
 from pages.parts.outputs.charts import peak_of
 from pages.parts.outputs.derivations import ModelDerivations, TrainingDerivations, derivation, figures, overhead
 from pages.parts.outputs.gpu_rows import MARKS, cards_or_table, verdict_table
 from pages.parts.outputs.tables import Column
-from pages.parts.screen import alert, caption, paragraph, quiet_button, small_table
+from pages.parts.screen import caption, paragraph, quiet_button, small_table
 from pages.parts.state.scenario import places
 from pages.parts.state.url import change
 from pages.parts.state.weighed import Trained
@@ -36,7 +36,7 @@ FEW_GPUS = (1, 2, 4, 8)
 def draw(answer: Trained) -> None:
     focus, report = answer.focus, answer.report
     if focus is None:
-        alert("info", "memory", "No GPU is chosen: choose one above to see whether it fits.")
+        no_gpu()
         return
     sentence = "Room for a micro-batch of {batch}, or for sequences of {sequence} tokens."
     room = say(sentence, batch=most(focus.max_micro_batch), sequence=most(focus.max_sequence))
