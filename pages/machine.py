@@ -1,3 +1,5 @@
+"""Models on the reader's own machine: its parts, and what runs on it."""
+
 import streamlit as st
 
 from calc.hardware import find_gpu

@@ -22,7 +22,7 @@ from pages.parts.state.url import change
 from pages.parts.words import say
 
 DECISIVE = 9  # columns of the table in sight without a click
-AXIS = {"type": "log", "dtick": "D2", "tickformat": ",.12~g"}
+AXIS = {"type": "log", "dtick": "D2", "tickformat": charts.TICKS}
 
 
 def best(answer: Planned) -> None:
