@@ -187,7 +187,7 @@ class Storages(TorchDispatchMode):
         return out
 
 
-def flash(module: Any, query: Any, key: Any, value: Any, mask: Any, scaling: Any = None, **more: Any) -> Any:
+def flash(module: Any, query: Any, key: Any, value: Any, attention_mask: Any, scaling: Any = None, **more: Any) -> Any:
     """What CUDA runs: keys and values are not repeated; values are as wide as keys."""
     width = value.shape[-1]
     if width != query.shape[-1]:
@@ -198,7 +198,7 @@ def flash(module: Any, query: Any, key: Any, value: Any, mask: Any, scaling: Any
     return (out if width == query.shape[-1] else out[..., :width]).transpose(1, 2).contiguous(), None
 
 
-def recomputed(module: Any, query: Any, key: Any, value: Any, mask: Any, **more: Any) -> Any:
+def recomputed(module: Any, query: Any, key: Any, value: Any, attention_mask: Any, **more: Any) -> Any:
     """Eager attention that runs again on the way back."""
     eager = sys.modules[type(module).__module__].eager_attention_forward
 

@@ -850,7 +850,7 @@ OTHER_MAKERS: dict[str, Family] = {
             packed={"in_proj": ("in_q", "in_k", "in_v", "in_z", "in_b", "in_a"), "conv1d": CONVS},
             renamed={"norm": "out_norm"},
         ),
-        kernels=Kernels(norm="rms32"),
+        kernels=Kernels(norm="rms32", fp32_router=True),
     ),
     "xverse": replace(LLAMA_LIKE, maker="XVERSE", gguf=GGUFRules("xverse")),
 }

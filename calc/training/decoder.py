@@ -421,7 +421,8 @@ class Passes:
 # Which models' steps are computed: those whose layers were compared with torch's own account.
 
 
-UNMODELLED_EXTRAS = ("altup.",)  # weights of what no pass computes: Gemma 3n's streams side by side
+UNMODELLED_EXTRAS = ("altup.", "attn_alpha", "mlp_alpha")
+"""Weights of what no pass computes: Gemma 3n's streams side by side, Dory's states on a sphere."""
 
 
 def check_modelled(architecture: Architecture) -> None:

@@ -298,7 +298,7 @@ FEEDFORWARD = ("gate_proj", "up_proj", "down_proj")
 STACKED = frozenset(
     "minimax minimax_m2 afmoe deepseek_v2 deepseek_v3 deepseek_v32 dots1 ernie4_5_moe glm4_moe glm4_moe_lite "
     "glm_moe_dsa glm4v_moe longcat_flash solar_open mellum qwen3_moe qwen3_omni_moe qwen3_next hunyuan_v1_moe "
-    "flex_olmo olmoe exaone_moe cohere2_moe mixtral".split()
+    "flex_olmo olmoe exaone_moe cohere2_moe mixtral sarvam_mla".split()
 )
 """Families whose stacks of experts "all-linear" takes in, with the router, and with names that so no longer stand for
 dense matrices next to them (PEFT 0.21.2, `utils/transformers_weight_conversion.py`)."""
