@@ -203,7 +203,7 @@ def recomputed(module: Any, query: Any, key: Any, value: Any, attention_mask: An
     eager = sys.modules[type(module).__module__].eager_attention_forward
 
     def attend(query: Any, key: Any, value: Any) -> Any:
-        return eager(module, query, key, value, mask, **more)[0]
+        return eager(module, query, key, value, attention_mask, **more)[0]
 
     return checkpoint(attend, query, key, value, use_reentrant=False, preserve_rng_state=False), None
 
