@@ -5,7 +5,7 @@ below); a function stands where a family is like no other. What a field means wh
 defaults.json, which follows the classes of transformers, and in further_defaults.json.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
@@ -106,6 +106,11 @@ def extras(
         Extra(name=name, shape=shape, component=component, experts=experts, top_k=top_k, excluded_as=excluded_as)
         for name, shape in shapes.items()
     )
+
+
+def extras_of(parts: Iterable[tuple[Component, Mapping[str, Shape]]]) -> tuple[Extra, ...]:
+    """Weights of several components, in their order."""
+    return tuple(extra for component, shapes in parts for extra in extras(component, shapes))
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,7 +16,7 @@ from calc.families.family import (
     If,
     Weights,
     cross_attention,
-    extras,
+    extras_of,
     two_more_positions,
 )
 from calc.families.feedforward_rows import Dense, Experts
@@ -139,10 +139,9 @@ def byte_stack(c: Fields, path: str) -> tuple[Extra, ...]:
         crossing = range(layers if c.flag("cross_attn_all_layers") else 1)
         crossed = attention | {"q_norm.weight": (hidden,), "k_norm.weight": (hidden,)}
         parts["attention"] |= {f"cross_attn_layers.{i}.{name}": s for i in crossing for name, s in crossed.items()}
-    return tuple(
-        extra
+    return extras_of(
+        (component, {f"model.{path}.{name}": shape for name, shape in shapes.items()})
         for component, shapes in parts.items()
-        for extra in extras(component, {f"model.{path}.{name}": shape for name, shape in shapes.items()})
     )
 
 
@@ -170,7 +169,7 @@ def byte_models(c: Fields) -> tuple[Extra, ...]:
         tables |= {"model.patcher.embed_tokens.weight": words, "model.patcher.lm_head.weight": words}
         norms["model.patcher.norm.weight"] = (patcher.size("hidden_size"),)
         tensors += byte_stack(patcher, "patcher")
-    return tensors + extras("embedding", tables) + extras("other", projections) + extras("norms", norms)
+    return tensors + extras_of((("embedding", tables), ("other", projections), ("norms", norms)))
 
 
 LLAMA: dict[str, Family] = {
