@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from calc.families.family_table import FAMILIES, WRAPPED
+from calc.families.gguf import ARCHITECTURES
 from presets import models
 
 DATA = Path(__file__).parents[1] / "tests" / "data"
@@ -49,7 +50,7 @@ def page() -> str:
         yield f"`{name}`"
         yield family.maker
         yield ", ".join(f"`{wrapper}`" for wrapper in WRAPPED if family_of({"model_type": wrapper}) == name)
-        yield f"`{family.gguf_headers}`" if family.gguf_headers else ""
+        yield ", ".join(f"`{header}`" for header, read_as in ARCHITECTURES.items() if read_as == name)
         yield str(sum(family_of(each["config"]) == name for each in small) or "")
         yield str(sum(family_of(each["config"]) == name for each in counted) or "")
         yield ", ".join(f"[{model}]({source})" for model, source, config in published if family_of(config) == name)

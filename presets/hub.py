@@ -41,7 +41,7 @@ from huggingface_hub.utils._http import default_client_factory  # whose hooks sa
 
 from calc import ConfigError
 from calc.errors import Frozen, Message, Outside
-from calc.families.from_gguf import config_of
+from calc.families.gguf import config_of
 from calc.families.tasks import pooling
 from calc.formats import HF_QUANT_CONFIG, with_hf_quant_config
 from calc.text import MAX_CHARACTERS, parse_config, parse_json

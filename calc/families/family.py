@@ -15,16 +15,14 @@ from calc.families.feedforward_rows import Dense, Experts, FeedForwardOf, Times
 from calc.families.fields import Fields, Flag, LayerRule, ShapeOf, Size, number, true
 from calc.families.rotary import WHOLE_HEAD, Rotary
 from calc.model.block import Block, Extra, PredictionModule
-from calc.model.conventions import GGUFRules, Kernels, Names
+from calc.model.conventions import Kernels, Names
 from calc.model.mixers import Mixer
 from calc.model.tensor import Component, Excluded, Norm, Shape
 
 T = TypeVar("T")
 LLAMA_ATTENTION, LLAMA_MLP = Attention(bias="attention_bias"), Dense()
-PLAIN, LLAMA_NAMES, NOT_IN_GGUF = Kernels(), Names(), GGUFRules()
+PLAIN, LLAMA_NAMES = Kernels(), Names()
 GPT_NAMES = Names(module="transformer", embedding="wte", layer="h.{layer}", attention="attn", final_norm="ln_f")
-LLAMA_FILE = GGUFRules("llama", known_70b="grouped")
-"""llama.cpp's rules for every family that it converts to the architecture `llama`."""
 TWO_NORMS = ("input_layernorm", "post_attention_layernorm")
 POST_NORMS = ("post_attention_layernorm", "post_feedforward_layernorm")
 GEMMA_NORMS = (*TWO_NORMS, "pre_feedforward_layernorm", "post_feedforward_layernorm")
@@ -167,8 +165,6 @@ class Family:
     names: Names | Callable[[Fields], Names] = LLAMA_NAMES
     rotary: Rotary | Callable[[Fields], Rotary | None] | None = WHOLE_HEAD  # None: no rotary positions
     wrappers: tuple[str, ...] = ()  # model_types that wrap the language model of this row
-    gguf: GGUFRules = NOT_IN_GGUF
-    gguf_headers: str | None = None  # the architecture of headers that are read as this family
     section: str | None = None  # where the decoder's own fields lie; the others are read too
     mixture: str | None = None  # model_type of the family that has the same layers with experts
     assumption: Message | None = None  # what every number of it depends on

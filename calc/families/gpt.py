@@ -7,7 +7,7 @@ from calc.families.family import GATE_UP, GPT_NAMES, PACKED_QKV, Family, Weights
 from calc.families.feedforward_rows import Dense, Experts, Times
 from calc.families.fields import stated_or
 from calc.families.rotary import WHOLE_HEAD, Rotary
-from calc.model.conventions import Dropout, GGUFRules, Kernels, Names
+from calc.model.conventions import Dropout, Kernels, Names
 
 EVERYWHERE: frozenset[Dropout] = frozenset({"embedding", "scores", "residual"})
 GPT2_NAMES = GPT_NAMES.but(
@@ -40,15 +40,13 @@ OPENAI: dict[str, Family] = {
         kernels=Kernels(fp32_softmax=False),
         names=GPT2_NAMES.but(transposed=True, embedding="tokens_embed", positions="positions_embed"),
     ),
-    "gpt2": replace(GPT2, gguf=GGUFRules("gpt2")),
+    "gpt2": GPT2,
     "gpt-sw3": GPT2,  # of AI Sweden
     "gpt_oss": Family(
         mixer=Attention(bias="attention_bias", sinks=True, window=Sliding(full_every=2)),
         ffn=Experts("num_local_experts", "intermediate_size", bias=True, router_bias=True, stacked="in_out"),
         kernels=Kernels(norm="rms32", activation="clamped", turn="halves", scores_chosen_only=True),
         names=Names(router="mlp.router", expert="mlp.experts", expert_packed={"gate_up_proj": GATE_UP}),
-        gguf_headers="gpt-oss",
-        gguf=GGUFRules("gpt-oss", native_mxfp4=True),
     ),
 }
 
@@ -103,7 +101,6 @@ BIGSCIENCE: dict[str, Family] = {
         rotary=None,
         layers="n_layer",
         extras=(Weights("norms", layer_norms("hidden_size", "transformer.word_embeddings_layernorm")),),
-        gguf=GGUFRules("bloom"),
     ),
     "gpt_bigcode": replace(
         GPT2,
@@ -112,7 +109,6 @@ BIGSCIENCE: dict[str, Family] = {
         kernels=Kernels(dropout=EVERYWHERE, holds_attended=True),
         layer_extras=cross_attention("n_embd", "ln_cross_attn", GPT2_CROSSING),
         names=GPT2_NAMES,
-        gguf=GGUFRules("starcoder"),
     ),
     "starcoder2": Family(
         maker="BigCode",
@@ -120,8 +116,6 @@ BIGSCIENCE: dict[str, Family] = {
         ffn=Dense("intermediate_size", "use_bias", gated=False),
         norm="layer",
         names=Names(renamed={"up_proj": "c_fc", "down_proj": "c_proj"}),
-        gguf_headers="starcoder2",
-        gguf=GGUFRules("starcoder2"),
     ),
     "gpt_neo": Family(
         maker="EleutherAI",
@@ -146,7 +140,6 @@ BIGSCIENCE: dict[str, Family] = {
         names=neox_names("gpt_neox"),
         rotary=Rotary(share=0.25),
         kernels=lambda c: Kernels(parallel=c.stated.get("use_parallel_residual") is not False),
-        gguf=GGUFRules("gptneox"),
     ),
     "gpt_neox_japanese": Family(
         maker="ABEJA",

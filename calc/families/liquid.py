@@ -5,7 +5,7 @@ from calc.families.family import QK_LAYERNORM, W123, Family, If
 from calc.families.feedforward_rows import Dense, Experts
 from calc.families.fields import Fields
 from calc.families.recurrent_rows import SHORT_CONV
-from calc.model.conventions import GGUFRules, Kernels, Names
+from calc.model.conventions import Kernels, Names
 
 LFM2_MIXER = Hybrid(
     Attention(head_dim=None, qk_norm="head"),
@@ -50,7 +50,6 @@ LIQUID: dict[str, Family] = {
         norms=("operator_norm", "ffn_norm"),
         names=LFM2_NAMES,
         wrappers=("lfm2_vl",),
-        gguf=GGUFRules("lfm2", heads_by_layer=True),
     ),
     "lfm2_moe": Family(
         mixer=LFM2_MIXER,
@@ -58,7 +57,6 @@ LIQUID: dict[str, Family] = {
         norms=("operator_norm", "ffn_norm"),
         names=LFM2_NAMES,
         kernels=Kernels(fp32_weights=False, fp32_router=False),
-        gguf=GGUFRules("lfm2moe", heads_by_layer=True),
     ),
     "lfm3": Family(
         mixer=Hybrid(

@@ -9,7 +9,6 @@ from calc.families.family import (
     FC12,
     GATE_UP,
     GEMMA_NORMS,
-    LLAMA_FILE,
     STACKED_EXPERTS,
     TWO_NORMS,
     Family,
@@ -22,7 +21,7 @@ from calc.families.family import (
 from calc.families.feedforward_rows import Dense, Experts
 from calc.families.fields import Fields, stated_or
 from calc.model.block import Extra
-from calc.model.conventions import GGUFRules, Kernels, Names
+from calc.model.conventions import Kernels, Names
 from calc.model.tensor import Component, Norm, Shape
 
 # Llama 3.2 Vision: some layers attend to the image
@@ -175,12 +174,10 @@ def byte_models(c: Fields) -> tuple[Extra, ...]:
 LLAMA: dict[str, Family] = {
     "llama": Family(
         mixture="mixtral",
-        gguf_headers="llama",
         wrappers=(
             *("deepseek_vl", "deepseek_vl_hybrid", "glmasr", "idefics3", "janus", "llava", "llava_next"),
             *("llava_next_video", "perception_lm", "smolvlm", "video_llava", "vipllava", "voxtral"),
         ),
-        gguf=LLAMA_FILE,
     ),
     "mllama_text_model": Family(
         mixer=Either(mllama_crosses, Attention(head_dim=None, qk_norm="head", cross=True), Attention(head_dim=None)),
@@ -215,7 +212,6 @@ LLAMA: dict[str, Family] = {
             shared_expert="feed_forward.shared_expert",
         ),
         wrappers=("llama4",),
-        gguf=GGUFRules("llama4"),
     ),
     "cwm": Family(mixer=Attention(window=Sliding(full_every=4))),
     "opt": replace(

@@ -6,7 +6,7 @@ from calc.families.family import Family, If, Weights
 from calc.families.feedforward_rows import Dense, Times, no_feedforward
 from calc.families.fields import Fields, Size, stated_or
 from calc.families.recurrent_rows import MAMBA1, MAMBA2, Recurrence
-from calc.model.conventions import GGUFRules, Kernels, Names
+from calc.model.conventions import Kernels, Names
 from calc.model.linear_attention import MLSTM
 from calc.model.recurrent import RWKV
 from calc.model.tensor import Norm
@@ -46,18 +46,12 @@ def mamba_kernels(c: Fields) -> Kernels:
 BIASED_NORM: If[Norm] = If("use_bias", "layer", "rms")
 
 STATE_SPACES = Family(
-    maker="Gu and Dao",
-    mixer=MAMBA1,
-    ffn=no_feedforward,
-    norms=("norm",),
-    names=MAMBA_NAMES,
-    kernels=mamba_kernels,
-    gguf=GGUFRules("mamba"),
+    maker="Gu and Dao", mixer=MAMBA1, ffn=no_feedforward, norms=("norm",), names=MAMBA_NAMES, kernels=mamba_kernels
 )
 
 MAMBA: dict[str, Family] = {
     "mamba": STATE_SPACES,
-    "mamba2": replace(STATE_SPACES, maker="Dao and Gu", mixer=MAMBA2, gguf=GGUFRules("mamba2")),
+    "mamba2": replace(STATE_SPACES, maker="Dao and Gu", mixer=MAMBA2),
     "rwkv": Family(
         maker="RWKV",
         mixer=Recurrence(RWKV, {"hidden": "hidden_size", "d_inner": stated_or("attention_hidden_size", "hidden_size")}),

@@ -8,7 +8,7 @@ from calc.families.family import MTP, PACKED_QKV, QUERY_LAYERNORM, Family, Weigh
 from calc.families.feedforward_rows import Dense, Experts
 from calc.families.fields import Fields, Size, stated_or
 from calc.families.recurrent_rows import Recurrence
-from calc.model.conventions import GGUFRules, Names
+from calc.model.conventions import Names
 from calc.model.linear_attention import KimiDelta
 
 
@@ -58,7 +58,7 @@ KIMI_EXPERTS = Experts(
     "num_local_experts", shared="n_shared_experts", correction="buffer", first_dense="first_k_dense_replace"
 )
 KIMI: dict[str, Family] = {
-    "kimi_k2": Family(mixer=MLA(), ffn=DEEPSEEK_EXPERTS, prediction=DEEPSEEK_MTP, gguf=GGUFRules("deepseek2")),
+    "kimi_k2": Family(mixer=MLA(), ffn=DEEPSEEK_EXPERTS, prediction=DEEPSEEK_MTP),
     "kimi_linear": Family(
         mixer=Hybrid(
             MLA(gate="channels", gate_when="mla_use_output_gate"),
@@ -91,7 +91,6 @@ KIMI: dict[str, Family] = {
             renamed={"fc1_latent_proj": "routed_expert_down_proj", "fc2_latent_proj": "routed_expert_up_proj"},
             expert_renamed={"gate_proj": "w1", "down_proj": "w2", "up_proj": "w3"},
         ),
-        gguf=GGUFRules("kimi-linear", heads_by_layer=True),
     ),
 }
 

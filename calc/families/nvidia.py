@@ -8,7 +8,7 @@ from calc.families.fields import MAX_LAYERS, Fields, LayerRule
 from calc.families.mamba import MAMBA_NAMES
 from calc.families.recurrent_rows import MAMBA2
 from calc.families.rotary import Rotary
-from calc.model.conventions import GGUFRules, Kernels, Names
+from calc.model.conventions import Kernels, Names
 from calc.model.feedforward import MLP, FeedForward
 from calc.model.mixers import Mixer
 
@@ -120,9 +120,7 @@ def is_linear(part: str) -> LayerRule:
 
 SQUARE = ("hidden_size", "hidden_size")
 NVIDIA: dict[str, Family] = {
-    "nemotron": Family(
-        ffn=Dense(gated=False), norm="layer", kernels=SQUARED, rotary=Rotary(share=0.5), gguf=GGUFRules("nemotron")
-    ),
+    "nemotron": Family(ffn=Dense(gated=False), norm="layer", kernels=SQUARED, rotary=Rotary(share=0.5)),
     "nemotron_h": Family(
         mixer=nemotron_mixer,
         ffn=nemotron_ffn,
@@ -141,7 +139,6 @@ NVIDIA: dict[str, Family] = {
         ),
         kernels=Kernels(norm="rms32", activation="squared", fp32_logits=True),
         wrappers=("nemo_speechlm", "nemotron_h_omni"),
-        gguf=GGUFRules("nemotron_h", with_experts="nemotron_h_moe", heads_by_layer=True),
     ),
     "nemotron-nas": Family(
         mixer=nas_mixer,
@@ -151,7 +148,6 @@ NVIDIA: dict[str, Family] = {
             Weights("attention", {"self_attn.linear_attn.weight": SQUARE}, layers=is_linear("attention")),
             Weights("mlp", {"mlp.linear_mlp.weight": SQUARE}, layers=is_linear("ffn")),
         ),
-        gguf=GGUFRules("deci", known_70b="always"),
     ),
     "cosmos3_edge_text": Family(
         ffn=Dense(gated=False),

@@ -11,7 +11,6 @@ from calc.families.family import (
     GATE_UP,
     GEMMA_NORMS,
     GPT_NAMES,
-    LLAMA_FILE,
     MTP,
     PACKED_QKV,
     POST_NORMS,
@@ -32,7 +31,7 @@ from calc.families.recurrent_rows import PREFIXED_MAMBA
 from calc.families.rotary import Rotary
 from calc.model.attention import GQA
 from calc.model.block import Block, Extra
-from calc.model.conventions import GGUFRules, Kernels, Names
+from calc.model.conventions import Kernels, Names
 from calc.model.feedforward import MLP, MoE
 from calc.model.mixers import Mixer
 from calc.model.tensor import Component, Shape
@@ -391,15 +390,8 @@ EXAONE4 = Family(
     mixer=Attention(qk_norm="head", window=Sliding(full_every="sliding_window_pattern")),
     norms=POST_NORMS,
     wrappers=("exaone4_5",),
-    gguf=GGUFRules("exaone4"),
 )
-STABLELM = Family(
-    maker="Stability AI",
-    mixer=Attention(qkv_bias="use_qkv_bias"),
-    ffn=Dense(bias=False),
-    norm="layer",
-    gguf=GGUFRules("stablelm"),
-)
+STABLELM = Family(maker="Stability AI", mixer=Attention(qkv_bias="use_qkv_bias"), ffn=Dense(bias=False), norm="layer")
 AXK1 = Family(
     maker="SK Telecom",
     mixer=MLA(),
@@ -410,7 +402,7 @@ AXK1 = Family(
 )
 
 OTHER_MAKERS: dict[str, Family] = {
-    "Yi": replace(LLAMA_LIKE, maker="01.AI", norms=("ln1", "ln2"), gguf=LLAMA_FILE),
+    "Yi": replace(LLAMA_LIKE, maker="01.AI", norms=("ln1", "ln2")),
     "persimmon": Family(
         maker="Adept",
         mixer=Attention(
@@ -440,7 +432,6 @@ OTHER_MAKERS: dict[str, Family] = {
             final_norm="final_layernorm",
         ),
         rotary=None,
-        gguf=GGUFRules("jamba", heads_by_layer=True),
     ),
     "kolibri1": Family(
         maker="Aleph Alpha",
@@ -465,11 +456,8 @@ OTHER_MAKERS: dict[str, Family] = {
         layers="num_transformer_layers",
         hidden="model_dim",
         max_positions="max_context_length",
-        gguf=GGUFRules("openelm"),
     ),
-    "arcee": Family(
-        maker="Arcee AI", ffn=Dense(gated=False), kernels=Kernels(activation="squared"), gguf=GGUFRules("arcee")
-    ),
+    "arcee": Family(maker="Arcee AI", ffn=Dense(gated=False), kernels=Kernels(activation="squared")),
     "afmoe": Family(
         maker="Arcee AI",
         mixer=replace(QK_NORMED, gate="channels", window=Sliding(full_every="global_attn_every_n_layers")),
@@ -483,16 +471,12 @@ OTHER_MAKERS: dict[str, Family] = {
         maker="BAAI", names=Names(module="text_model.model", lm_head="text_model.lm_head"), wrappers=("emu3",)
     ),
     "baichuan": Family(
-        maker="Baichuan",
-        mixer=Attention(kv=None, head_dim=None),
-        names=Names(packed={"W_pack": PACKED_QKV}),
-        gguf=GGUFRules("baichuan", splits_qkv=True),
+        maker="Baichuan", mixer=Attention(kv=None, head_dim=None), names=Names(packed={"W_pack": PACKED_QKV})
     ),
     "seed_oss": Family(
         maker="ByteDance",
         mixer=Attention(qkv_bias="attention_bias", out_bias="attention_out_bias"),
         kernels=Kernels(dropout=frozenset({"scores", "residual"})),
-        gguf=GGUFRules("seed_oss"),
     ),
     "telechat": Family(
         maker="China Telecom",
@@ -513,7 +497,6 @@ OTHER_MAKERS: dict[str, Family] = {
         layers="n_layers",
         hidden="d_model",
         max_positions="max_seq_len",
-        gguf=GGUFRules("mpt"),
     ),
     "dbrx": Family(
         maker="Databricks",
@@ -530,7 +513,6 @@ OTHER_MAKERS: dict[str, Family] = {
         layers="n_layers",
         hidden="d_model",
         max_positions="max_seq_len",
-        gguf=GGUFRules("dbrx"),
     ),
     "idefics": Family(maker="Hugging Face", mixer=IDEFICS_ATTENTION, ffn=IDEFICS_FFN, extras=(idefics_extras,)),
     "smollm3": Family(
@@ -538,11 +520,9 @@ OTHER_MAKERS: dict[str, Family] = {
         mixer=Attention(
             bias="attention_bias", window=Sliding(slides_every="no_rope_layer_interval", when="use_sliding_window")
         ),
-        gguf_headers="smollm3",
-        gguf=GGUFRules("smollm3"),
     ),
     "jais2": Family(maker="Inception", ffn=Dense(gated=False), norm="layer", kernels=Kernels(activation="squared")),
-    "iquestcoder": Family(maker="IQuest", gguf=LLAMA_FILE),
+    "iquestcoder": Family(maker="IQuest"),
     "mellum": Family(
         maker="JetBrains",
         mixer=replace(QK_NORMED, window=LISTED_ONLY),
@@ -572,7 +552,6 @@ OTHER_MAKERS: dict[str, Family] = {
             attention="attn.attention",
             renamed={"o_proj": "out_proj", "gate_proj": "c_fc_0", "up_proj": "c_fc_1", "down_proj": "c_proj"},
         ),
-        gguf=GGUFRules("exaone"),
     ),
     "exaone4": EXAONE4,
     "exaone_moe": Family(
@@ -621,12 +600,8 @@ OTHER_MAKERS: dict[str, Family] = {
         norms=If("use_post_norm", (*TWO_NORMS, "post_norm1", "post_norm2"), TWO_NORMS),
         wrappers=("hyperclovax_vision_v2",),
     ),
-    "minicpm": replace(LLAMA_LIKE, maker="OpenBMB", gguf=GGUFRules("minicpm")),
-    "minicpm3": Family(
-        maker="OpenBMB",
-        mixer=MLA(d_v=lambda c: c.maybe("v_head_dim") or square_d_head(c)),
-        gguf=GGUFRules("minicpm3", splits_latent=False),
-    ),
+    "minicpm": replace(LLAMA_LIKE, maker="OpenBMB"),
+    "minicpm3": Family(maker="OpenBMB", mixer=MLA(d_v=lambda c: c.maybe("v_head_dim") or square_d_head(c))),
     "cpmant": Family(
         maker="OpenBMB",
         mixer=Attention(kv=None, head_dim="dim_head"),
@@ -650,7 +625,7 @@ OTHER_MAKERS: dict[str, Family] = {
             Weights("other", {"cpmant.position_bias.relative_attention_bias": (cpmant_buckets, "num_attention_heads")}),
         ),
     ),
-    "orion": replace(LLAMA_LIKE, maker="OrionStar", norm="layer", gguf=GGUFRules("orion")),
+    "orion": replace(LLAMA_LIKE, maker="OrionStar", norm="layer"),
     "laguna": Family(
         maker="Poolside",
         mixer=laguna_attention,
@@ -669,10 +644,7 @@ OTHER_MAKERS: dict[str, Family] = {
         names=Names(shared_expert="mlp.shared_expert", renamed={"sinks": "softmax_offset"}),
     ),
     "dots1": Family(
-        maker="rednote",
-        mixer=replace(QK_NORMED, window=Sliding(after="max_window_layers")),
-        ffn=DEEPSEEK_EXPERTS,
-        gguf=GGUFRules("dots1"),
+        maker="rednote", mixer=replace(QK_NORMED, window=Sliding(after="max_window_layers")), ffn=DEEPSEEK_EXPERTS
     ),
     "dots3_note_text": Family(
         maker="rednote",
@@ -731,13 +703,9 @@ OTHER_MAKERS: dict[str, Family] = {
             packed={"wqkv": PACKED_QKV},
             renamed={"o_proj": "wo"} | W123,
         ),
-        gguf=GGUFRules("internlm2", splits_qkv=True),
     ),
     "internlm3": Family(
-        maker="Shanghai AI Laboratory",
-        mixer=Attention(qkv_bias="qkv_bias", out_bias="bias"),
-        ffn=Dense(bias="bias"),
-        gguf=LLAMA_FILE,
+        maker="Shanghai AI Laboratory", mixer=Attention(qkv_bias="qkv_bias", out_bias="bias"), ffn=Dense(bias="bias")
     ),
     "axk1": AXK1,
     "axk2": replace(AXK1, mixer=MLA(indexer=True, query_gate=True), norms=axk2_norms, layer_extras=(axk2_gates,)),
@@ -776,13 +744,9 @@ OTHER_MAKERS: dict[str, Family] = {
             Weights("mlp", {"mlp.act_fn.beta": (), "mlp.act_fn.eps": ()}, has_xielu, excluded_as="persistent_buffers"),
         ),
         kernels=Kernels(activation="xielu"),
-        gguf=GGUFRules("apertus"),
     ),
     "solar_open": Family(
-        maker="Upstage",
-        mixer=Attention(qkv_bias="attention_bias"),
-        ffn=replace(DEEPSEEK_EXPERTS, first_dense=None),
-        gguf=GGUFRules("glm4moe"),
+        maker="Upstage", mixer=Attention(qkv_bias="attention_bias"), ffn=replace(DEEPSEEK_EXPERTS, first_dense=None)
     ),
     "mimo": Family(
         maker="Xiaomi",
@@ -801,5 +765,5 @@ OTHER_MAKERS: dict[str, Family] = {
         ffn=replace(DEEPSEEK_EXPERTS, marks="moe_layer_freq", first_dense=1, dense=Dense()),
         names=Names(renamed={"sinks": "attention_sink_bias"}),
     ),
-    "xverse": replace(LLAMA_LIKE, maker="XVERSE", gguf=GGUFRules("xverse")),
+    "xverse": replace(LLAMA_LIKE, maker="XVERSE"),
 }

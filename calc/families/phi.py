@@ -20,7 +20,7 @@ from calc.families.fields import Fields
 from calc.families.llama import FAIRSEQ, FAIRSEQ_NAMES
 from calc.families.mistral import MIXTRAL_NAMES
 from calc.families.rotary import Rotary
-from calc.model.conventions import GGUFRules, Kernels, Names
+from calc.model.conventions import Kernels, Names
 
 PACKED = Names(packed={"qkv_proj": PACKED_QKV, "gate_up_proj": GATE_UP})
 
@@ -47,15 +47,8 @@ PHI: dict[str, Family] = {
         names=Names(final_norm="final_layernorm", renamed={"o_proj": "dense"} | FC12 | QK_LAYERNORM),
         head_bias=True,
         rotary=Rotary(share=0.5),
-        gguf=GGUFRules("phi2"),
     ),
-    "phi3": Family(
-        mixer=Attention(window=Window()),
-        names=PACKED,
-        gguf_headers="phi3",
-        kernels=Kernels(cuts_rotated=True, slices=True),
-        gguf=GGUFRules("phi3"),
-    ),
+    "phi3": Family(mixer=Attention(window=Window()), names=PACKED, kernels=Kernels(cuts_rotated=True, slices=True)),
     "phi3small": Family(
         mixer=Attention(bias=True),
         ffn=Dense("ff_intermediate_size", bias=True),
@@ -72,7 +65,6 @@ PHI: dict[str, Family] = {
         norm="layer",
         names=MIXTRAL_NAMES,
         head_bias="lm_head_bias",
-        gguf=GGUFRules("phimoe"),
     ),
     "phi4_multimodal": Family(mixer=Attention(window=Window()), names=PACKED),
     "bitnet": Family(  # norms before the last projections, whose input is quantized
@@ -82,7 +74,6 @@ PHI: dict[str, Family] = {
             Weights("mlp", {"mlp.ffn_sub_norm.weight": ("intermediate_size",)}),
         ),
         kernels=Kernels(activation="squared", norms_inside=True),
-        gguf=GGUFRules("bitnet"),
     ),
     "diffllama": Family(  # differential attention, arXiv:2410.05258: the vectors that its factor is made of
         ffn=Dense(bias=False),

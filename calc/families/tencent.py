@@ -7,7 +7,7 @@ from calc.families.deepseek import DEEPSEEK_EXPERTS, HYPER_HEAD, streams
 from calc.families.family import GATE_UP, MTP, QUERY_LAYERNORM, Family, Weights
 from calc.families.feedforward_rows import Dense, Experts, Times
 from calc.families.fields import Fields
-from calc.model.conventions import GGUFRules, Kernels, Names
+from calc.model.conventions import Kernels, Names
 from calc.model.feedforward import FeedForward
 
 HUNYUAN_ATTENTION = Attention(bias="attention_bias", qk_norm="head")
@@ -37,15 +37,12 @@ HYPER_PRE = Weights(  # hyper-connections, arXiv:2409.19606, round attention and
 )
 
 TENCENT: dict[str, Family] = {
-    "hunyuan_v1_dense": Family(
-        mixer=HUNYUAN_ATTENTION, names=Names(renamed=QUERY_LAYERNORM), gguf=GGUFRules("hunyuan-dense")
-    ),
+    "hunyuan_v1_dense": Family(mixer=HUNYUAN_ATTENTION, names=Names(renamed=QUERY_LAYERNORM)),
     "hunyuan_v1_moe": Family(
         mixer=HUNYUAN_ATTENTION,
         ffn=hunyuan_moe,
         kernels=Kernels(fp32_weights=True, fp32_router=True, shared_first=True),
         names=Names(router="mlp.gate.wg", shared_expert="mlp.shared_mlp", renamed=QUERY_LAYERNORM),
-        gguf=GGUFRules("hunyuan-moe"),
     ),
     "hunyuan_vl_text": Family(
         mixer=HUNYUAN_ATTENTION, ffn=Dense(bias=False), names=Names(renamed=QUERY_LAYERNORM), wrappers=("hunyuan_vl",)
@@ -55,7 +52,6 @@ TENCENT: dict[str, Family] = {
         ffn=HY3_EXPERTS,
         names=Names(router="mlp.router.gate", correction="mlp.expert_bias", shared_expert="mlp.shared_mlp"),
         prediction=MTP(HUNYUAN_ATTENTION, HY3_EXPERTS),
-        gguf=GGUFRules("hy_v3"),
     ),
     "hy_v4": Family(
         mixer=MLA(indexer=True, owns_indexer=hy4_owns_indexer, gate="channels", sinks=True),
@@ -68,5 +64,5 @@ TENCENT: dict[str, Family] = {
             renamed={"gate_proj": "linear_gate", "g_proj": "linear_gate", "sinks": "learnable_sink_param"},
         ),
     ),
-    "youtu": Family(mixer=MLA(), gguf=GGUFRules("deepseek2")),
+    "youtu": Family(mixer=MLA()),
 }

@@ -1,14 +1,37 @@
-"""A config from the header of a GGUF file. Keys: github.com/ggml-org/llama.cpp, gguf-py/gguf/constants.py."""
+"""GGUF files: llama.cpp's rules for those of each family, and a config from the header of one. Keys of headers:
+github.com/ggml-org/llama.cpp, gguf-py/gguf/constants.py."""
 
+import tomllib
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from calc.errors import ConfigError, Message, shown
-from calc.families.family_table import FAMILIES
+from calc.model.conventions import GGUFRules
 from calc.model.tensor import Shape
 
-ARCHITECTURES = {family.gguf_headers: name for name, family in FAMILIES.items() if family.gguf_headers is not None}
+TABLE = tomllib.loads(Path(__file__).with_name("gguf.toml").read_text(encoding="utf-8"))
+ARCHITECTURES: dict[str, str] = TABLE["headers"]
 """general.architecture -> model_type."""
+
+
+def by_family(rule: str) -> dict[str, Any]:
+    """Value of a rule of the table for each family."""
+    return {family: value for value, families in TABLE[rule].items() for family in families.split()}
+
+
+def rules_of(family: str, architecture: str) -> GGUFRules:
+    return GGUFRules(
+        architecture,
+        with_experts=by_family("with_experts").get(family),
+        known_70b=by_family("known_70b").get(family, "no"),
+        cut_vocab=tuple(TABLE["cut_vocab"].get(family, ())),
+        **{rule: True for rule, families in TABLE["rules"].items() if family in families.split()},
+    )
+
+
+RULES = {family: rules_of(family, architecture) for family, architecture in by_family("architecture").items()}
+"""Rules by model_type, of the families that llama.cpp reads."""
 FIELDS = {
     "embedding_length": "hidden_size",
     "block_count": "num_hidden_layers",
