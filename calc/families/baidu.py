@@ -75,8 +75,6 @@ BAIDU: dict[str, Family] = {
         names=Names(correction="mlp.moe_statics.e_score_correction_bias"),
         head_bias="use_bias",
     ),
-    "ernie4_5_vl_moe_text": Family(
-        mixer=ERNIE_ATTENTION, ffn=ernie_vl_ffn, layer_extras=(ernie_vl_routers,), wrappers=("ernie4_5_vl_moe",)
-    ),
-    "paddleocr_vl_text": Family(mixer=ERNIE_ATTENTION, ffn=ERNIE_MLP, wrappers=("paddleocr_vl",)),
+    "ernie4_5_vl_moe_text": Family(mixer=ERNIE_ATTENTION, ffn=ernie_vl_ffn, layer_extras=(ernie_vl_routers,)),
+    "paddleocr_vl_text": Family(mixer=ERNIE_ATTENTION, ffn=ERNIE_MLP),
 }

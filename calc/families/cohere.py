@@ -28,13 +28,7 @@ COHERE: dict[str, Family] = {
         norms=SINGLE_NORM,
         kernels=COHERE_KERNELS,
     ),
-    "cohere2": Family(
-        mixer=COHERE_PATTERN,
-        norms=SINGLE_NORM,
-        kernels=COHERE_KERNELS,
-        wrappers=("aya_vision", "cohere2_vision"),
-        mixture="cohere2_moe",
-    ),
+    "cohere2": Family(mixer=COHERE_PATTERN, norms=SINGLE_NORM, kernels=COHERE_KERNELS, mixture="cohere2_moe"),
     "cohere2_moe": Family(
         mixer=Attention(bias="attention_bias", window=cohere2_moe_window),
         ffn=Experts(
@@ -52,6 +46,5 @@ COHERE: dict[str, Family] = {
         ffn=Dense(bias=False),
         norms=SINGLE_NORM,
         kernels=Kernels(norm="centred"),
-        wrappers=("cohere_compass",),
     ),
 }

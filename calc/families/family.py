@@ -164,7 +164,6 @@ class Family:
     kernels: Kernels | Callable[[Fields], Kernels] = PLAIN
     names: Names | Callable[[Fields], Names] = LLAMA_NAMES
     rotary: Rotary | Callable[[Fields], Rotary | None] | None = WHOLE_HEAD  # None: no rotary positions
-    wrappers: tuple[str, ...] = ()  # model_types that wrap the language model of this row
     section: str | None = None  # where the decoder's own fields lie; the others are read too
     mixture: str | None = None  # model_type of the family that has the same layers with experts
     assumption: Message | None = None  # what every number of it depends on

@@ -4,7 +4,9 @@ Shapes and defaults follow each class in Hugging Face transformers 5.23 (`config
 where it has none the remote code next to the checkpoint; names are the checkpoints'.
 """
 
+import tomllib
 from dataclasses import replace
+from pathlib import Path
 
 from calc.families.baidu import BAIDU
 from calc.families.cohere import COHERE
@@ -63,8 +65,8 @@ SEVERAL_MAKERS = BIGSCIENCE | MAMBA | OTHER_MAKERS | TEXT_ENCODERS
 FAMILIES: dict[str, Family] = SEVERAL_MAKERS | {
     name: replace(family, maker=maker) for maker, rows in BY_MAKER.items() for name, family in rows.items()
 }
-OUTER = {"qwen2_5_omni": "qwen2_5_omni_thinker", "qwen3_omni_moe": "qwen3_omni_moe_thinker"}
-WRAPPED: dict[str, str] = {wrapper: name for name, family in FAMILIES.items() for wrapper in family.wrappers} | OUTER
+WRAPPERS = tomllib.loads(Path(__file__).with_name("wrappers.toml").read_text(encoding="utf-8"))
+WRAPPED: dict[str, str] = {wrapper: name for name, wrappers in WRAPPERS.items() for wrapper in wrappers.split()}
 """Models that wrap a language model, or another wrapper -> the model_type in it where its own section does not say
 it."""
 TOWERS: dict[str, Tower] = CODECS | IMAGES | SOUND

@@ -217,16 +217,11 @@ ASSISTANT = Family(
 )
 
 GEMMA4 = Family(
-    mixer=gemma4_attention,
-    ffn=gemma4_mlp,
-    norms=GEMMA_NORMS,
-    layer_extras=(LAYER_SCALAR,),
-    kernels=GEMMA_KERNELS,
-    wrappers=("gemma4_unified",),
+    mixer=gemma4_attention, ffn=gemma4_mlp, norms=GEMMA_NORMS, layer_extras=(LAYER_SCALAR,), kernels=GEMMA_KERNELS
 )
 
 GEMMA: dict[str, Family] = {
-    "gemma": Family(kernels=GEMMA_KERNELS, wrappers=("paligemma",)),
+    "gemma": Family(kernels=GEMMA_KERNELS),
     "gemma2": replace(VAULT, norms=GEMMA_NORMS),
     "vaultgemma": VAULT,
     "gemma3_text": Family(
@@ -238,7 +233,6 @@ GEMMA: dict[str, Family] = {
         norms=GEMMA_NORMS,
         rotary=OWN_WITHIN_WINDOWS,
         kernels=GEMMA_KERNELS,
-        wrappers=("gemma3", "shieldgemma2"),
     ),
     "gemma3n_text": Family(
         mixer=Attention(bias="attention_bias", qk_norm="head", own_keys=keeps_cache, window=Sliding(full_every=5)),
@@ -248,7 +242,6 @@ GEMMA: dict[str, Family] = {
         extras=(*PER_LAYER_TABLES, gemma3n_projections),
         layer_extras=GEMMA3N_LAYER,
         kernels=Kernels(norm="rms32", capped_logits=True),
-        wrappers=("gemma3n",),
     ),
     "gemma4_text": replace(
         GEMMA4,
@@ -260,7 +253,6 @@ GEMMA: dict[str, Family] = {
         kernels=Kernels(
             norm="rms32", fp32_weights=True, norms_unweighted=frozenset({"values", "router"}), scaled_layers=True
         ),
-        wrappers=("gemma4",),
     ),
     "diffusion_gemma_text": Family(
         mixer=gemma4_attention,
@@ -271,7 +263,6 @@ GEMMA: dict[str, Family] = {
         layer_extras=(LAYER_SCALAR, Weights("router", EXPERT_SCALES), Weights("norms", EXPERT_NORMS)),
         extras=(diffusion_extras,),
         kernels=Kernels(norm="rms32", fp32_weights=True),
-        wrappers=("diffusion_gemma",),
     ),
     "gemma4_unified_text": GEMMA4,
     "gemma4_assistant": ASSISTANT,

@@ -50,19 +50,15 @@ GLM: dict[str, Family] = {
     ),
     "glm": Family(mixer=GLM_ATTENTION, names=GLM_NAMES, rotary=HALF),
     "glm4": GLM4,
-    "glm4v_text": replace(
-        GLM4, mixer=Attention(qkv_bias=True), rotary=Rotary(share=0.5, axes=3), wrappers=("glm46v", "glm4v", "glmga")
-    ),
-    "glm_ocr_text": replace(GLM4, mixer=Attention(), rotary=WHOLE_HEAD, wrappers=("glm_ocr",)),
+    "glm4v_text": replace(GLM4, mixer=Attention(qkv_bias=True), rotary=Rotary(share=0.5, axes=3)),
+    "glm_ocr_text": replace(GLM4, mixer=Attention(), rotary=WHOLE_HEAD),
     "glm4_moe": Family(
         mixer=GLM4_MOE_ATTENTION,
         ffn=DEEPSEEK_EXPERTS,
         rotary=HALF,
         prediction=MTP(GLM4_MOE_ATTENTION, DEEPSEEK_EXPERTS, own_tables=True),
     ),
-    "glm4v_moe_text": Family(
-        mixer=GLM_ATTENTION, ffn=DEEPSEEK_EXPERTS, rotary=Rotary(share=0.5, axes=3), wrappers=("glm4v_moe",)
-    ),
+    "glm4v_moe_text": Family(mixer=GLM_ATTENTION, ffn=DEEPSEEK_EXPERTS, rotary=Rotary(share=0.5, axes=3)),
     "glm4_moe_lite": Family(
         mixer=MLA(), ffn=GLM4_LITE_EXPERTS, prediction=MTP(MLA(), GLM4_LITE_EXPERTS, own_tables=True)
     ),
@@ -72,7 +68,6 @@ GLM: dict[str, Family] = {
         names=Names(recurrent="self_attn"),
         rotary=None,
         layer_extras=(HYPER_CONNECTIONS, GLM5_POOLS),
-        wrappers=("glm5_next",),
     ),
     "glm_moe_dsa": Family(mixer=GLM_DSA, ffn=DEEPSEEK_EXPERTS, prediction=MTP(GLM_DSA, DEEPSEEK_EXPERTS)),
 }

@@ -30,7 +30,7 @@ BAMBA_NAMES = Names(recurrent="mamba", mlp="feed_forward", final_norm="final_lay
 GRANITE_MOE = Family(ffn=GRANITE_EXPERTS, kernels=SCALES, names=GRANITE_MOE_NAMES)
 
 GRANITE: dict[str, Family] = {
-    "granite": Family(mixture="granitemoe", kernels=SCALES, wrappers=("granite_speech", "granite_speech_plus")),
+    "granite": Family(mixture="granitemoe", kernels=SCALES),
     "granite_swa": Family(mixer=SINKS_IN_WINDOWS, kernels=SCALES),
     "granitemoe": GRANITE_MOE,
     "granitemoeshared": replace(GRANITE_MOE, ffn=SHARED_EXPERTS),
@@ -54,8 +54,8 @@ GRANITE: dict[str, Family] = {
             dense=Dense("shared_intermediate_size", bias=False),
         ),
     ),
-    "granite_docling_text": Family(kernels=SCALES, wrappers=("granite_docling",)),
-    "granite4_vision_text": Family(kernels=SCALES, wrappers=("granite4_vision",)),
+    "granite_docling_text": Family(kernels=SCALES),
+    "granite4_vision_text": Family(kernels=SCALES),
     "bamba": Family(
         mixer=Hybrid(LLAMA_ATTENTION, BAMBA, Listed("attn_layer_indices")), norms=FF_NORMS, names=BAMBA_NAMES
     ),

@@ -124,7 +124,6 @@ INKLING: dict[str, Family] = {
         ties=False,
         kernels=Kernels(fp32_weights=True),
         names=STACKED_EXPERTS.but(recurrent=""),
-        wrappers=("inkling_mm_model",),
     ),
     "inkling2_text": Family(
         mixer=inkling2_mixers,
@@ -150,6 +149,5 @@ INKLING: dict[str, Family] = {
             | {f"self_attn.{letter}_sconv{leaf}": f"attn.{letter}_sconv" for letter in "kv" for leaf in ("", ".conv1d")}
             | {f"{part}_sconv.conv1d": f"{part}_sconv" for part in ("attn", "mlp")},
         ),
-        wrappers=("inkling2",),
     ),
 }

@@ -45,11 +45,7 @@ def lfm3_attends(c: Fields, layer: int) -> bool:
 
 LIQUID: dict[str, Family] = {
     "lfm2": Family(
-        mixer=LFM2_MIXER,
-        ffn=Dense(lfm2_width, False),
-        norms=("operator_norm", "ffn_norm"),
-        names=LFM2_NAMES,
-        wrappers=("lfm2_vl",),
+        mixer=LFM2_MIXER, ffn=Dense(lfm2_width, False), norms=("operator_norm", "ffn_norm"), names=LFM2_NAMES
     ),
     "lfm2_moe": Family(
         mixer=LFM2_MIXER,
@@ -76,6 +72,5 @@ LIQUID: dict[str, Family] = {
         names=Names(
             recurrent="conv", mlp="feed_forward", final_norm="embedding_norm", renamed={"g_proj": "gate_proj"} | W123
         ),
-        wrappers=("lfm3_vl",),
     ),
 }

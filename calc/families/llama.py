@@ -100,7 +100,6 @@ MUSE_GLIMMER = Family(
     norms=GEMMA_NORMS,
     names=Names(renamed={"g_proj": "gate_proj"}),
     kernels=Kernels(norm="rms32", capped_logits=True),
-    wrappers=("muse_glimmer",),
 )
 
 # Byte Latent Transformer, arXiv:2412.09871: a wide stack reads patches of bytes, narrow ones the bytes. Its config has
@@ -172,13 +171,7 @@ def byte_models(c: Fields) -> tuple[Extra, ...]:
 
 
 LLAMA: dict[str, Family] = {
-    "llama": Family(
-        mixture="mixtral",
-        wrappers=(
-            *("deepseek_vl", "deepseek_vl_hybrid", "glmasr", "idefics3", "janus", "llava", "llava_next"),
-            *("llava_next_video", "perception_lm", "smolvlm", "video_llava", "vipllava", "voxtral"),
-        ),
-    ),
+    "llama": Family(mixture="mixtral"),
     "mllama_text_model": Family(
         mixer=Either(mllama_crosses, Attention(head_dim=None, qk_norm="head", cross=True), Attention(head_dim=None)),
         ffn=Dense(bias=False),
@@ -188,7 +181,6 @@ LLAMA: dict[str, Family] = {
             Weights("attention", {"cross_attn_attn_gate": (1,)}, layers=mllama_crosses),
             Weights("mlp", {"cross_attn_mlp_gate": (1,)}, layers=mllama_crosses),
         ),
-        wrappers=("mllama",),
     ),
     "llama4_text": Family(
         mixer=Attention(
@@ -211,7 +203,6 @@ LLAMA: dict[str, Family] = {
             expert_packed={"gate_up_proj": GATE_UP},
             shared_expert="feed_forward.shared_expert",
         ),
-        wrappers=("llama4",),
     ),
     "cwm": Family(mixer=Attention(window=Sliding(full_every=4))),
     "opt": replace(
@@ -229,7 +220,6 @@ LLAMA: dict[str, Family] = {
                 "other", OPT_PROJECTIONS, lambda c: c.maybe("word_embed_proj_dim") not in (None, c.size("hidden_size"))
             ),
         ),
-        wrappers=("blip-2", "instructblip", "instructblipvideo"),
     ),
     "xglm": replace(
         FAIRSEQ,
@@ -253,7 +243,6 @@ LLAMA: dict[str, Family] = {
             Weights("norms", dict.fromkeys(MUSE_NORMS, ("moe_hidden_size",)), layers=MUSE_EXPERTS.is_sparse),
         ),
         ties=False,
-        wrappers=("muse_spark",),
     ),
     "blt": Family(
         section="global_config",

@@ -84,6 +84,5 @@ MINIMAX: dict[str, Family] = {
             dense=Dense("dense_intermediate_size"),
         ),
         names=MIXTRAL_NAMES.but(shared_expert="block_sparse_moe.shared_experts"),
-        wrappers=("minimax_m3_vl", "minimax_m3"),
     ),
 }

@@ -44,7 +44,7 @@ LARGE4_LAYER = (  # scales of the softmax, and further ones of the indexer
 
 
 MISTRAL: dict[str, Family] = {
-    "mistral": Family(mixer=WINDOWED, mixture="mixtral", wrappers=("idefics2", "mistral3")),
+    "mistral": Family(mixer=WINDOWED, mixture="mixtral"),
     "ministral": Family(mixer=Attention(window=Sliding())),
     "ministral3": Family(mixer=WINDOWED),
     "mixtral": Family(
@@ -86,7 +86,6 @@ MISTRAL: dict[str, Family] = {
                 excluded_as="persistent_buffers",
             ),
         ),
-        wrappers=("mistral_large4",),
     ),
     "voxtral_realtime_text": Family(  # scales the feed-forward's input by how far the text lags behind the sound
         mixer=WINDOWED,
@@ -95,6 +94,5 @@ MISTRAL: dict[str, Family] = {
             Weights("norms", {"ada_rms_norm.linear1.weight": (32, "hidden_size")}),
             Weights("norms", {"ada_rms_norm.linear2.weight": ("hidden_size", 32)}),
         ),
-        wrappers=("voxtral_realtime",),
     ),
 }

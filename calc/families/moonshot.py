@@ -80,7 +80,6 @@ KIMI: dict[str, Family] = {
             ),
         ),
         ties=False,
-        wrappers=("kimi_k3",),
         names=Names(
             recurrent="self_attn",
             router="block_sparse_moe.gate",

@@ -138,7 +138,6 @@ NVIDIA: dict[str, Family] = {
             after=nemotron_layers,
         ),
         kernels=Kernels(norm="rms32", activation="squared", fp32_logits=True),
-        wrappers=("nemo_speechlm", "nemotron_h_omni"),
     ),
     "nemotron-nas": Family(
         mixer=nas_mixer,
@@ -154,6 +153,5 @@ NVIDIA: dict[str, Family] = {
         ties=False,
         kernels=SQUARED,
         names=Names(module="", renamed={"q_proj": "to_q", "k_proj": "to_k", "v_proj": "to_v", "o_proj": "to_out"}),
-        wrappers=("cosmos3_edge",),
     ),
 }

@@ -72,6 +72,5 @@ OLMO: dict[str, Family] = {
             packed={"att_proj": PACKED_QKV, "ff_proj": ("up_proj", "gate_proj")},
             renamed={"o_proj": "attn_out", "down_proj": "ff_out"},
         ),
-        wrappers=("molmo2",),
     ),
 }

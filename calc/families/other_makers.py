@@ -389,7 +389,6 @@ EXAONE4 = Family(
     maker="LG AI Research",
     mixer=Attention(qk_norm="head", window=Sliding(full_every="sliding_window_pattern")),
     norms=POST_NORMS,
-    wrappers=("exaone4_5",),
 )
 STABLELM = Family(maker="Stability AI", mixer=Attention(qkv_bias="use_qkv_bias"), ffn=Dense(bias=False), norm="layer")
 AXK1 = Family(
@@ -415,7 +414,6 @@ OTHER_MAKERS: dict[str, Family] = {
             renamed={"o_proj": "dense", "up_proj": "dense_h_to_4h", "down_proj": "dense_4h_to_h"} | QK_LAYERNORM,
             final_norm="final_layernorm",
         ),
-        wrappers=("fuyu",),
     ),
     "jamba": Family(
         maker="AI21",
@@ -467,9 +465,7 @@ OTHER_MAKERS: dict[str, Family] = {
         kernels=Kernels(fp32_weights=True, fp32_router=False, shared_first=True),
     ),
     "aquila": replace(LLAMA_LIKE, maker="BAAI"),
-    "emu3_text_model": Family(
-        maker="BAAI", names=Names(module="text_model.model", lm_head="text_model.lm_head"), wrappers=("emu3",)
-    ),
+    "emu3_text_model": Family(maker="BAAI", names=Names(module="text_model.model", lm_head="text_model.lm_head")),
     "baichuan": Family(
         maker="Baichuan", mixer=Attention(kv=None, head_dim=None), names=Names(packed={"W_pack": PACKED_QKV})
     ),
@@ -596,9 +592,7 @@ OTHER_MAKERS: dict[str, Family] = {
         ),
     ),
     "hyperclovax": Family(
-        maker="Naver",
-        norms=If("use_post_norm", (*TWO_NORMS, "post_norm1", "post_norm2"), TWO_NORMS),
-        wrappers=("hyperclovax_vision_v2",),
+        maker="Naver", norms=If("use_post_norm", (*TWO_NORMS, "post_norm1", "post_norm2"), TWO_NORMS)
     ),
     "minicpm": replace(LLAMA_LIKE, maker="OpenBMB"),
     "minicpm3": Family(maker="OpenBMB", mixer=MLA(d_v=lambda c: c.maybe("v_head_dim") or square_d_head(c))),
@@ -650,7 +644,6 @@ OTHER_MAKERS: dict[str, Family] = {
         maker="rednote",
         mixer=dots3_mixer,
         ffn=replace(DEEPSEEK_EXPERTS, shared_width="shared_experts_intermediate_size", sparse=dots3_sparse),
-        wrappers=("dots3_note",),
     ),
     "beam": Family(
         maker="Reflection AI",
@@ -677,7 +670,6 @@ OTHER_MAKERS: dict[str, Family] = {
             expert_packed={"fc1": GATE_UP},
             expert_renamed={"down_proj": "fc2"},
         ),
-        wrappers=("aria",),
     ),
     "hrm_text": Family(
         maker="Sapient",
@@ -732,7 +724,6 @@ OTHER_MAKERS: dict[str, Family] = {
             sparse=step_sparse,
         ),
         names=Names(router="moe.gate", correction="moe.router_bias", expert="moe", shared_expert="share_expert"),
-        wrappers=("step3p7",),
     ),
     "apertus": Family(
         maker="Swiss AI",

@@ -34,7 +34,6 @@ KOSMOS_2_5 = replace(
     names=FAIRSEQ_NAMES.but(module="text_model.model", mlp="ffn", lm_head="text_model.lm_head"),
     layer_extras=(Weights("norms", layer_norms("ffn_dim", "ffn.ffn_layernorm")),),
     extras=(Weights("embedding", {"text_model.model.segment_emb.weight": (2, "hidden_size")}),),
-    wrappers=("kosmos-2.5",),
 )
 
 PHI: dict[str, Family] = {
@@ -91,7 +90,6 @@ PHI: dict[str, Family] = {
             *cross_attention("hidden_size", "encoder_attn_layer_norm", ENCODER_ATTENTION),
         ),
         extras=(),
-        wrappers=("kosmos-2",),
     ),
     "biogpt": replace(
         FAIRSEQ,

@@ -44,9 +44,7 @@ TENCENT: dict[str, Family] = {
         kernels=Kernels(fp32_weights=True, fp32_router=True, shared_first=True),
         names=Names(router="mlp.gate.wg", shared_expert="mlp.shared_mlp", renamed=QUERY_LAYERNORM),
     ),
-    "hunyuan_vl_text": Family(
-        mixer=HUNYUAN_ATTENTION, ffn=Dense(bias=False), names=Names(renamed=QUERY_LAYERNORM), wrappers=("hunyuan_vl",)
-    ),
+    "hunyuan_vl_text": Family(mixer=HUNYUAN_ATTENTION, ffn=Dense(bias=False), names=Names(renamed=QUERY_LAYERNORM)),
     "hy_v3": Family(
         mixer=HUNYUAN_ATTENTION,
         ffn=HY3_EXPERTS,
