@@ -158,7 +158,6 @@ class Family:
 
     mixer: MixerOf = LLAMA_ATTENTION
     ffn: FeedForwardOf = LLAMA_MLP
-    maker: str = ""
     norms: tuple[str, ...] | Callable[[Fields, int], tuple[str, ...]] = TWO_NORMS
     norm: Norm | Callable[[Fields], Norm] = "rms"
     kernels: Kernels | Callable[[Fields], Kernels] = PLAIN

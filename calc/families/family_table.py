@@ -5,7 +5,6 @@ where it has none the remote code next to the checkpoint; names are the checkpoi
 """
 
 import tomllib
-from dataclasses import replace
 from pathlib import Path
 
 from calc.families.baidu import BAIDU
@@ -37,33 +36,32 @@ from calc.families.text_encoders import TEXT_ENCODERS
 from calc.families.tower_parts import Tower
 from calc.families.zyphra import ZYPHRA
 
-BY_MAKER: dict[str, dict[str, Family]] = {
-    "Ai2": OLMO,
-    "Alibaba": QWEN,
-    "Ant Group": LING,
-    "Baidu": BAIDU,
-    "Cohere": COHERE,
-    "DeepSeek": DEEPSEEK,
-    "Google": GEMMA,
-    "IBM": GRANITE,
-    "Liquid AI": LIQUID,
-    "Meta": LLAMA,
-    "Microsoft": PHI,
-    "MiniMax": MINIMAX,
-    "Mistral AI": MISTRAL,
-    "Moonshot AI": KIMI,
-    "NVIDIA": NVIDIA,
-    "OpenAI": OPENAI,
-    "Tencent": TENCENT,
-    "Thinking Machines": INKLING,
-    "TII": FALCON,
-    "Zhipu": GLM,
-    "Zyphra": ZYPHRA,
-}
-SEVERAL_MAKERS = BIGSCIENCE | MAMBA | OTHER_MAKERS | TEXT_ENCODERS
-"""Rows that say themselves who makes the model."""
-FAMILIES: dict[str, Family] = SEVERAL_MAKERS | {
-    name: replace(family, maker=maker) for maker, rows in BY_MAKER.items() for name, family in rows.items()
+FAMILIES: dict[str, Family] = {
+    **BAIDU,
+    **BIGSCIENCE,
+    **COHERE,
+    **DEEPSEEK,
+    **FALCON,
+    **GEMMA,
+    **GLM,
+    **GRANITE,
+    **INKLING,
+    **KIMI,
+    **LING,
+    **LIQUID,
+    **LLAMA,
+    **MAMBA,
+    **MINIMAX,
+    **MISTRAL,
+    **NVIDIA,
+    **OLMO,
+    **OPENAI,
+    **OTHER_MAKERS,
+    **PHI,
+    **QWEN,
+    **TENCENT,
+    **TEXT_ENCODERS,
+    **ZYPHRA,
 }
 WRAPPERS = tomllib.loads(Path(__file__).with_name("wrappers.toml").read_text(encoding="utf-8"))
 WRAPPED: dict[str, str] = {wrapper: name for name, wrappers in WRAPPERS.items() for wrapper in wrappers.split()}

@@ -80,7 +80,6 @@ def neox_names(module: str) -> Names:
 GPTJ_NAMES = GPT_NAMES.but(renamed={"o_proj": "out_proj", "up_proj": "fc_in", "down_proj": "fc_out"})
 GPTJ = replace(
     GPT2,
-    maker="EleutherAI",
     mixer=Attention(heads="n_head", kv=None, head_dim=None, hidden="n_embd"),
     kernels=Kernels(activation="written_out"),
     norms=("ln_1",),
@@ -93,7 +92,6 @@ GPTJ = replace(
 
 BIGSCIENCE: dict[str, Family] = {
     "bloom": Family(
-        maker="BigScience",
         mixer=Attention(heads="n_head", kv=None, head_dim=None, bias=True),
         ffn=Dense(Times(4), True, gated=False),
         norm="layer",
@@ -104,21 +102,18 @@ BIGSCIENCE: dict[str, Family] = {
     ),
     "gpt_bigcode": replace(
         GPT2,
-        maker="BigCode",
         mixer=Either("multi_query", replace(BIGCODE, kv=1), BIGCODE),
         kernels=Kernels(dropout=EVERYWHERE, holds_attended=True),
         layer_extras=cross_attention("n_embd", "ln_cross_attn", GPT2_CROSSING),
         names=GPT2_NAMES,
     ),
     "starcoder2": Family(
-        maker="BigCode",
         mixer=Attention(bias="use_bias", window=Window()),
         ffn=Dense("intermediate_size", "use_bias", gated=False),
         norm="layer",
         names=Names(renamed={"up_proj": "c_fc", "down_proj": "c_proj"}),
     ),
     "gpt_neo": Family(
-        maker="EleutherAI",
         mixer=Attention(heads="num_heads", kv=None, head_dim=None, out_bias=True),
         ffn=Dense(stated_or("intermediate_size", Times(4)), True, gated=False),
         norms=("ln_1", "ln_2"),
@@ -133,7 +128,6 @@ BIGSCIENCE: dict[str, Family] = {
         positions="max_position_embeddings",
     ),
     "gpt_neox": Family(
-        maker="EleutherAI",
         mixer=Attention(kv=None, head_dim=None, bias="attention_bias"),
         ffn=Dense(gated=False, bias=True),
         norm="layer",
@@ -142,7 +136,6 @@ BIGSCIENCE: dict[str, Family] = {
         kernels=lambda c: Kernels(parallel=c.stated.get("use_parallel_residual") is not False),
     ),
     "gpt_neox_japanese": Family(
-        maker="ABEJA",
         mixer=Attention(kv=None, head_dim=None),
         ffn=Dense(Times("intermediate_multiple_size"), False, gated=False),
         norm="layer",
@@ -156,10 +149,9 @@ BIGSCIENCE: dict[str, Family] = {
         ),
     ),
     "gptj": GPTJ,
-    "codegen": replace(GPTJ, maker="Salesforce", names=GPTJ_NAMES.but(packed={"qkv_proj": PACKED_QKV})),
+    "codegen": replace(GPTJ, names=GPTJ_NAMES.but(packed={"qkv_proj": PACKED_QKV})),
     "ctrl": replace(
         GPTJ,
-        maker="Salesforce",
         mixer=BIGCODE,
         ffn=Dense("dff", True, gated=False),
         kernels=Kernels(),

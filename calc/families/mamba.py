@@ -45,15 +45,12 @@ def mamba_kernels(c: Fields) -> Kernels:
 
 BIASED_NORM: If[Norm] = If("use_bias", "layer", "rms")
 
-STATE_SPACES = Family(
-    maker="Gu and Dao", mixer=MAMBA1, ffn=no_feedforward, norms=("norm",), names=MAMBA_NAMES, kernels=mamba_kernels
-)
+STATE_SPACES = Family(mixer=MAMBA1, ffn=no_feedforward, norms=("norm",), names=MAMBA_NAMES, kernels=mamba_kernels)
 
 MAMBA: dict[str, Family] = {
     "mamba": STATE_SPACES,
-    "mamba2": replace(STATE_SPACES, maker="Dao and Gu", mixer=MAMBA2),
+    "mamba2": replace(STATE_SPACES, mixer=MAMBA2),
     "rwkv": Family(
-        maker="RWKV",
         mixer=Recurrence(RWKV, {"hidden": "hidden_size", "d_inner": stated_or("attention_hidden_size", "hidden_size")}),
         ffn=Dense(stated_or("intermediate_size", Times(4)), False, gated=False),
         norms=lambda c, layer: ("ln1", "ln2") if layer else ("pre_ln", "ln1", "ln2"),
@@ -76,7 +73,6 @@ MAMBA: dict[str, Family] = {
         max_positions="context_length",
     ),
     "xlstm": Family(
-        maker="NXAI",
         mixer=Recurrence(
             MLSTM,
             {"n_heads": "num_heads", "d_k": mlstm_head("qk_dim_factor"), "d_v": mlstm_head("v_dim_factor")}

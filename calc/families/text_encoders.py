@@ -125,10 +125,9 @@ BERT_AROUND = Around(
 ROBERTA_AROUND = Around(module="roberta", pooler=frozenset({"base"}))
 
 
-def encoder(outside: Around, names: Names, maker: str, **other: object) -> Family:
+def encoder(outside: Around, names: Names, **other: object) -> Family:
     """A row: BERT's, but for what is given."""
     row = Family(
-        maker=maker,
         mixer=BOTH_WAYS,
         ffn=PLAIN_MLP,
         norms=BERT_NORMS,
@@ -333,7 +332,6 @@ def modernbert_norms(c: Fields, layer: int) -> tuple[str, ...]:
 
 
 MODERNBERT_DECODER = Family(  # Ettin, arXiv:2507.11412
-    maker="Johns Hopkins University",
     mixer=Attention(
         head_dim=None,
         bias="attention_bias",
@@ -374,8 +372,8 @@ def eurobert_behind(c: Fields) -> tuple[Extra, ...]:
     return dense if what == "base" else dense + extras("other", with_biases({"classifier": (labels(c), hidden)}))
 
 
-BERT = encoder(BERT_AROUND, BERT_NAMES, "Google")
-ROBERTA = encoder(ROBERTA_AROUND, BERT_NAMES, "Meta", max_positions=offset_positions)
+BERT = encoder(BERT_AROUND, BERT_NAMES)
+ROBERTA = encoder(ROBERTA_AROUND, BERT_NAMES, max_positions=offset_positions)
 
 GTE = encoder(
     GTE_AROUND,
@@ -385,7 +383,6 @@ GTE = encoder(
         attention="attention",
         packed={"qkv_proj": PACKED_QKV, "up_gate_proj": ("up_proj", "gate_proj")},
     ),
-    "Alibaba",
     kernels=POST_NORM.model_copy(update={"parts_gate": True}),
     ffn=Dense(bias=False),
     norms=("attn_ln", "mlp_ln"),
@@ -396,7 +393,7 @@ GTE = encoder(
 TEXT_ENCODERS: dict[str, Family] = {
     "bert": BERT,
     "roberta": ROBERTA,
-    "camembert": replace(ROBERTA, maker="Inria"),
+    "camembert": ROBERTA,
     "xlm-roberta": replace(
         ROBERTA,
         names=xlm_names,
@@ -406,9 +403,7 @@ TEXT_ENCODERS: dict[str, Family] = {
         rotary=If(turns, Rotary(), None),
         positions=lambda c: 0 if turns(c) else c.size("max_position_embeddings"),
     ),
-    "jina_embeddings_v3": encoder(
-        FLASH_AROUND, FLASH_NAMES, "Jina AI", norms=FLASH_NORMS, rotary=Rotary(), positions=None
-    ),
+    "jina_embeddings_v3": encoder(FLASH_AROUND, FLASH_NAMES, norms=FLASH_NORMS, rotary=Rotary(), positions=None),
     "distilbert": encoder(
         Around(
             module="distilbert",
@@ -427,7 +422,6 @@ TEXT_ENCODERS: dict[str, Family] = {
             renamed={"q_proj": "q_lin", "k_proj": "k_lin", "v_proj": "v_lin", "o_proj": "out_lin"}
             | {"up_proj": "lin1", "down_proj": "lin2"},
         ),
-        "Hugging Face",
         mixer=replace(BOTH_WAYS, heads="n_heads", hidden="dim"),
         ffn=Dense("hidden_dim", True, gated=False),
         norms=("sa_layer_norm", "output_layer_norm"),
@@ -450,7 +444,6 @@ TEXT_ENCODERS: dict[str, Family] = {
             renamed={**BERT_NAMES.renamed, "q_proj": "attn.q", "k_proj": "attn.k", "v_proj": "attn.v"}
             | {"o_proj": "attn.o"}
         ),
-        "Microsoft",
         norms=("attention.LayerNorm", "output.LayerNorm"),
         max_positions=offset_positions,
     ),
@@ -465,14 +458,12 @@ TEXT_ENCODERS: dict[str, Family] = {
             head="generator_lm_head",
         ),
         BERT_NAMES,
-        "Google",
         d_embedding="embedding_size",
         d_positions="embedding_size",
     ),
     "albert": encoder(
         ALBERT_AROUND,
         ALBERT_NAMES,
-        "Google",
         mixer=lambda c, layer: None,
         ffn=lambda c, layer: None,
         norms=(),
@@ -483,7 +474,6 @@ TEXT_ENCODERS: dict[str, Family] = {
     "deberta-v2": encoder(
         DEBERTA_AROUND,
         DEBERTA_NAMES,
-        "Microsoft",
         mixer=replace(BOTH_WAYS, head_dim="attention_head_size"),
         layer_extras=(deberta_layer,),
         positions=lambda c: 0 if c.get("position_biased_input") is False else c.size("max_position_embeddings"),
@@ -500,7 +490,6 @@ TEXT_ENCODERS: dict[str, Family] = {
             packed={"Wqkv": PACKED_QKV, "Wi": GATE_UP},
             renamed={"o_proj": "Wo", "down_proj": "Wo"},
         ),
-        "Answer.AI",
         mixer=replace(BOTH_WAYS, bias="attention_bias", window=MODERNBERT_WINDOW),
         ffn=Dense(),
         norms=modernbert_norms,
@@ -518,7 +507,6 @@ TEXT_ENCODERS: dict[str, Family] = {
             packed={"Wqkv": PACKED_QKV},
             renamed={"o_proj": "out_proj", "up_proj": "fc11", "gate_proj": "fc12", "down_proj": "fc2"},
         ),
-        "Nomic AI",
         mixer=replace(BOTH_WAYS, bias="qkv_proj_bias", head_dim="head_dim"),
         ffn=Dense(bias="mlp_fc1_bias"),
         norms=FLASH_NORMS,
@@ -528,7 +516,6 @@ TEXT_ENCODERS: dict[str, Family] = {
     "gte": GTE,
     "new": GTE,
     "eurobert": Family(
-        maker="EuroBERT",
         mixer=Attention(bias="attention_bias", both_ways=True),
         names=named(MODERNBERT_AROUND, Names()),
         extras=(eurobert_behind,),
