@@ -32,35 +32,12 @@ def rules_of(family: str, architecture: str) -> GGUFRules:
 
 RULES = {family: rules_of(family, architecture) for family, architecture in by_family("architecture").items()}
 """Rules by model_type, of the families that llama.cpp reads."""
-FIELDS = {
-    "embedding_length": "hidden_size",
-    "block_count": "num_hidden_layers",
-    "feed_forward_length": "intermediate_size",
-    "attention.head_count": "num_attention_heads",
-    "attention.head_count_kv": "num_key_value_heads",
-    "attention.key_length": "head_dim",
-    "attention.sliding_window": "sliding_window",
-    "context_length": "max_position_embeddings",
-    "expert_used_count": "num_experts_per_tok",
-    "expert_feed_forward_length": "moe_intermediate_size",
-}
-"""Key after the architecture's name -> config field."""
-FILE_TYPES = {
-    2: "Q4_0", 3: "Q4_1", 7: "Q8_0", 8: "Q5_0", 9: "Q5_1", 10: "Q2_K", 11: "Q3_K_S", 12: "Q3_K_M", 13: "Q3_K_L",
-    14: "Q4_K_S", 15: "Q4_K_M", 16: "Q5_K_S", 17: "Q5_K_M", 18: "Q6_K", 19: "IQ2_XXS", 20: "IQ2_XS", 21: "Q2_K_S",
-    22: "IQ3_XS", 23: "IQ3_XXS", 24: "IQ1_S", 25: "IQ4_NL", 26: "IQ3_S", 27: "IQ3_M", 28: "IQ2_S", 29: "IQ2_M",
-    30: "IQ4_XS", 31: "IQ1_M",
-}  # fmt: skip
-"""general.file_type -> storage format: `LlamaFileType` of the same file."""
-LATENT = {
-    "attention.q_lora_rank": "q_lora_rank",
-    "attention.kv_lora_rank": "kv_lora_rank",
-    "rope.dimension_count": "qk_rope_head_dim",
-    "leading_dense_block_count": "first_k_dense_replace",
-    "expert_count": "n_routed_experts",
-    "expert_shared_count": "n_shared_experts",
-}
-"""Metadata of multi-head latent attention -> config field."""
+FIELDS: dict[str, str] = TABLE["fields"]
+"""Key of a header after the architecture's name -> config field."""
+LATENT: dict[str, str] = TABLE["latent_fields"]
+"""Further ones of multi-head latent attention."""
+FILE_TYPES = {int(number): form for number, form in TABLE["file_types"].items()}
+"""general.file_type -> storage format."""
 
 
 def config_of(metadata: Mapping[str, Any], shapes: Mapping[str, Shape | None]) -> dict[str, Any]:
