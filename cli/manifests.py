@@ -76,12 +76,8 @@ class Server(Frozen):
 def manifest(server: Server, kind: ManifestKind, node: int = 8) -> str:
     """YAML. Raises ConfigError where a replica takes more than one node, which none of these starts."""
     if server.gpus > node:
-        raise bad_question(
-            "A replica takes {gpus:,} GPUs, more than the {node:,} of a node: it needs a LeaderWorkerSet or Ray.",
-            "manifest",
-            gpus=server.gpus,
-            node=node,
-        )
+        sentence = "A replica takes {gpus:,} GPUs, more than the {node:,} of a node: it needs a LeaderWorkerSet or Ray."
+        raise bad_question(sentence, "manifest", gpus=server.gpus, node=node)
     makers: dict[ManifestKind, Callable[[Server], list[dict[str, Any]]]] = {
         "kubernetes": lambda server: [deployment(server), service(server)],
         "kserve": lambda server: [inference_service(server)],

@@ -317,14 +317,8 @@ QUARK_PARTS = ("weight", "input_tensors")
 
 
 MLX_MODES: dict[str, MLXFormat] = {"mxfp4": "mlx-mxfp4", "mxfp8": "mlx-mxfp8", "nvfp4": "mlx-nvfp4"}
-MLX_BITS: dict[int, MLXFormat] = {
-    2: "mlx-2bit",
-    3: "mlx-3bit",
-    4: "mlx-4bit",
-    5: "mlx-5bit",
-    6: "mlx-6bit",
-    8: "mlx-8bit",
-}
+MLX_BITS: dict[int, MLXFormat] = {2: "mlx-2bit", 3: "mlx-3bit", 4: "mlx-4bit"}
+MLX_BITS |= {5: "mlx-5bit", 6: "mlx-6bit", 8: "mlx-8bit"}
 
 
 def mlx(stated: Mapping[str, Any]) -> Reading:
@@ -345,15 +339,11 @@ def mlx_form(stated: Mapping[str, Any]) -> tuple[MLXFormat, Format]:
     if mode in MLX_MODES:
         return MLX_MODES[mode], FORMATS[MLX_MODES[mode]]
     if mode != "affine" or bits not in MLX_BITS or group not in (32, 64, 128):
-        raise Unread(
-            Message(
-                "MLX quantizes with 2, 3, 4, 5, 6 or 8 bits in groups of 32, 64 or 128; {bits} in groups of {group} "
-                "({mode}) is not known.",
-                bits=shown(bits),
-                group=shown(group),
-                mode=shown(mode),
-            )
+        sentence = (
+            "MLX quantizes with 2, 3, 4, 5, 6 or 8 bits in groups of 32, 64 or 128; {bits} in groups of {group} "
+            "({mode}) is not known."
         )
+        raise Unread(Message(sentence, bits=shown(bits), group=shown(group), mode=shown(mode)))
     return MLX_BITS[bits], affine(bits, group)
 
 
