@@ -14,7 +14,7 @@ from calc.families.falcon import FALCON
 from calc.families.family import Family
 from calc.families.gemma import GEMMA
 from calc.families.glm import GLM
-from calc.families.gpt import BIGSCIENCE, OPENAI
+from calc.families.gpt import GPT
 from calc.families.granite import GRANITE
 from calc.families.image_codecs import CODECS
 from calc.families.image_towers import IMAGES
@@ -24,7 +24,7 @@ from calc.families.llama import LLAMA
 from calc.families.mamba import MAMBA
 from calc.families.minimax import MINIMAX
 from calc.families.mistral import MISTRAL
-from calc.families.moonshot import KIMI, LING
+from calc.families.moonshot import KIMI_AND_LING
 from calc.families.nvidia import NVIDIA
 from calc.families.olmo import OLMO
 from calc.families.other_makers import OTHER_MAKERS
@@ -38,16 +38,15 @@ from calc.families.zyphra import ZYPHRA
 
 FAMILIES: dict[str, Family] = {
     **BAIDU,
-    **BIGSCIENCE,
     **COHERE,
     **DEEPSEEK,
     **FALCON,
     **GEMMA,
     **GLM,
+    **GPT,
     **GRANITE,
     **INKLING,
-    **KIMI,
-    **LING,
+    **KIMI_AND_LING,
     **LIQUID,
     **LLAMA,
     **MAMBA,
@@ -55,7 +54,6 @@ FAMILIES: dict[str, Family] = {
     **MISTRAL,
     **NVIDIA,
     **OLMO,
-    **OPENAI,
     **OTHER_MAKERS,
     **PHI,
     **QWEN,

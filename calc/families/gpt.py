@@ -31,27 +31,6 @@ GPT2 = Family(
     max_positions="n_positions",
 )
 
-OPENAI: dict[str, Family] = {
-    "openai-gpt": replace(
-        GPT2,
-        ffn=Dense(Times(4, "n_embd"), True, gated=False),
-        final_norm="none",
-        layer_extras=(),
-        kernels=Kernels(fp32_softmax=False),
-        names=GPT2_NAMES.but(transposed=True, embedding="tokens_embed", positions="positions_embed"),
-    ),
-    "gpt2": GPT2,
-    "gpt-sw3": GPT2,  # of AI Sweden
-    "gpt_oss": Family(
-        mixer=Attention(bias="attention_bias", sinks=True, window=Sliding(full_every=2)),
-        ffn=Experts("num_local_experts", "intermediate_size", bias=True, router_bias=True, stacked="in_out"),
-        kernels=Kernels(norm="rms32", activation="clamped", turn="halves", scores_chosen_only=True),
-        names=Names(router="mlp.router", expert="mlp.experts", expert_packed={"gate_up_proj": GATE_UP}),
-    ),
-}
-
-# Open collaborations
-
 TWO_MATRICES = {"o_proj": "dense", "up_proj": "dense_h_to_4h", "down_proj": "dense_4h_to_h"}
 BLOOM_NAMES = Names(
     module="transformer",
@@ -90,7 +69,23 @@ GPTJ = replace(
     positions=None,
 )
 
-BIGSCIENCE: dict[str, Family] = {
+GPT: dict[str, Family] = {
+    "openai-gpt": replace(
+        GPT2,
+        ffn=Dense(Times(4, "n_embd"), True, gated=False),
+        final_norm="none",
+        layer_extras=(),
+        kernels=Kernels(fp32_softmax=False),
+        names=GPT2_NAMES.but(transposed=True, embedding="tokens_embed", positions="positions_embed"),
+    ),
+    "gpt2": GPT2,
+    "gpt-sw3": GPT2,  # of AI Sweden
+    "gpt_oss": Family(
+        mixer=Attention(bias="attention_bias", sinks=True, window=Sliding(full_every=2)),
+        ffn=Experts("num_local_experts", "intermediate_size", bias=True, router_bias=True, stacked="in_out"),
+        kernels=Kernels(norm="rms32", activation="clamped", turn="halves", scores_chosen_only=True),
+        names=Names(router="mlp.router", expert="mlp.experts", expert_packed={"gate_up_proj": GATE_UP}),
+    ),
     "bloom": Family(
         mixer=Attention(heads="n_head", kv=None, head_dim=None, bias=True),
         ffn=Dense(Times(4), True, gated=False),

@@ -57,7 +57,25 @@ KIMI_DELTA = Recurrence(
 KIMI_EXPERTS = Experts(
     "num_local_experts", shared="n_shared_experts", correction="buffer", first_dense="first_k_dense_replace"
 )
-KIMI: dict[str, Family] = {
+LING_NAMES = Names(
+    embedding="word_embeddings",
+    attention="attention",
+    recurrent="attention",
+    correction="mlp.gate.expert_bias",
+    renamed={"o_proj": "dense"},
+)
+LING_ATTENTION = Attention(qkv_bias="use_qkv_bias", out_bias="use_bias", qk_norm="head", qk_norm_when="use_qk_norm")
+LING_MLA = MLA(gate="heads")
+LING_EXPERTS = Experts(
+    shared="num_shared_experts",
+    shared_bias="use_bias",
+    correction="buffer",
+    corrected_when="moe_router_enable_expert_bias",
+    first_dense="first_k_dense_replace",
+    dense=Dense(bias="use_bias"),
+)
+
+KIMI_AND_LING: dict[str, Family] = {
     "kimi_k2": Family(mixer=MLA(), ffn=DEEPSEEK_EXPERTS, prediction=DEEPSEEK_MTP),
     "kimi_linear": Family(
         mixer=Hybrid(
@@ -91,27 +109,6 @@ KIMI: dict[str, Family] = {
             expert_renamed={"gate_proj": "w1", "down_proj": "w2", "up_proj": "w3"},
         ),
     ),
-}
-
-LING_NAMES = Names(
-    embedding="word_embeddings",
-    attention="attention",
-    recurrent="attention",
-    correction="mlp.gate.expert_bias",
-    renamed={"o_proj": "dense"},
-)
-LING_ATTENTION = Attention(qkv_bias="use_qkv_bias", out_bias="use_bias", qk_norm="head", qk_norm_when="use_qk_norm")
-LING_MLA = MLA(gate="heads")
-LING_EXPERTS = Experts(
-    shared="num_shared_experts",
-    shared_bias="use_bias",
-    correction="buffer",
-    corrected_when="moe_router_enable_expert_bias",
-    first_dense="first_k_dense_replace",
-    dense=Dense(bias="use_bias"),
-)
-
-LING: dict[str, Family] = {
     "bailing_moe": Family(
         mixer=LING_ATTENTION,
         ffn=LING_EXPERTS,

@@ -70,10 +70,10 @@ def fp8(stated: Mapping[str, Any]) -> Reading:
     else:
         scales = 2 if stated.get("activation_scheme") == "static" else 1
         name, form = "fp8-tensor", replace(FORMATS["fp8-tensor"], matrix_bits=32 * scales)
-    reading = everything(name, form, skip)
-    if not isinstance(stated.get("quantized_layers"), Mapping):
+    reading, layers = everything(name, form, skip), stated.get("quantized_layers")
+    if not isinstance(layers, Mapping) or not layers:
         return reading
-    further = named_layers(stated["quantized_layers"])
+    further = named_layers(layers)
     rules = (*further.scheme.rules, *reading.scheme.rules)
     return Reading(further.name, Scheme(rules=rules, skip=skip))
 
@@ -232,7 +232,7 @@ def named_layers(layers: Mapping[str, Any]) -> Reading:
     for module, how in layers.items():
         name, form = algorithm(how if isinstance(how, Mapping) else {})
         names[form] = name
-        if ".experts." not in module or ".experts.0." in module:
+        if ".experts." not in module or ".experts.0." in module or form not in modules:
             modules.setdefault(form, []).append(module)
 
     def share(form: Format) -> tuple[int, int, int]:
