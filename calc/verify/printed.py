@@ -349,8 +349,8 @@ def _size(module: Module, word: str) -> int:
     size = int(word) if word.isascii() and word.isdecimal() and len(word) <= 18 else 0
     if not 1 <= size <= MAX_SIZE:
         sentence = "{place} says {word} where {kind} has a size: a whole number between 1 and {most:,}."
-        known = {"place": module.place, "word": shown(word), "kind": shown(module.kind), "most": MAX_SIZE}
-        raise ConfigError(Message(sentence, **known))
+        message = Message(sentence, place=module.place, word=shown(word), kind=shown(module.kind), most=MAX_SIZE)
+        raise ConfigError(message)
     return size
 
 

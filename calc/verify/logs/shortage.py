@@ -94,8 +94,8 @@ def _no_cache(log: Log) -> Message:
 def _out_of_memory(log: Log) -> Message:
     if (failure := log.out_of_memory) is None:
         return Message("The GPU ran out of memory, and the server died.")
-    sentence, free = "The GPU ran out of memory: PyTorch asked for {tried:.2f} GiB, and the server died.", failure.free
-    if free is not None:
+    sentence = "The GPU ran out of memory: PyTorch asked for {tried:.2f} GiB, and the server died."
+    if (free := failure.free) is not None:
         sentence = (
             "The GPU ran out of memory: PyTorch asked for {tried:.2f} GiB, {free:.2f} GiB were free: short by "
             "{short:.2f} GiB."
