@@ -1,13 +1,16 @@
 """docs/families.md: every family and what it was checked against. `python -m benchmarks.families > docs/families.md`"""
 
 import json
+import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from calc.families.family_table import FAMILIES, WRAPPED
+from calc.families.gguf import ARCHITECTURES
 from presets import models
 
+MAKERS = Path(__file__).with_name("makers.toml")
 DATA = Path(__file__).parents[1] / "tests" / "data"
 HEAD = """# Families
 
@@ -40,23 +43,24 @@ def family_of(config: Mapping[str, Any]) -> str:
 
 
 def page() -> str:
+    table = tomllib.loads(MAKERS.read_text(encoding="utf-8"))
+    makers = {family: maker for maker, families in table.items() for family in families.split()}
     small, counted = load("small.json"), load("oracle.json")
     presets = [(p.id, f"{HUB}{p.id}", p.config) for p in models().values() if p.source.startswith("http")]
     published = [*presets, *((row["id"], row["source"], row["config"]) for row in load("published.json"))]
 
     def row(name: str) -> Iterator[str]:
-        family = FAMILIES[name]
         yield f"`{name}`"
-        yield family.maker
+        yield makers[name]
         yield ", ".join(f"`{wrapper}`" for wrapper in WRAPPED if family_of({"model_type": wrapper}) == name)
-        yield f"`{family.gguf_headers}`" if family.gguf_headers else ""
+        yield ", ".join(f"`{header}`" for header, read_as in ARCHITECTURES.items() if read_as == name)
         yield str(sum(family_of(each["config"]) == name for each in small) or "")
         yield str(sum(family_of(each["config"]) == name for each in counted) or "")
         yield ", ".join(f"[{model}]({source})" for model, source, config in published if family_of(config) == name)
 
     lines = [COLUMNS, ("---",) * len(COLUMNS), *(tuple(row(name)) for name in sorted(FAMILIES, key=str.lower))]
-    table = "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
-    return f"{HEAD}\n{len(FAMILIES)} families, {len(WRAPPED)} models that wrap one.\n\n{table}\n"
+    rows = "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+    return f"{HEAD}\n{len(FAMILIES)} families, {len(WRAPPED)} models that wrap one.\n\n{rows}\n"
 
 
 if __name__ == "__main__":

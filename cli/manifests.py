@@ -76,12 +76,8 @@ class Server(Frozen):
 def manifest(server: Server, kind: ManifestKind, node: int = 8) -> str:
     """YAML. Raises ConfigError where a replica takes more than one node, which none of these starts."""
     if server.gpus > node:
-        raise bad_question(
-            "A replica takes {gpus:,} GPUs, more than the {node:,} of a node: it needs a LeaderWorkerSet or Ray.",
-            "manifest",
-            gpus=server.gpus,
-            node=node,
-        )
+        sentence = "A replica takes {gpus:,} GPUs, more than the {node:,} of a node: it needs a LeaderWorkerSet or Ray."
+        raise bad_question(sentence, "manifest", gpus=server.gpus, node=node)
     makers: dict[ManifestKind, Callable[[Server], list[dict[str, Any]]]] = {
         "kubernetes": lambda server: [deployment(server), service(server)],
         "kserve": lambda server: [inference_service(server)],
@@ -118,38 +114,30 @@ def pod(server: Server, name: str) -> dict[str, Any]:
 
 def deployment(server: Server) -> dict[str, Any]:
     labels = {"app.kubernetes.io/name": server.name}
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": server.name, "labels": labels},
-        "spec": {
-            "replicas": server.replicas,
-            "strategy": {"type": "Recreate"},  # a second copy would wait for GPUs that the first holds
-            "selector": {"matchLabels": labels},
-            "template": {"metadata": {"labels": labels}, "spec": pod(server, "server")},
-        },
+    spec = {
+        "replicas": server.replicas,
+        "strategy": {"type": "Recreate"},  # a second copy would wait for GPUs that the first holds
+        "selector": {"matchLabels": labels},
+        "template": {"metadata": {"labels": labels}, "spec": pod(server, "server")},
     }
+    return kubernetes_object("apps/v1", "Deployment", {"name": server.name, "labels": labels}, spec)
 
 
 def service(server: Server) -> dict[str, Any]:
     labels = {"app.kubernetes.io/name": server.name}
     port = {"name": "http", "port": 80, "targetPort": server.image.port}
-    return {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": {"name": server.name, "labels": labels},
-        "spec": {"selector": labels, "ports": [port]},
-    }
+    spec = {"selector": labels, "ports": [port]}
+    return kubernetes_object("v1", "Service", {"name": server.name, "labels": labels}, spec)
 
 
 def inference_service(server: Server) -> dict[str, Any]:
     predictor = {"minReplicas": server.replicas, "maxReplicas": server.replicas, **pod(server, "kserve-container")}
-    return {
-        "apiVersion": "serving.kserve.io/v1beta1",
-        "kind": "InferenceService",
-        "metadata": {"name": server.name},
-        "spec": {"predictor": predictor},
-    }
+    api = "serving.kserve.io/v1beta1"
+    return kubernetes_object(api, "InferenceService", {"name": server.name}, {"predictor": predictor})
+
+
+def kubernetes_object(api: str, kind: str, metadata: Mapping[str, Any], spec: Mapping[str, Any]) -> dict[str, Any]:
+    return {"apiVersion": api, "kind": kind, "metadata": metadata, "spec": spec}
 
 
 def compose(server: Server) -> dict[str, Any]:

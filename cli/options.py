@@ -144,12 +144,25 @@ def add_node(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--node", type=int, metavar="N", help=f"GPUs of a node (default {NODE})")
 
 
+def counted(given: Mapping[str, Any], name: str, usual: int) -> int:
+    """A number from 1 on; the usual one where none is given. Raises ConfigError."""
+    number = given[name]
+    if number is not None and number < 1:
+        raise bad_question("--{name} is at least {least}.", name, [1], name=name.replace("_", "-"), least=1)
+    return usual if number is None else number
+
+
 def stated_node(given: Mapping[str, Any]) -> int:
     """GPUs of a node. Raises ConfigError."""
-    node = given["node"]
-    if node is not None and node < 1:
-        raise bad_question("--{name} is at least {least}.", "node", [1], name="node", least=1)
-    return NODE if node is None else node
+    return counted(given, "node", NODE)
+
+
+def refuse_idle(names: Iterable[str], given: Mapping[str, Any], *, train: bool) -> None:
+    """Raise ConfigError for one of these options that is given, where they have no effect: with --train or without."""
+    sentence = "{flag} has no effect with --train." if train else "{flag} takes effect only with --train."
+    for name in names:
+        if given.get(name) is not None:
+            raise bad_question(sentence, name, flag=flag(name))
 
 
 def stated_shares(given: Mapping[str, Any]) -> Edits:

@@ -21,7 +21,7 @@ from calc.time import (
 from calc.time.efficiency import Edits
 from calc.time.plan_report import PlanReport, plan_report
 from calc.training import RECIPES, TrainingWorkload
-from cli.command import add_engine_flags, chosen_config, chosen_engine, draft_model, served
+from cli.command import add_engine_flags, chosen_config, chosen_engine, chosen_gpus, draft_model, served
 from cli.manifests import KINDS, Server, manifest
 from cli.options import (
     Parser,
@@ -30,9 +30,10 @@ from cli.options import (
     add_share,
     answered,
     bad_question,
+    counted,
     filled,
-    flag,
     of_model,
+    refuse_idle,
     stated_node,
     stated_shares,
 )
@@ -82,12 +83,9 @@ def parser() -> Parser:
 
 def run(arguments: argparse.Namespace) -> PlanReport | TrainingPlanReport:
     given, config = vars(arguments), chosen_config(arguments)
-    check_plan_options(given)
-    for name in ("max_gpus", "limit"):
-        if given[name] is not None and given[name] < 1:
-            raise bad_question("--{name} is at least {least}.", name, [1], name=name.replace("_", "-"), least=1)
-    gpus = None if arguments.gpu is None else [find_gpu(text) for text in arguments.gpu]
-    prices = dict(map(stated_price, arguments.price))
+    refuse_idle(SERVING if arguments.train else OWN, given, train=arguments.train)
+    most, limit = counted(given, "max_gpus", MOST_GPUS), counted(given, "limit", LISTED)
+    gpus, prices = chosen_gpus(arguments.gpu), dict(map(stated_price, arguments.price))
     edits, node = stated_shares(given), stated_node(given)
     if arguments.train:
         return run_training_plan(config, given, gpus, prices, edits, node)
@@ -102,11 +100,11 @@ def run(arguments: argparse.Namespace) -> PlanReport | TrainingPlanReport:
         engine=engine,
         gpus=gpus,
         precisions=[engine.precision(native(config), form, kv) for form in weights for kv in caches],
-        most=arguments.max_gpus or MOST_GPUS,
+        most=most,
         node=node,
         prices_stated=prices,
         edits=edits,
-        limit=arguments.limit or LISTED,
+        limit=limit,
     )
 
 
@@ -155,15 +153,11 @@ def written_out(report: PlanReport | TrainingPlanReport, arguments: argparse.Nam
     engine = ENGINES[arguments.engine or DEFAULT_ENGINE]
     image = engine.image
     if isinstance(report, TrainingPlanReport) or report.launch is None or report.separate is not None:
-        raise bad_question(
-            "A manifest is of a plan that serves with one kind of server; the first plan is no such.", "manifest"
-        )
+        sentence = "A manifest is of a plan that serves with one kind of server; the first plan is no such."
+        raise bad_question(sentence, "manifest")
     if image is None:
-        raise bad_question(
-            "No container image of {engine} is known; vLLM and SGLang have one.",
-            "manifest",
-            engine=engine.title,
-        )
+        sentence = "No container image of {engine} is known; vLLM and SGLang have one."
+        raise bad_question(sentence, "manifest", engine=engine.title)
     plan = report.plans[0]
     server = Server(
         model=report.model,
@@ -192,15 +186,6 @@ def add_training_plan_options(parser: argparse.ArgumentParser) -> None:
     add_fields(group, TrainingNeeds)
     add_fields(group, TrainingWorkload, WORK)
     group.add_argument("--recipe", choices=tuple(RECIPES), help="mixed precision (default master)")
-
-
-def check_plan_options(given: Mapping[str, Any]) -> None:
-    """Raise ConfigError where options are given that have no effect."""
-    foreign = SERVING if given["train"] else OWN
-    for name in (name for name in foreign if given.get(name) is not None):
-        if given["train"]:
-            raise bad_question("{flag} has no effect with --train.", name, flag=flag(name))
-        raise bad_question("{flag} takes effect only with --train.", name, flag=flag(name))
 
 
 def run_training_plan(

@@ -34,7 +34,7 @@ from calc.training import (
     without_effect,
     workload_set_by,
 )
-from cli.options import add_fields, bad_question, filled, flag
+from cli.options import add_fields, bad_question, filled, flag, refuse_idle
 
 WORKLOAD = tuple(name for name in TrainingWorkload.model_fields if name not in ("attention", "method"))
 WEIGHTS: tuple[str, ...] = get_args(Method)
@@ -89,23 +89,16 @@ def check_options(given: Mapping[str, Any]) -> None:
     for name in ("share", "node"):
         if given[name] and not (given["time"] or given["other_steps"]):
             raise bad_question("{flag} takes effect only with --time.", name, flag=flag(name))
-    if given["train"]:
-        of_engines = {name for engine in ENGINES.values() for name in engine.options_type.model_fields}
-        serving = [*Workload.model_fields, "dcp", "prefill_tokens", "kv", "num_gpus", *sorted(of_engines)]
-        own = TrainingWorkload.model_fields
-        for name in (name for name in serving if given.get(name) is not None and name not in own):
-            if name in INSTEAD:
-                raise bad_question(
-                    "{flag} has no effect with --train; use {other}.",
-                    name,
-                    flag=flag(name),
-                    other=INSTEAD[name],
-                )
-            raise bad_question("{flag} has no effect with --train.", name, flag=flag(name))
+    if not given["train"]:
+        own = (*WORKLOAD, *OBJECTIVE, *COLOCATION, *LAYOUT, *RECIPE, "methods", "rollout", "trainer")
+        refuse_idle(own, given, train=False)
         return
-    for name in (*WORKLOAD, *OBJECTIVE, *COLOCATION, *LAYOUT, *RECIPE, "methods", "rollout", "trainer"):
-        if name in given:
-            raise bad_question("{flag} takes effect only with --train.", name, flag=flag(name))
+    for name, other in INSTEAD.items():
+        if given.get(name) is not None:
+            raise bad_question("{flag} has no effect with --train; use {other}.", name, flag=flag(name), other=other)
+    of_engines = {name for engine in ENGINES.values() for name in engine.options_type.model_fields}
+    serving = [*Workload.model_fields, "dcp", "prefill_tokens", "kv", "num_gpus", *sorted(of_engines)]
+    refuse_idle((name for name in serving if name not in TrainingWorkload.model_fields), given, train=True)
 
 
 def run_training(config: Mapping[str, Any], given: Mapping[str, Any], gpus: list[GPU] | None) -> TrainingReport:

@@ -41,7 +41,7 @@ from huggingface_hub.utils._http import default_client_factory  # whose hooks sa
 
 from calc import ConfigError
 from calc.errors import Frozen, Message, Outside
-from calc.families.from_gguf import config_of
+from calc.families.gguf import config_of
 from calc.families.tasks import pooling
 from calc.formats import HF_QUANT_CONFIG, with_hf_quant_config
 from calc.text import MAX_CHARACTERS, parse_config, parse_json
@@ -195,7 +195,7 @@ def fetch(model: str, revision: str | None = None, token: str | None = None, ggu
     Raises HubError or ConfigError.
     """
     if not is_id(model):
-        raise HubError(no_id(model))
+        raise HubError(Message(NO_ID, text=Outside(model[:100])))
     if token is not None:
         return _fetch(model, revision, token, gguf)
     question = model, revision, gguf
@@ -266,18 +266,11 @@ def _shards(model: HubModel, tables: list[str], token: str | None) -> list[str]:
     elif SINGLE in tables:
         names = [SINGLE]
     if not names:
-        raise HubError(
-            Message("{model} has no safetensors files, so there is no tensor table to read.", model=model.id)
-        )
+        sentence = "{model} has no safetensors files, so there is no tensor table to read."
+        raise HubError(Message(sentence, model=model.id))
     if len(names) > MOST_SHARDS:
-        raise HubError(
-            Message(
-                "{model} has {n:,} safetensors files; {most:,} are the most whose headers we read.",
-                model=model.id,
-                n=len(names),
-                most=MOST_SHARDS,
-            )
-        )
+        sentence = "{model} has {n:,} safetensors files; {most:,} are the most whose headers we read."
+        raise HubError(Message(sentence, model=model.id, n=len(names), most=MOST_SHARDS))
     return names
 
 
@@ -307,15 +300,8 @@ def _json_file(api: "HfApi", model: HubModel, name: str, revision: str | None, t
     """A JSON file of a model, by the name of the revision, under which the cache then has it too."""
     size = model.files[name]
     if size is not None and size > MAX_CHARACTERS:
-        raise HubError(
-            Message(
-                "{file} of {model} is {size:,} bytes long; {most:,} are the most that we read.",
-                file=name,
-                model=model.id,
-                size=size,
-                most=MAX_CHARACTERS,
-            )
-        )
+        sentence = "{file} of {model} is {size:,} bytes long; {most:,} are the most that we read."
+        raise HubError(Message(sentence, file=name, model=model.id, size=size, most=MAX_CHARACTERS))
     return parse_config(_content(api, model, name, revision, token))
 
 
@@ -346,55 +332,35 @@ def _from_cache(model: str, revision: str | None) -> HubModel | None:
     modules = huggingface_hub.try_to_load_from_cache(model, MODULES, revision=revision)
     if isinstance(modules, str):
         config = _with_modules(config, _text(modules))["config"]
-    note = Message(
-        "The Hub can't be reached: this is the copy of {model} that was read before (commit {commit}).",
-        model=model,
-        commit=commit[:8],
-    )
+    sentence = "The Hub can't be reached: this is the copy of {model} that was read before (commit {commit})."
+    note = Message(sentence, model=model, commit=commit[:8])
     return HubModel(id=model, revision=commit, files={}, config=config, note=note)
 
 
 def _from_gguf(model: HubModel, token: str | None, name: str | None) -> HubModel:
-    if name is not None and name not in model.gguf_files:
-        if not model.gguf_files:
-            raise HubError(
-                Message("{model} has no GGUF file “{name}” and no other.", model=model.id, name=Outside(name[:100]))
-            )
-        raise HubError(
-            Message(
-                "{model} has no GGUF file “{name}”; it has {files}.",
-                model=model.id,
-                name=Outside(name[:100]),
-                files=Outside(", ".join(model.gguf_files)),
-            )
+    files, pickles = model.gguf_files, [file for file in model.files if file.endswith(PICKLES)]
+    if name is not None and name not in files:
+        sentence = "{model} has no GGUF file “{name}” and no other."
+        if files:
+            sentence = "{model} has no GGUF file “{name}”; it has {files}."
+        message = Message(sentence, model=model.id, name=Outside(name[:100]), files=Outside(", ".join(files)))
+        raise HubError(message)
+    if not files:
+        sentence = (
+            "{model} has neither a config.json nor GGUF files, so nothing says its sizes. Name the model that it was "
+            "made from, or give a config.json."
         )
-    if not model.gguf_files:
-        pickles = [file for file in model.files if file.endswith(PICKLES)]
         if pickles:
-            raise HubError(
-                Message(
-                    "{model} has only pickle files such as {file}, so nothing says its sizes. Name the model that it "
-                    "was made from, or give a config.json.",
-                    model=model.id,
-                    file=Outside(pickles[0]),
-                )
+            sentence = (
+                "{model} has only pickle files such as {file}, so nothing says its sizes. Name the model that it was "
+                "made from, or give a config.json."
             )
-        raise HubError(
-            Message(
-                "{model} has neither a config.json nor GGUF files, so nothing says its sizes. Name the model that it "
-                "was made from, or give a config.json.",
-                model=model.id,
-            )
-        )
-    name = name or preferred(model.gguf_files)
+        raise HubError(Message(sentence, model=model.id, file=Outside(next(iter(pickles), ""))))
+    name = name or preferred(files)
     header = _gguf(model, name, token)
     size = header.checkpoint.bytes or 0
-    note = Message(
-        "Read from the header of {name}, whose tensors take {gib:.2f} GiB ({bytes:,} bytes).",
-        name=Outside(name),
-        gib=size / GIB,
-        bytes=size,
-    )
+    sentence = "Read from the header of {name}, whose tensors take {gib:.2f} GiB ({bytes:,} bytes)."
+    note = Message(sentence, name=Outside(name), gib=size / GIB, bytes=size)
     return model.model_copy(update={"config": config_of(header.metadata, header.checkpoint.shapes), "note": note})
 
 
@@ -411,14 +377,8 @@ def _series(first: str) -> list[str]:
     if match is None:
         return [first]
     if not 1 <= int(match[2]) <= MOST_PARTS:
-        raise HubError(
-            Message(
-                "{file} is one of {n:,} files; series of 1 to {most} are the ones we read.",
-                file=Outside(first),
-                n=int(match[2]),
-                most=MOST_PARTS,
-            )
-        )
+        sentence = "{file} is one of {n:,} files; series of 1 to {most} are the ones we read."
+        raise HubError(Message(sentence, file=Outside(first), n=int(match[2]), most=MOST_PARTS))
     return [f"{first[: match.start()]}-{part:05d}-of-{match[2]}.gguf" for part in range(1, int(match[2]) + 1)]
 
 
@@ -489,64 +449,49 @@ def _explain(error: Exception, model: str, revision: str | None) -> NoReturn:
     alone = Message("{model}, revision {revision}", model=model, revision=Outside(revision)) if revision else model
     status = error.response.status_code if isinstance(error, HfHubHTTPError) else None
     logging.getLogger(__name__).info("The Hub gives no answer: %s, status %s.", type(error).__name__, status)
-    known: dict[str, Any] = {"model": model, "hub": constants.ENDPOINT, "here": here, "alone": alone, "ways": WAYS}
     wants_token = False
     if isinstance(error, OfflineModeIsEnabled) or constants.HF_HUB_OFFLINE:
-        message = Message(
-            "This server is offline (HF_HUB_OFFLINE) and has no copy of {model}. Give its config.json instead.", **known
-        )
+        sentence = "This server is offline (HF_HUB_OFFLINE) and has no copy of {model}. Give its config.json instead."
     elif isinstance(error, GatedRepoError) or status == 403:
         wants_token = True
-        message = Message(
+        sentence = (
             "{model} is gated: its owners let in only people who accepted their terms. Accept them on {hub}/{model}, "
-            "then give a read token of yours; or give its config.json.",
-            **known,
+            "then give a read token of yours; or give its config.json."
         )
     elif isinstance(error, RevisionNotFoundError):
-        message = Message(
-            "{model} has no revision “{revision}”. Give a branch, a tag or a commit, or leave it empty for main.",
-            **known | {"revision": Outside(revision)},
-        )
+        sentence = "{model} has no revision “{revision}”. Give a branch, a tag or a commit, or leave it empty for main."
     elif isinstance(error, RepositoryNotFoundError) or status == 401:
         wants_token = True
-        message = Message(
-            "The Hub knows no {model}, or it is private. Check the name; for a private model give a token.", **known
-        )
+        sentence = "The Hub knows no {model}, or it is private. Check the name; for a private model give a token."
     elif isinstance(error, EntryNotFoundError) and not isinstance(error, LocalEntryNotFoundError):
-        message = Message("{here} lacks a file that its list of files names. {ways}", **known)
+        sentence = "{here} lacks a file that its list of files names. {ways}"
     elif isinstance(error, HFValidationError):
-        message = no_id(model)
+        sentence = NO_ID
     elif status == 404:
-        message = Message("The Hub knows no {alone}. Check the name.", **known)
+        sentence = "The Hub knows no {alone}. Check the name."
     elif status == 429:
-        message = Message(
-            "The Hub takes no more requests from here for now (429). Wait a minute, or give a token. {ways}", **known
-        )
         wants_token = True
+        sentence = "The Hub takes no more requests from here for now (429). Wait a minute, or give a token. {ways}"
     elif status is not None and status >= 500:
-        message = Message("The Hub has a fault of its own ({status}). {ways}", **known, status=status)
+        sentence = "The Hub has a fault of its own ({status}). {ways}"
     elif isinstance(error, TimeoutException):
-        message = Message("The Hub did not answer within {seconds:.0f} seconds. {ways}", **known, seconds=SECONDS)
+        sentence = "The Hub did not answer within {seconds:.0f} seconds. {ways}"
     elif isinstance(error, TooLong):
-        message = Message("The Hub's answer about {alone} is longer than we read, or compressed. {ways}", **known)
+        sentence = "The Hub's answer about {alone} is longer than we read, or compressed. {ways}"
     elif isinstance(error, TooManyRedirects):
-        message = Message("The Hub ({hub}) sends every request on to another address, in a circle. {ways}", **known)
+        sentence = "The Hub ({hub}) sends every request on to another address, in a circle. {ways}"
     elif isinstance(error, RemoteProtocolError | ReadError):
-        message = Message("The Hub ({hub}) broke off or garbled its answer about {alone}. {ways}", **known)
+        sentence = "The Hub ({hub}) broke off or garbled its answer about {alone}. {ways}"
     elif isinstance(error, HTTPError | OSError | LocalEntryNotFoundError) and status is None:
-        message = Message("The Hub ({hub}) can't be reached. {ways}", **known)
+        sentence = "The Hub ({hub}) can't be reached. {ways}"
     else:
-        message = Message(
-            "The Hub's answer about {here} can't be read ({error}). {ways}", **known, error=type(error).__name__
-        )
+        sentence = "The Hub's answer about {here} can't be read ({error}). {ways}"
+    values: dict[str, Any] = {"model": model, "text": Outside(model[:100]), "revision": Outside(revision)}
+    values |= {"hub": constants.ENDPOINT, "here": here, "alone": alone, "ways": WAYS}
+    values |= {"status": status, "seconds": SECONDS, "error": type(error).__name__}
     lasts = status in (401, 403, 404) and not isinstance(error, EntryNotFoundError)
-    raise HubError(message, wants_token=wants_token, lasts=lasts) from None
+    raise HubError(Message(sentence, **values), wants_token=wants_token, lasts=lasts) from None
 
 
 WAYS = Message("Give its config.json instead, or try again.")
-
-
-def no_id(model: str) -> Message:
-    return Message(
-        "“{text}” is no model id; one looks like Qwen/Qwen2.5-3B: organisation, slash, name.", text=Outside(model[:100])
-    )
+NO_ID = "“{text}” is no model id; one looks like Qwen/Qwen2.5-3B: organisation, slash, name."

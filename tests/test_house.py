@@ -116,8 +116,7 @@ def test_families_and_engines_alone_name_a_family():
     outside = [name for name in MODULES if name.startswith("calc.") and not name.startswith(("calc.families", ENGINES))]
     named = {name: strings(MODULES[name]) & FAMILY_NAMES for name in outside}
     assert {name: families for name, families in named.items() if families} == {
-        "calc.formats.gguf_tensors": {"mamba", "mamba2"},  # by the kind of a recurrent layer
-        "calc.model.recurrent": {"mamba", "mamba2", "rwkv"},  # kinds, called as their papers call them
+        "calc.model.recurrent": {"mamba", "mamba2", "rwkv"}  # kinds, called as their papers call them
     }
 
 

@@ -29,8 +29,8 @@ ENCODERS = {row["config"]["model_type"]: row for row in TOWERS}
 """The last row of each wrapper: small."""
 PUBLISHED = {row["config"]["model_type"]: row["config"] for row in ORACLE}
 SMALL_OF = {
-    name: [row["config"] for row in SMALL if row["config"]["model_type"] in {name, *family.wrappers}]
-    for name, family in FAMILIES.items()
+    name: [row["config"] for row in SMALL if name in (kind := row["config"]["model_type"], WRAPPED.get(kind))]
+    for name in FAMILIES
 }
 NEED_A_CONFIG = {"bailing_moe", "diffusion_gemma_text", "openelm"}
 """Nothing is known of their layers without one."""

@@ -13,7 +13,7 @@ from calc.design.checks import checks
 from calc.design.slope import Slopes
 from calc.design.standing import proportions
 from calc.families import override
-from calc.families.from_gguf import config_of
+from calc.families.gguf import config_of
 from calc.hardware.computer import Computer
 from calc.hardware.parallel import Layout
 from calc.serving.derivation import Derivations

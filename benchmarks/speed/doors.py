@@ -11,7 +11,7 @@ from time import process_time
 from typing import Any
 
 from calc import Architecture, ConfigError, report, training_report
-from calc.families.from_gguf import config_of
+from calc.families.gguf import config_of
 from calc.text import MAX_CHARACTERS, pack, parse_config, unpack
 from calc.verify.checkpoint import MAX_HEADER_BYTES, read_safetensors
 from calc.verify.gguf import MAX_ARRAY, MAX_ENTRIES, read_gguf

@@ -14,6 +14,7 @@ from calc.families.family import Family
 from calc.families.family_table import FAMILIES, WRAPPED
 from calc.families.feedforward_rows import Dense, Experts
 from calc.families.fields import MAX_LAYERS, PER_LAYER_CONFIG, Fields, number, stated, true
+from calc.families.gguf import RULES
 from calc.families.kernel_fields import read_details, with_stated
 from calc.families.tasks import pools, score, task, without_module
 from calc.families.vision_fields import read_vision
@@ -21,11 +22,11 @@ from calc.families.wrappers import TIE, joined, language, with_language
 from calc.model.architecture import Architecture
 from calc.model.attention import GQA
 from calc.model.block import Block, Extra
-from calc.model.conventions import Kernels, Names
+from calc.model.conventions import GGUFRules, Kernels, Names
 from calc.model.feedforward import FeedForward
 from calc.model.mixers import Mixer
 
-TOP_K = "num_experts_per_tok"
+TOP_K, NOT_IN_GGUF = "num_experts_per_tok", GGUFRules()
 LEARNED = ("prelu", "xielu")
 """Activations that have weights."""
 DEEPEST = 3
@@ -82,7 +83,7 @@ def _build(config: Mapping[str, Any], family: Family, c: Fields) -> Architecture
     layers_by_parts: dict[LayerParts, list[int]] = {}
     for i in range(_layers(family, c)):
         layers_by_parts.setdefault(_layer(family, c.of_layer(i), i), []).append(i)
-    longest = family.max_positions
+    model_type, longest = str(c.get("model_type")), family.max_positions
     max_positions = c.maybe(longest) if isinstance(longest, str) else longest(c)
     norm, rotary = stated(c, family.norm), stated(c, family.rotary)
     mixers = [mixer for mixers, *_ in layers_by_parts for mixer in mixers]
@@ -93,7 +94,7 @@ def _build(config: Mapping[str, Any], family: Family, c: Fields) -> Architecture
         outside += score(c, c.size(family.hidden))
         names, outside = without_module(names, outside) if task(c) == "base" else (names, outside)
     return Architecture(
-        model_type=str(c.get("model_type")),
+        model_type=model_type,
         hidden=c.size(family.hidden),
         vocab=number(c, family.vocab),
         extra_rows=number(c, family.extra_rows, 0),
@@ -104,7 +105,7 @@ def _build(config: Mapping[str, Any], family: Family, c: Fields) -> Architecture
         ),
         shared=family.shared(c) if family.shared else (),
         names=names,
-        gguf=family.gguf,
+        gguf=RULES.get(model_type, NOT_IN_GGUF),
         pooled=family.pools or scores,
         positions=number(c, family.positions, 0) if family.positions else 0,
         d_positions=None if family.d_positions is None else number(c, family.d_positions),

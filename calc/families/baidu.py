@@ -8,7 +8,7 @@ from calc.families.family import MTP, Family, extras
 from calc.families.feedforward_rows import Dense, Experts, is_sparse
 from calc.families.fields import Fields
 from calc.model.block import Extra
-from calc.model.conventions import GGUFRules, Kernels, Names
+from calc.model.conventions import Kernels, Names
 from calc.model.feedforward import FeedForward
 
 ERNIE_ATTENTION = Attention(bias="use_bias")
@@ -57,7 +57,7 @@ def ernie_vl_routers(c: Fields, layer: int) -> tuple[Extra, ...]:
 
 
 BAIDU: dict[str, Family] = {
-    "ernie4_5": Family(mixer=ERNIE_ATTENTION, ffn=ERNIE_MLP, kernels=SPREAD, gguf=GGUFRules("ernie4_5")),
+    "ernie4_5": Family(mixer=ERNIE_ATTENTION, ffn=ERNIE_MLP, kernels=SPREAD),
     "ernie4_5_moe": Family(
         mixer=ERNIE_ATTENTION,
         ffn=ERNIE_EXPERTS,
@@ -74,10 +74,7 @@ BAIDU: dict[str, Family] = {
         ),
         names=Names(correction="mlp.moe_statics.e_score_correction_bias"),
         head_bias="use_bias",
-        gguf=GGUFRules("ernie4_5-moe"),
     ),
-    "ernie4_5_vl_moe_text": Family(
-        mixer=ERNIE_ATTENTION, ffn=ernie_vl_ffn, layer_extras=(ernie_vl_routers,), wrappers=("ernie4_5_vl_moe",)
-    ),
-    "paddleocr_vl_text": Family(mixer=ERNIE_ATTENTION, ffn=ERNIE_MLP, wrappers=("paddleocr_vl",)),
+    "ernie4_5_vl_moe_text": Family(mixer=ERNIE_ATTENTION, ffn=ernie_vl_ffn, layer_extras=(ernie_vl_routers,)),
+    "paddleocr_vl_text": Family(mixer=ERNIE_ATTENTION, ffn=ERNIE_MLP),
 }

@@ -4,7 +4,7 @@ from calc.families.attention_rows import LISTED_ONLY, Attention, Sliding
 from calc.families.family import Family
 from calc.families.feedforward_rows import Dense, Experts
 from calc.families.fields import Fields, kind, stated_or
-from calc.model.conventions import GGUFRules, Kernels
+from calc.model.conventions import Kernels
 
 COHERE_KERNELS = Kernels(norm="centred", rotation="fp32_copies")
 COHERE_PATTERN = Attention(bias="attention_bias", window=Sliding(full_every="sliding_window_pattern"))
@@ -27,16 +27,8 @@ COHERE: dict[str, Family] = {
         mixer=Attention(bias="attention_bias", qk_norm="heads", qk_norm_when="use_qk_norm"),
         norms=SINGLE_NORM,
         kernels=COHERE_KERNELS,
-        gguf=GGUFRules("command-r"),
     ),
-    "cohere2": Family(
-        mixer=COHERE_PATTERN,
-        norms=SINGLE_NORM,
-        kernels=COHERE_KERNELS,
-        wrappers=("aya_vision", "cohere2_vision"),
-        gguf=GGUFRules("cohere2"),
-        mixture="cohere2_moe",
-    ),
+    "cohere2": Family(mixer=COHERE_PATTERN, norms=SINGLE_NORM, kernels=COHERE_KERNELS, mixture="cohere2_moe"),
     "cohere2_moe": Family(
         mixer=Attention(bias="attention_bias", window=cohere2_moe_window),
         ffn=Experts(
@@ -54,6 +46,5 @@ COHERE: dict[str, Family] = {
         ffn=Dense(bias=False),
         norms=SINGLE_NORM,
         kernels=Kernels(norm="centred"),
-        wrappers=("cohere_compass",),
     ),
 }

@@ -8,7 +8,7 @@ from calc.families.family import MTP, W123, Family, Weights
 from calc.families.feedforward_rows import Dense, Experts
 from calc.families.fields import Fields, kind, near_divisors
 from calc.model.compressed_attention import CompressedAttention
-from calc.model.conventions import GGUFRules, Kernels, Names
+from calc.model.conventions import Kernels, Names
 from calc.model.feedforward import MLP, MoE
 from calc.model.mixers import Mixer
 
@@ -164,23 +164,11 @@ HASHES = Weights(
 
 
 DEEPSEEK: dict[str, Family] = {
-    "deepseek": Family(ffn=DEEPSEEK_V1_EXPERTS, kernels=Kernels(fp32_weights=True), gguf=GGUFRules("deepseek")),
+    "deepseek": Family(ffn=DEEPSEEK_V1_EXPERTS, kernels=Kernels(fp32_weights=True)),
     "deepseek_v2": Family(
-        mixer=MLA(),
-        ffn=DEEPSEEK_V2_EXPERTS,
-        kernels=Kernels(fp32_weights=True, fp32_router=True, turn="complex"),
-        wrappers=("deepseek_vl_v2",),
-        gguf=GGUFRules("deepseek2"),
+        mixer=MLA(), ffn=DEEPSEEK_V2_EXPERTS, kernels=Kernels(fp32_weights=True, fp32_router=True, turn="complex")
     ),
-    "deepseek_v3": Family(
-        mixer=MLA(),
-        ffn=DEEPSEEK_EXPERTS,
-        prediction=DEEPSEEK_MTP,
-        gguf_headers="deepseek2",
-        wrappers=("kimi_k25", "kimi_vl"),
-        kernels=Kernels(turn="pairs"),
-        gguf=GGUFRules("deepseek2"),
-    ),
+    "deepseek_v3": Family(mixer=MLA(), ffn=DEEPSEEK_EXPERTS, prediction=DEEPSEEK_MTP, kernels=Kernels(turn="pairs")),
     "deepseek_v32": Family(mixer=DSA, ffn=DEEPSEEK_EXPERTS, prediction=replace(DEEPSEEK_MTP, attention=DSA)),
     "deepseek_v4": Family(
         mixer=v4_mixer,
@@ -200,8 +188,7 @@ DEEPSEEK: dict[str, Family] = {
             layer="mtp.{layer}",
             extras=(HYPER_CONNECTIONS, HYPER_HEAD),
         ),
-        wrappers=("deepseek_ref",),  # what its maker's own code calls it
     ),
-    "deepseek_ocr2_text": replace(OCR, wrappers=("deepseek_ocr2",)),
-    "unlimited_ocr_text": replace(OCR, wrappers=("unlimited_ocr",)),  # what is generated slides, the prompt stays whole
+    "deepseek_ocr2_text": OCR,
+    "unlimited_ocr_text": OCR,  # what is generated slides, the prompt stays whole
 }

@@ -10,7 +10,6 @@ from calc.families.tower_parts import (
     FUSED,
     GATED,
     Layer,
-    biased,
     count,
     flat_patch,
     layers,
@@ -20,10 +19,8 @@ from calc.families.tower_parts import (
     patches,
     placed,
     two,
-    weights,
-    with_biases,
 )
-from calc.model.tensor import Shape, Shapes
+from calc.model.tensor import Shape, Shapes, biased, weights, with_biases
 from calc.model.vision import NamedShape
 
 CLIP_LAYER = Layer()

@@ -10,7 +10,7 @@ from calc.families.gpt import BLOOM_NAMES
 from calc.families.granite import BAMBA_NAMES, FF_NORMS
 from calc.families.mamba import STATE_SPACES
 from calc.families.recurrent_rows import BAMBA
-from calc.model.conventions import GGUFRules, Kernels
+from calc.model.conventions import Kernels
 
 MANY = Attention(kv=None, head_dim=None, bias="bias")
 FALCON_ATTENTION = Either(  # 40B and 180B group their heads; 7B has one KV head; the earliest have one for each
@@ -32,7 +32,6 @@ FALCON_7B_AND_40B = Family(
     norm="layer",
     names=BLOOM_NAMES,
     kernels=lambda c: Kernels(fp32_softmax=False, parallel=c.flag("new_decoder_architecture")),
-    gguf=GGUFRules("falcon", falcon=True),
 )
 
 H1_MAMBA = BAMBA.but(norm="mamba_rms_norm", out_bias="projectors_bias")
@@ -47,6 +46,5 @@ FALCON: dict[str, Family] = {
         norms=FF_NORMS,
         names=BAMBA_NAMES,
         kernels=Kernels(multiplied=True),
-        gguf=GGUFRules("falcon-h1"),
     ),
 }

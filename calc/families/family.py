@@ -5,7 +5,7 @@ below); a function stands where a family is like no other. What a field means wh
 defaults.json, which follows the classes of transformers, and in further_defaults.json.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
@@ -15,16 +15,14 @@ from calc.families.feedforward_rows import Dense, Experts, FeedForwardOf, Times
 from calc.families.fields import Fields, Flag, LayerRule, ShapeOf, Size, number, true
 from calc.families.rotary import WHOLE_HEAD, Rotary
 from calc.model.block import Block, Extra, PredictionModule
-from calc.model.conventions import GGUFRules, Kernels, Names
+from calc.model.conventions import Kernels, Names
 from calc.model.mixers import Mixer
 from calc.model.tensor import Component, Excluded, Norm, Shape
 
 T = TypeVar("T")
 LLAMA_ATTENTION, LLAMA_MLP = Attention(bias="attention_bias"), Dense()
-PLAIN, LLAMA_NAMES, NOT_IN_GGUF = Kernels(), Names(), GGUFRules()
+PLAIN, LLAMA_NAMES = Kernels(), Names()
 GPT_NAMES = Names(module="transformer", embedding="wte", layer="h.{layer}", attention="attn", final_norm="ln_f")
-LLAMA_FILE = GGUFRules("llama", known_70b="grouped")
-"""llama.cpp's rules for every family that it converts to the architecture `llama`."""
 TWO_NORMS = ("input_layernorm", "post_attention_layernorm")
 POST_NORMS = ("post_attention_layernorm", "post_feedforward_layernorm")
 GEMMA_NORMS = (*TWO_NORMS, "pre_feedforward_layernorm", "post_feedforward_layernorm")
@@ -126,6 +124,11 @@ def looped(
     return tuple(blocks)
 
 
+def extras_of(parts: Iterable[tuple[Component, Mapping[str, Shape]]]) -> tuple[Extra, ...]:
+    """Weights of several components, in their order."""
+    return tuple(extra for component, shapes in parts for extra in extras(component, shapes))
+
+
 @dataclass(frozen=True, eq=False)
 class MTP:
     """Layers of multi-token prediction that stand after the last one in a checkpoint."""
@@ -173,15 +176,11 @@ class Family:
 
     mixer: MixerOf = LLAMA_ATTENTION
     ffn: FeedForwardOf = LLAMA_MLP
-    maker: str = ""
     norms: tuple[str, ...] | Callable[[Fields, int], tuple[str, ...]] = TWO_NORMS
     norm: Norm | Callable[[Fields], Norm] = "rms"
     kernels: Kernels | Callable[[Fields], Kernels] = PLAIN
     names: Names | Callable[[Fields], Names] = LLAMA_NAMES
     rotary: Rotary | Callable[[Fields], Rotary | None] | None = WHOLE_HEAD  # None: no rotary positions
-    wrappers: tuple[str, ...] = ()  # model_types that wrap the language model of this row
-    gguf: GGUFRules = NOT_IN_GGUF
-    gguf_headers: str | None = None  # the architecture of headers that are read as this family
     section: str | None = None  # where the decoder's own fields lie; the others are read too
     mixture: str | None = None  # model_type of the family that has the same layers with experts
     assumption: Message | None = None  # what every number of it depends on

@@ -4,7 +4,8 @@ Shapes and defaults follow each class in Hugging Face transformers 5.23 (`config
 where it has none the remote code next to the checkpoint; names are the checkpoints'.
 """
 
-from dataclasses import replace
+import tomllib
+from pathlib import Path
 
 from calc.families.baidu import BAIDU
 from calc.families.cohere import COHERE
@@ -13,7 +14,7 @@ from calc.families.falcon import FALCON
 from calc.families.family import Family
 from calc.families.gemma import GEMMA
 from calc.families.glm import GLM
-from calc.families.gpt import BIGSCIENCE, OPENAI
+from calc.families.gpt import GPT
 from calc.families.granite import GRANITE
 from calc.families.image_codecs import CODECS
 from calc.families.image_towers import IMAGES
@@ -23,7 +24,7 @@ from calc.families.llama import LLAMA
 from calc.families.mamba import MAMBA
 from calc.families.minimax import MINIMAX
 from calc.families.mistral import MISTRAL
-from calc.families.moonshot import KIMI, LING
+from calc.families.moonshot import KIMI_AND_LING
 from calc.families.nvidia import NVIDIA
 from calc.families.olmo import OLMO
 from calc.families.other_makers import OTHER_MAKERS
@@ -35,36 +36,33 @@ from calc.families.text_encoders import TEXT_ENCODERS
 from calc.families.tower_parts import Tower
 from calc.families.zyphra import ZYPHRA
 
-BY_MAKER: dict[str, dict[str, Family]] = {
-    "Ai2": OLMO,
-    "Alibaba": QWEN,
-    "Ant Group": LING,
-    "Baidu": BAIDU,
-    "Cohere": COHERE,
-    "DeepSeek": DEEPSEEK,
-    "Google": GEMMA,
-    "IBM": GRANITE,
-    "Liquid AI": LIQUID,
-    "Meta": LLAMA,
-    "Microsoft": PHI,
-    "MiniMax": MINIMAX,
-    "Mistral AI": MISTRAL,
-    "Moonshot AI": KIMI,
-    "NVIDIA": NVIDIA,
-    "OpenAI": OPENAI,
-    "Tencent": TENCENT,
-    "Thinking Machines": INKLING,
-    "TII": FALCON,
-    "Zhipu": GLM,
-    "Zyphra": ZYPHRA,
+FAMILIES: dict[str, Family] = {
+    **BAIDU,
+    **COHERE,
+    **DEEPSEEK,
+    **FALCON,
+    **GEMMA,
+    **GLM,
+    **GPT,
+    **GRANITE,
+    **INKLING,
+    **KIMI_AND_LING,
+    **LIQUID,
+    **LLAMA,
+    **MAMBA,
+    **MINIMAX,
+    **MISTRAL,
+    **NVIDIA,
+    **OLMO,
+    **OTHER_MAKERS,
+    **PHI,
+    **QWEN,
+    **TENCENT,
+    **TEXT_ENCODERS,
+    **ZYPHRA,
 }
-SEVERAL_MAKERS = BIGSCIENCE | MAMBA | OTHER_MAKERS | TEXT_ENCODERS
-"""Rows that say themselves who makes the model."""
-FAMILIES: dict[str, Family] = SEVERAL_MAKERS | {
-    name: replace(family, maker=maker) for maker, rows in BY_MAKER.items() for name, family in rows.items()
-}
-OUTER = {"qwen2_5_omni": "qwen2_5_omni_thinker", "qwen3_omni_moe": "qwen3_omni_moe_thinker"}
-WRAPPED: dict[str, str] = {wrapper: name for name, family in FAMILIES.items() for wrapper in family.wrappers} | OUTER
+WRAPPERS = tomllib.loads(Path(__file__).with_name("wrappers.toml").read_text(encoding="utf-8"))
+WRAPPED: dict[str, str] = {wrapper: name for name, wrappers in WRAPPERS.items() for wrapper in wrappers.split()}
 """Models that wrap a language model, or another wrapper -> the model_type in it where its own section does not say
 it."""
 TOWERS: dict[str, Tower] = CODECS | IMAGES | SOUND

@@ -10,7 +10,7 @@ from calc.families.fields import PER_LAYER_CONFIG, Fields
 from calc.families.rotary import Rotary
 from calc.model.attention import GQA
 from calc.model.block import Extra
-from calc.model.conventions import GGUFRules, Kernels, Names
+from calc.model.conventions import Kernels, Names
 from calc.model.feedforward import MLP, FeedForward, MoE
 from calc.model.mixers import Mixer
 from calc.model.recurrent import GatedLRU
@@ -217,18 +217,12 @@ ASSISTANT = Family(
 )
 
 GEMMA4 = Family(
-    mixer=gemma4_attention,
-    ffn=gemma4_mlp,
-    norms=GEMMA_NORMS,
-    layer_extras=(LAYER_SCALAR,),
-    kernels=GEMMA_KERNELS,
-    wrappers=("gemma4_unified",),
-    gguf=GGUFRules("gemma4"),
+    mixer=gemma4_attention, ffn=gemma4_mlp, norms=GEMMA_NORMS, layer_extras=(LAYER_SCALAR,), kernels=GEMMA_KERNELS
 )
 
 GEMMA: dict[str, Family] = {
-    "gemma": Family(kernels=GEMMA_KERNELS, gguf_headers="gemma", wrappers=("paligemma",), gguf=GGUFRules("gemma")),
-    "gemma2": replace(VAULT, norms=GEMMA_NORMS, gguf_headers="gemma2", gguf=GGUFRules("gemma2")),
+    "gemma": Family(kernels=GEMMA_KERNELS),
+    "gemma2": replace(VAULT, norms=GEMMA_NORMS),
     "vaultgemma": VAULT,
     "gemma3_text": Family(
         mixer=Attention(
@@ -239,9 +233,6 @@ GEMMA: dict[str, Family] = {
         norms=GEMMA_NORMS,
         rotary=OWN_WITHIN_WINDOWS,
         kernels=GEMMA_KERNELS,
-        gguf_headers="gemma3",
-        wrappers=("gemma3", "shieldgemma2"),
-        gguf=GGUFRules("gemma3", cut_vocab=(262_208, 262_144)),
     ),
     "gemma3n_text": Family(
         mixer=Attention(bias="attention_bias", qk_norm="head", own_keys=keeps_cache, window=Sliding(full_every=5)),
@@ -251,8 +242,6 @@ GEMMA: dict[str, Family] = {
         extras=(*PER_LAYER_TABLES, gemma3n_projections),
         layer_extras=GEMMA3N_LAYER,
         kernels=Kernels(norm="rms32", capped_logits=True),
-        wrappers=("gemma3n",),
-        gguf=GGUFRules("gemma3n"),
     ),
     "gemma4_text": replace(
         GEMMA4,
@@ -264,8 +253,6 @@ GEMMA: dict[str, Family] = {
         kernels=Kernels(
             norm="rms32", fp32_weights=True, norms_unweighted=frozenset({"values", "router"}), scaled_layers=True
         ),
-        wrappers=("gemma4",),
-        gguf=GGUFRules("gemma4", packs_experts=True, rope_factors=True),
     ),
     "diffusion_gemma_text": Family(
         mixer=gemma4_attention,
@@ -276,7 +263,6 @@ GEMMA: dict[str, Family] = {
         layer_extras=(LAYER_SCALAR, Weights("router", EXPERT_SCALES), Weights("norms", EXPERT_NORMS)),
         extras=(diffusion_extras,),
         kernels=Kernels(norm="rms32", fp32_weights=True),
-        wrappers=("diffusion_gemma",),
     ),
     "gemma4_unified_text": GEMMA4,
     "gemma4_assistant": ASSISTANT,

@@ -7,7 +7,7 @@ from calc.families.deepseek import DEEPSEEK_EXPERTS, HYPER_CONNECTIONS, owns_ind
 from calc.families.family import GATE_UP, MTP, PACKED_QKV, TWO_NORMS, Family, Weights
 from calc.families.moonshot import KIMI_DELTA
 from calc.families.rotary import WHOLE_HEAD, Rotary
-from calc.model.conventions import GGUFRules, Names
+from calc.model.conventions import Names
 
 GLM_ATTENTION = Attention(qkv_bias="attention_bias")
 GLM4_MOE_ATTENTION = replace(GLM_ATTENTION, qk_norm="head", qk_norm_when="use_qk_norm")
@@ -31,7 +31,7 @@ GLM5_POOLS = Weights(
     at=("self_attn.indexer.index_kpool_compress_",),
 )
 
-GLM4 = Family(mixer=GLM_ATTENTION, norms=GLM4_NORMS, names=GLM_NAMES, rotary=HALF, gguf=GGUFRules("glm4"))
+GLM4 = Family(mixer=GLM_ATTENTION, norms=GLM4_NORMS, names=GLM_NAMES, rotary=HALF)
 
 GLM: dict[str, Family] = {
     "chatglm": Family(
@@ -47,33 +47,20 @@ GLM: dict[str, Family] = {
             renamed={"o_proj": "dense", "down_proj": "dense_4h_to_h"},
         ),
         rotary=HALF,
-        gguf=GGUFRules("chatglm"),
     ),
-    "glm": Family(mixer=GLM_ATTENTION, names=GLM_NAMES, rotary=HALF, gguf=GGUFRules("chatglm")),
+    "glm": Family(mixer=GLM_ATTENTION, names=GLM_NAMES, rotary=HALF),
     "glm4": GLM4,
-    "glm4v_text": replace(
-        GLM4, mixer=Attention(qkv_bias=True), rotary=Rotary(share=0.5, axes=3), wrappers=("glm46v", "glm4v", "glmga")
-    ),
-    "glm_ocr_text": replace(GLM4, mixer=Attention(), rotary=WHOLE_HEAD, wrappers=("glm_ocr",)),
+    "glm4v_text": replace(GLM4, mixer=Attention(qkv_bias=True), rotary=Rotary(share=0.5, axes=3)),
+    "glm_ocr_text": replace(GLM4, mixer=Attention(), rotary=WHOLE_HEAD),
     "glm4_moe": Family(
         mixer=GLM4_MOE_ATTENTION,
         ffn=DEEPSEEK_EXPERTS,
         rotary=HALF,
         prediction=MTP(GLM4_MOE_ATTENTION, DEEPSEEK_EXPERTS, own_tables=True),
-        gguf=GGUFRules("glm4moe"),
     ),
-    "glm4v_moe_text": Family(
-        mixer=GLM_ATTENTION,
-        ffn=DEEPSEEK_EXPERTS,
-        rotary=Rotary(share=0.5, axes=3),
-        wrappers=("glm4v_moe",),
-        gguf=GGUFRules("glm4moe"),
-    ),
+    "glm4v_moe_text": Family(mixer=GLM_ATTENTION, ffn=DEEPSEEK_EXPERTS, rotary=Rotary(share=0.5, axes=3)),
     "glm4_moe_lite": Family(
-        mixer=MLA(),
-        ffn=GLM4_LITE_EXPERTS,
-        prediction=MTP(MLA(), GLM4_LITE_EXPERTS, own_tables=True),
-        gguf=GGUFRules("deepseek2"),
+        mixer=MLA(), ffn=GLM4_LITE_EXPERTS, prediction=MTP(MLA(), GLM4_LITE_EXPERTS, own_tables=True)
     ),
     "glm5_next_text": Family(
         mixer=GLM5_MIXER,
@@ -81,9 +68,6 @@ GLM: dict[str, Family] = {
         names=Names(recurrent="self_attn"),
         rotary=None,
         layer_extras=(HYPER_CONNECTIONS, GLM5_POOLS),
-        wrappers=("glm5_next",),
     ),
-    "glm_moe_dsa": Family(
-        mixer=GLM_DSA, ffn=DEEPSEEK_EXPERTS, prediction=MTP(GLM_DSA, DEEPSEEK_EXPERTS), gguf=GGUFRules("glm-dsa")
-    ),
+    "glm_moe_dsa": Family(mixer=GLM_DSA, ffn=DEEPSEEK_EXPERTS, prediction=MTP(GLM_DSA, DEEPSEEK_EXPERTS)),
 }

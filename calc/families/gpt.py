@@ -7,7 +7,7 @@ from calc.families.family import GATE_UP, GPT_NAMES, PACKED_QKV, Family, Weights
 from calc.families.feedforward_rows import Dense, Experts, Times
 from calc.families.fields import stated_or
 from calc.families.rotary import WHOLE_HEAD, Rotary
-from calc.model.conventions import Dropout, GGUFRules, Kernels, Names
+from calc.model.conventions import Dropout, Kernels, Names
 
 EVERYWHERE: frozenset[Dropout] = frozenset({"embedding", "scores", "residual"})
 GPT2_NAMES = GPT_NAMES.but(
@@ -30,29 +30,6 @@ GPT2 = Family(
     positions="n_positions",
     max_positions="n_positions",
 )
-
-OPENAI: dict[str, Family] = {
-    "openai-gpt": replace(
-        GPT2,
-        ffn=Dense(Times(4, "n_embd"), True, gated=False),
-        final_norm="none",
-        layer_extras=(),
-        kernels=Kernels(fp32_softmax=False),
-        names=GPT2_NAMES.but(transposed=True, embedding="tokens_embed", positions="positions_embed"),
-    ),
-    "gpt2": replace(GPT2, gguf=GGUFRules("gpt2")),
-    "gpt-sw3": GPT2,  # of AI Sweden
-    "gpt_oss": Family(
-        mixer=Attention(bias="attention_bias", sinks=True, window=Sliding(full_every=2)),
-        ffn=Experts("num_local_experts", "intermediate_size", bias=True, router_bias=True, stacked="in_out"),
-        kernels=Kernels(norm="rms32", activation="clamped", turn="halves", scores_chosen_only=True),
-        names=Names(router="mlp.router", expert="mlp.experts", expert_packed={"gate_up_proj": GATE_UP}),
-        gguf_headers="gpt-oss",
-        gguf=GGUFRules("gpt-oss", native_mxfp4=True),
-    ),
-}
-
-# Open collaborations
 
 TWO_MATRICES = {"o_proj": "dense", "up_proj": "dense_h_to_4h", "down_proj": "dense_4h_to_h"}
 BLOOM_NAMES = Names(
@@ -82,7 +59,6 @@ def neox_names(module: str) -> Names:
 GPTJ_NAMES = GPT_NAMES.but(renamed={"o_proj": "out_proj", "up_proj": "fc_in", "down_proj": "fc_out"})
 GPTJ = replace(
     GPT2,
-    maker="EleutherAI",
     mixer=Attention(heads="n_head", kv=None, head_dim=None, hidden="n_embd"),
     kernels=Kernels(activation="written_out"),
     norms=("ln_1",),
@@ -93,9 +69,24 @@ GPTJ = replace(
     positions=None,
 )
 
-BIGSCIENCE: dict[str, Family] = {
+GPT: dict[str, Family] = {
+    "openai-gpt": replace(
+        GPT2,
+        ffn=Dense(Times(4, "n_embd"), True, gated=False),
+        final_norm="none",
+        layer_extras=(),
+        kernels=Kernels(fp32_softmax=False),
+        names=GPT2_NAMES.but(transposed=True, embedding="tokens_embed", positions="positions_embed"),
+    ),
+    "gpt2": GPT2,
+    "gpt-sw3": GPT2,  # of AI Sweden
+    "gpt_oss": Family(
+        mixer=Attention(bias="attention_bias", sinks=True, window=Sliding(full_every=2)),
+        ffn=Experts("num_local_experts", "intermediate_size", bias=True, router_bias=True, stacked="in_out"),
+        kernels=Kernels(norm="rms32", activation="clamped", turn="halves", scores_chosen_only=True),
+        names=Names(router="mlp.router", expert="mlp.experts", expert_packed={"gate_up_proj": GATE_UP}),
+    ),
     "bloom": Family(
-        maker="BigScience",
         mixer=Attention(heads="n_head", kv=None, head_dim=None, bias=True),
         ffn=Dense(Times(4), True, gated=False),
         norm="layer",
@@ -103,28 +94,21 @@ BIGSCIENCE: dict[str, Family] = {
         rotary=None,
         layers="n_layer",
         extras=(Weights("norms", layer_norms("hidden_size", "transformer.word_embeddings_layernorm")),),
-        gguf=GGUFRules("bloom"),
     ),
     "gpt_bigcode": replace(
         GPT2,
-        maker="BigCode",
         mixer=Either("multi_query", replace(BIGCODE, kv=1), BIGCODE),
         kernels=Kernels(dropout=EVERYWHERE, holds_attended=True),
         layer_extras=cross_attention("n_embd", "ln_cross_attn", GPT2_CROSSING),
         names=GPT2_NAMES,
-        gguf=GGUFRules("starcoder"),
     ),
     "starcoder2": Family(
-        maker="BigCode",
         mixer=Attention(bias="use_bias", window=Window()),
         ffn=Dense("intermediate_size", "use_bias", gated=False),
         norm="layer",
         names=Names(renamed={"up_proj": "c_fc", "down_proj": "c_proj"}),
-        gguf_headers="starcoder2",
-        gguf=GGUFRules("starcoder2"),
     ),
     "gpt_neo": Family(
-        maker="EleutherAI",
         mixer=Attention(heads="num_heads", kv=None, head_dim=None, out_bias=True),
         ffn=Dense(stated_or("intermediate_size", Times(4)), True, gated=False),
         norms=("ln_1", "ln_2"),
@@ -139,17 +123,14 @@ BIGSCIENCE: dict[str, Family] = {
         positions="max_position_embeddings",
     ),
     "gpt_neox": Family(
-        maker="EleutherAI",
         mixer=Attention(kv=None, head_dim=None, bias="attention_bias"),
         ffn=Dense(gated=False, bias=True),
         norm="layer",
         names=neox_names("gpt_neox"),
         rotary=Rotary(share=0.25),
         kernels=lambda c: Kernels(parallel=c.stated.get("use_parallel_residual") is not False),
-        gguf=GGUFRules("gptneox"),
     ),
     "gpt_neox_japanese": Family(
-        maker="ABEJA",
         mixer=Attention(kv=None, head_dim=None),
         ffn=Dense(Times("intermediate_multiple_size"), False, gated=False),
         norm="layer",
@@ -163,10 +144,9 @@ BIGSCIENCE: dict[str, Family] = {
         ),
     ),
     "gptj": GPTJ,
-    "codegen": replace(GPTJ, maker="Salesforce", names=GPTJ_NAMES.but(packed={"qkv_proj": PACKED_QKV})),
+    "codegen": replace(GPTJ, names=GPTJ_NAMES.but(packed={"qkv_proj": PACKED_QKV})),
     "ctrl": replace(
         GPTJ,
-        maker="Salesforce",
         mixer=BIGCODE,
         ffn=Dense("dff", True, gated=False),
         kernels=Kernels(),

@@ -6,7 +6,7 @@ from calc.families.attention_rows import Hybrid, Listed, Sliding
 from calc.families.family import GATE_UP, LLAMA_ATTENTION, Family
 from calc.families.feedforward_rows import Dense, Experts
 from calc.families.recurrent_rows import BAMBA
-from calc.model.conventions import GGUFRules, Kernels, Names
+from calc.model.conventions import Kernels, Names
 
 SINKS_IN_WINDOWS = replace(LLAMA_ATTENTION, window=Sliding(full_every=4, full_at=0), sinks=True)
 GRANITE_EXPERTS = Experts("num_local_experts", "intermediate_size", stacked="module")
@@ -27,19 +27,13 @@ FF_NORMS = ("input_layernorm", "pre_ff_layernorm")
 BAMBA_NAMES = Names(recurrent="mamba", mlp="feed_forward", final_norm="final_layernorm")
 
 
-GRANITE_MOE = Family(ffn=GRANITE_EXPERTS, kernels=SCALES, names=GRANITE_MOE_NAMES, gguf=GGUFRules("granitemoe"))
+GRANITE_MOE = Family(ffn=GRANITE_EXPERTS, kernels=SCALES, names=GRANITE_MOE_NAMES)
 
 GRANITE: dict[str, Family] = {
-    "granite": Family(
-        mixture="granitemoe",
-        kernels=SCALES,
-        gguf_headers="granite",
-        wrappers=("granite_speech", "granite_speech_plus"),
-        gguf=GGUFRules("granite"),
-    ),
+    "granite": Family(mixture="granitemoe", kernels=SCALES),
     "granite_swa": Family(mixer=SINKS_IN_WINDOWS, kernels=SCALES),
     "granitemoe": GRANITE_MOE,
-    "granitemoeshared": replace(GRANITE_MOE, ffn=SHARED_EXPERTS, gguf=GGUFRules("granitemoe", splits_gate_up=True)),
+    "granitemoeshared": replace(GRANITE_MOE, ffn=SHARED_EXPERTS),
     "granitemoe_swa": Family(
         mixer=SINKS_IN_WINDOWS,
         ffn=replace(SHARED_EXPERTS, stacked="out_in"),
@@ -59,14 +53,10 @@ GRANITE: dict[str, Family] = {
             sparse=lambda c, layer: c.size("num_local_experts", 0) > 0,
             dense=Dense("shared_intermediate_size", bias=False),
         ),
-        gguf=GGUFRules("granitehybrid", splits_gate_up=True, heads_by_layer=True),
     ),
-    "granite_docling_text": Family(kernels=SCALES, wrappers=("granite_docling",)),
-    "granite4_vision_text": Family(kernels=SCALES, wrappers=("granite4_vision",)),
+    "granite_docling_text": Family(kernels=SCALES),
+    "granite4_vision_text": Family(kernels=SCALES),
     "bamba": Family(
-        mixer=Hybrid(LLAMA_ATTENTION, BAMBA, Listed("attn_layer_indices")),
-        norms=FF_NORMS,
-        names=BAMBA_NAMES,
-        gguf=GGUFRules("granitehybrid", heads_by_layer=True),
+        mixer=Hybrid(LLAMA_ATTENTION, BAMBA, Listed("attn_layer_indices")), norms=FF_NORMS, names=BAMBA_NAMES
     ),
 }

@@ -16,9 +16,8 @@ from calc.families.tower_parts import (
     placed,
     section,
     separate,
-    with_biases,
 )
-from calc.model.tensor import Shapes
+from calc.model.tensor import Shapes, with_biases
 from calc.model.vision import NamedShape
 
 NormOf = Callable[[str, int], Iterator[NamedShape]]

@@ -34,7 +34,6 @@ from calc.families.tower_parts import (
     Layer,
     Lister,
     Tower,
-    biased,
     count,
     each,
     flat_patch,
@@ -51,10 +50,8 @@ from calc.families.tower_parts import (
     section,
     separate,
     two,
-    weights,
-    with_biases,
 )
-from calc.model.tensor import Shapes
+from calc.model.tensor import Shapes, biased, weights, with_biases
 from calc.model.vision import TEXT, ListedTower, NamedShape
 
 

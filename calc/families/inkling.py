@@ -198,9 +198,8 @@ INKLING: dict[str, Family] = {
         ties=False,
         kernels=Kernels(fp32_weights=True),
         names=STACKED_EXPERTS.but(recurrent=""),
-        wrappers=("inkling_mm_model",),
     ),
-    "inkling2_text": replace(INKLING2, wrappers=("inkling2",)),
+    "inkling2_text": INKLING2,
     "inkling2_loop_text": replace(  # every layer is a block of its own, which some layers share
         INKLING2,
         mixer=lambda c, layer: None,
@@ -210,6 +209,5 @@ INKLING: dict[str, Family] = {
         count=inkling2_runs,
         shared=inkling2_looped,
         extras=(inkling2_residuals, inkling2_messages),
-        wrappers=("inkling2_loop",),
     ),
 }

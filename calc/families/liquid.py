@@ -5,7 +5,7 @@ from calc.families.family import QK_LAYERNORM, W123, Family, If
 from calc.families.feedforward_rows import Dense, Experts
 from calc.families.fields import Fields
 from calc.families.recurrent_rows import SHORT_CONV
-from calc.model.conventions import GGUFRules, Kernels, Names
+from calc.model.conventions import Kernels, Names
 
 LFM2_MIXER = Hybrid(
     Attention(head_dim=None, qk_norm="head"),
@@ -45,12 +45,7 @@ def lfm3_attends(c: Fields, layer: int) -> bool:
 
 LIQUID: dict[str, Family] = {
     "lfm2": Family(
-        mixer=LFM2_MIXER,
-        ffn=Dense(lfm2_width, False),
-        norms=("operator_norm", "ffn_norm"),
-        names=LFM2_NAMES,
-        wrappers=("lfm2_vl",),
-        gguf=GGUFRules("lfm2", heads_by_layer=True),
+        mixer=LFM2_MIXER, ffn=Dense(lfm2_width, False), norms=("operator_norm", "ffn_norm"), names=LFM2_NAMES
     ),
     "lfm2_moe": Family(
         mixer=LFM2_MIXER,
@@ -58,7 +53,6 @@ LIQUID: dict[str, Family] = {
         norms=("operator_norm", "ffn_norm"),
         names=LFM2_NAMES,
         kernels=Kernels(fp32_weights=False, fp32_router=False),
-        gguf=GGUFRules("lfm2moe", heads_by_layer=True),
     ),
     "lfm3": Family(
         mixer=Hybrid(
@@ -78,6 +72,5 @@ LIQUID: dict[str, Family] = {
         names=Names(
             recurrent="conv", mlp="feed_forward", final_norm="embedding_norm", renamed={"g_proj": "gate_proj"} | W123
         ),
-        wrappers=("lfm3_vl",),
     ),
 }

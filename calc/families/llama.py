@@ -9,20 +9,19 @@ from calc.families.family import (
     FC12,
     GATE_UP,
     GEMMA_NORMS,
-    LLAMA_FILE,
     STACKED_EXPERTS,
     TWO_NORMS,
     Family,
     If,
     Weights,
     cross_attention,
-    extras,
+    extras_of,
     two_more_positions,
 )
 from calc.families.feedforward_rows import Dense, Experts
 from calc.families.fields import Fields, stated_or
 from calc.model.block import Extra
-from calc.model.conventions import GGUFRules, Kernels, Names
+from calc.model.conventions import Kernels, Names
 from calc.model.tensor import Component, Norm, Shape
 
 # Llama 3.2 Vision: some layers attend to the image
@@ -101,7 +100,6 @@ MUSE_GLIMMER = Family(
     norms=GEMMA_NORMS,
     names=Names(renamed={"g_proj": "gate_proj"}),
     kernels=Kernels(norm="rms32", capped_logits=True),
-    wrappers=("muse_glimmer",),
 )
 
 # Byte Latent Transformer, arXiv:2412.09871: a wide stack reads patches of bytes, narrow ones the bytes. Its config has
@@ -139,10 +137,9 @@ def byte_stack(c: Fields, path: str) -> tuple[Extra, ...]:
         crossing = range(layers if c.flag("cross_attn_all_layers") else 1)
         crossed = attention | {"q_norm.weight": (hidden,), "k_norm.weight": (hidden,)}
         parts["attention"] |= {f"cross_attn_layers.{i}.{name}": s for i in crossing for name, s in crossed.items()}
-    return tuple(
-        extra
+    return extras_of(
+        (component, {f"model.{path}.{name}": shape for name, shape in shapes.items()})
         for component, shapes in parts.items()
-        for extra in extras(component, {f"model.{path}.{name}": shape for name, shape in shapes.items()})
     )
 
 
@@ -170,19 +167,11 @@ def byte_models(c: Fields) -> tuple[Extra, ...]:
         tables |= {"model.patcher.embed_tokens.weight": words, "model.patcher.lm_head.weight": words}
         norms["model.patcher.norm.weight"] = (patcher.size("hidden_size"),)
         tensors += byte_stack(patcher, "patcher")
-    return tensors + extras("embedding", tables) + extras("other", projections) + extras("norms", norms)
+    return tensors + extras_of((("embedding", tables), ("other", projections), ("norms", norms)))
 
 
 LLAMA: dict[str, Family] = {
-    "llama": Family(
-        mixture="mixtral",
-        gguf_headers="llama",
-        wrappers=(
-            *("deepseek_vl", "deepseek_vl_hybrid", "glmasr", "idefics3", "janus", "llava", "llava_next"),
-            *("llava_next_video", "perception_lm", "smolvlm", "video_llava", "vipllava", "voxtral"),
-        ),
-        gguf=LLAMA_FILE,
-    ),
+    "llama": Family(mixture="mixtral"),
     "mllama_text_model": Family(
         mixer=Either(mllama_crosses, Attention(head_dim=None, qk_norm="head", cross=True), Attention(head_dim=None)),
         ffn=Dense(bias=False),
@@ -192,7 +181,6 @@ LLAMA: dict[str, Family] = {
             Weights("attention", {"cross_attn_attn_gate": (1,)}, layers=mllama_crosses),
             Weights("mlp", {"cross_attn_mlp_gate": (1,)}, layers=mllama_crosses),
         ),
-        wrappers=("mllama",),
     ),
     "llama4_text": Family(
         mixer=Attention(
@@ -215,8 +203,6 @@ LLAMA: dict[str, Family] = {
             expert_packed={"gate_up_proj": GATE_UP},
             shared_expert="feed_forward.shared_expert",
         ),
-        wrappers=("llama4",),
-        gguf=GGUFRules("llama4"),
     ),
     "cwm": Family(mixer=Attention(window=Sliding(full_every=4))),
     "opt": replace(
@@ -234,7 +220,6 @@ LLAMA: dict[str, Family] = {
                 "other", OPT_PROJECTIONS, lambda c: c.maybe("word_embed_proj_dim") not in (None, c.size("hidden_size"))
             ),
         ),
-        wrappers=("blip-2", "instructblip", "instructblipvideo"),
     ),
     "xglm": replace(
         FAIRSEQ,
@@ -258,7 +243,6 @@ LLAMA: dict[str, Family] = {
             Weights("norms", dict.fromkeys(MUSE_NORMS, ("moe_hidden_size",)), layers=MUSE_EXPERTS.is_sparse),
         ),
         ties=False,
-        wrappers=("muse_spark",),
     ),
     "blt": Family(
         section="global_config",

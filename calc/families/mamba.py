@@ -6,7 +6,7 @@ from calc.families.family import Family, If, Weights
 from calc.families.feedforward_rows import Dense, Times, no_feedforward
 from calc.families.fields import Fields, Size, stated_or
 from calc.families.recurrent_rows import MAMBA1, MAMBA2, Recurrence
-from calc.model.conventions import GGUFRules, Kernels, Names
+from calc.model.conventions import Kernels, Names
 from calc.model.linear_attention import MLSTM
 from calc.model.recurrent import RWKV
 from calc.model.tensor import Norm
@@ -45,21 +45,12 @@ def mamba_kernels(c: Fields) -> Kernels:
 
 BIASED_NORM: If[Norm] = If("use_bias", "layer", "rms")
 
-STATE_SPACES = Family(
-    maker="Gu and Dao",
-    mixer=MAMBA1,
-    ffn=no_feedforward,
-    norms=("norm",),
-    names=MAMBA_NAMES,
-    kernels=mamba_kernels,
-    gguf=GGUFRules("mamba"),
-)
+STATE_SPACES = Family(mixer=MAMBA1, ffn=no_feedforward, norms=("norm",), names=MAMBA_NAMES, kernels=mamba_kernels)
 
 MAMBA: dict[str, Family] = {
     "mamba": STATE_SPACES,
-    "mamba2": replace(STATE_SPACES, maker="Dao and Gu", mixer=MAMBA2, gguf=GGUFRules("mamba2")),
+    "mamba2": replace(STATE_SPACES, mixer=MAMBA2),
     "rwkv": Family(
-        maker="RWKV",
         mixer=Recurrence(RWKV, {"hidden": "hidden_size", "d_inner": stated_or("attention_hidden_size", "hidden_size")}),
         ffn=Dense(stated_or("intermediate_size", Times(4)), False, gated=False),
         norms=lambda c, layer: ("ln1", "ln2") if layer else ("pre_ln", "ln1", "ln2"),
@@ -82,7 +73,6 @@ MAMBA: dict[str, Family] = {
         max_positions="context_length",
     ),
     "xlstm": Family(
-        maker="NXAI",
         mixer=Recurrence(
             MLSTM,
             {"n_heads": "num_heads", "d_k": mlstm_head("qk_dim_factor"), "d_v": mlstm_head("v_dim_factor")}

@@ -7,7 +7,7 @@ from calc.families.fields import Fields, kind
 from calc.families.mistral import MIXTRAL_NAMES
 from calc.families.rotary import Rotary
 from calc.model.attention import BlockIndexer
-from calc.model.conventions import GGUFRules, Kernels
+from calc.model.conventions import Kernels
 from calc.model.linear_attention import LightningAttention
 from calc.model.mixers import Mixer
 
@@ -70,7 +70,6 @@ MINIMAX: dict[str, Family] = {
         names=MIXTRAL_NAMES,
         rotary=Rotary(share=0.5),
         kernels=Kernels(fp32_router=False),
-        gguf=GGUFRules("minimax-m2"),
     ),
     "minimax_m3_vl_text": Family(
         mixer=m3_attention,
@@ -85,6 +84,5 @@ MINIMAX: dict[str, Family] = {
             dense=Dense("dense_intermediate_size"),
         ),
         names=MIXTRAL_NAMES.but(shared_expert="block_sparse_moe.shared_experts"),
-        wrappers=("minimax_m3_vl", "minimax_m3"),
     ),
 }

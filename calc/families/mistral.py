@@ -4,10 +4,10 @@ from dataclasses import replace
 
 from calc.families.attention_rows import MLA, Attention, Either, Every, Sliding, Window
 from calc.families.deepseek import DEEPSEEK_V1_EXPERTS, owns_indexer
-from calc.families.family import LLAMA_FILE, STACKED_EXPERTS, W123, Family, Weights, layer_norms
+from calc.families.family import STACKED_EXPERTS, W123, Family, Weights, layer_norms
 from calc.families.feedforward_rows import Dense, Experts
 from calc.families.fields import Fields
-from calc.model.conventions import GGUFRules, Kernels, Names
+from calc.model.conventions import Kernels, Names
 
 WINDOWED = Attention(window=Window())
 MIXTRAL_NAMES = Names(
@@ -44,17 +44,14 @@ LARGE4_LAYER = (  # scales of the softmax, and further ones of the indexer
 
 
 MISTRAL: dict[str, Family] = {
-    "mistral": Family(
-        mixer=WINDOWED, mixture="mixtral", gguf_headers="mistral3", wrappers=("idefics2", "mistral3"), gguf=LLAMA_FILE
-    ),
+    "mistral": Family(mixer=WINDOWED, mixture="mixtral"),
     "ministral": Family(mixer=Attention(window=Sliding())),
-    "ministral3": Family(mixer=WINDOWED, gguf=GGUFRules("mistral3")),
+    "ministral3": Family(mixer=WINDOWED),
     "mixtral": Family(
         mixer=WINDOWED,
         ffn=Experts("num_local_experts", "intermediate_size"),
         names=MIXTRAL_NAMES,
         kernels=Kernels(fp32_weights=True),
-        gguf=LLAMA_FILE,
     ),
     "mistral4": Family(mixer=MLA(), ffn=replace(DEEPSEEK_V1_EXPERTS, stacked="out_in"), names=STACKED_EXPERTS),
     "mistral_large4_text": Family(
@@ -89,7 +86,6 @@ MISTRAL: dict[str, Family] = {
                 excluded_as="persistent_buffers",
             ),
         ),
-        wrappers=("mistral_large4",),
     ),
     "voxtral_realtime_text": Family(  # scales the feed-forward's input by how far the text lags behind the sound
         mixer=WINDOWED,
@@ -98,6 +94,5 @@ MISTRAL: dict[str, Family] = {
             Weights("norms", {"ada_rms_norm.linear1.weight": (32, "hidden_size")}),
             Weights("norms", {"ada_rms_norm.linear2.weight": ("hidden_size", 32)}),
         ),
-        wrappers=("voxtral_realtime",),
     ),
 }

@@ -8,7 +8,7 @@ from calc.families.family import MTP, PACKED_QKV, QUERY_LAYERNORM, Family, Weigh
 from calc.families.feedforward_rows import Dense, Experts
 from calc.families.fields import Fields, Size, stated_or
 from calc.families.recurrent_rows import Recurrence
-from calc.model.conventions import GGUFRules, Names
+from calc.model.conventions import Names
 from calc.model.linear_attention import KimiDelta
 
 
@@ -57,8 +57,26 @@ KIMI_DELTA = Recurrence(
 KIMI_EXPERTS = Experts(
     "num_local_experts", shared="n_shared_experts", correction="buffer", first_dense="first_k_dense_replace"
 )
-KIMI: dict[str, Family] = {
-    "kimi_k2": Family(mixer=MLA(), ffn=DEEPSEEK_EXPERTS, prediction=DEEPSEEK_MTP, gguf=GGUFRules("deepseek2")),
+LING_NAMES = Names(
+    embedding="word_embeddings",
+    attention="attention",
+    recurrent="attention",
+    correction="mlp.gate.expert_bias",
+    renamed={"o_proj": "dense"},
+)
+LING_ATTENTION = Attention(qkv_bias="use_qkv_bias", out_bias="use_bias", qk_norm="head", qk_norm_when="use_qk_norm")
+LING_MLA = MLA(gate="heads")
+LING_EXPERTS = Experts(
+    shared="num_shared_experts",
+    shared_bias="use_bias",
+    correction="buffer",
+    corrected_when="moe_router_enable_expert_bias",
+    first_dense="first_k_dense_replace",
+    dense=Dense(bias="use_bias"),
+)
+
+KIMI_AND_LING: dict[str, Family] = {
+    "kimi_k2": Family(mixer=MLA(), ffn=DEEPSEEK_EXPERTS, prediction=DEEPSEEK_MTP),
     "kimi_linear": Family(
         mixer=Hybrid(
             MLA(gate="channels", gate_when="mla_use_output_gate"),
@@ -80,7 +98,6 @@ KIMI: dict[str, Family] = {
             ),
         ),
         ties=False,
-        wrappers=("kimi_k3",),
         names=Names(
             recurrent="self_attn",
             router="block_sparse_moe.gate",
@@ -91,29 +108,7 @@ KIMI: dict[str, Family] = {
             renamed={"fc1_latent_proj": "routed_expert_down_proj", "fc2_latent_proj": "routed_expert_up_proj"},
             expert_renamed={"gate_proj": "w1", "down_proj": "w2", "up_proj": "w3"},
         ),
-        gguf=GGUFRules("kimi-linear", heads_by_layer=True),
     ),
-}
-
-LING_NAMES = Names(
-    embedding="word_embeddings",
-    attention="attention",
-    recurrent="attention",
-    correction="mlp.gate.expert_bias",
-    renamed={"o_proj": "dense"},
-)
-LING_ATTENTION = Attention(qkv_bias="use_qkv_bias", out_bias="use_bias", qk_norm="head", qk_norm_when="use_qk_norm")
-LING_MLA = MLA(gate="heads")
-LING_EXPERTS = Experts(
-    shared="num_shared_experts",
-    shared_bias="use_bias",
-    correction="buffer",
-    corrected_when="moe_router_enable_expert_bias",
-    first_dense="first_k_dense_replace",
-    dense=Dense(bias="use_bias"),
-)
-
-LING: dict[str, Family] = {
     "bailing_moe": Family(
         mixer=LING_ATTENTION,
         ffn=LING_EXPERTS,

@@ -11,7 +11,7 @@ from calc.families.mamba import MAMBA_NAMES
 from calc.families.recurrent_rows import MAMBA2
 from calc.families.rotary import Rotary
 from calc.model.block import Block
-from calc.model.conventions import GGUFRules, Kernels, Names
+from calc.model.conventions import Kernels, Names
 from calc.model.feedforward import MLP, FeedForward
 from calc.model.mixers import Mixer
 
@@ -188,9 +188,7 @@ def dory_shared(c: Fields) -> tuple[Block, ...]:
 
 SQUARE = ("hidden_size", "hidden_size")
 NVIDIA: dict[str, Family] = {
-    "nemotron": Family(
-        ffn=Dense(gated=False), norm="layer", kernels=SQUARED, rotary=Rotary(share=0.5), gguf=GGUFRules("nemotron")
-    ),
+    "nemotron": Family(ffn=Dense(gated=False), norm="layer", kernels=SQUARED, rotary=Rotary(share=0.5)),
     "nemotron_h": Family(
         mixer=nemotron_mixer,
         ffn=nemotron_ffn,
@@ -208,8 +206,6 @@ NVIDIA: dict[str, Family] = {
             after=nemotron_layers,
         ),
         kernels=Kernels(norm="rms32", activation="squared", fp32_logits=True),
-        wrappers=("nemo_speechlm", "nemotron_h_omni"),
-        gguf=GGUFRules("nemotron_h", with_experts="nemotron_h_moe", heads_by_layer=True),
     ),
     "nemotron-nas": Family(
         mixer=nas_mixer,
@@ -219,7 +215,6 @@ NVIDIA: dict[str, Family] = {
             Weights("attention", {"self_attn.linear_attn.weight": SQUARE}, layers=is_linear("attention")),
             Weights("mlp", {"mlp.linear_mlp.weight": SQUARE}, layers=is_linear("ffn")),
         ),
-        gguf=GGUFRules("deci", known_70b="always"),
     ),
     "dory": Family(
         mixer=lambda c, layer: None,  # all layers are blocks of their own, some of which run several times
@@ -238,6 +233,5 @@ NVIDIA: dict[str, Family] = {
         ties=False,
         kernels=SQUARED,
         names=Names(module="", renamed={"q_proj": "to_q", "k_proj": "to_k", "v_proj": "to_v", "o_proj": "to_out"}),
-        wrappers=("cosmos3_edge",),
     ),
 }

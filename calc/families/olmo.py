@@ -8,7 +8,7 @@ from calc.families.feedforward_rows import Dense, Experts
 from calc.families.fields import Fields, number, stated_or
 from calc.families.recurrent_rows import DELTA_NET
 from calc.families.rotary import Rotary
-from calc.model.conventions import GGUFRules, Kernels, Names
+from calc.model.conventions import Kernels, Names
 
 OLMO2_ATTENTION = Attention(bias="attention_bias", qk_norm="full")
 OLMO2_KERNELS = Kernels(norm="rms32", rotation="fp32")
@@ -37,15 +37,15 @@ MOLMO_ATTENTION = Either(
     lambda c, layer: c.get("qk_norm_type") == "qwen3", MOLMO_HEAD, replace(MOLMO_HEAD, qk_norm="full")
 )
 
-OLMO2 = Family(mixer=OLMO2_ATTENTION, norms=POST_NORMS, kernels=OLMO2_KERNELS, gguf=GGUFRules("olmo2"))
+OLMO2 = Family(mixer=OLMO2_ATTENTION, norms=POST_NORMS, kernels=OLMO2_KERNELS)
 
 OLMO: dict[str, Family] = {
-    "olmo": Family(norms=(), norm="none", kernels=Kernels(rotation="fp32"), gguf=GGUFRules("olmo", known_70b="always")),
-    "olmo2": replace(OLMO2, gguf_headers="olmo2", mixture="flex_olmo"),
+    "olmo": Family(norms=(), norm="none", kernels=Kernels(rotation="fp32")),
+    "olmo2": replace(OLMO2, mixture="flex_olmo"),
     "olmo3": replace(
         OLMO2, mixer=replace(OLMO2_ATTENTION, window=Sliding(full_every=4)), rotary=Rotary(own_within_windows=True)
     ),
-    "olmoe": Family(mixer=OLMO2_ATTENTION, ffn=Experts("num_experts", "intermediate_size"), gguf=GGUFRules("olmoe")),
+    "olmoe": Family(mixer=OLMO2_ATTENTION, ffn=Experts("num_experts", "intermediate_size")),
     "flex_olmo": Family(mixer=OLMO2_ATTENTION, ffn=Experts("num_experts", "intermediate_size"), norms=POST_NORMS),
     "olmo_hybrid": Family(
         mixer=OLMO_HYBRID,
@@ -72,6 +72,5 @@ OLMO: dict[str, Family] = {
             packed={"att_proj": PACKED_QKV, "ff_proj": ("up_proj", "gate_proj")},
             renamed={"o_proj": "attn_out", "down_proj": "ff_out"},
         ),
-        wrappers=("molmo2",),
     ),
 }

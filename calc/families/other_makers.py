@@ -11,9 +11,7 @@ from calc.families.family import (
     GATE_UP,
     GEMMA_NORMS,
     GPT_NAMES,
-    LLAMA_FILE,
     MTP,
-    NOT_IN_GGUF,
     PACKED_QKV,
     POST_NORMS,
     QK_LAYERNORM,
@@ -35,7 +33,7 @@ from calc.families.recurrent_rows import DELTA_NET, PREFIXED_MAMBA
 from calc.families.rotary import Rotary
 from calc.model.attention import GQA
 from calc.model.block import Block, Extra
-from calc.model.conventions import GGUFRules, Kernels, Names
+from calc.model.conventions import Kernels, Names
 from calc.model.feedforward import MLP, MoE
 from calc.model.mixers import Mixer
 from calc.model.tensor import Component, Shape
@@ -391,7 +389,6 @@ def rows_of_other_media(c: Fields) -> int:
 
 
 APERTUS = Family(
-    maker="Swiss AI",
     mixer=QK_NORMED,
     ffn=Dense(gated=False, bias=False),
     norms=("attention_layernorm", "feedforward_layernorm"),
@@ -400,7 +397,6 @@ APERTUS = Family(
         Weights("mlp", {"mlp.act_fn.beta": (), "mlp.act_fn.eps": ()}, has_xielu, excluded_as="persistent_buffers"),
     ),
     kernels=Kernels(activation="xielu"),
-    gguf=GGUFRules("apertus"),
 )
 
 # Xiaomi: MiMo; the sliding layers of MiMo-V2 have more KV heads, and sinks
@@ -425,22 +421,9 @@ def mimo_v2_attention(c: Fields, layer: int) -> GQA:
     return MIMO_V2_SLIDING(c, layer)
 
 
-EXAONE4 = Family(
-    maker="LG AI Research",
-    mixer=Attention(qk_norm="head", window=Sliding(full_every="sliding_window_pattern")),
-    norms=POST_NORMS,
-    wrappers=("exaone4_5",),
-    gguf=GGUFRules("exaone4"),
-)
-STABLELM = Family(
-    maker="Stability AI",
-    mixer=Attention(qkv_bias="use_qkv_bias"),
-    ffn=Dense(bias=False),
-    norm="layer",
-    gguf=GGUFRules("stablelm"),
-)
+EXAONE4 = Family(mixer=Attention(qk_norm="head", window=Sliding(full_every="sliding_window_pattern")), norms=POST_NORMS)
+STABLELM = Family(mixer=Attention(qkv_bias="use_qkv_bias"), ffn=Dense(bias=False), norm="layer")
 AXK1 = Family(
-    maker="SK Telecom",
     mixer=MLA(),
     ffn=DEEPSEEK_EXPERTS,
     layer_extras=(
@@ -449,9 +432,8 @@ AXK1 = Family(
 )
 
 OTHER_MAKERS: dict[str, Family] = {
-    "Yi": replace(LLAMA_LIKE, maker="01.AI", norms=("ln1", "ln2"), gguf=LLAMA_FILE),
+    "Yi": replace(LLAMA_LIKE, norms=("ln1", "ln2")),
     "persimmon": Family(
-        maker="Adept",
         mixer=Attention(
             kv=None, head_dim=None, bias=True, qk_norm="head", qk_norm_when="qk_layernorm", qk_norm_bias=True
         ),
@@ -462,10 +444,8 @@ OTHER_MAKERS: dict[str, Family] = {
             renamed={"o_proj": "dense", "up_proj": "dense_h_to_4h", "down_proj": "dense_4h_to_h"} | QK_LAYERNORM,
             final_norm="final_layernorm",
         ),
-        wrappers=("fuyu",),
     ),
     "jamba": Family(
-        maker="AI21",
         mixer=Hybrid(
             Attention(), PREFIXED_MAMBA.but(inner_norms=True), Every("attn_layer_period", "attn_layer_offset")
         ),
@@ -479,17 +459,14 @@ OTHER_MAKERS: dict[str, Family] = {
             final_norm="final_layernorm",
         ),
         rotary=None,
-        gguf=GGUFRules("jamba", heads_by_layer=True),
     ),
     "kolibri1": Family(
-        maker="Aleph Alpha",
         mixer=Attention(qk_norm="head", window=Sliding(full_every=5)),
         ffn=Experts(shared_width="shared_expert_intermediate_size", correction="buffer"),
         norms=(*TWO_NORMS, "post_attn_norm", "post_ffn_norm"),
         names=Names(correction="moe.router.expert_bias"),
     ),
     "openelm": Family(
-        maker="Apple",
         mixer=openelm_attention,
         ffn=openelm_mlp,
         norms=("attn_norm", "ffn_norm"),
@@ -504,37 +481,23 @@ OTHER_MAKERS: dict[str, Family] = {
         layers="num_transformer_layers",
         hidden="model_dim",
         max_positions="max_context_length",
-        gguf=GGUFRules("openelm"),
     ),
-    "arcee": Family(
-        maker="Arcee AI", ffn=Dense(gated=False), kernels=Kernels(activation="squared"), gguf=GGUFRules("arcee")
-    ),
+    "arcee": Family(ffn=Dense(gated=False), kernels=Kernels(activation="squared")),
     "afmoe": Family(
-        maker="Arcee AI",
         mixer=replace(QK_NORMED, gate="channels", window=Sliding(full_every="global_attn_every_n_layers")),
         ffn=Experts(shared="num_shared_experts", correction="parameter", first_dense="num_dense_layers"),
         norms=(*TWO_NORMS, "pre_mlp_layernorm", "post_mlp_layernorm"),
         names=Names(router="mlp.router.gate", correction="mlp.expert_bias", renamed={"g_proj": "gate_proj"}),
         kernels=Kernels(fp32_weights=True, fp32_router=False, shared_first=True),
     ),
-    "aquila": replace(LLAMA_LIKE, maker="BAAI"),
-    "emu3_text_model": Family(
-        maker="BAAI", names=Names(module="text_model.model", lm_head="text_model.lm_head"), wrappers=("emu3",)
-    ),
-    "baichuan": Family(
-        maker="Baichuan",
-        mixer=Attention(kv=None, head_dim=None),
-        names=Names(packed={"W_pack": PACKED_QKV}),
-        gguf=GGUFRules("baichuan", splits_qkv=True),
-    ),
+    "aquila": LLAMA_LIKE,
+    "emu3_text_model": Family(names=Names(module="text_model.model", lm_head="text_model.lm_head")),
+    "baichuan": Family(mixer=Attention(kv=None, head_dim=None), names=Names(packed={"W_pack": PACKED_QKV})),
     "seed_oss": Family(
-        maker="ByteDance",
         mixer=Attention(qkv_bias="attention_bias", out_bias="attention_out_bias"),
         kernels=Kernels(dropout=frozenset({"scores", "residual"})),
-        gguf=GGUFRules("seed_oss"),
     ),
     "telechat": Family(
-        maker="China Telecom",
         mixer=Attention(out_bias=True),
         ffn=Dense(bias=False),
         names=BLOOM_NAMES.but(
@@ -543,7 +506,6 @@ OTHER_MAKERS: dict[str, Family] = {
         layer_extras=(Weights("mlp", {"mlp.down_proj.bias": ("hidden_size",)}),),  # and none on the other two
     ),
     "mpt": Family(
-        maker="Databricks",
         mixer=Attention(heads="n_heads", kv=None, head_dim=None, hidden="d_model"),
         ffn=Dense(Times("expansion_ratio", "d_model"), False, gated=False),
         norms=("norm_1", "norm_2"),
@@ -552,10 +514,8 @@ OTHER_MAKERS: dict[str, Family] = {
         layers="n_layers",
         hidden="d_model",
         max_positions="max_seq_len",
-        gguf=GGUFRules("mpt"),
     ),
     "dbrx": Family(
-        maker="Databricks",
         mixer=dbrx_attention,
         ffn=dbrx_moe,
         norms=("norm_attn_norm.norm_1", "norm_attn_norm.norm_2"),
@@ -569,26 +529,17 @@ OTHER_MAKERS: dict[str, Family] = {
         layers="n_layers",
         hidden="d_model",
         max_positions="max_seq_len",
-        gguf=GGUFRules("dbrx"),
     ),
-    "idefics": Family(maker="Hugging Face", mixer=IDEFICS_ATTENTION, ffn=IDEFICS_FFN, extras=(idefics_extras,)),
+    "idefics": Family(mixer=IDEFICS_ATTENTION, ffn=IDEFICS_FFN, extras=(idefics_extras,)),
     "smollm3": Family(
-        maker="Hugging Face",
         mixer=Attention(
             bias="attention_bias", window=Sliding(slides_every="no_rope_layer_interval", when="use_sliding_window")
-        ),
-        gguf_headers="smollm3",
-        gguf=GGUFRules("smollm3"),
+        )
     ),
-    "jais2": Family(maker="Inception", ffn=Dense(gated=False), norm="layer", kernels=Kernels(activation="squared")),
-    "iquestcoder": Family(maker="IQuest", gguf=LLAMA_FILE),
-    "mellum": Family(
-        maker="JetBrains",
-        mixer=replace(QK_NORMED, window=LISTED_ONLY),
-        ffn=Experts(first_dense=0, dense=Dense(bias=False)),
-    ),
+    "jais2": Family(ffn=Dense(gated=False), norm="layer", kernels=Kernels(activation="squared")),
+    "iquestcoder": Family(),
+    "mellum": Family(mixer=replace(QK_NORMED, window=LISTED_ONLY), ffn=Experts(first_dense=0, dense=Dense(bias=False))),
     "nanochat": Family(
-        maker="Karpathy",
         ffn=Dense(gated=False, bias=False),
         norms=(),
         norm="none",
@@ -600,10 +551,9 @@ OTHER_MAKERS: dict[str, Family] = {
             capped_logits=True,
         ),
     ),
-    "skywork": replace(LLAMA_LIKE, maker="Kunlun"),
-    "helium": Family(maker="Kyutai", mixer=Attention(qkv_bias="attention_bias"), follows={"head_dim": square_d_head}),
+    "skywork": LLAMA_LIKE,
+    "helium": Family(mixer=Attention(qkv_bias="attention_bias"), follows={"head_dim": square_d_head}),
     "exaone": Family(
-        maker="LG AI Research",
         mixer=Attention(),
         ffn=Dense(bias=False),
         norms=("ln_1", "ln_2"),
@@ -611,11 +561,9 @@ OTHER_MAKERS: dict[str, Family] = {
             attention="attn.attention",
             renamed={"o_proj": "out_proj", "gate_proj": "c_fc_0", "up_proj": "c_fc_1", "down_proj": "c_proj"},
         ),
-        gguf=GGUFRules("exaone"),
     ),
     "exaone4": EXAONE4,
     "exaone_moe": Family(
-        maker="LG AI Research",
         mixer=EXAONE4.mixer,
         ffn=replace(
             DEEPSEEK_EXPERTS, n="num_experts", shared="num_shared_experts", shared_bias="mlp_bias", dense=Dense()
@@ -623,7 +571,6 @@ OTHER_MAKERS: dict[str, Family] = {
         names=Names(correction="mlp.e_score_correction_bias"),
     ),
     "longcat_flash": Family(
-        maker="Meituan",
         mixer=lambda c, layer: (LONGCAT_MLA(c), LONGCAT_MLA(c)),
         ffn=Experts(
             "n_routed_experts",
@@ -644,7 +591,6 @@ OTHER_MAKERS: dict[str, Family] = {
         follows={"qk_head_dim": lambda c: c.size("qk_nope_head_dim") + c.size("qk_rope_head_dim")},
     ),
     "jetmoe": Family(
-        maker="MyShell",
         mixer=jetmoe_attention,
         ffn=Experts("num_local_experts", "intermediate_size", stacked="module"),
         layer_extras=(jetmoe_extras,),
@@ -655,19 +601,10 @@ OTHER_MAKERS: dict[str, Family] = {
             packed={"kv_proj": ("k_proj", "v_proj")},
         ),
     ),
-    "hyperclovax": Family(
-        maker="Naver",
-        norms=If("use_post_norm", (*TWO_NORMS, "post_norm1", "post_norm2"), TWO_NORMS),
-        wrappers=("hyperclovax_vision_v2",),
-    ),
-    "minicpm": replace(LLAMA_LIKE, maker="OpenBMB", gguf=GGUFRules("minicpm")),
-    "minicpm3": Family(
-        maker="OpenBMB",
-        mixer=MLA(d_v=lambda c: c.maybe("v_head_dim") or square_d_head(c)),
-        gguf=GGUFRules("minicpm3", splits_latent=False),
-    ),
+    "hyperclovax": Family(norms=If("use_post_norm", (*TWO_NORMS, "post_norm1", "post_norm2"), TWO_NORMS)),
+    "minicpm": LLAMA_LIKE,
+    "minicpm3": Family(mixer=MLA(d_v=lambda c: c.maybe("v_head_dim") or square_d_head(c))),
     "cpmant": Family(
-        maker="OpenBMB",
         mixer=Attention(kv=None, head_dim="dim_head"),
         ffn=Dense("dim_ff", False),
         norms=("self_att.layernorm_before_attention", "ffn.layernorm_before_ffn"),
@@ -689,9 +626,8 @@ OTHER_MAKERS: dict[str, Family] = {
             Weights("other", {"cpmant.position_bias.relative_attention_bias": (cpmant_buckets, "num_attention_heads")}),
         ),
     ),
-    "orion": replace(LLAMA_LIKE, maker="OrionStar", norm="layer", gguf=GGUFRules("orion")),
+    "orion": replace(LLAMA_LIKE, norm="layer"),
     "laguna": Family(
-        maker="Poolside",
         mixer=laguna_attention,
         ffn=Experts(
             shared_width="shared_expert_intermediate_size",
@@ -702,25 +638,16 @@ OTHER_MAKERS: dict[str, Family] = {
         names=Names(correction="mlp.experts.e_score_correction_bias", shared_expert="mlp.shared_expert"),
     ),
     "flint": Family(
-        maker="Recursive",
         mixer=replace(QK_NORMED, sinks=True, window=Sliding(full_every=4, full_at=1, first_full=2, last_full=True)),
         ffn=Experts(shared_width="shared_expert_intermediate_size", sparse=flint_sparse, dense=Dense(bias=False)),
         names=Names(shared_expert="mlp.shared_expert", renamed={"sinks": "softmax_offset"}),
     ),
-    "dots1": Family(
-        maker="rednote",
-        mixer=replace(QK_NORMED, window=Sliding(after="max_window_layers")),
-        ffn=DEEPSEEK_EXPERTS,
-        gguf=GGUFRules("dots1"),
-    ),
+    "dots1": Family(mixer=replace(QK_NORMED, window=Sliding(after="max_window_layers")), ffn=DEEPSEEK_EXPERTS),
     "dots3_note_text": Family(
-        maker="rednote",
         mixer=dots3_mixer,
         ffn=replace(DEEPSEEK_EXPERTS, shared_width="shared_experts_intermediate_size", sparse=dots3_sparse),
-        wrappers=("dots3_note",),
     ),
     "beam": Family(
-        maker="Reflection AI",
         mixer=replace(QK_NORMED, gate="channels", window=Sliding(full_every=6, last_full=True)),
         ffn=Experts(correction="buffer", first_dense=3, dense=Dense(bias=False)),
         norms=GEMMA_NORMS,
@@ -729,7 +656,6 @@ OTHER_MAKERS: dict[str, Family] = {
         kernels=Kernels(capped_logits=True),
     ),
     "aria_text": Family(
-        maker="Rhymes AI",
         ffn=Experts(
             "moe_num_experts",
             "intermediate_size",
@@ -744,10 +670,8 @@ OTHER_MAKERS: dict[str, Family] = {
             expert_packed={"fc1": GATE_UP},
             expert_renamed={"down_proj": "fc2"},
         ),
-        wrappers=("aria",),
     ),
     "hrm_text": Family(
-        maker="Sapient",
         mixer=lambda c, layer: None,  # all layers are in stacks that run several times
         ffn=no_feedforward,
         norms=(),
@@ -757,9 +681,8 @@ OTHER_MAKERS: dict[str, Family] = {
         names=Names(attention="attn", packed={"gqkv_proj": ("g_proj", *PACKED_QKV), "gate_up_proj": GATE_UP}),
         extras=(Weights("other", {"model.z_L_init": ("hidden_size",)}),),
     ),
-    "internlm": replace(LLAMA_LIKE, maker="Shanghai AI Laboratory", mixer=Attention(bias="bias")),
+    "internlm": replace(LLAMA_LIKE, mixer=Attention(bias="bias")),
     "internlm2": Family(
-        maker="Shanghai AI Laboratory",
         mixer=Attention(bias="bias"),
         norms=("attention_norm", "ffn_norm"),
         names=Names(
@@ -770,24 +693,17 @@ OTHER_MAKERS: dict[str, Family] = {
             packed={"wqkv": PACKED_QKV},
             renamed={"o_proj": "wo"} | W123,
         ),
-        gguf=GGUFRules("internlm2", splits_qkv=True),
-    ),
-    "internlm3": Family(
-        maker="Shanghai AI Laboratory",
-        mixer=Attention(qkv_bias="qkv_bias", out_bias="bias"),
-        ffn=Dense(bias="bias"),
-        gguf=LLAMA_FILE,
     ),
     "sarvam_moe": Family(
-        maker="Sarvam AI",
         mixer=Attention(qkv_bias="attention_bias", qk_norm="head", qk_norm_when="use_qk_norm"),
         ffn=DEEPSEEK_EXPERTS,
         names=LING_NAMES.but(packed={"query_key_value": PACKED_QKV}, renamed={"o_proj": "dense"} | QUERY_LAYERNORM),
     ),
-    "sarvam_mla": Family(maker="Sarvam AI", mixer=MLA(), ffn=DEEPSEEK_EXPERTS, kernels=Kernels(turn="pairs")),
+    "sarvam_mla": Family(mixer=MLA(), ffn=DEEPSEEK_EXPERTS, kernels=Kernels(turn="pairs")),
+    "internlm3": Family(mixer=Attention(qkv_bias="qkv_bias", out_bias="bias"), ffn=Dense(bias="bias")),
     "axk1": AXK1,
     "axk2": replace(AXK1, mixer=MLA(indexer=True, query_gate=True), norms=axk2_norms, layer_extras=(axk2_gates,)),
-    "doge": Family(maker="SmallDoge", mixer=DOGE_ATTENTION, layer_extras=(doge_extras,)),
+    "doge": Family(mixer=DOGE_ATTENTION, layer_extras=(doge_extras,)),
     "stablelm_epoch": STABLELM,
     "stablelm": replace(
         STABLELM,
@@ -799,7 +715,6 @@ OTHER_MAKERS: dict[str, Family] = {
         rotary=Rotary(share=0.25),
     ),
     "step3p5": Family(
-        maker="StepFun",
         mixer=step_attention,
         ffn=Experts(
             "n_routed_experts",
@@ -810,20 +725,11 @@ OTHER_MAKERS: dict[str, Family] = {
             sparse=step_sparse,
         ),
         names=Names(router="moe.gate", correction="moe.router_bias", expert="moe", shared_expert="share_expert"),
-        wrappers=("step3p7",),
     ),
     "apertus": APERTUS,
-    "apertus1p5_text": replace(
-        APERTUS, vocab=head_rows, extra_rows=rows_of_other_media, gguf=NOT_IN_GGUF, wrappers=("apertus1p5",)
-    ),
-    "solar_open": Family(
-        maker="Upstage",
-        mixer=Attention(qkv_bias="attention_bias"),
-        ffn=replace(DEEPSEEK_EXPERTS, first_dense=None),
-        gguf=GGUFRules("glm4moe"),
-    ),
+    "apertus1p5_text": replace(APERTUS, vocab=head_rows, extra_rows=rows_of_other_media),
+    "solar_open": Family(mixer=Attention(qkv_bias="attention_bias"), ffn=replace(DEEPSEEK_EXPERTS, first_dense=None)),
     "mimo": Family(
-        maker="Xiaomi",
         mixer=QWEN2_ATTENTION,
         prediction=MTP(
             Attention(qkv_bias=True),
@@ -834,13 +740,11 @@ OTHER_MAKERS: dict[str, Family] = {
         ),
     ),
     "mimo_v2_flash": Family(
-        maker="Xiaomi",
         mixer=mimo_v2_attention,
         ffn=replace(DEEPSEEK_EXPERTS, marks="moe_layer_freq", first_dense=1, dense=Dense()),
         names=Names(renamed={"sinks": "attention_sink_bias"}),
     ),
     "lara_mini": Family(
-        maker="Translated",
         mixer=Hybrid(
             LARA_ATTENTION, DELTA_NET, lambda c, layer: lara_kind(c, layer) != "linear_attention", words=LARA_PATTERN
         ),
@@ -852,5 +756,5 @@ OTHER_MAKERS: dict[str, Family] = {
         ),
         kernels=Kernels(norm="rms32", fp32_router=True),
     ),
-    "xverse": replace(LLAMA_LIKE, maker="XVERSE", gguf=GGUFRules("xverse")),
+    "xverse": LLAMA_LIKE,
 }

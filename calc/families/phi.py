@@ -20,7 +20,7 @@ from calc.families.fields import Fields
 from calc.families.llama import FAIRSEQ, FAIRSEQ_NAMES
 from calc.families.mistral import MIXTRAL_NAMES
 from calc.families.rotary import Rotary
-from calc.model.conventions import GGUFRules, Kernels, Names
+from calc.model.conventions import Kernels, Names
 
 PACKED = Names(packed={"qkv_proj": PACKED_QKV, "gate_up_proj": GATE_UP})
 
@@ -34,7 +34,6 @@ KOSMOS_2_5 = replace(
     names=FAIRSEQ_NAMES.but(module="text_model.model", mlp="ffn", lm_head="text_model.lm_head"),
     layer_extras=(Weights("norms", layer_norms("ffn_dim", "ffn.ffn_layernorm")),),
     extras=(Weights("embedding", {"text_model.model.segment_emb.weight": (2, "hidden_size")}),),
-    wrappers=("kosmos-2.5",),
 )
 
 PHI: dict[str, Family] = {
@@ -47,15 +46,8 @@ PHI: dict[str, Family] = {
         names=Names(final_norm="final_layernorm", renamed={"o_proj": "dense"} | FC12 | QK_LAYERNORM),
         head_bias=True,
         rotary=Rotary(share=0.5),
-        gguf=GGUFRules("phi2"),
     ),
-    "phi3": Family(
-        mixer=Attention(window=Window()),
-        names=PACKED,
-        gguf_headers="phi3",
-        kernels=Kernels(cuts_rotated=True, slices=True),
-        gguf=GGUFRules("phi3"),
-    ),
+    "phi3": Family(mixer=Attention(window=Window()), names=PACKED, kernels=Kernels(cuts_rotated=True, slices=True)),
     "phi3small": Family(
         mixer=Attention(bias=True),
         ffn=Dense("ff_intermediate_size", bias=True),
@@ -72,7 +64,6 @@ PHI: dict[str, Family] = {
         norm="layer",
         names=MIXTRAL_NAMES,
         head_bias="lm_head_bias",
-        gguf=GGUFRules("phimoe"),
     ),
     "phi4_multimodal": Family(mixer=Attention(window=Window()), names=PACKED),
     "bitnet": Family(  # norms before the last projections, whose input is quantized
@@ -82,7 +73,6 @@ PHI: dict[str, Family] = {
             Weights("mlp", {"mlp.ffn_sub_norm.weight": ("intermediate_size",)}),
         ),
         kernels=Kernels(activation="squared", norms_inside=True),
-        gguf=GGUFRules("bitnet"),
     ),
     "diffllama": Family(  # differential attention, arXiv:2410.05258: the vectors that its factor is made of
         ffn=Dense(bias=False),
@@ -100,7 +90,6 @@ PHI: dict[str, Family] = {
             *cross_attention("hidden_size", "encoder_attn_layer_norm", ENCODER_ATTENTION),
         ),
         extras=(),
-        wrappers=("kosmos-2",),
     ),
     "biogpt": replace(
         FAIRSEQ,

@@ -13,7 +13,7 @@ from calc.families.recurrent_rows import DELTA_NET
 from calc.families.rotary import Rotary
 from calc.model.attention import GQA, BlockIndexer
 from calc.model.block import Extra
-from calc.model.conventions import GGUFRules, Kernels, Names
+from calc.model.conventions import Kernels, Names
 from calc.model.linear_attention import GatedDeltaNet
 from calc.model.tensor import Shape
 
@@ -162,7 +162,7 @@ def ngram_tables(c: Fields, layer: int) -> tuple[Extra, ...]:
     )
 
 
-QWEN2_VL = Family(mixer=QWEN2_ATTENTION, rotary=THREE_AXES, wrappers=("qwen2_vl",), gguf=GGUFRules("qwen2vl"))
+QWEN2_VL = Family(mixer=QWEN2_ATTENTION, rotary=THREE_AXES)
 QWEN: dict[str, Family] = {
     "qwen": Family(
         mixer=Attention(kv=None, head_dim="kv_channels", qkv_bias=True, out_bias=has_bias),
@@ -172,26 +172,8 @@ QWEN: dict[str, Family] = {
             packed={"c_attn": PACKED_QKV},
             renamed={"o_proj": "c_proj", "gate_proj": "w2", "up_proj": "w1", "down_proj": "c_proj"},
         ),
-        gguf=GGUFRules("qwen"),
     ),
-    "qwen2": Family(
-        mixer=QWEN2_ATTENTION,
-        gguf_headers="qwen2",
-        wrappers=(
-            "fast_vlm",
-            "got_ocr2",
-            "internvl",
-            "internvl_chat",
-            "llava_onevision",
-            "ovis2",
-            "pp_chart2table",
-            "qwen2_audio",
-            "vibevoice_asr",
-            "video_llama_3",
-        ),
-        gguf=GGUFRules("qwen2", known_70b="always"),
-        mixture="qwen2_moe",
-    ),
+    "qwen2": Family(mixer=QWEN2_ATTENTION, mixture="qwen2_moe"),
     "qwen2_moe": Family(
         mixer=Attention(
             qkv_bias="qkv_bias", window=Sliding(full_every=2, before="max_window_layers", when="use_sliding_window")
@@ -199,41 +181,20 @@ QWEN: dict[str, Family] = {
         ffn=QWEN2_EXPERTS,
         names=Names(shared_expert="mlp.shared_expert"),
         kernels=Kernels(shared_first=True),
-        gguf=GGUFRules("qwen2moe"),
     ),
     "qwen2_vl_text": QWEN2_VL,
-    "qwen2_5_vl_text": replace(QWEN2_VL, wrappers=("qwen2_5_vl",)),
-    "qwen2_5_omni_text": Family(mixer=QWEN2_ATTENTION, wrappers=("qwen2_5_omni_thinker",)),
-    "qwen3": Family(
-        mixer=replace(QWEN3_ATTENTION, window=QWEN2_ATTENTION.window),
-        mixture="qwen3_moe",
-        gguf_headers="qwen3",
-        wrappers=("fun_asr_nano", "lighton_ocr", "moss_transcribe_diarize", "qianfan_ocr", "qwen3_asr"),
-        gguf=GGUFRules("qwen3"),
-    ),
-    "qwen3_moe": Family(
-        mixer=replace(QWEN3_ATTENTION, window=Window(when="use_sliding_window")),
-        ffn=QWEN3_EXPERTS,
-        gguf_headers="qwen3moe",
-        gguf=GGUFRules("qwen3moe"),
-    ),
-    "qwen3_vl_text": Family(
-        mixer=QWEN3_ATTENTION, rotary=THREE_AXES, wrappers=("cosmos3_omni", "qwen3_vl"), gguf=GGUFRules("qwen3vl")
-    ),
+    "qwen2_5_vl_text": QWEN2_VL,
+    "qwen2_5_omni_text": Family(mixer=QWEN2_ATTENTION),
+    "qwen3": Family(mixer=replace(QWEN3_ATTENTION, window=QWEN2_ATTENTION.window), mixture="qwen3_moe"),
+    "qwen3_moe": Family(mixer=replace(QWEN3_ATTENTION, window=Window(when="use_sliding_window")), ffn=QWEN3_EXPERTS),
+    "qwen3_vl_text": Family(mixer=QWEN3_ATTENTION, rotary=THREE_AXES),
     "qwen3_vl_moe_text": Family(
         mixer=replace(QWEN3_ATTENTION, window=Window()),
         ffn=replace(QWEN3_EXPERTS, stacked="in_out"),
         rotary=THREE_AXES,
         names=STACKED_EXPERTS,
-        wrappers=("qwen3_vl_moe",),
-        gguf=GGUFRules("qwen3vlmoe"),
     ),
-    "qwen3_omni_moe_text": Family(
-        mixer=replace(QWEN3_ATTENTION, window=Window()),
-        ffn=QWEN3_EXPERTS,
-        wrappers=("qwen3_omni_moe_thinker",),
-        gguf=GGUFRules("qwen3vlmoe"),
-    ),
+    "qwen3_omni_moe_text": Family(mixer=replace(QWEN3_ATTENTION, window=Window()), ffn=QWEN3_EXPERTS),
     "qwen3_next": Family(
         mixer=Hybrid(GATED_ATTENTION, DELTA_NET, Every("full_attention_interval")),
         ffn=QWEN2_EXPERTS,
@@ -244,11 +205,8 @@ QWEN: dict[str, Family] = {
         rotary=Rotary(share=0.25),
         kernels=Kernels(norm="rms32", shared_first=True),
         prediction=qwen_mtp(QWEN2_EXPERTS),
-        gguf=GGUFRules("qwen3next", packs_beta_alpha=True),
     ),
-    "qwen3_5_text": replace(
-        QWEN35, wrappers=("minicpm_ocr", "minicpmv4_6", "minicpmv4_7", "qwen3_5"), gguf=GGUFRules("qwen35")
-    ),
+    "qwen3_5_text": QWEN35,
     "qwen4_exp_text": Family(
         mixer=Hybrid(
             qwen4_attention,
@@ -270,14 +228,11 @@ QWEN: dict[str, Family] = {
             Weights("other", mixing("model.hyper_connection_mixer")),
             Weights("norms", {"model.hyper_connection_mixer.hc_norm.weight": (streams,)}),
         ),
-        wrappers=("qwen4_exp",),
     ),
     "qwen3_5_moe_text": replace(
         QWEN35,
         ffn=QWEN35_EXPERTS,
         prediction=qwen_mtp(QWEN35_EXPERTS),
-        wrappers=("qwen3_5_moe",),
         kernels=Kernels(norm="rms32", shared_first=True),
-        gguf=GGUFRules("qwen35moe"),
     ),
 }

@@ -21,7 +21,6 @@ from calc.families.tower_parts import (
     Layer,
     Tower,
     batch_statistics,
-    biased,
     each,
     flat_patch,
     images,
@@ -35,10 +34,8 @@ from calc.families.tower_parts import (
     section,
     separate,
     two,
-    weights,
-    with_biases,
 )
-from calc.model.tensor import Shapes
+from calc.model.tensor import Shapes, biased, weights, with_biases
 from calc.model.vision import TEXT, ListedTower, NamedShape
 
 FIELDS = ("hidden_size", "intermediate_size", "num_hidden_layers")

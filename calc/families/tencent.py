@@ -8,7 +8,7 @@ from calc.families.family import GATE_UP, MTP, QUERY_LAYERNORM, Family, Weights
 from calc.families.feedforward_rows import Dense, Experts, Times
 from calc.families.fields import Fields
 from calc.families.rotary import Rotary
-from calc.model.conventions import GGUFRules, Kernels, Names
+from calc.model.conventions import Kernels, Names
 from calc.model.feedforward import FeedForward
 
 HUNYUAN_ATTENTION = Attention(bias="attention_bias", qk_norm="head")
@@ -49,27 +49,21 @@ HY4 = Family(
     ),
 )
 TENCENT: dict[str, Family] = {
-    "hunyuan_v1_dense": Family(
-        mixer=HUNYUAN_ATTENTION, names=Names(renamed=QUERY_LAYERNORM), gguf=GGUFRules("hunyuan-dense")
-    ),
+    "hunyuan_v1_dense": Family(mixer=HUNYUAN_ATTENTION, names=Names(renamed=QUERY_LAYERNORM)),
     "hunyuan_v1_moe": Family(
         mixer=HUNYUAN_ATTENTION,
         ffn=hunyuan_moe,
         kernels=Kernels(fp32_weights=True, fp32_router=True, shared_first=True),
         names=Names(router="mlp.gate.wg", shared_expert="mlp.shared_mlp", renamed=QUERY_LAYERNORM),
-        gguf=GGUFRules("hunyuan-moe"),
     ),
-    "hunyuan_vl_text": Family(
-        mixer=HUNYUAN_ATTENTION, ffn=Dense(bias=False), names=Names(renamed=QUERY_LAYERNORM), wrappers=("hunyuan_vl",)
-    ),
+    "hunyuan_vl_text": Family(mixer=HUNYUAN_ATTENTION, ffn=Dense(bias=False), names=Names(renamed=QUERY_LAYERNORM)),
     "hy_v3": Family(
         mixer=HUNYUAN_ATTENTION,
         ffn=HY3_EXPERTS,
         names=Names(router="mlp.router.gate", correction="mlp.expert_bias", shared_expert="mlp.shared_mlp"),
         prediction=MTP(HUNYUAN_ATTENTION, HY3_EXPERTS),
-        gguf=GGUFRules("hy_v3"),
     ),
     "hy_v4": HY4,
-    "hy_v4_vl_text": replace(HY4, rotary=Rotary(axes=3), wrappers=("hy_v4_vl",)),
-    "youtu": Family(mixer=MLA(), gguf=GGUFRules("deepseek2")),
+    "hy_v4_vl_text": replace(HY4, rotary=Rotary(axes=3)),
+    "youtu": Family(mixer=MLA()),
 }

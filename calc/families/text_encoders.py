@@ -6,33 +6,24 @@ stands around the layers follows the class that `architectures` names: an encode
 with words in place of masks, or with scores.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from calc.errors import ConfigError, Message
 from calc.families.attention_rows import Attention, Sliding
-from calc.families.family import GATE_UP, PACKED_QKV, Family, If, Weights, extras
+from calc.families.family import GATE_UP, PACKED_QKV, Family, If, Weights, extras, extras_of
 from calc.families.feedforward_rows import Dense
 from calc.families.fields import Fields, Flag, Size, number, true
 from calc.families.rotary import Rotary
 from calc.families.tasks import Task, labels, task
 from calc.model.block import Block, Extra
 from calc.model.conventions import Kernels, Names
-from calc.model.tensor import Component, Norm, Shape, Shapes
+from calc.model.tensor import Component, Norm, Shape, Shapes, biased, with_biases
 
 BOTH_WAYS = Attention(kv=None, head_dim=None, bias=True, both_ways=True)
 PLAIN_MLP = Dense(bias=True, gated=False)
 POST_NORM = Kernels(norms_sums=True, fp32_softmax=False)
 NO_POOLER: frozenset[Task] = frozenset()
-
-
-def linear(name: str, out: int, inputs: int, *, bias: bool = True) -> Shapes:
-    return {f"{name}.weight": (out, inputs)} | ({f"{name}.bias": (out,)} if bias else {})
-
-
-def layer_norm(name: str, width: int, *, bias: bool = True) -> Shapes:
-    shapes: Shapes = {f"{name}.weight": (width,)}
-    return shapes | ({f"{name}.bias": (width,)} if bias else {})
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -68,61 +59,41 @@ class Around:
         return "" if task(c) == "base" else self.module
 
     def __call__(self, c: Fields) -> tuple[Extra, ...]:
-        names = Names(module=self.module_of(c))
-        parts: list[tuple[Component, Shapes]] = [*self.before_layers(c), ("attention", self.also(c))]
-        placed = [
-            extra
-            for component, shapes in parts
-            for extra in extras(component, {names.full(name): shape for name, shape in shapes.items()})
-        ]
-        return (*placed, *self.behind(c))
+        return extras_of(self.parts(c))
 
-    def before_layers(self, c: Fields) -> list[tuple[Component, Shapes]]:
-        """Token types, the norm behind the embeddings, and the projection to the layers' width."""
-        hidden, width = c.size(self.hidden), number(c, self.width)
-        kinds = 0 if self.types is None else c.maybe(self.types, 0) or 0
-        table: Shapes = {"embeddings.token_type_embeddings.weight": (kinds, width)} if kinds else {}
-        bias, normed = true(c, self.norm_bias), width if self.norm_width is None else number(c, self.norm_width)
-        parts: list[tuple[Component, Shapes]] = [("embedding", table)]
-        parts.append(("norms", layer_norm(self.norm, normed, bias=bias)))
+    def parts(self, c: Fields) -> Iterator[tuple[Component, Shapes]]:
+        """Weights before the layers (token types, the norm behind the embeddings, the projection to the layers' width)
+        and behind them (the pooler, and the head of the checkpoint's task)."""
+        hidden, width, what = c.size(self.hidden), number(c, self.width), task(c)
+        norm_bias, within = true(c, self.norm_bias), Names(module=self.module_of(c)).full
+        if self.types is not None and (kinds := c.maybe(self.types, 0)):
+            yield "embedding", {within("embeddings.token_type_embeddings.weight"): (kinds, width)}
+        normed = width if self.norm_width is None else number(c, self.norm_width)
+        yield "norms", biased(norm_bias, {within(self.norm): (normed,)})
         if self.projection is not None and (self.projected or width != hidden):
-            parts.append(("embedding", linear(self.projection, hidden, width, bias=self.projection_bias)))
-        return parts
-
-    def behind(self, c: Fields) -> tuple[Extra, ...]:
-        """Weights behind the layers: the pooler, and the head of the checkpoint's task."""
-        hidden, what = c.size(self.hidden), task(c)
-        extra_weights: tuple[Extra, ...] = ()
+            yield "embedding", biased(self.projection_bias, {within(self.projection): (hidden, width)})
+        yield "attention", {within(name): shape for name, shape in self.also(c).items()}
         if what in self.pooler:
-            names = Names(module="" if self.pooler_outside else self.module_of(c))
-            extra_weights += extras("other", linear(names.full(self.pooler_name), hidden, hidden))
+            pooler = self.pooler_name if self.pooler_outside else within(self.pooler_name)
+            yield "other", with_biases({pooler: (hidden, hidden)})
         if what == "words" or (what != "base" and self.scored_by_transform):
-            extra_weights += self.transformed(c)
-        if what == "words":
-            if true(c, self.words_bias):
-                extra_weights += extras("other", {f"{self.words}.bias": (c.size("vocab_size"),)})
-            if not c.flag("tie_word_embeddings"):
-                scored = linear(self.head, c.size("vocab_size"), number(c, self.width), bias=self.head != self.words)
-                extra_weights += extras("lm_head", scored)
+            out = width if self.transform_width is None else number(c, self.transform_width)
+            yield "other", biased(true(c, self.transform_bias), {self.transform: (out, hidden)})
+            yield "norms", biased(norm_bias, {self.transform_norm: (out,)})
+        if what == "words" and true(c, self.words_bias):
+            yield "other", {f"{self.words}.bias": (c.size("vocab_size"),)}
+        if what == "words" and not c.flag("tie_word_embeddings"):
+            yield "lm_head", biased(self.head != self.words, {self.head: (c.size("vocab_size"), width)})
         if what == "scores":
             *dense, last = self.scores
-            matrices = [linear(name, hidden, hidden) for name in dense] + [linear(last, labels(c), hidden)]
-            extra_weights += tuple(extra for shapes in matrices for extra in extras("other", shapes))
+            yield from (("other", with_biases({name: (hidden, hidden)})) for name in dense)
+            yield "other", with_biases({last: (labels(c), hidden)})
         if what == "token_scores":
-            extra_weights += extras("other", linear("classifier", labels(c), hidden))
-        return extra_weights
-
-    def transformed(self, c: Fields) -> tuple[Extra, ...]:
-        """A matrix and a norm before words are scored."""
-        out = number(c, self.width if self.transform_width is None else self.transform_width)
-        dense = linear(self.transform, out, c.size(self.hidden), bias=true(c, self.transform_bias))
-        norm = layer_norm(self.transform_norm, out, bias=true(c, self.norm_bias))
-        return extras("other", dense) + extras("norms", norm)
+            yield "other", with_biases({"classifier": (labels(c), hidden)})
 
 
 def named(outside: Around, names: Names) -> Callable[[Fields], Names]:
     """The names of an encoder that stands alone, within its module where something stands behind it."""
-
     return lambda c: names.but(module=outside.module_of(c))
 
 
@@ -154,10 +125,9 @@ BERT_AROUND = Around(
 ROBERTA_AROUND = Around(module="roberta", pooler=frozenset({"base"}))
 
 
-def encoder(outside: Around, names: Names, maker: str, **other: object) -> Family:
+def encoder(outside: Around, names: Names, **other: object) -> Family:
     """A row: BERT's, but for what is given."""
     row = Family(
-        maker=maker,
         mixer=BOTH_WAYS,
         ffn=PLAIN_MLP,
         norms=BERT_NORMS,
@@ -290,11 +260,11 @@ def relative_positions(c: Fields) -> Shapes:
         distances = next((n for n in (buckets, most) if type(n) is int and n > 0), None)
         shapes["encoder.rel_embeddings.weight"] = (2 * (distances or c.size("max_position_embeddings")), hidden)
     if "layer_norm" in str(c.get("norm_rel_ebd")):
-        shapes |= layer_norm("encoder.LayerNorm", hidden)
+        shapes |= with_biases({"encoder.LayerNorm": (hidden,)})
     if kernel := c.maybe("conv_kernel_size", 0):
         groups = c.maybe("conv_groups") or 1
-        shapes |= {"encoder.conv.conv.weight": (hidden, hidden // groups, kernel), "encoder.conv.conv.bias": (hidden,)}
-        shapes |= layer_norm("encoder.conv.LayerNorm", hidden)
+        shapes |= with_biases({"encoder.conv.conv": (hidden, hidden // groups, kernel)})
+        shapes |= with_biases({"encoder.conv.LayerNorm": (hidden,)})
     return shapes
 
 
@@ -323,8 +293,8 @@ def deberta_layer(c: Fields, layer: int) -> tuple[Extra, ...]:
         return ()
     words = kinds if isinstance(kinds, list | str) else []
     projections = {"c2p": "pos_key_proj", "p2c": "pos_query_proj"}
-    shapes = [linear(f"attention.self.{name}", hidden, hidden) for word, name in projections.items() if word in words]
-    return tuple(extra for part in shapes for extra in extras("attention", part))
+    names = [f"attention.self.{name}" for word, name in projections.items() if word in words]
+    return extras_of(("attention", with_biases({name: (hidden, hidden)})) for name in names)
 
 
 # Those with gates and rotary positions
@@ -362,7 +332,6 @@ def modernbert_norms(c: Fields, layer: int) -> tuple[str, ...]:
 
 
 MODERNBERT_DECODER = Family(  # Ettin, arXiv:2507.11412
-    maker="Johns Hopkins University",
     mixer=Attention(
         head_dim=None,
         bias="attention_bias",
@@ -396,15 +365,15 @@ def eurobert_behind(c: Fields) -> tuple[Extra, ...]:
     """Words are scored by a matrix alone; texts by two, tokens by one."""
     hidden, what = c.size("hidden_size"), task(c)
     if what == "words":
-        scored = linear("lm_head", c.size("vocab_size"), hidden, bias=c.flag("mlp_bias"))
+        scored = biased(c.flag("mlp_bias"), {"lm_head": (c.size("vocab_size"), hidden)})
         tied = {"lm_head.weight"} if c.flag("tie_word_embeddings") else set()
         return extras("lm_head", {name: shape for name, shape in scored.items() if name not in tied})
-    dense = extras("other", linear("dense", hidden, hidden)) if what == "scores" else ()
-    return dense if what == "base" else dense + extras("other", linear("classifier", labels(c), hidden))
+    dense = extras("other", with_biases({"dense": (hidden, hidden)})) if what == "scores" else ()
+    return dense if what == "base" else dense + extras("other", with_biases({"classifier": (labels(c), hidden)}))
 
 
-BERT = encoder(BERT_AROUND, BERT_NAMES, "Google")
-ROBERTA = encoder(ROBERTA_AROUND, BERT_NAMES, "Meta", max_positions=offset_positions)
+BERT = encoder(BERT_AROUND, BERT_NAMES)
+ROBERTA = encoder(ROBERTA_AROUND, BERT_NAMES, max_positions=offset_positions)
 
 GTE = encoder(
     GTE_AROUND,
@@ -414,7 +383,6 @@ GTE = encoder(
         attention="attention",
         packed={"qkv_proj": PACKED_QKV, "up_gate_proj": ("up_proj", "gate_proj")},
     ),
-    "Alibaba",
     kernels=POST_NORM.model_copy(update={"parts_gate": True}),
     ffn=Dense(bias=False),
     norms=("attn_ln", "mlp_ln"),
@@ -425,7 +393,7 @@ GTE = encoder(
 TEXT_ENCODERS: dict[str, Family] = {
     "bert": BERT,
     "roberta": ROBERTA,
-    "camembert": replace(ROBERTA, maker="Inria"),
+    "camembert": ROBERTA,
     "xlm-roberta": replace(
         ROBERTA,
         names=xlm_names,
@@ -435,9 +403,7 @@ TEXT_ENCODERS: dict[str, Family] = {
         rotary=If(turns, Rotary(), None),
         positions=lambda c: 0 if turns(c) else c.size("max_position_embeddings"),
     ),
-    "jina_embeddings_v3": encoder(
-        FLASH_AROUND, FLASH_NAMES, "Jina AI", norms=FLASH_NORMS, rotary=Rotary(), positions=None
-    ),
+    "jina_embeddings_v3": encoder(FLASH_AROUND, FLASH_NAMES, norms=FLASH_NORMS, rotary=Rotary(), positions=None),
     "distilbert": encoder(
         Around(
             module="distilbert",
@@ -456,7 +422,6 @@ TEXT_ENCODERS: dict[str, Family] = {
             renamed={"q_proj": "q_lin", "k_proj": "k_lin", "v_proj": "v_lin", "o_proj": "out_lin"}
             | {"up_proj": "lin1", "down_proj": "lin2"},
         ),
-        "Hugging Face",
         mixer=replace(BOTH_WAYS, heads="n_heads", hidden="dim"),
         ffn=Dense("hidden_dim", True, gated=False),
         norms=("sa_layer_norm", "output_layer_norm"),
@@ -479,7 +444,6 @@ TEXT_ENCODERS: dict[str, Family] = {
             renamed={**BERT_NAMES.renamed, "q_proj": "attn.q", "k_proj": "attn.k", "v_proj": "attn.v"}
             | {"o_proj": "attn.o"}
         ),
-        "Microsoft",
         norms=("attention.LayerNorm", "output.LayerNorm"),
         max_positions=offset_positions,
     ),
@@ -494,14 +458,12 @@ TEXT_ENCODERS: dict[str, Family] = {
             head="generator_lm_head",
         ),
         BERT_NAMES,
-        "Google",
         d_embedding="embedding_size",
         d_positions="embedding_size",
     ),
     "albert": encoder(
         ALBERT_AROUND,
         ALBERT_NAMES,
-        "Google",
         mixer=lambda c, layer: None,
         ffn=lambda c, layer: None,
         norms=(),
@@ -512,7 +474,6 @@ TEXT_ENCODERS: dict[str, Family] = {
     "deberta-v2": encoder(
         DEBERTA_AROUND,
         DEBERTA_NAMES,
-        "Microsoft",
         mixer=replace(BOTH_WAYS, head_dim="attention_head_size"),
         layer_extras=(deberta_layer,),
         positions=lambda c: 0 if c.get("position_biased_input") is False else c.size("max_position_embeddings"),
@@ -529,7 +490,6 @@ TEXT_ENCODERS: dict[str, Family] = {
             packed={"Wqkv": PACKED_QKV, "Wi": GATE_UP},
             renamed={"o_proj": "Wo", "down_proj": "Wo"},
         ),
-        "Answer.AI",
         mixer=replace(BOTH_WAYS, bias="attention_bias", window=MODERNBERT_WINDOW),
         ffn=Dense(),
         norms=modernbert_norms,
@@ -547,7 +507,6 @@ TEXT_ENCODERS: dict[str, Family] = {
             packed={"Wqkv": PACKED_QKV},
             renamed={"o_proj": "out_proj", "up_proj": "fc11", "gate_proj": "fc12", "down_proj": "fc2"},
         ),
-        "Nomic AI",
         mixer=replace(BOTH_WAYS, bias="qkv_proj_bias", head_dim="head_dim"),
         ffn=Dense(bias="mlp_fc1_bias"),
         norms=FLASH_NORMS,
@@ -557,7 +516,6 @@ TEXT_ENCODERS: dict[str, Family] = {
     "gte": GTE,
     "new": GTE,
     "eurobert": Family(
-        maker="EuroBERT",
         mixer=Attention(bias="attention_bias", both_ways=True),
         names=named(MODERNBERT_AROUND, Names()),
         extras=(eurobert_behind,),

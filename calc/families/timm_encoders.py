@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from calc.families.fields import Fields
-from calc.families.tower_parts import FUSED, batch_statistics, placed, two, weights, with_biases
-from calc.model.tensor import Shape, Shapes
+from calc.families.tower_parts import FUSED, batch_statistics, placed, two
+from calc.model.tensor import Shape, Shapes, weights, with_biases
 from calc.model.vision import NamedShape
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from calc.errors import ConfigError, Message, shown
 from calc.families.fields import MAX_LAYERS, Fields
-from calc.model.tensor import Shape, Shapes
+from calc.model.tensor import Shape, Shapes, biased
 from calc.model.vision import ListedTower, NamedShape
 
 MAX_WEIGHTS = 50_000  # dots3-note's has the most different ones, 2,700
@@ -219,21 +219,6 @@ def batch_statistics(path: str, width: int, layers: int) -> Iterator[NamedShape]
     """Buffers of the norms over a batch: mean, variance and a counter."""
     statistics: Shapes = {"running_mean": (width,), "running_var": (width,), "num_batches_tracked": ()}
     yield from placed(path, statistics, layers)
-
-
-def weights(modules: Shapes) -> Shapes:
-    """Each module's weight."""
-    return {f"{name}.weight": shape for name, shape in modules.items()}
-
-
-def with_biases(modules: Shapes) -> Shapes:
-    """Each module's weight and bias."""
-    return weights(modules) | {f"{name}.bias": shape[:1] for name, shape in modules.items()}
-
-
-def biased(bias: bool, modules: Shapes) -> Shapes:
-    """Each module's weight, and its bias where it has one."""
-    return with_biases(modules) if bias else weights(modules)
 
 
 def placed(path: str, shapes: Shapes, copies: int = 1) -> Iterator[NamedShape]:

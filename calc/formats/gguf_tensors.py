@@ -6,7 +6,10 @@ checkpoint lists besides its parameters, and tables that the converter makes of 
 """
 
 import re
+import tomllib
 from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
 
 from calc.model.architecture import Architecture
 from calc.model.block import Block, Extra
@@ -14,79 +17,10 @@ from calc.model.feedforward import MLP, MoE
 from calc.model.mixers import Mixer
 from calc.model.tensor import Component, Excluded, Shape, Shapes, Tensor, joined, norm_shapes
 
-MODULES = {
-    "q_proj": "attn_q",
-    "k_proj": "attn_k",
-    "v_proj": "attn_v",
-    "o_proj": "attn_output",
-    "q_norm": "attn_q_norm",
-    "k_norm": "attn_k_norm",
-    "sinks": "attn_sinks.weight",
-    "q_a_proj": "attn_q_a",
-    "q_a_layernorm": "attn_q_a_norm",
-    "q_b_proj": "attn_q_b",
-    "kv_a_proj_with_mqa": "attn_kv_a_mqa",
-    "kv_a_layernorm": "attn_kv_a_norm",
-    "kv_b_proj": "attn_kv_b",
-    "indexer.wq_b": "indexer.attn_q_b",
-    "indexer.wk": "indexer.attn_k",
-    "indexer.weights_proj": "indexer.proj",
-    "gate_proj": "ffn_gate",
-    "up_proj": "ffn_up",
-    "down_proj": "ffn_down",
-}
-"""Module of a layer -> its name in the file; others keep their own."""
-STATE_SPACE = {
-    "in_proj": "ssm_in",
-    "conv1d": "ssm_conv1d",
-    "x_proj": "ssm_x",
-    "dt_proj": "ssm_dt",
-    "out_proj": "ssm_out",
-    "A_log": "ssm_a",
-    "D": "ssm_d",
-    "dt_bias": "ssm_dt.bias",
-    "norm": "ssm_norm",
-    "dt_layernorm": "ssm_dt_norm",
-    "b_layernorm": "ssm_b_norm",
-    "c_layernorm": "ssm_c_norm",
-}
-RECURRENT: dict[str, Mapping[str, str]] = {
-    "mamba": STATE_SPACE,
-    "mamba2": STATE_SPACE,
-    "gated_delta": STATE_SPACE
-    | {"in_qkv": "attn_qkv", "in_z": "attn_gate", "in_b": "ssm_beta", "in_a": "ssm_alpha", "in_ba": "ssm_ba"},
-    "kimi_delta": STATE_SPACE
-    | {f"{letter}_conv1d": f"ssm_conv1d_{letter}" for letter in "qkv"}
-    | {f"{gate}_{part}_proj": f"ssm_{gate}_{part}" for gate in "fg" for part in "ab"}
-    | {"b_proj": "ssm_beta", "o_norm": "ssm_norm"},
-    "short_conv": {"in_proj": "shortconv.in_proj", "conv": "shortconv.conv", "out_proj": "shortconv.out_proj"},
-}
+TABLE: Mapping[str, Any] = tomllib.loads(Path(__file__).with_name("gguf.toml").read_text(encoding="utf-8"))
+"""Names in the file by those of a checkpoint."""
+RECURRENT = {kind: TABLE["state_space"] | own for kind, own in TABLE["recurrent"].items()}
 """Names of the tensors of recurrent mixers, by their kind."""
-EXTRAS = {
-    "layer_scalar": "layer_output_scale.weight",
-    "transformer.word_embeddings_layernorm": "token_embd_norm",
-    "router.scale": "ffn_gate_inp.scale",
-    "router.per_expert_scale": "ffn_down_exps.scale",
-    "model.embed_tokens_per_layer": "per_layer_token_embd",
-    "model.per_layer_model_projection": "per_layer_model_proj",
-    "model.per_layer_projection_norm": "per_layer_proj_norm",
-    "per_layer_input_gate": "inp_gate",
-    "per_layer_projection": "proj",
-    "altup.modality_router": "altup_router",
-    "altup.correction_coefs": "altup_correct_coef",
-    "altup.prediction_coefs": "altup_predict_coef",
-    "laurel.linear_left": "laurel_l",
-    "laurel.linear_right": "laurel_r",
-    "laurel.post_laurel_norm": "laurel_post_norm",
-    "altup.router_norm": "altup_router_norm",
-    "altup.correct_output_scale": "altup_correct_scale.weight",
-    "post_per_layer_input_norm": "post_norm",
-    "post_feedforward_layernorm_1": "post_ffw_norm_1",
-    "post_feedforward_layernorm_2": "post_ffw_norm_2",
-    "pre_feedforward_layernorm_2": "pre_ffw_norm_2",
-    "model.altup_projections": "altup_proj",
-    "model.altup_unembed_projections": "altup_unembd_proj",
-}
 QKV, GATE_UP = ("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj")
 NORMS = {
     ("input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm"): (
@@ -98,30 +32,6 @@ NORMS = {
     ("post_attention_layernorm", "post_feedforward_layernorm"): ("post_attention_norm", "post_ffw_norm"),
 }
 """Norms of a layer -> their names; else the first two are those before attention and feed-forward."""
-FURTHER_NORMS = {"post_self_attn_layernorm": "post_attention_norm", "post_mlp_layernorm": "post_ffw_norm"}
-"""Norms that come on top of these."""
-F32_MATRICES = (
-    "ffn_gate_inp.weight",
-    "ffn_gate_inp_shexp.weight",
-    "ssm_conv1d",
-    "shortconv.conv",
-    "position_embd",
-    "altup_correct_coef",
-    "altup_predict_coef",
-    "indexer.proj",
-)
-"""Parts of the names of matrices that the converter writes in 32 bits."""
-NEVER_QUANTISED = (
-    "_norm.weight",
-    "ffn_gate_inp.weight",
-    "ssm_conv1d",
-    "shortconv.conv",
-    "position_embd",
-    "altup",
-    "laurel",
-    "per_layer_model_proj",
-)
-"""Parts of the names of those that stay as the converter wrote them (llama-quant.cpp: tensor_allows_quantization)."""
 
 
 def is_weight(tensor: Tensor) -> bool:
@@ -133,16 +43,12 @@ def is_weight(tensor: Tensor) -> bool:
 
 def in_f32(tensor: Tensor) -> bool:
     """Whether the converter writes it in 32 bits in a file of 16."""
-    return not is_weight(tensor) or any(part in tensor.name for part in F32_MATRICES)
+    return not is_weight(tensor) or any(part in tensor.name for part in TABLE["in_32_bits"])
 
 
 def is_quantized(tensor: Tensor) -> bool:
     """Whether a mix chooses a type for it."""
-    return is_weight(tensor) and not any(part in tensor.name for part in NEVER_QUANTISED)
-
-
-NEXTN = {"fc": "eh_proj", "pre_fc_norm_embedding": "enorm", "pre_fc_norm_hidden": "hnorm", "norm": "shared_head_norm"}
-"""Modules outside the layer of multi-token prediction, as Qwen3.5's checkpoints and as GGUF files call them."""
+    return is_weight(tensor) and not any(part in tensor.name for part in TABLE["never_quantized"])
 
 
 def gguf_tensors(architecture: Architecture) -> tuple[Tensor, ...]:
@@ -164,7 +70,7 @@ def _tensors(model: Architecture) -> Iterator[Tensor]:
         yield from _block(model, module.block, "multi_token_prediction")
         for name, shape in module.own_shapes(model.hidden, vocab, vocab).items():
             module_name, _, leaf = name.rpartition(".")
-            where = f"blk.{{layer}}.nextn.{NEXTN.get(module_name, module_name.replace('.', '_'))}.{leaf}"
+            where = f"blk.{{layer}}.nextn.{TABLE['prediction'].get(module_name, module_name.replace('.', '_'))}.{leaf}"
             yield Tensor(where, shape, "other", module.block.layers, excluded_as="multi_token_prediction")
     for name, shape in norm_shapes("output_norm", model.final_norm, model.hidden).items():
         yield Tensor(name, shape, "norms")
@@ -189,7 +95,7 @@ def _extras(model: Architecture, vocab: int) -> Iterator[Tensor]:
         shape, component = parts[0].shape, parts[0].component
         if name == "model.embed_tokens_per_layer.weight":
             shape = (max(vocab, shape[0]), *shape[1:])
-        yield Tensor(_named(name, EXTRAS), shape if len(parts) == 1 else (len(parts), *shape), component)
+        yield Tensor(_named(name, TABLE["extras"]), shape if len(parts) == 1 else (len(parts), *shape), component)
 
 
 def _rope_factors(model: Architecture) -> Iterator[Tensor]:
@@ -206,7 +112,7 @@ def _rope_factors(model: Architecture) -> Iterator[Tensor]:
 def _norms(block: Block) -> list[str]:
     known = next((size for size in (4, 2) if block.norms[:size] in NORMS), 0)
     first = NORMS[block.norms[:known]] if known else ("attn_norm", "ffn_norm")[: len(block.norms)]
-    return [*first, *(FURTHER_NORMS.get(name, name) for name in block.norms[len(first) :])]
+    return [*first, *(TABLE["further_norms"].get(name, name) for name in block.norms[len(first) :])]
 
 
 def _block(model: Architecture, block: Block, excluded_as: Excluded | None = None) -> Iterator[Tensor]:
@@ -226,14 +132,14 @@ def _block(model: Architecture, block: Block, excluded_as: Excluded | None = Non
         yield from (tensor(name, shape, "mlp") for name, shape in _dense(block.dense, model).items())
     for extra in block.extras:
         if extra.excluded_as in (None, "persistent_buffers"):
-            yield tensor(_named(extra.name, EXTRAS), extra.shape, extra.component, extra.experts, extra.top_k)
+            yield tensor(_named(extra.name, TABLE["extras"]), extra.shape, extra.component, extra.experts, extra.top_k)
 
 
 def _mixer(mixer: Mixer, model: Architecture, *, packed: bool) -> Shapes:
     shapes = mixer.gguf_shapes(model.hidden, model.gguf)
     if packed:
         shapes = joined(shapes, QKV, "attn_qkv")
-    modules = {**MODULES, **RECURRENT.get(mixer.kind, {})}
+    modules = {**TABLE["modules"], **RECURRENT.get(mixer.kind, {})}
     return {_named(name, modules): tuple(s for s in shape if s > 1 or len(shape) < 3) for name, shape in shapes.items()}
 
 
@@ -243,7 +149,7 @@ def _dense(mlp: MLP, model: Architecture) -> Shapes:
     packed = any(set(parts) == set(GATE_UP) for parts in model.names.packed.values())
     if packed and not model.gguf.splits_gate_up:
         shapes = joined(shapes, GATE_UP, "ffn_up")
-    return {_named(name, MODULES): shape for name, shape in shapes.items()}
+    return {_named(name, TABLE["modules"]): shape for name, shape in shapes.items()}
 
 
 TensorRow = tuple[str, Shape, Component, int, int]
@@ -262,14 +168,14 @@ def _experts(moe: MoE, model: Architecture) -> Iterator[TensorRow]:
     if model.gguf.packs_experts:
         expert = joined(expert, GATE_UP, "ffn_gate_up")
     for name, shape in expert.items():
-        module, _, leaf = _named(name, MODULES).rpartition(".")
+        module, _, leaf = _named(name, TABLE["modules"]).rpartition(".")
         yield f"{module}_exps.{leaf}", (local_experts, *shape), "experts_routed", local_experts, moe.top_k
     if moe.latent is not None:
         yield "ffn_latent_down.weight", (moe.latent, hidden), "other", 1, 1
         yield "ffn_latent_up.weight", (hidden, moe.latent), "other", 1, 1
     if moe.shared is not None:
         for name, shape in moe.shared.shapes(hidden).items():
-            module, _, leaf = _named(name, MODULES).rpartition(".")
+            module, _, leaf = _named(name, TABLE["modules"]).rpartition(".")
             yield f"{module}_shexp.{leaf}", shape, "experts_shared", 1, 1
     if moe.shared_gate:
         yield "ffn_gate_inp_shexp.weight", (1, hidden), "router", 1, 1

@@ -112,38 +112,28 @@ class Precision(Frozen):
         if self.cache_stated == self.kv:
             yield Message("The KV cache is in {format}, as the checkpoint's quantization_config asks.", format=self.kv)
         elif self.cache_stated is not None:
-            yield Message(
-                "The checkpoint's quantization_config asks for a KV cache in {stated}; here it is in {format}.",
-                stated=self.cache_stated,
-                format=self.kv,
-            )
+            sentence = "The checkpoint's quantization_config asks for a KV cache in {stated}; here it is in {format}."
+            yield Message(sentence, stated=self.cache_stated, format=self.kv)
         if self.weights in FLOATS or self.checkpoint is not None:
             return
+        sentence = (
+            "In {format} the matrices of attention and feed-forward are quantized, with their scales; everything else "
+            "stays in 16 bits."
+        )
         if self.weights in MIXES:
-            yield Message(
-                "Each matrix has the type that llama.cpp gives it in {format}; norms and router have 32 bits.",
-                format=self.weights,
-            )
+            sentence = "Each matrix has the type that llama.cpp gives it in {format}; norms and router have 32 bits."
         elif self.weights in MLX_FORMATS:
-            yield Message(
+            sentence = (
                 "In {format} every matrix is quantized as by mlx_lm.convert, embedding and head too; the router as "
-                "mlx-lm's file of the family asks.",
-                format=self.weights,
+                "mlx-lm's file of the family asks."
             )
         elif self.weights == "mxfp4" and experts:
-            yield Message(
-                "In {format} the routed experts are quantized, with their scales; everything else stays in 16 bits.",
-                format=self.weights,
+            sentence = (
+                "In {format} the routed experts are quantized, with their scales; everything else stays in 16 bits."
             )
         elif recurrent:
-            yield Message(
+            sentence = (
                 "In {format} the matrices of attention, recurrent mixers and feed-forward are quantized, with their "
-                "scales; everything else stays in 16 bits.",
-                format=self.weights,
+                "scales; everything else stays in 16 bits."
             )
-        else:
-            yield Message(
-                "In {format} the matrices of attention and feed-forward are quantized, with their scales; everything "
-                "else stays in 16 bits.",
-                format=self.weights,
-            )
+        yield Message(sentence, format=self.weights)

@@ -70,10 +70,10 @@ def fp8(stated: Mapping[str, Any]) -> Reading:
     else:
         scales = 2 if stated.get("activation_scheme") == "static" else 1
         name, form = "fp8-tensor", replace(FORMATS["fp8-tensor"], matrix_bits=32 * scales)
-    reading = everything(name, form, skip)
-    if not isinstance(stated.get("quantized_layers"), Mapping):
+    reading, layers = everything(name, form, skip), stated.get("quantized_layers")
+    if not isinstance(layers, Mapping) or not layers:
         return reading
-    further = named_layers(stated["quantized_layers"])
+    further = named_layers(layers)
     rules = (*further.scheme.rules, *reading.scheme.rules)
     return Reading(further.name, Scheme(rules=rules, skip=skip))
 
@@ -232,7 +232,7 @@ def named_layers(layers: Mapping[str, Any]) -> Reading:
     for module, how in layers.items():
         name, form = algorithm(how if isinstance(how, Mapping) else {})
         names[form] = name
-        if ".experts." not in module or ".experts.0." in module:
+        if ".experts." not in module or ".experts.0." in module or form not in modules:
             modules.setdefault(form, []).append(module)
 
     def share(form: Format) -> tuple[int, int, int]:
@@ -317,14 +317,8 @@ QUARK_PARTS = ("weight", "input_tensors")
 
 
 MLX_MODES: dict[str, MLXFormat] = {"mxfp4": "mlx-mxfp4", "mxfp8": "mlx-mxfp8", "nvfp4": "mlx-nvfp4"}
-MLX_BITS: dict[int, MLXFormat] = {
-    2: "mlx-2bit",
-    3: "mlx-3bit",
-    4: "mlx-4bit",
-    5: "mlx-5bit",
-    6: "mlx-6bit",
-    8: "mlx-8bit",
-}
+MLX_BITS: dict[int, MLXFormat] = {2: "mlx-2bit", 3: "mlx-3bit", 4: "mlx-4bit"}
+MLX_BITS |= {5: "mlx-5bit", 6: "mlx-6bit", 8: "mlx-8bit"}
 
 
 def mlx(stated: Mapping[str, Any]) -> Reading:
@@ -345,15 +339,11 @@ def mlx_form(stated: Mapping[str, Any]) -> tuple[MLXFormat, Format]:
     if mode in MLX_MODES:
         return MLX_MODES[mode], FORMATS[MLX_MODES[mode]]
     if mode != "affine" or bits not in MLX_BITS or group not in (32, 64, 128):
-        raise Unread(
-            Message(
-                "MLX quantizes with 2, 3, 4, 5, 6 or 8 bits in groups of 32, 64 or 128; {bits} in groups of {group} "
-                "({mode}) is not known.",
-                bits=shown(bits),
-                group=shown(group),
-                mode=shown(mode),
-            )
+        sentence = (
+            "MLX quantizes with 2, 3, 4, 5, 6 or 8 bits in groups of 32, 64 or 128; {bits} in groups of {group} "
+            "({mode}) is not known."
         )
+        raise Unread(Message(sentence, bits=shown(bits), group=shown(group), mode=shown(mode)))
     return MLX_BITS[bits], affine(bits, group)
 
 

@@ -138,7 +138,7 @@ class LatentAttention(Attention):
     def gguf_shapes(self, hidden: int, rules: GGUFRules) -> Shapes:
         """Weights with the up-projection of the latent as one of keys and one of values."""
         shapes = self.shapes(hidden)
-        if rules.splits_latent:
+        if not rules.whole_latent:
             del shapes["kv_b_proj.weight"]
             shapes["attn_k_b.weight"] = (self.n_q, self.kv_rank, self.d_nope)
             shapes["attn_v_b.weight"] = (self.n_q, self.d_v, self.kv_rank)

@@ -103,21 +103,11 @@ def gated_terms(architecture: Architecture, width: int) -> Iterator[RuleTerm]:
                     projections[name] += len(block.layers) * shape[0] * shape[1]
     first = next(mixer for block in architecture.blocks for mixer in block.attentions)
     d_head, _ = first.attended_widths
-    heads = Message(
-        "{n} heads of {width} are {wide:,} wide, not {hidden:,}.",
-        n=first.n_q,
-        width=d_head,
-        wide=first.n_q * d_head,
-        hidden=hidden,
-    )
-    shared = Message(
-        "{n_kv} KV heads of {width} serve {n_q} query heads: {wide:,} columns, not {hidden:,}.",
-        n_kv=first.cached_heads,
-        n_q=first.n_q,
-        width=d_head,
-        wide=first.cached_heads * d_head,
-        hidden=hidden,
-    )
+    n_q, n_kv = first.n_q, first.cached_heads
+    sentence = "{n} heads of {width} are {wide:,} wide, not {hidden:,}."
+    heads = Message(sentence, n=n_q, width=d_head, wide=n_q * d_head, hidden=hidden)
+    sentence = "{n_kv} KV heads of {width} serve {n_q} query heads: {wide:,} columns, not {hidden:,}."
+    shared = Message(sentence, n_kv=n_kv, n_q=n_q, width=d_head, wide=n_kv * d_head, hidden=hidden)
     names = {
         "q_proj.weight": (Message("Queries"), heads),
         "k_proj.weight": (Message("Keys"), shared),

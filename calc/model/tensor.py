@@ -41,6 +41,21 @@ def norm_shapes(name: str, kind: Norm, width: int) -> Shapes:
     return weights | {f"{name}.bias": (width,)} if kind == "layer" else weights
 
 
+def weights(modules: Shapes) -> Shapes:
+    """Each module's weight."""
+    return {f"{name}.weight": shape for name, shape in modules.items()}
+
+
+def with_biases(modules: Shapes) -> Shapes:
+    """Each module's weight and bias."""
+    return weights(modules) | {f"{name}.bias": shape[:1] for name, shape in modules.items()}
+
+
+def biased(bias: bool, modules: Shapes) -> Shapes:
+    """Each module's weight, and its bias where it has one."""
+    return with_biases(modules) if bias else weights(modules)
+
+
 def joined(shapes: Shapes, parts: tuple[str, ...], whole: str) -> Shapes:
     """The shapes with several matrices over the same input as one."""
     left = dict(shapes)

@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import product
 from math import prod
-from typing import Any
 
 from calc.errors import ConfigError, Frozen, Message, shown
 from calc.families.fields import MAX_SIZE
@@ -113,11 +112,7 @@ def module_tree(text: str) -> tuple[Module, str]:
     before, _, printed = text[: first.start()].rpartition("(")
     kind = CLASS.search(before[-MAX_WORD:]) if ")" not in printed else None
     root = Module(kind[0], printed=[printed]) if kind else Module("")
-    path, nested, end = (
-        [root],
-        0,
-        first.start(),
-    )  # modules that we are in; brackets open in what the last says of itself
+    path, nested, end = [root], 0, first.start()  # modules that we are in; brackets open in the last's own words
     for part in TOKEN.finditer(text, end):
         module = path[-1]
         printed, end = text[end : part.start()], part.end()
@@ -332,9 +327,7 @@ def _shapes(module: Module) -> Shapes | None:
         if "False" in (named.get("affine"), named.get("elementwise_affine")):
             return {}
         shape = _shape(module, sizes[0])
-        return (
-            {"weight": shape, "bias": shape} if _centred(module) and named.get("bias") != "False" else {"weight": shape}
-        )
+        return {"weight": shape} | ({"bias": shape} if _centred(module) and named.get("bias") != "False" else {})
     return None
 
 
@@ -355,15 +348,9 @@ def _shape(module: Module, words: str) -> Shape:
 def _size(module: Module, word: str) -> int:
     size = int(word) if word.isascii() and word.isdecimal() and len(word) <= 18 else 0
     if not 1 <= size <= MAX_SIZE:
-        raise ConfigError(
-            Message(
-                "{place} says {word} where {kind} has a size: a whole number between 1 and {most:,}.",
-                place=module.place,
-                word=shown(word),
-                kind=shown(module.kind),
-                most=MAX_SIZE,
-            )
-        )
+        sentence = "{place} says {word} where {kind} has a size: a whole number between 1 and {most:,}."
+        message = Message(sentence, place=module.place, word=shown(word), kind=shown(module.kind), most=MAX_SIZE)
+        raise ConfigError(message)
     return size
 
 
@@ -374,18 +361,13 @@ def _missing(sizeless: list[Module]) -> Iterator[Message]:
         kinds.setdefault(module.kind, []).append(module)
     for kind, modules in list(kinds.items())[:MAX_KINDS_NAMED]:
         count = sum(module.count for module in modules)
-        known: dict[str, Any] = {"count": count, "kind": kind, "place": modules[0].place}
-        if len(modules) == 1:
-            yield Message(
-                "The print-out gives no sizes for {count:,} × {kind} ({place}): weights that they hold are missing.",
-                **known,
-            )
-        else:
-            yield Message(
+        sentence = "The print-out gives no sizes for {count:,} × {kind} ({place}): weights that they hold are missing."
+        if len(modules) > 1:
+            sentence = (
                 "The print-out gives no sizes for {count:,} × {kind} ({place} and elsewhere): weights that they hold "
-                "are missing.",
-                **known,
+                "are missing."
             )
+        yield Message(sentence, count=count, kind=kind, place=modules[0].place)
     if len(kinds) > MAX_KINDS_NAMED:
         yield Message(
             "It gives no sizes for {more:,} further kinds of module either.", more=len(kinds) - MAX_KINDS_NAMED

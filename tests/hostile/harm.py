@@ -22,7 +22,7 @@ from starlette.responses import HTMLResponse
 from starlette.routing import Mount, Route
 
 from calc import Architecture, ConfigError, report, training_report
-from calc.families.from_gguf import config_of
+from calc.families.gguf import config_of
 from calc.formats import native
 from calc.serving.engines import ENGINES
 from calc.text import parse_config

@@ -14,7 +14,7 @@ from gguf import GGMLQuantizationType, GGUFWriter, LlamaFileType
 from huggingface_hub import constants
 
 from calc import Architecture, ConfigError
-from calc.families.from_gguf import FILE_TYPES
+from calc.families.gguf import FILE_TYPES
 from calc.formats import native, native_weights
 from cli.command import main
 from presets import hub, models

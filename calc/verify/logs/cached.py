@@ -104,8 +104,17 @@ def cache_rows(log: Log, cache: Pages, ours: Report) -> Iterator[Difference]:
     if log.kv_bytes and log.kv_bytes > 0 and log.kv_tokens:
         if cache.whole:
             yield from _per_token(log, log.kv_bytes, log.kv_tokens, cache, ours)
-        elif log.engine in LOGS:
-            yield _tokens(log, log.kv_tokens, cache)
+        elif log.engine in LOGS:  # of one kind of layer, or, of vLLM since 0.21, the requests times their length
+            yield held_in_pages(
+                "tokens",
+                log.kv_tokens,
+                log,
+                cache,
+                cache.tokens,
+                "{pages} the log's {size:.2f} GiB of cache hold {span} tokens; its {tokens:,} are within the range.",
+                "{pages} the log's {size:.2f} GiB of cache hold {span} tokens, but it has {tokens:,}: another step, "
+                "version, cache format or model than ours.",
+            )
     if log.states and log.state_bytes:
         yield from _states(log, log.states, log.state_bytes, cache)
     if log.kv_needed and log.settings.max_model_len == cache.length:
@@ -255,30 +264,35 @@ def held_in_pages(
     return in_range(term, stated, (low, count(case, nbytes), high), agree, differ, values)
 
 
-def _tokens(log: Log, tokens: int, cache: Pages) -> Difference:
-    """The tokens that an engine prints where layers differ in what they keep: of one kind of layer, or, of vLLM since
-    0.21, the requests times their length."""
-    return held_in_pages(
-        "tokens",
-        tokens,
-        log,
-        cache,
-        cache.tokens,
-        "{pages} the log's {size:.2f} GiB of cache hold {span} tokens; its {tokens:,} are within the range.",
-        "{pages} the log's {size:.2f} GiB of cache hold {span} tokens, but it has {tokens:,}: another step, version, "
-        "cache format or model than ours.",
-    )
-
-
 def refused_rows(log: Log, cache: Pages) -> Iterator[Difference]:
     """The longest request, the blocks for recurrent states, and the tokens of a block of attention."""
     if log.kv_bytes is not None and log.kv_bytes > 0:
         if log.estimated_max_model_len is not None:
             yield _max_length(log, log.estimated_max_model_len, cache)
         if log.state_blocks is not None:
-            yield _state_blocks(log, log.state_blocks, cache)
-    if log.attention_block is not None:
-        yield _attention_block(log.attention_block, cache)
+            yield held_in_pages(
+                "state blocks",
+                log.state_blocks,
+                log,
+                cache,
+                blocks_of,
+                "{pages} the log's {size:.2f} GiB of cache are {span} blocks; its {stated:,} are within the range.",
+                "{pages} the log's {size:.2f} GiB of cache are {span} blocks, but it has {stated:,}: another version, "
+                "cache format, layout or model than ours.",
+            )
+    if (stated := log.attention_block) is not None:  # tokens whose keys and values take as much as a recurrent state
+        sizes = [case.pool.block_size(cache.length) for case in cache.cases]
+        ours = min(sizes, key=lambda size: abs(size - stated))
+        yield compared(
+            "attention block",
+            stated,
+            ours,
+            "A block of attention has {tokens:,} tokens in both.",
+            "A block of attention has {stated:,} tokens in the log and {ours:,} in ours: another cache format, layout, "
+            "draft or model than ours.",
+            {"tokens": stated, "stated": stated, "ours": ours},
+            agrees=ours == stated,
+        )
 
 
 def blocks_of(case: Case, nbytes: int) -> int:
@@ -304,33 +318,4 @@ def _max_length(log: Log, stated: int, cache: Pages) -> Difference:
         "range.",
         "{pages} the log's {size:.2f} GiB of cache hold a request of {span} tokens, but it says {stated:,}: another "
         "step, version, cache format or model than ours.",
-    )
-
-
-def _state_blocks(log: Log, stated: int, cache: Pages) -> Difference:
-    return held_in_pages(
-        "state blocks",
-        stated,
-        log,
-        cache,
-        blocks_of,
-        "{pages} the log's {size:.2f} GiB of cache are {span} blocks; its {stated:,} are within the range.",
-        "{pages} the log's {size:.2f} GiB of cache are {span} blocks, but it has {stated:,}: another version, cache "
-        "format, layout or model than ours.",
-    )
-
-
-def _attention_block(stated: int, cache: Pages) -> Difference:
-    """The tokens whose keys and values take as much as a recurrent state."""
-    sizes = [case.pool.block_size(cache.length) for case in cache.cases]
-    ours = min(sizes, key=lambda size: abs(size - stated))
-    return compared(
-        "attention block",
-        stated,
-        ours,
-        "A block of attention has {tokens:,} tokens in both.",
-        "A block of attention has {stated:,} tokens in the log and {ours:,} in ours: another cache format, layout, "
-        "draft or model than ours.",
-        {"tokens": stated, "stated": stated, "ours": ours},
-        agrees=ours == stated,
     )

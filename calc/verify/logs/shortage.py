@@ -34,89 +34,74 @@ def _free_memory(log: Log) -> Message:
     share = log.settings.gpu_memory_utilization
     if log.free is None or log.total is None or share is None:
         return Message("The server did not start: less memory was free than the share of the GPU that it asks for.")
-    return Message(
+    sentence = (
         "The server did not start: it asks for {share:g} of the GPU's {total:.2f} GiB, and {free:.2f} GiB were free: "
-        "short by {short:.2f} GiB.",
-        share=share,
-        total=log.total / GIB,
-        free=log.free / GIB,
-        short=max(0.0, log.total * share - log.free) / GIB,
+        "short by {short:.2f} GiB."
     )
+    short = max(0.0, log.total * share - log.free) / GIB
+    return Message(sentence, share=share, total=log.total / GIB, free=log.free / GIB, short=short)
 
 
 def _state_blocks(log: Log) -> Message:
-    sequences = log.settings.max_num_seqs
-    if log.state_blocks is None or sequences is None:
+    sequences, blocks = log.settings.max_num_seqs, log.state_blocks
+    if blocks is None or sequences is None:
         return Message("The server did not start: it has fewer blocks for recurrent states than sequences.")
-    return Message(
+    sentence = (
         "The server did not start: `max_num_seqs` is {sequences:,}, and {blocks:,} blocks are left for recurrent "
-        "states, of which each sequence takes one: short by {short:,}.",
-        sequences=sequences,
-        blocks=log.state_blocks,
-        short=sequences - log.state_blocks,
+        "states, of which each sequence takes one: short by {short:,}."
     )
+    return Message(sentence, sequences=sequences, blocks=blocks, short=sequences - blocks)
 
 
 def _length(log: Log) -> Message:
-    length = log.settings.max_model_len
+    length, left = log.settings.max_model_len, log.kv_bytes
     if length is None:
         return Message("The server did not start: the cache does not hold one request of the length allowed.")
-    if log.kv_needed is not None and log.kv_bytes is not None:
-        return Message(
+    if log.kv_needed is not None and left is not None:
+        sentence = (
             "The server did not start: a request of {length:,} tokens needs {needed:.2f} GiB of cache, and {left:.2f} "
-            "GiB are left for it: short by {short:.2f} GiB.",
-            length=length,
-            needed=log.kv_needed / GIB,
-            left=log.kv_bytes / GIB,
-            short=(log.kv_needed - log.kv_bytes) / GIB,
+            "GiB are left for it: short by {short:.2f} GiB."
         )
+        short = (log.kv_needed - left) / GIB
+        return Message(sentence, length=length, needed=log.kv_needed / GIB, left=left / GIB, short=short)
     if log.kv_tokens is not None:
-        return Message(
+        sentence = (
             "The server did not start: requests may have {length:,} tokens, and the cache holds {tokens:,}: short by "
-            "{short:,}.",
-            length=length,
-            tokens=log.kv_tokens,
-            short=length - log.kv_tokens,
+            "{short:,}."
         )
+        return Message(sentence, length=length, tokens=log.kv_tokens, short=length - log.kv_tokens)
     return Message("The server did not start: the cache does not hold a request of {length:,} tokens.", length=length)
 
 
 def _no_cache(log: Log) -> Message:
-    share = log.settings.mem_fraction_static
-    if share is not None and log.free is not None and log.weights is not None:
-        return Message(
+    share, free, weights = log.settings.mem_fraction_static, log.free, log.weights
+    if share is not None and free is not None and weights is not None:
+        sentence = (
             "The server did not start: it takes {share:g} of the {free:.2f} GiB that were free, and loading took "
-            "{weights:.2f} GiB: short by {short:.2f} GiB before there is any cache.",
-            share=share,
-            free=log.free / GIB,
-            weights=log.weights / GIB,
-            short=max(0.0, log.weights - share * log.free) / GIB,
+            "{weights:.2f} GiB: short by {short:.2f} GiB before there is any cache."
         )
+        short = max(0.0, weights - share * free) / GIB
+        return Message(sentence, share=share, free=free / GIB, weights=weights / GIB, short=short)
     if log.kv_bytes is not None and log.kv_bytes < 0:
-        return Message(
+        sentence = (
             "The server did not start: weights and working memory take {short:.2f} GiB more than its share of the GPU, "
-            "and nothing is left for the cache.",
-            short=-log.kv_bytes / GIB,
+            "and nothing is left for the cache."
         )
+        return Message(sentence, short=-log.kv_bytes / GIB)
     return Message("The server did not start: its share of the GPU leaves nothing for the cache.")
 
 
 def _out_of_memory(log: Log) -> Message:
-    failure = log.out_of_memory
-    if failure is None:
+    if (failure := log.out_of_memory) is None:
         return Message("The GPU ran out of memory, and the server died.")
-    if failure.free is None:
-        return Message(
-            "The GPU ran out of memory: PyTorch asked for {tried:.2f} GiB, and the server died.",
-            tried=failure.tried / GIB,
+    sentence = "The GPU ran out of memory: PyTorch asked for {tried:.2f} GiB, and the server died."
+    if (free := failure.free) is not None:
+        sentence = (
+            "The GPU ran out of memory: PyTorch asked for {tried:.2f} GiB, {free:.2f} GiB were free: short by "
+            "{short:.2f} GiB."
         )
-    return Message(
-        "The GPU ran out of memory: PyTorch asked for {tried:.2f} GiB, {free:.2f} GiB were free: short by {short:.2f} "
-        "GiB.",
-        tried=failure.tried / GIB,
-        free=failure.free / GIB,
-        short=max(0, failure.tried - failure.free) / GIB,
-    )
+    short = max(0, failure.tried - (free or 0)) / GIB
+    return Message(sentence, tried=failure.tried / GIB, free=(free or 0) / GIB, short=short)
 
 
 class Remedy(Frozen):
@@ -136,29 +121,26 @@ def _remedies(log: Log, weights: int, request: int) -> Iterator[Remedy]:
     if log.refusal == "free-memory":
         share = free_share(log)
         if share is not None and log.total is not None and share * log.total > weights:
-            yield _share(share)
+            yield remedy("gpu_memory_utilization", share)
     elif log.refusal == "state-blocks" and log.state_blocks:
-        yield Remedy(
-            what=Message("`--max-num-seqs {n}`", n=log.state_blocks), changes={"max_num_seqs": log.state_blocks}
-        )
+        yield remedy("max_num_seqs", log.state_blocks)
     elif log.refusal == "length":
         if log.kv_needed is not None and (share := share_with_cache(log, log.kv_needed)) is not None:
-            yield _share(share)
+            yield remedy("gpu_memory_utilization", share)
         longest = log.estimated_max_model_len or log.kv_tokens
         if longest:
-            yield Remedy(what=Message("`--max-model-len {n}`", n=longest), changes={"max_model_len": longest})
+            yield remedy("max_model_len", longest)
     elif log.refusal == "no-cache":
         if (share := share_with_cache(log, request)) is not None:
-            yield _share(share)
+            yield remedy("gpu_memory_utilization", share)
         if (fraction := static_fraction(log, request)) is not None:
-            what = Message("`--mem-fraction-static {share:g}`", share=fraction)
-            yield Remedy(what=what, changes={"mem_fraction_static": fraction})
+            yield remedy("mem_fraction_static", fraction)
 
 
-def _share(share: float) -> Remedy:
-    return Remedy(
-        what=Message("`--gpu-memory-utilization {share:g}`", share=share), changes={"gpu_memory_utilization": share}
-    )
+def remedy(setting: str, value: float) -> Remedy:
+    """Another value of a setting, whose flag the engines spell as the field."""
+    flag, written = f"--{setting.replace('_', '-')}", value if isinstance(value, int) else f"{value:g}"
+    return Remedy(what=Message("`{flag} {value}`", flag=flag, value=written), changes={setting: value})
 
 
 def free_share(log: Log) -> float | None:

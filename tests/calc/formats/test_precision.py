@@ -284,6 +284,21 @@ def compressed(*groups, ignore=("lm_head",)):
             id="modelopt, only what is named",
         ),
         pytest.param(
+            {"quant_method": "modelopt", "quantization": {"quant_algo": "MIXED_PRECISION"}}
+            | {"quantized_layers": {"model.layers.0.mlp.experts.3.up_proj": {"quant_algo": "FP8"}}},
+            "fp8-tensor",
+            2**23,
+            2**21,
+            id="modelopt, an expert but the first",
+        ),
+        pytest.param(
+            {"quant_method": "fp8", "weight_block_size": [128, 128], "quantized_layers": {}},
+            "fp8",
+            2**22 + 4 * 2**22 // 128**2,
+            2**20 + 4 * 2**20 // 128**2,
+            id="fp8, nothing further",
+        ),
+        pytest.param(
             {"quant_method": "quark", "global_quant_config": {"weight": {"dtype": "fp4", "group_size": 32}}}
             | {"exclude": ["re:.*self_attn.*"]},
             "mxfp4",

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from calc import Architecture, ConfigError
-from calc.families.from_gguf import ARCHITECTURES, FIELDS, LATENT, config_of
+from calc.families.gguf import ARCHITECTURES, FIELDS, LATENT, config_of
 from calc.verify.checkpoint import Checkpoint, Stored, read_safetensors
 from calc.verify.compare import compare
 from calc.verify.gguf import GGUF, read_gguf
