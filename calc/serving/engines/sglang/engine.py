@@ -584,6 +584,8 @@ class SGLang(DraftingEngine):
                 "SGLang plans its cache while the draft layers still have an embedding and a head of their own, which "
                 "are counted here; later they share the model's."
             )
+        if self.all_to_all:
+            yield Message("DeepEP's buffers are taken to fit into the 2 GiB that SGLang keeps free for them.")
 
     def unpredicted(self, model: Architecture, family: str) -> Iterator[Refusal]:
         if not model.prediction:
